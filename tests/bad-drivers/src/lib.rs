@@ -1,0 +1,121 @@
+//! One driver image that can break any one rule of the kernel, or, as that rule's good twin, keep it.
+//!
+//! Which rule and which twin is the *service name*, the last part of the registry path given to `DriverEntry`:
+//! `double-free.bad` breaks the rule, `double-free.good` differs from it by one call and keeps it. One build therefore
+//! gives every case. A name that is not in the table fails to load. The runner and the list of what each case must
+//! bring about are in `tests/conformance`; this crate only misbehaves. It keeps no rules by design and shares no code
+//! with softndk.sys.
+//!
+//! Unsafe everywhere: each line calls the kernel, half of them wrongly on purpose.
+
+#![no_std]
+#![allow(clippy::missing_safety_doc, reason = "nothing here is safe, that is its purpose")]
+
+mod irql;
+mod kernel;
+mod lifetime;
+mod mdl;
+mod pool;
+mod spin_lock;
+
+use core::panic::PanicInfo;
+
+use kernel::{DriverObject, KeBugCheckEx, NtStatus, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS, UnicodeString};
+
+/// What the compiler's floating-point code refers to.
+#[unsafe(no_mangle)]
+pub static _fltused: i32 = 0;
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    // SAFETY: a panic is a defect of this crate; the code is "RPNC", as drivers in Rust report it.
+    unsafe { KeBugCheckEx(0x5250_4E43, 0, 0, 0, 0) }
+}
+
+type Step = unsafe fn(good: bool);
+
+/// What a case does: something while it loads, and perhaps something while it unloads.
+enum Case {
+    Load(Step),
+    LoadUnload(Step, Step),
+}
+
+use Case::{Load, LoadUnload};
+
+static CASES: &[(&str, Case)] = &[
+    ("wait-at-dispatch", Load(irql::wait_at_dispatch)),
+    ("delay-at-dispatch", Load(irql::delay_at_dispatch)),
+    ("passive-call-at-dispatch", Load(irql::passive_call_at_dispatch)),
+    ("pool-at-device-level", Load(irql::pool_at_device_level)),
+    ("driver-entry-returns-raised", Load(irql::returns_raised)),
+    ("lower-above-current", Load(irql::lower_above_current)),
+    ("raise-below-current", Load(irql::raise_below_current)),
+    ("spin-lock-recursion", Load(spin_lock::recursion)),
+    ("spin-lock-released-twice", Load(spin_lock::released_twice)),
+    ("spin-lock-released-by-another", Load(spin_lock::released_by_another)),
+    ("spin-lock-released-below-dispatch", Load(spin_lock::released_below_dispatch)),
+    ("spin-lock-acquired-below-dispatch", Load(spin_lock::acquired_below_dispatch)),
+    ("spin-lock-held-on-return", Load(spin_lock::held_on_return_from_dpc)),
+    ("dpc-returns-raised", Load(spin_lock::dpc_returns_raised)),
+    ("dpc-waits", Load(spin_lock::dpc_waits)),
+    ("double-free", Load(pool::double_free)),
+    ("wrong-tag", Load(pool::wrong_tag)),
+    ("tag-zero", Load(pool::tag_zero)),
+    ("size-zero", Load(pool::size_zero)),
+    ("free-inside-block", Load(pool::free_inside_block)),
+    ("use-after-free", Load(pool::use_after_free)),
+    ("overrun-by-one", Load(pool::overrun_by_one)),
+    ("overrun-by-sixteen", Load(pool::overrun_by_sixteen)),
+    ("underrun", Load(pool::underrun)),
+    ("pool-leak", Load(pool::leak)),
+    ("wild-read", Load(pool::wild_read)),
+    ("mdl-access-after-unmap", Load(mdl::access_after_unmap)),
+    ("mdl-freed-while-mapped", Load(mdl::freed_while_mapped)),
+    ("mdl-unmapped-twice", Load(mdl::unmapped_twice)),
+    ("mdl-mapped-unlocked", Load(mdl::mapped_unlocked)),
+    ("mdl-of-pool-mapped", Load(mdl::mapped_pool)),
+    ("mdl-write-to-read-only", Load(mdl::write_to_read_only)),
+    ("mdl-leak", Load(mdl::leak)),
+    ("timer-running-at-unload", LoadUnload(lifetime::start_timer, lifetime::stop_timer)),
+    ("thread-running-at-unload", LoadUnload(lifetime::start_thread, lifetime::stop_thread)),
+    ("handle-leak", Load(lifetime::handle_leak)),
+    ("handle-closed-twice", Load(lifetime::handle_closed_twice)),
+    ("rundown-released-too-often", Load(lifetime::rundown_released_too_often)),
+    ("stack-overflow", Load(lifetime::stack_overflow)),
+];
+
+/// The case that this load plays, for the unload routine.
+static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> =
+    spin_lock::Shared(core::cell::UnsafeCell::new(None));
+
+/// Picks the case and its twin from the last component of the registry path.
+unsafe fn choose(path: &UnicodeString) -> Option<(&'static Case, bool)> {
+    let text = core::slice::from_raw_parts(path.buffer, usize::from(path.length / 2));
+    let service = text.rsplit(|unit| *unit == u16::from(b'\\')).next()?;
+    let named = |name: &str, twin: &str| {
+        let expected = name.bytes().chain(twin.bytes()).map(u16::from);
+        expected.eq(service.iter().copied())
+    };
+    CASES.iter().find_map(|(name, case)| match () {
+        () if named(name, ".bad") => Some((case, false)),
+        () if named(name, ".good") => Some((case, true)),
+        () => None,
+    })
+}
+
+unsafe extern "system" fn unload(_: *mut DriverObject) {
+    if let Some((LoadUnload(_, step), good)) = &*CHOICE.0.get() {
+        step(*good);
+    }
+}
+
+/// The entry point of the image.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn DriverEntry(driver: *mut DriverObject, path: *const UnicodeString) -> NtStatus {
+    let Some(choice) = choose(&*path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
+    *CHOICE.0.get() = Some(choice);
+    (*driver).unload = Some(unload);
+    let (Load(step) | LoadUnload(step, _)) = choice.0;
+    step(choice.1);
+    STATUS_SUCCESS
+}
