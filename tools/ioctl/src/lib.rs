@@ -1,1 +1,44 @@
+//! The control device's ABI: every request, reply and buffer layout that crosses `\\.\SoftNdk`, shared by the driver and
+//! its tools so that neither can drift from the other.
+//!
+//! It holds numbers and layouts and the arithmetic both sides must agree on (buffer layout, strides, histogram buckets).
+//! It does no I/O and knows neither NDIS nor NDK.
+//!
+//! Rules kept here:
+//! - every input starts with a [`RequestHeader`]: ABI version and size of the whole input;
+//! - fields are fixed-width and padding-free (`IntoBytes` proves it), so 32-bit and 64-bit callers share one layout;
+//! - no pointer and no kernel address crosses the border; pairs are numbers that mean something for one file only;
+//! - numbers from the other side are open: an unknown enumerator or flag is data that gets a status, never a panic;
+//! - reserved fields are zero, and a request in which one is not is refused, so that they can be used later.
+//!
+//! The statuses of each request are documented on its type and in `docs/ioctl.md`.
 #![no_std]
+
+mod adapter;
+mod check;
+mod header;
+mod histogram;
+mod objects;
+mod pair;
+mod status;
+mod transfer;
+mod version;
+
+pub use adapter::{
+    ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, AdapterListReply,
+    AdapterListRequest, AddressFamily, Technology,
+};
+pub use check::{read_request, read_request_of_any_version};
+pub use header::{
+    ABI_VERSION, DEVICE_NAME, DEVICE_TYPE, Method, Request, RequestHeader, SYMBOLIC_LINK_NAME, WIN32_DEVICE_NAME,
+    control_code,
+};
+pub use histogram::{HISTOGRAM_BUCKETS, Histogram};
+pub use objects::{ObjectSummaryReply, ObjectSummaryRequest};
+pub use pair::{PairCloseRequest, PairCreateReply, PairCreateRequest, PairEndpoint, PairFlags};
+pub use status::Status;
+pub use transfer::{
+    BUFFER_ALIGNMENT, BufferLayout, EndReason, MemcpyRequest, Operation, REGION_LENGTH_MAX, RESULT_LENGTH, RegionKind,
+    STATUS_COUNTS, StatusCount, Stride, TransferFlags, TransferRequest, TransferResult, segment, stride, stride_count,
+};
+pub use version::{VersionFlags, VersionReply, VersionRequest};
