@@ -1,0 +1,115 @@
+//! The stand-in for the driver kit: a folder laid out as wdk-build expects one, with our own headers
+//! (`xtask/wdk-headers`) and import libraries written from `.def` files beside them.
+//!
+//! The libraries name exactly the functions that the headers declare, so that a driver which calls anything else fails
+//! to link with the name of the function. `BufferOverflowFastFailK`, `wmilib` and `arm64rt` are empty: the images use
+//! nothing of them, and wdk-sys links them by name.
+
+use crate::{
+    arch::Arch,
+    workspace::{Workspace, write_if_changed},
+};
+use anyhow::{Context, Result, ensure};
+use ar_archive_writer::{COFFShortExport, write_import_library};
+use std::{
+    fs,
+    io::Cursor,
+    path::{Path, PathBuf},
+};
+
+/// The version whose names and layouts the headers give; the crates read it from `Version_Number`.
+pub const VERSION: &str = "10.0.26100.0";
+
+/// Import libraries: file name without extension, module it imports from.
+const IMPORT_LIBRARIES: &[(&str, &str)] = &[("ntoskrnl", "ntoskrnl.exe"), ("hal", "hal.dll")];
+const EMPTY_LIBRARIES: &[&str] = &["BufferOverflowFastFailK", "wmilib", "arm64rt"];
+const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";
+
+/// Brings the folder up to date for `arch` and returns its root (`WDKContentRoot`).
+pub fn refresh(workspace: &Workspace, arch: Arch) -> Result<PathBuf> {
+    let root = workspace.driver_target().join("kit");
+    let headers = workspace.path("xtask/wdk-headers");
+    for folder in ["km", "km/crt", "shared"] {
+        copy_headers(&headers.join(folder), &root.join("Include").join(VERSION).join(folder))?;
+    }
+    let libraries = root.join("Lib").join(VERSION).join("km").join(arch.name());
+    for (library, module) in IMPORT_LIBRARIES {
+        let definition = headers.join(library).with_extension("def");
+        let text = fs::read_to_string(&definition).with_context(|| format!("cannot read {}", definition.display()))?;
+        let names = exported_names(&text, module).with_context(|| format!("{} is wrong", definition.display()))?;
+        let contents = import_library(module, &names, arch)?;
+        write_if_changed(&libraries.join(library).with_extension("lib"), &contents)?;
+    }
+    for library in EMPTY_LIBRARIES {
+        write_if_changed(&libraries.join(library).with_extension("lib"), EMPTY_ARCHIVE)?;
+    }
+    Ok(root)
+}
+
+fn copy_headers(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    if !from.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read the folder {}", from.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            write_if_changed(&to.join(entry.file_name()), &fs::read(entry.path())?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The names under `EXPORTS` of a module definition file for `module`.
+fn exported_names(definition: &str, module: &str) -> Result<Vec<String>> {
+    let mut lines = definition.lines().map(|line| line.split(';').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
+    let header = lines.next().unwrap_or_default();
+    ensure!(header == format!("LIBRARY {module}"), "its first line is {header:?}, expected \"LIBRARY {module}\"");
+    let section = lines.next().unwrap_or_default();
+    ensure!(section == "EXPORTS", "its second line is {section:?}, expected \"EXPORTS\"");
+    Ok(lines.map(str::to_owned).collect())
+}
+
+fn import_library(module: &str, names: &[String], arch: Arch) -> Result<Vec<u8>> {
+    if names.is_empty() {
+        return Ok(EMPTY_ARCHIVE.to_vec());
+    }
+    let exports = names
+        .iter()
+        .map(|name| {
+            let (name, data) = name.strip_suffix(" DATA").map_or((name.as_str(), false), |name| (name, true));
+            COFFShortExport {
+                name: name.to_owned(),
+                ext_name: None,
+                symbol_name: None,
+                import_name: None,
+                export_as: None,
+                ordinal: 0,
+                noname: false,
+                data,
+                private: false,
+                constant: false,
+            }
+        })
+        .collect::<Vec<_>>();
+    let mut library = Cursor::new(Vec::new());
+    write_import_library(&mut library, module, &exports, arch.machine(), false, false, &[])
+        .with_context(|| format!("cannot write an import library for {module}"))?;
+    Ok(library.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exported_names;
+
+    #[test]
+    fn definitions_give_their_names_without_comments() {
+        let names = exported_names("; ours\nLIBRARY a.exe\nEXPORTS\nOne ; first\n\nTwo DATA\n", "a.exe").unwrap();
+        assert_eq!(names, ["One", "Two DATA"]);
+    }
+
+    #[test]
+    fn a_definition_for_another_module_is_refused() {
+        assert!(exported_names("LIBRARY b.exe\nEXPORTS\n", "a.exe").is_err());
+    }
+}

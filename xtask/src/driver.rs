@@ -1,0 +1,106 @@
+//! `cargo xtask driver`: the driver image and its symbols.
+
+use crate::{
+    arch::Arch,
+    command,
+    cross::{
+        kit, mirror,
+        toolchain::{self, Use},
+    },
+    workspace::Workspace,
+};
+use anyhow::{Context, Result};
+use std::{
+    fs,
+    io::{IsTerminal, stderr},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Build softndk.sys and softndk.pdb.
+///
+/// They appear as target/driver/ARCH/debug/ or target/driver/ARCH/release/.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Optimised, as it is shipped
+    #[arg(long)]
+    release: bool,
+
+    /// The architecture it is to run on
+    #[arg(long, value_enum, default_value = "x64")]
+    arch: Arch,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let image = build(&workspace, arguments.arch, Profile::of(arguments.release))?;
+    println!("{}", workspace.show(&image));
+    Ok(())
+}
+
+/// Optimised or not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    Debug,
+    Release,
+}
+
+impl Profile {
+    pub fn of(release: bool) -> Self {
+        if release { Self::Release } else { Self::Debug }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// Builds the image, puts it and its symbols in their place and returns the image's path.
+pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<PathBuf> {
+    let mut cargo = cargo(workspace, "build", arch)?;
+    if profile == Profile::Release {
+        cargo.arg("--release");
+    }
+    command::run(&mut cargo).context("the driver does not build")?;
+
+    let made = workspace.driver_target().join("mirror/target").join(arch.triple()).join(profile.name());
+    let folder = workspace.driver_target().join(arch.name()).join(profile.name());
+    let image = folder.join("softndk.sys");
+    publish(&made.join("softndk.dll"), &image)?;
+    publish(&made.join("softndk.pdb"), &folder.join("softndk.pdb"))?;
+    Ok(image)
+}
+
+/// A cargo command on the driver package, ready for the cross build.
+pub fn cargo(workspace: &Workspace, subcommand: &str, arch: Arch) -> Result<Command> {
+    let libraries = toolchain::require(arch.triple())?;
+    let mirror = mirror::refresh(workspace)?;
+    let kit = kit::refresh(workspace, arch)?;
+    let triple_variable = arch.triple().to_uppercase().replace('-', "_");
+
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&mirror).args([subcommand, "--locked", "--package", "softndk", "--target", arch.triple()]);
+    cargo.arg("--target-dir").arg(mirror.join("target"));
+    if !stderr().is_terminal() {
+        cargo.arg("--quiet");
+    }
+    cargo.env("WDKContentRoot", kit).env("Version_Number", kit::VERSION);
+    cargo.env(format!("CARGO_TARGET_{triple_variable}_LINKER"), toolchain::linker()?);
+    // Without any optimisation some frames pass one page and call __chkstk, which only the debug images of Windows
+    // drivers may; level 1 keeps debug images loadable by the same rules as release ones.
+    cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+    libraries.apply(&mut cargo, Use::Driver);
+    Ok(cargo)
+}
+
+/// Copies by way of a temporary name, so that whoever opens the image meets an old or a new one but never half of it.
+fn publish(made: &Path, place: &Path) -> Result<()> {
+    let folder = place.parent().context("an image without a folder")?;
+    fs::create_dir_all(folder)?;
+    let temporary = place.with_extension(format!("new-{}", std::process::id()));
+    fs::copy(made, &temporary).with_context(|| format!("cannot copy {}", made.display()))?;
+    fs::rename(&temporary, place).with_context(|| format!("cannot write {}", place.display()))
+}
