@@ -1,1 +1,8 @@
 #pragma once
+/*
+ * ntstrsafe.h: included by the crates; nothing of it is used.
+ *
+ * Written for softndk from the documented interface of Windows kernel drivers: the types and functions that softndk and
+ * the wdk crates use, under the names that the driver kit gives them, so that the generated Rust names are the same.
+ * Not a replacement for the kit's header.
+ */
