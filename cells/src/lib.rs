@@ -1,1 +1,24 @@
+//! The shared cells of softndk: small concurrent building blocks with a safe face.
+//!
+//! What it is: everything in the engine that needs `unsafe` to be shared between processors. A fallible shared pointer
+//! ([`Shared`]), an intrusive list that links each object once ([`List`]), a single-producer ring ([`ring`]), a flag that
+//! gives work to one context at a time (a baton), reclamation by epoch ([`Epoch`]), a slot table whose keys carry
+//! generations ([`SlotTable`]) and a pair of buffers of which readers see the current one ([`Editions`]).
+//!
+//! What it is not: it knows nothing of RDMA, of the kernel or of locks. Nothing here waits or spins, and after creation
+//! nothing allocates.
+//!
+//! Rules: no allocation is infallible; every unsafe block argues for itself; the model checker (loom, `--cfg loom`) runs
+//! over every cell with the same source that the driver uses.
 #![no_std]
+
+extern crate alloc;
+#[cfg(any(test, loom))]
+extern crate std;
+
+mod list;
+mod shared;
+mod sync;
+
+pub use list::{Linked, List};
+pub use shared::{NoMemory, Shared};

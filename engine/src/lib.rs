@@ -1,1 +1,55 @@
+//! The RDMA engine of softndk: completion queues, queue pairs, memory regions, logical mappings, connections.
+//!
+//! What it is: the whole meaning of an RDMA adapter as a library, without a single unsafe line. Inputs are calls; what must
+//! happen outside comes out of [`Fabric::turn`]. What it is not: it knows neither NDIS nor pointers nor NTSTATUS, has no
+//! threads, and makes no callbacks in the stack of a call.
+//!
+//! Start with [`Fabric`], then [`Adapter`], [`Opening`]; `engine/README.md` is the tour.
 #![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod adapter;
+mod cause;
+mod completion_queue;
+mod connector;
+mod event;
+mod fabric;
+mod flags;
+mod life;
+pub mod limits;
+mod listener;
+mod memory_region;
+mod opening;
+mod platform;
+mod protection_domain;
+mod queue_pair;
+mod semantics;
+mod snapshot;
+mod statistics;
+mod token;
+
+pub use adapter::{Adapter, AdapterSettings};
+pub use cause::{ConnectError, CreateError, Outcome, PostError, QueueFailure, RegionError, Requested};
+pub use completion_queue::{Arm, Completion, CompletionQueue};
+pub use connector::{Accept, Connect, ConnectionData, Connector, ReadLimits};
+pub use event::{
+    Arrival, Budget, Close, CloseCompletion, Closed, ConnectEvent, Deregistered, DisconnectEvent, Notification,
+    RequestCompletion, Retired, Sink, Turn,
+};
+pub use fabric::Fabric;
+pub use flags::{Operation, RequestFlags, Rights};
+pub use life::Hold;
+pub use limits::Limits;
+pub use listener::Listener;
+pub use memory_region::{MemoryRegion, Registration};
+pub use opening::{LogicalMapping, Opening};
+pub use platform::{Lock, Memory, Platform};
+pub use protection_domain::ProtectionDomain;
+pub use queue_pair::{FastRegistration, QueuePair, QueuePairSettings};
+pub use semantics::Semantics;
+pub use snapshot::{ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot};
+pub use softndk_cells::{NoMemory, Shared};
+pub use statistics::Counters;
+pub use token::{Element, LogicalAddress, MemoryToken};

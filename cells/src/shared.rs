@@ -1,0 +1,196 @@
+//! A counted pointer whose creation can fail.
+//!
+//! What it is: `Arc` for a kernel: [`Shared::try_new`] reports a failed allocation instead of ending the system, and the
+//! block carries the link that [`List`](crate::List) uses, so that putting an object on a list needs no memory.
+//! What it is not: there are no weak pointers; whoever builds a circle breaks it when the object is closed.
+
+use alloc::alloc::{alloc, dealloc};
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::{self, NonNull};
+
+use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+
+/// The allocator had nothing left.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NoMemory;
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("out of memory")
+    }
+}
+
+impl core::error::Error for NoMemory {}
+
+impl From<alloc::collections::TryReserveError> for NoMemory {
+    fn from(_: alloc::collections::TryReserveError) -> Self {
+        Self
+    }
+}
+
+/// One allocation: the count, the list link and the value.
+pub(crate) struct Block<T> {
+    strong: AtomicUsize,
+    /// True while the block is on a list or about to be put there.
+    pub(crate) linked: AtomicBool,
+    /// The next block of the list; read and written only by the holder of the list.
+    pub(crate) next: AtomicPtr<Block<T>>,
+    value: T,
+}
+
+/// A counted pointer to a `T`; the last one to go drops it.
+pub struct Shared<T> {
+    block: NonNull<Block<T>>,
+    _owns: PhantomData<Block<T>>,
+}
+
+// SAFETY: a `Shared` gives out `&T` from any thread and drops `T` on the thread that lets go last: `T: Send + Sync` allows both.
+unsafe impl<T: Send + Sync> Send for Shared<T> {}
+// SAFETY: as for `Send`; the count is atomic.
+unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Allocates a block and moves the value in. The value is dropped when there is no memory.
+    pub fn try_new(value: T) -> Result<Self, NoMemory> {
+        let layout = Layout::new::<Block<T>>();
+        // SAFETY: the layout is not empty, a `Block` has a count.
+        let raw = unsafe { alloc(layout) }.cast::<Block<T>>();
+        let block = NonNull::new(raw).ok_or(NoMemory)?;
+        let content = Block {
+            strong: AtomicUsize::new(1),
+            linked: AtomicBool::new(false),
+            next: AtomicPtr::new(ptr::null_mut()),
+            value,
+        };
+        // SAFETY: freshly allocated for exactly this layout, nobody else knows it.
+        unsafe { block.write(content) };
+        Ok(Self { block, _owns: PhantomData })
+    }
+
+    /// Whether both point to the same object.
+    pub fn is(&self, other: &Self) -> bool {
+        self.block == other.block
+    }
+
+    /// A number that differs from that of every other living object of this type.
+    pub fn address(&self) -> usize {
+        self.block.as_ptr() as usize
+    }
+
+    /// How many pointers there are at this moment; for tests and listings only.
+    pub fn count(&self) -> usize {
+        self.block().strong.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn block(&self) -> &Block<T> {
+        // SAFETY: the count of this pointer keeps the block alive and initialised.
+        unsafe { self.block.as_ref() }
+    }
+
+    /// Gives up the pointer without giving up its count.
+    pub(crate) fn into_raw(self) -> *mut Block<T> {
+        let raw = self.block.as_ptr();
+        core::mem::forget(self);
+        raw
+    }
+
+    /// Takes back a pointer given up with [`Self::into_raw`].
+    ///
+    /// # Safety
+    /// `raw` came from `into_raw` and has not been taken back since.
+    pub(crate) unsafe fn from_raw(raw: NonNull<Block<T>>) -> Self {
+        Self { block: raw, _owns: PhantomData }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.block().value
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // Relaxed: the new pointer is made from one that exists, which orders everything needed. The count cannot wrap: each
+        // pointer takes eight bytes of memory somewhere, and nothing in this project forgets one.
+        self.block().strong.fetch_add(1, Ordering::Relaxed);
+        Self { block: self.block, _owns: PhantomData }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.block().strong.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: the count reached zero and the fence ordered every other owner's accesses before: nobody else is left.
+        unsafe { self.block.drop_in_place() };
+        // SAFETY: allocated in `try_new` with this layout.
+        unsafe { dealloc(self.block.as_ptr().cast(), Layout::new::<Block<T>>()) };
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::cell::Cell;
+
+    use super::Shared;
+
+    struct Counted<'a>(&'a Cell<u32>);
+
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[test]
+    fn value_is_dropped_once_with_the_last_pointer() {
+        let drops = Cell::new(0);
+        let first = Shared::try_new(Counted(&drops)).unwrap();
+        let second = first.clone();
+        assert!(first.is(&second));
+        assert_eq!(first.count(), 2);
+        drop(first);
+        assert_eq!(drops.get(), 0);
+        drop(second);
+        assert_eq!(drops.get(), 1);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::Shared;
+    use crate::sync::{AtomicUsize, Ordering};
+
+    #[test]
+    fn two_owners_dropping_at_once_free_it_once() {
+        loom::model(|| {
+            let first = Shared::try_new(AtomicUsize::new(0)).unwrap();
+            let second = first.clone();
+            let other = thread::spawn(move || {
+                second.fetch_add(1, Ordering::Relaxed);
+            });
+            first.fetch_add(1, Ordering::Relaxed);
+            drop(first);
+            other.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,47 @@
+//! The primitives the cells are made of: those of `core`, or loom's when the model checker runs.
+//!
+//! What it is not: an abstraction over platforms. Loom treats sequentially consistent accesses as acquire and release and
+//! models only the fence, so [`settle`] is a fence there and nothing in the shipped build, where the accesses around it are
+//! sequentially consistent themselves.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(not(loom))]
+pub(crate) use plain::UnsafeCell;
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
+
+/// Orders the sequentially consistent accesses around it under loom; the shipped build needs no instruction for it.
+#[inline(always)]
+pub(crate) fn settle() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(not(loom))]
+mod plain {
+    /// `core`'s cell with loom's closure interface, so that one source serves both.
+    #[repr(transparent)]
+    pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(core::cell::UnsafeCell::new(value))
+        }
+
+        /// A pointer for reading; the caller argues that nobody writes meanwhile.
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
+            access(self.0.get())
+        }
+
+        /// A pointer for writing; the caller argues that nobody else touches the value meanwhile.
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
+            access(self.0.get())
+        }
+    }
+}

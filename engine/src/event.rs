@@ -1,0 +1,110 @@
+//! What a turn hands out: callbacks to make, objects that are finished, memory to unmap.
+//!
+//! What it is: the [`Sink`] that the front end passes to [`Fabric::turn`](crate::Fabric::turn). No lock is held and no epoch
+//! entered while one of its methods runs; the consumer may call anything from inside its callback.
+//!
+//! Rules: each event is handed out exactly once. An event carries a [`Hold`]: the close of the object (and of what it depends
+//! on) cannot complete before the event is dropped, so the front end drops it *after* the consumer's callback has returned.
+//! Notifications of one completion queue never overlap.
+
+use crate::cause::{ConnectError, QueueFailure};
+use crate::connector::Connector;
+use crate::life::Hold;
+use crate::platform::Platform;
+
+/// Where a turn delivers. Implemented by the front end.
+pub trait Sink<P: Platform> {
+    fn notify(&mut self, event: Notification<P>);
+    fn request_completed(&mut self, event: RequestCompletion<P>);
+    fn connection_requested(&mut self, event: ConnectEvent<P>);
+    fn disconnected(&mut self, event: DisconnectEvent<P>);
+    fn closed(&mut self, event: CloseCompletion<P>);
+    fn retired(&mut self, event: Retired<P>);
+}
+
+/// Completions arrived in an armed queue, or the queue failed.
+pub struct Notification<P: Platform> {
+    pub callback: P::NotifyCallback,
+    pub status: Result<(), QueueFailure>,
+    pub(crate) hold: Hold<P>,
+}
+
+/// A connection request (connect, accept, complete, disconnect, listen) came to its end.
+pub struct RequestCompletion<P: Platform> {
+    pub callback: P::RequestCallback,
+    pub result: Result<(), ConnectError>,
+    pub(crate) hold: Hold<P>,
+}
+
+/// Somebody wants to connect. The front end makes its block, calls [`Connector::adopt`] and hands the connector to the
+/// consumer; dropping the connector without adopting it refuses the connection.
+pub struct ConnectEvent<P: Platform> {
+    pub callback: P::ConnectCallback,
+    pub connector: Arrival<P>,
+    pub(crate) hold: Hold<P>,
+}
+
+/// A connector that nobody owns yet.
+pub struct Arrival<P: Platform>(pub(crate) Option<Connector<P>>);
+
+/// The peer has ended the connection.
+pub struct DisconnectEvent<P: Platform> {
+    pub callback: P::DisconnectCallback,
+    pub(crate) hold: Hold<P>,
+}
+
+/// A close that answered [`Close::Pending`] is complete.
+pub struct CloseCompletion<P: Platform> {
+    pub callback: P::CloseCallback,
+    pub object: Closed<P>,
+}
+
+/// A finished object: give the block back, unmap the memory, then drop this.
+pub struct Closed<P: Platform> {
+    pub block: Option<P::Block>,
+    /// What was still registered in a closed region.
+    pub memory: Option<P::Memory>,
+    /// Lets the objects it depended on go.
+    pub(crate) antecedents: crate::life::Antecedents<P>,
+}
+
+/// The answer to a close. A close cannot fail.
+pub enum Close<P: Platform> {
+    /// Closed; the callback is never called.
+    Done(Closed<P>),
+    /// The callback is called exactly once.
+    Pending,
+}
+
+/// Memory that nothing copies any more: unmap it (by dropping it), then complete the request if there is one.
+pub struct Retired<P: Platform> {
+    pub memory: P::Memory,
+    /// The Deregister that waits for it; `None` for a released logical mapping.
+    pub callback: Option<P::RequestCallback>,
+    pub(crate) hold: Hold<P>,
+}
+
+/// The answer to a deregister.
+pub enum Deregistered<P: Platform> {
+    /// Nothing was copying: unmap it now; the callback is never called.
+    Done(Retired<P>),
+    /// [`Sink::retired`] follows.
+    Pending,
+}
+
+/// How much one turn may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    pub bytes: u64,
+    /// Objects looked at.
+    pub items: u32,
+}
+
+/// Whether a turn left something.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Turn {
+    /// Nothing is left; the next link kicks.
+    Idle,
+    /// The budget is used up: call again soon, nobody will kick.
+    More,
+}

@@ -1,0 +1,68 @@
+//! Flags of work requests and registrations, and the table of what each operation takes.
+//!
+//! What it is not: the consumer's bits. The front end translates NDK_OP_FLAG_* and NDK_MR_FLAG_* (whose values hold one
+//! another) into these, one bit a meaning.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// Flags of a work request.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct RequestFlags: u16 {
+        /// A success leaves no completion (a failure does).
+        const SILENT_SUCCESS = 1;
+        /// Starts only when all earlier Reads of this queue pair are complete.
+        const READ_FENCE = 1 << 1;
+        /// The receiver's completion satisfies a solicited arm.
+        const SOLICIT = 1 << 2;
+        /// The data is copied during the post; elements hold real addresses.
+        const INLINE = 1 << 3;
+        /// Processing may wait for the next request without this flag.
+        const DEFER = 1 << 4;
+        /// Read: the token of the first element is invalidated before the completion.
+        const LOCAL_INVALIDATE = 1 << 5;
+    }
+}
+
+bitflags! {
+    /// What a region or a fast registration grants. Local read is always granted.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct Rights: u8 {
+        const LOCAL_WRITE = 1;
+        const REMOTE_READ = 1 << 1;
+        /// Granted together with [`Rights::LOCAL_WRITE`] only.
+        const REMOTE_WRITE = 1 << 2;
+    }
+}
+
+/// The kinds of requests and of completions.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Operation {
+    #[default]
+    Receive,
+    /// A receive whose message invalidated a token, see [`Completion::output`](crate::Completion::output).
+    ReceiveAndInvalidate,
+    Send,
+    /// Completes as [`Operation::Send`].
+    SendAndInvalidate,
+    Read,
+    Write,
+    FastRegister,
+    Invalidate,
+}
+
+impl Operation {
+    /// The flags this operation takes; others are refused.
+    pub const fn accepts(self) -> RequestFlags {
+        const ANY: RequestFlags =
+            RequestFlags::SILENT_SUCCESS.union(RequestFlags::READ_FENCE).union(RequestFlags::DEFER);
+        match self {
+            Self::Receive | Self::ReceiveAndInvalidate => RequestFlags::empty(),
+            Self::Send | Self::SendAndInvalidate => ANY.union(RequestFlags::SOLICIT).union(RequestFlags::INLINE),
+            Self::Read => ANY.union(RequestFlags::LOCAL_INVALIDATE),
+            Self::Write => ANY.union(RequestFlags::INLINE),
+            Self::FastRegister | Self::Invalidate => ANY,
+        }
+    }
+}

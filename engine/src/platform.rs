@@ -1,0 +1,78 @@
+//! What the engine needs from the system around it.
+//!
+//! What it is: the one border towards kernel or test harness: lock, copy, kick, clock, processor. Everything is dispatched
+//! statically. What it is not: it has no threads and no callbacks; what must happen outside is handed out by
+//! [`Fabric::turn`](crate::Fabric::turn).
+//!
+//! Rules for implementers: every method may be called at DISPATCH_LEVEL and must not wait. Locks are held for a few hundred
+//! nanoseconds and nest only in the order connector, receive queue, completion queue, work list.
+
+/// A lock around a value, taken for the length of a closure.
+pub trait Lock<T>: Send + Sync {
+    fn new(value: T) -> Self;
+
+    /// Runs `access` with the value; never calls back into anything but the engine.
+    fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// Mapped memory behind a region or a logical mapping. Dropping it unmaps; the engine drops none itself but hands each back
+/// through [`Retired`](crate::Retired) or [`Closed`](crate::Closed), at ≤ DISPATCH_LEVEL, when nothing copies any more.
+pub trait Memory: Send + Sync + 'static {
+    /// Bytes that can be reached, from offset 0.
+    fn length(&self) -> u64;
+}
+
+/// The system around the engine.
+pub trait Platform: Send + Sync + Sized + 'static {
+    type Lock<T: Send>: Lock<T>;
+    type Memory: Memory;
+    /// The front end's own object, kept by the engine while the object lives and handed back when it is finished.
+    type Block: Send;
+    /// Whom to tell that a close is complete (function and context).
+    type CloseCallback: Copy + Send;
+    /// Whom to tell that a request is complete.
+    type RequestCallback: Copy + Send;
+    /// Whom to notify of completions in a queue.
+    type NotifyCallback: Copy + Send;
+    /// Whom to tell of an incoming connection.
+    type ConnectCallback: Copy + Send;
+    /// Whom to tell that the peer has gone.
+    type DisconnectCallback: Copy + Send;
+
+    /// Copies between mapped memory. The engine has checked both ranges against [`Memory::length`]. Either side may be written
+    /// by its owner or overlap the other at the same time: use raw pointers and an order of your own choice.
+    fn copy(&self, to: (&Self::Memory, u64), from: (&Self::Memory, u64), length: usize);
+
+    /// Copies the end of a message (at most [`LAST_BYTES`](crate::limits::LAST_BYTES)): after everything copied before has
+    /// become visible, in ascending order, the last byte last.
+    fn copy_last(&self, to: (&Self::Memory, u64), from: (&Self::Memory, u64), length: usize);
+
+    /// Stores bytes of the engine's own (an inline message) into mapped memory, in ascending order.
+    fn store(&self, to: (&Self::Memory, u64), bytes: &[u8]);
+
+    /// Reads an inline scatter/gather element: here `address` is a real address, readable until the post returns.
+    fn read_inline(&self, address: u64, into: &mut [u8]);
+
+    /// The processor that runs this code now; a hint where the caller may be moved.
+    fn processor(&self) -> u32;
+
+    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called with a lock held.
+    fn kick(&self, processor: u32);
+
+    /// True when the caller is at DISPATCH_LEVEL and must be quick.
+    fn at_dispatch(&self) -> bool;
+
+    /// True when a deferred procedure should come to an end.
+    fn should_yield(&self) -> bool {
+        false
+    }
+
+    /// Nanoseconds since some fixed moment.
+    fn now(&self) -> u64;
+
+    /// Runs one piece of work (at most 64 KiB of copying) in which this thread may be preempted but not suspended: a critical
+    /// region at PASSIVE_LEVEL, nothing at DISPATCH_LEVEL.
+    fn uninterrupted<R>(&self, piece: impl FnOnce() -> R) -> R {
+        piece()
+    }
+}
