@@ -1,0 +1,170 @@
+//! The end of the line: a broken rule ends the process with a report that names the code, its four parameters, the rule
+//! and the stack, once for people and once as a line of JSON for tests, and a distinctive exit code.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::image::stack_trace::{self, StackFrame};
+use crate::irql;
+use crate::thread::Thread;
+
+/// The exit code of a process that ended in a bugcheck.
+pub const EXIT_CODE: i32 = 113;
+
+/// How the machine-readable line begins.
+pub const REPORT_PREFIX: &str = "KERNEL-HOST-BUGCHECK ";
+
+macro_rules! bug_checks {
+    ($($name:ident = $value:literal;)*) => {
+        /// Bugcheck codes, with Windows's numbers and names.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum BugCheck {
+            $($name = $value,)*
+        }
+
+        impl BugCheck {
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+
+        /// The documented name of a code that an image passes to KeBugCheckEx.
+        pub fn name_of_code(code: u32) -> &'static str {
+            match code {
+                $($value => stringify!($name),)*
+                0x5250_4E43 => "panic of a Rust driver",
+                _ => "code of the driver's own",
+            }
+        }
+    };
+}
+
+bug_checks! {
+    IRQL_NOT_GREATER_OR_EQUAL = 0x09;
+    IRQL_NOT_LESS_OR_EQUAL = 0x0A;
+    SPIN_LOCK_ALREADY_OWNED = 0x0F;
+    SPIN_LOCK_NOT_OWNED = 0x10;
+    BAD_POOL_HEADER = 0x19;
+    REFERENCE_BY_POINTER = 0x18;
+    INVALID_PROCESS_DETACH_ATTEMPT = 0x06;
+    MULTIPLE_IRP_COMPLETE_REQUESTS = 0x44;
+    CANCEL_STATE_IN_COMPLETED_IRP = 0x48;
+    PAGE_FAULT_IN_NONPAGED_AREA = 0x50;
+    KERNEL_STACK_INPAGE_ERROR = 0x77;
+    BUGCODE_NDIS_DRIVER = 0x7C;
+    UNEXPECTED_KERNEL_MODE_TRAP = 0x7F;
+    KMODE_EXCEPTION_NOT_HANDLED = 0x1E;
+    INVALID_KERNEL_HANDLE = 0x93;
+    KERNEL_THREAD_PRIORITY_FLOOR_VIOLATION = 0x157;
+    ATTEMPTED_SWITCH_FROM_DPC = 0xB8;
+    ATTEMPTED_WRITE_TO_READONLY_MEMORY = 0xBE;
+    MUTEX_ALREADY_OWNED = 0xBF;
+    BAD_POOL_CALLER = 0xC2;
+    DRIVER_VERIFIER_DETECTED_VIOLATION = 0xC4;
+    TIMER_OR_DPC_INVALID = 0xC7;
+    IRQL_UNEXPECTED_VALUE = 0xC8;
+    DRIVER_VERIFIER_IOMANAGER_VIOLATION = 0xC9;
+    DRIVER_LEFT_LOCKED_PAGES_IN_PROCESS = 0xCB;
+    PAGE_FAULT_IN_FREED_SPECIAL_POOL = 0xCC;
+    PAGE_FAULT_BEYOND_END_OF_ALLOCATION = 0xCD;
+    DRIVER_UNLOADED_WITHOUT_CANCELLING_PENDING_OPERATIONS = 0xCE;
+    DRIVER_IRQL_NOT_LESS_OR_EQUAL = 0xD1;
+    DRIVER_PORTION_MUST_BE_NONPAGED = 0xD3;
+    SYSTEM_SCAN_AT_RAISED_IRQL_CAUGHT_IMPROPER_DRIVER_UNLOAD = 0xD4;
+    DRIVER_PAGE_FAULT_BEYOND_END_OF_ALLOCATION = 0xD6;
+    DRIVER_VERIFIER_DMA_VIOLATION = 0xE6;
+    DRIVER_OVERRAN_STACK_BUFFER = 0xF7;
+    ATTEMPTED_EXECUTE_OF_NOEXECUTE_MEMORY = 0xFC;
+    THREAD_TERMINATE_HELD_MUTEX = 0x4000_008A;
+    DPC_WATCHDOG_VIOLATION = 0x133;
+    KERNEL_AUTO_BOOST_INVALID_LOCK_RELEASE = 0x162;
+    WORKER_INVALID = 0xE4;
+    MANUALLY_INITIATED_CRASH = 0xE2;
+    HAL_INITIALIZATION_FAILED = 0x5C;
+    SYSTEM_THREAD_EXCEPTION_NOT_HANDLED = 0x7E;
+    PROCESS_HAS_LOCKED_PAGES = 0x76;
+    PFN_LIST_CORRUPT = 0x4E;
+    NO_MORE_SYSTEM_PTES = 0x3F;
+    NO_PAGES_AVAILABLE = 0x4D;
+    UNMOUNTABLE_HANG = 0xEF;
+}
+
+static HAPPENED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the process with a bugcheck. `rule` says in a sentence which rule was broken, with the names and numbers that
+/// a person needs.
+#[cold]
+pub fn bugcheck(code: BugCheck, parameters: [u64; 4], rule: impl AsRef<str>) -> ! {
+    let frames = stack_trace::of_current_thread();
+    report(code as u32, code.name(), parameters, rule.as_ref(), &frames)
+}
+
+/// As [`bugcheck`], for a code that an image chose itself.
+#[cold]
+pub fn bugcheck_of_image(code: u32, parameters: [u64; 4]) -> ! {
+    let frames = stack_trace::of_current_thread();
+    report(code, name_of_code(code), parameters, "the image called KeBugCheckEx", &frames)
+}
+
+/// As [`bugcheck`], with a stack that a fault handler collected.
+#[cold]
+pub(crate) fn bugcheck_with_stack(code: BugCheck, parameters: [u64; 4], rule: &str, frames: &[StackFrame]) -> ! {
+    report(code as u32, code.name(), parameters, rule, frames)
+}
+
+fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[StackFrame]) -> ! {
+    if HAPPENED.swap(true, Ordering::SeqCst) {
+        // Another thread is reporting, or the report itself failed; the first one ends the process.
+        loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
+    }
+    let mut text = String::new();
+    let _ = writeln!(text, "\n*** STOP: {code:#010X} {name}");
+    let [first, second, third, fourth] = parameters;
+    let _ = writeln!(text, "*** parameters: {first:#x}, {second:#x}, {third:#x}, {fourth:#x}");
+    let _ = writeln!(text, "*** {rule}");
+    if let Some(thread) = Thread::try_current() {
+        let _ = writeln!(
+            text,
+            "*** thread {} at {}, processor {}, in {}",
+            thread.identifier(),
+            irql::name(thread.irql()),
+            thread.processor(),
+            thread.last_export().map_or("no export", |export| export.name),
+        );
+    }
+    for (index, frame) in frames.iter().enumerate() {
+        let _ = writeln!(text, "    {index:2} {frame}");
+    }
+    let export = Thread::try_current().and_then(Thread::last_export).map(|export| export.name);
+    let line = serde_json::json!({
+        "code": code,
+        "name": name,
+        "parameters": parameters,
+        "rule": rule,
+        "export": export,
+        "irql": Thread::try_current().map(Thread::irql),
+        "stack": frames.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    });
+    let _ = writeln!(text, "{REPORT_PREFIX}{line}");
+    write_to_standard_error(text.as_bytes());
+    // SAFETY: ends the process without running destructors: the state that they would touch is what the bugcheck
+    // says is broken.
+    unsafe { libc::_exit(EXIT_CODE) }
+}
+
+/// Writes past Rust's own lock of the stream, which the failing thread may hold.
+fn write_to_standard_error(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        // SAFETY: the slice is readable for its length.
+        let written = unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+        if written <= 0 {
+            return;
+        }
+        bytes = bytes.get(written as usize..).unwrap_or_default();
+    }
+}

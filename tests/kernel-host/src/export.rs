@@ -1,0 +1,199 @@
+//! Declaring the functions that images import, and the one path every call of them takes.
+//!
+//! An export is declared once, with its documentation, its IRQL rule and its body; the declaration is what the loader
+//! resolves against, what the entry check reads and what `docs/kernel-host.md` is made from. Documentation lines that
+//! begin with `Checks:` and `Source:` become columns of that table.
+
+use std::ffi::c_void;
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::irql::{self, IrqlRange};
+use crate::thread::Thread;
+
+/// One exported function.
+pub struct ExportDeclaration {
+    pub module: &'static str,
+    pub name: &'static str,
+    pub irql: IrqlRange,
+    pub documentation: &'static [&'static str],
+    /// The function itself, `extern "win64"`.
+    pub address: *const c_void,
+    /// How many arguments it takes in all.
+    pub arguments: usize,
+    /// It runs on the image's own stack, without a switch: leaf routines such as `memcpy`.
+    pub direct: bool,
+}
+
+// SAFETY: the address names code, which nobody writes through.
+unsafe impl Sync for ExportDeclaration {}
+
+/// One exported variable; the import slot receives the address of the variable.
+pub struct DataExport {
+    pub module: &'static str,
+    pub name: &'static str,
+    pub documentation: &'static [&'static str],
+    pub address: *const c_void,
+}
+
+// SAFETY: the address names a static that synchronises itself or never changes after boot.
+unsafe impl Sync for DataExport {}
+
+/// Every table of functions. A new module adds its line here.
+pub static TABLES: &[&[ExportDeclaration]] = &[
+    crate::ntoskrnl::bugchecks::EXPORTS,
+    crate::ntoskrnl::debug_print::EXPORTS,
+    crate::ntoskrnl::dispatcher_objects::EXPORTS,
+    crate::ntoskrnl::dpcs::EXPORTS,
+    crate::ntoskrnl::locks::EXPORTS,
+    crate::ntoskrnl::mdls::EXPORTS,
+    crate::ntoskrnl::objects::EXPORTS,
+    crate::ntoskrnl::pools::EXPORTS,
+    crate::ntoskrnl::processors::EXPORTS,
+    crate::ntoskrnl::queues::EXPORTS,
+    crate::ntoskrnl::rundowns::EXPORTS,
+    crate::ntoskrnl::runtime::EXPORTS,
+    crate::ntoskrnl::strings::EXPORTS,
+    crate::ntoskrnl::threads::EXPORTS,
+    crate::ntoskrnl::timers::EXPORTS,
+];
+
+/// Every table of variables.
+pub static DATA_TABLES: &[&[DataExport]] = &[crate::ntoskrnl::objects::DATA_EXPORTS];
+
+/// hal.dll forwards these to the kernel since build 19041; an image may name either module.
+const FORWARDED_BY_HAL: &[&str] = &[
+    "KeQueryPerformanceCounter",
+    "KeStallExecutionProcessor",
+    "KeGetCurrentIrql",
+    "KfRaiseIrql",
+    "KeLowerIrql",
+    "KfLowerIrql",
+    "KeRaiseIrqlToDpcLevel",
+    "KeAcquireSpinLockRaiseToDpc",
+    "KeAcquireSpinLock",
+    "KeReleaseSpinLock",
+    "KeAcquireInStackQueuedSpinLock",
+    "KeReleaseInStackQueuedSpinLock",
+];
+
+/// What an import resolves to.
+pub enum Resolved {
+    Function(&'static ExportDeclaration),
+    Data(&'static DataExport),
+}
+
+/// Finds an export by the module's file name (any case) and its own name (exact).
+pub fn resolve(module: &str, name: &str) -> Option<Resolved> {
+    let module = module.to_ascii_lowercase();
+    let wanted = match module.as_str() {
+        "hal.dll" if FORWARDED_BY_HAL.contains(&name) => "ntoskrnl.exe",
+        other => other,
+    };
+    let function = TABLES
+        .iter()
+        .flat_map(|table| table.iter())
+        .find(|export| export.module == wanted && export.name == name)
+        .map(Resolved::Function);
+    function.or_else(|| {
+        DATA_TABLES
+            .iter()
+            .flat_map(|table| table.iter())
+            .find(|export| export.module == wanted && export.name == name)
+            .map(Resolved::Data)
+    })
+}
+
+/// The common entry of every export: remembers it for reports and checks its IRQL rule.
+#[inline]
+pub fn enter(declaration: &'static ExportDeclaration) -> &'static Thread {
+    let thread = Thread::current();
+    thread.set_export(declaration);
+    let irql = thread.irql();
+    if !declaration.irql.contains(irql) {
+        called_at_wrong_level(declaration, irql);
+    }
+    thread
+}
+
+#[cold]
+fn called_at_wrong_level(declaration: &'static ExportDeclaration, irql: irql::Irql) -> ! {
+    bugcheck(
+        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        [0x1001, u64::from(irql), declaration.address as u64, 0],
+        format!("{} is called at {}; it needs {}", declaration.name, irql::name(irql), declaration.irql.describe()),
+    )
+}
+
+/// Declares the exports of one module by subject.
+///
+/// ```ignore
+/// exports! {
+///     module "ntoskrnl.exe";
+///
+///     /// Sets the event and wakes its waiters.
+///     /// Source: WDM: KeSetEvent
+///     [UP_TO_DISPATCH] fn KeSetEvent(event: *mut KEVENT, increment: i32, wait: u8) -> i32 { … }
+/// }
+/// ```
+///
+/// The word in brackets is an associated constant of [`IrqlRange`]; `; direct` after it runs the function on the
+/// image's own stack and skips the entry check. Produces the functions and `pub static EXPORTS`.
+#[macro_export]
+macro_rules! exports {
+    (@count) => { 0usize };
+    (@count $head:ident $($tail:ident)*) => { 1usize + $crate::exports!(@count $($tail)*) };
+    (@enter $name:ident) => { let _ = $crate::export::enter(&declaration::$name); };
+    (@enter $name:ident $direct:ident) => {};
+    (@direct) => { false };
+    (@direct direct) => { true };
+    (
+        module $module:literal;
+        $(
+            $(#[doc = $doc:literal])*
+            [$range:ident $(; $direct:ident)?]
+            fn $name:ident($($argument:ident : $type:ty),* $(,)?) $(-> $return:ty)? $body:block
+        )*
+    ) => {
+        $(
+            $(#[doc = $doc])*
+            pub unsafe extern "win64" fn $name($($argument: $type),*) $(-> $return)? {
+                $crate::exports!(@enter $name $($direct)?);
+                $body
+            }
+        )*
+
+        #[allow(non_upper_case_globals, reason = "a declaration carries the name of its export")]
+        mod declaration {
+            #[allow(unused_imports, reason = "argument types come from the declaring module")]
+            use super::*;
+            $(
+                pub(super) static $name: $crate::export::ExportDeclaration = $crate::export::ExportDeclaration {
+                    module: $module,
+                    name: stringify!($name),
+                    irql: $crate::irql::IrqlRange::$range,
+                    documentation: &[$($doc),*],
+                    address: super::$name as *const std::ffi::c_void,
+                    arguments: $crate::exports!(@count $($argument)*),
+                    direct: $crate::exports!(@direct $($direct)?),
+                };
+            )*
+        }
+
+        pub static EXPORTS: &[$crate::export::ExportDeclaration] = &[
+            $($crate::export::ExportDeclaration { ..$crate::export::copy_of(&declaration::$name) }),*
+        ];
+    };
+}
+
+/// A declaration's copy in its table: both are the same constants.
+pub const fn copy_of(declaration: &'static ExportDeclaration) -> ExportDeclaration {
+    ExportDeclaration {
+        module: declaration.module,
+        name: declaration.name,
+        irql: declaration.irql,
+        documentation: declaration.documentation,
+        address: declaration.address,
+        arguments: declaration.arguments,
+        direct: declaration.direct,
+    }
+}

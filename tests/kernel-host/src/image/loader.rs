@@ -1,0 +1,247 @@
+//! Maps a PE32+ image as the Windows loader does: sections at their addresses, relocations applied, imports bound to
+//! stubs, protections set. The image's pages come from the memory file, so that an MDL over a global variable has real
+//! page frames.
+//!
+//! Everything that cannot be resolved is reported at once: a missing import is an error that names all of them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use object::LittleEndian as LE;
+use object::pe;
+use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _, ImageThunkData as _, Import, PeFile64};
+
+use super::stack_trace::UnwindModule;
+use super::symbols::Symbols;
+use super::{Image, Section};
+use crate::export::{self, Resolved};
+use crate::memory::address_space::{self, Protection, Reservation};
+use crate::memory::{PAGE_SIZE, frames};
+use crate::thunk;
+
+/// Why an image could not be loaded.
+#[derive(Debug)]
+pub enum ImageError {
+    Read(PathBuf, std::io::Error),
+    Format(PathBuf, String),
+    /// `module!name` of each import that nothing exports.
+    UnresolvedImports(PathBuf, Vec<String>),
+    NoMemory(PathBuf),
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(formatter, "{}: {error}", path.display()),
+            Self::Format(path, reason) => write!(formatter, "{}: {reason}", path.display()),
+            Self::UnresolvedImports(path, names) => {
+                write!(formatter, "{}: nothing exports {}", path.display(), names.join(", "))
+            }
+            Self::NoMemory(path) => write!(formatter, "{}: no memory to map it", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+/// Maps the image at `path` and makes it known. Its entry point has not run.
+pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
+    let bytes = std::fs::read(path).map_err(|error| ImageError::Read(path.to_owned(), error))?;
+    let format = |reason: &str| ImageError::Format(path.to_owned(), reason.to_owned());
+    let file = PeFile64::parse(&*bytes).map_err(|error| format(&error.to_string()))?;
+    let headers = file.nt_headers();
+    if headers.file_header().machine.get(LE) != pe::IMAGE_FILE_MACHINE_AMD64 {
+        return Err(format("not an x64 image"));
+    }
+    let optional = headers.optional_header();
+    if optional.subsystem() != pe::IMAGE_SUBSYSTEM_NATIVE {
+        return Err(format("not a driver: its subsystem is not NATIVE"));
+    }
+    let length = (optional.size_of_image() as usize).next_multiple_of(PAGE_SIZE);
+    let pages = length / PAGE_SIZE;
+    let frames = frames::allocate_run(pages).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
+    let reservation = Reservation::new(address_space::Zone::Images, length)
+        .ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
+    let base = reservation.address();
+    reservation.map_run(0, frames.clone(), Protection::ReadWrite);
+    // SAFETY: the range was mapped read-write just now and nobody else knows it.
+    let memory = unsafe { std::slice::from_raw_parts_mut(base as *mut u8, length) };
+    memory.fill(0);
+    copy_headers_and_sections(&file, &bytes, memory).map_err(|reason| format(&reason))?;
+    relocate(&file, memory, base).map_err(|reason| format(&reason))?;
+    let missing = bind_imports(&file, memory).map_err(|reason| format(&reason))?;
+    if !missing.is_empty() {
+        reservation.release();
+        frames::free_run(frames);
+        return Err(ImageError::UnresolvedImports(path.to_owned(), missing));
+    }
+    let sections = describe_sections(&file, base);
+    protect(&reservation, base, length, &sections);
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let image = Arc::new(Image {
+        unwind: UnwindModule::new(&file, base),
+        symbols: Symbols::new(path),
+        exports: exports(&file, base),
+        entry: base + optional.address_of_entry_point() as usize,
+        name,
+        path: path.to_owned(),
+        base,
+        length,
+        sections,
+        reservation,
+        frames,
+    });
+    super::register(Arc::clone(&image));
+    Ok(image)
+}
+
+/// Takes the image out of the address space. Nothing may run in it any more.
+pub fn unload(image: &Arc<Image>) {
+    super::forget(image);
+    image.reservation.release();
+    frames::free_run(image.frames.clone());
+}
+
+fn copy_headers_and_sections(file: &PeFile64<'_>, bytes: &[u8], memory: &mut [u8]) -> Result<(), String> {
+    let headers = file.nt_headers().optional_header().size_of_headers() as usize;
+    let source = bytes.get(..headers).ok_or("headers longer than the file")?;
+    memory.get_mut(..headers).ok_or("headers longer than the image")?.copy_from_slice(source);
+    for section in file.section_table().iter() {
+        let (offset, size) = section.pe_file_range();
+        let size = size.min(section.virtual_size.get(LE)) as usize;
+        let source =
+            bytes.get(offset as usize..offset as usize + size).ok_or("a section reaches past the end of the file")?;
+        let start = section.virtual_address.get(LE) as usize;
+        memory
+            .get_mut(start..start + size)
+            .ok_or("a section reaches past the end of the image")?
+            .copy_from_slice(source);
+    }
+    Ok(())
+}
+
+fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), String> {
+    let delta = (base as u64).wrapping_sub(file.nt_headers().optional_header().image_base());
+    let directories = file.data_directories();
+    let Some(mut blocks) =
+        directories.relocation_blocks(file.data(), &file.section_table()).map_err(|error| error.to_string())?
+    else {
+        return if delta == 0 { Ok(()) } else { Err("no relocations".to_owned()) };
+    };
+    while let Some(block) = blocks.next().map_err(|error| error.to_string())? {
+        for relocation in block {
+            match relocation.typ {
+                pe::IMAGE_REL_BASED_ABSOLUTE => {}
+                pe::IMAGE_REL_BASED_DIR64 => {
+                    let place = relocation.virtual_address as usize;
+                    let field =
+                        memory.get_mut(place..place + 8).ok_or("a relocation lies outside of the image")?;
+                    let mut word = [0; 8];
+                    word.copy_from_slice(field);
+                    field.copy_from_slice(&u64::from_le_bytes(word).wrapping_add(delta).to_le_bytes());
+                }
+                other => return Err(format!("relocation type {other}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fills the import address table and returns what nothing exports.
+fn bind_imports(file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
+    let text = |error: object::Error| error.to_string();
+    let mut missing = Vec::new();
+    let Some(table) = file.import_table().map_err(text)? else { return Ok(missing) };
+    let mut descriptors = table.descriptors().map_err(text)?;
+    while let Some(descriptor) = descriptors.next().map_err(text)? {
+        let module = String::from_utf8_lossy(table.name(descriptor.name.get(LE)).map_err(text)?).into_owned();
+        let mut slot = descriptor.first_thunk.get(LE) as usize;
+        let lookup = match descriptor.original_first_thunk.get(LE) {
+            0 => descriptor.first_thunk.get(LE),
+            table => table,
+        };
+        let mut thunks = table.thunks(lookup).map_err(text)?;
+        while let Some(entry) = thunks.next::<pe::ImageNtHeaders64>().map_err(text)? {
+            let import = table.import::<pe::ImageNtHeaders64>(entry).map_err(text)?;
+            let address = match import {
+                Import::Ordinal(ordinal) => {
+                    missing.push(format!("{module}!#{ordinal}"));
+                    None
+                }
+                Import::Name(_, name) => {
+                    let name = String::from_utf8_lossy(name);
+                    let address = address_of(&module, &name);
+                    if address.is_none() {
+                        missing.push(format!("{module}!{name}"));
+                    }
+                    address
+                }
+            };
+            let field = memory.get_mut(slot..slot + 8).ok_or("an import slot lies outside of the image")?;
+            field.copy_from_slice(&(address.unwrap_or(0) as u64).to_le_bytes());
+            slot += 8;
+            let _ = entry.is_ordinal();
+        }
+    }
+    Ok(missing)
+}
+
+/// What an import slot receives: a stub, the routine itself, a variable, or another image's export.
+pub fn address_of(module: &str, name: &str) -> Option<usize> {
+    match export::resolve(module, name) {
+        Some(Resolved::Function(export)) if export.direct => Some(export.address as usize),
+        Some(Resolved::Function(export)) => Some(thunk::stub_for(export.address, export.arguments)),
+        Some(Resolved::Data(export)) => Some(export.address as usize),
+        None => super::all()
+            .iter()
+            .filter(|image| image.name.eq_ignore_ascii_case(module))
+            .find_map(|image| image.exports.iter().find(|(exported, _)| exported == name).map(|(_, address)| *address)),
+    }
+}
+
+fn describe_sections(file: &PeFile64<'_>, base: usize) -> Vec<Section> {
+    file.section_table()
+        .iter()
+        .map(|section| {
+            let flags = section.characteristics.get(LE);
+            let name = section.raw_name();
+            Section {
+                name: String::from_utf8_lossy(name).into_owned(),
+                address: base + section.virtual_address.get(LE) as usize,
+                length: (section.virtual_size.get(LE) as usize).next_multiple_of(PAGE_SIZE),
+                readable: flags & pe::IMAGE_SCN_MEM_READ != 0,
+                writable: flags & pe::IMAGE_SCN_MEM_WRITE != 0,
+                executable: flags & pe::IMAGE_SCN_MEM_EXECUTE != 0,
+            }
+        })
+        .collect()
+}
+
+fn protect(reservation: &Reservation, base: usize, length: usize, sections: &[Section]) {
+    reservation.protect(0, length, Protection::ReadOnly);
+    for section in sections {
+        let protection = match (section.writable, section.executable) {
+            (true, true) => Protection::ReadWriteExecute,
+            (true, false) => Protection::ReadWrite,
+            (false, true) => Protection::ReadExecute,
+            (false, false) => Protection::ReadOnly,
+        };
+        reservation.protect(section.address - base, section.length, protection);
+    }
+}
+
+fn exports(file: &PeFile64<'_>, base: usize) -> Vec<(String, usize)> {
+    let Ok(Some(table)) = file.export_table() else { return Vec::new() };
+    let Ok(exports) = table.exports() else { return Vec::new() };
+    exports
+        .into_iter()
+        .filter_map(|export| {
+            let name = String::from_utf8_lossy(export.name?).into_owned();
+            match export.target {
+                object::read::pe::ExportTarget::Address(address) => Some((name, base + address as usize)),
+                _ => None,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,90 @@
+//! Driver images: what is loaded, where it lies, and what of it is code. The loader is in [`loader`], names and line
+//! numbers in [`symbols`], unwinding in [`stack_trace`].
+
+pub mod loader;
+pub mod stack_trace;
+pub mod symbols;
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use crate::memory::address_space::Reservation;
+
+/// One section as mapped.
+#[derive(Clone, Debug)]
+pub struct Section {
+    pub name: String,
+    pub address: usize,
+    pub length: usize,
+    pub readable: bool,
+    pub writable: bool,
+    pub executable: bool,
+}
+
+/// A loaded image.
+pub struct Image {
+    pub name: String,
+    pub path: PathBuf,
+    pub base: usize,
+    pub length: usize,
+    pub entry: usize,
+    pub sections: Vec<Section>,
+    /// Names that it exports, with addresses (or the variable's address).
+    pub exports: Vec<(String, usize)>,
+    pub(crate) unwind: stack_trace::UnwindModule,
+    pub(crate) symbols: symbols::Symbols,
+    pub(crate) reservation: Reservation,
+    pub(crate) frames: std::ops::Range<u32>,
+}
+
+impl Image {
+    pub fn contains(&self, address: usize) -> bool {
+        (self.base..self.base + self.length).contains(&address)
+    }
+
+    /// The section that holds an address.
+    pub fn section(&self, address: usize) -> Option<&Section> {
+        self.sections.iter().find(|section| (section.address..section.address + section.length).contains(&address))
+    }
+}
+
+static IMAGES: RwLock<Vec<Arc<Image>>> = RwLock::new(Vec::new());
+
+fn images() -> std::sync::RwLockReadGuard<'static, Vec<Arc<Image>>> {
+    IMAGES.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Every loaded image.
+pub fn all() -> Vec<Arc<Image>> {
+    images().clone()
+}
+
+/// The image that an address lies in.
+pub fn containing(address: usize) -> Option<Arc<Image>> {
+    images().iter().find(|image| image.contains(address)).cloned()
+}
+
+/// Whether an address is executable code of a loaded image.
+pub fn contains_code(address: usize) -> bool {
+    images().iter().any(|image| image.section(address).is_some_and(|section| section.executable))
+}
+
+/// Whether a range lies in sections of a loaded image that nothing can write: where constant tables belong.
+pub fn contains_read_only(address: usize, length: usize) -> bool {
+    images().iter().any(|image| {
+        image.section(address).is_some_and(|section| {
+            !section.writable && address.checked_add(length).is_some_and(|end| end <= section.address + section.length)
+        })
+    })
+}
+
+pub(crate) fn register(image: Arc<Image>) {
+    IMAGES.write().unwrap_or_else(std::sync::PoisonError::into_inner).push(image);
+}
+
+pub(crate) fn forget(image: &Arc<Image>) {
+    IMAGES
+        .write()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .retain(|other| !Arc::ptr_eq(other, image));
+}

@@ -1,0 +1,239 @@
+//! Stack traces through image code by the PE unwind tables. A thread's image frames are a chain of pieces: each import
+//! stub saved the image's registers, each callout saved the piece before. Host frames between them are left out.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use framehop::x86_64::{CacheX86_64, Reg, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{FrameAddress, Module, ModuleSectionInfo, Unwinder};
+use object::read::pe::PeFile64;
+use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _};
+use object::LittleEndian as LE;
+
+use super::Image;
+use super::symbols::Location;
+use crate::callout::Transition;
+use crate::thread::Thread;
+use crate::thunk;
+
+/// How many frames a report shows and a record keeps.
+pub const MAXIMUM_FRAMES: usize = 48;
+
+/// The unwind tables of one image.
+pub(crate) struct UnwindModule {
+    unwinder: UnwinderX86_64<Arc<[u8]>>,
+}
+
+impl UnwindModule {
+    pub(crate) fn new(file: &PeFile64<'_>, base: usize) -> Self {
+        let optional = file.nt_headers().optional_header();
+        let length = u64::from(optional.size_of_image());
+        let sections = Sections {
+            base: optional.image_base(),
+            sections: file
+                .section_table()
+                .iter()
+                .map(|section| {
+                    let start = optional.image_base() + u64::from(section.virtual_address.get(LE));
+                    let size = u64::from(section.virtual_size.get(LE));
+                    let data: Arc<[u8]> = section.pe_data(file.data()).unwrap_or_default().into();
+                    (section.raw_name().to_vec(), start..start + size, data)
+                })
+                .collect(),
+        };
+        let mut unwinder = UnwinderX86_64::new();
+        let start = base as u64;
+        unwinder.add_module(Module::new("image".to_owned(), start..start + length, start, sections));
+        Self { unwinder }
+    }
+}
+
+struct Sections {
+    base: u64,
+    sections: Vec<(Vec<u8>, Range<u64>, Arc<[u8]>)>,
+}
+
+impl ModuleSectionInfo<Arc<[u8]>> for Sections {
+    fn base_svma(&self) -> u64 {
+        self.base
+    }
+
+    fn section_svma_range(&mut self, name: &[u8]) -> Option<Range<u64>> {
+        self.sections.iter().find(|(other, ..)| other == name).map(|(_, range, _)| range.clone())
+    }
+
+    fn section_data(&mut self, name: &[u8]) -> Option<Arc<[u8]>> {
+        self.sections.iter().find(|(other, ..)| other == name).map(|(.., data)| Arc::clone(data))
+    }
+}
+
+/// The registers where a walk begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
+    pub instruction: u64,
+    pub values: UnwindRegsX86_64,
+}
+
+/// One frame of a report.
+#[derive(Clone, Debug)]
+pub struct StackFrame {
+    pub address: u64,
+    pub image: String,
+    pub offset: u64,
+    pub location: Option<Location>,
+}
+
+impl fmt::Display for StackFrame {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(location) = &self.location else {
+            return write!(formatter, "{}+{:#x}", self.image, self.offset);
+        };
+        write!(formatter, "{}!{}", self.image, location.function)?;
+        match (&location.file, location.line) {
+            (Some(file), Some(line)) => write!(formatter, " ({file}:{line})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The image return addresses of the current thread, innermost first, without names.
+pub fn addresses() -> Vec<u64> {
+    Thread::try_current().map_or_else(Vec::new, |thread| walk(thread, None))
+}
+
+/// The frames of the current thread with names.
+pub fn of_current_thread() -> Vec<StackFrame> {
+    name(&addresses())
+}
+
+/// The frames of the current thread when a fault interrupted it at these registers.
+pub(crate) fn of_fault(registers: Registers) -> Vec<StackFrame> {
+    Thread::try_current().map_or_else(Vec::new, |thread| name(&walk(thread, Some(registers))))
+}
+
+/// A number that tells call sites apart: the same stack gives the same number in every run of the same image.
+pub fn site_of(addresses: &[u64]) -> u64 {
+    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
+    for address in addresses {
+        let offset = super::containing(*address as usize).map_or(0, |image| address.wrapping_sub(image.base as u64));
+        for byte in offset.to_le_bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+    hash
+}
+
+fn walk(thread: &Thread, fault: Option<Registers>) -> Vec<u64> {
+    let mut found = Vec::new();
+    if let Some(registers) = fault {
+        if super::containing(registers.instruction as usize).is_some() {
+            found.push(registers.instruction);
+            unwind_piece(registers, true, &mut found);
+            // The piece in front is the one before this callout.
+            return walk_chain(previous_piece(thread.host_stack.get()), found);
+        }
+    }
+    walk_chain((thread.transition.get(), thread.host_stack.get()), found)
+}
+
+/// Follows the chain of pieces: (registers saved by the import stub, host stack of the callout that the piece is in).
+fn walk_chain(start: (*const Transition, u64), mut found: Vec<u64>) -> Vec<u64> {
+    let (mut transition, mut host_stack) = start;
+    while !transition.is_null() && host_stack != 0 && found.len() < MAXIMUM_FRAMES {
+        // SAFETY: a transition saved by a stub of this thread whose export has not returned (it is below the callout
+        // that saved it, or the running one).
+        let registers = unsafe { registers_of(&*transition) };
+        found.push(registers.instruction);
+        unwind_piece(registers, false, &mut found);
+        (transition, host_stack) = previous_piece(host_stack);
+    }
+    found.truncate(MAXIMUM_FRAMES);
+    found
+}
+
+/// What the callout at `host_stack` saved: the transition it was called in and the host stack of the callout before.
+fn previous_piece(host_stack: u64) -> (*const Transition, u64) {
+    if host_stack == 0 {
+        return (std::ptr::null(), 0);
+    }
+    // SAFETY: the callout stored transition, kernel stack and host stack at these places, see `thunk`.
+    unsafe {
+        let saved = host_stack as *const u64;
+        (saved.read() as *const Transition, saved.add(2).read())
+    }
+}
+
+/// The image's registers right after the call of the import.
+unsafe fn registers_of(transition: &Transition) -> Registers {
+    // SAFETY: the image's stack pointer at an import's entry points at the return address.
+    let instruction = unsafe { (transition.rsp as *const u64).read() };
+    let mut values = UnwindRegsX86_64::new(instruction, transition.rsp + 8, transition.rbp);
+    values.set(Reg::RBX, transition.rbx);
+    values.set(Reg::RSI, transition.rsi);
+    values.set(Reg::RDI, transition.rdi);
+    values.set(Reg::R12, transition.r12);
+    values.set(Reg::R13, transition.r13);
+    values.set(Reg::R14, transition.r14);
+    values.set(Reg::R15, transition.r15);
+    Registers { instruction, values }
+}
+
+fn unwind_piece(start: Registers, interrupted: bool, found: &mut Vec<u64>) {
+    let mut registers = start.values;
+    let mut address = start.instruction;
+    let mut first = interrupted;
+    let mut cache = CacheX86_64::<_>::new();
+    let stack = Thread::try_current().and_then(|thread| thread.kernel_stack_ranges());
+    let mut read = |address: u64| {
+        let readable = stack.as_ref().is_none_or(|ranges| ranges.iter().any(|range| range.contains(&address)));
+        // SAFETY: the address lies inside one of this thread's kernel stacks, above its guard page.
+        if readable && address != 0 { Ok(unsafe { (address as *const u64).read_unaligned() }) } else { Err(()) }
+    };
+    while found.len() < MAXIMUM_FRAMES {
+        let Some(image) = super::containing(address as usize) else { return };
+        let frame = if first {
+            FrameAddress::from_instruction_pointer(address)
+        } else {
+            let Some(frame) = FrameAddress::from_return_address(address) else { return };
+            frame
+        };
+        first = false;
+        match image.unwind.unwinder.unwind_frame(frame, &mut registers, &mut cache, &mut read) {
+            Ok(Some(next)) if next != thunk::image_return_address() => {
+                if super::containing(next as usize).is_none() {
+                    return;
+                }
+                found.push(next);
+                address = next;
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Gives addresses their names.
+pub fn name(addresses: &[u64]) -> Vec<StackFrame> {
+    let mut frames = Vec::new();
+    for address in addresses {
+        match super::containing(*address as usize) {
+            Some(image) => frames.extend(name_in(&image, *address)),
+            None => {
+                frames.push(StackFrame { address: *address, image: "unknown".to_owned(), offset: *address, location: None });
+            }
+        }
+    }
+    frames
+}
+
+fn name_in(image: &Image, address: u64) -> Vec<StackFrame> {
+    let offset = address - image.base as u64;
+    // A return address belongs to the call before it.
+    let probe = (offset as u32).saturating_sub(1);
+    let bare = StackFrame { address, image: image.name.clone(), offset, location: None };
+    let locations = image.symbols.locate(&[probe]).pop().unwrap_or_default();
+    if locations.is_empty() {
+        return vec![bare];
+    }
+    locations.into_iter().map(|location| StackFrame { location: Some(location), ..bare.clone() }).collect()
+}

@@ -1,0 +1,61 @@
+//! Names and line numbers of image code, from the PDB beside the image. Read only when a report needs them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Where an image's symbols are.
+pub(crate) struct Symbols {
+    program_database: PathBuf,
+}
+
+/// One function at an address; an inlined call gives several, innermost first.
+#[derive(Clone, Debug)]
+pub struct Location {
+    pub function: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+impl Symbols {
+    pub(crate) fn new(image: &Path) -> Self {
+        let beside = image.with_extension("pdb");
+        let spelled_by_cargo =
+            image.with_file_name(image.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().replace('-', "_"))).with_extension("pdb");
+        Self { program_database: if beside.exists() { beside } else { spelled_by_cargo } }
+    }
+
+    /// Names the functions at offsets from the image's base; an empty list where nothing is known.
+    pub(crate) fn locate(&self, offsets: &[u32]) -> Vec<Vec<Location>> {
+        self.try_locate(offsets).unwrap_or_else(|| vec![Vec::new(); offsets.len()])
+    }
+
+    fn try_locate(&self, offsets: &[u32]) -> Option<Vec<Vec<Location>>> {
+        let file = File::open(&self.program_database).ok()?;
+        let database = pdb_addr2line::pdb::PDB::open(file).ok()?;
+        let data = pdb_addr2line::ContextPdbData::try_from_pdb(database).ok()?;
+        let context = data.make_context().ok()?;
+        Some(
+            offsets
+                .iter()
+                .map(|offset| {
+                    let Ok(Some(found)) = context.find_frames(*offset) else { return Vec::new() };
+                    found
+                        .frames
+                        .into_iter()
+                        .map(|frame| Location {
+                            function: frame.function.unwrap_or_else(|| "unnamed function".to_owned()),
+                            file: frame.file.map(|file| shorten(&file)),
+                            line: frame.line,
+                        })
+                        .collect()
+                })
+                .collect(),
+        )
+    }
+}
+
+/// The last three components of a source path: enough to find it, and the same on every machine.
+fn shorten(path: &str) -> String {
+    let parts: Vec<&str> = path.split(['/', '\\']).collect();
+    parts[parts.len().saturating_sub(3)..].join("/")
+}

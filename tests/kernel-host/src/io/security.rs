@@ -1,0 +1,168 @@
+//! The security descriptor of a named device, as far as its text form (SDDL) gives allow and deny entries for well-known groups,
+//! and the access check that opening the device does with it.
+//!
+//! It is not the security reference monitor: no inheritance, no auditing, no conditional entries. A string it cannot read is a
+//! string that `NdisRegisterDeviceEx` refuses.
+
+/// Rights of a file or device (wdm: ACCESS_MASK).
+pub const FILE_READ_DATA: u32 = 0x1;
+pub const FILE_WRITE_DATA: u32 = 0x2;
+pub const GENERIC_ALL: u32 = 0x1000_0000;
+pub const GENERIC_EXECUTE: u32 = 0x2000_0000;
+pub const GENERIC_WRITE: u32 = 0x4000_0000;
+pub const GENERIC_READ: u32 = 0x8000_0000;
+const FILE_GENERIC_READ: u32 = 0x0012_0089;
+const FILE_GENERIC_WRITE: u32 = 0x0012_0116;
+const FILE_GENERIC_EXECUTE: u32 = 0x0012_00A0;
+const FILE_ALL_ACCESS: u32 = 0x001F_01FF;
+
+/// Who opens a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// A thread of the system process: kernel mode is not checked at all.
+    Kernel,
+    /// A service running as SYSTEM.
+    System,
+    /// An elevated administrator.
+    Administrator,
+    /// A user without administrator rights.
+    User,
+}
+
+impl Caller {
+    fn is_member(self, sid: &str) -> bool {
+        match sid {
+            "WD" => true,
+            "SY" => self == Self::System,
+            "BA" => matches!(self, Self::System | Self::Administrator),
+            "AU" | "BU" | "IU" => self != Self::Kernel,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    allow: bool,
+    rights: u32,
+    sid: String,
+}
+
+/// The entries of a discretionary list, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecurityDescriptor {
+    entries: Vec<Entry>,
+}
+
+impl SecurityDescriptor {
+    /// Reads `D:P(A;;GA;;;SY)(A;;GA;;;BA)` and its like; `None` when the text is not of that form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (flags, list) = text.strip_prefix("D:")?.split_once('(').map_or((text.get(2..)?, ""), |(flags, rest)| (flags, rest));
+        if !flags.chars().all(|flag| matches!(flag, 'P' | 'A' | 'I' | 'R')) {
+            return None;
+        }
+        if list.is_empty() {
+            return Some(Self { entries: Vec::new() });
+        }
+        let list = list.strip_suffix(')')?;
+        let entries = list.split(")(").map(parse_entry).collect::<Option<Vec<_>>>()?;
+        Some(Self { entries })
+    }
+
+    /// Whether the caller gets every right it asks for: entries in order, the first word on each right counts.
+    #[must_use]
+    pub fn grants(&self, caller: Caller, desired: u32) -> bool {
+        if caller == Caller::Kernel {
+            return true;
+        }
+        let mut wanted = map_generic(desired);
+        for entry in self.entries.iter().filter(|entry| caller.is_member(&entry.sid)) {
+            if entry.allow {
+                wanted &= !entry.rights;
+            } else if wanted & entry.rights != 0 {
+                return false;
+            }
+        }
+        wanted == 0
+    }
+}
+
+/// Replaces generic rights by the file rights they stand for.
+#[must_use]
+pub fn map_generic(mask: u32) -> u32 {
+    let pairs = [
+        (GENERIC_READ, FILE_GENERIC_READ),
+        (GENERIC_WRITE, FILE_GENERIC_WRITE),
+        (GENERIC_EXECUTE, FILE_GENERIC_EXECUTE),
+        (GENERIC_ALL, FILE_ALL_ACCESS),
+    ];
+    let generic: u32 = pairs.iter().map(|(generic, _)| generic).fold(0, |all, bit| all | bit);
+    let mapped = pairs.iter().filter(|(generic, _)| mask & generic != 0).fold(0, |all, (_, rights)| all | rights);
+    (mask & !generic) | mapped
+}
+
+fn parse_entry(text: &str) -> Option<Entry> {
+    let fields: Vec<&str> = text.split(';').collect();
+    let [kind, _flags, rights, object, inherited, sid] = fields.as_slice() else { return None };
+    if !object.is_empty() || !inherited.is_empty() || sid.is_empty() {
+        return None;
+    }
+    let allow = match *kind {
+        "A" => true,
+        "D" => false,
+        _ => return None,
+    };
+    Some(Entry { allow, rights: parse_rights(rights)?, sid: (*sid).to_owned() })
+}
+
+fn parse_rights(text: &str) -> Option<u32> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        return u32::from_str_radix(digits, 16).ok().map(map_generic);
+    }
+    let codes = text.as_bytes().chunks(2).map(|code| match code {
+        b"GA" => Some(FILE_ALL_ACCESS),
+        b"GR" | b"FR" => Some(FILE_GENERIC_READ),
+        b"GW" | b"FW" => Some(FILE_GENERIC_WRITE),
+        b"GX" | b"FX" => Some(FILE_GENERIC_EXECUTE),
+        b"FA" => Some(FILE_ALL_ACCESS),
+        _ => None,
+    });
+    codes.collect::<Option<Vec<_>>>().map(|rights| rights.into_iter().fold(0, |all, right| all | right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_and_administrators_only() {
+        let descriptor = SecurityDescriptor::parse("D:P(A;;GA;;;SY)(A;;GA;;;BA)").expect("parses");
+        let both = GENERIC_READ | GENERIC_WRITE;
+        assert!(descriptor.grants(Caller::Kernel, both));
+        assert!(descriptor.grants(Caller::System, both));
+        assert!(descriptor.grants(Caller::Administrator, both));
+        assert!(!descriptor.grants(Caller::User, GENERIC_READ));
+        assert!(!descriptor.grants(Caller::User, FILE_READ_DATA));
+        assert!(descriptor.grants(Caller::User, 0));
+    }
+
+    #[test]
+    fn first_word_on_a_right_counts() {
+        let descriptor = SecurityDescriptor::parse("D:(D;;GW;;;WD)(A;;GA;;;WD)").expect("parses");
+        assert!(!descriptor.grants(Caller::Administrator, FILE_WRITE_DATA));
+        assert!(descriptor.grants(Caller::User, FILE_READ_DATA));
+    }
+
+    #[test]
+    fn an_empty_list_grants_nothing() {
+        assert!(!SecurityDescriptor::parse("D:P").expect("parses").grants(Caller::System, FILE_READ_DATA));
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "O:SY", "D:P(A;;GA;;;SY", "D:P(A;;GA;;SY)", "D:P(A;;QQ;;;SY)", "D:X(A;;GA;;;SY)"] {
+            assert_eq!(SecurityDescriptor::parse(text), None, "{text}");
+        }
+    }
+}

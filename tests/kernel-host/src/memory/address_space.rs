@@ -1,0 +1,221 @@
+//! The kernel's address space: one large reserved range without access, out of which everything is carved that images
+//! can reach: images, pool, mappings, user buffers, stacks. An address that was given back stays without access, so
+//! a late use faults instead of finding a stranger; the range is large enough that addresses are not reused soon.
+//!
+//! It also knows which frames lie behind which address, which is what an MDL is built from.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use crate::memory::{PAGE_SIZE, frames};
+
+/// What a part of the address space is for; it tells the fault handler what a wild address was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zone {
+    Images,
+    Pool,
+    Mappings,
+    UserBuffers,
+    Stacks,
+}
+
+impl Zone {
+    const COUNT: usize = 5;
+
+    fn index(self) -> usize {
+        self as usize
+    }
+
+    fn from_index(index: usize) -> Option<Self> {
+        [Self::Images, Self::Pool, Self::Mappings, Self::UserBuffers, Self::Stacks].get(index).copied()
+    }
+}
+
+/// Each zone's share. The whole is reserved, not committed.
+const ZONE_LENGTH: usize = 4 << 40;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    None,
+    ReadOnly,
+    ReadWrite,
+    ReadExecute,
+    ReadWriteExecute,
+}
+
+impl Protection {
+    fn bits(self) -> libc::c_int {
+        match self {
+            Self::None => libc::PROT_NONE,
+            Self::ReadOnly => libc::PROT_READ,
+            Self::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            Self::ReadExecute => libc::PROT_READ | libc::PROT_EXEC,
+            Self::ReadWriteExecute => libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
+        }
+    }
+}
+
+struct Space {
+    base: usize,
+    next: [AtomicUsize; Zone::COUNT],
+    /// Page address ⇒ pages and first frame, one entry a run.
+    backing: Mutex<BTreeMap<usize, (usize, u32)>>,
+}
+
+static SPACE: OnceLock<Space> = OnceLock::new();
+
+/// How many runs are mapped now: each is a map of the operating system's, of which there are 65 530.
+static MAPS: AtomicUsize = AtomicUsize::new(0);
+
+pub(crate) fn initialise() {
+    let length = ZONE_LENGTH * Zone::COUNT;
+    // SAFETY: reserves addresses without access.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(base, libc::MAP_FAILED, "cannot reserve the kernel's address space");
+    let base = base as usize;
+    let next = std::array::from_fn(|zone| AtomicUsize::new(base + zone * ZONE_LENGTH + PAGE_SIZE));
+    let made = SPACE.set(Space { base, next, backing: Mutex::new(BTreeMap::new()) });
+    assert!(made.is_ok(), "the kernel's address space exists already");
+}
+
+fn space() -> &'static Space {
+    SPACE.get().unwrap_or_else(|| panic!("Kernel::boot has not run"))
+}
+
+fn backing() -> MutexGuard<'static, BTreeMap<usize, (usize, u32)>> {
+    space().backing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Which zone an address lies in, if any.
+pub fn zone_of(address: usize) -> Option<Zone> {
+    let offset = address.checked_sub(SPACE.get()?.base)?;
+    Zone::from_index(offset / ZONE_LENGTH)
+}
+
+/// How many maps the kernel's address space uses.
+pub fn maps() -> usize {
+    MAPS.load(Ordering::Relaxed)
+}
+
+/// The frame behind an address.
+pub fn frame_at(address: usize) -> Option<u32> {
+    frame_in(&backing(), address)
+}
+
+fn frame_in(backing: &BTreeMap<usize, (usize, u32)>, address: usize) -> Option<u32> {
+    let page = address & !(PAGE_SIZE - 1);
+    let (start, (pages, first)) = backing.range(..=page).next_back()?;
+    let index = (page - start) / PAGE_SIZE;
+    (index < *pages).then(|| *first + index as u32)
+}
+
+/// The frames behind a range of pages; `None` when a page has none.
+pub fn frames_at(address: usize, pages: usize) -> Option<Vec<u32>> {
+    let backing = backing();
+    (0..pages).map(|page| frame_in(&backing, address.checked_add(page * PAGE_SIZE)?)).collect()
+}
+
+/// Addresses of our own, followed by at least one page without access.
+#[derive(Debug)]
+pub struct Reservation {
+    address: usize,
+    length: usize,
+}
+
+impl Reservation {
+    /// Reserves addresses in a zone. Nothing is mapped yet.
+    pub fn new(zone: Zone, length: usize) -> Option<Self> {
+        let length = length.checked_next_multiple_of(PAGE_SIZE)?;
+        let limit = space().base + (zone.index() + 1) * ZONE_LENGTH;
+        let next = &space().next[zone.index()];
+        let step = length.checked_add(PAGE_SIZE)?;
+        let address = next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |address| {
+                address.checked_add(step).filter(|end| *end <= limit)
+            })
+            .ok()?;
+        Some(Self { address, length })
+    }
+
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Maps adjacent frames at a byte offset.
+    pub fn map_run(&self, offset: usize, run: Range<u32>, protection: Protection) {
+        let length = run.len() * PAGE_SIZE;
+        assert!(offset + length <= self.length, "a mapping longer than its reservation");
+        let address = self.address + offset;
+        // SAFETY: replaces a part of our own reservation.
+        let result = unsafe {
+            libc::mmap(
+                address as *mut libc::c_void,
+                length,
+                protection.bits(),
+                libc::MAP_SHARED | libc::MAP_FIXED,
+                frames::file(),
+                frames::offset_of(run.start),
+            )
+        };
+        assert_ne!(result, libc::MAP_FAILED, "the operating system refuses a map ({} are in use)", maps());
+        MAPS.fetch_add(1, Ordering::Relaxed);
+        backing().insert(address, (run.len(), run.start));
+    }
+
+    /// Maps frames in their order from the start.
+    pub fn map(&self, list: &[u32], protection: Protection) {
+        let mut offset = 0;
+        for run in frames::runs(list) {
+            let length = run.len() * PAGE_SIZE;
+            self.map_run(offset, run, protection);
+            offset += length;
+        }
+    }
+
+    /// Changes the protection of a part.
+    pub fn protect(&self, offset: usize, length: usize, protection: Protection) {
+        assert!(offset + length <= self.length, "a protection change outside of the reservation");
+        // SAFETY: a part of our own reservation.
+        let result =
+            unsafe { libc::mprotect((self.address + offset) as *mut libc::c_void, length, protection.bits()) };
+        assert_eq!(result, 0, "mprotect failed");
+    }
+
+    /// Takes all access away for good; the addresses are not given out again.
+    pub fn release(&self) {
+        // SAFETY: replaces our own reservation by an inaccessible one.
+        let result = unsafe {
+            libc::mmap(
+                self.address as *mut libc::c_void,
+                self.length,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(result, libc::MAP_FAILED, "the operating system refuses to unmap");
+        let mut backing = backing();
+        let starts: Vec<usize> =
+            backing.range(self.address..self.address + self.length).map(|(start, _)| *start).collect();
+        MAPS.fetch_sub(starts.len(), Ordering::Relaxed);
+        for start in starts {
+            backing.remove(&start);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Memory: the physical page frames ([`frames`]), the kernel's address space ([`address_space`]), pool ([`pool`]),
+//! memory descriptor lists ([`mdl`]), buffers of user programs ([`user_buffer`]) and kernel stacks ([`kernel_stack`]).
+
+pub mod address_space;
+pub mod frames;
+pub mod kernel_stack;
+pub mod mdl;
+pub mod pool;
+pub mod user_buffer;
+
+pub const PAGE_SIZE: usize = 4096;
+pub const PAGE_SHIFT: u32 = 12;

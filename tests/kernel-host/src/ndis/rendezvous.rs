@@ -1,0 +1,85 @@
+//! Where a request that a miniport may finish later meets its completion: pause, restart, OID requests.
+//!
+//! The completion may come before the handler has returned, from another thread; it has to come exactly once, and only
+//! if the handler returns pending.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::dispatcher::Event;
+
+/// How long a miniport may take, in kernel time, before the host calls it a hang (NDIS: `NdisTimedOidComplete`).
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+enum Phase<T> {
+    Idle,
+    Called,
+    Completed(T),
+}
+
+/// One outstanding request at a time.
+pub struct Rendezvous<T> {
+    phase: Mutex<Phase<T>>,
+    completed: Event,
+}
+
+/// Why a completion, or a return value, breaks the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// Completed although nothing was asked.
+    NothingOutstanding,
+    /// Completed a second time.
+    CompletedTwice,
+    /// Completed by the completion function and finished by the return value as well.
+    CompletedAndReturned,
+    /// Still not completed after [`LIMIT`].
+    NeverCompleted,
+}
+
+impl<T> Default for Rendezvous<T> {
+    fn default() -> Self {
+        Self { phase: Mutex::new(Phase::Idle), completed: Event::notification() }
+    }
+}
+
+impl<T> Rendezvous<T> {
+    /// Before the handler is called.
+    pub fn begin(&self) {
+        *self.lock() = Phase::Called;
+        self.completed.clear();
+    }
+
+    /// The completion function.
+    pub fn complete(&self, value: T) -> Result<(), Mismatch> {
+        let mut phase = self.lock();
+        match *phase {
+            Phase::Idle => return Err(Mismatch::NothingOutstanding),
+            Phase::Completed(_) => return Err(Mismatch::CompletedTwice),
+            Phase::Called => *phase = Phase::Completed(value),
+        }
+        drop(phase);
+        self.completed.set();
+        Ok(())
+    }
+
+    /// After the handler returned something final: a completion besides is one too many.
+    pub fn end(&self) -> Result<(), Mismatch> {
+        match std::mem::replace(&mut *self.lock(), Phase::Idle) {
+            Phase::Completed(_) => Err(Mismatch::CompletedAndReturned),
+            Phase::Idle | Phase::Called => Ok(()),
+        }
+    }
+
+    /// After the handler returned pending: waits for the completion.
+    pub fn wait(&self) -> Result<T, Mismatch> {
+        self.completed.wait(Some(LIMIT));
+        match std::mem::replace(&mut *self.lock(), Phase::Idle) {
+            Phase::Completed(value) => Ok(value),
+            Phase::Idle | Phase::Called => Err(Mismatch::NeverCompleted),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Phase<T>> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,146 @@
+//! The interfaces of the host and their unicast IP addresses, as TCP/IP keeps them: the data behind `GetUnicastIpAddressTable`
+//! and the interface conversions. Plain data; the exports copy rows out of it, notifications are next door.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::inf::InterfaceAddress;
+
+/// `NET_LUID` of an interface: index in bits 24..48, interface type in bits 48..64 (NETIOAPI: `NET_LUID_LH`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceLuid(pub u64);
+
+impl InterfaceLuid {
+    #[must_use]
+    pub fn new(if_type: u16, index: u32) -> Self {
+        Self((u64::from(if_type) << 48) | (u64::from(index & 0x00FF_FFFF) << 24))
+    }
+}
+
+/// One address of one interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    pub luid: InterfaceLuid,
+    pub if_index: u32,
+    pub address: InterfaceAddress,
+}
+
+#[derive(Default)]
+struct Inner {
+    interfaces: BTreeMap<u32, InterfaceLuid>,
+    rows: Vec<Row>,
+    luids_given: u32,
+}
+
+/// The table of this host. It starts with the loopback interface, index 1, as Windows does.
+pub struct AddressTable {
+    inner: Mutex<Inner>,
+}
+
+/// Interface type of software loopback (RFC 1213 numbers, `IF_TYPE_SOFTWARE_LOOPBACK`).
+const IF_TYPE_LOOPBACK: u16 = 24;
+const LOOPBACK_INDEX: u32 = 1;
+/// The first index an installed adapter gets; the ones below belong to the system's own interfaces.
+const FIRST_ADAPTER_INDEX: u32 = 4;
+
+impl Default for AddressTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AddressTable {
+    #[must_use]
+    pub fn new() -> Self {
+        let luid = InterfaceLuid::new(IF_TYPE_LOOPBACK, 0);
+        let v4 = InterfaceAddress { address: std::net::Ipv4Addr::LOCALHOST.into(), prefix_length: 8 };
+        let v6 = InterfaceAddress { address: std::net::Ipv6Addr::LOCALHOST.into(), prefix_length: 128 };
+        let rows = [v4, v6].map(|address| Row { luid, if_index: LOOPBACK_INDEX, address });
+        let interfaces = BTreeMap::from([(LOOPBACK_INDEX, luid)]);
+        Self { inner: Mutex::new(Inner { interfaces, rows: rows.to_vec(), luids_given: 0 }) }
+    }
+
+    /// Enters an interface; `None` when the wished index is taken.
+    pub fn add_interface(&self, if_type: u16, wished: Option<u32>) -> Option<(u32, InterfaceLuid)> {
+        let mut inner = self.lock();
+        let free = (FIRST_ADAPTER_INDEX..).find(|index| !inner.interfaces.contains_key(index));
+        let if_index = wished.or(free).filter(|index| *index != 0 && !inner.interfaces.contains_key(index))?;
+        inner.luids_given += 1;
+        // An odd starting point, so that neither index nor LUID is mistaken for the other or for a small count.
+        let luid = InterfaceLuid::new(if_type, 0x8000 + inner.luids_given);
+        inner.interfaces.insert(if_index, luid);
+        Some((if_index, luid))
+    }
+
+    /// Takes an interface out and returns the addresses that go with it.
+    pub fn remove_interface(&self, if_index: u32) -> Vec<Row> {
+        let mut inner = self.lock();
+        inner.interfaces.remove(&if_index);
+        let (gone, kept) = inner.rows.iter().partition(|row| row.if_index == if_index);
+        inner.rows = kept;
+        gone
+    }
+
+    /// Adds an address; `None` when the interface does not exist or the address is there already.
+    pub fn add(&self, if_index: u32, address: InterfaceAddress) -> Option<Row> {
+        let mut inner = self.lock();
+        let luid = *inner.interfaces.get(&if_index)?;
+        if inner.rows.iter().any(|row| row.if_index == if_index && row.address.address == address.address) {
+            return None;
+        }
+        let row = Row { luid, if_index, address };
+        inner.rows.push(row);
+        Some(row)
+    }
+
+    /// Removes an address; `None` when it is not there.
+    pub fn remove(&self, if_index: u32, address: std::net::IpAddr) -> Option<Row> {
+        let mut inner = self.lock();
+        let position = inner.rows.iter().position(|row| row.if_index == if_index && row.address.address == address)?;
+        Some(inner.rows.remove(position))
+    }
+
+    /// Every row, in the order of their arrival.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        self.lock().rows.clone()
+    }
+
+    #[must_use]
+    pub fn luid_of(&self, if_index: u32) -> Option<InterfaceLuid> {
+        self.lock().interfaces.get(&if_index).copied()
+    }
+
+    #[must_use]
+    pub fn index_of(&self, luid: InterfaceLuid) -> Option<u32> {
+        self.lock().interfaces.iter().find(|(_, known)| **known == luid).map(|(index, _)| *index)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> InterfaceAddress {
+        InterfaceAddress { address: text.parse().expect("an address"), prefix_length: 24 }
+    }
+
+    #[test]
+    fn addresses_come_and_go_with_their_interface() {
+        let table = AddressTable::new();
+        let (first, luid) = table.add_interface(6, None).expect("an index");
+        assert_eq!(table.add_interface(6, Some(first)), None);
+        assert_eq!(table.luid_of(first), Some(luid));
+        assert_eq!(table.index_of(luid), Some(first));
+        assert!(table.add(first, address("10.0.0.1")).is_some());
+        assert!(table.add(first, address("10.0.0.1")).is_none());
+        assert!(table.add(first + 1, address("10.0.0.1")).is_none());
+        assert_eq!(table.rows().len(), 3);
+        assert_eq!(table.remove_interface(first).len(), 1);
+        assert_eq!(table.index_of(luid), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! A kernel thread: an operating-system thread with a 24 KiB kernel stack on which image code runs, the block at its gs
+//! base where image code finds a processor block and the thunks find both stack pointers, its IRQL, its processor and
+//! the record of which callouts it is inside.
+//!
+//! A [`Thread`] is written by its own thread only; others read the atomics for reports.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::callout::{ActiveContext, ContextKind, Transition};
+use crate::export::ExportDeclaration;
+use crate::irql::{self, Irql};
+use crate::memory::kernel_stack::KernelStack;
+
+/// Offset of the host's stack pointer in the block at the gs base; the thunks' assembly knows these numbers.
+pub const HOST_STACK_OFFSET: usize = 0x1000;
+pub const KERNEL_STACK_OFFSET: usize = 0x1008;
+pub const TRANSITION_OFFSET: usize = 0x1010;
+/// `KPCR.Prcb.CurrentThread` of x64 Windows, which inline code reads through gs.
+const CURRENT_THREAD_OFFSET: usize = 0x188;
+
+/// How deep callouts into images may nest on one thread.
+pub const MAXIMUM_NESTING: usize = 64;
+
+#[repr(C, align(4096))]
+pub struct Thread {
+    processor_control_region: UnsafeCell<[u64; 512]>,
+    pub(crate) host_stack: Cell<u64>,
+    pub(crate) kernel_stack: Cell<u64>,
+    pub(crate) transition: Cell<*const Transition>,
+    irql: AtomicU8,
+    /// Lower-IRQL processing is masked (critical regions entered and not left).
+    pub(crate) critical_regions: AtomicU32,
+    pub(crate) processor: AtomicUsize,
+    pub(crate) affinity: AtomicU64,
+    pub(crate) spin_locks_held: AtomicU32,
+    pub(crate) held_locks: RefCell<Vec<usize>>,
+    pub(crate) identifier: AtomicU64,
+    pub(crate) object: AtomicPtr<crate::nt::KTHREAD>,
+    export: AtomicPtr<ExportDeclaration>,
+    pub(crate) contexts: RefCell<Vec<ActiveContext>>,
+    pub(crate) stack: RefCell<Option<KernelStack>>,
+    pub(crate) terminated: AtomicBool,
+    pub(crate) name: RefCell<String>,
+    /// The thread's futex word for waits.
+    pub(crate) wake: AtomicU32,
+    pub(crate) waiting_for: AtomicUsize,
+    pub(crate) wait_started: AtomicU64,
+    pub(crate) runnable: AtomicBool,
+    pub(crate) deferred_calls_running: AtomicU32,
+}
+
+const _: () = assert!(std::mem::offset_of!(Thread, host_stack) == HOST_STACK_OFFSET);
+const _: () = assert!(std::mem::offset_of!(Thread, kernel_stack) == KERNEL_STACK_OFFSET);
+const _: () = assert!(std::mem::offset_of!(Thread, transition) == TRANSITION_OFFSET);
+
+// SAFETY: the cells are touched only by the owning thread, or by a report that stops caring about tearing because the
+// process is about to end; everything read across threads is atomic.
+unsafe impl Sync for Thread {}
+
+thread_local! {
+    static CURRENT: Cell<*const Thread> = const { Cell::new(ptr::null()) };
+}
+
+/// All attached threads, for reports and the watchdog.
+static THREADS: Mutex<Vec<&'static Thread>> = Mutex::new(Vec::new());
+static NEXT_IDENTIFIER: AtomicU64 = AtomicU64::new(4);
+
+impl Thread {
+    /// The current kernel thread. Using the kernel from an operating-system thread that was never attached is an error
+    /// of the test program, not of an image.
+    #[inline]
+    pub fn current() -> &'static Thread {
+        let current = CURRENT.get();
+        assert!(!current.is_null(), "this thread is not a kernel thread: use Kernel::run_thread or Kernel::spawn");
+        // SAFETY: set by `attach` to a block that lives until `detach` clears it on this same thread.
+        unsafe { &*current }
+    }
+
+    /// The current kernel thread, when there is one.
+    #[inline]
+    pub fn try_current() -> Option<&'static Thread> {
+        let current = CURRENT.get();
+        // SAFETY: as in `current`; null is the unattached case.
+        unsafe { current.as_ref() }
+    }
+
+    #[inline]
+    pub fn irql(&self) -> Irql {
+        self.irql.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_irql(&self, irql: Irql) {
+        self.irql.store(irql, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_export(&self, declaration: &'static ExportDeclaration) {
+        self.export.store(ptr::from_ref(declaration).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// The export that the thread entered last.
+    pub fn last_export(&self) -> Option<&'static ExportDeclaration> {
+        // SAFETY: only ever set from a static reference.
+        unsafe { self.export.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// The processor that the thread runs on; stable at DISPATCH.
+    #[inline]
+    pub fn processor(&self) -> usize {
+        self.processor.load(Ordering::Relaxed)
+    }
+
+    pub fn identifier(&self) -> u64 {
+        self.identifier.load(Ordering::Relaxed)
+    }
+
+    pub fn name(&self) -> String {
+        self.name.borrow().clone()
+    }
+
+    /// The kinds of callout that the thread is inside, outermost first.
+    pub fn context_kinds(&self) -> Vec<ContextKind> {
+        self.contexts.borrow().iter().map(|active| active.kind).collect()
+    }
+
+    pub fn is_inside(&self, kind: ContextKind) -> bool {
+        self.contexts.borrow().iter().any(|active| active.kind == kind)
+    }
+
+    /// Spin locks that were held when the last DPC began, or none: what a callback may find held.
+    pub(crate) fn locks_at_context_entry(&self) -> u32 {
+        let contexts = self.contexts.borrow();
+        contexts
+            .iter()
+            .rev()
+            .find(|active| active.kind == ContextKind::DeferredProcedureCall)
+            .map_or(0, |active| active.locks)
+    }
+
+    /// The dispatcher object of this thread, what Windows calls its KTHREAD.
+    pub fn object(&self) -> *mut crate::nt::KTHREAD {
+        self.object.load(Ordering::Relaxed)
+    }
+}
+
+/// Every attached thread.
+pub fn all() -> Vec<&'static Thread> {
+    THREADS.lock().map(|threads| threads.clone()).unwrap_or_default()
+}
+
+/// Makes the calling operating-system thread a kernel thread until the guard drops.
+pub fn attach(name: &str) -> Attachment {
+    if Thread::try_current().is_some() {
+        return Attachment { attached: false };
+    }
+    let thread: &'static Thread = Box::leak(Box::new(Thread {
+        processor_control_region: UnsafeCell::new([0; 512]),
+        host_stack: Cell::new(0),
+        kernel_stack: Cell::new(0),
+        transition: Cell::new(ptr::null()),
+        irql: AtomicU8::new(irql::PASSIVE),
+        critical_regions: AtomicU32::new(0),
+        processor: AtomicUsize::new(0),
+        affinity: AtomicU64::new(u64::MAX),
+        spin_locks_held: AtomicU32::new(0),
+        held_locks: RefCell::new(Vec::with_capacity(16)),
+        identifier: AtomicU64::new(NEXT_IDENTIFIER.fetch_add(4, Ordering::Relaxed)),
+        object: AtomicPtr::new(ptr::null_mut()),
+        export: AtomicPtr::new(ptr::null_mut()),
+        contexts: RefCell::new(Vec::with_capacity(MAXIMUM_NESTING)),
+        stack: RefCell::new(None),
+        terminated: AtomicBool::new(false),
+        name: RefCell::new(name.to_owned()),
+        wake: AtomicU32::new(0),
+        waiting_for: AtomicUsize::new(0),
+        wait_started: AtomicU64::new(0),
+        runnable: AtomicBool::new(true),
+        deferred_calls_running: AtomicU32::new(0),
+    }));
+    let stack = KernelStack::allocate();
+    thread.kernel_stack.set(stack.top() as u64);
+    *thread.stack.borrow_mut() = Some(stack);
+    thread.processor.store(crate::processor::home_of_next_thread(), Ordering::Relaxed);
+    let object = crate::object_table::create_thread_object(thread);
+    thread.object.store(object, Ordering::Relaxed);
+    // SAFETY: the region is this thread's own and nobody else runs on it yet.
+    unsafe {
+        let region = thread.processor_control_region.get().cast::<u64>();
+        region.add(CURRENT_THREAD_OFFSET / 8).write(object as u64);
+        region.add(0x18 / 8).write(region as u64);
+    }
+    crate::thunk::set_gs_base(ptr::from_ref(thread) as u64);
+    crate::fault_handler::install_signal_stack();
+    CURRENT.set(thread);
+    if let Ok(mut threads) = THREADS.lock() {
+        threads.push(thread);
+    }
+    crate::dispatcher::thread_attached(thread);
+    Attachment { attached: true }
+}
+
+/// Undoes [`attach`] when dropped.
+pub struct Attachment {
+    attached: bool,
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if !self.attached {
+            return;
+        }
+        let thread = Thread::current();
+        crate::dispatcher::thread_detaching(thread);
+        if let Ok(mut threads) = THREADS.lock() {
+            threads.retain(|other| !ptr::eq(*other, thread));
+        }
+        CURRENT.set(ptr::null());
+        crate::thunk::set_gs_base(0);
+        // The stack goes with the thread; its block stays, since reports and late readers may still hold it. A block is
+        // two pages and threads are few.
+        drop(thread.stack.borrow_mut().take());
+    }
+}
+
+/// A thread of the host's own that is a kernel thread, e.g. a worker; joins through the dispatcher so that virtual time
+/// goes on.
+pub struct JoinHandle<T> {
+    handle: std::thread::JoinHandle<T>,
+    ended: std::sync::Arc<crate::dispatcher::Event>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the thread's end.
+    pub fn join(self) -> T {
+        self.ended.wait(None);
+        match self.handle.join() {
+            Ok(value) => value,
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
+    }
+}
+
+/// Starts a kernel thread that runs host code (which may call into images).
+pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let ended = std::sync::Arc::new(crate::dispatcher::Event::notification());
+    let signal = std::sync::Arc::clone(&ended);
+    let thread_name = name.to_owned();
+    crate::dispatcher::thread_starting();
+    let handle = std::thread::Builder::new()
+        .name(thread_name.chars().take(15).collect())
+        .stack_size(1 << 20)
+        .spawn(move || {
+            let attachment = attach(&thread_name);
+            crate::dispatcher::thread_started();
+            let ended_guard = SignalOnDrop(signal);
+            let value = body();
+            drop(ended_guard);
+            drop(attachment);
+            value
+        })
+        .unwrap_or_else(|error| panic!("cannot start the kernel thread {name}: {error}"));
+    JoinHandle { handle, ended }
+}
+
+struct SignalOnDrop(std::sync::Arc<crate::dispatcher::Event>);
+
+impl Drop for SignalOnDrop {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
