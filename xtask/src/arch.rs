@@ -11,11 +11,19 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The name in folders of the driver kit and in ours.
+    /// The name in our folders and on our command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::X64 => "x64",
             Self::Arm64 => "arm64",
+        }
+    }
+
+    /// The name of its library folder in the driver kit.
+    pub fn kit_folder(self) -> &'static str {
+        match self {
+            Self::X64 => "x64",
+            Self::Arm64 => "ARM64",
         }
     }
 

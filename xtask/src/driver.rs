@@ -7,6 +7,7 @@ use crate::{
         kit, mirror,
         toolchain::{self, Use},
     },
+    setup,
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
@@ -76,6 +77,7 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
 
 /// A cargo command on the driver package, ready for the cross build.
 pub fn cargo(workspace: &Workspace, subcommand: &str, arch: Arch) -> Result<Command> {
+    setup::ensure(&setup::driver_needs(arch))?;
     let libraries = toolchain::require(arch.triple())?;
     let mirror = mirror::refresh(workspace)?;
     let kit = kit::refresh(workspace, arch)?;

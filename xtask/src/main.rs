@@ -8,6 +8,7 @@ mod arch;
 mod command;
 mod cross;
 mod driver;
+mod setup;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -22,12 +23,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Setup(setup::Arguments),
     Driver(driver::Arguments),
 }
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
+        Command::Setup(arguments) => setup::run(&arguments),
         Command::Driver(arguments) => driver::run(&arguments),
     };
     match outcome {

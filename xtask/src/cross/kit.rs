@@ -32,7 +32,7 @@ pub fn refresh(workspace: &Workspace, arch: Arch) -> Result<PathBuf> {
     for folder in ["km", "km/crt", "shared"] {
         copy_headers(&headers.join(folder), &root.join("Include").join(VERSION).join(folder))?;
     }
-    let libraries = root.join("Lib").join(VERSION).join("km").join(arch.name());
+    let libraries = root.join("Lib").join(VERSION).join("km").join(arch.kit_folder());
     for (library, module) in IMPORT_LIBRARIES {
         let definition = headers.join(library).with_extension("def");
         let text = fs::read_to_string(&definition).with_context(|| format!("cannot read {}", definition.display()))?;

@@ -33,9 +33,17 @@ pub enum TargetLibraries {
     Source { rustc: PathBuf, library: PathBuf },
 }
 
+/// The Debian packages of the second way.
+pub const SOURCE_PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
+
+/// Whether the second way is asked for although the first may be there: `SOFTNDK_TARGET_LIBRARIES=source`.
+pub fn from_source() -> bool {
+    env::var_os("SOFTNDK_TARGET_LIBRARIES").is_some_and(|way| way == "source")
+}
+
 /// The way for `triple` on this machine, or none when neither is there yet.
 pub fn find(triple: &str) -> Result<Option<TargetLibraries>> {
-    if env::var_os("SOFTNDK_TARGET_LIBRARIES").is_none_or(|way| way != "source") && installed(triple)? {
+    if !from_source() && installed(triple)? {
         return Ok(Some(TargetLibraries::Installed));
     }
     Ok(debian_source())
