@@ -1,0 +1,185 @@
+//! The IP addresses of one adapter's interface: who may be listened on and connected from.
+//!
+//! TCP/IP owns the addresses. A change notification (netio.sys) makes us read the unicast table afresh, filter it by our
+//! interface and swap the snapshot, which is readable at DISPATCH_LEVEL. The notification is cancelled in HaltEx, never from
+//! the callback and never under a lock that the callback takes.
+
+use core::{ffi::c_void, net::IpAddr, ptr};
+
+use ndkpi_sys::{
+    netioapi::{
+        CancelMibChangeNotify2, FreeMibTable, GetUnicastIpAddressTable, MIB_NOTIFICATION_TYPE,
+        MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE, NldsDuplicate, NldsInvalid, NldsTentative,
+        NotifyUnicastIpAddressChange,
+    },
+    nt::{AF_INET, AF_INET6, AF_UNSPEC, HANDLE, NTSTATUS, SOCKADDR_INET, STATUS_SUCCESS},
+};
+
+use crate::{
+    adapter::Adapter,
+    kernel::{
+        event::Mutex,
+        pool::{OutOfMemory, PoolSlice, tags},
+        spin_lock::SpinLock,
+    },
+};
+
+/// An address of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub ip: IpAddr,
+    /// Bits of the on-link prefix.
+    pub prefix_length: u8,
+    pub scope_id: u32,
+}
+
+pub struct Addresses {
+    snapshot: SpinLock<Option<PoolSlice<Option<Address>>>>,
+    /// One refresh at a time, so that an older table never replaces a newer one.
+    refreshing: Mutex<()>,
+    notification: SpinLock<NotificationHandle>,
+}
+
+#[derive(Clone, Copy)]
+struct NotificationHandle(HANDLE);
+
+// SAFETY: a token that netio accepts from every thread.
+unsafe impl Send for NotificationHandle {}
+
+impl Addresses {
+    pub fn try_new() -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            snapshot: SpinLock::new(None),
+            refreshing: Mutex::try_new(())?,
+            notification: SpinLock::new(NotificationHandle(ptr::null_mut())),
+        })
+    }
+
+    /// Asks to be told about changes and reads the first table. PASSIVE_LEVEL, once the adapter is at its final address.
+    pub fn watch(&self, adapter: &Adapter) -> Result<(), NTSTATUS> {
+        let mut handle: HANDLE = ptr::null_mut();
+        let context: *const Adapter = adapter;
+        // SAFETY: PASSIVE_LEVEL; the adapter outlives the notification, because `forget` cancels it before the adapter is
+        // freed; `handle` is a valid place for the answer.
+        let status = unsafe {
+            NotifyUnicastIpAddressChange(AF_UNSPEC, addresses_changed, context.cast_mut().cast(), 0, &raw mut handle)
+        };
+        if status != STATUS_SUCCESS {
+            return Err(status);
+        }
+        self.notification.lock().0 = handle;
+        self.refresh(adapter);
+        Ok(())
+    }
+
+    /// Cancels the notification and waits for a callback in progress. PASSIVE_LEVEL.
+    pub fn forget(&self) {
+        let handle = core::mem::replace(&mut self.notification.lock().0, ptr::null_mut());
+        if !handle.is_null() {
+            // SAFETY: the handle came from NotifyUnicastIpAddressChange and is cancelled once; no lock is held, and this
+            // is not the callback.
+            let _status = unsafe { CancelMibChangeNotify2(handle) };
+        }
+    }
+
+    /// Calls `visit` for each address, under the snapshot's lock: `visit` must be short. `IRQL <= DISPATCH_LEVEL`.
+    pub fn for_each(&self, mut visit: impl FnMut(Address)) {
+        if let Some(addresses) = self.snapshot.lock().as_deref() {
+            addresses.iter().flatten().for_each(|address| visit(*address));
+        }
+    }
+
+    /// Reads the table and swaps the snapshot. PASSIVE_LEVEL.
+    fn refresh(&self, adapter: &Adapter) {
+        let _one_at_a_time = self.refreshing.lock();
+        let Ok(table) = Table::read() else { return };
+        let Ok(fresh) = table.of_interface(adapter.net_luid) else { return };
+        // The old snapshot is freed outside the lock.
+        let old = self.snapshot.lock().replace(fresh);
+        drop(old);
+        adapter.provider.addresses_changed(adapter);
+    }
+}
+
+/// The unicast address table of all interfaces.
+struct Table {
+    table: *mut MIB_UNICASTIPADDRESS_TABLE,
+}
+
+impl Table {
+    fn read() -> Result<Self, NTSTATUS> {
+        let mut table: *mut MIB_UNICASTIPADDRESS_TABLE = ptr::null_mut();
+        // SAFETY: PASSIVE_LEVEL; `table` is a valid place for the answer.
+        let status = unsafe { GetUnicastIpAddressTable(AF_UNSPEC, &raw mut table) };
+        if status == STATUS_SUCCESS && !table.is_null() { Ok(Self { table }) } else { Err(status) }
+    }
+
+    fn rows(&self) -> &[MIB_UNICASTIPADDRESS_ROW] {
+        // SAFETY: the table is valid until it is freed.
+        let count = unsafe { (*self.table).NumEntries } as usize;
+        // SAFETY: only the address of the first row is computed.
+        let first = unsafe { &raw const (*self.table).Table };
+        // SAFETY: netio promises NumEntries rows behind the count, in one allocation.
+        unsafe { core::slice::from_raw_parts(first.cast(), count) }
+    }
+
+    /// The usable addresses of one interface.
+    fn of_interface(&self, net_luid: u64) -> Result<PoolSlice<Option<Address>>, OutOfMemory> {
+        let ours = || self.rows().iter().filter(move |row| luid(row) == net_luid).filter_map(usable);
+        let mut addresses = PoolSlice::try_filled(tags::ADDRESS_TABLE, ours().count(), None)?;
+        for (place, address) in addresses.iter_mut().zip(ours()) {
+            *place = Some(address);
+        }
+        Ok(addresses)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: the table came from GetUnicastIpAddressTable and is freed once.
+        unsafe { FreeMibTable(self.table.cast()) };
+    }
+}
+
+fn luid(row: &MIB_UNICASTIPADDRESS_ROW) -> u64 {
+    // SAFETY: every bit pattern of the union is a number.
+    unsafe { row.InterfaceLuid.Value }
+}
+
+/// The row's address, unless duplicate address detection still holds it back.
+fn usable(row: &MIB_UNICASTIPADDRESS_ROW) -> Option<Address> {
+    if row.DadState == NldsInvalid || row.DadState == NldsTentative || row.DadState == NldsDuplicate {
+        return None;
+    }
+    let ip = ip_address(&row.Address)?;
+    let scope_id = if ip.is_ipv6() { row.ScopeId.Value } else { 0 };
+    Some(Address { ip, prefix_length: row.OnLinkPrefixLength, scope_id })
+}
+
+/// The IP address in a socket address, if it is of a family we serve.
+pub fn ip_address(address: &SOCKADDR_INET) -> Option<IpAddr> {
+    let family = address.family();
+    if family == AF_INET {
+        // SAFETY: the family says that this is the IPv4 form, whose bytes are all plain data.
+        let bytes = unsafe { address.Ipv4.sin_addr };
+        Some(IpAddr::from(bytes.S_addr.to_ne_bytes()))
+    } else if family == AF_INET6 {
+        // SAFETY: the family says that this is the IPv6 form, whose bytes are all plain data.
+        let bytes = unsafe { address.Ipv6.sin6_addr };
+        Some(IpAddr::from(bytes.Byte))
+    } else {
+        None
+    }
+}
+
+/// netio: an address of some interface came, went or changed. PASSIVE_LEVEL.
+unsafe extern "C" fn addresses_changed(
+    context: *mut c_void,
+    _row: *mut MIB_UNICASTIPADDRESS_ROW,
+    _kind: MIB_NOTIFICATION_TYPE,
+) {
+    // SAFETY: the context is the adapter that asked; it cancels the notification before it goes away.
+    if let Some(adapter) = unsafe { Adapter::from_context(context) } {
+        adapter.addresses.refresh(adapter);
+    }
+}

@@ -1,0 +1,159 @@
+//! The adapter's registry keywords, read once at InitializeEx (and `*NetworkDirect` again whenever NDIS wants NDK on).
+//!
+//! What the INF promises is not trusted: a value out of range is replaced by its default, because the registry is written
+//! by administrators' tools and an adapter that does not start helps nobody.
+
+use core::{ffi::c_void, ptr};
+
+use ndkpi_sys::{
+    ndis::{
+        NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_OBJECT_REVISION_1, NDIS_CONFIGURATION_PARAMETER, NDIS_HANDLE,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT, NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1,
+        NDIS_STATUS, NDIS_STATUS_SUCCESS, NdisCloseConfiguration, NdisOpenConfigurationEx, NdisParameterInteger,
+        NdisReadConfiguration, NdisReadNetworkAddress,
+    },
+    ndkinfo::{NDK_RDMA_TECHNOLOGY, NdkRoCEv2, NdkiWarp},
+    nt::UNICODE_STRING,
+};
+
+use crate::adapter::{MacAddress, MiniportHandle};
+
+/// Link speed when the keyword is absent or 0, in megabits a second.
+const DEFAULT_LINK_SPEED_MBPS: u32 = 100_000;
+/// Fastest link speed taken, in megabits a second.
+const MAX_LINK_SPEED_MBPS: u32 = 1_600_000;
+
+/// What the registry says about this adapter.
+#[derive(Clone, Copy, Debug)]
+pub struct Configuration {
+    /// Adapters with equal numbers are joined by one wire.
+    pub wire_number: u32,
+    /// Bits a second in each direction.
+    pub link_speed: u64,
+    pub technology: NDK_RDMA_TECHNOLOGY,
+    /// NDK is on from the start.
+    pub network_direct: bool,
+    /// Overrides the permanent address.
+    pub network_address: Option<MacAddress>,
+}
+
+impl Configuration {
+    /// Reads all keywords. PASSIVE_LEVEL, after the registration attributes.
+    pub fn read(miniport: MiniportHandle) -> Result<Self, NDIS_STATUS> {
+        let store = Store::open(miniport)?;
+        let technology = match store.integer(keyword::TECHNOLOGY) {
+            Some(4) => NdkRoCEv2,
+            _ => NdkiWarp,
+        };
+        let link_speed_mbps = store
+            .integer(keyword::LINK_SPEED)
+            .filter(|speed| (1..=MAX_LINK_SPEED_MBPS).contains(speed))
+            .unwrap_or(DEFAULT_LINK_SPEED_MBPS);
+        Ok(Self {
+            wire_number: store.integer(keyword::WIRE_NUMBER).unwrap_or(0),
+            link_speed: u64::from(link_speed_mbps) * 1_000_000,
+            technology,
+            network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
+            network_address: store.network_address(),
+        })
+    }
+
+    /// Whether `*NetworkDirect` allows NDK now. PASSIVE_LEVEL.
+    pub fn network_direct_now(miniport: MiniportHandle) -> Result<bool, NDIS_STATUS> {
+        Ok(Store::open(miniport)?.integer(keyword::NETWORK_DIRECT) != Some(0))
+    }
+}
+
+/// Keyword names in UTF-16, as NDIS wants them.
+mod keyword {
+    pub const WIRE_NUMBER: &[u16] = &utf16(*b"WireNumber");
+    pub const LINK_SPEED: &[u16] = &utf16(*b"LinkSpeedMbps");
+    pub const NETWORK_DIRECT: &[u16] = &utf16(*b"*NetworkDirect");
+    pub const TECHNOLOGY: &[u16] = &utf16(*b"*NetworkDirectTechnology");
+
+    const fn utf16<const LENGTH: usize>(ascii: [u8; LENGTH]) -> [u16; LENGTH] {
+        let mut wide = [0; LENGTH];
+        let mut index = 0;
+        while index < LENGTH {
+            wide[index] = ascii[index] as u16;
+            index += 1;
+        }
+        wide
+    }
+}
+
+/// An open configuration handle.
+struct Store {
+    handle: NDIS_HANDLE,
+}
+
+impl Store {
+    fn open(miniport: MiniportHandle) -> Result<Self, NDIS_STATUS> {
+        let mut object = NDIS_CONFIGURATION_OBJECT {
+            Header: NDIS_OBJECT_HEADER {
+                Type: NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT,
+                Revision: NDIS_CONFIGURATION_OBJECT_REVISION_1,
+                Size: NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1 as u16,
+            },
+            NdisHandle: miniport.0,
+            Flags: 0,
+        };
+        let mut handle: NDIS_HANDLE = ptr::null_mut();
+        // SAFETY: PASSIVE_LEVEL; the object is complete and the handle a valid place for the answer.
+        let status = unsafe { NdisOpenConfigurationEx(&raw mut object, &raw mut handle) };
+        if status == NDIS_STATUS_SUCCESS { Ok(Self { handle }) } else { Err(status) }
+    }
+
+    /// The keyword's value, nothing when it is absent or no number.
+    fn integer(&self, name: &[u16]) -> Option<u32> {
+        let bytes = u16::try_from(size_of_val(name)).ok()?;
+        let mut keyword = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_ptr().cast_mut() };
+        let mut status: NDIS_STATUS = NDIS_STATUS_SUCCESS;
+        let mut parameter: *mut NDIS_CONFIGURATION_PARAMETER = ptr::null_mut();
+        // SAFETY: an open handle, a complete keyword that NDIS only reads, and valid places for the answers; PASSIVE_LEVEL.
+        unsafe {
+            NdisReadConfiguration(
+                &raw mut status,
+                &raw mut parameter,
+                self.handle,
+                &raw mut keyword,
+                NdisParameterInteger,
+            );
+        }
+        if status != NDIS_STATUS_SUCCESS {
+            return None;
+        }
+        // SAFETY: on success NDIS gives a parameter that lives as long as the handle.
+        let parameter = unsafe { parameter.as_ref() }?;
+        if parameter.ParameterType != NdisParameterInteger {
+            return None;
+        }
+        // SAFETY: the type says that the union holds an integer.
+        Some(unsafe { parameter.ParameterData.IntegerData })
+    }
+
+    /// The address of the `NetworkAddress` keyword, if it is one a station may have.
+    fn network_address(&self) -> Option<MacAddress> {
+        let mut status: NDIS_STATUS = NDIS_STATUS_SUCCESS;
+        let mut address: *mut c_void = ptr::null_mut();
+        let mut length: u32 = 0;
+        // SAFETY: an open handle and valid places for the answers; PASSIVE_LEVEL.
+        unsafe {
+            NdisReadNetworkAddress(&raw mut status, &raw mut address, &raw mut length, self.handle);
+        }
+        if status != NDIS_STATUS_SUCCESS || length != 6 {
+            return None;
+        }
+        // SAFETY: on success NDIS gives `length` bytes that live as long as the handle.
+        let address = unsafe { address.cast::<MacAddress>().as_ref() }?;
+        // Unicast and locally administered, as NDIS asks of an override.
+        (address[0] & 3 == 2).then_some(*address)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open and closed only here; PASSIVE_LEVEL.
+        unsafe { NdisCloseConfiguration(self.handle) };
+    }
+}

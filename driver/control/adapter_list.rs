@@ -1,0 +1,143 @@
+//! The adapter list: what `ndkctl info` shows.
+
+use core::{mem::size_of, sync::atomic::Ordering};
+
+use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
+use softndk_ioctl::{
+    ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, AdapterListReply,
+    AdapterListRequest, RequestHeader, Status, Technology, read_request,
+};
+use zerocopy::IntoBytes;
+
+use super::request::{Buffer, Outcome};
+use crate::{
+    adapter::Adapter,
+    driver::{ADAPTER_MAX, Driver},
+    miniport::MTU,
+};
+
+/// IOCTL: adapter list. As many whole entries as fit, and how many there are.
+pub fn answer(buffer: &mut Buffer) -> Outcome {
+    match fill(buffer) {
+        Ok((information, complete)) => {
+            Outcome { status: if complete { Status::SUCCESS } else { Status::BUFFER_OVERFLOW }, information }
+        }
+        Err(status) => Outcome { status, information: 0 },
+    }
+}
+
+/// Bytes written, and whether every adapter is among them.
+fn fill(buffer: &mut Buffer) -> Result<(usize, bool), Status> {
+    let _request: AdapterListRequest = read_request(buffer.input())?;
+    let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
+    let output = buffer.output();
+    let (head, mut room) =
+        output.split_at_mut_checked(size_of::<AdapterListReply>()).ok_or(Status::BUFFER_TOO_SMALL)?;
+    let (mut adapters, mut returned) = (0_u32, 0_u32);
+    for index in 0..ADAPTER_MAX {
+        let Some(adapter) = driver.adapter(index) else { continue };
+        adapters += 1;
+        if let Some((place, rest)) = core::mem::take(&mut room).split_at_mut_checked(size_of::<AdapterEntry>()) {
+            describe(&adapter, place);
+            returned += 1;
+            room = rest;
+        }
+    }
+    let entry_size = size_of::<AdapterEntry>() as u32;
+    let head_size = size_of::<AdapterListReply>() as u32;
+    let reply = AdapterListReply {
+        header: RequestHeader::of::<AdapterListReply>(),
+        adapter_count: adapters,
+        returned_count: returned,
+        entry_size,
+        // At most ADAPTER_MAX entries: no overflow.
+        required_length: head_size + adapters * entry_size,
+    };
+    head.copy_from_slice(reply.as_bytes());
+    Ok(((head_size + returned * entry_size) as usize, returned == adapters))
+}
+
+fn describe(adapter: &Adapter, place: &mut [u8]) {
+    let mut flags = AdapterFlags::LINK_UP;
+    flags.set(AdapterFlags::NDK_ENABLED, adapter.provider.is_enabled());
+    flags.set(AdapterFlags::RUNNING, adapter.port.is_running());
+    let mut addresses = [AdapterAddress::UNUSED; ADAPTER_ADDRESS_MAX];
+    let mut count = 0_usize;
+    adapter.addresses.for_each(|address| {
+        match addresses.get_mut(count) {
+            Some(entry) => {
+                *entry = AdapterAddress::new(address.ip, address.prefix_length, address.scope_id);
+                count += 1;
+            }
+            None => flags.insert(AdapterFlags::MORE_ADDRESSES),
+        }
+    });
+    let entry = AdapterEntry {
+        net_luid: adapter.net_luid,
+        link_speed: adapter.configuration.link_speed,
+        index: adapter.index as u32,
+        interface_index: adapter.interface_index,
+        wire_number: adapter.configuration.wire_number,
+        mtu: MTU,
+        mac_address: adapter.current_address,
+        reserved: [0; 2],
+        flags,
+        technology: Technology(adapter.configuration.technology.0.cast_unsigned()),
+        address_count: count as u32,
+        limits: limits(&adapter.ndk.information),
+        counters: counters(adapter),
+        addresses,
+    };
+    place.copy_from_slice(entry.as_bytes());
+}
+
+fn limits(information: &NDK_ADAPTER_INFO) -> AdapterLimits {
+    AdapterLimits {
+        max_registration_size: information.MaxRegistrationSize as u64,
+        max_window_size: information.MaxWindowSize as u64,
+        version: [information.Version.Major, information.Version.Minor],
+        vendor_id: information.VendorId,
+        device_id: information.DeviceId,
+        frmr_page_count: information.FRMRPageCount,
+        max_initiator_request_sge: information.MaxInitiatorRequestSge,
+        max_receive_request_sge: information.MaxReceiveRequestSge,
+        max_read_request_sge: information.MaxReadRequestSge,
+        max_transfer_length: information.MaxTransferLength,
+        max_inline_data_size: information.MaxInlineDataSize,
+        max_inbound_read_limit: information.MaxInboundReadLimit,
+        max_outbound_read_limit: information.MaxOutboundReadLimit,
+        max_receive_queue_depth: information.MaxReceiveQueueDepth,
+        max_initiator_queue_depth: information.MaxInitiatorQueueDepth,
+        max_srq_depth: information.MaxSrqDepth,
+        max_cq_depth: information.MaxCqDepth,
+        large_request_threshold: information.LargeRequestThreshold,
+        max_caller_data: information.MaxCallerData,
+        max_callee_data: information.MaxCalleeData,
+        adapter_flags: information.AdapterFlags.bits(),
+        reserved: 0,
+    }
+}
+
+fn counters(adapter: &Adapter) -> AdapterCounters {
+    let rdma = adapter.provider.counters(adapter);
+    let received = adapter.statistics.received.read();
+    let sent = adapter.statistics.sent.read();
+    AdapterCounters {
+        connects: rdma.connects,
+        accepts: rdma.accepts,
+        connect_failures: rdma.connect_failures,
+        connection_errors: rdma.connection_errors,
+        active_connections: rdma.active_connections,
+        completion_queue_errors: rdma.completion_queue_errors,
+        rdma_in_octets: rdma.in_octets,
+        rdma_out_octets: rdma.out_octets,
+        rdma_in_frames: rdma.in_frames,
+        rdma_out_frames: rdma.out_frames,
+        frame_in_octets: received.octet_sum(),
+        frame_out_octets: sent.octet_sum(),
+        frames_in: received.frame_sum(),
+        frames_out: sent.frame_sum(),
+        in_discards: received.discards,
+        out_discards: sent.discards,
+    }
+}

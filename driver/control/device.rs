@@ -1,0 +1,141 @@
+//! The device object: registered with the first adapter, gone with the last.
+//!
+//! NDIS owns the driver object, so the device comes from NdisRegisterDeviceEx and its IRPs arrive at our own table. Access is
+//! for SYSTEM and administrators; the codes demand read and write access on top.
+
+use core::{
+    ffi::c_void,
+    mem::size_of_val,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use ndkpi_sys::{
+    ndis::{
+        NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_DEVICE_OBJECT_ATTRIBUTES_REVISION_1, NDIS_HANDLE, NDIS_OBJECT_HEADER,
+        NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES, NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1, NDIS_STATUS,
+        NDIS_STATUS_SUCCESS, NdisDeregisterDeviceEx, NdisRegisterDeviceEx,
+    },
+    nt::{PDEVICE_OBJECT, PDRIVER_DISPATCH, UNICODE_STRING},
+};
+use wdk_sys::{IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_MAXIMUM_FUNCTION};
+
+use super::{file, request};
+use crate::{adapter::Adapter, driver::Driver};
+
+/// Full access for SYSTEM and administrators, none for anybody else.
+const SECURITY: &[u16] = &utf16(*b"D:P(A;;GA;;;SY)(A;;GA;;;BA)");
+const DEVICE_NAME: &[u16] = &utf16_text::<{ softndk_ioctl::DEVICE_NAME.len() }>(softndk_ioctl::DEVICE_NAME);
+const LINK_NAME: &[u16] =
+    &utf16_text::<{ softndk_ioctl::SYMBOLIC_LINK_NAME.len() }>(softndk_ioctl::SYMBOLIC_LINK_NAME);
+
+const fn utf16<const LENGTH: usize>(ascii: [u8; LENGTH]) -> [u16; LENGTH] {
+    let mut wide = [0; LENGTH];
+    let mut index = 0;
+    while index < LENGTH {
+        wide[index] = ascii[index] as u16;
+        index += 1;
+    }
+    wide
+}
+
+const fn utf16_text<const LENGTH: usize>(text: &str) -> [u16; LENGTH] {
+    let bytes = text.as_bytes();
+    let mut wide = [0; LENGTH];
+    let mut index = 0;
+    while index < LENGTH {
+        wide[index] = bytes[index] as u16;
+        index += 1;
+    }
+    wide
+}
+
+fn counted(name: &[u16]) -> UNICODE_STRING {
+    let bytes = size_of_val(name) as u16;
+    UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_ptr().cast_mut() }
+}
+
+/// The device and how many adapters hold it. Behind the driver's mutex.
+pub struct ControlDevice {
+    adapters: u32,
+    handle: NDIS_HANDLE,
+}
+
+// SAFETY: the handle is a token; the mutex serialises its use.
+unsafe impl Send for ControlDevice {}
+
+impl ControlDevice {
+    pub const fn new() -> Self {
+        Self { adapters: 0, handle: ptr::null_mut() }
+    }
+}
+
+/// Open handles of the device.
+pub static FILES: AtomicU32 = AtomicU32::new(0);
+
+/// An adapter comes: the first one registers the device. PASSIVE_LEVEL.
+pub fn attach(driver: &Driver) -> Result<(), NDIS_STATUS> {
+    let mut device = driver.control.lock();
+    if device.adapters == 0 {
+        device.handle = register(driver.registration())?;
+    }
+    device.adapters = device.adapters.saturating_add(1);
+    Ok(())
+}
+
+/// An adapter has gone: the last one takes the device with it. PASSIVE_LEVEL.
+pub fn detach(driver: &Driver) {
+    let mut device = driver.control.lock();
+    device.adapters = device.adapters.saturating_sub(1);
+    if device.adapters == 0 {
+        let handle = core::mem::replace(&mut device.handle, ptr::null_mut());
+        // SAFETY: PASSIVE_LEVEL; the handle came from NdisRegisterDeviceEx and is given back once.
+        unsafe { NdisDeregisterDeviceEx(handle) };
+    }
+}
+
+/// An adapter is about to go: what files have open on it ends now, without waiting for user mode. PASSIVE_LEVEL.
+pub fn adapter_leaves(_driver: &Driver, _adapter: &Adapter) {}
+
+fn register(driver_handle: NDIS_HANDLE) -> Result<NDIS_HANDLE, NDIS_STATUS> {
+    let mut device_name = counted(DEVICE_NAME);
+    let mut link_name = counted(LINK_NAME);
+    let security = counted(SECURITY);
+    let mut functions: [Option<PDRIVER_DISPATCH>; IRP_MJ_MAXIMUM_FUNCTION as usize + 1] =
+        [None; IRP_MJ_MAXIMUM_FUNCTION as usize + 1];
+    let handlers: [(u32, PDRIVER_DISPATCH); 4] = [
+        (IRP_MJ_CREATE, file::create),
+        (IRP_MJ_CLEANUP, file::cleanup),
+        (IRP_MJ_CLOSE, file::close),
+        (IRP_MJ_DEVICE_CONTROL, request::device_control),
+    ];
+    for (major, handler) in handlers {
+        if let Some(slot) = functions.get_mut(major as usize) {
+            *slot = Some(handler);
+        }
+    }
+    let mut attributes = NDIS_DEVICE_OBJECT_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER {
+            Type: NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES,
+            Revision: NDIS_DEVICE_OBJECT_ATTRIBUTES_REVISION_1,
+            Size: NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1 as u16,
+        },
+        DeviceName: &raw mut device_name,
+        SymbolicName: &raw mut link_name,
+        MajorFunctions: functions.as_mut_ptr(),
+        ExtensionSize: 0,
+        DefaultSDDLString: &raw const security,
+        DeviceClassGuid: ptr::null(),
+    };
+    let mut object: PDEVICE_OBJECT = ptr::null_mut();
+    let mut handle: *mut c_void = ptr::null_mut();
+    // SAFETY: PASSIVE_LEVEL; the driver handle is registered; NDIS copies names, security and table before it returns.
+    let status =
+        unsafe { NdisRegisterDeviceEx(driver_handle, &raw mut attributes, &raw mut object, &raw mut handle) };
+    if status == NDIS_STATUS_SUCCESS { Ok(handle) } else { Err(status) }
+}
+
+/// Open files of the device now.
+pub fn file_count() -> u32 {
+    FILES.load(Ordering::Relaxed)
+}

@@ -1,0 +1,106 @@
+//! Reading an IRP of the control device and completing it.
+//!
+//! The parameters are taken out once, when the request arrives; afterwards only the buffers and the completion are touched.
+
+use core::{ffi::c_void, ptr::NonNull};
+
+use wdk_sys::{
+    FILE_OBJECT, IO_NO_INCREMENT, IO_STACK_LOCATION, IRP, MDL, NTSTATUS, STATUS_PENDING, ntddk::IofCompleteRequest,
+};
+
+/// SL_PENDING_RETURNED: what IoMarkIrpPending sets in the stack location.
+const PENDING_RETURNED: u8 = 1;
+
+/// An IRP that we have to complete, exactly once.
+pub struct Request {
+    irp: NonNull<IRP>,
+    stack: NonNull<IO_STACK_LOCATION>,
+}
+
+// SAFETY: an IRP belongs to the driver that has to complete it and may be completed on any thread.
+unsafe impl Send for Request {}
+
+/// Lengths and code of a device control request.
+#[derive(Clone, Copy)]
+pub struct DeviceControl {
+    pub code: u32,
+    pub input_length: usize,
+    pub output_length: usize,
+}
+
+impl Request {
+    /// Takes the IRP that the I/O manager hands to a dispatch routine.
+    ///
+    /// # Safety
+    /// `irp` is such an IRP, and is used through this value only.
+    pub unsafe fn from_raw(irp: *mut ndkpi_sys::nt::IRP) -> Option<Self> {
+        let irp = NonNull::new(irp.cast::<IRP>())?;
+        // SAFETY: the IRP is ours until it is completed.
+        let tail = unsafe { &irp.as_ref().Tail };
+        // SAFETY: a dispatched IRP uses the overlay form of its tail.
+        let overlay = unsafe { &tail.Overlay };
+        // SAFETY: a dispatched IRP has a current stack location in this union.
+        let stack = unsafe { overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
+        Some(Self { irp, stack: NonNull::new(stack)? })
+    }
+
+    fn stack(&self) -> &IO_STACK_LOCATION {
+        // SAFETY: the current stack location is ours until the IRP is completed.
+        unsafe { self.stack.as_ref() }
+    }
+
+    fn irp(&self) -> &IRP {
+        // SAFETY: the IRP is ours until it is completed.
+        unsafe { self.irp.as_ref() }
+    }
+
+    /// The parameters of a device control request.
+    pub fn device_control(&self) -> DeviceControl {
+        // SAFETY: the caller is the device control routine, so this form of the union is in use; all of it is numbers.
+        let parameters = unsafe { self.stack().Parameters.DeviceIoControl };
+        DeviceControl {
+            code: parameters.IoControlCode,
+            input_length: parameters.InputBufferLength as usize,
+            output_length: parameters.OutputBufferLength as usize,
+        }
+    }
+
+    /// The file the request came through.
+    pub fn file(&self) -> Option<NonNull<FILE_OBJECT>> {
+        NonNull::new(self.stack().FileObject)
+    }
+
+    /// The buffer that METHOD_BUFFERED shares between input and output; null when both are empty.
+    pub fn system_buffer(&self) -> *mut c_void {
+        // SAFETY: a device control IRP uses this member of the union.
+        unsafe { self.irp().AssociatedIrp.SystemBuffer }
+    }
+
+    /// The locked pages of the second buffer of a direct method.
+    pub fn mdl(&self) -> *mut MDL {
+        self.irp().MdlAddress
+    }
+
+    /// Completes the request.
+    pub fn complete(mut self, status: NTSTATUS, information: usize) {
+        // SAFETY: the IRP is ours until it is completed.
+        let irp = unsafe { self.irp.as_mut() };
+        irp.IoStatus.__bindgen_anon_1.Status = status;
+        irp.IoStatus.Information = information as u64;
+        // SAFETY: every IRP is completed once, because `complete` consumes the only value that stands for it; IRQL <=
+        // DISPATCH_LEVEL.
+        unsafe { IofCompleteRequest(self.irp.as_ptr(), IO_NO_INCREMENT as i8) };
+    }
+
+    /// IoMarkIrpPending: before anybody else can complete the request; the dispatch routine then returns the result.
+    pub fn mark_pending(&mut self) -> NTSTATUS {
+        // SAFETY: the current stack location is ours until the IRP is completed.
+        let stack = unsafe { self.stack.as_mut() };
+        stack.Control |= PENDING_RETURNED;
+        STATUS_PENDING
+    }
+
+    pub fn as_ptr(&self) -> NonNull<IRP> {
+        self.irp
+    }
+}

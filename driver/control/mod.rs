@@ -1,0 +1,10 @@
+//! The control device `\\.\SoftNdk`: how tools reach the driver.
+//!
+//! Every length is checked, every buffer copied before it is believed, and nothing but numbers crosses the border. The ABI is
+//! the `softndk-ioctl` crate, shared with the tools.
+
+pub mod adapter_list;
+pub mod device;
+pub mod file;
+pub mod irp;
+pub mod request;

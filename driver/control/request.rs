@@ -1,0 +1,119 @@
+//! Device control requests: which codes there are, and how buffered ones are answered.
+
+use core::{mem::size_of, slice};
+
+use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
+use softndk_ioctl::{
+    ABI_VERSION, AdapterListRequest, ObjectSummaryReply, ObjectSummaryRequest, Request as ControlRequest,
+    RequestHeader, Status, VersionFlags, VersionReply, VersionRequest, read_request, read_request_of_any_version,
+};
+use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::{adapter_list, device, irp::Request};
+use crate::{driver::Driver, kernel::irql, version};
+
+/// The system buffer of a buffered request: input first, overwritten by the output.
+pub struct Buffer {
+    start: *mut u8,
+    input_length: usize,
+    output_length: usize,
+}
+
+impl Buffer {
+    fn of(request: &Request) -> Self {
+        let parameters = request.device_control();
+        let start = request.system_buffer().cast::<u8>();
+        if start.is_null() {
+            return Self { start, input_length: 0, output_length: 0 };
+        }
+        Self { start, input_length: parameters.input_length, output_length: parameters.output_length }
+    }
+
+    /// The input bytes. What is believed of them must be a copy.
+    pub fn input(&self) -> &[u8] {
+        if self.input_length == 0 {
+            return &[];
+        }
+        // SAFETY: the I/O manager allocated the system buffer for the longer of both lengths and copied the input into it.
+        unsafe { slice::from_raw_parts(self.start, self.input_length) }
+    }
+
+    /// The output bytes, zeroed, so that nothing of the pool block's past reaches the caller.
+    pub fn output(&mut self) -> &mut [u8] {
+        if self.output_length == 0 {
+            return &mut [];
+        }
+        // SAFETY: the system buffer is at least as long as the output.
+        unsafe { self.start.write_bytes(0, self.output_length) };
+        // SAFETY: as above; `&mut self` makes this the only view.
+        unsafe { slice::from_raw_parts_mut(self.start, self.output_length) }
+    }
+
+    /// Answers with one structure.
+    pub fn reply<T: IntoBytes + Immutable>(&mut self, reply: &T) -> Result<usize, Status> {
+        let bytes = reply.as_bytes();
+        let place = self.output().get_mut(..bytes.len()).ok_or(Status::BUFFER_TOO_SMALL)?;
+        place.copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+}
+
+/// What a request comes to: bytes of output, or a status; a cut reply carries both.
+pub struct Outcome {
+    pub status: Status,
+    pub information: usize,
+}
+
+impl From<Result<usize, Status>> for Outcome {
+    fn from(result: Result<usize, Status>) -> Self {
+        match result {
+            Ok(information) => Self { status: Status::SUCCESS, information },
+            Err(status) => Self { status, information: 0 },
+        }
+    }
+}
+
+/// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL for user mode, `IRQL <= DISPATCH_LEVEL` for kernel callers.
+///
+/// # Safety
+/// The I/O manager passes our device and an IRP of this kind.
+pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
+    // SAFETY: the IRP was dispatched to us.
+    let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
+    let mut buffer = Buffer::of(&request);
+    let outcome: Outcome = match request.device_control().code {
+        VersionRequest::CODE => version(&mut buffer).into(),
+        AdapterListRequest::CODE => adapter_list::answer(&mut buffer),
+        ObjectSummaryRequest::CODE => object_summary(&mut buffer).into(),
+        _ => Err(Status::INVALID_DEVICE_REQUEST).into(),
+    };
+    request.complete(outcome.status.0, outcome.information);
+    outcome.status.0
+}
+
+fn version(buffer: &mut Buffer) -> Result<usize, Status> {
+    let _request: VersionRequest = read_request_of_any_version(buffer.input())?;
+    let mut flags = VersionFlags::empty();
+    flags.set(VersionFlags::DEBUG_BUILD, cfg!(debug_assertions));
+    let newest = version::NDKPI_NEWEST;
+    buffer.reply(&VersionReply {
+        header: RequestHeader { version: ABI_VERSION, size: size_of::<VersionReply>() as u32 },
+        driver_version: [u16::from(version::DRIVER.0), u16::from(version::DRIVER.1), 0, 0],
+        ndis_version: [u16::from(version::NDIS_CONTRACT.0), u16::from(version::NDIS_CONTRACT.1)],
+        ndkpi_version: [newest.Major, newest.Minor],
+        processor_count: irql::processor_count(),
+        flags,
+    })
+}
+
+fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
+    let _request: ObjectSummaryRequest = read_request(buffer.input())?;
+    let adapters = Driver::get().map_or(0, Driver::adapter_count);
+    buffer.reply(&ObjectSummaryReply {
+        header: RequestHeader::of::<ObjectSummaryReply>(),
+        adapters,
+        files: device::file_count(),
+        ..ObjectSummaryReply::default()
+    })
+}

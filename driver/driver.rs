@@ -1,0 +1,183 @@
+//! What exists once per loaded driver: the registration, the table of adapters, the control device.
+//!
+//! The table is a few pointers under a spin lock. Whoever takes an adapter out of it holds a reference on the adapter's gate;
+//! HaltEx removes the pointer, shuts the gate and waits before anything of the adapter goes away.
+
+use core::{
+    ffi::c_void,
+    ops::Deref,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use crate::{
+    adapter::Adapter,
+    control::device::ControlDevice,
+    kernel::{
+        event::Mutex,
+        pool::{OutOfMemory, PoolBox, tags},
+        spin_lock::SpinLock,
+    },
+};
+
+/// Adapters one driver serves at the same time.
+pub const ADAPTER_MAX: usize = 32;
+
+pub struct Driver {
+    /// Handle of the miniport registration; null until registered.
+    registration: AtomicPtr<c_void>,
+    adapters: SpinLock<[Entry; ADAPTER_MAX]>,
+    pub control: Mutex<ControlDevice>,
+}
+
+/// A place in the adapter table.
+#[derive(Clone, Copy)]
+enum Entry {
+    Free,
+    /// InitializeEx is building the adapter.
+    Reserved,
+    Running(NonNull<Adapter>),
+}
+
+// SAFETY: the pointer is followed only with a reference on the adapter's gate, from any processor.
+unsafe impl Send for Entry {}
+
+static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
+
+impl Driver {
+    /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
+    pub fn publish() -> Result<&'static Self, OutOfMemory> {
+        let driver = Self {
+            registration: AtomicPtr::new(ptr::null_mut()),
+            adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
+            control: Mutex::try_new(ControlDevice::new())?,
+        };
+        let block = PoolBox::try_new(tags::DRIVER, driver)?.into_raw();
+        DRIVER.store(block.as_ptr(), Ordering::Release);
+        // SAFETY: the block lives until `withdraw`, which runs when no code of the driver can run any more.
+        Ok(unsafe { block.as_ref() })
+    }
+
+    /// The driver state, while there is one.
+    pub fn get() -> Option<&'static Self> {
+        // SAFETY: null, or a block that lives until `withdraw`.
+        unsafe { DRIVER.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Takes the driver state away. PASSIVE_LEVEL, from DriverEntry's failure path or unload.
+    ///
+    /// # Safety
+    /// Nothing of the driver runs any more or will run again.
+    pub unsafe fn withdraw() {
+        if let Some(block) = NonNull::new(DRIVER.swap(ptr::null_mut(), Ordering::AcqRel)) {
+            // SAFETY: the block came from `publish`, which used this tag, and nobody uses it (the caller's promise).
+            drop(unsafe { PoolBox::from_raw(tags::DRIVER, block) });
+        }
+    }
+
+    /// Handle of the miniport registration.
+    pub fn registration(&self) -> *mut c_void {
+        self.registration.load(Ordering::Acquire)
+    }
+
+    pub fn set_registration(&self, handle: *mut c_void) {
+        self.registration.store(handle, Ordering::Release);
+    }
+
+    /// A place for a new adapter, or nothing when [`ADAPTER_MAX`] are there.
+    pub fn reserve(&'static self) -> Option<Reservation> {
+        let mut adapters = self.adapters.lock();
+        let (index, entry) = adapters.iter_mut().enumerate().find(|(_, entry)| matches!(entry, Entry::Free))?;
+        *entry = Entry::Reserved;
+        Some(Reservation { driver: self, index, kept: false })
+    }
+
+    /// The adapter with this index, if it is running.
+    pub fn adapter(&self, index: usize) -> Option<AdapterReference> {
+        let adapters = self.adapters.lock();
+        match adapters.get(index) {
+            Some(&Entry::Running(adapter)) => AdapterReference::take(adapter),
+            _ => None,
+        }
+    }
+
+    pub fn adapter_count(&self) -> u32 {
+        let adapters = self.adapters.lock();
+        adapters.iter().filter(|entry| matches!(entry, Entry::Running(_))).count() as u32
+    }
+
+    /// Removes an adapter from the table; references taken before stay valid until its gate is shut.
+    pub fn remove(&self, index: usize) {
+        if let Some(entry) = self.adapters.lock().get_mut(index) {
+            *entry = Entry::Free;
+        }
+    }
+
+    fn set(&self, index: usize, value: Entry) {
+        if let Some(entry) = self.adapters.lock().get_mut(index) {
+            *entry = value;
+        }
+    }
+}
+
+/// A reserved place; given back unless an adapter is put into it.
+pub struct Reservation {
+    driver: &'static Driver,
+    index: usize,
+    kept: bool,
+}
+
+impl Reservation {
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    pub fn driver(&self) -> &'static Driver {
+        self.driver
+    }
+
+    /// Makes the adapter reachable for others.
+    pub fn publish(mut self, adapter: NonNull<Adapter>) {
+        self.kept = true;
+        self.driver.set(self.index, Entry::Running(adapter));
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.driver.set(self.index, Entry::Free);
+        }
+    }
+}
+
+/// An adapter that cannot go away while this lives. Must not be held across a wait for the adapter's own end.
+pub struct AdapterReference {
+    adapter: NonNull<Adapter>,
+}
+
+// SAFETY: the reference may be given back on any processor and thread.
+unsafe impl Send for AdapterReference {}
+
+impl AdapterReference {
+    fn take(adapter: NonNull<Adapter>) -> Option<Self> {
+        // SAFETY: an adapter in the table is alive, and the table's lock is held by the caller.
+        let alive = unsafe { adapter.as_ref() };
+        alive.gate.acquire().then_some(Self { adapter })
+    }
+}
+
+impl Deref for AdapterReference {
+    type Target = Adapter;
+
+    fn deref(&self) -> &Adapter {
+        // SAFETY: the gate reference keeps the adapter alive.
+        unsafe { self.adapter.as_ref() }
+    }
+}
+
+impl Drop for AdapterReference {
+    fn drop(&mut self) {
+        self.gate.release();
+    }
+}

@@ -1,0 +1,143 @@
+//! Kernel events and the mutual exclusion built on one, for code at PASSIVE_LEVEL.
+//!
+//! A KEVENT links its waiters through itself and must never move, so it lives in a pool block of its own.
+
+use core::{
+    cell::UnsafeCell,
+    ops::{Deref, DerefMut},
+    ptr,
+};
+
+use wdk_sys::{
+    _EVENT_TYPE, _KWAIT_REASON, _MODE, KEVENT, KPROCESSOR_MODE, LARGE_INTEGER, STATUS_TIMEOUT,
+    ntddk::{
+        KeClearEvent, KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeSetEvent,
+        KeWaitForSingleObject,
+    },
+};
+
+use super::pool::{OutOfMemory, PoolBox, tags};
+
+pub struct Event {
+    event: PoolBox<UnsafeCell<KEVENT>>,
+}
+
+// SAFETY: the dispatcher serialises every operation on a KEVENT.
+unsafe impl Send for Event {}
+// SAFETY: as above; all methods take `&self` and go through the dispatcher.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event that stays signalled until it is cleared.
+    pub fn try_notification() -> Result<Self, OutOfMemory> {
+        Self::try_new(_EVENT_TYPE::NotificationEvent, false)
+    }
+
+    /// An event that releases one waiter and clears itself.
+    pub fn try_synchronization(signalled: bool) -> Result<Self, OutOfMemory> {
+        Self::try_new(_EVENT_TYPE::SynchronizationEvent, signalled)
+    }
+
+    fn try_new(kind: _EVENT_TYPE::Type, signalled: bool) -> Result<Self, OutOfMemory> {
+        let event = PoolBox::try_new(tags::EVENT, UnsafeCell::new(KEVENT::default()))?;
+        // SAFETY: the block is non-paged, large enough, and nobody waits on it yet.
+        unsafe { KeInitializeEvent(event.get(), kind, u8::from(signalled)) };
+        Ok(Self { event })
+    }
+
+    /// `IRQL <= DISPATCH_LEVEL`.
+    pub fn set(&self) {
+        // SAFETY: the event is initialised and Wait is FALSE, so the IRQL is unchanged on return.
+        let _previous = unsafe { KeSetEvent(self.event.get(), 0, 0) };
+    }
+
+    /// `IRQL <= DISPATCH_LEVEL`.
+    pub fn clear(&self) {
+        // SAFETY: the event is initialised.
+        unsafe { KeClearEvent(self.event.get()) };
+    }
+
+    /// Waits without limit. PASSIVE_LEVEL.
+    pub fn wait(&self) {
+        // SAFETY: the event is initialised; the callers run at PASSIVE_LEVEL; kernel mode, not alertable, so the wait
+        // ends only when the event is signalled.
+        let _status = unsafe {
+            KeWaitForSingleObject(
+                self.event.get().cast(),
+                _KWAIT_REASON::Executive,
+                _MODE::KernelMode as KPROCESSOR_MODE,
+                0,
+                ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Waits at most `milliseconds`; true when the event was signalled. PASSIVE_LEVEL.
+    pub fn wait_at_most(&self, milliseconds: u32) -> bool {
+        // Negative means relative, in units of 100 ns.
+        let mut due = LARGE_INTEGER { QuadPart: -(i64::from(milliseconds) * 10_000) };
+        // SAFETY: as `wait`; the time-out lives on this stack for the whole call.
+        let status = unsafe {
+            KeWaitForSingleObject(
+                self.event.get().cast(),
+                _KWAIT_REASON::Executive,
+                _MODE::KernelMode as KPROCESSOR_MODE,
+                0,
+                &raw mut due,
+            )
+        };
+        status != STATUS_TIMEOUT
+    }
+}
+
+/// Mutual exclusion at PASSIVE_LEVEL that leaves the IRQL at PASSIVE_LEVEL (a FAST_MUTEX would raise to APC_LEVEL, where
+/// NdisRegisterDeviceEx and the address table functions must not be called).
+pub struct Mutex<T> {
+    free: Event,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the event admits one holder at a time.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    pub fn try_new(value: T) -> Result<Self, OutOfMemory> {
+        Ok(Self { free: Event::try_synchronization(true)?, value: UnsafeCell::new(value) })
+    }
+
+    /// PASSIVE_LEVEL. Inside a critical region, so that the holder cannot be suspended.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        // SAFETY: paired with KeLeaveCriticalRegion in the guard's drop, on the same thread.
+        unsafe { KeEnterCriticalRegion() };
+        self.free.wait();
+        MutexGuard { owner: self }
+    }
+}
+
+pub struct MutexGuard<'a, T> {
+    owner: &'a Mutex<T>,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this guard holds the mutex.
+        unsafe { &*self.owner.value.get() }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard holds the mutex and is borrowed mutably.
+        unsafe { &mut *self.owner.value.get() }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.owner.free.set();
+        // SAFETY: paired with KeEnterCriticalRegion in `lock`.
+        unsafe { KeLeaveCriticalRegion() };
+    }
+}

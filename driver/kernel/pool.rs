@@ -1,0 +1,230 @@
+//! Blocks of non-paged pool: fallible, tagged by object type, never moved while they live.
+//!
+//! Everything that can be asked for by a consumer, a user or the network stack is allocated here, so a shortage is a
+//! status and never a bugcheck. The global allocator (`wdk-alloc`) serves only what the engine allocates fallibly itself.
+
+use core::{
+    ffi::c_void,
+    mem::{align_of, size_of},
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+};
+
+use wdk_sys::{
+    POOL_FLAG_CACHE_ALIGNED, POOL_FLAG_NON_PAGED, SIZE_T, ULONG,
+    ntddk::{ExAllocatePool2, ExFreePoolWithTag},
+};
+
+/// Pool gave no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// The four characters under which pool tools list a block, in reading order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(ULONG);
+
+impl Tag {
+    pub const fn new(characters: [u8; 4]) -> Self {
+        Self(u32::from_le_bytes(characters))
+    }
+
+    pub const fn value(self) -> ULONG {
+        self.0
+    }
+}
+
+/// One tag per kind of object, so that a leak report names what leaked.
+pub mod tags {
+    use super::Tag;
+
+    pub const DRIVER: Tag = Tag::new(*b"SnDr");
+    pub const ADAPTER: Tag = Tag::new(*b"SnAd");
+    pub const ADDRESS_TABLE: Tag = Tag::new(*b"SnIp");
+    pub const EVENT: Tag = Tag::new(*b"SnEv");
+    pub const RUNDOWN: Tag = Tag::new(*b"SnRu");
+    pub const DPC: Tag = Tag::new(*b"SnDp");
+    pub const THREAD: Tag = Tag::new(*b"SnTh");
+    pub const FRAME: Tag = Tag::new(*b"SnFr");
+    pub const CONTROL_FILE: Tag = Tag::new(*b"SnCf");
+    pub const NDK_ADAPTER: Tag = Tag::new(*b"SnNa");
+    pub const COMPLETION_QUEUE: Tag = Tag::new(*b"SnCq");
+    pub const PROTECTION_DOMAIN: Tag = Tag::new(*b"SnPd");
+    pub const MEMORY_REGION: Tag = Tag::new(*b"SnMr");
+    pub const QUEUE_PAIR: Tag = Tag::new(*b"SnQp");
+    pub const LISTENER: Tag = Tag::new(*b"SnLi");
+    pub const CONNECTOR: Tag = Tag::new(*b"SnCo");
+    pub const MAPPING: Tag = Tag::new(*b"SnMa");
+    pub const SESSION: Tag = Tag::new(*b"SnSe");
+}
+
+/// Alignment that `ExAllocatePool2` promises for every block.
+const POOL_ALIGNMENT: usize = 16;
+/// Alignment with `POOL_FLAG_CACHE_ALIGNED`: at least the line size of every processor Windows 10 runs on.
+const CACHE_ALIGNMENT: usize = 64;
+
+/// Zeroed non-paged memory of `size` bytes, or nothing. `IRQL <= DISPATCH_LEVEL`.
+fn allocate(size: usize, align: usize, tag: Tag) -> Option<NonNull<c_void>> {
+    let flags = if align <= POOL_ALIGNMENT {
+        POOL_FLAG_NON_PAGED
+    } else if align <= CACHE_ALIGNMENT {
+        POOL_FLAG_NON_PAGED | POOL_FLAG_CACHE_ALIGNED
+    } else {
+        return None;
+    };
+    // SAFETY: ExAllocatePool2 may be called at IRQL <= DISPATCH_LEVEL for non-paged memory, which is where this driver
+    // runs; it returns null instead of raising because POOL_FLAG_RAISE_ON_FAILURE is not given.
+    let block = unsafe { ExAllocatePool2(flags, size.max(1) as SIZE_T, tag.value()) };
+    NonNull::new(block)
+}
+
+/// An owned value in non-paged pool. Its address never changes.
+pub struct PoolBox<T> {
+    block: NonNull<T>,
+    tag: Tag,
+}
+
+// SAFETY: the box owns its value alone, exactly as a `Box` does; non-paged pool is reachable from every processor.
+unsafe impl<T: Send> Send for PoolBox<T> {}
+// SAFETY: a shared box only gives shared references to the value.
+unsafe impl<T: Sync> Sync for PoolBox<T> {}
+
+impl<T> PoolBox<T> {
+    /// Moves `value` into a block of its own. `IRQL <= DISPATCH_LEVEL`.
+    pub fn try_new(tag: Tag, value: T) -> Result<Self, OutOfMemory> {
+        const { assert!(align_of::<T>() <= CACHE_ALIGNMENT, "pool blocks are at most cache-line aligned") };
+        let block = allocate(size_of::<T>(), align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+        // SAFETY: the block is fresh, large enough and aligned for T, and nothing else points to it.
+        unsafe { block.write(value) };
+        Ok(Self { block, tag })
+    }
+
+    /// Gives the ownership up; `from_raw` with the same tag takes it back.
+    pub fn into_raw(self) -> NonNull<T> {
+        let block = self.block;
+        core::mem::forget(self);
+        block
+    }
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    /// `block` came from [`PoolBox::into_raw`] of a box with this `tag`, and nobody uses it any more.
+    pub unsafe fn from_raw(tag: Tag, block: NonNull<T>) -> Self {
+        Self { block, tag }
+    }
+
+    pub fn as_ptr(&self) -> *mut T {
+        self.block.as_ptr()
+    }
+}
+
+impl<T> Deref for PoolBox<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the block holds an initialised T as long as the box lives.
+        unsafe { self.block.as_ref() }
+    }
+}
+
+impl<T> DerefMut for PoolBox<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the block holds an initialised T and `&mut self` makes this the only reference.
+        unsafe { self.block.as_mut() }
+    }
+}
+
+impl<T> Drop for PoolBox<T> {
+    fn drop(&mut self) {
+        // SAFETY: the value is initialised and dropped only here.
+        unsafe { self.block.drop_in_place() };
+        // SAFETY: the block came from ExAllocatePool2 with this tag; IRQL <= DISPATCH_LEVEL as for every use of the box.
+        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+    }
+}
+
+/// A block without a value yet, for objects whose address others must know before they are complete.
+pub struct PoolSpace<T> {
+    block: NonNull<T>,
+    tag: Tag,
+}
+
+impl<T> PoolSpace<T> {
+    /// `IRQL <= DISPATCH_LEVEL`.
+    pub fn try_new(tag: Tag) -> Result<Self, OutOfMemory> {
+        const { assert!(align_of::<T>() <= CACHE_ALIGNMENT, "pool blocks are at most cache-line aligned") };
+        let block = allocate(size_of::<T>(), align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+        Ok(Self { block, tag })
+    }
+
+    /// Where the value will be.
+    pub fn as_ptr(&self) -> *mut T {
+        self.block.as_ptr()
+    }
+
+    /// Puts the value in its place.
+    pub fn fill(self, value: T) -> PoolBox<T> {
+        let (block, tag) = (self.block, self.tag);
+        core::mem::forget(self);
+        // SAFETY: the block is fresh, large enough and aligned for T, and holds no value yet.
+        unsafe { block.write(value) };
+        PoolBox { block, tag }
+    }
+}
+
+impl<T> Drop for PoolSpace<T> {
+    fn drop(&mut self) {
+        // SAFETY: the block came from ExAllocatePool2 with this tag and holds no value.
+        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+    }
+}
+
+/// A list in one pool block whose length is fixed when it is filled.
+pub struct PoolSlice<T: Copy> {
+    block: NonNull<T>,
+    length: usize,
+    tag: Tag,
+}
+
+// SAFETY: as for PoolBox: sole owner of plain values in memory reachable from every processor.
+unsafe impl<T: Copy + Send> Send for PoolSlice<T> {}
+// SAFETY: a shared slice only gives shared references.
+unsafe impl<T: Copy + Sync> Sync for PoolSlice<T> {}
+
+impl<T: Copy> PoolSlice<T> {
+    /// A block of `length` copies of `value`.
+    pub fn try_filled(tag: Tag, length: usize, value: T) -> Result<Self, OutOfMemory> {
+        let size = size_of::<T>().checked_mul(length).ok_or(OutOfMemory)?;
+        let block = allocate(size, align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+        for index in 0..length {
+            // SAFETY: `index < length` and the block has room for `length` elements.
+            let element = unsafe { block.add(index) };
+            // SAFETY: the element lies inside the fresh block and is aligned for T.
+            unsafe { element.write(value) };
+        }
+        Ok(Self { block, length, tag })
+    }
+}
+
+impl<T: Copy> Deref for PoolSlice<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `try_filled` initialised all `length` elements.
+        unsafe { core::slice::from_raw_parts(self.block.as_ptr(), self.length) }
+    }
+}
+
+impl<T: Copy> DerefMut for PoolSlice<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: all elements are initialised and `&mut self` makes this the only reference.
+        unsafe { core::slice::from_raw_parts_mut(self.block.as_ptr(), self.length) }
+    }
+}
+
+impl<T: Copy> Drop for PoolSlice<T> {
+    fn drop(&mut self) {
+        // SAFETY: the block came from ExAllocatePool2 with this tag and T has no destructor.
+        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+    }
+}

@@ -1,0 +1,109 @@
+//! System threads of our own, joined before the memory and the code they use go away.
+
+use core::{ffi::c_void, mem::size_of, ptr, ptr::NonNull};
+
+use wdk_sys::{
+    _KWAIT_REASON, _MODE, HANDLE, KPRIORITY, KPROCESSOR_MODE, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
+    STATUS_SUCCESS, THREAD_ALL_ACCESS,
+    ntddk::{
+        KeSetPriorityThread, KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject,
+        PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
+    },
+};
+
+/// What a thread runs, at PASSIVE_LEVEL, until it returns.
+pub type Routine = unsafe extern "C" fn(*mut c_void);
+
+pub struct Thread {
+    object: NonNull<c_void>,
+}
+
+// SAFETY: the thread object is referenced and only waited for.
+unsafe impl Send for Thread {}
+// SAFETY: as above.
+unsafe impl Sync for Thread {}
+
+impl Thread {
+    /// Starts a thread at PASSIVE_LEVEL.
+    ///
+    /// # Safety
+    /// `routine` must be sound for `context` until [`Thread::join`] returned, and must end with [`exit`].
+    pub unsafe fn start(routine: Routine, context: *mut c_void) -> Result<Self, NTSTATUS> {
+        let mut attributes = OBJECT_ATTRIBUTES {
+            Length: size_of::<OBJECT_ATTRIBUTES>() as u32,
+            RootDirectory: ptr::null_mut(),
+            ObjectName: ptr::null_mut(),
+            Attributes: OBJ_KERNEL_HANDLE,
+            SecurityDescriptor: ptr::null_mut(),
+            SecurityQualityOfService: ptr::null_mut(),
+        };
+        let mut handle: HANDLE = ptr::null_mut();
+        // SAFETY: PASSIVE_LEVEL; the attributes live for the call; routine and context are the caller's promise.
+        let status = unsafe {
+            PsCreateSystemThread(
+                &raw mut handle,
+                THREAD_ALL_ACCESS,
+                &raw mut attributes,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                Some(routine),
+                context,
+            )
+        };
+        if status != STATUS_SUCCESS {
+            return Err(status);
+        }
+        let object = reference_and_close(handle);
+        // A kernel handle that was just created resolves always; without the object the thread could not be joined, so
+        // this driver could never be unloaded safely, which is why the failure is not passed on as a mere status.
+        NonNull::new(object).map(|object| Self { object }).ok_or(wdk_sys::STATUS_UNSUCCESSFUL)
+    }
+
+    /// Waits until the thread has ended. PASSIVE_LEVEL. Tell it to end first.
+    pub fn join(self) {
+        // SAFETY: a referenced thread object; PASSIVE_LEVEL; no time-out.
+        let _status = unsafe {
+            KeWaitForSingleObject(
+                self.object.as_ptr(),
+                _KWAIT_REASON::Executive,
+                _MODE::KernelMode as KPROCESSOR_MODE,
+                0,
+                ptr::null_mut(),
+            )
+        };
+        // SAFETY: gives back the reference taken in `start`, once, because `join` consumes the owner.
+        unsafe { ObfDereferenceObject(self.object.as_ptr()) };
+    }
+
+    /// Raises or lowers the thread's priority.
+    pub fn set_priority(&self, priority: KPRIORITY) {
+        // SAFETY: a referenced thread object.
+        let _previous = unsafe { KeSetPriorityThread(self.object.as_ptr().cast(), priority) };
+    }
+}
+
+/// Turns the handle into a referenced object, null on failure, and closes the handle.
+fn reference_and_close(handle: HANDLE) -> *mut c_void {
+    let mut object: *mut c_void = ptr::null_mut();
+    // SAFETY: our own kernel handle; without an object type the check is skipped, which the contract allows for kernel
+    // mode; `object` is a valid place for the answer.
+    let status = unsafe {
+        ObReferenceObjectByHandle(
+            handle,
+            THREAD_ALL_ACCESS,
+            ptr::null_mut(),
+            _MODE::KernelMode as KPROCESSOR_MODE,
+            &raw mut object,
+            ptr::null_mut(),
+        )
+    };
+    // SAFETY: our own kernel handle, closed once.
+    let _status = unsafe { ZwClose(handle) };
+    if status == STATUS_SUCCESS { object } else { ptr::null_mut() }
+}
+
+/// Ends the calling system thread.
+pub fn exit() {
+    // SAFETY: called by threads that `Thread::start` created, as the last thing they do.
+    let _status = unsafe { PsTerminateSystemThread(STATUS_SUCCESS) };
+}

@@ -1,0 +1,65 @@
+//! What NDIS learns about the driver: the miniport characteristics and, in SetOptions, the NDK provider's.
+
+use ndkpi_sys::{
+    ndis::{
+        NDIS_HANDLE, NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
+        NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2, NDIS_STATUS, NdisSetOptionalHandlers,
+    },
+    ndisndk::{
+        NDIS_NDK_PROVIDER_CHARACTERISTICS, NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+        NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS, NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+    },
+};
+
+use super::{data_path, halt, initialize, oid, state};
+use crate::{entry, ndk, version};
+
+/// The miniport characteristics, revision 2: the direct OID pair is what an RDMA miniport must have.
+pub fn miniport() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+    NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+        Header: NDIS_OBJECT_HEADER {
+            Type: NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
+            Revision: NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
+            Size: NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2 as u16,
+        },
+        MajorNdisVersion: version::NDIS_CONTRACT.0,
+        MinorNdisVersion: version::NDIS_CONTRACT.1,
+        MajorDriverVersion: version::DRIVER.0,
+        MinorDriverVersion: version::DRIVER.1,
+        Flags: 0,
+        SetOptionsHandler: Some(set_options),
+        InitializeHandlerEx: Some(initialize::initialize),
+        HaltHandlerEx: Some(halt::halt),
+        UnloadHandler: Some(entry::unload),
+        PauseHandler: Some(state::pause),
+        RestartHandler: Some(state::restart),
+        OidRequestHandler: Some(oid::request),
+        SendNetBufferListsHandler: Some(data_path::send),
+        ReturnNetBufferListsHandler: Some(data_path::give_back),
+        CancelSendHandler: Some(data_path::cancel_send),
+        CheckForHangHandlerEx: None,
+        ResetHandlerEx: None,
+        DevicePnPEventNotifyHandler: Some(state::pnp_event),
+        ShutdownHandlerEx: Some(state::shutdown),
+        CancelOidRequestHandler: Some(oid::cancel),
+        DirectOidRequestHandler: Some(oid::direct_request),
+        CancelDirectOidRequestHandler: Some(oid::cancel),
+    }
+}
+
+/// NDIS: MiniportSetOptions. Inside the registration, PASSIVE_LEVEL: the only place where the NDK handlers can be given.
+unsafe extern "C" fn set_options(driver_handle: NDIS_HANDLE, _context: NDIS_HANDLE) -> NDIS_STATUS {
+    let mut characteristics = NDIS_NDK_PROVIDER_CHARACTERISTICS {
+        Header: NDIS_OBJECT_HEADER {
+            Type: NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS,
+            Revision: NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
+            Size: NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1 as u16,
+        },
+        Flags: 0,
+        OpenNDKAdapterHandler: Some(ndk::open::open_adapter),
+        CloseNDKAdapterHandler: Some(ndk::open::close_adapter),
+    };
+    // SAFETY: NDIS calls us inside the registration with its driver handle; it copies the complete characteristics.
+    unsafe { NdisSetOptionalHandlers(driver_handle, (&raw mut characteristics).cast()) }
+}

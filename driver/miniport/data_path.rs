@@ -1,0 +1,38 @@
+//! The entry points for raw frames. What happens to a frame is the virtual wire's business (`wire.rs`).
+
+use core::ffi::c_void;
+
+use ndkpi_sys::ndis::{NDIS_HANDLE, NDIS_PORT_NUMBER, NET_BUFFER_LIST};
+
+use crate::{adapter::Adapter, wire};
+
+/// NDIS: MiniportSendNetBufferLists. `IRQL <= DISPATCH_LEVEL`. Every list is completed before we return, because the
+/// bytes are copied.
+///
+/// # Safety
+/// NDIS passes the context of an initialised adapter and a chain that is ours until it is completed.
+pub unsafe extern "C" fn send(
+    context: NDIS_HANDLE,
+    chain: *mut NET_BUFFER_LIST,
+    _port: NDIS_PORT_NUMBER,
+    flags: u32,
+) {
+    // SAFETY: NDIS passes our context while the adapter is initialised.
+    if let Some(adapter) = unsafe { Adapter::from_context(context) } {
+        // SAFETY: the chain is ours until it is completed.
+        unsafe { wire::send(adapter, chain, flags) };
+    }
+}
+
+/// NDIS: MiniportReturnNetBufferLists. Receives are indicated with NDIS_RECEIVE_FLAGS_RESOURCES, so the lists come back
+/// when the indication returns and NDIS never calls this for them.
+///
+/// # Safety
+/// Reads no argument.
+pub unsafe extern "C" fn give_back(_context: NDIS_HANDLE, _chain: *mut NET_BUFFER_LIST, _flags: u32) {}
+
+/// NDIS: MiniportCancelSend. No send is ever queued.
+///
+/// # Safety
+/// Reads no argument.
+pub unsafe extern "C" fn cancel_send(_context: NDIS_HANDLE, _cancel_id: *mut c_void) {}

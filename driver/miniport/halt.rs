@@ -1,0 +1,31 @@
+//! MiniportHaltEx: everything that InitializeEx built, in reverse.
+
+use core::ptr::NonNull;
+
+use ndkpi_sys::ndis::{NDIS_HALT_ACTION, NDIS_HANDLE};
+
+use super::initialize;
+use crate::{adapter::Adapter, control, driver::Driver};
+
+/// NDIS: MiniportHaltEx. PASSIVE_LEVEL, paused, no request outstanding.
+///
+/// # Safety
+/// NDIS calls it once per initialised adapter with our context.
+pub unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
+    // SAFETY: NDIS passes our context; the adapter is still initialised.
+    let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
+    let Some(driver) = Driver::get() else { return };
+    // No new references; our own sessions end without waiting for user mode; then nobody can reach the adapter from aside.
+    driver.remove(adapter.index);
+    control::device::adapter_leaves(driver, adapter);
+    adapter.gate.shut();
+    // Addresses before the provider: the callback asks the provider to end what used a vanished address.
+    adapter.addresses.forget();
+    adapter.provider.stop();
+    adapter.port.stop();
+    control::device::detach(driver);
+    if let Some(block) = NonNull::new(context.cast::<Adapter>()) {
+        // SAFETY: published by InitializeEx; nothing refers to the adapter any more.
+        drop(unsafe { initialize::take_back(block) });
+    }
+}

@@ -1,0 +1,243 @@
+//! MiniportInitializeEx: attributes in the order NDIS wants, the adapter built complete, then published.
+//!
+//! On failure everything is undone by drop; HaltEx is not called then.
+
+use core::{mem::size_of, ptr::NonNull};
+
+use ndkpi_sys::{
+    ndis::{
+        IF_TYPE_ETHERNET_CSMACD, MediaConnectStateConnected, MediaDuplexStateFull, NDIS_HANDLE,
+        NDIS_LINK_STATE_DUPLEX_AUTO_NEGOTIATED, NDIS_LINK_STATE_RCV_LINK_SPEED_AUTO_NEGOTIATED,
+        NDIS_LINK_STATE_XMIT_LINK_SPEED_AUTO_NEGOTIATED, NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA,
+        NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND,
+        NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_2,
+        NDIS_MINIPORT_ATTRIBUTES_NO_HALT_ON_SUSPEND, NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK,
+        NDIS_MINIPORT_INIT_PARAMETERS, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
+        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
+        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_PM_CAPABILITIES,
+        NDIS_PM_CAPABILITIES_REVISION_2, NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_2, NDIS_SIZEOF_NDIS_PM_CAPABILITIES_REVISION_2,
+        NDIS_STATUS, NDIS_STATUS_FAILURE, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_IF_ACCESS_BROADCAST,
+        NET_IF_CONNECTION_DEDICATED, NET_IF_DIRECTION_SENDRECEIVE, NdisInterfaceInternal, NdisMSetMiniportAttributes,
+        NdisMedium802_3, NdisPauseFunctionsUnsupported, NdisPhysicalMedium802_3,
+    },
+    ndisndk::{NDIS_NDK_CAPABILITIES, NDIS_NDK_CAPABILITIES_REVISION_1, NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1},
+};
+
+use super::{MTU, SUPPORTED_PACKET_FILTERS, multicast::MULTICAST_MAX, oid, statistics::SUPPORTED_STATISTICS};
+use crate::{
+    adapter::{Adapter, MacAddress, MiniportHandle, NdkDescription, Parts},
+    address::Addresses,
+    configuration::Configuration,
+    control,
+    driver::{Driver, Reservation},
+    kernel::{
+        pool::{OutOfMemory, PoolBox, PoolSpace, tags},
+        rundown::Rundown,
+    },
+    ndk::{limits, provider::Provider},
+    wire::Port,
+};
+
+/// NDIS: MiniportInitializeEx. PASSIVE_LEVEL.
+///
+/// # Safety
+/// NDIS calls it once per adapter with the handle and parameters of that adapter.
+pub unsafe extern "C" fn initialize(
+    miniport: NDIS_HANDLE,
+    _driver_context: NDIS_HANDLE,
+    parameters: *mut NDIS_MINIPORT_INIT_PARAMETERS,
+) -> NDIS_STATUS {
+    // SAFETY: NDIS passes parameters that are valid for the call.
+    let Some(parameters) = (unsafe { parameters.as_ref() }) else { return NDIS_STATUS_FAILURE };
+    let identity = Identity {
+        miniport: MiniportHandle(miniport),
+        interface_index: parameters.IfIndex,
+        // SAFETY: every bit pattern of the union is a number.
+        net_luid: unsafe { parameters.NetLuid.Value },
+    };
+    match start(identity) {
+        Ok(()) => NDIS_STATUS_SUCCESS,
+        Err(status) => status,
+    }
+}
+
+/// How NDIS names the new adapter.
+#[derive(Clone, Copy)]
+struct Identity {
+    miniport: MiniportHandle,
+    interface_index: u32,
+    net_luid: u64,
+}
+
+fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
+    let driver = Driver::get().ok_or(NDIS_STATUS_FAILURE)?;
+    let reservation = driver.reserve().ok_or(NDIS_STATUS_RESOURCES)?;
+    let adapter = build(identity, &reservation)?;
+    set_general_attributes(&adapter)?;
+    set_ndk_attributes(&adapter)?;
+    adapter.provider.start(&adapter)?;
+    let watching = adapter.addresses.watch(&adapter);
+    let attached = watching.and_then(|()| control::device::attach(reservation.driver()));
+    if let Err(status) = attached {
+        adapter.addresses.forget();
+        adapter.provider.stop();
+        return Err(status);
+    }
+    reservation.publish(adapter.into_raw());
+    Ok(())
+}
+
+/// Registration attributes, keywords, and the adapter with all its parts.
+fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapter>, NDIS_STATUS> {
+    let space = PoolSpace::<Adapter>::try_new(tags::ADAPTER).map_err(resources)?;
+    let context = space.as_ptr();
+    set_registration_attributes(identity.miniport, context)?;
+    let configuration = Configuration::read(identity.miniport)?;
+    let information = limits::adapter_information(crate::version::NDKPI_NEWEST, &configuration);
+    let mut capabilities = ndk_capabilities();
+    // SAFETY: only the address of a place inside the block is computed.
+    capabilities.NdkInfo = unsafe { &raw mut (*context).ndk.information };
+    let parts = Parts {
+        index: reservation.index(),
+        miniport: identity.miniport,
+        interface_index: identity.interface_index,
+        net_luid: identity.net_luid,
+        configuration,
+        permanent_address: permanent_address(identity.net_luid),
+        gate: Rundown::try_open().map_err(resources)?,
+        port: Port::try_new(identity.miniport, context)?,
+        addresses: Addresses::try_new().map_err(resources)?,
+        provider: Provider::try_new(&configuration).map_err(resources)?,
+        ndk: NdkDescription { capabilities, information },
+    };
+    Ok(space.fill(Adapter::from(parts)))
+}
+
+fn resources(_: OutOfMemory) -> NDIS_STATUS {
+    NDIS_STATUS_RESOURCES
+}
+
+/// A locally administered unicast address, unique on this host because the interface index inside the LUID is.
+fn permanent_address(net_luid: u64) -> MacAddress {
+    // NET_LUID: 24 reserved bits, then a 24-bit index, then the interface type.
+    let [_, _, _, low, middle, high, ..] = net_luid.to_le_bytes();
+    [0x02, b'N', b'K', high, middle, low]
+}
+
+/// Hands one block of attributes to NDIS.
+fn set_attributes<T>(miniport: MiniportHandle, attributes: &mut T) -> Result<(), NDIS_STATUS> {
+    let block: *mut T = attributes;
+    // SAFETY: PASSIVE_LEVEL inside InitializeEx; NDIS reads the block according to its header and copies it.
+    let status = unsafe { NdisMSetMiniportAttributes(miniport.0, block.cast()) };
+    if status == NDIS_STATUS_SUCCESS { Ok(()) } else { Err(status) }
+}
+
+fn set_registration_attributes(miniport: MiniportHandle, context: *mut Adapter) -> Result<(), NDIS_STATUS> {
+    let mut attributes = NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER {
+            Type: NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
+            Revision: NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_2,
+            Size: NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_2 as u16,
+        },
+        MiniportAdapterContext: context.cast(),
+        AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK | NDIS_MINIPORT_ATTRIBUTES_NO_HALT_ON_SUSPEND,
+        CheckForHangTimeInSeconds: 0,
+        InterfaceType: NdisInterfaceInternal,
+    };
+    set_attributes(miniport, &mut attributes)
+}
+
+fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
+    let mut power_management = NDIS_PM_CAPABILITIES::zeroed();
+    power_management.Header = NDIS_OBJECT_HEADER {
+        Type: NDIS_OBJECT_TYPE_DEFAULT,
+        Revision: NDIS_PM_CAPABILITIES_REVISION_2,
+        Size: NDIS_SIZEOF_NDIS_PM_CAPABILITIES_REVISION_2 as u16,
+    };
+    let speed = adapter.configuration.link_speed;
+    let mut attributes = NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES::zeroed();
+    attributes.Header = NDIS_OBJECT_HEADER {
+        Type: NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+        Revision: NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        Size: NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2 as u16,
+    };
+    attributes.MediaType = NdisMedium802_3;
+    attributes.PhysicalMediumType = NdisPhysicalMedium802_3;
+    attributes.MtuSize = MTU;
+    attributes.MaxXmitLinkSpeed = speed;
+    attributes.XmitLinkSpeed = speed;
+    attributes.MaxRcvLinkSpeed = speed;
+    attributes.RcvLinkSpeed = speed;
+    attributes.MediaConnectState = MediaConnectStateConnected;
+    attributes.MediaDuplexState = MediaDuplexStateFull;
+    attributes.LookaheadSize = MTU;
+    attributes.MacOptions =
+        NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND | NDIS_MAC_OPTION_NO_LOOPBACK;
+    attributes.SupportedPacketFilters = SUPPORTED_PACKET_FILTERS;
+    attributes.MaxMulticastListSize = MULTICAST_MAX as u32;
+    attributes.MacAddressLength = size_of::<MacAddress>() as u16;
+    set_prefix(&mut attributes.PermanentMacAddress, adapter.permanent_address);
+    set_prefix(&mut attributes.CurrentMacAddress, adapter.current_address);
+    attributes.AccessType = NET_IF_ACCESS_BROADCAST;
+    attributes.DirectionType = NET_IF_DIRECTION_SENDRECEIVE;
+    attributes.ConnectionType = NET_IF_CONNECTION_DEDICATED;
+    attributes.IfType = IF_TYPE_ETHERNET_CSMACD as u16;
+    attributes.IfConnectorPresent = 0;
+    attributes.SupportedStatistics = SUPPORTED_STATISTICS;
+    attributes.SupportedPauseFunctions = NdisPauseFunctionsUnsupported;
+    attributes.SupportedOidList = oid::SUPPORTED.as_ptr().cast_mut();
+    attributes.SupportedOidListLength = size_of_val(&oid::SUPPORTED) as u32;
+    attributes.AutoNegotiationFlags = NDIS_LINK_STATE_XMIT_LINK_SPEED_AUTO_NEGOTIATED
+        | NDIS_LINK_STATE_RCV_LINK_SPEED_AUTO_NEGOTIATED
+        | NDIS_LINK_STATE_DUPLEX_AUTO_NEGOTIATED;
+    // Mandatory since NDIS 6.20, even for a miniport that cannot wake anything.
+    attributes.PowerManagementCapabilitiesEx = &raw mut power_management;
+    set_attributes(adapter.miniport, &mut attributes)
+}
+
+/// The address at the start of an NDIS address field.
+fn set_prefix(field: &mut [u8], address: MacAddress) {
+    for (place, byte) in field.iter_mut().zip(address) {
+        *place = byte;
+    }
+}
+
+/// Without the pointer to the information, which the caller fills in.
+fn ndk_capabilities() -> NDIS_NDK_CAPABILITIES {
+    NDIS_NDK_CAPABILITIES {
+        Header: NDIS_OBJECT_HEADER {
+            Type: NDIS_OBJECT_TYPE_DEFAULT,
+            Revision: NDIS_NDK_CAPABILITIES_REVISION_1,
+            Size: NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1 as u16,
+        },
+        ..limits::capabilities()
+    }
+}
+
+/// Also while NDK starts disabled: NDIS wants the capabilities in every case.
+fn set_ndk_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
+    let capabilities: *const NDIS_NDK_CAPABILITIES = &raw const adapter.ndk.capabilities;
+    let mut attributes = NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER {
+            Type: NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
+            Revision: NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+            Size: NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1 as u16,
+        },
+        Enabled: u8::from(adapter.configuration.network_direct),
+        NdkCapabilities: capabilities.cast_mut(),
+    };
+    set_attributes(adapter.miniport, &mut attributes)
+}
+
+/// The adapter that [`start`] published.
+///
+/// # Safety
+/// `context` is the context of an adapter that InitializeEx published; called once, by HaltEx.
+pub unsafe fn take_back(context: NonNull<Adapter>) -> PoolBox<Adapter> {
+    // SAFETY: the block came from `build`, which used this tag.
+    unsafe { PoolBox::from_raw(tags::ADAPTER, context) }
+}

@@ -1,0 +1,75 @@
+//! The NDIS miniport: registration, one file per group of entry points.
+//!
+//! What it is not: the RDMA engine. NDK traffic is not governed by pause and restart; only disabling NDK and removal end it.
+
+pub mod characteristics;
+pub mod data_path;
+pub mod halt;
+pub mod initialize;
+pub mod multicast;
+pub mod oid;
+pub mod state;
+pub mod statistics;
+
+use core::ptr;
+
+use ndkpi_sys::ndis::{
+    NDIS_HANDLE, NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
+    NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NDIS_STATUS_SUCCESS, NdisMDeregisterMiniportDriver,
+    NdisMRegisterMiniportDriver,
+};
+use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING};
+
+use crate::driver::Driver;
+
+/// Payload of a frame, in bytes.
+pub const MTU: u32 = 1500;
+/// Bytes of an Ethernet header.
+pub const HEADER_LENGTH: u32 = 14;
+/// The longest frame, without check sequence.
+pub const FRAME_MAX: u32 = MTU + HEADER_LENGTH;
+/// The shortest frame a station may receive, without check sequence.
+pub const FRAME_MIN: u32 = 60;
+
+/// The packet filter bits this miniport knows.
+pub const SUPPORTED_PACKET_FILTERS: u32 = NDIS_PACKET_TYPE_DIRECTED
+    | NDIS_PACKET_TYPE_MULTICAST
+    | NDIS_PACKET_TYPE_ALL_MULTICAST
+    | NDIS_PACKET_TYPE_BROADCAST
+    | NDIS_PACKET_TYPE_PROMISCUOUS;
+
+/// Registers the miniport driver; NDIS calls SetOptions inside. PASSIVE_LEVEL, from DriverEntry.
+pub fn register(
+    driver_object: *mut DRIVER_OBJECT,
+    registry_path: PCUNICODE_STRING,
+    driver: &'static Driver,
+) -> Result<(), NTSTATUS> {
+    let mut characteristics = characteristics::miniport();
+    let mut handle: NDIS_HANDLE = ptr::null_mut();
+    // SAFETY: PASSIVE_LEVEL in DriverEntry; driver object and registry path are the system's; NDIS copies the
+    // characteristics, which are complete, and stores the handle.
+    let status = unsafe {
+        NdisMRegisterMiniportDriver(
+            driver_object.cast(),
+            registry_path.cast_mut().cast(),
+            ptr::null_mut(),
+            &raw mut characteristics,
+            &raw mut handle,
+        )
+    };
+    if status != NDIS_STATUS_SUCCESS {
+        return Err(status);
+    }
+    driver.set_registration(handle);
+    Ok(())
+}
+
+/// Takes the registration back. PASSIVE_LEVEL, from the unload handler.
+pub fn deregister(driver: &Driver) {
+    let handle = driver.registration();
+    if !handle.is_null() {
+        // SAFETY: the handle of a registration that is still in force, given back once.
+        unsafe { NdisMDeregisterMiniportDriver(handle) };
+        driver.set_registration(ptr::null_mut());
+    }
+}

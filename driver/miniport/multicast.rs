@@ -1,0 +1,35 @@
+//! The multicast addresses the protocol asked for (OID_802_3_MULTICAST_LIST).
+
+use crate::adapter::MacAddress;
+
+/// OID_802_3_MAXIMUM_LIST_SIZE.
+pub const MULTICAST_MAX: usize = 32;
+
+/// The list given was longer than [`MULTICAST_MAX`].
+pub struct TooMany;
+
+#[derive(Clone, Copy)]
+pub struct MulticastList {
+    addresses: [MacAddress; MULTICAST_MAX],
+    count: usize,
+}
+
+impl MulticastList {
+    pub const fn new() -> Self {
+        Self { addresses: [[0; 6]; MULTICAST_MAX], count: 0 }
+    }
+
+    /// A list with the given addresses, one after the other; a tail shorter than an address is ignored.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TooMany> {
+        let mut list = Self::new();
+        for address in bytes.as_chunks::<6>().0 {
+            *list.addresses.get_mut(list.count).ok_or(TooMany)? = *address;
+            list.count += 1;
+        }
+        Ok(list)
+    }
+
+    pub fn contains(&self, address: MacAddress) -> bool {
+        self.addresses.iter().take(self.count).any(|known| *known == address)
+    }
+}

@@ -1,0 +1,86 @@
+//! Set OIDs.
+
+use core::sync::atomic::Ordering;
+
+use ndkpi_sys::ndis::{
+    NDIS_STATUS, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_MULTICAST_FULL,
+    NDIS_STATUS_NOT_SUPPORTED, NDIS_STATUS_SUCCESS, OID_802_3_MULTICAST_LIST, OID_GEN_CURRENT_LOOKAHEAD,
+    OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS, OID_PNP_SET_POWER,
+};
+use ndkpi_sys::ndisndk::OID_NDK_SET_STATE;
+
+use super::{
+    super::multicast::{MULTICAST_MAX, MulticastList},
+    super::{MTU, SUPPORTED_PACKET_FILTERS},
+    answer::Input,
+};
+use crate::{adapter::Adapter, configuration::Configuration};
+
+/// PASSIVE_LEVEL.
+pub fn regular(adapter: &Adapter, oid: u32, input: Input<'_>) -> NDIS_STATUS {
+    let done = match oid {
+        OID_GEN_CURRENT_PACKET_FILTER => packet_filter(adapter, input),
+        OID_GEN_CURRENT_LOOKAHEAD => lookahead(adapter, input),
+        OID_802_3_MULTICAST_LIST => multicast_list(adapter, input),
+        // A wire of memory has no link to negotiate and no interrupts to moderate.
+        OID_GEN_LINK_PARAMETERS => {
+            *input.read = input.length;
+            Ok(())
+        }
+        OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_INVALID_DATA),
+        OID_PNP_SET_POWER => {
+            *input.read = input.length;
+            Ok(())
+        }
+        OID_NDK_SET_STATE => ndk_state(adapter, input),
+        _ => Err(NDIS_STATUS_NOT_SUPPORTED),
+    };
+    match done {
+        Ok(()) => NDIS_STATUS_SUCCESS,
+        Err(status) => status,
+    }
+}
+
+fn packet_filter(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+    let filter = input.u32()?;
+    if filter & !SUPPORTED_PACKET_FILTERS != 0 {
+        return Err(NDIS_STATUS_NOT_SUPPORTED);
+    }
+    adapter.packet_filter.store(filter, Ordering::Relaxed);
+    Ok(())
+}
+
+fn lookahead(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+    let bytes = input.u32()?;
+    if bytes > MTU {
+        return Err(NDIS_STATUS_INVALID_DATA);
+    }
+    adapter.lookahead.store(bytes, Ordering::Relaxed);
+    Ok(())
+}
+
+fn multicast_list(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+    const ROOM: usize = MULTICAST_MAX * 6;
+    if !input.length.is_multiple_of(6) {
+        *input.needed = input.length.next_multiple_of(6);
+        return Err(NDIS_STATUS_INVALID_LENGTH);
+    }
+    if input.length as usize > ROOM {
+        *input.needed = ROOM as u32;
+        return Err(NDIS_STATUS_MULTICAST_FULL);
+    }
+    let mut bytes = [0; ROOM];
+    let length = input.copy_to(&mut bytes);
+    let list = MulticastList::from_bytes(bytes.get(..length).unwrap_or(&[])).map_err(|_| NDIS_STATUS_MULTICAST_FULL)?;
+    *adapter.multicast.lock() = list;
+    Ok(())
+}
+
+/// NDKPI: OID_NDK_SET_STATE never pends and never raises the PnP event here; the adapter's own thread does.
+fn ndk_state(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+    let [wanted] = input.bytes::<1>()?;
+    // NDKPI: enable only if the keyword, read now, is not zero.
+    let enable = wanted != 0 && Configuration::network_direct_now(adapter.miniport)?;
+    adapter.provider.set_state(enable);
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! NDK on one adapter: on or off, who has it open, and the thread that tells NDIS about changes.
+//!
+//! NDKPI: the disable event stays pending until every NDK adapter is closed, and closing one may need any other thread of
+//! ours. So the events have a thread of their own, which does nothing else.
+
+use core::{
+    ffi::c_void,
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
+};
+
+use ndkpi_sys::ndis::{
+    NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NDIS_STATUS,
+    NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NetEventNDKDisable, NetEventNDKEnable,
+    NdisMNetPnPEvent,
+};
+
+use crate::{
+    adapter::{Adapter, MiniportHandle},
+    configuration::Configuration,
+    kernel::{
+        event::Event,
+        pool::OutOfMemory,
+        rundown::Rundown,
+        spin_lock::SpinLock,
+        thread::{self, Thread},
+    },
+};
+
+/// What the event thread is asked to bring about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Wanted {
+    Nothing = 0,
+    Enabled = 1,
+    Disabled = 2,
+    End = 3,
+}
+
+impl Wanted {
+    fn from_raw(raw: u8) -> Self {
+        match raw {
+            1 => Self::Enabled,
+            2 => Self::Disabled,
+            3 => Self::End,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+pub struct Provider {
+    /// Opens are let in.
+    enabled: AtomicBool,
+    /// One reference per open NDK adapter.
+    opens: Rundown,
+    wanted: AtomicU8,
+    wake: Event,
+    thread: SpinLock<Option<Thread>>,
+}
+
+/// RDMA traffic and connections of one adapter, as NDIS counts them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RdmaCounters {
+    pub connects: u64,
+    pub accepts: u64,
+    pub connect_failures: u64,
+    pub connection_errors: u64,
+    pub active_connections: u64,
+    pub completion_queue_errors: u64,
+    pub in_octets: u64,
+    pub out_octets: u64,
+    pub in_frames: u64,
+    pub out_frames: u64,
+}
+
+impl Provider {
+    pub fn try_new(configuration: &Configuration) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            enabled: AtomicBool::new(configuration.network_direct),
+            opens: Rundown::try_open()?,
+            wanted: AtomicU8::new(Wanted::Nothing as u8),
+            wake: Event::try_synchronization(false)?,
+            thread: SpinLock::new(None),
+        })
+    }
+
+    /// Starts the event thread. PASSIVE_LEVEL, once the adapter is at its final address.
+    pub fn start(&self, adapter: &Adapter) -> Result<(), NDIS_STATUS> {
+        let context: *const Adapter = adapter;
+        // SAFETY: `run_events` takes the adapter's address; `stop` joins the thread before the adapter is freed.
+        let thread = unsafe { Thread::start(run_events, context.cast_mut().cast()) }?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Ends NDK on this adapter: no new opens, every open closed, the event thread gone. PASSIVE_LEVEL.
+    pub fn stop(&self) {
+        self.enabled.store(false, Ordering::Release);
+        self.ask(Wanted::End);
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
+        // NDIS closes what it opened before HaltEx; this wait is the proof.
+        self.opens.shut();
+    }
+
+    /// Switches NDK on or off and lets the event thread tell NDIS. Never blocks.
+    pub fn set_state(&self, enable: bool) {
+        let changed = self.enabled.swap(enable, Ordering::AcqRel) != enable;
+        if changed {
+            self.ask(if enable { Wanted::Enabled } else { Wanted::Disabled });
+        }
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    /// The device is gone: nothing new is let in.
+    pub fn surprise_removed(&self) {
+        self.enabled.store(false, Ordering::Release);
+    }
+
+    /// A reference for a new open, or nothing while NDK is off. Give it back with [`Provider::closed`].
+    pub fn opening(&self) -> bool {
+        self.is_enabled() && self.opens.acquire()
+    }
+
+    pub fn closed(&self) {
+        self.opens.release();
+    }
+
+    /// The interface's addresses changed.
+    #[allow(clippy::unused_self, reason = "listeners and connections hang on it with the engine")]
+    pub fn addresses_changed(&self, _adapter: &Adapter) {}
+
+    #[allow(clippy::unused_self, reason = "the engine's counters are read here")]
+    pub fn counters(&self, _adapter: &Adapter) -> RdmaCounters {
+        RdmaCounters::default()
+    }
+
+    fn ask(&self, wanted: Wanted) {
+        // The end is final: a change of state that comes later is of no interest any more.
+        let _previous = self.wanted.fetch_update(Ordering::AcqRel, Ordering::Acquire, |current| {
+            (Wanted::from_raw(current) != Wanted::End).then_some(wanted as u8)
+        });
+        self.wake.set();
+    }
+
+    /// The next thing to bring about.
+    fn next(&self) -> Wanted {
+        self.wake.wait();
+        let raw = self.wanted.load(Ordering::Acquire);
+        if Wanted::from_raw(raw) != Wanted::End {
+            // Lost only to a newer wish, whose own wake-up is then on its way.
+            let _taken =
+                self.wanted.compare_exchange(raw, Wanted::Nothing as u8, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        Wanted::from_raw(raw)
+    }
+}
+
+/// The event thread of one adapter.
+unsafe extern "C" fn run_events(context: *mut c_void) {
+    // SAFETY: `Provider::start` gave the adapter, which outlives this thread.
+    if let Some(adapter) = unsafe { Adapter::from_context(context) } {
+        loop {
+            match adapter.provider.next() {
+                Wanted::Nothing => {}
+                Wanted::Enabled => announce(adapter.miniport, true),
+                Wanted::Disabled => announce(adapter.miniport, false),
+                Wanted::End => break,
+            }
+        }
+    }
+    thread::exit();
+}
+
+/// Tells NDIS that NDK was switched. Disabling returns when every NDK adapter has been closed. PASSIVE_LEVEL.
+fn announce(miniport: MiniportHandle, enabled: bool) {
+    let mut notification = NET_PNP_EVENT_NOTIFICATION::zeroed();
+    notification.Header = NDIS_OBJECT_HEADER {
+        Type: NDIS_OBJECT_TYPE_DEFAULT,
+        Revision: NET_PNP_EVENT_NOTIFICATION_REVISION_2,
+        Size: NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2 as u16,
+    };
+    notification.NetPnPEvent.NetEvent = if enabled { NetEventNDKEnable } else { NetEventNDKDisable };
+    // SAFETY: PASSIVE_LEVEL on our own thread, outside any OID handler and without locks; the notification is complete.
+    let _status = unsafe { NdisMNetPnPEvent(miniport.0, &raw mut notification) };
+}

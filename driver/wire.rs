@@ -1,0 +1,434 @@
+//! The virtual wire for raw frames: what one adapter sends, every other adapter with the same wire number receives.
+//!
+//! It carries ARP, neighbour discovery and whatever else wants frames; RDMA never comes here. A frame is copied into a list
+//! of the receiver's own and indicated from the receiver's DPC, never from the sender's call, so that an answer inside the
+//! indication cannot recurse. Receives are indicated with NDIS_RECEIVE_FLAGS_RESOURCES: the lists are ours again at once.
+
+use core::{ffi::c_void, ptr};
+
+use ndkpi_sys::{
+    ndis::{
+        NDIS_DEFAULT_PORT_NUMBER, NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
+        NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
+        NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NDIS_PROTOCOL_ID_DEFAULT,
+        NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NDIS_RECEIVE_FLAGS_RESOURCES, NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL,
+        NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NDIS_STATUS,
+        NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_BUFFER,
+        NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+        NdisAllocateNetBufferList, NdisAllocateNetBufferListPool, NdisFreeNetBufferList, NdisFreeNetBufferListPool,
+        NdisGetDataBuffer, NdisMIndicateReceiveNetBufferLists, NdisMSendNetBufferListsComplete,
+    },
+    nt::MDL,
+};
+
+use crate::{
+    adapter::{Adapter, MacAddress, MiniportHandle},
+    driver::{ADAPTER_MAX, Driver},
+    kernel::{
+        dpc::Dpc,
+        pool::{PoolSlice, tags},
+        rundown::Rundown,
+        spin_lock::SpinLock,
+    },
+    miniport::{FRAME_MAX, FRAME_MIN, HEADER_LENGTH, statistics::Destination},
+};
+
+/// Frames an adapter can hold that its protocols have not seen yet.
+pub const FRAME_COUNT: usize = 256;
+/// Frames indicated in one DPC.
+const INDICATE_MAX: usize = 64;
+
+/// The receiving end of one adapter.
+pub struct Port {
+    lists: ListPool,
+    frames: SpinLock<Frames>,
+    /// Open while the adapter is running.
+    running: Rundown,
+    receive: Dpc,
+}
+
+/// An NDIS pool of buffer lists.
+struct ListPool(NDIS_HANDLE);
+
+// SAFETY: a token that NDIS accepts from every thread.
+unsafe impl Send for ListPool {}
+// SAFETY: as above.
+unsafe impl Sync for ListPool {}
+
+/// One preallocated list with room for a whole frame.
+#[derive(Clone, Copy)]
+struct Frame {
+    list: *mut NET_BUFFER_LIST,
+    bytes: *mut u8,
+}
+
+// SAFETY: the list is used by one holder at a time: whoever took it out of `Frames`.
+unsafe impl Send for Frame {}
+
+/// A frame on its way: filled, not yet indicated.
+#[derive(Clone, Copy)]
+struct Received {
+    frame: Frame,
+    length: u32,
+}
+
+// SAFETY: as Frame.
+unsafe impl Send for Received {}
+
+const NO_FRAME: Frame = Frame { list: ptr::null_mut(), bytes: ptr::null_mut() };
+
+/// Free frames as a stack, received ones as a ring; both have room for all frames.
+struct Frames {
+    free: PoolSlice<Frame>,
+    free_count: usize,
+    received: PoolSlice<Received>,
+    first: usize,
+    received_count: usize,
+}
+
+impl Frames {
+    fn take_free(&mut self) -> Option<Frame> {
+        let index = self.free_count.checked_sub(1)?;
+        let frame = *self.free.get(index)?;
+        self.free_count = index;
+        Some(frame)
+    }
+
+    fn put_free(&mut self, frame: Frame) {
+        if let Some(place) = self.free.get_mut(self.free_count) {
+            *place = frame;
+            self.free_count += 1;
+        }
+    }
+
+    fn put_received(&mut self, received: Received) {
+        let index = (self.first + self.received_count) % FRAME_COUNT;
+        if let Some(place) = self.received.get_mut(index) {
+            *place = received;
+            self.received_count += 1;
+        }
+    }
+
+    fn take_received(&mut self) -> Option<Received> {
+        let rest = self.received_count.checked_sub(1)?;
+        let received = *self.received.get(self.first)?;
+        self.first = (self.first + 1) % FRAME_COUNT;
+        self.received_count = rest;
+        Some(received)
+    }
+}
+
+impl ListPool {
+    fn try_new(miniport: MiniportHandle) -> Result<Self, NDIS_STATUS> {
+        let mut parameters = NET_BUFFER_LIST_POOL_PARAMETERS {
+            Header: NDIS_OBJECT_HEADER {
+                Type: NDIS_OBJECT_TYPE_DEFAULT,
+                Revision: NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+                Size: NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1 as u16,
+            },
+            ProtocolId: NDIS_PROTOCOL_ID_DEFAULT,
+            fAllocateNetBuffer: 1,
+            ContextSize: 0,
+            PoolTag: tags::FRAME.value(),
+            DataSize: FRAME_MAX,
+        };
+        // SAFETY: inside InitializeEx with the miniport's handle; the parameters are complete.
+        let pool = unsafe { NdisAllocateNetBufferListPool(miniport.0, &raw mut parameters) };
+        if pool.is_null() { Err(NDIS_STATUS_RESOURCES) } else { Ok(Self(pool)) }
+    }
+
+    fn allocate(&self) -> Option<Frame> {
+        // SAFETY: the pool is alive; it was made with buffers, so the list comes with one NET_BUFFER and its data.
+        let list = unsafe { NdisAllocateNetBufferList(self.0, 0, 0) };
+        // SAFETY: null, or a fresh list that is ours.
+        let fresh = unsafe { list.as_ref() }?;
+        // SAFETY: the list's NET_BUFFER belongs to it.
+        let buffer = unsafe { fresh.FirstNetBuffer.as_ref() };
+        // SAFETY: the NET_BUFFER's MDL belongs to it.
+        let mdl = buffer.and_then(|buffer| unsafe { buffer.MdlChain.as_ref() });
+        match mdl.and_then(system_address) {
+            Some(bytes) => Some(Frame { list, bytes }),
+            None => {
+                // SAFETY: the list is ours and not in use.
+                unsafe { NdisFreeNetBufferList(list) };
+                None
+            }
+        }
+    }
+}
+
+impl Drop for ListPool {
+    fn drop(&mut self) {
+        // SAFETY: every list has gone back (`Port::drop`).
+        unsafe { NdisFreeNetBufferListPool(self.0) };
+    }
+}
+
+/// Where the data of an MDL that NDIS made lies: non-paged memory that is always mapped.
+fn system_address(mdl: &MDL) -> Option<*mut u8> {
+    let room = mdl.ByteCount >= FRAME_MAX;
+    (room && !mdl.MappedSystemVa.is_null()).then_some(mdl.MappedSystemVa.cast())
+}
+
+impl Port {
+    /// The port of the adapter that will be at `context`. PASSIVE_LEVEL.
+    pub fn try_new(miniport: MiniportHandle, context: *mut Adapter) -> Result<Self, NDIS_STATUS> {
+        let none = |_| NDIS_STATUS_RESOURCES;
+        let empty = Received { frame: NO_FRAME, length: 0 };
+        let frames = Frames {
+            free: PoolSlice::try_filled(tags::FRAME, FRAME_COUNT, NO_FRAME).map_err(none)?,
+            free_count: 0,
+            received: PoolSlice::try_filled(tags::FRAME, FRAME_COUNT, empty).map_err(none)?,
+            first: 0,
+            received_count: 0,
+        };
+        // SAFETY: the routine takes the adapter's address; `stop` runs before the adapter is freed, and nothing queues the
+        // DPC before the adapter is published.
+        let receive = unsafe { Dpc::try_new(indicate_received, context.cast()) }.map_err(none)?;
+        let port = Self {
+            lists: ListPool::try_new(miniport)?,
+            frames: SpinLock::new(frames),
+            running: Rundown::try_shut().map_err(none)?,
+            receive,
+        };
+        for _ in 0..FRAME_COUNT {
+            let frame = port.lists.allocate().ok_or(NDIS_STATUS_RESOURCES)?;
+            port.frames.lock().put_free(frame);
+        }
+        Ok(port)
+    }
+
+    /// Lets frames in and out. PASSIVE_LEVEL.
+    pub fn restart(&self) {
+        self.running.reopen();
+    }
+
+    /// Lets no more frames in or out and waits for those on their way. PASSIVE_LEVEL.
+    pub fn pause(&self) {
+        self.running.shut();
+        self.receive.stop();
+        while let Some(received) = self.next_received() {
+            self.frames.lock().put_free(received.frame);
+        }
+    }
+
+    /// For the last time. PASSIVE_LEVEL. Harmless after [`Port::pause`].
+    pub fn stop(&self) {
+        self.pause();
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.enter().is_some()
+    }
+
+    fn next_received(&self) -> Option<Received> {
+        self.frames.lock().take_received()
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        loop {
+            let frame = self.frames.lock().take_free();
+            let Some(frame) = frame else { break };
+            // SAFETY: the frame was free, so nobody uses its list.
+            unsafe { NdisFreeNetBufferList(frame.list) };
+        }
+    }
+}
+
+/// Sends a chain of lists and completes all of it. `IRQL <= DISPATCH_LEVEL`.
+///
+/// # Safety
+/// The chain is ours until it is completed.
+pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: u32) {
+    let running = adapter.port.running.enter();
+    let mut next = chain;
+    // SAFETY: the lists of the chain are ours until they are completed.
+    while let Some(list) = unsafe { next.as_mut() } {
+        list.Status = if running.is_some() { send_list(adapter, list) } else { NDIS_STATUS_PAUSED };
+        next = list.Next;
+    }
+    let at_dispatch = send_flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
+    let flags = if at_dispatch { NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL } else { 0 };
+    // SAFETY: the chain was handed to us by NDIS for this adapter and every list has its status; no lock is held.
+    unsafe { NdisMSendNetBufferListsComplete(adapter.miniport.0, chain, flags) };
+    drop(running);
+}
+
+/// Puts every frame of a list on the wire.
+fn send_list(adapter: &Adapter, list: &NET_BUFFER_LIST) -> NDIS_STATUS {
+    let mut status = NDIS_STATUS_SUCCESS;
+    let mut next = list.FirstNetBuffer;
+    // SAFETY: the buffers of a list that is ours are ours too.
+    while let Some(buffer) = unsafe { next.as_mut() } {
+        next = buffer.Next;
+        if !(HEADER_LENGTH..=FRAME_MAX).contains(&buffer.DataLength) {
+            adapter.statistics.sent.errors.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+            status = NDIS_STATUS_INVALID_LENGTH;
+            continue;
+        }
+        transmit(adapter, buffer);
+    }
+    status
+}
+
+/// Gives one frame to every other adapter on the wire.
+fn transmit(sender: &Adapter, buffer: &mut NET_BUFFER) {
+    let Some(driver) = Driver::get() else { return };
+    let mut destination = None;
+    let mut delivered = false;
+    for index in (0..ADAPTER_MAX).filter(|index| *index != sender.index) {
+        let Some(receiver) = driver.adapter(index) else { continue };
+        if receiver.configuration.wire_number != sender.configuration.wire_number {
+            continue;
+        }
+        if let Some(seen) = deliver(&receiver, buffer) {
+            destination = Some(seen);
+            delivered = true;
+        }
+    }
+    // A cable with nobody at the other end: sent, and gone.
+    if !delivered {
+        sender.statistics.sent.discards.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+    sender.statistics.sent.count(destination.unwrap_or(Destination::Unicast), buffer.DataLength as usize);
+}
+
+/// Copies a frame into the receiver's memory and lets its DPC do the rest; who the frame is for, if it was taken.
+fn deliver(receiver: &Adapter, buffer: &mut NET_BUFFER) -> Option<Destination> {
+    let port = &receiver.port;
+    let _running = port.running.enter()?;
+    let frame = port.frames.lock().take_free();
+    let Some(frame) = frame else {
+        receiver.statistics.received.discards.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        return None;
+    };
+    let Some(length) = copy_frame(buffer, frame.bytes) else {
+        port.frames.lock().put_free(frame);
+        receiver.statistics.received.errors.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        return None;
+    };
+    // SAFETY: the frame holds at least a header, written just now.
+    let address = unsafe { frame.bytes.cast::<MacAddress>().read() };
+    port.frames.lock().put_received(Received { frame, length });
+    port.receive.queue();
+    Some(Destination::of(address))
+}
+
+/// Copies a frame's bytes to `target`, which has room for the longest frame, and pads it to the shortest one.
+fn copy_frame(buffer: &mut NET_BUFFER, target: *mut u8) -> Option<u32> {
+    let length = buffer.DataLength;
+    if length > FRAME_MAX {
+        return None;
+    }
+    // SAFETY: the buffer is ours; `target` has room for `length` bytes. NDIS answers with a pointer into the buffer's own
+    // memory, or with `target` after copying, or with null when mapping failed.
+    let bytes = unsafe { NdisGetDataBuffer(buffer, length, target.cast(), 1, 0) }.cast::<u8>();
+    if bytes.is_null() {
+        return None;
+    }
+    if bytes != target {
+        // SAFETY: NDIS promises `length` bytes at `bytes`, which is not our own frame.
+        unsafe { target.copy_from_nonoverlapping(bytes, length as usize) };
+    }
+    if length < FRAME_MIN {
+        // SAFETY: the bytes from `length` up to the shortest frame lie inside the frame.
+        let rest = unsafe { target.add(length as usize) };
+        // SAFETY: as above.
+        unsafe { rest.write_bytes(0, (FRAME_MIN - length) as usize) };
+    }
+    Some(length.max(FRAME_MIN))
+}
+
+/// The receive DPC: at most [`INDICATE_MAX`] frames, then again if more wait.
+unsafe extern "C" fn indicate_received(
+    _dpc: *mut wdk_sys::KDPC,
+    context: *mut c_void,
+    _argument1: *mut c_void,
+    _argument2: *mut c_void,
+) {
+    // SAFETY: the DPC's context is the adapter; HaltEx stops the DPC before the adapter is freed.
+    let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
+    let mut taken = [NO_FRAME; INDICATE_MAX];
+    let mut count = 0;
+    let mut chain: *mut NET_BUFFER_LIST = ptr::null_mut();
+    while count < INDICATE_MAX {
+        let Some(received) = adapter.port.next_received() else { break };
+        if !passes(adapter, &received) {
+            adapter.port.frames.lock().put_free(received.frame);
+            continue;
+        }
+        // SAFETY: the frame was taken from the queue, so its list is ours.
+        if let Some(list) = unsafe { received.frame.list.as_mut() } {
+            prepare(adapter, list, received.length);
+            list.Next = chain;
+            chain = list;
+        }
+        if let Some(place) = taken.get_mut(count) {
+            *place = received.frame;
+            count += 1;
+        }
+    }
+    indicate(adapter, chain, count);
+    for frame in taken.iter().take(count) {
+        adapter.port.frames.lock().put_free(*frame);
+    }
+    if count == INDICATE_MAX {
+        adapter.port.receive.queue();
+    }
+}
+
+/// Hands a chain to NDIS, which gives it back before it returns.
+fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize) {
+    if count == 0 {
+        return;
+    }
+    // SAFETY: DISPATCH_LEVEL in our DPC, no lock held; the lists are our own, prepared, and come back with the return
+    // because of NDIS_RECEIVE_FLAGS_RESOURCES.
+    unsafe {
+        NdisMIndicateReceiveNetBufferLists(
+            adapter.miniport.0,
+            chain,
+            NDIS_DEFAULT_PORT_NUMBER,
+            count as u32,
+            NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL | NDIS_RECEIVE_FLAGS_RESOURCES,
+        );
+    }
+}
+
+/// Applies the packet filter and counts what passes.
+fn passes(adapter: &Adapter, received: &Received) -> bool {
+    // SAFETY: every received frame holds at least a header.
+    let address = unsafe { received.frame.bytes.cast::<MacAddress>().read() };
+    let filter = adapter.packet_filter.load(core::sync::atomic::Ordering::Relaxed);
+    let has = |bits: u32| filter & bits != 0;
+    let destination = Destination::of(address);
+    let passes = has(NDIS_PACKET_TYPE_PROMISCUOUS)
+        || match destination {
+            Destination::Unicast => has(NDIS_PACKET_TYPE_DIRECTED) && address == adapter.current_address,
+            Destination::Broadcast => has(NDIS_PACKET_TYPE_BROADCAST),
+            Destination::Multicast => {
+                has(NDIS_PACKET_TYPE_ALL_MULTICAST)
+                    || (has(NDIS_PACKET_TYPE_MULTICAST) && adapter.multicast.lock().contains(address))
+            }
+        };
+    if passes {
+        adapter.statistics.received.count(destination, received.length as usize);
+    }
+    passes
+}
+
+/// Makes a list ready to be indicated: one frame of `length` bytes from the start of its memory.
+fn prepare(adapter: &Adapter, list: &mut NET_BUFFER_LIST, length: u32) {
+    list.SourceHandle = adapter.miniport.0;
+    list.Status = NDIS_STATUS_SUCCESS;
+    list.NblFlags = 0;
+    // SAFETY: the list's NET_BUFFER belongs to it.
+    if let Some(buffer) = unsafe { list.FirstNetBuffer.as_mut() } {
+        buffer.CurrentMdl = buffer.MdlChain;
+        buffer.CurrentMdlOffset = 0;
+        buffer.DataOffset = 0;
+        buffer.DataLength = length;
+    }
+}
