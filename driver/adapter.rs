@@ -7,7 +7,7 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU32},
 };
 
-use ndkpi_sys::ndisndk::NDIS_NDK_CAPABILITIES;
+use ndkpi_sys::ndis::NDIS_NDK_CAPABILITIES;
 use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
 
 use crate::{
@@ -71,8 +71,6 @@ unsafe impl Send for NdkDescription {}
 unsafe impl Sync for NdkDescription {}
 
 impl Adapter {
-    pub const MARK: u64 = MARK;
-
     /// The adapter behind a miniport adapter context.
     ///
     /// # Safety

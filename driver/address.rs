@@ -142,8 +142,7 @@ impl Drop for Table {
 }
 
 fn luid(row: &MIB_UNICASTIPADDRESS_ROW) -> u64 {
-    // SAFETY: every bit pattern of the union is a number.
-    unsafe { row.InterfaceLuid.Value }
+    row.InterfaceLuid.Value
 }
 
 /// The row's address, unless duplicate address detection still holds it back.

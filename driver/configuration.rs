@@ -93,7 +93,7 @@ impl Store {
             Header: NDIS_OBJECT_HEADER {
                 Type: NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT,
                 Revision: NDIS_CONFIGURATION_OBJECT_REVISION_1,
-                Size: NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1 as u16,
+                Size: NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1,
             },
             NdisHandle: miniport.0,
             Flags: 0,

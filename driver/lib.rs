@@ -4,13 +4,21 @@
 //! Unsafe code sits in the entry points, in `kernel/`, `memory.rs` and `platform.rs`; each block names the contract it
 //! relies on.
 #![no_std]
-#![allow(unused)]
 
 extern crate alloc;
 
+mod adapter;
+mod address;
+mod configuration;
+mod control;
+mod driver;
+mod entry;
 mod kernel;
+mod miniport;
+mod ndk;
+mod version;
+mod wire;
 
-#[cfg(not(test))]
 extern crate wdk_panic;
 
 use wdk_alloc::WdkAllocator;
@@ -18,8 +26,3 @@ use wdk_alloc::WdkAllocator;
 /// For what the engine allocates; it does so fallibly, and never with an alignment that pool blocks do not have.
 #[global_allocator]
 static GLOBAL_ALLOCATOR: WdkAllocator = WdkAllocator;
-#[unsafe(export_name = "DriverEntry")]
-pub unsafe extern "system" fn driver_entry(
-    driver_object: &mut wdk_sys::DRIVER_OBJECT,
-    registry_path: wdk_sys::PCUNICODE_STRING,
-) -> wdk_sys::NTSTATUS { 0 }

@@ -4,19 +4,17 @@
 //! of the receiver's own and indicated from the receiver's DPC, never from the sender's call, so that an answer inside the
 //! indication cannot recurse. Receives are indicated with NDIS_RECEIVE_FLAGS_RESOURCES: the lists are ours again at once.
 
-use core::{ffi::c_void, ptr};
+use core::{ffi::c_void, ptr, sync::atomic::Ordering};
 
 use ndkpi_sys::{
     ndis::{
-        NDIS_DEFAULT_PORT_NUMBER, NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
-        NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NDIS_PROTOCOL_ID_DEFAULT,
-        NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL, NDIS_RECEIVE_FLAGS_RESOURCES, NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL,
-        NDIS_SEND_FLAGS_DISPATCH_LEVEL, NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NDIS_STATUS,
-        NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_BUFFER,
-        NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
-        NdisAllocateNetBufferList, NdisAllocateNetBufferListPool, NdisFreeNetBufferList, NdisFreeNetBufferListPool,
-        NdisGetDataBuffer, NdisMIndicateReceiveNetBufferLists, NdisMSendNetBufferListsComplete,
+        NDIS_DEFAULT_PORT_NUMBER, NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_PACKET_TYPES,
+        NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS, NDIS_SEND_COMPLETE_FLAGS, NDIS_SEND_FLAGS,
+        NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NDIS_STATUS, NDIS_STATUS_INVALID_LENGTH,
+        NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_BUFFER, NET_BUFFER_LIST,
+        NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NdisAllocateNetBufferList,
+        NdisAllocateNetBufferListPool, NdisFreeNetBufferList, NdisFreeNetBufferListPool, NdisGetDataBuffer,
+        NdisMIndicateReceiveNetBufferLists, NdisMSendNetBufferListsComplete,
     },
     nt::MDL,
 };
@@ -124,7 +122,7 @@ impl ListPool {
             Header: NDIS_OBJECT_HEADER {
                 Type: NDIS_OBJECT_TYPE_DEFAULT,
                 Revision: NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
-                Size: NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1 as u16,
+                Size: NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
             },
             ProtocolId: NDIS_PROTOCOL_ID_DEFAULT,
             fAllocateNetBuffer: 1,
@@ -241,7 +239,7 @@ impl Drop for Port {
 ///
 /// # Safety
 /// The chain is ours until it is completed.
-pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: u32) {
+pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: NDIS_SEND_FLAGS) {
     let running = adapter.port.running.enter();
     let mut next = chain;
     // SAFETY: the lists of the chain are ours until they are completed.
@@ -249,8 +247,8 @@ pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: u
         list.Status = if running.is_some() { send_list(adapter, list) } else { NDIS_STATUS_PAUSED };
         next = list.Next;
     }
-    let at_dispatch = send_flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
-    let flags = if at_dispatch { NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL } else { 0 };
+    let mut flags = NDIS_SEND_COMPLETE_FLAGS::empty();
+    flags.set(NDIS_SEND_COMPLETE_FLAGS::DISPATCH_LEVEL, send_flags.contains(NDIS_SEND_FLAGS::DISPATCH_LEVEL));
     // SAFETY: the chain was handed to us by NDIS for this adapter and every list has its status; no lock is held.
     unsafe { NdisMSendNetBufferListsComplete(adapter.miniport.0, chain, flags) };
     drop(running);
@@ -263,14 +261,20 @@ fn send_list(adapter: &Adapter, list: &NET_BUFFER_LIST) -> NDIS_STATUS {
     // SAFETY: the buffers of a list that is ours are ours too.
     while let Some(buffer) = unsafe { next.as_mut() } {
         next = buffer.Next;
-        if !(HEADER_LENGTH..=FRAME_MAX).contains(&buffer.DataLength) {
-            adapter.statistics.sent.errors.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        if !(HEADER_LENGTH..=FRAME_MAX).contains(&data_length(buffer)) {
+            adapter.statistics.sent.errors.fetch_add(1, Ordering::Relaxed);
             status = NDIS_STATUS_INVALID_LENGTH;
             continue;
         }
         transmit(adapter, buffer);
     }
     status
+}
+
+/// Bytes of a frame, from the Ethernet header on.
+fn data_length(buffer: &NET_BUFFER) -> u32 {
+    // SAFETY: every bit pattern of the union is a number.
+    unsafe { buffer.NbDataLength.DataLength }
 }
 
 /// Gives one frame to every other adapter on the wire.
@@ -290,9 +294,9 @@ fn transmit(sender: &Adapter, buffer: &mut NET_BUFFER) {
     }
     // A cable with nobody at the other end: sent, and gone.
     if !delivered {
-        sender.statistics.sent.discards.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        sender.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
     }
-    sender.statistics.sent.count(destination.unwrap_or(Destination::Unicast), buffer.DataLength as usize);
+    sender.statistics.sent.count(destination.unwrap_or(Destination::Unicast), data_length(buffer) as usize);
 }
 
 /// Copies a frame into the receiver's memory and lets its DPC do the rest; who the frame is for, if it was taken.
@@ -301,12 +305,12 @@ fn deliver(receiver: &Adapter, buffer: &mut NET_BUFFER) -> Option<Destination> {
     let _running = port.running.enter()?;
     let frame = port.frames.lock().take_free();
     let Some(frame) = frame else {
-        receiver.statistics.received.discards.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        receiver.statistics.received.discards.fetch_add(1, Ordering::Relaxed);
         return None;
     };
     let Some(length) = copy_frame(buffer, frame.bytes) else {
         port.frames.lock().put_free(frame);
-        receiver.statistics.received.errors.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        receiver.statistics.received.errors.fetch_add(1, Ordering::Relaxed);
         return None;
     };
     // SAFETY: the frame holds at least a header, written just now.
@@ -318,7 +322,7 @@ fn deliver(receiver: &Adapter, buffer: &mut NET_BUFFER) -> Option<Destination> {
 
 /// Copies a frame's bytes to `target`, which has room for the longest frame, and pads it to the shortest one.
 fn copy_frame(buffer: &mut NET_BUFFER, target: *mut u8) -> Option<u32> {
-    let length = buffer.DataLength;
+    let length = data_length(buffer);
     if length > FRAME_MAX {
         return None;
     }
@@ -392,7 +396,7 @@ fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize) {
             chain,
             NDIS_DEFAULT_PORT_NUMBER,
             count as u32,
-            NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL | NDIS_RECEIVE_FLAGS_RESOURCES,
+            NDIS_RECEIVE_FLAGS::DISPATCH_LEVEL | NDIS_RECEIVE_FLAGS::RESOURCES,
         );
     }
 }
@@ -401,16 +405,15 @@ fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize) {
 fn passes(adapter: &Adapter, received: &Received) -> bool {
     // SAFETY: every received frame holds at least a header.
     let address = unsafe { received.frame.bytes.cast::<MacAddress>().read() };
-    let filter = adapter.packet_filter.load(core::sync::atomic::Ordering::Relaxed);
-    let has = |bits: u32| filter & bits != 0;
+    let filter = NDIS_PACKET_TYPES::from_bits_retain(adapter.packet_filter.load(Ordering::Relaxed));
     let destination = Destination::of(address);
-    let passes = has(NDIS_PACKET_TYPE_PROMISCUOUS)
+    let passes = filter.contains(NDIS_PACKET_TYPES::PROMISCUOUS)
         || match destination {
-            Destination::Unicast => has(NDIS_PACKET_TYPE_DIRECTED) && address == adapter.current_address,
-            Destination::Broadcast => has(NDIS_PACKET_TYPE_BROADCAST),
+            Destination::Unicast => filter.contains(NDIS_PACKET_TYPES::DIRECTED) && address == adapter.current_address,
+            Destination::Broadcast => filter.contains(NDIS_PACKET_TYPES::BROADCAST),
             Destination::Multicast => {
-                has(NDIS_PACKET_TYPE_ALL_MULTICAST)
-                    || (has(NDIS_PACKET_TYPE_MULTICAST) && adapter.multicast.lock().contains(address))
+                filter.contains(NDIS_PACKET_TYPES::ALL_MULTICAST)
+                    || (filter.contains(NDIS_PACKET_TYPES::MULTICAST) && adapter.multicast.lock().contains(address))
             }
         };
     if passes {
@@ -429,6 +432,6 @@ fn prepare(adapter: &Adapter, list: &mut NET_BUFFER_LIST, length: u32) {
         buffer.CurrentMdl = buffer.MdlChain;
         buffer.CurrentMdlOffset = 0;
         buffer.DataOffset = 0;
-        buffer.DataLength = length;
+        buffer.NbDataLength.stDataLength = length as usize;
     }
 }

@@ -1,6 +1,6 @@
 //! The adapter list: what `ndkctl info` shows.
 
-use core::{mem::size_of, sync::atomic::Ordering};
+use core::mem::size_of;
 
 use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
 use softndk_ioctl::{
@@ -63,14 +63,12 @@ fn describe(adapter: &Adapter, place: &mut [u8]) {
     flags.set(AdapterFlags::RUNNING, adapter.port.is_running());
     let mut addresses = [AdapterAddress::UNUSED; ADAPTER_ADDRESS_MAX];
     let mut count = 0_usize;
-    adapter.addresses.for_each(|address| {
-        match addresses.get_mut(count) {
-            Some(entry) => {
-                *entry = AdapterAddress::new(address.ip, address.prefix_length, address.scope_id);
-                count += 1;
-            }
-            None => flags.insert(AdapterFlags::MORE_ADDRESSES),
+    adapter.addresses.for_each(|address| match addresses.get_mut(count) {
+        Some(entry) => {
+            *entry = AdapterAddress::new(address.ip, address.prefix_length, address.scope_id);
+            count += 1;
         }
+        None => flags.insert(AdapterFlags::MORE_ADDRESSES),
     });
     let entry = AdapterEntry {
         net_luid: adapter.net_luid,
@@ -84,6 +82,7 @@ fn describe(adapter: &Adapter, place: &mut [u8]) {
         flags,
         technology: Technology(adapter.configuration.technology.0.cast_unsigned()),
         address_count: count as u32,
+        reserved2: 0,
         limits: limits(&adapter.ndk.information),
         counters: counters(adapter),
         addresses,

@@ -26,8 +26,7 @@ use crate::{adapter::Adapter, driver::Driver};
 /// Full access for SYSTEM and administrators, none for anybody else.
 const SECURITY: &[u16] = &utf16(*b"D:P(A;;GA;;;SY)(A;;GA;;;BA)");
 const DEVICE_NAME: &[u16] = &utf16_text::<{ softndk_ioctl::DEVICE_NAME.len() }>(softndk_ioctl::DEVICE_NAME);
-const LINK_NAME: &[u16] =
-    &utf16_text::<{ softndk_ioctl::SYMBOLIC_LINK_NAME.len() }>(softndk_ioctl::SYMBOLIC_LINK_NAME);
+const LINK_NAME: &[u16] = &utf16_text::<{ softndk_ioctl::SYMBOLIC_LINK_NAME.len() }>(softndk_ioctl::SYMBOLIC_LINK_NAME);
 
 const fn utf16<const LENGTH: usize>(ascii: [u8; LENGTH]) -> [u16; LENGTH] {
     let mut wide = [0; LENGTH];
@@ -118,7 +117,7 @@ fn register(driver_handle: NDIS_HANDLE) -> Result<NDIS_HANDLE, NDIS_STATUS> {
         Header: NDIS_OBJECT_HEADER {
             Type: NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES,
             Revision: NDIS_DEVICE_OBJECT_ATTRIBUTES_REVISION_1,
-            Size: NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1 as u16,
+            Size: NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1,
         },
         DeviceName: &raw mut device_name,
         SymbolicName: &raw mut link_name,
@@ -130,8 +129,7 @@ fn register(driver_handle: NDIS_HANDLE) -> Result<NDIS_HANDLE, NDIS_STATUS> {
     let mut object: PDEVICE_OBJECT = ptr::null_mut();
     let mut handle: *mut c_void = ptr::null_mut();
     // SAFETY: PASSIVE_LEVEL; the driver handle is registered; NDIS copies names, security and table before it returns.
-    let status =
-        unsafe { NdisRegisterDeviceEx(driver_handle, &raw mut attributes, &raw mut object, &raw mut handle) };
+    let status = unsafe { NdisRegisterDeviceEx(driver_handle, &raw mut attributes, &raw mut object, &raw mut handle) };
     if status == NDIS_STATUS_SUCCESS { Ok(handle) } else { Err(status) }
 }
 

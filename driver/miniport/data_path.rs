@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use ndkpi_sys::ndis::{NDIS_HANDLE, NDIS_PORT_NUMBER, NET_BUFFER_LIST};
+use ndkpi_sys::ndis::{NDIS_HANDLE, NDIS_PORT_NUMBER, NDIS_RETURN_FLAGS, NDIS_SEND_FLAGS, NET_BUFFER_LIST};
 
 use crate::{adapter::Adapter, wire};
 
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn send(
     context: NDIS_HANDLE,
     chain: *mut NET_BUFFER_LIST,
     _port: NDIS_PORT_NUMBER,
-    flags: u32,
+    flags: NDIS_SEND_FLAGS,
 ) {
     // SAFETY: NDIS passes our context while the adapter is initialised.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn send(
 ///
 /// # Safety
 /// Reads no argument.
-pub unsafe extern "C" fn give_back(_context: NDIS_HANDLE, _chain: *mut NET_BUFFER_LIST, _flags: u32) {}
+pub unsafe extern "C" fn give_back(_context: NDIS_HANDLE, _chain: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {}
 
 /// NDIS: MiniportCancelSend. No send is ever queued.
 ///

@@ -14,9 +14,7 @@ pub mod statistics;
 use core::ptr;
 
 use ndkpi_sys::ndis::{
-    NDIS_HANDLE, NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
-    NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NDIS_STATUS_SUCCESS, NdisMDeregisterMiniportDriver,
-    NdisMRegisterMiniportDriver,
+    NDIS_HANDLE, NDIS_PACKET_TYPES, NDIS_STATUS_SUCCESS, NdisMDeregisterMiniportDriver, NdisMRegisterMiniportDriver,
 };
 use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING};
 
@@ -32,11 +30,11 @@ pub const FRAME_MAX: u32 = MTU + HEADER_LENGTH;
 pub const FRAME_MIN: u32 = 60;
 
 /// The packet filter bits this miniport knows.
-pub const SUPPORTED_PACKET_FILTERS: u32 = NDIS_PACKET_TYPE_DIRECTED
-    | NDIS_PACKET_TYPE_MULTICAST
-    | NDIS_PACKET_TYPE_ALL_MULTICAST
-    | NDIS_PACKET_TYPE_BROADCAST
-    | NDIS_PACKET_TYPE_PROMISCUOUS;
+pub const SUPPORTED_PACKET_FILTERS: NDIS_PACKET_TYPES = NDIS_PACKET_TYPES::DIRECTED
+    .union(NDIS_PACKET_TYPES::MULTICAST)
+    .union(NDIS_PACKET_TYPES::ALL_MULTICAST)
+    .union(NDIS_PACKET_TYPES::BROADCAST)
+    .union(NDIS_PACKET_TYPES::PROMISCUOUS);
 
 /// Registers the miniport driver; NDIS calls SetOptions inside. PASSIVE_LEVEL, from DriverEntry.
 pub fn register(

@@ -6,14 +6,14 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ndkpi_sys::ndis::{
-    NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO,
-    NDIS_STATISTICS_INFO_REVISION_1,
+    NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_FLAGS,
+    NDIS_STATISTICS_INFO, NDIS_STATISTICS_INFO_REVISION_1,
 };
 
 use crate::adapter::MacAddress;
 
 /// All counters of NDIS_STATISTICS_INFO, in the NDIS_STATISTICS_FLAGS_VALID_* family.
-pub const SUPPORTED_STATISTICS: u32 = 0x003F_87FF;
+pub const SUPPORTED_STATISTICS: NDIS_STATISTICS_FLAGS = NDIS_STATISTICS_FLAGS::from_bits_retain(0x003F_87FF);
 
 /// Who a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub fn information(received: &Reading, sent: &Reading) -> NDIS_STATISTICS_INFO {
         Header: NDIS_OBJECT_HEADER {
             Type: NDIS_OBJECT_TYPE_DEFAULT,
             Revision: NDIS_STATISTICS_INFO_REVISION_1,
-            Size: NDIS_SIZEOF_STATISTICS_INFO_REVISION_1 as u16,
+            Size: NDIS_SIZEOF_STATISTICS_INFO_REVISION_1,
         },
         SupportedStatistics: SUPPORTED_STATISTICS,
         ifInDiscards: received.discards,

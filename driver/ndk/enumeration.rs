@@ -1,11 +1,9 @@
 //! The OIDs through which Windows shows RDMA to people: statistics, connections, endpoints.
 
-use ndkpi_sys::{
-    ndis::{NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_STATUS},
-    ndisndk::{
-        NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, NDIS_NDK_STATISTICS_INFO,
-        NDIS_NDK_STATISTICS_INFO_REVISION_1, NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
-    },
+use ndkpi_sys::ndis::{
+    NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, NDIS_NDK_STATISTICS_INFO,
+    NDIS_NDK_STATISTICS_INFO_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
+    NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_STATUS,
 };
 
 use super::provider::RdmaCounters;
@@ -17,7 +15,7 @@ pub fn statistics(counters: &RdmaCounters, answer: Answer<'_>) -> NDIS_STATUS {
     information.Header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_DEFAULT,
         Revision: NDIS_NDK_STATISTICS_INFO_REVISION_1,
-        Size: NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1 as u16,
+        Size: NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
     };
     let set = &mut information.CounterSet;
     set.Connect = counters.connects;

@@ -1,7 +1,7 @@
 //! What the adapter says it can do, in the two structures that say it.
 
 use ndkpi_sys::{
-    ndisndk::NDIS_NDK_CAPABILITIES,
+    ndis::NDIS_NDK_CAPABILITIES,
     ndkinfo::{NDK_ADAPTER_FLAGS, NDK_ADAPTER_INFO, NDK_VERSION},
 };
 

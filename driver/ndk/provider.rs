@@ -10,8 +10,8 @@ use core::{
 
 use ndkpi_sys::ndis::{
     NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NDIS_STATUS,
-    NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NetEventNDKDisable, NetEventNDKEnable,
-    NdisMNetPnPEvent,
+    NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NdisMNetPnPEvent, NetEventNDKDisable,
+    NetEventNDKEnable,
 };
 
 use crate::{
@@ -153,8 +153,7 @@ impl Provider {
         let raw = self.wanted.load(Ordering::Acquire);
         if Wanted::from_raw(raw) != Wanted::End {
             // Lost only to a newer wish, whose own wake-up is then on its way.
-            let _taken =
-                self.wanted.compare_exchange(raw, Wanted::Nothing as u8, Ordering::AcqRel, Ordering::Relaxed);
+            let _taken = self.wanted.compare_exchange(raw, Wanted::Nothing as u8, Ordering::AcqRel, Ordering::Relaxed);
         }
         Wanted::from_raw(raw)
     }
@@ -182,7 +181,7 @@ fn announce(miniport: MiniportHandle, enabled: bool) {
     notification.Header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_DEFAULT,
         Revision: NET_PNP_EVENT_NOTIFICATION_REVISION_2,
-        Size: NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2 as u16,
+        Size: NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2,
     };
     notification.NetPnPEvent.NetEvent = if enabled { NetEventNDKEnable } else { NetEventNDKDisable };
     // SAFETY: PASSIVE_LEVEL on our own thread, outside any OID handler and without locks; the notification is complete.

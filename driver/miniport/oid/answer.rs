@@ -5,9 +5,7 @@
 
 use core::{ffi::c_void, mem::size_of, slice};
 
-use ndkpi_sys::ndis::{
-    NDIS_STATUS, NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_SUCCESS,
-};
+use ndkpi_sys::ndis::{NDIS_STATUS, NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_SUCCESS};
 
 /// The output of a query request.
 pub struct Answer<'a> {
@@ -52,8 +50,8 @@ impl Answer<'_> {
     ///
     /// # Safety
     /// The first `size` bytes of `T` hold no padding (or padding that was zeroed), because all of them reach the caller.
-    pub unsafe fn structure<T>(self, value: &T, size: usize) -> NDIS_STATUS {
-        let size = size.min(size_of::<T>());
+    pub unsafe fn structure<T>(self, value: &T, size: u16) -> NDIS_STATUS {
+        let size = usize::from(size).min(size_of::<T>());
         let first: *const T = value;
         // SAFETY: `size` is at most the size of the live value and its bytes are initialised (the caller's promise).
         self.bytes(unsafe { slice::from_raw_parts(first.cast::<u8>(), size) })

@@ -13,7 +13,7 @@ use ndkpi_sys::ndis::{
     OID_GEN_RECEIVE_BUFFER_SPACE, OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE, OID_GEN_TRANSMIT_BUFFER_SPACE,
     OID_GEN_VENDOR_DESCRIPTION, OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID, OID_GEN_XMIT_OK, OID_PNP_QUERY_POWER,
 };
-use ndkpi_sys::ndisndk::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_STATISTICS};
+use ndkpi_sys::ndis::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_STATISTICS};
 
 use super::{super::FRAME_MAX, super::multicast::MULTICAST_MAX, super::statistics, answer::Answer};
 use crate::{adapter::Adapter, ndk, version, wire::FRAME_COUNT};
@@ -23,9 +23,7 @@ pub fn regular(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
     match oid {
         OID_GEN_VENDOR_ID => answer.u32(version::VENDOR_ID),
         OID_GEN_VENDOR_DESCRIPTION => answer.bytes(version::VENDOR_DESCRIPTION),
-        OID_GEN_VENDOR_DRIVER_VERSION => {
-            answer.u32(u32::from(version::DRIVER.0) << 16 | u32::from(version::DRIVER.1))
-        }
+        OID_GEN_VENDOR_DRIVER_VERSION => answer.u32(u32::from(version::DRIVER.0) << 16 | u32::from(version::DRIVER.1)),
         OID_GEN_MAXIMUM_TOTAL_SIZE | OID_GEN_RECEIVE_BLOCK_SIZE | OID_GEN_TRANSMIT_BLOCK_SIZE => answer.u32(FRAME_MAX),
         OID_GEN_RECEIVE_BUFFER_SPACE | OID_GEN_TRANSMIT_BUFFER_SPACE => answer.u32(FRAME_MAX * FRAME_COUNT as u32),
         OID_GEN_CURRENT_PACKET_FILTER => answer.u32(adapter.packet_filter.load(Ordering::Relaxed)),
@@ -76,7 +74,7 @@ fn interrupt_moderation(answer: Answer<'_>) -> NDIS_STATUS {
         Header: NDIS_OBJECT_HEADER {
             Type: NDIS_OBJECT_TYPE_DEFAULT,
             Revision: NDIS_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
-            Size: NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1 as u16,
+            Size: NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
         },
         Flags: 0,
         InterruptModeration: NdisInterruptModerationNotSupported,

@@ -2,12 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
+use ndkpi_sys::ndis::OID_NDK_SET_STATE;
 use ndkpi_sys::ndis::{
-    NDIS_STATUS, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_MULTICAST_FULL,
+    NDIS_PACKET_TYPES, NDIS_STATUS, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_MULTICAST_FULL,
     NDIS_STATUS_NOT_SUPPORTED, NDIS_STATUS_SUCCESS, OID_802_3_MULTICAST_LIST, OID_GEN_CURRENT_LOOKAHEAD,
     OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS, OID_PNP_SET_POWER,
 };
-use ndkpi_sys::ndisndk::OID_NDK_SET_STATE;
 
 use super::{
     super::multicast::{MULTICAST_MAX, MulticastList},
@@ -43,7 +43,7 @@ pub fn regular(adapter: &Adapter, oid: u32, input: Input<'_>) -> NDIS_STATUS {
 
 fn packet_filter(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
     let filter = input.u32()?;
-    if filter & !SUPPORTED_PACKET_FILTERS != 0 {
+    if !SUPPORTED_PACKET_FILTERS.contains(NDIS_PACKET_TYPES::from_bits_retain(filter)) {
         return Err(NDIS_STATUS_NOT_SUPPORTED);
     }
     adapter.packet_filter.store(filter, Ordering::Relaxed);
