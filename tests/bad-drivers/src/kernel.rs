@@ -9,9 +9,7 @@ pub type NtStatus = i32;
 
 pub const STATUS_SUCCESS: NtStatus = 0;
 pub const STATUS_PENDING: NtStatus = 0x103;
-pub const STATUS_INSUFFICIENT_RESOURCES: NtStatus = 0xC000_009A_u32 as i32;
 pub const STATUS_OBJECT_NAME_NOT_FOUND: NtStatus = 0xC000_0034_u32 as i32;
-pub const STATUS_INVALID_DEVICE_REQUEST: NtStatus = 0xC000_0010_u32 as i32;
 pub const STATUS_NOT_SUPPORTED: NtStatus = 0xC000_00BB_u32 as i32;
 pub const STATUS_CANCELLED: NtStatus = 0xC000_0120_u32 as i32;
 
@@ -31,7 +29,6 @@ pub const MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
 pub const MAPPING_NO_WRITE: u32 = 0x8000_0000;
 
 /// Offsets in `IRP` and `IO_STACK_LOCATION`.
-pub const IRP_SYSTEM_BUFFER: usize = 24;
 pub const IRP_STATUS: usize = 48;
 pub const IRP_INFORMATION: usize = 56;
 pub const IRP_STACK_LOCATION: usize = 184;
@@ -50,7 +47,7 @@ pub struct UnicodeString {
 #[repr(C)]
 pub struct DriverObject {
     pub unused: [u64; 13],
-    pub unload: Option<unsafe extern "system" fn(*mut DriverObject)>,
+    pub unload: Option<unsafe extern "C" fn(*mut DriverObject)>,
 }
 
 #[repr(C, align(8))]
@@ -82,21 +79,25 @@ pub struct ProcessorNumber {
     pub reserved: u8,
 }
 
-pub type DpcRoutine = unsafe extern "system" fn(*mut Dpc, *mut c_void, *mut c_void, *mut c_void);
-pub type StartRoutine = unsafe extern "system" fn(*mut c_void);
+pub type DpcRoutine = unsafe extern "C" fn(*mut Dpc, *mut c_void, *mut c_void, *mut c_void);
+pub type StartRoutine = unsafe extern "C" fn(*mut c_void);
 
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     pub fn KeBugCheckEx(code: u32, first: usize, second: usize, third: usize, fourth: usize) -> !;
 
-    pub fn KeGetCurrentIrql() -> u8;
     pub fn KfRaiseIrql(level: u8) -> u8;
     pub fn KeLowerIrql(level: u8);
 
     pub fn KeInitializeEvent(event: *mut Event, kind: i32, state: u8);
     pub fn KeSetEvent(event: *mut Event, increment: i32, wait: u8) -> i32;
-    pub fn KeWaitForSingleObject(object: *mut c_void, reason: i32, mode: i8, alertable: u8, timeout: *const i64)
-    -> NtStatus;
+    pub fn KeWaitForSingleObject(
+        object: *mut c_void,
+        reason: i32,
+        mode: i8,
+        alertable: u8,
+        timeout: *const i64,
+    ) -> NtStatus;
     pub fn KeDelayExecutionThread(mode: i8, alertable: u8, interval: *const i64) -> NtStatus;
 
     pub fn KeAcquireSpinLockRaiseToDpc(lock: *mut SpinLock) -> u8;
@@ -157,7 +158,8 @@ unsafe extern "system" {
     pub fn IofCompleteRequest(irp: *mut c_void, boost: i8);
 }
 
-// What the compiler calls by itself.
+// What the compiler calls by itself; no line of ours names them.
+#[allow(dead_code)]
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "C" {
     pub fn memcpy(target: *mut c_void, source: *const c_void, length: usize) -> *mut c_void;

@@ -11,10 +11,12 @@
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "nothing here is safe, that is its purpose")]
 
+mod device;
 mod irql;
 mod kernel;
 mod lifetime;
 mod mdl;
+mod miniport;
 mod pool;
 mod spin_lock;
 
@@ -25,6 +27,12 @@ use kernel::{DriverObject, KeBugCheckEx, NtStatus, STATUS_OBJECT_NAME_NOT_FOUND,
 /// What the compiler's floating-point code refers to.
 #[unsafe(no_mangle)]
 pub static _fltused: i32 = 0;
+
+/// What the precompiled core library's unwind tables refer to; nothing unwinds here.
+#[unsafe(no_mangle)]
+pub extern "C" fn __CxxFrameHandler3() -> i32 {
+    0
+}
 
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
@@ -38,9 +46,14 @@ type Step = unsafe fn(good: bool);
 enum Case {
     Load(Step),
     LoadUnload(Step, Step),
+    /// Registers the miniport; the fault shows when NDIS drives it.
+    Miniport(miniport::Fault),
+    /// The same miniport; the fault shows at its control device.
+    Device(device::Fault),
 }
 
-use Case::{Load, LoadUnload};
+use Case::{Device, Load, LoadUnload, Miniport};
+use miniport::Fault;
 
 static CASES: &[(&str, Case)] = &[
     ("wait-at-dispatch", Load(irql::wait_at_dispatch)),
@@ -82,11 +95,50 @@ static CASES: &[(&str, Case)] = &[
     ("handle-closed-twice", Load(lifetime::handle_closed_twice)),
     ("rundown-released-too-often", Load(lifetime::rundown_released_too_often)),
     ("stack-overflow", Load(lifetime::stack_overflow)),
+    ("characteristics-type", Miniport(Fault::CharacteristicsType)),
+    ("characteristics-revision", Miniport(Fault::CharacteristicsRevision)),
+    ("characteristics-size", Miniport(Fault::CharacteristicsSize)),
+    ("halt-handler-missing", Miniport(Fault::HaltHandlerMissing)),
+    ("direct-oid-pair-missing", Miniport(Fault::DirectOidPairMissing)),
+    ("provider-type", Miniport(Fault::ProviderType)),
+    ("registration-type", Miniport(Fault::RegistrationType)),
+    ("registration-size", Miniport(Fault::RegistrationSize)),
+    ("general-attributes-first", Miniport(Fault::GeneralFirst)),
+    ("general-attributes-missing", Miniport(Fault::GeneralMissing)),
+    ("power-capabilities-missing", Miniport(Fault::PowerCapabilitiesMissing)),
+    ("multicast-address", Miniport(Fault::MulticastAddress)),
+    ("mandatory-oid-missing", Miniport(Fault::OidMissing)),
+    ("ndk-oid-missing", Miniport(Fault::NdkOidMissing)),
+    ("ndk-attributes-size", Miniport(Fault::NdkAttributesSize)),
+    ("ndk-info-missing", Miniport(Fault::NdkInfoMissing)),
+    ("fast-register-pages-too-few", Miniport(Fault::FastRegisterPagesTooFew)),
+    ("set-state-pends", Miniport(Fault::SetStatePends)),
+    ("event-in-oid", Miniport(Fault::EventInOid)),
+    ("oid-overrun", Miniport(Fault::OidOverrun)),
+    ("oid-returns-raised", Miniport(Fault::OidReturnsRaised)),
+    ("work-item-left", Miniport(Fault::WorkItemLeft)),
+    ("buffer-pool-left", Miniport(Fault::BufferPoolLeft)),
+    ("configuration-left", Miniport(Fault::ConfigurationLeft)),
+    ("null-slot", Miniport(Fault::NullSlot)),
+    ("wrong-object-type", Miniport(Fault::WrongObjectType)),
+    ("reserved-not-zero", Miniport(Fault::ReservedNotZero)),
+    ("table-on-heap", Miniport(Fault::TableOnHeap)),
+    ("completion-in-call", Miniport(Fault::CompletionInCall)),
+    ("completion-after-success", Miniport(Fault::CompletionAfterSuccess)),
+    ("completion-twice", Miniport(Fault::CompletionTwice)),
+    ("close-fails", Miniport(Fault::CloseFails)),
+    ("device-left", Miniport(Fault::DeviceLeft)),
+    ("irp-completed-twice", Device(device::Fault::CompletedTwice)),
+    ("irp-never-completed", Device(device::Fault::NeverCompleted)),
+    ("irp-information-too-large", Device(device::Fault::InformationTooLarge)),
+    ("irp-pending-not-marked", Device(device::Fault::PendingNotMarked)),
+    ("irp-marked-not-pending", Device(device::Fault::MarkedNotPending)),
+    ("irp-status-differs", Device(device::Fault::StatusDiffers)),
+    ("irp-completed-raised", Device(device::Fault::CompletedRaised)),
 ];
 
 /// The case that this load plays, for the unload routine.
-static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> =
-    spin_lock::Shared(core::cell::UnsafeCell::new(None));
+static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> = spin_lock::Shared(core::cell::UnsafeCell::new(None));
 
 /// Picks the case and its twin from the last component of the registry path.
 unsafe fn choose(path: &UnicodeString) -> Option<(&'static Case, bool)> {
@@ -103,7 +155,7 @@ unsafe fn choose(path: &UnicodeString) -> Option<(&'static Case, bool)> {
     })
 }
 
-unsafe extern "system" fn unload(_: *mut DriverObject) {
+unsafe extern "C" fn unload(_: *mut DriverObject) {
     if let Some((LoadUnload(_, step), good)) = &*CHOICE.0.get() {
         step(*good);
     }
@@ -111,11 +163,20 @@ unsafe extern "system" fn unload(_: *mut DriverObject) {
 
 /// The entry point of the image.
 #[unsafe(no_mangle)]
-pub unsafe extern "system" fn DriverEntry(driver: *mut DriverObject, path: *const UnicodeString) -> NtStatus {
+pub unsafe extern "C" fn DriverEntry(driver: *mut DriverObject, path: *const UnicodeString) -> NtStatus {
     let Some(choice) = choose(&*path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
     *CHOICE.0.get() = Some(choice);
-    (*driver).unload = Some(unload);
-    let (Load(step) | LoadUnload(step, _)) = choice.0;
-    step(choice.1);
-    STATUS_SUCCESS
+    let good = choice.1;
+    match choice.0 {
+        Load(step) | LoadUnload(step, _) => {
+            (*driver).unload = Some(unload);
+            step(good);
+            STATUS_SUCCESS
+        }
+        Miniport(fault) => miniport::register(driver, path, if good { Fault::None } else { *fault }),
+        Device(fault) => {
+            device::choose(if good { device::Fault::None } else { *fault });
+            miniport::register(driver, path, Fault::None)
+        }
+    }
 }

@@ -20,7 +20,7 @@ static RUNDOWN: Shared<Rundown> = Shared(UnsafeCell::new(Rundown([0; 8])));
 
 const ONE_HOUR: i64 = -36_000_000_000;
 
-unsafe extern "system" fn tick(_: *mut Dpc, _: *mut c_void, _: *mut c_void, _: *mut c_void) {}
+unsafe extern "C" fn tick(_: *mut Dpc, _: *mut c_void, _: *mut c_void, _: *mut c_void) {}
 
 pub unsafe fn start_timer(_good: bool) {
     KeInitializeTimerEx(TIMER.0.get(), 0);
@@ -34,7 +34,7 @@ pub unsafe fn stop_timer(good: bool) {
     }
 }
 
-unsafe extern "system" fn wait_for_stop(_: *mut c_void) {
+unsafe extern "C" fn wait_for_stop(_: *mut c_void) {
     KeWaitForSingleObject(STOP.0.get().cast(), 0, 0, 0, core::ptr::null());
 }
 

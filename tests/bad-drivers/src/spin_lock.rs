@@ -39,7 +39,7 @@ pub unsafe fn released_twice(good: bool) {
     KeLowerIrql(before);
 }
 
-unsafe extern "system" fn release_for_another(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
+unsafe extern "C" fn release_for_another(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
     if !bad.is_null() {
         KeReleaseSpinLockFromDpcLevel(LOCK.0.get());
     }
@@ -78,21 +78,21 @@ pub unsafe fn acquired_below_dispatch(good: bool) {
     KeLowerIrql(before);
 }
 
-unsafe extern "system" fn keep_the_lock(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
+unsafe extern "C" fn keep_the_lock(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
     KeAcquireSpinLockAtDpcLevel(LOCK.0.get());
     if bad.is_null() {
         KeReleaseSpinLockFromDpcLevel(LOCK.0.get());
     }
 }
 
-unsafe extern "system" fn keep_the_level(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
+unsafe extern "C" fn keep_the_level(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
     let before = KfRaiseIrql(crate::kernel::DEVICE_LEVEL);
     if bad.is_null() {
         KeLowerIrql(before);
     }
 }
 
-unsafe extern "system" fn wait_in_dpc(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
+unsafe extern "C" fn wait_in_dpc(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
     let soon = -10_000;
     if !bad.is_null() {
         KeDelayExecutionThread(0, 0, &raw const soon);
