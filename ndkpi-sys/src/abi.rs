@@ -44,7 +44,8 @@ macro_rules! abi_fn {
 macro_rules! windows_abi {
     ($(
         $(#[$meta:meta])*
-        $visibility:vis unsafe fn $name:ident($($argument:ident: $argument_type:ty),* $(,)?) $(-> $result:ty)? $body:block
+        $visibility:vis unsafe fn $name:ident($($argument:tt: $argument_type:ty),* $(,)?) $(-> $result:ty)?
+        $body:block
     )*) => {$(
         $(#[$meta])*
         #[cfg(not(all(target_arch = "x86_64", not(target_os = "windows"))))]
@@ -88,7 +89,9 @@ macro_rules! open_enum {
 macro_rules! flags {
     (
         $(#[$meta:meta])*
-        pub struct $Type:ident: $bits:ty { $( $(#[$doc:ident $($text:tt)*])* $member:ident / $c_name:ident = $value:expr; )* }
+        pub struct $Type:ident: $bits:ty {
+            $( $(#[$doc:ident $($text:tt)*])* $member:ident / $c_name:ident = $value:expr; )*
+        }
     ) => {
         bitflags::bitflags! {
             $(#[$meta])*

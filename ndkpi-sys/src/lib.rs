@@ -28,6 +28,11 @@ compile_error!("ndkpi-sys describes the 64-bit layouts only");
 
 mod abi;
 
+// The example of the README is compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod ndis;
 pub mod ndisndk;
 pub mod ndkinfo;

@@ -23,7 +23,8 @@ layout!(NDIS_OPEN_NDK_ADAPTER_PARAMETERS, size 12, align 4, { Version: 0, Switch
 abi_fn! {
     /// Opens an NDK adapter on a miniport adapter, PASSIVE_LEVEL. Several may be open on one miniport adapter.
     ///
-    /// - `NDIS_STATUS_SUCCESS`: `*ppNdkAdapter` is the adapter; it runs the provider's highest minor version of the major
+    /// - `NDIS_STATUS_SUCCESS`: `*ppNdkAdapter` is the adapter; it runs the provider's highest minor version of the
+    /// major
     ///   version asked for.
     /// - `NDIS_STATUS_BAD_VERSION`: that major version, or so high a minor version, is not offered.
     /// - `NDIS_STATUS_ADAPTER_NOT_READY`: NDK is disabled.
@@ -39,7 +40,8 @@ abi_fn! {
     pub type CLOSE_NDK_ADAPTER_HANDLER = fn(MiniportAdapterContext: NDIS_HANDLE, pNdkAdapter: *mut NDK_ADAPTER);
 }
 
-/// Argument of `NdisSetOptionalHandlers`, given from `MiniportSetOptions`. The driver fills the header. The handlers are
+/// Argument of `NdisSetOptionalHandlers`, given from `MiniportSetOptions`. The driver fills the header. The handlers
+/// are
 /// the driver's, not an adapter's; both are mandatory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,8 @@ use crate::nt::{GUID, SIZE_T};
 pub const NDK_EXTENSION_ID_ADAPTER_RSS_DISPATCH: GUID = GUID::from_u128(0xbab27026_86c3_4e31_9f72_4936ded76d42);
 
 abi_fn! {
-    /// Receive side scaling processors of the adapter, IRQL <= DISPATCH_LEVEL. `RssProcessorInfo` may be NULL to ask for
+    /// Receive side scaling processors of the adapter, IRQL <= DISPATCH_LEVEL. `RssProcessorInfo` may be NULL to ask
+    /// for
     /// the size.
     pub type NDK_FN_GET_RSS_PROCESSOR_INFO = fn(
         pNdkAdapter: *mut NDK_ADAPTER,

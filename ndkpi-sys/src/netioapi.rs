@@ -109,7 +109,8 @@ unsafe extern "C" {
         NotificationHandle: *mut HANDLE,
     ) -> NTSTATUS;
 
-    /// Ends a notification and waits for callbacks in progress: never from the callback, never holding a lock that it takes. PASSIVE_LEVEL.
+    /// Ends a notification and waits for callbacks in progress: never from the callback, never holding a lock that it
+    /// takes. PASSIVE_LEVEL.
     pub fn CancelMibChangeNotify2(NotificationHandle: HANDLE) -> NTSTATUS;
 
     /// All addresses of a family (`AF_UNSPEC`: both); freed with `FreeMibTable`. PASSIVE_LEVEL.

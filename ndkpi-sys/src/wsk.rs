@@ -126,7 +126,8 @@ unsafe extern "C" {
     /// Ends the registration; waits for captured providers and for open sockets and NDK adapters. PASSIVE_LEVEL.
     pub fn WskDeregister(WskRegistration: *mut WSK_REGISTRATION);
 
-    /// Waits for the provider and takes hold of it: `STATUS_SUCCESS`, `STATUS_NOINTERFACE`, `STATUS_DEVICE_NOT_READY`. PASSIVE_LEVEL unless it does not wait.
+    /// Waits for the provider and takes hold of it: `STATUS_SUCCESS`, `STATUS_NOINTERFACE`, `STATUS_DEVICE_NOT_READY`.
+    /// PASSIVE_LEVEL unless it does not wait.
     pub fn WskCaptureProviderNPI(
         WskRegistration: *mut WSK_REGISTRATION,
         WaitTimeout: ULONG,

@@ -27,7 +27,8 @@ flags! {
         BUS_MASTER / NDIS_MINIPORT_ATTRIBUTES_BUS_MASTER = 0x0000_0040;
         CONTROLS_DEFAULT_PORT / NDIS_MINIPORT_ATTRIBUTES_CONTROLS_DEFAULT_PORT = 0x0000_0080;
         NO_PAUSE_ON_SUSPEND / NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND = 0x0000_0100;
-        NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS / NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS = 0x0000_0200;
+        NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS /
+            NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS = 0x0000_0200;
         REGISTER_BUGCHECK_CALLBACK / NDIS_MINIPORT_ATTRIBUTES_REGISTER_BUGCHECK_CALLBACK = 0x0000_0400;
     }
 }
@@ -133,7 +134,13 @@ pub struct NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
     pub PowerManagementCapabilitiesEx: *mut NDIS_PM_CAPABILITIES,
 }
 layout!(NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, size 224, align 8, {
-    Header: 0, Flags: 4, MediaType: 8, PhysicalMediumType: 12, MtuSize: 16, MaxXmitLinkSpeed: 24, XmitLinkSpeed: 32, MaxRcvLinkSpeed: 40, RcvLinkSpeed: 48, MediaConnectState: 56, MediaDuplexState: 60, LookaheadSize: 64, PowerManagementCapabilities: 72, MacOptions: 80, SupportedPacketFilters: 84, MaxMulticastListSize: 88, MacAddressLength: 92, PermanentMacAddress: 94, CurrentMacAddress: 126, RecvScaleCapabilities: 160, AccessType: 168, DirectionType: 172, ConnectionType: 176, IfType: 180, IfConnectorPresent: 182, SupportedStatistics: 184, SupportedPauseFunctions: 188, DataBackFillSize: 192, ContextBackFillSize: 196, SupportedOidList: 200, SupportedOidListLength: 208, AutoNegotiationFlags: 212, PowerManagementCapabilitiesEx: 216,
+    Header: 0, Flags: 4, MediaType: 8, PhysicalMediumType: 12, MtuSize: 16, MaxXmitLinkSpeed: 24, XmitLinkSpeed: 32,
+    MaxRcvLinkSpeed: 40, RcvLinkSpeed: 48, MediaConnectState: 56, MediaDuplexState: 60, LookaheadSize: 64,
+    PowerManagementCapabilities: 72, MacOptions: 80, SupportedPacketFilters: 84, MaxMulticastListSize: 88,
+    MacAddressLength: 92, PermanentMacAddress: 94, CurrentMacAddress: 126, RecvScaleCapabilities: 160, AccessType: 168,
+    DirectionType: 172, ConnectionType: 176, IfType: 180, IfConnectorPresent: 182, SupportedStatistics: 184,
+    SupportedPauseFunctions: 188, DataBackFillSize: 192, ContextBackFillSize: 196, SupportedOidList: 200,
+    SupportedOidListLength: 208, AutoNegotiationFlags: 212, PowerManagementCapabilitiesEx: 216,
 });
 pub const NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_1: UCHAR = 1;
 pub const NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2: UCHAR = 2;
@@ -149,9 +156,7 @@ pub struct NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {
     pub Enabled: BOOLEAN,
     pub NdkCapabilities: *mut NDIS_NDK_CAPABILITIES,
 }
-layout!(NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, size 16, align 8, {
-    Header: 0, Enabled: 4, NdkCapabilities: 8,
-});
+layout!(NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, size 16, align 8, { Header: 0, Enabled: 4, NdkCapabilities: 8 });
 pub const NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1: USHORT = 0x10;
 

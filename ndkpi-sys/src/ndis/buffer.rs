@@ -78,8 +78,8 @@ pub struct NET_BUFFER {
     pub Memory: NET_BUFFER_MEMORY,
 }
 layout!(NET_BUFFER, size 176, align 16, {
-    Next: 0, CurrentMdl: 8, CurrentMdlOffset: 16, NbDataLength: 24, MdlChain: 32, DataOffset: 40, Padding: 44, ChecksumBias: 48,
-    Reserved: 50, NdisPoolHandle: 56, NdisReserved: 64, ProtocolReserved: 80, MiniportReserved: 128,
+    Next: 0, CurrentMdl: 8, CurrentMdlOffset: 16, NbDataLength: 24, MdlChain: 32, DataOffset: 40, Padding: 44,
+    ChecksumBias: 48, Reserved: 50, NdisPoolHandle: 56, NdisReserved: 64, ProtocolReserved: 80, MiniportReserved: 128,
     DataPhysicalAddress: 160, Memory: 168,
 });
 
@@ -141,9 +141,9 @@ pub struct NET_BUFFER_LIST {
     pub NetBufferListInfo: [PVOID; NDIS_NET_BUFFER_LIST_INFO_SLOTS],
 }
 layout!(NET_BUFFER_LIST, size 352, align 16, {
-    Next: 0, FirstNetBuffer: 8, Context: 16, ParentNetBufferList: 24, NdisPoolHandle: 32, Padding: 40,
-    NdisReserved: 48, ProtocolReserved: 64, MiniportReserved: 96, Scratch: 112, SourceHandle: 120, NblFlags: 128,
-    ChildRefCount: 132, Flags: 136, Status: 140, NetBufferListInfo: 144,
+    Next: 0, FirstNetBuffer: 8, Context: 16, ParentNetBufferList: 24, NdisPoolHandle: 32, Padding: 40, NdisReserved: 48,
+    ProtocolReserved: 64, MiniportReserved: 96, Scratch: 112, SourceHandle: 120, NblFlags: 128, ChildRefCount: 132,
+    Flags: 136, Status: 140, NetBufferListInfo: 144,
 });
 
 open_enum! {
@@ -317,7 +317,7 @@ accessors! {
     /// Offset of the data in the chain.
     NET_BUFFER_DATA_OFFSET(NET_BUFFER) -> ULONG { DataOffset }
     /// Bytes of data.
-    NET_BUFFER_DATA_LENGTH_FIELD(NET_BUFFER) -> ULONG { NbDataLength.DataLength }
+    NET_BUFFER_DATA_LENGTH(NET_BUFFER) -> ULONG { NbDataLength.DataLength }
     /// The miniport's own words.
     NET_BUFFER_MINIPORT_RESERVED(NET_BUFFER) -> [PVOID; 4] { MiniportReserved }
     /// Next list of the chain.
@@ -347,6 +347,8 @@ pub unsafe fn NET_BUFFER_LIST_INFO(Nbl: *mut NET_BUFFER_LIST, Id: NDIS_NET_BUFFE
     Some(slots.cast::<PVOID>().wrapping_add(slot))
 }
 
+const CANCEL_ID_SLOT: usize = NetBufferListCancelId.0 as usize;
+
 /// The cancel id of a list (`NDIS_GET_NET_BUFFER_LIST_CANCEL_ID`).
 ///
 /// # Safety
@@ -356,5 +358,16 @@ pub unsafe fn NET_BUFFER_LIST_INFO(Nbl: *mut NET_BUFFER_LIST, Id: NDIS_NET_BUFFE
 pub unsafe fn NDIS_GET_NET_BUFFER_LIST_CANCEL_ID(Nbl: *const NET_BUFFER_LIST) -> PVOID {
     // SAFETY: the caller guarantees a live list.
     let list = unsafe { &*Nbl };
-    list.NetBufferListInfo[NetBufferListCancelId.0 as usize]
+    list.NetBufferListInfo[CANCEL_ID_SLOT]
+}
+
+/// Gives a list a cancel id (`NDIS_SET_NET_BUFFER_LIST_CANCEL_ID`).
+///
+/// # Safety
+/// `Nbl` points to a live list that the caller owns.
+#[inline]
+pub unsafe fn NDIS_SET_NET_BUFFER_LIST_CANCEL_ID(Nbl: *mut NET_BUFFER_LIST, CancelId: PVOID) {
+    // SAFETY: the caller guarantees a live list that nobody else touches.
+    let list = unsafe { &mut *Nbl };
+    list.NetBufferListInfo[CANCEL_ID_SLOT] = CancelId;
 }

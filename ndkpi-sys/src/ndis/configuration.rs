@@ -24,9 +24,7 @@ pub struct NDIS_CONFIGURATION_OBJECT {
     pub NdisHandle: NDIS_HANDLE,
     pub Flags: ULONG,
 }
-layout!(NDIS_CONFIGURATION_OBJECT, size 24, align 8, {
-    Header: 0, NdisHandle: 8, Flags: 16,
-});
+layout!(NDIS_CONFIGURATION_OBJECT, size 24, align 8, { Header: 0, NdisHandle: 8, Flags: 16 });
 pub const NDIS_CONFIGURATION_OBJECT_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1: USHORT = 0x14;
 

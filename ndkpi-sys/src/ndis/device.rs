@@ -25,7 +25,8 @@ pub struct NDIS_DEVICE_OBJECT_ATTRIBUTES {
     pub DeviceClassGuid: *const GUID,
 }
 layout!(NDIS_DEVICE_OBJECT_ATTRIBUTES, size 56, align 8, {
-    Header: 0, DeviceName: 8, SymbolicName: 16, MajorFunctions: 24, ExtensionSize: 32, DefaultSDDLString: 40, DeviceClassGuid: 48,
+    Header: 0, DeviceName: 8, SymbolicName: 16, MajorFunctions: 24, ExtensionSize: 32, DefaultSDDLString: 40,
+    DeviceClassGuid: 48,
 });
 pub const NDIS_DEVICE_OBJECT_ATTRIBUTES_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1: USHORT = 0x38;

@@ -79,7 +79,8 @@ pub struct NET_PNP_EVENT {
     pub TdiClientReserved: [ULONG_PTR; 4],
 }
 layout!(NET_PNP_EVENT, size 152, align 8, {
-    NetEvent: 0, Buffer: 8, BufferLength: 16, NdisReserved: 24, TransportReserved: 56, TdiReserved: 88, TdiClientReserved: 120,
+    NetEvent: 0, Buffer: 8, BufferLength: 16, NdisReserved: 24, TransportReserved: 56, TdiReserved: 88,
+    TdiClientReserved: 120,
 });
 
 /// Argument of `NdisMNetPnPEvent`. `Size` is 0xA4 (revision 1) or 0xAC (revision 2), less than the type.

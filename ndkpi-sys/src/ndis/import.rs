@@ -1,4 +1,5 @@
-//! Imports from `ndis.sys`, on Windows targets. The linker writes the import entries itself: no import library is needed.
+//! Imports from `ndis.sys`, on Windows targets. The linker writes the import entries itself: no import library is
+//! needed.
 //!
 //! What `ndis.h` defines as macros or inlines is not here.
 
@@ -38,7 +39,8 @@ unsafe extern "C" {
     /// Undoes the registration. PASSIVE_LEVEL.
     pub fn NdisMDeregisterMiniportDriver(NdisMiniportDriverHandle: NDIS_HANDLE);
 
-    /// Gives NDIS optional handlers, from `MiniportSetOptions`: `SUCCESS`, `RESOURCES`, `NOT_SUPPORTED`, `FAILURE`. PASSIVE_LEVEL.
+    /// Gives NDIS optional handlers, from `MiniportSetOptions`: `SUCCESS`, `RESOURCES`, `NOT_SUPPORTED`, `FAILURE`.
+    /// PASSIVE_LEVEL.
     pub fn NdisSetOptionalHandlers(
         NdisHandle: NDIS_HANDLE,
         OptionalHandlers: *mut NDIS_DRIVER_OPTIONAL_HANDLERS,
@@ -95,7 +97,8 @@ unsafe extern "C" {
     /// Indicates a change of status. IRQL <= DISPATCH_LEVEL.
     pub fn NdisMIndicateStatusEx(MiniportAdapterHandle: NDIS_HANDLE, StatusIndication: *mut NDIS_STATUS_INDICATION);
 
-    /// Raises an event to the layers above; NDK disable blocks until every NDK adapter is closed. Never from an OID handler. PASSIVE_LEVEL.
+    /// Raises an event to the layers above; NDK disable blocks until every NDK adapter is closed. Never from an OID
+    /// handler. PASSIVE_LEVEL.
     pub fn NdisMNetPnPEvent(
         MiniportAdapterHandle: NDIS_HANDLE,
         NetPnPEventNotification: *mut NET_PNP_EVENT_NOTIFICATION,
@@ -186,7 +189,8 @@ unsafe extern "C" {
     /// Frees it. IRQL <= DISPATCH_LEVEL.
     pub fn NdisFreeMdl(Mdl: *mut MDL);
 
-    /// Contiguous view of the first bytes of a buffer, copied to `Storage` if need be; NULL if that fails. IRQL <= DISPATCH_LEVEL.
+    /// Contiguous view of the first bytes of a buffer, copied to `Storage` if need be; NULL if that fails. IRQL <=
+    /// DISPATCH_LEVEL.
     pub fn NdisGetDataBuffer(
         NetBuffer: *mut NET_BUFFER,
         BytesNeeded: ULONG,
@@ -249,7 +253,8 @@ unsafe extern "C" {
         FunctionContext: PVOID,
     ) -> BOOLEAN;
 
-    /// Stops a timer; FALSE if it was not running, its function may then be. IRQL <= DISPATCH_LEVEL.
+    /// Stops a timer; TRUE if it was queued. A periodic timer: PASSIVE_LEVEL, and its function has returned. A one-shot
+    /// timer: IRQL <= DISPATCH_LEVEL, and after FALSE its function may still run.
     pub fn NdisCancelTimerObject(TimerObject: NDIS_HANDLE) -> BOOLEAN;
 
     /// Frees a stopped timer. IRQL <= DISPATCH_LEVEL.
@@ -299,7 +304,8 @@ unsafe extern "C" {
     /// Waits for it, 0 for ever; TRUE if signalled. PASSIVE_LEVEL.
     pub fn NdisWaitEvent(Event: *mut NDIS_EVENT, MsToWait: UINT) -> BOOLEAN;
 
-    /// Processors for receive side scaling. IRQL <= DISPATCH_LEVEL.
+    /// Processors for receive side scaling; `RssProcessorInfo` may be NULL to ask for the size. `SUCCESS`,
+    /// `BUFFER_TOO_SHORT`. IRQL <= DISPATCH_LEVEL.
     pub fn NdisGetRssProcessorInformation(
         NdisHandle: NDIS_HANDLE,
         RssProcessorInfo: *mut NDIS_RSS_PROCESSOR_INFO,
@@ -314,7 +320,7 @@ unsafe extern "C" {
         Priority: EX_POOL_PRIORITY,
     ) -> PVOID;
 
-    /// Frees it. IRQL <= DISPATCH_LEVEL.
+    /// Frees it; `MemoryFlags` is 0. IRQL <= DISPATCH_LEVEL.
     pub fn NdisFreeMemory(VirtualAddress: PVOID, Length: UINT, MemoryFlags: UINT);
 
     /// Address of a routine of NDIS by name, or NULL. PASSIVE_LEVEL.

@@ -23,9 +23,9 @@ pub struct NDIS_STATUS_INDICATION {
     pub NdisReserved: [PVOID; 4],
 }
 layout!(NDIS_STATUS_INDICATION, size 112, align 8, {
-    Header: 0, SourceHandle: 8, PortNumber: 16, StatusCode: 20, Flags: 24, DestinationHandle: 32, RequestId: 40, StatusBuffer: 48, StatusBufferSize: 56, Guid: 60, NdisReserved: 80,
+    Header: 0, SourceHandle: 8, PortNumber: 16, StatusCode: 20, Flags: 24, DestinationHandle: 32, RequestId: 40,
+    StatusBuffer: 48, StatusBufferSize: 56, Guid: 60, NdisReserved: 80,
 });
 pub const NDIS_STATUS_INDICATION_REVISION_1: UCHAR = 1;
-/// The header gives this size as `sizeof(NDIS_STATUS_INDICATION)`.
 pub const NDIS_SIZEOF_STATUS_INDICATION_REVISION_1: USHORT = 0x70;
 zeroed!(NDIS_STATUS_INDICATION);

@@ -98,7 +98,8 @@ abi_fn! {
         SendFlags: NDIS_SEND_FLAGS,
     );
 
-    /// `MiniportReturnNetBufferLists`, IRQL <= DISPATCH_LEVEL, on several processors at once. Gives indicated lists back.
+    /// `MiniportReturnNetBufferLists`, IRQL <= DISPATCH_LEVEL, on several processors at once. Gives indicated lists
+    /// back.
     pub type MINIPORT_RETURN_NET_BUFFER_LISTS_HANDLER = fn(
         MiniportAdapterContext: NDIS_HANDLE,
         NetBufferLists: *mut NET_BUFFER_LIST,
@@ -159,7 +160,8 @@ flags! {
     }
 }
 
-/// Argument of `NdisMRegisterMiniportDriver`, revision 2 (6.30 to 6.70 contracts). Every handler is mandatory unless it says otherwise.
+/// Argument of `NdisMRegisterMiniportDriver`, revision 2 (6.30 to 6.70 contracts). Every handler is mandatory unless it
+/// says otherwise.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
@@ -192,7 +194,12 @@ pub struct NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
     pub CancelDirectOidRequestHandler: Option<MINIPORT_CANCEL_DIRECT_OID_REQUEST_HANDLER>,
 }
 layout!(NDIS_MINIPORT_DRIVER_CHARACTERISTICS, size 152, align 8, {
-    Header: 0, MajorNdisVersion: 4, MinorNdisVersion: 5, MajorDriverVersion: 6, MinorDriverVersion: 7, Flags: 8, SetOptionsHandler: 16, InitializeHandlerEx: 24, HaltHandlerEx: 32, UnloadHandler: 40, PauseHandler: 48, RestartHandler: 56, OidRequestHandler: 64, SendNetBufferListsHandler: 72, ReturnNetBufferListsHandler: 80, CancelSendHandler: 88, CheckForHangHandlerEx: 96, ResetHandlerEx: 104, DevicePnPEventNotifyHandler: 112, ShutdownHandlerEx: 120, CancelOidRequestHandler: 128, DirectOidRequestHandler: 136, CancelDirectOidRequestHandler: 144,
+    Header: 0, MajorNdisVersion: 4, MinorNdisVersion: 5, MajorDriverVersion: 6, MinorDriverVersion: 7, Flags: 8,
+    SetOptionsHandler: 16, InitializeHandlerEx: 24, HaltHandlerEx: 32, UnloadHandler: 40, PauseHandler: 48,
+    RestartHandler: 56, OidRequestHandler: 64, SendNetBufferListsHandler: 72, ReturnNetBufferListsHandler: 80,
+    CancelSendHandler: 88, CheckForHangHandlerEx: 96, ResetHandlerEx: 104, DevicePnPEventNotifyHandler: 112,
+    ShutdownHandlerEx: 120, CancelOidRequestHandler: 128, DirectOidRequestHandler: 136,
+    CancelDirectOidRequestHandler: 144,
 });
 pub const NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_1: UCHAR = 1;
 pub const NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2: UCHAR = 2;
@@ -225,7 +232,8 @@ pub struct NDIS_MINIPORT_INIT_PARAMETERS {
     pub PciDeviceCustomProperties: PVOID,
 }
 layout!(NDIS_MINIPORT_INIT_PARAMETERS, size 64, align 8, {
-    Header: 0, Flags: 4, AllocatedResources: 8, IMDeviceInstanceContext: 16, MiniportAddDeviceContext: 24, IfIndex: 32, NetLuid: 40, DefaultPortAuthStates: 48, PciDeviceCustomProperties: 56,
+    Header: 0, Flags: 4, AllocatedResources: 8, IMDeviceInstanceContext: 16, MiniportAddDeviceContext: 24, IfIndex: 32,
+    NetLuid: 40, DefaultPortAuthStates: 48, PciDeviceCustomProperties: 56,
 });
 pub const NDIS_MINIPORT_INIT_PARAMETERS_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_MINIPORT_INIT_PARAMETER_REVISION_1: USHORT = 0x40;
@@ -238,9 +246,7 @@ pub struct NDIS_MINIPORT_PAUSE_PARAMETERS {
     pub Flags: ULONG,
     pub PauseReason: ULONG,
 }
-layout!(NDIS_MINIPORT_PAUSE_PARAMETERS, size 12, align 4, {
-    Header: 0, Flags: 4, PauseReason: 8,
-});
+layout!(NDIS_MINIPORT_PAUSE_PARAMETERS, size 12, align 4, { Header: 0, Flags: 4, PauseReason: 8 });
 pub const NDIS_MINIPORT_PAUSE_PARAMETERS_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_MINIPORT_PAUSE_PARAMETERS_REVISION_1: USHORT = 0xc;
 
@@ -253,9 +259,7 @@ pub struct NDIS_MINIPORT_RESTART_PARAMETERS {
     pub RestartAttributes: *mut NDIS_RESTART_ATTRIBUTES,
     pub Flags: ULONG,
 }
-layout!(NDIS_MINIPORT_RESTART_PARAMETERS, size 24, align 8, {
-    Header: 0, RestartAttributes: 8, Flags: 16,
-});
+layout!(NDIS_MINIPORT_RESTART_PARAMETERS, size 24, align 8, { Header: 0, RestartAttributes: 8, Flags: 16 });
 pub const NDIS_MINIPORT_RESTART_PARAMETERS_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_MINIPORT_RESTART_PARAMETERS_REVISION_1: USHORT = 0x14;
 

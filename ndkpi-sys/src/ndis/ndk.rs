@@ -29,7 +29,8 @@ pub struct NDIS_NDK_CAPABILITIES {
     pub NdkInfo: *mut NDK_ADAPTER_INFO,
 }
 layout!(NDIS_NDK_CAPABILITIES, size 56, align 8, {
-    Header: 0, Flags: 4, MaxQpCount: 8, MaxCqCount: 12, MaxMrCount: 16, MaxPdCount: 20, MaxInboundReadLimit: 24, MaxOutboundReadLimit: 28, MaxMwCount: 32, MaxSrqCount: 36, MissingCounterMask: 40, NdkInfo: 48,
+    Header: 0, Flags: 4, MaxQpCount: 8, MaxCqCount: 12, MaxMrCount: 16, MaxPdCount: 20, MaxInboundReadLimit: 24,
+    MaxOutboundReadLimit: 28, MaxMwCount: 32, MaxSrqCount: 36, MissingCounterMask: 40, NdkInfo: 48,
 });
 pub const NDIS_NDK_CAPABILITIES_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1: USHORT = 0x38;
@@ -81,7 +82,11 @@ pub struct NDIS_NDK_PERFORMANCE_COUNTERS {
     pub RDMAOutFrames: ULONG64,
 }
 layout!(NDIS_NDK_PERFORMANCE_COUNTERS, size 240, align 8, {
-    Connect: 0, Accept: 8, ConnectFailure: 16, ConnectionError: 24, ActiveConnection: 32, Reserved01: 40, Reserved02: 48, Reserved03: 56, Reserved04: 64, Reserved05: 72, Reserved06: 80, Reserved07: 88, Reserved08: 96, Reserved09: 104, Reserved10: 112, Reserved11: 120, Reserved12: 128, Reserved13: 136, Reserved14: 144, Reserved15: 152, Reserved16: 160, Reserved17: 168, Reserved18: 176, Reserved19: 184, Reserved20: 192, CQError: 200, RDMAInOctets: 208, RDMAOutOctets: 216, RDMAInFrames: 224, RDMAOutFrames: 232,
+    Connect: 0, Accept: 8, ConnectFailure: 16, ConnectionError: 24, ActiveConnection: 32, Reserved01: 40,
+    Reserved02: 48, Reserved03: 56, Reserved04: 64, Reserved05: 72, Reserved06: 80, Reserved07: 88, Reserved08: 96,
+    Reserved09: 104, Reserved10: 112, Reserved11: 120, Reserved12: 128, Reserved13: 136, Reserved14: 144,
+    Reserved15: 152, Reserved16: 160, Reserved17: 168, Reserved18: 176, Reserved19: 184, Reserved20: 192, CQError: 200,
+    RDMAInOctets: 208, RDMAOutOctets: 216, RDMAInFrames: 224, RDMAOutFrames: 232,
 });
 
 /// Output of `OID_NDK_STATISTICS`.
@@ -92,9 +97,7 @@ pub struct NDIS_NDK_STATISTICS_INFO {
     pub Flags: ULONG,
     pub CounterSet: NDIS_NDK_PERFORMANCE_COUNTERS,
 }
-layout!(NDIS_NDK_STATISTICS_INFO, size 248, align 8, {
-    Header: 0, Flags: 4, CounterSet: 8,
-});
+layout!(NDIS_NDK_STATISTICS_INFO, size 248, align 8, { Header: 0, Flags: 4, CounterSet: 8 });
 pub const NDIS_NDK_STATISTICS_INFO_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1: USHORT = 0xf8;
 
@@ -109,9 +112,7 @@ pub struct NDIS_NDK_CONNECTION_ENTRY {
     /// Irrelevant without a user-mode owner.
     pub OwnerPid: ULONG,
 }
-layout!(NDIS_NDK_CONNECTION_ENTRY, size 64, align 4, {
-    Local: 0, Remote: 28, UserModeOwner: 56, OwnerPid: 60,
-});
+layout!(NDIS_NDK_CONNECTION_ENTRY, size 64, align 4, { Local: 0, Remote: 28, UserModeOwner: 56, OwnerPid: 60 });
 
 /// Output of `OID_NDK_CONNECTIONS`: `Count` entries. `Header.Size` is the whole size, at most 0xFFFF.
 #[repr(C)]
@@ -129,7 +130,8 @@ layout!(NDIS_NDK_CONNECTIONS, size 80, align 4, {
 });
 pub const NDIS_NDK_CONNECTIONS_REVISION_1: UCHAR = 1;
 
-/// Bytes of [`NDIS_NDK_CONNECTIONS`] with `n` entries (`NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1`), or `None` if that is no
+/// Bytes of [`NDIS_NDK_CONNECTIONS`] with `n` entries (`NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1`), or `None` if that is
+/// no
 /// size.
 #[must_use]
 pub const fn NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1(n: usize) -> Option<usize> {
@@ -151,9 +153,7 @@ pub struct NDIS_NDK_LOCAL_ENDPOINT_ENTRY {
     /// Irrelevant without a user-mode owner.
     pub OwnerPid: ULONG,
 }
-layout!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, size 36, align 4, {
-    Local: 0, UserModeOwner: 28, Listener: 29, OwnerPid: 32,
-});
+layout!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, size 36, align 4, { Local: 0, UserModeOwner: 28, Listener: 29, OwnerPid: 32 });
 
 /// Output of `OID_NDK_LOCAL_ENDPOINTS`: `Count` entries. `Header.Size` is the whole size, at most 0xFFFF.
 #[repr(C)]
@@ -203,9 +203,7 @@ pub struct NDIS_NDK_RESPONSE_PARAMETERS {
     pub CapabilitiesAvailable: BOOLEAN,
     pub ReceivedCapabilities: NDIS_NDK_CAPABILITIES,
 }
-layout!(NDIS_NDK_RESPONSE_PARAMETERS, size 64, align 8, {
-    CapabilitiesAvailable: 0, ReceivedCapabilities: 8,
-});
+layout!(NDIS_NDK_RESPONSE_PARAMETERS, size 64, align 8, { CapabilitiesAvailable: 0, ReceivedCapabilities: 8 });
 
 /// RDMA part of the parameters of a virtual port (NDIS 6.50).
 #[repr(C)]
@@ -214,9 +212,7 @@ pub struct NDIS_NDK_PARAMETERS {
     pub NdkRequest: NDIS_NDK_REQUEST_PARAMETERS,
     pub NdkResponse: NDIS_NDK_RESPONSE_PARAMETERS,
 }
-layout!(NDIS_NDK_PARAMETERS, size 168, align 8, {
-    NdkRequest: 0, NdkResponse: 104,
-});
+layout!(NDIS_NDK_PARAMETERS, size 168, align 8, { NdkRequest: 0, NdkResponse: 104 });
 /// Change flag of virtual port parameters: the RDMA part changed.
 pub const NDIS_NIC_SWITCH_VPORT_PARAMS_NDK_PARAMS_CHANGED: ULONG = 0x0020_0000;
 
@@ -249,7 +245,11 @@ pub struct NDK_WMI_ADAPTER_INFO {
     pub RdmaTechnology: NDK_RDMA_TECHNOLOGY,
 }
 layout!(NDK_WMI_ADAPTER_INFO, size 104, align 8, {
-    Version: 0, VendorId: 4, DeviceId: 8, MaxRegistrationSize: 16, MaxWindowSize: 24, FRMRPageCount: 32, MaxInitiatorRequestSge: 36, MaxReceiveRequestSge: 40, MaxReadRequestSge: 44, MaxTransferLength: 48, MaxInlineDataSize: 52, MaxInboundReadLimit: 56, MaxOutboundReadLimit: 60, MaxReceiveQueueDepth: 64, MaxInitiatorQueueDepth: 68, MaxSrqDepth: 72, MaxCqDepth: 76, LargeRequestThreshold: 80, MaxCallerData: 84, MaxCalleeData: 88, AdapterFlags: 92, RdmaTechnology: 96,
+    Version: 0, VendorId: 4, DeviceId: 8, MaxRegistrationSize: 16, MaxWindowSize: 24, FRMRPageCount: 32,
+    MaxInitiatorRequestSge: 36, MaxReceiveRequestSge: 40, MaxReadRequestSge: 44, MaxTransferLength: 48,
+    MaxInlineDataSize: 52, MaxInboundReadLimit: 56, MaxOutboundReadLimit: 60, MaxReceiveQueueDepth: 64,
+    MaxInitiatorQueueDepth: 68, MaxSrqDepth: 72, MaxCqDepth: 76, LargeRequestThreshold: 80, MaxCallerData: 84,
+    MaxCalleeData: 88, AdapterFlags: 92, RdmaTechnology: 96,
 });
 pub const NDIS_SIZEOF_NDK_WMI_ADAPTER_INFO_REVISION_1: USHORT = 0x60;
 pub const NDIS_SIZEOF_NDK_WMI_ADAPTER_INFO_REVISION_2: USHORT = 0x68;
@@ -270,7 +270,8 @@ pub struct NDIS_WMI_NDK_CAPABILITIES {
     pub NdkInfo: NDK_WMI_ADAPTER_INFO,
 }
 layout!(NDIS_WMI_NDK_CAPABILITIES, size 144, align 8, {
-    MaxQpCount: 0, MaxCqCount: 4, MaxMrCount: 8, MaxPdCount: 12, MaxInboundReadLimit: 16, MaxOutboundReadLimit: 20, MaxMwCount: 24, MaxSrqCount: 28, MissingCounterMask: 32, NdkInfo: 40,
+    MaxQpCount: 0, MaxCqCount: 4, MaxMrCount: 8, MaxPdCount: 12, MaxInboundReadLimit: 16, MaxOutboundReadLimit: 20,
+    MaxMwCount: 24, MaxSrqCount: 28, MissingCounterMask: 32, NdkInfo: 40,
 });
 pub const NDIS_SIZEOF_NDK_WMI_CAPABILITIES_REVISION_1: USHORT = 0x88;
 pub const NDIS_SIZEOF_NDK_WMI_CAPABILITIES_REVISION_2: USHORT = 0x90;
@@ -303,7 +304,7 @@ mod tests {
     fn list_sizes_count_from_the_entries_and_never_wrap() {
         assert_eq!(NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1(0), Some(0x10));
         assert_eq!(NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1(3), Some(0x10 + 3 * 0x40));
-        assert_eq!(NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1(usize::MAX / 0x40), None);
+        assert_eq!(NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1(usize::MAX / 0x40 + 1), None);
         assert_eq!(NDIS_SIZEOF_NDK_LOCAL_ENDPOINTS_REVISION_1(0), Some(0x10));
         assert_eq!(NDIS_SIZEOF_NDK_LOCAL_ENDPOINTS_REVISION_1(3), Some(0x10 + 3 * 0x24));
         assert_eq!(NDIS_SIZEOF_NDK_LOCAL_ENDPOINTS_REVISION_1(usize::MAX), None);

@@ -39,7 +39,10 @@ pub struct NDIS_PM_CAPABILITIES {
     pub MediaSpecificWakeUpEvents: ULONG,
 }
 layout!(NDIS_PM_CAPABILITIES, size 60, align 4, {
-    Header: 0, Flags: 4, SupportedWoLPacketPatterns: 8, NumTotalWoLPatterns: 12, MaxWoLPatternSize: 16, MaxWoLPatternOffset: 20, MaxWoLPacketSaveBuffer: 24, SupportedProtocolOffloads: 28, NumArpOffloadIPv4Addresses: 32, NumNSOffloadIPv6Addresses: 36, MinMagicPacketWakeUp: 40, MinPatternWakeUp: 44, MinLinkChangeWakeUp: 48, SupportedWakeUpEvents: 52, MediaSpecificWakeUpEvents: 56,
+    Header: 0, Flags: 4, SupportedWoLPacketPatterns: 8, NumTotalWoLPatterns: 12, MaxWoLPatternSize: 16,
+    MaxWoLPatternOffset: 20, MaxWoLPacketSaveBuffer: 24, SupportedProtocolOffloads: 28, NumArpOffloadIPv4Addresses: 32,
+    NumNSOffloadIPv6Addresses: 36, MinMagicPacketWakeUp: 40, MinPatternWakeUp: 44, MinLinkChangeWakeUp: 48,
+    SupportedWakeUpEvents: 52, MediaSpecificWakeUpEvents: 56,
 });
 pub const NDIS_PM_CAPABILITIES_REVISION_1: UCHAR = 1;
 pub const NDIS_PM_CAPABILITIES_REVISION_2: UCHAR = 2;

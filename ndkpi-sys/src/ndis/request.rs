@@ -111,16 +111,16 @@ pub struct NDIS_OID_REQUEST {
     pub Flags: ULONG,
 }
 layout!(NDIS_OID_REQUEST, size 248, align 8, {
-    Header: 0, RequestType: 4, PortNumber: 8, Timeout: 12, RequestId: 16, RequestHandle: 24, DATA: 32,
-    NdisReserved: 72, MiniportReserved: 200, SourceReserved: 216, SupportedRevision: 232, Reserved1: 233,
-    Reserved2: 234, SwitchId: 236, VPortId: 240, Flags: 244,
+    Header: 0, RequestType: 4, PortNumber: 8, Timeout: 12, RequestId: 16, RequestHandle: 24, DATA: 32, NdisReserved: 72,
+    MiniportReserved: 200, SourceReserved: 216, SupportedRevision: 232, Reserved1: 233, Reserved2: 234, SwitchId: 236,
+    VPortId: 240, Flags: 244,
 });
 pub const NDIS_OID_REQUEST_REVISION_1: UCHAR = 1;
 pub const NDIS_OID_REQUEST_REVISION_2: UCHAR = 2;
 pub const NDIS_SIZEOF_OID_REQUEST_REVISION_1: USHORT = 0xec;
 pub const NDIS_SIZEOF_OID_REQUEST_REVISION_2: USHORT = 0xf8;
 
-zeroed!(NDIS_OID_REQUEST_QUERY, NDIS_OID_REQUEST_SET, NDIS_OID_REQUEST_METHOD, NDIS_OID_REQUEST_DATA, NDIS_OID_REQUEST,);
+zeroed!(NDIS_OID_REQUEST_QUERY, NDIS_OID_REQUEST_SET, NDIS_OID_REQUEST_METHOD, NDIS_OID_REQUEST_DATA, NDIS_OID_REQUEST);
 
 impl NDIS_OID_REQUEST {
     /// The object identifier, whatever the type of the request.

@@ -19,7 +19,8 @@ pub struct NDIS_RECEIVE_SCALE_CAPABILITIES {
     pub NumberOfIndirectionTableEntries: USHORT,
 }
 layout!(NDIS_RECEIVE_SCALE_CAPABILITIES, size 20, align 4, {
-    Header: 0, CapabilitiesFlags: 4, NumberOfInterruptMessages: 8, NumberOfReceiveQueues: 12, NumberOfIndirectionTableEntries: 16,
+    Header: 0, CapabilitiesFlags: 4, NumberOfInterruptMessages: 8, NumberOfReceiveQueues: 12,
+    NumberOfIndirectionTableEntries: 16,
 });
 pub const NDIS_SIZEOF_RECEIVE_SCALE_CAPABILITIES_REVISION_1: USHORT = 0x10;
 pub const NDIS_SIZEOF_RECEIVE_SCALE_CAPABILITIES_REVISION_2: USHORT = 0x12;
@@ -43,7 +44,8 @@ pub struct NDIS_RSS_PROCESSOR_INFO {
     pub RssProfile: NDIS_RSS_PROFILE,
 }
 layout!(NDIS_RSS_PROCESSOR_INFO, size 40, align 4, {
-    Header: 0, Flags: 4, RssBaseProcessor: 8, MaxNumRssProcessors: 12, PreferredNumaNode: 16, RssProcessorArrayOffset: 20, RssProcessorCount: 24, RssProcessorEntrySize: 28, RssMaxProcessor: 32, RssProfile: 36,
+    Header: 0, Flags: 4, RssBaseProcessor: 8, MaxNumRssProcessors: 12, PreferredNumaNode: 16,
+    RssProcessorArrayOffset: 20, RssProcessorCount: 24, RssProcessorEntrySize: 28, RssMaxProcessor: 32, RssProfile: 36,
 });
 pub const NDIS_RSS_PROCESSOR_INFO_REVISION_1: UCHAR = 1;
 pub const NDIS_RSS_PROCESSOR_INFO_REVISION_2: UCHAR = 2;

@@ -86,7 +86,10 @@ pub struct NDIS_STATISTICS_INFO {
     pub ifHCOutBroadcastOctets: ULONG64,
 }
 layout!(NDIS_STATISTICS_INFO, size 152, align 8, {
-    Header: 0, SupportedStatistics: 4, ifInDiscards: 8, ifInErrors: 16, ifHCInOctets: 24, ifHCInUcastPkts: 32, ifHCInMulticastPkts: 40, ifHCInBroadcastPkts: 48, ifHCOutOctets: 56, ifHCOutUcastPkts: 64, ifHCOutMulticastPkts: 72, ifHCOutBroadcastPkts: 80, ifOutErrors: 88, ifOutDiscards: 96, ifHCInUcastOctets: 104, ifHCInMulticastOctets: 112, ifHCInBroadcastOctets: 120, ifHCOutUcastOctets: 128, ifHCOutMulticastOctets: 136, ifHCOutBroadcastOctets: 144,
+    Header: 0, SupportedStatistics: 4, ifInDiscards: 8, ifInErrors: 16, ifHCInOctets: 24, ifHCInUcastPkts: 32,
+    ifHCInMulticastPkts: 40, ifHCInBroadcastPkts: 48, ifHCOutOctets: 56, ifHCOutUcastPkts: 64, ifHCOutMulticastPkts: 72,
+    ifHCOutBroadcastPkts: 80, ifOutErrors: 88, ifOutDiscards: 96, ifHCInUcastOctets: 104, ifHCInMulticastOctets: 112,
+    ifHCInBroadcastOctets: 120, ifHCOutUcastOctets: 128, ifHCOutMulticastOctets: 136, ifHCOutBroadcastOctets: 144,
 });
 pub const NDIS_STATISTICS_INFO_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_STATISTICS_INFO_REVISION_1: USHORT = 0x98;

@@ -20,7 +20,12 @@ use super::function::{
 use crate::abi::layout;
 
 macro_rules! tables {
-    ($( $(#[$meta:meta])* $Table:ident, size $size:literal { $( $(#[$doc:meta])* $slot:ident: $Function:ident @ $offset:literal, )* } )*) => {$(
+    ($(
+        $(#[$meta:meta])*
+        $Table:ident, size $size:literal {
+            $( $(#[$doc:meta])* $slot:ident: $Function:ident @ $offset:literal, )*
+        }
+    )*) => {$(
         $(#[$meta])*
         #[repr(C)]
         #[derive(Clone, Copy, Debug)]

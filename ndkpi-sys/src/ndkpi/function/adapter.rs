@@ -133,7 +133,8 @@ abi_fn! {
         ppNdkListener: *mut *mut NDK_LISTENER,
     ) -> NTSTATUS;
 
-    /// Gives the first `Length` bytes of an MDL chain adapter logical addresses. The chain must be virtually contiguous;
+    /// Gives the first `Length` bytes of an MDL chain adapter logical addresses. The chain must be virtually
+    /// contiguous;
     /// it is the consumer's again, to be freed if it likes, when the request has completed.
     ///
     /// `*pLAMSize` is the capacity on entry, the bytes written or needed on return; `*pFBO` the offset in the first

@@ -1,6 +1,7 @@
 //! Functions of listeners, connectors and shared endpoints.
 //!
-//! Order of a connection: the active side connects; the passive side gets a connect event and accepts; the active side's
+//! Order of a connection: the active side connects; the passive side gets a connect event and accepts; the active
+//! side's
 //! connect completes and it completes the connection; then the passive side's accept completes. Read limits are capped
 //! silently by each side's adapter.
 
