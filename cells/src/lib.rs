@@ -2,11 +2,11 @@
 //!
 //! What it is: everything in the engine that needs `unsafe` to be shared between processors. A fallible shared pointer
 //! ([`Shared`]), an intrusive list that links each object once ([`List`]), a single-producer ring ([`ring`]), a flag that
-//! gives work to one context at a time (a baton), reclamation by epoch ([`Epoch`]), a slot table whose keys carry
+//! gives work to one context at a time ([`Baton`]), reclamation by epoch ([`Epoch`]), a slot table whose keys carry
 //! generations ([`SlotTable`]) and a pair of buffers of which readers see the current one ([`Editions`]).
 //!
 //! What it is not: it knows nothing of RDMA, of the kernel or of locks. Nothing here waits or spins, and after creation
-//! nothing allocates.
+//! nothing allocates (a slot table grows by a block when it is full).
 //!
 //! Rules: no allocation is infallible; every unsafe block argues for itself; the model checker (loom, `--cfg loom`) runs
 //! over every cell with the same source that the driver uses.
@@ -16,9 +16,18 @@ extern crate alloc;
 #[cfg(any(test, loom))]
 extern crate std;
 
+mod baton;
+mod editions;
+mod epoch;
 mod list;
+pub mod ring;
 mod shared;
+mod slot_table;
 mod sync;
 
+pub use baton::{Baton, Held};
+pub use editions::{Draft, Editions, Ready};
+pub use epoch::{Epoch, Guard, Stamp};
 pub use list::{Linked, List};
 pub use shared::{NoMemory, Shared};
+pub use slot_table::{Removed, SlotKey, SlotTable};

@@ -109,7 +109,7 @@ impl<T> Shared<T> {
 impl<T> Deref for Shared<T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         &self.block().value
     }

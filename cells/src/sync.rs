@@ -15,7 +15,7 @@ pub(crate) use plain::UnsafeCell;
 pub(crate) use loom::cell::UnsafeCell;
 
 /// Orders the sequentially consistent accesses around it under loom; the shipped build needs no instruction for it.
-#[inline(always)]
+#[inline]
 pub(crate) fn settle() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
@@ -33,13 +33,13 @@ mod plain {
         }
 
         /// A pointer for reading; the caller argues that nobody writes meanwhile.
-        #[inline(always)]
+        #[inline]
         pub(crate) fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
             access(self.0.get())
         }
 
         /// A pointer for writing; the caller argues that nobody else touches the value meanwhile.
-        #[inline(always)]
+        #[inline]
         pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
             access(self.0.get())
         }

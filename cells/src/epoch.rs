@@ -1,0 +1,206 @@
+//! Reclamation by epoch: what was taken out of sight may be reused when everybody who could have seen it has left.
+//!
+//! What it is: each context that reads shared tables enters for the length of a turn and leaves after it. Taking something
+//! out of sight yields a [`Stamp`]; it has passed when every context that is inside entered later. What it is not: it holds no
+//! garbage and frees nothing itself; whoever retires something asks again.
+//!
+//! Rules: a context stays inside for at most one piece of copying; places are claimed and never waited for; whoever retires
+//! and must wait raises a flag, and the leaving contexts are told of it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::shared::NoMemory;
+use crate::sync::{AtomicBool, AtomicU64, Ordering, settle};
+
+/// A moment: everything taken out of sight before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Stamp(pub(crate) u64);
+
+impl Stamp {
+    /// The stamp as a plain number, for keeping it in an atomic.
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Where one context says since when it has been inside; 0 is nobody. A cache line of its own.
+#[repr(align(64))]
+struct Place(AtomicU64);
+
+/// See the module.
+pub struct Epoch {
+    now: AtomicU64,
+    wanted: AtomicBool,
+    places: Box<[Place]>,
+}
+
+/// Inside: what this context finds in the tables stays until the guard is gone.
+pub struct Guard<'a> {
+    epoch: &'a Epoch,
+    place: &'a Place,
+}
+
+impl Epoch {
+    /// Room for `contexts` at a time.
+    pub fn try_new(contexts: usize) -> Result<Self, NoMemory> {
+        let mut places = Vec::new();
+        places.try_reserve_exact(contexts)?;
+        places.extend((0..contexts).map(|_| Place(AtomicU64::new(0))));
+        Ok(Self { now: AtomicU64::new(1), wanted: AtomicBool::new(false), places: places.into_boxed_slice() })
+    }
+
+    /// Enters, beginning the search for a free place at `hint`; `None` when all are taken.
+    pub fn enter(&self, hint: usize) -> Option<Guard<'_>> {
+        let now = self.now.load(Ordering::SeqCst);
+        let (late, early) = self.places.split_at_checked(hint % self.places.len().max(1))?;
+        for place in early.iter().chain(late) {
+            let free = place.0.load(Ordering::Relaxed) == 0;
+            if free && place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                settle();
+                return Some(Guard { epoch: self, place });
+            }
+        }
+        None
+    }
+
+    /// Closes the present epoch; what the caller took out of sight before is unreachable once the stamp has passed.
+    pub fn retire(&self) -> Stamp {
+        settle();
+        Stamp(self.now.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    /// Whether every context inside entered after the stamp was taken.
+    pub fn passed(&self, stamp: Stamp) -> bool {
+        settle();
+        self.places.iter().all(|place| {
+            let entered = place.0.load(Ordering::SeqCst);
+            entered == 0 || entered >= stamp.0
+        })
+    }
+
+    /// Asks the leaving contexts to say so. Ask again with [`Self::passed`] after this and before going away.
+    pub fn want(&self) {
+        self.wanted.store(true, Ordering::SeqCst);
+        settle();
+    }
+
+    /// Whether somebody waits for contexts to leave; answering true takes the wish back.
+    pub fn take_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Guard<'_> {
+    /// Leaves; true when somebody waits for it (see [`Epoch::want`]).
+    pub fn leave(self) -> bool {
+        let epoch = self.epoch;
+        drop(self);
+        settle();
+        epoch.wanted.load(Ordering::SeqCst)
+    }
+
+    /// Whether this guard protects what `epoch` retires.
+    pub(crate) fn is_of(&self, epoch: &Epoch) -> bool {
+        core::ptr::eq(self.epoch, epoch)
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // Sequentially consistent, against the flag that `leave` reads next: the retirer raises it and then looks here.
+        self.place.0.store(0, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Epoch;
+
+    #[test]
+    fn a_stamp_waits_for_those_inside_and_not_for_later_ones() {
+        let epoch = Epoch::try_new(3).unwrap();
+        let early = epoch.enter(0).unwrap();
+        let stamp = epoch.retire();
+        let late = epoch.enter(0).unwrap();
+        assert!(!epoch.passed(stamp));
+        epoch.want();
+        assert!(early.leave());
+        assert!(epoch.passed(stamp));
+        assert!(epoch.take_wanted());
+        assert!(!epoch.take_wanted());
+        assert!(!late.leave());
+    }
+
+    #[test]
+    fn a_context_too_many_finds_no_place() {
+        let epoch = Epoch::try_new(2).unwrap();
+        let guards = [epoch.enter(1), epoch.enter(1)];
+        assert!(guards.iter().all(Option::is_some));
+        assert!(epoch.enter(0).is_none());
+        drop(guards);
+        assert!(epoch.enter(usize::MAX).is_some());
+    }
+
+    #[test]
+    fn an_epoch_without_places_lets_nobody_in() {
+        assert!(Epoch::try_new(0).unwrap().enter(0).is_none());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::Epoch;
+    use crate::Shared;
+    use crate::sync::{AtomicBool, Ordering, UnsafeCell};
+
+    struct World {
+        epoch: Epoch,
+        visible: AtomicBool,
+        content: UnsafeCell<u32>,
+    }
+
+    // SAFETY: the model checks exactly this: that the content has one writer or readers.
+    unsafe impl Sync for World {}
+    // SAFETY: as above.
+    unsafe impl Send for World {}
+
+    /// What was taken out of sight is reused only when the reader has gone, and the waiting side is told.
+    #[test]
+    fn reuse_never_meets_a_reader_and_the_wake_up_is_not_lost() {
+        loom::model(|| {
+            let world = Shared::try_new(World {
+                epoch: Epoch::try_new(1).unwrap(),
+                visible: AtomicBool::new(true),
+                content: UnsafeCell::new(0),
+            })
+            .unwrap();
+            let reader = {
+                let world = world.clone();
+                thread::spawn(move || {
+                    let guard = world.epoch.enter(0).unwrap();
+                    if world.visible.load(Ordering::SeqCst) {
+                        // SAFETY: the model fails when this read meets the write below.
+                        world.content.with(|content| unsafe { assert_eq!(*content, 0) });
+                    }
+                    guard.leave()
+                })
+            };
+            world.visible.store(false, Ordering::SeqCst);
+            let stamp = world.epoch.retire();
+            let mut reused = world.epoch.passed(stamp);
+            if !reused {
+                world.epoch.want();
+                reused = world.epoch.passed(stamp);
+            }
+            if reused {
+                // SAFETY: as above.
+                world.content.with_mut(|content| unsafe { *content = 1 });
+            }
+            let told = reader.join().unwrap();
+            assert!(reused || told);
+        });
+    }
+}

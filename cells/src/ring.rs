@@ -1,0 +1,346 @@
+//! A bounded ring with one producer at a time and one consumer.
+//!
+//! What it is: a request queue. The producer claims the ring, stages entries and publishes them together; the consumer works
+//! on the oldest entry in place and pops it when it is done. What it is not: a ring for many producers; a second one that
+//! comes at the same time is told so and goes away.
+//!
+//! Rules: entries staged and not published are dropped with the claim; the capacity is exact, whatever the memory behind it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
+
+use crate::shared::{NoMemory, Shared};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
+
+/// A word that has its cache line to itself.
+#[repr(align(64))]
+struct Line(AtomicUsize);
+
+struct Ring<T> {
+    /// The oldest entry; written by the consumer.
+    head: Line,
+    /// One past the newest published entry; written by the producer.
+    tail: Line,
+    claimed: AtomicBool,
+    capacity: usize,
+    mask: usize,
+    entries: Box<[UnsafeCell<MaybeUninit<T>>]>,
+}
+
+// SAFETY: an entry is reached by the claiming producer (outside head..tail) or by the one consumer (inside), never by both.
+unsafe impl<T: Send> Sync for Ring<T> {}
+// SAFETY: owning the ring is owning its entries.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+/// The producer's end.
+pub struct Sender<T>(Shared<Ring<T>>);
+
+/// The consumer's end.
+pub struct Receiver<T>(Shared<Ring<T>>);
+
+/// The producer's claim on the ring, with entries staged and not yet published.
+pub struct Claim<'a, T> {
+    ring: &'a Ring<T>,
+    tail: usize,
+    staged: usize,
+    room: usize,
+}
+
+/// A ring for exactly `capacity` entries.
+pub fn channel<T: Send>(capacity: usize) -> Result<(Sender<T>, Receiver<T>), NoMemory> {
+    let size = capacity.max(1).checked_next_power_of_two().ok_or(NoMemory)?;
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(size)?;
+    entries.extend((0..size).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
+    let ring = Shared::try_new(Ring {
+        head: Line(AtomicUsize::new(0)),
+        tail: Line(AtomicUsize::new(0)),
+        claimed: AtomicBool::new(false),
+        capacity,
+        mask: size - 1,
+        entries: entries.into_boxed_slice(),
+    })?;
+    Ok((Sender(ring.clone()), Receiver(ring)))
+}
+
+impl<T> Ring<T> {
+    fn entry(&self, position: usize) -> Option<&UnsafeCell<MaybeUninit<T>>> {
+        self.entries.get(position & self.mask)
+    }
+}
+
+impl<T> Sender<T> {
+    /// Claims the producer's end; `None` when another producer has it.
+    pub fn claim(&self) -> Option<Claim<'_, T>> {
+        if self.0.claimed.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let tail = self.0.tail.0.load(Ordering::Relaxed);
+        // The tail is published with sequential consistency by whoever had the claim before.
+        let used = tail.wrapping_sub(self.0.head.0.load(Ordering::Acquire));
+        Some(Claim { ring: &self.0, tail, staged: 0, room: self.0.capacity.saturating_sub(used) })
+    }
+
+    /// Entries published and not yet popped, at this moment.
+    pub fn len(&self) -> usize {
+        let head = self.0.head.0.load(Ordering::Acquire);
+        self.0.tail.0.load(Ordering::Acquire).wrapping_sub(head).min(self.0.capacity)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Claim<'_, T> {
+    /// How many more entries can be staged.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// The position the next staged entry gets; the consumer names it by [`Receiver::at`].
+    pub fn position(&self) -> usize {
+        self.tail.wrapping_add(self.staged)
+    }
+
+    /// Stages an entry; it is given back when the ring is full.
+    pub fn stage(&mut self, value: T) -> Result<(), T> {
+        let Some(entry) = self.ring.entry(self.position()).filter(|_| self.room > 0) else { return Err(value) };
+        entry.with_mut(|place| {
+            // SAFETY: the position is outside head..tail, so the consumer does not touch it, and the claim is ours alone.
+            let place = unsafe { &mut *place };
+            place.write(value);
+        });
+        self.staged += 1;
+        self.room -= 1;
+        Ok(())
+    }
+
+    /// Makes everything staged visible and gives up the claim.
+    pub fn publish(mut self) {
+        let tail = self.position();
+        self.staged = 0;
+        // Sequentially consistent: a producer that then looks whether the consumer waits must not be overtaken by its look.
+        self.ring.tail.0.store(tail, Ordering::SeqCst);
+        crate::sync::settle();
+    }
+}
+
+impl<T> Drop for Claim<'_, T> {
+    fn drop(&mut self) {
+        for offset in 0..self.staged {
+            if let Some(entry) = self.ring.entry(self.tail.wrapping_add(offset)) {
+                entry.with_mut(|place| {
+                    // SAFETY: as in `stage`: outside head..tail and under our claim.
+                    let place = unsafe { &mut *place };
+                    // SAFETY: staged, so initialised; the count is dropped with the claim, so nobody drops it again.
+                    unsafe { place.assume_init_drop() };
+                });
+            }
+        }
+        self.ring.claimed.store(false, Ordering::Release);
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Entries published and not yet popped.
+    pub fn len(&self) -> usize {
+        let head = self.0.head.0.load(Ordering::Relaxed);
+        self.0.tail.0.load(Ordering::SeqCst).wrapping_sub(head)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The position of the oldest entry, present or to come.
+    pub fn position(&self) -> usize {
+        self.0.head.0.load(Ordering::Relaxed)
+    }
+
+    /// The oldest entry.
+    pub fn front(&mut self) -> Option<&mut T> {
+        self.at(self.position())
+    }
+
+    /// The entry at a position between the oldest and the newest.
+    pub fn at(&mut self, position: usize) -> Option<&mut T> {
+        if position.wrapping_sub(self.position()) >= self.len() {
+            return None;
+        }
+        let entry = self.0.entry(position)?;
+        Some(entry.with_mut(|place| {
+            // SAFETY: inside head..tail, so the producer does not touch it; `&mut self` makes the consumer's borrow exclusive.
+            let place = unsafe { &mut *place };
+            // SAFETY: published, so initialised.
+            unsafe { place.assume_init_mut() }
+        }))
+    }
+
+    /// Takes the oldest entry.
+    pub fn pop(&mut self) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        let head = self.position();
+        let value = self.0.entry(head)?.with_mut(|place| {
+            // SAFETY: as in `at`.
+            let place = unsafe { &mut *place };
+            // SAFETY: published, so initialised; the head moves past it below, so it is read once.
+            unsafe { place.assume_init_read() }
+        });
+        self.0.head.0.store(head.wrapping_add(1), Ordering::Release);
+        Some(value)
+    }
+
+    /// Drops the `count` oldest entries (or as many as there are).
+    pub fn skip(&mut self, count: usize) {
+        if core::mem::needs_drop::<T>() {
+            for _ in 0..count {
+                drop(self.pop());
+            }
+        } else {
+            let count = count.min(self.len());
+            self.0.head.0.store(self.position().wrapping_add(count), Ordering::Release);
+        }
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        let mut position = self.head.0.load(Ordering::Relaxed);
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        while position != tail {
+            if let Some(entry) = self.entry(position) {
+                entry.with_mut(|place| {
+                    // SAFETY: both ends are gone: the ring is ours.
+                    let place = unsafe { &mut *place };
+                    // SAFETY: inside head..tail, so initialised, and visited once.
+                    unsafe { place.assume_init_drop() };
+                });
+            }
+            position = position.wrapping_add(1);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::channel;
+
+    #[test]
+    fn capacity_is_exact_even_when_memory_is_rounded_up() {
+        for capacity in [0, 1, 2, 3, 7, 8] {
+            let (sender, mut receiver) = channel(capacity).unwrap();
+            let mut claim = sender.claim().unwrap();
+            assert_eq!(claim.room(), capacity);
+            for value in 0..capacity {
+                claim.stage(value).unwrap();
+            }
+            assert_eq!(claim.stage(99), Err(99));
+            claim.publish();
+            assert_eq!((sender.len(), receiver.len()), (capacity, capacity));
+            for value in 0..capacity {
+                assert_eq!(receiver.pop(), Some(value));
+            }
+            assert_eq!(receiver.pop(), None);
+        }
+    }
+
+    #[test]
+    fn entries_keep_their_order_over_many_turns_of_the_ring() {
+        let (sender, mut receiver) = channel(3).unwrap();
+        for value in 0..1000_u32 {
+            let mut claim = sender.claim().unwrap();
+            assert_eq!(claim.position(), value as usize);
+            claim.stage(value).unwrap();
+            claim.publish();
+            assert_eq!(receiver.front().copied(), Some(value));
+            assert_eq!(receiver.at(value as usize + 1), None);
+            assert_eq!(receiver.pop(), Some(value));
+        }
+    }
+
+    #[test]
+    fn a_dropped_claim_takes_its_staged_entries_along() {
+        let value = Arc::new(());
+        let (sender, mut receiver) = channel(4).unwrap();
+        let mut claim = sender.claim().unwrap();
+        claim.stage(value.clone()).unwrap();
+        assert!(sender.claim().is_none());
+        drop(claim);
+        assert!(receiver.pop().is_none());
+        assert_eq!(Arc::strong_count(&value), 1);
+        let mut claim = sender.claim().unwrap();
+        assert_eq!(claim.room(), 4);
+        claim.stage(value.clone()).unwrap();
+        claim.stage(value.clone()).unwrap();
+        claim.publish();
+        receiver.skip(1);
+        assert_eq!(Arc::strong_count(&value), 2);
+        drop((sender, receiver));
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::atomic::{AtomicBool, Ordering};
+    use loom::thread;
+
+    use super::channel;
+    use crate::Shared;
+
+    #[test]
+    fn the_consumer_sees_whole_entries_in_order() {
+        loom::model(|| {
+            let (sender, mut receiver) = channel(2).unwrap();
+            let producer = thread::spawn(move || {
+                for value in 1..=2 {
+                    let mut claim = sender.claim().unwrap();
+                    claim.stage([value; 2]).unwrap();
+                    claim.publish();
+                }
+            });
+            let mut next = 1;
+            for _ in 0..2 {
+                if let Some(entry) = receiver.pop() {
+                    assert_eq!(entry, [next; 2]);
+                    next += 1;
+                }
+            }
+            producer.join().unwrap();
+            while let Some(entry) = receiver.pop() {
+                assert_eq!(entry, [next; 2]);
+                next += 1;
+            }
+            assert_eq!(next, 3);
+        });
+    }
+
+    /// The consumer that says it waits and then finds nothing is seen waiting by the producer, or it finds the entry.
+    #[test]
+    fn a_waiting_consumer_is_noticed() {
+        loom::model(|| {
+            let (sender, receiver) = channel(1).unwrap();
+            let waiting = Shared::try_new(AtomicBool::new(false)).unwrap();
+            let producer = {
+                let waiting = waiting.clone();
+                thread::spawn(move || {
+                    let mut claim = sender.claim().unwrap();
+                    claim.stage(1).unwrap();
+                    claim.publish();
+                    waiting.load(Ordering::SeqCst)
+                })
+            };
+            waiting.store(true, Ordering::SeqCst);
+            crate::sync::settle();
+            let found = !receiver.is_empty();
+            let noticed = producer.join().unwrap();
+            assert!(found || noticed);
+        });
+    }
+}

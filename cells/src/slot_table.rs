@@ -1,0 +1,413 @@
+//! A table of objects by slot number whose keys carry a generation.
+//!
+//! What it is: an index that many contexts read without a lock or a count, protected by the epoch they are in, while others
+//! insert and remove. A key outlives its object harmlessly: the generation no longer fits. What it is not: a map; keys are
+//! given out, not chosen, and a removed object stays in its slot until [`SlotTable::reclaim`] finds that every reader has left.
+//!
+//! Rules: slot 0 and generation 0 are never given out; the table grows by blocks that never move; free slots are a stack of
+//! numbers with a tag against reuse in between.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use crate::epoch::{Epoch, Guard, Stamp};
+use crate::shared::{NoMemory, Shared};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell, settle};
+
+/// Slots of one block.
+#[cfg(not(loom))]
+const BLOCK: u32 = 256;
+#[cfg(loom)]
+const BLOCK: u32 = 2;
+
+const FREE: u32 = 0;
+const FILLING: u32 = 1;
+const LIVE: u32 = 2;
+const DEAD: u32 = 3;
+
+/// A slot number with a generation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SlotKey {
+    pub slot: u32,
+    pub generation: u32,
+}
+
+struct Slot<T> {
+    /// Generation above two bits of phase.
+    state: AtomicU32,
+    /// The next free slot while this one is free; 0 ends the stack.
+    next: AtomicU32,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// See the module.
+pub struct SlotTable<T> {
+    blocks: Box<[AtomicPtr<Slot<T>>]>,
+    /// The number of the first free slot below a tag that counts changes.
+    free: AtomicU64,
+    generations: u32,
+    epoch: Shared<Epoch>,
+    _owns: PhantomData<T>,
+}
+
+// SAFETY: values are shared as `&T` under an epoch and taken by value once no reader is left; `T: Send + Sync` allows both.
+unsafe impl<T: Send + Sync> Sync for SlotTable<T> {}
+// SAFETY: owning the table is owning its values.
+unsafe impl<T: Send + Sync> Send for SlotTable<T> {}
+
+/// A removed object on its way out; give it to [`SlotTable::reclaim`].
+#[derive(Debug)]
+#[must_use = "the slot stays occupied until it is reclaimed"]
+pub struct Removed {
+    key: SlotKey,
+    stamp: Stamp,
+    table: usize,
+}
+
+impl Removed {
+    /// When its last possible reader has left.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+}
+
+const fn state_of(generation: u32, phase: u32) -> u32 {
+    generation << 2 | phase
+}
+
+impl<T> SlotTable<T> {
+    /// A table of up to `slots` slots (rounded up to a block) with generations 1 to `generations`.
+    pub fn try_new(slots: u32, generations: u32, epoch: Shared<Epoch>) -> Result<Self, NoMemory> {
+        let count = slots.div_ceil(BLOCK) as usize;
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(count)?;
+        blocks.extend((0..count).map(|_| AtomicPtr::new(ptr::null_mut())));
+        let free = AtomicU64::new(0);
+        Ok(Self { blocks: blocks.into_boxed_slice(), free, generations, epoch, _owns: PhantomData })
+    }
+
+    /// Puts a value into a free slot; it is given back when there is neither slot nor memory.
+    pub fn insert(&self, value: T) -> Result<SlotKey, T> {
+        let number = match self.pop_free() {
+            Some(number) => number,
+            None => match self.grow() {
+                Ok(number) => number,
+                Err(NoMemory) => return Err(value),
+            },
+        };
+        let Some(slot) = self.slot(number) else { return Err(value) };
+        let generation = slot.state.load(Ordering::Relaxed) >> 2;
+        slot.state.store(state_of(generation, FILLING), Ordering::Relaxed);
+        slot.value.with_mut(|place| {
+            // SAFETY: the slot came off the free stack, so it is this context's alone, and it holds no value.
+            let place = unsafe { &mut *place };
+            place.write(value);
+        });
+        slot.state.store(state_of(generation, LIVE), Ordering::SeqCst);
+        Ok(SlotKey { slot: number, generation })
+    }
+
+    /// The value under a key, for as long as the guard lives.
+    #[inline]
+    pub fn get<'g>(&'g self, key: SlotKey, guard: &'g Guard<'_>) -> Option<&'g T> {
+        if !guard.is_of(&self.epoch) {
+            return None;
+        }
+        settle();
+        let slot = self.slot(key.slot)?;
+        if slot.state.load(Ordering::SeqCst) != Self::live(key)? {
+            return None;
+        }
+        Some(slot.value.with(|place| {
+            // SAFETY: the slot was live after this context entered the epoch, so the value stays until the guard is gone.
+            let place = unsafe { &*place };
+            // SAFETY: a live slot is initialised.
+            unsafe { place.assume_init_ref() }
+        }))
+    }
+
+    /// Takes a value out of sight; `None` when the key is stale.
+    pub fn remove(&self, key: SlotKey) -> Option<Removed> {
+        let slot = self.slot(key.slot)?;
+        let dead = state_of(key.generation, DEAD);
+        slot.state.compare_exchange(Self::live(key)?, dead, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        Some(Removed { key, stamp: self.epoch.retire(), table: ptr::from_ref(self).addr() })
+    }
+
+    /// The removed value, when every context that could have seen it has left.
+    pub fn reclaim(&self, removed: Removed) -> Result<T, Removed> {
+        let Some(slot) = self.slot(removed.key.slot) else { return Err(removed) };
+        if removed.table != ptr::from_ref(self).addr() || !self.epoch.passed(removed.stamp) {
+            return Err(removed);
+        }
+        let value = slot.value.with_mut(|place| {
+            // SAFETY: the slot is dead, its readers have left, and there is one `Removed` for it: ours.
+            let place = unsafe { &mut *place };
+            // SAFETY: a dead slot is initialised; it is marked empty below and never read again before it is filled.
+            unsafe { place.assume_init_read() }
+        });
+        let generation = if removed.key.generation < self.generations { removed.key.generation + 1 } else { 1 };
+        slot.state.store(state_of(generation, FREE), Ordering::Release);
+        self.push_free(removed.key.slot, slot);
+        Ok(value)
+    }
+
+    /// The state word of a live slot with this key; `None` for a generation that does not fit the word.
+    fn live(key: SlotKey) -> Option<u32> {
+        (key.generation <= u32::MAX >> 2).then_some(state_of(key.generation, LIVE))
+    }
+
+    fn slot(&self, number: u32) -> Option<&Slot<T>> {
+        let block = self.blocks.get((number / BLOCK) as usize)?.load(Ordering::Acquire);
+        if block.is_null() {
+            return None;
+        }
+        let inside = (number % BLOCK) as usize;
+        // SAFETY: a published block is an array of BLOCK slots, and the index is smaller.
+        let slot = unsafe { block.add(inside) };
+        // SAFETY: published blocks stay until the table is dropped, which `&self` excludes.
+        Some(unsafe { &*slot })
+    }
+
+    fn pop_free(&self) -> Option<u32> {
+        let mut seen = self.free.load(Ordering::Acquire);
+        loop {
+            let number = seen as u32;
+            if number == 0 {
+                return None;
+            }
+            let next = self.slot(number)?.next.load(Ordering::Relaxed);
+            let changed = tagged(seen, next);
+            match self.free.compare_exchange_weak(seen, changed, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(number),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn push_free(&self, number: u32, slot: &Slot<T>) {
+        let mut seen = self.free.load(Ordering::Relaxed);
+        loop {
+            slot.next.store(seen as u32, Ordering::Relaxed);
+            let changed = tagged(seen, number);
+            match self.free.compare_exchange_weak(seen, changed, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Adds a block, keeps its first usable slot for the caller and frees the rest.
+    fn grow(&self) -> Result<u32, NoMemory> {
+        let mut fresh = Some(new_block::<T>()?);
+        for (place, number) in self.blocks.iter().zip((0..).step_by(BLOCK as usize)) {
+            let Some(block) = fresh.take() else { break };
+            let raw = Box::into_raw(block).cast::<Slot<T>>();
+            if place.compare_exchange(ptr::null_mut(), raw, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                // SAFETY: made by `into_raw` above and not published.
+                fresh = Some(unsafe { block_from(raw) });
+                continue;
+            }
+            let first = number.max(1_u32);
+            for other in (first + 1..number + BLOCK).rev() {
+                if let Some(slot) = self.slot(other) {
+                    self.push_free(other, slot);
+                }
+            }
+            return Ok(first);
+        }
+        Err(NoMemory)
+    }
+}
+
+/// The word of the free stack after a change: the tag counts up so that a word is never seen twice in between.
+const fn tagged(seen: u64, number: u32) -> u64 {
+    ((seen >> 32).wrapping_add(1)) << 32 | number as u64
+}
+
+fn new_block<T>() -> Result<Box<[Slot<T>]>, NoMemory> {
+    let mut slots = Vec::new();
+    slots.try_reserve_exact(BLOCK as usize)?;
+    slots.extend((0..BLOCK).map(|_| Slot {
+        state: AtomicU32::new(state_of(1, FREE)),
+        next: AtomicU32::new(0),
+        value: UnsafeCell::new(MaybeUninit::uninit()),
+    }));
+    Ok(slots.into_boxed_slice())
+}
+
+/// Takes a block back.
+///
+/// # Safety
+/// `raw` points to the first slot of a box made by [`new_block`] and nobody else uses it.
+unsafe fn block_from<T>(raw: *mut Slot<T>) -> Box<[Slot<T>]> {
+    let slots = ptr::slice_from_raw_parts_mut(raw, BLOCK as usize);
+    // SAFETY: the caller's promise; blocks are boxed slices of BLOCK slots.
+    unsafe { Box::from_raw(slots) }
+}
+
+impl<T> Drop for SlotTable<T> {
+    fn drop(&mut self) {
+        for block in &self.blocks {
+            let raw = block.load(Ordering::Acquire);
+            if raw.is_null() {
+                continue;
+            }
+            // SAFETY: published by `grow`; `&mut self` means that nobody uses the table any more.
+            let slots = unsafe { block_from(raw) };
+            for slot in slots {
+                if slot.state.load(Ordering::Acquire) & 3 >= LIVE {
+                    slot.value.with_mut(|place| {
+                        // SAFETY: nobody else uses the table.
+                        let place = unsafe { &mut *place };
+                        // SAFETY: live and dead slots are initialised, and the slot goes away with this pass.
+                        unsafe { place.assume_init_drop() };
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::vec::Vec;
+
+    use super::{SlotKey, SlotTable};
+    use crate::{Epoch, Shared};
+
+    fn table(slots: u32, generations: u32) -> (Shared<Epoch>, SlotTable<Arc<u32>>) {
+        let epoch = Shared::try_new(Epoch::try_new(2).unwrap()).unwrap();
+        let table = SlotTable::try_new(slots, generations, epoch.clone()).unwrap();
+        (epoch, table)
+    }
+
+    #[test]
+    fn a_stale_key_finds_nothing_after_the_slot_is_reused() {
+        let (epoch, table) = table(10, 3);
+        let old = table.insert(Arc::new(1)).unwrap();
+        let value = table.reclaim(table.remove(old).unwrap()).unwrap();
+        assert_eq!(*value, 1);
+        let new = table.insert(Arc::new(2)).unwrap();
+        assert_eq!(new, SlotKey { slot: old.slot, generation: old.generation + 1 });
+        let guard = epoch.enter(0).unwrap();
+        assert!(table.get(old, &guard).is_none());
+        assert_eq!(**table.get(new, &guard).unwrap(), 2);
+        assert!(table.remove(old).is_none());
+    }
+
+    #[test]
+    fn a_removed_value_is_not_given_back_while_a_reader_is_inside() {
+        let (epoch, table) = table(10, 3);
+        let key = table.insert(Arc::new(1)).unwrap();
+        let guard = epoch.enter(0).unwrap();
+        let seen = table.get(key, &guard).unwrap();
+        let removed = table.reclaim(table.remove(key).unwrap()).unwrap_err();
+        assert_eq!(**seen, 1);
+        drop(guard);
+        assert!(table.reclaim(removed).is_ok());
+    }
+
+    #[test]
+    fn generations_wrap_past_zero() {
+        let (_, table) = table(10, 2);
+        let seen: Vec<_> = (0..5)
+            .map(|_| {
+                let key = table.insert(Arc::new(0)).unwrap();
+                table.reclaim(table.remove(key).unwrap()).unwrap();
+                key.generation
+            })
+            .collect();
+        assert_eq!(seen, [1, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_full_table_refuses_and_slot_zero_is_never_given_out() {
+        let (_, table) = table(256, 2);
+        let keys: Vec<_> = core::iter::from_fn(|| table.insert(Arc::new(0)).ok()).collect();
+        assert_eq!(keys.len(), 255);
+        assert!(keys.iter().all(|key| key.slot != 0 && key.generation == 1));
+        let _ = table.remove(keys[9]).unwrap();
+        assert!(table.insert(Arc::new(0)).is_err());
+    }
+
+    #[test]
+    fn keys_nobody_gave_out_find_nothing() {
+        let (epoch, table) = table(256, 2);
+        let key = table.insert(Arc::new(0)).unwrap();
+        let guard = epoch.enter(0).unwrap();
+        for (slot, generation) in [(0, 1), (key.slot, 0), (key.slot, u32::MAX), (u32::MAX, 1), (key.slot, (1 << 30) + 1)] {
+            assert!(table.get(SlotKey { slot, generation }, &guard).is_none());
+        }
+    }
+
+    #[test]
+    fn a_dropped_table_drops_live_and_dead_values() {
+        let (_, table) = table(10, 3);
+        let value = Arc::new(1);
+        table.insert(value.clone()).unwrap();
+        let dead = table.insert(value.clone()).unwrap();
+        let _ = table.remove(dead).unwrap();
+        drop(table);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::SlotTable;
+    use crate::{Epoch, Shared};
+
+    /// A reader that found a value keeps it; the remover gets it only afterwards.
+    #[test]
+    fn a_found_value_stays_while_the_reader_is_inside() {
+        loom::model(|| {
+            let epoch = Shared::try_new(Epoch::try_new(1).unwrap()).unwrap();
+            let table = Shared::try_new(SlotTable::try_new(2, 3, epoch.clone()).unwrap()).unwrap();
+            let key = table.insert(std::boxed::Box::new(7)).unwrap();
+            let reader = {
+                let (epoch, table) = (epoch.clone(), table.clone());
+                thread::spawn(move || {
+                    let guard = epoch.enter(0).unwrap();
+                    if let Some(value) = table.get(key, &guard) {
+                        assert_eq!(**value, 7);
+                    }
+                })
+            };
+            if let Ok(value) = table.reclaim(table.remove(key).unwrap()) {
+                drop(value);
+                let _ = table.insert(std::boxed::Box::new(8));
+            }
+            reader.join().unwrap();
+        });
+    }
+
+    /// Two contexts inserting and removing never get the same slot.
+    #[test]
+    fn two_inserters_get_two_slots() {
+        loom::model(|| {
+            let epoch = Shared::try_new(Epoch::try_new(1).unwrap()).unwrap();
+            let table = Shared::try_new(SlotTable::try_new(4, 3, epoch.clone()).unwrap()).unwrap();
+            let first = table.insert(1).unwrap();
+            let other = {
+                let table = table.clone();
+                thread::spawn(move || {
+                    let _ = table.reclaim(table.remove(first).unwrap());
+                    table.insert(2).unwrap()
+                })
+            };
+            let second = table.insert(3).unwrap();
+            let third = other.join().unwrap();
+            assert_ne!(second.slot, third.slot);
+            let guard = epoch.enter(0).unwrap();
+            assert_eq!(table.get(second, &guard), Some(&3));
+            assert_eq!(table.get(third, &guard), Some(&2));
+        });
+    }
+}
