@@ -64,7 +64,8 @@ pub struct TransferRequest {
     pub region_kind: RegionKind,
     /// Options.
     pub flags: TransferFlags,
-    /// Bytes of the source, and of the destination; 0 leaves only the result page.
+    /// Bytes of the source, and of the destination. 0 leaves only the result page: nothing is registered, and the requests
+    /// carry no data and no valid token.
     pub region_length: u64,
     /// Requests to make; 0: until the time budget ends.
     pub request_count: u64,
