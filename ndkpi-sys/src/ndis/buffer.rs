@@ -371,3 +371,47 @@ pub unsafe fn NDIS_SET_NET_BUFFER_LIST_CANCEL_ID(Nbl: *mut NET_BUFFER_LIST, Canc
     let list = unsafe { &mut *Nbl };
     list.NetBufferListInfo[CANCEL_ID_SLOT] = CancelId;
 }
+
+#[cfg(test)]
+mod tests {
+    use core::mem::MaybeUninit;
+    use core::ptr::{null_mut, without_provenance_mut};
+
+    use super::*;
+
+    #[test]
+    fn accessors_reach_the_fields_that_they_name() {
+        // NDIS makes lists; a zeroed one serves to look at addresses.
+        let mut storage = MaybeUninit::<NET_BUFFER_LIST>::zeroed();
+        let list = storage.as_mut_ptr();
+        // SAFETY: the list lives until the end of the test.
+        let status = unsafe { NET_BUFFER_LIST_STATUS(list) };
+        assert_eq!(status.addr() - list.addr(), 0x8C);
+        // SAFETY: as above.
+        let source = unsafe { NET_BUFFER_LIST_SOURCE_HANDLE(list) };
+        assert_eq!(source.addr() - list.addr(), 0x78);
+
+        let mut storage = MaybeUninit::<NET_BUFFER>::zeroed();
+        let buffer = storage.as_mut_ptr();
+        // SAFETY: the buffer lives until the end of the test.
+        let length = unsafe { NET_BUFFER_DATA_LENGTH(buffer) };
+        assert_eq!(length.addr() - buffer.addr(), 0x18);
+    }
+
+    #[test]
+    fn the_cancel_id_is_slot_five_and_unknown_slots_are_refused() {
+        let mut storage = MaybeUninit::<NET_BUFFER_LIST>::zeroed();
+        let list = storage.as_mut_ptr();
+        // SAFETY: the list lives until the end of the test, here and below.
+        unsafe { NDIS_SET_NET_BUFFER_LIST_CANCEL_ID(list, without_provenance_mut(0x55)) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { NDIS_GET_NET_BUFFER_LIST_CANCEL_ID(list) }.addr(), 0x55);
+        // SAFETY: as above.
+        let slot = unsafe { NET_BUFFER_LIST_INFO(list, NetBufferListCancelId) }.unwrap_or(null_mut());
+        assert_eq!(slot.addr() - list.addr(), 0x90 + 5 * 8);
+        // SAFETY: as above.
+        assert_eq!(unsafe { NET_BUFFER_LIST_INFO(list, NDIS_NET_BUFFER_LIST_INFO(26)) }, None);
+        // SAFETY: as above.
+        assert_eq!(unsafe { NET_BUFFER_LIST_INFO(list, NDIS_NET_BUFFER_LIST_INFO(-1)) }, None);
+    }
+}

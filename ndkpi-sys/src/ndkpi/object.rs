@@ -103,3 +103,19 @@ pub struct NDK_EXTENSION_INTERFACE {
 }
 layout!(NDK_EXTENSION_INTERFACE, size 8, align 8, { Dispatch: 0 });
 zeroed!(NDK_EXTENSION_INTERFACE);
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::format;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_object_type_stays_a_number() {
+        assert_eq!(format!("{NdkObjectTypeSrq:?}"), "NdkObjectTypeSrq");
+        assert_eq!(format!("{:?}", NDK_OBJECT_TYPE(-7)), "NDK_OBJECT_TYPE(-7)");
+        assert_ne!(NDK_OBJECT_TYPE(12), NdkObjectTypeMax);
+    }
+}

@@ -119,3 +119,50 @@ pub fn BYTE_OFFSET(Va: PVOID) -> usize {
 pub fn ADDRESS_AND_SIZE_TO_SPAN_PAGES(Va: PVOID, Size: SIZE_T) -> usize {
     BYTE_OFFSET(Va).wrapping_add(Size).wrapping_add(PAGE_SIZE - 1) >> PAGE_SHIFT
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(value: usize) -> PVOID {
+        core::ptr::without_provenance_mut(value)
+    }
+
+    #[test]
+    fn a_buffer_spans_the_pages_that_it_touches() {
+        let pages = |start, size| ADDRESS_AND_SIZE_TO_SPAN_PAGES(address(start), size);
+        assert_eq!(pages(0x1000, 0), 0);
+        assert_eq!(pages(0x1000, 1), 1);
+        assert_eq!(pages(0x1000, 4096), 1);
+        assert_eq!(pages(0x1000, 4097), 2);
+        assert_eq!(pages(0x1FFF, 1), 1);
+        assert_eq!(pages(0x1FFF, 2), 2);
+        assert_eq!(pages(0x1FFF, 4098), 3);
+    }
+
+    #[test]
+    fn the_virtual_address_is_page_and_offset_and_the_frames_follow_the_structure() {
+        #[repr(C)]
+        struct Described {
+            mdl: MDL,
+            frames: [PFN_NUMBER; 2],
+        }
+        let mut described = Described { mdl: MDL::zeroed(), frames: [7, 8] };
+        described.mdl.StartVa = address(0x7FFF_0000);
+        described.mdl.ByteOffset = 0x123;
+        described.mdl.ByteCount = 0x1000;
+        let mdl = (&raw mut described).cast::<MDL>();
+        // SAFETY: the MDL lives until the end of the test.
+        assert_eq!(unsafe { MmGetMdlVirtualAddress(mdl) }, address(0x7FFF_0123));
+        // SAFETY: as above.
+        assert_eq!(unsafe { MmGetMdlByteOffset(mdl) }, 0x123);
+        // SAFETY: as above.
+        assert_eq!(unsafe { MmGetMdlByteCount(mdl) }, 0x1000);
+        // SAFETY: as above.
+        assert!(unsafe { NdisGetNextMdl(mdl) }.is_null());
+        // SAFETY: the array follows the structure in the same allocation.
+        let frames = unsafe { MmGetMdlPfnArray(mdl) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { frames.wrapping_add(1).read() }, 8);
+    }
+}

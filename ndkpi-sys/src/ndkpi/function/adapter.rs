@@ -14,7 +14,7 @@ use crate::ndkinfo::{NDK_ADAPTER_INFO, NDK_VERSION};
 use crate::nt::{GROUP_AFFINITY, GUID, MDL, NTSTATUS, PVOID, SIZE_T, SOCKADDR, ULONG};
 
 abi_fn! {
-    /// Closes an object. It cannot fail.
+    /// Closes an object. It cannot fail. IRQL <= DISPATCH_LEVEL.
     ///
     /// It may come before the closes of objects that depend on this one; then it pends until they are closed and every
     /// callback of the object has returned. Pending requests on the object are cancelled. A listener refuses new
@@ -28,7 +28,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Asks an object for an extension interface.
+    /// Asks an object for an extension interface. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `pExtensionInterface` is filled.
     /// - `STATUS_NOT_SUPPORTED`: no such extension or version.
@@ -52,7 +52,8 @@ abi_fn! {
         pBufferSize: *mut ULONG,
     ) -> NTSTATUS;
 
-    /// As [`NDK_FN_QUERY_ADAPTER_INFO`] for a given version. Declared by the header, but in no dispatch table.
+    /// As [`NDK_FN_QUERY_ADAPTER_INFO`] for a given version. Declared by the header, but in no dispatch table. IRQL <=
+    /// DISPATCH_LEVEL.
     pub type NDK_FN_QUERY_ADAPTER_INFO_EX = fn(
         pNdkAdapter: *mut NDK_ADAPTER,
         Version: NDK_VERSION,
@@ -61,7 +62,7 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Creates a completion queue, unarmed. `Affinity` (may be NULL) says where notifications should run; it is a
-    /// preference. Consumers are known to pass no notification.
+    /// preference. Consumers are known to pass no notification. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkCq` is the queue.
     /// - `STATUS_PENDING`
@@ -78,7 +79,7 @@ abi_fn! {
         ppNdkCq: *mut *mut NDK_CQ,
     ) -> NTSTATUS;
 
-    /// Creates a protection domain.
+    /// Creates a protection domain. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkPd` is the domain.
     /// - `STATUS_PENDING`
@@ -90,7 +91,8 @@ abi_fn! {
         ppNdkPd: *mut *mut NDK_PD,
     ) -> NTSTATUS;
 
-    /// Creates a local endpoint for several connectors. Port 0 lets the provider choose one of 49152–65535.
+    /// Creates a local endpoint for several connectors. Port 0 lets the provider choose one of 49152–65535. IRQL <=
+    /// DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkSharedEndpoint` is the endpoint.
     /// - `STATUS_PENDING`
@@ -107,7 +109,7 @@ abi_fn! {
         ppNdkSharedEndpoint: *mut *mut NDK_SHARED_ENDPOINT,
     ) -> NTSTATUS;
 
-    /// Creates a connector.
+    /// Creates a connector. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkConnector` is the connector.
     /// - `STATUS_PENDING`
@@ -119,7 +121,7 @@ abi_fn! {
         ppNdkConnector: *mut *mut NDK_CONNECTOR,
     ) -> NTSTATUS;
 
-    /// Creates a listener, idle until `NdkListen`.
+    /// Creates a listener, idle until `NdkListen`. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkListener` is the listener.
     /// - `STATUS_PENDING`
@@ -134,8 +136,8 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Gives the first `Length` bytes of an MDL chain adapter logical addresses. The chain must be virtually
-    /// contiguous;
-    /// it is the consumer's again, to be freed if it likes, when the request has completed.
+    /// contiguous; it is the consumer's again, to be freed if it likes, when the request has completed. IRQL <=
+    /// DISPATCH_LEVEL.
     ///
     /// `*pLAMSize` is the capacity on entry, the bytes written or needed on return; `*pFBO` the offset in the first
     /// page. Without `RequestCompletion` the request finishes inline.
@@ -156,7 +158,7 @@ abi_fn! {
         pFBO: *mut ULONG,
     ) -> NTSTATUS;
 
-    /// Ends a mapping. All work requests that used it have completed.
+    /// Ends a mapping. All work requests that used it have completed. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_RELEASE_LAM = fn(
         pNdkAdapter: *mut NDK_ADAPTER,
         pNdkLAM: *mut NDK_LOGICAL_ADDRESS_MAPPING,

@@ -14,7 +14,7 @@ use crate::nt::{BOOLEAN, NTSTATUS, PVOID, SOCKADDR, ULONG};
 use core::ffi::c_void;
 
 abi_fn! {
-    /// Starts to listen. Port 0 lets the provider choose one of 49152–65535.
+    /// Starts to listen. Port 0 lets the provider choose one of 49152–65535. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -30,7 +30,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Local address of a listener. `pAddress` may be NULL to ask for the length.
+    /// Local address of a listener. `pAddress` may be NULL to ask for the length. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_BUFFER_TOO_SMALL`: `*pAddressLength` is the required length.
@@ -40,10 +40,10 @@ abi_fn! {
         pAddressLength: *mut ULONG,
     ) -> NTSTATUS;
 
-    /// Pauses the listener (peers are refused as if it were not there) or lets it go on.
+    /// Pauses the listener (peers are refused as if it were not there) or lets it go on. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_CONTROL_CONNECT_EVENTS = fn(pNdkListener: *mut NDK_LISTENER, Pause: BOOLEAN);
 
-    /// Connects a queue pair from a local to a remote address.
+    /// Connects a queue pair from a local to a remote address. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -70,7 +70,8 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Connects from a shared endpoint. Statuses as [`NDK_FN_CONNECT`], without those about the local address.
+    /// Connects from a shared endpoint. Statuses as [`NDK_FN_CONNECT`], without those about the local address. IRQL <=
+    /// DISPATCH_LEVEL.
     pub type NDK_FN_CONNECT_WITH_SHARED_ENDPOINT = fn(
         pNdkConnector: *mut NDK_CONNECTOR,
         pNdkQp: *mut NDK_QP,
@@ -85,7 +86,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// The active side's last step. The disconnect event may be absent.
+    /// The active side's last step. The disconnect event may be absent. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -100,7 +101,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// As [`NDK_FN_COMPLETE_CONNECT`], the event carries a reason (NDKPI 2.1).
+    /// As [`NDK_FN_COMPLETE_CONNECT`], the event carries a reason (NDKPI 2.1). IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_COMPLETE_CONNECT_EX = fn(
         pNdkConnector: *mut NDK_CONNECTOR,
         DisconnectEvent: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
@@ -110,7 +111,7 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Accepts a connection with a queue pair; completes when the active side has completed the connection. The
-    /// disconnect event may be absent.
+    /// disconnect event may be absent. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -129,7 +130,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// As [`NDK_FN_ACCEPT`], the event carries a reason (NDKPI 2.1).
+    /// As [`NDK_FN_ACCEPT`], the event carries a reason (NDKPI 2.1). IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_ACCEPT_EX = fn(
         pNdkConnector: *mut NDK_CONNECTOR,
         pNdkQp: *mut NDK_QP,
@@ -143,7 +144,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Turns a connection down, from either side; never pends.
+    /// Turns a connection down, from either side; never pends. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_ABORTED`: the peer gave up.
@@ -154,7 +155,8 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Effective read limits (each pointer may be NULL) and the peer's private data. NULL with length 0 asks for the
-    /// length; the length reported is the connection's fixed size, not what the peer sent. Never pends.
+    /// length; the length reported is the connection's fixed size, not what the peer sent. Never pends. IRQL <=
+    /// DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_BUFFER_TOO_SMALL`: what fits was copied, `*pPrivateDataLength` is the required length.
@@ -166,7 +168,7 @@ abi_fn! {
         pPrivateDataLength: *mut ULONG,
     ) -> NTSTATUS;
 
-    /// Local address of a connector. `pAddress` may be NULL to ask for the length.
+    /// Local address of a connector. `pAddress` may be NULL to ask for the length. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_BUFFER_TOO_SMALL`: `*pAddressLength` is the required length.
@@ -176,7 +178,7 @@ abi_fn! {
         pAddressLength: *mut ULONG,
     ) -> NTSTATUS;
 
-    /// Address of a connector's peer. `pAddress` may be NULL to ask for the length.
+    /// Address of a connector's peer. `pAddress` may be NULL to ask for the length. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_BUFFER_TOO_SMALL`: `*pAddressLength` is the required length.
@@ -187,7 +189,7 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Ends a connection gracefully: completes when the peer has disconnected too and the queue pair is quiet, then
-    /// flushes the queue pair.
+    /// flushes the queue pair. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -199,7 +201,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// A disconnect that can be abortive. Declared by the header, but in no dispatch table.
+    /// A disconnect that can be abortive. Declared by the header, but in no dispatch table. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_DISCONNECT_EX = fn(
         pNdkConnector: *mut NDK_CONNECTOR,
         Abortive: BOOLEAN,
@@ -207,7 +209,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Address of a shared endpoint. `pAddress` may be NULL to ask for the length.
+    /// Address of a shared endpoint. `pAddress` may be NULL to ask for the length. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_BUFFER_TOO_SMALL`: `*pAddressLength` is the required length.

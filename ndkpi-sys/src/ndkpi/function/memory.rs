@@ -8,7 +8,8 @@ use crate::nt::{BOOLEAN, MDL, NTSTATUS, PVOID, SIZE_T, UINT32, ULONG};
 
 abi_fn! {
     /// Registers the first `Length` bytes of a virtually contiguous MDL chain. The chain's virtual address becomes the
-    /// base of the region, as an index only. The chain is the consumer's again when the request has completed.
+    /// base of the region, as an index only. The chain is the consumer's again when the request has completed. IRQL <=
+    /// DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -23,7 +24,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Ends a registration.
+    /// Ends a registration. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -34,7 +35,7 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Prepares a region created for fast registration for up to `AdapterPageCount` pages. Both tokens are readable
-    /// afterwards.
+    /// afterwards. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_PENDING`
@@ -47,12 +48,13 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// The token that peers use for this region; valid after registration or initialisation. Never 0.
+    /// The token that peers use for this region; valid after registration or initialisation. Never 0. IRQL <=
+    /// DISPATCH_LEVEL.
     pub type NDK_FN_GET_REMOTE_TOKEN_FROM_MR = fn(pNdkMr: *mut NDK_MR) -> UINT32;
 
-    /// The token for local elements; valid after registration or initialisation. Never 0.
+    /// The token for local elements; valid after registration or initialisation. Never 0. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_GET_LOCAL_TOKEN_FROM_MR = fn(pNdkMr: *mut NDK_MR) -> UINT32;
 
-    /// The token that peers use for this window; valid as soon as `NdkBind` has returned.
+    /// The token that peers use for this window; valid as soon as `NdkBind` has returned. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_GET_REMOTE_TOKEN_FROM_MW = fn(pNdkMw: *mut NDK_MW) -> UINT32;
 }

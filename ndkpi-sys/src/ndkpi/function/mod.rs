@@ -1,7 +1,10 @@
 //! Functions of the provider, called by the consumer: the types of the dispatch table slots.
 //!
 //! Callbacks are optional in these signatures even where the contract forbids NULL: the caller is foreign code, and a
-//! NULL must be something a provider can see and refuse. IRQL <= DISPATCH_LEVEL unless said otherwise.
+//! NULL must be something a provider can see and refuse.
+//!
+//! The statuses are those that NDKPI's page of the function names (NDKPI: `NDK_FN_…`); a provider may return others as
+//! failures. "Inline or completion" marks what can come either way.
 
 mod adapter;
 mod connection;

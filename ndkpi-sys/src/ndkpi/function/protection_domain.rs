@@ -6,7 +6,7 @@ use crate::abi::abi_fn;
 use crate::nt::{BOOLEAN, GROUP_AFFINITY, NTSTATUS, PVOID, UINT32, ULONG};
 
 abi_fn! {
-    /// Creates a memory region, for fast registration only or for `NdkRegisterMr` only.
+    /// Creates a memory region, for fast registration only or for `NdkRegisterMr` only. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkMr` is the region.
     /// - `STATUS_PENDING`
@@ -19,7 +19,7 @@ abi_fn! {
         ppNdkMr: *mut *mut NDK_MR,
     ) -> NTSTATUS;
 
-    /// Creates a memory window, unbound.
+    /// Creates a memory window, unbound. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkMw` is the window.
     /// - `STATUS_PENDING`
@@ -31,7 +31,7 @@ abi_fn! {
         ppNdkMw: *mut *mut NDK_MW,
     ) -> NTSTATUS;
 
-    /// Creates a shared receive queue. `Affinity` may be NULL.
+    /// Creates a shared receive queue. `Affinity` may be NULL. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkSrq` is the queue.
     /// - `STATUS_PENDING`
@@ -50,7 +50,8 @@ abi_fn! {
         ppNdkSrq: *mut *mut NDK_SRQ,
     ) -> NTSTATUS;
 
-    /// Creates a queue pair. The two completion queues may be one. `QPContext` comes back in every result.
+    /// Creates a queue pair. The two completion queues may be one. `QPContext` comes back in every result. IRQL <=
+    /// DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkQp` is the queue pair.
     /// - `STATUS_PENDING`
@@ -71,7 +72,8 @@ abi_fn! {
         ppNdkQp: *mut *mut NDK_QP,
     ) -> NTSTATUS;
 
-    /// Creates a queue pair that receives from a shared receive queue. Statuses as [`NDK_FN_CREATE_QP`].
+    /// Creates a queue pair that receives from a shared receive queue. Statuses as [`NDK_FN_CREATE_QP`]. IRQL <=
+    /// DISPATCH_LEVEL.
     pub type NDK_FN_CREATE_QP_WITH_SRQ = fn(
         pNdkPd: *mut NDK_PD,
         pReceiveCq: *mut NDK_CQ,
@@ -86,6 +88,7 @@ abi_fn! {
         ppNdkQp: *mut *mut NDK_QP,
     ) -> NTSTATUS;
 
-    /// The local token for raw adapter logical addresses: local read and write, never remote access.
+    /// The local token for raw adapter logical addresses: local read and write, never remote access. IRQL <=
+    /// DISPATCH_LEVEL.
     pub type NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN = fn(pNdkPd: *mut NDK_PD, pToken: *mut UINT32);
 }

@@ -12,10 +12,10 @@ use crate::abi::abi_fn;
 use crate::nt::{NTSTATUS, PVOID, SIZE_T, UINT32, UINT64, ULONG};
 
 abi_fn! {
-    /// Cancels everything pending on both queues; the entries carry `STATUS_CANCELLED`.
+    /// Cancels everything pending on both queues; the entries carry `STATUS_CANCELLED`. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_FLUSH = fn(pNdkQp: *mut NDK_QP);
 
-    /// Sends to the peer's next receive.
+    /// Sends to the peer's next receive. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_INVALID`: not connected.
@@ -28,7 +28,7 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Sends, and invalidates a token of the peer before its receive completes (NDKPI 1.2). Completes as a Send. Mind
-    /// the order: flags, then token.
+    /// the order: flags, then token. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_INVALID`: not connected.
@@ -41,7 +41,7 @@ abi_fn! {
         RemoteToken: UINT32,
     ) -> NTSTATUS;
 
-    /// Posts a receive; allowed before the queue pair is connected.
+    /// Posts a receive; allowed before the queue pair is connected. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     pub type NDK_FN_RECEIVE = fn(
@@ -51,7 +51,7 @@ abi_fn! {
         nSge: ULONG,
     ) -> NTSTATUS;
 
-    /// Binds a window to a part of a registered region.
+    /// Binds a window to a part of a registered region. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_INVALID`: not connected.
@@ -67,7 +67,7 @@ abi_fn! {
     ) -> NTSTATUS;
 
     /// Gives a fast-register region pages, a base address and rights. `FBO` is the offset in the first page;
-    /// `BaseVirtualAddress` is a label of the consumer's.
+    /// `BaseVirtualAddress` is a label of the consumer's. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_INVALID`: not connected.
@@ -84,7 +84,7 @@ abi_fn! {
         Flags: NDK_OP_FLAGS,
     ) -> NTSTATUS;
 
-    /// Ends a fast registration or a binding; the object's type says which.
+    /// Ends a fast registration or a binding; the object's type says which. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_INVALID`: not connected.
@@ -95,7 +95,7 @@ abi_fn! {
         Flags: NDK_OP_FLAGS,
     ) -> NTSTATUS;
 
-    /// Reads remote memory into local elements.
+    /// Reads remote memory into local elements. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_INVALID`: not connected.
@@ -110,7 +110,7 @@ abi_fn! {
         Flags: NDK_OP_FLAGS,
     ) -> NTSTATUS;
 
-    /// Writes local elements to remote memory.
+    /// Writes local elements to remote memory. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_CONNECTION_INVALID`: not connected.
