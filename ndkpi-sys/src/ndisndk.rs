@@ -41,8 +41,7 @@ abi_fn! {
 }
 
 /// Argument of `NdisSetOptionalHandlers`, given from `MiniportSetOptions`. The driver fills the header. The handlers
-/// are
-/// the driver's, not an adapter's; both are mandatory.
+/// are the driver's, not an adapter's; both are mandatory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NDIS_NDK_PROVIDER_CHARACTERISTICS {

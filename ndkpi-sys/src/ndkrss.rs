@@ -11,8 +11,7 @@ pub const NDK_EXTENSION_ID_ADAPTER_RSS_DISPATCH: GUID = GUID::from_u128(0xbab270
 
 abi_fn! {
     /// Receive side scaling processors of the adapter, IRQL <= DISPATCH_LEVEL. `RssProcessorInfo` may be NULL to ask
-    /// for
-    /// the size.
+    /// for the size.
     pub type NDK_FN_GET_RSS_PROCESSOR_INFO = fn(
         pNdkAdapter: *mut NDK_ADAPTER,
         RssProcessorInfo: *mut NDIS_RSS_PROCESSOR_INFO,

@@ -277,7 +277,7 @@ pub struct NET_BUFFER_POOL_PARAMETERS {
 }
 layout!(NET_BUFFER_POOL_PARAMETERS, size 12, align 4, { Header: 0, PoolTag: 4, DataSize: 8 });
 pub const NET_BUFFER_POOL_PARAMETERS_REVISION_1: UCHAR = 1;
-pub const NDIS_SIZEOF_NET_BUFFER_POOL_PARAMETERS_REVISION_1: USHORT = 0xc;
+pub const NDIS_SIZEOF_NET_BUFFER_POOL_PARAMETERS_REVISION_1: USHORT = 0xC;
 
 abi_fn! {
     /// Frees an MDL that a data start was advanced over.

@@ -248,7 +248,7 @@ pub struct NDIS_MINIPORT_PAUSE_PARAMETERS {
 }
 layout!(NDIS_MINIPORT_PAUSE_PARAMETERS, size 12, align 4, { Header: 0, Flags: 4, PauseReason: 8 });
 pub const NDIS_MINIPORT_PAUSE_PARAMETERS_REVISION_1: UCHAR = 1;
-pub const NDIS_SIZEOF_MINIPORT_PAUSE_PARAMETERS_REVISION_1: USHORT = 0xc;
+pub const NDIS_SIZEOF_MINIPORT_PAUSE_PARAMETERS_REVISION_1: USHORT = 0xC;
 
 /// Argument of `MiniportRestart`. `Size` is 0x14, less than the type.
 #[repr(C)]

@@ -99,7 +99,7 @@ pub struct NDIS_NDK_STATISTICS_INFO {
 }
 layout!(NDIS_NDK_STATISTICS_INFO, size 248, align 8, { Header: 0, Flags: 4, CounterSet: 8 });
 pub const NDIS_NDK_STATISTICS_INFO_REVISION_1: UCHAR = 1;
-pub const NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1: USHORT = 0xf8;
+pub const NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1: USHORT = 0xF8;
 
 /// One connection.
 #[repr(C)]
@@ -131,8 +131,7 @@ layout!(NDIS_NDK_CONNECTIONS, size 80, align 4, {
 pub const NDIS_NDK_CONNECTIONS_REVISION_1: UCHAR = 1;
 
 /// Bytes of [`NDIS_NDK_CONNECTIONS`] with `n` entries (`NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1`), or `None` if that is
-/// no
-/// size.
+/// no size.
 #[must_use]
 pub const fn NDIS_SIZEOF_NDK_CONNECTIONS_REVISION_1(n: usize) -> Option<usize> {
     match n.checked_mul(size_of::<NDIS_NDK_CONNECTION_ENTRY>()) {

@@ -1,9 +1,8 @@
 //! Functions of listeners, connectors and shared endpoints.
 //!
 //! Order of a connection: the active side connects; the passive side gets a connect event and accepts; the active
-//! side's
-//! connect completes and it completes the connection; then the passive side's accept completes. Read limits are capped
-//! silently by each side's adapter.
+//! side's connect completes and it completes the connection; then the passive side's accept completes. Read limits are
+//! capped silently by each side's adapter.
 
 use super::super::callback::{
     NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
