@@ -1,0 +1,264 @@
+//! The requests, typed: builds inputs, checks replies, turns statuses into failures.
+//!
+//! A reply is checked like any input from the other side of a border: versions, counts and lengths in it may be wrong.
+
+use crate::failure::{Failure, Kind};
+use crate::transport::{Answer, Device, DirectBuffer};
+use softndk_ioctl::{
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MemcpyRequest, ObjectSummaryReply,
+    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, Request, RequestHeader, Status,
+    TransferRequest, TransferResult, VersionReply, VersionRequest,
+};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// Attempts to read a list that grows while it is read.
+const LIST_ATTEMPTS: usize = 8;
+
+/// A device and the requests it takes.
+pub struct Client<D> {
+    device: D,
+}
+
+impl<D: Device> Client<D> {
+    /// Talks to a device whose driver has our ABI version.
+    pub fn connect(device: D) -> Result<(Self, VersionReply), Failure> {
+        let client = Self { device };
+        let version = client.version()?;
+        if version.header.version != ABI_VERSION {
+            return Err(Failure::new(
+                Kind::Unreachable,
+                "cannot talk to the driver",
+                format!("its ABI version is {}, this tool's is {ABI_VERSION}", version.header.version),
+                "use the ndkctl that was built with this driver",
+            ));
+        }
+        Ok((client, version))
+    }
+
+    fn version(&self) -> Result<VersionReply, Failure> {
+        let request = VersionRequest { header: RequestHeader::of::<VersionRequest>() };
+        self.ask("cannot ask the driver for its version", &request)
+    }
+
+    /// All adapters.
+    pub fn adapters(&self) -> Result<Vec<AdapterEntry>, Failure> {
+        const WHAT: &str = "cannot list the adapters";
+        let request = AdapterListRequest { header: RequestHeader::of::<AdapterListRequest>() };
+        let mut output = vec![0_u8; size_of::<AdapterListReply>()];
+        for _ in 0..LIST_ATTEMPTS {
+            let answer = self.device.buffered(AdapterListRequest::CODE, request.as_bytes(), &mut output);
+            let reply = valid_part(WHAT, answer, &output, &[Status::SUCCESS, Status::BUFFER_OVERFLOW])?;
+            let (fixed, entries) = AdapterListReply::read_from_prefix(reply).map_err(|_| malformed(WHAT))?;
+            if answer.status == Status::SUCCESS {
+                return read_entries(&fixed, entries).ok_or_else(|| malformed(WHAT));
+            }
+            // Room for a few more than there are now: adapters may come between two calls.
+            let wanted = fixed.required_length.saturating_add(fixed.entry_size.saturating_mul(2)) as usize;
+            if wanted > MAX_LIST_LENGTH {
+                return Err(malformed(WHAT));
+            }
+            output.resize(wanted, 0);
+        }
+        Err(Failure::refused(WHAT, Status::BUFFER_OVERFLOW))
+    }
+
+    /// Live objects of the driver.
+    pub fn objects(&self) -> Result<ObjectSummaryReply, Failure> {
+        let request = ObjectSummaryRequest { header: RequestHeader::of::<ObjectSummaryRequest>() };
+        self.ask("cannot count the driver's objects", &request)
+    }
+
+    /// Connects a pair.
+    pub fn create_pair(&self, request: &PairCreateRequest) -> Result<PairCreateReply, Failure> {
+        let (client, server) = (request.client_adapter, request.server_adapter);
+        self.ask(&format!("cannot connect adapter {client} to adapter {server}"), request)
+    }
+
+    /// Closes a pair.
+    pub fn close_pair(&self, pair: u32) -> Result<(), Failure> {
+        let request = PairCloseRequest { header: RequestHeader::of::<PairCloseRequest>(), pair, reserved: 0 };
+        let answer = self.device.buffered(PairCloseRequest::CODE, request.as_bytes(), &mut []);
+        if answer.status == Status::SUCCESS {
+            Ok(())
+        } else {
+            Err(Failure::refused(format!("cannot close pair {pair}"), answer.status))
+        }
+    }
+
+    /// Memory for transfers of `region_length` bytes.
+    pub fn allocate(&self, region_length: u64) -> Result<TransferBuffer<D::Buffer>, Failure> {
+        let layout = BufferLayout::new(region_length)
+            .map_err(|status| Failure::refused(format!("cannot transfer {region_length} bytes at once"), status))?;
+        Ok(TransferBuffer { buffer: self.device.allocate(layout.total as usize)?, layout })
+    }
+
+    /// Runs a transfer whose requests must all succeed.
+    pub fn transfer(
+        &self,
+        request: &TransferRequest,
+        buffer: &mut TransferBuffer<D::Buffer>,
+    ) -> Result<TransferResult, Failure> {
+        const WHAT: &str = "cannot transfer";
+        let answer = self.device.direct(TransferRequest::CODE, request.as_bytes(), &mut buffer.buffer);
+        let result = transfer_result(WHAT, answer, buffer)?;
+        if result.failed > 0 || result.first_failure != Status::SUCCESS.0 {
+            let what = format!("{WHAT}: {} of {} requests failed", result.failed, result.posted);
+            return Err(Failure::refused(what, Status(result.first_failure)));
+        }
+        Ok(result)
+    }
+
+    /// Runs the yardstick.
+    pub fn memcpy(
+        &self,
+        request: &MemcpyRequest,
+        buffer: &mut TransferBuffer<D::Buffer>,
+    ) -> Result<TransferResult, Failure> {
+        let answer = self.device.direct(MemcpyRequest::CODE, request.as_bytes(), &mut buffer.buffer);
+        transfer_result("cannot measure memcpy", answer, buffer)
+    }
+
+    fn ask<R>(&self, what: &str, request: &R) -> Result<R::Reply, Failure>
+    where
+        R: Request,
+        R::Reply: FromBytes + IntoBytes + Immutable + KnownLayout,
+    {
+        let mut output = R::Reply::new_zeroed();
+        let answer = self.device.buffered(R::CODE, request.as_bytes(), output.as_mut_bytes());
+        if answer.status != Status::SUCCESS {
+            return Err(Failure::refused(what, answer.status));
+        }
+        if answer.information < size_of::<R::Reply>() {
+            return Err(malformed(what));
+        }
+        Ok(output)
+    }
+}
+
+/// More than this is not a list of adapters but a mistake.
+const MAX_LIST_LENGTH: usize = 16 << 20;
+
+fn valid_part<'output>(
+    what: &str,
+    answer: Answer,
+    output: &'output [u8],
+    accepted: &[Status],
+) -> Result<&'output [u8], Failure> {
+    if !accepted.contains(&answer.status) {
+        return Err(Failure::refused(what, answer.status));
+    }
+    output.get(..answer.information).ok_or_else(|| malformed(what))
+}
+
+/// The entries behind the fixed part; nothing when the counts and lengths do not fit together.
+fn read_entries(fixed: &AdapterListReply, bytes: &[u8]) -> Option<Vec<AdapterEntry>> {
+    let entry_size = fixed.entry_size as usize;
+    let count = fixed.returned_count as usize;
+    let expected = entry_size.checked_mul(count)?;
+    if entry_size < size_of::<AdapterEntry>() || bytes.len() < expected {
+        return None;
+    }
+    let entries = bytes.chunks_exact(entry_size).take(count);
+    entries.map(|entry| AdapterEntry::read_from_prefix(entry).ok().map(|(entry, _)| entry)).collect()
+}
+
+fn transfer_result<B: DirectBuffer>(
+    what: &str,
+    answer: Answer,
+    buffer: &TransferBuffer<B>,
+) -> Result<TransferResult, Failure> {
+    if answer.status != Status::SUCCESS {
+        return Err(Failure::refused(what, answer.status));
+    }
+    match TransferResult::read_from_prefix(buffer.buffer.bytes()) {
+        Ok((result, _)) if result.header == RequestHeader::of::<TransferResult>() => Ok(result),
+        _ => Err(malformed(what)),
+    }
+}
+
+fn malformed(what: &str) -> Failure {
+    Failure::new(
+        Kind::Refused,
+        what,
+        "the driver's reply does not fit together",
+        "use the ndkctl that was built with this driver",
+    )
+}
+
+/// Result page, source and destination.
+pub struct TransferBuffer<B> {
+    buffer: B,
+    layout: BufferLayout,
+}
+
+impl<B: DirectBuffer> TransferBuffer<B> {
+    /// The bytes that are read from.
+    pub fn source(&self) -> &[u8] {
+        &self.buffer.bytes()[Self::range(self.layout.source, &self.layout)]
+    }
+
+    pub fn source_mut(&mut self) -> &mut [u8] {
+        let range = Self::range(self.layout.source, &self.layout);
+        &mut self.buffer.bytes_mut()[range]
+    }
+
+    /// The bytes that are written to.
+    pub fn destination(&self) -> &[u8] {
+        &self.buffer.bytes()[Self::range(self.layout.destination, &self.layout)]
+    }
+
+    pub fn destination_mut(&mut self) -> &mut [u8] {
+        let range = Self::range(self.layout.destination, &self.layout);
+        &mut self.buffer.bytes_mut()[range]
+    }
+
+    pub fn region_length(&self) -> u64 {
+        self.layout.region_length
+    }
+
+    /// Lays the same memory out for a shorter region.
+    pub fn shrink(&mut self, region_length: u64) -> Result<(), Failure> {
+        match BufferLayout::new(region_length) {
+            Ok(layout) if layout.total as usize <= self.buffer.bytes().len() => {
+                self.layout = layout;
+                Ok(())
+            }
+            _ => Err(Failure::refused(
+                format!("cannot transfer {region_length} bytes at once"),
+                Status::BUFFER_TOO_SMALL,
+            )),
+        }
+    }
+
+    fn range(start: u64, layout: &BufferLayout) -> std::ops::Range<usize> {
+        start as usize..(start + layout.region_length) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_entries;
+    use softndk_ioctl::{AdapterEntry, AdapterListReply, RequestHeader};
+
+    fn fixed(returned_count: u32, entry_size: u32) -> AdapterListReply {
+        let header = RequestHeader::of::<AdapterListReply>();
+        AdapterListReply { header, adapter_count: 2, returned_count, entry_size, required_length: 0 }
+    }
+
+    const ENTRY: u32 = size_of::<AdapterEntry>() as u32;
+
+    #[test]
+    fn entries_of_a_newer_driver_may_be_longer() {
+        let bytes = vec![0; 2 * (ENTRY as usize + 8)];
+        assert_eq!(read_entries(&fixed(2, ENTRY + 8), &bytes).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn counts_and_sizes_that_do_not_fit_are_refused() {
+        let bytes = vec![0; 2 * ENTRY as usize];
+        for (count, size) in [(3, ENTRY), (2, ENTRY - 1), (1, 0), (u32::MAX, u32::MAX), (u32::MAX, ENTRY)] {
+            assert!(read_entries(&fixed(count, size), &bytes).is_none(), "{count} of {size}");
+        }
+        assert_eq!(read_entries(&fixed(0, ENTRY), &[]).unwrap().len(), 0);
+    }
+}

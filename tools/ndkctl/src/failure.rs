@@ -1,0 +1,148 @@
+//! What goes wrong, said so that the reader knows what to do: what was tried, why it failed, and the next step.
+
+use serde::Serialize;
+use softndk_ioctl::Status;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Kinds of failure, one exit code each. (0 is success, 2 a command line that clap refuses.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The driver refused a request, or a transfer failed.
+    Refused,
+    /// The arguments do not go together.
+    Usage,
+    /// The driver could not be reached: no device, no rights, or no image to load.
+    Unreachable,
+    /// Data arrived, but not the data that were sent.
+    Corrupt,
+    /// Objects were left behind when the driver was unloaded.
+    LeftBehind,
+    /// A file could not be read or written.
+    File,
+}
+
+impl Kind {
+    /// The process's exit code.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Refused => 1,
+            Self::Usage => 2,
+            Self::Unreachable => 3,
+            Self::Corrupt => 4,
+            Self::LeftBehind => 5,
+            Self::File => 6,
+        }
+    }
+}
+
+/// One failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    pub kind: Kind,
+    /// What was tried, as "cannot …".
+    pub what: String,
+    pub cause: String,
+    /// What the reader can do about it.
+    pub next_step: String,
+    /// NTSTATUS, where the driver gave one.
+    pub status: Option<u32>,
+}
+
+impl Failure {
+    pub fn new(kind: Kind, what: impl Into<String>, cause: impl Into<String>, next_step: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), cause: cause.into(), next_step: next_step.into(), status: None }
+    }
+
+    /// A request that the driver (or the I/O manager) answered with a failing status.
+    pub fn refused(what: impl Into<String>, status: Status) -> Self {
+        let cause = match status.meaning() {
+            Some(meaning) => format!("{status}: {meaning}"),
+            None => status.to_string(),
+        };
+        Self { status: Some(status.0 as u32), ..Self::new(Kind::Refused, what, cause, next_step(status)) }
+    }
+
+    /// A file operation that failed.
+    pub fn file(what: &str, path: &Path, error: &io::Error) -> Self {
+        Self::new(
+            Kind::File,
+            format!("cannot {what} {}", path.display()),
+            error.to_string(),
+            "check that the path exists and that you may use it",
+        )
+    }
+
+    /// What the process ends with.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.kind.exit_code())
+    }
+}
+
+/// What usually helps against a status of the control device.
+fn next_step(status: Status) -> &'static str {
+    match status {
+        Status::REVISION_MISMATCH | Status::INFO_LENGTH_MISMATCH | Status::INVALID_DEVICE_REQUEST => {
+            "use the ndkctl that was built with this driver"
+        }
+        Status::ACCESS_DENIED => "run it as administrator",
+        Status::DEVICE_NOT_READY => "enable NDK on the adapter (Enable-NetAdapterRdma) and look at \"ndkctl info\"",
+        Status::DEVICE_DOES_NOT_EXIST => "choose an adapter index that \"ndkctl info\" lists",
+        Status::INVALID_ADDRESS => "give both adapters an address of that family, or choose another with --family",
+        Status::HOST_UNREACHABLE => "give both adapters the same wire number, or choose adapters on one wire",
+        Status::INSUFFICIENT_RESOURCES => "try smaller depths or sizes; \"ndkctl info\" shows the limits",
+        Status::INVALID_PARAMETER | Status::INVALID_BUFFER_SIZE | Status::DATA_OVERRUN | Status::BUFFER_OVERFLOW => {
+            "compare sizes, depths and counts with the limits in \"ndkctl info\""
+        }
+        Status::NOT_SUPPORTED => "this driver does not do that (yet); look at its version with \"ndkctl info\"",
+        Status::DEVICE_REMOVED => "look whether the adapter is still there with \"ndkctl info\", then try again",
+        Status::DEVICE_BUSY => "wait for the other transfer",
+        _ => "look at the adapters with \"ndkctl info\"; the driver's debug output says more",
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}\n  cause: {}\n  next:  {}", self.what, self.cause, self.next_step)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, Kind};
+    use softndk_ioctl::Status;
+    use std::collections::HashSet;
+
+    const KINDS: [Kind; 6] =
+        [Kind::Refused, Kind::Usage, Kind::Unreachable, Kind::Corrupt, Kind::LeftBehind, Kind::File];
+
+    #[test]
+    fn every_kind_has_its_own_exit_code_and_none_means_success() {
+        let codes: HashSet<u8> = KINDS.iter().map(|kind| kind.exit_code()).collect();
+        assert_eq!(codes.len(), KINDS.len());
+        assert!(!codes.contains(&0));
+    }
+
+    #[test]
+    fn a_refusal_names_request_status_and_next_step() {
+        let failure = Failure::refused("cannot connect adapter 0 to adapter 1", Status::HOST_UNREACHABLE);
+        let text = failure.to_string();
+        assert!(text.contains("adapter 0 to adapter 1"), "{text}");
+        assert!(text.contains("STATUS_HOST_UNREACHABLE"), "{text}");
+        assert!(text.contains("wire number"), "{text}");
+        assert_eq!(failure.status, Some(0xC000_023D));
+    }
+
+    #[test]
+    fn an_unknown_status_is_shown_as_a_number() {
+        let failure = Failure::refused("cannot ping", Status(0xC012_3456_u32 as i32));
+        assert!(failure.to_string().contains("0xC0123456"), "{failure}");
+    }
+}

@@ -1,0 +1,391 @@
+//! `ndkctl info`: the driver and its adapters, one column each.
+
+use crate::arguments::InfoArguments;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::transport::Device;
+use crate::units;
+use serde::Serialize;
+use softndk_ioctl::{
+    ADAPTER_ADDRESS_MAX, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, ObjectSummaryReply, VersionFlags,
+    VersionReply,
+};
+use std::fmt;
+use tabled::builder::Builder;
+use tabled::settings::Style;
+
+/// What `info` found.
+#[derive(Clone, Debug, Serialize)]
+pub struct InfoReport {
+    pub driver: Driver,
+    pub adapters: Vec<Adapter>,
+    /// With `--counters`.
+    pub objects: Option<Vec<Counter>>,
+}
+
+/// The driver.
+#[derive(Clone, Debug, Serialize)]
+pub struct Driver {
+    pub version: String,
+    pub abi_version: u32,
+    pub ndis_version: String,
+    pub ndkpi_version: String,
+    pub processors: u32,
+    pub debug_build: bool,
+    /// Pair and transfer requests are there: ping, copy and bench work.
+    pub transfers: bool,
+}
+
+/// One adapter.
+#[derive(Clone, Debug, Serialize)]
+pub struct Adapter {
+    pub index: u32,
+    pub interface_index: u32,
+    /// NET_LUID in hexadecimal: JSON numbers do not hold 64 bits.
+    pub net_luid: String,
+    pub mac_address: String,
+    pub mtu: u32,
+    pub link_speed: u64,
+    pub link: Link,
+    pub wire_number: u32,
+    pub ndk_enabled: bool,
+    pub technology: String,
+    /// As "address/prefix length".
+    pub addresses: Vec<String>,
+    /// There are more than the driver lists.
+    pub more_addresses: bool,
+    pub limits: Vec<Counter>,
+    /// With `--counters`.
+    pub counters: Option<Vec<Counter>>,
+}
+
+/// State of the link and the data path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    Up,
+    /// Connected, but NDIS has paused the adapter.
+    Paused,
+    Down,
+}
+
+/// A named number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counter {
+    pub name: &'static str,
+    pub value: u64,
+}
+
+/// Asks for everything.
+pub fn collect<D: Device>(
+    client: &Client<D>,
+    version: &VersionReply,
+    arguments: &InfoArguments,
+) -> Result<InfoReport, Failure> {
+    let adapters = client.adapters()?;
+    let objects = arguments.counters.then(|| client.objects()).transpose()?;
+    Ok(InfoReport {
+        driver: driver(version),
+        adapters: adapters.iter().map(|entry| adapter(entry, arguments.counters)).collect(),
+        objects: objects.as_ref().map(object_counts),
+    })
+}
+
+fn driver(version: &VersionReply) -> Driver {
+    let [major, minor, patch, _] = version.driver_version;
+    let dotted = |[major, minor]: [u16; 2]| format!("{major}.{minor}");
+    Driver {
+        version: format!("{major}.{minor}.{patch}"),
+        abi_version: version.header.version,
+        ndis_version: dotted(version.ndis_version),
+        ndkpi_version: dotted(version.ndkpi_version),
+        processors: version.processor_count,
+        debug_build: version.flags.contains(VersionFlags::DEBUG_BUILD),
+        transfers: version.flags.contains(VersionFlags::TRANSFERS),
+    }
+}
+
+fn adapter(entry: &AdapterEntry, counters: bool) -> Adapter {
+    let used = (entry.address_count as usize).min(ADAPTER_ADDRESS_MAX);
+    let addresses = entry.addresses.iter().take(used);
+    let mac_address: Vec<String> = entry.mac_address.iter().map(|byte| format!("{byte:02X}")).collect();
+    Adapter {
+        index: entry.index,
+        interface_index: entry.interface_index,
+        net_luid: format!("{:016X}", entry.net_luid),
+        mac_address: mac_address.join("-"),
+        mtu: entry.mtu,
+        link_speed: entry.link_speed,
+        link: link(entry.flags),
+        wire_number: entry.wire_number,
+        ndk_enabled: entry.flags.contains(AdapterFlags::NDK_ENABLED),
+        technology: entry.technology.to_string(),
+        addresses: addresses
+            .filter_map(|address| Some(format!("{}/{}", address.ip()?, address.prefix_length)))
+            .collect(),
+        more_addresses: entry.flags.contains(AdapterFlags::MORE_ADDRESSES),
+        limits: limits(&entry.limits),
+        counters: counters.then(|| counter_values(&entry.counters)),
+    }
+}
+
+fn link(flags: AdapterFlags) -> Link {
+    match (flags.contains(AdapterFlags::LINK_UP), flags.contains(AdapterFlags::RUNNING)) {
+        (true, true) => Link::Up,
+        (true, false) => Link::Paused,
+        (false, _) => Link::Down,
+    }
+}
+
+fn limits(limits: &AdapterLimits) -> Vec<Counter> {
+    let narrow = |name, value: u32| Counter { name, value: u64::from(value) };
+    vec![
+        Counter { name: "max_registration_size", value: limits.max_registration_size },
+        Counter { name: "max_window_size", value: limits.max_window_size },
+        narrow("frmr_page_count", limits.frmr_page_count),
+        narrow("max_initiator_request_sge", limits.max_initiator_request_sge),
+        narrow("max_receive_request_sge", limits.max_receive_request_sge),
+        narrow("max_read_request_sge", limits.max_read_request_sge),
+        narrow("max_transfer_length", limits.max_transfer_length),
+        narrow("max_inline_data_size", limits.max_inline_data_size),
+        narrow("max_inbound_read_limit", limits.max_inbound_read_limit),
+        narrow("max_outbound_read_limit", limits.max_outbound_read_limit),
+        narrow("max_receive_queue_depth", limits.max_receive_queue_depth),
+        narrow("max_initiator_queue_depth", limits.max_initiator_queue_depth),
+        narrow("max_srq_depth", limits.max_srq_depth),
+        narrow("max_cq_depth", limits.max_cq_depth),
+        narrow("large_request_threshold", limits.large_request_threshold),
+        narrow("max_caller_data", limits.max_caller_data),
+        narrow("max_callee_data", limits.max_callee_data),
+        narrow("adapter_flags", limits.adapter_flags),
+    ]
+}
+
+fn counter_values(counters: &AdapterCounters) -> Vec<Counter> {
+    [
+        ("connects", counters.connects),
+        ("accepts", counters.accepts),
+        ("connect_failures", counters.connect_failures),
+        ("connection_errors", counters.connection_errors),
+        ("active_connections", counters.active_connections),
+        ("completion_queue_errors", counters.completion_queue_errors),
+        ("rdma_in_octets", counters.rdma_in_octets),
+        ("rdma_out_octets", counters.rdma_out_octets),
+        ("rdma_in_frames", counters.rdma_in_frames),
+        ("rdma_out_frames", counters.rdma_out_frames),
+        ("frame_in_octets", counters.frame_in_octets),
+        ("frame_out_octets", counters.frame_out_octets),
+        ("frames_in", counters.frames_in),
+        ("frames_out", counters.frames_out),
+        ("in_discards", counters.in_discards),
+        ("out_discards", counters.out_discards),
+    ]
+    .map(|(name, value)| Counter { name, value })
+    .to_vec()
+}
+
+fn object_counts(objects: &ObjectSummaryReply) -> Vec<Counter> {
+    [
+        ("adapters", u64::from(objects.adapters)),
+        ("ndk_adapters", u64::from(objects.ndk_adapters)),
+        ("completion_queues", u64::from(objects.completion_queues)),
+        ("protection_domains", u64::from(objects.protection_domains)),
+        ("memory_regions", u64::from(objects.memory_regions)),
+        ("logical_mappings", u64::from(objects.logical_mappings)),
+        ("memory_windows", u64::from(objects.memory_windows)),
+        ("shared_receive_queues", u64::from(objects.shared_receive_queues)),
+        ("queue_pairs", u64::from(objects.queue_pairs)),
+        ("listeners", u64::from(objects.listeners)),
+        ("connectors", u64::from(objects.connectors)),
+        ("shared_endpoints", u64::from(objects.shared_endpoints)),
+        ("files", u64::from(objects.files)),
+        ("pairs", u64::from(objects.pairs)),
+        ("pool_bytes", objects.pool_bytes),
+        ("pool_blocks", objects.pool_blocks),
+    ]
+    .map(|(name, value)| Counter { name, value })
+    .to_vec()
+}
+
+impl fmt::Display for InfoReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let driver = &self.driver;
+        let build = if driver.debug_build { ", debug build" } else { "" };
+        writeln!(
+            formatter,
+            "softndk {}{build}: NDIS {}, NDKPI {}, control ABI {}, {} processors",
+            driver.version, driver.ndis_version, driver.ndkpi_version, driver.abi_version, driver.processors
+        )?;
+        if self.adapters.is_empty() {
+            return write!(formatter, "no adapters");
+        }
+        write!(formatter, "{}", self.adapter_table())?;
+        if let Some(objects) = &self.objects {
+            write!(formatter, "\n{}", object_table(objects))?;
+        }
+        Ok(())
+    }
+}
+
+impl InfoReport {
+    /// A row per property, a column per adapter.
+    fn adapter_table(&self) -> tabled::Table {
+        let columns: Vec<Vec<(String, String)>> = self.adapters.iter().map(Adapter::properties).collect();
+        let mut table = Builder::default();
+        // All adapters have the same properties in the same order.
+        for (row, (name, _)) in columns.first().into_iter().flatten().enumerate() {
+            let cells = columns.iter().filter_map(|column| column.get(row)).map(|(_, value)| value.clone());
+            table.push_record(std::iter::once(name.clone()).chain(cells));
+        }
+        let mut table = table.build();
+        table.with(Style::rounded());
+        table
+    }
+}
+
+fn shown(counter: &Counter) -> String {
+    match counter.name {
+        "adapter_flags" => format!("0x{:X}", counter.value),
+        name if name.ends_with("_size") || name.ends_with("_length") => units::size(counter.value),
+        _ => units::count(counter.value),
+    }
+}
+
+fn object_table(objects: &[Counter]) -> tabled::Table {
+    let mut table = Builder::default();
+    table.push_record(["live objects", "count"]);
+    for counter in objects {
+        table.push_record([counter.name.replace('_', " "), units::count(counter.value)]);
+    }
+    let mut table = table.build();
+    table.with(Style::rounded());
+    table
+}
+
+impl Adapter {
+    /// Names and values, as the table shows them.
+    fn properties(&self) -> Vec<(String, String)> {
+        let state = [
+            ("adapter", self.index.to_string()),
+            ("interface index", self.interface_index.to_string()),
+            ("NET_LUID", self.net_luid.clone()),
+            ("MAC address", self.mac_address.clone()),
+            ("addresses", self.address_lines()),
+            ("link", self.link()),
+            ("MTU", units::count(u64::from(self.mtu))),
+            ("wire number", self.wire_number.to_string()),
+            ("NDK", (if self.ndk_enabled { "enabled" } else { "disabled" }).to_owned()),
+            ("technology", self.technology.clone()),
+        ];
+        let numbers = self.limits.iter().chain(self.counters.iter().flatten());
+        let numbers = numbers.map(|counter| (counter.name.replace('_', " "), shown(counter)));
+        state.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(numbers).collect()
+    }
+
+    fn address_lines(&self) -> String {
+        let more = self.more_addresses.then(|| "and more".to_owned());
+        let lines: Vec<String> = self.addresses.iter().cloned().chain(more).collect();
+        if lines.is_empty() { "none".to_owned() } else { lines.join("\n") }
+    }
+
+    fn link(&self) -> String {
+        let state = match self.link {
+            Link::Up => "up",
+            Link::Paused => "up, paused",
+            Link::Down => "down",
+        };
+        format!("{state}, {}", units::link_speed(self.link_speed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Adapter, InfoReport, adapter, driver, object_counts};
+    use softndk_ioctl::{
+        AdapterAddress, AdapterEntry, AdapterFlags, ObjectSummaryReply, RequestHeader, Technology, VersionFlags,
+        VersionReply,
+    };
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    use zerocopy::FromZeros;
+
+    fn version() -> VersionReply {
+        VersionReply {
+            header: RequestHeader::of::<VersionReply>(),
+            driver_version: [0, 1, 2, 0],
+            ndis_version: [6, 60],
+            ndkpi_version: [2, 1],
+            processor_count: 2,
+            flags: VersionFlags::TRANSFERS,
+        }
+    }
+
+    fn entry() -> AdapterEntry {
+        let mut entry = AdapterEntry::new_zeroed();
+        entry.index = 3;
+        entry.net_luid = 0x0006_0080_0000_0000;
+        entry.mac_address = [2, 0xAB, 0, 0, 0, 1];
+        entry.link_speed = 100_000_000_000;
+        entry.technology = Technology::IWARP;
+        entry.flags = AdapterFlags::NDK_ENABLED | AdapterFlags::LINK_UP | AdapterFlags::RUNNING;
+        entry.address_count = 2;
+        entry.addresses[0] = AdapterAddress::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 24, 0);
+        entry.addresses[1] = AdapterAddress::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 64, 0);
+        entry.limits.max_transfer_length = 1 << 30;
+        entry
+    }
+
+    fn report(adapters: Vec<Adapter>) -> InfoReport {
+        InfoReport { driver: driver(&version()), adapters, objects: None }
+    }
+
+    #[test]
+    fn the_table_shows_what_a_reader_looks_for() {
+        let text = report(vec![adapter(&entry(), false)]).to_string();
+        for wanted in [
+            "softndk 0.1.2",
+            "NDIS 6.60",
+            "NDKPI 2.1",
+            "02-AB-00-00-00-01",
+            "10.0.0.1/24",
+            "::1/64",
+            "1 GiB",
+            "iWARP",
+            "100 Gbit/s",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_documented_names() {
+        let json = serde_json::to_value(report(vec![adapter(&entry(), true)])).unwrap();
+        assert_eq!(json["driver"]["version"], "0.1.2");
+        let adapter = &json["adapters"][0];
+        assert_eq!(adapter["index"], 3);
+        assert_eq!(adapter["net_luid"], "0006008000000000");
+        assert_eq!(adapter["addresses"][0], "10.0.0.1/24");
+        assert_eq!(adapter["ndk_enabled"], true);
+        assert_eq!(adapter["limits"].as_array().unwrap().len(), 18);
+        assert_eq!(adapter["counters"].as_array().unwrap().len(), 16);
+    }
+
+    #[test]
+    fn an_address_count_that_lies_is_cut() {
+        let mut entry = entry();
+        entry.address_count = u32::MAX;
+        assert_eq!(adapter(&entry, false).addresses.len(), 2);
+    }
+
+    #[test]
+    fn no_adapters_is_said() {
+        assert!(report(Vec::new()).to_string().contains("no adapters"));
+    }
+
+    #[test]
+    fn objects_are_named() {
+        let objects = ObjectSummaryReply { queue_pairs: 4, pool_blocks: 9, ..ObjectSummaryReply::default() };
+        let counts = object_counts(&objects);
+        assert!(counts.iter().any(|counter| counter.name == "queue_pairs" && counter.value == 4));
+        assert!(counts.iter().any(|counter| counter.name == "pool_blocks" && counter.value == 9));
+    }
+}

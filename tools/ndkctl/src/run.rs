@@ -1,0 +1,96 @@
+//! One command from start to end: machine up, client connected, command run, machine down, report printed.
+
+use crate::arguments::{Arguments, Command};
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::transport::{Machine, SystemDevice};
+use crate::{bench, copy, info, ping};
+use serde::Serialize;
+use serde_json::{Value, json};
+use softndk_ioctl::{VersionFlags, VersionReply};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// A report in both of its forms.
+struct Printed {
+    text: String,
+    json: Value,
+}
+
+/// Runs the command and prints what came of it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let outcome = command(arguments);
+    let (exit_code, text, document) = match outcome {
+        Ok(report) => (
+            ExitCode::SUCCESS,
+            Ok(report.text),
+            json!({ "command": arguments.command.name(), "ok": true, "report": report.json }),
+        ),
+        Err(failure) => {
+            let code = failure.kind.exit_code();
+            let error = json!({ "failure": failure, "exit_code": code });
+            let document = json!({ "command": arguments.command.name(), "ok": false, "error": error });
+            (failure.exit_code(), Err(format!("ndkctl: {failure}")), document)
+        }
+    };
+    // Where the output is a closed pipe nobody wants to know.
+    let _ = match (arguments.global.json, text) {
+        (true, _) => writeln!(io::stdout(), "{document:#}"),
+        (false, Ok(text)) => writeln!(io::stdout(), "{text}"),
+        (false, Err(text)) => writeln!(io::stderr(), "{text}"),
+    };
+    exit_code
+}
+
+fn command(arguments: &Arguments) -> Result<Printed, Failure> {
+    let progress = Progress { shown: !arguments.global.quiet && !arguments.global.json };
+    #[cfg(not(windows))]
+    if let Command::Demo(demo) = &arguments.command {
+        let announce = !arguments.global.json && !arguments.global.quiet;
+        return printed(crate::demo::run(&arguments.global.machine, demo, announce, progress)?);
+    }
+    let machine = Machine::start(&arguments.global.machine)?;
+    let outcome = on_machine(&machine, &arguments.command, progress);
+    // A failed command is the more telling failure; leftovers of a successful one are a failure too.
+    let finished = machine.finish();
+    let report = outcome?;
+    finished.map(|_| report)
+}
+
+fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Result<Printed, Failure> {
+    let (client, version) = Client::connect(machine.open()?)?;
+    dispatch(&client, &version, command, progress)
+}
+
+fn dispatch(
+    client: &Client<SystemDevice>,
+    version: &VersionReply,
+    command: &Command,
+    progress: Progress,
+) -> Result<Printed, Failure> {
+    match command {
+        Command::Info(arguments) => printed(info::collect(client, version, arguments)?),
+        Command::Ping(arguments) => printed(ping::run(client, arguments, progress)?),
+        Command::Copy(arguments) => printed(copy::run(client, arguments, progress)?),
+        Command::Bench(arguments) => {
+            let debug_build = version.flags.contains(VersionFlags::DEBUG_BUILD);
+            printed(bench::run(client, arguments, debug_build, progress)?)
+        }
+        #[cfg(not(windows))]
+        Command::Demo(_) => unreachable!("the demonstration has its own way"),
+    }
+}
+
+fn printed(report: impl Serialize + Display) -> Result<Printed, Failure> {
+    let json = serde_json::to_value(&report).map_err(|error| {
+        Failure::new(
+            crate::failure::Kind::Refused,
+            "cannot print the report",
+            error.to_string(),
+            "this is a fault of ndkctl; please report it",
+        )
+    })?;
+    Ok(Printed { text: report.to_string(), json })
+}

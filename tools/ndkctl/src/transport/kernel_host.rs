@@ -1,0 +1,306 @@
+//! The driver without Windows: its real image in the kernel host, inside this process.
+//!
+//! One process has one kernel, so there is one [`Machine`]. Its adapters are what `inf/softndk.inx` installs, with an IPv4 and
+//! an IPv6 address each, all on one wire. Taking the machine down unloads the driver and counts what it left.
+
+use super::{Answer, Device, DirectBuffer};
+use crate::arguments::{HostMode, MachineArguments};
+use crate::copy::hexadecimal;
+use crate::failure::{Failure, Kind};
+use crate::units;
+use kernel_host::inf::{AdapterConfig, Inx};
+use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
+use kernel_host::memory::user_buffer::UserBuffer;
+use kernel_host::{Adapter, Driver, FrameOrder, Kernel, KernelConfig, Mode, Report};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use softndk_ioctl::{Status, WIN32_DEVICE_NAME};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+/// What Windows would install.
+const INX: &str = include_str!("../../../../inf/softndk.inx");
+
+/// Where `cargo xtask driver` leaves its images.
+const DEFAULT_IMAGES: [&str; 2] = ["target/driver/x64/release/softndk.sys", "target/driver/x64/debug/softndk.sys"];
+
+/// A kernel with the driver and its adapters.
+pub struct Machine {
+    kernel: Kernel,
+    driver: Driver,
+    adapters: Vec<Adapter>,
+    image: ImageFacts,
+}
+
+/// Which image ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct ImageFacts {
+    pub path: PathBuf,
+    pub size: u64,
+    pub sha256: String,
+}
+
+impl Machine {
+    /// Boots, loads, adds the adapters.
+    pub fn start(arguments: &MachineArguments) -> Result<Self, Failure> {
+        let image = ImageFacts::read(&find_image(arguments.image.as_deref())?)?;
+        let mode = match arguments.mode {
+            HostMode::Fast => Mode::Fast,
+            HostMode::Verify => Mode::Verify,
+        };
+        let kernel = Kernel::boot(KernelConfig { mode, ..KernelConfig::default() });
+        let driver = kernel.load_driver(&image.path, "softndk").map_err(|error| {
+            Failure::new(
+                Kind::Unreachable,
+                format!("cannot load {}", image.path.display()),
+                error.to_string(),
+                "build the driver again with \"cargo xtask driver --release\"",
+            )
+        })?;
+        let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
+        let mut machine = Self { kernel, driver, adapters: Vec::new(), image };
+        for number in 0..arguments.adapters {
+            machine.add_adapter(&inx, number)?;
+        }
+        Ok(machine)
+    }
+
+    fn add_adapter(&mut self, inx: &Inx, number: u32) -> Result<(), Failure> {
+        let config = AdapterConfig::from_inx(inx).map_err(|error| cannot_add(number, &error))?;
+        let config = addresses(number).into_iter().fold(config, |config, (ip, prefix)| config.with_address(ip, prefix));
+        let adapter = self.kernel.add_adapter(&self.driver, config).map_err(|error| cannot_add(number, &error))?;
+        self.adapters.push(adapter);
+        Ok(())
+    }
+
+    /// Which image runs.
+    pub fn image(&self) -> &ImageFacts {
+        &self.image
+    }
+
+    /// Opens the control device.
+    pub fn open(&self) -> Result<HostDevice, Failure> {
+        let file =
+            self.kernel.open_device(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).map_err(|status| Failure {
+                kind: Kind::Unreachable,
+                ..Failure::refused(format!("cannot open {WIN32_DEVICE_NAME}"), Status(status))
+            })?;
+        Ok(HostDevice { file })
+    }
+
+    /// Removes the adapters, unloads the driver, and looks what is left.
+    pub fn finish(self) -> Result<Leftovers, Failure> {
+        for adapter in self.adapters {
+            adapter.halt();
+        }
+        self.driver.unload();
+        Leftovers::count(&self.kernel.shutdown())
+    }
+}
+
+/// 192.168.100.1 and fd00:736f:6674:6e64::1 for the first adapter, and so on.
+fn addresses(number: u32) -> [(IpAddr, u8); 2] {
+    // Sixteen adapters at most: it fits a byte.
+    let host = number as u8 + 1;
+    let ipv4 = Ipv4Addr::new(192, 168, 100, host);
+    let ipv6 = Ipv6Addr::new(0xFD00, 0x736F, 0x6674, 0x6E64, 0, 0, 0, u16::from(host));
+    [(ipv4.into(), 24), (ipv6.into(), 64)]
+}
+
+fn cannot_add(number: u32, error: &dyn fmt::Display) -> Failure {
+    Failure::new(
+        Kind::Unreachable,
+        format!("cannot start adapter {number}"),
+        error.to_string(),
+        "this is a fault of the driver or of inf/softndk.inx; please report it",
+    )
+}
+
+fn find_image(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = wanted {
+        return Ok(path.to_owned());
+    }
+    let found = DEFAULT_IMAGES.iter().map(PathBuf::from).find(|path| path.exists());
+    found.ok_or_else(|| {
+        Failure::new(
+            Kind::Unreachable,
+            "cannot find the driver image",
+            format!("neither {} nor {} is there", DEFAULT_IMAGES[0], DEFAULT_IMAGES[1]),
+            "build it with \"cargo xtask driver --release\", or name one with --image",
+        )
+    })
+}
+
+impl ImageFacts {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let read = || -> io::Result<Self> {
+            let bytes = fs::read(path)?;
+            let sha256 = hexadecimal(&Sha256::digest(&bytes));
+            Ok(Self { path: path.to_owned(), size: bytes.len() as u64, sha256 })
+        };
+        read().map_err(|error| {
+            let next_step = "build it with \"cargo xtask driver --release\", or name another with --image";
+            Failure::new(
+                Kind::Unreachable,
+                format!("cannot read the driver image {}", path.display()),
+                error.to_string(),
+                next_step,
+            )
+        })
+    }
+}
+
+/// What the driver left behind: nothing, or there is no such value.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Leftovers {
+    pub pool_blocks: u64,
+    pub mdls: u64,
+    pub handles: u64,
+    /// Everything else: mappings, threads, timers, work items.
+    pub others: u64,
+}
+
+impl Leftovers {
+    fn count(report: &Report) -> Result<Self, Failure> {
+        let count = |wanted: &[&str]| -> u64 {
+            let leaks = report.leaks.iter().filter(|leak| wanted.contains(&leak.kind.as_str()));
+            leaks.map(|leak| leak.count as u64).sum()
+        };
+        let all: u64 = report.leaks.iter().map(|leak| leak.count as u64).sum();
+        let (pool_blocks, mdls, handles) = (count(&["pool block"]), count(&["MDL"]), count(&["handle"]));
+        let left = Self { pool_blocks, mdls, handles, others: all - pool_blocks - mdls - handles };
+        if all == 0 {
+            return Ok(left);
+        }
+        let list: Vec<String> = report.leaks.iter().map(ToString::to_string).collect();
+        Err(Failure::new(
+            Kind::LeftBehind,
+            format!("the driver is unloaded, but not all is gone. {left}"),
+            list.join("\n    "),
+            "this is a fault of the driver; run it with --mode verify for the call stacks, and report it",
+        ))
+    }
+}
+
+impl fmt::Display for Leftovers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = units::count;
+        write!(
+            formatter,
+            "Left behind: {} pool blocks, {} MDLs, {} handles, {} others.",
+            count(self.pool_blocks),
+            count(self.mdls),
+            count(self.handles),
+            count(self.others)
+        )
+    }
+}
+
+/// A handle of the control device.
+pub struct HostDevice {
+    file: File,
+}
+
+impl Device for HostDevice {
+    type Buffer = UserBuffer;
+
+    fn buffered(&self, code: u32, input: &[u8], output: &mut [u8]) -> Answer {
+        let result = self.file.ioctl(code, input, output);
+        Answer { status: Status(result.status), information: result.information }
+    }
+
+    fn direct(&self, code: u32, input: &[u8], buffer: &mut UserBuffer) -> Answer {
+        let result = self.file.ioctl_direct(code, input, buffer);
+        Answer { status: Status(result.status), information: result.information }
+    }
+
+    /// Its frames are contiguous: a fresh machine's memory is, and mapping it page by page would measure the host.
+    fn allocate(&self, length: usize) -> Result<UserBuffer, Failure> {
+        Ok(UserBuffer::with_offset(length, 0, FrameOrder::Contiguous))
+    }
+}
+
+impl DirectBuffer for UserBuffer {
+    fn bytes(&self) -> &[u8] {
+        self.as_slice()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.as_mut_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INX, ImageFacts, Leftovers, addresses, find_image};
+    use crate::failure::Kind;
+    use kernel_host::inf::{AdapterConfig, Inx};
+    use std::collections::HashSet;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn the_inx_installs_an_adapter_that_starts() {
+        let config = AdapterConfig::from_inx(&Inx::parse(INX).unwrap()).unwrap();
+        assert_eq!(config.installation().missing_mandatory_keyword(), None);
+        assert_eq!(config.installation().binary, "softndk.sys");
+        assert_eq!(config.installation().upper_range.as_deref(), Some("ndis5"));
+    }
+
+    /// docs/registry.md names every keyword of the INF with its default, and no other.
+    #[test]
+    fn the_registry_page_is_the_inx() {
+        let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/registry.md")).unwrap();
+        let page = page.split("Not offered").next().unwrap();
+        let keywords = Inx::parse(INX).unwrap().install().unwrap().keywords;
+        for keyword in &keywords {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", keyword.name)));
+            let cells: Vec<&str> =
+                row.unwrap_or_else(|| panic!("{} is not documented", keyword.name)).split('|').collect();
+            let default = if keyword.optional { "absent" } else { keyword.default.as_deref().unwrap() };
+            assert_eq!(cells[4].trim(), default, "default of {}", keyword.name);
+            for limit in [keyword.minimum, keyword.maximum].into_iter().flatten() {
+                assert!(cells[3].contains(&limit.to_string()), "{limit} of {}", keyword.name);
+            }
+            for choice in keyword.choices.keys() {
+                assert!(cells[3].contains(choice), "value {choice} of {}", keyword.name);
+            }
+        }
+        assert_eq!(page.lines().filter(|line| line.starts_with("| `")).count(), keywords.len());
+    }
+
+    #[test]
+    fn adapters_have_addresses_of_their_own() {
+        let all: Vec<_> = (0..16).flat_map(addresses).collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+        assert_eq!(all[0].0.to_string(), "192.168.100.1");
+        assert_eq!(all[1].0.to_string(), "fd00:736f:6674:6e64::1");
+    }
+
+    #[test]
+    fn a_missing_image_is_named_with_the_next_step() {
+        let path = find_image(Some(Path::new("/no/such.sys"))).unwrap();
+        let failure = ImageFacts::read(&path).unwrap_err();
+        assert_eq!(failure.kind, Kind::Unreachable);
+        assert!(failure.what.contains("/no/such.sys") && failure.next_step.contains("cargo xtask driver"), "{failure}");
+    }
+
+    #[test]
+    fn an_image_is_known_by_its_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("some.sys");
+        fs::write(&path, b"abc").unwrap();
+        let facts = ImageFacts::read(&path).unwrap();
+        assert_eq!(facts.size, 3);
+        assert_eq!(facts.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn leftovers_are_said_in_one_line() {
+        let left = Leftovers { pool_blocks: 0, mdls: 1, handles: 0, others: 1000 };
+        assert_eq!(left.to_string(), "Left behind: 0 pool blocks, 1 MDLs, 0 handles, 1 000 others.");
+    }
+}

@@ -1,0 +1,46 @@
+//! How requests reach the driver.
+//!
+//! A [`Device`] is one open handle of the control device. On Windows that is a handle of `\\.\SoftNdk`; elsewhere the kernel
+//! host loads the driver image into this process, gives it adapters, and plays the I/O manager.
+
+#[cfg(not(windows))]
+mod kernel_host;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(not(windows))]
+pub use kernel_host::{HostDevice as SystemDevice, ImageFacts, Leftovers, Machine};
+#[cfg(windows)]
+pub use windows::{Leftovers, Machine, SystemDevice};
+
+use crate::failure::Failure;
+use softndk_ioctl::Status;
+
+/// What a request came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: Status,
+    /// Bytes of the output that are valid.
+    pub information: usize,
+}
+
+/// One open handle of the control device.
+pub trait Device {
+    /// Memory that a direct request can lock: starts on a page boundary.
+    type Buffer: DirectBuffer;
+
+    /// A METHOD_BUFFERED request; waits for its end.
+    fn buffered(&self, code: u32, input: &[u8], output: &mut [u8]) -> Answer;
+
+    /// A METHOD_OUT_DIRECT request; waits for its end.
+    fn direct(&self, code: u32, input: &[u8], buffer: &mut Self::Buffer) -> Answer;
+
+    /// Memory for direct requests, zeroed.
+    fn allocate(&self, length: usize) -> Result<Self::Buffer, Failure>;
+}
+
+/// Memory that a direct request can lock.
+pub trait DirectBuffer {
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> &mut [u8];
+}

@@ -1,0 +1,136 @@
+//! The control device on Windows.
+//!
+//! Requests go through `NtDeviceIoControlFile` and not `DeviceIoControl`: the latter turns the driver's status into a Win32
+//! error, and several of ours share one. The handle is synchronous, so the call waits for pended requests itself.
+
+use super::{Answer, Device, DirectBuffer};
+use crate::arguments::MachineArguments;
+use crate::failure::{Failure, Kind};
+use softndk_ioctl::{Status, WIN32_DEVICE_NAME};
+use std::ffi::c_void;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind};
+use std::os::windows::io::AsRawHandle;
+use std::ptr;
+use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
+use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+/// This computer: the driver is installed, or it is not.
+#[derive(Debug)]
+pub struct Machine;
+
+/// Nothing is looked at on Windows: the driver stays loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Leftovers;
+
+impl Machine {
+    /// Nothing to prepare.
+    pub fn start(_arguments: &MachineArguments) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    /// Opens the control device.
+    pub fn open(&self) -> Result<SystemDevice, Failure> {
+        let file = OpenOptions::new().read(true).write(true).open(WIN32_DEVICE_NAME);
+        file.map(|file| SystemDevice { file }).map_err(|error| unreachable(&error))
+    }
+
+    /// Nothing to take down.
+    pub fn finish(self) -> Result<Leftovers, Failure> {
+        Ok(Leftovers)
+    }
+}
+
+fn unreachable(error: &Error) -> Failure {
+    let next_step = match error.kind() {
+        ErrorKind::NotFound => "install the driver and at least one adapter with inf\\install.ps1",
+        ErrorKind::PermissionDenied => "run it as administrator",
+        _ => "look at the adapter in Device Manager",
+    };
+    Failure::new(Kind::Unreachable, format!("cannot open {WIN32_DEVICE_NAME}"), error.to_string(), next_step)
+}
+
+/// A handle of `\\.\SoftNdk`.
+#[derive(Debug)]
+pub struct SystemDevice {
+    file: File,
+}
+
+impl SystemDevice {
+    fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Answer {
+        let lengths = (u32::try_from(input.len()), u32::try_from(output.len()));
+        let (Ok(input_length), Ok(output_length)) = lengths else {
+            return Answer { status: Status::INVALID_PARAMETER, information: 0 };
+        };
+        let mut block = IO_STATUS_BLOCK::default();
+        // SAFETY: the handle is open and synchronous, so the call returns after the last use of the buffers and the block; the
+        // lengths are those of the slices.
+        let status = unsafe {
+            NtDeviceIoControlFile(
+                self.file.as_raw_handle(),
+                ptr::null_mut(),
+                None,
+                ptr::null(),
+                &raw mut block,
+                code,
+                input.as_ptr().cast::<c_void>(),
+                input_length,
+                output.as_mut_ptr().cast::<c_void>(),
+                output_length,
+            )
+        };
+        Answer { status: Status(status), information: block.Information.min(output.len()) }
+    }
+}
+
+impl Device for SystemDevice {
+    type Buffer = PageBuffer;
+
+    fn buffered(&self, code: u32, input: &[u8], output: &mut [u8]) -> Answer {
+        self.control(code, input, output)
+    }
+
+    fn direct(&self, code: u32, input: &[u8], buffer: &mut PageBuffer) -> Answer {
+        self.control(code, input, buffer.bytes_mut())
+    }
+
+    fn allocate(&self, length: usize) -> Result<PageBuffer, Failure> {
+        let mut pages = Vec::new();
+        let count = length.div_ceil(size_of::<Page>());
+        pages.try_reserve_exact(count).map_err(|error| {
+            Failure::new(
+                Kind::Refused,
+                format!("cannot allocate {length} bytes"),
+                error.to_string(),
+                "use a smaller size or window",
+            )
+        })?;
+        pages.resize_with(count, Page::new_zeroed);
+        Ok(PageBuffer { pages, length })
+    }
+}
+
+/// A page, aligned like one.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+/// Memory that starts on a page boundary.
+pub struct PageBuffer {
+    pages: Vec<Page>,
+    length: usize,
+}
+
+impl DirectBuffer for PageBuffer {
+    fn bytes(&self) -> &[u8] {
+        let bytes = self.pages.as_slice().as_bytes();
+        bytes.get(..self.length).unwrap_or(bytes)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let bytes = self.pages.as_mut_slice().as_mut_bytes();
+        let length = self.length.min(bytes.len());
+        &mut bytes[..length]
+    }
+}
