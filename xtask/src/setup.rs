@@ -4,11 +4,7 @@
 //! take milliseconds when all is there. Libraries for a Windows target come from rustup where it reaches its server, else
 //! from source through Debian packages. Where neither works, the error names what is missing.
 
-use crate::{
-    arch::Arch,
-    command,
-    cross::toolchain,
-};
+use crate::{arch::Arch, command, cross::toolchain};
 use anyhow::{Result, anyhow, bail};
 use std::{
     fs,
@@ -163,11 +159,17 @@ fn is_root() -> bool {
 /// The newest libclang of this machine: `LIBCLANG_PATH`, the linker's folders, or LLVM's own folders.
 fn libclang() -> Option<PathBuf> {
     let mut folders = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from).into_iter().collect::<Vec<_>>();
-    folders.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
-    folders.extend(entries("/usr/lib").into_iter().filter(|path| name_starts_with(path, "llvm-")).map(|path| path.join("lib")));
+    folders.extend(
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"]
+            .map(PathBuf::from),
+    );
+    folders.extend(
+        entries("/usr/lib").into_iter().filter(|path| name_starts_with(path, "llvm-")).map(|path| path.join("lib")),
+    );
     folders.iter().flat_map(entries).find(|path| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        !name.contains("clang-cpp") && (name.starts_with("libclang.so") || (name.starts_with("libclang-") && name.contains(".so")))
+        !name.contains("clang-cpp")
+            && (name.starts_with("libclang.so") || (name.starts_with("libclang-") && name.contains(".so")))
     })
 }
 

@@ -17,7 +17,8 @@ impl Workspace {
     ///
     /// Cargo names it at run time; the path of the compilation serves when the binary is started by hand.
     pub fn find() -> Result<Self> {
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        let manifest =
+            env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
         let root = manifest.parent().context("xtask has no folder above it")?.to_path_buf();
         Ok(Self { root })
     }

@@ -62,7 +62,10 @@ fn copy_headers(from: &Path, to: &Path) -> Result<()> {
 
 /// The names under `EXPORTS` of a module definition file for `module`.
 fn exported_names(definition: &str, module: &str) -> Result<Vec<String>> {
-    let mut lines = definition.lines().map(|line| line.split(';').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
+    let mut lines = definition
+        .lines()
+        .map(|line| line.split(';').next().unwrap_or_default().trim())
+        .filter(|line| !line.is_empty());
     let header = lines.next().unwrap_or_default();
     ensure!(header == format!("LIBRARY {module}"), "its first line is {header:?}, expected \"LIBRARY {module}\"");
     let section = lines.next().unwrap_or_default();

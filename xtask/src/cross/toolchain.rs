@@ -68,9 +68,9 @@ impl TargetLibraries {
         match purpose {
             // No module but ntoskrnl.exe supplies memcpy and its like to a driver; compiler-builtins-mem makes the image
             // independent of which of them that is.
-            Use::Driver => cargo
-                .arg("-Zbuild-std=core,alloc,compiler_builtins")
-                .arg("-Zbuild-std-features=compiler-builtins-mem"),
+            Use::Driver => {
+                cargo.arg("-Zbuild-std=core,alloc,compiler_builtins").arg("-Zbuild-std-features=compiler-builtins-mem")
+            }
             Use::Program => cargo.arg("-Zbuild-std=std,panic_abort"),
         };
     }

@@ -87,7 +87,14 @@ pub fn write_copy(original: &Path, copy: &Path) -> Result<()> {
 
 /// The files that make up the crate, relative to its folder; tests and examples are not needed.
 fn files_below(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
-    const WANTED: &[&str] = &["src", "build.rs", "Cargo.toml", "rust-driver-makefile.toml", "rust-driver-sample-makefile.toml", "README.md"];
+    const WANTED: &[&str] = &[
+        "src",
+        "build.rs",
+        "Cargo.toml",
+        "rust-driver-makefile.toml",
+        "rust-driver-sample-makefile.toml",
+        "README.md",
+    ];
     let mut files = Vec::new();
     let path = root.join(folder);
     for entry in fs::read_dir(&path).with_context(|| format!("cannot read the folder {}", path.display()))? {

@@ -1,0 +1,148 @@
+//! The three lists of `docs/` that the check keeps true: `imports.txt`, `panics.txt` and `frames.txt`.
+//!
+//! `imports.txt` is what the images may import. `panics.txt` names every place that can panic, with a reason that a
+//! person wrote. `frames.txt` shows the largest stack frames; its first line is the bound for all.
+
+use super::{image::Import, panics::Site};
+use anyhow::{Context, Result, bail};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// How a place without a reason reads; the check refuses it.
+const NO_REASON: &str = "(not argued yet)";
+
+/// Marks an import that only unoptimised images need.
+const DEBUG_ONLY: &str = " (debug)";
+
+/// What the list says about one site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argued {
+    pub count: usize,
+    pub reason: String,
+}
+
+/// The lists, read.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// Each import, and whether only unoptimised images need it.
+    pub imports: BTreeMap<Import, bool>,
+    pub panics: BTreeMap<Site, Argued>,
+    /// Size and name, the largest first.
+    pub frames: Vec<(u32, String)>,
+}
+
+impl Lists {
+    /// Reads the lists in `folder`; a list that is not there is empty.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let mut lists = Self::default();
+        for line in lines(&folder.join("imports.txt"))? {
+            let (entry, debug_only) =
+                line.strip_suffix(DEBUG_ONLY).map_or((line.as_str(), false), |entry| (entry, true));
+            let (module, name) =
+                entry.split_once(' ').with_context(|| format!("imports.txt: {line:?} is not MODULE NAME"))?;
+            lists.imports.insert(Import { module: module.to_owned(), name: name.to_owned() }, debug_only);
+        }
+        lists.panics = read_panics(&folder.join("panics.txt"))?;
+        for line in lines(&folder.join("frames.txt"))? {
+            let (size, name) =
+                line.trim_start().split_once(' ').with_context(|| format!("frames.txt: {line:?} is not SIZE NAME"))?;
+            lists.frames.push((size.parse().with_context(|| format!("frames.txt: {line:?}"))?, name.to_owned()));
+        }
+        Ok(lists)
+    }
+
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let files = [
+            ("imports.txt", self.imports_text()),
+            ("panics.txt", self.panics_text()),
+            ("frames.txt", self.frames_text()),
+        ];
+        let mut written = Vec::new();
+        for (name, text) in files {
+            let path = folder.join(name);
+            crate::workspace::write_if_changed(&path, text.as_bytes())?;
+            written.push(path);
+        }
+        Ok(written)
+    }
+
+    fn imports_text(&self) -> String {
+        let mut text = "# What softndk.sys imports. An image with another import fails the check of `cargo xtask driver`;\n\
+                        # `cargo xtask check-image --bless` adds it. All are exported by Windows build 19041 and later.\n"
+            .to_owned();
+        for (import, debug_only) in &self.imports {
+            let _ = writeln!(text, "{} {}{}", import.module, import.name, if *debug_only { DEBUG_ONLY } else { "" });
+        }
+        text
+    }
+
+    fn panics_text(&self) -> String {
+        let mut text = "# Every place at which the release image for x64 can panic (a bugcheck), and why nothing outside the driver\n\
+                        # brings it about. FUNCTION -> WAY xBRANCHES, then the reason. A new place fails the check, and so does one\n\
+                        # that is gone; `cargo xtask check-image --bless` rewrites the list and keeps the reasons.\n"
+            .to_owned();
+        for (site, argued) in &self.panics {
+            let _ = writeln!(text, "\n{} -> {} x{}\n    {}", site.function, site.panic, argued.count, argued.reason);
+        }
+        text
+    }
+
+    fn frames_text(&self) -> String {
+        let mut text = "# The largest stack frames of the release image for x64, in bytes. A frame beyond the first line fails the check,\n\
+                        # one of 4096 bytes or more in any case; `cargo xtask check-image --bless` measures again.\n"
+            .to_owned();
+        for (size, name) in &self.frames {
+            let _ = writeln!(text, "{size:>5} {name}");
+        }
+        text
+    }
+
+    /// Sites without a written reason.
+    pub fn unargued(&self) -> BTreeSet<&Site> {
+        self.panics.iter().filter(|(_, argued)| argued.reason == NO_REASON).map(|(site, _)| site).collect()
+    }
+
+    /// Takes over the sites of an image: reasons stay where the site does.
+    pub fn bless_panics(&mut self, sites: &BTreeMap<Site, usize>) {
+        self.panics = sites
+            .iter()
+            .map(|(site, count)| {
+                let reason = self.panics.get(site).map_or_else(|| NO_REASON.to_owned(), |argued| argued.reason.clone());
+                (site.clone(), Argued { count: *count, reason })
+            })
+            .collect();
+    }
+}
+
+fn read_panics(path: &Path) -> Result<BTreeMap<Site, Argued>> {
+    let mut panics = BTreeMap::new();
+    let mut lines = lines(path)?.into_iter();
+    while let Some(line) = lines.next() {
+        let parsed = line.split_once(" -> ").and_then(|(function, rest)| {
+            let (panic, count) = rest.rsplit_once(" x")?;
+            Some((Site { function: function.to_owned(), panic: panic.to_owned() }, count.parse().ok()?))
+        });
+        let Some((site, count)) = parsed else { bail!("panics.txt: {line:?} is not FUNCTION -> WAY xBRANCHES") };
+        let reason = lines.next().unwrap_or_default();
+        if !reason.starts_with(' ') {
+            bail!("panics.txt: {line:?} is not followed by an indented reason");
+        }
+        panics.insert(site, Argued { count, reason: reason.trim().to_owned() });
+    }
+    Ok(panics)
+}
+
+/// The lines of a list without comments and empty ones.
+fn lines(path: &Path) -> Result<Vec<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            Ok(text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}

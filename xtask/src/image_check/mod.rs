@@ -1,0 +1,316 @@
+//! `cargo xtask check-image`, which every driver build ends with: what a finished image must be.
+//!
+//! The rules are those that no test run can show, because they are about what is *not* there: an import some Windows
+//! lacks, an instruction the kernel may not use, a place that can panic, an allocation that cannot fail, a frame that
+//! overruns a 24 KiB stack. Headers and imports are checked on both architectures, code on x64 only.
+//!
+//! Rules about single functions hold for optimised images: without optimisation the standard library's own checks are
+//! all there, and nobody ships such an image.
+
+mod allocation;
+mod code;
+mod frames;
+mod header;
+mod image;
+mod lists;
+mod panics;
+mod symbols;
+
+use crate::{
+    cross::toolchain::{self, TargetLibraries},
+    workspace::Workspace,
+};
+use anyhow::{Context, Result, bail};
+use code::Code;
+pub use header::checksum;
+pub use image::{Image, Import, Machine};
+pub use lists::{Argued, Lists};
+pub use panics::Site;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Write as _},
+    fs,
+    path::{Path, PathBuf},
+};
+use symbols::Symbols;
+
+/// Check a driver image, or take its lists over into docs/.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The image; its symbols lie beside it
+    #[arg(default_value = "target/driver/x64/release/softndk.sys")]
+    image: PathBuf,
+
+    /// Rewrite docs/imports.txt, docs/panics.txt and docs/frames.txt from the image, keeping the reasons
+    #[arg(long)]
+    bless: bool,
+}
+
+/// Modules a driver of ours may import from.
+const MODULES: &[&str] = &["ntoskrnl.exe", "hal.dll", "ndis.sys", "netio.sys"];
+
+/// The bound for a stack frame: a page.
+const FRAME_LIMIT: u32 = 4096;
+
+/// How many frames `frames.txt` shows.
+const FRAMES_LISTED: usize = 20;
+
+/// What an image is checked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Subsystem,
+    Entry,
+    Characteristics,
+    WritableCode,
+    Checksum,
+    ImportModule,
+    ImportName,
+    StaleImport,
+    VectorExtension,
+    StackProbe,
+    Frame,
+    InfallibleAllocation,
+    Panic,
+    StalePanic,
+    UnarguedPanic,
+}
+
+impl Rule {
+    fn broken(self, what: String) -> Violation {
+        Violation { rule: self, what }
+    }
+
+    /// What to do about it.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Subsystem | Self::Entry | Self::Characteristics | Self::WritableCode | Self::Checksum => {
+                "the linker's arguments come from wdk-build and build.rs"
+            }
+            Self::ImportModule | Self::ImportName => {
+                "if every supported Windows exports it, `cargo xtask check-image --bless` lists it"
+            }
+            Self::StaleImport | Self::StalePanic => "`cargo xtask check-image --bless` takes it off the list",
+            Self::VectorExtension => {
+                "kernel code must not touch AVX state; a target feature or an assembly block brings it in"
+            }
+            Self::StackProbe => "some frame is a page or larger: move its large values to the pool",
+            Self::Frame => "move large values to the pool, or split the function; if it must be, bless docs/frames.txt",
+            Self::InfallibleAllocation => "allocate with the try_ functions, or in DriverEntry",
+            Self::Panic => {
+                "use checked arithmetic and get(); if it cannot happen, bless and write the reason in docs/panics.txt"
+            }
+            Self::UnarguedPanic => "write the reason in docs/panics.txt",
+        }
+    }
+}
+
+/// A broken rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub rule: Rule,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}: {}", self.rule, self.what)
+    }
+}
+
+/// Which of the rules apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strictness {
+    /// The image is optimised: the rules about functions apply.
+    pub optimised: bool,
+    /// The lists were made with the same compiler: what they name must still be there.
+    pub same_compiler: bool,
+}
+
+/// What an image was found to be.
+pub struct Findings {
+    pub violations: Vec<Violation>,
+    pub imports: Vec<Import>,
+    pub panics: BTreeMap<Site, usize>,
+    /// Size and name, the largest first.
+    pub frames: Vec<(u32, String)>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let optimised = !arguments.image.components().any(|part| part.as_os_str() == "debug");
+    if arguments.bless {
+        bless(&workspace, &arguments.image, optimised)
+    } else {
+        require(&workspace, &arguments.image, optimised)?;
+        println!("{}: all rules kept", arguments.image.display());
+        Ok(())
+    }
+}
+
+/// Checks an image against the lists of the work tree; a violation is an error that names it and the remedy.
+pub fn require(workspace: &Workspace, image: &Path, optimised: bool) -> Result<()> {
+    let lists = Lists::read(&workspace.path("docs"))?;
+    let findings = check(image, &lists, strictness(optimised)?)?;
+    if findings.violations.is_empty() {
+        return Ok(());
+    }
+    let mut text = String::new();
+    let mut remedies = Vec::new();
+    for violation in &findings.violations {
+        let _ = write!(text, "\n  {violation}");
+        if !remedies.contains(&violation.rule.remedy()) {
+            remedies.push(violation.rule.remedy());
+        }
+    }
+    bail!("{} breaks {} rules:{text}\nWhat helps: {}", image.display(), findings.violations.len(), remedies.join("; "))
+}
+
+fn strictness(optimised: bool) -> Result<Strictness> {
+    let same_compiler = toolchain::find("x86_64-pc-windows-msvc")? == Some(TargetLibraries::Installed);
+    Ok(Strictness { optimised, same_compiler })
+}
+
+fn bless(workspace: &Workspace, image: &Path, optimised: bool) -> Result<()> {
+    let folder = workspace.path("docs");
+    let mut lists = Lists::read(&folder)?;
+    let findings = check(image, &lists, strictness(optimised)?)?;
+    if optimised {
+        let debug_only =
+            lists.imports.iter().filter(|(_, debug_only)| **debug_only).map(|(import, _)| (import.clone(), true));
+        lists.imports = debug_only.collect();
+        lists.imports.extend(findings.imports.iter().map(|import| (import.clone(), false)));
+        lists.bless_panics(&findings.panics);
+        lists.frames = findings.frames.iter().take(FRAMES_LISTED).cloned().collect();
+    } else {
+        for import in &findings.imports {
+            lists.imports.entry(import.clone()).or_insert(true);
+        }
+    }
+    for path in lists.write(&folder)? {
+        println!("{}", workspace.show(&path));
+    }
+    for site in lists.unargued() {
+        println!("needs a reason: {} -> {}", site.function, site.panic);
+    }
+    Ok(())
+}
+
+/// Applies every rule to the image at `path`, whose symbols lie beside it.
+pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<Findings> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let image = Image::parse(bytes).with_context(|| format!("{} is not a driver image", path.display()))?;
+    let symbols = Symbols::read(&path.with_extension("pdb"))?;
+    let code = Code::read(&image, &symbols);
+
+    let mut violations = header::check(&image);
+    violations.extend(check_imports(&image, lists, strictness));
+    violations.extend(check_instructions(&code, &symbols));
+    let mut panics = BTreeMap::new();
+    let mut frames = Vec::new();
+    if strictness.optimised {
+        violations.extend(check_stack_probe(&image, &symbols));
+        if image.machine == Machine::X64 {
+            frames = named_frames(&image, &symbols);
+            violations.extend(check_frames(&frames, lists));
+            violations.extend(allocation::check(&image, &code, &symbols));
+            panics = panics::sites(&code, &symbols)?;
+            violations.extend(check_panics(&panics, lists, strictness));
+        }
+    }
+    Ok(Findings { violations, imports: image.imports, panics, frames })
+}
+
+fn check_imports(image: &Image, lists: &Lists, strictness: Strictness) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for import in &image.imports {
+        let shown = format!("{} {}", import.module, import.name);
+        if !MODULES.contains(&import.module.as_str()) {
+            violations
+                .push(Rule::ImportModule.broken(format!("{shown}: a driver imports from {} only", MODULES.join(", "))));
+        } else if !lists.imports.contains_key(import) {
+            violations.push(Rule::ImportName.broken(format!("{shown} is not on docs/imports.txt")));
+        }
+    }
+    if strictness == (Strictness { optimised: true, same_compiler: true }) && image.machine == Machine::X64 {
+        let present = image.imports.iter().collect::<BTreeSet<_>>();
+        let gone = lists.imports.iter().filter(|(import, debug_only)| !**debug_only && !present.contains(import));
+        violations.extend(gone.map(|(import, _)| {
+            Rule::StaleImport.broken(format!("{} {} is no longer imported", import.module, import.name))
+        }));
+    }
+    violations
+}
+
+fn check_instructions(code: &Code, symbols: &Symbols) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (address, mnemonic) in &code.vector_extensions {
+        let function = symbols
+            .holding(*address)
+            .and_then(|index| symbols.functions.get(index))
+            .map_or("?", |function| function.name.as_str());
+        violations.push(Rule::VectorExtension.broken(format!("{mnemonic} at {address:#x} in {function}")));
+    }
+    violations
+}
+
+fn check_stack_probe(image: &Image, symbols: &Symbols) -> Option<Violation> {
+    const PROBE: &str = "__chkstk";
+    let imported = image.imports.iter().any(|import| import.name == PROBE);
+    let linked = symbols.functions.iter().any(|function| function.name == PROBE);
+    (imported || linked).then(|| Rule::StackProbe.broken(format!("the image calls {PROBE}")))
+}
+
+fn named_frames(image: &Image, symbols: &Symbols) -> Vec<(u32, String)> {
+    let mut frames = frames::sizes(image)
+        .into_iter()
+        .map(|(address, size)| {
+            let function = symbols.holding(address).and_then(|index| symbols.functions.get(index));
+            (size, function.map_or_else(|| format!("{address:#x}"), |function| function.name.clone()))
+        })
+        .collect::<Vec<_>>();
+    frames.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.1.cmp(&right.1)));
+    frames
+}
+
+fn check_frames(frames: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
+    let listed = lists.frames.first().map_or(0, |(size, _)| *size);
+    frames
+        .iter()
+        .filter_map(|(size, name)| {
+            if *size >= FRAME_LIMIT {
+                Some(
+                    Rule::Frame.broken(format!("{name} takes {size} bytes of stack, the limit is below {FRAME_LIMIT}")),
+                )
+            } else if *size > listed {
+                Some(Rule::Frame.broken(format!(
+                    "{name} takes {size} bytes of stack, more than any frame in docs/frames.txt ({listed})"
+                )))
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+fn check_panics(found: &BTreeMap<Site, usize>, lists: &Lists, strictness: Strictness) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (site, count) in found {
+        let listed = lists.panics.get(site).map_or(0, |argued| argued.count);
+        if *count > listed {
+            let text = format!("{} -> {}: {count} branches, docs/panics.txt has {listed}", site.function, site.panic);
+            violations.push(Rule::Panic.broken(text));
+        }
+    }
+    if strictness.same_compiler {
+        let gone = lists.panics.keys().filter(|site| !found.contains_key(site));
+        violations
+            .extend(gone.map(|site| Rule::StalePanic.broken(format!("{} -> {} is gone", site.function, site.panic))));
+    }
+    violations.extend(
+        lists
+            .unargued()
+            .into_iter()
+            .map(|site| Rule::UnarguedPanic.broken(format!("{} -> {}", site.function, site.panic))),
+    );
+    violations
+}
