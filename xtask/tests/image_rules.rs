@@ -1,0 +1,217 @@
+//! Every rule of the image check, shown red on an image that breaks it and green on one that does not.
+//!
+//! Rules about headers are broken by changing bytes of the good image; rules about code by small drivers compiled for the
+//! purpose (`images/`).
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+use xtask::{
+    arch::Arch,
+    command,
+    cross::toolchain::{self, Use},
+    image_check::{self, Argued, Findings, Image, Lists, Rule, Strictness},
+    setup,
+};
+
+const STRICT: Strictness = Strictness { optimised: true, same_compiler: true };
+
+/// The folder of the compiled images; the first test to ask compiles them.
+fn images() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("images");
+        setup::ensure(&[setup::Need::DriverLibraries(Arch::X64)]).unwrap();
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(package).args(["build", "--quiet", "--locked", "--release", "--examples"]);
+        cargo.args(["--target", Arch::X64.triple()]).arg("--target-dir").arg(&target);
+        cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_MSVC_LINKER", toolchain::linker().unwrap());
+        toolchain::require(Arch::X64.triple()).unwrap().apply(&mut cargo, Use::Driver);
+        command::run(&mut cargo).unwrap();
+        target.join(Arch::X64.triple()).join("release/examples")
+    })
+}
+
+fn image(name: &str) -> PathBuf {
+    images().join(name).with_extension("dll")
+}
+
+/// Lists that say of an image just what it is.
+fn lists_of(name: &str) -> Lists {
+    let findings = image_check::check(&image(name), &Lists::default(), STRICT).unwrap();
+    let argued = |count: &usize| Argued { count: *count, reason: "the test says so".to_owned() };
+    Lists {
+        imports: findings.imports.into_iter().map(|import| (import, false)).collect(),
+        panics: findings.panics.iter().map(|(site, count)| (site.clone(), argued(count))).collect(),
+        frames: findings.frames.into_iter().take(1).collect(),
+    }
+}
+
+fn check(name: &str, lists: &Lists) -> Findings {
+    image_check::check(&image(name), lists, STRICT).unwrap()
+}
+
+fn rules(findings: &Findings) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for violation in &findings.violations {
+        if !rules.contains(&violation.rule) {
+            rules.push(violation.rule);
+        }
+    }
+    rules
+}
+
+/// Checks the good image after `change`, sealed with a right checksum unless `sealed` says no.
+fn changed(name: &str, sealed: bool, change: impl FnOnce(&mut [u8], &Image)) -> Vec<Rule> {
+    let mut bytes = fs::read(image("good")).unwrap();
+    let parsed = Image::parse(bytes.clone()).unwrap();
+    change(&mut bytes, &parsed);
+    if sealed {
+        let field = parsed.checksum_offset;
+        let right = image_check::checksum(&bytes, field);
+        bytes[field..field + 4].copy_from_slice(&right.to_le_bytes());
+    }
+    let place = images().join(format!("changed_{name}.dll"));
+    fs::write(&place, bytes).unwrap();
+    fs::copy(images().join("good.pdb"), place.with_extension("pdb")).unwrap();
+    rules(&image_check::check(&place, &lists_of("good"), STRICT).unwrap())
+}
+
+#[test]
+fn good_image_keeps_every_rule() {
+    assert_eq!(check("good", &lists_of("good")).violations, []);
+}
+
+#[test]
+fn subsystem_other_than_native() {
+    const SUBSYSTEM_AFTER_CHECKSUM: usize = 4;
+    let broken = changed("subsystem", true, |bytes, image| bytes[image.checksum_offset + SUBSYSTEM_AFTER_CHECKSUM] = 3);
+    assert_eq!(broken, [Rule::Subsystem]);
+}
+
+#[test]
+fn entry_other_than_driver_entry() {
+    const ENTRY_BEFORE_CHECKSUM: usize = 48;
+    let broken = changed("entry", true, |bytes, image| bytes[image.checksum_offset - ENTRY_BEFORE_CHECKSUM] ^= 0x10);
+    assert!(broken.contains(&Rule::Entry), "{broken:?}");
+}
+
+#[test]
+fn header_without_force_integrity() {
+    const CHARACTERISTICS_AFTER_CHECKSUM: usize = 6;
+    let broken = changed("integrity", true, |bytes, image| bytes[image.checksum_offset + CHARACTERISTICS_AFTER_CHECKSUM] &= !0x80);
+    assert_eq!(broken, [Rule::Characteristics]);
+}
+
+#[test]
+fn section_writable_and_executable() {
+    let broken = changed("section", true, |bytes, _| {
+        let header = bytes.windows(8).position(|name| name == b".text\0\0\0").unwrap();
+        bytes[header + 39] |= 0x80;
+    });
+    assert_eq!(broken, [Rule::WritableCode]);
+}
+
+#[test]
+fn checksum_of_zero_and_wrong_checksum() {
+    let zero = changed("no_checksum", false, |bytes, image| bytes[image.checksum_offset..image.checksum_offset + 4].fill(0));
+    assert_eq!(zero, [Rule::Checksum]);
+    let wrong = changed("wrong_checksum", false, |bytes, image| bytes[image.checksum_offset] ^= 1);
+    assert_eq!(wrong, [Rule::Checksum]);
+}
+
+#[test]
+fn import_from_a_foreign_module() {
+    let findings = check("foreign_module", &lists_of("foreign_module"));
+    assert_eq!(rules(&findings), [Rule::ImportModule]);
+}
+
+#[test]
+fn import_that_is_not_listed() {
+    let mut lists = lists_of("unlisted_import");
+    lists.imports.retain(|import, _| import.name != "MmMapIoSpace");
+    let findings = check("unlisted_import", &lists);
+    assert_eq!(rules(&findings), [Rule::ImportName]);
+    assert!(findings.violations[0].what.contains("MmMapIoSpace"));
+}
+
+#[test]
+fn listed_import_that_is_gone() {
+    let mut lists = lists_of("unlisted_import");
+    lists.imports.extend(lists_of("good").imports);
+    lists.frames = lists_of("good").frames;
+    let findings = check("good", &Lists { panics: lists_of("good").panics, ..lists });
+    assert_eq!(rules(&findings), [Rule::StaleImport]);
+}
+
+#[test]
+fn vector_instruction() {
+    let findings = check("vector_extension", &lists_of("vector_extension"));
+    assert_eq!(rules(&findings), [Rule::VectorExtension]);
+    assert!(findings.violations[0].what.contains("Vpxor"), "{:?}", findings.violations);
+}
+
+#[test]
+fn frame_of_a_page_and_its_stack_probe() {
+    let findings = check("large_frame", &lists_of("large_frame"));
+    assert_eq!(rules(&findings), [Rule::StackProbe, Rule::Frame]);
+    assert!(findings.frames[0].0 >= 5600, "{:?}", findings.frames);
+}
+
+#[test]
+fn frame_larger_than_the_largest_listed() {
+    let mut lists = lists_of("panicking");
+    lists.frames[0].0 -= 8;
+    assert_eq!(rules(&check("panicking", &lists)), [Rule::Frame]);
+}
+
+#[test]
+fn allocation_that_cannot_fail_in_a_callback() {
+    let findings = check("infallible_allocation", &lists_of("infallible_allocation"));
+    assert_eq!(rules(&findings), [Rule::InfallibleAllocation]);
+    assert!(findings.violations[0].what.starts_with("infallible_allocation::callback -> "), "{:?}", findings.violations);
+}
+
+#[test]
+fn panic_that_is_not_listed() {
+    let lists = Lists { panics: lists_of("good").panics, ..lists_of("panicking") };
+    let findings = check("panicking", &lists);
+    assert_eq!(rules(&findings), [Rule::Panic]);
+    let functions = findings.panics.keys().map(|site| site.function.as_str()).collect::<Vec<_>>();
+    assert_eq!(functions, ["panicking::index", "panicking::unwrap"]);
+}
+
+#[test]
+fn one_more_branch_than_listed() {
+    let mut lists = lists_of("panicking");
+    lists.panics.values_mut().for_each(|argued| argued.count -= 1);
+    assert_eq!(rules(&check("panicking", &lists)), [Rule::Panic]);
+}
+
+#[test]
+fn listed_panic_that_is_gone() {
+    let lists = Lists { panics: lists_of("panicking").panics, ..lists_of("good") };
+    assert_eq!(rules(&check("good", &lists)), [Rule::StalePanic]);
+}
+
+#[test]
+fn listed_panic_without_a_reason() {
+    let mut lists = lists_of("panicking");
+    let sites = check("panicking", &lists).panics;
+    lists.panics.clear();
+    lists.bless_panics(&sites);
+    assert_eq!(rules(&check("panicking", &lists)), [Rule::UnarguedPanic]);
+}
+
+#[test]
+fn lists_survive_writing_and_reading() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lists");
+    let lists = lists_of("panicking");
+    lists.write(&folder).unwrap();
+    let read = Lists::read(&folder).unwrap();
+    assert_eq!((read.imports, read.panics, read.frames), (lists.imports, lists.panics, lists.frames));
+}
