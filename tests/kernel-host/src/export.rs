@@ -40,6 +40,21 @@ unsafe impl Sync for DataExport {}
 
 /// Every table of functions. A new module adds its line here.
 pub static TABLES: &[&[ExportDeclaration]] = &[
+    crate::io::cancel::EXPORTS,
+    crate::io::irp::EXPORTS,
+    crate::ndis::configuration::EXPORTS,
+    crate::ndis::data_path::EXPORTS,
+    crate::ndis::device::EXPORTS,
+    crate::ndis::life::EXPORTS,
+    crate::ndis::miniport::EXPORTS,
+    crate::ndis::net_buffer::EXPORTS,
+    crate::ndis::oid_request::EXPORTS,
+    crate::ndis::pnp_event::EXPORTS,
+    crate::ndis::registration::EXPORTS,
+    crate::ndis::status_indication::EXPORTS,
+    crate::ndis::timer::EXPORTS,
+    crate::ndis::work_item::EXPORTS,
+    crate::netio::mib::EXPORTS,
     crate::ntoskrnl::bugchecks::EXPORTS,
     crate::ntoskrnl::debug_print::EXPORTS,
     crate::ntoskrnl::dispatcher_objects::EXPORTS,
@@ -58,7 +73,7 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
 ];
 
 /// Every table of variables.
-pub static DATA_TABLES: &[&[DataExport]] = &[crate::ntoskrnl::objects::DATA_EXPORTS];
+pub static DATA_TABLES: &[&[DataExport]] = &[crate::ntoskrnl::objects::DATA_EXPORTS, crate::ntoskrnl::runtime::DATA_EXPORTS];
 
 /// hal.dll forwards these to the kernel since build 19041; an image may name either module.
 const FORWARDED_BY_HAL: &[&str] = &[

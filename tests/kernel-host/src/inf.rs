@@ -200,28 +200,39 @@ impl Inx {
         let model = self.lines(name).first().ok_or_else(|| missing(&format!("entry in [{name}]")))?;
         let description = model.key.clone().unwrap_or_default();
         if model.values.len() < 2 {
-            return Err(InfError::Invalid(format!("line {}: a model needs an install section and a hardware id", model.number)));
+            return Err(InfError::Invalid(format!(
+                "line {}: a model needs an install section and a hardware id",
+                model.number
+            )));
         }
         Ok((description, model.value(0).to_owned(), model.values.iter().skip(1).cloned().collect()))
     }
 
     fn install_section(&self, install: &str) -> Result<String, InfError> {
         let candidates = [format!("{install}.nt{ARCHITECTURE}"), format!("{install}.nt"), install.to_owned()];
-        candidates.into_iter().find(|name| self.has(name)).ok_or_else(|| missing(&format!("install section [{install}]")))
+        candidates
+            .into_iter()
+            .find(|name| self.has(name))
+            .ok_or_else(|| missing(&format!("install section [{install}]")))
     }
 
     fn service(&self, section: &str) -> Result<(String, String), InfError> {
         let services = format!("{section}.services");
-        let line = self.entry(&services, "addservice").ok_or_else(|| missing(&format!("AddService in [{services}]")))?;
+        let line =
+            self.entry(&services, "addservice").ok_or_else(|| missing(&format!("AddService in [{services}]")))?;
         let name = line.value(0).to_owned();
         if name.is_empty() || parse_number(line.value(1)).is_none_or(|flags| flags & 2 == 0) {
-            return Err(InfError::Invalid(format!("line {}: AddService needs a name and flag 2 (ASSOCSERVICE)", line.number)));
+            return Err(InfError::Invalid(format!(
+                "line {}: AddService needs a name and flag 2 (ASSOCSERVICE)",
+                line.number
+            )));
         }
         let details = line.value(2).to_owned();
         if self.number(&details, "servicetype")? != Some(1) {
             return Err(InfError::Invalid(format!("[{details}]: ServiceType of a driver is 1")));
         }
-        let binary = self.value(&details, "servicebinary").ok_or_else(|| missing(&format!("ServiceBinary in [{details}]")))?;
+        let binary =
+            self.value(&details, "servicebinary").ok_or_else(|| missing(&format!("ServiceBinary in [{details}]")))?;
         let file = binary.rsplit(['\\', '/']).next().unwrap_or_default().to_owned();
         Ok((name, file))
     }
@@ -339,11 +350,16 @@ impl Keyword {
         let fits = match self.kind {
             KeywordKind::Enumeration => self.choices.contains_key(&default.to_lowercase()),
             KeywordKind::Number => default.trim().parse::<i64>().is_ok_and(|value| {
-                self.minimum.is_none_or(|minimum| minimum <= value) && self.maximum.is_none_or(|maximum| value <= maximum)
+                self.minimum.is_none_or(|minimum| minimum <= value)
+                    && self.maximum.is_none_or(|maximum| value <= maximum)
             }),
             KeywordKind::Edit => true,
         };
-        if fits { Ok(()) } else { Err(InfError::Invalid(format!("default \"{default}\" of keyword {} is outside its own range", self.name))) }
+        if fits {
+            Ok(())
+        } else {
+            Err(InfError::Invalid(format!("default \"{default}\" of keyword {} is outside its own range", self.name)))
+        }
     }
 }
 
@@ -653,7 +669,8 @@ Device = "A device"
     #[test]
     fn each_mandatory_keyword_is_missed() {
         for name in ["*IfType", "*MediaType", "*PhysicalMediaType"] {
-            let text: String = SAMPLE.lines().filter(|line| !line.starts_with(name)).map(|line| format!("{line}\n")).collect();
+            let text: String =
+                SAMPLE.lines().filter(|line| !line.starts_with(name)).map(|line| format!("{line}\n")).collect();
             let installation = Inx::parse(&text).expect("parses").install().expect("installs");
             assert_eq!(installation.missing_mandatory_keyword(), Some(name));
         }

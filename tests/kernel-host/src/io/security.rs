@@ -58,7 +58,8 @@ impl SecurityDescriptor {
     /// Reads `D:P(A;;GA;;;SY)(A;;GA;;;BA)` and its like; `None` when the text is not of that form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (flags, list) = text.strip_prefix("D:")?.split_once('(').map_or((text.get(2..)?, ""), |(flags, rest)| (flags, rest));
+        let (flags, list) =
+            text.strip_prefix("D:")?.split_once('(').map_or((text.get(2..)?, ""), |(flags, rest)| (flags, rest));
         if !flags.chars().all(|flag| matches!(flag, 'P' | 'A' | 'I' | 'R')) {
             return None;
         }

@@ -35,9 +35,13 @@ pub fn check_header(header: NDIS_OBJECT_HEADER, expected: ExpectedHeader) -> Che
         return Err(format!("{structure}: Header.Type is {:#x}, must be {object_type:#x}", header.Type));
     }
     if header.Revision < revision {
-        return Err(format!("{structure}: Header.Revision is {}, this NDIS contract needs {revision}", header.Revision));
+        return Err(format!(
+            "{structure}: Header.Revision is {}, this NDIS contract needs {revision}",
+            header.Revision
+        ));
     }
-    let fits = if header.Revision == revision { header.Size == size || header.Size == size_of } else { header.Size >= size };
+    let fits =
+        if header.Revision == revision { header.Size == size || header.Size == size_of } else { header.Size >= size };
     if fits {
         Ok(())
     } else {
@@ -58,7 +62,7 @@ pub fn check_registration(attributes: &NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIB
     const LAST_INTERFACE_TYPE: i32 = 19;
     let expected = ExpectedHeader { structure: NAME, object_type: 0x9E, revision: 2, size: 0x1C, size_of: 0x20 };
     check_header(attributes.Header, expected)?;
-    let flags = attributes.AttributeFlags;
+    let flags = attributes.AttributeFlags.bits();
     rule(flags & !KNOWN_FLAGS == 0, || format!("{NAME}: AttributeFlags {flags:#x} has unknown bits"))?;
     rule(!attributes.MiniportAdapterContext.is_null(), || format!("{NAME}: MiniportAdapterContext is NULL"))?;
     let interface = attributes.InterfaceType.0;
@@ -94,7 +98,7 @@ pub fn check_general(
     let supported_oids = check_oid_list(attributes, ndk_provider)?;
     Ok(General {
         mtu: attributes.MtuSize,
-        packet_filters: attributes.SupportedPacketFilters,
+        packet_filters: attributes.SupportedPacketFilters.bits(),
         permanent_mac,
         current_mac,
         supported_oids,
@@ -107,7 +111,9 @@ fn check_media(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, config: &A
     let installation = config.installation();
     let media = attributes.MediaType.0;
     let in_inf = installation.media_type.unwrap_or(0);
-    rule(media as u32 == in_inf, || format!("general attributes: MediaType {media} is not the INF's *MediaType {in_inf}"))?;
+    rule(media as u32 == in_inf, || {
+        format!("general attributes: MediaType {media} is not the INF's *MediaType {in_inf}")
+    })?;
     let physical = attributes.PhysicalMediumType.0;
     let in_inf = installation.physical_media_type.unwrap_or(0);
     rule(physical as u32 == in_inf, || {
@@ -131,7 +137,9 @@ fn check_link(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES) -> Checked 
     const MTU: std::ops::RangeInclusive<u32> = 576..=65_535;
     const UNKNOWN_SPEED: u64 = u64::MAX;
     let mtu = attributes.MtuSize;
-    rule(MTU.contains(&mtu), || format!("general attributes: MtuSize {mtu} is outside {}..={}", MTU.start(), MTU.end()))?;
+    rule(MTU.contains(&mtu), || {
+        format!("general attributes: MtuSize {mtu} is outside {}..={}", MTU.start(), MTU.end())
+    })?;
     let lookahead = attributes.LookaheadSize;
     rule(lookahead != 0 && lookahead <= mtu, || {
         format!("general attributes: LookaheadSize {lookahead} is 0 or larger than MtuSize {mtu}")
@@ -146,13 +154,17 @@ fn check_link(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES) -> Checked 
     ];
     for (direction, now, highest) in speeds {
         rule(now == UNKNOWN_SPEED || (now <= highest && highest != 0), || {
-            format!("general attributes: {direction}LinkSpeed {now} is above Max{direction}LinkSpeed {highest}, or both are 0")
+            format!(
+                "general attributes: {direction}LinkSpeed {now} is above Max{direction}LinkSpeed {highest}, or both are 0"
+            )
         })?;
     }
-    let pause = attributes.SupportedPauseFunctions.0;
-    rule((0..=4).contains(&pause), || format!("general attributes: SupportedPauseFunctions {pause} is not one"))?;
-    let negotiation = attributes.AutoNegotiationFlags;
-    rule(negotiation & !0xF == 0, || format!("general attributes: AutoNegotiationFlags {negotiation:#x} has unknown bits"))
+    let pause = attributes.SupportedPauseFunctions;
+    rule(pause <= 4, || format!("general attributes: SupportedPauseFunctions {pause} is not one"))?;
+    let negotiation = attributes.AutoNegotiationFlags.bits();
+    rule(negotiation & !0xF == 0, || {
+        format!("general attributes: AutoNegotiationFlags {negotiation:#x} has unknown bits")
+    })
 }
 
 fn check_filters(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES) -> Checked {
@@ -161,16 +173,18 @@ fn check_filters(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES) -> Check
     const BROADCAST: u32 = 0x8;
     /// `NDIS_MAC_OPTION_RESERVED`: belongs to NDIS.
     const RESERVED: u32 = 0x8000_0000;
-    let filters = attributes.SupportedPacketFilters;
+    let filters = attributes.SupportedPacketFilters.bits();
     rule(filters & DIRECTED != 0 && filters & BROADCAST != 0, || {
         format!("general attributes: SupportedPacketFilters {filters:#x}, Ethernet needs DIRECTED and BROADCAST")
     })?;
     rule(filters & MULTICAST == 0 || attributes.MaxMulticastListSize != 0, || {
         "general attributes: MULTICAST is supported but MaxMulticastListSize is 0".to_owned()
     })?;
-    let options = attributes.MacOptions;
-    rule(options & RESERVED == 0, || format!("general attributes: MacOptions {options:#x} sets NDIS_MAC_OPTION_RESERVED"))?;
-    rule(attributes.SupportedStatistics != 0, || "general attributes: SupportedStatistics is 0".to_owned())
+    let options = attributes.MacOptions.bits();
+    rule(options & RESERVED == 0, || {
+        format!("general attributes: MacOptions {options:#x} sets NDIS_MAC_OPTION_RESERVED")
+    })?;
+    rule(!attributes.SupportedStatistics.is_empty(), || "general attributes: SupportedStatistics is 0".to_owned())
 }
 
 fn check_power(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES) -> Checked {
@@ -217,7 +231,10 @@ fn check_oid_list(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, ndk_pro
         return Err(format!("general attributes: SupportedOidList lacks the mandatory {}", entry.name));
     }
     if let Some(entry) = oid::missing(oid::NDK, &oids).filter(|_| ndk_provider) {
-        return Err(format!("general attributes: SupportedOidList lacks {}, mandatory for an NDK provider", entry.name));
+        return Err(format!(
+            "general attributes: SupportedOidList lacks {}, mandatory for an NDK provider",
+            entry.name
+        ));
     }
     let mut sorted = oids.clone();
     sorted.sort_unstable();
@@ -239,7 +256,9 @@ pub fn check_ndk(
         format!("{NAME}: Enabled although the keyword *NetworkDirect is 0")
     })?;
     let capabilities: *const NDIS_NDK_CAPABILITIES = attributes.NdkCapabilities.cast_const().cast();
-    rule(!capabilities.is_null(), || format!("{NAME}: NdkCapabilities is NULL; they are given even when NDK is disabled"))?;
+    rule(!capabilities.is_null(), || {
+        format!("{NAME}: NdkCapabilities is NULL; they are given even when NDK is disabled")
+    })?;
     // SAFETY: not null; a driver that passes a pointer to something else is reported by the fault handler.
     let capabilities = unsafe { capabilities.read_unaligned() };
     let info = check_capabilities(&capabilities)?;
@@ -275,7 +294,10 @@ fn check_capabilities(capabilities: &NDIS_NDK_CAPABILITIES) -> Checked<NDK_ADAPT
         })?;
     }
     rule((capabilities.MaxSrqCount == 0) == (info.MaxSrqDepth == 0), || {
-        format!("{NAME}: MaxSrqCount {} and MaxSrqDepth {} contradict each other", capabilities.MaxSrqCount, info.MaxSrqDepth)
+        format!(
+            "{NAME}: MaxSrqCount {} and MaxSrqDepth {} contradict each other",
+            capabilities.MaxSrqCount, info.MaxSrqDepth
+        )
     })?;
     Ok(info)
 }
@@ -285,7 +307,9 @@ pub fn check_adapter_info(info: &NDK_ADAPTER_INFO, config: &AdapterConfig) -> Ch
     const NAME: &str = "NDK_ADAPTER_INFO";
     const PAGE: usize = 4096;
     let (major, minor) = (info.Version.Major, info.Version.Minor);
-    rule(matches!((major, minor), (1, 0..=2) | (2, 0..=1)), || format!("{NAME}: Version {major}.{minor} is no NDKPI version"))?;
+    rule(matches!((major, minor), (1, 0..=2) | (2, 0..=1)), || {
+        format!("{NAME}: Version {major}.{minor} is no NDKPI version")
+    })?;
     let pages = info.FRMRPageCount;
     rule(pages >= 16, || format!("{NAME}: FRMRPageCount is {pages}, at least 16 is mandatory"))?;
     let registration = info.MaxRegistrationSize;
@@ -310,7 +334,9 @@ pub fn check_adapter_info(info: &NDK_ADAPTER_INFO, config: &AdapterConfig) -> Ch
         format!("{NAME}: MaxReadRequestSge {} is above MaxInitiatorRequestSge", info.MaxReadRequestSge)
     })?;
     let deepest = info.MaxReceiveQueueDepth.max(info.MaxInitiatorQueueDepth);
-    rule(info.MaxCqDepth >= deepest, || format!("{NAME}: MaxCqDepth {} cannot hold one full queue {deepest}", info.MaxCqDepth))?;
+    rule(info.MaxCqDepth >= deepest, || {
+        format!("{NAME}: MaxCqDepth {} cannot hold one full queue {deepest}", info.MaxCqDepth)
+    })?;
     let technology = info.RdmaTechnology.0;
     rule(major < 2 || (1..=4).contains(&technology), || format!("{NAME}: RdmaTechnology {technology} is not one"))?;
     let configured = keyword(config, "*NetworkDirectTechnology");

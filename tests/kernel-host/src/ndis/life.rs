@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use ndkpi_sys::ndis::{
-    NDIS_MINIPORT_INIT_PARAMETERS, NDIS_MINIPORT_PAUSE_PARAMETERS, NDIS_MINIPORT_RESTART_PARAMETERS, NDIS_OBJECT_HEADER,
-    NET_DEVICE_PNP_EVENT,
+    NDIS_MINIPORT_INIT_PARAMETERS, NDIS_MINIPORT_PAUSE_PARAMETERS, NDIS_MINIPORT_RESTART_PARAMETERS,
+    NDIS_OBJECT_HEADER, NET_DEVICE_PNP_EVENT,
 };
 
 use super::loan::Loan;
@@ -59,7 +59,9 @@ impl std::fmt::Display for StepError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::WrongState(state) => write!(formatter, "the adapter is in state {state:?}"),
-            Self::Failed(failure) => write!(formatter, "the miniport failed with NDIS_STATUS_{}", status::name(*failure)),
+            Self::Failed(failure) => {
+                write!(formatter, "the miniport failed with NDIS_STATUS_{}", status::name(*failure))
+            }
         }
     }
 }
@@ -95,7 +97,11 @@ pub fn initialize(
     drop(parameters);
     if answer == status::SUCCESS {
         if let Some(block) = miniport.missing_attributes() {
-            broken(Group::Attributes, miniport.handle, format!("MiniportInitializeEx succeeded without setting {block}"));
+            broken(
+                Group::Attributes,
+                miniport.handle,
+                format!("MiniportInitializeEx succeeded without setting {block}"),
+            );
         }
         let _ = miniport.step(&[State::Initializing], State::Paused);
         return Ok(miniport);
@@ -114,7 +120,11 @@ fn broken_success(miniport: &Miniport, answer: NdisStatus) -> NdisStatus {
     if matches!(answer, status::NOT_ACCEPTED | status::NOT_RECOGNIZED) {
         return answer;
     }
-    broken(Group::State, miniport.handle, format!("MiniportInitializeEx returned {}, neither success nor failure", status::name(answer)))
+    broken(
+        Group::State,
+        miniport.handle,
+        format!("MiniportInitializeEx returned {}, neither success nor failure", status::name(answer)),
+    )
 }
 
 /// Calls `MiniportRestart`; success leaves the adapter running.
@@ -150,11 +160,16 @@ pub fn pause(miniport: &Miniport) -> Result<(), StepError> {
     miniport.data.return_held(miniport);
     let target = miniport.driver.handlers.pause;
     // SAFETY: the registered handler, with the arguments of MINIPORT_PAUSE.
-    let answer = unsafe { call_image!(context("MiniportPause"), target => i32; miniport.context(), parameters.as_pointer()) };
+    let answer =
+        unsafe { call_image!(context("MiniportPause"), target => i32; miniport.context(), parameters.as_pointer()) };
     match answer {
         status::PENDING => expect(miniport, "NdisMPauseComplete", miniport.pause.wait()),
         status::SUCCESS => expect(miniport, "NdisMPauseComplete", miniport.pause.end()),
-        other => broken(Group::State, miniport.handle, format!("MiniportPause returned {}; it cannot fail", status::name(other))),
+        other => broken(
+            Group::State,
+            miniport.handle,
+            format!("MiniportPause returned {}; it cannot fail", status::name(other)),
+        ),
     }
     drop(parameters);
     let _ = miniport.step(&[State::Pausing], State::Paused);
@@ -167,7 +182,9 @@ fn expect<T>(miniport: &Miniport, function: &str, met: Result<T, Mismatch>) -> T
         let rule = match mismatch {
             Mismatch::NothingOutstanding => format!("{function} is called although nothing was asked"),
             Mismatch::CompletedTwice => format!("{function} is called twice"),
-            Mismatch::CompletedAndReturned => format!("{function} is called although the handler did not return pending"),
+            Mismatch::CompletedAndReturned => {
+                format!("{function} is called although the handler did not return pending")
+            }
             Mismatch::NeverCompleted => format!("{function} was not called within {:?}", super::rendezvous::LIMIT),
         };
         broken(Group::State, miniport.handle, rule)
@@ -195,7 +212,9 @@ pub fn device_event(miniport: &Miniport, event: DeviceEvent) {
     let parameters = Loan::new(parameters);
     let target = miniport.driver.handlers.device_pnp_event;
     // SAFETY: the registered handler, with the arguments of MINIPORT_DEVICE_PNP_EVENT_NOTIFY.
-    unsafe { call_image!(context("MiniportDevicePnPEventNotify"), target => (); miniport.context(), parameters.as_pointer()) };
+    unsafe {
+        call_image!(context("MiniportDevicePnPEventNotify"), target => (); miniport.context(), parameters.as_pointer())
+    };
 }
 
 /// Calls `MiniportShutdownEx` as the system does when it powers off; the adapter is dead to NDIS afterwards, but not halted.

@@ -80,7 +80,12 @@ pub struct Indications {
 
 impl Miniport {
     /// A miniport that is about to be initialised, with its handle.
-    pub fn create(driver: &Arc<MiniportDriver>, config: AdapterConfig, if_index: u32, luid: InterfaceLuid) -> Arc<Self> {
+    pub fn create(
+        driver: &Arc<MiniportDriver>,
+        config: AdapterConfig,
+        if_index: u32,
+        luid: InterfaceLuid,
+    ) -> Arc<Self> {
         ndis().miniports.insert_with(|handle| Self {
             handle,
             driver: Arc::clone(driver),
@@ -153,7 +158,8 @@ impl Miniport {
         // SAFETY: the object type says that the block is this structure.
         let block = unsafe { block.cast::<NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES>().read_unaligned() };
         self.hold(attributes::check_registration(&block));
-        let registered = Registered { context: block.MiniportAdapterContext as usize, flags: attribute_flags(&block) };
+        let registered =
+            Registered { context: block.MiniportAdapterContext as usize, flags: block.AttributeFlags.bits() };
         self.hold(self.registered.set(registered).map_err(|_| "registration attributes are set twice".to_owned()));
     }
 
@@ -171,7 +177,9 @@ impl Miniport {
 
     fn set_ndk(&self, block: *const NDIS_OBJECT_HEADER) {
         if self.driver.ndk().is_none() {
-            self.hold::<()>(Err("NDK attributes without NDK provider characteristics from MiniportSetOptions".to_owned()));
+            self.hold::<()>(Err(
+                "NDK attributes without NDK provider characteristics from MiniportSetOptions".to_owned()
+            ));
         }
         if self.general.get().is_none() {
             self.hold::<()>(Err("NDK attributes are set before the general attributes".to_owned()));
@@ -188,9 +196,13 @@ impl Miniport {
     fn check_unique_mac(&self, general: &General) {
         let others = ndis().miniports.all();
         let same = others.iter().filter(|other| other.handle != self.handle);
-        let mut same = same.filter(|other| other.general().is_some_and(|other| other.current_mac == general.current_mac));
+        let mut same =
+            same.filter(|other| other.general().is_some_and(|other| other.current_mac == general.current_mac));
         if same.next().is_some() {
-            let rule = format!("general attributes: another adapter of this host has the address {:02x?}", general.current_mac);
+            let rule = format!(
+                "general attributes: another adapter of this host has the address {:02x?}",
+                general.current_mac
+            );
             broken(Group::Attributes, self.handle, rule);
         }
     }
@@ -202,10 +214,6 @@ impl Miniport {
             Err(rule) => broken(Group::Attributes, self.handle, format!("NdisMSetMiniportAttributes: {rule}")),
         }
     }
-}
-
-fn attribute_flags(block: &NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES) -> u32 {
-    block.AttributeFlags
 }
 
 /// A lock of the host; nobody panics with one, and if somebody did the data is still whole.

@@ -90,8 +90,12 @@ mod tests {
     #[test]
     fn every_omission_is_seen() {
         for (left_out, entry) in ETHERNET.iter().enumerate() {
-            let listed: Vec<u32> =
-                ETHERNET.iter().enumerate().filter(|(index, _)| *index != left_out).map(|(_, entry)| entry.oid).collect();
+            let listed: Vec<u32> = ETHERNET
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| *index != left_out)
+                .map(|(_, entry)| entry.oid)
+                .collect();
             assert_eq!(missing(ETHERNET, &listed), Some(*entry));
         }
         let all: Vec<u32> = ETHERNET.iter().map(|entry| entry.oid).collect();

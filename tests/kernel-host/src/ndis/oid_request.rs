@@ -12,6 +12,7 @@ use ndkpi_sys::ndis::{NDIS_OBJECT_HEADER, NDIS_OID_REQUEST};
 
 use super::loan::{Loan, LoanedBytes};
 use super::miniport::{Miniport, lock, miniport};
+use super::pnp_event::OidHandlerScope;
 use super::rendezvous::{LIMIT, Mismatch, Rendezvous};
 use super::rule::{Group, broken};
 use super::{NdisStatus, oid, status};
@@ -102,7 +103,7 @@ impl Turn {
                 *busy = true;
                 return;
             }
-            self.free.clear();
+            self.free.reset();
             drop(busy);
             self.free.wait(None);
         }
@@ -170,13 +171,19 @@ impl OidPath {
         entry.met.begin();
         lock(&self.outstanding).insert(request.as_pointer() as usize, Arc::clone(&entry));
         let context = Context::new(ContextKind::MiniportEntry, name);
+        let scope = OidHandlerScope::enter();
         // SAFETY: the registered handler, with the arguments of MINIPORT_OID_REQUEST.
         let answer = unsafe { call_image!(context, target => i32; miniport.context(), request.as_pointer()) };
+        drop(scope);
         let answer = if answer == status::PENDING {
             wait_for(miniport, &entry, oid)
         } else {
             if let Err(mismatch) = entry.met.end() {
-                oid_rule(miniport, oid, &format!("returned {} and was completed as well ({mismatch:?})", status::name(answer)));
+                oid_rule(
+                    miniport,
+                    oid,
+                    &format!("returned {} and was completed as well ({mismatch:?})", status::name(answer)),
+                );
             }
             answer
         };

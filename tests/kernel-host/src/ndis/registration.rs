@@ -236,7 +236,8 @@ fn check_characteristics(from: &NDIS_MINIPORT_DRIVER_CHARACTERISTICS) -> Result<
         return bad(format!("{NAME}: Header.Type is {:#x}, must be 0x8a", from.Header.Type));
     }
     if from.MajorNdisVersion != 6 || !ACCEPTED_MINORS.contains(&from.MinorNdisVersion) {
-        let text = format!("{NAME}: NDIS {}.{} is no version that 6.84 accepts", from.MajorNdisVersion, from.MinorNdisVersion);
+        let text =
+            format!("{NAME}: NDIS {}.{} is no version that 6.84 accepts", from.MajorNdisVersion, from.MinorNdisVersion);
         return Err((status::BAD_VERSION, text));
     }
     let (revision, size) = match (from.MinorNdisVersion, from.Header.Revision) {
@@ -248,8 +249,8 @@ fn check_characteristics(from: &NDIS_MINIPORT_DRIVER_CHARACTERISTICS) -> Result<
     if let Err(rule) = check_header(from.Header, expected) {
         return bad(rule);
     }
-    if from.Flags & !KNOWN_FLAGS != 0 {
-        return bad(format!("{NAME}: Flags {:#x} has unknown bits", from.Flags));
+    if from.Flags.bits() & !KNOWN_FLAGS != 0 {
+        return bad(format!("{NAME}: Flags {:#x} has unknown bits", from.Flags.bits()));
     }
     let handlers = handlers_of(from);
     let mandatory = [
@@ -285,7 +286,8 @@ fn check_ndk_provider(from: &NDIS_NDK_PROVIDER_CHARACTERISTICS) -> Result<NdkHan
     if from.Flags != 0 {
         return Err(format!("{NAME}: Flags are reserved and must be 0"));
     }
-    let handlers = NdkHandlers { open: address(from.OpenNDKAdapterHandler), close: address(from.CloseNDKAdapterHandler) };
+    let handlers =
+        NdkHandlers { open: address(from.OpenNDKAdapterHandler), close: address(from.CloseNDKAdapterHandler) };
     if handlers.open == 0 || handlers.close == 0 {
         return Err(format!("{NAME}: OpenNDKAdapterHandler or CloseNDKAdapterHandler is NULL"));
     }

@@ -46,7 +46,7 @@ impl<T> Rendezvous<T> {
     /// Before the handler is called.
     pub fn begin(&self) {
         *self.lock() = Phase::Called;
-        self.completed.clear();
+        self.completed.reset();
     }
 
     /// The completion function.

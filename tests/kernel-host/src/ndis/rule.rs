@@ -39,6 +39,8 @@ pub fn broken(group: Group, object: usize, rule: impl AsRef<str>) -> ! {
 pub fn live<T>(found: Result<T, HandleProblem>, function: &str, kind: &str, handle: *mut c_void) -> T {
     match found {
         Ok(object) => object,
-        Err(problem) => broken(Group::Handle, handle as usize, format!("{function}: not a live {kind} handle: {problem}")),
+        Err(problem) => {
+            broken(Group::Handle, handle as usize, format!("{function}: not a live {kind} handle: {problem}"))
+        }
     }
 }

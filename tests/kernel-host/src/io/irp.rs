@@ -1,0 +1,407 @@
+//! I/O request packets: building one, sending it to a device, its completion, and the I/O manager's rules about all of that.
+//!
+//! A packet lies in lent memory and is taken back the moment it is completed, so that a driver that touches it later faults.
+//! Rules: completed exactly once; never with STATUS_PENDING or a cancel routine; the dispatch routine returns STATUS_PENDING if
+//! and only if it marked the packet pending, otherwise the status it completed it with; `Information` stays within the
+//! output (WDM: IoCompleteRequest, IoMarkIrpPending, IRP_MJ_DEVICE_CONTROL).
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use super::device::Device;
+use super::object::{FILE_OBJECT, IO_TYPE_IRP};
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::call_image;
+use crate::callout::{Context, ContextKind};
+use crate::dispatcher::Event;
+use crate::memory::user_buffer::LockedMdl;
+use crate::ndis::loan::{Loan, LoanedBytes};
+use crate::nt::{IO_STACK_LOCATION, IO_STATUS_BLOCK, IO_STATUS_BLOCK_UNION, IRP, LIST_ENTRY};
+use crate::status::{self, NtStatus};
+use crate::thread::Thread;
+
+/// Major function codes (wdm.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Major {
+    Create = 0x00,
+    Close = 0x02,
+    Read = 0x03,
+    Write = 0x04,
+    DeviceControl = 0x0E,
+    InternalDeviceControl = 0x0F,
+    Cleanup = 0x12,
+}
+
+impl Major {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "IRP_MJ_CREATE",
+            Self::Close => "IRP_MJ_CLOSE",
+            Self::Read => "IRP_MJ_READ",
+            Self::Write => "IRP_MJ_WRITE",
+            Self::DeviceControl => "IRP_MJ_DEVICE_CONTROL",
+            Self::InternalDeviceControl => "IRP_MJ_INTERNAL_DEVICE_CONTROL",
+            Self::Cleanup => "IRP_MJ_CLEANUP",
+        }
+    }
+}
+
+/// `SL_PENDING_RETURNED` in `IO_STACK_LOCATION.Control`.
+const PENDING_RETURNED: u8 = 0x01;
+
+/// The word that unwritten parts of an output buffer hold, so that a driver that returns them is seen.
+pub const UNWRITTEN: [u8; 8] = 0xBAAD_F00D_0BAD_C0DE_u64.to_le_bytes();
+
+/// A packet and its stack location, adjacent as in Windows.
+#[repr(C)]
+struct Packet {
+    irp: IRP,
+    stack: IO_STACK_LOCATION,
+}
+
+/// What a packet carries.
+pub struct Request {
+    pub major: Major,
+    /// `Parameters` of the stack location.
+    pub parameters: [u64; 4],
+    /// The system buffer with how much of it is input, for buffered transfers.
+    pub system_buffer: Option<LoanedBytes>,
+    pub input_length: usize,
+    /// The most that `Information` may be.
+    pub output_length: usize,
+    /// Whether the output is in the system buffer.
+    pub buffered_output: bool,
+    pub mdl: Option<LockedMdl>,
+    /// `UserBuffer`, for METHOD_NEITHER.
+    pub user_buffer: usize,
+    pub kernel_mode: bool,
+    pub process: u32,
+}
+
+impl Request {
+    /// A packet without buffers.
+    #[must_use]
+    pub fn plain(major: Major, process: u32, kernel_mode: bool) -> Self {
+        Self {
+            major,
+            parameters: [0; 4],
+            system_buffer: None,
+            input_length: 0,
+            output_length: 0,
+            buffered_output: false,
+            mdl: None,
+            user_buffer: 0,
+            kernel_mode,
+            process,
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IoResult {
+    pub status: NtStatus,
+    pub information: usize,
+}
+
+#[derive(Clone)]
+struct Completion {
+    result: IoResult,
+    output: Vec<u8>,
+    marked_pending: bool,
+}
+
+/// A packet that a driver has, or had.
+pub struct ActiveIrp {
+    pub device: Arc<Device>,
+    pub file: usize,
+    pub process: u32,
+    address: usize,
+    major: Major,
+    output_length: usize,
+    buffered_output: bool,
+    input_length: usize,
+    parts: Mutex<Option<Parts>>,
+    completion: Mutex<Option<Completion>>,
+    completed: Event,
+}
+
+/// What is taken back at completion.
+struct Parts {
+    packet: Loan<Packet>,
+    system_buffer: Option<LoanedBytes>,
+    mdl: Option<LockedMdl>,
+}
+
+// SAFETY: the MDL is kernel memory of which any thread may dispose.
+unsafe impl Send for Parts {}
+
+static ACTIVE: LazyLock<Mutex<HashMap<usize, Arc<ActiveIrp>>>> = LazyLock::new(|| Mutex::new(HashMap::new()));
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The live packet at an address.
+pub(super) fn active(irp: *mut IRP) -> Option<Arc<ActiveIrp>> {
+    lock(&ACTIVE).get(&(irp as usize)).cloned()
+}
+
+/// Runs the closure while the packet cannot be taken back; `None` when it is completed.
+pub(super) fn with_live<T>(irp: &ActiveIrp, body: impl FnOnce(*mut IRP) -> T) -> Option<T> {
+    let table = lock(&ACTIVE);
+    table.get(&irp.address)?;
+    Some(body(irp.address()))
+}
+
+/// The packets of a file that are not completed.
+pub(super) fn outstanding_of(file: usize) -> Vec<Arc<ActiveIrp>> {
+    lock(&ACTIVE).values().filter(|irp| irp.file == file).cloned().collect()
+}
+
+/// Sends a packet to a device and returns it, completed or pending.
+pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<ActiveIrp> {
+    let major = request.major;
+    let irp = build(device, file, request);
+    let routine = device.description.dispatch.get(major as usize).copied().unwrap_or(0);
+    if routine == 0 {
+        // NDIS completes what the driver has no routine for.
+        finish(&irp, status::STATUS_INVALID_DEVICE_REQUEST, 0, false);
+        return irp;
+    }
+    let context = Context::new(ContextKind::DeviceDispatch, major.name());
+    // SAFETY: a dispatch routine that the driver registered, with the arguments of DRIVER_DISPATCH.
+    let returned = unsafe { call_image!(context, routine => i32; device.object(), irp.address) };
+    check_returned(&irp, returned);
+    irp
+}
+
+fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<ActiveIrp> {
+    let null = std::ptr::null_mut();
+    let system_buffer = request.system_buffer.as_ref().map_or(null, |buffer| buffer.as_pointer().cast());
+    let mdl = request.mdl.as_ref().map_or(std::ptr::null_mut(), LockedMdl::as_ptr);
+    let no_list = LIST_ENTRY { Flink: std::ptr::null_mut(), Blink: std::ptr::null_mut() };
+    let packet = Loan::new(Packet {
+        irp: IRP {
+            Type: IO_TYPE_IRP,
+            Size: size_of::<Packet>() as u16,
+            MdlAddress: mdl,
+            Flags: 0,
+            SystemBuffer: system_buffer,
+            ThreadListEntry: no_list,
+            IoStatus: IO_STATUS_BLOCK { u: IO_STATUS_BLOCK_UNION { Pointer: null }, Information: 0 },
+            RequestorMode: i8::from(!request.kernel_mode),
+            PendingReturned: 0,
+            StackCount: 1,
+            CurrentLocation: 1,
+            Cancel: 0,
+            CancelIrql: 0,
+            ApcEnvironment: 0,
+            AllocationFlags: 0,
+            UserIosb: std::ptr::null_mut(),
+            UserEvent: std::ptr::null_mut(),
+            Overlay: [0; 2],
+            CancelRoutine: null,
+            UserBuffer: request.user_buffer as *mut c_void,
+            DriverContext: [null; 4],
+            Thread: Thread::current().object().cast(),
+            AuxiliaryBuffer: null,
+            ListEntry: no_list,
+            CurrentStackLocation: std::ptr::null_mut(),
+            OriginalFileObject: file.cast(),
+            TailRest: 0,
+        },
+        stack: IO_STACK_LOCATION {
+            MajorFunction: request.major as u8,
+            MinorFunction: 0,
+            Flags: 0,
+            Control: 0,
+            Parameters: request.parameters,
+            DeviceObject: device.object().cast(),
+            FileObject: file.cast(),
+            CompletionRoutine: null,
+            Context: null,
+        },
+    });
+    let address = packet.as_pointer();
+    // SAFETY: the packet is ours and not yet given to anybody.
+    unsafe { (*address).irp.CurrentStackLocation = &raw mut (*address).stack };
+    let irp = Arc::new(ActiveIrp {
+        device: Arc::clone(device),
+        file: file as usize,
+        process: request.process,
+        address: address as usize,
+        major: request.major,
+        output_length: request.output_length,
+        buffered_output: request.buffered_output,
+        input_length: request.input_length,
+        parts: Mutex::new(Some(Parts { packet, system_buffer: request.system_buffer, mdl: request.mdl })),
+        completion: Mutex::new(None),
+        completed: Event::notification(),
+    });
+    lock(&ACTIVE).insert(irp.address, Arc::clone(&irp));
+    irp
+}
+
+impl ActiveIrp {
+    /// The address that the driver knows.
+    #[must_use]
+    pub fn address(&self) -> *mut IRP {
+        self.address as *mut IRP
+    }
+
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        lock(&self.completion).is_some()
+    }
+
+    /// Waits for completion, at most so long in kernel time; `None` when it did not come.
+    pub fn wait(&self, limit: Option<std::time::Duration>) -> Option<IoResult> {
+        self.completed.wait(limit);
+        lock(&self.completion).as_ref().map(|completion| completion.result.clone())
+    }
+
+    /// The output bytes of a completed request with buffered output.
+    #[must_use]
+    pub fn output(&self) -> Vec<u8> {
+        lock(&self.completion).as_ref().map(|completion| completion.output.clone()).unwrap_or_default()
+    }
+
+    /// Whether the driver marked the packet pending; the packet is not taken back while the table is locked.
+    fn is_marked_pending(&self) -> Option<bool> {
+        let table = lock(&ACTIVE);
+        if let Some(completion) = lock(&self.completion).as_ref() {
+            return Some(completion.marked_pending);
+        }
+        table.get(&self.address)?;
+        // SAFETY: in the table, therefore not completed and not taken back; the driver writes the byte before it returns.
+        let control = unsafe { (&raw const (*(self.address as *const Packet)).stack.Control).read_volatile() };
+        Some(control & PENDING_RETURNED != 0)
+    }
+}
+
+/// What a dispatch routine may return.
+fn check_returned(irp: &ActiveIrp, returned: NtStatus) {
+    let name = irp.major.name();
+    let marked = irp.is_marked_pending().unwrap_or(false);
+    let completed = lock(&irp.completion).as_ref().map(|completion| completion.result.status);
+    if marked && returned != status::STATUS_PENDING {
+        let rule = format!("{name}: marked pending, but the dispatch routine returned {:#x}", returned as u32);
+        violation(irp, rule);
+    }
+    if !marked && returned == status::STATUS_PENDING {
+        violation(irp, format!("{name}: the dispatch routine returned STATUS_PENDING without IoMarkIrpPending"));
+    }
+    match completed {
+        Some(answer) if !marked && answer != returned => {
+            let rule = format!(
+                "{name}: completed with {:#x}, but the dispatch routine returned {:#x}",
+                answer as u32, returned as u32
+            );
+            violation(irp, rule);
+        }
+        None if !marked => {
+            let rule =
+                format!("{name}: returned {:#x} without completing the packet or marking it pending", returned as u32);
+            violation(irp, rule);
+        }
+        _ => {}
+    }
+}
+
+fn violation(irp: &ActiveIrp, rule: String) -> ! {
+    bugcheck(BugCheck::DRIVER_VERIFIER_IOMANAGER_VIOLATION, [irp.major as u64, irp.address as u64, 0, 0], rule)
+}
+
+/// Ends a packet: takes it back, keeps what the caller gets, wakes the waiter.
+fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pending: bool) {
+    let mut table = lock(&ACTIVE);
+    let Some(parts) = lock(&irp.parts).take() else { return };
+    let is_error = (answer as u32) >> 30 == 3;
+    let mut output = Vec::new();
+    if let Some(buffer) = parts.system_buffer.as_ref().filter(|_| irp.buffered_output && !is_error) {
+        output = buffer.to_vec();
+        output.truncate(information);
+    }
+    table.remove(&irp.address);
+    drop(table);
+    check_output(irp, &output);
+    let result = IoResult { status: answer, information };
+    *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
+    drop(parts.mdl);
+    drop(parts.system_buffer);
+    drop(parts.packet);
+    irp.completed.set();
+}
+
+/// Output that the driver never wrote is the pool's former contents, disclosed to a user.
+fn check_output(irp: &ActiveIrp, output: &[u8]) {
+    let skip = irp.input_length.next_multiple_of(UNWRITTEN.len());
+    let unwritten =
+        output.chunks_exact(UNWRITTEN.len()).skip(skip / UNWRITTEN.len()).position(|word| word == UNWRITTEN);
+    if let Some(word) = unwritten {
+        let offset = skip + word * UNWRITTEN.len();
+        violation(
+            irp,
+            format!("{}: output byte {offset} was never written: pool contents are disclosed", irp.major.name()),
+        );
+    }
+}
+
+crate::exports! {
+    module "ntoskrnl.exe";
+
+    /// Completes a packet; it and its buffers are taken back at once.
+    /// Checks: a live packet (completed once), no final status of STATUS_PENDING, no cancel routine left, no spin lock held,
+    /// Information within the output, every returned byte written.
+    /// Source: WDM: IoCompleteRequest
+    [UP_TO_DISPATCH] fn IofCompleteRequest(irp: *mut IRP, _boost: i8) {
+        let Some(live) = active(irp) else {
+            let rule = "IoCompleteRequest: the packet is not outstanding; it was completed before, or never was one";
+            bugcheck(BugCheck::MULTIPLE_IRP_COMPLETE_REQUESTS, [irp as u64, 0, 0, 0], rule);
+        };
+        let thread = Thread::current();
+        if thread.spin_locks_held.load(std::sync::atomic::Ordering::Relaxed) > thread.locks_at_context_entry() {
+            violation(&live, format!("{}: completed with a spin lock held", live.major.name()));
+        }
+        // SAFETY: in the table, therefore not taken back; the driver owns it and is in this call.
+        let (answer, information, routine, control) = unsafe {
+            (
+                (*irp).IoStatus.u.Status,
+                (*irp).IoStatus.Information,
+                (*irp).CancelRoutine,
+                (&raw const (*(irp.cast::<Packet>())).stack.Control).read(),
+            )
+        };
+        if answer == status::STATUS_PENDING {
+            violation(&live, format!("{}: completed with STATUS_PENDING", live.major.name()));
+        }
+        if !routine.is_null() {
+            let rule = format!("{}: completed with its cancel routine still set", live.major.name());
+            bugcheck(BugCheck::CANCEL_STATE_IN_COMPLETED_IRP, [irp as u64, routine as u64, 0, 0], rule);
+        }
+        if information > live.output_length && live.major == Major::DeviceControl {
+            let rule = format!("{}: Information {information} is above the output length {}", live.major.name(), live.output_length);
+            violation(&live, rule);
+        }
+        finish(&live, answer, information, control & PENDING_RETURNED != 0);
+    }
+
+    /// The process that sent the packet.
+    /// Checks: a live packet.
+    /// Source: WDM: IoGetRequestorProcessId
+    [UP_TO_DISPATCH] fn IoGetRequestorProcessId(irp: *mut IRP) -> u32 {
+        let Some(live) = active(irp) else {
+            bugcheck(BugCheck::MULTIPLE_IRP_COMPLETE_REQUESTS, [irp as u64, 0, 0, 0], "IoGetRequestorProcessId: the packet is completed");
+        };
+        live.process
+    }
+
+    /// Whether a 32-bit process sent the packet: this host has none.
+    /// Source: WDM: IoIs32bitProcess
+    [ANY] fn IoIs32bitProcess(_irp: *mut IRP) -> u8 {
+        0
+    }
+}

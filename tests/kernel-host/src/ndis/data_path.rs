@@ -1,0 +1,362 @@
+//! The data path: frames that the host's protocol sends through a miniport, and frames that the miniport indicates.
+//!
+//! Ownership is tracked list by list: what was sent comes back exactly once through NdisMSendNetBufferListsComplete; what was
+//! indicated without the RESOURCES flag goes back through MiniportReturnNetBufferLists exactly once, either at once or when the
+//! test lets go of it. Memory of a completed send is gone, so a driver that keeps a pointer faults.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ndkpi_sys::ndis::NET_BUFFER_LIST;
+
+use super::miniport::{Miniport, State, lock, miniport};
+use super::net_buffer::{self, List, read_data};
+use super::rendezvous::LIMIT;
+use super::rule::{Group, broken};
+use super::{NdisStatus, status};
+use crate::call_image;
+use crate::callout::{Context, ContextKind};
+use crate::dispatcher::Event;
+use crate::irql;
+
+/// Ethernet header: two addresses and a type.
+const HEADER: usize = 14;
+
+/// Frames on their way in either direction.
+#[derive(Default)]
+pub struct DataPath {
+    sends: Mutex<HashMap<usize, Sent>>,
+    held: Mutex<Vec<usize>>,
+    received: Mutex<Vec<Vec<u8>>>,
+    keep: AtomicBool,
+}
+
+struct Sent {
+    list: List,
+    index: usize,
+    batch: Arc<Batch>,
+}
+
+/// Frames that were sent together.
+struct Batch {
+    statuses: Mutex<Vec<Option<NdisStatus>>>,
+    done: Event,
+}
+
+/// Frames that a miniport has to complete.
+pub struct SendBatch {
+    batch: Arc<Batch>,
+    miniport: usize,
+}
+
+impl SendBatch {
+    /// Waits for every completion and returns the statuses in the order of the frames.
+    #[must_use]
+    pub fn wait(self) -> Vec<NdisStatus> {
+        self.batch.done.wait(Some(LIMIT));
+        let statuses: Option<Vec<_>> = lock(&self.batch.statuses).iter().copied().collect();
+        statuses.unwrap_or_else(|| {
+            let rule = format!("a sent NET_BUFFER_LIST was not completed within {LIMIT:?}");
+            broken(Group::Send, self.miniport, rule)
+        })
+    }
+}
+
+/// One frame to send: its bytes, in the pieces that get an MDL each.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    pub pieces: Vec<Vec<u8>>,
+    /// Cancel id of the list, 0 for none.
+    pub cancel_id: usize,
+}
+
+impl From<Vec<u8>> for Frame {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { pieces: vec![bytes], cancel_id: 0 }
+    }
+}
+
+impl DataPath {
+    /// Gives frames to `MiniportSendNetBufferLists`, all in one chain.
+    pub fn send(&self, miniport: &Miniport, frames: Vec<Frame>) -> SendBatch {
+        const DISPATCH_LEVEL: u32 = 1;
+        let count = frames.len();
+        let batch = Arc::new(Batch { statuses: Mutex::new(vec![None; count]), done: Event::notification() });
+        let sent = SendBatch { batch: Arc::clone(&batch), miniport: miniport.handle };
+        if count == 0 {
+            batch.done.set();
+            return sent;
+        }
+        if !matches!(miniport.state(), State::Running | State::Pausing) {
+            // NDIS does not let anything through to a miniport that is not running.
+            *lock(&batch.statuses) = vec![Some(status::PAUSED); count];
+            batch.done.set();
+            return sent;
+        }
+        let first = self.build(miniport, frames, &batch);
+        let flags = if irql::current() == irql::DISPATCH { DISPATCH_LEVEL } else { 0 };
+        let context = Context::new(ContextKind::MiniportEntry, "MiniportSendNetBufferLists");
+        let target = miniport.driver.handlers.send;
+        // SAFETY: the registered handler, with the arguments of MINIPORT_SEND_NET_BUFFER_LISTS.
+        unsafe { call_image!(context, target => (); miniport.context(), first, 0_u32, flags) };
+        sent
+    }
+
+    fn build(&self, miniport: &Miniport, frames: Vec<Frame>, batch: &Arc<Batch>) -> *mut NET_BUFFER_LIST {
+        const CANCEL_ID_SLOT: usize = 5;
+        let mut next: *mut NET_BUFFER_LIST = std::ptr::null_mut();
+        let mut sends = lock(&self.sends);
+        for (index, frame) in frames.into_iter().enumerate().rev() {
+            let pieces: Vec<&[u8]> = frame.pieces.iter().map(Vec::as_slice).collect();
+            let list = List::with_data(&pieces, 0).unwrap_or_else(|| panic!("no memory for a frame of the test"));
+            let pointer = list.pointer();
+            // SAFETY: the list is the host's own and not given to anybody yet.
+            unsafe {
+                (*pointer).Next = next;
+                (*pointer).SourceHandle = miniport.handle as *mut c_void;
+                (*pointer).NetBufferListInfo[CANCEL_ID_SLOT] = frame.cancel_id as *mut c_void;
+            }
+            sends.insert(pointer as usize, Sent { list, index, batch: Arc::clone(batch) });
+            next = pointer;
+        }
+        next
+    }
+
+    /// Calls `MiniportCancelSend`.
+    pub fn cancel(&self, miniport: &Miniport, cancel_id: usize) {
+        let context = Context::new(ContextKind::MiniportEntry, "MiniportCancelSend");
+        let target = miniport.driver.handlers.cancel_send;
+        // SAFETY: the registered handler, with the arguments of MINIPORT_CANCEL_SEND.
+        unsafe { call_image!(context, target => (); miniport.context(), cancel_id) };
+    }
+
+    /// Keeps indicated lists instead of returning them at once.
+    pub fn keep_received(&self, keep: bool) {
+        self.keep.store(keep, Ordering::SeqCst);
+    }
+
+    /// Takes the frames that were received since the last call.
+    #[must_use]
+    pub fn take_received(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *lock(&self.received))
+    }
+
+    /// How many indicated lists the host keeps.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        lock(&self.held).len()
+    }
+
+    /// Whether the host keeps this list.
+    #[must_use]
+    pub fn holds(&self, list: *mut NET_BUFFER_LIST) -> bool {
+        lock(&self.held).contains(&(list as usize))
+    }
+
+    /// Returns every list that the host keeps, in one chain.
+    pub fn return_held(&self, miniport: &Miniport) {
+        const DISPATCH_LEVEL: u32 = 1;
+        let held = std::mem::take(&mut *lock(&self.held));
+        let mut chain: *mut NET_BUFFER_LIST = std::ptr::null_mut();
+        for list in held {
+            let list = list as *mut NET_BUFFER_LIST;
+            // SAFETY: indicated to the host and not returned yet: the host may link it.
+            unsafe { (*list).Next = chain };
+            chain = list;
+        }
+        if chain.is_null() {
+            return;
+        }
+        let flags = if irql::current() == irql::DISPATCH { DISPATCH_LEVEL } else { 0 };
+        let context = Context::new(ContextKind::MiniportEntry, "MiniportReturnNetBufferLists");
+        let target = miniport.driver.handlers.return_lists;
+        // SAFETY: the registered handler, with the arguments of MINIPORT_RETURN_NET_BUFFER_LISTS.
+        unsafe { call_image!(context, target => (); miniport.context(), chain, flags) };
+    }
+
+    /// Ends the run when something is still on its way.
+    pub fn check_idle(&self, miniport: &Miniport, when: &str) {
+        let sends = lock(&self.sends).len();
+        if sends != 0 {
+            broken(
+                Group::Send,
+                miniport.handle,
+                format!("{when}, and {sends} sent NET_BUFFER_LISTs are not completed"),
+            );
+        }
+        let held = self.held();
+        if held != 0 {
+            broken(
+                Group::Receive,
+                miniport.handle,
+                format!("{when}, and {held} indicated NET_BUFFER_LISTs are not returned"),
+            );
+        }
+    }
+
+    fn complete(&self, miniport: &Miniport, list: *mut NET_BUFFER_LIST) -> *mut NET_BUFFER_LIST {
+        let Some(sent) = lock(&self.sends).remove(&(list as usize)) else {
+            let rule = format!(
+                "NdisMSendNetBufferListsComplete: {list:p} is no outstanding send of this adapter (completed twice?)"
+            );
+            broken(Group::Send, miniport.handle, rule);
+        };
+        // SAFETY: the memory is still held by `sent`.
+        let (next, answer) = unsafe { ((*list).Next, (*list).Status) };
+        if answer == status::PENDING {
+            broken(Group::Send, miniport.handle, "NdisMSendNetBufferListsComplete: NBL.Status is NDIS_STATUS_PENDING");
+        }
+        let all = {
+            let mut statuses = lock(&sent.batch.statuses);
+            if let Some(slot) = statuses.get_mut(sent.index) {
+                *slot = Some(answer);
+            }
+            statuses.iter().all(Option::is_some)
+        };
+        drop(sent.list);
+        if all {
+            sent.batch.done.set();
+        }
+        next
+    }
+
+    fn receive(&self, miniport: &Miniport, list: *mut NET_BUFFER_LIST, resources: bool) {
+        let frame = check_indicated(miniport, list);
+        lock(&self.received).push(frame);
+        if !resources {
+            let mut held = lock(&self.held);
+            if held.contains(&(list as usize)) {
+                broken(
+                    Group::Receive,
+                    miniport.handle,
+                    format!("NET_BUFFER_LIST {list:p} is indicated again before it came back"),
+                );
+            }
+            held.push(list as usize);
+        }
+    }
+}
+
+/// The frame in an indicated list, after everything that the contract says about such a list.
+fn check_indicated(miniport: &Miniport, list: *mut NET_BUFFER_LIST) -> Vec<u8> {
+    let rule = |text: String| -> ! {
+        broken(Group::Receive, miniport.handle, format!("NdisMIndicateReceiveNetBufferLists: {text}"))
+    };
+    let Some(pool) = net_buffer::pool_of(list) else {
+        rule(format!("{list:p} is no list of a pool; a sender's list is never indicated"));
+    };
+    if pool.owner != miniport.handle && pool.owner != miniport.driver.handle {
+        rule("the list belongs to a pool of another adapter".to_owned());
+    }
+    // SAFETY: a live list of a live pool.
+    let (source, answer, buffer) = unsafe { ((*list).SourceHandle, (*list).Status, (*list).FirstNetBuffer) };
+    if source as usize != miniport.handle {
+        rule(format!("SourceHandle is {source:p}, not the receiving adapter"));
+    }
+    if answer != status::SUCCESS {
+        rule(format!("NBL.Status is {}, not success", status::name(answer)));
+    }
+    if buffer.is_null() {
+        rule("the list has no NET_BUFFER".to_owned());
+    }
+    // SAFETY: a live buffer of the list.
+    let (next, current, chain, length, offset) = unsafe {
+        (
+            (*buffer).Next,
+            (*buffer).CurrentMdl,
+            (*buffer).MdlChain,
+            (*buffer).NbDataLength.DataLength,
+            (*buffer).CurrentMdlOffset,
+        )
+    };
+    if !next.is_null() {
+        rule("an Ethernet receive has one NET_BUFFER a list".to_owned());
+    }
+    if chain.is_null() || current.is_null() {
+        rule("the NET_BUFFER has no MDL".to_owned());
+    }
+    // SAFETY: a live MDL of the buffer.
+    let first = unsafe { (*current).ByteCount };
+    if (length as usize) < HEADER || (first.saturating_sub(offset) as usize) < HEADER {
+        rule(format!("a frame of {length} bytes, its first MDL does not hold an Ethernet header"));
+    }
+    let most = miniport.general().map_or(0, |general| general.mtu as usize) + HEADER;
+    if length as usize > most {
+        rule(format!("a frame of {length} bytes is longer than MTU and header, {most}"));
+    }
+    match read_data(buffer) {
+        Some(frame) => frame,
+        None => rule(format!("the MDL chain does not hold the {length} bytes of the frame, or is not mapped")),
+    }
+}
+
+fn check_level(miniport: &Miniport, function: &str, says_dispatch: bool) {
+    if says_dispatch && irql::current() != irql::DISPATCH {
+        broken(
+            Group::Send,
+            miniport.handle,
+            format!("{function}: the DISPATCH_LEVEL flag is set below DISPATCH_LEVEL"),
+        );
+    }
+}
+
+crate::exports! {
+    module "ndis.sys";
+
+    /// Takes sent lists back.
+    /// Checks: each list outstanding on this adapter, completed once, with a final status; DISPATCH_LEVEL flag only there.
+    /// Source: NDIS: NdisMSendNetBufferListsComplete
+    [UP_TO_DISPATCH] fn NdisMSendNetBufferListsComplete(handle: *mut c_void, chain: *mut NET_BUFFER_LIST, flags: u32) {
+        const DISPATCH_LEVEL: u32 = 1;
+        let miniport = miniport(handle, "NdisMSendNetBufferListsComplete");
+        check_level(&miniport, "NdisMSendNetBufferListsComplete", flags & DISPATCH_LEVEL != 0);
+        let mut list = chain;
+        while !list.is_null() {
+            list = miniport.data.complete(&miniport, list);
+        }
+    }
+
+    /// Takes received frames.
+    /// Checks: the adapter is running, pausing or restarting; the count; lists of the adapter's own pools with its SourceHandle;
+    /// one buffer with the Ethernet header in its first MDL; length within the MTU; DISPATCH_LEVEL flag only there.
+    /// Source: NDIS: NdisMIndicateReceiveNetBufferLists
+    [UP_TO_DISPATCH] fn NdisMIndicateReceiveNetBufferLists(
+        handle: *mut c_void,
+        chain: *mut NET_BUFFER_LIST,
+        port: u32,
+        count: u32,
+        flags: u32,
+    ) {
+        const DISPATCH_LEVEL: u32 = 1;
+        const RESOURCES: u32 = 2;
+        let miniport = miniport(handle, "NdisMIndicateReceiveNetBufferLists");
+        check_level(&miniport, "NdisMIndicateReceiveNetBufferLists", flags & DISPATCH_LEVEL != 0);
+        let state = miniport.state();
+        if !matches!(state, State::Running | State::Restarting | State::Pausing) {
+            let rule = format!("NdisMIndicateReceiveNetBufferLists: the adapter is in state {state:?}");
+            broken(Group::Receive, miniport.handle, rule);
+        }
+        if port != 0 {
+            broken(Group::Receive, miniport.handle, "NdisMIndicateReceiveNetBufferLists: the port number is not 0");
+        }
+        let resources = flags & RESOURCES != 0;
+        let (mut list, mut seen) = (chain, 0_u32);
+        while !list.is_null() {
+            // SAFETY: checked to be a live list by `receive`; a list that is none faults and is reported.
+            let next = unsafe { (*list).Next };
+            miniport.data.receive(&miniport, list, resources);
+            seen += 1;
+            list = next;
+        }
+        if seen != count {
+            let rule = format!("NdisMIndicateReceiveNetBufferLists: the chain has {seen} lists, the count says {count}");
+            broken(Group::Receive, miniport.handle, rule);
+        }
+        if !resources && !miniport.data.keep.load(Ordering::SeqCst) {
+            miniport.data.return_held(&miniport);
+        }
+    }
+}
