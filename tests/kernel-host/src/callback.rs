@@ -63,3 +63,33 @@ pub fn enter_consumer_callback(name: &str, range: IrqlRange) {
 fn locks_of_consumer(thread: &Thread) -> u32 {
     thread.locks_at_context_entry()
 }
+
+/// A deferred routine of the host's own (NDIS timers run through one): plain Rust, runs on the host's stack.
+pub type KernelRoutine = unsafe fn([u64; 4]);
+
+/// Names a host routine in a DPC object. Returns the address to put into the object.
+pub fn kernel_routine(routine: KernelRoutine) -> *mut c_void {
+    routine as usize as *mut c_void
+}
+
+/// Whether a routine's address is the host's own code: images lie in the kernel's address space, the host does not.
+pub(crate) fn is_kernel_routine(address: usize) -> bool {
+    crate::memory::address_space::zone_of(address).is_none() && host_code().contains(&address)
+}
+
+fn host_code() -> std::ops::Range<usize> {
+    unsafe extern "C" {
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    // The linker defines both; only their addresses are taken.
+    (&raw const __executable_start) as usize..(&raw const etext) as usize
+}
+
+/// # Safety
+///
+/// `address` came from [`kernel_routine`].
+pub(crate) unsafe fn call_kernel_routine(address: usize, arguments: [u64; 4]) {
+    // SAFETY: the caller's contract.
+    unsafe { std::mem::transmute::<usize, KernelRoutine>(address)(arguments) };
+}

@@ -73,7 +73,8 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
 ];
 
 /// Every table of variables.
-pub static DATA_TABLES: &[&[DataExport]] = &[crate::ntoskrnl::objects::DATA_EXPORTS, crate::ntoskrnl::runtime::DATA_EXPORTS];
+pub static DATA_TABLES: &[&[DataExport]] =
+    &[crate::ntoskrnl::objects::DATA_EXPORTS, crate::ntoskrnl::runtime::DATA_EXPORTS];
 
 /// hal.dll forwards these to the kernel since build 19041; an image may name either module.
 const FORWARDED_BY_HAL: &[&str] = &[

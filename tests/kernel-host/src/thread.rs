@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::callout::{ActiveContext, ContextKind, Transition};
 use crate::export::ExportDeclaration;
@@ -46,8 +46,7 @@ pub struct Thread {
     pub(crate) name: RefCell<String>,
     /// The thread's futex word for waits.
     pub(crate) wake: AtomicU32,
-    pub(crate) waiting_for: AtomicUsize,
-    pub(crate) wait_started: AtomicU64,
+    pub(crate) wait_result: AtomicI32,
     pub(crate) runnable: AtomicBool,
     pub(crate) deferred_calls_running: AtomicU32,
 }
@@ -141,6 +140,23 @@ impl Thread {
             .map_or(0, |active| active.locks)
     }
 
+    /// The address ranges of the kernel stacks that this thread's image code may be on.
+    pub(crate) fn kernel_stack_ranges(&self) -> Option<Vec<std::ops::Range<u64>>> {
+        let mut ranges = crate::processor::deferred_call_stack_ranges();
+        ranges.extend(self.stack.try_borrow().ok()?.as_ref().map(KernelStack::range));
+        Some(ranges)
+    }
+
+    /// Runs `body` with the kernel stack that an address lies in: this thread's or its processor's.
+    pub(crate) fn with_stack_at<T>(&self, address: usize, body: impl FnOnce(&KernelStack) -> T) -> Option<T> {
+        let stack = self.stack.borrow();
+        let own = stack.as_ref().filter(|stack| (stack.bottom()..=stack.top()).contains(&address));
+        match own {
+            Some(stack) => Some(body(stack)),
+            None => crate::processor::deferred_call_stack_at(address).map(body),
+        }
+    }
+
     /// The dispatcher object of this thread, what Windows calls its KTHREAD.
     pub fn object(&self) -> *mut crate::nt::KTHREAD {
         self.object.load(Ordering::Relaxed)
@@ -176,8 +192,7 @@ pub fn attach(name: &str) -> Attachment {
         terminated: AtomicBool::new(false),
         name: RefCell::new(name.to_owned()),
         wake: AtomicU32::new(0),
-        waiting_for: AtomicUsize::new(0),
-        wait_started: AtomicU64::new(0),
+        wait_result: AtomicI32::new(0),
         runnable: AtomicBool::new(true),
         deferred_calls_running: AtomicU32::new(0),
     }));
@@ -214,12 +229,17 @@ impl Drop for Attachment {
             return;
         }
         let thread = Thread::current();
+        let object = thread.object();
+        // SAFETY: the thread's own object, which its reference keeps.
+        unsafe { crate::dispatcher::change(object.cast(), |_| 1) };
+        crate::object_table::dereference(object as usize, "the end of a thread");
         crate::dispatcher::thread_detaching(thread);
         if let Ok(mut threads) = THREADS.lock() {
             threads.retain(|other| !ptr::eq(*other, thread));
         }
         CURRENT.set(ptr::null());
         crate::thunk::set_gs_base(0);
+        crate::fault_handler::remove_signal_stack();
         // The stack goes with the thread; its block stays, since reports and late readers may still hold it. A block is
         // two pages and threads are few.
         drop(thread.stack.borrow_mut().take());

@@ -8,7 +8,7 @@
 //! needs them and the host's own frames cannot be unwound by Windows rules.
 
 use std::arch::{asm, global_asm};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Mutex;
 
@@ -190,10 +190,10 @@ pub fn time_stamp_counter() -> u64 {
 struct StubPages {
     next: usize,
     end: usize,
-    made: HashMap<(usize, usize), usize>,
+    made: BTreeMap<(usize, usize), usize>,
 }
 
-static STUBS: Mutex<StubPages> = Mutex::new(StubPages { next: 0, end: 0, made: HashMap::new() });
+static STUBS: Mutex<StubPages> = Mutex::new(StubPages { next: 0, end: 0, made: BTreeMap::new() });
 
 const STUB_SIZE: usize = 32;
 const STUB_PAGES: usize = 64 * 1024;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use object::LittleEndian as LE;
 use object::pe;
-use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _, ImageThunkData as _, Import, PeFile64};
+use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _, Import, PeFile64};
 
 use super::stack_trace::UnwindModule;
 use super::symbols::Symbols;
@@ -61,8 +61,8 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
     let length = (optional.size_of_image() as usize).next_multiple_of(PAGE_SIZE);
     let pages = length / PAGE_SIZE;
     let frames = frames::allocate_run(pages).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
-    let reservation = Reservation::new(address_space::Zone::Images, length)
-        .ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
+    let reservation =
+        Reservation::new(address_space::Zone::Images, length).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
     let base = reservation.address();
     reservation.map_run(0, frames.clone(), Protection::ReadWrite);
     // SAFETY: the range was mapped read-write just now and nobody else knows it.
@@ -135,8 +135,7 @@ fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), S
                 pe::IMAGE_REL_BASED_ABSOLUTE => {}
                 pe::IMAGE_REL_BASED_DIR64 => {
                     let place = relocation.virtual_address as usize;
-                    let field =
-                        memory.get_mut(place..place + 8).ok_or("a relocation lies outside of the image")?;
+                    let field = memory.get_mut(place..place + 8).ok_or("a relocation lies outside of the image")?;
                     let mut word = [0; 8];
                     word.copy_from_slice(field);
                     field.copy_from_slice(&u64::from_le_bytes(word).wrapping_add(delta).to_le_bytes());
@@ -181,7 +180,6 @@ fn bind_imports(file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, S
             let field = memory.get_mut(slot..slot + 8).ok_or("an import slot lies outside of the image")?;
             field.copy_from_slice(&(address.unwrap_or(0) as u64).to_le_bytes());
             slot += 8;
-            let _ = entry.is_ordinal();
         }
     }
     Ok(missing)
@@ -204,15 +202,15 @@ fn describe_sections(file: &PeFile64<'_>, base: usize) -> Vec<Section> {
     file.section_table()
         .iter()
         .map(|section| {
-            let flags = section.characteristics.get(LE);
+            let flags = section.characteristics.get(LE).0;
             let name = section.raw_name();
             Section {
                 name: String::from_utf8_lossy(name).into_owned(),
                 address: base + section.virtual_address.get(LE) as usize,
                 length: (section.virtual_size.get(LE) as usize).next_multiple_of(PAGE_SIZE),
-                readable: flags & pe::IMAGE_SCN_MEM_READ != 0,
-                writable: flags & pe::IMAGE_SCN_MEM_WRITE != 0,
-                executable: flags & pe::IMAGE_SCN_MEM_EXECUTE != 0,
+                readable: flags & pe::IMAGE_SCN_MEM_READ.0 != 0,
+                writable: flags & pe::IMAGE_SCN_MEM_WRITE.0 != 0,
+                executable: flags & pe::IMAGE_SCN_MEM_EXECUTE.0 != 0,
             }
         })
         .collect()

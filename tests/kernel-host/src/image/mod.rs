@@ -83,8 +83,5 @@ pub(crate) fn register(image: Arc<Image>) {
 }
 
 pub(crate) fn forget(image: &Arc<Image>) {
-    IMAGES
-        .write()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .retain(|other| !Arc::ptr_eq(other, image));
+    IMAGES.write().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, image));
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, Reg, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Module, ModuleSectionInfo, Unwinder};
+use object::LittleEndian as LE;
 use object::read::pe::PeFile64;
 use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _};
-use object::LittleEndian as LE;
 
 use super::Image;
 use super::symbols::Location;
@@ -219,7 +219,12 @@ pub fn name(addresses: &[u64]) -> Vec<StackFrame> {
         match super::containing(*address as usize) {
             Some(image) => frames.extend(name_in(&image, *address)),
             None => {
-                frames.push(StackFrame { address: *address, image: "unknown".to_owned(), offset: *address, location: None });
+                frames.push(StackFrame {
+                    address: *address,
+                    image: "unknown".to_owned(),
+                    offset: *address,
+                    location: None,
+                });
             }
         }
     }

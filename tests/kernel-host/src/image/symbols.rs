@@ -19,8 +19,9 @@ pub struct Location {
 impl Symbols {
     pub(crate) fn new(image: &Path) -> Self {
         let beside = image.with_extension("pdb");
-        let spelled_by_cargo =
-            image.with_file_name(image.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().replace('-', "_"))).with_extension("pdb");
+        let spelled_by_cargo = image
+            .with_file_name(image.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().replace('-', "_")))
+            .with_extension("pdb");
         Self { program_database: if beside.exists() { beside } else { spelled_by_cargo } }
     }
 

@@ -191,8 +191,7 @@ impl Reservation {
     pub fn protect(&self, offset: usize, length: usize, protection: Protection) {
         assert!(offset + length <= self.length, "a protection change outside of the reservation");
         // SAFETY: a part of our own reservation.
-        let result =
-            unsafe { libc::mprotect((self.address + offset) as *mut libc::c_void, length, protection.bits()) };
+        let result = unsafe { libc::mprotect((self.address + offset) as *mut libc::c_void, length, protection.bits()) };
         assert_eq!(result, 0, "mprotect failed");
     }
 

@@ -93,7 +93,8 @@ impl State {
     }
 
     fn take_run(&mut self, count: u32) -> Option<Range<u32>> {
-        let (start, length) = self.free.iter().find(|(_, length)| **length >= count).map(|(start, length)| (*start, *length))?;
+        let (start, length) =
+            self.free.iter().find(|(_, length)| **length >= count).map(|(start, length)| (*start, *length))?;
         Some(self.take(start, length, start, count))
     }
 

@@ -1,0 +1,577 @@
+//! Dispatcher objects and waits, and the clock that both wait time-outs and timers follow.
+//!
+//! One lock guards all waits; it is never held while image code runs. Time is the machine's, plus what was skipped: when
+//! verifying, the clock jumps to the next deadline as soon as every kernel thread waits and no processor has anything
+//! to run. A thread counts as running from before it starts until it has ended or waits *here*; a test that blocks
+//! elsewhere says so with [`while_blocked`].
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
+use crate::irql;
+use crate::nt::{DISPATCHER_HEADER, KEVENT, KMUTANT, LIST_ENTRY, object_type};
+use crate::processor;
+use crate::status::{NtStatus, STATUS_SUCCESS, STATUS_TIMEOUT};
+use crate::thread::{self, Thread};
+use crate::timer;
+
+/// Time in units of 100 ns since boot.
+pub type Time = u64;
+
+/// Units of [`Time`] in a second.
+pub const UNITS_PER_SECOND: u64 = 10_000_000;
+
+static BOOTED: OnceLock<Instant> = OnceLock::new();
+static SKIPPED: AtomicU64 = AtomicU64::new(0);
+
+/// How long everything may wait without anything to wake it before the host calls it a hang; in ms, 0 is for ever.
+static HANG_LIMIT: AtomicU64 = AtomicU64::new(20_000);
+
+/// What happens at a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// A wait of the thread with this identifier ends.
+    Wait(u64),
+    /// The KTIMER at this address expires.
+    Timer(usize),
+}
+
+struct Wait {
+    thread: &'static Thread,
+    objects: Vec<usize>,
+    all: bool,
+    deadline: Option<(Time, u64)>,
+    result: Option<NtStatus>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    waits: Vec<Wait>,
+    running: usize,
+    pub(crate) deadlines: BTreeMap<(Time, u64), Deadline>,
+    sequence: u64,
+    stopping: bool,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+static CLOCK: Condvar = Condvar::new();
+
+pub(crate) struct Locked(MutexGuard<'static, Option<State>>);
+
+impl std::ops::Deref for Locked {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        match &*self.0 {
+            Some(state) => state,
+            None => unreachable!("made when it was locked"),
+        }
+    }
+}
+
+impl std::ops::DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.get_or_insert_with(State::default)
+    }
+}
+
+pub(crate) fn lock() -> Locked {
+    let mut guard = STATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    guard.get_or_insert_with(State::default);
+    Locked(guard)
+}
+
+pub(crate) fn initialise(hang_limit: Option<Duration>) {
+    let _ = BOOTED.set(Instant::now());
+    HANG_LIMIT.store(hang_limit.map_or(0, |limit| limit.as_millis() as u64), Ordering::Relaxed);
+}
+
+/// Interrupt time: 100 ns units since boot, including what was skipped.
+pub fn now() -> Time {
+    let real = BOOTED.get().map_or(0, |booted| booted.elapsed().as_nanos() as u64 / 100);
+    real + SKIPPED.load(Ordering::Relaxed)
+}
+
+/// Starts the thread that serves deadlines.
+pub(crate) fn start_clock() {
+    thread_starting();
+    let started = std::thread::Builder::new().name("clock".to_owned()).stack_size(1 << 20).spawn(|| {
+        let _attachment = thread::attach("clock");
+        processor_thread_started(Thread::current());
+        clock_loop();
+    });
+    assert!(started.is_ok(), "cannot start the clock");
+}
+
+pub(crate) fn stop_clock() {
+    lock().stopping = true;
+    CLOCK.notify_all();
+}
+
+fn clock_loop() {
+    let mut state = lock();
+    let mut blocked_since: Option<Instant> = None;
+    while !state.stopping {
+        let next = state.deadlines.keys().next().copied();
+        let time = now();
+        if let Some((due, _)) = next
+            && due <= time
+        {
+            blocked_since = None;
+            let deadline = state.deadlines.pop_first().map(|(_, deadline)| deadline);
+            if let Some(deadline) = deadline {
+                state = serve(state, deadline);
+            }
+            continue;
+        }
+        let idle = state.running == 0 && !processor::any_active();
+        if idle && let Some((due, _)) = next {
+            if crate::kernel::is_verifying() {
+                SKIPPED.fetch_add(due - time, Ordering::Relaxed);
+                continue;
+            }
+        } else if idle {
+            check_hang(&state, &mut blocked_since);
+        } else {
+            blocked_since = None;
+        }
+        let until = next.map_or(Duration::from_secs(1), |(due, _)| Duration::from_nanos((due - time) * 100));
+        let until =
+            if state.running == 0 { until.min(Duration::from_millis(if idle { 250 } else { 1 })) } else { until };
+        state = Locked(CLOCK.wait_timeout(state.0, until).unwrap_or_else(std::sync::PoisonError::into_inner).0);
+    }
+}
+
+/// Ends a wait or fires a timer. The lock is given back and taken again around the DPC of a timer.
+fn serve(mut state: Locked, deadline: Deadline) -> Locked {
+    match deadline {
+        Deadline::Wait(identifier) => {
+            let index = state.waits.iter().position(|wait| wait.thread.identifier() == identifier);
+            if let Some(index) = index {
+                finish(&mut state, index, STATUS_TIMEOUT);
+            }
+            state
+        }
+        Deadline::Timer(address) => {
+            let deferred = timer::expire(&mut state, address);
+            drop(state);
+            if let Some(deferred) = deferred {
+                timer::queue_deferred_call(deferred);
+            }
+            lock()
+        }
+    }
+}
+
+fn check_hang(state: &State, blocked_since: &mut Option<Instant>) {
+    let limit = HANG_LIMIT.load(Ordering::Relaxed);
+    let since = blocked_since.get_or_insert_with(Instant::now);
+    if limit == 0 || state.waits.is_empty() || since.elapsed() < Duration::from_millis(limit) {
+        return;
+    }
+    let mut rule = format!("every kernel thread waits and nothing will wake one ({limit} ms passed):");
+    for wait in &state.waits {
+        let objects: Vec<String> = wait.objects.iter().map(|object| format!("{object:#x}")).collect();
+        let export = wait.thread.last_export().map_or("", |export| export.name);
+        rule.push_str(&format!(
+            "\n***   thread {} \"{}\" waits in {export} for {}",
+            wait.thread.identifier(),
+            wait.thread.name.try_borrow().map(|name| name.clone()).unwrap_or_default(),
+            objects.join(", ")
+        ));
+    }
+    bugcheck_with_stack(BugCheck::UNMOUNTABLE_HANG, [0, 0, 0, 0], &rule, &[]);
+}
+
+impl State {
+    /// Adds a deadline and wakes the clock when it is the first.
+    pub(crate) fn add_deadline(&mut self, due: Time, deadline: Deadline) -> (Time, u64) {
+        self.sequence += 1;
+        let key = (due, self.sequence);
+        self.deadlines.insert(key, deadline);
+        if self.deadlines.keys().next() == Some(&key) {
+            CLOCK.notify_all();
+        }
+        key
+    }
+
+    fn set_running(&mut self, more: bool) {
+        if more {
+            self.running += 1;
+        } else {
+            self.running = self.running.saturating_sub(1);
+            if self.running == 0 {
+                CLOCK.notify_all();
+            }
+        }
+    }
+
+    /// Gives a signalled object to those who wait for it.
+    ///
+    /// # Safety
+    ///
+    /// `object` is a dispatcher object.
+    pub(crate) unsafe fn signal(&mut self, object: usize) {
+        let mut index = 0;
+        while index < self.waits.len() {
+            let waits_for_it = self.waits[index].objects.contains(&object);
+            // SAFETY: objects that are waited for are live.
+            let satisfied = waits_for_it.then(|| unsafe { self.try_satisfy(index) }).flatten();
+            match satisfied {
+                Some(status) => finish(self, index, status),
+                None => index += 1,
+            }
+        }
+    }
+
+    unsafe fn try_satisfy(&self, index: usize) -> Option<NtStatus> {
+        let wait = &self.waits[index];
+        // SAFETY: the caller's contract.
+        unsafe { consume(&wait.objects, wait.all, wait.thread) }
+    }
+}
+
+/// Ends the wait at `index` and lets its thread run.
+fn finish(state: &mut State, index: usize, status: NtStatus) {
+    let mut wait = state.waits.swap_remove(index);
+    if let Some(key) = wait.deadline.take() {
+        state.deadlines.remove(&key);
+    }
+    wait.result = Some(status);
+    state.set_running(true);
+    wait.thread.runnable.store(true, Ordering::Relaxed);
+    wait.thread.wait_result.store(status, Ordering::Relaxed);
+    wait.thread.wake.store(1, Ordering::Release);
+    processor::futex_wake(&wait.thread.wake, 1);
+}
+
+/// Takes what a wait is for, if it is there: the index of the object, or 0 for all.
+///
+/// # Safety
+///
+/// All are dispatcher objects.
+unsafe fn consume(objects: &[usize], all: bool, thread: &'static Thread) -> Option<NtStatus> {
+    // SAFETY: the caller's contract.
+    let ready = |object: &usize| unsafe { is_signalled(*object as *mut DISPATCHER_HEADER, thread) };
+    if all {
+        if !objects.iter().all(ready) {
+            return None;
+        }
+        // SAFETY: the caller's contract.
+        objects.iter().for_each(|object| unsafe { take(*object as *mut DISPATCHER_HEADER, thread) });
+        return Some(STATUS_SUCCESS);
+    }
+    let index = objects.iter().position(ready)?;
+    // SAFETY: the caller's contract.
+    unsafe { take(objects[index] as *mut DISPATCHER_HEADER, thread) };
+    Some(index as NtStatus)
+}
+
+unsafe fn is_signalled(header: *mut DISPATCHER_HEADER, thread: &Thread) -> bool {
+    // SAFETY: the caller's contract: a dispatcher object.
+    unsafe {
+        let kind = (*header).Type.load(Ordering::Relaxed) & 0x7F;
+        if kind == object_type::MUTANT {
+            let owner = (*header.cast::<KMUTANT>()).OwnerThread;
+            return (*header).SignalState.load(Ordering::Relaxed) > 0 || owner == thread.object();
+        }
+        (*header).SignalState.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// What a satisfied wait does to the object.
+unsafe fn take(header: *mut DISPATCHER_HEADER, thread: &Thread) {
+    // SAFETY: the caller's contract: a dispatcher object.
+    unsafe {
+        let state = &(*header).SignalState;
+        match (*header).Type.load(Ordering::Relaxed) & 0x7F {
+            object_type::SYNCHRONIZATION_EVENT | object_type::SYNCHRONIZATION_TIMER => {
+                state.store(0, Ordering::Relaxed)
+            }
+            object_type::SEMAPHORE => {
+                state.fetch_sub(1, Ordering::Relaxed);
+            }
+            object_type::MUTANT => {
+                state.fetch_sub(1, Ordering::Relaxed);
+                (*header.cast::<KMUTANT>()).OwnerThread = thread.object();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Fills a dispatcher header: type, size in words, state, empty wait list.
+///
+/// # Safety
+///
+/// `header` is writable.
+pub(crate) unsafe fn initialise_header(header: *mut DISPATCHER_HEADER, kind: u8, bytes: usize, state: i32) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*header).Type.store(kind, Ordering::Relaxed);
+        (*header).Signalling.store(0, Ordering::Relaxed);
+        (*header).Size.store((bytes / 4) as u8, Ordering::Relaxed);
+        (*header).Reserved1.store(0, Ordering::Relaxed);
+        (*header).SignalState.store(state, Ordering::Relaxed);
+        let list = &raw mut (*header).WaitListHead;
+        (*list).Flink = list;
+        (*list).Blink = list;
+    }
+}
+
+/// The checks of a dispatcher object that an image hands over.
+unsafe fn check_object(header: *mut DISPATCHER_HEADER, what: &str) {
+    // SAFETY: a wrong address faults and is reported.
+    let kind = unsafe { (*header).Type.load(Ordering::Relaxed) } & 0x7F;
+    let known = matches!(
+        kind,
+        object_type::NOTIFICATION_EVENT
+            | object_type::SYNCHRONIZATION_EVENT
+            | object_type::MUTANT
+            | object_type::SEMAPHORE
+            | object_type::THREAD
+            | object_type::NOTIFICATION_TIMER
+            | object_type::SYNCHRONIZATION_TIMER
+    );
+    // An initialised header's list points somewhere; a zeroed one was never initialised.
+    // SAFETY: as above.
+    let initialised = unsafe { !(*header).WaitListHead.Flink.is_null() };
+    if !known || !initialised {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0x100B, header as u64, u64::from(kind), 0],
+            format!("{what} is given something that is no initialised dispatcher object"),
+        );
+    }
+}
+
+/// A relative or absolute Windows time-out as a deadline.
+pub(crate) fn deadline_of(interval: i64) -> Time {
+    if interval <= 0 {
+        now().saturating_add(interval.unsigned_abs())
+    } else {
+        timer::interrupt_time_of_system_time(interval)
+    }
+}
+
+/// Waits for objects. `timeout` is `None` for ever, `Some(0)` only looks.
+///
+/// # Safety
+///
+/// All are initialised dispatcher objects that stay valid.
+pub(crate) unsafe fn wait(what: &str, objects: &[usize], all: bool, timeout: Option<i64>) -> NtStatus {
+    let thread = Thread::current();
+    let level = thread.irql();
+    if level >= irql::DISPATCH && timeout != Some(0) {
+        waited_at_dispatch(thread, what);
+    }
+    // SAFETY: the caller's contract.
+    objects.iter().for_each(|object| unsafe { check_object(*object as *mut DISPATCHER_HEADER, what) });
+    let mut state = lock();
+    // SAFETY: the caller's contract.
+    if let Some(status) = unsafe { consume(objects, all, thread) } {
+        return status;
+    }
+    if timeout == Some(0) {
+        return STATUS_TIMEOUT;
+    }
+    let identifier = thread.identifier();
+    let deadline = timeout.map(|interval| state.add_deadline(deadline_of(interval), Deadline::Wait(identifier)));
+    thread.wake.store(0, Ordering::Relaxed);
+    thread.runnable.store(false, Ordering::Relaxed);
+    state.waits.push(Wait { thread, objects: objects.to_vec(), all, deadline, result: None });
+    state.set_running(false);
+    drop(state);
+    block(thread)
+}
+
+#[cold]
+fn waited_at_dispatch(thread: &Thread, what: &str) -> ! {
+    let code = if processor::in_deferred_call(thread) {
+        BugCheck::ATTEMPTED_SWITCH_FROM_DPC
+    } else {
+        BugCheck::IRQL_NOT_LESS_OR_EQUAL
+    };
+    bugcheck(
+        code,
+        [thread.object() as u64, u64::from(thread.irql()), 0, 0],
+        format!("{what} would wait at {}; a wait needs <= APC_LEVEL", irql::name(thread.irql())),
+    )
+}
+
+fn block(thread: &'static Thread) -> NtStatus {
+    if !crate::kernel::is_verifying() {
+        // A futex round trip costs tens of microseconds; what is about to come is worth a short spin.
+        let began = crate::thunk::time_stamp_counter();
+        while thread.wake.load(Ordering::Acquire) == 0
+            && crate::thunk::time_stamp_counter().wrapping_sub(began) < 60_000
+        {
+            std::hint::spin_loop();
+        }
+    }
+    while thread.wake.load(Ordering::Acquire) == 0 {
+        processor::futex_wait(&thread.wake, 0);
+    }
+    thread.wait_result.load(Ordering::Relaxed)
+}
+
+/// Lets the current thread sleep.
+pub fn delay(interval: i64) {
+    let thread = Thread::current();
+    if thread.irql() >= irql::DISPATCH {
+        waited_at_dispatch(thread, "KeDelayExecutionThread");
+    }
+    let event = Event::notification();
+    event.wait_interval(Some(if interval == 0 { -1 } else { interval }));
+}
+
+/// Signals an event and returns the state before.
+///
+/// # Safety
+///
+/// `event` is an initialised event.
+pub(crate) unsafe fn set_event(event: *mut KEVENT) -> i32 {
+    // SAFETY: the caller's contract.
+    unsafe {
+        check_object(event.cast(), "KeSetEvent");
+        let mut state = lock();
+        let before = (*event).Header.SignalState.swap(1, Ordering::Relaxed);
+        if before == 0 {
+            state.signal(event as usize);
+        }
+        before
+    }
+}
+
+/// Sets the state of a counting object and wakes waiters.
+///
+/// # Safety
+///
+/// `header` is an initialised dispatcher object.
+pub(crate) unsafe fn change(header: *mut DISPATCHER_HEADER, change: impl FnOnce(i32) -> i32) -> i32 {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let mut state = lock();
+        let before = (*header).SignalState.load(Ordering::Relaxed);
+        (*header).SignalState.store(change(before), Ordering::Relaxed);
+        state.signal(header as usize);
+        before
+    }
+}
+
+/// Whether anybody waits for an object inside an address range; its address.
+pub(crate) fn waited_within(start: usize, end: usize) -> Option<usize> {
+    lock().waits.iter().flat_map(|wait| wait.objects.iter().copied()).find(|object| (start..end).contains(object))
+}
+
+/// An event of the host's own. Waiting for it lets virtual time go on.
+#[derive(Debug)]
+pub struct Event {
+    event: Box<KEVENT>,
+}
+
+// SAFETY: the event is only touched under the dispatcher's lock and through atomics.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Stays signalled until it is reset.
+    pub fn notification() -> Self {
+        Self::new(object_type::NOTIFICATION_EVENT)
+    }
+
+    /// Wakes one waiter and resets itself.
+    pub fn synchronization() -> Self {
+        Self::new(object_type::SYNCHRONIZATION_EVENT)
+    }
+
+    fn new(kind: u8) -> Self {
+        let null = LIST_ENTRY { Flink: std::ptr::null_mut(), Blink: std::ptr::null_mut() };
+        let mut event = Box::new(KEVENT {
+            Header: DISPATCHER_HEADER {
+                Type: 0.into(),
+                Signalling: 0.into(),
+                Size: 0.into(),
+                Reserved1: 0.into(),
+                SignalState: 0.into(),
+                WaitListHead: null,
+            },
+        });
+        // SAFETY: our own event.
+        unsafe { initialise_header(&raw mut event.Header, kind, size_of::<KEVENT>(), 0) };
+        Self { event }
+    }
+
+    fn address(&self) -> *mut KEVENT {
+        (&raw const *self.event).cast_mut()
+    }
+
+    pub fn set(&self) {
+        // SAFETY: our own event, initialised.
+        unsafe { set_event(self.address()) };
+    }
+
+    pub fn reset(&self) {
+        let _state = lock();
+        self.event.Header.SignalState.store(0, Ordering::Relaxed);
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.event.Header.SignalState.load(Ordering::Relaxed) != 0
+    }
+
+    /// Waits; false when the time ran out. Must be below DISPATCH.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.wait_interval(timeout.map(|timeout| -((timeout.as_nanos() / 100).max(1) as i64))) == STATUS_SUCCESS
+    }
+
+    fn wait_interval(&self, interval: Option<i64>) -> NtStatus {
+        // SAFETY: our own event, which outlives the wait.
+        unsafe { wait("the host", &[self.address() as usize], false, interval) }
+    }
+}
+
+/// Runs something that blocks outside of the kernel (a join, a channel), so that virtual time does not stand still for
+/// this thread meanwhile.
+pub fn while_blocked<T>(body: impl FnOnce() -> T) -> T {
+    lock().set_running(false);
+    let result = body();
+    lock().set_running(true);
+    result
+}
+
+/// A thread is being made; it counts as running from now on.
+pub(crate) fn thread_starting() {
+    lock().set_running(true);
+}
+
+/// Takes back the count of [`thread_starting`], after [`thread_attached`] counted the thread itself.
+pub(crate) fn thread_started() {
+    lock().set_running(false);
+}
+
+pub(crate) fn thread_attached(_thread: &'static Thread) {
+    lock().set_running(true);
+}
+
+pub(crate) fn thread_detaching(_thread: &'static Thread) {
+    lock().set_running(false);
+}
+
+/// The threads of processors and the clock do not count: they run only when there is something to run.
+pub(crate) fn processor_thread_started(_thread: &'static Thread) {
+    let mut state = lock();
+    state.set_running(false);
+    state.set_running(false);
+}
+
+/// A processor has emptied its queue.
+pub(crate) fn processor_became_idle() {
+    if lock().running == 0 {
+        CLOCK.notify_all();
+    }
+}

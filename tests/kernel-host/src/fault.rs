@@ -1,0 +1,113 @@
+//! Making allocations and mappings fail on purpose, by call site. A site is the stack of image return addresses of the
+//! call, so the same loop of the same caller is one site however often it runs, and the same routine called from two
+//! places is two.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::image::stack_trace;
+
+/// A call site's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site(pub u64);
+
+/// What is known about a site.
+#[derive(Clone, Debug)]
+pub struct SiteRecord {
+    pub site: Site,
+    /// The export that was called.
+    pub export: &'static str,
+    pub hits: u64,
+    /// Return addresses of its first hit.
+    pub stack: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Plan {
+    sites: BTreeMap<Site, SiteRecord>,
+    /// Fail this hit (1 is the first) of this site.
+    fail: Option<(Site, u64)>,
+    /// Fail one call in so many, at random.
+    one_in: u64,
+    random: u64,
+}
+
+static RECORDING: AtomicBool = AtomicBool::new(false);
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
+
+fn with_plan<T>(body: impl FnOnce(&mut Plan) -> T) -> T {
+    let mut plan = PLAN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    body(plan.get_or_insert_with(Plan::default))
+}
+
+/// Begins to record sites, with all counts at zero and nothing failing.
+pub fn start_recording() {
+    with_plan(|plan| *plan = Plan::default());
+    RECORDING.store(true, Ordering::Relaxed);
+}
+
+/// Ends recording and failing.
+pub fn stop() {
+    RECORDING.store(false, Ordering::Relaxed);
+    with_plan(|plan| plan.fail = None);
+}
+
+/// The sites seen since recording began.
+pub fn sites() -> Vec<SiteRecord> {
+    with_plan(|plan| plan.sites.values().cloned().collect())
+}
+
+/// Makes the `hit`-th call (1 is the first) from now on at this site fail; counts start again at zero.
+pub fn fail(site: Site, hit: u64) {
+    with_plan(|plan| {
+        for record in plan.sites.values_mut() {
+            record.hits = 0;
+        }
+        plan.fail = Some((site, hit));
+    });
+    RECORDING.store(true, Ordering::Relaxed);
+}
+
+/// Makes one call in `one_in` fail, by a seeded random choice.
+pub fn fail_randomly(one_in: u64, seed: u64) {
+    with_plan(|plan| {
+        plan.one_in = one_in;
+        plan.random = seed | 1;
+    });
+    RECORDING.store(true, Ordering::Relaxed);
+}
+
+/// How many calls were made to fail so far.
+pub fn failures() -> u64 {
+    FAILURES.load(Ordering::Relaxed)
+}
+
+/// Asked by every export that allocates, maps or queues; `export` is its name.
+#[inline]
+pub fn should_fail(export: &'static str) -> bool {
+    RECORDING.load(Ordering::Relaxed) && decide(export)
+}
+
+#[cold]
+fn decide(export: &'static str) -> bool {
+    let stack = stack_trace::addresses();
+    let site = Site(stack_trace::site_of(&stack));
+    let fails = with_plan(|plan| {
+        let record = plan.sites.entry(site).or_insert(SiteRecord { site, export, hits: 0, stack });
+        record.hits += 1;
+        let planned = plan.fail == Some((site, record.hits));
+        let random = plan.one_in != 0 && {
+            plan.random ^= plan.random << 13;
+            plan.random ^= plan.random >> 7;
+            plan.random ^= plan.random << 17;
+            plan.random.is_multiple_of(plan.one_in)
+        };
+        planned || random
+    });
+    if fails {
+        FAILURES.fetch_add(1, Ordering::Relaxed);
+    }
+    fails
+}

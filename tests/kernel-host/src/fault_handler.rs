@@ -1,0 +1,181 @@
+//! Turns faults into bugchecks. An access that faults, in image code or in an export that believed an image's pointer,
+//! is looked up: freed pool, guard page, unmapped MDL, guard page of a kernel stack, or nothing at all.
+//!
+//! The handler runs on a signal stack of its own per thread and never returns, so it may do what a signal handler
+//! otherwise may not; it only tries locks that the interrupted code may hold.
+
+use std::ptr;
+
+use framehop::x86_64::{Reg, UnwindRegsX86_64};
+
+use crate::bugcheck::{BugCheck, bugcheck_with_stack};
+use crate::image::stack_trace::{self, Registers};
+use crate::irql;
+use crate::memory::address_space::{self, Zone};
+use crate::memory::{mdl, pool};
+use crate::processor;
+use crate::thread::Thread;
+
+const SIGNAL_STACK: usize = 1 << 20;
+
+/// Installs the handler for the process.
+pub(crate) fn install() {
+    // SAFETY: a zeroed sigaction is a valid one to fill in.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handle as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+        // SAFETY: installs a handler of the right signature.
+        let result = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+        assert_eq!(result, 0, "sigaction failed");
+    }
+}
+
+/// Gives the calling thread a stack for signals.
+pub(crate) fn install_signal_stack() {
+    // SAFETY: a fresh anonymous mapping, kept for the life of the thread (and of the process).
+    let memory = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            SIGNAL_STACK,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return;
+    }
+    let stack = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: SIGNAL_STACK };
+    // SAFETY: the memory is the thread's own.
+    unsafe { libc::sigaltstack(&raw const stack, ptr::null_mut()) };
+}
+
+/// Gives the thread's signal stack back.
+pub(crate) fn remove_signal_stack() {
+    let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    // SAFETY: a zeroed stack_t is a valid one to fill in.
+    let mut old: libc::stack_t = unsafe { std::mem::zeroed() };
+    // SAFETY: switches the thread's signal stack off; the old one is unused from then on.
+    unsafe {
+        if libc::sigaltstack(&raw const off, &raw mut old) == 0 && !old.ss_sp.is_null() && old.ss_size == SIGNAL_STACK {
+            libc::munmap(old.ss_sp, SIGNAL_STACK);
+        }
+    }
+}
+
+extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel hands over both structures.
+    let (address, registers, writes, executes) = unsafe {
+        let context = &*context.cast::<libc::ucontext_t>();
+        let error = context.uc_mcontext.gregs[libc::REG_ERR as usize];
+        ((*information).si_addr() as usize, registers(context), error & 2 != 0, error & 16 != 0)
+    };
+    let in_image = crate::image::containing(registers.instruction as usize).is_some();
+    if Thread::try_current().is_none() || (!in_image && !fault_of_export(address, signal)) {
+        // A defect of the host or of the test, not of an image: let the default action show it.
+        // SAFETY: restores the default; the instruction faults again on return.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        return;
+    }
+    let frames = stack_trace::of_fault(registers);
+    let (code, rule) = match signal {
+        libc::SIGILL => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "an illegal instruction".to_owned()),
+        libc::SIGFPE => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "a division by zero or overflow".to_owned()),
+        libc::SIGTRAP => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "a breakpoint".to_owned()),
+        _ => explain(address, writes, executes),
+    };
+    bugcheck_with_stack(code, [address as u64, u64::from(writes), registers.instruction, 0], &rule, &frames)
+}
+
+/// An access by host code counts against the image while an export or a callout of this thread is running.
+fn fault_of_export(address: usize, signal: libc::c_int) -> bool {
+    let inside = Thread::try_current()
+        .is_some_and(|thread| !thread.transition.get().is_null() || !thread.context_kinds().is_empty());
+    inside && signal != libc::SIGILL && (address_space::zone_of(address).is_some() || inside)
+}
+
+fn registers(context: &libc::ucontext_t) -> Registers {
+    let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as u64;
+    let instruction = register(libc::REG_RIP);
+    let mut values = UnwindRegsX86_64::new(instruction, register(libc::REG_RSP), register(libc::REG_RBP));
+    values.set(Reg::RAX, register(libc::REG_RAX));
+    values.set(Reg::RBX, register(libc::REG_RBX));
+    values.set(Reg::RCX, register(libc::REG_RCX));
+    values.set(Reg::RDX, register(libc::REG_RDX));
+    values.set(Reg::RSI, register(libc::REG_RSI));
+    values.set(Reg::RDI, register(libc::REG_RDI));
+    values.set(Reg::R8, register(libc::REG_R8));
+    values.set(Reg::R9, register(libc::REG_R9));
+    values.set(Reg::R10, register(libc::REG_R10));
+    values.set(Reg::R11, register(libc::REG_R11));
+    values.set(Reg::R12, register(libc::REG_R12));
+    values.set(Reg::R13, register(libc::REG_R13));
+    values.set(Reg::R14, register(libc::REG_R14));
+    values.set(Reg::R15, register(libc::REG_R15));
+    Registers { instruction, values }
+}
+
+fn explain(address: usize, writes: bool, executes: bool) -> (BugCheck, String) {
+    let verb = if executes {
+        "executes"
+    } else if writes {
+        "writes"
+    } else {
+        "reads"
+    };
+    let level = Thread::try_current().map_or(irql::PASSIVE, Thread::irql);
+    let wild = if level >= irql::DISPATCH {
+        BugCheck::DRIVER_IRQL_NOT_LESS_OR_EQUAL
+    } else {
+        BugCheck::PAGE_FAULT_IN_NONPAGED_AREA
+    };
+    let (code, place) = match address_space::zone_of(address) {
+        Some(Zone::Pool) => pool::describe(address),
+        Some(Zone::Mappings) => (wild, mdl::describe(address)),
+        Some(Zone::Stacks) if is_stack_guard(address) => (
+            BugCheck::UNEXPECTED_KERNEL_MODE_TRAP,
+            "the guard page of a kernel stack: a stack overflow (double fault)".to_owned(),
+        ),
+        Some(Zone::Stacks) => (wild, "a kernel stack that is gone".to_owned()),
+        Some(Zone::Images) => explain_image(address, writes, executes),
+        Some(Zone::UserBuffers) => (wild, "a user buffer that is gone, or the page behind one".to_owned()),
+        None => (wild, "no memory at all".to_owned()),
+    };
+    let code = match (code, address_space::frame_at(address)) {
+        (_, Some(_)) if executes => BugCheck::ATTEMPTED_EXECUTE_OF_NOEXECUTE_MEMORY,
+        (_, Some(_)) if writes => BugCheck::ATTEMPTED_WRITE_TO_READONLY_MEMORY,
+        (code, _) => code,
+    };
+    (code, format!("the driver {verb} {address:#x}: {place}"))
+}
+
+fn explain_image(address: usize, writes: bool, executes: bool) -> (BugCheck, String) {
+    let Some(image) = crate::image::containing(address) else {
+        let code = BugCheck::DRIVER_UNLOADED_WITHOUT_CANCELLING_PENDING_OPERATIONS;
+        return (code, "an image that was unloaded".to_owned());
+    };
+    let section = image.section(address).map_or("no section", |section| section.name.as_str());
+    let place = format!("section {section} of {}", image.name);
+    let code = if executes {
+        BugCheck::ATTEMPTED_EXECUTE_OF_NOEXECUTE_MEMORY
+    } else if writes {
+        BugCheck::ATTEMPTED_WRITE_TO_READONLY_MEMORY
+    } else {
+        BugCheck::PAGE_FAULT_IN_NONPAGED_AREA
+    };
+    (code, place)
+}
+
+fn is_stack_guard(address: usize) -> bool {
+    let own = Thread::try_current().is_some_and(|thread| {
+        thread
+            .stack
+            .try_borrow()
+            .ok()
+            .and_then(|stack| stack.as_ref().map(|stack| stack.is_guard(address)))
+            .unwrap_or(false)
+    });
+    own || processor::is_deferred_call_stack_guard(address)
+}

@@ -1,0 +1,416 @@
+//! The kernel as a whole, for tests and tools: boot, load and unload drivers, threads, shutdown and its report. There
+//! is one kernel per process, booted once.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::callout::{Context, ContextKind};
+use crate::image::{self, Image, loader};
+use crate::ledger::{self, Leak};
+use crate::memory::{address_space, frames, kernel_stack, pool};
+use crate::nt::{DRIVER_EXTENSION, DRIVER_OBJECT, UNICODE_STRING};
+use crate::status::{self, NtStatus};
+use crate::{call_image, dispatcher, dpc, fault_handler, processor, thread, timer, worker};
+
+pub use crate::image::loader::ImageError;
+
+/// Strict, or fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Every check, guard pages, virtual time.
+    #[default]
+    Verify,
+    /// The checks that cost nothing, real time.
+    Fast,
+}
+
+/// How page frames are handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameOrder {
+    /// Adjacent pages have adjacent frames, which saves maps.
+    #[default]
+    Contiguous,
+    /// No two pages that are adjacent have adjacent frames.
+    Scattered,
+}
+
+/// What to boot.
+#[derive(Clone, Debug)]
+pub struct KernelConfig {
+    pub processors: usize,
+    pub mode: Mode,
+    pub frames: FrameOrder,
+    pub seed: u64,
+    /// The most "physical" memory, in bytes; only what is touched is used.
+    pub memory: usize,
+    /// Everything waiting for so long without a deadline is a hang; `None` for ever.
+    pub hang_limit: Option<Duration>,
+    /// Show what drivers print.
+    pub debug_output: bool,
+    /// The Windows build that drivers are told.
+    pub build: u32,
+}
+
+impl Default for KernelConfig {
+    fn default() -> Self {
+        Self {
+            processors: 2,
+            mode: Mode::Verify,
+            frames: FrameOrder::Contiguous,
+            seed: 1,
+            memory: 8 << 30,
+            hang_limit: Some(Duration::from_secs(20)),
+            debug_output: std::env::var_os("KERNEL_HOST_DEBUG_OUTPUT").is_some(),
+            build: 20_348,
+        }
+    }
+}
+
+static BOOTED: AtomicBool = AtomicBool::new(false);
+static VERIFYING: AtomicBool = AtomicBool::new(false);
+static DEBUG_OUTPUT: AtomicBool = AtomicBool::new(false);
+static BUILD: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the kernel was booted in [`Mode::Verify`].
+#[inline]
+pub fn is_verifying() -> bool {
+    VERIFYING.load(Ordering::Relaxed)
+}
+
+pub(crate) fn prints_debug_output() -> bool {
+    DEBUG_OUTPUT.load(Ordering::Relaxed)
+}
+
+/// The Windows build that drivers are told.
+pub fn build_number() -> u32 {
+    BUILD.load(Ordering::Relaxed)
+}
+
+/// The booted kernel.
+#[derive(Debug)]
+pub struct Kernel {
+    config: KernelConfig,
+}
+
+impl Kernel {
+    /// Boots the kernel of this process; the calling thread becomes a kernel thread and stays one.
+    pub fn boot(config: KernelConfig) -> Self {
+        assert!(!BOOTED.swap(true, Ordering::SeqCst), "there is one kernel per process");
+        VERIFYING.store(config.mode == Mode::Verify, Ordering::SeqCst);
+        DEBUG_OUTPUT.store(config.debug_output, Ordering::SeqCst);
+        BUILD.store(config.build, Ordering::SeqCst);
+        fault_handler::install();
+        frames::initialise(config.memory, config.frames, config.seed);
+        address_space::initialise();
+        dispatcher::initialise(config.hang_limit);
+        processor::initialise(config.processors);
+        std::mem::forget(thread::attach("boot"));
+        processor::start();
+        dispatcher::start_clock();
+        worker::start();
+        Self { config }
+    }
+
+    pub fn config(&self) -> &KernelConfig {
+        &self.config
+    }
+
+    /// Loads a driver and runs its entry point. `service` is the last part of the registry path that it is given.
+    pub fn load_driver(&self, path: impl AsRef<Path>, service: &str) -> Result<Driver, LoadError> {
+        let image = loader::load(path.as_ref()).map_err(LoadError::Image)?;
+        let driver = Driver::new(image, service);
+        let entry = Context::new(ContextKind::DriverEntry, "DriverEntry");
+        // SAFETY: the image's entry point with the documented arguments, which live as long as the driver.
+        let status = unsafe {
+            call_image!(entry, driver.image.entry => NtStatus; driver.object, &raw const *driver.registry_path)
+        };
+        if status::is_success(status) {
+            return Ok(driver);
+        }
+        driver.remove("DriverEntry failed and left");
+        Err(LoadError::DriverEntry(status))
+    }
+
+    /// Runs a closure as a kernel thread on the calling operating-system thread.
+    pub fn run_thread<T>(&self, body: impl FnOnce() -> T) -> T {
+        let _attachment = thread::attach("test");
+        body()
+    }
+
+    /// Starts a kernel thread of the host's own.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> thread::JoinHandle<T> {
+        thread::spawn(name, body)
+    }
+
+    /// Sleeps in kernel time.
+    pub fn sleep(&self, duration: Duration) {
+        dispatcher::delay(-((duration.as_nanos() / 100) as i64));
+    }
+
+    /// The state of leaks and marks now.
+    pub fn report(&self) -> Report {
+        let mut leaks = pool::outstanding(None);
+        leaks.extend(ledger::outstanding(None).into_iter().filter(|leak| leak.kind != "locked pages"));
+        Report {
+            leaks,
+            pool_blocks: pool::blocks_of_images(),
+            mdls: ledger::count(crate::memory::mdl::LEDGER_KIND),
+            mappings: ledger::count(crate::memory::mdl::LEDGER_KIND_MAPPING),
+            handles: ledger::count(crate::object_table::LEDGER_KIND),
+            threads: ledger::count(crate::ntoskrnl::threads::LEDGER_KIND),
+            timers: ledger::count(timer::LEDGER_KIND),
+            queued_calls: dpc::queued().len(),
+            work_items: worker::outstanding(),
+            frames: frames::used(),
+            stack_marks: kernel_stack::high_water_marks(),
+            unguarded_blocks: if is_verifying() { pool::unguarded() } else { 0 },
+        }
+    }
+
+    /// Ends the kernel and says what is left.
+    pub fn shutdown(self) -> Report {
+        let report = self.report();
+        worker::stop();
+        processor::stop();
+        dispatcher::stop_clock();
+        report
+    }
+}
+
+/// What was left at shutdown, and how deep the stacks went.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub leaks: Vec<Leak>,
+    pub pool_blocks: usize,
+    pub mdls: usize,
+    pub mappings: usize,
+    pub handles: usize,
+    pub threads: usize,
+    pub timers: usize,
+    pub queued_calls: usize,
+    pub work_items: usize,
+    /// Page frames in use, the host's own included.
+    pub frames: usize,
+    /// Bytes of kernel stack used below the entry, by kind of callout. Only measured when verifying.
+    pub stack_marks: BTreeMap<ContextKind, usize>,
+    /// Pool blocks without a guard page for lack of maps.
+    pub unguarded_blocks: usize,
+}
+
+impl Report {
+    /// Nothing of any image is left.
+    pub fn is_clean(&self) -> bool {
+        self.leaks.is_empty() && self.queued_calls == 0 && self.work_items == 0
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            formatter,
+            "left: {} pool blocks, {} MDLs, {} mappings, {} handles, {} threads, {} timers, {} DPCs, {} work items",
+            self.pool_blocks,
+            self.mdls,
+            self.mappings,
+            self.handles,
+            self.threads,
+            self.timers,
+            self.queued_calls,
+            self.work_items
+        )?;
+        for leak in &self.leaks {
+            writeln!(formatter, "    {leak}")?;
+        }
+        for (kind, bytes) in &self.stack_marks {
+            writeln!(formatter, "kernel stack below {kind:?}: {bytes} bytes")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a driver is not loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    Image(ImageError),
+    /// `DriverEntry` returned this.
+    DriverEntry(NtStatus),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(error) => write!(formatter, "{error}"),
+            Self::DriverEntry(status) => {
+                write!(formatter, "DriverEntry returned {:#010X} ({})", *status as u32, status::name(*status))
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A loaded driver.
+pub struct Driver {
+    image: Arc<Image>,
+    object: *mut DRIVER_OBJECT,
+    registry_path: Box<UNICODE_STRING>,
+    service: String,
+    /// What the strings of the driver object point at.
+    _strings: Vec<Vec<u16>>,
+}
+
+// SAFETY: the driver object is image-visible kernel memory; the host only hands its address on.
+unsafe impl Send for Driver {}
+// SAFETY: as above.
+unsafe impl Sync for Driver {}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Driver").field("image", &self.image.name).field("service", &self.service).finish()
+    }
+}
+
+/// Things to do when a driver is about to be unloaded, after its unload routine: checks of other parts of the host.
+type UnloadCheck = fn(&Driver);
+
+static UNLOAD_CHECKS: Mutex<Vec<UnloadCheck>> = Mutex::new(Vec::new());
+
+/// Adds a check that runs after each driver's unload routine and before the leak check.
+pub fn add_unload_check(check: UnloadCheck) {
+    let mut checks = UNLOAD_CHECKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !checks.iter().any(|other| std::ptr::fn_addr_eq(*other, check)) {
+        checks.push(check);
+    }
+}
+
+const TAG: u32 = u32::from_le_bytes(*b"Driv");
+
+impl Driver {
+    fn new(image: Arc<Image>, service: &str) -> Self {
+        let path = format!("\\REGISTRY\\MACHINE\\SYSTEM\\ControlSet001\\Services\\{service}");
+        let mut strings = vec![wide(&path), wide(&format!("\\Driver\\{service}")), wide(service)];
+        let [registry, name, key] = [0, 1, 2].map(|index: usize| counted(&mut strings[index]));
+        let bytes = size_of::<DRIVER_OBJECT>() + size_of::<DRIVER_EXTENSION>();
+        let object = pool::allocate_for_host(bytes, TAG)
+            .unwrap_or_else(|| panic!("no memory for a driver object"))
+            .cast::<DRIVER_OBJECT>();
+        // SAFETY: fresh zeroed memory for both structures.
+        unsafe {
+            let extension = object.add(1).cast::<DRIVER_EXTENSION>();
+            (*object).Type = 4;
+            (*object).Size = size_of::<DRIVER_OBJECT>() as i16;
+            (*object).DriverStart = image.base as *mut c_void;
+            (*object).DriverSize = image.length as u32;
+            (*object).DriverExtension = extension;
+            (*object).DriverName = name;
+            (*object).DriverInit = image.entry as *mut c_void;
+            (*extension).DriverObject = object;
+            (*extension).ServiceKeyName = key;
+        }
+        Self { image, object, registry_path: Box::new(registry), service: service.to_owned(), _strings: strings }
+    }
+
+    pub fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    pub fn object(&self) -> *mut DRIVER_OBJECT {
+        self.object
+    }
+
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// Calls the unload routine and takes the image out of memory. What the driver still holds is a bugcheck that lists
+    /// it.
+    pub fn unload(self) {
+        self.call_unload();
+        self.remove("the driver is unloaded and left");
+    }
+
+    /// As [`Driver::unload`], but returns what was left instead.
+    pub fn unload_and_report(self) -> Vec<Leak> {
+        self.call_unload();
+        self.remove_and_report()
+    }
+
+    fn call_unload(&self) {
+        // SAFETY: our driver object; the image may have written the routine.
+        let routine = unsafe { (*self.object).DriverUnload };
+        if routine.is_null() {
+            return;
+        }
+        let context = Context::new(ContextKind::DriverUnload, "DriverUnload");
+        // SAFETY: the driver's own routine with its object.
+        unsafe { call_image!(context, routine => (); self.object) };
+    }
+
+    fn remove(self, what: &str) {
+        let leaks = self.remove_and_report();
+        if !leaks.is_empty() {
+            let list: String = leaks.iter().map(|leak| format!("\n***   {leak}")).collect();
+            bugcheck(
+                BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                [0x62, leaks.len() as u64, 0, 0],
+                format!("{what} behind:{list}"),
+            );
+        }
+    }
+
+    fn remove_and_report(self) -> Vec<Leak> {
+        let checks = UNLOAD_CHECKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        checks.iter().for_each(|check| check(&self));
+        processor::visit_all(thread::Thread::current());
+        let base = self.image.base;
+        let mut leaks = pool::outstanding(Some(base));
+        leaks.extend(ledger::outstanding(Some(base)));
+        leaks.extend(queued_calls_of(&self.image));
+        pool::disown(base);
+        ledger::forget(base);
+        if leaks.is_empty() {
+            pool::free_for_host(self.object.cast(), TAG);
+            loader::unload(&self.image);
+        }
+        leaks
+    }
+}
+
+/// DPCs whose object lies in the image's variables and that are queued still.
+fn queued_calls_of(image: &Image) -> Vec<Leak> {
+    dpc::queued()
+        .into_iter()
+        .filter(|address| image.contains(*address))
+        .map(|address| Leak {
+            kind: "queued DPC".to_owned(),
+            detail: format!("at {address:#x}"),
+            count: 1,
+            bytes: 0,
+            stack: Vec::new(),
+        })
+        .collect()
+}
+
+fn wide(text: &str) -> Vec<u16> {
+    text.encode_utf16().chain(Some(0)).collect()
+}
+
+fn counted(units: &mut [u16]) -> UNICODE_STRING {
+    let bytes = units.len() * 2;
+    UNICODE_STRING { Length: (bytes - 2) as u16, MaximumLength: bytes as u16, Buffer: units.as_mut_ptr() }
+}
+
+/// Every loaded image, for tools.
+pub fn images() -> Vec<Arc<Image>> {
+    image::all()
+}

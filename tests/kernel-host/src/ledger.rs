@@ -1,0 +1,120 @@
+//! What images hold: everything that a driver must give back before it is unloaded is written down here by kind, with
+//! the image that asked for it and the stack of the call, and struck out when it is given back. Pool has records of its
+//! own, since its blocks are many.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::image::{self, Image, stack_trace};
+
+/// One thing that is held.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub kind: &'static str,
+    pub address: usize,
+    /// Base address of the owning image; 0 is the host itself.
+    pub image: usize,
+    pub detail: String,
+    pub stack: Vec<u64>,
+}
+
+/// One line of a leak report: things of one kind from one call site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leak {
+    pub kind: String,
+    pub detail: String,
+    pub count: usize,
+    pub bytes: usize,
+    pub stack: Vec<String>,
+}
+
+impl std::fmt::Display for Leak {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {} {}", self.count, self.kind, self.detail)?;
+        if self.bytes != 0 {
+            write!(formatter, ", {} bytes", self.bytes)?;
+        }
+        for frame in &self.stack {
+            write!(formatter, "\n        {frame}")?;
+        }
+        Ok(())
+    }
+}
+
+static ENTRIES: Mutex<BTreeMap<(&'static str, usize), Entry>> = Mutex::new(BTreeMap::new());
+
+fn entries() -> MutexGuard<'static, BTreeMap<(&'static str, usize), Entry>> {
+    ENTRIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Writes down that the calling image holds a thing of this kind at this address.
+pub fn record(kind: &'static str, address: usize, detail: impl Into<String>) {
+    let stack = if crate::kernel::is_verifying() { stack_trace::addresses() } else { Vec::new() };
+    let image =
+        stack.first().and_then(|address| image::containing(*address as usize)).or_else(crate::callout::caller_image);
+    record_for(kind, address, detail, image.as_ref(), stack);
+}
+
+/// As [`record`], for an image that is known (e.g. the one whose adapter is being initialised).
+pub fn record_for(
+    kind: &'static str,
+    address: usize,
+    detail: impl Into<String>,
+    image: Option<&Arc<Image>>,
+    stack: Vec<u64>,
+) {
+    let image = image.map_or(0, |image| image.base);
+    entries().insert((kind, address), Entry { kind, address, image, detail: detail.into(), stack });
+}
+
+/// Strikes a thing out; `None` when nothing of that kind is held there.
+pub fn release(kind: &'static str, address: usize) -> Option<Entry> {
+    entries().remove(&(kind, address))
+}
+
+/// Whether such a thing is held.
+pub fn holds(kind: &'static str, address: usize) -> bool {
+    entries().contains_key(&(kind, address))
+}
+
+/// Everything of a kind.
+pub fn all_of(kind: &'static str) -> Vec<Entry> {
+    entries().range((kind, 0)..=(kind, usize::MAX)).map(|(_, entry)| entry.clone()).collect()
+}
+
+/// How many things of a kind are held, by any image.
+pub fn count(kind: &'static str) -> usize {
+    entries().range((kind, 0)..=(kind, usize::MAX)).count()
+}
+
+/// What an image still holds (base address; `None` for everybody), grouped by kind and call site.
+pub fn outstanding(image: Option<usize>) -> Vec<Leak> {
+    let held: Vec<Entry> =
+        entries().values().filter(|entry| image.is_none_or(|base| entry.image == base)).cloned().collect();
+    group(held.into_iter().map(|entry| (entry.kind.to_owned(), entry.detail, 0, entry.stack)))
+}
+
+/// Adds up equal kinds with equal stacks.
+pub(crate) fn group(held: impl Iterator<Item = (String, String, usize, Vec<u64>)>) -> Vec<Leak> {
+    let mut groups: BTreeMap<(String, String, Vec<u64>), (usize, usize)> = BTreeMap::new();
+    for (kind, detail, bytes, stack) in held {
+        let total = groups.entry((kind, detail, stack)).or_default();
+        total.0 += 1;
+        total.1 += bytes;
+    }
+    groups
+        .into_iter()
+        .map(|((kind, detail, stack), (count, bytes))| Leak {
+            kind,
+            detail,
+            count,
+            bytes,
+            stack: stack_trace::name(&stack).iter().map(ToString::to_string).collect(),
+        })
+        .collect()
+}
+
+/// Forgets what an image held, after it was reported.
+pub fn forget(image: usize) {
+    entries().retain(|_, entry| entry.image != image);
+}

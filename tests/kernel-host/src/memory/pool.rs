@@ -1,0 +1,434 @@
+//! Non-paged pool. When verifying, every block has pages of its own, ends at a guard page, and its addresses are not
+//! used again after it is freed, so overruns, underruns, and uses after free are seen at once or at the free. In fast
+//! mode blocks come from size classes and only the records are kept. Both modes record owner and tag; leaks are
+//! reported at unload by tag and call site.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::image::stack_trace;
+use crate::ledger::{self, Leak};
+use crate::memory::address_space::{self, Protection, Reservation, Zone};
+use crate::memory::{PAGE_SIZE, frames, mdl};
+use crate::{dispatcher, dpc, spin_lock, timer};
+
+/// What a caller wants of a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request {
+    pub size: usize,
+    pub tag: u32,
+    pub zeroed: bool,
+    pub cache_aligned: bool,
+}
+
+/// The byte around a block inside its pages.
+const SLACK: u8 = 0xA7;
+/// The byte that fresh memory holds that was not asked to be zero.
+const UNINITIALISED: u8 = 0xCD;
+
+const POOL_ALIGNMENT: usize = 16;
+const CACHE_LINE: usize = 64;
+
+/// Above this many maps new blocks get no guard page.
+const MAPS_FOR_GUARDS: usize = 40_000;
+
+/// How many freed blocks the reports remember.
+const REMEMBERED: usize = 65_536;
+
+enum Storage {
+    /// Pages of its own, guard page behind.
+    Guarded(Reservation, Vec<u32>),
+    /// A slot of a size class.
+    Slot(usize),
+}
+
+struct Block {
+    size: usize,
+    tag: u32,
+    /// Base of the owning image; 0 is the host.
+    image: usize,
+    stack: Vec<u64>,
+    storage: Storage,
+}
+
+#[derive(Clone)]
+struct Freed {
+    end: usize,
+    size: usize,
+    tag: u32,
+    allocated_by: Vec<u64>,
+    freed_by: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Pool {
+    blocks: BTreeMap<usize, Block>,
+    freed: BTreeMap<usize, Freed>,
+    freed_order: VecDeque<usize>,
+    slots: HashMap<usize, Vec<usize>>,
+    bytes: usize,
+    unguarded: usize,
+}
+
+static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+
+fn with<T>(body: impl FnOnce(&mut Pool) -> T) -> T {
+    let mut pool: MutexGuard<'_, Option<Pool>> = POOL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    body(pool.get_or_insert_with(Pool::default))
+}
+
+/// A tag as tools show it.
+pub fn tag_text(tag: u32) -> String {
+    tag.to_le_bytes()
+        .iter()
+        .map(|byte| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' })
+        .collect()
+}
+
+/// Allocates for the image that called the running export. `what` names the export.
+pub fn allocate(what: &str, request: Request) -> Option<*mut u8> {
+    if request.tag == 0 {
+        bugcheck(
+            BugCheck::BAD_POOL_CALLER,
+            [0x9B, 0, request.size as u64, 0],
+            format!("{what} is asked for pool with tag 0"),
+        );
+    }
+    if request.size == 0 {
+        bugcheck(
+            BugCheck::BAD_POOL_CALLER,
+            [0, 0, 0, u64::from(request.tag)],
+            format!("{what} is asked for pool of 0 bytes, tag '{}'", tag_text(request.tag)),
+        );
+    }
+    let stack = if crate::kernel::is_verifying() { stack_trace::addresses() } else { Vec::new() };
+    let image = crate::callout::caller_image().map_or(0, |image| image.base);
+    allocate_block(request, image, stack)
+}
+
+/// Allocates for the host itself: structures that images only look at.
+pub fn allocate_for_host(size: usize, tag: u32) -> Option<*mut u8> {
+    allocate_block(Request { size, tag, zeroed: true, cache_aligned: false }, 0, Vec::new())
+}
+
+/// Frees what [`allocate_for_host`] gave.
+pub fn free_for_host(address: *mut u8, tag: u32) {
+    free("the host", address, Some(tag));
+}
+
+fn allocate_block(request: Request, image: usize, stack: Vec<u64>) -> Option<*mut u8> {
+    let guarded = crate::kernel::is_verifying() && address_space::maps() < MAPS_FOR_GUARDS;
+    let (address, storage) = if guarded || slot_size(request).is_none() {
+        allocate_pages(request, guarded)?
+    } else {
+        allocate_slot(request)?
+    };
+    let fill = if request.zeroed {
+        0
+    } else if crate::kernel::is_verifying() {
+        UNINITIALISED
+    } else {
+        // Fast mode leaves the contents as they are.
+        return Some(record(request, image, stack, address, storage));
+    };
+    // SAFETY: a block of that size, made just now.
+    unsafe { std::ptr::write_bytes(address as *mut u8, fill, request.size) };
+    Some(record(request, image, stack, address, storage))
+}
+
+fn record(request: Request, image: usize, stack: Vec<u64>, address: usize, storage: Storage) -> *mut u8 {
+    with(|pool| {
+        pool.bytes += request.size;
+        pool.unguarded += usize::from(matches!(storage, Storage::Slot(_)));
+        pool.blocks.insert(address, Block { size: request.size, tag: request.tag, image, stack, storage });
+    });
+    address as *mut u8
+}
+
+fn alignment(request: Request) -> usize {
+    if request.cache_aligned { CACHE_LINE } else { POOL_ALIGNMENT }
+}
+
+/// Pages of its own. Blocks of a page and more begin at a page; smaller ones end at the page's end.
+fn allocate_pages(request: Request, guarded: bool) -> Option<(usize, Storage)> {
+    let bytes = request.size.checked_next_multiple_of(PAGE_SIZE)?;
+    let pages = bytes / PAGE_SIZE;
+    let list = frames::allocate(pages)?;
+    let Some(reservation) = Reservation::new(Zone::Pool, bytes) else {
+        frames::free(&list);
+        return None;
+    };
+    reservation.map(&list, Protection::ReadWrite);
+    let start = reservation.address();
+    let address = if request.size >= PAGE_SIZE || !guarded {
+        start
+    } else {
+        let used = request.size.next_multiple_of(alignment(request));
+        start + bytes - used
+    };
+    if guarded {
+        // SAFETY: the pages were mapped just now.
+        unsafe {
+            std::ptr::write_bytes(start as *mut u8, SLACK, address - start);
+            std::ptr::write_bytes((address + request.size) as *mut u8, SLACK, start + bytes - address - request.size);
+        }
+    }
+    Some((address, Storage::Guarded(reservation, list)))
+}
+
+/// The size class of a request; none for what gets pages.
+fn slot_size(request: Request) -> Option<usize> {
+    (request.size < PAGE_SIZE / 2 && !request.cache_aligned).then(|| request.size.next_power_of_two().max(32))
+}
+
+fn allocate_slot(request: Request) -> Option<(usize, Storage)> {
+    const CHUNK: usize = 256 * 1024;
+    let class = slot_size(request)?;
+    let free = with(|pool| pool.slots.entry(class).or_default().pop());
+    if let Some(slot) = free {
+        return Some((slot, Storage::Slot(class)));
+    }
+    let run = frames::allocate_run(CHUNK / PAGE_SIZE)?;
+    let reservation = Reservation::new(Zone::Pool, CHUNK)?;
+    reservation.map_run(0, run, Protection::ReadWrite);
+    let start = reservation.address();
+    with(|pool| pool.slots.entry(class).or_default().extend((1..CHUNK / class).map(|index| start + index * class)));
+    Some((start, Storage::Slot(class)))
+}
+
+/// Frees a block. `tag` is `None` for the spelling without one.
+pub fn free(what: &str, address: *mut u8, tag: Option<u32>) {
+    let start = address as usize;
+    let block = with(|pool| {
+        let block = pool.blocks.remove(&start)?;
+        pool.bytes -= block.size;
+        pool.unguarded -= usize::from(matches!(block.storage, Storage::Slot(_)));
+        Some(block)
+    });
+    let Some(block) = block else { freed_wrongly(what, start, tag) };
+    if let Some(tag) = tag
+        && tag != 0
+        && tag != block.tag
+    {
+        bugcheck(
+            BugCheck::BAD_POOL_CALLER,
+            [0xA, start as u64, u64::from(block.tag), u64::from(tag)],
+            format!(
+                "{what} is given the tag '{}' for a block that was allocated with '{}'",
+                tag_text(tag),
+                tag_text(block.tag)
+            ),
+        );
+    }
+    let end = start + block.size;
+    if crate::kernel::is_verifying() {
+        check_slack(start, &block);
+        check_unused(what, start, end);
+    }
+    match &block.storage {
+        Storage::Guarded(reservation, list) => {
+            if mdl::any_mapped() {
+                mdl::check_frames_unmapped(list, "a pool block is freed");
+            }
+            reservation.release();
+            frames::free(list);
+            if crate::kernel::is_verifying() {
+                remember(start, &block, reservation);
+            }
+        }
+        Storage::Slot(class) => with(|pool| pool.slots.entry(*class).or_default().push(start)),
+    }
+}
+
+#[cold]
+fn freed_wrongly(what: &str, start: usize, tag: Option<u32>) -> ! {
+    let tag = u64::from(tag.unwrap_or(0));
+    let (parameters, rule) = with(|pool| {
+        if let Some(freed) = pool.freed.get(&start) {
+            let stack = stack_trace::name(&freed.freed_by);
+            let first = stack.first().map_or_else(|| "the host".to_owned(), ToString::to_string);
+            return (
+                [7, u64::from(freed.tag), 0, start as u64],
+                format!(
+                    "{what} frees {start:#x} (tag '{}') a second time; it was freed by {first}",
+                    tag_text(freed.tag)
+                ),
+            );
+        }
+        let inside = pool.blocks.range(..start).next_back().filter(|(at, block)| start < **at + block.size);
+        match inside {
+            Some((at, block)) => (
+                [0x46, start as u64, *at as u64, u64::from(block.tag)],
+                format!("{what} is given {start:#x}, which lies inside the block at {at:#x}"),
+            ),
+            None => ([0x46, start as u64, 0, tag], format!("{what} is given {start:#x}, which is no pool block")),
+        }
+    });
+    bugcheck(BugCheck::BAD_POOL_CALLER, parameters, rule)
+}
+
+/// Looks at the bytes around a block in its pages.
+fn check_slack(start: usize, block: &Block) {
+    let Storage::Guarded(reservation, _) = &block.storage else { return };
+    let first = reservation.address();
+    let end = start + block.size;
+    let last = first + reservation.length();
+    let dirty = |from: usize, to: usize| {
+        // SAFETY: the block's own pages.
+        (from..to).find(|address| unsafe { (*address as *const u8).read() } != SLACK)
+    };
+    // What lies before a block of a page and more is nothing; unguarded blocks have no pattern.
+    if let Some(at) = dirty(first, start) {
+        bad_slack(start, block, at, "in front of");
+    }
+    if let Some(at) = dirty(end, last) {
+        bad_slack(start, block, at, "behind");
+    }
+}
+
+#[cold]
+fn bad_slack(start: usize, block: &Block, at: usize, place: &str) -> ! {
+    bugcheck(
+        BugCheck::BAD_POOL_HEADER,
+        [0x20, start as u64, at as u64, block.size as u64],
+        format!(
+            "a byte {place} the pool block at {start:#x} (tag '{}', {} bytes) was overwritten; seen at its free",
+            tag_text(block.tag),
+            block.size
+        ),
+    )
+}
+
+/// Kernel objects inside freed memory that the kernel still uses.
+fn check_unused(what: &str, start: usize, end: usize) {
+    let found = [
+        (timer::set_within(start, end), "a timer that is set", BugCheck::TIMER_OR_DPC_INVALID),
+        (dpc::queued_within(start, end), "a DPC that is queued", BugCheck::TIMER_OR_DPC_INVALID),
+        (
+            dispatcher::waited_within(start, end),
+            "a dispatcher object that a thread waits for",
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        ),
+        (spin_lock::held_within(start, end), "a spin lock that is held", BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION),
+    ];
+    for (address, thing, code) in found {
+        if let Some(address) = address {
+            bugcheck(
+                code,
+                [0x1012, address as u64, start as u64, end as u64],
+                format!("{what} frees memory that holds {thing}"),
+            );
+        }
+    }
+}
+
+fn remember(start: usize, block: &Block, reservation: &Reservation) {
+    let freed = Freed {
+        end: reservation.address() + reservation.length() + PAGE_SIZE,
+        size: block.size,
+        tag: block.tag,
+        allocated_by: block.stack.clone(),
+        freed_by: stack_trace::addresses(),
+    };
+    with(|pool| {
+        pool.freed.insert(start, freed);
+        pool.freed_order.push_back(start);
+        if pool.freed_order.len() > REMEMBERED
+            && let Some(oldest) = pool.freed_order.pop_front()
+        {
+            pool.freed.remove(&oldest);
+        }
+    });
+}
+
+/// What the pool zone holds at an address, for the fault handler: the bugcheck, and a sentence.
+pub(crate) fn describe(address: usize) -> (BugCheck, String) {
+    let Ok(pool) = POOL.try_lock() else { return (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, "pool".to_owned()) };
+    let Some(pool) = pool.as_ref() else { return (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, "pool".to_owned()) };
+    let page = address & !(PAGE_SIZE - 1);
+    let live = pool.blocks.range(..=address).next_back().filter(|(at, block)| match &block.storage {
+        Storage::Guarded(reservation, _) => page <= (reservation.address() + reservation.length()) && address >= **at,
+        Storage::Slot(_) => false,
+    });
+    if let Some((at, block)) = live {
+        let text = format!(
+            "{} bytes behind the end of the pool block at {at:#x} (tag '{}', {} bytes), allocated by{}",
+            address.saturating_sub(at + block.size),
+            tag_text(block.tag),
+            block.size,
+            stack_text(&block.stack)
+        );
+        return (BugCheck::PAGE_FAULT_BEYOND_END_OF_ALLOCATION, text);
+    }
+    let freed = pool
+        .freed
+        .range(..=page + PAGE_SIZE)
+        .rev()
+        .take(4)
+        .find(|(at, freed)| (*at & !(PAGE_SIZE - 1)..freed.end).contains(&address));
+    match freed {
+        Some((at, freed)) => (
+            BugCheck::PAGE_FAULT_IN_FREED_SPECIAL_POOL,
+            format!(
+                "inside or behind the freed pool block at {at:#x} (tag '{}', {} bytes), allocated by{}\n***   and freed by{}",
+                tag_text(freed.tag),
+                freed.size,
+                stack_text(&freed.allocated_by),
+                stack_text(&freed.freed_by)
+            ),
+        ),
+        None => (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, "an address of the pool where no block is".to_owned()),
+    }
+}
+
+fn stack_text(stack: &[u64]) -> String {
+    let frames = stack_trace::name(stack);
+    if frames.is_empty() {
+        return " the host".to_owned();
+    }
+    frames.iter().take(6).map(|frame| format!("\n***     {frame}")).collect()
+}
+
+/// Live blocks and bytes of everybody.
+pub fn usage() -> (usize, usize) {
+    with(|pool| (pool.blocks.len(), pool.bytes))
+}
+
+/// Live blocks of images only.
+pub fn blocks_of_images() -> usize {
+    with(|pool| pool.blocks.values().filter(|block| block.image != 0).count())
+}
+
+/// Blocks that have no guard page although the host verifies.
+pub fn unguarded() -> usize {
+    with(|pool| pool.unguarded)
+}
+
+/// What an image (base address; `None` for all images) still holds, by tag and call site.
+pub fn outstanding(image: Option<usize>) -> Vec<Leak> {
+    let held: Vec<(String, String, usize, Vec<u64>)> = with(|pool| {
+        pool.blocks
+            .values()
+            .filter(|block| image.map_or(block.image != 0, |base| block.image == base))
+            .map(|block| {
+                (
+                    "pool block".to_owned(),
+                    format!("with tag '{}'", tag_text(block.tag)),
+                    block.size,
+                    block.stack.clone(),
+                )
+            })
+            .collect()
+    });
+    ledger::group(held.into_iter())
+}
+
+/// Gives an image's blocks to the host, after they were reported, so that they are not reported again.
+pub(crate) fn disown(image: usize) {
+    with(|pool| {
+        for block in pool.blocks.values_mut().filter(|block| block.image == image) {
+            block.image = 0;
+        }
+    });
+}

@@ -1,0 +1,258 @@
+//! Events, semaphores, mutexes, fast mutexes, critical regions and waits.
+
+use std::sync::atomic::Ordering;
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::dispatcher;
+use crate::exports;
+use crate::irql;
+use crate::nt::{FAST_MUTEX, KEVENT, KMUTANT, KSEMAPHORE, object_type};
+use crate::status::{NtStatus, STATUS_SUCCESS};
+use crate::thread::Thread;
+
+/// The longest list for KeWaitForMultipleObjects without wait blocks of the caller's, and with them.
+const THREAD_WAIT_OBJECTS: u32 = 3;
+const MAXIMUM_WAIT_OBJECTS: u32 = 64;
+
+exports! {
+    module "ntoskrnl.exe";
+
+    /// Fills a KEVENT.
+    /// Source: WDM: KeInitializeEvent
+    [ANY] fn KeInitializeEvent(event: *mut KEVENT, kind: u32, state: u8) {
+        let kind = if kind == 0 { object_type::NOTIFICATION_EVENT } else { object_type::SYNCHRONIZATION_EVENT };
+        // SAFETY: the image's event.
+        unsafe { dispatcher::initialise_header(event.cast(), kind, size_of::<KEVENT>(), i32::from(state != 0)) };
+    }
+
+    /// Signals the event and wakes whom it satisfies; returns the state before.
+    /// Checks: an initialised event; PASSIVE or APC with Wait set
+    /// Source: WDM: KeSetEvent
+    [UP_TO_DISPATCH] fn KeSetEvent(event: *mut KEVENT, _increment: i32, _wait: u8) -> i32 {
+        // SAFETY: the image's event.
+        unsafe { dispatcher::set_event(event) }
+    }
+
+    /// Resets the event.
+    /// Source: WDM: KeClearEvent
+    [UP_TO_DISPATCH] fn KeClearEvent(event: *mut KEVENT) {
+        // SAFETY: the image's event.
+        unsafe { dispatcher::change(event.cast(), |_| 0) };
+    }
+
+    /// Resets the event and returns the state before.
+    /// Source: WDM: KeResetEvent
+    [UP_TO_DISPATCH] fn KeResetEvent(event: *mut KEVENT) -> i32 {
+        // SAFETY: the image's event.
+        unsafe { dispatcher::change(event.cast(), |_| 0) }
+    }
+
+    /// The event's state.
+    /// Source: WDM: KeReadStateEvent
+    [UP_TO_DISPATCH] fn KeReadStateEvent(event: *mut KEVENT) -> i32 {
+        // SAFETY: the image's event.
+        unsafe { (*event).Header.SignalState.load(Ordering::Relaxed) }
+    }
+
+    /// Waits for a dispatcher object, for ever, until a time-out, or not at all.
+    /// Checks: no wait at DISPATCH unless the time-out is 0; an initialised object
+    /// Source: WDM: KeWaitForSingleObject
+    [UP_TO_DISPATCH] fn KeWaitForSingleObject(
+        object: usize, _reason: u32, _mode: u8, _alertable: u8, timeout: *const i64,
+    ) -> NtStatus {
+        // SAFETY: the image's object and time-out.
+        unsafe {
+            let timeout = (!timeout.is_null()).then(|| timeout.read());
+            dispatcher::wait("KeWaitForSingleObject", &[object], false, timeout)
+        }
+    }
+
+    /// Waits for one or all of several objects.
+    /// Checks: as KeWaitForSingleObject; at most 3 objects without wait blocks, 64 with
+    /// Source: WDM: KeWaitForMultipleObjects
+    [UP_TO_DISPATCH] fn KeWaitForMultipleObjects(
+        count: u32, objects: *const usize, wait_type: u32, _reason: u32, _mode: u8, _alertable: u8, timeout: *const i64,
+        blocks: *mut u8,
+    ) -> NtStatus {
+        let most = if blocks.is_null() { THREAD_WAIT_OBJECTS } else { MAXIMUM_WAIT_OBJECTS };
+        if count == 0 || count > most {
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x1013, u64::from(count), u64::from(most), 0],
+                format!("KeWaitForMultipleObjects is given {count} objects; {most} is the most"));
+        }
+        // SAFETY: the image's array and time-out.
+        unsafe {
+            let objects = std::slice::from_raw_parts(objects, count as usize);
+            let timeout = (!timeout.is_null()).then(|| timeout.read());
+            dispatcher::wait("KeWaitForMultipleObjects", objects, wait_type == 0, timeout)
+        }
+    }
+
+    /// Lets the thread sleep; virtual time jumps when all threads do.
+    /// Checks: never at DISPATCH
+    /// Source: WDM: KeDelayExecutionThread
+    [UP_TO_DISPATCH] fn KeDelayExecutionThread(_mode: u8, _alertable: u8, interval: *const i64) -> NtStatus {
+        // SAFETY: the image's interval.
+        dispatcher::delay(unsafe { interval.read() });
+        STATUS_SUCCESS
+    }
+
+    /// Fills a KSEMAPHORE.
+    /// Source: WDM: KeInitializeSemaphore
+    [ANY] fn KeInitializeSemaphore(semaphore: *mut KSEMAPHORE, count: i32, limit: i32) {
+        // SAFETY: the image's semaphore.
+        unsafe {
+            dispatcher::initialise_header(semaphore.cast(), object_type::SEMAPHORE, size_of::<KSEMAPHORE>(), count);
+            (*semaphore).Limit = limit;
+        }
+    }
+
+    /// Adds to the count and wakes waiters.
+    /// Checks: the limit
+    /// Source: WDM: KeReleaseSemaphore
+    [UP_TO_DISPATCH] fn KeReleaseSemaphore(semaphore: *mut KSEMAPHORE, _increment: i32, adjustment: i32, _wait: u8) -> i32 {
+        // SAFETY: the image's semaphore.
+        unsafe {
+            let limit = (*semaphore).Limit;
+            dispatcher::change(semaphore.cast(), |count| {
+                let sum = count.saturating_add(adjustment);
+                if adjustment <= 0 || sum > limit {
+                    bugcheck(BugCheck::KMODE_EXCEPTION_NOT_HANDLED, [0xC000_0047, semaphore as u64, sum as u64, limit as u64],
+                        "KeReleaseSemaphore raises STATUS_SEMAPHORE_LIMIT_EXCEEDED");
+                }
+                sum
+            })
+        }
+    }
+
+    /// Fills a KMUTEX.
+    /// Source: WDM: KeInitializeMutex
+    [ANY] fn KeInitializeMutex(mutex: *mut KMUTANT, _level: u32) {
+        // SAFETY: the image's mutex.
+        unsafe {
+            dispatcher::initialise_header(mutex.cast(), object_type::MUTANT, size_of::<KMUTANT>(), 1);
+            (*mutex).OwnerThread = std::ptr::null_mut();
+            (*mutex).ApcDisable = 1;
+        }
+    }
+
+    /// Releases a mutex that the thread owns.
+    /// Checks: the owner
+    /// Source: WDM: KeReleaseMutex
+    [UP_TO_DISPATCH] fn KeReleaseMutex(mutex: *mut KMUTANT, _wait: u8) -> i32 {
+        // SAFETY: the image's mutex.
+        unsafe {
+            if (*mutex).OwnerThread != Thread::current().object() {
+                bugcheck(BugCheck::KMODE_EXCEPTION_NOT_HANDLED, [0xC000_0046, mutex as u64, 0, 0],
+                    "KeReleaseMutex raises STATUS_MUTANT_NOT_OWNED");
+            }
+            dispatcher::change(mutex.cast(), |state| {
+                if state == 0 {
+                    (*mutex).OwnerThread = std::ptr::null_mut();
+                }
+                state + 1
+            })
+        }
+    }
+
+    /// Waits for a fast mutex and masks APCs (APC_LEVEL).
+    /// Checks: no recursion
+    /// Source: WDM: ExAcquireFastMutex
+    [UP_TO_APC] fn ExAcquireFastMutex(mutex: *mut FAST_MUTEX) {
+        let thread = Thread::current();
+        // SAFETY: the image's mutex, filled by the inline ExInitializeFastMutex: count 1 and a synchronization event.
+        unsafe {
+            if (*mutex).Owner == thread.object().cast() {
+                bugcheck(BugCheck::MUTEX_ALREADY_OWNED, [thread.object() as u64, mutex as u64, 0, 0],
+                    "a fast mutex is acquired by the thread that owns it");
+            }
+            let old = irql::raise(irql::APC);
+            let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
+            if count.fetch_sub(1, Ordering::Acquire) != 1 {
+                dispatcher::wait("ExAcquireFastMutex", &[&raw mut (*mutex).Event as usize], false, None);
+            }
+            (*mutex).Owner = thread.object().cast();
+            (*mutex).OldIrql = u32::from(old);
+        }
+    }
+
+    /// Takes a fast mutex if it is free.
+    /// Source: WDM: ExTryToAcquireFastMutex
+    [UP_TO_APC] fn ExTryToAcquireFastMutex(mutex: *mut FAST_MUTEX) -> u8 {
+        let thread = Thread::current();
+        // SAFETY: the image's mutex.
+        unsafe {
+            let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
+            if count.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_err() {
+                return 0;
+            }
+            (*mutex).OldIrql = u32::from(irql::raise(irql::APC));
+            (*mutex).Owner = thread.object().cast();
+            1
+        }
+    }
+
+    /// Releases a fast mutex.
+    /// Checks: the owner
+    /// Source: WDM: ExReleaseFastMutex
+    [UP_TO_APC] fn ExReleaseFastMutex(mutex: *mut FAST_MUTEX) {
+        let thread = Thread::current();
+        // SAFETY: the image's mutex.
+        unsafe {
+            if (*mutex).Owner != thread.object().cast() {
+                bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x1015, mutex as u64, 0, 0],
+                    "a fast mutex is released by a thread that does not own it");
+            }
+            let old = (*mutex).OldIrql as u8;
+            (*mutex).Owner = std::ptr::null_mut();
+            let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
+            if count.fetch_add(1, Ordering::Release) < 0 {
+                dispatcher::set_event(&raw mut (*mutex).Event);
+            }
+            irql::lower(old);
+        }
+    }
+
+    /// Masks ordinary APCs for the thread.
+    /// Source: WDM: KeEnterCriticalRegion
+    [UP_TO_APC] fn KeEnterCriticalRegion() {
+        Thread::current().critical_regions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends a critical region.
+    /// Checks: one was entered
+    /// Source: WDM: KeLeaveCriticalRegion
+    [UP_TO_APC] fn KeLeaveCriticalRegion() {
+        leave_region("KeLeaveCriticalRegion");
+    }
+
+    /// Masks all APCs for the thread.
+    /// Source: WDM: KeEnterGuardedRegion
+    [UP_TO_APC] fn KeEnterGuardedRegion() {
+        Thread::current().critical_regions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends a guarded region.
+    /// Checks: one was entered
+    /// Source: WDM: KeLeaveGuardedRegion
+    [UP_TO_APC] fn KeLeaveGuardedRegion() {
+        leave_region("KeLeaveGuardedRegion");
+    }
+
+    /// Whether ordinary APCs are masked.
+    /// Source: WDM: KeAreApcsDisabled
+    [ANY] fn KeAreApcsDisabled() -> u8 {
+        u8::from(Thread::current().critical_regions.load(Ordering::Relaxed) != 0)
+    }
+}
+
+fn leave_region(what: &str) {
+    let regions = &Thread::current().critical_regions;
+    if regions.load(Ordering::Relaxed) == 0 {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0x1016, 0, 0, 0],
+            format!("{what} is called without the region having been entered"),
+        );
+    }
+    regions.fetch_sub(1, Ordering::Relaxed);
+}

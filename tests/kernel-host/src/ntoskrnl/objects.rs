@@ -1,0 +1,93 @@
+//! Handles, references and run-time look-up of routines.
+
+use std::ffi::c_void;
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::export::DataExport;
+use crate::exports;
+use crate::image::loader;
+use crate::ledger;
+use crate::nt::UNICODE_STRING;
+use crate::object_table::{self, ObjectKind};
+use crate::status::{NtStatus, STATUS_INVALID_HANDLE, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS};
+
+/// What the type exports point at: an opaque object whose address names the type.
+#[repr(transparent)]
+pub struct TypeObject(*const u8);
+
+// SAFETY: an address that is only compared.
+unsafe impl Sync for TypeObject {}
+
+static THREAD_TYPE_BODY: u8 = ObjectKind::Thread as u8;
+
+/// `PsThreadType`: a pointer to the type object.
+static THREAD_TYPE: TypeObject = TypeObject(&raw const THREAD_TYPE_BODY);
+
+pub static DATA_EXPORTS: &[DataExport] = &[DataExport {
+    module: "ntoskrnl.exe",
+    name: "PsThreadType",
+    documentation: &[" The type of thread objects.", " Source: WDM: ObReferenceObjectByHandle"],
+    address: (&raw const THREAD_TYPE).cast::<c_void>(),
+}];
+
+exports! {
+    module "ntoskrnl.exe";
+
+    /// A reference to the object of a handle.
+    /// Checks: the handle is open; the type fits
+    /// Source: WDM: ObReferenceObjectByHandle
+    [PASSIVE_ONLY] fn ObReferenceObjectByHandle(
+        handle: usize, _access: u32, kind: *const u8, _mode: u8, object: *mut usize, _information: *mut c_void,
+    ) -> NtStatus {
+        let Some(found) = object_table::object_of(handle) else { return STATUS_INVALID_HANDLE };
+        if !kind.is_null() && kind != THREAD_TYPE.0 {
+            return STATUS_OBJECT_TYPE_MISMATCH;
+        }
+        if !object_table::reference(found) {
+            return STATUS_INVALID_HANDLE;
+        }
+        ledger::record(object_table::LEDGER_KIND_REFERENCE, found, "");
+        // SAFETY: the image's output.
+        unsafe { object.write(found) };
+        STATUS_SUCCESS
+    }
+
+    /// One more reference.
+    /// Checks: a live object
+    /// Source: WDM: ObReferenceObject
+    [UP_TO_DISPATCH] fn ObfReferenceObject(object: usize) -> isize {
+        if !object_table::reference(object) {
+            bugcheck(BugCheck::REFERENCE_BY_POINTER, [0, object as u64, 0, 0],
+                format!("ObReferenceObject is given {object:#x}, which is no object (any more)"));
+        }
+        1
+    }
+
+    /// One reference less; the last removes the object.
+    /// Checks: a live object
+    /// Source: WDM: ObDereferenceObject
+    [UP_TO_DISPATCH] fn ObfDereferenceObject(object: usize) -> isize {
+        ledger::release(object_table::LEDGER_KIND_REFERENCE, object);
+        object_table::dereference(object, "ObDereferenceObject");
+        0
+    }
+
+    /// Closes a handle.
+    /// Checks: open; closing a bad kernel handle is a bugcheck under Driver Verifier
+    /// Source: WDM: ZwClose
+    [PASSIVE_ONLY] fn ZwClose(handle: usize) -> NtStatus {
+        if !object_table::close(handle) {
+            bugcheck(BugCheck::INVALID_KERNEL_HANDLE, [handle as u64, 0, 0, 1],
+                format!("ZwClose is given {handle:#x}, which is no open handle"));
+        }
+        STATUS_SUCCESS
+    }
+
+    /// The address of a routine of ntoskrnl or hal by name, or NULL.
+    /// Source: WDM: MmGetSystemRoutineAddress
+    [PASSIVE_ONLY] fn MmGetSystemRoutineAddress(name: *const UNICODE_STRING) -> usize {
+        // SAFETY: the image's string.
+        let name = unsafe { (*name).text() };
+        loader::address_of("ntoskrnl.exe", &name).or_else(|| loader::address_of("hal.dll", &name)).unwrap_or(0)
+    }
+}

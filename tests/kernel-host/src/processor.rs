@@ -1,0 +1,411 @@
+//! Virtual processors. A thread at DISPATCH or above owns its processor, so at most one thread per processor is there;
+//! giving the processor up first runs the DPCs queued to it. Each processor also has an operating-system thread of its
+//! own that runs its DPCs when no other thread is about to, and a stack on which its DPCs run.
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::callout::ContextKind;
+use crate::dpc;
+use crate::irql::{self, Irql};
+use crate::memory::kernel_stack::KernelStack;
+use crate::nt::KDPC;
+use crate::thread::Thread;
+
+pub const MAXIMUM_PROCESSORS: usize = 64;
+
+/// A processor. Aligned so that two of them share no cache line.
+#[repr(align(128))]
+pub(crate) struct Processor {
+    /// The thread that is at DISPATCH here, or null.
+    owner: AtomicPtr<Thread>,
+    waiters: AtomicU32,
+    released: AtomicU32,
+    /// DPCs queued and not yet taken.
+    pub(crate) pending: AtomicU32,
+    pub(crate) queue: DeferredCallQueue,
+    stack: OnceLock<KernelStack>,
+    /// The futex word of the processor's own thread.
+    pub(crate) idle_wake: AtomicU32,
+    /// When the running DPC began, in time stamp ticks; 0 when none runs.
+    pub(crate) deferred_call_started: std::sync::atomic::AtomicU64,
+}
+
+// SAFETY: the stack is made once and its contents are used by the owner only.
+unsafe impl Sync for Processor {}
+
+impl Processor {
+    const fn new() -> Self {
+        Self {
+            owner: AtomicPtr::new(ptr::null_mut()),
+            waiters: AtomicU32::new(0),
+            released: AtomicU32::new(0),
+            pending: AtomicU32::new(0),
+            queue: DeferredCallQueue::new(),
+            stack: OnceLock::new(),
+            idle_wake: AtomicU32::new(0),
+            deferred_call_started: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+}
+
+static PROCESSORS: [Processor; MAXIMUM_PROCESSORS] = [const { Processor::new() }; MAXIMUM_PROCESSORS];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static NEXT_HOME: AtomicUsize = AtomicUsize::new(0);
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// How many processors there are.
+pub fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
+pub(crate) fn get(index: usize) -> &'static Processor {
+    &PROCESSORS[index % MAXIMUM_PROCESSORS]
+}
+
+pub(crate) fn initialise(processors: usize) {
+    assert!((1..=MAXIMUM_PROCESSORS).contains(&processors), "1 to {MAXIMUM_PROCESSORS} processors");
+    COUNT.store(processors, Ordering::Relaxed);
+    for processor in &PROCESSORS[..processors] {
+        processor.stack.get_or_init(KernelStack::allocate);
+    }
+}
+
+/// Starts the processors' own threads.
+pub(crate) fn start() {
+    for index in 0..count() {
+        crate::dispatcher::thread_starting();
+        let started =
+            std::thread::Builder::new().name(format!("processor {index}")).stack_size(1 << 20).spawn(move || {
+                let _attachment = crate::thread::attach(&format!("processor {index}"));
+                let thread = Thread::current();
+                thread.processor.store(index, Ordering::Relaxed);
+                thread.affinity.store(1 << index, Ordering::Relaxed);
+                crate::dispatcher::processor_thread_started(thread);
+                idle_loop(thread, index);
+            });
+        assert!(started.is_ok(), "cannot start the thread of processor {index}");
+    }
+}
+
+pub(crate) fn stop() {
+    STOPPING.store(true, Ordering::SeqCst);
+    (0..count()).for_each(wake_idle);
+}
+
+fn idle_loop(thread: &'static Thread, index: usize) {
+    let processor = get(index);
+    let spin = if crate::kernel::is_verifying() { 0 } else { 20_000 };
+    while !STOPPING.load(Ordering::SeqCst) {
+        let word = processor.idle_wake.load(Ordering::SeqCst);
+        if processor.pending.load(Ordering::SeqCst) == 0 {
+            let began = crate::thunk::time_stamp_counter();
+            while processor.pending.load(Ordering::Relaxed) == 0
+                && crate::thunk::time_stamp_counter().wrapping_sub(began) < spin
+            {
+                std::hint::spin_loop();
+            }
+        }
+        if processor.pending.load(Ordering::SeqCst) != 0 {
+            acquire(thread);
+            thread.set_irql(irql::DISPATCH);
+            release(thread, irql::PASSIVE);
+            crate::dispatcher::processor_became_idle();
+        } else {
+            futex_wait(&processor.idle_wake, word);
+        }
+    }
+}
+
+/// Wakes the processor's own thread when nobody is there who will run the queue anyway.
+pub(crate) fn kick(index: usize) {
+    if get(index).owner.load(Ordering::SeqCst).is_null() {
+        wake_idle(index);
+    }
+}
+
+fn wake_idle(index: usize) {
+    let processor = get(index);
+    processor.idle_wake.fetch_add(1, Ordering::SeqCst);
+    futex_wake(&processor.idle_wake, 1);
+}
+
+/// Where the next thread is at home.
+pub(crate) fn home_of_next_thread() -> usize {
+    NEXT_HOME.fetch_add(1, Ordering::Relaxed) % count().max(1)
+}
+
+/// Whether any processor has DPCs to run or a thread at DISPATCH.
+pub(crate) fn any_active() -> bool {
+    PROCESSORS[..count()].iter().any(|processor| {
+        processor.pending.load(Ordering::SeqCst) != 0 || !processor.owner.load(Ordering::SeqCst).is_null()
+    })
+}
+
+/// Takes the thread's processor, or another that its affinity allows.
+#[inline]
+pub(crate) fn acquire(thread: &'static Thread) {
+    if !try_acquire(thread, thread.processor()) {
+        acquire_contended(thread);
+    }
+}
+
+#[inline]
+fn try_acquire(thread: &'static Thread, index: usize) -> bool {
+    get(index)
+        .owner
+        .compare_exchange(ptr::null_mut(), ptr::from_ref(thread).cast_mut(), Ordering::SeqCst, Ordering::Relaxed)
+        .is_ok()
+}
+
+#[cold]
+fn acquire_contended(thread: &'static Thread) {
+    let home = thread.processor();
+    let affinity = thread.affinity.load(Ordering::Relaxed);
+    for index in 0..count() {
+        if affinity >> index & 1 != 0 && try_acquire(thread, index) {
+            thread.processor.store(index, Ordering::Relaxed);
+            return;
+        }
+    }
+    let processor = get(home);
+    for _ in 0..2_000 {
+        if processor.owner.load(Ordering::Relaxed).is_null() && try_acquire(thread, home) {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+    processor.waiters.fetch_add(1, Ordering::SeqCst);
+    loop {
+        let released = processor.released.load(Ordering::SeqCst);
+        if try_acquire(thread, home) {
+            break;
+        }
+        futex_wait(&processor.released, released);
+    }
+    processor.waiters.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Runs the queued DPCs, gives the processor up and lowers the thread to `level`.
+#[inline]
+pub(crate) fn release(thread: &'static Thread, level: Irql) {
+    let index = thread.processor();
+    let processor = get(index);
+    if processor.deferred_call_started.load(Ordering::Relaxed) != 0 {
+        lowered_inside_deferred_call(thread, level);
+    }
+    loop {
+        while processor.pending.load(Ordering::SeqCst) != 0 {
+            dpc::run_queue(thread, processor);
+        }
+        processor.owner.swap(ptr::null_mut(), Ordering::SeqCst);
+        if processor.waiters.load(Ordering::SeqCst) != 0 {
+            processor.released.fetch_add(1, Ordering::SeqCst);
+            futex_wake(&processor.released, 1);
+        }
+        // A DPC queued between the check and the release is ours to run, unless somebody else has come.
+        if processor.pending.load(Ordering::SeqCst) == 0 || !try_acquire(thread, index) {
+            break;
+        }
+    }
+    thread.set_irql(level);
+}
+
+#[cold]
+fn lowered_inside_deferred_call(thread: &Thread, level: Irql) -> ! {
+    bugcheck(
+        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        [0x1007, u64::from(thread.irql()), u64::from(level), 0],
+        format!("a DPC lowers the IRQL to {}; it runs at DISPATCH_LEVEL until it returns", irql::name(level)),
+    )
+}
+
+/// Goes to each processor once, so that every DPC that was queued or running has ended. At PASSIVE.
+pub(crate) fn visit_all(thread: &'static Thread) {
+    let home = thread.processor();
+    let affinity = thread.affinity.load(Ordering::Relaxed);
+    let level = thread.irql();
+    for index in 0..count() {
+        thread.processor.store(index, Ordering::Relaxed);
+        thread.affinity.store(1 << index, Ordering::Relaxed);
+        acquire(thread);
+        thread.set_irql(irql::DISPATCH);
+        release(thread, level);
+    }
+    thread.processor.store(home, Ordering::Relaxed);
+    thread.affinity.store(affinity, Ordering::Relaxed);
+}
+
+/// Runs `body` on the processor's own DPC stack.
+pub(crate) fn on_deferred_call_stack<T>(thread: &Thread, processor: &Processor, body: impl FnOnce() -> T) -> T {
+    let own = thread.kernel_stack.get();
+    if let Some(stack) = processor.stack.get() {
+        thread.kernel_stack.set(stack.top() as u64);
+    }
+    let result = body();
+    thread.kernel_stack.set(own);
+    result
+}
+
+/// The DPC stacks of all processors.
+pub(crate) fn deferred_call_stack_ranges() -> Vec<Range<u64>> {
+    PROCESSORS[..count()].iter().filter_map(|processor| processor.stack.get()).map(KernelStack::range).collect()
+}
+
+/// The DPC stack that an address lies in.
+pub(crate) fn deferred_call_stack_at(address: usize) -> Option<&'static KernelStack> {
+    PROCESSORS[..count()]
+        .iter()
+        .filter_map(|processor| processor.stack.get())
+        .find(|stack| (stack.bottom()..=stack.top()).contains(&address))
+}
+
+/// Whether an address is the guard page of a DPC stack.
+pub(crate) fn is_deferred_call_stack_guard(address: usize) -> bool {
+    PROCESSORS[..count()].iter().filter_map(|processor| processor.stack.get()).any(|stack| stack.is_guard(address))
+}
+
+/// Whether the current thread is in a DPC.
+pub fn in_deferred_call(thread: &Thread) -> bool {
+    thread.is_inside(ContextKind::DeferredProcedureCall)
+}
+
+/// A processor's queue of DPCs, linked through the objects themselves. Its own small lock is held for a few
+/// instructions only.
+pub(crate) struct DeferredCallQueue {
+    locked: AtomicBool,
+    ends: UnsafeCell<Ends>,
+}
+
+struct Ends {
+    head: *mut KDPC,
+    tail: *mut KDPC,
+}
+
+// SAFETY: the ends are touched under `locked` only.
+unsafe impl Sync for DeferredCallQueue {}
+
+impl DeferredCallQueue {
+    const fn new() -> Self {
+        Self {
+            locked: AtomicBool::new(false),
+            ends: UnsafeCell::new(Ends { head: ptr::null_mut(), tail: ptr::null_mut() }),
+        }
+    }
+
+    fn with<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
+        while self.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            std::hint::spin_loop();
+        }
+        // SAFETY: the flag makes this the only reference.
+        let result = body(unsafe { &mut *self.ends.get() });
+        self.locked.store(false, Ordering::Release);
+        result
+    }
+
+    /// Appends, or puts in front (high importance).
+    ///
+    /// # Safety
+    ///
+    /// The DPC is initialised, stays valid while queued, and is in no queue.
+    pub(crate) unsafe fn push(&self, deferred: *mut KDPC, in_front: bool) {
+        // SAFETY: the caller's contract for this DPC, and the same for those queued before.
+        self.with(|ends| unsafe {
+            (*deferred).DpcListEntry = ptr::null_mut();
+            if ends.head.is_null() {
+                ends.head = deferred;
+                ends.tail = deferred;
+            } else if in_front {
+                (*deferred).DpcListEntry = ends.head;
+                ends.head = deferred;
+            } else {
+                (*ends.tail).DpcListEntry = deferred;
+                ends.tail = deferred;
+            }
+        });
+    }
+
+    /// Takes the first, runs `take` on it while the queue is locked (so that a re-queue cannot be lost) and returns
+    /// its result.
+    pub(crate) fn pop<T>(&self, take: impl FnOnce(*mut KDPC) -> T) -> Option<T> {
+        self.with(|ends| {
+            let first = ends.head;
+            if first.is_null() {
+                return None;
+            }
+            // SAFETY: queued DPCs stay valid.
+            ends.head = unsafe { (*first).DpcListEntry };
+            if ends.head.is_null() {
+                ends.tail = ptr::null_mut();
+            }
+            Some(take(first))
+        })
+    }
+
+    /// Takes a certain DPC out; whether it was there.
+    pub(crate) fn remove(&self, deferred: *mut KDPC) -> bool {
+        // SAFETY: queued DPCs stay valid.
+        self.with(|ends| unsafe {
+            let mut before: *mut KDPC = ptr::null_mut();
+            let mut at = ends.head;
+            while !at.is_null() && at != deferred {
+                before = at;
+                at = (*at).DpcListEntry;
+            }
+            if at.is_null() {
+                return false;
+            }
+            let next = (*at).DpcListEntry;
+            if before.is_null() {
+                ends.head = next;
+            } else {
+                (*before).DpcListEntry = next;
+            }
+            if ends.tail == at {
+                ends.tail = before;
+            }
+            (*at).DpcData = ptr::null_mut();
+            true
+        })
+    }
+
+    /// The addresses of the queued DPCs.
+    pub(crate) fn addresses(&self) -> Vec<usize> {
+        self.with(|ends| {
+            let mut found = Vec::new();
+            let mut at = ends.head;
+            while !at.is_null() {
+                found.push(at as usize);
+                // SAFETY: queued DPCs stay valid.
+                at = unsafe { (*at).DpcListEntry };
+            }
+            found
+        })
+    }
+}
+
+/// Sleeps while the word has this value.
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
+    // SAFETY: the word is a live 32-bit integer.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            ptr::null::<libc::timespec>(),
+        );
+    }
+}
+
+/// Wakes sleepers on the word.
+pub(crate) fn futex_wake(word: &AtomicU32, sleepers: i32) {
+    // SAFETY: the word is a live 32-bit integer.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, sleepers);
+    }
+}

@@ -1,0 +1,281 @@
+//! Spin locks. The lock word holds its owner, so recursion, a release by somebody else and a release of a free lock are
+//! seen in both modes at no cost; which locks a thread holds is only listed when verifying.
+//!
+//! Word of a `KSPIN_LOCK`: 0 is free, else the owning thread's address with [`HELD`], and [`QUEUED`] when it was taken
+//! through a queue handle. Word of an `EX_SPIN_LOCK`: the number of readers, or [`WRITER`].
+
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::irql;
+use crate::thread::Thread;
+
+const HELD: usize = 1;
+const QUEUED: usize = 2;
+const WRITER: i32 = i32::MIN;
+
+/// How long a thread spins before the host says that it never will succeed.
+const DEADLOCK_AFTER: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// How a lock was taken; the two ways must not be mixed on one lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    Plain,
+    Queued,
+}
+
+impl Manner {
+    fn bits(self) -> usize {
+        match self {
+            Self::Plain => HELD,
+            Self::Queued => HELD | QUEUED,
+        }
+    }
+}
+
+#[inline]
+unsafe fn word<'a>(lock: *mut usize) -> &'a AtomicUsize {
+    // SAFETY: an image hands over the address of its lock; a wrong one faults and is reported.
+    unsafe { AtomicUsize::from_ptr(lock) }
+}
+
+fn owner_word(thread: &Thread, manner: Manner) -> usize {
+    std::ptr::from_ref(thread) as usize | manner.bits()
+}
+
+/// Acquires a lock; the thread is at DISPATCH or above.
+///
+/// # Safety
+///
+/// `lock` is an initialised spin lock.
+#[inline]
+pub unsafe fn acquire(thread: &'static Thread, lock: *mut usize, manner: Manner) {
+    // SAFETY: the caller's contract.
+    let word = unsafe { word(lock) };
+    if word.compare_exchange(0, owner_word(thread, manner), Ordering::Acquire, Ordering::Relaxed).is_err() {
+        acquire_contended(thread, word, manner);
+    }
+    acquired(thread, lock as usize);
+}
+
+#[cold]
+fn acquire_contended(thread: &'static Thread, word: &AtomicUsize, manner: Manner) {
+    let me = std::ptr::from_ref(thread) as usize;
+    let began = std::time::Instant::now();
+    let mut rounds = 0_u32;
+    loop {
+        let seen = word.load(Ordering::Relaxed);
+        if seen & !(HELD | QUEUED) == me {
+            bugcheck(
+                BugCheck::SPIN_LOCK_ALREADY_OWNED,
+                [word.as_ptr() as u64, 0, 0, 0],
+                "a spin lock is acquired by the thread that holds it; spin locks are not recursive",
+            );
+        }
+        if seen != 0 && seen & HELD == 0 {
+            bugcheck(
+                BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                [0x1008, word.as_ptr() as u64, seen as u64, 0],
+                format!("a spin lock holds {seen:#x}: it was never initialised, or it was overwritten"),
+            );
+        }
+        if seen == 0
+            && word.compare_exchange_weak(0, owner_word(thread, manner), Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            return;
+        }
+        rounds += 1;
+        if rounds.is_multiple_of(256) {
+            // The owner's operating-system thread may wait for this very processor.
+            std::thread::yield_now();
+            if began.elapsed() > DEADLOCK_AFTER {
+                bugcheck(
+                    BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                    [0x1009, word.as_ptr() as u64, seen as u64, 0],
+                    format!("a spin lock has not been released for {} s: a deadlock", DEADLOCK_AFTER.as_secs()),
+                );
+            }
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Acquires a lock if it is free.
+///
+/// # Safety
+///
+/// As [`acquire`].
+pub unsafe fn try_acquire(thread: &'static Thread, lock: *mut usize) -> bool {
+    // SAFETY: the caller's contract.
+    let word = unsafe { word(lock) };
+    let taken =
+        word.compare_exchange(0, owner_word(thread, Manner::Plain), Ordering::Acquire, Ordering::Relaxed).is_ok();
+    if taken {
+        acquired(thread, lock as usize);
+    }
+    taken
+}
+
+#[inline]
+fn acquired(thread: &Thread, lock: usize) {
+    thread.spin_locks_held.store(thread.spin_locks_held.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    if crate::kernel::is_verifying() {
+        thread.held_locks.borrow_mut().push(lock);
+    }
+}
+
+#[inline]
+fn released(thread: &Thread, lock: usize) {
+    let held = thread.spin_locks_held.load(Ordering::Relaxed);
+    thread.spin_locks_held.store(held.saturating_sub(1), Ordering::Relaxed);
+    if crate::kernel::is_verifying() {
+        let mut held = thread.held_locks.borrow_mut();
+        if let Some(index) = held.iter().rposition(|other| *other == lock) {
+            held.remove(index);
+        }
+    }
+}
+
+/// Releases a lock; the thread is still at DISPATCH or above.
+///
+/// # Safety
+///
+/// As [`acquire`].
+#[inline]
+pub unsafe fn release(thread: &'static Thread, lock: *mut usize, manner: Manner) {
+    // SAFETY: the caller's contract.
+    let word = unsafe { word(lock) };
+    let seen = word.load(Ordering::Relaxed);
+    if seen != owner_word(thread, manner) || thread.irql() < irql::DISPATCH {
+        released_wrongly(thread, lock, seen, manner);
+    }
+    released(thread, lock as usize);
+    word.store(0, Ordering::Release);
+}
+
+#[cold]
+fn released_wrongly(thread: &Thread, lock: *mut usize, seen: usize, manner: Manner) -> ! {
+    let me = std::ptr::from_ref(thread) as usize;
+    let parameters = [lock as u64, seen as u64, u64::from(thread.irql()), 0];
+    if seen == 0 {
+        bugcheck(BugCheck::SPIN_LOCK_NOT_OWNED, parameters, "a spin lock is released that nobody holds");
+    }
+    if seen & !(HELD | QUEUED) != me {
+        bugcheck(
+            BugCheck::SPIN_LOCK_NOT_OWNED,
+            parameters,
+            "a spin lock is released by a thread that does not hold it",
+        );
+    }
+    if thread.irql() < irql::DISPATCH {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0x1014, parameters[0], parameters[1], parameters[2]],
+            "a spin lock is released below DISPATCH_LEVEL: the IRQL was lowered while it was held",
+        );
+    }
+    bugcheck(
+        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        [0x100A, parameters[0], parameters[1], manner.bits() as u64],
+        "a spin lock is taken one way (plain or queued) and released the other",
+    )
+}
+
+/// Checks the level to which a release lowers.
+pub fn check_new_level(lock: *mut usize, new: irql::Irql) {
+    if new > irql::DISPATCH {
+        bugcheck(
+            BugCheck::IRQL_NOT_LESS_OR_EQUAL,
+            [lock as u64, u64::from(new), 0, 0],
+            "KeReleaseSpinLock is told to go to a level that was not the one before the acquisition",
+        );
+    }
+}
+
+/// Whether the address of a held lock lies in a range (which is about to be freed).
+pub(crate) fn held_within(start: usize, end: usize) -> Option<usize> {
+    Thread::try_current()?.held_locks.borrow().iter().copied().find(|lock| (start..end).contains(lock))
+}
+
+/// Acquires a reader-writer spin lock for writing.
+///
+/// # Safety
+///
+/// `lock` is an initialised `EX_SPIN_LOCK`.
+pub unsafe fn acquire_exclusive(thread: &'static Thread, lock: *mut i32) {
+    // SAFETY: the caller's contract.
+    let word = unsafe { AtomicI32::from_ptr(lock) };
+    check_not_held(thread, lock as usize);
+    spin_until(lock as u64, || word.compare_exchange_weak(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok());
+    acquired(thread, lock as usize);
+}
+
+/// Acquires it for reading.
+///
+/// # Safety
+///
+/// As [`acquire_exclusive`].
+pub unsafe fn acquire_shared(thread: &'static Thread, lock: *mut i32) {
+    // SAFETY: the caller's contract.
+    let word = unsafe { AtomicI32::from_ptr(lock) };
+    check_not_held(thread, lock as usize);
+    spin_until(lock as u64, || {
+        let readers = word.load(Ordering::Relaxed);
+        readers >= 0 && word.compare_exchange_weak(readers, readers + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    });
+    acquired(thread, lock as usize);
+}
+
+fn check_not_held(thread: &Thread, lock: usize) {
+    if crate::kernel::is_verifying() && thread.held_locks.borrow().contains(&lock) {
+        bugcheck(
+            BugCheck::SPIN_LOCK_ALREADY_OWNED,
+            [lock as u64, 0, 0, 0],
+            "a reader-writer spin lock is acquired by the thread that holds it",
+        );
+    }
+}
+
+fn spin_until(lock: u64, mut attempt: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    let mut rounds = 0_u32;
+    while !attempt() {
+        rounds += 1;
+        if rounds.is_multiple_of(256) {
+            std::thread::yield_now();
+            if began.elapsed() > DEADLOCK_AFTER {
+                bugcheck(
+                    BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                    [0x1009, lock, 0, 0],
+                    "a reader-writer spin lock has not been released for a long time: a deadlock",
+                );
+            }
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Releases a reader-writer spin lock.
+///
+/// # Safety
+///
+/// As [`acquire_exclusive`].
+pub unsafe fn release_reader_writer(thread: &'static Thread, lock: *mut i32, exclusive: bool) {
+    // SAFETY: the caller's contract.
+    let word = unsafe { AtomicI32::from_ptr(lock) };
+    let seen = word.load(Ordering::Relaxed);
+    let held_so = if exclusive { seen == WRITER } else { seen > 0 };
+    if !held_so || thread.irql() < irql::DISPATCH {
+        bugcheck(
+            BugCheck::SPIN_LOCK_NOT_OWNED,
+            [lock as u64, seen as u64, u64::from(thread.irql()), 0],
+            "a reader-writer spin lock is released that is not held that way, or below DISPATCH_LEVEL",
+        );
+    }
+    released(thread, lock as usize);
+    if exclusive {
+        word.store(0, Ordering::Release);
+    } else {
+        word.fetch_sub(1, Ordering::Release);
+    }
+}

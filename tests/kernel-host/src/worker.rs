@@ -1,0 +1,81 @@
+//! System worker threads: they run queued routines one after the other at PASSIVE. NDIS and I/O work items are built on
+//! this queue. There are a few threads, as on Windows, so a routine that blocks for ever holds one.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use crate::dispatcher::Event;
+use crate::thread;
+
+type Routine = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Queue {
+    routines: VecDeque<Routine>,
+    running: usize,
+    stopping: bool,
+}
+
+static QUEUE: Mutex<Option<Queue>> = Mutex::new(None);
+static READY: OnceLock<Event> = OnceLock::new();
+static THREADS: Mutex<Vec<thread::JoinHandle<()>>> = Mutex::new(Vec::new());
+
+/// How many worker threads there are.
+pub const WORKERS: usize = 4;
+
+fn with_queue<T>(body: impl FnOnce(&mut Queue) -> T) -> T {
+    let mut queue: MutexGuard<'_, Option<Queue>> = QUEUE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    body(queue.get_or_insert_with(Queue::default))
+}
+
+fn ready() -> &'static Event {
+    READY.get_or_init(Event::synchronization)
+}
+
+pub(crate) fn start() {
+    let mut threads = THREADS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for index in 0..WORKERS {
+        threads.push(thread::spawn(&format!("worker {index}"), worker_loop));
+    }
+}
+
+fn worker_loop() {
+    loop {
+        let (routine, more, stopping) = with_queue(|queue| {
+            let routine = queue.routines.pop_front();
+            queue.running += usize::from(routine.is_some());
+            (routine, !queue.routines.is_empty(), queue.stopping)
+        });
+        if more || (stopping && routine.is_none()) {
+            ready().set();
+        }
+        match routine {
+            Some(routine) => {
+                routine();
+                with_queue(|queue| queue.running -= 1);
+            }
+            None if stopping => return,
+            None => {
+                ready().wait(None);
+            }
+        }
+    }
+}
+
+/// Queues a routine; any level up to DISPATCH.
+pub fn queue(routine: impl FnOnce() + Send + 'static) {
+    with_queue(|queue| queue.routines.push_back(Box::new(routine)));
+    ready().set();
+}
+
+/// Routines that are queued or running.
+pub fn outstanding() -> usize {
+    with_queue(|queue| queue.routines.len() + queue.running)
+}
+
+pub(crate) fn stop() {
+    with_queue(|queue| queue.stopping = true);
+    ready().set();
+    let threads: Vec<_> = THREADS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..).collect();
+    threads.into_iter().for_each(thread::JoinHandle::join);
+}
