@@ -5,11 +5,15 @@
 //! line for what they made, and on failure the cause and the next step.
 
 pub mod arch;
+pub mod clippy;
 pub mod command;
 pub mod cross;
+pub mod demo;
 pub mod driver;
 pub mod image_check;
 pub mod setup;
+pub mod test;
+pub mod tools;
 pub mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +31,10 @@ enum Command {
     Setup(setup::Arguments),
     Driver(driver::Arguments),
     CheckImage(image_check::Arguments),
+    Clippy(clippy::Arguments),
+    Tools(tools::Arguments),
+    Test(test::Arguments),
+    Demo(demo::Arguments),
 }
 
 /// Runs the command that was asked for.
@@ -35,5 +43,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Setup(arguments) => setup::run(arguments),
         Command::Driver(arguments) => driver::run(arguments),
         Command::CheckImage(arguments) => image_check::run(arguments),
+        Command::Clippy(arguments) => clippy::run(arguments),
+        Command::Tools(arguments) => tools::run(arguments),
+        Command::Test(arguments) => test::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
     }
 }

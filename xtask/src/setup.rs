@@ -19,7 +19,11 @@ pub const TOOLS_TRIPLE: &str = "x86_64-pc-windows-gnu";
 ///
 /// Uses rustup and apt, asks nothing, and does nothing when all is there.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Say only what is installed now
+    #[arg(long)]
+    pub quiet: bool,
+}
 
 /// Something a command cannot work without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +51,16 @@ pub const TOOL_NEEDS: [Need; 2] = [Need::ToolLibraries, Need::ToolLinker];
 /// What the lints need.
 pub const LINT_NEEDS: [Need; 2] = [Need::Component("clippy"), Need::Component("rustfmt")];
 
-pub fn run(_: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments) -> Result<()> {
     let mut needs = Vec::new();
     needs.extend(driver_needs(Arch::X64));
     needs.extend(driver_needs(Arch::Arm64));
     needs.extend(TOOL_NEEDS);
     needs.extend(LINT_NEEDS);
     ensure(&needs)?;
-    println!("set up: everything the commands need is installed");
+    if !arguments.quiet {
+        println!("set up: everything the commands need is installed");
+    }
     Ok(())
 }
 

@@ -103,7 +103,9 @@ fn entry_other_than_driver_entry() {
 #[test]
 fn header_without_force_integrity() {
     const CHARACTERISTICS_AFTER_CHECKSUM: usize = 6;
-    let broken = changed("integrity", true, |bytes, image| bytes[image.checksum_offset + CHARACTERISTICS_AFTER_CHECKSUM] &= !0x80);
+    let broken = changed("integrity", true, |bytes, image| {
+        bytes[image.checksum_offset + CHARACTERISTICS_AFTER_CHECKSUM] &= !0x80;
+    });
     assert_eq!(broken, [Rule::Characteristics]);
 }
 
@@ -118,7 +120,8 @@ fn section_writable_and_executable() {
 
 #[test]
 fn checksum_of_zero_and_wrong_checksum() {
-    let zero = changed("no_checksum", false, |bytes, image| bytes[image.checksum_offset..image.checksum_offset + 4].fill(0));
+    let zero =
+        changed("no_checksum", false, |bytes, image| bytes[image.checksum_offset..image.checksum_offset + 4].fill(0));
     assert_eq!(zero, [Rule::Checksum]);
     let wrong = changed("wrong_checksum", false, |bytes, image| bytes[image.checksum_offset] ^= 1);
     assert_eq!(wrong, [Rule::Checksum]);
@@ -173,7 +176,11 @@ fn frame_larger_than_the_largest_listed() {
 fn allocation_that_cannot_fail_in_a_callback() {
     let findings = check("infallible_allocation", &lists_of("infallible_allocation"));
     assert_eq!(rules(&findings), [Rule::InfallibleAllocation]);
-    assert!(findings.violations[0].what.starts_with("infallible_allocation::callback -> "), "{:?}", findings.violations);
+    assert!(
+        findings.violations[0].what.starts_with("infallible_allocation::callback -> "),
+        "{:?}",
+        findings.violations
+    );
 }
 
 #[test]

@@ -58,7 +58,9 @@ fn failing_functions(code: &Code, symbols: &Symbols) -> BTreeSet<usize> {
 
 fn is_library(name: &str) -> bool {
     // Methods of Option, Result and slices carry the type in front: `enum2$<core::option::Option<…> >::unwrap_or`.
-    let name = ["enum2$<", "slice2$<", "ref$<", "ref_mut$<"].iter().fold(name, |name, prefix| name.strip_prefix(prefix).unwrap_or(name));
+    let name = ["enum2$<", "slice2$<", "ref$<", "ref_mut$<"]
+        .iter()
+        .fold(name, |name, prefix| name.strip_prefix(prefix).unwrap_or(name));
     ["core::", "alloc::", "compiler_builtins::", "__rustc::"].iter().any(|library| name.starts_with(library))
 }
 

@@ -1,0 +1,36 @@
+//! `cargo xtask clippy`: the lints of every crate, the driver included.
+//!
+//! The driver is linted in the cross build of [`crate::driver`]; everything else as it stands. Warnings are errors.
+
+use crate::{arch::Arch, command, driver, setup, workspace::Workspace};
+use anyhow::{Context, Result};
+use std::process::Command;
+
+/// Run clippy on the workspace and on the driver.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The driver only
+    #[arg(long)]
+    driver: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    setup::ensure(&setup::LINT_NEEDS)?;
+    let workspace = Workspace::find()?;
+    if !arguments.driver {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(workspace.root()).args([
+            "clippy",
+            "--quiet",
+            "--locked",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]);
+        command::run(&mut cargo).context("clippy has something to say about the workspace")?;
+    }
+    let mut cargo = driver::cargo(&workspace, "clippy", Arch::X64)?;
+    cargo.args(["--no-deps", "--", "-D", "warnings"]);
+    command::run(&mut cargo).context("clippy has something to say about the driver")
+}

@@ -1,0 +1,31 @@
+//! `cargo xtask demo`: the driver doing its job on this machine, from nothing.
+//!
+//! Sets up what is missing, builds the release image and ndkctl, and lets ndkctl load the image in the kernel host and
+//! show what it does. What is shown is ndkctl's business.
+
+use crate::{
+    arch::Arch,
+    command,
+    driver::{self, Profile},
+    tools,
+    workspace::Workspace,
+};
+use anyhow::{Context, Result};
+use std::{ffi::OsString, process::Command};
+
+/// Build everything and show it at work.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Passed to `ndkctl demo`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
+    let ndkctl = tools::build(&workspace)?;
+    let mut demo = Command::new(ndkctl);
+    demo.current_dir(workspace.root()).arg("--image").arg(image).arg("demo").args(&arguments.words);
+    command::run(&mut demo).context("the demonstration failed")
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask tools`: ndkctl, for this machine or for Windows.
+
+use crate::{
+    command,
+    cross::toolchain::{self, Use},
+    setup::{self, TOOLS_TRIPLE},
+    workspace::Workspace,
+};
+use anyhow::{Context, Result};
+use std::{
+    fs,
+    io::{IsTerminal, stderr},
+    path::PathBuf,
+    process::Command,
+};
+
+/// Build ndkctl.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// For Windows (x64), linked by mingw-w64; appears as target/tools/x64/ndkctl.exe
+    #[arg(long)]
+    windows: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let program = if arguments.windows { build_for_windows(&workspace)? } else { build(&workspace)? };
+    println!("{}", workspace.show(&program));
+    Ok(())
+}
+
+/// The program for this machine, optimised.
+pub fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let target = workspace.path("target");
+    command::run(&mut cargo(workspace, &target)).context("ndkctl does not build")?;
+    Ok(target.join("release/ndkctl"))
+}
+
+fn build_for_windows(workspace: &Workspace) -> Result<PathBuf> {
+    setup::ensure(&setup::TOOL_NEEDS)?;
+    let target = workspace.path("target/tools/build");
+    let mut cargo = cargo(workspace, &target);
+    cargo.args(["--target", TOOLS_TRIPLE]).env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", setup::TOOL_LINKER);
+    toolchain::require(TOOLS_TRIPLE)?.apply(&mut cargo, Use::Program);
+    command::run(&mut cargo).context("ndkctl.exe does not build")?;
+
+    let program = workspace.path("target/tools/x64/ndkctl.exe");
+    fs::create_dir_all(workspace.path("target/tools/x64"))?;
+    fs::copy(target.join(TOOLS_TRIPLE).join("release/ndkctl.exe"), &program)
+        .with_context(|| format!("cannot write {}", program.display()))?;
+    Ok(program)
+}
+
+fn cargo(workspace: &Workspace, target: &std::path::Path) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo
+        .current_dir(workspace.root())
+        .args(["build", "--locked", "--release", "--package", "ndkctl", "--target-dir"])
+        .arg(target);
+    if !stderr().is_terminal() {
+        cargo.arg("--quiet");
+    }
+    cargo
+}

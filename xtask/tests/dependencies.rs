@@ -1,0 +1,102 @@
+//! The arrows between the crates go one way. The table here is the one of `docs/architecture.md`: what each crate may
+//! depend on, and nothing else.
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// What the crates of the product may use: everything is named.
+const PRODUCT: &[(&str, &[&str])] = &[
+    ("ndkpi-sys", &["bitflags"]),
+    // loom replaces the atomics when the model checker runs, and only then.
+    ("softndk-cells", &["loom"]),
+    ("softndk-engine", &["bitflags", "softndk-cells"]),
+    ("softndk-ioctl", &["bitflags", "zerocopy"]),
+    (
+        "softndk",
+        &[
+            "bitflags",
+            "ndkpi-sys",
+            "softndk-cells",
+            "softndk-engine",
+            "softndk-ioctl",
+            "wdk",
+            "wdk-alloc",
+            "wdk-build",
+            "wdk-panic",
+            "wdk-sys",
+            "zerocopy",
+        ],
+    ),
+];
+
+/// What the crates around it may use of ours; other libraries are free to them.
+const AROUND: &[(&str, &[&str])] = &[
+    ("ndkctl", &["softndk-ioctl", "kernel-host", "ndkpi-sys"]),
+    ("kernel-host", &["ndkpi-sys"]),
+    ("conformance", &["kernel-host", "ndkpi-sys", "softndk-ioctl"]),
+    ("xtask", &[]),
+];
+
+fn metadata() -> Metadata {
+    MetadataCommand::new().no_deps().exec().unwrap()
+}
+
+/// The dependencies of a package that end up in what it builds; those of its tests are its own affair.
+fn dependencies(package: &Package) -> BTreeSet<&str> {
+    package
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.kind != DependencyKind::Development)
+        .map(|dependency| dependency.name.as_str())
+        .collect()
+}
+
+#[test]
+fn product_crates_use_only_what_the_table_allows() {
+    let metadata = metadata();
+    for (name, allowed) in PRODUCT {
+        let package = metadata.packages.iter().find(|package| package.name == *name).unwrap();
+        let foreign = dependencies(package).into_iter().filter(|used| !allowed.contains(used)).collect::<Vec<_>>();
+        assert!(foreign.is_empty(), "{name} must not depend on {foreign:?}");
+    }
+}
+
+#[test]
+fn crates_around_use_only_these_of_ours() {
+    let metadata = metadata();
+    let ours = metadata.packages.iter().map(|package| package.name.as_str()).collect::<BTreeSet<_>>();
+    for (name, allowed) in AROUND {
+        let package = metadata.packages.iter().find(|package| package.name == *name).unwrap();
+        let foreign = dependencies(package)
+            .into_iter()
+            .filter(|used| ours.contains(used) && !allowed.contains(used))
+            .collect::<Vec<_>>();
+        assert!(foreign.is_empty(), "{name} must not depend on {foreign:?}");
+    }
+}
+
+#[test]
+fn every_crate_of_the_workspace_is_in_a_table() {
+    let known = PRODUCT.iter().chain(AROUND).map(|(name, _)| *name).collect::<BTreeSet<_>>();
+    let metadata = metadata();
+    let present = metadata.packages.iter().map(|package| package.name.as_str()).collect::<BTreeSet<_>>();
+    assert_eq!(present, known);
+}
+
+#[test]
+fn driver_is_made_of_the_published_wdk_crates() {
+    let metadata = metadata();
+    let driver = metadata.packages.iter().find(|package| package.name == "softndk").unwrap();
+    for library in ["wdk", "wdk-sys", "wdk-alloc", "wdk-panic", "wdk-build"] {
+        let used = driver.dependencies.iter().find(|dependency| dependency.name == library);
+        let used = used.unwrap_or_else(|| panic!("softndk does not depend on {library}"));
+        assert!(used.path.is_none() && used.source.is_some(), "{library} is not the published crate");
+    }
+}
+
+#[test]
+fn engine_forbids_unsafe_code() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src/lib.rs");
+    let source = fs::read_to_string(source).unwrap();
+    assert!(source.contains("#![forbid(unsafe_code)]") && source.contains("#![no_std]"));
+}
