@@ -130,6 +130,7 @@ impl Kernel {
         let status = unsafe {
             call_image!(entry, driver.image.entry => NtStatus; driver.object, &raw const *driver.registry_path)
         };
+        crate::ndis::driver_object::after_driver_entry(driver.object, status::is_success(status));
         if status::is_success(status) {
             return Ok(driver);
         }
@@ -346,6 +347,7 @@ impl Driver {
     }
 
     fn call_unload(&self) {
+        crate::ndis::driver_object::before_unload(self.object);
         // SAFETY: our driver object; the image may have written the routine.
         let routine = unsafe { (*self.object).DriverUnload };
         if routine.is_null() {
@@ -354,6 +356,7 @@ impl Driver {
         let context = Context::new(ContextKind::DriverUnload, "DriverUnload");
         // SAFETY: the driver's own routine with its object.
         unsafe { call_image!(context, routine => (); self.object) };
+        crate::ndis::driver_object::after_unload(self.object);
     }
 
     fn remove(self, what: &str) {

@@ -14,6 +14,7 @@ use super::irp::{self, ActiveIrp, IoResult, Major, Request, UNWRITTEN};
 use super::object::{FILE_OBJECT, IO_TYPE_FILE};
 use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, map_generic};
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::kernel::Kernel;
 use crate::memory::mdl;
 use crate::memory::user_buffer::UserBuffer;
 use crate::ndis::loan::{Loan, LoanedBytes};
@@ -102,6 +103,18 @@ pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
         return Err(answer);
     }
     Ok(File { inner })
+}
+
+impl Kernel {
+    /// Opens a device by its Win32 path (`\\.\Name`), as an elevated administrator's program.
+    pub fn open_device(&self, path: &str, access: u32) -> Result<File, NtStatus> {
+        open(path, access, Opener::default())
+    }
+
+    /// As [`Self::open_device`], for somebody else.
+    pub fn open_device_as(&self, path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
+        open(path, access, opener)
+    }
 }
 
 impl File {

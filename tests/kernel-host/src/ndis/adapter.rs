@@ -15,6 +15,7 @@ use super::registration::{MiniportDriver, driver_of};
 use super::rule::{Group, broken};
 use super::{NdisStatus, oid, status};
 use crate::inf::{AdapterConfig, InterfaceAddress};
+use crate::kernel::{Driver, Kernel};
 use crate::ndk::{self, ConsumerRegistration, NdkAdapter};
 use crate::netio::address_table::InterfaceLuid;
 use crate::netio::notification::{Change, announce};
@@ -59,6 +60,13 @@ impl std::fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl Kernel {
+    /// Installs a device for a loaded driver and starts it: initialise, restart, bind.
+    pub fn add_adapter(&self, driver: &Driver, config: AdapterConfig) -> Result<Adapter, StartError> {
+        add(driver.object() as usize, config)
+    }
+}
 
 struct Node {
     driver_object: usize,

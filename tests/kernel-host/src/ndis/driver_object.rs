@@ -48,6 +48,15 @@ pub fn after_driver_entry(object: *mut DRIVER_OBJECT, succeeded: bool) {
     }
 }
 
+/// Before DriverUnload: plug and play has removed every device of the driver, and nobody has a file open on one of its control
+/// devices, because those keep the driver referenced.
+pub fn before_unload(object: *mut DRIVER_OBJECT) {
+    super::adapter::remove_all_of(object as usize);
+    let files = crate::io::device::open_files_of(object as usize);
+    assert!(files == 0, "{files} files are open on the driver's devices: Windows would not unload it, close them first");
+    check_untouched(object, "before the unload handler");
+}
+
 /// After DriverUnload: the registration is ended.
 pub fn after_unload(object: *mut DRIVER_OBJECT) {
     if driver_of(object as usize).is_some() {
