@@ -6,6 +6,7 @@
 //! elsewhere says so with [`while_blocked`].
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ struct Wait {
 pub(crate) struct State {
     waits: Vec<Wait>,
     running: usize,
+    /// Threads that block outside of the kernel: they may come back at any time.
+    outside: usize,
     pub(crate) deadlines: BTreeMap<(Time, u64), Deadline>,
     sequence: u64,
     stopping: bool,
@@ -169,19 +172,21 @@ fn serve(mut state: Locked, deadline: Deadline) -> Locked {
 fn check_hang(state: &State, blocked_since: &mut Option<Instant>) {
     let limit = HANG_LIMIT.load(Ordering::Relaxed);
     let since = blocked_since.get_or_insert_with(Instant::now);
-    if limit == 0 || state.waits.is_empty() || since.elapsed() < Duration::from_millis(limit) {
+    let nobody = state.waits.iter().all(|wait| wait.thread.serves_others());
+    if limit == 0 || nobody || state.outside != 0 || since.elapsed() < Duration::from_millis(limit) {
         return;
     }
     let mut rule = format!("every kernel thread waits and nothing will wake one ({limit} ms passed):");
-    for wait in &state.waits {
+    for wait in state.waits.iter().filter(|wait| !wait.thread.serves_others()) {
         let objects: Vec<String> = wait.objects.iter().map(|object| format!("{object:#x}")).collect();
         let export = wait.thread.last_export().map_or("", |export| export.name);
-        rule.push_str(&format!(
+        let _ = write!(
+            rule,
             "\n***   thread {} \"{}\" waits in {export} for {}",
             wait.thread.identifier(),
             wait.thread.name.try_borrow().map(|name| name.clone()).unwrap_or_default(),
             objects.join(", ")
-        ));
+        );
     }
     bugcheck_with_stack(BugCheck::UNMOUNTABLE_HANG, [0, 0, 0, 0], &rule, &[]);
 }
@@ -289,7 +294,7 @@ unsafe fn take(header: *mut DISPATCHER_HEADER, thread: &Thread) {
         let state = &(*header).SignalState;
         match (*header).Type.load(Ordering::Relaxed) & 0x7F {
             object_type::SYNCHRONIZATION_EVENT | object_type::SYNCHRONIZATION_TIMER => {
-                state.store(0, Ordering::Relaxed)
+                state.store(0, Ordering::Relaxed);
             }
             object_type::SEMAPHORE => {
                 state.fetch_sub(1, Ordering::Relaxed);
@@ -538,9 +543,16 @@ impl Event {
 /// Runs something that blocks outside of the kernel (a join, a channel), so that virtual time does not stand still for
 /// this thread meanwhile.
 pub fn while_blocked<T>(body: impl FnOnce() -> T) -> T {
-    lock().set_running(false);
+    {
+        let mut state = lock();
+        state.outside += 1;
+        state.set_running(false);
+    }
     let result = body();
-    lock().set_running(true);
+    let mut state = lock();
+    state.outside -= 1;
+    state.set_running(true);
+    drop(state);
     result
 }
 

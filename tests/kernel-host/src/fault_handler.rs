@@ -73,7 +73,7 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
         ((*information).si_addr() as usize, registers(context), error & 2 != 0, error & 16 != 0)
     };
     let in_image = crate::image::containing(registers.instruction as usize).is_some();
-    if Thread::try_current().is_none() || (!in_image && !fault_of_export(address, signal)) {
+    if Thread::try_current().is_none() || (!in_image && !fault_of_export(signal)) {
         // A defect of the host or of the test, not of an image: let the default action show it.
         // SAFETY: restores the default; the instruction faults again on return.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -90,10 +90,10 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
 }
 
 /// An access by host code counts against the image while an export or a callout of this thread is running.
-fn fault_of_export(address: usize, signal: libc::c_int) -> bool {
+fn fault_of_export(signal: libc::c_int) -> bool {
     let inside = Thread::try_current()
         .is_some_and(|thread| !thread.transition.get().is_null() || !thread.context_kinds().is_empty());
-    inside && signal != libc::SIGILL && (address_space::zone_of(address).is_some() || inside)
+    inside && signal != libc::SIGILL
 }
 
 fn registers(context: &libc::ucontext_t) -> Registers {

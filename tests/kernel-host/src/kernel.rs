@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -277,7 +277,11 @@ unsafe impl Sync for Driver {}
 
 impl fmt::Debug for Driver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Driver").field("image", &self.image.name).field("service", &self.service).finish()
+        formatter
+            .debug_struct("Driver")
+            .field("image", &self.image.name)
+            .field("service", &self.service)
+            .finish_non_exhaustive()
     }
 }
 
@@ -362,7 +366,10 @@ impl Driver {
     fn remove(self, what: &str) {
         let leaks = self.remove_and_report();
         if !leaks.is_empty() {
-            let list: String = leaks.iter().map(|leak| format!("\n***   {leak}")).collect();
+            let mut list = String::new();
+            for leak in &leaks {
+                let _ = write!(list, "\n***   {leak}");
+            }
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
                 [0x62, leaks.len() as u64, 0, 0],
@@ -373,7 +380,9 @@ impl Driver {
 
     fn remove_and_report(self) -> Vec<Leak> {
         let checks = UNLOAD_CHECKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        checks.iter().for_each(|check| check(&self));
+        for check in checks {
+            check(&self);
+        }
         processor::visit_all(thread::Thread::current());
         let base = self.image.base;
         let mut leaks = pool::outstanding(Some(base));

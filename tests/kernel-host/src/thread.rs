@@ -121,6 +121,11 @@ impl Thread {
         self.name.borrow().clone()
     }
 
+    /// The thread is one of the host's own that waits for work to do: it may wait for ever.
+    pub(crate) fn serves_others(&self) -> bool {
+        self.name.try_borrow().is_ok_and(|name| name.starts_with("worker "))
+    }
+
     /// The kinds of callout that the thread is inside, outermost first.
     pub fn context_kinds(&self) -> Vec<ContextKind> {
         self.contexts.borrow().iter().map(|active| active.kind).collect()

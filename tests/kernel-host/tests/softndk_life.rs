@@ -65,7 +65,8 @@ fn query_mandatory_oids(adapter: &Adapter) {
     const ROOM: usize = 256;
     for entry in oid::ETHERNET.iter().chain(oid::NDK).filter(|entry| entry.direction != oid::Direction::Set) {
         let direct = entry.oid == oid::OID_NDK_STATISTICS;
-        let ask = |room| if direct { adapter.direct_query_oid(entry.oid, room) } else { adapter.query_oid(entry.oid, room) };
+        let ask =
+            |room| if direct { adapter.direct_query_oid(entry.oid, room) } else { adapter.query_oid(entry.oid, room) };
         let answer = ask(ROOM).expect("the adapter runs");
         assert_eq!(answer.status, status::SUCCESS, "{}", entry.name);
         if entry.oid == oid::OID_PNP_QUERY_POWER {

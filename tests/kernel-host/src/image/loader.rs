@@ -127,7 +127,10 @@ fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), S
     let Some(mut blocks) =
         directories.relocation_blocks(file.data(), &file.section_table()).map_err(|error| error.to_string())?
     else {
-        return if delta == 0 { Ok(()) } else { Err("no relocations".to_owned()) };
+        // An image with nothing to relocate may lie anywhere, unless it says that it may not.
+        let stripped =
+            file.nt_headers().file_header().characteristics.get(LE).0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0;
+        return if delta == 0 || !stripped { Ok(()) } else { Err("its relocations were stripped".to_owned()) };
     };
     while let Some(block) = blocks.next().map_err(|error| error.to_string())? {
         for relocation in block {

@@ -49,9 +49,12 @@ impl UnwindModule {
     }
 }
 
+/// Name, stated addresses and contents.
+type SectionData = (Vec<u8>, Range<u64>, Arc<[u8]>);
+
 struct Sections {
     base: u64,
-    sections: Vec<(Vec<u8>, Range<u64>, Arc<[u8]>)>,
+    sections: Vec<SectionData>,
 }
 
 impl ModuleSectionInfo<Arc<[u8]>> for Sections {
@@ -126,13 +129,13 @@ pub fn site_of(addresses: &[u64]) -> u64 {
 
 fn walk(thread: &Thread, fault: Option<Registers>) -> Vec<u64> {
     let mut found = Vec::new();
-    if let Some(registers) = fault {
-        if super::containing(registers.instruction as usize).is_some() {
-            found.push(registers.instruction);
-            unwind_piece(registers, true, &mut found);
-            // The piece in front is the one before this callout.
-            return walk_chain(previous_piece(thread.host_stack.get()), found);
-        }
+    if let Some(registers) = fault
+        && super::containing(registers.instruction as usize).is_some()
+    {
+        found.push(registers.instruction);
+        unwind_piece(registers, true, &mut found);
+        // The piece in front is the one before this callout.
+        return walk_chain(previous_piece(thread.host_stack.get()), found);
     }
     walk_chain((thread.transition.get(), thread.host_stack.get()), found)
 }
@@ -184,7 +187,7 @@ fn unwind_piece(start: Registers, interrupted: bool, found: &mut Vec<u64>) {
     let mut address = start.instruction;
     let mut first = interrupted;
     let mut cache = CacheX86_64::<_>::new();
-    let stack = Thread::try_current().and_then(|thread| thread.kernel_stack_ranges());
+    let stack = Thread::try_current().and_then(Thread::kernel_stack_ranges);
     let mut read = |address: u64| {
         let readable = stack.as_ref().is_none_or(|ranges| ranges.iter().any(|range| range.contains(&address)));
         // SAFETY: the address lies inside one of this thread's kernel stacks, above its guard page.

@@ -155,7 +155,9 @@ pub fn allocate_in_order(count: usize, order: FrameOrder) -> Option<Vec<u32>> {
             let mut frames = Vec::with_capacity(count);
             for _ in 0..count {
                 let Some(frame) = state.take_scattered() else {
-                    frames.into_iter().for_each(|frame| state.give_back(frame..frame + 1));
+                    for frame in frames {
+                        state.give_back(frame..frame + 1);
+                    }
                     return None;
                 };
                 frames.push(frame);

@@ -59,6 +59,7 @@ impl KernelStack {
     }
 
     fn paint(&self, from: usize, to: usize) {
+        debug_assert!(from >= self.bottom() && to <= self.top(), "paint outside of the stack");
         let mut address = from;
         while address + 8 <= to {
             // SAFETY: inside this stack, below every live frame.

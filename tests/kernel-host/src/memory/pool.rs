@@ -4,6 +4,7 @@
 //! reported at unload by tag and call site.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::bugcheck::{BugCheck, bugcheck};
@@ -58,14 +59,14 @@ struct Freed {
     size: usize,
     tag: u32,
     allocated_by: Vec<u64>,
-    freed_by: Vec<u64>,
+    by: Vec<u64>,
 }
 
 #[derive(Default)]
 struct Pool {
     blocks: BTreeMap<usize, Block>,
     freed: BTreeMap<usize, Freed>,
-    freed_order: VecDeque<usize>,
+    order_of_frees: VecDeque<usize>,
     slots: HashMap<usize, Vec<usize>>,
     bytes: usize,
     unguarded: usize,
@@ -246,7 +247,7 @@ fn freed_wrongly(what: &str, start: usize, tag: Option<u32>) -> ! {
     let tag = u64::from(tag.unwrap_or(0));
     let (parameters, rule) = with(|pool| {
         if let Some(freed) = pool.freed.get(&start) {
-            let stack = stack_trace::name(&freed.freed_by);
+            let stack = stack_trace::name(&freed.by);
             let first = stack.first().map_or_else(|| "the host".to_owned(), ToString::to_string);
             return (
                 [7, u64::from(freed.tag), 0, start as u64],
@@ -329,13 +330,13 @@ fn remember(start: usize, block: &Block, reservation: &Reservation) {
         size: block.size,
         tag: block.tag,
         allocated_by: block.stack.clone(),
-        freed_by: stack_trace::addresses(),
+        by: stack_trace::addresses(),
     };
     with(|pool| {
         pool.freed.insert(start, freed);
-        pool.freed_order.push_back(start);
-        if pool.freed_order.len() > REMEMBERED
-            && let Some(oldest) = pool.freed_order.pop_front()
+        pool.order_of_frees.push_back(start);
+        if pool.order_of_frees.len() > REMEMBERED
+            && let Some(oldest) = pool.order_of_frees.pop_front()
         {
             pool.freed.remove(&oldest);
         }
@@ -347,26 +348,35 @@ pub(crate) fn describe(address: usize) -> (BugCheck, String) {
     let Ok(pool) = POOL.try_lock() else { return (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, "pool".to_owned()) };
     let Some(pool) = pool.as_ref() else { return (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, "pool".to_owned()) };
     let page = address & !(PAGE_SIZE - 1);
-    let live = pool.blocks.range(..=address).next_back().filter(|(at, block)| match &block.storage {
-        Storage::Guarded(reservation, _) => page <= (reservation.address() + reservation.length()) && address >= **at,
+    // The page without access between two blocks is behind one and in front of the other: the nearer one counts.
+    let before = pool.blocks.range(..=address).next_back().filter(|(_, block)| match &block.storage {
+        Storage::Guarded(reservation, _) => page <= (reservation.address() + reservation.length()),
         Storage::Slot(_) => false,
     });
-    if let Some((at, block)) = live {
-        let text = format!(
-            "{} bytes behind the end of the pool block at {at:#x} (tag '{}', {} bytes), allocated by{}",
-            address.saturating_sub(at + block.size),
-            tag_text(block.tag),
-            block.size,
-            stack_text(&block.stack)
-        );
-        return (BugCheck::PAGE_FAULT_BEYOND_END_OF_ALLOCATION, text);
-    }
+    let after = pool.blocks.range(address..).next().filter(|(_, block)| {
+        matches!(&block.storage, Storage::Guarded(reservation, _) if reservation.address() == page + PAGE_SIZE)
+    });
     let freed = pool
         .freed
         .range(..=page + PAGE_SIZE)
         .rev()
         .take(4)
         .find(|(at, freed)| (*at & !(PAGE_SIZE - 1)..freed.end).contains(&address));
+    let inside_freed = freed.is_some_and(|(_, freed)| address < freed.end - PAGE_SIZE);
+    let distance_before = before.map_or(usize::MAX, |(at, block)| address.saturating_sub(at + block.size));
+    if let Some((at, block)) = after
+        && !inside_freed
+        && at - address < distance_before
+    {
+        let text = format!("{} bytes in front of {}", at - address, block_text(*at, block));
+        return (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, text);
+    }
+    if let Some((at, block)) = before
+        && !inside_freed
+    {
+        let text = format!("{distance_before} bytes behind the end of {}", block_text(*at, block));
+        return (BugCheck::PAGE_FAULT_BEYOND_END_OF_ALLOCATION, text);
+    }
     match freed {
         Some((at, freed)) => (
             BugCheck::PAGE_FAULT_IN_FREED_SPECIAL_POOL,
@@ -375,11 +385,20 @@ pub(crate) fn describe(address: usize) -> (BugCheck, String) {
                 tag_text(freed.tag),
                 freed.size,
                 stack_text(&freed.allocated_by),
-                stack_text(&freed.freed_by)
+                stack_text(&freed.by)
             ),
         ),
         None => (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, "an address of the pool where no block is".to_owned()),
     }
+}
+
+fn block_text(at: usize, block: &Block) -> String {
+    format!(
+        "the pool block at {at:#x} (tag '{}', {} bytes), allocated by{}",
+        tag_text(block.tag),
+        block.size,
+        stack_text(&block.stack)
+    )
 }
 
 fn stack_text(stack: &[u64]) -> String {
@@ -387,7 +406,11 @@ fn stack_text(stack: &[u64]) -> String {
     if frames.is_empty() {
         return " the host".to_owned();
     }
-    frames.iter().take(6).map(|frame| format!("\n***     {frame}")).collect()
+    let mut text = String::new();
+    for frame in frames.iter().take(6) {
+        let _ = write!(text, "\n***     {frame}");
+    }
+    text
 }
 
 /// Live blocks and bytes of everybody.

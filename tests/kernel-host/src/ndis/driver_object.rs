@@ -53,7 +53,10 @@ pub fn after_driver_entry(object: *mut DRIVER_OBJECT, succeeded: bool) {
 pub fn before_unload(object: *mut DRIVER_OBJECT) {
     super::adapter::remove_all_of(object as usize);
     let files = crate::io::device::open_files_of(object as usize);
-    assert!(files == 0, "{files} files are open on the driver's devices: Windows would not unload it, close them first");
+    assert!(
+        files == 0,
+        "{files} files are open on the driver's devices: Windows would not unload it, close them first"
+    );
     check_untouched(object, "before the unload handler");
 }
 

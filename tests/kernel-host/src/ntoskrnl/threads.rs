@@ -133,8 +133,5 @@ fn start(routine: usize, context: u64) -> usize {
         ledger::release(LEDGER_KIND, object);
     };
     drop(thread::spawn("system thread", body));
-    match receiver.recv() {
-        Ok(object) => object,
-        Err(_) => panic!("the system thread did not start"),
-    }
+    receiver.recv().unwrap_or_else(|error| panic!("the system thread did not start: {error}"))
 }
