@@ -1,0 +1,77 @@
+//! An open NDK adapter and the addresses of its interface.
+
+use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
+use std::ptr;
+
+use kernel_host::call_image;
+use kernel_host::ndk::NdkAdapter;
+use ndkpi_sys::ndkinfo::{NDK_ADAPTER_INFO, NDK_VERSION};
+use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_ADAPTER_DISPATCH};
+use ndkpi_sys::nt::NTSTATUS;
+
+use super::object::{Object, function};
+
+pub struct Adapter {
+    object: ManuallyDrop<Object<NDK_ADAPTER>>,
+    /// Closes the adapter when dropped; the close handler blocks until everything under it is closed.
+    _opened: NdkAdapter,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Adapter {
+    pub fn new(opened: NdkAdapter, addresses: Vec<SocketAddr>) -> Self {
+        let object = ManuallyDrop::new(Object::adopt(opened.as_pointer(), opened.version()));
+        Self { object, _opened: opened, addresses }
+    }
+
+    pub fn object(&self) -> &Object<NDK_ADAPTER> {
+        &self.object
+    }
+
+    pub fn pointer(&self) -> *mut NDK_ADAPTER {
+        self.object.pointer()
+    }
+
+    pub fn table(&self) -> &NDK_ADAPTER_DISPATCH {
+        self.object.table()
+    }
+
+    /// The version in force.
+    pub fn version(&self) -> NDK_VERSION {
+        self.object.version()
+    }
+
+    /// The first IPv4 address of the interface, with port 0.
+    pub fn address(&self) -> SocketAddr {
+        *self.addresses.iter().find(|address| address.is_ipv4()).expect("an IPv4 address")
+    }
+
+    /// The first IPv6 address of the interface, with port 0.
+    pub fn address_v6(&self) -> SocketAddr {
+        *self.addresses.iter().find(|address| address.is_ipv6()).expect("an IPv6 address")
+    }
+
+    /// NDK_FN_QUERY_ADAPTER_INFO as it is.
+    pub fn query_info(&self, buffer: Option<&mut [u8]>, size: &mut u32) -> NTSTATUS {
+        let info = buffer.map_or(ptr::null_mut(), <[u8]>::as_mut_ptr);
+        // SAFETY: the arguments are those of NDK_FN_QUERY_ADAPTER_INFO.
+        unsafe {
+            call_image!(function("NDK_FN_QUERY_ADAPTER_INFO"), self.table().NdkQueryAdapterInfo => NTSTATUS;
+                self.pointer(), info, ptr::from_mut(size))
+        }
+    }
+
+    /// What the adapter can do. Of a version 1 adapter the last field is zero.
+    pub fn info(&self) -> NDK_ADAPTER_INFO {
+        let mut info = NDK_ADAPTER_INFO::zeroed();
+        let mut size = size_of::<NDK_ADAPTER_INFO>() as u32;
+        // SAFETY: the arguments are those of NDK_FN_QUERY_ADAPTER_INFO.
+        let status = unsafe {
+            call_image!(function("NDK_FN_QUERY_ADAPTER_INFO"), self.table().NdkQueryAdapterInfo => NTSTATUS;
+                self.pointer(), &raw mut info, &raw mut size)
+        };
+        assert_eq!(status, 0, "NDK_FN_QUERY_ADAPTER_INFO");
+        info
+    }
+}

@@ -1,0 +1,245 @@
+//! One asynchronous call: the context that goes with it, the callbacks that find it, and the check that the callback
+//! came exactly once if and only if the call pended.
+//!
+//! Contexts are never freed: a provider that calls back twice, or after a close completed, must find the counter and
+//! not freed memory. [`verify_all`] looks at every one at the end of a trial.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use kernel_host::callback;
+use kernel_host::irql::IrqlRange;
+use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
+use ndkpi_sys::nt::{NTSTATUS, PVOID, STATUS_PENDING};
+use ndkpi_sys::windows_abi;
+
+use super::signal::Signal;
+
+/// What became of the call itself.
+const NOT_RETURNED: u32 = 0;
+const RETURNED_PENDING: u32 = 1;
+const RETURNED_FINAL: u32 = 2;
+
+pub struct Completion {
+    name: &'static str,
+    returned: AtomicU32,
+    calls: AtomicU32,
+    status: AtomicI32,
+    object: AtomicPtr<NDK_OBJECT_HEADER>,
+    /// When it ended, in the order of all ends.
+    finished: AtomicU64,
+    signal: Signal,
+}
+
+static ENDS: AtomicU64 = AtomicU64::new(1);
+static ALL: Mutex<Vec<&'static Completion>> = Mutex::new(Vec::new());
+
+impl Completion {
+    /// A context for one call of the function `name`.
+    pub fn new(name: &'static str) -> &'static Self {
+        let completion = &*Box::leak(Box::new(Self {
+            name,
+            returned: AtomicU32::new(NOT_RETURNED),
+            calls: AtomicU32::new(0),
+            status: AtomicI32::new(STATUS_PENDING),
+            object: AtomicPtr::new(ptr::null_mut()),
+            finished: AtomicU64::new(0),
+            signal: Signal::new(),
+        }));
+        ALL.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
+        completion
+    }
+
+    pub fn context(&'static self) -> *const c_void {
+        ptr::from_ref(self).cast()
+    }
+
+    /// Records what the call returned.
+    pub fn returned(&self, status: NTSTATUS) {
+        let state = if status == STATUS_PENDING { RETURNED_PENDING } else { RETURNED_FINAL };
+        self.returned.store(state, Ordering::Release);
+        if state == RETURNED_FINAL {
+            self.finished.store(ENDS.fetch_add(1, Ordering::AcqRel), Ordering::Release);
+        }
+    }
+
+    /// The callback has come.
+    pub fn is_done(&self) -> bool {
+        self.calls.load(Ordering::Acquire) != 0
+    }
+
+    /// Waits for the callback of a call that pended and gives its status.
+    pub fn wait(&self) -> NTSTATUS {
+        assert!(self.signal.wait(), "{} returned STATUS_PENDING and its completion never came", self.name);
+        self.status.load(Ordering::Acquire)
+    }
+
+    /// The object that a create completion brought.
+    pub fn object(&self) -> *mut NDK_OBJECT_HEADER {
+        self.object.load(Ordering::Acquire)
+    }
+
+    fn complete(&self, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+        self.status.store(status, Ordering::Release);
+        self.object.store(object, Ordering::Release);
+        self.finished.store(ENDS.fetch_add(1, Ordering::AcqRel), Ordering::Release);
+        let before = self.calls.fetch_add(1, Ordering::AcqRel);
+        assert!(before == 0, "the completion of {} came {} times", self.name, before + 1);
+        assert!(
+            self.returned.load(Ordering::Acquire) != RETURNED_FINAL,
+            "{} did not return STATUS_PENDING, but its completion came",
+            self.name
+        );
+        self.signal.set();
+    }
+
+    fn verify(&self) {
+        let calls = self.calls.load(Ordering::Acquire);
+        let wanted = u32::from(self.returned.load(Ordering::Acquire) == RETURNED_PENDING);
+        assert!(calls == wanted, "the completion of {} came {calls} times, not {wanted}", self.name);
+    }
+}
+
+/// Every call so far was completed exactly once if it pended, and never otherwise.
+pub fn verify_all() {
+    for completion in ALL.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        completion.verify();
+    }
+}
+
+/// The context that a callback was given.
+///
+/// # Safety
+/// `context` came from [`Completion::context`].
+unsafe fn find(context: PVOID) -> &'static Completion {
+    // SAFETY: contexts are leaked, so the reference is good for ever.
+    unsafe { &*context.cast::<Completion>() }
+}
+
+windows_abi! {
+    unsafe fn close_completion(context: PVOID) {
+        callback::enter_consumer_callback("NDK_FN_CLOSE_COMPLETION", IrqlRange::UP_TO_DISPATCH);
+        // SAFETY: the provider passes the context of the call.
+        let completion = unsafe { find(context) };
+        completion.complete(0, ptr::null_mut());
+    }
+
+    unsafe fn request_completion(context: PVOID, status: NTSTATUS) {
+        callback::enter_consumer_callback("NDK_FN_REQUEST_COMPLETION", IrqlRange::UP_TO_DISPATCH);
+        assert!(status != STATUS_PENDING, "a request completes with STATUS_PENDING");
+        // SAFETY: the provider passes the context of the call.
+        let completion = unsafe { find(context) };
+        completion.complete(status, ptr::null_mut());
+    }
+
+    unsafe fn create_completion(context: PVOID, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+        callback::enter_consumer_callback("NDK_FN_CREATE_COMPLETION", IrqlRange::UP_TO_DISPATCH);
+        assert!(status < 0 || !object.is_null(), "a create succeeds without an object");
+        // SAFETY: the provider passes the context of the call.
+        let completion = unsafe { find(context) };
+        completion.complete(status, object);
+    }
+}
+
+/// The pointer that image code may call for a callback of the consumer, made once.
+pub fn stub(slot: &'static OnceLock<usize>, function: *const c_void, arguments: usize) -> *const c_void {
+    let address = *slot.get_or_init(|| callback::host_function(function, arguments) as usize);
+    address as *const c_void
+}
+
+pub fn close_callback() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, close_completion as *const c_void, 1)
+}
+
+pub fn request_callback() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, request_completion as *const c_void, 2)
+}
+
+pub fn create_callback() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, create_completion as *const c_void, 3)
+}
+
+/// An asynchronous request: calls it with callback and context, waits if it pended, and gives the final status.
+pub fn request(name: &'static str, call: impl FnOnce(*const c_void, *const c_void) -> NTSTATUS) -> NTSTATUS {
+    let started = begin_request(name, call);
+    started.wait()
+}
+
+/// A request that may still be pending.
+#[derive(Clone, Copy)]
+pub struct Started {
+    completion: &'static Completion,
+    status: NTSTATUS,
+}
+
+impl Started {
+    /// What the function returned.
+    pub fn inline(&self) -> NTSTATUS {
+        self.status
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.status != STATUS_PENDING || self.completion.is_done()
+    }
+
+    /// A number that is greater for calls that ended later.
+    pub fn finished(&self) -> u64 {
+        self.completion.finished.load(Ordering::Acquire)
+    }
+
+    pub fn wait(&self) -> NTSTATUS {
+        if self.status == STATUS_PENDING { self.completion.wait() } else { self.status }
+    }
+}
+
+/// As [`request`], without the wait.
+pub fn begin_request(name: &'static str, call: impl FnOnce(*const c_void, *const c_void) -> NTSTATUS) -> Started {
+    begin(name, request_callback(), call)
+}
+
+/// A close, without the wait. It may not fail.
+pub fn begin_close(name: &'static str, call: impl FnOnce(*const c_void, *const c_void) -> NTSTATUS) -> Started {
+    let started = begin(name, close_callback(), call);
+    assert!(started.status == 0 || started.status == STATUS_PENDING, "{name} failed with {:#010x}", started.status);
+    started
+}
+
+fn begin(
+    name: &'static str,
+    callback: *const c_void,
+    call: impl FnOnce(*const c_void, *const c_void) -> NTSTATUS,
+) -> Started {
+    let completion = Completion::new(name);
+    let status = call(callback, completion.context());
+    completion.returned(status);
+    Started { completion, status }
+}
+
+/// An asynchronous create: calls it with callback, context and out pointer, waits if it pended, and gives the object.
+pub fn create<T>(
+    name: &'static str,
+    call: impl FnOnce(*const c_void, *const c_void, *mut *mut T) -> NTSTATUS,
+) -> Result<*mut T, NTSTATUS> {
+    let completion = Completion::new(name);
+    let mut out = ptr::null_mut();
+    let status = call(create_callback(), completion.context(), &raw mut out);
+    completion.returned(status);
+    let (status, object) = if status == STATUS_PENDING {
+        let status = completion.wait();
+        (status, completion.object().cast())
+    } else {
+        (status, out)
+    };
+    match status {
+        0 => {
+            assert!(!object.is_null(), "{name} succeeded without an object");
+            Ok(object)
+        }
+        failure => Err(failure),
+    }
+}

@@ -1,0 +1,191 @@
+//! A completion queue: taking results, arming, and a notification callback that counts, checks that it never runs twice
+//! at a time, and runs what a trial gives it.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use kernel_host::call_image;
+use kernel_host::callback;
+use kernel_host::irql::IrqlRange;
+use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::{NTSTATUS, PVOID};
+use ndkpi_sys::windows_abi;
+
+use super::Adapter;
+use super::completion::{create, request, stub};
+use super::object::{Object, function};
+use super::signal::Signal;
+
+type Reaction = Box<dyn FnMut() + Send>;
+
+/// What the notification callback finds; leaked, so that a late callback meets a counter.
+struct Notifications {
+    calls: AtomicU32,
+    running: AtomicBool,
+    status: AtomicI32,
+    signal: Signal,
+    reaction: Mutex<Option<Reaction>>,
+}
+
+pub struct CompletionQueue {
+    object: Object<NDK_CQ>,
+    notifications: &'static Notifications,
+}
+
+windows_abi! {
+    unsafe fn notified(context: PVOID, status: NTSTATUS) {
+        callback::enter_consumer_callback("NDK_FN_CQ_NOTIFICATION_CALLBACK", IrqlRange::UP_TO_DISPATCH);
+        // SAFETY: the context is a leaked `Notifications`.
+        let notifications = unsafe { &*context.cast::<Notifications>() };
+        assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");
+        notifications.calls.fetch_add(1, Ordering::AcqRel);
+        notifications.status.store(status, Ordering::Release);
+        let reaction = notifications.reaction.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut reaction) = reaction {
+            reaction();
+            let mut place = notifications.reaction.lock().unwrap_or_else(PoisonError::into_inner);
+            place.get_or_insert(reaction);
+        }
+        notifications.running.store(false, Ordering::Release);
+        notifications.signal.set();
+    }
+}
+
+fn notification_callback() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, notified as *const c_void, 2)
+}
+
+impl CompletionQueue {
+    pub fn new(adapter: &Adapter, depth: u32) -> Result<Self, NTSTATUS> {
+        let notifications = &*Box::leak(Box::new(Notifications {
+            calls: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            status: AtomicI32::new(0),
+            signal: Signal::new(),
+            reaction: Mutex::new(None),
+        }));
+        let object = create("NDK_FN_CREATE_CQ", |callback, context, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_CQ.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_CQ"), adapter.table().NdkCreateCq => NTSTATUS;
+                    adapter.pointer(), depth, notification_callback(), ptr::from_ref(notifications),
+                    ptr::null_mut::<c_void>(), callback, context, out)
+            }
+        })?;
+        Ok(Self { object: Object::adopt(object, adapter.version()), notifications })
+    }
+
+    pub fn object(&self) -> &Object<NDK_CQ> {
+        &self.object
+    }
+
+    pub fn close(&self) {
+        self.object.close();
+    }
+
+    /// `NDK_CQ_NOTIFY_*`.
+    pub fn arm(&self, kind: u32) {
+        // SAFETY: the arguments are those of NDK_FN_ARM_CQ.
+        unsafe {
+            call_image!(function("NDK_FN_ARM_CQ"), self.object.table().NdkArmCq => (); self.object.pointer(), kind);
+        }
+    }
+
+    pub fn resize(&self, depth: u32) -> NTSTATUS {
+        request("NDK_FN_RESIZE_CQ", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_RESIZE_CQ.
+            unsafe {
+                call_image!(function("NDK_FN_RESIZE_CQ"), self.object.table().NdkResizeCq => NTSTATUS;
+                    self.object.pointer(), depth, callback, context)
+            }
+        })
+    }
+
+    /// Interrupt moderation: an interval in microseconds and a count.
+    pub fn moderate(&self, interval: u32, count: u32) -> NTSTATUS {
+        // SAFETY: the arguments are those of NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION.
+        unsafe {
+            call_image!(function("NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION"),
+                self.object.table().NdkControlCqInterruptModeration => NTSTATUS;
+                self.object.pointer(), interval, count)
+        }
+    }
+
+    /// Takes up to `room` results with NDK_FN_GET_CQ_RESULTS_EX.
+    pub fn take(&self, room: usize) -> Vec<NDK_RESULT_EX> {
+        let mut results = vec![NDK_RESULT_EX::zeroed(); room];
+        // SAFETY: the arguments are those of NDK_FN_GET_CQ_RESULTS_EX.
+        let count = unsafe {
+            call_image!(function("NDK_FN_GET_CQ_RESULTS_EX"), self.object.table().NdkGetCqResultsEx => u32;
+                self.object.pointer(), results.as_mut_ptr(), room as u32)
+        };
+        assert!(count as usize <= room, "{count} results in a buffer for {room}");
+        results.truncate(count as usize);
+        results
+    }
+
+    /// As [`Self::take`] with the plain NDK_FN_GET_CQ_RESULTS.
+    pub fn take_plain(&self, room: usize) -> Vec<NDK_RESULT> {
+        let mut results = vec![NDK_RESULT::zeroed(); room];
+        // SAFETY: the arguments are those of NDK_FN_GET_CQ_RESULTS.
+        let count = unsafe {
+            call_image!(function("NDK_FN_GET_CQ_RESULTS"), self.object.table().NdkGetCqResults => u32;
+                self.object.pointer(), results.as_mut_ptr(), room as u32)
+        };
+        assert!(count as usize <= room, "{count} results in a buffer for {room}");
+        results.truncate(count as usize);
+        results
+    }
+
+    /// Takes exactly `count` results, waiting for notifications.
+    pub fn wait_for(&self, count: usize) -> Vec<NDK_RESULT_EX> {
+        let mut results = self.take(count);
+        while results.len() < count {
+            self.notifications.signal.clear();
+            self.arm(NDK_CQ_NOTIFY_ANY);
+            results.extend(self.take(count - results.len()));
+            if results.len() < count {
+                let notified = self.notifications.signal.wait();
+                results.extend(self.take(count - results.len()));
+                assert!(
+                    notified || results.len() == count,
+                    "{} of {count} results came, then neither result nor notification: {results:#x?}",
+                    results.len()
+                );
+            }
+        }
+        results
+    }
+
+    /// Takes one result.
+    pub fn wait_for_one(&self) -> NDK_RESULT_EX {
+        self.wait_for(1)[0]
+    }
+
+    /// How often the callback has run.
+    pub fn notification_count(&self) -> u32 {
+        self.notifications.calls.load(Ordering::Acquire)
+    }
+
+    /// The status of the last notification.
+    pub fn notification_status(&self) -> NTSTATUS {
+        self.notifications.status.load(Ordering::Acquire)
+    }
+
+    /// Waits for a notification that comes after the last `clear_notification`.
+    pub fn wait_for_notification(&self) -> bool {
+        self.notifications.signal.wait()
+    }
+
+    pub fn clear_notification(&self) {
+        self.notifications.signal.clear();
+    }
+
+    /// Runs inside every following notification.
+    pub fn on_notification(&self, reaction: impl FnMut() + Send + 'static) {
+        *self.notifications.reaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(reaction));
+    }
+}

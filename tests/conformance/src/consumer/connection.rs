@@ -1,0 +1,361 @@
+//! Listeners and connectors.
+
+use std::ffi::c_void;
+use std::net::{IpAddr, SocketAddr};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use kernel_host::call_image;
+use kernel_host::callback;
+use kernel_host::irql::IrqlRange;
+use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::{NTSTATUS, PVOID};
+use ndkpi_sys::windows_abi;
+
+use super::completion::{Started, begin_request, create, request, stub};
+use super::object::{Object, function};
+use super::signal::Signal;
+use super::{Adapter, QueuePair};
+
+/// A `SOCKADDR_IN` or `SOCKADDR_IN6` and its length.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketAddress {
+    bytes: [u8; 28],
+    length: u32,
+}
+
+impl SocketAddress {
+    fn pointer(&self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+}
+
+impl From<SocketAddr> for SocketAddress {
+    fn from(address: SocketAddr) -> Self {
+        let mut bytes = [0; 28];
+        bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+        let length = match address.ip() {
+            IpAddr::V4(ip) => {
+                bytes[..2].copy_from_slice(&2_u16.to_le_bytes());
+                bytes[4..8].copy_from_slice(&ip.octets());
+                16
+            }
+            IpAddr::V6(ip) => {
+                bytes[..2].copy_from_slice(&23_u16.to_le_bytes());
+                bytes[8..24].copy_from_slice(&ip.octets());
+                28
+            }
+        };
+        Self { bytes, length }
+    }
+}
+
+impl SocketAddress {
+    fn parse(&self) -> SocketAddr {
+        let port = u16::from_be_bytes([self.bytes[2], self.bytes[3]]);
+        let ip = match u16::from_le_bytes([self.bytes[0], self.bytes[1]]) {
+            2 => IpAddr::from(<[u8; 4]>::try_from(&self.bytes[4..8]).expect("four bytes")),
+            23 => IpAddr::from(<[u8; 16]>::try_from(&self.bytes[8..24]).expect("sixteen bytes")),
+            family => panic!("an address of family {family}"),
+        };
+        SocketAddr::new(ip, port)
+    }
+}
+
+/// Runs one of the address getters through its size protocol: probe, exact fit.
+fn query_address(call: impl Fn(*mut u8, *mut u32) -> NTSTATUS) -> SocketAddr {
+    let mut length = 0_u32;
+    assert_eq!(call(ptr::null_mut(), &raw mut length), ndkpi_sys::nt::STATUS_BUFFER_TOO_SMALL, "an address probe");
+    assert!(length == 16 || length == 28, "an address of {length} bytes");
+    let mut address = SocketAddress { bytes: [0; 28], length };
+    assert_eq!(call(address.bytes.as_mut_ptr(), &raw mut length), 0);
+    assert_eq!(length, address.length);
+    address.parse()
+}
+
+/// Connection requests that have arrived and not been taken.
+struct Arrivals {
+    connectors: Mutex<Vec<usize>>,
+    signal: Signal,
+}
+
+windows_abi! {
+    unsafe fn connect_event(context: PVOID, connector: *mut NDK_CONNECTOR) {
+        callback::enter_consumer_callback("NDK_FN_CONNECT_EVENT_CALLBACK", IrqlRange::UP_TO_DISPATCH);
+        assert!(!connector.is_null(), "a connect event without a connector");
+        // SAFETY: the context is a leaked `Arrivals`.
+        let arrivals = unsafe { &*context.cast::<Arrivals>() };
+        arrivals.connectors.lock().unwrap_or_else(PoisonError::into_inner).push(connector as usize);
+        arrivals.signal.set();
+    }
+}
+
+pub struct Listener {
+    object: Object<NDK_LISTENER>,
+    arrivals: &'static Arrivals,
+}
+
+impl Listener {
+    pub fn new(adapter: &Adapter) -> Result<Self, NTSTATUS> {
+        static SLOT: OnceLock<usize> = OnceLock::new();
+        let arrivals = &*Box::leak(Box::new(Arrivals { connectors: Mutex::new(Vec::new()), signal: Signal::new() }));
+        let event = stub(&SLOT, connect_event as *const c_void, 2);
+        let object = create("NDK_FN_CREATE_LISTENER", |callback, context, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_LISTENER.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_LISTENER"), adapter.table().NdkCreateListener => NTSTATUS;
+                    adapter.pointer(), event, ptr::from_ref(arrivals), callback, context, out)
+            }
+        })?;
+        Ok(Self { object: Object::adopt(object, adapter.version()), arrivals })
+    }
+
+    pub fn object(&self) -> &Object<NDK_LISTENER> {
+        &self.object
+    }
+
+    pub fn close(&self) {
+        self.object.close();
+    }
+
+    pub fn listen(&self, address: SocketAddr) -> NTSTATUS {
+        let address = SocketAddress::from(address);
+        request("NDK_FN_LISTEN", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_LISTEN.
+            unsafe {
+                call_image!(function("NDK_FN_LISTEN"), self.object.table().NdkListen => NTSTATUS;
+                    self.object.pointer(), address.pointer(), address.length, callback, context)
+            }
+        })
+    }
+
+    pub fn local_address(&self) -> SocketAddr {
+        query_address(|address, length| {
+            // SAFETY: the arguments are those of NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
+            unsafe {
+                call_image!(function("NDK_FN_GET_LISTENER_LOCAL_ADDRESS"),
+                    self.object.table().NdkGetLocalAddress => NTSTATUS; self.object.pointer(), address, length)
+            }
+        })
+    }
+
+    pub fn pause_events(&self, pause: bool) {
+        // SAFETY: the arguments are those of NDK_FN_CONTROL_CONNECT_EVENTS.
+        unsafe {
+            call_image!(function("NDK_FN_CONTROL_CONNECT_EVENTS"),
+                self.object.table().NdkControlConnectEvents => (); self.object.pointer(), pause);
+        }
+    }
+
+    /// Takes the next connection request, waiting for it.
+    pub fn next(&self) -> Connector {
+        loop {
+            self.arrivals.signal.clear();
+            let next = {
+                let mut connectors = self.arrivals.connectors.lock().unwrap_or_else(PoisonError::into_inner);
+                if connectors.is_empty() { None } else { Some(connectors.remove(0)) }
+            };
+            if let Some(connector) = next {
+                return Connector::adopt(Object::adopt(connector as *mut NDK_CONNECTOR, self.object.version()));
+            }
+            assert!(self.arrivals.signal.wait(), "no connection request arrived");
+        }
+    }
+
+    /// Connection requests that have arrived and were not taken.
+    pub fn waiting(&self) -> usize {
+        self.arrivals.connectors.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// Disconnect events of one connector.
+struct Events {
+    calls: AtomicU32,
+    signal: Signal,
+}
+
+windows_abi! {
+    unsafe fn disconnect_event(context: PVOID) {
+        callback::enter_consumer_callback("NDK_FN_DISCONNECT_EVENT_CALLBACK", IrqlRange::UP_TO_DISPATCH);
+        // SAFETY: the context is a leaked `Events`.
+        let events = unsafe { &*context.cast::<Events>() };
+        let before = events.calls.fetch_add(1, Ordering::AcqRel);
+        assert!(before == 0, "{} disconnect events for one connection", before + 1);
+        events.signal.set();
+    }
+}
+
+fn disconnect_callback() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, disconnect_event as *const c_void, 1)
+}
+
+/// What a connector says about its connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionData {
+    pub inbound_reads: u32,
+    pub outbound_reads: u32,
+    pub private_data: Vec<u8>,
+}
+
+/// What a side offers when it connects or accepts.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    pub inbound_reads: u32,
+    pub outbound_reads: u32,
+    pub private_data: &'a [u8],
+}
+
+impl Default for Offer<'_> {
+    fn default() -> Self {
+        Self { inbound_reads: 16, outbound_reads: 16, private_data: &[] }
+    }
+}
+
+impl Offer<'_> {
+    fn data(&self) -> *const u8 {
+        if self.private_data.is_empty() { ptr::null() } else { self.private_data.as_ptr() }
+    }
+}
+
+pub struct Connector {
+    object: Object<NDK_CONNECTOR>,
+    events: &'static Events,
+}
+
+impl Connector {
+    pub fn new(adapter: &Adapter) -> Result<Self, NTSTATUS> {
+        let object = create("NDK_FN_CREATE_CONNECTOR", |callback, context, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_CONNECTOR.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_CONNECTOR"), adapter.table().NdkCreateConnector => NTSTATUS;
+                    adapter.pointer(), callback, context, out)
+            }
+        })?;
+        Ok(Self::adopt(Object::adopt(object, adapter.version())))
+    }
+
+    fn adopt(object: Object<NDK_CONNECTOR>) -> Self {
+        let events = &*Box::leak(Box::new(Events { calls: AtomicU32::new(0), signal: Signal::new() }));
+        Self { object, events }
+    }
+
+    pub fn object(&self) -> &Object<NDK_CONNECTOR> {
+        &self.object
+    }
+
+    pub fn close(&self) {
+        self.object.close();
+    }
+
+    pub fn begin_connect(&self, pair: &QueuePair, from: SocketAddr, to: SocketAddr, offer: &Offer<'_>) -> Started {
+        let (from, to) = (SocketAddress::from(from), SocketAddress::from(to));
+        begin_request("NDK_FN_CONNECT", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_CONNECT.
+            unsafe {
+                call_image!(function("NDK_FN_CONNECT"), self.object.table().NdkConnect => NTSTATUS;
+                    self.object.pointer(), pair.object().pointer(), from.pointer(), from.length,
+                    to.pointer(), to.length, offer.inbound_reads, offer.outbound_reads,
+                    offer.data(), offer.private_data.len() as u32, callback, context)
+            }
+        })
+    }
+
+    pub fn begin_complete_connect(&self) -> Started {
+        begin_request("NDK_FN_COMPLETE_CONNECT", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_COMPLETE_CONNECT.
+            unsafe {
+                call_image!(function("NDK_FN_COMPLETE_CONNECT"), self.object.table().NdkCompleteConnect => NTSTATUS;
+                    self.object.pointer(), disconnect_callback(), ptr::from_ref(self.events), callback, context)
+            }
+        })
+    }
+
+    pub fn begin_accept(&self, pair: &QueuePair, offer: &Offer<'_>) -> Started {
+        begin_request("NDK_FN_ACCEPT", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_ACCEPT.
+            unsafe {
+                call_image!(function("NDK_FN_ACCEPT"), self.object.table().NdkAccept => NTSTATUS;
+                    self.object.pointer(), pair.object().pointer(), offer.inbound_reads, offer.outbound_reads,
+                    offer.data(), offer.private_data.len() as u32, disconnect_callback(),
+                    ptr::from_ref(self.events), callback, context)
+            }
+        })
+    }
+
+    pub fn reject(&self, private_data: &[u8]) -> NTSTATUS {
+        let data = if private_data.is_empty() { ptr::null() } else { private_data.as_ptr() };
+        // SAFETY: the arguments are those of NDK_FN_REJECT.
+        unsafe {
+            call_image!(function("NDK_FN_REJECT"), self.object.table().NdkReject => NTSTATUS;
+                self.object.pointer(), data, private_data.len() as u32)
+        }
+    }
+
+    pub fn begin_disconnect(&self) -> Started {
+        begin_request("NDK_FN_DISCONNECT", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_DISCONNECT.
+            unsafe {
+                call_image!(function("NDK_FN_DISCONNECT"), self.object.table().NdkDisconnect => NTSTATUS;
+                    self.object.pointer(), callback, context)
+            }
+        })
+    }
+
+    /// NDK_FN_GET_CONNECTION_DATA as it is.
+    pub fn connection_data(&self, buffer: Option<&mut [u8]>, length: &mut u32) -> (NTSTATUS, u32, u32) {
+        let (mut inbound, mut outbound) = (u32::MAX, u32::MAX);
+        let data = buffer.map_or(ptr::null_mut(), <[u8]>::as_mut_ptr);
+        // SAFETY: the arguments are those of NDK_FN_GET_CONNECTION_DATA.
+        let status = unsafe {
+            call_image!(function("NDK_FN_GET_CONNECTION_DATA"), self.object.table().NdkGetConnectionData => NTSTATUS;
+                self.object.pointer(), &raw mut inbound, &raw mut outbound, data, ptr::from_mut(length))
+        };
+        (status, inbound, outbound)
+    }
+
+    /// The limits and the private data, through the size protocol.
+    pub fn data(&self) -> ConnectionData {
+        let mut length = 0;
+        let (status, ..) = self.connection_data(None, &mut length);
+        assert_eq!(status, 0, "a size query for private data");
+        let mut private_data = vec![0; length as usize];
+        let (status, inbound_reads, outbound_reads) = if private_data.is_empty() {
+            self.connection_data(None, &mut length)
+        } else {
+            self.connection_data(Some(&mut private_data), &mut length)
+        };
+        assert_eq!(status, 0, "private data into a buffer of the size asked for");
+        ConnectionData { inbound_reads, outbound_reads, private_data }
+    }
+
+    pub fn local_address(&self) -> SocketAddr {
+        query_address(|address, length| {
+            // SAFETY: the arguments are those of NDK_FN_GET_LOCAL_ADDRESS.
+            unsafe {
+                call_image!(function("NDK_FN_GET_LOCAL_ADDRESS"), self.object.table().NdkGetLocalAddress => NTSTATUS;
+                    self.object.pointer(), address, length)
+            }
+        })
+    }
+
+    pub fn peer_address(&self) -> SocketAddr {
+        query_address(|address, length| {
+            // SAFETY: the arguments are those of NDK_FN_GET_PEER_ADDRESS.
+            unsafe {
+                call_image!(function("NDK_FN_GET_PEER_ADDRESS"), self.object.table().NdkGetPeerAddress => NTSTATUS;
+                    self.object.pointer(), address, length)
+            }
+        })
+    }
+
+    /// How often the disconnect event has come.
+    pub fn disconnect_events(&self) -> u32 {
+        self.events.calls.load(Ordering::Acquire)
+    }
+
+    pub fn wait_for_disconnect(&self) -> bool {
+        self.events.signal.wait()
+    }
+}

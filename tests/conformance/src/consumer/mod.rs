@@ -1,0 +1,31 @@
+//! A kernel consumer of NDK, written from the contract alone.
+//!
+//! It calls the provider through the dispatch tables, never looks into its memory, keeps to the rules of serialisation,
+//! and checks at every call what the contract promises a consumer: completions exactly once if and only if the call
+//! pended, callbacks outside of dispatch functions and one at a time, complete objects. It is as unfriendly as a legal
+//! consumer can be: element lists, page arrays and memory lists are overwritten when the call is over, `Dispatch` and
+//! the reserved block of every object are taken over, addresses of memory mean nothing in this process.
+
+mod adapter;
+mod buffer;
+pub mod completion;
+mod completion_queue;
+mod connection;
+mod object;
+mod pair;
+mod protection_domain;
+mod queue_pair;
+mod signal;
+mod window;
+
+pub use adapter::Adapter;
+pub use buffer::{Buffer, MemoryList, element, pattern};
+pub use completion::Started;
+pub use completion_queue::CompletionQueue;
+pub use connection::{ConnectionData, Connector, Listener, Offer};
+pub use object::{NdkObject, Object};
+pub use pair::{End, Pair, establish};
+pub use protection_domain::{Mapping, MemoryRegion, ProtectionDomain};
+pub use queue_pair::{FastRegistration, QueuePair, QueuePairShape, Remote};
+pub use signal::Signal;
+pub use window::{Window, WindowKind, register_fast};

@@ -1,0 +1,241 @@
+//! A protection domain and the memory regions in it.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use kernel_host::call_image;
+use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::{MDL, NTSTATUS};
+
+use super::completion::{Started, begin_request, create, request};
+use super::object::{Object, function};
+use super::{Adapter, Buffer};
+
+pub struct ProtectionDomain {
+    object: Object<NDK_PD>,
+}
+
+impl ProtectionDomain {
+    pub fn new(adapter: &Adapter) -> Result<Self, NTSTATUS> {
+        let object = create("NDK_FN_CREATE_PD", |callback, context, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_PD.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_PD"), adapter.table().NdkCreatePd => NTSTATUS;
+                    adapter.pointer(), callback, context, out)
+            }
+        })?;
+        Ok(Self { object: Object::adopt(object, adapter.version()) })
+    }
+
+    pub fn object(&self) -> &Object<NDK_PD> {
+        &self.object
+    }
+
+    pub fn close(&self) {
+        self.object.close();
+    }
+
+    /// The local token for raw logical addresses.
+    pub fn privileged_token(&self) -> u32 {
+        let mut token = 0_u32;
+        // SAFETY: the arguments are those of NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN.
+        unsafe {
+            call_image!(function("NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN"),
+                self.object.table().NdkGetPrivilegedMemoryRegionToken => ();
+                self.object.pointer(), &raw mut token);
+        }
+        token
+    }
+
+    pub fn create_region(&self, fast_register: bool) -> Result<MemoryRegion, NTSTATUS> {
+        let object = create("NDK_FN_CREATE_MR", |callback, context, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_MR.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_MR"), self.object.table().NdkCreateMr => NTSTATUS;
+                    self.object.pointer(), fast_register, callback, context, out)
+            }
+        })?;
+        Ok(MemoryRegion { object: Object::adopt(object, self.object.version()) })
+    }
+
+    /// The status of creating a shared receive queue; an adapter without them refuses inline.
+    pub fn create_shared_receive_queue(&self) -> NTSTATUS {
+        let none: *const c_void = ptr::null();
+        let mut out: *mut NDK_SRQ = ptr::null_mut();
+        begin_request("NDK_FN_CREATE_SRQ", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_SRQ.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_SRQ"), self.object.table().NdkCreateSrq => NTSTATUS;
+                    self.object.pointer(), 16_u32, 1_u32, 0_u32, none, none, none, callback, context, &raw mut out)
+            }
+        })
+        .inline()
+    }
+
+    /// The status of creating a memory window; an adapter without them refuses inline.
+    pub fn create_memory_window(&self) -> NTSTATUS {
+        let mut out: *mut NDK_MW = ptr::null_mut();
+        begin_request("NDK_FN_CREATE_MW", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_MW.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_MW"), self.object.table().NdkCreateMw => NTSTATUS;
+                    self.object.pointer(), callback, context, &raw mut out)
+            }
+        })
+        .inline()
+    }
+
+    /// A region over a whole buffer.
+    pub fn register(&self, buffer: &Buffer, flags: NDK_MR_FLAGS) -> MemoryRegion {
+        let region = self.create_region(false).expect("a region");
+        assert_eq!(region.register(buffer, flags), 0, "registering {} bytes", buffer.length());
+        region
+    }
+
+    /// A fast-register region that is ready for requests.
+    pub fn fast_region(&self, pages: u32, remote: bool) -> MemoryRegion {
+        let region = self.create_region(true).expect("a region");
+        assert_eq!(region.initialize_fast_register(pages, remote), 0);
+        region
+    }
+}
+
+pub struct MemoryRegion {
+    object: Object<NDK_MR>,
+}
+
+impl MemoryRegion {
+    pub fn object(&self) -> &Object<NDK_MR> {
+        &self.object
+    }
+
+    pub fn close(&self) {
+        self.object.close();
+    }
+
+    /// Registers a buffer through a memory list that is freed and overwritten as soon as registration has completed.
+    pub fn register(&self, buffer: &Buffer, flags: NDK_MR_FLAGS) -> NTSTATUS {
+        let list = buffer.memory_list();
+        self.register_list(list.pointer(), buffer.length(), flags)
+    }
+
+    pub fn register_list(&self, list: *mut MDL, length: usize, flags: NDK_MR_FLAGS) -> NTSTATUS {
+        request("NDK_FN_REGISTER_MR", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_REGISTER_MR.
+            unsafe {
+                call_image!(function("NDK_FN_REGISTER_MR"), self.object.table().NdkRegisterMr => NTSTATUS;
+                    self.object.pointer(), list, length, flags.bits(), callback, context)
+            }
+        })
+    }
+
+    pub fn begin_deregister(&self) -> Started {
+        begin_request("NDK_FN_DEREGISTER_MR", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_DEREGISTER_MR.
+            unsafe {
+                call_image!(function("NDK_FN_DEREGISTER_MR"), self.object.table().NdkDeregisterMr => NTSTATUS;
+                    self.object.pointer(), callback, context)
+            }
+        })
+    }
+
+    pub fn deregister(&self) -> NTSTATUS {
+        self.begin_deregister().wait()
+    }
+
+    pub fn initialize_fast_register(&self, pages: u32, remote: bool) -> NTSTATUS {
+        request("NDK_FN_INITIALIZE_FAST_REGISTER_MR", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_INITIALIZE_FAST_REGISTER_MR.
+            unsafe {
+                call_image!(function("NDK_FN_INITIALIZE_FAST_REGISTER_MR"),
+                    self.object.table().NdkInitializeFastRegisterMr => NTSTATUS;
+                    self.object.pointer(), pages, remote, callback, context)
+            }
+        })
+    }
+
+    pub fn local_token(&self) -> u32 {
+        // SAFETY: the argument is that of NDK_FN_GET_LOCAL_TOKEN_FROM_MR.
+        unsafe {
+            call_image!(function("NDK_FN_GET_LOCAL_TOKEN_FROM_MR"), self.object.table().NdkGetLocalTokenFromMr => u32;
+                self.object.pointer())
+        }
+    }
+
+    pub fn remote_token(&self) -> u32 {
+        // SAFETY: the argument is that of NDK_FN_GET_REMOTE_TOKEN_FROM_MR.
+        unsafe {
+            call_image!(function("NDK_FN_GET_REMOTE_TOKEN_FROM_MR"),
+                self.object.table().NdkGetRemoteTokenFromMr => u32; self.object.pointer())
+        }
+    }
+}
+
+/// A logical address mapping of a buffer, in memory of the consumer.
+pub struct Mapping<'a> {
+    adapter: &'a Adapter,
+    words: Vec<u64>,
+    first_byte_offset: u32,
+}
+
+impl<'a> Mapping<'a> {
+    /// Maps a whole buffer; the memory list is freed at once.
+    pub fn build(adapter: &'a Adapter, buffer: &Buffer) -> Result<Self, NTSTATUS> {
+        let list = buffer.memory_list();
+        let mut size = 0_u32;
+        let mut offset = 0_u32;
+        let probe = Self::call(adapter, list.pointer(), buffer.length(), None, &mut size, &mut offset);
+        assert_eq!(probe, ndkpi_sys::nt::STATUS_BUFFER_TOO_SMALL, "a size probe");
+        let mut words = vec![0_u64; size as usize / 8];
+        match Self::call(adapter, list.pointer(), buffer.length(), Some(&mut words), &mut size, &mut offset) {
+            0 => Ok(Self { adapter, words, first_byte_offset: offset }),
+            failure => Err(failure),
+        }
+    }
+
+    pub fn call(
+        adapter: &Adapter,
+        list: *mut MDL,
+        length: usize,
+        words: Option<&mut Vec<u64>>,
+        size: &mut u32,
+        offset: &mut u32,
+    ) -> NTSTATUS {
+        let mapping = words.map_or(ptr::null_mut(), Vec::as_mut_ptr);
+        let none: *const c_void = ptr::null();
+        // SAFETY: the arguments are those of NDK_FN_BUILD_LAM; without a callback it completes inline.
+        unsafe {
+            call_image!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
+                adapter.pointer(), list, length, none, none, mapping, ptr::from_mut(size), ptr::from_mut(offset))
+        }
+    }
+
+    /// The logical address of each page: a mapping is its own word, the page count, then the pages.
+    pub fn pages(&self) -> &[u64] {
+        let count = self.words[1] as u32 as usize;
+        &self.words[2..2 + count]
+    }
+
+    pub fn first_byte_offset(&self) -> u32 {
+        self.first_byte_offset
+    }
+
+    /// The logical address of a byte of the buffer.
+    pub fn address_of(&self, offset: usize) -> u64 {
+        let position = self.first_byte_offset as usize + offset;
+        self.pages()[position / 4096] + (position % 4096) as u64
+    }
+}
+
+impl Drop for Mapping<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: the arguments are those of NDK_FN_RELEASE_LAM.
+        unsafe {
+            call_image!(function("NDK_FN_RELEASE_LAM"), self.adapter.table().NdkReleaseLAM => ();
+                self.adapter.pointer(), self.words.as_mut_ptr());
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A queue pair: posting requests. Every element list lives in memory of its own that is overwritten as soon as the
+//! call has returned, so that a provider that keeps the pointer works with garbage.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use kernel_host::call_image;
+use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::{NTSTATUS, PVOID};
+
+use super::completion::create;
+use super::object::{NdkObject, Object, function};
+use super::{CompletionQueue, ProtectionDomain};
+
+/// What a queue pair is created with.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePairShape {
+    pub context: usize,
+    pub receive_depth: u32,
+    pub initiator_depth: u32,
+    pub receive_elements: u32,
+    pub initiator_elements: u32,
+    pub inline_size: u32,
+}
+
+impl Default for QueuePairShape {
+    fn default() -> Self {
+        Self {
+            context: 0x9000,
+            receive_depth: 32,
+            initiator_depth: 32,
+            receive_elements: 4,
+            initiator_elements: 4,
+            inline_size: 0,
+        }
+    }
+}
+
+/// The far end of a Read or Write.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    pub address: u64,
+    pub token: u32,
+}
+
+pub struct QueuePair {
+    object: Object<NDK_QP>,
+}
+
+/// An element list that the provider may only see during one call.
+struct Passing(Vec<NDK_SGE>);
+
+impl Passing {
+    fn new(elements: &[NDK_SGE]) -> Self {
+        Self(elements.to_vec())
+    }
+
+    fn pointer(&self) -> *const NDK_SGE {
+        if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() }
+    }
+
+    fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        let garbage = NDK_SGE {
+            Address: NDK_SGE_ADDRESS { VirtualAddress: ptr::without_provenance_mut(0x0BAD_0BAD_0BAD_0BAD) },
+            Length: 0x0BAD_0BAD,
+            MemoryRegionToken: 0x0BAD_0BAD,
+        };
+        for element in &mut self.0 {
+            // SAFETY: the element is ours; volatile, so that the store to memory about to be freed stays.
+            unsafe { ptr::from_mut(element).write_volatile(garbage) };
+        }
+    }
+}
+
+fn context(request: u64) -> PVOID {
+    ptr::without_provenance_mut(request as usize)
+}
+
+impl QueuePair {
+    pub fn new(
+        domain: &ProtectionDomain,
+        receive: &CompletionQueue,
+        initiator: &CompletionQueue,
+        shape: QueuePairShape,
+    ) -> Result<Self, NTSTATUS> {
+        let object = create("NDK_FN_CREATE_QP", |callback, completion, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_QP.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_QP"), domain.object().table().NdkCreateQp => NTSTATUS;
+                    domain.object().pointer(), receive.object().pointer(), initiator.object().pointer(),
+                    shape.context as *const c_void, shape.receive_depth, shape.initiator_depth,
+                    shape.receive_elements, shape.initiator_elements, shape.inline_size,
+                    callback, completion, out)
+            }
+        })?;
+        Ok(Self { object: Object::adopt(object, domain.object().version()) })
+    }
+
+    pub fn object(&self) -> &Object<NDK_QP> {
+        &self.object
+    }
+
+    pub fn close(&self) {
+        self.object.close();
+    }
+
+    pub fn flush(&self) {
+        // SAFETY: the argument is that of NDK_FN_FLUSH.
+        unsafe { call_image!(function("NDK_FN_FLUSH"), self.object.table().NdkFlush => (); self.object.pointer()) }
+    }
+
+    pub fn receive(&self, request: u64, elements: &[NDK_SGE]) -> NTSTATUS {
+        let list = Passing::new(elements);
+        // SAFETY: the arguments are those of NDK_FN_RECEIVE.
+        unsafe {
+            call_image!(function("NDK_FN_RECEIVE"), self.object.table().NdkReceive => NTSTATUS;
+                self.object.pointer(), context(request), list.pointer(), list.count())
+        }
+    }
+
+    pub fn send(&self, request: u64, elements: &[NDK_SGE], flags: NDK_OP_FLAGS) -> NTSTATUS {
+        let list = Passing::new(elements);
+        // SAFETY: the arguments are those of NDK_FN_SEND.
+        unsafe {
+            call_image!(function("NDK_FN_SEND"), self.object.table().NdkSend => NTSTATUS;
+                self.object.pointer(), context(request), list.pointer(), list.count(), flags.bits())
+        }
+    }
+
+    pub fn send_and_invalidate(&self, request: u64, elements: &[NDK_SGE], flags: NDK_OP_FLAGS, token: u32) -> NTSTATUS {
+        let list = Passing::new(elements);
+        // SAFETY: the arguments are those of NDK_FN_SEND_AND_INVALIDATE.
+        unsafe {
+            call_image!(function("NDK_FN_SEND_AND_INVALIDATE"), self.object.table().NdkSendAndInvalidate => NTSTATUS;
+                self.object.pointer(), context(request), list.pointer(), list.count(), flags.bits(), token)
+        }
+    }
+
+    pub fn read(&self, request: u64, elements: &[NDK_SGE], remote: Remote, flags: NDK_OP_FLAGS) -> NTSTATUS {
+        let list = Passing::new(elements);
+        // SAFETY: the arguments are those of NDK_FN_READ.
+        unsafe {
+            call_image!(function("NDK_FN_READ"), self.object.table().NdkRead => NTSTATUS;
+                self.object.pointer(), context(request), list.pointer(), list.count(), remote.address, remote.token,
+                flags.bits())
+        }
+    }
+
+    pub fn write(&self, request: u64, elements: &[NDK_SGE], remote: Remote, flags: NDK_OP_FLAGS) -> NTSTATUS {
+        let list = Passing::new(elements);
+        // SAFETY: the arguments are those of NDK_FN_WRITE.
+        unsafe {
+            call_image!(function("NDK_FN_WRITE"), self.object.table().NdkWrite => NTSTATUS;
+                self.object.pointer(), context(request), list.pointer(), list.count(), remote.address, remote.token,
+                flags.bits())
+        }
+    }
+
+    /// Fast-registers `pages`; the page array is overwritten after the call.
+    pub fn fast_register(
+        &self,
+        request: u64,
+        region: &Object<NDK_MR>,
+        registration: &FastRegistration<'_>,
+        flags: NDK_OP_FLAGS,
+    ) -> NTSTATUS {
+        let mut pages = registration.pages.to_vec();
+        // SAFETY: the arguments are those of NDK_FN_FAST_REGISTER.
+        let status = unsafe {
+            call_image!(function("NDK_FN_FAST_REGISTER"), self.object.table().NdkFastRegister => NTSTATUS;
+                self.object.pointer(), context(request), region.pointer(), pages.len() as u32, pages.as_ptr(),
+                registration.first_byte_offset, registration.length, registration.base as *const c_void, flags.bits())
+        };
+        pages.fill(0x0BAD_0BAD_0BAD_0000);
+        std::hint::black_box(&pages);
+        status
+    }
+
+    pub fn invalidate<T: NdkObject>(&self, request: u64, object: &Object<T>, flags: NDK_OP_FLAGS) -> NTSTATUS {
+        // SAFETY: the arguments are those of NDK_FN_INVALIDATE.
+        unsafe {
+            call_image!(function("NDK_FN_INVALIDATE"), self.object.table().NdkInvalidate => NTSTATUS;
+                self.object.pointer(), context(request), object.pointer(), flags.bits())
+        }
+    }
+}
+
+/// What a fast registration makes visible.
+#[derive(Clone, Copy, Debug)]
+pub struct FastRegistration<'a> {
+    /// Page-aligned logical addresses.
+    pub pages: &'a [u64],
+    pub first_byte_offset: u32,
+    pub length: usize,
+    pub base: u64,
+}

@@ -1,0 +1,205 @@
+//! A booted kernel host with softndk.sys and its adapters: what every trial runs on.
+//!
+//! Built from the INF and a [`Setup`]; taken down in the order of Windows: adapters removed, driver unloaded, and the
+//! report of what was left must be empty. It does not know NDK; opening an adapter for a consumer is one call.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kernel_host::inf::{AdapterConfig, Inx};
+use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
+use ndkpi_sys::ndkinfo::NDK_VERSION;
+use ndkpi_sys::nt::NTSTATUS;
+
+use crate::consumer::{self, completion};
+
+/// One adapter of a machine.
+#[derive(Clone, Debug)]
+pub struct AdapterSetup {
+    pub addresses: Vec<IpAddr>,
+    /// Values of the driver key that differ from the INF's defaults.
+    pub keywords: Vec<(&'static str, &'static str)>,
+}
+
+/// What to boot.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub kernel: KernelConfig,
+    pub adapters: Vec<AdapterSetup>,
+}
+
+impl Default for Setup {
+    /// Two adapters on one wire, an IPv4 and an IPv6 address each. The environment can change the profile:
+    /// `SOFTNDK_FRAMES=scattered`, `SOFTNDK_PROCESSORS=n`, `SOFTNDK_MODE=fast`.
+    fn default() -> Self {
+        let mut kernel = KernelConfig { hang_limit: Some(Duration::from_secs(60)), ..KernelConfig::default() };
+        if std::env::var("SOFTNDK_FRAMES").is_ok_and(|order| order == "scattered") {
+            kernel.frames = FrameOrder::Scattered;
+        }
+        if std::env::var("SOFTNDK_MODE").is_ok_and(|mode| mode == "fast") {
+            kernel.mode = Mode::Fast;
+        }
+        if let Some(processors) = std::env::var("SOFTNDK_PROCESSORS").ok().and_then(|count| count.parse().ok()) {
+            kernel.processors = processors;
+        }
+        Self { kernel, adapters: (1..=2).map(AdapterSetup::numbered).collect() }
+    }
+}
+
+impl AdapterSetup {
+    /// The adapter with the addresses 10.0.0.n and fd00::n.
+    pub fn numbered(number: u8) -> Self {
+        let addresses = vec![
+            Ipv4Addr::new(10, 0, 0, number).into(),
+            Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, u16::from(number)).into(),
+        ];
+        Self { addresses, keywords: Vec::new() }
+    }
+
+    fn config(&self, inx: &Inx) -> AdapterConfig {
+        let mut config = AdapterConfig::from_inx(inx).expect("a configuration from the INF");
+        for address in &self.addresses {
+            config = config.with_address(*address, if address.is_ipv4() { 24 } else { 64 });
+        }
+        for (name, value) in &self.keywords {
+            config = config.with_keyword(name, value);
+        }
+        config
+    }
+}
+
+/// The folder of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The INF of the driver.
+pub fn inx() -> Inx {
+    Inx::load(workspace().join("inf/softndk.inx")).expect("the INF can be read")
+}
+
+/// The driver image: `SOFTNDK_IMAGE`, or the debug image of `cargo xtask driver`.
+pub fn image() -> PathBuf {
+    std::env::var_os("SOFTNDK_IMAGE")
+        .map_or_else(|| workspace().join("target/driver/x64/debug/softndk.sys"), PathBuf::from)
+}
+
+/// A kernel with the driver loaded and its adapters started.
+pub struct Machine {
+    pub kernel: Kernel,
+    pub driver: Driver,
+    pub adapters: Vec<kernel_host::Adapter>,
+    setup: Setup,
+}
+
+impl Machine {
+    pub fn start(setup: &Setup) -> Self {
+        let kernel = Kernel::boot(setup.kernel.clone());
+        let (driver, adapters) = load(&kernel, setup);
+        Self { kernel, driver, adapters, setup: setup.clone() }
+    }
+
+    /// Opens an adapter as a consumer that wants NDKPI 2.
+    pub fn open(&self, index: usize) -> consumer::Adapter {
+        let opened = self.try_open(index, NDK_VERSION { Major: 2, Minor: 0 });
+        opened.unwrap_or_else(|status| panic!("adapter {index} cannot be opened: {status:#010x}"))
+    }
+
+    pub fn try_open(&self, index: usize, version: NDK_VERSION) -> Result<consumer::Adapter, NTSTATUS> {
+        let opened = self.adapters[index].open_ndk(version)?;
+        let addresses = self.setup.adapters[index].addresses.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+        Ok(consumer::Adapter::new(opened, addresses))
+    }
+
+    /// Takes an address from an adapter's interface, as an administrator does.
+    pub fn remove_address(&self, index: usize, address: IpAddr) {
+        assert!(self.adapters[index].remove_address(address), "the interface has {address}");
+        settle();
+    }
+
+    /// Takes everything down and checks that nothing is left.
+    pub fn stop(self) {
+        completion::verify_all();
+        unload(self.driver, self.adapters);
+        let report = self.kernel.shutdown();
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+/// Loads the driver into a booted kernel and starts its adapters.
+pub fn load(kernel: &Kernel, setup: &Setup) -> (Driver, Vec<kernel_host::Adapter>) {
+    let inx = inx();
+    let path = image();
+    let driver = kernel.load_driver(&path, "softndk").unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let start = |adapter: &AdapterSetup| {
+        kernel.add_adapter(&driver, adapter.config(&inx)).unwrap_or_else(|error| panic!("an adapter: {error}"))
+    };
+    let adapters = setup.adapters.iter().map(start).collect();
+    (driver, adapters)
+}
+
+/// Removes the adapters and unloads the driver.
+pub fn unload(driver: Driver, adapters: Vec<kernel_host::Adapter>) {
+    adapters.iter().for_each(kernel_host::Adapter::remove);
+    drop(adapters);
+    driver.unload();
+}
+
+/// Runs a trial on a machine and takes it down.
+pub fn with_machine(setup: &Setup, trial: impl FnOnce(&Machine)) {
+    let machine = Machine::start(setup);
+    trial(&machine);
+    machine.stop();
+}
+
+/// Runs a trial with both adapters of the usual machine open.
+pub fn with_two_adapters(trial: impl FnOnce(&consumer::Adapter, &consumer::Adapter)) {
+    with_machine(&Setup::default(), |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        trial(&first, &second);
+    });
+}
+
+/// Lets everything that is under way come to rest: DPCs run, threads finish their turns, a little time passes.
+pub fn settle() {
+    dispatcher::delay(-500_000);
+}
+
+/// Runs two closures as kernel threads at the same time and waits for both.
+pub fn concurrently(machine: &Machine, one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| machine.kernel.run_thread(other));
+        one();
+        let joined = dispatcher::while_blocked(|| running.join());
+        if let Err(panic) = joined {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// A small seeded generator: the same numbers in every run.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for index in (1..items.len()).rev() {
+            items.swap(index, self.below(index as u64 + 1) as usize);
+        }
+    }
+}

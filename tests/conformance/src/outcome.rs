@@ -1,0 +1,75 @@
+//! How a child process ended: well, in a panic of its own, or in a bugcheck with its report.
+//!
+//! Reads the machine-readable line of the kernel host's report and nothing else of the output; the output goes to the
+//! reader of a failed trial unchanged.
+
+use std::process::ExitStatus;
+
+use kernel_host::bugcheck::{EXIT_CODE, REPORT_PREFIX};
+use libtest_mimic::Failed;
+
+/// A bugcheck as the kernel host reported it.
+#[derive(Clone, Debug)]
+pub struct Bugcheck {
+    pub code: u32,
+    pub name: String,
+    /// The rule that was broken, in the host's words.
+    pub rule: String,
+}
+
+/// The end of a child process.
+#[derive(Debug)]
+pub struct Outcome {
+    status: ExitStatus,
+    text: String,
+    pub bugcheck: Option<Bugcheck>,
+}
+
+impl Outcome {
+    pub fn new(status: ExitStatus, text: String) -> Self {
+        let bugcheck = if status.code() == Some(EXIT_CODE) { text.lines().rev().find_map(parse) } else { None };
+        Self { status, text, bugcheck }
+    }
+
+    /// The child did what it had to and nothing ended it early.
+    pub fn expect_success(&self) -> Result<(), Failed> {
+        if self.status.success() { Ok(()) } else { Err(self.failure("the child failed")) }
+    }
+
+    /// The child ended in a bugcheck.
+    pub fn expect_bugcheck(&self) -> Result<&Bugcheck, Failed> {
+        self.bugcheck.as_ref().ok_or_else(|| self.failure("no bugcheck"))
+    }
+
+    pub fn failure(&self, what: &str) -> Failed {
+        format!("{what} ({}); output:\n{}", self.status, self.text).into()
+    }
+}
+
+fn parse(line: &str) -> Option<Bugcheck> {
+    let report: serde_json::Value = serde_json::from_str(line.strip_prefix(REPORT_PREFIX)?).ok()?;
+    Some(Bugcheck {
+        code: u32::try_from(report.get("code")?.as_u64()?).ok()?,
+        name: report.get("name")?.as_str()?.to_owned(),
+        rule: report.get("rule")?.as_str()?.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_line_is_read() {
+        let line = format!(r#"{REPORT_PREFIX}{{"code":194,"name":"BAD_POOL_CALLER","rule":"freed twice"}}"#);
+        let bugcheck = parse(&line).expect("a report");
+        assert_eq!((bugcheck.code, bugcheck.name.as_str()), (0xC2, "BAD_POOL_CALLER"));
+        assert_eq!(bugcheck.rule, "freed twice");
+    }
+
+    #[test]
+    fn other_lines_are_not_reports() {
+        assert!(parse("*** STOP: 0x000000C2 BAD_POOL_CALLER").is_none());
+        assert!(parse(&format!("{REPORT_PREFIX}not json")).is_none());
+    }
+}

@@ -1,0 +1,107 @@
+//! Trials: each runs in a child process, because a bugcheck ends the process it happens in.
+//!
+//! The parent lists and filters like any test binary; for each trial it starts itself again with the trial's name in
+//! the environment, waits with a limit, and judges by exit code and output. The child runs the one function and nothing
+//! else. This module knows nothing about kernels; what a bugcheck report looks like is in `outcome`.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::outcome::Outcome;
+
+/// Names the trial that a child process runs.
+const CHILD: &str = "SOFTNDK_TRIAL";
+
+/// Real time after which a child is killed. Time in the kernel host is virtual, so a sound trial takes seconds.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// One trial: a name that says what and when, the rules it checks (tags of `docs/rules.md`), and what the child does.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub name: &'static str,
+    pub rules: &'static [&'static str],
+    pub run: fn(),
+}
+
+/// Declares a [`Case`] from a function and the tags of the rules it checks.
+#[macro_export]
+macro_rules! case {
+    ($function:ident: $($rule:literal),+ $(,)?) => {
+        $crate::trial::Case { name: stringify!($function), rules: &[$($rule),+], run: $function }
+    };
+}
+
+/// Runs the child named in the environment, if this process is one; else returns.
+pub fn become_child(find: impl FnOnce(&str) -> Option<fn()>) {
+    let Ok(name) = env::var(CHILD) else { return };
+    let run = find(&name).unwrap_or_else(|| panic!("no trial is called {name}"));
+    run();
+    std::process::exit(0);
+}
+
+/// Starts this binary again as the child of one trial and waits for it.
+pub fn in_child(name: &str, environment: &[(&str, &OsStr)]) -> Result<Outcome, Failed> {
+    let mut command = Command::new(env::current_exe()?);
+    command.env(CHILD, name).envs(environment.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let output = collect(child.stdout.take());
+    let errors = collect(child.stderr.take());
+    let status = wait(&mut child);
+    let mut text = output.join().unwrap_or_default();
+    text.push_str(&errors.join().unwrap_or_default());
+    match status? {
+        Some(status) => Ok(Outcome::new(status, text)),
+        None => Err(format!("no end after {} s; output so far:\n{text}", LIMIT.as_secs()).into()),
+    }
+}
+
+/// Reads a pipe to its end beside the wait, so that a talkative child never blocks.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read before an error is all there is to report.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The whole of a test binary made of plain cases: each must end with exit code 0 in its child.
+pub fn main(suites: &[(&'static str, &'static [Case])]) -> ! {
+    let all = || {
+        suites
+            .iter()
+            .flat_map(|(suite, cases)| cases.iter().map(move |case| (format!("{suite}::{}", case.name), *case)))
+    };
+    become_child(|name| all().find_map(|(full, case)| (full == name).then_some(case.run)));
+    let trials = all()
+        .map(|(name, _)| {
+            let child = name.clone();
+            Trial::test(name, move || in_child(&child, &[])?.expect_success())
+        })
+        .collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit()
+}

@@ -1,0 +1,540 @@
+//! Connections: each step and who hears of it, every way to be refused, private data, read limits, both kinds of
+//! address, disconnecting from either side, giving up half-way.
+
+use std::net::SocketAddr;
+
+use conformance::case;
+use conformance::consumer::{
+    Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePairShape, Window, WindowKind, establish,
+};
+use conformance::machine::{Setup, settle, with_machine, with_two_adapters};
+use conformance::trial::Case;
+use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::{
+    STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_ACTIVE,
+    STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_HOST_UNREACHABLE, STATUS_INVALID_ADDRESS,
+    STATUS_INVALID_BUFFER_SIZE, STATUS_SHARING_VIOLATION,
+};
+
+pub const CASES: &[Case] = &[
+    case!(steps_complete_in_their_order: "NDK-CM-1", "NDK-QP-2"),
+    case!(ipv4_and_ipv6_connect: "NDK-CM-9"),
+    case!(addresses_are_those_of_the_connection: "NDK-CM-9", "NDK-CM-3"),
+    case!(listen_on_port_zero_gives_an_ephemeral_port: "NDK-CM-3"),
+    case!(listen_on_a_foreign_address_is_refused: "NDK-CM-2"),
+    case!(listen_twice_on_an_address_is_refused: "NDK-CM-2"),
+    case!(listening_address_is_free_after_close: "NDK-CM-2", "NDK-CM-10"),
+    case!(connect_without_a_listener_is_refused: "NDK-CM-4"),
+    case!(connect_to_a_paused_listener_is_refused: "NDK-CM-4"),
+    case!(connect_to_an_address_nobody_has_is_unreachable: "NDK-CM-4"),
+    case!(connect_to_another_wire_is_unreachable: "NDK-CM-4"),
+    case!(reject_refuses_and_carries_data: "NDK-CM-4", "NDK-CM-5"),
+    case!(closing_the_offered_connector_rejects: "NDK-CM-4"),
+    case!(failed_connect_leaves_the_queue_pair_usable: "NDK-CM-4"),
+    case!(private_data_follows_its_size_protocol: "NDK-CM-5"),
+    case!(too_much_private_data_is_refused: "NDK-CM-5"),
+    case!(read_limits_are_capped_by_both_sides: "NDK-CM-6"),
+    case!(connected_queue_pair_cannot_connect_again: "NDK-CM-1"),
+    case!(connector_that_gives_up_aborts_the_accept: "NDK-CM-11"),
+    case!(accept_after_the_peer_gave_up_is_aborted: "NDK-CM-11"),
+    case!(disconnect_waits_for_the_peer: "NDK-CM-7"),
+    case!(disconnect_from_the_passive_side: "NDK-CM-7"),
+    case!(disconnect_from_both_sides_at_once: "NDK-CM-7"),
+    case!(disconnect_does_not_flush_the_peer: "NDK-CM-7", "NDK-QP-10"),
+    case!(closing_a_connector_is_an_abort: "NDK-CM-8", "NDK-QP-14"),
+    case!(closed_listener_refuses_at_once_and_waits_for_its_connectors: "NDK-CM-10", "NDK-CLOSE-2"),
+    case!(many_connections_over_one_listener: "NDK-CM-1"),
+    case!(vanished_address_ends_its_listeners_and_connections: "NDK-CM-2", "NDK-CM-8"),
+];
+
+const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
+
+fn port_zero(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), 0)
+}
+
+fn listener(adapter: &Adapter) -> Listener {
+    let listener = Listener::new(adapter).expect("a listener");
+    assert_eq!(listener.listen(port_zero(adapter.address())), 0);
+    listener
+}
+
+fn steps_complete_in_their_order() {
+    with_two_adapters(|first, second| {
+        let active = End::new(first, QueuePairShape::default());
+        let passive = End::new(second, QueuePairShape::default());
+        let listener = listener(second);
+        let connector = Connector::new(first).expect("a connector");
+        let offer = Offer::default();
+        let connecting =
+            connector.begin_connect(&active.queue_pair, port_zero(first.address()), listener.local_address(), &offer);
+        let accepted = listener.next();
+        settle();
+        assert!(!connecting.is_done(), "Connect completed before the peer accepted");
+        let accepting = accepted.begin_accept(&passive.queue_pair, &offer);
+        assert_eq!(connecting.wait(), 0);
+        settle();
+        assert!(!accepting.is_done(), "Accept completed before the peer completed the connect");
+        assert_eq!(active.queue_pair.send(1, &[], NONE), STATUS_CONNECTION_INVALID, "posting before CompleteConnect");
+        assert_eq!(connector.begin_complete_connect().wait(), 0);
+        assert_eq!(accepting.wait(), 0);
+        assert_eq!(passive.queue_pair.receive(1, &[]), 0);
+        assert_eq!(active.queue_pair.send(1, &[], NONE), 0);
+        assert_eq!(active.initiator.wait_for_one().Status, 0);
+        settle();
+        assert_eq!((connector.disconnect_events(), accepted.disconnect_events()), (0, 0));
+    });
+}
+
+fn ipv4_and_ipv6_connect() {
+    with_two_adapters(|first, second| {
+        let pairs = [(first.address(), second.address()), (first.address_v6(), second.address_v6())];
+        for (from, to) in pairs {
+            let active = End::new(first, QueuePairShape::default());
+            let passive = End::new(second, QueuePairShape::default());
+            let pair = Pair::join(active, passive, from, to);
+            assert_eq!(pair.passive.queue_pair.receive(1, &[]), 0);
+            assert_eq!(pair.active.queue_pair.send(1, &[], NONE), 0);
+            assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "{from} to {to}");
+        }
+    });
+}
+
+fn addresses_are_those_of_the_connection() {
+    with_two_adapters(|first, second| {
+        for (from, to) in [(first.address(), second.address()), (first.address_v6(), second.address_v6())] {
+            let active = End::new(first, QueuePairShape::default());
+            let passive = End::new(second, QueuePairShape::default());
+            let pair = Pair::join(active, passive, from, to);
+            let (near, far) = (pair.active.connector(), pair.passive.connector());
+            assert_eq!(near.local_address().ip(), from.ip());
+            assert_eq!(near.peer_address(), pair.listener.local_address());
+            assert_eq!(far.local_address(), pair.listener.local_address());
+            assert_eq!(far.peer_address(), near.local_address());
+            assert!(near.local_address().port() >= 49_152, "{}", near.local_address());
+        }
+    });
+}
+
+fn listen_on_port_zero_gives_an_ephemeral_port() {
+    with_two_adapters(|first, _| {
+        let listeners: Vec<Listener> = (0..20).map(|_| listener(first)).collect();
+        let mut ports: Vec<u16> = listeners.iter().map(|listener| listener.local_address().port()).collect();
+        assert!(ports.iter().all(|port| *port >= 49_152), "{ports:?}");
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 20, "a port was given twice");
+    });
+}
+
+fn listen_on_a_foreign_address_is_refused() {
+    with_two_adapters(|first, second| {
+        let listener = Listener::new(first).expect("a listener");
+        assert_eq!(listener.listen(second.address()), STATUS_INVALID_ADDRESS, "the other adapter's address");
+        let nobody = SocketAddr::from(([192, 0, 2, 1], 4000));
+        assert_eq!(listener.listen(nobody), STATUS_INVALID_ADDRESS);
+    });
+}
+
+fn listen_twice_on_an_address_is_refused() {
+    with_two_adapters(|first, _| {
+        let one = Listener::new(first).expect("a listener");
+        assert_eq!(one.listen(SocketAddr::new(first.address().ip(), 5445)), 0);
+        let other = Listener::new(first).expect("a listener");
+        assert_eq!(other.listen(SocketAddr::new(first.address().ip(), 5445)), STATUS_SHARING_VIOLATION);
+        // Another address family is another endpoint.
+        assert_eq!(other.listen(SocketAddr::new(first.address_v6().ip(), 5445)), 0);
+    });
+}
+
+fn listening_address_is_free_after_close() {
+    with_two_adapters(|first, second| {
+        let address = SocketAddr::new(second.address().ip(), 5445);
+        for _ in 0..3 {
+            let listener = Listener::new(second).expect("a listener");
+            assert_eq!(listener.listen(address), 0);
+            let active = End::new(first, QueuePairShape::default());
+            let passive = End::new(second, QueuePairShape::default());
+            let from = (first, &active.queue_pair, port_zero(first.address()));
+            let (near, far) =
+                establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection");
+            near.close();
+            far.close();
+            listener.close();
+        }
+    });
+}
+
+/// The status with which a connect to `to` ends.
+fn connect_status(first: &Adapter, to: SocketAddr) -> i32 {
+    let end = End::new(first, QueuePairShape::default());
+    let connector = Connector::new(first).expect("a connector");
+    let from = if to.is_ipv4() { first.address() } else { first.address_v6() };
+    connector.begin_connect(&end.queue_pair, port_zero(from), to, &Offer::default()).wait()
+}
+
+fn connect_without_a_listener_is_refused() {
+    with_two_adapters(|first, second| {
+        for address in [second.address(), second.address_v6()] {
+            assert_eq!(connect_status(first, SocketAddr::new(address.ip(), 9)), STATUS_CONNECTION_REFUSED);
+        }
+    });
+}
+
+fn connect_to_a_paused_listener_is_refused() {
+    with_two_adapters(|first, second| {
+        let listener = listener(second);
+        listener.pause_events(true);
+        assert_eq!(connect_status(first, listener.local_address()), STATUS_CONNECTION_REFUSED);
+        settle();
+        assert_eq!(listener.waiting(), 0);
+        listener.pause_events(false);
+        let active = End::new(first, QueuePairShape::default());
+        let passive = End::new(second, QueuePairShape::default());
+        let from = (first, &active.queue_pair, port_zero(first.address()));
+        establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection after resuming");
+    });
+}
+
+fn connect_to_an_address_nobody_has_is_unreachable() {
+    with_two_adapters(|first, _| {
+        assert_eq!(connect_status(first, SocketAddr::from(([192, 0, 2, 1], 4000))), STATUS_HOST_UNREACHABLE);
+    });
+}
+
+fn connect_to_another_wire_is_unreachable() {
+    let mut setup = Setup::default();
+    setup.adapters[1].keywords.push(("WireNumber", "7"));
+    with_machine(&setup, |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        let listener = listener(&second);
+        assert_eq!(connect_status(&first, listener.local_address()), STATUS_HOST_UNREACHABLE);
+        drop(listener);
+    });
+}
+
+fn reject_refuses_and_carries_data() {
+    with_two_adapters(|first, second| {
+        let end = End::new(first, QueuePairShape::default());
+        let listener = listener(second);
+        let connector = Connector::new(first).expect("a connector");
+        let from = port_zero(first.address());
+        let connecting = connector.begin_connect(&end.queue_pair, from, listener.local_address(), &Offer::default());
+        let offered = listener.next();
+        assert_eq!(offered.reject(b"not today"), 0);
+        assert_eq!(connecting.wait(), STATUS_CONNECTION_REFUSED);
+        assert!(connector.data().private_data.starts_with(b"not today"));
+    });
+}
+
+fn closing_the_offered_connector_rejects() {
+    with_two_adapters(|first, second| {
+        let end = End::new(first, QueuePairShape::default());
+        let listener = listener(second);
+        let connector = Connector::new(first).expect("a connector");
+        let from = port_zero(first.address());
+        let connecting = connector.begin_connect(&end.queue_pair, from, listener.local_address(), &Offer::default());
+        listener.next().close();
+        assert_eq!(connecting.wait(), STATUS_CONNECTION_REFUSED);
+    });
+}
+
+fn failed_connect_leaves_the_queue_pair_usable() {
+    with_two_adapters(|first, second| {
+        let active = End::new(first, QueuePairShape::default());
+        let passive = End::new(second, QueuePairShape::default());
+        let connector = Connector::new(first).expect("a connector");
+        let nobody = SocketAddr::new(second.address().ip(), 9);
+        let from = port_zero(first.address());
+        let failed = connector.begin_connect(&active.queue_pair, from, nobody, &Offer::default()).wait();
+        assert_eq!(failed, STATUS_CONNECTION_REFUSED);
+        connector.close();
+        let pair = Pair::join(active, passive, first.address(), second.address());
+        assert_eq!(pair.passive.queue_pair.receive(1, &[]), 0);
+        assert_eq!(pair.active.queue_pair.send(1, &[], NONE), 0);
+        assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
+    });
+}
+
+fn private_data_follows_its_size_protocol() {
+    with_two_adapters(|first, second| {
+        let active = End::new(first, QueuePairShape::default());
+        let passive = End::new(second, QueuePairShape::default());
+        let listener = listener(second);
+        let connector = Connector::new(first).expect("a connector");
+        let caller = Offer { private_data: b"caller", ..Offer::default() };
+        let from = port_zero(first.address());
+        let connecting = connector.begin_connect(&active.queue_pair, from, listener.local_address(), &caller);
+        let offered = listener.next();
+        check_private_data(&offered, b"caller");
+        let callee = Offer { private_data: b"callee!", ..Offer::default() };
+        let accepting = offered.begin_accept(&passive.queue_pair, &callee);
+        assert_eq!(connecting.wait(), 0);
+        check_private_data(&connector, b"callee!");
+        assert_eq!(connector.begin_complete_connect().wait(), 0);
+        assert_eq!(accepting.wait(), 0);
+        // Microsoft's sample asks for the limits after the connection is complete.
+        connector.data();
+    });
+}
+
+/// The table of NDK_FN_GET_CONNECTION_DATA: the required size is fixed, not what the peer sent.
+fn check_private_data(connector: &Connector, sent: &[u8]) {
+    let mut length = 0;
+    assert_eq!(connector.connection_data(None, &mut length).0, 0, "a size query");
+    let required = length as usize;
+    assert!(required >= sent.len(), "{required} bytes required, {} sent", sent.len());
+    let mut exact = vec![0xAA; required];
+    assert_eq!(connector.connection_data(Some(&mut exact), &mut length).0, 0);
+    assert_eq!(length as usize, required);
+    assert!(exact.starts_with(sent));
+    let mut large = vec![0xAA; required + 8];
+    length = large.len() as u32;
+    assert_eq!(connector.connection_data(Some(&mut large), &mut length).0, 0);
+    assert_eq!(length as usize, required);
+    assert_eq!(large[..required], exact[..]);
+    assert_eq!(large[required..], [0xAA; 8], "bytes past the required size were written");
+    let mut short = [0xAA; 4];
+    length = 3;
+    assert_eq!(connector.connection_data(Some(&mut short), &mut length).0, STATUS_BUFFER_TOO_SMALL);
+    assert_eq!(length as usize, required);
+    assert_eq!(short[..3], exact[..3], "as much as fits is copied");
+    assert_eq!(short[3], 0xAA, "a byte past the buffer was written");
+}
+
+fn too_much_private_data_is_refused() {
+    with_two_adapters(|first, second| {
+        let info = first.info();
+        let active = End::new(first, QueuePairShape::default());
+        let passive = End::new(second, QueuePairShape::default());
+        let listener = listener(second);
+        let connector = Connector::new(first).expect("a connector");
+        let (from, to) = (port_zero(first.address()), listener.local_address());
+        let long = vec![1; info.MaxCallerData as usize + 1];
+        let over = Offer { private_data: &long, ..Offer::default() };
+        assert_eq!(connector.begin_connect(&active.queue_pair, from, to, &over).wait(), STATUS_INVALID_BUFFER_SIZE);
+        let most = Offer { private_data: &long[1..], ..Offer::default() };
+        let connecting = connector.begin_connect(&active.queue_pair, from, to, &most);
+        let offered = listener.next();
+        let long = vec![2; info.MaxCalleeData as usize + 1];
+        let over = Offer { private_data: &long, ..Offer::default() };
+        assert_eq!(offered.begin_accept(&passive.queue_pair, &over).wait(), STATUS_INVALID_BUFFER_SIZE);
+        assert_eq!(offered.reject(&long), STATUS_INVALID_BUFFER_SIZE);
+        let most = Offer { private_data: &long[1..], ..Offer::default() };
+        let accepting = offered.begin_accept(&passive.queue_pair, &most);
+        assert_eq!(connecting.wait(), 0);
+        assert_eq!(connector.begin_complete_connect().wait(), 0);
+        assert_eq!(accepting.wait(), 0);
+    });
+}
+
+fn read_limits_are_capped_by_both_sides() {
+    with_two_adapters(|first, second| {
+        let info = first.info();
+        let (most_in, most_out) = (info.MaxInboundReadLimit, info.MaxOutboundReadLimit);
+        // Active in/out offer, passive in/out offer.
+        let table = [
+            ((4, 8), (6, 2)),
+            ((0, 0), (4, 4)),
+            ((16, 16), (0, 0)),
+            ((u32::MAX, u32::MAX), (u32::MAX, u32::MAX)),
+            ((1, 100), (100, 1)),
+        ];
+        for ((active_in, active_out), (passive_in, passive_out)) in table {
+            let active = End::new(first, QueuePairShape::default());
+            let passive = End::new(second, QueuePairShape::default());
+            let listener = listener(second);
+            let connector = Connector::new(first).expect("a connector");
+            let offer = Offer { inbound_reads: active_in, outbound_reads: active_out, private_data: &[] };
+            let from = port_zero(first.address());
+            let connecting = connector.begin_connect(&active.queue_pair, from, listener.local_address(), &offer);
+            let offered = listener.next();
+            let data = offered.data();
+            let (near_in, near_out) = (active_in.min(most_in), active_out.min(most_out));
+            assert_eq!(data.inbound_reads, most_in.min(near_out), "what the passive side is offered in");
+            assert_eq!(data.outbound_reads, most_out.min(near_in), "what the passive side is offered out");
+            let answer = Offer { inbound_reads: passive_in, outbound_reads: passive_out, private_data: &[] };
+            let accepting = offered.begin_accept(&passive.queue_pair, &answer);
+            assert_eq!(connecting.wait(), 0);
+            let data = connector.data();
+            let (far_in, far_out) = (passive_in.min(most_in), passive_out.min(most_out));
+            assert_eq!(data.inbound_reads, near_in.min(far_out), "effective inbound of {offer:?} and {answer:?}");
+            assert_eq!(data.outbound_reads, near_out.min(far_in), "effective outbound of {offer:?} and {answer:?}");
+            assert_eq!(connector.begin_complete_connect().wait(), 0);
+            assert_eq!(accepting.wait(), 0);
+        }
+    });
+}
+
+fn connected_queue_pair_cannot_connect_again() {
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        let connector = Connector::new(first).expect("a connector");
+        let (from, to) = (port_zero(first.address()), pair.listener.local_address());
+        let again = connector.begin_connect(&pair.active.queue_pair, from, to, &Offer::default()).wait();
+        assert_eq!(again, STATUS_CONNECTION_ACTIVE);
+    });
+}
+
+fn connector_that_gives_up_aborts_the_accept() {
+    with_two_adapters(|first, second| {
+        for reject in [false, true] {
+            let active = End::new(first, QueuePairShape::default());
+            let passive = End::new(second, QueuePairShape::default());
+            let listener = listener(second);
+            let connector = Connector::new(first).expect("a connector");
+            let from = port_zero(first.address());
+            let connecting =
+                connector.begin_connect(&active.queue_pair, from, listener.local_address(), &Offer::default());
+            let accepting = listener.next();
+            let accepting = (accepting.begin_accept(&passive.queue_pair, &Offer::default()), accepting);
+            assert_eq!(connecting.wait(), 0);
+            if reject {
+                assert_eq!(connector.reject(&[]), 0);
+            } else {
+                connector.close();
+            }
+            assert_eq!(accepting.0.wait(), STATUS_CONNECTION_ABORTED, "reject: {reject}");
+            settle();
+            assert_eq!(accepting.1.disconnect_events(), 0, "the failed Accept is all the passive side hears");
+        }
+    });
+}
+
+fn accept_after_the_peer_gave_up_is_aborted() {
+    with_two_adapters(|first, second| {
+        let active = End::new(first, QueuePairShape::default());
+        let passive = End::new(second, QueuePairShape::default());
+        let listener = listener(second);
+        let connector = Connector::new(first).expect("a connector");
+        let from = port_zero(first.address());
+        let connecting = connector.begin_connect(&active.queue_pair, from, listener.local_address(), &Offer::default());
+        let offered = listener.next();
+        connector.close();
+        assert!(connecting.wait() < 0, "a connect whose connector was closed");
+        assert_eq!(offered.begin_accept(&passive.queue_pair, &Offer::default()).wait(), STATUS_CONNECTION_ABORTED);
+    });
+}
+
+/// One side disconnects, the other hears of it once and answers.
+fn disconnect(near: &End<'_>, far: &End<'_>) {
+    let leaving = near.connector().begin_disconnect();
+    assert!(far.connector().wait_for_disconnect(), "the peer hears of a disconnect");
+    settle();
+    assert!(!leaving.is_done(), "Disconnect completed before the peer answered");
+    assert_eq!(far.connector().begin_disconnect().wait(), 0, "the answer to a disconnect");
+    assert_eq!(leaving.wait(), 0);
+    settle();
+    assert_eq!(far.connector().disconnect_events(), 1);
+    assert_eq!(near.connector().disconnect_events(), 0, "who disconnects hears nothing");
+    assert_eq!(near.queue_pair.send(1, &[], NONE), 0, "a post on an ended connection");
+    assert_eq!(near.initiator.wait_for_one().Status, STATUS_CANCELLED);
+}
+
+fn disconnect_waits_for_the_peer() {
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        disconnect(&pair.active, &pair.passive);
+    });
+}
+
+fn disconnect_from_the_passive_side() {
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        disconnect(&pair.passive, &pair.active);
+    });
+}
+
+fn disconnect_from_both_sides_at_once() {
+    with_two_adapters(|first, second| {
+        for _ in 0..20 {
+            let pair = Pair::connect(first, second);
+            let near = pair.active.connector().begin_disconnect();
+            let far = pair.passive.connector().begin_disconnect();
+            assert_eq!((near.wait(), far.wait()), (0, 0));
+            // The event may race with the own Disconnect, but comes at most once; the callback checks that.
+        }
+    });
+}
+
+fn disconnect_does_not_flush_the_peer() {
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        let buffer = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
+        assert_eq!(pair.passive.queue_pair.receive(1, &[buffer.element(0..64)]), 0);
+        let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::Registered);
+        assert_eq!(pair.active.queue_pair.receive(2, &[near.element(0..64)]), 0);
+        let leaving = pair.active.connector().begin_disconnect();
+        assert!(pair.passive.connector().wait_for_disconnect());
+        settle();
+        assert!(pair.passive.receive.take(4).is_empty(), "an incoming disconnect flushed a receive");
+        assert_eq!(pair.passive.connector().begin_disconnect().wait(), 0);
+        assert_eq!(leaving.wait(), 0);
+        // The own Disconnect flushes, on both sides by now.
+        assert_eq!(pair.passive.receive.wait_for_one().Status, STATUS_CANCELLED);
+        assert_eq!(pair.active.receive.wait_for_one().Status, STATUS_CANCELLED);
+    });
+}
+
+fn closing_a_connector_is_an_abort() {
+    with_two_adapters(|first, second| {
+        for passive in [false, true] {
+            let pair = Pair::connect(first, second);
+            let (near, far) = if passive { (&pair.passive, &pair.active) } else { (&pair.active, &pair.passive) };
+            near.connector().close();
+            assert!(far.connector().wait_for_disconnect(), "the peer of a closed connector hears of it");
+            settle();
+            assert_eq!(far.connector().disconnect_events(), 1);
+            assert_eq!(near.connector().disconnect_events(), 0);
+            assert_eq!(far.queue_pair.send(1, &[], NONE), 0);
+            assert_eq!(far.initiator.wait_for_one().Status, STATUS_CANCELLED);
+        }
+    });
+}
+
+fn closed_listener_refuses_at_once_and_waits_for_its_connectors() {
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        let address = pair.listener.local_address();
+        let closing = pair.listener.object().begin_close();
+        assert_eq!(connect_status(first, address), STATUS_CONNECTION_REFUSED);
+        settle();
+        assert!(!closing.is_done(), "the listener's close completed while its connector is open");
+        assert_eq!(pair.passive.queue_pair.receive(1, &[]), 0);
+        assert_eq!(pair.active.queue_pair.send(1, &[], NONE), 0, "its connections go on");
+        assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
+        pair.passive.connector().close();
+        closing.wait();
+    });
+}
+
+fn many_connections_over_one_listener() {
+    with_two_adapters(|first, second| {
+        let listener = listener(second);
+        let mut open = Vec::new();
+        for _ in 0..50 {
+            let active = End::new(first, QueuePairShape::default());
+            let passive = End::new(second, QueuePairShape::default());
+            let from = (first, &active.queue_pair, port_zero(first.address()));
+            let connection = establish(from, (&listener, &passive.queue_pair), &Offer::default());
+            let (near, far) = connection.expect("a connection");
+            assert_eq!(passive.queue_pair.receive(1, &[]), 0);
+            assert_eq!(active.queue_pair.send(1, &[], NONE), 0);
+            assert_eq!(active.initiator.wait_for_one().Status, 0);
+            open.push((near, far, active, passive));
+        }
+    });
+}
+
+fn vanished_address_ends_its_listeners_and_connections() {
+    with_machine(&Setup::default(), |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        let pair = Pair::connect(&first, &second);
+        let lost = second.address();
+        machine.remove_address(1, lost.ip());
+        assert!(pair.active.connector().wait_for_disconnect(), "the peer of the lost address hears of it");
+        assert_eq!(connect_status(&first, pair.listener.local_address()), STATUS_HOST_UNREACHABLE);
+        let again = Listener::new(&second).expect("a listener");
+        assert_eq!(again.listen(SocketAddr::new(lost.ip(), 0)), STATUS_INVALID_ADDRESS);
+    });
+}
