@@ -109,11 +109,16 @@ fn version(buffer: &mut Buffer) -> Result<usize, Status> {
 
 fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
     let _request: ObjectSummaryRequest = read_request(buffer.input())?;
-    let adapters = Driver::get().map_or(0, Driver::adapter_count);
+    let adapters = adapters_left()?;
     buffer.reply(&ObjectSummaryReply {
         header: RequestHeader::of::<ObjectSummaryReply>(),
         adapters,
         files: device::file_count(),
         ..ObjectSummaryReply::default()
     })
+}
+
+/// How many adapters there are. Handles outlive the last one: what they ask about is removed then.
+pub fn adapters_left() -> Result<u32, Status> {
+    Driver::get().map(Driver::adapter_count).filter(|&count| count > 0).ok_or(Status::DEVICE_REMOVED)
 }
