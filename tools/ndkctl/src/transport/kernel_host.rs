@@ -9,9 +9,11 @@ use crate::copy::hexadecimal;
 use crate::failure::{Failure, Kind};
 use crate::units;
 use kernel_host::inf::{AdapterConfig, Inx};
-use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
+use kernel_host::io::{self as host_io, File, GENERIC_READ, GENERIC_WRITE, Opener};
+use kernel_host::ledger::Leak;
 use kernel_host::memory::user_buffer::UserBuffer;
-use kernel_host::{Adapter, Driver, FrameOrder, Kernel, KernelConfig, Mode, Report};
+use kernel_host::ndis::adapter;
+use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use softndk_ioctl::{Status, WIN32_DEVICE_NAME};
@@ -31,7 +33,6 @@ const DEFAULT_IMAGES: [&str; 2] = ["target/driver/x64/release/softndk.sys", "tar
 pub struct Machine {
     kernel: Kernel,
     driver: Driver,
-    adapters: Vec<Adapter>,
     image: ImageFacts,
 }
 
@@ -61,18 +62,17 @@ impl Machine {
             )
         })?;
         let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
-        let mut machine = Self { kernel, driver, adapters: Vec::new(), image };
+        let machine = Self { kernel, driver, image };
         for number in 0..arguments.adapters {
             machine.add_adapter(&inx, number)?;
         }
         Ok(machine)
     }
 
-    fn add_adapter(&mut self, inx: &Inx, number: u32) -> Result<(), Failure> {
+    fn add_adapter(&self, inx: &Inx, number: u32) -> Result<(), Failure> {
         let config = AdapterConfig::from_inx(inx).map_err(|error| cannot_add(number, &error))?;
         let config = addresses(number).into_iter().fold(config, |config, (ip, prefix)| config.with_address(ip, prefix));
-        let adapter = self.kernel.add_adapter(&self.driver, config).map_err(|error| cannot_add(number, &error))?;
-        self.adapters.push(adapter);
+        adapter::add(self.driver.object() as usize, config).map_err(|error| cannot_add(number, &error))?;
         Ok(())
     }
 
@@ -83,21 +83,20 @@ impl Machine {
 
     /// Opens the control device.
     pub fn open(&self) -> Result<HostDevice, Failure> {
-        let file =
-            self.kernel.open_device(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).map_err(|status| Failure {
-                kind: Kind::Unreachable,
-                ..Failure::refused(format!("cannot open {WIN32_DEVICE_NAME}"), Status(status))
-            })?;
+        let opened = host_io::file::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, Opener::default());
+        let file = opened.map_err(|status| Failure {
+            kind: Kind::Unreachable,
+            ..Failure::refused(format!("cannot open {WIN32_DEVICE_NAME}"), Status(status))
+        })?;
         Ok(HostDevice { file })
     }
 
     /// Removes the adapters, unloads the driver, and looks what is left.
     pub fn finish(self) -> Result<Leftovers, Failure> {
-        for adapter in self.adapters {
-            adapter.halt();
-        }
-        self.driver.unload();
-        Leftovers::count(&self.kernel.shutdown())
+        adapter::remove_all_of(self.driver.object() as usize);
+        let mut leaks = self.driver.unload_and_report();
+        leaks.extend(self.kernel.shutdown().leaks);
+        Leftovers::count(&leaks)
     }
 }
 
@@ -164,18 +163,17 @@ pub struct Leftovers {
 }
 
 impl Leftovers {
-    fn count(report: &Report) -> Result<Self, Failure> {
+    fn count(leaks: &[Leak]) -> Result<Self, Failure> {
         let count = |wanted: &[&str]| -> u64 {
-            let leaks = report.leaks.iter().filter(|leak| wanted.contains(&leak.kind.as_str()));
-            leaks.map(|leak| leak.count as u64).sum()
+            leaks.iter().filter(|leak| wanted.contains(&leak.kind.as_str())).map(|leak| leak.count as u64).sum()
         };
-        let all: u64 = report.leaks.iter().map(|leak| leak.count as u64).sum();
-        let (pool_blocks, mdls, handles) = (count(&["pool block"]), count(&["MDL"]), count(&["handle"]));
+        let all: u64 = leaks.iter().map(|leak| leak.count as u64).sum();
+        let (pool_blocks, mdls, handles) = (count(&["pool block"]), count(&["MDL"]), count(&["open handle"]));
         let left = Self { pool_blocks, mdls, handles, others: all - pool_blocks - mdls - handles };
         if all == 0 {
             return Ok(left);
         }
-        let list: Vec<String> = report.leaks.iter().map(ToString::to_string).collect();
+        let list: Vec<String> = leaks.iter().map(ToString::to_string).collect();
         Err(Failure::new(
             Kind::LeftBehind,
             format!("the driver is unloaded, but not all is gone. {left}"),

@@ -1,0 +1,295 @@
+//! What every request checks before it looks at its meaning: code, length, version, size, room for the answer; and who may ask.
+
+use crate::machine::{Machine, list, open, region, send, send_direct};
+use crate::{Case, cases};
+use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener};
+use softndk_ioctl::{
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MemcpyRequest, ObjectSummaryReply,
+    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, Request, RequestHeader, Status,
+    TransferRequest, VersionReply, VersionRequest, WIN32_DEVICE_NAME,
+};
+use std::collections::HashSet;
+use zerocopy::{FromBytes, IntoBytes};
+
+pub const CASES: &[Case] = cases![
+    version_answers_every_abi_version,
+    inputs_of_wrong_length_are_refused,
+    inputs_whose_size_lies_are_refused,
+    inputs_of_another_version_are_refused,
+    short_outputs_are_refused,
+    direct_inputs_of_wrong_length_or_version_are_refused,
+    adapter_list_takes_two_calls,
+    adapters_are_told_apart,
+    object_summary_counts_files,
+    unknown_codes_are_refused,
+    handles_need_read_and_write,
+    only_administrators_and_system_open_it,
+    a_name_behind_the_device_is_refused,
+];
+
+/// Code, size of the input, and whether the version is compared.
+struct Buffered {
+    code: u32,
+    input: usize,
+    versioned: bool,
+}
+
+fn buffered<R: Request>() -> Buffered {
+    let versioned = R::CODE != VersionRequest::CODE;
+    Buffered { code: R::CODE, input: size_of::<R>(), versioned }
+}
+
+/// The buffered requests that this image has.
+fn buffered_requests(machine: &Machine) -> Vec<Buffered> {
+    let mut requests =
+        vec![buffered::<VersionRequest>(), buffered::<AdapterListRequest>(), buffered::<ObjectSummaryRequest>()];
+    if machine.has_transfers() {
+        requests.extend([buffered::<PairCreateRequest>(), buffered::<PairCloseRequest>()]);
+    }
+    requests
+}
+
+/// An input of some length with a header that says version and size.
+fn input(version: u32, size: usize, length: usize) -> Vec<u8> {
+    let mut bytes = RequestHeader { version, size: size as u32 }.as_bytes().to_vec();
+    bytes.resize(length, 0);
+    bytes
+}
+
+fn version_answers_every_abi_version() {
+    let machine = Machine::start();
+    let file = machine.open();
+    for version in [ABI_VERSION, 0, ABI_VERSION + 1, u32::MAX] {
+        let (status, output) = send(&file, VersionRequest::CODE, &input(version, 8, 8), size_of::<VersionReply>());
+        assert_eq!(status, Status::SUCCESS);
+        let reply = VersionReply::read_from_bytes(&output).expect("a whole reply");
+        assert_eq!(reply.header, RequestHeader::of::<VersionReply>());
+        assert_eq!((reply.ndis_version, reply.ndkpi_version), ([6, 60], [2, 1]));
+        assert!(reply.processor_count >= 1);
+    }
+    file.close();
+    machine.finish();
+}
+
+fn inputs_of_wrong_length_are_refused() {
+    let machine = Machine::start();
+    let file = machine.open();
+    for request in buffered_requests(&machine) {
+        for length in (0..request.input).chain([request.input + 1, request.input + 8, 5000]) {
+            // The header agrees with the length, so that the length is what is wrong.
+            let (status, output) = send(&file, request.code, &input(ABI_VERSION, length, length), 4096);
+            assert_eq!(status, Status::INFO_LENGTH_MISMATCH, "0x{:08X} with {length} bytes", request.code);
+            assert!(output.is_empty());
+        }
+    }
+    file.close();
+    machine.finish();
+}
+
+fn inputs_whose_size_lies_are_refused() {
+    let machine = Machine::start();
+    let file = machine.open();
+    for request in buffered_requests(&machine) {
+        for size in [0, 8 - 1, request.input - 1, request.input + 1, u32::MAX as usize] {
+            let (status, output) = send(&file, request.code, &input(ABI_VERSION, size, request.input), 4096);
+            assert_eq!(status, Status::INFO_LENGTH_MISMATCH, "0x{:08X} that says {size} bytes", request.code);
+            assert!(output.is_empty());
+        }
+    }
+    file.close();
+    machine.finish();
+}
+
+fn inputs_of_another_version_are_refused() {
+    let machine = Machine::start();
+    let file = machine.open();
+    for request in buffered_requests(&machine).iter().filter(|request| request.versioned) {
+        for version in [0, ABI_VERSION + 1, u32::MAX] {
+            let (status, output) = send(&file, request.code, &input(version, request.input, request.input), 4096);
+            assert_eq!(status, Status::REVISION_MISMATCH, "0x{:08X} of version {version}", request.code);
+            assert!(output.is_empty());
+        }
+    }
+    file.close();
+    machine.finish();
+}
+
+fn short_outputs_are_refused() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let mut fixed = vec![
+        (VersionRequest::CODE, 8, size_of::<VersionReply>()),
+        (AdapterListRequest::CODE, 8, size_of::<AdapterListReply>()),
+        (ObjectSummaryRequest::CODE, 8, size_of::<ObjectSummaryReply>()),
+    ];
+    if machine.has_transfers() {
+        let adapters = list(&file);
+        assert_ne!(adapters[0].index, adapters[1].index);
+        // Both indexes 0 connect the first adapter to itself, were there room for the answer.
+        fixed.push((PairCreateRequest::CODE, size_of::<PairCreateRequest>(), size_of::<PairCreateReply>()));
+    }
+    for (code, length, reply) in fixed {
+        for room in [0, 1, reply - 1] {
+            let (status, output) = send(&file, code, &input(ABI_VERSION, length, length), room);
+            assert_eq!(status, Status::BUFFER_TOO_SMALL, "0x{code:08X} with room for {room}");
+            assert!(output.is_empty());
+        }
+    }
+    file.close();
+    machine.finish();
+}
+
+fn direct_inputs_of_wrong_length_or_version_are_refused() {
+    let machine = Machine::start();
+    if machine.has_transfers() {
+        let file = machine.open();
+        let buffer = &mut region(4096);
+        for (code, size) in
+            [(TransferRequest::CODE, size_of::<TransferRequest>()), (MemcpyRequest::CODE, size_of::<MemcpyRequest>())]
+        {
+            for length in [0, 7, 8, size - 1, size + 1] {
+                let answer = file.ioctl_direct(code, &input(ABI_VERSION, length, length), buffer);
+                assert_eq!(Status(answer.status), Status::INFO_LENGTH_MISMATCH, "0x{code:08X} with {length} bytes");
+            }
+            let answer = file.ioctl_direct(code, &input(ABI_VERSION + 1, size, size), buffer);
+            assert_eq!(Status(answer.status), Status::REVISION_MISMATCH, "0x{code:08X}");
+        }
+        file.close();
+    }
+    machine.finish();
+}
+
+fn adapter_list_takes_two_calls() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let entry = size_of::<AdapterEntry>();
+    let fixed = size_of::<AdapterListReply>();
+    for (room, returned, expected) in [
+        (fixed, 0, Status::BUFFER_OVERFLOW),
+        (fixed + entry - 1, 0, Status::BUFFER_OVERFLOW),
+        (fixed + entry, 1, Status::BUFFER_OVERFLOW),
+        (fixed + 2 * entry - 1, 1, Status::BUFFER_OVERFLOW),
+        (fixed + 2 * entry, 2, Status::SUCCESS),
+        (fixed + 9 * entry + 5, 2, Status::SUCCESS),
+    ] {
+        let (status, output) = send(&file, AdapterListRequest::CODE, &input(ABI_VERSION, 8, 8), room);
+        assert_eq!(status, expected, "room for {room} bytes");
+        let (reply, _) = AdapterListReply::read_from_prefix(&output).expect("the fixed part");
+        assert_eq!(reply.header, RequestHeader::of::<AdapterListReply>());
+        assert_eq!((reply.adapter_count, reply.returned_count), (2, returned));
+        assert_eq!((reply.entry_size as usize, reply.required_length as usize), (entry, fixed + 2 * entry));
+        assert_eq!(output.len(), fixed + returned as usize * entry);
+    }
+    file.close();
+    machine.finish();
+}
+
+fn adapters_are_told_apart() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let adapters = list(&file);
+    let distinct = |of: fn(&AdapterEntry) -> u64| adapters.iter().map(of).collect::<HashSet<_>>().len();
+    assert_eq!(distinct(|adapter| u64::from(adapter.index)), 2);
+    assert_eq!(distinct(|adapter| u64::from(adapter.interface_index)), 2);
+    assert_eq!(distinct(|adapter| adapter.net_luid), 2);
+    assert_eq!(distinct(|adapter| adapter.mac_address.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))), 2);
+    for adapter in &adapters {
+        assert_eq!(adapter.mac_address[0] & 3, 2, "unicast and locally administered");
+        assert_eq!(adapter.address_count, 2);
+        assert_eq!(adapter.link_speed, 100_000_000_000);
+        assert!(adapter.limits.frmr_page_count >= 16);
+        assert_eq!((adapter.reserved, adapter.reserved2, adapter.limits.reserved), ([0; 2], 0, 0));
+    }
+    file.close();
+    machine.finish();
+}
+
+fn object_summary_counts_files() {
+    let machine = Machine::start();
+    let first = machine.open();
+    let count = || {
+        let (status, output) = send(&first, ObjectSummaryRequest::CODE, &input(ABI_VERSION, 8, 8), 4096);
+        assert_eq!(status, Status::SUCCESS);
+        ObjectSummaryReply::read_from_bytes(&output).expect("a whole reply")
+    };
+    assert_eq!((count().adapters, count().files, count().pairs), (2, 1, 0));
+    let second = machine.open();
+    assert_eq!(count().files, 2);
+    second.close();
+    assert_eq!(count().files, 1);
+    first.close();
+    machine.finish();
+}
+
+fn unknown_codes_are_refused() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let known = [
+        VersionRequest::CODE,
+        AdapterListRequest::CODE,
+        ObjectSummaryRequest::CODE,
+        PairCreateRequest::CODE,
+        PairCloseRequest::CODE,
+        TransferRequest::CODE,
+        MemcpyRequest::CODE,
+    ];
+    // Neighbouring functions, other methods, the same function with fewer rights, of another device, of the public range; and NetworkDirect's.
+    let near =
+        known.iter().flat_map(|code| [code + 4, code ^ 1, code ^ 2, code ^ 0x4000, code ^ 0x0001_0000, code & !0x2000]);
+    let others = near.chain([0, 0x0012_0000, 0x0012_0100, u32::MAX & !3]).filter(|code| !known.contains(code));
+    for code in others {
+        let (status, output) = if code & 3 == 0 {
+            send(&file, code, &input(ABI_VERSION, 8, 8), 4096)
+        } else if code & 3 == 3 {
+            continue;
+        } else {
+            let mut buffer = region(0);
+            (Status(file.ioctl_direct(code, &input(ABI_VERSION, 8, 8), &mut buffer).status), Vec::new())
+        };
+        assert_eq!(status, Status::INVALID_DEVICE_REQUEST, "0x{code:08X}");
+        assert!(output.is_empty());
+    }
+    // The device answers as before.
+    assert_eq!(list(&file).len(), 2);
+    file.close();
+    machine.finish();
+}
+
+fn handles_need_read_and_write() {
+    let machine = Machine::start();
+    for access in [GENERIC_READ, GENERIC_WRITE] {
+        let file = open(WIN32_DEVICE_NAME, access).expect("the device opens");
+        for code in [VersionRequest::CODE, AdapterListRequest::CODE, ObjectSummaryRequest::CODE] {
+            let (status, _) = send(&file, code, &input(ABI_VERSION, 8, 8), 4096);
+            assert_eq!(status, Status::ACCESS_DENIED);
+        }
+        let mut buffer = region(0);
+        let request: MemcpyRequest = zerocopy::FromZeros::new_zeroed();
+        assert_eq!(send_direct(&file, &request, &mut buffer), Status::ACCESS_DENIED);
+        file.close();
+    }
+    machine.finish();
+}
+
+fn only_administrators_and_system_open_it() {
+    let machine = Machine::start();
+    let open = |caller| {
+        let opener = Opener { caller, ..Opener::default() };
+        kernel_host::io::file::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, opener)
+    };
+    for caller in [Caller::Administrator, Caller::System] {
+        open(caller).expect("it opens").close();
+    }
+    assert_eq!(open(Caller::User).map(|_| ()).map_err(Status), Err(Status::ACCESS_DENIED));
+    machine.finish();
+}
+
+fn a_name_behind_the_device_is_refused() {
+    let machine = Machine::start();
+    for name in [r"\x", r"\", r"\Adapter0"] {
+        let path = format!("{WIN32_DEVICE_NAME}{name}");
+        let answer = open(&path, GENERIC_READ | GENERIC_WRITE);
+        assert_eq!(answer.map(|_| ()).map_err(Status), Err(Status::OBJECT_NAME_NOT_FOUND), "{path}");
+    }
+    machine.finish();
+}

@@ -1,0 +1,177 @@
+//! A booted kernel with the driver and its adapters, and requests as bytes, so that wrong ones can be sent.
+
+use kernel_host::inf::{AdapterConfig, Inx};
+use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE, IoResult, Opener, PendingIrp};
+use kernel_host::memory::user_buffer::UserBuffer;
+use kernel_host::ndis::adapter::{self, Adapter};
+use kernel_host::status::NtStatus;
+use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode};
+use softndk_ioctl::{
+    AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, Request, RequestHeader, Status, TransferResult,
+    VersionFlags, VersionRequest, WIN32_DEVICE_NAME,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const INX: &str = include_str!("../../../../inf/softndk.inx");
+
+/// The image under test: the debug one, whose arithmetic is checked, before the release one.
+pub fn image() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("SOFTNDK_IMAGE") {
+        return Some(path.into());
+    }
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/driver/x64");
+    ["debug", "release"].map(|profile| target.join(profile).join("softndk.sys")).into_iter().find(|path| path.exists())
+}
+
+/// The whole machine.
+pub struct Machine {
+    kernel: Kernel,
+    driver: Driver,
+    pub adapters: Vec<Adapter>,
+}
+
+/// What one adapter is to be like.
+#[derive(Clone, Copy)]
+pub struct Wish {
+    pub wire: u32,
+    pub ipv4: bool,
+    pub ipv6: bool,
+}
+
+pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true };
+
+impl Machine {
+    /// Two ordinary adapters.
+    pub fn start() -> Self {
+        Self::with(&[ORDINARY, ORDINARY])
+    }
+
+    pub fn with(wishes: &[Wish]) -> Self {
+        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, ..KernelConfig::default() });
+        let path = image().expect("an image: the parent looked");
+        let driver = kernel.load_driver(&path, "softndk").expect("the image loads");
+        let inx = Inx::parse(INX).expect("our own file");
+        let mut machine = Self { kernel, driver, adapters: Vec::new() };
+        for (number, wish) in wishes.iter().enumerate() {
+            let config = config(&inx, number as u8 + 1, *wish);
+            let adapter = adapter::add(machine.driver.object() as usize, config).expect("the adapter starts");
+            machine.adapters.push(adapter);
+        }
+        machine
+    }
+
+    /// Opens the device as an administrator, for reading and writing.
+    pub fn open(&self) -> File {
+        open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens")
+    }
+
+    /// Lets kernel time pass until something is so, and gives up after a minute of it.
+    pub fn wait_until(&self, so: impl Fn() -> bool) {
+        for _ in 0..6000 {
+            if so() {
+                return;
+            }
+            self.kernel.sleep(Duration::from_millis(10));
+        }
+        panic!("waited a minute for nothing");
+    }
+
+    /// Removes the adapters, unloads, and finds nothing left.
+    pub fn finish(mut self) {
+        for adapter in std::mem::take(&mut self.adapters) {
+            adapter.remove();
+        }
+        self.driver.unload();
+        let report = self.kernel.shutdown();
+        assert!(report.leaks.is_empty(), "left behind: {:?}", report.leaks);
+    }
+
+    /// Whether the image has pair and transfer requests; says so when it has not.
+    pub fn has_transfers(&self) -> bool {
+        let file = self.open();
+        let version = ask(&file, &VersionRequest { header: RequestHeader::of::<VersionRequest>() });
+        let there = version.flags.contains(VersionFlags::TRANSFERS);
+        if !there {
+            println!("this image has no transfers yet: nothing to show");
+        }
+        there
+    }
+}
+
+fn config(inx: &Inx, host: u8, wish: Wish) -> AdapterConfig {
+    let mut config = AdapterConfig::from_inx(inx).expect("our own file installs");
+    config = config.with_keyword("WireNumber", &wish.wire.to_string());
+    if wish.ipv4 {
+        config = config.with_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), 24);
+    }
+    if wish.ipv6 {
+        config = config.with_address(IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, u16::from(host))), 64);
+    }
+    config
+}
+
+/// Opens a path as an administrator.
+pub fn open(path: &str, access: u32) -> Result<File, NtStatus> {
+    kernel_host::io::file::open(path, access, Opener::default())
+}
+
+/// A buffered request with these very bytes; the reply's bytes are those the driver called valid.
+pub fn send(file: &File, code: u32, input: &[u8], output_length: usize) -> (Status, Vec<u8>) {
+    let mut output = vec![0; output_length];
+    let IoResult { status, information } = file.ioctl(code, input, &mut output);
+    output.truncate(information);
+    (Status(status), output)
+}
+
+/// A good request, which must succeed.
+pub fn ask<R>(file: &File, request: &R) -> R::Reply
+where
+    R: Request,
+    R::Reply: FromBytes + IntoBytes + Immutable + KnownLayout,
+{
+    let (status, output) = send(file, R::CODE, request.as_bytes(), size_of::<R::Reply>());
+    assert_eq!(status, Status::SUCCESS);
+    R::Reply::read_from_bytes(&output).expect("a whole reply")
+}
+
+/// A request that must be refused with nothing in the output.
+#[track_caller]
+pub fn refused<R: Request>(file: &File, request: &R, expected: Status) {
+    let (status, output) = send(file, R::CODE, request.as_bytes(), 4096);
+    assert_eq!(status, expected);
+    assert!(output.is_empty(), "a refused request returns nothing");
+}
+
+/// A direct request.
+pub fn send_direct<R: Request>(file: &File, request: &R, buffer: &mut UserBuffer) -> Status {
+    Status(file.ioctl_direct(R::CODE, request.as_bytes(), buffer).status)
+}
+
+/// A direct request that goes on beside the caller.
+pub fn start_direct<R: Request>(file: &File, request: &R, buffer: &UserBuffer) -> PendingIrp {
+    file.start_ioctl_direct(R::CODE, request.as_bytes(), buffer).expect("the I/O manager takes it")
+}
+
+/// Memory for a region of this length, its frames scattered as a program's are.
+pub fn region(length: u64) -> UserBuffer {
+    let layout = BufferLayout::new(length).expect("short enough");
+    UserBuffer::with_offset(layout.total as usize, 0, FrameOrder::Scattered)
+}
+
+/// The result page.
+pub fn result_of(buffer: &UserBuffer) -> TransferResult {
+    TransferResult::read_from_prefix(buffer.as_slice()).expect("a page").0
+}
+
+/// All adapters, in order of their indexes.
+pub fn list(file: &File) -> Vec<AdapterEntry> {
+    let request = AdapterListRequest { header: RequestHeader::of::<AdapterListRequest>() };
+    let (status, output) = send(file, AdapterListRequest::CODE, request.as_bytes(), 64 << 10);
+    assert_eq!(status, Status::SUCCESS);
+    let (fixed, entries) = AdapterListReply::read_from_prefix(&output).expect("the fixed part");
+    let entries = entries.chunks_exact(fixed.entry_size as usize);
+    entries.map(|entry| AdapterEntry::read_from_prefix(entry).expect("an entry").0).collect()
+}

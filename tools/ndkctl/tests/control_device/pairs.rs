@@ -1,0 +1,245 @@
+//! Pairs: made, refused, owned by one file, closed.
+
+use crate::machine::{Machine, ORDINARY, Wish, ask, list, refused, send};
+use crate::{Case, cases};
+use kernel_host::io::File;
+use softndk_ioctl::{
+    AddressFamily, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
+    PairFlags, Request, RequestHeader, Status,
+};
+use std::net::IpAddr;
+use zerocopy::{FromZeros, IntoBytes};
+
+pub const CASES: &[Case] = cases![
+    pair_connects_over_the_wanted_family,
+    pair_connects_an_adapter_to_itself,
+    defaults_are_filled_in,
+    pair_parameters_out_of_range_are_refused,
+    unknown_adapters_do_not_exist,
+    adapters_on_different_wires_are_unreachable,
+    a_missing_family_is_an_invalid_address,
+    pair_ids_belong_to_their_file,
+    closed_pairs_are_not_found,
+    many_pairs_at_once,
+    closing_the_file_closes_its_pairs,
+];
+
+/// A request with all defaults between the first two adapters.
+pub fn create_request(machine: &Machine) -> PairCreateRequest {
+    let file = machine.open();
+    let adapters = list(&file);
+    file.close();
+    let mut request = PairCreateRequest::new_zeroed();
+    request.header = RequestHeader::of::<PairCreateRequest>();
+    request.client_adapter = adapters[0].index;
+    request.server_adapter = adapters[1].index;
+    request
+}
+
+pub fn close_request(pair: u32) -> PairCloseRequest {
+    PairCloseRequest { header: RequestHeader::of::<PairCloseRequest>(), pair, reserved: 0 }
+}
+
+/// Closes a pair; the answer.
+pub fn close(file: &File, pair: u32) -> Status {
+    let (status, output) = send(file, PairCloseRequest::CODE, close_request(pair).as_bytes(), 0);
+    assert!(output.is_empty());
+    status
+}
+
+/// Live objects.
+pub fn objects(file: &File) -> ObjectSummaryReply {
+    ask(file, &ObjectSummaryRequest { header: RequestHeader::of::<ObjectSummaryRequest>() })
+}
+
+fn with_transfers(work: impl FnOnce(&Machine)) {
+    let machine = Machine::start();
+    if machine.has_transfers() {
+        work(&machine);
+    }
+    machine.finish();
+}
+
+fn pair_connects_over_the_wanted_family() {
+    with_transfers(|machine| {
+        let file = machine.open();
+        for (family, found) in [
+            (AddressFamily::UNSPECIFIED, AddressFamily::IPV4),
+            (AddressFamily::IPV4, AddressFamily::IPV4),
+            (AddressFamily::IPV6, AddressFamily::IPV6),
+        ] {
+            let pair = ask(&file, &PairCreateRequest { family, ..create_request(machine) });
+            assert_ne!(pair.pair, 0);
+            assert_eq!(pair.header, RequestHeader::of::<PairCreateReply>());
+            assert_eq!((pair.client.address.family, pair.server.address.family), (found, found));
+            let ends: [Option<IpAddr>; 2] = [pair.client.address.ip(), pair.server.address.ip()];
+            assert!(ends[0].is_some() && ends[1].is_some() && ends[0] != ends[1]);
+            assert!(pair.client.port != 0 && pair.server.port != 0);
+            assert_eq!(close(&file, pair.pair), Status::SUCCESS);
+        }
+        file.close();
+    });
+}
+
+fn pair_connects_an_adapter_to_itself() {
+    with_transfers(|machine| {
+        let file = machine.open();
+        let request = create_request(machine);
+        let pair = ask(&file, &PairCreateRequest { server_adapter: request.client_adapter, ..request });
+        assert_eq!(pair.client.address.ip(), pair.server.address.ip());
+        assert_ne!(pair.client.port, pair.server.port);
+        assert_eq!(close(&file, pair.pair), Status::SUCCESS);
+        file.close();
+    });
+}
+
+fn defaults_are_filled_in() {
+    with_transfers(|machine| {
+        let file = machine.open();
+        let limits = list(&file)[0].limits;
+        let pair = ask(&file, &create_request(machine));
+        assert_eq!((pair.initiator_queue_depth, pair.receive_queue_depth), (128, 128));
+        assert_eq!(pair.max_request_sge, limits.max_read_request_sge);
+        assert_eq!(pair.read_limit, limits.max_inbound_read_limit.min(limits.max_outbound_read_limit));
+        assert_eq!(pair.reserved, 0);
+        close(&file, pair.pair);
+        file.close();
+    });
+}
+
+fn pair_parameters_out_of_range_are_refused() {
+    with_transfers(|machine| {
+        let file = machine.open();
+        let limits = list(&file)[0].limits;
+        let good = create_request(machine);
+        let refuse = |change: &dyn Fn(&mut PairCreateRequest)| {
+            let mut request = good;
+            change(&mut request);
+            refused(&file, &request, Status::INVALID_PARAMETER);
+        };
+        refuse(&|request| request.initiator_queue_depth = limits.max_initiator_queue_depth + 1);
+        refuse(&|request| request.initiator_queue_depth = u32::MAX);
+        refuse(&|request| request.receive_queue_depth = limits.max_receive_queue_depth + 1);
+        refuse(&|request| request.receive_queue_depth = u32::MAX);
+        refuse(&|request| request.max_request_sge = limits.max_read_request_sge + 1);
+        refuse(&|request| request.max_request_sge = u32::MAX);
+        refuse(&|request| request.read_limit = limits.max_inbound_read_limit + 1);
+        refuse(&|request| request.read_limit = u32::MAX);
+        refuse(&|request| request.flags = PairFlags::from_bits_retain(1 << 31));
+        refuse(&|request| request.flags = PairFlags::from_bits_retain(u32::MAX));
+        refuse(&|request| request.family = AddressFamily(1));
+        refuse(&|request| request.family = AddressFamily(u16::MAX));
+        assert_eq!(objects(&file).queue_pairs, 0);
+        // The largest of everything is in range.
+        let pair = ask(
+            &file,
+            &PairCreateRequest {
+                initiator_queue_depth: limits.max_initiator_queue_depth,
+                receive_queue_depth: limits.max_receive_queue_depth,
+                max_request_sge: limits.max_read_request_sge,
+                read_limit: limits.max_inbound_read_limit.min(limits.max_outbound_read_limit),
+                flags: PairFlags::NOTIFY,
+                ..good
+            },
+        );
+        assert_eq!(close(&file, pair.pair), Status::SUCCESS);
+        file.close();
+    });
+}
+
+fn unknown_adapters_do_not_exist() {
+    with_transfers(|machine| {
+        let file = machine.open();
+        let good = create_request(machine);
+        for index in [2, 1000, u32::MAX] {
+            refused(&file, &PairCreateRequest { client_adapter: index, ..good }, Status::DEVICE_DOES_NOT_EXIST);
+            refused(&file, &PairCreateRequest { server_adapter: index, ..good }, Status::DEVICE_DOES_NOT_EXIST);
+        }
+        file.close();
+    });
+}
+
+fn adapters_on_different_wires_are_unreachable() {
+    let machine = Machine::with(&[ORDINARY, Wish { wire: 1, ..ORDINARY }]);
+    if machine.has_transfers() {
+        let file = machine.open();
+        refused(&file, &create_request(&machine), Status::HOST_UNREACHABLE);
+        assert_eq!(objects(&file).queue_pairs, 0);
+        file.close();
+    }
+    machine.finish();
+}
+
+fn a_missing_family_is_an_invalid_address() {
+    let machine = Machine::with(&[ORDINARY, Wish { ipv4: false, ..ORDINARY }]);
+    if machine.has_transfers() {
+        let file = machine.open();
+        let good = create_request(&machine);
+        refused(&file, &PairCreateRequest { family: AddressFamily::IPV4, ..good }, Status::INVALID_ADDRESS);
+        let pair = ask(&file, &good);
+        assert_eq!(pair.server.address.family, AddressFamily::IPV6);
+        close(&file, pair.pair);
+        file.close();
+    }
+    machine.finish();
+}
+
+fn pair_ids_belong_to_their_file() {
+    with_transfers(|machine| {
+        let (owner, stranger) = (machine.open(), machine.open());
+        let pair = ask(&owner, &create_request(machine)).pair;
+        for id in [pair, 0, pair + 1, u32::MAX] {
+            assert_eq!(close(&stranger, id), Status::NOT_FOUND, "{id}");
+        }
+        let mut request = close_request(pair);
+        request.reserved = 1;
+        refused(&owner, &request, Status::INVALID_PARAMETER);
+        assert_eq!(close(&owner, pair), Status::SUCCESS);
+        stranger.close();
+        owner.close();
+    });
+}
+
+fn closed_pairs_are_not_found() {
+    with_transfers(|machine| {
+        let file = machine.open();
+        let first = ask(&file, &create_request(machine)).pair;
+        assert_eq!(close(&file, first), Status::SUCCESS);
+        assert_eq!(close(&file, first), Status::NOT_FOUND);
+        // A new pair does not wake the old id.
+        let second = ask(&file, &create_request(machine)).pair;
+        assert_ne!(first, second);
+        assert_eq!(close(&file, first), Status::NOT_FOUND);
+        assert_eq!(close(&file, second), Status::SUCCESS);
+        file.close();
+    });
+}
+
+fn many_pairs_at_once() {
+    with_transfers(|machine| {
+        let file = machine.open();
+        let request = PairCreateRequest { initiator_queue_depth: 1, receive_queue_depth: 1, ..create_request(machine) };
+        let pairs: Vec<u32> = (0..16).map(|_| ask(&file, &request).pair).collect();
+        assert_eq!((objects(&file).pairs, objects(&file).queue_pairs), (16, 32));
+        for pair in pairs.iter().rev() {
+            assert_eq!(close(&file, *pair), Status::SUCCESS);
+        }
+        let left = objects(&file);
+        assert_eq!((left.pairs, left.queue_pairs, left.completion_queues, left.connectors), (0, 0, 0, 0));
+        file.close();
+    });
+}
+
+fn closing_the_file_closes_its_pairs() {
+    with_transfers(|machine| {
+        let (watcher, owner) = (machine.open(), machine.open());
+        for _ in 0..3 {
+            ask(&owner, &create_request(machine));
+        }
+        assert_eq!(objects(&watcher).pairs, 3);
+        owner.close();
+        let left = objects(&watcher);
+        assert_eq!((left.pairs, left.queue_pairs, left.listeners, left.connectors), (0, 0, 0, 0));
+        watcher.close();
+    });
+}
