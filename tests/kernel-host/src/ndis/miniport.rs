@@ -216,6 +216,10 @@ impl Miniport {
     }
 }
 
+/// Attribute blocks that NDIS knows and this host does not model: offload, 802.11, add-device, header split, hardware assist,
+/// packet direct.
+const OTHER_BLOCKS: &[u8] = &[0xA0, 0xA1, 0xA4, 0xAB, 0xAF, 0xC5];
+
 /// A lock of the host; nobody panics with one, and if somebody did the data is still whole.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -259,6 +263,10 @@ crate::exports! {
             REGISTRATION => miniport.set_registration(block),
             GENERAL => miniport.set_general(block),
             NDK => miniport.set_ndk(block),
+            other if !OTHER_BLOCKS.contains(&other) => {
+                let rule = format!("NdisMSetMiniportAttributes: {other:#x} is no type of an attribute block");
+                broken(Group::Attributes, miniport.handle, rule);
+            }
             other => {
                 super::log::note(format!("NdisMSetMiniportAttributes: attribute block of type {other:#x} is not modelled"));
                 return status::NOT_SUPPORTED;

@@ -22,6 +22,9 @@ pub const RUNNING_VERSION: u32 = 6 << 16 | 84;
 /// Contract versions that NDIS 6.84 accepts (NDIS: Specifying an NDIS version number).
 const ACCEPTED_MINORS: &[u8] = &[0, 1, 20, 30, 40, 50, 51, 60, 70, 80, 81, 82, 83, 84];
 
+/// Optional handlers that NDIS knows and this host does not model: PnP, connection-oriented, switch, idle notification.
+const OTHER_OPTIONAL_HANDLERS: &[u8] = &[0x90, 0x91, 0x92, 0xA5, 0xA6, 0xB0, 0xB4, 0xB8];
+
 /// Where a registered driver stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -139,6 +142,10 @@ crate::exports! {
                 return answer;
             }
         }
+        if driver.ndk().is_some() && driver.handlers.direct_oid_request == 0 {
+            let rule = "an NDK provider without direct OID handlers: OID_NDK_STATISTICS arrives on the direct path";
+            broken(Group::Registration, driver.handle, rule);
+        }
         driver.phase.store(Phase::Registered as u8, Ordering::SeqCst);
         super::driver_object::take_over(driver_object, &driver);
         status::SUCCESS
@@ -173,6 +180,10 @@ crate::exports! {
         // SAFETY: not null; every optional handler structure starts with this header.
         let header = unsafe { handlers.read_unaligned() };
         if header.Type != NDK_PROVIDER_CHARACTERISTICS {
+            if !OTHER_OPTIONAL_HANDLERS.contains(&header.Type) {
+                let rule = format!("NdisSetOptionalHandlers: {:#x} is no type of optional handlers", header.Type);
+                broken(Group::Registration, driver.handle, rule);
+            }
             return status::NOT_SUPPORTED;
         }
         // SAFETY: the type says that the structure is this one.
@@ -239,6 +250,10 @@ fn check_characteristics(from: &NDIS_MINIPORT_DRIVER_CHARACTERISTICS) -> Result<
         let text =
             format!("{NAME}: NDIS {}.{} is no version that 6.84 accepts", from.MajorNdisVersion, from.MinorNdisVersion);
         return Err((status::BAD_VERSION, text));
+    }
+    let newest = if from.MinorNdisVersion >= 80 { 3 } else { 2 };
+    if from.Header.Revision > newest {
+        return bad(format!("{NAME}: NDIS 6.{} has no revision {}", from.MinorNdisVersion, from.Header.Revision));
     }
     let (revision, size) = match (from.MinorNdisVersion, from.Header.Revision) {
         (0..20, _) => (1, 0x88),

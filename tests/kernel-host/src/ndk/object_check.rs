@@ -54,7 +54,7 @@ impl Kind {
 /// A new adapter: the object's rules, and a version that satisfies what was asked.
 pub fn check_adapter(adapter: *mut NDK_ADAPTER, asked: NDK_VERSION) -> Result<NDK_VERSION, String> {
     // SAFETY: the provider says that this is an adapter; a wild address is reported by the fault handler.
-    let version = unsafe { (&raw const (*adapter).Header.Version).read() };
+    let version = unsafe { (&raw const (*adapter).Header.Version).read_unaligned() };
     if version.Major != asked.Major || version.Minor < asked.Minor {
         return Err(format!(
             "opened with version {}.{} for a consumer that needs {}.{}",
@@ -71,11 +71,11 @@ pub fn check_adapter(adapter: *mut NDK_ADAPTER, asked: NDK_VERSION) -> Result<ND
 ///
 /// `object` is what a provider handed out as an object of that kind: a header with a dispatch pointer behind it.
 pub unsafe fn check_object(kind: Kind, object: *const NDK_OBJECT_HEADER, version: NDK_VERSION) -> Result<(), String> {
-    // SAFETY: the caller's contract.
-    let (header, table) = unsafe { (object.read(), object.add(1).cast::<*const usize>().read()) };
-    if object as usize % 8 != 0 {
+    if object as usize % align_of::<NDK_OBJECT_HEADER>() != 0 {
         return Err(format!("the {kind:?} object {object:p} is not aligned"));
     }
+    // SAFETY: the caller's contract.
+    let (header, table) = unsafe { (object.read(), object.add(1).cast::<*const usize>().read()) };
     if (header.Version.Major, header.Version.Minor) != (version.Major, version.Minor) {
         return Err(format!(
             "Header.Version of the {kind:?} object is {}.{}",
@@ -95,11 +95,8 @@ fn check_table(kind: Kind, table: *const usize) -> Result<(), String> {
     if table.is_null() {
         return Err(format!("Dispatch of the {kind:?} object is NULL"));
     }
-    if !image::contains_read_only(table as usize, kind.slots() * size_of::<usize>()) {
-        return Err(format!("the dispatch table of the {kind:?} object is not in read-only memory of an image"));
-    }
     for slot in 0..kind.slots() {
-        // SAFETY: in a mapped section of an image, as was just checked.
+        // SAFETY: the provider says that its table is here; a wild address is reported by the fault handler.
         let function = unsafe { table.add(slot).read() };
         if function == 0 {
             return Err(format!("slot {slot} of the {kind:?} dispatch table is NULL; a provider fills every slot"));
@@ -107,6 +104,9 @@ fn check_table(kind: Kind, table: *const usize) -> Result<(), String> {
         if !image::contains_code(function) {
             return Err(format!("slot {slot} of the {kind:?} dispatch table holds {function:#x}, which is no code"));
         }
+    }
+    if !image::contains_read_only(table as usize, kind.slots() * size_of::<usize>()) {
+        return Err(format!("the dispatch table of the {kind:?} object is not in read-only memory of an image"));
     }
     Ok(())
 }
