@@ -36,6 +36,14 @@ impl Outcome {
         if self.status.success() { Ok(()) } else { Err(self.failure("the child failed")) }
     }
 
+    /// The child failed by itself, without a bugcheck, and said so in these words.
+    pub fn expect_failure(&self, words: &str) -> Result<(), Failed> {
+        if self.status.success() || self.bugcheck.is_some() {
+            return Err(self.failure("the child did not fail by itself"));
+        }
+        if self.text.contains(words) { Ok(()) } else { Err(self.failure(&format!("no word of \"{words}\""))) }
+    }
+
     /// The child ended in a bugcheck.
     pub fn expect_bugcheck(&self) -> Result<&Bugcheck, Failed> {
         self.bugcheck.as_ref().ok_or_else(|| self.failure("no bugcheck"))

@@ -89,7 +89,7 @@ impl Completion {
         assert!(before == 0, "the completion of {} came {} times", self.name, before + 1);
         assert!(
             self.returned.load(Ordering::Acquire) != RETURNED_FINAL,
-            "{} did not return STATUS_PENDING, but its completion came",
+            "the completion of {} came, although it did not return STATUS_PENDING",
             self.name
         );
         self.signal.set();
