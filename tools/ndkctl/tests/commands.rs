@@ -1,0 +1,287 @@
+//! The commands from outside: the binary, its output, its exit codes, the files it leaves. What needs the driver runs it in the
+//! kernel host, and is skipped with a word when there is no image.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// The image under test: the debug one, whose arithmetic is checked, before the release one.
+fn image() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("SOFTNDK_IMAGE") {
+        return Some(path.into());
+    }
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/driver/x64");
+    let found = ["debug", "release"].map(|profile| target.join(profile).join("softndk.sys"));
+    let found = found.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        println!("no driver image: nothing to show (cargo xtask driver builds one)");
+    }
+    found
+}
+
+fn ndkctl(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ndkctl"))
+        .args(words)
+        .env_remove("SOFTNDK_IMAGE")
+        .output()
+        .expect("the binary starts")
+}
+
+/// Runs a command with the image and `--json`; its exit code and document.
+fn with_image(image: &Path, words: &[&str]) -> (i32, Value) {
+    let image = image.to_str().expect("a plain path");
+    let output = ndkctl(&[&["--json", "--image", image], words].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let document = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {words:?}:\n{text}{errors}"));
+    (output.status.code().unwrap_or_else(|| panic!("{words:?} was killed:\n{errors}")), document)
+}
+
+/// The report of a command that succeeds.
+#[track_caller]
+fn report(image: &Path, words: &[&str]) -> Value {
+    let (code, document) = with_image(image, words);
+    assert_eq!((code, &document["ok"]), (0, &Value::Bool(true)), "{words:?}: {document:#}");
+    document["report"].clone()
+}
+
+/// The image, if its driver has transfers.
+fn image_with_transfers() -> Option<PathBuf> {
+    let image = image()?;
+    if report(&image, &["info"])["driver"]["transfers"] == true {
+        return Some(image);
+    }
+    println!("this image has no transfers yet: nothing to show");
+    None
+}
+
+#[test]
+fn wrong_arguments_exit_2() {
+    for words in [&[][..], &["fly"], &["ping", "--count", "0"], &["copy", "one"]] {
+        assert_eq!(ndkctl(words).status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn an_image_that_is_not_there_exits_3_and_says_what_to_do() {
+    let output = ndkctl(&["--image", "/no/such/softndk.sys", "info"]);
+    assert_eq!(output.status.code(), Some(3));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    for wanted in ["/no/such/softndk.sys", "cause:", "next:", "cargo xtask driver"] {
+        assert!(errors.contains(wanted), "{wanted} is not in\n{errors}");
+    }
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn failures_are_json_too() {
+    let (code, document) = with_image(Path::new("/no/such/softndk.sys"), &["ping"]);
+    assert_eq!(code, 3);
+    assert_eq!((&document["command"], &document["ok"]), (&"ping".into(), &false.into()));
+    assert_eq!(document["error"]["exit_code"], 3);
+    let failure = &document["error"]["failure"];
+    assert_eq!(failure["kind"], "unreachable");
+    for part in ["what", "cause", "next_step"] {
+        assert!(failure[part].as_str().is_some_and(|text| !text.is_empty()), "{part}");
+    }
+}
+
+#[test]
+fn what_is_no_image_exits_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text.sys");
+    for contents in [&b""[..], b"MZ", b"this is no driver"] {
+        fs::write(&path, contents).unwrap();
+        assert_eq!(with_image(&path, &["info"]).0, 3);
+    }
+}
+
+#[test]
+fn info_shows_as_many_adapters_as_were_asked_for() {
+    let Some(image) = image() else { return };
+    for count in ["1", "2", "5"] {
+        let report = report(&image, &["info", "--adapters", count, "--counters"]);
+        assert_eq!(report["adapters"].as_array().unwrap().len().to_string(), count);
+        assert_eq!(report["driver"]["ndkpi_version"], "2.1");
+        let objects = report["objects"].as_array().unwrap();
+        let files = objects.iter().find(|object| object["name"] == "files").unwrap();
+        assert_eq!(files["value"], 1);
+    }
+}
+
+#[test]
+fn info_is_the_same_in_verify_mode() {
+    let Some(image) = image() else { return };
+    assert_eq!(report(&image, &["info", "--mode", "fast"]), report(&image, &["info", "--mode", "verify"]));
+}
+
+#[test]
+fn info_is_a_table_for_people() {
+    let Some(image) = image() else { return };
+    let output = ndkctl(&["--image", image.to_str().unwrap(), "info"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for wanted in ["softndk 0.", "192.168.100.1/24", "192.168.100.2/24", "MAC address", "iWARP"] {
+        assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+    }
+}
+
+#[test]
+fn ping_answers_every_request() {
+    let Some(image) = image_with_transfers() else { return };
+    for words in [
+        &["ping"][..],
+        &["ping", "-n", "2500", "-s", "0"],
+        &["ping", "-n", "3", "-i", "1", "--operation", "write", "--registration", "fast"],
+        &["ping", "--operation", "send", "--registration", "logical", "-s", "1M", "--notify"],
+        &["ping", "--client", "1", "--server", "0", "--family", "ipv6"],
+        &["ping", "--client", "1", "--server", "1"],
+    ] {
+        let report = report(&image, words);
+        assert_eq!(report["sent"], report["received"], "{words:?}");
+        let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name} in {report:#}"));
+        assert!(
+            number("min") <= number("median") && number("median") <= number("p99") && number("p99") <= number("max")
+        );
+    }
+}
+
+#[test]
+fn ping_of_an_adapter_that_is_not_there_exits_1() {
+    let Some(image) = image_with_transfers() else { return };
+    let (code, document) = with_image(&image, &["ping", "--server", "7"]);
+    assert_eq!(code, 1, "{document:#}");
+    assert_eq!(document["error"]["failure"]["status"], 0xC000_00C0_u32);
+    assert!(document["error"]["failure"]["what"].as_str().unwrap().contains("adapter 7"));
+}
+
+/// A folder with a source of this length.
+fn source(length: usize) -> (TempDir, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (source, dest) = (path("source"), path("dest"));
+    let mut bytes = vec![0; length];
+    ndkctl::pattern::Pattern::new(length as u64).fill(&mut bytes);
+    fs::write(&source, bytes).unwrap();
+    (folder, source, dest)
+}
+
+/// Names in a folder.
+fn names(folder: &TempDir) -> Vec<String> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn copies_are_equal_at_every_awkward_length() {
+    let Some(image) = image_with_transfers() else { return };
+    const WINDOW: usize = 512 * 4096;
+    for length in [0, 1, 4095, 4096, 4097, (1 << 20) + 3, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW] {
+        let (folder, source, dest) = source(length);
+        let report = report(&image, &["copy", &source, &dest]);
+        assert_eq!(report["bytes"], length);
+        assert_eq!(report["source_sha256"], report["dest_sha256"]);
+        assert!(fs::read(&source).unwrap() == fs::read(&dest).unwrap(), "{length}");
+        assert_eq!(names(&folder), ["dest", "source"], "no temporary file is left");
+    }
+}
+
+#[test]
+fn copies_in_small_windows_and_requests() {
+    let Some(image) = image_with_transfers() else { return };
+    let (_folder, source, dest) = source(100_003);
+    for words in [
+        &["--window", "4096"][..],
+        &["--window", "4097", "--request-size", "1000", "--chain", "7"],
+        &["--window", "10000", "--request-size", "1", "--chain", "128"],
+        &["--notify", "--family", "ipv6"],
+    ] {
+        let report = report(&image, &[&["copy", &source, &dest], words].concat());
+        assert_eq!(report["bytes"], 100_003, "{words:?}");
+        assert!(fs::read(&source).unwrap() == fs::read(&dest).unwrap(), "{words:?}");
+    }
+}
+
+#[test]
+fn an_existing_destination_is_replaced() {
+    let Some(image) = image_with_transfers() else { return };
+    let (_folder, source, dest) = source(5000);
+    fs::write(&dest, "longer than nothing").unwrap();
+    report(&image, &["copy", &source, &dest]);
+    assert!(fs::read(&source).unwrap() == fs::read(&dest).unwrap());
+}
+
+#[test]
+fn a_failed_copy_leaves_what_was_there() {
+    let Some(image) = image_with_transfers() else { return };
+    let (folder, source, dest) = source(5000);
+    fs::write(&dest, "as before").unwrap();
+    let (code, _) = with_image(&image, &["copy", &source, &dest, "--server", "9"]);
+    assert_eq!(code, 1);
+    assert_eq!(fs::read(&dest).unwrap(), b"as before");
+    assert_eq!(names(&folder), ["dest", "source"], "no temporary file is left");
+}
+
+#[test]
+fn files_that_cannot_be_used_exit_6() {
+    let Some(image) = image() else { return };
+    let (folder, source, dest) = source(10);
+    let folder = folder.path().to_str().unwrap();
+    let missing = format!("{folder}/no/such");
+    for words in
+        [["copy", &missing, &dest], ["copy", folder, &dest], ["copy", &source, folder], ["copy", &source, &missing]]
+    {
+        let (code, document) = with_image(&image, &words);
+        assert_eq!((code, &document["error"]["failure"]["kind"]), (6, &"file".into()), "{words:?}: {document:#}");
+    }
+    assert!(!Path::new(&dest).exists());
+}
+
+#[test]
+fn bench_measures_its_rows_beside_memcpy() {
+    let Some(image) = image_with_transfers() else { return };
+    let standard = report(&image, &["bench", "--time", "20"]);
+    assert_eq!(standard["rows"].as_array().unwrap().len(), 3);
+    let own = report(
+        &image,
+        &["bench", "--time", "20", "--operation", "write", "--size", "64K", "--chain", "4", "--sge", "3"],
+    );
+    assert_eq!(own["rows"].as_array().unwrap().len(), 1);
+    for row in standard["rows"].as_array().unwrap().iter().chain(own["rows"].as_array().unwrap()) {
+        for name in ["ns_per_request", "memcpy_ns", "ratio", "megabytes_per_second"] {
+            assert!(row[name].as_f64().is_some_and(|number| number > 0.0), "{name} in {row:#}");
+        }
+    }
+}
+
+#[test]
+fn bench_in_verify_mode_says_that_it_cannot() {
+    let Some(image) = image_with_transfers() else { return };
+    let (code, document) = with_image(&image, &["bench", "--time", "1", "--mode", "verify"]);
+    assert_eq!(code, 2, "{document:#}");
+    assert!(document["error"]["failure"]["next_step"].as_str().unwrap().contains("--mode fast"));
+}
+
+#[test]
+fn the_demonstration_ends_with_nothing_left() {
+    let Some(image) = image() else { return };
+    let output =
+        ndkctl(&["--image", image.to_str().unwrap(), "demo", "--size", "3M", "--pings", "100", "--time", "10"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let last = text.lines().last().unwrap_or_default();
+    assert_eq!(last, "Left behind: 0 pool blocks, 0 MDLs, 0 handles, 0 others.");
+    let document = report(&image, &["demo", "--size", "3M", "--pings", "100", "--time", "10"]);
+    assert_eq!(document["image"]["size"], fs::metadata(&image).unwrap().len());
+    assert_eq!(document["left"]["pool_blocks"], 0);
+    if document["info"]["driver"]["transfers"] == true {
+        assert_eq!(document["transfers"]["copy"]["bytes"], 3 << 20);
+        assert!(text.contains("have the same SHA-256"), "{text}");
+    }
+}
