@@ -4,7 +4,7 @@
 //! interface and swap the snapshot, which is readable at DISPATCH_LEVEL. The notification is cancelled in HaltEx, never from
 //! the callback and never under a lock that the callback takes.
 
-use core::{ffi::c_void, net::IpAddr, ptr};
+use core::{ffi::c_void, net::{IpAddr, Ipv4Addr}, ptr};
 
 use ndkpi_sys::{
     netioapi::{
@@ -94,11 +94,22 @@ impl Addresses {
         let _one_at_a_time = self.refreshing.lock();
         let Ok(table) = Table::read() else { return };
         let Ok(fresh) = table.of_interface(adapter.net_luid) else { return };
+        let Ok(plain) = plain(&fresh) else { return };
         // The old snapshot is freed outside the lock.
         let old = self.snapshot.lock().replace(fresh);
         drop(old);
-        adapter.provider.addresses_changed(adapter);
+        adapter.provider.addresses_changed(&plain);
     }
+}
+
+/// The addresses alone, as the engine wants them.
+fn plain(addresses: &[Option<Address>]) -> Result<PoolSlice<IpAddr>, OutOfMemory> {
+    let mut list =
+        PoolSlice::try_filled(tags::ADDRESS_TABLE, addresses.len(), IpAddr::V4(Ipv4Addr::UNSPECIFIED))?;
+    for (place, address) in list.iter_mut().zip(addresses.iter().flatten()) {
+        *place = address.ip;
+    }
+    Ok(list)
 }
 
 /// The unicast address table of all interfaces.

@@ -10,6 +10,9 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
+use softndk_engine::Fabric;
+use wdk_sys::NTSTATUS;
+
 use crate::{
     adapter::Adapter,
     control::device::ControlDevice,
@@ -18,6 +21,9 @@ use crate::{
         pool::{OutOfMemory, PoolBox, tags},
         spin_lock::SpinLock,
     },
+    mapper::Mapper,
+    platform::KernelPlatform,
+    turn::Turners,
 };
 
 /// Adapters one driver serves at the same time.
@@ -28,6 +34,8 @@ pub struct Driver {
     registration: AtomicPtr<c_void>,
     adapters: SpinLock<[Entry; ADAPTER_MAX]>,
     pub control: Mutex<ControlDevice>,
+    pub fabric: Fabric<KernelPlatform>,
+    pub mapper: Mapper,
 }
 
 /// A place in the adapter table.
@@ -47,15 +55,32 @@ static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
 impl Driver {
     /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
     pub fn publish() -> Result<&'static Self, OutOfMemory> {
+        let turners = Turners::try_new()?;
+        let processors = turners.processors();
+        let fabric = Fabric::try_new(KernelPlatform::new(turners), processors).map_err(|_| OutOfMemory)?;
         let driver = Self {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
             control: Mutex::try_new(ControlDevice::new())?,
+            fabric,
+            mapper: Mapper::try_new()?,
         };
         let block = PoolBox::try_new(tags::DRIVER, driver)?.into_raw();
         DRIVER.store(block.as_ptr(), Ordering::Release);
         // SAFETY: the block lives until `withdraw`, which runs when no code of the driver can run any more.
         Ok(unsafe { block.as_ref() })
+    }
+
+    /// Starts the driver's threads. PASSIVE_LEVEL, from DriverEntry.
+    pub fn start(&self) -> Result<(), NTSTATUS> {
+        self.mapper.start()?;
+        self.fabric.platform().turners.start()
+    }
+
+    /// Waits for the driver's threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
+    pub fn stop(&self) {
+        self.fabric.platform().turners.stop();
+        self.mapper.stop();
     }
 
     /// The driver state, while there is one.

@@ -2,7 +2,7 @@
 
 use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
 
-use crate::{driver::Driver, miniport};
+use crate::{copy, driver::Driver, miniport};
 
 /// Loads the driver: driver-wide state, then the miniport registration. NDIS calls SetOptions inside it.
 ///
@@ -18,10 +18,13 @@ pub unsafe extern "system" fn driver_entry(
         Ok(driver) => driver,
         Err(_) => return STATUS_INSUFFICIENT_RESOURCES,
     };
+    copy::choose();
     let object: *mut DRIVER_OBJECT = driver_object;
-    match miniport::register(object, registry_path, driver) {
+    let started = driver.start().and_then(|()| miniport::register(object, registry_path, driver));
+    match started {
         Ok(()) => STATUS_SUCCESS,
         Err(status) => {
+            driver.stop();
             // SAFETY: the registration failed, so nothing can reach the driver state any more.
             unsafe { Driver::withdraw() };
             status
@@ -36,6 +39,7 @@ pub unsafe extern "system" fn driver_entry(
 pub unsafe extern "C" fn unload(_driver_object: *mut ndkpi_sys::nt::DRIVER_OBJECT) {
     if let Some(driver) = Driver::get() {
         miniport::deregister(driver);
+        driver.stop();
     }
     // SAFETY: no adapter and no registration is left, so no entry point can run any more.
     unsafe { Driver::withdraw() };

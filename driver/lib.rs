@@ -11,11 +11,17 @@ mod adapter;
 mod address;
 mod configuration;
 mod control;
+mod copy;
 mod driver;
 mod entry;
 mod kernel;
+mod mapper;
+mod memory;
 mod miniport;
 mod ndk;
+mod platform;
+mod status;
+mod turn;
 mod version;
 mod wire;
 

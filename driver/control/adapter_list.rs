@@ -9,7 +9,7 @@ use softndk_ioctl::{
 };
 use zerocopy::IntoBytes;
 
-use super::request::{Buffer, Outcome};
+use super::request::{Buffer, Outcome, adapters_left};
 use crate::{
     adapter::Adapter,
     driver::{ADAPTER_MAX, Driver},
@@ -30,6 +30,7 @@ pub fn answer(buffer: &mut Buffer) -> Outcome {
 fn fill(buffer: &mut Buffer) -> Result<(usize, bool), Status> {
     let _request: AdapterListRequest = read_request(buffer.input())?;
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
+    adapters_left()?;
     let output = buffer.output();
     let (head, mut room) =
         output.split_at_mut_checked(size_of::<AdapterListReply>()).ok_or(Status::BUFFER_TOO_SMALL)?;
@@ -118,20 +119,20 @@ fn limits(information: &NDK_ADAPTER_INFO) -> AdapterLimits {
 }
 
 fn counters(adapter: &Adapter) -> AdapterCounters {
-    let rdma = adapter.provider.counters(adapter);
+    let rdma = adapter.provider.counters();
     let received = adapter.statistics.received.read();
     let sent = adapter.statistics.sent.read();
     AdapterCounters {
-        connects: rdma.connects,
-        accepts: rdma.accepts,
-        connect_failures: rdma.connect_failures,
-        connection_errors: rdma.connection_errors,
-        active_connections: rdma.active_connections,
-        completion_queue_errors: rdma.completion_queue_errors,
-        rdma_in_octets: rdma.in_octets,
-        rdma_out_octets: rdma.out_octets,
-        rdma_in_frames: rdma.in_frames,
-        rdma_out_frames: rdma.out_frames,
+        connects: rdma.connect,
+        accepts: rdma.accept,
+        connect_failures: rdma.connect_failure,
+        connection_errors: rdma.connection_error,
+        active_connections: rdma.active_connection,
+        completion_queue_errors: rdma.completion_queue_error,
+        rdma_in_octets: rdma.octets_in,
+        rdma_out_octets: rdma.octets_out,
+        rdma_in_frames: rdma.frames_in,
+        rdma_out_frames: rdma.frames_out,
         frame_in_octets: received.octet_sum(),
         frame_out_octets: sent.octet_sum(),
         frames_in: received.frame_sum(),

@@ -54,6 +54,7 @@ pub mod tags {
     pub const LISTENER: Tag = Tag::new(*b"SnLi");
     pub const CONNECTOR: Tag = Tag::new(*b"SnCo");
     pub const MAPPING: Tag = Tag::new(*b"SnMa");
+    pub const TURN: Tag = Tag::new(*b"SnTu");
     pub const SESSION: Tag = Tag::new(*b"SnSe");
 }
 
@@ -116,6 +117,17 @@ impl<T> PoolBox<T> {
     pub fn as_ptr(&self) -> *mut T {
         self.block.as_ptr()
     }
+
+    /// Moves the value out and frees the block.
+    pub fn into_inner(self) -> T {
+        let (block, tag) = (self.block, self.tag);
+        core::mem::forget(self);
+        // SAFETY: the block holds an initialised T, which is read once and not dropped in place.
+        let value = unsafe { block.read() };
+        // SAFETY: the block came from ExAllocatePool2 with this tag.
+        unsafe { ExFreePoolWithTag(block.as_ptr().cast(), tag.value()) };
+        value
+    }
 }
 
 impl<T> Deref for PoolBox<T> {
@@ -148,6 +160,11 @@ pub struct PoolSpace<T> {
     block: NonNull<T>,
     tag: Tag,
 }
+
+// SAFETY: a block without a value; nothing of T is reachable through it.
+unsafe impl<T> Send for PoolSpace<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for PoolSpace<T> {}
 
 impl<T> PoolSpace<T> {
     /// `IRQL <= DISPATCH_LEVEL`.
@@ -225,6 +242,59 @@ impl<T: Copy> DerefMut for PoolSlice<T> {
 impl<T: Copy> Drop for PoolSlice<T> {
     fn drop(&mut self) {
         // SAFETY: the block came from ExAllocatePool2 with this tag and T has no destructor.
+        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+    }
+}
+
+/// Values in one pool block, built one after the other and never moved.
+pub struct PoolArray<T> {
+    block: NonNull<T>,
+    length: usize,
+    tag: Tag,
+}
+
+// SAFETY: sole owner of its values, as a boxed slice would be.
+unsafe impl<T: Send> Send for PoolArray<T> {}
+// SAFETY: a shared array only gives shared references.
+unsafe impl<T: Sync> Sync for PoolArray<T> {}
+
+impl<T> PoolArray<T> {
+    /// `length` values made by `make`, which is given their indices. A failure drops those made before.
+    pub fn try_from_fn<E: From<OutOfMemory>>(
+        tag: Tag,
+        length: usize,
+        mut make: impl FnMut(usize) -> Result<T, E>,
+    ) -> Result<Self, E> {
+        let size = size_of::<T>().checked_mul(length).ok_or(OutOfMemory)?;
+        let block = allocate(size, align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+        let mut array = Self { block, length: 0, tag };
+        for index in 0..length {
+            let value = make(index)?;
+            // SAFETY: `index < length` and the block has room for `length` values.
+            let place = unsafe { block.add(index) };
+            // SAFETY: the place lies inside the block, is aligned for T and holds no value yet.
+            unsafe { place.write(value) };
+            array.length = index + 1;
+        }
+        Ok(array)
+    }
+}
+
+impl<T> Deref for PoolArray<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the first `length` values are initialised.
+        unsafe { core::slice::from_raw_parts(self.block.as_ptr(), self.length) }
+    }
+}
+
+impl<T> Drop for PoolArray<T> {
+    fn drop(&mut self) {
+        let values = core::ptr::slice_from_raw_parts_mut(self.block.as_ptr(), self.length);
+        // SAFETY: the first `length` values are initialised and dropped only here.
+        unsafe { values.drop_in_place() };
+        // SAFETY: the block came from ExAllocatePool2 with this tag.
         unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
     }
 }

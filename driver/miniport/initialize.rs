@@ -107,7 +107,7 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
         gate: Rundown::try_open().map_err(resources)?,
         port: Port::try_new(identity.miniport, context)?,
         addresses: Addresses::try_new().map_err(resources)?,
-        provider: Provider::try_new(&configuration).map_err(resources)?,
+        provider: Provider::try_new(&configuration, &reservation.driver().fabric)?,
         ndk: NdkDescription { capabilities, information },
     };
     Ok(space.fill(Adapter::from(parts)))

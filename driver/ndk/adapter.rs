@@ -6,17 +6,27 @@ use ndkpi_sys::{
     ndkinfo::{NDK_ADAPTER_INFO, NDK_VERSION},
     ndkpi::{
         NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CQ, NDK_EXTENSION_INTERFACE,
-        NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION,
-        NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LOGICAL_ADDRESS_MAPPING, NDK_OBJECT_HEADER, NDK_PD,
-        NDK_SHARED_ENDPOINT,
+        NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER,
+        NDK_OBJECT_HEADER, NDK_PD, NDK_SHARED_ENDPOINT,
     },
     nt::{
-        GROUP_AFFINITY, GUID, MDL, NTSTATUS, PVOID, SIZE_T, SOCKADDR, STATUS_BUFFER_TOO_SMALL,
-        STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS, ULONG,
+        GROUP_AFFINITY, GUID, NTSTATUS, PVOID, SOCKADDR, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER,
+        STATUS_NOT_SUPPORTED, STATUS_SUCCESS, ULONG,
     },
 };
+use softndk_engine::Opening;
 
-use super::{limits, open::OpenAdapter};
+use super::{
+    block::{self, Object},
+    completion_queue::CompletionQueueKind,
+    connector::ConnectorKind,
+    limits,
+    listener::ListenerKind,
+    logical_mapping,
+    open::OpenAdapter,
+    protection_domain::ProtectionDomainKind,
+};
+use crate::platform::{Callback, ConnectCallback, KernelPlatform, OpenPointer};
 
 /// The table every open adapter points to.
 pub static DISPATCH: NDK_ADAPTER_DISPATCH = NDK_ADAPTER_DISPATCH {
@@ -27,8 +37,8 @@ pub static DISPATCH: NDK_ADAPTER_DISPATCH = NDK_ADAPTER_DISPATCH {
     NdkCreateSharedEndpoint: create_shared_endpoint,
     NdkCreateConnector: create_connector,
     NdkCreateListener: create_listener,
-    NdkBuildLAM: build_lam,
-    NdkReleaseLAM: release_lam,
+    NdkBuildLAM: logical_mapping::build,
+    NdkReleaseLAM: logical_mapping::release,
 };
 
 /// NDKPI: NDK_FN_QUERY_EXTENSION_INTERFACE, for every object type. No extension is offered.
@@ -39,6 +49,16 @@ pub unsafe extern "C" fn query_extension(
     _interface: *mut NDK_EXTENSION_INTERFACE,
 ) -> NTSTATUS {
     STATUS_NOT_SUPPORTED
+}
+
+/// The open and its engine part behind what a consumer passes.
+///
+/// # Safety
+/// `adapter` is null or an adapter that was opened and is not closed yet.
+unsafe fn find<'a>(adapter: *mut NDK_ADAPTER) -> Option<(&'a OpenAdapter, &'a Opening<KernelPlatform>)> {
+    // SAFETY: the caller's promise.
+    let open = unsafe { OpenAdapter::from_object(adapter) }?;
+    Some((open, open.opening()?))
 }
 
 /// NDKPI: NDK_FN_QUERY_ADAPTER_INFO. PASSIVE_LEVEL.
@@ -68,28 +88,58 @@ fn information_size(version: NDK_VERSION) -> usize {
     if version.Major < 2 { ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO_SIZE_1 } else { size_of::<NDK_ADAPTER_INFO>() }
 }
 
+/// NDKPI: NDK_FN_CREATE_CQ. Inline. Consumers are known to pass no notification: then nobody is ever notified.
 unsafe extern "C" fn create_cq(
-    _adapter: *mut NDK_ADAPTER,
-    _depth: ULONG,
-    _notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
-    _notification_context: PVOID,
-    _affinity: *mut GROUP_AFFINITY,
+    adapter: *mut NDK_ADAPTER,
+    depth: ULONG,
+    notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
+    notification_context: PVOID,
+    affinity: *mut GROUP_AFFINITY,
     _completion: Option<NDK_FN_CREATE_COMPLETION>,
     _context: PVOID,
-    _result: *mut *mut NDK_CQ,
+    result: *mut *mut NDK_CQ,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes an adapter that it opened.
+    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    if result.is_null() {
+        return STATUS_INVALID_PARAMETER;
+    }
+    let notify = notification.map(|function| Callback::new(function, notification_context));
+    // SAFETY: null, or the consumer's affinity for the length of the call.
+    let home = unsafe { affinity.as_ref() }.and_then(home);
+    let created = Object::<CompletionQueueKind>::create(open.version, |block| {
+        opening.create_completion_queue(depth, notify, home, block)
+    });
+    // SAFETY: the consumer's place for the object.
+    unsafe { block::give(created, result) }
 }
 
+/// The first processor a consumer prefers. Groups are up to 64 processors each, numbered one after the other.
+fn home(affinity: &GROUP_AFFINITY) -> Option<u32> {
+    let first = affinity.Mask.trailing_zeros();
+    let processor = u32::from(affinity.Group).checked_mul(usize::BITS)?.checked_add(first)?;
+    (affinity.Mask != 0).then_some(processor)
+}
+
+/// NDKPI: NDK_FN_CREATE_PD. Inline.
 unsafe extern "C" fn create_pd(
-    _adapter: *mut NDK_ADAPTER,
+    adapter: *mut NDK_ADAPTER,
     _completion: Option<NDK_FN_CREATE_COMPLETION>,
     _context: PVOID,
-    _result: *mut *mut NDK_PD,
+    result: *mut *mut NDK_PD,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes an adapter that it opened.
+    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    if result.is_null() {
+        return STATUS_INVALID_PARAMETER;
+    }
+    let created =
+        Object::<ProtectionDomainKind>::create(open.version, |block| opening.create_protection_domain(block));
+    // SAFETY: the consumer's place for the object.
+    unsafe { block::give(created, result) }
 }
 
+/// NDKPI: NDK_FN_CREATE_SHARED_ENDPOINT. There are none.
 unsafe extern "C" fn create_shared_endpoint(
     _adapter: *mut NDK_ADAPTER,
     _address: *const SOCKADDR,
@@ -101,37 +151,40 @@ unsafe extern "C" fn create_shared_endpoint(
     STATUS_NOT_SUPPORTED
 }
 
+/// NDKPI: NDK_FN_CREATE_CONNECTOR. Inline.
 unsafe extern "C" fn create_connector(
-    _adapter: *mut NDK_ADAPTER,
+    adapter: *mut NDK_ADAPTER,
     _completion: Option<NDK_FN_CREATE_COMPLETION>,
     _context: PVOID,
-    _result: *mut *mut NDK_CONNECTOR,
+    result: *mut *mut NDK_CONNECTOR,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes an adapter that it opened.
+    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    if result.is_null() {
+        return STATUS_INVALID_PARAMETER;
+    }
+    let created = Object::<ConnectorKind>::create(open.version, |block| opening.create_connector(block));
+    // SAFETY: the consumer's place for the object.
+    unsafe { block::give(created, result) }
 }
 
+/// NDKPI: NDK_FN_CREATE_LISTENER. Inline.
 unsafe extern "C" fn create_listener(
-    _adapter: *mut NDK_ADAPTER,
-    _connect_event: Option<NDK_FN_CONNECT_EVENT_CALLBACK>,
-    _connect_event_context: PVOID,
+    adapter: *mut NDK_ADAPTER,
+    connect_event: Option<NDK_FN_CONNECT_EVENT_CALLBACK>,
+    connect_event_context: PVOID,
     _completion: Option<NDK_FN_CREATE_COMPLETION>,
     _context: PVOID,
-    _result: *mut *mut NDK_LISTENER,
+    result: *mut *mut NDK_LISTENER,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes an adapter that it opened.
+    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    let (Some(function), false) = (connect_event, result.is_null()) else { return STATUS_INVALID_PARAMETER };
+    let callback = ConnectCallback {
+        callback: Callback::new(function, connect_event_context),
+        open: OpenPointer(core::ptr::from_ref(open)),
+    };
+    let created = Object::<ListenerKind>::create(open.version, |block| opening.create_listener(callback, block));
+    // SAFETY: the consumer's place for the object.
+    unsafe { block::give(created, result) }
 }
-
-unsafe extern "C" fn build_lam(
-    _adapter: *mut NDK_ADAPTER,
-    _mdl: *mut MDL,
-    _length: SIZE_T,
-    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    _context: PVOID,
-    _mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING,
-    _mapping_size: *mut ULONG,
-    _first_byte_offset: *mut ULONG,
-) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
-}
-
-unsafe extern "C" fn release_lam(_adapter: *mut NDK_ADAPTER, _mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING) {}

@@ -6,11 +6,12 @@ use ndkpi_sys::ndis::{
     NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_STATUS,
 };
 
-use super::provider::RdmaCounters;
+use softndk_engine::Counters;
+
 use crate::{adapter::Adapter, miniport::oid::answer::Answer};
 
 /// OID_NDK_STATISTICS.
-pub fn statistics(counters: &RdmaCounters, answer: Answer<'_>) -> NDIS_STATUS {
+pub fn statistics(counters: &Counters, answer: Answer<'_>) -> NDIS_STATUS {
     let mut information = NDIS_NDK_STATISTICS_INFO::zeroed();
     information.Header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_DEFAULT,
@@ -18,16 +19,16 @@ pub fn statistics(counters: &RdmaCounters, answer: Answer<'_>) -> NDIS_STATUS {
         Size: NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
     };
     let set = &mut information.CounterSet;
-    set.Connect = counters.connects;
-    set.Accept = counters.accepts;
-    set.ConnectFailure = counters.connect_failures;
-    set.ConnectionError = counters.connection_errors;
-    set.ActiveConnection = counters.active_connections;
-    set.CQError = counters.completion_queue_errors;
-    set.RDMAInOctets = counters.in_octets;
-    set.RDMAOutOctets = counters.out_octets;
-    set.RDMAInFrames = counters.in_frames;
-    set.RDMAOutFrames = counters.out_frames;
+    set.Connect = counters.connect;
+    set.Accept = counters.accept;
+    set.ConnectFailure = counters.connect_failure;
+    set.ConnectionError = counters.connection_error;
+    set.ActiveConnection = counters.active_connection;
+    set.CQError = counters.completion_queue_error;
+    set.RDMAInOctets = counters.octets_in;
+    set.RDMAOutOctets = counters.octets_out;
+    set.RDMAInFrames = counters.frames_in;
+    set.RDMAOutFrames = counters.frames_out;
     // SAFETY: a header, one u32 and u64 counters: no padding.
     unsafe { answer.structure(&information, NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1) }
 }

@@ -5,10 +5,20 @@ use ndkpi_sys::{
     ndkinfo::{NDK_ADAPTER_FLAGS, NDK_ADAPTER_INFO, NDK_VERSION},
 };
 
+use softndk_engine::Limits;
+
 use crate::{configuration::Configuration, version};
 
 /// Objects of each kind per adapter, as reported; the true bound is memory.
 const MAX_OBJECTS: u32 = 0x0001_0000;
+
+/// From here on a Read or Write beats a Send, in bytes.
+const LARGE_REQUEST: u32 = 4096;
+
+/// The engine's limits for an adapter. One profile so far.
+pub fn of(_configuration: &Configuration) -> Limits {
+    Limits::CONNECTX_LIKE
+}
 
 /// NDIS_NDK_CAPABILITIES without header and pointer.
 pub fn capabilities() -> NDIS_NDK_CAPABILITIES {
@@ -29,27 +39,28 @@ pub fn capabilities() -> NDIS_NDK_CAPABILITIES {
 
 /// NDK_ADAPTER_INFO for an open with this version. Padding is zero.
 pub fn adapter_information(version: NDK_VERSION, configuration: &Configuration) -> NDK_ADAPTER_INFO {
+    let limits = of(configuration);
     let mut information = NDK_ADAPTER_INFO::zeroed();
     information.Version = version;
     information.VendorId = version::VENDOR_ID;
     information.DeviceId = version::DEVICE_ID;
-    information.MaxRegistrationSize = 0xFFFF_F000;
+    information.MaxRegistrationSize = limits.registration_size as usize;
     information.MaxWindowSize = 0;
-    information.FRMRPageCount = 512;
-    information.MaxInitiatorRequestSge = 32;
-    information.MaxReceiveRequestSge = 32;
-    information.MaxReadRequestSge = 32;
-    information.MaxTransferLength = 1 << 30;
-    information.MaxInlineDataSize = 256;
-    information.MaxInboundReadLimit = 16;
-    information.MaxOutboundReadLimit = 128;
-    information.MaxReceiveQueueDepth = 16_351;
-    information.MaxInitiatorQueueDepth = 16_351;
+    information.FRMRPageCount = limits.fast_register_pages;
+    information.MaxInitiatorRequestSge = limits.initiator_elements;
+    information.MaxReceiveRequestSge = limits.receive_elements;
+    information.MaxReadRequestSge = limits.read_elements;
+    information.MaxTransferLength = limits.transfer_length;
+    information.MaxInlineDataSize = limits.inline_data;
+    information.MaxInboundReadLimit = limits.inbound_reads;
+    information.MaxOutboundReadLimit = limits.outbound_reads;
+    information.MaxReceiveQueueDepth = limits.receive_depth;
+    information.MaxInitiatorQueueDepth = limits.initiator_depth;
     information.MaxSrqDepth = 0;
-    information.MaxCqDepth = 4_194_303;
-    information.LargeRequestThreshold = 4096;
-    information.MaxCallerData = 56;
-    information.MaxCalleeData = 148;
+    information.MaxCqDepth = limits.completion_depth;
+    information.LargeRequestThreshold = LARGE_REQUEST;
+    information.MaxCallerData = limits.caller_data;
+    information.MaxCalleeData = limits.callee_data;
     information.AdapterFlags = NDK_ADAPTER_FLAGS::IN_ORDER_DMA_SUPPORTED
         | NDK_ADAPTER_FLAGS::RDMA_READ_SINK_NOT_REQUIRED
         | NDK_ADAPTER_FLAGS::MULTI_ENGINE_SUPPORTED

@@ -4,7 +4,16 @@
 //! are made in `status.rs`, memory is mapped in `memory.rs`.
 
 pub mod adapter;
+pub mod block;
+pub mod completion_queue;
+pub mod connector;
 pub mod enumeration;
 pub mod limits;
+pub mod listener;
+pub mod logical_mapping;
+pub mod memory_region;
 pub mod open;
+pub mod protection_domain;
 pub mod provider;
+pub mod queue_pair;
+pub mod socket;

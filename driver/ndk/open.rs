@@ -1,6 +1,6 @@
 //! OpenNDKAdapter and CloseNDKAdapter: how NDIS lets consumers in.
 
-use core::{cell::UnsafeCell, ptr::NonNull};
+use core::{cell::UnsafeCell, ffi::c_void, ptr::NonNull};
 
 use ndkpi_sys::{
     ndis::{
@@ -11,15 +11,21 @@ use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
     ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER, NdkObjectTypeAdapter},
 };
+use softndk_engine::{Close, Opening, Semantics};
 
-use super::adapter;
+use super::{
+    adapter,
+    block::{Block, CloseCallback},
+};
 use crate::{
     adapter::Adapter,
     kernel::{
+        event::Event,
         pool::{OutOfMemory, PoolBox, tags},
-        rundown::Rundown,
+        spin_lock::SpinLock,
     },
-    version,
+    platform::KernelPlatform,
+    status, version,
 };
 
 /// One open of the adapter. The consumer sees the first member; `Dispatch` and `NdkReserved` in it are not ours after
@@ -29,28 +35,41 @@ pub struct OpenAdapter {
     object: UnsafeCell<NDK_ADAPTER>,
     pub version: NDK_VERSION,
     adapter: NonNull<Adapter>,
-    /// One reference per object made from this open, given back after the object's last callback returned.
-    pub descendants: Rundown,
+    /// Set once, before the consumer knows the object.
+    opening: UnsafeCell<Option<Opening<KernelPlatform>>>,
+    /// What the close waits for; made in advance, because a close cannot fail.
+    closed: SpinLock<Option<Event>>,
 }
 
-// SAFETY: the adapter outlives its opens and the object part is written by its consumers only.
+// SAFETY: the adapter outlives its opens; the object part belongs to the layers above; the opening does not change once the
+// object is known.
 unsafe impl Send for OpenAdapter {}
 // SAFETY: as above.
 unsafe impl Sync for OpenAdapter {}
 
 impl OpenAdapter {
-    fn try_new(adapter: &Adapter, version: NDK_VERSION) -> Result<PoolBox<Self>, OutOfMemory> {
+    fn try_new(adapter: &Adapter, version: NDK_VERSION) -> Result<NonNull<Self>, NDIS_STATUS> {
         let object = NDK_ADAPTER {
             Header: NDK_OBJECT_HEADER::new(version, NdkObjectTypeAdapter),
             Dispatch: &raw const adapter::DISPATCH,
         };
+        let closed = Event::try_notification().map_err(resources)?;
         let open = Self {
             object: UnsafeCell::new(object),
             version,
             adapter: NonNull::from(adapter),
-            descendants: Rundown::try_open()?,
+            opening: UnsafeCell::new(None),
+            closed: SpinLock::new(Some(closed)),
         };
-        PoolBox::try_new(tags::NDK_ADAPTER, open)
+        let open = PoolBox::try_new(tags::NDK_ADAPTER, open).map_err(resources)?;
+        let place = open.as_ptr();
+        // On failure the engine drops the block.
+        let opening = adapter.provider.engine().open(Semantics::NDK, Block::Open(open)).map_err(status::of_create)?;
+        // SAFETY: the engine keeps the block.
+        let cell = unsafe { &raw mut (*place).opening };
+        // SAFETY: nobody else reaches the opening yet.
+        unsafe { *(*cell).get_mut() = Some(opening) };
+        NonNull::new(place).ok_or(NDIS_STATUS_RESOURCES)
     }
 
     /// The open behind the object a consumer passes.
@@ -66,6 +85,16 @@ impl OpenAdapter {
         // SAFETY: the open holds a reference on the provider, so the adapter is alive.
         unsafe { self.adapter.as_ref() }
     }
+
+    /// The engine's part.
+    pub fn opening(&self) -> Option<&Opening<KernelPlatform>> {
+        // SAFETY: written once, before the object was handed out.
+        unsafe { (*self.opening.get()).as_ref() }
+    }
+}
+
+fn resources(_: OutOfMemory) -> NDIS_STATUS {
+    NDIS_STATUS_RESOURCES
 }
 
 /// NDKPI: OPEN_NDK_ADAPTER_HANDLER. PASSIVE_LEVEL.
@@ -86,20 +115,23 @@ pub unsafe extern "C" fn open_adapter(
         Err(status) => return status,
     };
     // SAFETY: NDIS gave a place for the result.
-    unsafe { result.write(open.into_raw().as_ptr().cast()) };
+    unsafe { result.write(open) };
     NDIS_STATUS_SUCCESS
 }
 
-/// Opens the adapter with a version that satisfies `wanted`.
-pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<PoolBox<OpenAdapter>, NDIS_STATUS> {
+/// Opens the adapter with a version that satisfies `wanted`. PASSIVE_LEVEL.
+pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NDIS_STATUS> {
     let version = version::negotiate(wanted).ok_or(NDIS_STATUS_BAD_VERSION)?;
     if !adapter.provider.opening() {
         return Err(NDIS_STATUS_ADAPTER_NOT_READY);
     }
-    OpenAdapter::try_new(adapter, version).map_err(|OutOfMemory| {
-        adapter.provider.closed();
-        NDIS_STATUS_RESOURCES
-    })
+    match OpenAdapter::try_new(adapter, version) {
+        Ok(open) => Ok(open.as_ptr().cast()),
+        Err(status) => {
+            adapter.provider.closed();
+            Err(status)
+        }
+    }
 }
 
 /// NDKPI: CLOSE_NDK_ADAPTER_HANDLER. PASSIVE_LEVEL; blocks until every descendant is closed and every callback of theirs
@@ -110,15 +142,32 @@ pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<PoolBox<OpenAdapte
 pub unsafe extern "C" fn close_adapter(context: NDIS_HANDLE, object: *mut NDK_ADAPTER) {
     // SAFETY: NDIS passes our context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
-    if let Some(block) = NonNull::new(object.cast::<OpenAdapter>()) {
-        // SAFETY: the object is the first member of the block that `open_adapter` gave away.
-        close(adapter, unsafe { PoolBox::from_raw(tags::NDK_ADAPTER, block) });
-    }
+    // SAFETY: an object from `open_adapter`, closed once.
+    unsafe { close(adapter, object) };
 }
 
-/// Waits for the descendants and frees the open.
-pub fn close(adapter: &Adapter, open: PoolBox<OpenAdapter>) {
-    open.descendants.shut();
-    drop(open);
+/// Closes an open and waits. PASSIVE_LEVEL.
+///
+/// # Safety
+/// `object` came from [`open`] on this adapter and is closed once.
+pub unsafe fn close(adapter: &Adapter, object: *mut NDK_ADAPTER) {
+    // SAFETY: the caller's promise.
+    let Some(open) = (unsafe { OpenAdapter::from_object(object) }) else { return };
+    let (Some(opening), Some(closed)) = (open.opening().cloned(), open.closed.lock().take()) else { return };
+    // From here on the block belongs to the engine's close.
+    let event: *const Event = &raw const closed;
+    match opening.close(CloseCallback::new(Some(signal), event.cast_mut().cast())) {
+        Close::Done(object) => drop(object),
+        Close::Pending => closed.wait(),
+    }
+    drop(opening);
     adapter.provider.closed();
+}
+
+/// Close completion of an open: wakes the thread that waits in [`close`].
+unsafe extern "C" fn signal(context: *mut c_void) {
+    // SAFETY: the event lives on the waiter's stack until it is signalled.
+    if let Some(closed) = unsafe { context.cast::<Event>().as_ref() } {
+        closed.set();
+    }
 }

@@ -5,25 +5,32 @@
 
 use core::{
     ffi::c_void,
+    net::IpAddr,
     sync::atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 use ndkpi_sys::ndis::{
-    NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NDIS_STATUS,
+    NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NDIS_STATUS, NDIS_STATUS_RESOURCES,
     NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NdisMNetPnPEvent, NetEventNDKDisable,
     NetEventNDKEnable,
 };
 
+use softndk_engine::{Adapter as EngineAdapter, AdapterSettings, Counters, Fabric};
+
+use super::limits;
 use crate::{
     adapter::{Adapter, MiniportHandle},
     configuration::Configuration,
     kernel::{
+        dpc,
         event::Event,
         pool::OutOfMemory,
         rundown::Rundown,
         spin_lock::SpinLock,
         thread::{self, Thread},
     },
+    platform::KernelPlatform,
+    status,
 };
 
 /// What the event thread is asked to bring about.
@@ -48,6 +55,8 @@ impl Wanted {
 }
 
 pub struct Provider {
+    /// The engine's part of the adapter.
+    engine: EngineAdapter<KernelPlatform>,
     /// Opens are let in.
     enabled: AtomicBool,
     /// One reference per open NDK adapter.
@@ -57,28 +66,23 @@ pub struct Provider {
     thread: SpinLock<Option<Thread>>,
 }
 
-/// RDMA traffic and connections of one adapter, as NDIS counts them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RdmaCounters {
-    pub connects: u64,
-    pub accepts: u64,
-    pub connect_failures: u64,
-    pub connection_errors: u64,
-    pub active_connections: u64,
-    pub completion_queue_errors: u64,
-    pub in_octets: u64,
-    pub out_octets: u64,
-    pub in_frames: u64,
-    pub out_frames: u64,
-}
-
 impl Provider {
-    pub fn try_new(configuration: &Configuration) -> Result<Self, OutOfMemory> {
+    /// PASSIVE_LEVEL.
+    pub fn try_new(configuration: &Configuration, fabric: &Fabric<KernelPlatform>) -> Result<Self, NDIS_STATUS> {
+        let none = |OutOfMemory| NDIS_STATUS_RESOURCES;
+        let opens = Rundown::try_open().map_err(none)?;
+        let wake = Event::try_synchronization(false).map_err(none)?;
+        let settings = AdapterSettings { limits: limits::of(configuration), wire: configuration.wire_number };
+        let engine = fabric.add_adapter(settings).map_err(status::of_create)?;
+        if !configuration.network_direct {
+            engine.shut_down();
+        }
         Ok(Self {
+            engine,
             enabled: AtomicBool::new(configuration.network_direct),
-            opens: Rundown::try_open()?,
+            opens,
             wanted: AtomicU8::new(Wanted::Nothing as u8),
-            wake: Event::try_synchronization(false)?,
+            wake,
             thread: SpinLock::new(None),
         })
     }
@@ -102,12 +106,24 @@ impl Provider {
         }
         // NDIS closes what it opened before HaltEx; this wait is the proof.
         self.opens.shut();
+        self.engine.shut_down();
+        // An open counts down before the engine's last touch of it: let the turns that are on their way end.
+        dpc::flush();
+        self.engine.remove();
+    }
+
+    /// The engine's part of the adapter.
+    pub fn engine(&self) -> &EngineAdapter<KernelPlatform> {
+        &self.engine
     }
 
     /// Switches NDK on or off and lets the event thread tell NDIS. Never blocks.
     pub fn set_state(&self, enable: bool) {
         let changed = self.enabled.swap(enable, Ordering::AcqRel) != enable;
         if changed {
+            if enable {
+                self.engine.start();
+            }
             self.ask(if enable { Wanted::Enabled } else { Wanted::Disabled });
         }
     }
@@ -119,6 +135,7 @@ impl Provider {
     /// The device is gone: nothing new is let in.
     pub fn surprise_removed(&self) {
         self.enabled.store(false, Ordering::Release);
+        self.engine.shut_down();
     }
 
     /// A reference for a new open, or nothing while NDK is off. Give it back with [`Provider::closed`].
@@ -130,13 +147,14 @@ impl Provider {
         self.opens.release();
     }
 
-    /// The interface's addresses changed.
-    #[allow(clippy::unused_self, reason = "listeners and connections hang on it with the engine")]
-    pub fn addresses_changed(&self, _adapter: &Adapter) {}
+    /// The interface's addresses changed: listeners and connections of vanished ones end. Without memory for the list the
+    /// old one stays until the next change. `IRQL <= DISPATCH_LEVEL`.
+    pub fn addresses_changed(&self, addresses: &[IpAddr]) {
+        let _kept_on_failure = self.engine.set_addresses(addresses);
+    }
 
-    #[allow(clippy::unused_self, reason = "the engine's counters are read here")]
-    pub fn counters(&self, _adapter: &Adapter) -> RdmaCounters {
-        RdmaCounters::default()
+    pub fn counters(&self) -> Counters {
+        self.engine.counters()
     }
 
     fn ask(&self, wanted: Wanted) {
@@ -167,7 +185,10 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
             match adapter.provider.next() {
                 Wanted::Nothing => {}
                 Wanted::Enabled => announce(adapter.miniport, true),
-                Wanted::Disabled => announce(adapter.miniport, false),
+                Wanted::Disabled => {
+                    announce(adapter.miniport, false);
+                    adapter.provider.engine.shut_down();
+                }
                 Wanted::End => break,
             }
         }

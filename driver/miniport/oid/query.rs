@@ -50,11 +50,11 @@ pub fn direct(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
 
 /// The OIDs that are served on both paths.
 fn counters(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
-    let rdma = adapter.provider.counters(adapter);
+    let rdma = adapter.provider.counters();
     let mut received = adapter.statistics.received.read();
-    received.add_unicast(rdma.in_frames, rdma.in_octets);
+    received.add_unicast(rdma.frames_in, rdma.octets_in);
     let mut sent = adapter.statistics.sent.read();
-    sent.add_unicast(rdma.out_frames, rdma.out_octets);
+    sent.add_unicast(rdma.frames_out, rdma.octets_out);
     match oid {
         OID_GEN_RCV_OK => answer.counter(received.frame_sum()),
         OID_GEN_XMIT_OK => answer.counter(sent.frame_sum()),

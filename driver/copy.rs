@@ -1,0 +1,220 @@
+//! The copy routine of the data path.
+//!
+//! Kernel code has no AVX, so the image carries its own: a few plain moves when small, `rep movsb` where the processor has
+//! fast strings, else SSE2, chosen once at DriverEntry; on arm64 the compiler's. RDMA memory races with its owner by
+//! design: everything here works on raw pointers and never forms a reference to such memory.
+
+use core::{
+    ptr,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering, fence},
+};
+
+/// The end of a message that is stored in ascending order after everything else.
+const LAST_MAX: usize = 64;
+
+/// Looks at the processor. From DriverEntry.
+pub fn choose() {
+    #[cfg(target_arch = "x86_64")]
+    x64::choose();
+}
+
+/// Copies `length` bytes in an order of its own choice.
+///
+/// # Safety
+/// Both ranges are mapped for the whole call and the target is writable. They may overlap and may be written by others
+/// meanwhile; then the bytes copied are any mixture.
+pub unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        x64::bytes(to, from, length);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise; `copy` allows overlap.
+    unsafe {
+        ptr::copy(from, to, length);
+    }
+}
+
+/// Stores bytes of our own in ascending order, the last one last, after everything stored before has become visible.
+///
+/// # Safety
+/// The target range is mapped and writable for the whole call.
+pub unsafe fn store_ascending(to: *mut u8, bytes: &[u8]) {
+    // Fast strings order their stores before later ones; this keeps the compiler, and arm64, from doing otherwise.
+    fence(Ordering::Release);
+    if bytes.len() == 8 && to.cast::<u64>().is_aligned() {
+        // SAFETY: eight aligned writable bytes.
+        return unsafe { store_word(to, bytes) };
+    }
+    let head = to.align_offset(8).min(bytes.len());
+    let (first, rest) = bytes.split_at(head);
+    // SAFETY: `head` bytes from the start of the range.
+    unsafe { store_bytes(to, first) };
+    let mut done = head;
+    let (words, tail) = rest.as_chunks::<8>();
+    for word in words {
+        // SAFETY: `done` stays within the range.
+        let place = unsafe { to.add(done) };
+        // SAFETY: eight bytes of the range, aligned because `head` bytes came before.
+        unsafe { store_word(place, word) };
+        done += 8;
+    }
+    // SAFETY: `done` is at most the length of the range.
+    let place = unsafe { to.add(done) };
+    // SAFETY: the rest of the range.
+    unsafe { store_bytes(place, tail) };
+}
+
+/// # Safety
+/// `to` is aligned to eight and writable.
+unsafe fn store_word(to: *mut u8, bytes: &[u8]) {
+    let Some(word) = bytes.first_chunk::<8>() else { return };
+    // SAFETY: aligned and writable (the caller's promise); others access this memory only as devices would.
+    let place = unsafe { AtomicU64::from_ptr(to.cast()) };
+    place.store(u64::from_ne_bytes(*word), Ordering::Release);
+}
+
+/// # Safety
+/// `bytes.len()` bytes at `to` are writable.
+unsafe fn store_bytes(to: *mut u8, bytes: &[u8]) {
+    for (index, byte) in bytes.iter().enumerate() {
+        // SAFETY: within the range (the caller's promise).
+        let place = unsafe { to.add(index) };
+        // SAFETY: a writable byte; others access this memory only as devices would.
+        let place = unsafe { AtomicU8::from_ptr(place) };
+        place.store(*byte, Ordering::Release);
+    }
+}
+
+/// Copies the end of a message: at most 64 bytes, ascending.
+///
+/// # Safety
+/// As [`bytes`].
+pub unsafe fn last(to: *mut u8, from: *const u8, length: usize) {
+    let length = length.min(LAST_MAX);
+    if length == 8 {
+        // SAFETY: eight readable bytes.
+        let word = unsafe { from.cast::<u64>().read_unaligned() };
+        // SAFETY: eight writable bytes.
+        return unsafe { store_ascending(to, &word.to_ne_bytes()) };
+    }
+    let mut buffer = [0_u8; LAST_MAX];
+    // SAFETY: `length` readable bytes, and the buffer has room for them.
+    unsafe { bytes(buffer.as_mut_ptr(), from, length) };
+    // SAFETY: `length` writable bytes.
+    unsafe { store_ascending(to, buffer.get(..length).unwrap_or(&[])) };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x64 {
+    use core::{
+        arch::{
+            asm,
+            x86_64::{__cpuid, __cpuid_count, __m128i, _mm_loadu_si128, _mm_storeu_si128},
+        },
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    /// `rep movsb` moves whole cache lines.
+    static FAST_STRINGS: AtomicBool = AtomicBool::new(false);
+
+    /// From here on `rep movsb` wins where it is fast.
+    const STRING_MIN: usize = 512;
+
+    /// CPUID leaf 7: "enhanced REP MOVSB/STOSB" is bit 9 of EBX.
+    const ENHANCED_STRINGS: u32 = 1 << 9;
+
+    pub fn choose() {
+        let highest = __cpuid(0).eax;
+        let fast = highest >= 7 && __cpuid_count(7, 0).ebx & ENHANCED_STRINGS != 0;
+        FAST_STRINGS.store(fast, Ordering::Relaxed);
+    }
+
+    /// # Safety
+    /// As [`super::bytes`].
+    pub unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
+        // SAFETY: the caller's promise holds for each of these.
+        unsafe {
+            match length {
+                0 => {}
+                1..16 => small(to, from, length),
+                16..STRING_MIN => vectors(to, from, length),
+                _ if FAST_STRINGS.load(Ordering::Relaxed) => string(to, from, length),
+                _ => vectors(to, from, length),
+            }
+        }
+    }
+
+    /// Fewer than 16 bytes: two moves that may overlap.
+    #[allow(clippy::multiple_unsafe_ops_per_block, reason = "two halves of one move")]
+    unsafe fn small(to: *mut u8, from: *const u8, length: usize) {
+        // SAFETY: each access lies within the first or the last 8, 4, 2 or 1 bytes of ranges that long.
+        unsafe {
+            if length >= 8 {
+                let (first, last) = (read::<u64>(from), read::<u64>(from.add(length - 8)));
+                write(to, first);
+                write(to.add(length - 8), last);
+            } else if length >= 4 {
+                let (first, last) = (read::<u32>(from), read::<u32>(from.add(length - 4)));
+                write(to, first);
+                write(to.add(length - 4), last);
+            } else if length >= 2 {
+                let (first, last) = (read::<u16>(from), read::<u16>(from.add(length - 2)));
+                write(to, first);
+                write(to.add(length - 2), last);
+            } else {
+                write(to, read::<u8>(from));
+            }
+        }
+    }
+
+    unsafe fn read<T: Copy>(from: *const u8) -> T {
+        // SAFETY: the caller's range covers the value.
+        unsafe { from.cast::<T>().read_unaligned() }
+    }
+
+    unsafe fn write<T: Copy>(to: *mut u8, value: T) {
+        // SAFETY: the caller's range covers the value.
+        unsafe { to.cast::<T>().write_unaligned(value) };
+    }
+
+    /// At least 16 bytes: whole vectors, and one that ends where the range ends.
+    #[allow(clippy::multiple_unsafe_ops_per_block, reason = "address, load and store of one vector")]
+    unsafe fn vectors(to: *mut u8, from: *const u8, length: usize) {
+        let last = length - 16;
+        // SAFETY: the last 16 bytes of the source; loaded first, as an overlapping target may cover them.
+        let end = unsafe { load(from.add(last)) };
+        let mut done = 0;
+        while done < last {
+            // SAFETY: `done + 16 <= length`.
+            unsafe { store(to.add(done), load(from.add(done))) };
+            done += 16;
+        }
+        // SAFETY: the last 16 bytes of the target.
+        unsafe { store(to.add(last), end) };
+    }
+
+    unsafe fn load(from: *const u8) -> __m128i {
+        // SAFETY: 16 readable bytes; SSE2 is part of x86-64.
+        unsafe { _mm_loadu_si128(from.cast()) }
+    }
+
+    unsafe fn store(to: *mut u8, value: __m128i) {
+        // SAFETY: 16 writable bytes; SSE2 is part of x86-64.
+        unsafe { _mm_storeu_si128(to.cast(), value) };
+    }
+
+    unsafe fn string(to: *mut u8, from: *const u8, length: usize) {
+        // SAFETY: the direction flag is clear in kernel code (calling convention); both ranges are the caller's promise.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") length => _,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Mapping and unmapping of large memory, on a thread of our own at PASSIVE_LEVEL.
+//!
+//! Mapping costs a page table entry a page, unmapping the flushing of every processor's translations: too much for a caller
+//! at DISPATCH_LEVEL once it is megabytes. Jobs are allocated when the request is made (or, for unmapping, when the memory
+//! was mapped), so that taking memory back never needs memory.
+
+use core::{ffi::c_void, ptr, sync::atomic::{AtomicBool, Ordering}};
+
+use ndkpi_sys::ndkpi::NDK_FN_REQUEST_COMPLETION;
+use softndk_engine::{CloseCompletion, Hold, MemoryRegion, Retired, Rights};
+use wdk_sys::NTSTATUS;
+
+use crate::{
+    driver::Driver,
+    kernel::{
+        event::Event,
+        pool::{OutOfMemory, PoolBox},
+        spin_lock::SpinLock,
+        thread::{self, Thread},
+    },
+    memory::Chain,
+    ndk::{block, logical_mapping::BuildRequest, memory_region},
+    platform::{Callback, KernelPlatform},
+};
+
+/// One piece of work, linked into the queue.
+pub struct Job {
+    work: Work,
+    next: Option<PoolBox<Job>>,
+}
+
+pub enum Work {
+    /// NdkRegisterMr of large memory.
+    Register(RegisterRequest),
+    /// NdkBuildLAM of large memory.
+    Build(BuildRequest),
+    /// Memory that nothing copies any more.
+    Unmap(Retired<KernelPlatform>),
+    /// A closed region whose memory was still registered.
+    Close(CloseCompletion<KernelPlatform>),
+}
+
+/// What NdkRegisterMr was asked for.
+pub struct RegisterRequest {
+    pub region: MemoryRegion<KernelPlatform>,
+    pub chain: Chain,
+    pub rights: Rights,
+    pub callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+    /// Keeps the region from closing meanwhile.
+    pub hold: Hold<KernelPlatform>,
+}
+
+impl Job {
+    pub fn new(work: Work) -> Self {
+        Self { work, next: None }
+    }
+}
+
+/// First and last of a singly linked queue; the boxes own one another from the first on.
+struct Queue {
+    /// Newest first; the thread turns the list round when it takes it.
+    newest: Option<PoolBox<Job>>,
+}
+
+pub struct Mapper {
+    queue: SpinLock<Queue>,
+    wake: Event,
+    stopping: AtomicBool,
+    thread: SpinLock<Option<Thread>>,
+}
+
+impl Mapper {
+    pub fn try_new() -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            queue: SpinLock::new(Queue { newest: None }),
+            wake: Event::try_synchronization(false)?,
+            stopping: AtomicBool::new(false),
+            thread: SpinLock::new(None),
+        })
+    }
+
+    /// PASSIVE_LEVEL, once the driver state is reachable.
+    pub fn start(&self) -> Result<(), NTSTATUS> {
+        // SAFETY: `run` uses the driver state only; `stop` joins the thread before that goes.
+        let thread = unsafe { Thread::start(run, ptr::null_mut()) }?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// PASSIVE_LEVEL, when nobody gives jobs any more. What is queued is done first.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake.set();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
+    }
+
+    /// `IRQL <= DISPATCH_LEVEL`.
+    pub fn queue(&self, mut job: PoolBox<Job>) {
+        {
+            let mut queue = self.queue.lock();
+            job.next = queue.newest.take();
+            queue.newest = Some(job);
+        }
+        self.wake.set();
+    }
+
+    /// Everything queued, oldest first.
+    fn take_all(&self) -> Option<PoolBox<Job>> {
+        let mut rest = self.queue.lock().newest.take();
+        let mut oldest_first = None;
+        while let Some(mut job) = rest {
+            rest = job.next.take();
+            job.next = oldest_first;
+            oldest_first = Some(job);
+        }
+        oldest_first
+    }
+
+    fn work(&self) {
+        let mut rest = self.take_all();
+        while let Some(mut job) = rest {
+            rest = job.next.take();
+            match job.into_inner().work {
+                Work::Register(request) => memory_region::register_now(request),
+                Work::Build(request) => request.run(),
+                Work::Unmap(retired) => block::finish_retired(retired),
+                Work::Close(completion) => block::finish_closed(completion),
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn run(_context: *mut c_void) {
+    if let Some(driver) = Driver::get() {
+        let mapper = &driver.mapper;
+        loop {
+            mapper.wake.wait();
+            let stopping = mapper.stopping.load(Ordering::Acquire);
+            mapper.work();
+            if stopping {
+                break;
+            }
+        }
+    }
+    thread::exit();
+}

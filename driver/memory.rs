@@ -1,0 +1,371 @@
+//! Memory of consumers as the engine sees it: mapped segments behind an opaque owner.
+//!
+//! A consumer's MDL is read while it is registered and never kept: pages come through private MDLs of our own, mapped
+//! no-execute, and read-only where nothing may be written. Non-paged pool keeps its address. An MDL's virtual address is an
+//! index here and never followed. Dropping a mapping unmaps it.
+
+use core::{ffi::c_void, ptr, ptr::NonNull};
+
+use ndkpi_sys::nt::{MDL, MDL_FLAGS, PAGE_SIZE};
+use wdk_sys::{
+    _MEMORY_CACHING_TYPE, _MM_PAGE_PRIORITY, _MODE, KPROCESSOR_MODE,
+    ntddk::{IoAllocateMdl, IoBuildPartialMdl, IoFreeMdl, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
+};
+
+use crate::{
+    copy,
+    kernel::pool::{OutOfMemory, PoolBox, PoolSlice, PoolSpace, tags},
+    mapper::Job,
+};
+
+/// `MdlMappingNoWrite`.
+const MAPPING_NO_WRITE: u32 = 0x8000_0000;
+/// `MdlMappingNoExecute`.
+const MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
+
+/// More than this is mapped and unmapped by our own thread, not by the caller.
+pub const LARGE: u64 = 4 << 20;
+
+/// Why memory could not be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappingError {
+    /// The chain is not virtually contiguous over the length asked for.
+    NotContiguous,
+    NoResources,
+}
+
+impl From<OutOfMemory> for MappingError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::NoResources
+    }
+}
+
+/// What the mapping is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// What of the chain is reachable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The bytes asked for; offset 0 is the first of them.
+    Bytes,
+    /// Whole pages; offset 0 is the start of the first page.
+    Pages,
+}
+
+/// A checked MDL chain: virtually contiguous over `length` bytes.
+#[derive(Clone, Copy)]
+pub struct Chain {
+    first: NonNull<MDL>,
+    /// Virtual address of the first byte: a label.
+    pub base: u64,
+    pub length: u64,
+    segments: usize,
+}
+
+// SAFETY: the consumer leaves the chain alone until the request has completed, so it may be read on any thread.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    /// Checks a consumer's chain.
+    ///
+    /// # Safety
+    /// `mdl` is null or a live chain of MDLs that describe locked or non-paged memory.
+    pub unsafe fn check(mdl: *mut MDL, length: u64) -> Result<Self, MappingError> {
+        let first = NonNull::new(mdl).ok_or(MappingError::NotContiguous)?;
+        // SAFETY: live, by the caller's promise.
+        let base = virtual_address(unsafe { first.as_ref() });
+        let mut covered = 0_u64;
+        let mut segments = 0_usize;
+        let mut next = mdl;
+        // SAFETY: live, by the caller's promise.
+        while let Some(part) = (covered < length || segments == 0).then(|| unsafe { next.as_ref() }).flatten() {
+            let expected = base.checked_add(covered).ok_or(MappingError::NotContiguous)?;
+            if virtual_address(part) != expected {
+                return Err(MappingError::NotContiguous);
+            }
+            covered = covered.checked_add(u64::from(part.ByteCount)).ok_or(MappingError::NotContiguous)?;
+            segments += 1;
+            next = part.Next;
+        }
+        if covered < length || base.checked_add(length).is_none() {
+            return Err(MappingError::NotContiguous);
+        }
+        Ok(Self { first, base, length, segments })
+    }
+
+    /// Offset of the first byte in its page.
+    pub fn first_byte_offset(&self) -> u32 {
+        (self.base % PAGE_SIZE as u64) as u32
+    }
+
+    /// Pages the bytes touch.
+    pub fn pages(&self) -> u64 {
+        (u64::from(self.first_byte_offset()) + self.length).div_ceil(PAGE_SIZE as u64)
+    }
+
+    pub fn is_large(&self) -> bool {
+        self.length > LARGE
+    }
+}
+
+/// Start of an MDL's bytes in the address space they were described in.
+fn virtual_address(mdl: &MDL) -> u64 {
+    (mdl.StartVa.addr() as u64).wrapping_add(u64::from(mdl.ByteOffset))
+}
+
+/// Mapped memory. See the module.
+pub struct Mapping {
+    body: PoolBox<Body>,
+}
+
+struct Body {
+    segments: PoolSlice<Segment>,
+    length: u64,
+    /// Room for the job that unmaps a large mapping.
+    retire: Option<PoolSpace<Job>>,
+}
+
+/// Contiguous mapped bytes.
+#[derive(Clone, Copy)]
+struct Segment {
+    /// Offset of the first byte in the mapping.
+    start: u64,
+    length: u64,
+    address: *mut u8,
+    /// Our private MDL and what it was mapped at; null for memory that keeps its address.
+    mdl: *mut wdk_sys::MDL,
+    mapped: *mut c_void,
+}
+
+// SAFETY: system addresses, valid on every processor and in every context while the mapping lives.
+unsafe impl Send for Segment {}
+// SAFETY: as above; the bytes behind them are accessed through raw pointers only.
+unsafe impl Sync for Segment {}
+
+const UNUSED: Segment =
+    Segment { start: 0, length: 0, address: ptr::null_mut(), mdl: ptr::null_mut(), mapped: ptr::null_mut() };
+
+impl Mapping {
+    /// Maps a chain. `IRQL <= DISPATCH_LEVEL`; the cost grows with the pages.
+    pub fn try_new(chain: &Chain, access: Access, extent: Extent) -> Result<Self, MappingError> {
+        let retire = if chain.is_large() { Some(PoolSpace::try_new(tags::MAPPING)?) } else { None };
+        let segments = PoolSlice::try_filled(tags::MAPPING, chain.segments, UNUSED)?;
+        // Built in its final place: a failure half-way unmaps by drop what was mapped.
+        let mut mapping = Self { body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, retire })? };
+        let mut next = chain.first.as_ptr();
+        let mut rest = chain.length;
+        for segment in mapping.body.segments.iter_mut() {
+            // SAFETY: `check` walked as many live MDLs.
+            let Some(part) = (unsafe { next.as_ref() }) else { break };
+            let length = rest.min(u64::from(part.ByteCount));
+            *segment = map(part, length as u32, access)?;
+            rest -= length;
+            next = part.Next;
+        }
+        mapping.arrange(chain, extent);
+        Ok(mapping)
+    }
+
+    /// Gives the segments their offsets.
+    fn arrange(&mut self, chain: &Chain, extent: Extent) {
+        let last = self.body.segments.len().saturating_sub(1);
+        let mut start = 0;
+        for (index, segment) in self.body.segments.iter_mut().enumerate() {
+            if extent == Extent::Pages && index == 0 {
+                let lead = u64::from(chain.first_byte_offset());
+                segment.address = segment.address.wrapping_sub(lead as usize);
+                segment.length += lead;
+            }
+            if extent == Extent::Pages && index == last {
+                let end = start + segment.length;
+                segment.length += end.next_multiple_of(PAGE_SIZE as u64) - end;
+            }
+            segment.start = start;
+            start += segment.length;
+        }
+        self.body.length = start;
+    }
+
+    pub fn length(&self) -> u64 {
+        self.body.length
+    }
+
+    /// Too large to be unmapped by a caller at DISPATCH_LEVEL.
+    pub fn is_large(&self) -> bool {
+        self.body.length > LARGE
+    }
+
+    /// The room for the job that unmaps this mapping on our own thread, if it is large enough to want that.
+    pub fn take_retire_space(&mut self) -> Option<PoolSpace<Job>> {
+        self.body.retire.take()
+    }
+
+    /// Where `offset` is mapped, and how many bytes follow it there.
+    fn at(&self, offset: u64) -> Option<(*mut u8, usize)> {
+        let segments = &*self.body.segments;
+        let segment = match segments {
+            [only] => only,
+            _ => segments.get(segments.partition_point(|segment| segment.start <= offset).checked_sub(1)?)?,
+        };
+        let inside = offset.checked_sub(segment.start)?;
+        let room = segment.length.checked_sub(inside).filter(|room| *room != 0)?;
+        Some((segment.address.wrapping_add(inside as usize), room as usize))
+    }
+
+    /// Copies between two mappings, piece by piece where their segments end.
+    fn each_piece(
+        to: (&Self, u64),
+        from: (&Self, u64),
+        length: usize,
+        mut copy: impl FnMut(*mut u8, *const u8, usize),
+    ) {
+        let mut done = 0_usize;
+        while done < length {
+            let target = to.1.checked_add(done as u64).and_then(|offset| to.0.at(offset));
+            let source = from.1.checked_add(done as u64).and_then(|offset| from.0.at(offset));
+            // The engine has checked both ranges; a range outside ends the copy.
+            let (Some(target), Some(source)) = (target, source) else { return };
+            let piece = (length - done).min(target.1).min(source.1);
+            copy(target.0, source.0, piece);
+            done += piece;
+        }
+    }
+
+    /// Copies in an order of its own choice.
+    pub fn copy(to: (&Self, u64), from: (&Self, u64), length: usize) {
+        Self::each_piece(to, from, length, |target, source, piece| {
+            // SAFETY: both pieces lie in live mappings.
+            unsafe { copy::bytes(target, source, piece) };
+        });
+    }
+
+    /// Copies at most 64 bytes after everything before, in ascending order.
+    pub fn copy_last(to: (&Self, u64), from: (&Self, u64), length: usize) {
+        Self::each_piece(to, from, length, |target, source, piece| {
+            // SAFETY: both pieces lie in live mappings.
+            unsafe { copy::last(target, source, piece) };
+        });
+    }
+
+    /// Stores bytes of our own, the last ones in ascending order.
+    pub fn store(&self, offset: u64, bytes: &[u8]) {
+        let mut rest = bytes;
+        let mut place = offset;
+        while !rest.is_empty() {
+            let Some((target, room)) = self.at(place) else { return };
+            let Some((piece, later)) = rest.split_at_checked(rest.len().min(room)) else { return };
+            // SAFETY: the piece lies in this live mapping.
+            unsafe { copy::store_ascending(target, piece) };
+            place += piece.len() as u64;
+            rest = later;
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        for segment in self.segments.iter() {
+            unmap(segment);
+        }
+    }
+}
+
+/// Maps the first `length` bytes of one MDL of a chain.
+fn map(part: &MDL, length: u32, access: Access) -> Result<Segment, MappingError> {
+    if length == 0 {
+        return Ok(UNUSED);
+    }
+    if part.MdlFlags.contains(MDL_FLAGS::SOURCE_IS_NONPAGED_POOL) {
+        let address = part.MappedSystemVa.cast();
+        return Ok(Segment { length: u64::from(length), address, ..UNUSED });
+    }
+    let mdl = PrivateMdl::try_new(part, length)?;
+    let mapped = mdl.map(access).ok_or(MappingError::NoResources)?;
+    let mdl = mdl.keep();
+    Ok(Segment { start: 0, length: u64::from(length), address: mapped.cast(), mdl, mapped })
+}
+
+/// An MDL of our own over the same pages, freed unless it is kept.
+struct PrivateMdl(NonNull<wdk_sys::MDL>);
+
+impl PrivateMdl {
+    fn try_new(part: &MDL, length: u32) -> Result<Self, MappingError> {
+        let address: *mut c_void = ptr::without_provenance_mut(virtual_address(part) as usize);
+        // SAFETY: only reserves room for the page frames of this span; no IRP; IRQL <= DISPATCH_LEVEL.
+        let mdl = unsafe { IoAllocateMdl(address, length, 0, 0, ptr::null_mut()) };
+        let mdl = Self(NonNull::new(mdl).ok_or(MappingError::NoResources)?);
+        if part.MdlFlags.contains(MDL_FLAGS::MAPPED_TO_SYSTEM_VA) {
+            // A partial MDL would share the consumer's mapping, which dies when the consumer unmaps.
+            mdl.copy_frames(part, length);
+        } else {
+            let source: *const MDL = part;
+            // SAFETY: the span lies inside the source, which is locked; our MDL has room for its frames.
+            unsafe { IoBuildPartialMdl(source.cast_mut().cast(), mdl.0.as_ptr(), address, length) };
+        }
+        Ok(mdl)
+    }
+
+    /// Describes the same frames as the start of `part`.
+    fn copy_frames(&self, part: &MDL, length: u32) {
+        let pages = (part.ByteOffset as usize + length as usize).div_ceil(PAGE_SIZE);
+        let source: *const MDL = part;
+        // SAFETY: the page frame numbers follow the MDL, as many as its bytes touch pages.
+        let from = unsafe { source.add(1) }.cast::<u64>();
+        // SAFETY: IoAllocateMdl made room for as many frames behind our MDL.
+        let to = unsafe { self.0.as_ptr().add(1) }.cast::<u64>();
+        // SAFETY: `pages` frames on both sides, in different MDLs.
+        unsafe { to.copy_from_nonoverlapping(from, pages) };
+        // The frames are locked by the consumer for as long as the memory is registered.
+        self.set_locked(true);
+    }
+
+    fn set_locked(&self, locked: bool) {
+        // SAFETY: our own MDL, reached by nobody else.
+        let mdl = unsafe { &mut *self.0.as_ptr() };
+        let bit = MDL_FLAGS::PAGES_LOCKED.bits();
+        mdl.MdlFlags = if locked { mdl.MdlFlags | bit } else { mdl.MdlFlags & !bit };
+    }
+
+    fn map(&self, access: Access) -> Option<*mut c_void> {
+        let protection = MAPPING_NO_EXECUTE | if access == Access::ReadOnly { MAPPING_NO_WRITE } else { 0 };
+        // SAFETY: our own MDL describes locked pages; kernel mode never raises; IRQL <= DISPATCH_LEVEL.
+        let mapped = unsafe {
+            MmMapLockedPagesSpecifyCache(
+                self.0.as_ptr(),
+                _MODE::KernelMode as KPROCESSOR_MODE,
+                _MEMORY_CACHING_TYPE::MmCached,
+                ptr::null_mut(),
+                0,
+                _MM_PAGE_PRIORITY::NormalPagePriority as u32 | protection,
+            )
+        };
+        (!mapped.is_null()).then_some(mapped)
+    }
+
+    fn keep(self) -> *mut wdk_sys::MDL {
+        let mdl = self.0.as_ptr();
+        core::mem::forget(self);
+        mdl
+    }
+}
+
+impl Drop for PrivateMdl {
+    fn drop(&mut self) {
+        // The pages are the consumer's to unlock, not ours.
+        self.set_locked(false);
+        // SAFETY: our own MDL, not mapped (any more).
+        unsafe { IoFreeMdl(self.0.as_ptr()) };
+    }
+}
+
+fn unmap(segment: &Segment) {
+    if let Some(mdl) = NonNull::new(segment.mdl) {
+        // SAFETY: mapped by `map` with this MDL, unmapped once; IRQL <= DISPATCH_LEVEL.
+        unsafe { MmUnmapLockedPages(segment.mapped, mdl.as_ptr()) };
+        drop(PrivateMdl(mdl));
+    }
+}

@@ -1,0 +1,151 @@
+//! The dispatch table of a completion queue.
+
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION,
+        NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq,
+        NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
+        NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
+    },
+    nt::{NTSTATUS, PVOID, STATUS_NOT_SUPPORTED, ULONG},
+};
+use softndk_engine::{Arm, Close, Completion, CompletionQueue, Operation};
+
+use super::{
+    adapter::query_extension,
+    block::{self, Block, CloseCallback, Kind, Object},
+};
+use crate::{
+    kernel::pool::{PoolBox, Tag, tags},
+    platform::KernelPlatform,
+    status,
+};
+
+static DISPATCH: NDK_CQ_DISPATCH = NDK_CQ_DISPATCH {
+    NdkCloseCq: block::close::<CompletionQueueKind>,
+    NdkQueryExtension: query_extension,
+    NdkResizeCq: resize,
+    NdkArmCq: arm,
+    NdkGetCqResults: get_results,
+    NdkControlCqInterruptModeration: control_moderation,
+    NdkGetCqResultsEx: get_results_ex,
+};
+
+pub struct CompletionQueueKind;
+
+impl Kind for CompletionQueueKind {
+    type Visible = NDK_CQ;
+    type Handle = CompletionQueue<KernelPlatform>;
+
+    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeCq;
+    const TAG: Tag = tags::COMPLETION_QUEUE;
+
+    fn visible(header: NDK_OBJECT_HEADER) -> NDK_CQ {
+        NDK_CQ { Header: header, Dispatch: &raw const DISPATCH }
+    }
+
+    fn block(object: PoolBox<Object<Self>>) -> Block {
+        Block::CompletionQueue(object)
+    }
+
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
+        handle.close(callback)
+    }
+}
+
+/// NDKPI: NDK_FN_RESIZE_CQ. Not advertised.
+unsafe extern "C" fn resize(
+    _queue: *mut NDK_CQ,
+    _depth: ULONG,
+    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    _context: PVOID,
+) -> NTSTATUS {
+    STATUS_NOT_SUPPORTED
+}
+
+/// NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION. Not advertised, so the contract demands this answer.
+unsafe extern "C" fn control_moderation(_queue: *mut NDK_CQ, _interval: ULONG, _count: ULONG) -> NTSTATUS {
+    STATUS_NOT_SUPPORTED
+}
+
+/// NDKPI: NDK_FN_ARM_CQ. An unknown type arms for everything, so that nobody waits for ever.
+unsafe extern "C" fn arm(queue: *mut NDK_CQ, kind: ULONG) {
+    // SAFETY: the consumer passes a completion queue of ours.
+    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else { return };
+    queue.arm(match kind {
+        NDK_CQ_NOTIFY_ERRORS => Arm::Errors,
+        ndkpi_sys::ndkpi::NDK_CQ_NOTIFY_SOLICITED => Arm::Solicited,
+        _ => {
+            debug_assert_eq!(kind, NDK_CQ_NOTIFY_ANY);
+            Arm::Any
+        }
+    });
+}
+
+/// NDKPI: NDK_FN_GET_CQ_RESULTS.
+unsafe extern "C" fn get_results(queue: *mut NDK_CQ, results: *mut NDK_RESULT, most: ULONG) -> ULONG {
+    // SAFETY: the consumer passes a completion queue of ours and room for `most` results.
+    unsafe { poll(queue, results, most, plain) }
+}
+
+/// NDKPI: NDK_FN_GET_CQ_RESULTS_EX.
+unsafe extern "C" fn get_results_ex(queue: *mut NDK_CQ, results: *mut NDK_RESULT_EX, most: ULONG) -> ULONG {
+    // SAFETY: the consumer passes a completion queue of ours and room for `most` results.
+    unsafe { poll(queue, results, most, extended) }
+}
+
+/// Moves completions into the consumer's array.
+///
+/// # Safety
+/// `queue` is a completion queue of ours; `results` is null or has room for `most` entries.
+unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Completion) -> R) -> ULONG {
+    // SAFETY: the caller's promise.
+    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else { return 0 };
+    if results.is_null() {
+        return 0;
+    }
+    queue.poll(most, |index, completion| {
+        // SAFETY: the engine gives indices below `most`.
+        let place = unsafe { results.add(index as usize) };
+        // SAFETY: inside the consumer's array.
+        unsafe { place.write(form(completion)) };
+    })
+}
+
+fn plain(completion: &Completion) -> NDK_RESULT {
+    NDK_RESULT {
+        Status: status::of_outcome(completion.outcome),
+        BytesTransferred: completion.bytes,
+        QPContext: pointer(completion.queue_pair_context),
+        RequestContext: pointer(completion.context),
+    }
+}
+
+fn extended(completion: &Completion) -> NDK_RESULT_EX {
+    NDK_RESULT_EX {
+        Status: status::of_outcome(completion.outcome),
+        BytesTransferred: completion.bytes,
+        QPContext: pointer(completion.queue_pair_context),
+        RequestContext: pointer(completion.context),
+        Type: operation_type(completion.operation),
+        ProviderErrorCode: 0,
+        TypeSpecificCompletionOutput: completion.output.0 as usize,
+    }
+}
+
+/// A consumer's word, given back as it came.
+fn pointer(word: u64) -> PVOID {
+    core::ptr::with_exposed_provenance_mut(word as usize)
+}
+
+fn operation_type(operation: Operation) -> NDK_OPERATION_TYPE {
+    match operation {
+        Operation::Receive => NdkOperationTypeReceive,
+        Operation::ReceiveAndInvalidate => NdkOperationTypeReceiveAndInvalidate,
+        Operation::Send | Operation::SendAndInvalidate => NdkOperationTypeSend,
+        Operation::Read => NdkOperationTypeRead,
+        Operation::Write => NdkOperationTypeWrite,
+        Operation::FastRegister => NdkOperationTypeFastRegister,
+        Operation::Invalidate => NdkOperationTypeInvalidate,
+    }
+}

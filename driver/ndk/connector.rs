@@ -1,0 +1,392 @@
+//! The dispatch table of a connector, and how incoming connections reach the consumer.
+//!
+//! Handles are cloned before a call that may pend: its completion can run, and the consumer can close the object in it,
+//! before the call returns here.
+
+use core::{ffi::c_void, slice};
+
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX,
+        NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_QP, NDK_SHARED_ENDPOINT,
+        NdkObjectTypeConnector,
+    },
+    nt::{
+        NTSTATUS, PVOID, SOCKADDR, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
+        STATUS_PENDING, STATUS_SUCCESS, ULONG,
+    },
+};
+use softndk_engine::{Accept, Close, Connect, ConnectError, ConnectEvent, Connector, ReadLimits, Requested};
+
+use super::{
+    adapter::query_extension,
+    block::{self, Block, CloseCallback, Kind, Object},
+    queue_pair::QueuePairKind,
+    socket,
+};
+use crate::{
+    kernel::pool::{PoolBox, Tag, tags},
+    platform::{Callback, DisconnectFunction, KernelPlatform},
+    status,
+};
+
+static DISPATCH: NDK_CONNECTOR_DISPATCH = NDK_CONNECTOR_DISPATCH {
+    NdkCloseConnector: block::close::<ConnectorKind>,
+    NdkQueryExtension: query_extension,
+    NdkConnect: connect,
+    NdkConnectWithSharedEndpoint: connect_with_shared_endpoint,
+    NdkCompleteConnect: complete_connect,
+    NdkAccept: accept,
+    NdkReject: reject,
+    NdkGetConnectionData: connection_data,
+    NdkGetLocalAddress: local_address,
+    NdkGetPeerAddress: peer_address,
+    NdkDisconnect: disconnect,
+    NdkCompleteConnectEx: complete_connect_ex,
+    NdkAcceptEx: accept_ex,
+};
+
+pub struct ConnectorKind;
+
+impl Kind for ConnectorKind {
+    type Visible = NDK_CONNECTOR;
+    type Handle = Connector<KernelPlatform>;
+
+    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeConnector;
+    const TAG: Tag = tags::CONNECTOR;
+
+    fn visible(header: NDK_OBJECT_HEADER) -> NDK_CONNECTOR {
+        NDK_CONNECTOR { Header: header, Dispatch: &raw const DISPATCH }
+    }
+
+    fn block(object: PoolBox<Object<Self>>) -> Block {
+        Block::Connector(object)
+    }
+
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
+        handle.close(callback)
+    }
+}
+
+/// A private buffer is at most as long as the contract's limits allow; more is refused before it is looked at.
+const PRIVATE_DATA_MAX: ULONG = softndk_engine::limits::PRIVATE_DATA as ULONG;
+
+type DisconnectCallback = Callback<DisconnectFunction>;
+
+/// Makes a connector for an incoming connection and hands it to the listener's consumer. Without memory for it the
+/// connection is refused.
+pub fn deliver(event: ConnectEvent<KernelPlatform>) {
+    let ConnectEvent { callback, connector, .. } = event;
+    // SAFETY: the open outlives its listeners, and the listener cannot close before the event is dropped.
+    let Some(open) = (unsafe { callback.open.0.as_ref() }) else { return };
+    // Dropping the arrival refuses the connection.
+    let Ok((object, block)) = Object::<ConnectorKind>::reserve(open.version) else { return };
+    let handle = connector.adopt(block);
+    // SAFETY: the engine keeps the block, and the consumer does not know the object yet.
+    let visible = unsafe { Object::complete(object, handle) };
+    let notify = callback.callback;
+    // SAFETY: the consumer gave function and context with NdkCreateListener; no lock is held.
+    unsafe { (notify.function)(notify.context.0, visible) };
+    // What is left of the event ends here and lets the listener close.
+}
+
+/// The consumer's private data.
+///
+/// # Safety
+/// `data` is null or has `length` bytes that stay as they are during the call.
+unsafe fn private_data<'a>(data: *const c_void, length: ULONG) -> Result<&'a [u8], NTSTATUS> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if length > PRIVATE_DATA_MAX {
+        return Err(status::of_connect(ConnectError::PrivateDataTooLong));
+    }
+    if data.is_null() {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    // SAFETY: the consumer's buffer for the length of the call.
+    Ok(unsafe { slice::from_raw_parts(data.cast(), length as usize) })
+}
+
+fn requested(answer: Result<Requested, ConnectError>) -> NTSTATUS {
+    match answer {
+        Ok(Requested::Done) => STATUS_SUCCESS,
+        Ok(Requested::Pending) => STATUS_PENDING,
+        Err(cause) => status::of_connect(cause),
+    }
+}
+
+/// NDKPI: NDK_FN_CONNECT.
+unsafe extern "C" fn connect(
+    connector: *mut NDK_CONNECTOR,
+    queue_pair: *mut NDK_QP,
+    source: *const SOCKADDR,
+    source_length: ULONG,
+    destination: *const SOCKADDR,
+    destination_length: ULONG,
+    inbound: ULONG,
+    outbound: ULONG,
+    data: *const c_void,
+    data_length: ULONG,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let connector = unsafe { block::handle::<ConnectorKind>(connector) };
+    // SAFETY: the consumer passes a queue pair of ours.
+    let queue_pair = unsafe { block::handle::<QueuePairKind>(queue_pair) };
+    let (Some(connector), Some(queue_pair), Some(function)) = (connector, queue_pair, completion) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's addresses for the length of the call.
+    let source = unsafe { socket::read(source, source_length) };
+    // SAFETY: as above.
+    let destination = unsafe { socket::read(destination, destination_length) };
+    // SAFETY: the consumer's private data for the length of the call.
+    let data = unsafe { private_data(data, data_length) };
+    let (source, destination, private_data) = match (source, destination, data) {
+        (Ok(source), Ok(destination), Ok(data)) => (source, destination, data),
+        (Err(status), _, _) | (_, Err(status), _) | (_, _, Err(status)) => return status,
+    };
+    let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
+    requested(connector.connect(Connect {
+        queue_pair: &queue_pair,
+        source,
+        destination,
+        limits: ReadLimits { inbound, outbound },
+        private_data,
+        callback: Callback::new(function, context),
+    }))
+}
+
+/// NDKPI: NDK_FN_CONNECT_WITH_SHARED_ENDPOINT. There are no shared endpoints.
+unsafe extern "C" fn connect_with_shared_endpoint(
+    _connector: *mut NDK_CONNECTOR,
+    _queue_pair: *mut NDK_QP,
+    _endpoint: *mut NDK_SHARED_ENDPOINT,
+    _destination: *const SOCKADDR,
+    _destination_length: ULONG,
+    _inbound: ULONG,
+    _outbound: ULONG,
+    _data: *const c_void,
+    _data_length: ULONG,
+    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    _context: PVOID,
+) -> NTSTATUS {
+    STATUS_NOT_SUPPORTED
+}
+
+/// NDKPI: NDK_FN_COMPLETE_CONNECT.
+unsafe extern "C" fn complete_connect(
+    connector: *mut NDK_CONNECTOR,
+    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    disconnect_context: PVOID,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let disconnect =
+        disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
+    // SAFETY: the consumer's arguments, passed on.
+    unsafe { complete(connector, disconnect, completion, context) }
+}
+
+/// NDKPI: NDK_FN_COMPLETE_CONNECT_EX.
+unsafe extern "C" fn complete_connect_ex(
+    connector: *mut NDK_CONNECTOR,
+    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    disconnect_context: PVOID,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let disconnect =
+        disconnect.map(|function| Callback::new(DisconnectFunction::Extended(function), disconnect_context));
+    // SAFETY: the consumer's arguments, passed on.
+    unsafe { complete(connector, disconnect, completion, context) }
+}
+
+/// # Safety
+/// `connector` is null or a connector of ours that is not closed yet.
+unsafe fn complete(
+    connector: *mut NDK_CONNECTOR,
+    disconnect: Option<DisconnectCallback>,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the caller's promise.
+    let connector = unsafe { block::handle::<ConnectorKind>(connector) };
+    let (Some(connector), Some(function)) = (connector, completion) else { return STATUS_INVALID_PARAMETER };
+    let connector = connector.clone();
+    requested(connector.complete_connect(disconnect, Callback::new(function, context)))
+}
+
+/// What NdkAccept and NdkAcceptEx have in common.
+struct AcceptArguments {
+    connector: *mut NDK_CONNECTOR,
+    queue_pair: *mut NDK_QP,
+    limits: ReadLimits,
+    data: *const c_void,
+    data_length: ULONG,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+}
+
+/// NDKPI: NDK_FN_ACCEPT.
+unsafe extern "C" fn accept(
+    connector: *mut NDK_CONNECTOR,
+    queue_pair: *mut NDK_QP,
+    inbound: ULONG,
+    outbound: ULONG,
+    data: *const c_void,
+    data_length: ULONG,
+    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    disconnect_context: PVOID,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let limits = ReadLimits { inbound, outbound };
+    let disconnect =
+        disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
+    let arguments = AcceptArguments { connector, queue_pair, limits, data, data_length, completion, context };
+    // SAFETY: the consumer's arguments, passed on.
+    unsafe { accept_with(&arguments, disconnect) }
+}
+
+/// NDKPI: NDK_FN_ACCEPT_EX.
+unsafe extern "C" fn accept_ex(
+    connector: *mut NDK_CONNECTOR,
+    queue_pair: *mut NDK_QP,
+    inbound: ULONG,
+    outbound: ULONG,
+    data: *const c_void,
+    data_length: ULONG,
+    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    disconnect_context: PVOID,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let limits = ReadLimits { inbound, outbound };
+    let disconnect =
+        disconnect.map(|function| Callback::new(DisconnectFunction::Extended(function), disconnect_context));
+    let arguments = AcceptArguments { connector, queue_pair, limits, data, data_length, completion, context };
+    // SAFETY: the consumer's arguments, passed on.
+    unsafe { accept_with(&arguments, disconnect) }
+}
+
+/// # Safety
+/// The pointers are what a consumer passes to NdkAccept.
+unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<DisconnectCallback>) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let connector = unsafe { block::handle::<ConnectorKind>(arguments.connector) };
+    // SAFETY: the consumer passes a queue pair of ours.
+    let queue_pair = unsafe { block::handle::<QueuePairKind>(arguments.queue_pair) };
+    let (Some(connector), Some(queue_pair), Some(function)) = (connector, queue_pair, arguments.completion) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's private data for the length of the call.
+    let private_data = match unsafe { private_data(arguments.data, arguments.data_length) } {
+        Ok(data) => data,
+        Err(status) => return status,
+    };
+    let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
+    requested(connector.accept(Accept {
+        queue_pair: &queue_pair,
+        limits: arguments.limits,
+        private_data,
+        disconnect,
+        callback: Callback::new(function, arguments.context),
+    }))
+}
+
+/// NDKPI: NDK_FN_REJECT. Inline only.
+unsafe extern "C" fn reject(connector: *mut NDK_CONNECTOR, data: *const c_void, data_length: ULONG) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's private data for the length of the call.
+    match unsafe { private_data(data, data_length) } {
+        Ok(data) => connector.reject(data).map_or_else(status::of_connect, |()| STATUS_SUCCESS),
+        Err(status) => status,
+    }
+}
+
+/// NDKPI: NDK_FN_GET_CONNECTION_DATA. The size reported is the one a buffer needs, not what the peer sent.
+unsafe extern "C" fn connection_data(
+    connector: *mut NDK_CONNECTOR,
+    inbound: *mut ULONG,
+    outbound: *mut ULONG,
+    data: PVOID,
+    data_length: *mut ULONG,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: null, or the consumer's place for the length.
+    let Some(length) = (unsafe { data_length.as_mut() }) else { return STATUS_INVALID_PARAMETER };
+    if data.is_null() && *length != 0 {
+        return STATUS_INVALID_PARAMETER;
+    }
+    let room = if data.is_null() { 0 } else { *length as usize };
+    // The engine writes into memory of ours; the consumer's buffer is filled from it.
+    let mut copy = [0_u8; PRIVATE_DATA_MAX as usize];
+    let taken = room.min(copy.len());
+    let found = match connector.connection_data(copy.get_mut(..taken).unwrap_or(&mut [])) {
+        Ok(found) => found,
+        Err(cause) => return status::of_connect(cause),
+    };
+    let copied = (found.copied as usize).min(taken);
+    // SAFETY: `copied` is at most the room the consumer's buffer has.
+    unsafe { data.cast::<u8>().copy_from_nonoverlapping(copy.as_ptr(), copied) };
+    *length = found.required;
+    // SAFETY: null, or the consumer's place for the limit.
+    if let Some(inbound) = unsafe { inbound.as_mut() } {
+        *inbound = found.limits.inbound;
+    }
+    // SAFETY: as above.
+    if let Some(outbound) = unsafe { outbound.as_mut() } {
+        *outbound = found.limits.outbound;
+    }
+    if data.is_null() || room >= found.required as usize { STATUS_SUCCESS } else { STATUS_BUFFER_TOO_SMALL }
+}
+
+/// NDKPI: NDK_FN_GET_LOCAL_ADDRESS.
+unsafe extern "C" fn local_address(
+    connector: *mut NDK_CONNECTOR,
+    address: *mut SOCKADDR,
+    length: *mut ULONG,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's buffer and its length.
+    unsafe { socket::write(connector.local_address(), address, length) }
+}
+
+/// NDKPI: NDK_FN_GET_PEER_ADDRESS.
+unsafe extern "C" fn peer_address(
+    connector: *mut NDK_CONNECTOR,
+    address: *mut SOCKADDR,
+    length: *mut ULONG,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's buffer and its length.
+    unsafe { socket::write(connector.peer_address(), address, length) }
+}
+
+/// NDKPI: NDK_FN_DISCONNECT.
+unsafe extern "C" fn disconnect(
+    connector: *mut NDK_CONNECTOR,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let connector = unsafe { block::handle::<ConnectorKind>(connector) };
+    let (Some(connector), Some(function)) = (connector, completion) else { return STATUS_INVALID_PARAMETER };
+    let connector = connector.clone();
+    requested(connector.disconnect(Callback::new(function, context)))
+}

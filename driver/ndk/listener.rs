@@ -1,0 +1,84 @@
+//! The dispatch table of a listener.
+
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
+        NdkObjectTypeListener,
+    },
+    nt::{BOOLEAN, FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG},
+};
+use softndk_engine::{Close, Listener};
+
+use super::{
+    adapter::query_extension,
+    block::{self, Block, CloseCallback, Kind, Object},
+    socket,
+};
+use crate::{
+    kernel::pool::{PoolBox, Tag, tags},
+    platform::KernelPlatform,
+    status,
+};
+
+static DISPATCH: NDK_LISTENER_DISPATCH = NDK_LISTENER_DISPATCH {
+    NdkCloseListener: block::close::<ListenerKind>,
+    NdkQueryExtension: query_extension,
+    NdkListen: listen,
+    NdkGetLocalAddress: local_address,
+    NdkControlConnectEvents: control_connect_events,
+};
+
+pub struct ListenerKind;
+
+impl Kind for ListenerKind {
+    type Visible = NDK_LISTENER;
+    type Handle = Listener<KernelPlatform>;
+
+    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeListener;
+    const TAG: Tag = tags::LISTENER;
+
+    fn visible(header: NDK_OBJECT_HEADER) -> NDK_LISTENER {
+        NDK_LISTENER { Header: header, Dispatch: &raw const DISPATCH }
+    }
+
+    fn block(object: PoolBox<Object<Self>>) -> Block {
+        Block::Listener(object)
+    }
+
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
+        handle.close(callback)
+    }
+}
+
+/// NDKPI: NDK_FN_LISTEN. Inline.
+unsafe extern "C" fn listen(
+    listener: *mut NDK_LISTENER,
+    address: *const SOCKADDR,
+    address_length: ULONG,
+    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    _context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a listener of ours.
+    let Some(listener) = (unsafe { block::handle::<ListenerKind>(listener) }) else { return STATUS_INVALID_PARAMETER };
+    // SAFETY: the consumer's address for the length of the call.
+    match unsafe { socket::read(address, address_length) } {
+        Ok(address) => listener.listen(address).map_or_else(status::of_connect, |()| STATUS_SUCCESS),
+        Err(status) => status,
+    }
+}
+
+/// NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
+unsafe extern "C" fn local_address(listener: *mut NDK_LISTENER, address: *mut SOCKADDR, length: *mut ULONG) -> NTSTATUS {
+    // SAFETY: the consumer passes a listener of ours.
+    let Some(listener) = (unsafe { block::handle::<ListenerKind>(listener) }) else { return STATUS_INVALID_PARAMETER };
+    // SAFETY: the consumer's buffer and its length.
+    unsafe { socket::write(listener.local_address(), address, length) }
+}
+
+/// NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.
+unsafe extern "C" fn control_connect_events(listener: *mut NDK_LISTENER, pause: BOOLEAN) {
+    // SAFETY: the consumer passes a listener of ours.
+    if let Some(listener) = unsafe { block::handle::<ListenerKind>(listener) } {
+        listener.pause(pause != FALSE);
+    }
+}

@@ -1,0 +1,173 @@
+//! NdkBuildLAM and NdkReleaseLAM: adapter logical addresses for memory that a consumer pinned.
+//!
+//! A logical address is a token of the engine, never a bus address and never one of ours: generation, slot, offset. The
+//! mapping is built from the consumer's MDL and does not keep it: the consumer may free the MDL when the request is complete.
+
+use core::mem::offset_of;
+
+use ndkpi_sys::{
+    ndkpi::{NDK_ADAPTER, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING},
+    nt::{
+        MDL, NTSTATUS, PAGE_SIZE, PVOID, SIZE_T, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES,
+        STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
+    },
+};
+use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening};
+
+use super::open::OpenAdapter;
+use crate::{
+    driver::Driver,
+    kernel::pool::{PoolBox, tags},
+    mapper::{Job, Work},
+    memory::{Access, Chain, Extent, Mapping},
+    platform::{Callback, KernelPlatform},
+    status,
+};
+
+/// The consumer's buffer for the result, checked for size.
+#[derive(Clone, Copy)]
+struct Output {
+    mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING,
+    size: *mut ULONG,
+    first_byte_offset: *mut ULONG,
+    needed: ULONG,
+}
+
+/// A BuildLAM that the mapper does.
+pub struct BuildRequest {
+    opening: Opening<KernelPlatform>,
+    chain: Chain,
+    output: Output,
+    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+    /// Keeps the open from closing meanwhile.
+    hold: Hold<KernelPlatform>,
+}
+
+// SAFETY: the consumer leaves its buffers to us until the request is complete, on whatever thread that happens.
+unsafe impl Send for BuildRequest {}
+
+/// NDKPI: NDK_FN_BUILD_LAM. Inline, except for large memory with a completion: then our thread maps it.
+pub unsafe extern "C" fn build(
+    adapter: *mut NDK_ADAPTER,
+    mdl: *mut MDL,
+    length: SIZE_T,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+    mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING,
+    mapping_size: *mut ULONG,
+    first_byte_offset: *mut ULONG,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes an adapter that it opened.
+    let open = unsafe { OpenAdapter::from_object(adapter) };
+    let (Some(opening), false) = (open.and_then(OpenAdapter::opening), mapping_size.is_null() || length == 0) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
+    let chain = match unsafe { Chain::check(mdl, length as u64) } {
+        Ok(chain) => chain,
+        Err(cause) => return status::of_mapping(cause),
+    };
+    let Some(needed) = size_for(&chain) else { return STATUS_INVALID_PARAMETER };
+    // SAFETY: the consumer's place for the size.
+    let room = unsafe { mapping_size.replace(needed) };
+    if mapping.is_null() || room < needed {
+        return STATUS_BUFFER_TOO_SMALL;
+    }
+    let output = Output { mapping, size: mapping_size, first_byte_offset, needed };
+    match completion {
+        Some(function) if chain.is_large() => {
+            build_later(opening, chain, output, Callback::new(function, context))
+        }
+        _ => build_now(opening, &chain, output),
+    }
+}
+
+/// Bytes of a mapping for all pages of a chain.
+fn size_for(chain: &Chain) -> Option<ULONG> {
+    let pages = usize::try_from(chain.pages()).ok()?;
+    ULONG::try_from(NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages)?).ok()
+}
+
+fn build_now(opening: &Opening<KernelPlatform>, chain: &Chain, output: Output) -> NTSTATUS {
+    let memory = match Mapping::try_new(chain, Access::ReadWrite, Extent::Pages) {
+        Ok(memory) => memory,
+        Err(cause) => return status::of_mapping(cause),
+    };
+    match opening.build_mapping(memory) {
+        Ok(built) => {
+            output.write(&built, chain.first_byte_offset());
+            STATUS_SUCCESS
+        }
+        Err((cause, _unmapped_here)) => status::of_region(cause),
+    }
+}
+
+fn build_later(
+    opening: &Opening<KernelPlatform>,
+    chain: Chain,
+    output: Output,
+    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+) -> NTSTATUS {
+    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let request = BuildRequest { opening: opening.clone(), chain, output, callback, hold: opening.hold() };
+    match PoolBox::try_new(tags::MAPPING, Job::new(Work::Build(request))) {
+        Ok(job) => {
+            driver.mapper.queue(job);
+            STATUS_PENDING
+        }
+        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
+    }
+}
+
+impl BuildRequest {
+    /// The mapper's part. PASSIVE_LEVEL.
+    pub fn run(self) {
+        let status = build_now(&self.opening, &self.chain, self.output);
+        // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
+        unsafe { (self.callback.function)(self.callback.context.0, status) };
+        // Only now may the open finish its close.
+        drop(self.hold);
+    }
+}
+
+impl Output {
+    /// Fills the consumer's buffers.
+    fn write(&self, built: &LogicalMapping, first_byte_offset: u32) {
+        let head = NDK_LOGICAL_ADDRESS_MAPPING {
+            // The name of the mapping again, never an address of ours.
+            AdapterContext: core::ptr::without_provenance_mut(built.first.0 as usize),
+            AdapterPageCount: built.pages,
+            AdapterPageArray: [NDK_LOGICAL_ADDRESS { QuadPart: built.first.0.cast_signed() }],
+        };
+        // SAFETY: the buffer has room for the head and all pages (`build` compared the sizes).
+        unsafe { self.mapping.write(head) };
+        // SAFETY: only the address of the array is computed.
+        let array = unsafe { self.mapping.byte_add(offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray)) };
+        for page in 1..built.pages as usize {
+            let address = built.first.0.wrapping_add((page * PAGE_SIZE) as u64);
+            // SAFETY: inside the consumer's buffer, as above.
+            let place = unsafe { array.cast::<NDK_LOGICAL_ADDRESS>().add(page) };
+            // SAFETY: as above.
+            unsafe { place.write(NDK_LOGICAL_ADDRESS { QuadPart: address.cast_signed() }) };
+        }
+        // SAFETY: the consumer's place for the size.
+        unsafe { self.size.write(self.needed) };
+        // SAFETY: null, or the consumer's place for the offset.
+        if let Some(place) = unsafe { self.first_byte_offset.as_mut() } {
+            *place = first_byte_offset;
+        }
+    }
+}
+
+/// NDKPI: NDK_FN_RELEASE_LAM. The memory is unmapped when nothing copies any more.
+pub unsafe extern "C" fn release(adapter: *mut NDK_ADAPTER, mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING) {
+    // SAFETY: the consumer passes an adapter that it opened.
+    let open = unsafe { OpenAdapter::from_object(adapter) };
+    // SAFETY: the consumer passes a mapping that BuildLAM filled.
+    let (Some(opening), Some(mapping)) = (open.and_then(OpenAdapter::opening), unsafe { mapping.as_ref() }) else {
+        return;
+    };
+    let address = LogicalAddress(mapping.AdapterContext.addr() as u64);
+    // False: a mapping that is not there (any more); a release cannot report it.
+    let _released = opening.release_mapping(address);
+}

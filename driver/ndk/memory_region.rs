@@ -1,0 +1,197 @@
+//! The dispatch table of a memory region.
+
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_MR_FLAGS, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
+        NdkObjectTypeMr,
+    },
+    nt::{
+        BOOLEAN, FALSE, MDL, NTSTATUS, PVOID, SIZE_T, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
+        STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, UINT32, ULONG,
+    },
+};
+use softndk_engine::{Close, Deregistered, MemoryRegion, Registration, Rights};
+
+use super::{
+    adapter::query_extension,
+    block::{self, Block, CloseCallback, Kind, Object},
+};
+use crate::{
+    driver::Driver,
+    kernel::pool::{PoolBox, Tag, tags},
+    mapper::{Job, RegisterRequest, Work},
+    memory::{Access, Chain, Extent, Mapping},
+    platform::{Callback, KernelPlatform},
+    status,
+};
+
+static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {
+    NdkCloseMr: block::close::<MemoryRegionKind>,
+    NdkQueryExtension: query_extension,
+    NdkRegisterMr: register,
+    NdkDeregisterMr: deregister,
+    NdkInitializeFastRegisterMr: initialize_fast_register,
+    NdkGetRemoteTokenFromMr: remote_token,
+    NdkGetLocalTokenFromMr: local_token,
+};
+
+pub struct MemoryRegionKind;
+
+impl Kind for MemoryRegionKind {
+    type Visible = NDK_MR;
+    type Handle = MemoryRegion<KernelPlatform>;
+
+    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeMr;
+    const TAG: Tag = tags::MEMORY_REGION;
+
+    fn visible(header: NDK_OBJECT_HEADER) -> NDK_MR {
+        NDK_MR { Header: header, Dispatch: &raw const DISPATCH }
+    }
+
+    fn block(object: PoolBox<Object<Self>>) -> Block {
+        Block::MemoryRegion(object)
+    }
+
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
+        handle.close(callback)
+    }
+}
+
+/// What the flags of a registration grant; nothing for flags NDKPI does not know.
+///
+/// NDKPI: NDK_MR_FLAG_ALLOW_REMOTE_WRITE holds the local write bit; the remote bit alone makes no sense.
+fn rights(flags: NDK_MR_FLAGS) -> Option<Rights> {
+    let known = NDK_MR_FLAGS::ALLOW_REMOTE_READ | NDK_MR_FLAGS::ALLOW_REMOTE_WRITE | NDK_MR_FLAGS::RDMA_READ_SINK;
+    let remote_write = flags.contains(NDK_MR_FLAGS::ALLOW_REMOTE_WRITE);
+    let remote_bit = flags.bits() & ndkpi_sys::ndkpi::NDK_MR_FLAG_REMOTE_WRITE_BIT != 0;
+    if !known.contains(flags) || (remote_bit && !remote_write) {
+        return None;
+    }
+    let mut rights = Rights::empty();
+    rights.set(Rights::LOCAL_WRITE, flags.contains(NDK_MR_FLAGS::ALLOW_LOCAL_WRITE));
+    rights.set(Rights::REMOTE_READ, flags.contains(NDK_MR_FLAGS::ALLOW_REMOTE_READ));
+    rights.set(Rights::REMOTE_WRITE, remote_write);
+    Some(rights)
+}
+
+/// NDKPI: NDK_FN_REGISTER_MR. Inline, or PENDING through our thread for large memory.
+unsafe extern "C" fn register(
+    region: *mut NDK_MR,
+    mdl: *mut MDL,
+    length: SIZE_T,
+    flags: NDK_MR_FLAGS,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a memory region of ours.
+    let Some(region) = (unsafe { block::handle::<MemoryRegionKind>(region) }) else { return STATUS_INVALID_PARAMETER };
+    let Some(rights) = rights(flags) else { return STATUS_INVALID_PARAMETER };
+    if region.is_fast_register() {
+        return STATUS_INVALID_DEVICE_REQUEST;
+    }
+    // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
+    let chain = match unsafe { Chain::check(mdl, length as u64) } {
+        Ok(chain) => chain,
+        Err(cause) => return status::of_mapping(cause),
+    };
+    match completion {
+        Some(function) if chain.is_large() => {
+            register_later(region, chain, rights, Callback::new(function, context))
+        }
+        _ => register_chain(region, &chain, rights),
+    }
+}
+
+/// Maps and registers.
+fn register_chain(region: &MemoryRegion<KernelPlatform>, chain: &Chain, rights: Rights) -> NTSTATUS {
+    let access = if rights.contains(Rights::LOCAL_WRITE) { Access::ReadWrite } else { Access::ReadOnly };
+    let memory = match Mapping::try_new(chain, access, Extent::Bytes) {
+        Ok(memory) => memory,
+        Err(cause) => return status::of_mapping(cause),
+    };
+    let registration = Registration { memory, base: chain.base, length: chain.length, rights };
+    match region.register(registration) {
+        Ok(()) => STATUS_SUCCESS,
+        Err((cause, _unmapped_here)) => status::of_region(cause),
+    }
+}
+
+/// Leaves it to the mapper.
+fn register_later(
+    region: &MemoryRegion<KernelPlatform>,
+    chain: Chain,
+    rights: Rights,
+    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+) -> NTSTATUS {
+    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let request = RegisterRequest { region: region.clone(), chain, rights, callback, hold: region.hold() };
+    match PoolBox::try_new(tags::MAPPING, Job::new(Work::Register(request))) {
+        Ok(job) => {
+            driver.mapper.queue(job);
+            STATUS_PENDING
+        }
+        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
+    }
+}
+
+/// The mapper's part of a registration. PASSIVE_LEVEL.
+pub fn register_now(request: RegisterRequest) {
+    let status = register_chain(&request.region, &request.chain, request.rights);
+    // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
+    unsafe { (request.callback.function)(request.callback.context.0, status) };
+    // Only now may the region finish its close.
+    drop(request.hold);
+}
+
+/// NDKPI: NDK_FN_DEREGISTER_MR. PENDING while something still copies, or while large memory is unmapped by our thread.
+unsafe extern "C" fn deregister(
+    region: *mut NDK_MR,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a memory region of ours.
+    let Some(region) = (unsafe { block::handle::<MemoryRegionKind>(region) }) else { return STATUS_INVALID_PARAMETER };
+    let Some(function) = completion else { return STATUS_INVALID_PARAMETER };
+    // The consumer may close the region from the completion, before the engine returns here.
+    let region = region.clone();
+    match region.deregister(Callback::new(function, context)) {
+        Ok(Deregistered::Pending) => STATUS_PENDING,
+        Ok(Deregistered::Done(retired)) if retired.memory.is_large() => {
+            block::retired(retired);
+            STATUS_PENDING
+        }
+        Ok(Deregistered::Done(retired)) => {
+            drop(retired);
+            STATUS_SUCCESS
+        }
+        Err(cause) => status::of_region(cause),
+    }
+}
+
+/// NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR. Inline.
+unsafe extern "C" fn initialize_fast_register(
+    region: *mut NDK_MR,
+    pages: ULONG,
+    remote_access: BOOLEAN,
+    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    _context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a memory region of ours.
+    let Some(region) = (unsafe { block::handle::<MemoryRegionKind>(region) }) else { return STATUS_INVALID_PARAMETER };
+    match region.initialize_fast_register(pages, remote_access != FALSE) {
+        Ok(()) => STATUS_SUCCESS,
+        Err(cause) => status::of_region(cause),
+    }
+}
+
+/// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR.
+unsafe extern "C" fn remote_token(region: *mut NDK_MR) -> UINT32 {
+    // SAFETY: the consumer passes a memory region of ours.
+    unsafe { block::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.remote_token().0)
+}
+
+/// NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR.
+unsafe extern "C" fn local_token(region: *mut NDK_MR) -> UINT32 {
+    // SAFETY: the consumer passes a memory region of ours.
+    unsafe { block::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.local_token().0)
+}

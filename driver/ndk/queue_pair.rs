@@ -1,0 +1,321 @@
+//! The dispatch table of a queue pair: posting work.
+//!
+//! Every function reads the same way: find the queue pair, take flags and elements apart, hand them to the engine. A post that
+//! is refused here makes the engine process the requests it holds back, as NDKPI asks of any inline failure.
+
+use core::{ffi::c_void, slice};
+
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OP_FLAG_REMOTE_WRITE_BIT,
+        NDK_OP_FLAGS, NDK_QP, NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeQp,
+    },
+    nt::{NTSTATUS, PVOID, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS, UINT32, UINT64, ULONG},
+};
+use softndk_engine::{
+    Close, Element, FastRegistration, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights,
+};
+
+use super::{
+    adapter::query_extension,
+    block::{self, Block, CloseCallback, Kind, Object},
+    memory_region::MemoryRegionKind,
+};
+use crate::{
+    kernel::pool::{PoolBox, Tag, tags},
+    platform::KernelPlatform,
+    status,
+};
+
+static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {
+    NdkCloseQp: block::close::<QueuePairKind>,
+    NdkQueryExtension: query_extension,
+    NdkFlush: flush,
+    NdkSend: send,
+    NdkReceive: receive,
+    NdkBind: bind,
+    NdkFastRegister: fast_register,
+    NdkInvalidate: invalidate,
+    NdkRead: read,
+    NdkWrite: write,
+    NdkSendAndInvalidate: send_and_invalidate,
+};
+
+pub struct QueuePairKind;
+
+impl Kind for QueuePairKind {
+    type Visible = NDK_QP;
+    type Handle = QueuePair<KernelPlatform>;
+
+    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeQp;
+    const TAG: Tag = tags::QUEUE_PAIR;
+
+    fn visible(header: NDK_OBJECT_HEADER) -> NDK_QP {
+        NDK_QP { Header: header, Dispatch: &raw const DISPATCH }
+    }
+
+    fn block(object: PoolBox<Object<Self>>) -> Block {
+        Block::QueuePair(object)
+    }
+
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
+        handle.close(callback)
+    }
+}
+
+/// The flags of a work request, taken apart; nothing if there is one this operation does not have.
+///
+/// NDKPI: flags of several bits are compared whole; RDMA_READ_SINK and the rights belong to fast registrations.
+fn request_flags(flags: NDK_OP_FLAGS) -> Option<RequestFlags> {
+    let pairs = [
+        (NDK_OP_FLAGS::SILENT_SUCCESS, RequestFlags::SILENT_SUCCESS),
+        (NDK_OP_FLAGS::READ_FENCE, RequestFlags::READ_FENCE),
+        (NDK_OP_FLAGS::SEND_AND_SOLICIT_EVENT, RequestFlags::SOLICIT),
+        (NDK_OP_FLAGS::INLINE, RequestFlags::INLINE),
+        (NDK_OP_FLAGS::DEFER, RequestFlags::DEFER),
+        (NDK_OP_FLAGS::RDMA_READ_LOCAL_INVALIDATE, RequestFlags::LOCAL_INVALIDATE),
+    ];
+    let mut rest = flags.bits();
+    let mut taken = RequestFlags::empty();
+    for (theirs, ours) in pairs {
+        if rest & theirs.bits() != 0 {
+            taken |= ours;
+            rest &= !theirs.bits();
+        }
+    }
+    (rest == 0).then_some(taken)
+}
+
+/// The rights a fast registration grants, and its other flags.
+fn registration_flags(flags: NDK_OP_FLAGS) -> Option<(RequestFlags, Rights)> {
+    let mut rights = Rights::empty();
+    rights.set(Rights::REMOTE_READ, flags.contains(NDK_OP_FLAGS::ALLOW_REMOTE_READ));
+    rights.set(Rights::LOCAL_WRITE, flags.contains(NDK_OP_FLAGS::ALLOW_LOCAL_WRITE));
+    rights.set(Rights::REMOTE_WRITE, flags.contains(NDK_OP_FLAGS::ALLOW_REMOTE_WRITE));
+    if flags.bits() & NDK_OP_FLAG_REMOTE_WRITE_BIT != 0 && !rights.contains(Rights::REMOTE_WRITE) {
+        return None;
+    }
+    let of_registrations = NDK_OP_FLAGS::ALLOW_REMOTE_READ
+        | NDK_OP_FLAGS::ALLOW_LOCAL_WRITE
+        | NDK_OP_FLAGS::ALLOW_REMOTE_WRITE
+        | NDK_OP_FLAGS::RDMA_READ_SINK;
+    Some((request_flags(flags.difference(of_registrations))?, rights))
+}
+
+/// The consumer's scatter/gather list; nothing for a null list that is said to have elements.
+///
+/// # Safety
+/// `list` is null or has `count` elements that stay as they are during the call.
+unsafe fn elements<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SGE]> {
+    if count == 0 {
+        return Some(&[]);
+    }
+    if list.is_null() || !list.is_aligned() {
+        return None;
+    }
+    // SAFETY: the consumer's array for the length of the call.
+    Some(unsafe { slice::from_raw_parts(list, count as usize) })
+}
+
+fn element(entry: &NDK_SGE) -> Element {
+    Element { address: entry.Address.value(), length: entry.Length, token: MemoryToken(entry.MemoryRegionToken) }
+}
+
+/// A consumer's context as the number the engine keeps.
+fn word(context: *mut c_void) -> u64 {
+    context.expose_provenance() as u64
+}
+
+fn result(posted: Result<(), PostError>) -> NTSTATUS {
+    posted.map_or_else(status::of_post, |()| STATUS_SUCCESS)
+}
+
+/// A post refused before the engine saw it.
+fn refuse(queue_pair: &QueuePair<KernelPlatform>) -> NTSTATUS {
+    queue_pair.kick_held();
+    STATUS_INVALID_PARAMETER
+}
+
+/// NDKPI: NDK_FN_FLUSH.
+unsafe extern "C" fn flush(queue_pair: *mut NDK_QP) {
+    // SAFETY: the consumer passes a queue pair of ours.
+    if let Some(queue_pair) = unsafe { block::handle::<QueuePairKind>(queue_pair) } {
+        queue_pair.flush();
+    }
+}
+
+/// NDKPI: NDK_FN_SEND.
+unsafe extern "C" fn send(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    list: *const NDK_SGE,
+    count: ULONG,
+    flags: NDK_OP_FLAGS,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's list for the length of the call.
+    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
+        return refuse(queue_pair);
+    };
+    result(queue_pair.send(word(context), flags, list.iter().map(element)))
+}
+
+/// NDKPI: NDK_FN_SEND_AND_INVALIDATE.
+unsafe extern "C" fn send_and_invalidate(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    list: *const NDK_SGE,
+    count: ULONG,
+    flags: NDK_OP_FLAGS,
+    token: UINT32,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's list for the length of the call.
+    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
+        return refuse(queue_pair);
+    };
+    result(queue_pair.send_and_invalidate(word(context), flags, list.iter().map(element), MemoryToken(token)))
+}
+
+/// NDKPI: NDK_FN_RECEIVE.
+unsafe extern "C" fn receive(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    list: *const NDK_SGE,
+    count: ULONG,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's list for the length of the call.
+    let Some(list) = (unsafe { elements(list, count) }) else { return STATUS_INVALID_PARAMETER };
+    result(queue_pair.receive(word(context), list.iter().map(element)))
+}
+
+/// NDKPI: NDK_FN_READ.
+unsafe extern "C" fn read(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    list: *const NDK_SGE,
+    count: ULONG,
+    address: UINT64,
+    token: UINT32,
+    flags: NDK_OP_FLAGS,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's list for the length of the call.
+    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
+        return refuse(queue_pair);
+    };
+    result(queue_pair.read(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
+}
+
+/// NDKPI: NDK_FN_WRITE.
+unsafe extern "C" fn write(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    list: *const NDK_SGE,
+    count: ULONG,
+    address: UINT64,
+    token: UINT32,
+    flags: NDK_OP_FLAGS,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's list for the length of the call.
+    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
+        return refuse(queue_pair);
+    };
+    result(queue_pair.write(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
+}
+
+/// NDKPI: NDK_FN_BIND. There are no memory windows.
+unsafe extern "C" fn bind(
+    queue_pair: *mut NDK_QP,
+    _context: PVOID,
+    _region: *mut NDK_MR,
+    _window: *mut NDK_MW,
+    _address: PVOID,
+    _length: SIZE_T,
+    _flags: NDK_OP_FLAGS,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    if let Some(queue_pair) = unsafe { block::handle::<QueuePairKind>(queue_pair) } {
+        queue_pair.kick_held();
+    }
+    STATUS_NOT_SUPPORTED
+}
+
+/// NDKPI: NDK_FN_FAST_REGISTER.
+unsafe extern "C" fn fast_register(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    region: *mut NDK_MR,
+    page_count: ULONG,
+    pages: *const NDK_LOGICAL_ADDRESS,
+    first_byte_offset: ULONG,
+    length: SIZE_T,
+    base: PVOID,
+    flags: NDK_OP_FLAGS,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer passes a memory region of ours.
+    let region = unsafe { block::handle::<MemoryRegionKind>(region) };
+    // SAFETY: the consumer's array for the length of the call.
+    let pages = unsafe { page_list(pages, page_count) };
+    let (Some(region), Some(pages), Some((flags, rights))) = (region, pages, registration_flags(flags)) else {
+        return refuse(queue_pair);
+    };
+    let registration = FastRegistration { first_byte_offset, length: length as u64, base: base.addr() as u64, rights };
+    let pages = pages.iter().map(|page| LogicalAddress(page.QuadPart.cast_unsigned()));
+    result(queue_pair.fast_register(word(context), flags, region, registration, pages))
+}
+
+/// The consumer's page list; nothing for a null list that is said to have pages.
+///
+/// # Safety
+/// `pages` is null or has `count` entries that stay as they are during the call.
+unsafe fn page_list<'a>(pages: *const NDK_LOGICAL_ADDRESS, count: ULONG) -> Option<&'a [NDK_LOGICAL_ADDRESS]> {
+    if count == 0 {
+        return Some(&[]);
+    }
+    if pages.is_null() || !pages.is_aligned() {
+        return None;
+    }
+    // SAFETY: the consumer's array for the length of the call.
+    Some(unsafe { slice::from_raw_parts(pages, count as usize) })
+}
+
+/// NDKPI: NDK_FN_INVALIDATE. Memory regions only; there are no windows.
+unsafe extern "C" fn invalidate(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    object: *mut NDK_OBJECT_HEADER,
+    flags: NDK_OP_FLAGS,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a queue pair of ours.
+    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: null, or the header of an object of ours.
+    let is_region = unsafe { object.as_ref() }.is_some_and(|header| header.ObjectType == NdkObjectTypeMr);
+    // SAFETY: the header says that this is a memory region.
+    let region = if is_region { unsafe { block::handle::<MemoryRegionKind>(object.cast()) } } else { None };
+    let (Some(region), Some(flags)) = (region, request_flags(flags)) else { return refuse(queue_pair) };
+    result(queue_pair.invalidate(word(context), flags, region))
+}

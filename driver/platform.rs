@@ -1,0 +1,168 @@
+//! What the engine needs from the kernel: locks, copies, kicks, clock, processor, and whom to call back.
+
+use core::ffi::c_void;
+
+use ndkpi_sys::ndkpi::{
+    NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK,
+    NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
+};
+use softndk_engine::{Lock, Memory, Platform};
+use wdk_sys::{
+    LARGE_INTEGER,
+    ntddk::{KeEnterCriticalRegion, KeLeaveCriticalRegion, KeQueryPerformanceCounter, KeShouldYieldProcessor},
+};
+
+use crate::{
+    copy,
+    kernel::{irql, spin_lock::SpinLock},
+    memory::Mapping,
+    ndk::{block::Block, open::OpenAdapter},
+    turn::Turners,
+};
+
+/// A consumer's context word. Only ever given back.
+#[derive(Clone, Copy, Debug)]
+pub struct Context(pub *mut c_void);
+
+// SAFETY: the consumer's word is never followed here; it goes back to the consumer in whatever context the callback runs.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// A callback of the consumer with its context.
+#[derive(Clone, Copy)]
+pub struct Callback<F: Copy> {
+    pub function: F,
+    pub context: Context,
+}
+
+impl<F: Copy> Callback<F> {
+    pub fn new(function: F, context: *mut c_void) -> Self {
+        Self { function, context: Context(context) }
+    }
+}
+
+/// Whom to notify of incoming connections, and for which open the connectors are made.
+#[derive(Clone, Copy)]
+pub struct ConnectCallback {
+    pub callback: Callback<NDK_FN_CONNECT_EVENT_CALLBACK>,
+    pub open: OpenPointer,
+}
+
+/// The open a listener belongs to; it outlives its listeners.
+#[derive(Clone, Copy)]
+pub struct OpenPointer(pub *const OpenAdapter);
+
+// SAFETY: the open is closed only after its listeners.
+unsafe impl Send for OpenPointer {}
+// SAFETY: as above.
+unsafe impl Sync for OpenPointer {}
+
+/// Both kinds of disconnect events.
+#[derive(Clone, Copy)]
+pub enum DisconnectFunction {
+    Plain(NDK_FN_DISCONNECT_EVENT_CALLBACK),
+    Extended(NDK_FN_DISCONNECT_EVENT_CALLBACK_EX),
+}
+
+/// The kernel as the engine's platform.
+pub struct KernelPlatform {
+    pub turners: Turners,
+    /// Ticks of the performance counter in a second; never 0.
+    frequency: u64,
+}
+
+impl KernelPlatform {
+    pub fn new(turners: Turners) -> Self {
+        let mut frequency = LARGE_INTEGER::default();
+        // SAFETY: a valid place for the frequency; any IRQL.
+        let _now = unsafe { KeQueryPerformanceCounter(&raw mut frequency) };
+        // SAFETY: every bit pattern of the union is a number.
+        let frequency = unsafe { frequency.QuadPart };
+        Self { turners, frequency: frequency.cast_unsigned().max(1) }
+    }
+}
+
+impl<T: Send> Lock<T> for SpinLock<T> {
+    fn new(value: T) -> Self {
+        Self::new(value)
+    }
+
+    fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R {
+        access(&mut self.lock())
+    }
+}
+
+impl Memory for Mapping {
+    fn length(&self) -> u64 {
+        self.length()
+    }
+}
+
+impl Platform for KernelPlatform {
+    type Lock<T: Send> = SpinLock<T>;
+    type Memory = Mapping;
+    type Block = Block;
+    type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
+    type RequestCallback = Callback<NDK_FN_REQUEST_COMPLETION>;
+    type NotifyCallback = Callback<NDK_FN_CQ_NOTIFICATION_CALLBACK>;
+    type ConnectCallback = ConnectCallback;
+    type DisconnectCallback = Callback<DisconnectFunction>;
+
+    fn copy(&self, to: (&Mapping, u64), from: (&Mapping, u64), length: usize) {
+        Mapping::copy(to, from, length);
+    }
+
+    fn copy_last(&self, to: (&Mapping, u64), from: (&Mapping, u64), length: usize) {
+        Mapping::copy_last(to, from, length);
+    }
+
+    fn store(&self, to: (&Mapping, u64), bytes: &[u8]) {
+        to.0.store(to.1, bytes);
+    }
+
+    fn read_inline(&self, address: u64, into: &mut [u8]) {
+        let source: *const u8 = core::ptr::with_exposed_provenance(address as usize);
+        // SAFETY: NDKPI: with NDK_OP_FLAG_INLINE the element's address can be read at DISPATCH_LEVEL until the call returns.
+        unsafe { copy::bytes(into.as_mut_ptr(), source, into.len()) };
+    }
+
+    fn processor(&self) -> u32 {
+        irql::processor()
+    }
+
+    fn kick(&self, processor: u32) {
+        self.turners.kick(processor);
+    }
+
+    fn at_dispatch(&self) -> bool {
+        irql::at_dispatch()
+    }
+
+    fn should_yield(&self) -> bool {
+        // SAFETY: IRQL <= DISPATCH_LEVEL.
+        unsafe { KeShouldYieldProcessor() != 0 }
+    }
+
+    fn now(&self) -> u64 {
+        // SAFETY: the frequency is not asked for; any IRQL.
+        let ticks = unsafe { KeQueryPerformanceCounter(core::ptr::null_mut()) };
+        // SAFETY: every bit pattern of the union is a number.
+        let ticks = unsafe { ticks.QuadPart }.cast_unsigned();
+        let (seconds, rest) = (ticks / self.frequency, ticks % self.frequency);
+        // The rest is smaller than the frequency, and both are far below 2^34.
+        seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.wrapping_mul(1_000_000_000) / self.frequency)
+    }
+
+    fn uninterrupted<R>(&self, piece: impl FnOnce() -> R) -> R {
+        if irql::at_dispatch() {
+            return piece();
+        }
+        // SAFETY: IRQL <= APC_LEVEL; paired below on the same thread.
+        unsafe { KeEnterCriticalRegion() };
+        let result = piece();
+        // SAFETY: paired with the call above.
+        unsafe { KeLeaveCriticalRegion() };
+        result
+    }
+}

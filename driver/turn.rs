@@ -1,0 +1,257 @@
+//! Turns of the engine: who runs them, and the callbacks they make.
+//!
+//! Every processor has a DPC of its own. A kick queues it; it runs turns within a budget, queues itself again a few times
+//! when more is left, and then hands over to a thread at PASSIVE_LEVEL. Two contexts never run turns of one processor at the
+//! same time: whoever comes second leaves a mark and goes, whoever was first looks at the mark before it stops.
+//!
+//! Callbacks of consumers are made here and in `mapper.rs` only, with no lock held and never under a dispatch function.
+
+use core::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
+
+use softndk_engine::{
+    Budget, CloseCompletion, ConnectEvent, DisconnectEvent, Notification, RequestCompletion, Retired, Sink, Turn,
+};
+use wdk_sys::NTSTATUS;
+
+use crate::{
+    driver::Driver,
+    kernel::{
+        dpc::Dpc,
+        event::Event,
+        irql,
+        pool::{OutOfMemory, PoolArray, tags},
+        spin_lock::SpinLock,
+        thread::{self, Thread},
+    },
+    ndk::{block, connector},
+    platform::{DisconnectFunction, KernelPlatform},
+    status,
+};
+
+/// What one run of a DPC may do: some tens of microseconds.
+const DPC_BUDGET: Budget = Budget { bytes: 256 << 10, items: 64 };
+/// What the thread does before it looks whether it should go on.
+const THREAD_BUDGET: Budget = Budget { bytes: 4 << 20, items: 256 };
+/// DPC runs in a row that leave work behind before the thread takes over.
+const DPC_ROUNDS: u32 = 8;
+/// Threads for all processors together.
+const THREAD_MAX: usize = 16;
+
+/// The turns of all processors.
+pub struct Turners {
+    turners: PoolArray<Turner>,
+    threads: PoolArray<TurnThread>,
+    stopping: AtomicBool,
+}
+
+/// The turns of one processor.
+struct Turner {
+    dpc: Dpc,
+    /// Somebody is running turns.
+    busy: AtomicBool,
+    /// Somebody wanted to.
+    again: AtomicBool,
+    /// DPC runs in a row that left work behind.
+    rounds: AtomicU32,
+    /// Handed to the thread.
+    for_thread: AtomicBool,
+}
+
+/// A thread that takes over from the DPCs of some processors.
+struct TurnThread {
+    wake: Event,
+    thread: SpinLock<Option<Thread>>,
+}
+
+impl Turners {
+    /// DPCs and events, nothing running yet. PASSIVE_LEVEL.
+    pub fn try_new() -> Result<Self, OutOfMemory> {
+        let processors = irql::processor_count().max(1) as usize;
+        let turners = PoolArray::try_from_fn(tags::TURN, processors, Turner::try_new)?;
+        let threads = PoolArray::try_from_fn(tags::TURN, processors.min(THREAD_MAX), |_| TurnThread::try_new())?;
+        Ok(Self { turners, threads, stopping: AtomicBool::new(false) })
+    }
+
+    /// Processors with a work list.
+    pub fn processors(&self) -> u32 {
+        self.turners.len() as u32
+    }
+
+    /// Starts the threads. PASSIVE_LEVEL, once the driver state is reachable.
+    pub fn start(&self) -> Result<(), NTSTATUS> {
+        for (index, slot) in self.threads.iter().enumerate() {
+            let context = ptr::without_provenance_mut(index);
+            // SAFETY: `run_thread` takes an index; `stop` joins the thread before the driver state goes.
+            let thread = unsafe { Thread::start(run_thread, context) }?;
+            *slot.thread.lock() = Some(thread);
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing runs any more. PASSIVE_LEVEL, when nobody kicks any more.
+    pub fn stop(&self) {
+        for turner in self.turners.iter() {
+            turner.dpc.stop();
+        }
+        self.stopping.store(true, Ordering::Release);
+        for slot in self.threads.iter() {
+            slot.wake.set();
+            let thread = slot.thread.lock().take();
+            if let Some(thread) = thread {
+                thread.join();
+            }
+        }
+        for turner in self.turners.iter() {
+            turner.dpc.stop();
+        }
+    }
+
+    /// Makes sure that a turn runs soon. Any IRQL up to DISPATCH_LEVEL, also with a lock held.
+    pub fn kick(&self, processor: u32) {
+        if let Some(turner) = self.turner(processor) {
+            turner.dpc.queue();
+        }
+    }
+
+    fn turner(&self, processor: u32) -> Option<&Turner> {
+        let index = (processor as usize).checked_rem(self.turners.len())?;
+        self.turners.get(index)
+    }
+
+    fn hand_to_thread(&self, processor: usize) {
+        if let Some(turner) = self.turners.get(processor) {
+            turner.for_thread.store(true, Ordering::Release);
+        }
+        if let Some(slot) = processor.checked_rem(self.threads.len()).and_then(|index| self.threads.get(index)) {
+            slot.wake.set();
+        }
+    }
+}
+
+impl Turner {
+    fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
+        // SAFETY: `run_dpc` takes an index; `Turners::stop` stops the DPC before the driver state goes.
+        let dpc = unsafe { Dpc::try_new(run_dpc, ptr::without_provenance_mut(processor)) }?;
+        dpc.target(processor as u32);
+        Ok(Self {
+            dpc,
+            busy: AtomicBool::new(false),
+            again: AtomicBool::new(false),
+            rounds: AtomicU32::new(0),
+            for_thread: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs turns until nothing is left, or until one used up its budget.
+    fn run(&self, driver: &Driver, processor: usize, budget: Budget) -> Turn {
+        self.again.store(true, Ordering::Release);
+        while self.again.load(Ordering::Acquire) {
+            if self.busy.swap(true, Ordering::Acquire) {
+                // Whoever is at it sees the mark before it stops.
+                return Turn::Idle;
+            }
+            self.again.store(false, Ordering::Relaxed);
+            let turn = driver.fabric.turn(processor as u32, budget, &mut Callbacks);
+            self.busy.store(false, Ordering::SeqCst);
+            if turn == Turn::More {
+                return Turn::More;
+            }
+        }
+        Turn::Idle
+    }
+}
+
+impl TurnThread {
+    fn try_new() -> Result<Self, OutOfMemory> {
+        Ok(Self { wake: Event::try_synchronization(false)?, thread: SpinLock::new(None) })
+    }
+}
+
+unsafe extern "C" fn run_dpc(
+    _dpc: *mut wdk_sys::KDPC,
+    context: *mut c_void,
+    _argument1: *mut c_void,
+    _argument2: *mut c_void,
+) {
+    let processor = context.addr();
+    let Some(driver) = Driver::get() else { return };
+    let turners = &driver.fabric.platform().turners;
+    let Some(turner) = turners.turners.get(processor) else { return };
+    if turner.run(driver, processor, DPC_BUDGET) == Turn::Idle {
+        turner.rounds.store(0, Ordering::Relaxed);
+    } else if turner.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
+        turner.dpc.queue();
+    } else {
+        turner.rounds.store(0, Ordering::Relaxed);
+        turners.hand_to_thread(processor);
+    }
+}
+
+/// A thread at PASSIVE_LEVEL: runs the turns that the DPCs handed over.
+unsafe extern "C" fn run_thread(context: *mut c_void) {
+    let index = context.addr();
+    if let Some(driver) = Driver::get() {
+        let turners = &driver.fabric.platform().turners;
+        while let Some(slot) = turners.threads.get(index) {
+            slot.wake.wait();
+            if turners.stopping.load(Ordering::Acquire) {
+                break;
+            }
+            let mine = turners.turners.iter().enumerate().skip(index).step_by(turners.threads.len().max(1));
+            for (processor, turner) in mine {
+                if turner.for_thread.swap(false, Ordering::AcqRel) {
+                    while turner.run(driver, processor, THREAD_BUDGET) == Turn::More {}
+                }
+            }
+        }
+    }
+    thread::exit();
+}
+
+/// Makes the consumers' callbacks. Each event is dropped after the callback has returned, because it is what lets closes
+/// complete.
+struct Callbacks;
+
+impl Sink<KernelPlatform> for Callbacks {
+    fn notify(&mut self, event: Notification<KernelPlatform>) {
+        let callback = event.callback;
+        // SAFETY: the consumer gave function and context with NdkCreateCq; the queue is not closed before this event is
+        // dropped; no lock is held.
+        unsafe { (callback.function)(callback.context.0, status::of_queue(event.status)) };
+        drop(event);
+    }
+
+    fn request_completed(&mut self, event: RequestCompletion<KernelPlatform>) {
+        let callback = event.callback;
+        // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
+        unsafe { (callback.function)(callback.context.0, status::of_result(event.result)) };
+        drop(event);
+    }
+
+    fn connection_requested(&mut self, event: ConnectEvent<KernelPlatform>) {
+        connector::deliver(event);
+    }
+
+    fn disconnected(&mut self, event: DisconnectEvent<KernelPlatform>) {
+        let callback = event.callback;
+        match callback.function {
+            // SAFETY: the consumer gave function and context with NdkAccept or NdkCompleteConnect.
+            DisconnectFunction::Plain(function) => unsafe { function(callback.context.0) },
+            // SAFETY: as above, with the Ex form; 0: no reason of our own.
+            DisconnectFunction::Extended(function) => unsafe { function(callback.context.0, 0) },
+        }
+        drop(event);
+    }
+
+    fn closed(&mut self, event: CloseCompletion<KernelPlatform>) {
+        block::closed(event);
+    }
+
+    fn retired(&mut self, event: Retired<KernelPlatform>) {
+        block::retired(event);
+    }
+}
