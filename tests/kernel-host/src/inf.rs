@@ -476,7 +476,7 @@ fn substitute(number: usize, text: &str, strings: &BTreeMap<String, String>) -> 
         if name.is_empty() {
             result.push('%');
         } else if name.chars().all(|digit| digit.is_ascii_digit()) {
-            result.push_str(&format!("%{name}%"));
+            result.extend(["%", name, "%"]);
         } else {
             let value = strings.get(&name.to_lowercase());
             result.push_str(value.ok_or_else(|| syntax(number, &format!("%{name}% is not in [Strings]")))?);
@@ -670,7 +670,7 @@ Device = "A device"
     fn each_mandatory_keyword_is_missed() {
         for name in ["*IfType", "*MediaType", "*PhysicalMediaType"] {
             let text: String =
-                SAMPLE.lines().filter(|line| !line.starts_with(name)).map(|line| format!("{line}\n")).collect();
+                SAMPLE.lines().filter(|line| !line.starts_with(name)).flat_map(|line| [line, "\n"]).collect();
             let installation = Inx::parse(&text).expect("parses").install().expect("installs");
             assert_eq!(installation.missing_mandatory_keyword(), Some(name));
         }

@@ -122,11 +122,10 @@ fn parse_rights(text: &str) -> Option<u32> {
         return u32::from_str_radix(digits, 16).ok().map(map_generic);
     }
     let codes = text.as_bytes().chunks(2).map(|code| match code {
-        b"GA" => Some(FILE_ALL_ACCESS),
+        b"GA" | b"FA" => Some(FILE_ALL_ACCESS),
         b"GR" | b"FR" => Some(FILE_GENERIC_READ),
         b"GW" | b"FW" => Some(FILE_GENERIC_WRITE),
         b"GX" | b"FX" => Some(FILE_GENERIC_EXECUTE),
-        b"FA" => Some(FILE_ALL_ACCESS),
         _ => None,
     });
     codes.collect::<Option<Vec<_>>>().map(|rights| rights.into_iter().fold(0, |all, right| all | right))

@@ -254,10 +254,10 @@ impl Adapter {
 
     /// Removes the device with its interface; a started one is halted first.
     pub fn remove(&self) {
-        if self.started().is_ok() {
-            if let Err(error) = self.halt(HaltAction::InstanceDeInitialized) {
-                panic!("the adapter with interface index {} cannot be halted: {error}", self.node.if_index);
-            }
+        if self.started().is_ok()
+            && let Err(error) = self.halt(HaltAction::InstanceDeInitialized)
+        {
+            panic!("the adapter with interface index {} cannot be halted: {error}", self.node.if_index);
         }
         table().remove_interface(self.node.if_index);
         lock(&NODES).retain(|node| !Arc::ptr_eq(node, &self.node));

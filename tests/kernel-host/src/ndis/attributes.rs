@@ -221,7 +221,7 @@ fn check_oid_list(attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, ndk_pro
     const MOST_BYTES: u32 = 0x4000;
     let length = attributes.SupportedOidListLength;
     rule(!attributes.SupportedOidList.is_null(), || "general attributes: SupportedOidList is NULL".to_owned())?;
-    rule(length != 0 && length % 4 == 0 && length <= MOST_BYTES, || {
+    rule(length != 0 && length.is_multiple_of(4) && length <= MOST_BYTES, || {
         format!("general attributes: SupportedOidListLength {length} is not a number of bytes for a list of OIDs")
     })?;
     let list: *const u32 = attributes.SupportedOidList.cast_const().cast();

@@ -81,7 +81,8 @@ impl<T> HandleTable<T> {
     }
 
     fn explain(&self, inner: &Inner<T>, handle: usize) -> HandleProblem {
-        let issued = (0..inner.issued).contains(&(handle.wrapping_sub(self.number(0)) / STEP)) && handle % STEP == 0;
+        let issued =
+            (0..inner.issued).contains(&(handle.wrapping_sub(self.number(0)) / STEP)) && handle.is_multiple_of(STEP);
         match handle {
             0 => HandleProblem::Null,
             _ if issued => HandleProblem::Freed(handle),

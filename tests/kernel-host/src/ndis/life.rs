@@ -213,8 +213,8 @@ pub fn device_event(miniport: &Miniport, event: DeviceEvent) {
     let target = miniport.driver.handlers.device_pnp_event;
     // SAFETY: the registered handler, with the arguments of MINIPORT_DEVICE_PNP_EVENT_NOTIFY.
     unsafe {
-        call_image!(context("MiniportDevicePnPEventNotify"), target => (); miniport.context(), parameters.as_pointer())
-    };
+        call_image!(context("MiniportDevicePnPEventNotify"), target => (); miniport.context(), parameters.as_pointer());
+    }
 }
 
 /// Calls `MiniportShutdownEx` as the system does when it powers off; the adapter is dead to NDIS afterwards, but not halted.

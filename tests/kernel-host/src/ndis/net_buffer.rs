@@ -18,7 +18,7 @@ use super::{is_owner, ndis};
 use crate::memory::mdl;
 use crate::nt::MDL;
 
-/// Size of a NET_BUFFER_LIST as NDIS 6.84 makes it: 27 information slots and its own tail.
+/// Size of a NET_BUFFER_LIST as a recent NDIS makes it: more information slots than a 6.60 driver knows, and its own tail.
 const LIST_SIZE: usize = 0x180;
 const BUFFER_SIZE: usize = 0xB0;
 
@@ -238,7 +238,7 @@ fn check_pool_parameters(parameters: &NET_BUFFER_LIST_POOL_PARAMETERS) -> Result
     if parameters.PoolTag == 0 {
         return Err(format!("{NAME}: PoolTag is 0"));
     }
-    if parameters.ContextSize % 16 != 0 {
+    if !parameters.ContextSize.is_multiple_of(16) {
         return Err(format!(
             "{NAME}: ContextSize {} is no multiple of MEMORY_ALLOCATION_ALIGNMENT",
             parameters.ContextSize
@@ -304,7 +304,7 @@ crate::exports! {
     /// Source: NDIS: NdisAllocateNetBufferList
     [UP_TO_DISPATCH] fn NdisAllocateNetBufferList(handle: *mut c_void, context: u16, backfill: u16) -> *mut NET_BUFFER_LIST {
         let pool = pool(handle, "NdisAllocateNetBufferList");
-        if context % 16 != 0 || backfill % 16 != 0 {
+        if !context.is_multiple_of(16) || !backfill.is_multiple_of(16) {
             broken(Group::NetBuffer, pool.handle, "NdisAllocateNetBufferList: context sizes are multiples of 16");
         }
         if crate::fault::should_fail("NdisAllocateNetBufferList") {
@@ -329,7 +329,7 @@ crate::exports! {
             let rule = "NdisAllocateNetBufferAndNetBufferList: the pool must have fAllocateNetBuffer and no DataSize";
             broken(Group::NetBuffer, pool.handle, rule);
         }
-        if context % 16 != 0 || backfill % 16 != 0 {
+        if !context.is_multiple_of(16) || !backfill.is_multiple_of(16) {
             broken(Group::NetBuffer, pool.handle, "NdisAllocateNetBufferAndNetBufferList: context sizes are multiples of 16");
         }
         let held = chain_length(chain);
@@ -400,10 +400,9 @@ crate::exports! {
         if !align_multiple.is_power_of_two() || align_offset >= align_multiple {
             broken(Group::NetBuffer, buffer as usize, "NdisGetDataBuffer: AlignMultiple is a power of two above AlignOffset");
         }
-        if let Some(place) = in_place(buffer, needed as usize) {
-            if place % align_multiple as usize == align_offset as usize {
-                return place as *mut c_void;
-            }
+        let place = in_place(buffer, needed as usize);
+        if let Some(place) = place.filter(|place| place % align_multiple as usize == align_offset as usize) {
+            return place as *mut c_void;
         }
         let copied = read_data(buffer).filter(|bytes| bytes.len() >= needed as usize && !storage.is_null());
         let Some(bytes) = copied else { return std::ptr::null_mut() };

@@ -16,11 +16,21 @@ use crate::callout::{Context, ContextKind};
 use crate::nt::DRIVER_OBJECT;
 use crate::thread::Thread;
 
-/// What `NdisGetVersion` of this host answers: NDIS 6.84, that of Windows build 19041, the oldest system of the design.
-pub const RUNNING_VERSION: u32 = 6 << 16 | 84;
+/// Every minor version of NDIS 6 (NDIS: Specifying an NDIS version number).
+const MINORS: &[u8] = &[0, 1, 20, 30, 40, 50, 51, 60, 70, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89];
 
-/// Contract versions that NDIS 6.84 accepts (NDIS: Specifying an NDIS version number).
-const ACCEPTED_MINORS: &[u8] = &[0, 1, 20, 30, 40, 50, 51, 60, 70, 80, 81, 82, 83, 84];
+/// The minor version of NDIS that comes with the Windows build that the kernel plays; a miniport may ask for an older contract.
+fn running_minor() -> u8 {
+    match crate::kernel::build_number() {
+        ..19_041 => 82,
+        19_041..20_348 => 84,
+        20_348..22_000 => 85,
+        22_000..22_621 => 86,
+        22_621..25_398 => 87,
+        25_398..26_100 => 88,
+        26_100.. => 89,
+    }
+}
 
 /// Optional handlers that NDIS knows and this host does not model: PnP, connection-oriented, switch, idle notification.
 const OTHER_OPTIONAL_HANDLERS: &[u8] = &[0x90, 0x91, 0x92, 0xA5, 0xA6, 0xB0, 0xB4, 0xB8];
@@ -199,10 +209,10 @@ crate::exports! {
         }
     }
 
-    /// The version of the running NDIS: 6.84, that of build 19041.
+    /// The version of the running NDIS, by the Windows build: 6.84 is 19041, 6.85 is 20348, 6.89 is 26100.
     /// Source: NDIS: NdisGetVersion
     [ANY] fn NdisGetVersion() -> u32 {
-        RUNNING_VERSION
+        (6 << 16) | u32::from(running_minor())
     }
 }
 
@@ -246,13 +256,14 @@ fn check_characteristics(from: &NDIS_MINIPORT_DRIVER_CHARACTERISTICS) -> Result<
     if from.Header.Type != 0x8A {
         return bad(format!("{NAME}: Header.Type is {:#x}, must be 0x8a", from.Header.Type));
     }
-    if from.MajorNdisVersion != 6 || !ACCEPTED_MINORS.contains(&from.MinorNdisVersion) {
-        let text =
-            format!("{NAME}: NDIS {}.{} is no version that 6.84 accepts", from.MajorNdisVersion, from.MinorNdisVersion);
+    let newest = running_minor();
+    if from.MajorNdisVersion != 6 || from.MinorNdisVersion > newest || !MINORS.contains(&from.MinorNdisVersion) {
+        let (major, minor) = (from.MajorNdisVersion, from.MinorNdisVersion);
+        let text = format!("{NAME}: NDIS {major}.{minor} is no version that NDIS 6.{newest} accepts");
         return Err((status::BAD_VERSION, text));
     }
-    let newest = if from.MinorNdisVersion >= 80 { 3 } else { 2 };
-    if from.Header.Revision > newest {
+    let latest = if from.MinorNdisVersion >= 80 { 3 } else { 2 };
+    if from.Header.Revision > latest {
         return bad(format!("{NAME}: NDIS 6.{} has no revision {}", from.MinorNdisVersion, from.Header.Revision));
     }
     let (revision, size) = match (from.MinorNdisVersion, from.Header.Revision) {

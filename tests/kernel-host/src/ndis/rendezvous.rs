@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::dispatcher::Event;
 
 /// How long a miniport may take, in kernel time, before the host calls it a hang (NDIS: `NdisTimedOidComplete`).
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 enum Phase<T> {
     Idle,

@@ -71,7 +71,7 @@ pub fn check_adapter(adapter: *mut NDK_ADAPTER, asked: NDK_VERSION) -> Result<ND
 ///
 /// `object` is what a provider handed out as an object of that kind: a header with a dispatch pointer behind it.
 pub unsafe fn check_object(kind: Kind, object: *const NDK_OBJECT_HEADER, version: NDK_VERSION) -> Result<(), String> {
-    if object as usize % align_of::<NDK_OBJECT_HEADER>() != 0 {
+    if !(object as usize).is_multiple_of(align_of::<NDK_OBJECT_HEADER>()) {
         return Err(format!("the {kind:?} object {object:p} is not aligned"));
     }
     // SAFETY: the caller's contract.

@@ -63,7 +63,7 @@ impl AddressTable {
     /// Enters an interface; `None` when the wished index is taken.
     pub fn add_interface(&self, if_type: u16, wished: Option<u32>) -> Option<(u32, InterfaceLuid)> {
         let mut inner = self.lock();
-        let free = (FIRST_ADAPTER_INDEX..).find(|index| !inner.interfaces.contains_key(index));
+        let free = (FIRST_ADAPTER_INDEX..u32::MAX).find(|index| !inner.interfaces.contains_key(index));
         let if_index = wished.or(free).filter(|index| *index != 0 && !inner.interfaces.contains_key(index))?;
         inner.luids_given += 1;
         // An odd starting point, so that neither index nor LUID is mistaken for the other or for a small count.

@@ -159,7 +159,7 @@ impl Registration {
         INSIDE.with_borrow_mut(|inside| inside.push(self.handle));
         // SAFETY: the registered callback, with the arguments of UNICAST_IPADDRESS_CHANGE_CALLBACK.
         unsafe { call_image!(context, self.callback => (); self.context, pointer, change as i32) };
-        INSIDE.with_borrow_mut(|inside| inside.pop());
+        INSIDE.with_borrow_mut(Vec::pop);
         drop(lent);
         let mut calls = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         calls.running -= 1;
