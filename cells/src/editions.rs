@@ -82,7 +82,10 @@ impl<T> Editions<T> {
     }
 
     /// Frees a ready draft that will not be published.
-    #[expect(clippy::needless_pass_by_value, reason = "the draft is used up, so that it cannot be published afterwards")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the draft is used up, so that it cannot be published afterwards"
+    )]
     pub fn discard(&self, ready: Ready) {
         if let Some(buffer) = self.buffers.get(ready.0 as usize) {
             let _ = buffer.state.compare_exchange(READY, FREE, Ordering::Release, Ordering::Relaxed);

@@ -30,4 +30,4 @@ pub use editions::{Draft, Editions, Ready};
 pub use epoch::{Epoch, Guard, Stamp};
 pub use list::{Linked, List};
 pub use shared::{NoMemory, Shared};
-pub use slot_table::{Removed, SlotKey, SlotTable};
+pub use slot_table::{Removed, SlotKey, SlotTable, Vacant};

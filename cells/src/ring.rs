@@ -178,6 +178,24 @@ impl<T> Receiver<T> {
         }))
     }
 
+    /// The entry at a position, for reading.
+    #[inline]
+    pub fn peek(&self, position: usize) -> Option<&T>
+    where
+        T: Sync,
+    {
+        if position.wrapping_sub(self.position()) >= self.len() {
+            return None;
+        }
+        let entry = self.0.entry(position)?;
+        Some(entry.with(|place| {
+            // SAFETY: inside head..tail, so the producer does not touch it; `&self` keeps the consumer from changing it.
+            let place = unsafe { &*place };
+            // SAFETY: published, so initialised.
+            unsafe { place.assume_init_ref() }
+        }))
+    }
+
     /// Takes the oldest entry.
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() {

@@ -24,7 +24,6 @@ const BLOCK: u32 = 256;
 const BLOCK: u32 = 2;
 
 const FREE: u32 = 0;
-const FILLING: u32 = 1;
 const LIVE: u32 = 2;
 const DEAD: u32 = 3;
 
@@ -74,6 +73,39 @@ impl Removed {
     }
 }
 
+/// A claimed slot without a value; dropping it frees the slot.
+pub struct Vacant<'a, T> {
+    table: &'a SlotTable<T>,
+    slot: &'a Slot<T>,
+    key: SlotKey,
+}
+
+impl<T> Vacant<'_, T> {
+    /// The key the value will have.
+    pub fn key(&self) -> SlotKey {
+        self.key
+    }
+
+    /// Publishes the value.
+    pub fn fill(self, value: T) -> SlotKey {
+        self.slot.value.with_mut(|place| {
+            // SAFETY: the slot came off the free stack, so it is this context's alone, and it holds no value.
+            let place = unsafe { &mut *place };
+            place.write(value);
+        });
+        self.slot.state.store(state_of(self.key.generation, LIVE), Ordering::SeqCst);
+        let key = self.key;
+        core::mem::forget(self);
+        key
+    }
+}
+
+impl<T> Drop for Vacant<'_, T> {
+    fn drop(&mut self) {
+        self.table.push_free(self.key.slot, self.slot);
+    }
+}
+
 const fn state_of(generation: u32, phase: u32) -> u32 {
     generation << 2 | phase
 }
@@ -89,25 +121,23 @@ impl<T> SlotTable<T> {
         Ok(Self { blocks: blocks.into_boxed_slice(), free, generations, epoch, _owns: PhantomData })
     }
 
-    /// Puts a value into a free slot; it is given back when there is neither slot nor memory.
-    pub fn insert(&self, value: T) -> Result<SlotKey, T> {
+    /// Claims a free slot, whose key is known before its value.
+    pub fn vacant(&self) -> Result<Vacant<'_, T>, NoMemory> {
         let number = match self.pop_free() {
             Some(number) => number,
-            None => match self.grow() {
-                Ok(number) => number,
-                Err(NoMemory) => return Err(value),
-            },
+            None => self.grow()?,
         };
-        let Some(slot) = self.slot(number) else { return Err(value) };
+        let slot = self.slot(number).ok_or(NoMemory)?;
         let generation = slot.state.load(Ordering::Relaxed) >> 2;
-        slot.state.store(state_of(generation, FILLING), Ordering::Relaxed);
-        slot.value.with_mut(|place| {
-            // SAFETY: the slot came off the free stack, so it is this context's alone, and it holds no value.
-            let place = unsafe { &mut *place };
-            place.write(value);
-        });
-        slot.state.store(state_of(generation, LIVE), Ordering::SeqCst);
-        Ok(SlotKey { slot: number, generation })
+        Ok(Vacant { table: self, slot, key: SlotKey { slot: number, generation } })
+    }
+
+    /// Puts a value into a free slot; it is given back when there is neither slot nor memory.
+    pub fn insert(&self, value: T) -> Result<SlotKey, T> {
+        match self.vacant() {
+            Ok(vacant) => Ok(vacant.fill(value)),
+            Err(NoMemory) => Err(value),
+        }
     }
 
     /// The value under a key, for as long as the guard lives.
@@ -313,6 +343,14 @@ mod tests {
     }
 
     #[test]
+    fn a_dropped_claim_frees_its_slot() {
+        let (epoch, table) = table(10, 3);
+        let key = table.vacant().unwrap().key();
+        assert!(table.get(key, &epoch.enter(0).unwrap()).is_none());
+        assert_eq!(table.insert(Arc::new(1)).unwrap(), key);
+    }
+
+    #[test]
     fn generations_wrap_past_zero() {
         let (_, table) = table(10, 2);
         let seen: Vec<_> = (0..5)
@@ -340,7 +378,9 @@ mod tests {
         let (epoch, table) = table(256, 2);
         let key = table.insert(Arc::new(0)).unwrap();
         let guard = epoch.enter(0).unwrap();
-        for (slot, generation) in [(0, 1), (key.slot, 0), (key.slot, u32::MAX), (u32::MAX, 1), (key.slot, (1 << 30) + 1)] {
+        for (slot, generation) in
+            [(0, 1), (key.slot, 0), (key.slot, u32::MAX), (u32::MAX, 1), (key.slot, (1 << 30) + 1)]
+        {
             assert!(table.get(SlotKey { slot, generation }, &guard).is_none());
         }
     }

@@ -9,10 +9,10 @@ pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-#[cfg(not(loom))]
-pub(crate) use plain::UnsafeCell;
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
+#[cfg(not(loom))]
+pub(crate) use plain::UnsafeCell;
 
 /// Orders the sequentially consistent accesses around it under loom; the shipped build needs no instruction for it.
 #[inline]

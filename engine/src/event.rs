@@ -8,8 +8,9 @@
 //! Notifications of one completion queue never overlap.
 
 use crate::cause::{ConnectError, QueueFailure};
+use crate::completion_queue::Notifying;
 use crate::connector::Connector;
-use crate::life::Hold;
+use crate::life::{Antecedents, Hold};
 use crate::platform::Platform;
 
 /// Where a turn delivers. Implemented by the front end.
@@ -26,6 +27,10 @@ pub trait Sink<P: Platform> {
 pub struct Notification<P: Platform> {
     pub callback: P::NotifyCallback,
     pub status: Result<(), QueueFailure>,
+    /// Dropped before the hold: the next notification may begin.
+    #[expect(dead_code, reason = "kept for the end of its life")]
+    pub(crate) guard: Notifying<P>,
+    #[expect(dead_code, reason = "kept for the end of its life")]
     pub(crate) hold: Hold<P>,
 }
 
@@ -33,14 +38,16 @@ pub struct Notification<P: Platform> {
 pub struct RequestCompletion<P: Platform> {
     pub callback: P::RequestCallback,
     pub result: Result<(), ConnectError>,
+    #[expect(dead_code, reason = "kept for the end of its life")]
     pub(crate) hold: Hold<P>,
 }
 
-/// Somebody wants to connect. The front end makes its block, calls [`Connector::adopt`] and hands the connector to the
+/// Somebody wants to connect. The front end makes its block, calls [`Arrival::adopt`] and hands the connector to the
 /// consumer; dropping the connector without adopting it refuses the connection.
 pub struct ConnectEvent<P: Platform> {
     pub callback: P::ConnectCallback,
     pub connector: Arrival<P>,
+    #[expect(dead_code, reason = "kept for the end of its life")]
     pub(crate) hold: Hold<P>,
 }
 
@@ -50,6 +57,7 @@ pub struct Arrival<P: Platform>(pub(crate) Option<Connector<P>>);
 /// The peer has ended the connection.
 pub struct DisconnectEvent<P: Platform> {
     pub callback: P::DisconnectCallback,
+    #[expect(dead_code, reason = "kept for the end of its life")]
     pub(crate) hold: Hold<P>,
 }
 
@@ -65,7 +73,8 @@ pub struct Closed<P: Platform> {
     /// What was still registered in a closed region.
     pub memory: Option<P::Memory>,
     /// Lets the objects it depended on go.
-    pub(crate) antecedents: crate::life::Antecedents<P>,
+    #[expect(dead_code, reason = "kept for the end of its life")]
+    pub(crate) antecedents: Antecedents<P>,
 }
 
 /// The answer to a close. A close cannot fail.
@@ -81,6 +90,7 @@ pub struct Retired<P: Platform> {
     pub memory: P::Memory,
     /// The Deregister that waits for it; `None` for a released logical mapping.
     pub callback: Option<P::RequestCallback>,
+    #[expect(dead_code, reason = "kept for the end of its life")]
     pub(crate) hold: Hold<P>,
 }
 

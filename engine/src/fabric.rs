@@ -1,14 +1,218 @@
-use core::marker::PhantomData;
-use softndk_cells::NoMemory;
-use crate::{Adapter, AdapterSettings, Budget, CreateError, Platform, Sink, Turn};
+//! One engine instance: adapters, memory tables, endpoints, work lists.
+//!
+//! What it is: what all adapters of a driver share, and [`Fabric::turn`], through which everything leaves the engine.
+//! What it is not: a thread; somebody else decides when a turn runs.
+//!
+//! Rules: a turn holds no lock and is inside no epoch while a sink method runs; its work is bounded by the budget.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use softndk_cells::{Epoch, Guard, NoMemory, Shared, SlotTable, Stamp};
+
+use crate::adapter::{Adapter, AdapterObject, AdapterSettings};
+use crate::cause::CreateError;
+use crate::endpoint::Directory;
+use crate::event::{Budget, Sink, Turn};
+use crate::life::Object;
+use crate::limits;
+use crate::mapping::{Mapping, MappingObject};
+use crate::memory_region::Entry;
+use crate::platform::{Lock, Platform};
+use crate::protection_domain::Departed;
+use crate::token::{LogicalAddress, MemoryToken};
+use crate::work::{Item, Link, Lists};
+use crate::{completion_queue, connector, mapping, memory_region, queue_pair};
+
+pub(crate) struct FabricObject<P: Platform> {
+    pub(crate) platform: P,
+    pub(crate) epoch: Shared<Epoch>,
+    /// What memory tokens name.
+    pub(crate) tokens: SlotTable<Entry<P>>,
+    /// What logical addresses name.
+    pub(crate) mappings: SlotTable<Mapping<P>>,
+    /// Who built the mapping in a slot.
+    pub(crate) builders: P::Lock<Vec<Option<Shared<MappingObject<P>>>>>,
+    pub(crate) departed: P::Lock<Departed>,
+    pub(crate) directory: P::Lock<Directory<P>>,
+    adapters: P::Lock<Vec<Shared<AdapterObject<P>>>>,
+    next_adapter: AtomicU32,
+    work: Box<[P::Lock<Lists<P>>]>,
+    /// Those who wait for contexts to leave the epoch.
+    parked: P::Lock<Lists<P>>,
+}
+
 /// One engine instance: the adapters of a driver, their wire, their work lists.
-#[derive(Clone)]
-pub struct Fabric<P: Platform>(PhantomData<fn() -> P>);
+pub struct Fabric<P: Platform>(pub(crate) Shared<FabricObject<P>>);
+
+impl<P: Platform> Clone for Fabric<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 impl<P: Platform> Fabric<P> {
-    /// `processors` is the number of processors that may ever call in (≤ [`limits::PROCESSORS`](crate::limits::PROCESSORS)).
-    pub fn try_new(_platform: P, _processors: u32) -> Result<Self, NoMemory> { todo!() }
-    pub fn platform(&self) -> &P { todo!() }
-    pub fn add_adapter(&self, _settings: AdapterSettings) -> Result<Adapter<P>, CreateError> { todo!() }
-    /// Works off the list of a processor: call from a DPC or a thread of ours, no lock held, not under a dispatch function.
-    pub fn turn(&self, _processor: u32, _budget: Budget, _sink: &mut impl Sink<P>) -> Turn { todo!() }
+    /// `processors` is the number of processors that may ever call in (more share the lists of others).
+    pub fn try_new(platform: P, processors: u32) -> Result<Self, NoMemory> {
+        let processors = (processors.max(1) as usize).min(limits::PROCESSORS);
+        // A context on each processor, one it interrupted, and as many preempted threads as one is likely to meet.
+        let epoch = Shared::try_new(Epoch::try_new(2 * processors + 64)?)?;
+        let mut work = Vec::new();
+        work.try_reserve_exact(processors)?;
+        work.extend((0..processors).map(|_| P::Lock::new(Lists::new())));
+        let generations = |bits: u32| (1 << bits) - 1;
+        Ok(Self(Shared::try_new(FabricObject {
+            platform,
+            tokens: SlotTable::try_new(
+                1 << MemoryToken::SLOT_BITS,
+                generations(MemoryToken::GENERATION_BITS),
+                epoch.clone(),
+            )?,
+            mappings: SlotTable::try_new(
+                1 << LogicalAddress::SLOT_BITS,
+                generations(LogicalAddress::GENERATION_BITS),
+                epoch.clone(),
+            )?,
+            builders: P::Lock::new(Vec::new()),
+            departed: P::Lock::new(Departed::new()),
+            directory: P::Lock::new(Directory::new()),
+            adapters: P::Lock::new(Vec::new()),
+            next_adapter: AtomicU32::new(1),
+            epoch,
+            work: work.into_boxed_slice(),
+            parked: P::Lock::new(Lists::new()),
+        })?))
+    }
+
+    pub fn platform(&self) -> &P {
+        &self.0.platform
+    }
+
+    /// Adds an adapter without addresses; [`Adapter::remove`] takes it out again.
+    pub fn add_adapter(&self, settings: AdapterSettings) -> Result<Adapter<P>, CreateError> {
+        let limits = &settings.limits;
+        let data = limits.caller_data.max(limits.callee_data) as usize;
+        if data > limits::PRIVATE_DATA || limits.registration_size > limits::MAPPING_LENGTH {
+            return Err(CreateError::OverLimit);
+        }
+        let number = self.0.next_adapter.fetch_add(1, Ordering::Relaxed);
+        let adapter = Shared::try_new(AdapterObject::new(self.clone(), number, settings))?;
+        let reserved = self.0.adapters.with(|adapters| {
+            adapters.try_reserve(1).map_err(NoMemory::from)?;
+            adapters.push(adapter.clone());
+            Ok::<(), NoMemory>(())
+        });
+        reserved?;
+        Ok(Adapter(adapter))
+    }
+
+    pub(crate) fn remove_adapter(&self, adapter: &Shared<AdapterObject<P>>) {
+        self.0.adapters.with(|adapters| adapters.retain(|other| !other.is(adapter)));
+    }
+
+    /// The first adapter that satisfies `wanted`.
+    pub(crate) fn find_adapter(&self, wanted: impl Fn(&AdapterObject<P>) -> bool) -> Option<Shared<AdapterObject<P>>> {
+        self.0.adapters.with(|adapters| adapters.iter().find(|adapter| wanted(adapter)).cloned())
+    }
+
+    /// Enters the epoch; `None` when too many contexts are inside, then the work goes to a turn.
+    pub(crate) fn enter(&self) -> Option<Guard<'_>> {
+        self.0.epoch.enter(self.0.platform.processor() as usize)
+    }
+
+    /// Leaves the epoch and wakes those who waited for it.
+    pub(crate) fn leave(&self, guard: Guard<'_>) {
+        if guard.leave() {
+            self.unpark();
+        }
+    }
+
+    /// Puts an object on this processor's list, unless it is on one.
+    pub(crate) fn link(&self, object: &Object<P>) {
+        if let Some(link) = Link::claim(object) {
+            self.push(link);
+        }
+    }
+
+    pub(crate) fn link_mapping(&self, mapping: &Shared<MappingObject<P>>) {
+        if let Some(link) = mapping.link() {
+            self.push(Link::Mapping(link));
+        }
+    }
+
+    fn push(&self, link: Link<P>) {
+        self.push_with(|lists| lists.push(link));
+    }
+
+    fn push_with(&self, add: impl FnOnce(&mut Lists<P>)) {
+        let processor = self.0.platform.processor() as usize % self.0.work.len().max(1);
+        let Some(work) = self.0.work.get(processor) else { return };
+        let woken = work.with(|lists| {
+            let was_empty = lists.is_empty();
+            add(lists);
+            was_empty && !lists.is_empty()
+        });
+        if woken {
+            self.0.platform.kick(processor as u32);
+        }
+    }
+
+    /// Lets an object wait until the stamp has passed; it is then on a work list. Call after leaving the epoch.
+    pub(crate) fn park(&self, object: &Object<P>, stamp: Stamp) {
+        self.park_link(Link::claim(object), stamp);
+    }
+
+    pub(crate) fn park_mapping(&self, mapping: &Shared<MappingObject<P>>, stamp: Stamp) {
+        self.park_link(mapping.link().map(Link::Mapping), stamp);
+    }
+
+    fn park_link(&self, link: Option<Link<P>>, stamp: Stamp) {
+        // Without a link it is on a work list and looks again by itself, or is parked already.
+        if let Some(link) = link {
+            self.0.parked.with(|parked| parked.push(link));
+        }
+        self.0.epoch.want();
+        if self.0.epoch.passed(stamp) {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        if self.0.epoch.take_wanted() {
+            self.push_with(|lists| self.0.parked.with(|parked| parked.move_to(lists)));
+        }
+    }
+
+    /// Works off the list of a processor: call from a DPC or a thread of the front end, with no lock held and not under a
+    /// dispatch function. After [`Turn::Idle`] the next work kicks; after [`Turn::More`] nobody does.
+    pub fn turn(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Turn {
+        let processor = processor as usize % self.0.work.len().max(1);
+        let Some(work) = self.0.work.get(processor) else { return Turn::Idle };
+        let mut bytes = budget.bytes;
+        for _ in 0..budget.items.max(1) {
+            let Some(item) = work.with(Lists::pop) else { return Turn::Idle };
+            self.look_at(item, &mut bytes, sink);
+            if bytes == 0 || self.0.platform.should_yield() {
+                break;
+            }
+        }
+        if work.with(|lists| lists.is_empty()) { Turn::Idle } else { Turn::More }
+    }
+
+    fn look_at(&self, item: Item<P>, bytes: &mut u64, sink: &mut impl Sink<P>) {
+        match item {
+            Item::Mapping(mapping) => mapping::look_at(&mapping, sink),
+            Item::Object(object) => {
+                match &object {
+                    Object::QueuePair(pair) => queue_pair::look_at(pair, bytes),
+                    Object::CompletionQueue(queue) => completion_queue::look_at(queue, sink),
+                    Object::Region(region) => memory_region::look_at(region, sink),
+                    Object::Connector(connector) => connector::look_at(connector, sink),
+                    Object::Listener(_) | Object::Domain(_) | Object::Opening(_) => {}
+                }
+                object.core().finish(sink);
+            }
+        }
+    }
 }

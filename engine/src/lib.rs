@@ -10,25 +10,34 @@
 
 extern crate alloc;
 
+mod access;
 mod adapter;
 mod cause;
 mod completion_queue;
 mod connector;
+mod endpoint;
 mod event;
 mod fabric;
 mod flags;
+mod initiator;
 mod life;
 pub mod limits;
 mod listener;
+mod loopback;
+mod mapping;
 mod memory_region;
 mod opening;
 mod platform;
 mod protection_domain;
 mod queue_pair;
+mod receive_queue;
 mod semantics;
 mod snapshot;
 mod statistics;
 mod token;
+mod transfer;
+mod wire;
+mod work;
 
 pub use adapter::{Adapter, AdapterSettings};
 pub use cause::{ConnectError, CreateError, Outcome, PostError, QueueFailure, RegionError, Requested};
@@ -43,8 +52,9 @@ pub use flags::{Operation, RequestFlags, Rights};
 pub use life::Hold;
 pub use limits::Limits;
 pub use listener::Listener;
+pub use mapping::LogicalMapping;
 pub use memory_region::{MemoryRegion, Registration};
-pub use opening::{LogicalMapping, Opening};
+pub use opening::Opening;
 pub use platform::{Lock, Memory, Platform};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairSettings};

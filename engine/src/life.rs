@@ -1,6 +1,239 @@
-//! stub
-use core::marker::PhantomData;
-use crate::platform::Platform;
-/// Keeps an object from finishing its close.
-pub struct Hold<P: Platform>(PhantomData<fn() -> P>);
-pub(crate) struct Antecedents<P: Platform>(PhantomData<fn() -> P>);
+//! The life of an object: who holds it, how it is closed, what it lets go in the end.
+//!
+//! What it is: one [`Core`] in each object and the close protocol over it. An object is held by its consumer, by its
+//! successors, by its pending requests and by its events under way; the close is complete when the last hold is gone, and
+//! only then, after the consumer's close callback has returned, do the objects it depended on lose theirs.
+//! What it is not: memory management; the memory of an object lives as long as somebody points to it.
+//!
+//! Rules (NDKPI: closing objects): a close never fails; an antecedent may be closed before its successors and then pends; the
+//! close completion is the last callback of an object; nothing allocates.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use softndk_cells::Shared;
+
+use crate::adapter::AdapterObject;
+use crate::completion_queue::CompletionQueueObject;
+use crate::connector::ConnectorObject;
+use crate::event::{Close, CloseCompletion, Closed, Sink};
+use crate::fabric::Fabric;
+use crate::listener::ListenerObject;
+use crate::memory_region::RegionObject;
+use crate::opening::OpeningObject;
+use crate::platform::{Lock, Platform};
+use crate::protection_domain::DomainObject;
+use crate::queue_pair::QueuePairObject;
+
+/// Any object that can be closed.
+pub(crate) enum Object<P: Platform> {
+    Opening(Shared<OpeningObject<P>>),
+    CompletionQueue(Shared<CompletionQueueObject<P>>),
+    Domain(Shared<DomainObject<P>>),
+    Region(Shared<RegionObject<P>>),
+    QueuePair(Shared<QueuePairObject<P>>),
+    Listener(Shared<ListenerObject<P>>),
+    Connector(Shared<ConnectorObject<P>>),
+}
+
+impl<P: Platform> Object<P> {
+    pub(crate) fn core(&self) -> &Core<P> {
+        match self {
+            Self::Opening(object) => &object.core,
+            Self::CompletionQueue(object) => &object.core,
+            Self::Domain(object) => &object.core,
+            Self::Region(object) => &object.core,
+            Self::QueuePair(object) => &object.core,
+            Self::Listener(object) => &object.core,
+            Self::Connector(object) => &object.core,
+        }
+    }
+
+    /// A number that tells objects of one kind apart.
+    pub(crate) fn id(&self) -> u64 {
+        let address = match self {
+            Self::Opening(object) => object.address(),
+            Self::CompletionQueue(object) => object.address(),
+            Self::Domain(object) => object.address(),
+            Self::Region(object) => object.address(),
+            Self::QueuePair(object) => object.address(),
+            Self::Listener(object) => object.address(),
+            Self::Connector(object) => object.address(),
+        };
+        address as u64
+    }
+}
+
+impl<P: Platform> Clone for Object<P> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Opening(object) => Self::Opening(object.clone()),
+            Self::CompletionQueue(object) => Self::CompletionQueue(object.clone()),
+            Self::Domain(object) => Self::Domain(object.clone()),
+            Self::Region(object) => Self::Region(object.clone()),
+            Self::QueuePair(object) => Self::QueuePair(object.clone()),
+            Self::Listener(object) => Self::Listener(object.clone()),
+            Self::Connector(object) => Self::Connector(object.clone()),
+        }
+    }
+}
+
+/// A reason for an object to go on living: its close does not complete while this exists.
+pub struct Hold<P: Platform>(Object<P>);
+
+impl<P: Platform> Hold<P> {
+    /// The caller knows that the object is held already (by its consumer or by something the caller keeps).
+    pub(crate) fn new(object: Object<P>) -> Self {
+        object.core().holds.fetch_add(1, Ordering::Relaxed);
+        Self(object)
+    }
+}
+
+impl<P: Platform> Drop for Hold<P> {
+    fn drop(&mut self) {
+        let core = self.0.core();
+        if core.release() {
+            core.fabric.link(&self.0);
+        }
+    }
+}
+
+/// The holds an object has on those it depends on.
+pub(crate) struct Antecedents<P: Platform>([Option<Hold<P>>; 4]);
+
+impl<P: Platform> Antecedents<P> {
+    pub(crate) const fn none() -> Self {
+        Self([None, None, None, None])
+    }
+
+    pub(crate) fn with(mut self, object: Object<P>) -> Self {
+        self.add(object);
+        self
+    }
+
+    fn add(&mut self, object: Object<P>) {
+        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some(Hold::new(object));
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    Open,
+    Closing,
+    Finished,
+}
+
+struct Closing<P: Platform> {
+    stage: Stage,
+    callback: Option<P::CloseCallback>,
+    block: Option<P::Block>,
+    memory: Option<P::Memory>,
+    antecedents: Antecedents<P>,
+}
+
+/// What every object has: its adapter, its holds, its close.
+pub(crate) struct Core<P: Platform> {
+    pub(crate) fabric: Fabric<P>,
+    pub(crate) adapter: Shared<AdapterObject<P>>,
+    /// Where the adapter's registry keeps it.
+    pub(crate) index: AtomicU32,
+    holds: AtomicU32,
+    closing: P::Lock<Closing<P>>,
+}
+
+impl<P: Platform> Core<P> {
+    /// A core held by its consumer.
+    pub(crate) fn new(
+        adapter: &Shared<AdapterObject<P>>,
+        block: Option<P::Block>,
+        antecedents: Antecedents<P>,
+    ) -> Self {
+        let closing = Closing { stage: Stage::Open, callback: None, block, memory: None, antecedents };
+        Self {
+            fabric: adapter.fabric.clone(),
+            adapter: adapter.clone(),
+            index: AtomicU32::new(u32::MAX),
+            holds: AtomicU32::new(1),
+            closing: P::Lock::new(closing),
+        }
+    }
+
+    /// Lets one hold go; true when it was the last.
+    fn release(&self) -> bool {
+        self.holds.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(crate) fn holds(&self) -> u32 {
+        self.holds.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.with(|closing| closing.stage != Stage::Open)
+    }
+
+    /// Adds an object this one depends on from now on; not after it is finished.
+    pub(crate) fn depend_on(&self, object: Object<P>) {
+        self.closing.with(|closing| closing.antecedents.add(object));
+    }
+
+    pub(crate) fn set_block(&self, block: P::Block) {
+        self.closing.with(|closing| closing.block = Some(block));
+    }
+
+    /// Memory to hand out with the finished object.
+    pub(crate) fn leave_memory(&self, memory: P::Memory) {
+        self.closing.with(|closing| closing.memory = Some(memory));
+    }
+
+    /// Takes what is left of an object without holds, once.
+    fn take(&self) -> Option<(Option<P::CloseCallback>, Closed<P>)> {
+        let taken = self.closing.with(|closing| {
+            if closing.stage != Stage::Closing || self.holds.load(Ordering::Acquire) != 0 {
+                return None;
+            }
+            closing.stage = Stage::Finished;
+            let antecedents = core::mem::replace(&mut closing.antecedents, Antecedents::none());
+            let object = Closed { block: closing.block.take(), memory: closing.memory.take(), antecedents };
+            Some((closing.callback.take(), object))
+        })?;
+        self.adapter.forget(self.index.load(Ordering::Relaxed));
+        Some(taken)
+    }
+
+    /// The close protocol: marks the object, tears it down, lets the consumer's hold go. A second close does nothing.
+    pub(crate) fn close(&self, callback: Option<P::CloseCallback>, tear_down: impl FnOnce()) -> Close<P> {
+        let first = self.closing.with(|closing| {
+            let first = closing.stage == Stage::Open;
+            if first {
+                closing.stage = Stage::Closing;
+                closing.callback = callback;
+            }
+            first
+        });
+        if !first {
+            return Close::Done(Closed { block: None, memory: None, antecedents: Antecedents::none() });
+        }
+        tear_down();
+        if !self.release() {
+            return Close::Pending;
+        }
+        match self.take() {
+            Some((_, object)) => Close::Done(object),
+            None => Close::Pending,
+        }
+    }
+
+    /// Hands the finished object out, if it is finished and nobody has yet. True when it was.
+    pub(crate) fn finish(&self, sink: &mut impl Sink<P>) -> bool {
+        if self.holds.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        let Some((callback, object)) = self.take() else { return false };
+        // An arrived connector that nobody adopted has no callback: its closing is nobody's business.
+        if let Some(callback) = callback {
+            sink.closed(CloseCompletion { callback, object });
+        }
+        true
+    }
+}

@@ -1,13 +1,138 @@
-use core::marker::PhantomData;
-use core::net::SocketAddr;
-use crate::*;
-#[derive(Clone)]
-pub struct Listener<P: Platform>(PhantomData<fn() -> P>);
+//! Listeners: where connections come in.
+//!
+//! What it is: the object behind NDK_LISTENER. An arriving request is a connector that a turn hands out; the listener itself
+//! queues nothing. Rules (NDKPI: NDK_FN_LISTEN, NDK_FN_CLOSE_OBJECT): from the moment its close is called it refuses; the close
+//! is complete when every connector it produced is closed; a paused listener behaves as if nobody listened.
+
+use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use softndk_cells::Shared;
+
+use crate::cause::{ConnectError, CreateError};
+use crate::endpoint::{EndpointError, EndpointKey};
+use crate::event::Close;
+use crate::life::{Antecedents, Core, Object};
+use crate::opening::OpeningObject;
+use crate::platform::{Lock, Platform};
+
+pub(crate) struct ListenerObject<P: Platform> {
+    pub(crate) core: Core<P>,
+    pub(crate) opening: Shared<OpeningObject<P>>,
+    pub(crate) connect: P::ConnectCallback,
+    paused: AtomicBool,
+    state: P::Lock<Listening>,
+}
+
+#[derive(Clone, Copy)]
+struct Listening {
+    endpoint: Option<EndpointKey>,
+    /// The endpoint is lost or given up; there is no second one.
+    over: bool,
+}
+
+/// A listener.
+pub struct Listener<P: Platform>(pub(crate) Shared<ListenerObject<P>>);
+
+impl<P: Platform> Clone for Listener<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl From<EndpointError> for ConnectError {
+    fn from(error: EndpointError) -> Self {
+        match error {
+            EndpointError::InUse => Self::AddressInUse,
+            EndpointError::NoPorts => Self::NoPorts,
+            EndpointError::NoMemory => Self::NoResources,
+        }
+    }
+}
+
 impl<P: Platform> Listener<P> {
-    /// Port 0 picks one. Always finishes at once.
-    pub fn listen(&self, _address: SocketAddr) -> Result<(), ConnectError> { todo!() }
-    pub fn local_address(&self) -> Option<SocketAddr> { todo!() }
+    pub(crate) fn create(
+        opening: &Shared<OpeningObject<P>>,
+        connect: P::ConnectCallback,
+        block: P::Block,
+    ) -> Result<Self, CreateError> {
+        let adapter = &opening.core.adapter;
+        adapter.ready()?;
+        let listener = Shared::try_new(ListenerObject {
+            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
+            opening: opening.clone(),
+            connect,
+            paused: AtomicBool::new(false),
+            state: P::Lock::new(Listening { endpoint: None, over: false }),
+        })?;
+        adapter.register(&Object::Listener(listener.clone()))?;
+        Ok(Self(listener))
+    }
+
+    /// Begins to listen; port 0 picks one. Always finishes at once.
+    pub fn listen(&self, address: SocketAddr) -> Result<(), ConnectError> {
+        let listener = &self.0;
+        let adapter = &listener.core.adapter;
+        if !adapter.is_running() {
+            return Err(ConnectError::AdapterGone);
+        }
+        if !adapter.has_address(address.ip()) {
+            return Err(ConnectError::InvalidAddress);
+        }
+        let key = EndpointKey { adapter: adapter.number, address };
+        listener.state.with(|state| {
+            if state.endpoint.is_some() || state.over {
+                return Err(ConnectError::InvalidState);
+            }
+            let key = adapter.fabric.0.directory.with(|directory| directory.take(key, Some(listener)))?;
+            state.endpoint = Some(key);
+            Ok(())
+        })
+    }
+
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.0.local_address()
+    }
+
     /// True: behave as if nobody listened.
-    pub fn pause(&self, _pause: bool) { todo!() }
-    pub fn close(&self, _callback: P::CloseCallback) -> Close<P> { todo!() }
+    pub fn pause(&self, pause: bool) {
+        self.0.paused.store(pause, Ordering::Release);
+    }
+
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        self.0.core.close(Some(callback), || self.0.stop())
+    }
+}
+
+impl<P: Platform> ListenerObject<P> {
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.state.with(|state| state.endpoint.map(|endpoint| endpoint.address))
+    }
+
+    /// Whether a new connection is taken.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.paused.load(Ordering::Acquire) && !self.core.is_closing()
+    }
+
+    /// Gives the endpoint up; connectors accepted over it keep it counted.
+    fn stop(&self) {
+        let endpoint = self.state.with(|state| {
+            state.over = true;
+            state.endpoint.take()
+        });
+        let Some(endpoint) = endpoint else { return };
+        let this = self.core.fabric.0.directory.with(|directory| {
+            let this = directory.deafen(&endpoint);
+            directory.release(&endpoint);
+            this
+        });
+        drop(this);
+    }
+}
+
+/// Ends a listener whose address has gone.
+pub(crate) fn sever<P: Platform>(listener: &Shared<ListenerObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
+    if listener.local_address().is_some_and(|address| gone(address.ip())) {
+        listener.stop();
+    }
 }

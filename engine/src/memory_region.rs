@@ -1,21 +1,320 @@
-use core::marker::PhantomData;
-use crate::*;
-#[derive(Clone)]
-pub struct MemoryRegion<P: Platform>(PhantomData<fn() -> P>);
-/// What to register: `base` is the label of the first byte, `length` ≤ the memory's length.
-pub struct Registration<P: Platform> { pub memory: P::Memory, pub base: u64, pub length: u64, pub rights: Rights }
+//! Memory regions: registered memory, and fast-register regions whose pages change by work request.
+//!
+//! What it is: the object behind NDK_MR in both kinds, and the table entry that transfers read. What it is not: the transfer;
+//! who may touch which bytes is decided in `access.rs`.
+//!
+//! Rules (NDKPI: NDK_FN_REGISTER_MR, NDK_FN_FAST_REGISTER, NDK_FN_INVALIDATE): the base address is a label; a registered
+//! region has a new token each time, a fast-register region keeps one over all its cycles; taking access away is complete only
+//! when no context that could have seen the region is inside any more.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use softndk_cells::{Editions, NoMemory, Removed, Shared, SlotKey};
+
+use crate::cause::{CreateError, RegionError};
+use crate::event::{Close, Deregistered, Retired, Sink};
+use crate::flags::Rights;
+use crate::life::{Antecedents, Core, Hold, Object};
+use crate::platform::{Lock, Memory, Platform};
+use crate::protection_domain::DomainObject;
+use crate::token::MemoryToken;
+
+/// What a memory token names.
+pub(crate) enum Entry<P: Platform> {
+    /// Any logical address of an opening, for local use in one domain.
+    Privileged {
+        domain: MemoryToken,
+        opening: usize,
+    },
+    Registered(Registered<P>),
+    Fast(Shared<FastRegion>),
+}
+
+/// Registered memory as readers see it.
+pub(crate) struct Registered<P: Platform> {
+    pub(crate) memory: P::Memory,
+    pub(crate) base: u64,
+    pub(crate) length: u64,
+    pub(crate) rights: Rights,
+    pub(crate) domain: MemoryToken,
+}
+
+/// A fast-register region as readers see it.
+pub(crate) struct FastRegion {
+    pub(crate) editions: Editions<PageList>,
+    pub(crate) domain: MemoryToken,
+    pub(crate) opening: usize,
+    pub(crate) remote_access: bool,
+    pub(crate) most_pages: u32,
+}
+
+/// One edition of a fast-register region.
+pub(crate) struct PageList {
+    pub(crate) pages: Vec<u64>,
+    pub(crate) first_byte_offset: u64,
+    pub(crate) base: u64,
+    pub(crate) length: u64,
+    pub(crate) rights: Rights,
+}
+
+impl PageList {
+    fn try_new(pages: usize) -> Result<Self, NoMemory> {
+        let mut list = Vec::new();
+        list.try_reserve_exact(pages)?;
+        Ok(Self { pages: list, first_byte_offset: 0, base: 0, length: 0, rights: Rights::empty() })
+    }
+}
+
+pub(crate) struct RegionObject<P: Platform> {
+    pub(crate) core: Core<P>,
+    pub(crate) domain: Shared<DomainObject<P>>,
+    fast_register: bool,
+    token: AtomicU32,
+    state: P::Lock<State<P>>,
+}
+
+enum State<P: Platform> {
+    Idle,
+    Registered(SlotKey),
+    Fast(SlotKey, Shared<FastRegion>),
+    /// Taken out of the table; the readers have not all left.
+    Leaving(Leaving<P>),
+}
+
+struct Leaving<P: Platform> {
+    removed: Removed,
+    /// The Deregister that waits; `None` for a close.
+    callback: Option<P::RequestCallback>,
+    hold: Hold<P>,
+}
+
+/// A memory region of either kind.
+pub struct MemoryRegion<P: Platform>(pub(crate) Shared<RegionObject<P>>);
+
+impl<P: Platform> Clone for MemoryRegion<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// What to register: `base` is the label of the memory's first byte, `length` at most the memory's length.
+pub struct Registration<P: Platform> {
+    pub memory: P::Memory,
+    pub base: u64,
+    pub length: u64,
+    pub rights: Rights,
+}
+
 impl<P: Platform> MemoryRegion<P> {
+    pub(crate) fn create(
+        domain: &Shared<DomainObject<P>>,
+        fast_register: bool,
+        block: P::Block,
+    ) -> Result<Self, CreateError> {
+        let adapter = &domain.core.adapter;
+        adapter.ready()?;
+        let region = Shared::try_new(RegionObject {
+            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Domain(domain.clone()))),
+            domain: domain.clone(),
+            fast_register,
+            token: AtomicU32::new(0),
+            state: P::Lock::new(State::Idle),
+        })?;
+        adapter.register(&Object::Region(region.clone()))?;
+        Ok(Self(region))
+    }
+
     /// True for a fast-register region.
-    pub fn is_fast_register(&self) -> bool { todo!() }
-    /// Publishes mapped memory. The front end maps first (asynchronously if it likes, with a [`Self::hold`]).
-    pub fn register(&self, _registration: Registration<P>) -> Result<(), (RegionError, P::Memory)> { todo!() }
-    pub fn deregister(&self, _callback: P::RequestCallback) -> Result<Deregistered<P>, RegionError> { todo!() }
-    pub fn initialize_fast_register(&self, _pages: u32, _remote_access: bool) -> Result<(), RegionError> { todo!() }
+    pub fn is_fast_register(&self) -> bool {
+        self.0.fast_register
+    }
+
+    /// Publishes mapped memory. The front end maps first (asynchronously if it likes, with a [`Self::hold`]); on an error it
+    /// gets the memory back.
+    pub fn register(&self, registration: Registration<P>) -> Result<(), (RegionError, P::Memory)> {
+        let region = &self.0;
+        if let Err(error) = region.check(&registration) {
+            return Err((error, registration.memory));
+        }
+        let Registration { memory, base, length, rights } = registration;
+        let entry = Registered { memory, base, length, rights, domain: region.domain.number };
+        region.state.with(|state| {
+            if !matches!(state, State::Idle) {
+                return Err((RegionError::InUse, entry.memory));
+            }
+            let tokens = &region.core.fabric.0.tokens;
+            let Ok(vacant) = tokens.vacant() else { return Err((RegionError::NoResources, entry.memory)) };
+            let key = vacant.fill(Entry::Registered(entry));
+            region.set_token(key);
+            *state = State::Registered(key);
+            Ok(())
+        })
+    }
+
+    /// Takes a registration back; the memory comes with the answer or by [`Sink::retired`](crate::Sink::retired).
+    pub fn deregister(&self, callback: P::RequestCallback) -> Result<Deregistered<P>, RegionError> {
+        let region = &self.0;
+        let hold = self.hold();
+        let outcome = region.state.with(|state| {
+            let State::Registered(key) = *state else { return Err((RegionError::WrongKind, hold)) };
+            region.token.store(0, Ordering::Relaxed);
+            Ok(region.leave(state, key, Some(callback), hold))
+        });
+        match outcome {
+            Err((error, _hold)) => Err(error),
+            Ok(Some((Entry::Registered(entry), hold))) => {
+                Ok(Deregistered::Done(Retired { memory: entry.memory, callback: None, hold }))
+            }
+            Ok(_) => Ok(Deregistered::Pending),
+        }
+    }
+
+    /// Makes room for the page lists of a fast-register region and gives it its token.
+    pub fn initialize_fast_register(&self, pages: u32, remote_access: bool) -> Result<(), RegionError> {
+        let region = &self.0;
+        if !region.fast_register {
+            return Err(RegionError::WrongKind);
+        }
+        if pages == 0 || pages > region.core.adapter.limits.fast_register_pages {
+            return Err(RegionError::TooManyPages);
+        }
+        let epoch = region.core.fabric.0.epoch.clone();
+        let lists = (PageList::try_new(pages as usize)?, PageList::try_new(pages as usize)?);
+        let fast = Shared::try_new(FastRegion {
+            editions: Editions::new(lists.0, lists.1, epoch),
+            domain: region.domain.number,
+            opening: region.domain.opening.address(),
+            remote_access,
+            most_pages: pages,
+        })?;
+        region.state.with(|state| {
+            if !matches!(state, State::Idle) {
+                return Err(RegionError::InUse);
+            }
+            let vacant = region.core.fabric.0.tokens.vacant()?;
+            let key = vacant.fill(Entry::Fast(fast.clone()));
+            region.set_token(key);
+            *state = State::Fast(key, fast);
+            Ok(())
+        })
+    }
+
     /// For local elements; [`MemoryToken::NONE`] before the region is registered or initialised.
-    pub fn local_token(&self) -> MemoryToken { todo!() }
+    pub fn local_token(&self) -> MemoryToken {
+        MemoryToken(self.0.token.load(Ordering::Relaxed))
+    }
+
     /// For the peer. The same over all cycles of a fast-register region.
-    pub fn remote_token(&self) -> MemoryToken { todo!() }
+    pub fn remote_token(&self) -> MemoryToken {
+        self.local_token()
+    }
+
     /// Keeps the close from completing while the front end's own asynchronous request on it is under way.
-    pub fn hold(&self) -> Hold<P> { todo!() }
-    pub fn close(&self, _callback: P::CloseCallback) -> Close<P> { todo!() }
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::Region(self.0.clone()))
+    }
+
+    /// Closes the region and takes away what access it still gives.
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        let region = &self.0;
+        region.core.close(Some(callback), || {
+            let hold = self.hold();
+            let left = region.state.with(|state| {
+                let key = match state {
+                    State::Registered(key) | State::Fast(key, _) => *key,
+                    State::Idle | State::Leaving(_) => return None,
+                };
+                region.token.store(0, Ordering::Relaxed);
+                region.leave(state, key, None, hold)
+            });
+            if let Some((Entry::Registered(entry), _hold)) = left {
+                region.core.leave_memory(entry.memory);
+            }
+        })
+    }
+}
+
+impl<P: Platform> RegionObject<P> {
+    fn check(&self, registration: &Registration<P>) -> Result<(), RegionError> {
+        if self.fast_register {
+            return Err(RegionError::WrongKind);
+        }
+        let length = registration.length;
+        let too_long = length > self.core.adapter.limits.registration_size || length > registration.memory.length();
+        if length == 0 || too_long || registration.base.checked_add(length - 1).is_none() {
+            return Err(RegionError::BadLength);
+        }
+        Ok(())
+    }
+
+    fn set_token(&self, key: SlotKey) {
+        self.token.store(MemoryToken::new(key.slot, key.generation).0, Ordering::Relaxed);
+    }
+
+    /// The fast-register half, once initialised.
+    pub(crate) fn fast(&self) -> Option<Shared<FastRegion>> {
+        self.state.with(|state| match state {
+            State::Fast(_, fast) => Some(fast.clone()),
+            _ => None,
+        })
+    }
+
+    /// Takes the entry out of the table: at once, or later from a turn.
+    fn leave(
+        &self,
+        state: &mut State<P>,
+        key: SlotKey,
+        callback: Option<P::RequestCallback>,
+        hold: Hold<P>,
+    ) -> Option<(Entry<P>, Hold<P>)> {
+        let tokens = &self.core.fabric.0.tokens;
+        let removed = tokens.remove(key)?;
+        match tokens.reclaim(removed) {
+            Ok(entry) => {
+                *state = State::Idle;
+                Some((entry, hold))
+            }
+            Err(removed) => {
+                *state = State::Leaving(Leaving { removed, callback, hold });
+                None
+            }
+        }
+    }
+}
+
+/// Ends a Deregister or the access of a closed region when nobody is inside any more.
+pub(crate) fn look_at<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut impl Sink<P>) {
+    let tokens = &region.core.fabric.0.tokens;
+    let (left, wait) = region.state.with(|state| {
+        let Leaving { removed, callback, hold } = match core::mem::replace(state, State::Idle) {
+            State::Leaving(leaving) => leaving,
+            other => {
+                *state = other;
+                return (None, None);
+            }
+        };
+        match tokens.reclaim(removed) {
+            Ok(entry) => (Some((entry, callback, hold)), None),
+            Err(removed) => {
+                let stamp = removed.stamp();
+                *state = State::Leaving(Leaving { removed, callback, hold });
+                (None, Some(stamp))
+            }
+        }
+    });
+    if let Some(stamp) = wait {
+        region.core.fabric.park(&Object::Region(region.clone()), stamp);
+    }
+    match left {
+        Some((Entry::Registered(entry), Some(callback), hold)) => {
+            sink.retired(Retired { memory: entry.memory, callback: Some(callback), hold });
+        }
+        Some((Entry::Registered(entry), None, hold)) => {
+            region.core.leave_memory(entry.memory);
+            drop(hold);
+        }
+        Some((Entry::Fast(_) | Entry::Privileged { .. }, _, hold)) => drop(hold),
+        None => {}
+    }
 }

@@ -1,24 +1,94 @@
-use core::marker::PhantomData;
-use crate::*;
+//! One open of an adapter: the root of a consumer's objects (NDK_ADAPTER).
+
+use softndk_cells::Shared;
+
+use crate::adapter::{Adapter, AdapterObject};
+use crate::cause::{CreateError, RegionError};
+use crate::completion_queue::CompletionQueue;
+use crate::connector::Connector;
+use crate::event::Close;
+use crate::life::{Antecedents, Core, Hold, Object};
+use crate::listener::Listener;
+use crate::mapping::{self, LogicalMapping};
+use crate::platform::Platform;
+use crate::protection_domain::ProtectionDomain;
+use crate::semantics::Semantics;
+use crate::token::LogicalAddress;
+
+pub(crate) struct OpeningObject<P: Platform> {
+    pub(crate) core: Core<P>,
+    pub(crate) semantics: Semantics,
+}
+
 /// One open of an adapter: NDK_ADAPTER.
-#[derive(Clone)]
-pub struct Opening<P: Platform>(PhantomData<fn() -> P>);
-/// What [`Opening::build_mapping`] made: page i is `first + i * PAGE`.
-#[derive(Clone, Copy, Debug)]
-pub struct LogicalMapping { pub first: LogicalAddress, pub pages: u32 }
+pub struct Opening<P: Platform>(pub(crate) Shared<OpeningObject<P>>);
+
+impl<P: Platform> Clone for Opening<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 impl<P: Platform> Opening<P> {
-    pub fn adapter(&self) -> Adapter<P> { todo!() }
-    pub fn semantics(&self) -> &Semantics { todo!() }
-    /// `home` is the processor to prefer for notifications.
-    pub fn create_completion_queue(&self, _depth: u32, _notify: Option<P::NotifyCallback>, _home: Option<u32>, _block: P::Block) -> Result<CompletionQueue<P>, CreateError> { todo!() }
-    pub fn create_protection_domain(&self, _block: P::Block) -> Result<ProtectionDomain<P>, CreateError> { todo!() }
-    pub fn create_connector(&self, _block: P::Block) -> Result<Connector<P>, CreateError> { todo!() }
-    pub fn create_listener(&self, _connect: P::ConnectCallback, _block: P::Block) -> Result<Listener<P>, CreateError> { todo!() }
-    /// Publishes mapped memory as logical addresses: offset 0 of the memory is the first byte of the first page.
-    pub fn build_mapping(&self, _memory: P::Memory) -> Result<LogicalMapping, (RegionError, P::Memory)> { todo!() }
+    pub(crate) fn create(
+        adapter: &Shared<AdapterObject<P>>,
+        semantics: Semantics,
+        block: P::Block,
+    ) -> Result<Self, CreateError> {
+        let core = Core::new(adapter, Some(block), Antecedents::none());
+        let opening = Shared::try_new(OpeningObject { core, semantics })?;
+        adapter.register(&Object::Opening(opening.clone()))?;
+        Ok(Self(opening))
+    }
+
+    pub fn adapter(&self) -> Adapter<P> {
+        Adapter(self.0.core.adapter.clone())
+    }
+
+    pub fn semantics(&self) -> &Semantics {
+        &self.0.semantics
+    }
+
+    /// A queue without `notify` can be armed and never notifies. Notifications run where the completion was entered.
+    pub fn create_completion_queue(
+        &self,
+        depth: u32,
+        notify: Option<P::NotifyCallback>,
+        block: P::Block,
+    ) -> Result<CompletionQueue<P>, CreateError> {
+        CompletionQueue::create(&self.0, depth, notify, block)
+    }
+
+    pub fn create_protection_domain(&self, block: P::Block) -> Result<ProtectionDomain<P>, CreateError> {
+        ProtectionDomain::create(&self.0, block)
+    }
+
+    pub fn create_connector(&self, block: P::Block) -> Result<Connector<P>, CreateError> {
+        Connector::create(&self.0, block)
+    }
+
+    pub fn create_listener(&self, connect: P::ConnectCallback, block: P::Block) -> Result<Listener<P>, CreateError> {
+        Listener::create(&self.0, connect, block)
+    }
+
+    /// Publishes mapped memory as logical addresses: offset 0 of the memory is the first byte of the first page, so memory
+    /// that begins inside a page begins with the bytes before it, and the front end reports the offset as FBO.
+    pub fn build_mapping(&self, memory: P::Memory) -> Result<LogicalMapping, (RegionError, P::Memory)> {
+        mapping::build(&self.0, memory)
+    }
+
     /// Revokes a mapping by any of its addresses; false when this opening has no such mapping. The memory comes back by
-    /// [`Sink::retired`].
-    pub fn release_mapping(&self, _address: LogicalAddress) -> bool { todo!() }
-    pub fn hold(&self) -> Hold<P> { todo!() }
-    pub fn close(&self, _callback: P::CloseCallback) -> Close<P> { todo!() }
+    /// [`Sink::retired`](crate::Sink::retired).
+    pub fn release_mapping(&self, address: LogicalAddress) -> bool {
+        mapping::release(&self.0, address)
+    }
+
+    /// Keeps the close from completing while the front end's own asynchronous work for it is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::Opening(self.0.clone()))
+    }
+
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        self.0.core.close(Some(callback), || {})
+    }
 }

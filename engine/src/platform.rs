@@ -29,15 +29,15 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// The front end's own object, kept by the engine while the object lives and handed back when it is finished.
     type Block: Send;
     /// Whom to tell that a close is complete (function and context).
-    type CloseCallback: Copy + Send;
+    type CloseCallback: Copy + Send + Sync;
     /// Whom to tell that a request is complete.
-    type RequestCallback: Copy + Send;
+    type RequestCallback: Copy + Send + Sync;
     /// Whom to notify of completions in a queue.
-    type NotifyCallback: Copy + Send;
+    type NotifyCallback: Copy + Send + Sync;
     /// Whom to tell of an incoming connection.
-    type ConnectCallback: Copy + Send;
+    type ConnectCallback: Copy + Send + Sync;
     /// Whom to tell that the peer has gone.
-    type DisconnectCallback: Copy + Send;
+    type DisconnectCallback: Copy + Send + Sync;
 
     /// Copies between mapped memory. The engine has checked both ranges against [`Memory::length`]. Either side may be written
     /// by its owner or overlap the other at the same time: use raw pointers and an order of your own choice.
@@ -56,7 +56,8 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// The processor that runs this code now; a hint where the caller may be moved.
     fn processor(&self) -> u32;
 
-    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called with a lock held.
+    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called without a lock of the
+    /// engine, at most once until that turn has come to [`Turn::Idle`](crate::Turn::Idle).
     fn kick(&self, processor: u32);
 
     /// True when the caller is at DISPATCH_LEVEL and must be quick.

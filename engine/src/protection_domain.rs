@@ -1,11 +1,112 @@
-use core::marker::PhantomData;
-use crate::*;
-#[derive(Clone)]
-pub struct ProtectionDomain<P: Platform>(PhantomData<fn() -> P>);
+//! Protection domains: what may be used together.
+//!
+//! What it is: the number that regions, queue pairs and the privileged token share, and the parent of the first two.
+
+use alloc::vec::Vec;
+
+use softndk_cells::{NoMemory, Removed, Shared, SlotKey, SlotTable};
+
+use crate::cause::CreateError;
+use crate::event::Close;
+use crate::life::{Antecedents, Core, Object};
+use crate::memory_region::{Entry, MemoryRegion};
+use crate::opening::OpeningObject;
+use crate::platform::{Lock, Platform};
+use crate::queue_pair::{QueuePair, QueuePairSettings};
+use crate::token::MemoryToken;
+
+pub(crate) struct DomainObject<P: Platform> {
+    pub(crate) core: Core<P>,
+    pub(crate) opening: Shared<OpeningObject<P>>,
+    /// The number that regions and queue pairs of this domain carry: the key of its privileged token.
+    pub(crate) number: MemoryToken,
+}
+
+/// A protection domain.
+pub struct ProtectionDomain<P: Platform>(pub(crate) Shared<DomainObject<P>>);
+
+impl<P: Platform> Clone for ProtectionDomain<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
 impl<P: Platform> ProtectionDomain<P> {
+    pub(crate) fn create(opening: &Shared<OpeningObject<P>>, block: P::Block) -> Result<Self, CreateError> {
+        let adapter = &opening.core.adapter;
+        adapter.ready()?;
+        let tokens = &adapter.fabric.0.tokens;
+        adapter.fabric.0.departed.with(|departed| departed.prepare(tokens))?;
+        let vacant = tokens.vacant()?;
+        let number = MemoryToken::new(vacant.key().slot, vacant.key().generation);
+        let core = Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone())));
+        let domain = Shared::try_new(DomainObject { core, opening: opening.clone(), number })?;
+        adapter.register(&Object::Domain(domain.clone()))?;
+        adapter.fabric.0.departed.with(|departed| departed.live += 1);
+        vacant.fill(Entry::Privileged { domain: number, opening: opening.address() });
+        Ok(Self(domain))
+    }
+
     /// Grants local access to logical addresses, never remote access.
-    pub fn privileged_token(&self) -> MemoryToken { todo!() }
-    pub fn create_memory_region(&self, _fast_register: bool, _block: P::Block) -> Result<MemoryRegion<P>, CreateError> { todo!() }
-    pub fn create_queue_pair(&self, _settings: QueuePairSettings<'_, P>, _block: P::Block) -> Result<QueuePair<P>, CreateError> { todo!() }
-    pub fn close(&self, _callback: P::CloseCallback) -> Close<P> { todo!() }
+    pub fn privileged_token(&self) -> MemoryToken {
+        self.0.number
+    }
+
+    pub fn create_memory_region(&self, fast_register: bool, block: P::Block) -> Result<MemoryRegion<P>, CreateError> {
+        MemoryRegion::create(&self.0, fast_register, block)
+    }
+
+    pub fn create_queue_pair(
+        &self,
+        settings: QueuePairSettings<'_, P>,
+        block: P::Block,
+    ) -> Result<QueuePair<P>, CreateError> {
+        QueuePair::create(&self.0, &settings, block)
+    }
+
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        self.0.core.close(Some(callback), || {})
+    }
+}
+
+impl<P: Platform> Drop for DomainObject<P> {
+    /// The last pointer has gone, and with it every queue pair that could use the token; only guesses may still find it.
+    fn drop(&mut self) {
+        let fabric = &self.core.fabric.0;
+        let key = SlotKey { slot: self.number.slot(), generation: self.number.generation() };
+        // A domain that was never published has an empty slot under its key, or somebody else's under a newer one.
+        let Some(removed) = fabric.tokens.remove(key) else { return };
+        fabric.departed.with(|departed| departed.bury(&fabric.tokens, removed));
+    }
+}
+
+/// Slots of domains that are gone while somebody was still inside the epoch; reused when the next domain is made.
+pub(crate) struct Departed {
+    live: usize,
+    removed: Vec<Removed>,
+}
+
+impl Departed {
+    pub(crate) const fn new() -> Self {
+        Self { live: 0, removed: Vec::new() }
+    }
+
+    /// Frees what has become free and makes room for one more domain to depart.
+    fn prepare<P: Platform>(&mut self, tokens: &SlotTable<Entry<P>>) -> Result<(), NoMemory> {
+        for _ in 0..self.removed.len() {
+            if let Some(Err(removed)) = self.removed.pop().map(|removed| tokens.reclaim(removed)) {
+                self.removed.push(removed);
+                break;
+            }
+        }
+        self.removed.try_reserve(self.live + 1)?;
+        Ok(())
+    }
+
+    fn bury<P: Platform>(&mut self, tokens: &SlotTable<Entry<P>>, removed: Removed) {
+        self.live = self.live.saturating_sub(1);
+        if let Err(removed) = tokens.reclaim(removed) {
+            self.removed.push(removed);
+        }
+    }
 }

@@ -1,0 +1,173 @@
+//! Who may touch which bytes: tokens and addresses turned into spans of memory.
+//!
+//! What it is: the check sequence of every access: token, generation, kind, protection domain, rights, bounds, pages.
+//! What it is not: the copy. A [`View`] is valid for as long as the context stays inside the epoch, and no longer.
+//!
+//! Rules: zero-length accesses are not checked (they touch nothing); the privileged token is good for local elements with
+//! logical addresses and never for a peer; page lists are resolved page by page when they are used, so that a page whose
+//! mapping was released fails the access instead of touching memory.
+
+use softndk_cells::{Guard, SlotKey};
+
+use crate::fabric::Fabric;
+use crate::flags::Rights;
+use crate::limits::PAGE;
+use crate::memory_region::{Entry, FastRegion, PageList};
+use crate::platform::Platform;
+use crate::token::{Element, LogicalAddress, MemoryToken};
+
+/// The access is not allowed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Denied;
+
+/// Where and on whose behalf an access is made.
+pub(crate) struct Accessor<'g, P: Platform> {
+    pub(crate) fabric: &'g Fabric<P>,
+    pub(crate) guard: &'g Guard<'g>,
+    /// The protection domain of the queue pair whose memory it is.
+    pub(crate) domain: MemoryToken,
+}
+
+impl<P: Platform> Clone for Accessor<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Accessor<'_, P> {}
+
+/// Bytes an access may touch.
+pub(crate) enum View<'g, P: Platform> {
+    /// One stretch of mapped memory, from an offset.
+    Memory(&'g P::Memory, u64),
+    /// Pages of a fast registration, from an offset in the first page.
+    Pages { list: &'g PageList, opening: usize, offset: u64 },
+}
+
+/// A stretch of mapped memory: the memory, the offset, the length.
+pub(crate) type Span<'g, P> = (&'g <P as Platform>::Memory, u64, u64);
+
+impl<'g, P: Platform> Accessor<'g, P> {
+    fn entry(self, token: MemoryToken) -> Result<&'g Entry<P>, Denied> {
+        let key = SlotKey { slot: token.slot(), generation: token.generation() };
+        self.fabric.0.tokens.get(key, self.guard).ok_or(Denied)
+    }
+
+    /// A local scatter/gather element.
+    pub(crate) fn local(self, element: &Element, needed: Rights) -> Result<View<'g, P>, Denied> {
+        let length = u64::from(element.length);
+        match self.entry(element.token)? {
+            Entry::Privileged { domain, opening } if *domain == self.domain => {
+                self.logical(LogicalAddress(element.address), length, *opening)
+            }
+            Entry::Privileged { .. } => Err(Denied),
+            other => self.region(other, element.address, length, needed),
+        }
+    }
+
+    /// What a peer names by its remote token.
+    pub(crate) fn remote(
+        self,
+        token: MemoryToken,
+        address: u64,
+        length: u64,
+        needed: Rights,
+    ) -> Result<View<'g, P>, Denied> {
+        self.region(self.entry(token)?, address, length, needed)
+    }
+
+    /// The fast-register region that a peer wants to invalidate.
+    pub(crate) fn fast(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
+        match self.entry(token)? {
+            Entry::Fast(fast) if fast.domain == self.domain && fast.editions.is_published() => Ok(fast),
+            _ => Err(Denied),
+        }
+    }
+
+    fn region(self, entry: &'g Entry<P>, address: u64, length: u64, needed: Rights) -> Result<View<'g, P>, Denied> {
+        match entry {
+            Entry::Privileged { .. } => Err(Denied),
+            Entry::Registered(region) => {
+                let granted = region.domain == self.domain && region.rights.contains(needed);
+                let offset = inside(region.base, region.length, address, length).filter(|_| granted);
+                offset.map(|offset| View::Memory(&region.memory, offset)).ok_or(Denied)
+            }
+            Entry::Fast(region) => {
+                let list = region.editions.read(self.guard).ok_or(Denied)?;
+                let granted = region.domain == self.domain && list.rights.contains(needed);
+                let offset = inside(list.base, list.length, address, length).filter(|_| granted).ok_or(Denied)?;
+                let offset = list.first_byte_offset + offset;
+                Ok(View::Pages { list, opening: region.opening, offset })
+            }
+        }
+    }
+
+    /// Logical addresses of one mapping of one opening.
+    fn logical(self, address: LogicalAddress, length: u64, opening: usize) -> Result<View<'g, P>, Denied> {
+        let key = SlotKey { slot: address.slot(), generation: address.generation() };
+        let mapping = self.fabric.0.mappings.get(key, self.guard).ok_or(Denied)?;
+        let offset = u64::from(address.offset());
+        let fits = mapping.opening == opening && offset + length <= mapping.length;
+        if fits { Ok(View::Memory(&mapping.memory, offset)) } else { Err(Denied) }
+    }
+
+    /// The stretch that begins `at` bytes into the view, at most `most` (at least one) bytes long.
+    #[inline]
+    pub(crate) fn span(self, view: &View<'g, P>, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        match view {
+            View::Memory(memory, offset) => Ok((*memory, offset + at, most)),
+            View::Pages { list, opening, offset } => self.pages(list, *opening, offset + at, most),
+        }
+    }
+
+    /// Neighbouring pages of a list that are neighbours in one mapping too are one stretch.
+    fn pages(self, list: &'g PageList, opening: usize, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        let index = (at / PAGE) as usize;
+        let inside = at % PAGE;
+        let first = *list.pages.get(index).ok_or(Denied)?;
+        let mut length = PAGE - inside;
+        let mut following =
+            list.pages.iter().skip(index + 1).zip((1_u64..).map(|page| first.wrapping_add(page * PAGE)));
+        while length < most && following.next().is_some_and(|(page, expected)| *page == expected) {
+            length += PAGE;
+        }
+        let length = length.min(most);
+        let start = LogicalAddress(first.wrapping_add(inside));
+        match self.logical(start, length, opening)? {
+            View::Memory(memory, offset) => Ok((memory, offset, length)),
+            View::Pages { .. } => Err(Denied),
+        }
+    }
+}
+
+/// The offset of `address` in a region, when `length` bytes from there lie inside.
+fn inside(base: u64, size: u64, address: u64, length: u64) -> Option<u64> {
+    let offset = address.checked_sub(base)?;
+    (offset.checked_add(length)? <= size).then_some(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inside;
+
+    #[test]
+    fn bounds_are_exact_at_both_ends_and_do_not_wrap() {
+        let (base, size) = (0x1000, 0x100);
+        for (address, length, offset) in [
+            (0x1000, 0, Some(0)),
+            (0x1000, 0x100, Some(0)),
+            (0x1000, 0x101, None),
+            (0xfff, 1, None),
+            (0x10ff, 1, Some(0xff)),
+            (0x10ff, 2, None),
+            (0x1100, 0, Some(0x100)),
+            (0x1101, 0, None),
+            (u64::MAX, 1, None),
+            (0x1001, u64::MAX, None),
+        ] {
+            assert_eq!(inside(base, size, address, length), offset, "{address:#x}+{length:#x}");
+        }
+        assert_eq!(inside(u64::MAX - 0xff, 0x100, u64::MAX, 1), Some(0xff));
+        assert_eq!(inside(u64::MAX - 0xff, 0x100, u64::MAX, 2), None);
+    }
+}

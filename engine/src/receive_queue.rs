@@ -1,0 +1,162 @@
+//! The receive queue of a queue pair: where messages of the peer go.
+//!
+//! What it is: the consuming end of the receive ring behind a lock, with the mark that a message is being delivered into it.
+//! What it is not: posting (the producer's end, in `queue_pair.rs`) nor copying.
+//!
+//! Rules (NDKPI: NDK_FN_RECEIVE): receives complete in the order they were posted; a message that finds none waits and is woken
+//! by the next post; a flush waits for the delivery under way, so each receive completes exactly once.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use softndk_cells::Shared;
+use softndk_cells::ring::Receiver;
+
+use crate::cause::Outcome;
+use crate::completion_queue::{self, Completion};
+use crate::flags::Operation;
+use crate::life::Object;
+use crate::limits::BATCH;
+use crate::platform::{Lock, Platform};
+use crate::queue_pair::{End, QueuePairObject, state};
+use crate::token::Element;
+
+/// A posted receive.
+#[derive(Clone, Copy)]
+pub(crate) struct Receive {
+    pub(crate) context: u64,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) length: u64,
+}
+
+pub(crate) struct ReceiveQueue<P: Platform> {
+    inner: P::Lock<Inner<P>>,
+    /// Somebody waits for a receive to be posted.
+    awaited: AtomicBool,
+}
+
+struct Inner<P: Platform> {
+    receives: Receiver<Receive>,
+    elements: Receiver<Element>,
+    /// The peer fills receives at the front of the queue.
+    delivering: bool,
+    waiter: Option<Shared<QueuePairObject<P>>>,
+}
+
+impl<P: Platform> ReceiveQueue<P> {
+    pub(crate) fn new(receives: Receiver<Receive>, elements: Receiver<Element>) -> Self {
+        let inner = Inner { receives, elements, delivering: false, waiter: None };
+        Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) }
+    }
+
+    /// Gives the peer the receive after the `filled` ones it has filled already, and its elements; or notes that it waits.
+    pub(crate) fn begin(
+        &self,
+        draining: bool,
+        filled: usize,
+        peer: &Shared<QueuePairObject<P>>,
+        elements: &mut alloc::vec::Vec<Element>,
+    ) -> Option<Receive> {
+        self.inner.with(|inner| {
+            let position = inner.receives.position().wrapping_add(filled);
+            if inner.receives.peek(position).is_none() || draining {
+                if filled > 0 {
+                    return None;
+                }
+                inner.waiter = Some(peer.clone());
+                self.awaited.store(true, Ordering::SeqCst);
+                // Look again: a post that did not see the mark has published before.
+                if draining || inner.receives.peek(position).is_none() {
+                    return None;
+                }
+                inner.waiter = None;
+                self.awaited.store(false, Ordering::SeqCst);
+            }
+            let receive = *inner.receives.peek(position)?;
+            elements.clear();
+            for index in 0..receive.count.min(elements.capacity()) {
+                elements.extend(inner.elements.peek(receive.first.wrapping_add(index)));
+            }
+            inner.delivering = true;
+            Some(receive)
+        })
+    }
+
+    /// Whether nothing is posted and nothing under way.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.inner.with(|inner| inner.receives.is_empty() && !inner.delivering)
+    }
+}
+
+/// Ends a batch of deliveries: completes the filled receives in one go. `moving` says that another is being filled.
+pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &[Completion], moving: bool) {
+    let entered = pair.receiving.inner.with(|inner| {
+        for _ in filled {
+            inner.pop();
+        }
+        inner.delivering = moving;
+        completion_queue::enter(&pair.receive_queue, filled)
+    });
+    if !entered {
+        pair.fail();
+    }
+    if !moving && pair.state() & state::DRAIN != 0 {
+        pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+    }
+}
+
+impl<P: Platform> Inner<P> {
+    fn pop(&mut self) -> Option<Receive> {
+        let receive = self.receives.pop()?;
+        self.elements.skip(receive.count);
+        Some(receive)
+    }
+}
+
+/// A receive was posted: wakes the peer that waits for it, or cancels it when the queue pair has ended.
+pub(crate) fn posted<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
+    if pair.receiving.awaited.load(Ordering::SeqCst) {
+        let waiter = pair.receiving.inner.with(|inner| {
+            pair.receiving.awaited.store(false, Ordering::SeqCst);
+            inner.waiter.take()
+        });
+        if let Some(waiter) = waiter {
+            waiter.core.fabric.link(&Object::QueuePair(waiter.clone()));
+        }
+    }
+    if pair.state() & state::DRAIN != 0 {
+        pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+    }
+}
+
+/// Cancels a bounded number of receives; true when some are left.
+pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
+    let mut rounds = crate::limits::FLUSH_STEP / BATCH;
+    let (more, waiter) = pair.receiving.inner.with(|inner| {
+        let waiter = inner.waiter.take();
+        // While a message is being delivered its receive is still in the queue; whoever delivers links this queue pair again.
+        while !inner.delivering && !inner.receives.is_empty() {
+            if rounds == 0 {
+                return (true, waiter);
+            }
+            rounds -= 1;
+            let mut batch = [Completion::default(); BATCH];
+            let mut count = 0;
+            for place in &mut batch {
+                let Some(receive) = inner.pop() else { break };
+                *place = Completion {
+                    context: receive.context,
+                    queue_pair_context: pair.context,
+                    outcome: Outcome::Cancelled,
+                    operation: Operation::Receive,
+                    ..Completion::default()
+                };
+                count += 1;
+            }
+            completion_queue::enter(&pair.receive_queue, batch.get(..count).unwrap_or_default());
+        }
+        (false, waiter)
+    });
+    drop(waiter);
+    more
+}

@@ -1,0 +1,180 @@
+//! Moving a message: two sequences of spans, copied piece by piece in the order a consumer may rely on.
+//!
+//! What it is: the loop between scatter/gather lists, remote views and inline bytes. What it is not: the rights; every span
+//! comes from [`Accessor`].
+//!
+//! Rule (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED): the last bytes of a message (at most [`LAST_BYTES`]) are stored after all
+//! others and in ascending order.
+
+use softndk_cells::ring::Receiver;
+
+use crate::access::{Accessor, Denied, Span, View};
+use crate::flags::Rights;
+use crate::limits::LAST_BYTES;
+use crate::platform::Platform;
+use crate::token::Element;
+
+/// Which side an access failed on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fault {
+    Source,
+    Sink,
+}
+
+/// A message as a sequence of spans, walked forwards.
+pub(crate) trait Spans<'g, P: Platform> {
+    /// The stretch at an offset of the message, at most `most` bytes long and never empty.
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied>;
+}
+
+/// Elements by number, wherever they are kept.
+pub(crate) trait Elements {
+    fn count(&self) -> usize;
+    fn element(&self, index: usize) -> Option<Element>;
+}
+
+/// Elements of the request at the front of a queue.
+pub(crate) struct Queued<'a> {
+    pub(crate) ring: &'a Receiver<Element>,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+}
+
+impl Elements for Queued<'_> {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn element(&self, index: usize) -> Option<Element> {
+        self.ring.peek(self.first.wrapping_add(index)).copied()
+    }
+}
+
+impl Elements for &[Element] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn element(&self, index: usize) -> Option<Element> {
+        self.get(index).copied()
+    }
+}
+
+/// A scatter/gather list as spans.
+pub(crate) struct List<'g, P: Platform, E> {
+    accessor: Accessor<'g, P>,
+    elements: E,
+    needed: Rights,
+    /// The element the walk is at, where it begins in the message, and its view.
+    index: usize,
+    start: u64,
+    current: Option<(u64, View<'g, P>)>,
+}
+
+impl<'g, P: Platform, E: Elements> List<'g, P, E> {
+    pub(crate) fn new(accessor: Accessor<'g, P>, elements: E, needed: Rights) -> Self {
+        Self { accessor, elements, needed, index: 0, start: 0, current: None }
+    }
+
+    /// Checks every element, so that a message with a bad one moves nothing.
+    pub(crate) fn check(&mut self) -> Result<(), Denied> {
+        // Backwards, so that the view of the first element stays for the walk.
+        for index in (0..self.elements.count()).rev() {
+            let element = self.elements.element(index).ok_or(Denied)?;
+            self.current = None;
+            if element.length > 0 {
+                let view = self.accessor.local(&element, self.needed)?;
+                self.current = Some((u64::from(element.length), view));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'g, P: Platform, E: Elements> Spans<'g, P> for List<'g, P, E> {
+    #[inline]
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        loop {
+            if let Some((length, view)) = &self.current {
+                let inside = at - self.start;
+                if inside < *length {
+                    return self.accessor.span(view, inside, most.min(length - inside));
+                }
+                self.start += length;
+                self.index += 1;
+                self.current = None;
+            }
+            let element = self.elements.element(self.index).ok_or(Denied)?;
+            let length = u64::from(element.length);
+            if length == 0 || at >= self.start + length {
+                self.start += length;
+                self.index += 1;
+                continue;
+            }
+            self.current = Some((length, self.accessor.local(&element, self.needed)?));
+        }
+    }
+}
+
+/// Remote memory as spans.
+pub(crate) struct Remote<'g, P: Platform> {
+    pub(crate) accessor: Accessor<'g, P>,
+    pub(crate) view: View<'g, P>,
+}
+
+impl<'g, P: Platform> Spans<'g, P> for Remote<'g, P> {
+    #[inline]
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        self.accessor.span(&self.view, at, most)
+    }
+}
+
+/// Copies bytes `from..until` of a message of `total` bytes.
+#[inline]
+pub(crate) fn copy<'g, P: Platform>(
+    platform: &P,
+    source: &mut impl Spans<'g, P>,
+    sink: &mut impl Spans<'g, P>,
+    range: core::ops::Range<u64>,
+    total: u64,
+) -> Result<(), Fault> {
+    let bulk = total.saturating_sub(LAST_BYTES as u64);
+    let mut at = range.start;
+    while at < range.end {
+        let end = if at < bulk { range.end.min(bulk) } else { range.end };
+        let (from, from_offset, length) = source.span(at, end - at).map_err(|Denied| Fault::Source)?;
+        let (to, to_offset, length) = sink.span(at, length).map_err(|Denied| Fault::Sink)?;
+        if at < bulk {
+            platform.copy((to, to_offset), (from, from_offset), length as usize);
+        } else {
+            platform.copy_last((to, to_offset), (from, from_offset), length as usize);
+        }
+        at += length;
+    }
+    Ok(())
+}
+
+/// Bytes of an inline message in one entry of the inline ring.
+pub(crate) const CHUNK: usize = 64;
+
+/// Stores an inline message.
+pub(crate) fn store<'g, P: Platform>(
+    platform: &P,
+    chunks: &Receiver<[u8; CHUNK]>,
+    first: usize,
+    sink: &mut impl Spans<'g, P>,
+    total: u64,
+) -> Result<(), Fault> {
+    let mut at = 0;
+    while at < total {
+        let inside = at as usize % CHUNK;
+        let chunk = chunks.peek(first.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source)?;
+        let most = ((CHUNK - inside) as u64).min(total - at);
+        let (to, offset, length) = sink.span(at, most).map_err(|Denied| Fault::Sink)?;
+        let bytes = chunk.get(inside..inside + length as usize).ok_or(Fault::Source)?;
+        platform.store((to, offset), bytes);
+        at += length;
+    }
+    Ok(())
+}

@@ -1,0 +1,555 @@
+//! A steppable world for scenario tests: a platform of plain memory, and two consumers on one wire.
+//!
+//! What it is: the smallest front end there can be. Callbacks are numbers, blocks count themselves, nothing happens until
+//! [`World::run`] is called. What it is not: a mock of the engine; everything goes through its public interface.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::cell::UnsafeCell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use softndk_engine::{
+    Accept, Adapter, AdapterSettings, Arm, Budget, Close, CloseCompletion, Completion, CompletionQueue, Connect,
+    ConnectError, ConnectEvent, Connector, DisconnectEvent, Element, Fabric, Limits, Listener, Lock, Memory,
+    MemoryRegion, MemoryToken, Notification, Opening, Outcome, Platform, ProtectionDomain, QueueFailure, QueuePair,
+    QueuePairSettings, ReadLimits, Registration, RequestCompletion, Retired, Rights, Semantics, Sink, Turn,
+};
+
+/// A spin lock: what the driver uses too.
+pub struct SpinLock<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only while `taken` is ours.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
+
+impl<T: Send> Lock<T> for SpinLock<T> {
+    fn new(value: T) -> Self {
+        Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R {
+        let mut tries = 0_u32;
+        while self.taken.swap(true, Ordering::Acquire) {
+            tries += 1;
+            assert!(tries < 100_000_000, "a lock is never let go");
+            std::hint::spin_loop();
+            if tries % 1024 == 0 {
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: `taken` was false and is ours now.
+        let result = access(unsafe { &mut *self.value.get() });
+        self.taken.store(false, Ordering::Release);
+        result
+    }
+}
+
+/// Bytes that everybody may write at the same time, as registered memory is.
+pub struct Bytes(Box<[UnsafeCell<u8>]>);
+
+// SAFETY: reached through raw pointers only, racing by design.
+unsafe impl Sync for Bytes {}
+// SAFETY: plain bytes.
+unsafe impl Send for Bytes {}
+
+/// A stretch of bytes, mapped.
+pub struct Mapped {
+    bytes: Arc<Bytes>,
+    live: Arc<AtomicUsize>,
+}
+
+impl Memory for Mapped {
+    fn length(&self) -> u64 {
+        self.bytes.0.len() as u64
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Mapped {
+    fn at(&self, offset: u64, length: usize) -> *mut u8 {
+        assert!(offset as usize + length <= self.bytes.0.len(), "the engine checks bounds");
+        self.bytes.0.as_ptr().cast_mut().cast::<u8>().wrapping_add(offset as usize)
+    }
+}
+
+/// The consumer's side of a stretch of bytes.
+#[derive(Clone)]
+pub struct Buffer(Arc<Bytes>);
+
+impl Buffer {
+    pub fn new(length: usize, fill: u8) -> Self {
+        Self(Arc::new(Bytes((0..length).map(|_| UnsafeCell::new(fill)).collect())))
+    }
+
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        for (place, byte) in self.0.0[offset..].iter().zip(bytes) {
+            // SAFETY: racing writes of single bytes are what registered memory is about.
+            unsafe { place.get().write_volatile(*byte) };
+        }
+    }
+
+    pub fn read(&self, offset: usize, length: usize) -> Vec<u8> {
+        // SAFETY: as for `write`.
+        self.0.0[offset..offset + length].iter().map(|place| unsafe { place.get().read_volatile() }).collect()
+    }
+
+    pub fn address(&self) -> u64 {
+        self.0.0.as_ptr() as u64
+    }
+}
+
+/// A block of the front end.
+pub struct Block {
+    pub id: u64,
+    live: Arc<AtomicUsize>,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Everything outside the engine.
+#[derive(Default)]
+pub struct Harness {
+    pub kicked: AtomicBool,
+    pub dispatch: AtomicBool,
+    pub blocks: Arc<AtomicUsize>,
+    pub mappings: Arc<AtomicUsize>,
+    pub copies: AtomicU64,
+    pub processor: AtomicU64,
+    /// Runs before each copy: a test steps in between two pieces.
+    pub before_copy: std::sync::Mutex<Option<Box<dyn FnMut() + Send>>>,
+    pub watch_copies: AtomicBool,
+}
+
+impl Harness {
+    fn copying(&self) {
+        if self.watch_copies.load(Ordering::Relaxed) {
+            self.copies.fetch_add(1, Ordering::SeqCst);
+            let hook = self.before_copy.lock().unwrap().take();
+            if let Some(mut hook) = hook {
+                hook();
+                self.before_copy.lock().unwrap().get_or_insert(hook);
+            }
+        }
+    }
+}
+
+impl Platform for Harness {
+    type Lock<T: Send> = SpinLock<T>;
+    type Memory = Mapped;
+    type Block = Block;
+    type CloseCallback = u64;
+    type RequestCallback = u64;
+    type NotifyCallback = u64;
+    type ConnectCallback = u64;
+    type DisconnectCallback = u64;
+
+    fn copy(&self, to: (&Mapped, u64), from: (&Mapped, u64), length: usize) {
+        self.copying();
+        let (to, from) = (to.0.at(to.1, length), from.0.at(from.1, length));
+        // SAFETY: both ranges were checked by `at`; they may overlap.
+        unsafe { std::ptr::copy(from, to, length) };
+    }
+
+    fn copy_last(&self, to: (&Mapped, u64), from: (&Mapped, u64), length: usize) {
+        assert!(length <= softndk_engine::limits::LAST_BYTES);
+        self.copy(to, from, length);
+    }
+
+    fn store(&self, to: (&Mapped, u64), bytes: &[u8]) {
+        let to = to.0.at(to.1, bytes.len());
+        // SAFETY: checked by `at`; engine memory does not overlap consumer memory.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    fn read_inline(&self, address: u64, into: &mut [u8]) {
+        // SAFETY: an inline element of these tests names a buffer that outlives the post.
+        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
+    }
+
+    fn processor(&self) -> u32 {
+        self.processor.load(Ordering::Relaxed) as u32
+    }
+
+    fn kick(&self, _processor: u32) {
+        self.kicked.store(true, Ordering::SeqCst);
+    }
+
+    fn at_dispatch(&self) -> bool {
+        self.dispatch.load(Ordering::Relaxed)
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+/// What came out of the engine, in order.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    Notified(u64, Result<(), QueueFailure>),
+    Completed(u64, Result<(), ConnectError>),
+    Requested(u64),
+    Disconnected(u64),
+    Closed(u64, u64),
+    Retired(Option<u64>),
+}
+
+/// Collects events; arrived connectors are adopted and kept.
+pub struct Events {
+    pub seen: Vec<Event>,
+    pub arrived: Vec<Connector<Harness>>,
+    pub refuse: bool,
+    pub harness: HarnessCounters,
+    /// Called inside each callback.
+    pub inside: Option<Box<dyn FnMut(&Event) + Send>>,
+}
+
+#[derive(Clone)]
+pub struct HarnessCounters {
+    pub blocks: Arc<AtomicUsize>,
+    pub mappings: Arc<AtomicUsize>,
+}
+
+impl HarnessCounters {
+    pub fn block(&self, id: u64) -> Block {
+        self.blocks.fetch_add(1, Ordering::SeqCst);
+        Block { id, live: self.blocks.clone() }
+    }
+
+    pub fn map(&self, buffer: &Buffer) -> Mapped {
+        self.mappings.fetch_add(1, Ordering::SeqCst);
+        Mapped { bytes: buffer.0.clone(), live: self.mappings.clone() }
+    }
+}
+
+impl Events {
+    fn new(harness: HarnessCounters) -> Self {
+        Self { seen: Vec::new(), arrived: Vec::new(), refuse: false, harness, inside: None }
+    }
+
+    fn note(&mut self, event: Event) {
+        if let Some(inside) = &mut self.inside {
+            inside(&event);
+        }
+        self.seen.push(event);
+    }
+}
+
+impl Sink<Harness> for Events {
+    fn notify(&mut self, event: Notification<Harness>) {
+        self.note(Event::Notified(event.callback, event.status));
+    }
+
+    fn request_completed(&mut self, event: RequestCompletion<Harness>) {
+        self.note(Event::Completed(event.callback, event.result));
+    }
+
+    fn connection_requested(&mut self, event: ConnectEvent<Harness>) {
+        self.note(Event::Requested(event.callback));
+        if !self.refuse {
+            self.arrived.extend(event.connector.adopt(self.harness.block(900)));
+        }
+    }
+
+    fn disconnected(&mut self, event: DisconnectEvent<Harness>) {
+        self.note(Event::Disconnected(event.callback));
+    }
+
+    fn closed(&mut self, event: CloseCompletion<Harness>) {
+        let block = event.object.block.as_ref().map_or(0, |block| block.id);
+        self.note(Event::Closed(event.callback, block));
+    }
+
+    fn retired(&mut self, event: Retired<Harness>) {
+        self.note(Event::Retired(event.callback));
+    }
+}
+
+pub const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+pub const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+pub const EVERYTHING: Rights = Rights::all();
+
+/// A fabric with two adapters on one wire.
+pub struct World {
+    pub fabric: Fabric<Harness>,
+    pub first: Adapter<Harness>,
+    pub second: Adapter<Harness>,
+    pub events: Events,
+    pub counters: HarnessCounters,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    pub fn with_limits(limits: Limits) -> Self {
+        Self::try_new(limits).unwrap()
+    }
+
+    pub fn try_new(limits: Limits) -> Option<Self> {
+        let harness = Harness::default();
+        let counters = HarnessCounters { blocks: harness.blocks.clone(), mappings: harness.mappings.clone() };
+        let fabric = Fabric::try_new(harness, 2).ok()?;
+        let settings = AdapterSettings { limits, wire: 0 };
+        let first = fabric.add_adapter(settings).ok()?;
+        let second = match fabric.add_adapter(settings) {
+            Ok(second) => second,
+            Err(_) => {
+                first.remove();
+                return None;
+            }
+        };
+        let addressed = first.set_addresses(&[FIRST]).is_ok() && second.set_addresses(&[SECOND]).is_ok();
+        if !addressed {
+            first.remove();
+            second.remove();
+            return None;
+        }
+        let events = Events::new(counters.clone());
+        Some(Self { fabric, first, second, events, counters })
+    }
+
+    pub fn harness(&self) -> &Harness {
+        self.fabric.platform()
+    }
+
+    pub fn block(&self, id: u64) -> Block {
+        self.counters.block(id)
+    }
+
+    pub fn map(&self, buffer: &Buffer) -> Mapped {
+        self.counters.map(buffer)
+    }
+
+    /// One turn with a small budget on both processors; true when something is left.
+    pub fn step(&mut self, bytes: u64) -> bool {
+        let budget = Budget { bytes, items: 1 };
+        let turns = [0, 1].map(|processor| self.fabric.turn(processor, budget, &mut self.events));
+        turns.contains(&Turn::More)
+    }
+
+    /// Runs until nothing is left to do and answers what came out.
+    pub fn run(&mut self) -> Vec<Event> {
+        let budget = Budget { bytes: 1 << 20, items: 64 };
+        let mut turns = 0;
+        loop {
+            let outcome = [0, 1].map(|processor| self.fabric.turn(processor, budget, &mut self.events));
+            turns += 1;
+            assert!(turns < 100_000, "the engine never comes to rest");
+            if outcome == [Turn::Idle; 2] {
+                return std::mem::take(&mut self.events.seen);
+            }
+        }
+    }
+
+    /// Nothing of ours is left in the engine.
+    pub fn assert_empty(&mut self) {
+        self.run();
+        assert_eq!(self.counters.blocks.load(Ordering::SeqCst), 0, "blocks are left");
+        assert_eq!(self.counters.mappings.load(Ordering::SeqCst), 0, "mappings are left");
+        let mut objects = 0;
+        self.first.objects(&mut |_| objects += 1);
+        self.second.objects(&mut |_| objects += 1);
+        assert_eq!(objects, 0, "objects are left");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.first.remove();
+        self.second.remove();
+    }
+}
+
+/// What a consumer creates on one adapter.
+pub struct Side {
+    pub opening: Opening<Harness>,
+    pub domain: ProtectionDomain<Harness>,
+    pub initiator: CompletionQueue<Harness>,
+    pub receiver: CompletionQueue<Harness>,
+    pub pair: QueuePair<Harness>,
+    pub connector: Connector<Harness>,
+}
+
+/// How deep the queues of a [`Side`] are.
+#[derive(Clone, Copy)]
+pub struct Depths {
+    pub completions: u32,
+    pub initiator: u32,
+    pub receive: u32,
+    pub elements: u32,
+    pub inline: u32,
+}
+
+impl Default for Depths {
+    fn default() -> Self {
+        Self { completions: 64, initiator: 32, receive: 32, elements: 4, inline: 128 }
+    }
+}
+
+impl Side {
+    /// `base` numbers the blocks and callbacks of this side.
+    pub fn open(world: &World, adapter: &Adapter<Harness>, semantics: Semantics, depths: Depths, base: u64) -> Self {
+        let opening = adapter.open(semantics, world.block(base)).unwrap();
+        let domain = opening.create_protection_domain(world.block(base + 1)).unwrap();
+        let notify = |id| Some(base + id);
+        let initiator = opening.create_completion_queue(depths.completions, notify(2), world.block(base + 2)).unwrap();
+        let receiver = opening.create_completion_queue(depths.completions, notify(3), world.block(base + 3)).unwrap();
+        let settings = QueuePairSettings {
+            receive_queue: &receiver,
+            initiator_queue: &initiator,
+            context: base + 4,
+            receive_depth: depths.receive,
+            initiator_depth: depths.initiator,
+            receive_elements: depths.elements,
+            initiator_elements: depths.elements,
+            inline_data: depths.inline,
+        };
+        let pair = domain.create_queue_pair(settings, world.block(base + 4)).unwrap();
+        let connector = opening.create_connector(world.block(base + 5)).unwrap();
+        Self { opening, domain, initiator, receiver, pair, connector }
+    }
+
+    pub fn privileged(&self) -> MemoryToken {
+        self.domain.privileged_token()
+    }
+
+    /// Registers a whole buffer under a label.
+    pub fn register(&self, world: &World, buffer: &Buffer, base: u64, rights: Rights) -> MemoryRegion<Harness> {
+        let region = self.domain.create_memory_region(false, world.block(50)).unwrap();
+        let memory = world.map(buffer);
+        let length = memory.length();
+        region.register(Registration { memory, base, length, rights }).map_err(|(error, _)| error).unwrap();
+        region
+    }
+}
+
+pub fn polled(queue: &CompletionQueue<Harness>) -> Vec<Completion> {
+    let mut all = Vec::new();
+    while queue.poll(7, |_, completion| all.push(*completion)) > 0 {}
+    all
+}
+
+/// Contexts and outcomes of what is in a queue.
+pub fn outcomes(queue: &CompletionQueue<Harness>) -> Vec<(u64, Outcome)> {
+    polled(queue).iter().map(|completion| (completion.context, completion.outcome)).collect()
+}
+
+pub fn element(address: u64, length: u32, token: MemoryToken) -> Element {
+    Element { address, length, token }
+}
+
+/// Two connected sides.
+pub struct Pair {
+    pub world: World,
+    pub listener: Listener<Harness>,
+    pub a: Side,
+    pub b: Side,
+}
+
+pub const A: u64 = 100;
+pub const B: u64 = 200;
+/// Callback numbers of the connection calls, beside a side's base.
+pub const CONNECT: u64 = 20;
+pub const ACCEPT: u64 = 21;
+pub const DISCONNECT: u64 = 22;
+pub const GONE: u64 = 23;
+pub const CLOSE: u64 = 30;
+
+impl Pair {
+    pub fn new() -> Self {
+        Self::with(Semantics::NDK, Depths::default())
+    }
+
+    pub fn with(semantics: Semantics, depths: Depths) -> Self {
+        Self::in_world(World::new(), semantics, depths)
+    }
+
+    pub fn in_world(world: World, semantics: Semantics, depths: Depths) -> Self {
+        let mut pair = Self::unconnected(world, semantics, depths);
+        pair.connect();
+        pair
+    }
+
+    /// Everything made, the listener listening, nothing connected.
+    pub fn unconnected(world: World, semantics: Semantics, depths: Depths) -> Self {
+        let a = Side::open(&world, &world.first, semantics, depths, A);
+        let b = Side::open(&world, &world.second, semantics, depths, B);
+        let listener = b.opening.create_listener(B + 6, world.block(B + 6)).unwrap();
+        listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
+        Self { world, listener, a, b }
+    }
+
+    pub fn connect_request(&self) -> Result<softndk_engine::Requested, ConnectError> {
+        self.a.connector.connect(Connect {
+            queue_pair: &self.a.pair,
+            source: SocketAddr::new(FIRST, 0),
+            destination: SocketAddr::new(SECOND, 445),
+            limits: ReadLimits { inbound: 16, outbound: 16 },
+            private_data: b"hello",
+            callback: A + CONNECT,
+        })
+    }
+
+    /// The arrived connector replaces B's own, which is closed.
+    pub fn take_arrived(&mut self) {
+        let arrived = self.world.events.arrived.pop().expect("a connection request arrived");
+        let unused = std::mem::replace(&mut self.b.connector, arrived);
+        assert!(matches!(unused.close(0), Close::Done(_)));
+    }
+
+    pub fn accept(&self) -> Result<softndk_engine::Requested, ConnectError> {
+        self.b.connector.accept(Accept {
+            queue_pair: &self.b.pair,
+            limits: ReadLimits { inbound: 8, outbound: 4 },
+            private_data: b"welcome",
+            disconnect: Some(B + GONE),
+            callback: B + ACCEPT,
+        })
+    }
+
+    pub fn connect(&mut self) {
+        self.connect_request().unwrap();
+        assert_eq!(self.world.run(), [Event::Requested(B + 6)]);
+        self.take_arrived();
+        self.accept().unwrap();
+        assert_eq!(self.world.run(), [Event::Completed(A + CONNECT, Ok(()))]);
+        self.a.connector.complete_connect(Some(A + GONE), A + ACCEPT).unwrap();
+        assert_eq!(self.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
+    }
+
+    /// Closes everything, children first, and checks that nothing is left.
+    pub fn close(mut self) {
+        for (side, base) in [(&self.a, A), (&self.b, B)] {
+            drop(side.connector.close(base + CLOSE));
+            drop(side.pair.close(base + CLOSE));
+            drop(side.initiator.close(base + CLOSE));
+            drop(side.receiver.close(base + CLOSE));
+            drop(side.domain.close(base + CLOSE));
+        }
+        drop(self.listener.close(B + CLOSE));
+        drop(self.a.opening.close(A + CLOSE));
+        drop(self.b.opening.close(B + CLOSE));
+        self.world.run();
+        self.world.assert_empty();
+    }
+
+    /// Arms both queues of a side.
+    pub fn arm(side: &Side, arm: Arm) {
+        side.initiator.arm(arm);
+        side.receiver.arm(arm);
+    }
+}
