@@ -61,10 +61,13 @@ pub(crate) struct CompletionQueueObject<P: Platform> {
     pub(crate) opening: Shared<OpeningObject<P>>,
     depth: u32,
     notify: Option<P::NotifyCallback>,
+    /// Where notifications run by preference.
+    home: Option<u32>,
     queue: P::Lock<Queue>,
 }
 
 /// Entries count from 1 in the order they were added; positions never wrap in the life of a machine.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of the arm protocol")]
 struct Queue {
     /// A power of two of them, so that positions need no division.
     entries: Box<[Completion]>,
@@ -187,6 +190,7 @@ impl<P: Platform> CompletionQueue<P> {
         opening: &Shared<OpeningObject<P>>,
         depth: u32,
         notify: Option<P::NotifyCallback>,
+        home: Option<u32>,
         block: P::Block,
     ) -> Result<Self, CreateError> {
         let adapter = &opening.core.adapter;
@@ -199,6 +203,7 @@ impl<P: Platform> CompletionQueue<P> {
             opening: opening.clone(),
             depth,
             notify,
+            home,
             queue: P::Lock::new(Queue::try_new(depth)?),
         })?;
         adapter.register(&Object::CompletionQueue(queue.clone()))?;
@@ -263,7 +268,7 @@ pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, compl
 
 fn ask_turn<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: bool) {
     if ask && queue.notify.is_some() {
-        queue.core.fabric.link(&Object::CompletionQueue(queue.clone()));
+        queue.core.fabric.link_at(&Object::CompletionQueue(queue.clone()), queue.home);
     }
 }
 

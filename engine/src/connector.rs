@@ -107,6 +107,7 @@ pub(crate) struct ConnectorObject<P: Platform> {
     state: P::Lock<State<P>>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each changed by its own message")]
 struct State<P: Platform> {
     phase: Phase,
     /// An arrived connector that no turn has handed out yet.
@@ -158,9 +159,12 @@ impl<P: Platform> State<P> {
     }
 }
 
+/// What the other end is told over the one wire there is.
+type Told<P> = Message<Shared<QueuePairObject<P>>>;
+
 /// What remains to be done outside the lock.
 struct After<P: Platform> {
-    tell: Option<(Shared<ConnectorObject<P>>, Message<Shared<QueuePairObject<P>>>)>,
+    tell: Option<(Shared<ConnectorObject<P>>, Told<P>)>,
     pair: PairAfter<P>,
     /// Dropped outside the lock: pointers and holds.
     dropped: Dropped<P>,
@@ -215,6 +219,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Asks for a connection. Pending until the other side answers.
+    #[expect(clippy::needless_pass_by_value, reason = "the request is used up by the call")]
     pub fn connect(&self, request: Connect<'_, P>) -> Result<Requested, ConnectError> {
         let connector = &self.0;
         let connected = connector.reserve().and_then(|()| {
@@ -263,6 +268,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Answers an arrived request. Pending until the active end completes.
+    #[expect(clippy::needless_pass_by_value, reason = "the request is used up by the call")]
     pub fn accept(&self, request: Accept<'_, P>) -> Result<Requested, ConnectError> {
         let connector = &self.0;
         let adapter = &connector.core.adapter;
@@ -550,7 +556,7 @@ impl<P: Platform> State<P> {
     }
 
     /// Ends this end, whatever its phase: requests fail, the other end is told and forgotten.
-    fn give_up(&mut self, cause: ConnectError, message: Option<Message<Shared<QueuePairObject<P>>>>) -> After<P> {
+    fn give_up(&mut self, cause: ConnectError, message: Option<Told<P>>) -> After<P> {
         let mut after = After::nothing();
         let connected = self.phase == Phase::Connected;
         self.resolve(Err(cause));
@@ -636,10 +642,10 @@ impl<P: Platform> Step<P> for Shared<ConnectorObject<P>> {
 }
 
 /// A message of the other end.
-pub(crate) fn told<P: Platform>(connector: &Shared<ConnectorObject<P>>, message: Message<Shared<QueuePairObject<P>>>) {
+pub(crate) fn told<P: Platform>(connector: &Shared<ConnectorObject<P>>, message: Told<P>) {
     let after = connector.state.with(|state| match message {
-        Message::Accepted { far, limits, data } => connector.told_accepted(state, far, limits, data),
-        Message::Rejected { data } => connector.told_rejected(state, Some(data), ConnectError::Refused),
+        Message::Accepted { far, limits, data } => connector.told_accepted(state, far, limits, &data),
+        Message::Rejected { data } => connector.told_rejected(state, Some(&data), ConnectError::Refused),
         Message::Ready => connector.told_ready(state),
         Message::Abandoned => connector.told_abandoned(state),
         Message::Notice => connector.told_notice(state),
@@ -654,14 +660,14 @@ impl<P: Platform> ConnectorObject<P> {
         state: &mut State<P>,
         far: Shared<QueuePairObject<P>>,
         limits: ReadLimits,
-        data: PrivateData,
+        data: &PrivateData,
     ) -> After<P> {
         let mut after = After::nothing();
         if state.phase == Phase::Connecting {
             state.phase = Phase::Answered;
             state.limits = state.limits.against(limits);
             state.far_pair = Some(far);
-            state.data = Some((data, self.core.adapter.limits.callee_data));
+            state.data = Some((*data, self.core.adapter.limits.callee_data));
             state.resolve(Ok(()));
         } else {
             // We gave up meanwhile and have said so.
@@ -671,13 +677,13 @@ impl<P: Platform> ConnectorObject<P> {
     }
 
     /// The attempt failed; the connector can try again.
-    fn told_rejected(&self, state: &mut State<P>, data: Option<PrivateData>, cause: ConnectError) -> After<P> {
+    fn told_rejected(&self, state: &mut State<P>, data: Option<&PrivateData>, cause: ConnectError) -> After<P> {
         let mut after = After::nothing();
         if state.phase != Phase::Connecting {
             return after;
         }
         state.phase = Phase::Idle;
-        state.data = data.map(|data| (data, self.core.adapter.limits.callee_data));
+        state.data = data.map(|data| (*data, self.core.adapter.limits.callee_data));
         state.resolve(Err(cause));
         after.dropped.far = state.far.take();
         after.dropped.endpoint = state.endpoint.take();
@@ -845,7 +851,7 @@ fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &
     if !arriving {
         return;
     }
-    let arrival = Arrival(Some(Connector(connector.clone())));
+    let arrival = Arrival { connector: Connector(connector.clone()), adopted: false };
     if waiting && !listener.core.is_closing() {
         // The connector holds the listener, so another hold may be made.
         let hold = Hold::new(Object::Listener(listener.clone()));
@@ -855,23 +861,23 @@ fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &
 }
 
 impl<P: Platform> Arrival<P> {
-    /// The connector's addresses and data may be looked at before it is adopted.
-    pub fn connector(&self) -> Option<&Connector<P>> {
-        self.0.as_ref()
+    /// The connector, to look at its addresses and data before it is adopted.
+    pub fn connector(&self) -> &Connector<P> {
+        &self.connector
     }
 
     /// Makes the connector the consumer's, with the front end's block; the close protocol applies from here on.
-    pub fn adopt(mut self, block: P::Block) -> Option<Connector<P>> {
-        let connector = self.0.take()?;
-        connector.0.core.set_block(block);
-        Some(connector)
+    pub fn adopt(mut self, block: P::Block) -> Connector<P> {
+        self.connector.0.core.set_block(block);
+        self.adopted = true;
+        self.connector.clone()
     }
 }
 
 impl<P: Platform> Drop for Arrival<P> {
     fn drop(&mut self) {
-        if let Some(connector) = self.0.take() {
-            drop(connector.close_with(None));
+        if !self.adopted {
+            drop(self.connector.close_with(None));
         }
     }
 }

@@ -52,7 +52,10 @@ pub struct ConnectEvent<P: Platform> {
 }
 
 /// A connector that nobody owns yet.
-pub struct Arrival<P: Platform>(pub(crate) Option<Connector<P>>);
+pub struct Arrival<P: Platform> {
+    pub(crate) connector: Connector<P>,
+    pub(crate) adopted: bool,
+}
 
 /// The peer has ended the connection.
 pub struct DisconnectEvent<P: Platform> {

@@ -130,23 +130,25 @@ impl<P: Platform> Fabric<P> {
 
     /// Puts an object on this processor's list, unless it is on one.
     pub(crate) fn link(&self, object: &Object<P>) {
+        self.link_at(object, None);
+    }
+
+    /// Puts an object on the list of a processor (this one without a wish), unless it is on one.
+    pub(crate) fn link_at(&self, object: &Object<P>, processor: Option<u32>) {
         if let Some(link) = Link::claim(object) {
-            self.push(link);
+            self.push_at(processor, |lists| lists.push(link));
         }
     }
 
     pub(crate) fn link_mapping(&self, mapping: &Shared<MappingObject<P>>) {
         if let Some(link) = mapping.link() {
-            self.push(Link::Mapping(link));
+            self.push_at(None, |lists| lists.push(Link::Mapping(link)));
         }
     }
 
-    fn push(&self, link: Link<P>) {
-        self.push_with(|lists| lists.push(link));
-    }
-
-    fn push_with(&self, add: impl FnOnce(&mut Lists<P>)) {
-        let processor = self.0.platform.processor() as usize % self.0.work.len().max(1);
+    fn push_at(&self, processor: Option<u32>, add: impl FnOnce(&mut Lists<P>)) {
+        let processor = processor.unwrap_or_else(|| self.0.platform.processor()) as usize;
+        let processor = processor % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return };
         let woken = work.with(|lists| {
             let was_empty = lists.is_empty();
@@ -180,7 +182,7 @@ impl<P: Platform> Fabric<P> {
 
     fn unpark(&self) {
         if self.0.epoch.take_wanted() {
-            self.push_with(|lists| self.0.parked.with(|parked| parked.move_to(lists)));
+            self.push_at(None, |lists| self.0.parked.with(|parked| parked.move_to(lists)));
         }
     }
 
@@ -192,27 +194,28 @@ impl<P: Platform> Fabric<P> {
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(Lists::pop) else { return Turn::Idle };
-            self.look_at(item, &mut bytes, sink);
+            look_at(item, &mut bytes, sink);
             if bytes == 0 || self.0.platform.should_yield() {
                 break;
             }
         }
         if work.with(|lists| lists.is_empty()) { Turn::Idle } else { Turn::More }
     }
+}
 
-    fn look_at(&self, item: Item<P>, bytes: &mut u64, sink: &mut impl Sink<P>) {
-        match item {
-            Item::Mapping(mapping) => mapping::look_at(&mapping, sink),
-            Item::Object(object) => {
-                match &object {
-                    Object::QueuePair(pair) => queue_pair::look_at(pair, bytes),
-                    Object::CompletionQueue(queue) => completion_queue::look_at(queue, sink),
-                    Object::Region(region) => memory_region::look_at(region, sink),
-                    Object::Connector(connector) => connector::look_at(connector, sink),
-                    Object::Listener(_) | Object::Domain(_) | Object::Opening(_) => {}
-                }
-                object.core().finish(sink);
+/// What a turn does with one object.
+fn look_at<P: Platform>(item: Item<P>, bytes: &mut u64, sink: &mut impl Sink<P>) {
+    match item {
+        Item::Mapping(mapping) => mapping::look_at(&mapping, sink),
+        Item::Object(object) => {
+            match &object {
+                Object::QueuePair(pair) => queue_pair::look_at(pair, bytes),
+                Object::CompletionQueue(queue) => completion_queue::look_at(queue, sink),
+                Object::Region(region) => memory_region::look_at(region, sink),
+                Object::Connector(connector) => connector::look_at(connector, sink),
+                Object::Listener(_) | Object::Domain(_) | Object::Opening(_) => {}
             }
+            object.core().finish(sink);
         }
     }
 }

@@ -251,9 +251,9 @@ impl<P: Platform> Initiator<P> {
             }
         }
         if read {
-            self.incoming.add(until - at)
+            self.incoming.add(until - at);
         } else {
-            self.outgoing.add(until - at)
+            self.outgoing.add(until - at);
         }
         if until < length {
             self.phase = Phase::Moving(until);

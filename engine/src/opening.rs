@@ -49,14 +49,16 @@ impl<P: Platform> Opening<P> {
         &self.0.semantics
     }
 
-    /// A queue without `notify` can be armed and never notifies. Notifications run where the completion was entered.
+    /// `home` is the processor to run notifications on; without one they run where the completion was entered. A queue without
+    /// `notify` can be armed and never notifies.
     pub fn create_completion_queue(
         &self,
         depth: u32,
         notify: Option<P::NotifyCallback>,
+        home: Option<u32>,
         block: P::Block,
     ) -> Result<CompletionQueue<P>, CreateError> {
-        CompletionQueue::create(&self.0, depth, notify, block)
+        CompletionQueue::create(&self.0, depth, notify, home, block)
     }
 
     pub fn create_protection_domain(&self, block: P::Block) -> Result<ProtectionDomain<P>, CreateError> {

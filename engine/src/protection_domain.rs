@@ -56,6 +56,7 @@ impl<P: Platform> ProtectionDomain<P> {
         MemoryRegion::create(&self.0, fast_register, block)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the settings are used up by the call")]
     pub fn create_queue_pair(
         &self,
         settings: QueuePairSettings<'_, P>,

@@ -259,7 +259,7 @@ impl Sink<Harness> for Events {
     fn connection_requested(&mut self, event: ConnectEvent<Harness>) {
         self.note(Event::Requested(event.callback));
         if !self.refuse {
-            self.arrived.extend(event.connector.adopt(self.harness.block(900)));
+            self.arrived.push(event.connector.adopt(self.harness.block(900)));
         }
     }
 
@@ -406,8 +406,10 @@ impl Side {
         let opening = adapter.open(semantics, world.block(base)).unwrap();
         let domain = opening.create_protection_domain(world.block(base + 1)).unwrap();
         let notify = |id| Some(base + id);
-        let initiator = opening.create_completion_queue(depths.completions, notify(2), world.block(base + 2)).unwrap();
-        let receiver = opening.create_completion_queue(depths.completions, notify(3), world.block(base + 3)).unwrap();
+        let initiator =
+            opening.create_completion_queue(depths.completions, notify(2), None, world.block(base + 2)).unwrap();
+        let receiver =
+            opening.create_completion_queue(depths.completions, notify(3), None, world.block(base + 3)).unwrap();
         let settings = QueuePairSettings {
             receive_queue: &receiver,
             initiator_queue: &initiator,
