@@ -40,7 +40,8 @@ impl Rundown {
 
     /// Takes a reference, or nothing once the gate is shut. `IRQL <= DISPATCH_LEVEL`.
     pub fn enter(&self) -> Option<RundownGuard<'_>> {
-        self.acquire().then_some(RundownGuard { gate: self })
+        // Lazily: a guard that is made for a refused entry would give back a reference that nobody took.
+        self.acquire().then(|| RundownGuard { gate: self })
     }
 
     /// As [`Rundown::enter`] for references that outlive the caller; pair with [`Rundown::release`].
