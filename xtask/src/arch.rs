@@ -35,6 +35,11 @@ impl Arch {
         }
     }
 
+    /// The variable by which cargo learns the target's linker.
+    pub fn linker_variable(self) -> String {
+        format!("CARGO_TARGET_{}_LINKER", self.triple().to_uppercase().replace('-', "_"))
+    }
+
     /// The machine field of import libraries.
     pub fn machine(self) -> MachineTypes {
         match self {

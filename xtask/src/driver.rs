@@ -81,7 +81,6 @@ pub fn cargo(workspace: &Workspace, subcommand: &str, arch: Arch) -> Result<Comm
     let libraries = toolchain::require(arch.triple())?;
     let mirror = mirror::refresh(workspace)?;
     let kit = kit::refresh(workspace, arch)?;
-    let triple_variable = arch.triple().to_uppercase().replace('-', "_");
 
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&mirror).args([subcommand, "--locked", "--package", "softndk", "--target", arch.triple()]);
@@ -90,7 +89,7 @@ pub fn cargo(workspace: &Workspace, subcommand: &str, arch: Arch) -> Result<Comm
         cargo.arg("--quiet");
     }
     cargo.env("WDKContentRoot", kit).env("Version_Number", kit::VERSION);
-    cargo.env(format!("CARGO_TARGET_{triple_variable}_LINKER"), toolchain::linker()?);
+    cargo.env(arch.linker_variable(), toolchain::linker()?);
     // Without any optimisation some frames pass one page and call __chkstk, which only the debug images of Windows
     // drivers may; level 1 keeps debug images loadable by the same rules as release ones.
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");

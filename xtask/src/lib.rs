@@ -5,6 +5,7 @@
 //! line for what they made, and on failure the cause and the next step.
 
 pub mod arch;
+pub mod bad_drivers;
 pub mod clippy;
 pub mod command;
 pub mod cross;
@@ -31,6 +32,7 @@ enum Command {
     Setup(setup::Arguments),
     Driver(driver::Arguments),
     CheckImage(image_check::Arguments),
+    BadDrivers(bad_drivers::Arguments),
     Clippy(clippy::Arguments),
     Tools(tools::Arguments),
     Test(test::Arguments),
@@ -43,6 +45,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Setup(arguments) => setup::run(arguments),
         Command::Driver(arguments) => driver::run(arguments),
         Command::CheckImage(arguments) => image_check::run(arguments),
+        Command::BadDrivers(arguments) => bad_drivers::run(arguments),
         Command::Clippy(arguments) => clippy::run(arguments),
         Command::Tools(arguments) => tools::run(arguments),
         Command::Test(arguments) => test::run(arguments),

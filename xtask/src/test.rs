@@ -4,14 +4,14 @@
 //! fails. A failing stage does not keep the others from running. The last stage looks whether the work tree is still what
 //! it was before the first.
 
-use crate::{command, setup, workspace::Workspace};
+use crate::{bad_drivers, command, setup, workspace::Workspace};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     env,
     fs::{self, File},
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -32,30 +32,149 @@ struct Stage {
     name: &'static str,
     /// What a person learns when it passes.
     shows: &'static str,
-    command: Command,
-    limit: Duration,
+    program: Program,
+    words: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+    minutes: u64,
+}
+
+/// What a stage runs.
+#[derive(Clone, Copy)]
+enum Program {
+    Cargo,
+    /// Another command of this program.
+    Xtask,
+}
+
+const STAGES: &[Stage] = &[
+    Stage {
+        name: "fmt",
+        shows: "every file is formatted",
+        program: Program::Cargo,
+        words: &["fmt", "--all", "--check"],
+        environment: &[],
+        minutes: 2,
+    },
+    Stage {
+        name: "clippy",
+        shows: "no lint speaks, the driver's included",
+        program: Program::Xtask,
+        words: &["clippy"],
+        environment: &[],
+        minutes: 20,
+    },
+    Stage {
+        name: "debug-image",
+        shows: "the unoptimised driver builds and keeps the rules",
+        program: Program::Xtask,
+        words: &["driver"],
+        environment: &[],
+        minutes: 20,
+    },
+    Stage {
+        name: "release-image",
+        shows: "so does the optimised one",
+        program: Program::Xtask,
+        words: &["driver", "--release"],
+        environment: &[],
+        minutes: 20,
+    },
+    Stage {
+        name: "arm64-image",
+        shows: "and the one for arm64",
+        program: Program::Xtask,
+        words: &["driver", "--release", "--arch", "arm64"],
+        environment: &[],
+        minutes: 20,
+    },
+    Stage {
+        name: "bad-drivers",
+        shows: "the drivers that break one rule each build",
+        program: Program::Xtask,
+        words: &["bad-drivers"],
+        environment: &[],
+        minutes: 10,
+    },
+    Stage {
+        name: "test",
+        shows: "unit tests, kernel host, conformance",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--no-fail-fast"],
+        environment: &[],
+        minutes: 30,
+    },
+    Stage {
+        name: "release-test",
+        shows: "the contract holds for the optimised image too",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--package", "conformance", "--test", "contract"],
+        environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
+        minutes: 20,
+    },
+    Stage {
+        name: "loom",
+        shows: "the lock-free cells in every order of events",
+        program: Program::Cargo,
+        // Optimised, because there are many orders; in a folder of its own, because the flag changes every crate.
+        words: &["test", "--locked", "--release", "--package", "softndk-cells", "--lib", "--target-dir", "target/loom"],
+        environment: &[("RUSTFLAGS", "--cfg loom")],
+        minutes: 20,
+    },
+    Stage {
+        name: "doc",
+        shows: "the documentation builds without a broken link",
+        program: Program::Cargo,
+        words: &["doc", "--locked", "--no-deps"],
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+        minutes: 15,
+    },
+    Stage {
+        name: "windows-tools",
+        shows: "ndkctl.exe builds",
+        program: Program::Xtask,
+        words: &["tools", "--windows"],
+        environment: &[],
+        minutes: 20,
+    },
+];
+
+impl Stage {
+    fn command(&self, workspace: &Workspace) -> Result<Command> {
+        let mut command = match self.program {
+            Program::Cargo => Command::new("cargo"),
+            Program::Xtask => Command::new(env::current_exe().context("this program has no path")?),
+        };
+        command.current_dir(workspace.root()).args(self.words).envs(self.environment.iter().copied());
+        for (name, value) in self.environment {
+            // Tests run in the folders of their crates: a path in the environment has to be whole.
+            if workspace.path(value).exists() {
+                command.env(name, workspace.path(value));
+            }
+        }
+        // Built by the stage before, by whichever compiler this machine has for Windows.
+        command.env("SOFTNDK_BAD_DRIVERS", bad_drivers::image(workspace));
+        Ok(command)
+    }
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    let mut stages = stages(&workspace)?;
     if arguments.list {
-        for stage in &stages {
+        for stage in STAGES {
             println!("{:<15} {}", stage.name, stage.shows);
         }
         return Ok(());
     }
     for wanted in &arguments.stages {
-        if !stages.iter().any(|stage| stage.name == wanted) {
+        if !STAGES.iter().any(|stage| stage.name == wanted) {
             bail!("there is no stage {wanted:?}; `cargo xtask test --list` names them");
         }
     }
-    if !arguments.stages.is_empty() {
-        stages.retain(|stage| arguments.stages.iter().any(|wanted| wanted == stage.name));
-    }
+    let asked = |stage: &&Stage| arguments.stages.is_empty() || arguments.stages.iter().any(|name| name == stage.name);
+    let stages = STAGES.iter().filter(asked).collect::<Vec<_>>();
     setup::run(&setup::Arguments { quiet: true })?;
     let before = tree_state(&workspace)?;
-    let mut failed = run_stages(&workspace, stages)?;
+    let mut failed = run_stages(&workspace, &stages)?;
     if tree_state(&workspace)? != before {
         println!("the work tree changed during the run; `git status` shows what");
         failed.push("work tree");
@@ -66,68 +185,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn stages(workspace: &Workspace) -> Result<Vec<Stage>> {
-    let xtask = env::current_exe().context("this program has no path")?;
-    let minutes = |count: u64| Duration::from_secs(60 * count);
-    let stage = |name, shows, program: &Path, words: &[&str], limit| {
-        let mut command = Command::new(program);
-        command.current_dir(workspace.root()).args(words);
-        Stage { name, shows, command, limit }
-    };
-    let cargo = Path::new("cargo");
-    let mut stages = vec![
-        stage("fmt", "every file is formatted", cargo, &["fmt", "--all", "--check"], minutes(2)),
-        stage("clippy", "no lint speaks, the driver's included", &xtask, &["clippy"], minutes(20)),
-        stage("debug-image", "the unoptimised driver builds and keeps the rules", &xtask, &["driver"], minutes(20)),
-        stage("release-image", "so does the optimised one", &xtask, &["driver", "--release"], minutes(20)),
-        stage("arm64-image", "and the one for arm64", &xtask, &["driver", "--release", "--arch", "arm64"], minutes(20)),
-        stage(
-            "test",
-            "unit tests, kernel host, conformance",
-            cargo,
-            &["test", "--locked", "--no-fail-fast"],
-            minutes(30),
-        ),
-        stage("loom", "the lock-free cells in every order of events", cargo, LOOM, minutes(20)),
-        stage(
-            "doc",
-            "the documentation builds without a broken link",
-            cargo,
-            &["doc", "--locked", "--no-deps"],
-            minutes(15),
-        ),
-        stage("windows-tools", "ndkctl.exe builds", &xtask, &["tools", "--windows"], minutes(20)),
-    ];
-    for stage in &mut stages {
-        match stage.name {
-            "loom" => {
-                stage.command.env("RUSTFLAGS", "--cfg loom");
-            }
-            "doc" => {
-                stage.command.env("RUSTDOCFLAGS", "-D warnings");
-            }
-            _ => {}
-        }
-    }
-    Ok(stages)
-}
-
-/// The model checker explores many interleavings: optimised, and in a folder of its own because `--cfg loom` changes all.
-const LOOM: &[&str] =
-    &["test", "--locked", "--release", "--package", "softndk-cells", "--lib", "--target-dir", "target/loom"];
-
-fn run_stages(workspace: &Workspace, stages: Vec<Stage>) -> Result<Vec<&'static str>> {
+fn run_stages(workspace: &Workspace, stages: &[&Stage]) -> Result<Vec<&'static str>> {
     let logs = workspace.path("target/test-logs");
     fs::create_dir_all(&logs)?;
     let mut failed = Vec::new();
     for stage in stages {
-        let Stage { name, shows, command, limit } = stage;
+        let name = stage.name;
         let log = logs.join(name).with_extension("log");
         let started = Instant::now();
-        let verdict = run_stage(name, shows, command, limit, &log)?;
+        let verdict = run_stage(stage, stage.command(workspace)?, &log)?;
         let seconds = started.elapsed().as_secs_f64();
         match verdict {
-            Verdict::Passed => println!("{name:<15} {seconds:>6.1} s  {shows}"),
+            Verdict::Passed => println!("{name:<15} {seconds:>6.1} s  {}", stage.shows),
             Verdict::Failed(why) => {
                 println!(
                     "{name:<15} {seconds:>6.1} s  FAILED ({why}); the whole output is in {}",
@@ -146,17 +215,17 @@ enum Verdict {
     Failed(String),
 }
 
-fn run_stage(name: &str, shows: &str, mut command: Command, limit: Duration, log: &Path) -> Result<Verdict> {
+fn run_stage(stage: &Stage, mut command: Command, log: &Path) -> Result<Verdict> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    command.stdin(std::process::Stdio::null()).stdout(file.try_clone()?).stderr(file);
-    let spinner = ProgressBar::new_spinner().with_message(format!("{name}: {shows}"));
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let spinner = ProgressBar::new_spinner().with_message(format!("{}: {}", stage.name, stage.shows));
     spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     spinner.enable_steady_tick(Duration::from_millis(120));
-    let mut child = command.spawn().with_context(|| format!("cannot start the stage {name}"))?;
-    let status = wait(&mut child, limit)?;
+    let mut child = command.spawn().with_context(|| format!("cannot start the stage {}", stage.name))?;
+    let status = wait(&mut child, Duration::from_secs(60 * stage.minutes))?;
     spinner.finish_and_clear();
     Ok(match status {
-        None => Verdict::Failed(format!("not done after {} minutes", limit.as_secs() / 60)),
+        None => Verdict::Failed(format!("not done after {} minutes", stage.minutes)),
         Some(status) if status.success() => Verdict::Passed,
         Some(status) => Verdict::Failed(status.to_string()),
     })
@@ -188,7 +257,7 @@ fn tail(log: &Path) -> Result<String> {
 
 /// What git says about the tree, and the contents of `Cargo.lock`.
 fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
-    let lock: PathBuf = workspace.path("Cargo.lock");
+    let lock = workspace.path("Cargo.lock");
     let status = command::output(Command::new("git").current_dir(workspace.root()).args(["status", "--porcelain"]));
     // A tree without git (an unpacked archive) has only its lock file to compare.
     Ok((status.unwrap_or_default(), fs::read(lock)?))

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use std::{
     fs,
     io::{IsTerminal, stderr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -31,14 +31,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// The program for this machine, optimised.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let target = workspace.path("target");
+    let target = folder(workspace);
     command::run(&mut cargo(workspace, &target)).context("ndkctl does not build")?;
     Ok(target.join("release/ndkctl"))
 }
 
 fn build_for_windows(workspace: &Workspace) -> Result<PathBuf> {
     setup::ensure(&setup::TOOL_NEEDS)?;
-    let target = workspace.path("target/tools/build");
+    let target = folder(workspace);
     let mut cargo = cargo(workspace, &target);
     cargo.args(["--target", TOOLS_TRIPLE]).env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", setup::TOOL_LINKER);
     toolchain::require(TOOLS_TRIPLE)?.apply(&mut cargo, Use::Program);
@@ -51,8 +51,16 @@ fn build_for_windows(workspace: &Workspace) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn cargo(workspace: &Workspace, target: &std::path::Path) -> Command {
+fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.path("target/tools/build")
+}
+
+fn cargo(workspace: &Workspace, target: &Path) -> Command {
     let mut cargo = Command::new("cargo");
+    // The release profile is made for the driver, which is small; the tools would link for minutes by it.
+    for (name, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "line-tables-only")] {
+        cargo.env(format!("CARGO_PROFILE_RELEASE_{name}"), value);
+    }
     cargo
         .current_dir(workspace.root())
         .args(["build", "--locked", "--release", "--package", "ndkctl", "--target-dir"])

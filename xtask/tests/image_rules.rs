@@ -29,7 +29,7 @@ fn images() -> &'static Path {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(package).args(["build", "--quiet", "--locked", "--release", "--examples"]);
         cargo.args(["--target", Arch::X64.triple()]).arg("--target-dir").arg(&target);
-        cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_MSVC_LINKER", toolchain::linker().unwrap());
+        cargo.env(Arch::X64.linker_variable(), toolchain::linker().unwrap());
         toolchain::require(Arch::X64.triple()).unwrap().apply(&mut cargo, Use::Driver);
         command::run(&mut cargo).unwrap();
         target.join(Arch::X64.triple()).join("release/examples")
