@@ -188,7 +188,8 @@ impl AdapterReference {
     fn take(adapter: NonNull<Adapter>) -> Option<Self> {
         // SAFETY: an adapter in the table is alive, and the table's lock is held by the caller.
         let alive = unsafe { adapter.as_ref() };
-        alive.gate.acquire().then_some(Self { adapter })
+        // Lazily: a reference that is made for a shut gate would give back what nobody took.
+        alive.gate.acquire().then(|| Self { adapter })
     }
 }
 
