@@ -121,6 +121,8 @@ pub struct ActiveContext {
     pub name: &'static str,
     /// Spin locks that the thread held when it entered.
     pub locks: u32,
+    /// The function that was entered.
+    pub target: usize,
 }
 
 /// Something that can be an argument of an image function: an integer, a pointer, a Boolean.
@@ -230,7 +232,7 @@ pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> 
         check_target(context, target);
     }
     let locks = thread.spin_locks_held.load(std::sync::atomic::Ordering::Relaxed);
-    let depth = push_context(thread, context, locks);
+    let depth = push_context(thread, context, locks, target);
     let measurement = kernel_stack::begin_measurement(thread);
     // SAFETY: the caller's contract.
     let result = unsafe { thunk::call_image_raw(target, arguments) };
@@ -254,7 +256,7 @@ pub(crate) unsafe fn call_image_until_terminated(context: Context, target: usize
     unsafe { call_image(context, target, arguments) };
 }
 
-fn push_context(thread: &Thread, context: Context, locks: u32) -> usize {
+fn push_context(thread: &Thread, context: Context, locks: u32, target: usize) -> usize {
     let mut contexts = thread.contexts.borrow_mut();
     let depth = contexts.len();
     if depth >= crate::thread::MAXIMUM_NESTING {
@@ -265,7 +267,7 @@ fn push_context(thread: &Thread, context: Context, locks: u32) -> usize {
             format!("callouts nest {depth} deep; the last one is {}", context.name),
         );
     }
-    contexts.push(ActiveContext { kind: context.kind, name: context.name, locks });
+    contexts.push(ActiveContext { kind: context.kind, name: context.name, locks, target });
     depth
 }
 
@@ -334,9 +336,14 @@ pub fn caller_address(thread: &Thread) -> u64 {
     unsafe { ((*transition).rsp as *const u64).read() }
 }
 
-/// The image whose code called the export that is running now.
+/// The image whose code called the export that is running now. A function that ends in a call of an import jumps there,
+/// so its return address is the host's; then it is the image that was entered last.
 pub fn caller_image() -> Option<std::sync::Arc<crate::image::Image>> {
-    crate::image::containing(caller_address(Thread::try_current()?) as usize)
+    let thread = Thread::try_current()?;
+    crate::image::containing(caller_address(thread) as usize).or_else(|| {
+        let entered = thread.contexts.borrow().last().map(|active| active.target)?;
+        crate::image::containing(entered)
+    })
 }
 
 /// An untyped pointer to code.

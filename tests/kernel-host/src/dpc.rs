@@ -92,12 +92,13 @@ pub(crate) unsafe fn insert(
     unsafe {
         let here = thread.processor();
         let Some(target) = enqueue(deferred, here, argument1, argument2) else { return false };
-        if target == here && thread.irql() < irql::DISPATCH {
-            let old = irql::raise(irql::DISPATCH);
-            irql::lower(old);
-        }
-        if target != here || thread.irql() < irql::DISPATCH {
+        let level = thread.irql();
+        if target != here {
             processor::kick(target);
+        } else if level < irql::DISPATCH {
+            processor::acquire_here(thread);
+            thread.set_irql(irql::DISPATCH);
+            processor::release(thread, level);
         }
     }
     true

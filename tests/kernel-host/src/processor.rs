@@ -162,6 +162,15 @@ fn try_acquire(thread: &'static Thread, index: usize) -> bool {
         .is_ok()
 }
 
+/// Takes the processor that the thread is at, and no other.
+pub(crate) fn acquire_here(thread: &'static Thread) {
+    if !try_acquire(thread, thread.processor()) {
+        let affinity = thread.affinity.swap(1 << thread.processor(), Ordering::Relaxed);
+        acquire_contended(thread);
+        thread.affinity.store(affinity, Ordering::Relaxed);
+    }
+}
+
 #[cold]
 fn acquire_contended(thread: &'static Thread) {
     let home = thread.processor();

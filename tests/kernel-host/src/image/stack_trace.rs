@@ -132,27 +132,40 @@ fn walk(thread: &Thread, fault: Option<Registers>) -> Vec<u64> {
     if let Some(registers) = fault
         && super::containing(registers.instruction as usize).is_some()
     {
-        found.push(registers.instruction);
+        // Addresses are return addresses, which name the instruction before; the interrupted one counts as that.
+        found.push(registers.instruction + 1);
         unwind_piece(registers, true, &mut found);
         // The piece in front is the one before this callout.
-        return walk_chain(previous_piece(thread.host_stack.get()), found);
+        return walk_chain(thread, previous_piece(thread.host_stack.get()), found);
     }
-    walk_chain((thread.transition.get(), thread.host_stack.get()), found)
+    walk_chain(thread, (thread.transition.get(), thread.host_stack.get()), found)
 }
 
 /// Follows the chain of pieces: (registers saved by the import stub, host stack of the callout that the piece is in).
-fn walk_chain(start: (*const Transition, u64), mut found: Vec<u64>) -> Vec<u64> {
+fn walk_chain(thread: &Thread, start: (*const Transition, u64), mut found: Vec<u64>) -> Vec<u64> {
     let (mut transition, mut host_stack) = start;
     while !transition.is_null() && host_stack != 0 && found.len() < MAXIMUM_FRAMES {
         // SAFETY: a transition saved by a stub of this thread whose export has not returned (it is below the callout
         // that saved it, or the running one).
         let registers = unsafe { registers_of(&*transition) };
-        found.push(registers.instruction);
-        unwind_piece(registers, false, &mut found);
+        if super::containing(registers.instruction as usize).is_some() {
+            found.push(registers.instruction);
+            unwind_piece(registers, false, &mut found);
+        } else if let Some(entered) = entered_at(thread, host_stack) {
+            // The function that was entered ended in a jump to the import and left no frame: its start stands for it.
+            found.push(entered as u64 + 1);
+        }
         (transition, host_stack) = previous_piece(host_stack);
     }
     found.truncate(MAXIMUM_FRAMES);
     found
+}
+
+/// The image function that the callout at `host_stack` entered; known for the running callout only.
+fn entered_at(thread: &Thread, host_stack: u64) -> Option<usize> {
+    let running = host_stack == thread.host_stack.get();
+    let contexts = thread.contexts.try_borrow().ok()?;
+    contexts.last().filter(|_| running).map(|active| active.target)
 }
 
 /// What the callout at `host_stack` saved: the transition it was called in and the host stack of the callout before.

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use pdb_addr2line::pdb::PDB;
+
 /// Where an image's symbols are.
 pub(crate) struct Symbols {
     program_database: PathBuf,
@@ -32,26 +34,20 @@ impl Symbols {
 
     fn try_locate(&self, offsets: &[u32]) -> Option<Vec<Vec<Location>>> {
         let file = File::open(&self.program_database).ok()?;
-        let database = pdb_addr2line::pdb::PDB::open(file).ok()?;
+        let database = PDB::open(file).ok()?;
         let data = pdb_addr2line::ContextPdbData::try_from_pdb(database).ok()?;
         let context = data.make_context().ok()?;
-        Some(
-            offsets
-                .iter()
-                .map(|offset| {
-                    let Ok(Some(found)) = context.find_frames(*offset) else { return Vec::new() };
-                    found
-                        .frames
-                        .into_iter()
-                        .map(|frame| Location {
-                            function: frame.function.unwrap_or_else(|| "unnamed function".to_owned()),
-                            file: frame.file.map(|file| shorten(&file)),
-                            line: frame.line,
-                        })
-                        .collect()
-                })
-                .collect(),
-        )
+        let locate = |offset: &u32| {
+            let Ok(Some(found)) = context.find_frames(*offset) else { return Vec::new() };
+            // Ordered from the innermost inlined call to the function itself.
+            let name = |frame: pdb_addr2line::Frame<'_>| Location {
+                function: frame.function.unwrap_or_else(|| "unnamed function".to_owned()),
+                file: frame.file.map(|file| shorten(&file)),
+                line: frame.line,
+            };
+            found.frames.into_iter().map(name).collect()
+        };
+        Some(offsets.iter().map(locate).collect())
     }
 }
 

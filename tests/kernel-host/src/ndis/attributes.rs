@@ -304,6 +304,7 @@ fn check_capabilities(capabilities: &NDIS_NDK_CAPABILITIES) -> Checked<NDK_ADAPT
 
 /// Figures of an NDK adapter that no consumer could work with.
 pub fn check_adapter_info(info: &NDK_ADAPTER_INFO, config: &AdapterConfig) -> Checked {
+    const TECHNOLOGY: &str = "*NetworkDirectTechnology";
     const NAME: &str = "NDK_ADAPTER_INFO";
     const PAGE: usize = 4096;
     let (major, minor) = (info.Version.Major, info.Version.Minor);
@@ -339,10 +340,18 @@ pub fn check_adapter_info(info: &NDK_ADAPTER_INFO, config: &AdapterConfig) -> Ch
     })?;
     let technology = info.RdmaTechnology.0;
     rule(major < 2 || (1..=4).contains(&technology), || format!("{NAME}: RdmaTechnology {technology} is not one"))?;
-    let configured = keyword(config, "*NetworkDirectTechnology");
+    let configured = keyword(config, TECHNOLOGY).filter(|value| offers(config, TECHNOLOGY, *value));
     rule(major < 2 || configured.is_none_or(|value| value == i64::from(technology)), || {
-        format!("{NAME}: RdmaTechnology {technology} is not what *NetworkDirectTechnology says ({configured:?})")
+        format!("{NAME}: RdmaTechnology {technology} is not what {TECHNOLOGY} says ({configured:?})")
     })
+}
+
+/// Whether the INF lists the value: what an administrator's tool wrote besides is for the driver to survive, not to obey.
+fn offers(config: &AdapterConfig, name: &str, value: i64) -> bool {
+    let keywords = &config.installation().keywords;
+    keywords
+        .iter()
+        .any(|keyword| keyword.name.eq_ignore_ascii_case(name) && keyword.choices.contains_key(&value.to_string()))
 }
 
 fn keyword(config: &AdapterConfig, name: &str) -> Option<i64> {

@@ -197,11 +197,11 @@ impl Miniport {
         let others = ndis().miniports.all();
         let same = others.iter().filter(|other| other.handle != self.handle);
         let mut same =
-            same.filter(|other| other.general().is_some_and(|other| other.current_mac == general.current_mac));
+            same.filter(|other| other.general().is_some_and(|other| other.permanent_mac == general.permanent_mac));
         if same.next().is_some() {
             let rule = format!(
                 "general attributes: another adapter of this host has the address {:02x?}",
-                general.current_mac
+                general.permanent_mac
             );
             broken(Group::Attributes, self.handle, rule);
         }

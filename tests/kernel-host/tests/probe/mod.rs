@@ -3,18 +3,30 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use kernel_host::bugcheck::{EXIT_CODE, REPORT_PREFIX};
 use kernel_host::{Driver, Kernel, KernelConfig};
-use xtask::arch::Arch;
 use xtask::cross::toolchain;
 
 const CHILD: &str = "KERNEL_HOST_TRIAL";
 const TARGET: &str = "x86_64-pc-windows-msvc";
 
-/// Builds the image, with a feature or without, and says where it lies.
-pub fn image(feature: Option<&str>) -> PathBuf {
+/// Where the image lies, with a feature or without. Built once, by the process that runs the tests.
+pub fn image(feature: Option<&'static str>) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(feature.unwrap_or("probe"));
+    target.join(TARGET).join("release/probe.dll")
+}
+
+fn build_images() {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        build(None);
+        build(Some("missing-imports"));
+    });
+}
+
+fn build(feature: Option<&str>) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images/probe");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(feature.unwrap_or("probe"));
     let libraries = toolchain::require(TARGET).unwrap_or_else(|error| panic!("{error:#}"));
@@ -28,7 +40,6 @@ pub fn image(feature: Option<&str>) -> PathBuf {
     cargo.env("RUSTFLAGS", format!("-Clinker={}{flags}", linker.display())).env("CARGO_TARGET_DIR", &target);
     let status = cargo.status().expect("cargo starts");
     assert!(status.success(), "the probe image does not build");
-    target.join(TARGET).join("release/probe.dll")
 }
 
 /// A booted kernel with the probe image loaded.
@@ -72,6 +83,7 @@ pub fn in_child(test: &str, body: impl FnOnce()) -> Option<Outcome> {
         body();
         return None;
     }
+    build_images();
     let program = std::env::current_exe().expect("a test binary has a path");
     let output = Command::new(program)
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -117,6 +129,3 @@ macro_rules! trial {
         }
     };
 }
-
-/// The architecture the host runs.
-pub const ARCH: Arch = Arch::X64;

@@ -20,7 +20,7 @@ fn panic(_: &PanicInfo<'_>) -> ! {
 
 type Handle = usize;
 
-#[link(name = "ntoskrnl.exe", kind = "raw-dylib")]
+#[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     fn KeBugCheckEx(code: u32, first: u64, second: u64, third: u64, fourth: u64) -> !;
     fn KeGetCurrentIrql() -> u8;
@@ -65,13 +65,13 @@ unsafe extern "system" {
     static PsThreadType: *const c_void;
 }
 
-#[link(name = "ntoskrnl.exe", kind = "raw-dylib")]
+#[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "C" {
     fn DbgPrintEx(component: u32, level: u32, format: *const u8, ...) -> u32;
 }
 
 #[cfg(feature = "missing-imports")]
-#[link(name = "ntoskrnl.exe", kind = "raw-dylib")]
+#[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
     fn KeNobodyExportsThis();
     fn KeNorThis();
@@ -98,7 +98,7 @@ pub unsafe extern "system" fn DriverEntry(driver: *mut c_void, _path: *const c_v
         KeNorThis();
     }
     // DRIVER_OBJECT.DriverUnload.
-    driver.cast::<u8>().add(104).cast::<usize>().write(unload as usize);
+    driver.cast::<u8>().add(104).cast::<usize>().write(unload as *const () as usize);
     0
 }
 

@@ -1,0 +1,287 @@
+//! What one or two adapters of the real driver image do: frames on the wire, NDK switched off and on, keywords of every kind, the
+//! INF without a mandatory keyword, and every allocation on the way made to fail once.
+//!
+//! One process has one kernel, so the scenarios run one after the other, each with a fresh load of the driver.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kernel_host::inf::{AdapterConfig, Inx};
+use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
+use kernel_host::ndis::adapter::StartError;
+use kernel_host::ndis::data_path::Frame;
+use kernel_host::ndis::miniport::State;
+use kernel_host::ndis::{oid, status};
+use kernel_host::ndk::NdkAdapter;
+use kernel_host::{Adapter, Driver, Kernel, KernelConfig, fault};
+use ndkpi_sys::ndkinfo::NDK_VERSION;
+
+const VERSION: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 1 };
+const BROADCAST: [u8; 6] = [0xFF; 6];
+
+struct Machine {
+    kernel: Kernel,
+    inx: Inx,
+}
+
+impl Machine {
+    fn load(&self) -> Driver {
+        self.kernel.load_driver(image(), "softndk").expect("the driver loads")
+    }
+
+    fn config(&self) -> AdapterConfig {
+        AdapterConfig::from_inx(&self.inx).expect("the INF installs")
+    }
+
+    fn adapter(&self, driver: &Driver, config: AdapterConfig) -> Adapter {
+        self.kernel.add_adapter(driver, config).expect("the adapter starts")
+    }
+
+    /// Long enough in kernel time for DPCs and threads to do what they have to.
+    fn settle(&self) {
+        self.kernel.sleep(Duration::from_millis(50));
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The image that `cargo xtask driver` leaves; it has to be built before.
+fn image() -> PathBuf {
+    let images = ["target/driver/x64/debug/softndk.sys", "target/driver/x64/release/softndk.sys"];
+    let found = images.iter().map(|image| root().join(image)).find(|image| image.exists());
+    found.expect("no driver image: build it with \"cargo xtask driver\"")
+}
+
+#[test]
+fn adapters_of_the_real_image() {
+    let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
+    let machine = Machine { kernel: Kernel::boot(KernelConfig::default()), inx };
+    frames_reach_the_peer(&machine);
+    frames_stay_on_their_wire(&machine);
+    a_paused_adapter_neither_sends_nor_receives(&machine);
+    disable_closes_consumers_and_enable_brings_ndk_back(&machine);
+    the_keyword_keeps_ndk_off(&machine);
+    a_forgotten_mandatory_keyword_keeps_the_adapter_down(&machine);
+    keywords_out_of_range_do_no_harm(&machine);
+    every_allocation_fails_once(&machine);
+    let report = machine.kernel.shutdown();
+    assert!(report.is_clean(), "{report}");
+}
+
+fn mac(adapter: &Adapter) -> [u8; 6] {
+    adapter.general().expect("a started adapter").current_mac
+}
+
+/// A frame with a payload that differs from byte to byte.
+fn frame(to: [u8; 6], from: [u8; 6], length: usize) -> Vec<u8> {
+    let payload = (0..length.saturating_sub(14)).map(|index| index as u8);
+    let mut bytes: Vec<u8> = to.into_iter().chain(from).chain([0x88, 0xB5]).chain(payload).collect();
+    bytes.truncate(length);
+    bytes
+}
+
+fn received(adapter: &Adapter) -> Vec<Vec<u8>> {
+    adapter.take_received().expect("a started adapter")
+}
+
+fn frames_reach_the_peer(machine: &Machine) {
+    let driver = machine.load();
+    let (first, second) = (machine.adapter(&driver, machine.config()), machine.adapter(&driver, machine.config()));
+    let (from, to) = (mac(&first), mac(&second));
+    let sent = [frame(to, from, 60), frame(to, from, 1514), frame(BROADCAST, from, 100), frame(to, from, 200)];
+    assert_eq!(first.send_frames(&sent).expect("sends"), [status::SUCCESS; 4]);
+    machine.settle();
+    assert_eq!(received(&second), sent, "all of them, in order, unchanged");
+    assert_eq!(received(&first), Vec::<Vec<u8>>::new(), "nothing comes back to the sender");
+
+    let short = frame(to, from, 20);
+    assert_eq!(first.send_frames(std::slice::from_ref(&short)).expect("sends"), [status::SUCCESS]);
+    machine.settle();
+    let mut padded = short;
+    padded.resize(60, 0);
+    assert_eq!(received(&second), [padded], "padded with zeros to the least Ethernet frame");
+
+    let whole = frame(to, from, 900);
+    let pieces = vec![whole[..9].to_vec(), whole[9..14].to_vec(), whole[14..15].to_vec(), whole[15..].to_vec()];
+    let batch = first.send(vec![Frame { pieces, cancel_id: 0 }]).expect("sends");
+    assert_eq!(batch.wait(), [status::SUCCESS]);
+    machine.settle();
+    assert_eq!(received(&second), [whole], "put together from its pieces");
+
+    let strangers = [frame([2, 0, 0, 0, 0, 99], from, 60), frame([1, 0, 0x5E, 0, 0, 77], from, 60)];
+    assert_eq!(first.send_frames(&strangers).expect("sends"), [status::SUCCESS; 2]);
+    machine.settle();
+    assert_eq!(received(&second), Vec::<Vec<u8>>::new(), "the packet filter lets neither through");
+
+    for length in [13, 1515, 4000] {
+        let answers = first.send_frames(&[frame(to, from, length)]).expect("sends");
+        assert!(answers.iter().all(|answer| *answer < 0), "{length} bytes are refused");
+    }
+    let many: Vec<_> = (0..1000).map(|_| frame(to, from, 64)).collect();
+    assert_eq!(first.send_frames(&many).expect("sends").len(), 1000, "each is completed, whatever is dropped");
+    machine.settle();
+    assert!(!received(&second).is_empty());
+    driver.unload();
+}
+
+fn frames_stay_on_their_wire(machine: &Machine) {
+    let driver = machine.load();
+    let first = machine.adapter(&driver, machine.config());
+    let other = machine.adapter(&driver, machine.config().with_keyword("WireNumber", "7"));
+    first.send_frames(&[frame(BROADCAST, mac(&first), 60)]).expect("sends");
+    machine.settle();
+    assert_eq!(received(&other), Vec::<Vec<u8>>::new());
+    driver.unload();
+}
+
+fn a_paused_adapter_neither_sends_nor_receives(machine: &Machine) {
+    let driver = machine.load();
+    let (first, second) = (machine.adapter(&driver, machine.config()), machine.adapter(&driver, machine.config()));
+    let hello = frame(mac(&second), mac(&first), 60);
+    second.pause().expect("pauses");
+    assert_eq!(
+        first.send_frames(std::slice::from_ref(&hello)).expect("sends"),
+        [status::SUCCESS],
+        "a cable with nobody there"
+    );
+    machine.settle();
+    second.restart().expect("restarts");
+    machine.settle();
+    assert_eq!(received(&second), Vec::<Vec<u8>>::new(), "nothing was kept for later");
+    first.send_frames(std::slice::from_ref(&hello)).expect("sends");
+    machine.settle();
+    assert_eq!(received(&second), [hello]);
+    driver.unload();
+}
+
+/// A consumer that keeps an adapter open until it is told to close.
+fn set_state(adapter: &Adapter, enabled: bool) -> i32 {
+    adapter.set_oid(oid::OID_NDK_SET_STATE, &[u8::from(enabled)]).expect("a started adapter").status
+}
+
+fn disable_closes_consumers_and_enable_brings_ndk_back(machine: &Machine) {
+    static OPEN: Mutex<Vec<NdkAdapter>> = Mutex::new(Vec::new());
+    static CLOSED: AtomicUsize = AtomicUsize::new(0);
+    let driver = machine.load();
+    let adapter = machine.adapter(&driver, machine.config());
+    for _ in 0..3 {
+        OPEN.lock().expect("unpoisoned").push(adapter.open_ndk(VERSION).expect("opens"));
+    }
+    let consumer = adapter.on_ndk_close(|| {
+        let open = std::mem::take(&mut *OPEN.lock().expect("unpoisoned"));
+        CLOSED.fetch_add(open.len(), Ordering::SeqCst);
+    });
+    let consumer = consumer.expect("a started adapter");
+    assert_eq!(set_state(&adapter, false), status::SUCCESS);
+    machine.settle();
+    assert_eq!((CLOSED.load(Ordering::SeqCst), adapter.ndk_opens()), (3, 0));
+    assert!(!adapter.is_ndk_enabled(), "the event came");
+    assert_eq!(
+        adapter.open_ndk_directly(VERSION).err(),
+        Some(status::ADAPTER_NOT_READY),
+        "the provider refuses by itself"
+    );
+    assert_eq!(set_state(&adapter, true), status::SUCCESS);
+    machine.settle();
+    assert!(adapter.is_ndk_enabled());
+    adapter.open_ndk(VERSION).expect("opens again").close();
+    adapter.set_keyword("*NetworkDirect", "0");
+    set_state(&adapter, false);
+    machine.settle();
+    set_state(&adapter, true);
+    machine.settle();
+    assert!(!adapter.is_ndk_enabled(), "the keyword, read now, forbids it");
+    for length in [0, 2] {
+        let answer = adapter.set_oid(oid::OID_NDK_SET_STATE, &vec![1; length]).expect("a started adapter");
+        assert!(length != 0 || answer.status == status::INVALID_LENGTH, "{length} bytes: {:#x}", answer.status);
+    }
+    drop(consumer);
+    driver.unload();
+}
+
+fn the_keyword_keeps_ndk_off(machine: &Machine) {
+    let driver = machine.load();
+    let adapter = machine.adapter(&driver, machine.config().with_keyword("*NetworkDirect", "0"));
+    assert!(!adapter.is_ndk_enabled());
+    assert_eq!(adapter.open_ndk(VERSION).err(), Some(status::ADAPTER_NOT_READY));
+    assert_eq!(adapter.open_ndk_directly(VERSION).err(), Some(status::ADAPTER_NOT_READY));
+    driver.unload();
+}
+
+fn a_forgotten_mandatory_keyword_keeps_the_adapter_down(machine: &Machine) {
+    let driver = machine.load();
+    for keyword in ["*IfType", "*MediaType", "*PhysicalMediaType"] {
+        let started = machine.kernel.add_adapter(&driver, machine.config().without_keyword(keyword));
+        assert_eq!(started.err(), Some(StartError::MissingKeyword(keyword)));
+    }
+    driver.unload();
+}
+
+fn keywords_out_of_range_do_no_harm(machine: &Machine) {
+    let names = [
+        "WireNumber",
+        "LinkSpeedMbps",
+        "LimitsProfile",
+        "NetworkAddress",
+        "*NetworkDirect",
+        "*NetworkDirectTechnology",
+    ];
+    let values = [
+        "",
+        "0",
+        "-1",
+        "4294967295",
+        "99999999999999999999",
+        "x",
+        "01005E000001",
+        "000000000000",
+        "02AABBCCDDEE",
+        "\u{1F980}",
+    ];
+    for name in names {
+        let driver = machine.load();
+        for value in values {
+            let adapter = machine.adapter(&driver, machine.config().with_keyword(name, value));
+            assert_eq!(adapter.state(), State::Running, "{name} = {value:?}");
+            adapter.remove();
+        }
+        let bare = machine.adapter(&driver, machine.config().without_keyword(name));
+        assert_eq!(bare.state(), State::Running, "no {name}");
+        driver.unload();
+    }
+}
+
+/// Load, adapter, open, control device, unload, in which anything may refuse; what stands is taken down in order.
+fn short_life(machine: &Machine) {
+    let Ok(driver) = machine.kernel.load_driver(image(), "softndk") else { return };
+    let address = "10.9.9.9".parse().expect("an address");
+    if let Ok(adapter) = machine.kernel.add_adapter(&driver, machine.config().with_address(address, 24)) {
+        let _ = adapter.open_ndk(VERSION).map(NdkAdapter::close);
+        let file = machine.kernel.open_device(r"\\.\SoftNdk", GENERIC_READ | GENERIC_WRITE);
+        drop(file);
+        adapter.remove();
+    }
+    driver.unload();
+}
+
+fn every_allocation_fails_once(machine: &Machine) {
+    fault::start_recording();
+    short_life(machine);
+    let sites = fault::sites();
+    fault::stop();
+    assert!(sites.len() > 10, "only {} sites allocate: nothing is injected", sites.len());
+    for record in &sites {
+        for hit in [1, record.hits] {
+            fault::fail(record.site, hit);
+            let before = fault::failures();
+            short_life(machine);
+            fault::stop();
+            assert_eq!(fault::failures(), before + 1, "hit {hit} of {} did not come", record.export);
+        }
+    }
+    short_life(machine);
+}
