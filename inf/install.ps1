@@ -96,9 +96,7 @@ if ($PSCmdlet.ShouldProcess("$Adapters devices root\softndk", 'install')) {
 
     $found = @(Get-NetAdapter -IncludeHidden | Where-Object { $_.ComponentID -eq 'root\softndk' })
     foreach ($adapter in $found) {
-        Set-NetAdapterAdvancedProperty -InputObject (
-            Get-NetAdapterAdvancedProperty -Name $adapter.Name -RegistryKeyword 'WireNumber' -AllProperties
-        ) -RegistryValue $WireNumber
+        Set-NetAdapterAdvancedProperty -Name $adapter.Name -RegistryKeyword 'WireNumber' -RegistryValue $WireNumber
     }
     $found | Format-Table Name, InterfaceDescription, ifIndex, Status, MacAddress
     if ($found.Count -lt $Adapters) {
