@@ -20,6 +20,7 @@ mod header;
 mod histogram;
 mod objects;
 mod pair;
+mod pair_limits;
 mod status;
 mod transfer;
 mod version;
@@ -36,6 +37,7 @@ pub use header::{
 pub use histogram::{HISTOGRAM_BUCKETS, Histogram};
 pub use objects::{ObjectSummaryReply, ObjectSummaryRequest};
 pub use pair::{PairCloseRequest, PairCreateReply, PairCreateRequest, PairEndpoint, PairFlags};
+pub use pair_limits::PairLimits;
 pub use status::Status;
 pub use transfer::{
     BUFFER_ALIGNMENT, BufferLayout, EndReason, MemcpyRequest, Operation, REGION_LENGTH_MAX, RESULT_LENGTH, RegionKind,
