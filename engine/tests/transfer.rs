@@ -2,8 +2,11 @@
 
 mod pair;
 
-use pair::{A, B, Buffer, EVERYTHING, Pair, element, outcomes, polled};
-use softndk_engine::{MemoryToken, Operation, Outcome, RequestFlags, Rights};
+use pair::{A, B, Buffer, Depths, EVERYTHING, Pair, World, element, outcomes, polled};
+use softndk_engine::{
+    FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, PostError, RequestFlags, Rights,
+    Semantics,
+};
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index * 7 + index / 251) as u8).collect()
@@ -77,5 +80,341 @@ fn send_fills_the_receive_and_completes_both_sides() {
     assert!(pair.a.opening.release_mapping(local.first));
     assert!(!pair.a.opening.release_mapping(local.first));
     assert!(pair.b.opening.release_mapping(remote.first));
+    pair.close();
+}
+
+/// Every page of the region is another page of the mapping, in reverse, so no two are neighbours.
+#[test]
+fn a_fast_registration_of_scattered_pages_reads_in_its_own_order() {
+    let mut pair = Pair::new();
+    let (here, there) = (Buffer::new(5 * 4096, 0), Buffer::new(5 * 4096, 0));
+    there.write(0, &pattern(5 * 4096));
+    let (local, remote) = (pair.a.build(&pair.world, &here), pair.b.build(&pair.world, &there));
+    let region = pair.b.fast_region(&pair.world);
+    let registration =
+        FastRegistration { first_byte_offset: 100, length: 4 * 4096 + 96, base: 0x5064, rights: Rights::REMOTE_READ };
+    let pages = (0..5).rev().map(|page: u32| LogicalAddress(remote.0 + u64::from(page) * 4096));
+    let pages: Vec<_> = pages.collect();
+    pair.b.pair.fast_register(3, NONE, &region, registration, pages.into_iter()).unwrap();
+    assert_eq!(outcomes(&pair.b.initiator), [(3, Outcome::Success)]);
+    let length = 4 * 4096 + 96;
+    let list =
+        [element(local.0, 1000, pair.a.privileged()), element(local.0 + 1000, length - 1000, pair.a.privileged())];
+    pair.a.pair.read(1, NONE, list.into_iter(), 0x5064, region.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    let source = pattern(5 * 4096);
+    let reversed: Vec<u8> = source.chunks(4096).rev().flatten().copied().collect();
+    assert_eq!(here.read(0, length as usize), reversed[100..100 + length as usize]);
+    pair.a.opening.release_mapping(local);
+    pair.b.opening.release_mapping(remote);
+    drop(region.close(1));
+    pair.world.run();
+    pair.close();
+}
+
+#[test]
+fn the_remote_token_stays_the_same_over_all_cycles_and_only_the_registered_pages_answer() {
+    let mut pair = Pair::new();
+    let (here, there) = (Buffer::new(4096, 0), Buffer::new(8192, 0));
+    there.write(0, &[1; 4096]);
+    there.write(4096, &[2; 4096]);
+    let (local, remote) = (pair.a.build(&pair.world, &here), pair.b.build(&pair.world, &there));
+    let region = pair.b.fast_region(&pair.world);
+    let token = region.remote_token();
+    assert_ne!(token, MemoryToken::NONE);
+    for cycle in 0..6 {
+        let first = LogicalAddress(remote.0 + (cycle % 2) * 4096);
+        pair.b.fast_register(&region, first, 1, 0).unwrap();
+        let list = [element(local.0, 4096, pair.a.privileged())];
+        pair.a.pair.read(cycle, NONE, list.into_iter(), 0, token).unwrap();
+        pair.b.pair.invalidate(cycle, NONE, &region).unwrap();
+        assert_eq!(outcomes(&pair.a.initiator), [(cycle, Outcome::Success)]);
+        assert_eq!(outcomes(&pair.b.initiator), [(cycle, Outcome::Success)]);
+        assert_eq!(here.read(0, 4096), [1 + (cycle % 2) as u8; 4096]);
+        assert_eq!(region.remote_token(), token);
+    }
+    pair.a.opening.release_mapping(local);
+    pair.b.opening.release_mapping(remote);
+    drop(region.close(1));
+    pair.world.run();
+    pair.close();
+}
+
+#[test]
+fn a_third_queued_registration_is_refused_and_kicks_what_was_held() {
+    let pair = Pair::new();
+    let there = Buffer::new(4096, 0);
+    let remote = pair.b.build(&pair.world, &there);
+    let region = pair.b.fast_region(&pair.world);
+    let page = || [remote].into_iter();
+    let registration = FastRegistration { first_byte_offset: 0, length: 4096, base: 0, rights: EVERYTHING };
+    pair.b.pair.fast_register(1, NONE, &region, registration, page()).unwrap();
+    pair.b.pair.invalidate(2, RequestFlags::DEFER, &region).unwrap();
+    pair.b.pair.fast_register(3, RequestFlags::DEFER, &region, registration, page()).unwrap();
+    pair.b.pair.invalidate(4, RequestFlags::DEFER, &region).unwrap();
+    assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success)]);
+    let third = pair.b.pair.fast_register(5, RequestFlags::DEFER, &region, registration, page());
+    assert_eq!(third, Err(PostError::NoResources));
+    let kicked = [(2, Outcome::Success), (3, Outcome::Success), (4, Outcome::Success)];
+    assert_eq!(outcomes(&pair.b.initiator), kicked);
+    pair.b.pair.fast_register(6, NONE, &region, registration, page()).unwrap();
+    assert_eq!(outcomes(&pair.b.initiator), [(6, Outcome::Success)]);
+    pair.b.opening.release_mapping(remote);
+    drop(region.close(1));
+    pair.close();
+}
+
+#[test]
+fn inline_data_is_taken_during_the_call_from_any_number_of_elements() {
+    for length in [0_usize, 1, 63, 64, 65, 127, 128] {
+        let pair = Pair::new();
+        let (mut here, there) = (pattern(length), Buffer::new(200, 0));
+        let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+        // One element a byte, many more than the queue pair takes otherwise; the token is not looked at.
+        let list: Vec<_> =
+            here.iter().map(|byte| element(std::ptr::from_ref(byte) as u64, 1, MemoryToken(1))).collect();
+        pair.b.pair.receive(8, [element(10, 128, remote.local_token())].into_iter()).unwrap();
+        let flags = RequestFlags::INLINE | RequestFlags::DEFER;
+        pair.a.pair.send(1, flags, list.iter().copied()).unwrap();
+        pair.a
+            .pair
+            .write(2, RequestFlags::INLINE, list.iter().copied(), 150, remote.remote_token())
+            .map_or_else(|error| panic!("{error:?}"), |()| ());
+        let expected = here.clone();
+        here.fill(0xff);
+        if length + 150 <= 200 {
+            assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success), (2, Outcome::Success)], "{length}");
+            assert_eq!(there.read(150, length), expected);
+        }
+        assert_eq!(polled(&pair.b.receiver)[0].bytes, length as u32);
+        assert_eq!(there.read(10, length), expected);
+        drop(remote.close(1));
+        pair.close();
+    }
+}
+
+#[test]
+fn silent_requests_leave_no_entry_and_free_their_slots() {
+    let pair = Pair::new();
+    let there = Buffer::new(64, 0);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let nothing = || std::iter::empty();
+    for _ in 0..1000 {
+        pair.a.pair.write(1, RequestFlags::SILENT_SUCCESS, nothing(), 0, remote.remote_token()).unwrap();
+    }
+    assert_eq!(outcomes(&pair.a.initiator), []);
+    pair.a.pair.write(2, NONE, nothing(), 0, remote.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Success)]);
+    drop(remote.close(1));
+    pair.close();
+}
+
+#[test]
+fn a_deferred_chain_runs_with_its_last_request_in_order_up_to_the_whole_queue() {
+    for chain in [1, 2, 16, 17, 32] {
+        let pair = Pair::new();
+        for index in 0..chain - 1 {
+            pair.a.pair.read(index, RequestFlags::DEFER, std::iter::empty(), 0, MemoryToken::NONE).unwrap();
+        }
+        assert_eq!(outcomes(&pair.a.initiator), []);
+        pair.a.pair.read(chain - 1, NONE, std::iter::empty(), 0, MemoryToken::NONE).unwrap();
+        let expected: Vec<_> = (0..chain).map(|index| (index, Outcome::Success)).collect();
+        assert_eq!(outcomes(&pair.a.initiator), expected);
+        pair.close();
+    }
+}
+
+#[test]
+fn a_chain_that_is_never_ended_is_completed_by_flush_and_by_close() {
+    for flush in [true, false] {
+        let mut pair = Pair::new();
+        for index in 0..5 {
+            pair.a.pair.read(index, RequestFlags::DEFER, std::iter::empty(), 0, MemoryToken::NONE).unwrap();
+        }
+        if flush {
+            pair.a.pair.flush();
+        } else {
+            drop(pair.a.pair.close(1));
+        }
+        pair.world.run();
+        let expected: Vec<_> = (0..5).map(|index| (index, Outcome::Cancelled)).collect();
+        assert_eq!(outcomes(&pair.a.initiator), expected);
+        pair.close();
+    }
+}
+
+#[test]
+fn a_post_that_fails_inline_kicks_the_chain_before_it() {
+    let pair = Pair::new();
+    let nothing = || std::iter::empty();
+    pair.a.pair.read(1, RequestFlags::DEFER, nothing(), 0, MemoryToken::NONE).unwrap();
+    assert_eq!(pair.a.pair.read(2, RequestFlags::SOLICIT, nothing(), 0, MemoryToken::NONE), Err(PostError::BadFlags));
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    pair.a.pair.read(3, RequestFlags::DEFER, nothing(), 0, MemoryToken::NONE).unwrap();
+    pair.a.pair.kick_held();
+    assert_eq!(outcomes(&pair.a.initiator), [(3, Outcome::Success)]);
+    pair.close();
+}
+
+#[test]
+fn limits_of_a_post_are_exact() {
+    let limits = Limits { transfer_length: 1000, read_elements: 2, ..Limits::default() };
+    let depths = Depths { initiator: 3, receive: 2, elements: 3, inline: 10, ..Depths::default() };
+    let mut pair = Pair::in_world(World::with_limits(limits), Semantics::NDK, depths);
+    let buffer = Buffer::new(2000, 0);
+    let region = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+    let token = region.local_token();
+    let list = |count: u32, length: u32| (0..count).map(move |_| element(0, length, token));
+    let (to, none) = (remote.remote_token(), RequestFlags::empty());
+    let qp = &pair.a.pair;
+    assert_eq!(qp.write(1, none, list(4, 1).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooManyElements));
+    qp.write(1, none, list(3, 1).collect::<Vec<_>>().into_iter(), 0, to).unwrap();
+    assert_eq!(qp.read(2, none, list(3, 1).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooManyElements));
+    qp.read(2, none, list(2, 1).collect::<Vec<_>>().into_iter(), 0, to).unwrap();
+    assert_eq!(qp.write(3, none, list(1, 1001).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooMuchData));
+    assert_eq!(
+        qp.write(3, none, list(2, u32::MAX).collect::<Vec<_>>().into_iter(), 0, to),
+        Err(PostError::TooMuchData)
+    );
+    qp.write(3, none, list(1, 1000).collect::<Vec<_>>().into_iter(), 0, to).unwrap();
+    let bytes = [0_u8; 11];
+    let inline = |length: u32| [element(bytes.as_ptr() as u64, length, MemoryToken::NONE)].into_iter();
+    assert_eq!(qp.write(4, RequestFlags::INLINE, inline(11), 0, to), Err(PostError::TooMuchData));
+    qp.write(4, RequestFlags::INLINE, inline(10), 0, to).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [1, 2, 3, 4].map(|context| (context, Outcome::Success)));
+    for context in 0..3 {
+        pair.a.pair.write(context, RequestFlags::DEFER, std::iter::empty(), 0, to).unwrap();
+    }
+    let full = pair.a.pair.write(3, RequestFlags::DEFER, std::iter::empty(), 0, to);
+    assert_eq!(full, Err(PostError::QueueFull));
+    assert_eq!(outcomes(&pair.a.initiator).len(), 3);
+    for context in 0..2 {
+        pair.a.pair.receive(context, std::iter::empty()).unwrap();
+    }
+    assert_eq!(pair.a.pair.receive(2, std::iter::empty()), Err(PostError::QueueFull));
+    drop(remote.close(1));
+    pair.a.pair.flush();
+    pair.world.run();
+    drop(region.close(1));
+    pair.close();
+}
+
+#[test]
+fn a_send_waits_for_its_receive_and_keeps_its_place() {
+    let mut pair = Pair::new();
+    let buffer = Buffer::new(64, 9);
+    let remote = pair.b.build(&pair.world, &buffer);
+    pair.a.pair.send(1, NONE, std::iter::empty()).unwrap();
+    pair.a.pair.send(2, NONE, std::iter::empty()).unwrap();
+    pair.a.pair.read(3, NONE, std::iter::empty(), 0, MemoryToken::NONE).unwrap();
+    assert_eq!(pair.world.run(), []);
+    assert_eq!(outcomes(&pair.a.initiator), []);
+    let receive = |context| {
+        let list = [element(remote.0, 64, pair.b.privileged())];
+        pair.b.pair.receive(context, list.into_iter()).unwrap();
+    };
+    receive(11);
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(11, Outcome::Success)]);
+    let list = [element(remote.0, 64, pair.b.privileged())];
+    pair.b.pair.receive(12, list.into_iter()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Success), (3, Outcome::Success)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(12, Outcome::Success)]);
+    pair.b.opening.release_mapping(remote);
+    pair.close();
+}
+
+#[test]
+fn what_exceeds_the_bound_of_a_post_is_finished_by_turns_piece_by_piece() {
+    for (dispatch, in_place) in [(true, 1), (false, 16)] {
+        let mut pair = Pair::new();
+        let length = 3 << 20;
+        let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 0));
+        there.write(0, &pattern(length));
+        let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+        let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+        pair.world.harness().dispatch.store(dispatch, std::sync::atomic::Ordering::SeqCst);
+        let list = [element(0, length as u32, local.local_token())];
+        pair.a.pair.read(1, NONE, list.into_iter(), 0, remote.remote_token()).unwrap();
+        let done = in_place << 16;
+        assert_eq!(here.read(done - 1, 2), [pattern(length)[done - 1], 0], "copied by the post: {in_place} pieces");
+        assert!(pair.world.step(65536));
+        assert_eq!(here.read(done + 65535, 1), pattern(length)[done + 65535..done + 65536]);
+        assert_eq!(outcomes(&pair.a.initiator), []);
+        pair.world.run();
+        assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+        assert_eq!(here.read(0, length), pattern(length));
+        drop((local.close(1), remote.close(1)));
+        pair.close();
+    }
+}
+
+#[test]
+fn send_and_invalidate_takes_the_region_away_before_the_receive_completes() {
+    let mut pair = Pair::new();
+    let there = Buffer::new(4096, 0);
+    let remote = pair.b.build(&pair.world, &there);
+    let region = pair.b.fast_region(&pair.world);
+    pair.b.fast_register(&region, remote, 1, 0).unwrap();
+    pair.b.pair.receive(7, std::iter::empty()).unwrap();
+    pair.a.pair.send_and_invalidate(1, NONE, std::iter::empty(), region.remote_token()).unwrap();
+    pair.world.run();
+    let received = polled(&pair.b.receiver);
+    assert_eq!((received[0].operation, received[0].output), (Operation::ReceiveAndInvalidate, region.remote_token()));
+    let sent = polled(&pair.a.initiator);
+    assert_eq!((sent[0].operation, sent[0].outcome), (Operation::Send, Outcome::Success));
+    // Free again at once, in both its page lists.
+    for _ in 0..3 {
+        pair.b.fast_register(&region, remote, 1, 0).unwrap();
+        pair.b.pair.invalidate(8, RequestFlags::SILENT_SUCCESS, &region).unwrap();
+    }
+    pair.b.pair.invalidate(9, NONE, &region).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.b.initiator), [(9, Outcome::InvalidRequest)], "the peer and we took it away before");
+    pair.b.opening.release_mapping(remote);
+    drop(region.close(1));
+    pair.close();
+}
+
+#[test]
+fn read_with_local_invalidate_takes_its_sink_away() {
+    let mut pair = Pair::new();
+    let (here, there) = (Buffer::new(4096, 0), Buffer::new(4096, 5));
+    let local = pair.a.build(&pair.world, &here);
+    let sink = pair.a.fast_region(&pair.world);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    pair.a.fast_register(&sink, local, 1, 0).unwrap();
+    let list = || [element(0, 4096, sink.local_token())].into_iter();
+    pair.a.pair.read(1, RequestFlags::LOCAL_INVALIDATE, list(), 0, remote.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    assert_eq!(here.read(0, 4096), [5; 4096]);
+    pair.a.pair.read(2, NONE, list(), 0, remote.remote_token()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::LocalAccess)]);
+    pair.a.opening.release_mapping(local);
+    drop((sink.close(1), remote.close(1)));
+    pair.close();
+}
+
+#[test]
+fn statistics_count_both_directions_on_both_adapters() {
+    let pair = Pair::new();
+    let (here, there) = (Buffer::new(8192, 0), Buffer::new(8192, 0));
+    let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let list = |length| [element(0, length, local.local_token())].into_iter();
+    pair.a.pair.read(1, NONE, list(4097), 0, remote.remote_token()).unwrap();
+    pair.a.pair.write(2, NONE, list(10), 0, remote.remote_token()).unwrap();
+    let (first, second) = (pair.world.first.counters(), pair.world.second.counters());
+    assert_eq!((first.octets_in, first.frames_in), (4097 + 2 * 90, 2));
+    assert_eq!((first.octets_out, first.frames_out), (10 + 90, 1));
+    assert_eq!((second.octets_out, second.frames_out), (4097 + 2 * 90, 2));
+    assert_eq!((second.octets_in, second.frames_in), (10 + 90, 1));
+    assert_eq!((first.connect, second.accept, first.active_connection, second.active_connection), (1, 1, 1, 1));
+    drop((local.close(1), remote.close(1)));
     pair.close();
 }

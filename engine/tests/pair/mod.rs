@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use softndk_engine::{
     Accept, Adapter, AdapterSettings, Arm, Budget, Close, CloseCompletion, Completion, CompletionQueue, Connect,
-    ConnectError, ConnectEvent, Connector, DisconnectEvent, Element, Fabric, Limits, Listener, Lock, Memory,
-    MemoryRegion, MemoryToken, Notification, Opening, Outcome, Platform, ProtectionDomain, QueueFailure, QueuePair,
-    QueuePairSettings, ReadLimits, Registration, RequestCompletion, Retired, Rights, Semantics, Sink, Turn,
+    ConnectError, ConnectEvent, Connector, DisconnectEvent, Element, Fabric, FastRegistration, Limits, Listener, Lock,
+    LogicalAddress, Memory, MemoryRegion, MemoryToken, Notification, Opening, Outcome, Platform, PostError,
+    ProtectionDomain, QueueFailure, QueuePair, QueuePairSettings, ReadLimits, Registration, RequestCompletion,
+    RequestFlags, Retired, Rights, Semantics, Sink, Turn,
 };
 
 /// A spin lock: what the driver uses too.
@@ -36,7 +37,7 @@ impl<T: Send> Lock<T> for SpinLock<T> {
             tries += 1;
             assert!(tries < 100_000_000, "a lock is never let go");
             std::hint::spin_loop();
-            if tries % 1024 == 0 {
+            if tries.is_multiple_of(1024) {
                 std::thread::yield_now();
             }
         }
@@ -206,6 +207,9 @@ pub enum Event {
     Retired(Option<u64>),
 }
 
+/// What a test does inside a callback.
+pub type Inside = Box<dyn FnMut(&Event) + Send>;
+
 /// Collects events; arrived connectors are adopted and kept.
 pub struct Events {
     pub seen: Vec<Event>,
@@ -213,7 +217,7 @@ pub struct Events {
     pub refuse: bool,
     pub harness: HarnessCounters,
     /// Called inside each callback.
-    pub inside: Option<Box<dyn FnMut(&Event) + Send>>,
+    pub inside: Option<Inside>,
 }
 
 #[derive(Clone)]
@@ -305,12 +309,9 @@ impl World {
         let fabric = Fabric::try_new(harness, 2).ok()?;
         let settings = AdapterSettings { limits, wire: 0 };
         let first = fabric.add_adapter(settings).ok()?;
-        let second = match fabric.add_adapter(settings) {
-            Ok(second) => second,
-            Err(_) => {
-                first.remove();
-                return None;
-            }
+        let Ok(second) = fabric.add_adapter(settings) else {
+            first.remove();
+            return None;
         };
         let addressed = first.set_addresses(&[FIRST]).is_ok() && second.set_addresses(&[SECOND]).is_ok();
         if !addressed {
@@ -423,6 +424,31 @@ impl Side {
         let pair = domain.create_queue_pair(settings, world.block(base + 4)).unwrap();
         let connector = opening.create_connector(world.block(base + 5)).unwrap();
         Self { opening, domain, initiator, receiver, pair, connector }
+    }
+
+    /// A fast-register region, initialised for 32 pages.
+    pub fn fast_region(&self, world: &World) -> MemoryRegion<Harness> {
+        let region = self.domain.create_memory_region(true, world.block(51)).unwrap();
+        region.initialize_fast_register(32, true).unwrap();
+        region
+    }
+
+    /// Maps a buffer; the address of its first byte.
+    pub fn build(&self, world: &World, buffer: &Buffer) -> LogicalAddress {
+        self.opening.build_mapping(world.map(buffer)).map_err(|(error, _)| error).unwrap().first
+    }
+
+    /// Fast-registers `pages` pages from `first` under a label, with every right.
+    pub fn fast_register(
+        &self,
+        region: &MemoryRegion<Harness>,
+        first: LogicalAddress,
+        pages: u64,
+        base: u64,
+    ) -> Result<(), PostError> {
+        let registration = FastRegistration { first_byte_offset: 0, length: pages * 4096, base, rights: EVERYTHING };
+        let list = (0..pages as u32).map(|page| LogicalAddress(first.0 + u64::from(page) * 4096));
+        self.pair.fast_register(60, RequestFlags::SILENT_SUCCESS, region, registration, list)
     }
 
     pub fn privileged(&self) -> MemoryToken {
