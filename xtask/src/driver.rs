@@ -7,7 +7,7 @@ use crate::{
         kit, mirror,
         toolchain::{self, Use},
     },
-    setup,
+    image_check, setup,
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
@@ -72,6 +72,9 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
     let image = folder.join("softndk.sys");
     publish(&made.join("softndk.dll"), &image)?;
     publish(&made.join("softndk.pdb"), &folder.join("softndk.pdb"))?;
+    if let Err(broken) = image_check::require(workspace, &image, profile == Profile::Release) {
+        eprintln!("warning: {broken:#}");
+    }
     Ok(image)
 }
 

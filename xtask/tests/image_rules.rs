@@ -177,7 +177,7 @@ fn allocation_that_cannot_fail_in_a_callback() {
     let findings = check("infallible_allocation", &lists_of("infallible_allocation"));
     assert_eq!(rules(&findings), [Rule::InfallibleAllocation]);
     assert!(
-        findings.violations[0].what.starts_with("infallible_allocation::callback -> "),
+        findings.violations[0].what.starts_with("infallible_allocation::callback -> alloc::raw_vec"),
         "{:?}",
         findings.violations
     );

@@ -212,7 +212,7 @@ pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<Findi
         if image.machine == Machine::X64 {
             frames = named_frames(&image, &symbols);
             violations.extend(check_frames(&frames, lists));
-            violations.extend(allocation::check(&image, &code, &symbols));
+            violations.extend(allocation::check(&image, &code, &symbols)?);
             panics = panics::sites(&code, &symbols)?;
             violations.extend(check_panics(&panics, lists, strictness));
         }

@@ -6,7 +6,11 @@
 //! from anything else; it is named after the innermost function there that is not the standard library's, so that the
 //! list does not change with what the optimiser inlines.
 
-use super::{code::Code, symbols::Symbols};
+use super::{
+    allocation::is_handler,
+    code::{Branch, Code},
+    symbols::Symbols,
+};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +24,23 @@ pub struct Site {
 /// Every site, with how many branches make it up.
 pub fn sites(code: &Code, symbols: &Symbols) -> Result<BTreeMap<Site, usize>> {
     let failing = failing_functions(code, symbols);
-    let branches = code
-        .branches
-        .iter()
-        .filter(|branch| failing.contains(&branch.to) && !failing.contains(&branch.from))
-        .collect::<Vec<_>>();
+    // Allocations that end the system have a rule of their own.
+    let is_site = |branch: &&Branch| {
+        failing.contains(&branch.to) && !failing.contains(&branch.from) && !is_handler(&name(symbols, branch.to))
+    };
+    let branches = code.branches.iter().filter(is_site).collect::<Vec<_>>();
     let frames = symbols.frames(&branches.iter().map(|branch| branch.at).collect::<Vec<_>>())?;
     let mut sites = BTreeMap::new();
     for (branch, frames) in branches.iter().zip(frames) {
-        let of_image = name(symbols, branch.from);
-        let function = frames.into_iter().find(|frame| !is_library(frame)).unwrap_or(of_image);
-        *sites.entry(Site { function, panic: name(symbols, branch.to) }).or_default() += 1;
+        let site = Site { function: own_function(frames, branch.from, symbols), panic: name(symbols, branch.to) };
+        *sites.entry(site).or_default() += 1;
     }
     Ok(sites)
+}
+
+/// The innermost function of an inline chain that is not the library's; the image's own function where all are.
+pub fn own_function(frames: Vec<String>, of_image: usize, symbols: &Symbols) -> String {
+    frames.into_iter().find(|frame| !is_library(frame)).unwrap_or_else(|| name(symbols, of_image))
 }
 
 /// `core::panicking` and the library functions that never return and end there.
@@ -56,14 +64,13 @@ fn failing_functions(code: &Code, symbols: &Symbols) -> BTreeSet<usize> {
     }
 }
 
-fn is_library(name: &str) -> bool {
-    // Methods of Option, Result and slices carry the type in front: `enum2$<core::option::Option<…> >::unwrap_or`.
-    let name = ["enum2$<", "slice2$<", "ref$<", "ref_mut$<"]
-        .iter()
-        .fold(name, |name, prefix| name.strip_prefix(prefix).unwrap_or(name));
-    ["core::", "alloc::", "compiler_builtins::", "__rustc::"].iter().any(|library| name.starts_with(library))
+/// Whether a function belongs to the standard library. What has no name in the symbols is glue that the compiler made.
+pub fn is_library(name: &str) -> bool {
+    name.is_empty()
+        || ["core::", "alloc::", "compiler_builtins::", "__rustc::"].iter().any(|library| name.starts_with(library))
 }
 
-fn name(symbols: &Symbols, index: usize) -> String {
+/// The name of the function with this index.
+pub fn name(symbols: &Symbols, index: usize) -> String {
     symbols.functions.get(index).map(|function| function.name.clone()).unwrap_or_default()
 }

@@ -73,21 +73,44 @@ fn close_gaps(functions: &mut [Function]) {
     }
 }
 
-/// A name without the numbers that change when something else in the same file changes (`impl$3`, `closure_env$0`).
+/// A name that does not change with what does not matter: without type parameters, without the numbers of `impl$3` and
+/// `closure_env$0`, and without the debugger's wrappers (`enum2$<core::option::Option<u8> >` is `core::option::Option`).
 fn stable_name(name: &str) -> String {
     let mut stable = String::with_capacity(name.len());
     let mut rest = name;
-    while let Some(place) = rest.find('$') {
+    while let Some(place) = rest.find(['$', '<']) {
         let (before, after) = rest.split_at(place);
         stable.push_str(before);
-        let digits = after[1..].bytes().take_while(u8::is_ascii_digit).count();
-        if digits == 0 {
-            stable.push('$');
+        if let Some(after) = after.strip_prefix("$<") {
+            let inside = group_length(after);
+            let wrapper = stable.rfind([':', ' ', ',']).map_or(0, |end| end + 1);
+            stable.truncate(wrapper);
+            stable.push_str(&stable_name(&after[..inside]));
+            rest = after.get(inside + 1..).unwrap_or_default();
+        } else if let Some(after) = after.strip_prefix('<') {
+            rest = after.get(group_length(after) + 1..).unwrap_or_default();
+        } else {
+            rest = after[1..].trim_start_matches(|digit: char| digit.is_ascii_digit());
         }
-        rest = &after[1 + digits..];
     }
     stable.push_str(rest);
-    stable
+    stable.trim_end().to_owned()
+}
+
+/// The length of the text up to the `>` that closes the group it stands in.
+fn group_length(text: &str) -> usize {
+    let mut depth = 0_usize;
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            b'<' => depth += 1,
+            // The arrow of a function type closes nothing.
+            b'>' if text[..place].ends_with('-') => {}
+            b'>' if depth == 0 => return place,
+            b'>' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 #[cfg(test)]
@@ -97,6 +120,17 @@ mod tests {
     #[test]
     fn counters_leave_the_names() {
         assert_eq!(stable_name("ring::impl$12::push::closure$0"), "ring::impl::push::closure");
-        assert_eq!(stable_name("f<enum2$<core::option::Option<u8> > >"), "f<enum2$<core::option::Option<u8> > >");
+    }
+
+    #[test]
+    fn type_parameters_leave_the_names() {
+        assert_eq!(stable_name("queue::Pair<a::B<c>,d>::post<e>"), "queue::Pair::post");
+        assert_eq!(stable_name("f<fn() -> g<u8>,h>::i"), "f::i");
+    }
+
+    #[test]
+    fn wrappers_give_way_to_what_they_wrap() {
+        assert_eq!(stable_name("enum2$<core::option::Option<u8> >::unwrap_or<u8>"), "core::option::Option::unwrap_or");
+        assert_eq!(stable_name("drop_in_place<enum2$<a::B> >"), "drop_in_place");
     }
 }
