@@ -178,10 +178,12 @@ fn names(folder: &TempDir) -> Vec<String> {
     names
 }
 
+/// What one fast-register region of the adapter holds.
+const WINDOW: usize = 512 * 4096;
+
 #[test]
 fn copies_are_equal_at_every_awkward_length() {
     let Some(image) = image_with_transfers() else { return };
-    const WINDOW: usize = 512 * 4096;
     for length in [0, 1, 4095, 4096, 4097, (1 << 20) + 3, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW] {
         let (folder, source, dest) = source(length);
         let report = report(&image, &["copy", &source, &dest]);

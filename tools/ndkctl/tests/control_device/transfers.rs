@@ -272,7 +272,7 @@ fn transfer_parameters_out_of_range_are_refused() {
             refuse("reserved", &|request| request.reserved = 1);
             refuse("inline read", &|request| request.flags = TransferFlags::INLINE);
             refuse("remote invalidate of registered memory", &|request| {
-                request.flags = TransferFlags::REMOTE_INVALIDATE
+                request.flags = TransferFlags::REMOTE_INVALIDATE;
             });
             refuse("remote invalidate after sends", &|request| {
                 request.flags = TransferFlags::REMOTE_INVALIDATE;
