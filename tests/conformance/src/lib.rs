@@ -12,6 +12,8 @@
 // A call through a dispatch table is one act with one contract, though the macro that makes it counts as several
 // operations: it reads the slot, turns the arguments into words and calls.
 #![allow(clippy::multiple_unsafe_ops_per_block)]
+// The C names of ndkpi.h, of which nearly every line here needs some.
+#![allow(clippy::wildcard_imports)]
 
 pub mod consumer;
 pub mod machine;

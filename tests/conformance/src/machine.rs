@@ -33,7 +33,7 @@ impl Default for Setup {
     /// Two adapters on one wire, an IPv4 and an IPv6 address each. The environment can change the profile:
     /// `SOFTNDK_FRAMES=scattered`, `SOFTNDK_PROCESSORS=n`, `SOFTNDK_MODE=fast`.
     fn default() -> Self {
-        let mut kernel = KernelConfig { hang_limit: Some(Duration::from_secs(60)), ..KernelConfig::default() };
+        let mut kernel = KernelConfig { hang_limit: Some(Duration::from_mins(1)), ..KernelConfig::default() };
         if std::env::var("SOFTNDK_FRAMES").is_ok_and(|order| order == "scattered") {
             kernel.frames = FrameOrder::Scattered;
         }
@@ -186,7 +186,7 @@ impl Random {
         Self(seed | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -194,7 +194,7 @@ impl Random {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.draw() % bound
     }
 
     pub fn shuffle<T>(&mut self, items: &mut [T]) {

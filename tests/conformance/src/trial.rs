@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 const CHILD: &str = "SOFTNDK_TRIAL";
 
 /// Real time after which a child is killed. Time in the kernel host is virtual, so a sound trial takes seconds.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// One trial: a name that says what and when, the rules it checks (tags of `docs/rules.md`), and what the child does.
 #[derive(Clone, Copy)]

@@ -26,7 +26,7 @@ const IMAGE: &str = "SOFTNDK_BAD_DRIVERS";
 const SERVICE: &str = "SOFTNDK_BAD_SERVICE";
 
 fn main() -> ExitCode {
-    become_child(|name| Scenario::named(name).map(|scenario| scenario.body()));
+    become_child(|name| Scenario::named(name).map(Scenario::body));
     let arguments = Arguments::from_args();
     let image = if arguments.list { None } else { Some(image::build()) };
     let image: &'static Path = Box::leak(image.unwrap_or_default().into_boxed_path());

@@ -58,6 +58,11 @@ fn service() -> String {
     std::env::var(super::SERVICE).expect("a service name")
 }
 
+/// Whether this is the good twin.
+fn is_good() -> bool {
+    service().rsplit_once('.').is_some_and(|(_, twin)| twin == "good")
+}
+
 fn boot() -> (Kernel, Driver) {
     let kernel = Kernel::boot(KernelConfig { hang_limit: Some(Duration::from_secs(10)), ..KernelConfig::default() });
     let path = std::env::var_os(super::IMAGE).expect("the path of the image");
@@ -132,7 +137,7 @@ fn unknown_import() {
     let kernel = Kernel::boot(KernelConfig::default());
     let path = std::env::var_os(super::IMAGE).expect("the path of the image");
     let mut bytes = std::fs::read(path).expect("the image");
-    let good = service().ends_with(".good");
+    let good = is_good();
     let old = b"KeCancelTimer\0";
     let new = if good { b"KeCancelTimer\0" } else { b"KeCancelTimes\0" };
     let place = bytes.windows(old.len()).position(|window| window == old).expect("the import to rename");
@@ -145,7 +150,7 @@ fn unknown_import() {
 }
 
 fn missing_keyword() {
-    let good = service().ends_with(".good");
+    let good = is_good();
     let kernel = Kernel::boot(KernelConfig::default());
     let path = std::env::var_os(super::IMAGE).expect("the path of the image");
     let driver = kernel.load_driver(path, "null-slot.good").unwrap_or_else(|error| panic!("loading: {error}"));

@@ -267,8 +267,8 @@ fn private_data_follows_its_size_protocol() {
         let connecting = connector.begin_connect(&active.queue_pair, from, listener.local_address(), &caller);
         let offered = listener.next();
         check_private_data(&offered, b"caller");
-        let callee = Offer { private_data: b"callee!", ..Offer::default() };
-        let accepting = offered.begin_accept(&passive.queue_pair, &callee);
+        let answer = Offer { private_data: b"callee!", ..Offer::default() };
+        let accepting = offered.begin_accept(&passive.queue_pair, &answer);
         assert_eq!(connecting.wait(), 0);
         check_private_data(&connector, b"callee!");
         assert_eq!(connector.begin_complete_connect().wait(), 0);

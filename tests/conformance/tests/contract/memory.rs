@@ -45,7 +45,7 @@ fn tokens_are_never_zero_and_differ() {
         let end = End::new(first, QueuePairShape::default());
         let buffer = Buffer::scattered(4096);
         let regions: Vec<_> = (0..50).map(|_| end.domain.register(&buffer, full())).collect();
-        let mut tokens: Vec<u32> = regions.iter().map(|region| region.remote_token()).collect();
+        let mut tokens: Vec<u32> = regions.iter().map(conformance::consumer::MemoryRegion::remote_token).collect();
         assert!(regions.iter().all(|region| region.local_token() != 0));
         assert!(tokens.iter().all(|token| *token != 0));
         assert_ne!(end.domain.privileged_token(), 0);

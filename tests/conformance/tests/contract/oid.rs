@@ -127,7 +127,8 @@ fn unknown_identifiers_are_not_supported() {
 
 fn short_sets_say_what_they_need() {
     with_adapter(|_, adapter| {
-        for (oid, size) in [(OID_GEN_CURRENT_PACKET_FILTER, 4), (OID_GEN_CURRENT_LOOKAHEAD, 4), (OID_NDK_SET_STATE, 1)] {
+        for (oid, size) in [(OID_GEN_CURRENT_PACKET_FILTER, 4), (OID_GEN_CURRENT_LOOKAHEAD, 4), (OID_NDK_SET_STATE, 1)]
+        {
             for length in 0..size {
                 let answer = set(adapter, oid, &vec![0; length]);
                 assert_eq!(answer, (NDIS_STATUS_INVALID_LENGTH, 0, size as u32), "{oid:#x} with {length} bytes");
@@ -182,7 +183,10 @@ fn station_addresses_are_local_unique_or_given() {
         let address = |index: usize, oid| query(&machine.adapters[index], oid, 6).data;
         let permanent = [0, 1].map(|index| address(index, OID_802_3_PERMANENT_ADDRESS));
         let current = [0, 1].map(|index| address(index, OID_802_3_CURRENT_ADDRESS));
-        assert!(permanent.iter().all(|address| address[0] & 3 == 2), "not locally administered unicast: {permanent:x?}");
+        assert!(
+            permanent.iter().all(|address| address[0] & 3 == 2),
+            "not locally administered unicast: {permanent:x?}"
+        );
         assert_ne!(permanent[0], permanent[1]);
         assert_eq!(current[0], permanent[0]);
         assert_eq!(current[1], [0x02, 0xAA, 0xBB, 0xCC, 0xDD, 0xEE]);

@@ -30,29 +30,30 @@ const MIB: usize = 1 << 20;
 struct Consumer {
     near: Window<'static>,
     far: Window<'static>,
-    _pair: Pair<'static>,
-    _first: Box<Adapter>,
-    _second: Box<Adapter>,
+    pair: Pair<'static>,
+    first: Box<Adapter>,
+    second: Box<Adapter>,
 }
 
 impl Consumer {
     fn new(machine: &Machine) -> Self {
         let (first, second) = (Box::new(machine.open(0)), Box::new(machine.open(1)));
-        // SAFETY: the boxes outlive what borrows them: they are later fields of the same struct and never moved out of.
-        let (near_adapter, far_adapter): (&'static Adapter, &'static Adapter) =
-            unsafe { (&*std::ptr::from_ref(first.as_ref()), &*std::ptr::from_ref(second.as_ref())) };
+        // SAFETY: the box outlives what borrows it: it is a later field of the same struct and never moved out of.
+        let near_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(first.as_ref()) };
+        // SAFETY: as above.
+        let far_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(second.as_ref()) };
         let shape = QueuePairShape { initiator_depth: 64, ..QueuePairShape::default() };
         let pair = Pair::connect_with(near_adapter, far_adapter, shape);
         let near = Window::open(&pair.active, Buffer::scattered(MIB), WindowKind::Registered);
         let far = Window::open(&pair.passive, Buffer::scattered(MIB), WindowKind::FastRegistered);
-        let consumer = Self { near, far, _pair: pair, _first: first, _second: second };
+        let consumer = Self { near, far, pair, first, second };
         consumer.post();
         consumer
     }
 
     /// Fills the queues: long copies, a send that waits, receives.
     fn post(&self) {
-        let active: &End<'_> = &self._pair.active;
+        let active: &End<'_> = &self.pair.active;
         for request in 0..16 {
             let near = [self.near.element(0..MIB)];
             assert_eq!(active.queue_pair.read(request, &near, self.far.remote(0), NONE), 0);
@@ -160,10 +161,10 @@ fn halt_of_the_peers_adapter_ends_the_connection() {
     with_machine(&Setup::default(), |machine| {
         // The far side's consumer closes when its adapter is halted; the near side's adapter stays.
         let (first, second) = (Box::new(machine.open(0)), Box::new(machine.open(1)));
-        // SAFETY: the first box is dropped at the end of this function, the second by the closure below, each after
-        // everything that borrows it.
-        let (near_adapter, far_adapter): (&'static Adapter, &'static Adapter) =
-            unsafe { (&*std::ptr::from_ref(first.as_ref()), &*std::ptr::from_ref(second.as_ref())) };
+        // SAFETY: the box is dropped at the end of this function, after everything that borrows it.
+        let near_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(first.as_ref()) };
+        // SAFETY: the box is dropped by the closure below, after everything that borrows it.
+        let far_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(second.as_ref()) };
         let near = End::new(near_adapter, QueuePairShape::default());
         let far = End::new(far_adapter, QueuePairShape::default());
         let Pair { active, passive, listener } = Pair::join(near, far, near_adapter.address(), far_adapter.address());
@@ -185,7 +186,7 @@ fn close_of_an_open_waits_for_its_children() {
         let consumer = Consumer::new(machine);
         let started = std::sync::atomic::AtomicBool::new(false);
         // Closing the opens first and the objects a moment later: the close handler blocks until the last is gone.
-        let Consumer { near, far, _pair, _first, _second } = consumer;
+        let Consumer { near, far, pair, first, second } = consumer;
         conformance::machine::concurrently(
             machine,
             || {
@@ -195,12 +196,12 @@ fn close_of_an_open_waits_for_its_children() {
                 settle();
                 assert_eq!(machine.adapters[0].ndk_opens(), 1, "the open was closed over its children");
                 drop((near, far));
-                drop(_pair);
+                drop(pair);
             },
             || {
                 started.store(true, std::sync::atomic::Ordering::Release);
-                drop(_first);
-                drop(_second);
+                drop(first);
+                drop(second);
             },
         );
     });
