@@ -88,14 +88,13 @@ fn information_size(version: NDK_VERSION) -> usize {
     if version.Major < 2 { ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO_SIZE_1 } else { size_of::<NDK_ADAPTER_INFO>() }
 }
 
-/// NDKPI: NDK_FN_CREATE_CQ. Inline. Consumers are known to pass no notification: then nobody is ever notified. The affinity
-/// is a preference: notifications run where the completion was made.
+/// NDKPI: NDK_FN_CREATE_CQ. Inline. Consumers are known to pass no notification: then nobody is ever notified.
 unsafe extern "C" fn create_cq(
     adapter: *mut NDK_ADAPTER,
     depth: ULONG,
     notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
     notification_context: PVOID,
-    _affinity: *mut GROUP_AFFINITY,
+    affinity: *mut GROUP_AFFINITY,
     _completion: Option<NDK_FN_CREATE_COMPLETION>,
     _context: PVOID,
     result: *mut *mut NDK_CQ,
@@ -106,11 +105,20 @@ unsafe extern "C" fn create_cq(
         return STATUS_INVALID_PARAMETER;
     }
     let notify = notification.map(|function| Callback::new(function, notification_context));
+    // SAFETY: null, or the consumer's affinity for the length of the call.
+    let home = unsafe { affinity.as_ref() }.and_then(home);
     let created = Object::<CompletionQueueKind>::create(open.version, |block| {
-        opening.create_completion_queue(depth, notify, block)
+        opening.create_completion_queue(depth, notify, home, block)
     });
     // SAFETY: the consumer's place for the object.
     unsafe { block::give(created, result) }
+}
+
+/// The first processor a consumer prefers. Groups are up to 64 processors each, numbered one after the other.
+fn home(affinity: &GROUP_AFFINITY) -> Option<u32> {
+    let first = affinity.Mask.trailing_zeros();
+    let processor = u32::from(affinity.Group).checked_mul(usize::BITS)?.checked_add(first)?;
+    (affinity.Mask != 0).then_some(processor)
 }
 
 /// NDKPI: NDK_FN_CREATE_PD. Inline.

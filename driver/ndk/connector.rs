@@ -81,8 +81,7 @@ pub fn deliver(event: ConnectEvent<KernelPlatform>) {
     let Some(open) = (unsafe { callback.open.0.as_ref() }) else { return };
     // Dropping the arrival refuses the connection.
     let Ok((object, block)) = Object::<ConnectorKind>::reserve(open.version) else { return };
-    // Nothing: the peer has given up meanwhile, or nobody may connect any more; the engine drops the block.
-    let Some(handle) = connector.adopt(block) else { return };
+    let handle = connector.adopt(block);
     // SAFETY: the engine keeps the block, and the consumer does not know the object yet.
     let visible = unsafe { Object::complete(object, handle) };
     let notify = callback.callback;

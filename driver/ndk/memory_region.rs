@@ -156,7 +156,8 @@ unsafe extern "C" fn deregister(
     let region = region.clone();
     match region.deregister(Callback::new(function, context)) {
         Ok(Deregistered::Pending) => STATUS_PENDING,
-        Ok(Deregistered::Done(retired)) if retired.memory.is_large() => {
+        Ok(Deregistered::Done(mut retired)) if retired.memory.is_large() => {
+            retired.callback = Some(Callback::new(function, context));
             block::retired(retired);
             STATUS_PENDING
         }

@@ -166,7 +166,11 @@ impl<P: Platform> MemoryRegion<P> {
             Ok(Some((Entry::Registered(entry), hold))) => {
                 Ok(Deregistered::Done(Retired { memory: entry.memory, callback: None, hold }))
             }
-            Ok(_) => Ok(Deregistered::Pending),
+            Ok(_) => {
+                // Somebody is still inside: a turn looks again, and waits for them if it must.
+                region.core.fabric.link(&Object::Region(region.clone()));
+                Ok(Deregistered::Pending)
+            }
         }
     }
 
@@ -228,8 +232,11 @@ impl<P: Platform> MemoryRegion<P> {
                 region.token.store(0, Ordering::Relaxed);
                 region.leave(state, key, None, hold)
             });
-            if let Some((Entry::Registered(entry), _hold)) = left {
-                region.core.leave_memory(entry.memory);
+            match left {
+                Some((Entry::Registered(entry), _hold)) => region.core.leave_memory(entry.memory),
+                Some(_) => {}
+                // Somebody may still be inside: a turn looks again, and waits for them if it must.
+                None => region.core.fabric.link(&Object::Region(region.clone())),
             }
         })
     }
