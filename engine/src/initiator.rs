@@ -216,7 +216,9 @@ impl<P: Platform> Initiator<P> {
 
     /// One thing done to the request at the front.
     fn advance(&mut self, ends: Ends<'_, P>, most: u64) -> Progress {
-        let Some(far) = ends.far.filter(|_| !ends.pair.is_ended()) else {
+        // A request whose access has been taken away already is finished; only its readers have to leave.
+        let goes_on = matches!(self.phase, Phase::Leaving(_)) || !ends.pair.is_ended();
+        let Some(far) = ends.far.filter(|_| goes_on) else {
             return self.complete(ends.pair, Outcome::Cancelled);
         };
         let ends = Both { pair: ends.pair, far, guard: ends.guard };
