@@ -86,6 +86,14 @@ impl Mapped {
 pub struct Buffer(Arc<Bytes>);
 
 impl Buffer {
+    /// Bytes that a peer may write at this moment can be filled all the same.
+    pub fn fill(&self, byte: u8) {
+        for place in &self.0.0 {
+            // SAFETY: as for `write`.
+            unsafe { place.get().write_volatile(byte) };
+        }
+    }
+
     pub fn new(length: usize, fill: u8) -> Self {
         Self(Arc::new(Bytes((0..length).map(|_| UnsafeCell::new(fill)).collect())))
     }
@@ -119,6 +127,11 @@ impl Drop for Block {
     }
 }
 
+thread_local! {
+    /// The processor this thread plays.
+    pub static PROCESSOR: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
 /// Everything outside the engine.
 #[derive(Default)]
 pub struct Harness {
@@ -127,7 +140,6 @@ pub struct Harness {
     pub blocks: Arc<AtomicUsize>,
     pub mappings: Arc<AtomicUsize>,
     pub copies: AtomicU64,
-    pub processor: AtomicU64,
     /// Runs before each copy: a test steps in between two pieces.
     pub before_copy: std::sync::Mutex<Option<Box<dyn FnMut() + Send>>>,
     pub watch_copies: AtomicBool,
@@ -180,7 +192,7 @@ impl Platform for Harness {
     }
 
     fn processor(&self) -> u32 {
-        self.processor.load(Ordering::Relaxed) as u32
+        PROCESSOR.with(std::cell::Cell::get)
     }
 
     fn kick(&self, _processor: u32) {
