@@ -81,9 +81,10 @@ impl ContextKind {
         }
     }
 
-    /// The routine may change locks and level on purpose (a queue's acquire-lock callback).
+    /// The routine may change locks and level on purpose: a queue's acquire-lock callback, a cancel routine, which gives
+    /// the cancel spin lock back.
     fn may_keep_locks(self) -> bool {
-        matches!(self, Self::QueueCallback)
+        matches!(self, Self::QueueCallback | Self::CancelRoutine)
     }
 }
 

@@ -174,9 +174,8 @@ pub(crate) fn queued() -> Vec<usize> {
 }
 
 /// Runs the DPCs of a processor until its queue is empty. The thread owns the processor.
-#[cold]
 #[inline(never)]
-pub(crate) fn run_queue(thread: &'static Thread, processor: &'static Processor) {
+pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'static Processor) {
     let level = thread.irql();
     thread.set_irql(irql::DISPATCH);
     thread.deferred_calls_running.fetch_add(1, Ordering::Relaxed);

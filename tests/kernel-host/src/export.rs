@@ -131,8 +131,11 @@ pub fn enter(declaration: &'static ExportDeclaration) -> &'static Thread {
     thread
 }
 
+// Cold paths of exports keep the Windows convention: a call of a System V function anywhere in an export's body would make
+// its prologue save ten vector registers, which costs more than the hot exports do.
 #[cold]
-fn called_at_wrong_level(declaration: &'static ExportDeclaration, irql: irql::Irql) -> ! {
+#[inline(never)]
+extern "win64" fn called_at_wrong_level(declaration: &'static ExportDeclaration, irql: irql::Irql) -> ! {
     bugcheck(
         BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
         [0x1001, u64::from(irql), declaration.address as u64, 0],

@@ -68,11 +68,7 @@ pub fn raise(new: Irql) -> Irql {
     let thread = Thread::current();
     let old = thread.irql();
     if new < old {
-        bugcheck(
-            BugCheck::IRQL_NOT_GREATER_OR_EQUAL,
-            [u64::from(old), u64::from(new), 0, 0],
-            format!("KeRaiseIrql called to go from {} down to {}", name(old), name(new)),
-        );
+        raised_downwards(old, new);
     }
     if old < DISPATCH && new >= DISPATCH {
         processor::acquire(thread);
@@ -87,15 +83,31 @@ pub fn lower(new: Irql) {
     let thread = Thread::current();
     let old = thread.irql();
     if new > old {
-        bugcheck(
-            BugCheck::IRQL_NOT_LESS_OR_EQUAL,
-            [u64::from(old), u64::from(new), 0, 0],
-            format!("KeLowerIrql called to go from {} up to {}", name(old), name(new)),
-        );
+        lowered_upwards(old, new);
     }
     if old >= DISPATCH && new < DISPATCH {
         processor::release(thread, new);
     } else {
         thread.set_irql(new);
     }
+}
+
+#[cold]
+#[inline(never)]
+extern "win64" fn raised_downwards(old: Irql, new: Irql) -> ! {
+    bugcheck(
+        BugCheck::IRQL_NOT_GREATER_OR_EQUAL,
+        [u64::from(old), u64::from(new), 0, 0],
+        format!("KeRaiseIrql called to go from {} down to {}", name(old), name(new)),
+    )
+}
+
+#[cold]
+#[inline(never)]
+extern "win64" fn lowered_upwards(old: Irql, new: Irql) -> ! {
+    bugcheck(
+        BugCheck::IRQL_NOT_LESS_OR_EQUAL,
+        [u64::from(old), u64::from(new), 0, 0],
+        format!("KeLowerIrql called to go from {} up to {}", name(old), name(new)),
+    )
 }

@@ -32,6 +32,7 @@ pub mod bugcheck;
 pub mod callback;
 pub mod callout;
 pub mod dispatcher;
+pub mod documentation;
 pub mod dpc;
 pub mod export;
 pub mod fault;

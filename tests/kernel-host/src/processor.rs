@@ -172,7 +172,8 @@ pub(crate) fn acquire_here(thread: &'static Thread) {
 }
 
 #[cold]
-fn acquire_contended(thread: &'static Thread) {
+#[inline(never)]
+extern "win64" fn acquire_contended(thread: &'static Thread) {
     let home = thread.processor();
     let affinity = thread.affinity.load(Ordering::Relaxed);
     for index in 0..count() {
@@ -213,8 +214,7 @@ pub(crate) fn release(thread: &'static Thread, level: Irql) {
         }
         processor.owner.swap(ptr::null_mut(), Ordering::SeqCst);
         if processor.waiters.load(Ordering::SeqCst) != 0 {
-            processor.released.fetch_add(1, Ordering::SeqCst);
-            futex_wake(&processor.released, 1);
+            wake_waiter(processor);
         }
         // A DPC queued between the check and the release is ours to run, unless somebody else has come.
         if processor.pending.load(Ordering::SeqCst) == 0 || !try_acquire(thread, index) {
@@ -225,7 +225,15 @@ pub(crate) fn release(thread: &'static Thread, level: Irql) {
 }
 
 #[cold]
-fn lowered_inside_deferred_call(thread: &Thread, level: Irql) -> ! {
+#[inline(never)]
+extern "win64" fn wake_waiter(processor: &Processor) {
+    processor.released.fetch_add(1, Ordering::SeqCst);
+    futex_wake(&processor.released, 1);
+}
+
+#[cold]
+#[inline(never)]
+extern "win64" fn lowered_inside_deferred_call(thread: &Thread, level: Irql) -> ! {
     bugcheck(
         BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
         [0x1007, u64::from(thread.irql()), u64::from(level), 0],

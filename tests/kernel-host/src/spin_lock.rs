@@ -19,6 +19,7 @@ const DEADLOCK_AFTER: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// How a lock was taken; the two ways must not be mixed on one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Manner {
     Plain,
     Queued,
@@ -59,7 +60,8 @@ pub unsafe fn acquire(thread: &'static Thread, lock: *mut usize, manner: Manner)
 }
 
 #[cold]
-fn acquire_contended(thread: &'static Thread, word: &AtomicUsize, manner: Manner) {
+#[inline(never)]
+extern "win64" fn acquire_contended(thread: &'static Thread, word: &AtomicUsize, manner: Manner) {
     let me = std::ptr::from_ref(thread) as usize;
     let began = std::time::Instant::now();
     let mut rounds = 0_u32;
@@ -120,7 +122,7 @@ pub unsafe fn try_acquire(thread: &'static Thread, lock: *mut usize) -> bool {
 fn acquired(thread: &Thread, lock: usize) {
     thread.spin_locks_held.store(thread.spin_locks_held.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     if crate::kernel::is_verifying() {
-        thread.held_locks.borrow_mut().push(lock);
+        list(thread, lock);
     }
 }
 
@@ -129,10 +131,20 @@ fn released(thread: &Thread, lock: usize) {
     let held = thread.spin_locks_held.load(Ordering::Relaxed);
     thread.spin_locks_held.store(held.saturating_sub(1), Ordering::Relaxed);
     if crate::kernel::is_verifying() {
-        let mut held = thread.held_locks.borrow_mut();
-        if let Some(index) = held.iter().rposition(|other| *other == lock) {
-            held.remove(index);
-        }
+        strike(thread, lock);
+    }
+}
+
+#[inline(never)]
+extern "win64" fn list(thread: &Thread, lock: usize) {
+    thread.held_locks.borrow_mut().push(lock);
+}
+
+#[inline(never)]
+extern "win64" fn strike(thread: &Thread, lock: usize) {
+    let mut held = thread.held_locks.borrow_mut();
+    if let Some(index) = held.iter().rposition(|other| *other == lock) {
+        held.remove(index);
     }
 }
 
@@ -154,7 +166,8 @@ pub unsafe fn release(thread: &'static Thread, lock: *mut usize, manner: Manner)
 }
 
 #[cold]
-fn released_wrongly(thread: &Thread, lock: *mut usize, seen: usize, manner: Manner) -> ! {
+#[inline(never)]
+extern "win64" fn released_wrongly(thread: &Thread, lock: *mut usize, seen: usize, manner: Manner) -> ! {
     let me = std::ptr::from_ref(thread) as usize;
     let parameters = [lock as u64, seen as u64, u64::from(thread.irql()), 0];
     if seen == 0 {
@@ -182,14 +195,21 @@ fn released_wrongly(thread: &Thread, lock: *mut usize, seen: usize, manner: Mann
 }
 
 /// Checks the level to which a release lowers.
+#[inline]
 pub fn check_new_level(lock: *mut usize, new: irql::Irql) {
     if new > irql::DISPATCH {
-        bugcheck(
-            BugCheck::IRQL_NOT_LESS_OR_EQUAL,
-            [lock as u64, u64::from(new), 0, 0],
-            "KeReleaseSpinLock is told to go to a level that was not the one before the acquisition",
-        );
+        impossible_level(lock, new);
     }
+}
+
+#[cold]
+#[inline(never)]
+extern "win64" fn impossible_level(lock: *mut usize, new: irql::Irql) -> ! {
+    bugcheck(
+        BugCheck::IRQL_NOT_LESS_OR_EQUAL,
+        [lock as u64, u64::from(new), 0, 0],
+        "KeReleaseSpinLock is told to go to a level that was not the one before the acquisition",
+    )
 }
 
 /// Whether the address of a held lock lies in a range (which is about to be freed).

@@ -73,7 +73,9 @@ impl Thread {
     #[inline]
     pub fn current() -> &'static Thread {
         let current = CURRENT.get();
-        assert!(!current.is_null(), "this thread is not a kernel thread: use Kernel::run_thread or Kernel::spawn");
+        if current.is_null() {
+            not_attached();
+        }
         // SAFETY: set by `attach` to a block that lives until `detach` clears it on this same thread.
         unsafe { &*current }
     }
@@ -166,6 +168,12 @@ impl Thread {
     pub fn object(&self) -> *mut crate::nt::KTHREAD {
         self.object.load(Ordering::Relaxed)
     }
+}
+
+#[cold]
+#[inline(never)]
+extern "win64" fn not_attached() -> ! {
+    panic!("this thread is not a kernel thread: use Kernel::run_thread or Kernel::spawn")
 }
 
 /// Every attached thread.

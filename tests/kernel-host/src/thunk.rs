@@ -148,6 +148,10 @@ pub fn image_return_address() -> u64 {
 /// `target` is a function of a loaded image that takes `arguments` (integers and pointers only) by the Windows
 /// convention, and the thread is attached.
 pub(crate) unsafe fn call_image_raw(target: usize, arguments: &[u64]) -> u64 {
+    if let Ok(words) = <&[u64; 4]>::try_from(arguments) {
+        // SAFETY: the caller's contract; four words.
+        return unsafe { kernel_host_call_image(target, words.as_ptr(), 0) };
+    }
     let mut words = [0_u64; 4 + 16];
     let count = arguments.len();
     assert!(count <= words.len(), "an image function with {count} arguments");

@@ -228,33 +228,35 @@ fn unwind_piece(start: Registers, interrupted: bool, found: &mut Vec<u64>) {
     }
 }
 
-/// Gives addresses their names.
+/// Gives addresses their names. The symbols of an image are read once for all of its addresses.
 pub fn name(addresses: &[u64]) -> Vec<StackFrame> {
+    let mut names: Vec<Option<Vec<Location>>> = vec![None; addresses.len()];
+    let images: Vec<Option<Arc<Image>>> =
+        addresses.iter().map(|address| super::containing(*address as usize)).collect();
+    for (index, image) in images.iter().enumerate() {
+        let Some(image) = image else { continue };
+        if names[index].is_some() {
+            continue;
+        }
+        let same: Vec<usize> = (index..addresses.len())
+            .filter(|other| images[*other].as_ref().is_some_and(|other| Arc::ptr_eq(other, image)))
+            .collect();
+        // A return address belongs to the call before it.
+        let offsets: Vec<u32> = same.iter().map(|at| (addresses[*at] - image.base as u64 - 1) as u32).collect();
+        for (at, locations) in same.into_iter().zip(image.symbols.locate(&offsets)) {
+            names[at] = Some(locations);
+        }
+    }
     let mut frames = Vec::new();
-    for address in addresses {
-        match super::containing(*address as usize) {
-            Some(image) => frames.extend(name_in(&image, *address)),
-            None => {
-                frames.push(StackFrame {
-                    address: *address,
-                    image: "unknown".to_owned(),
-                    offset: *address,
-                    location: None,
-                });
-            }
+    for ((address, image), locations) in addresses.iter().zip(images).zip(names) {
+        let base = image.as_ref().map_or(0, |image| image.base as u64);
+        let name = image.map_or_else(|| "unknown".to_owned(), |image| image.name.clone());
+        let bare = StackFrame { address: *address, image: name, offset: address - base, location: None };
+        match locations {
+            Some(locations) if !locations.is_empty() => frames
+                .extend(locations.into_iter().map(|location| StackFrame { location: Some(location), ..bare.clone() })),
+            _ => frames.push(bare),
         }
     }
     frames
-}
-
-fn name_in(image: &Image, address: u64) -> Vec<StackFrame> {
-    let offset = address - image.base as u64;
-    // A return address belongs to the call before it.
-    let probe = (offset as u32).saturating_sub(1);
-    let bare = StackFrame { address, image: image.name.clone(), offset, location: None };
-    let locations = image.symbols.locate(&[probe]).pop().unwrap_or_default();
-    if locations.is_empty() {
-        return vec![bare];
-    }
-    locations.into_iter().map(|location| StackFrame { location: Some(location), ..bare.clone() }).collect()
 }

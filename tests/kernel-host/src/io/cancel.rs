@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::irp::{ActiveIrp, with_live};
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::irql::{self, Irql};
@@ -23,7 +24,8 @@ fn acquire() -> Irql {
     level
 }
 
-fn release(level: Irql) {
+/// Gives the cancel spin lock back.
+pub(crate) fn release(level: Irql) {
     // SAFETY: as above; a release by somebody who does not hold it is reported.
     unsafe { spin_lock::release(Thread::current(), CANCEL_LOCK.as_ptr(), Manner::Plain) };
     irql::lower(level);
@@ -46,12 +48,25 @@ pub fn cancel(packet: &ActiveIrp) -> bool {
             let device: *mut c_void = packet.device.object().cast();
             // SAFETY: the routine that the driver set for this packet, with the arguments of DRIVER_CANCEL.
             unsafe { call_image!(context, routine => (); device, packet.address()) };
+            check_routine_released(level);
             true
         }
         found => {
             release(level);
             found.is_some()
         }
+    }
+}
+
+/// A cancel routine is entered with the cancel spin lock and gives it back, at the level that the packet remembers.
+fn check_routine_released(level: Irql) {
+    let now = irql::current();
+    if now != level {
+        bugcheck(
+            BugCheck::IRQL_UNEXPECTED_VALUE,
+            [u64::from(now) << 16 | u64::from(level) << 8, 0, 0, 0],
+            format!("a cancel routine returned at {} instead of {}", irql::name(now), irql::name(level)),
+        );
     }
 }
 

@@ -209,7 +209,8 @@ fn lower(new: Irql) {
 }
 
 #[cold]
-fn lowered_with_spin_lock(thread: &Thread, new: Irql) -> ! {
+#[inline(never)]
+extern "win64" fn lowered_with_spin_lock(thread: &Thread, new: Irql) -> ! {
     let held = thread.spin_locks_held.load(std::sync::atomic::Ordering::Relaxed);
     bugcheck(
         BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,

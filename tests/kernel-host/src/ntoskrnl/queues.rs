@@ -1,4 +1,4 @@
-//! Cancel-safe IRP queues, the cancel spin lock and interlocked singly linked lists.
+//! Cancel-safe IRP queues and interlocked singly linked lists.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -8,48 +8,18 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::callback;
 use crate::callout::{Context, ContextKind};
 use crate::nt::{IO_CSQ, IRP, SLIST_HEADER};
-use crate::spin_lock::{self, Manner};
 use crate::status::{NtStatus, STATUS_CANCELLED, STATUS_SUCCESS, is_success};
-use crate::thread::Thread;
-use crate::{call_image, exports, irql};
+use crate::{call_image, exports};
 
 const IO_TYPE_CSQ: u32 = 2;
 const IO_TYPE_CSQ_EX: u32 = 3;
 const SL_PENDING_RETURNED: u8 = 1;
-
-/// The system's cancel spin lock.
-static CANCEL_LOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
-/// The cancel spin lock as the image-visible lock word.
-pub fn cancel_lock() -> *mut usize {
-    CANCEL_LOCK.as_ptr().cast()
-}
 
 /// Cancel-safe queue callbacks all run with the same context.
 const CALLBACK: Context = Context::new(ContextKind::QueueCallback, "a callback of a cancel-safe queue");
 
 exports! {
     module "ntoskrnl.exe";
-
-    /// Raises to DISPATCH and takes the cancel spin lock.
-    /// Source: WDM: IoAcquireCancelSpinLock
-    [UP_TO_DISPATCH] fn IoAcquireCancelSpinLock(old: *mut u8) {
-        let before = irql::raise(irql::DISPATCH);
-        // SAFETY: our own lock word; the image's output.
-        unsafe {
-            spin_lock::acquire(Thread::current(), cancel_lock(), Manner::Plain);
-            old.write(before);
-        }
-    }
-
-    /// Releases the cancel spin lock.
-    /// Checks: held
-    /// Source: WDM: IoReleaseCancelSpinLock
-    [FROM_DISPATCH] fn IoReleaseCancelSpinLock(old: u8) {
-        // SAFETY: our own lock word.
-        unsafe { spin_lock::release(Thread::current(), cancel_lock(), Manner::Plain) };
-        irql::lower(old);
-    }
 
     /// Fills an IO_CSQ with the driver's callbacks.
     /// Source: WDM: IoCsqInitialize
@@ -303,9 +273,7 @@ unsafe fn remove_irp(queue: *mut IO_CSQ, context: *mut IrpContext) -> *mut IRP {
 unsafe extern "win64" fn cancel(_device: *mut c_void, irp: *mut IRP) {
     // SAFETY: an IRP of a queue, as this routine was only ever set there.
     unsafe {
-        let old = (*irp).CancelIrql;
-        spin_lock::release(Thread::current(), cancel_lock(), Manner::Plain);
-        irql::lower(old);
+        crate::io::cancel::release((*irp).CancelIrql);
         let owner = (*irp).DriverContext[3];
         let queue = if owner.cast::<u32>().read() == 1 { (*owner.cast::<IrpContext>()).queue } else { owner.cast() };
         let level = lock(queue);

@@ -36,8 +36,8 @@ fn build(feature: Option<&str>) {
     cargo.args(feature.iter().flat_map(|feature| ["--features", feature]));
     libraries.apply(&mut cargo, toolchain::Use::Driver);
     let flags = ["/SUBSYSTEM:NATIVE", "/ENTRY:DriverEntry", "/NODEFAULTLIB", "/DRIVER", "/DEBUG"];
-    let flags: String = flags.iter().map(|flag| format!(" -Clink-arg={flag}")).collect();
-    cargo.env("RUSTFLAGS", format!("-Clinker={}{flags}", linker.display())).env("CARGO_TARGET_DIR", &target);
+    let flags = flags.map(|flag| format!("-Clink-arg={flag}")).join(" ");
+    cargo.env("RUSTFLAGS", format!("-Clinker={} {flags}", linker.display())).env("CARGO_TARGET_DIR", &target);
     let status = cargo.status().expect("cargo starts");
     assert!(status.success(), "the probe image does not build");
 }
