@@ -73,12 +73,12 @@ fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
     let driver = Driver::get().ok_or(NDIS_STATUS_FAILURE)?;
     let reservation = driver.reserve().ok_or(NDIS_STATUS_RESOURCES)?;
     let adapter = build(identity, &reservation)?;
-    set_general_attributes(&adapter)?;
-    set_ndk_attributes(&adapter)?;
-    adapter.provider.start(&adapter)?;
-    let watching = adapter.addresses.watch(&adapter);
+    let described = set_general_attributes(&adapter).and_then(|()| set_ndk_attributes(&adapter));
+    let started = described.and_then(|()| adapter.provider.start(&adapter));
+    let watching = started.and_then(|()| adapter.addresses.watch(&adapter));
     let attached = watching.and_then(|()| control::device::attach(reservation.driver()));
     if let Err(status) = attached {
+        // Whatever failed: the engine knows the adapter since `build` and holds it until the provider stops.
         adapter.addresses.forget();
         adapter.provider.stop();
         return Err(status);
