@@ -48,6 +48,7 @@ fn lists_of(name: &str) -> Lists {
         imports: findings.imports.into_iter().map(|import| (import, false)).collect(),
         panics: findings.panics.iter().map(|(site, count)| (site.clone(), argued(count))).collect(),
         frames: findings.frames.into_iter().take(1).collect(),
+        depths: findings.depths.into_iter().take(1).collect(),
     }
 }
 
@@ -146,8 +147,7 @@ fn import_that_is_not_listed() {
 fn listed_import_that_is_gone() {
     let mut lists = lists_of("unlisted_import");
     lists.imports.extend(lists_of("good").imports);
-    lists.frames = lists_of("good").frames;
-    let findings = check("good", &Lists { panics: lists_of("good").panics, ..lists });
+    let findings = check("good", &Lists { imports: lists.imports, ..lists_of("good") });
     assert_eq!(rules(&findings), [Rule::StaleImport]);
 }
 
@@ -170,6 +170,21 @@ fn frame_larger_than_the_largest_listed() {
     let mut lists = lists_of("panicking");
     lists.frames[0].0 -= 8;
     assert_eq!(rules(&check("panicking", &lists)), [Rule::Frame]);
+}
+
+#[test]
+fn callback_that_goes_deeper_than_listed() {
+    let mut lists = lists_of("deep");
+    assert_eq!(check("deep", &lists).violations, []);
+    lists.depths[0].0 -= 8;
+    let findings = check("deep", &lists);
+    assert_eq!(rules(&findings), [Rule::Depth]);
+    assert!(
+        findings.violations[0].what.contains("deep::callback > deep::middle > deep::bottom"),
+        "{:?}",
+        findings.violations
+    );
+    assert!(findings.frames.iter().all(|(size, _)| *size < 4096));
 }
 
 #[test]
@@ -220,5 +235,8 @@ fn lists_survive_writing_and_reading() {
     let lists = lists_of("panicking");
     lists.write(&folder).unwrap();
     let read = Lists::read(&folder).unwrap();
-    assert_eq!((read.imports, read.panics, read.frames), (lists.imports, lists.panics, lists.frames));
+    assert_eq!(
+        (read.imports, read.panics, read.frames, read.depths),
+        (lists.imports, lists.panics, lists.frames, lists.depths)
+    );
 }

@@ -1,7 +1,8 @@
-//! The three lists of `docs/` that the check keeps true: `imports.txt`, `panics.txt` and `frames.txt`.
+//! The lists of `docs/` that the check keeps true: `imports.txt`, `panics.txt`, `frames.txt` and `stack-depths.txt`.
 //!
 //! `imports.txt` is what the images may import. `panics.txt` names every place that can panic, with a reason that a
-//! person wrote. `frames.txt` shows the largest stack frames; its first line is the bound for all.
+//! person wrote. `frames.txt` and `stack-depths.txt` show the largest stack frames and the deepest ways down; their first
+//! lines are the bounds for all.
 
 use super::{image::Import, panics::Site};
 use anyhow::{Context, Result, bail};
@@ -33,6 +34,8 @@ pub struct Lists {
     pub panics: BTreeMap<Site, Argued>,
     /// Size and name, the largest first.
     pub frames: Vec<(u32, String)>,
+    /// Bytes and way down, the deepest first.
+    pub depths: Vec<(u32, String)>,
 }
 
 impl Lists {
@@ -47,11 +50,8 @@ impl Lists {
             lists.imports.insert(Import { module: module.to_owned(), name: name.to_owned() }, debug_only);
         }
         lists.panics = read_panics(&folder.join("panics.txt"))?;
-        for line in lines(&folder.join("frames.txt"))? {
-            let (size, name) =
-                line.trim_start().split_once(' ').with_context(|| format!("frames.txt: {line:?} is not SIZE NAME"))?;
-            lists.frames.push((size.parse().with_context(|| format!("frames.txt: {line:?}"))?, name.to_owned()));
-        }
+        lists.frames = read_sizes(&folder.join("frames.txt"))?;
+        lists.depths = read_sizes(&folder.join("stack-depths.txt"))?;
         Ok(lists)
     }
 
@@ -60,6 +60,7 @@ impl Lists {
             ("imports.txt", self.imports_text()),
             ("panics.txt", self.panics_text()),
             ("frames.txt", self.frames_text()),
+            ("stack-depths.txt", self.depths_text()),
         ];
         let mut written = Vec::new();
         for (name, text) in files {
@@ -92,13 +93,16 @@ impl Lists {
     }
 
     fn frames_text(&self) -> String {
-        let mut text = "# The largest stack frames of the release image for x64, in bytes. A frame beyond the first line fails the check,\n\
-                        # one of 4096 bytes or more in any case; `cargo xtask check-image --bless` measures again.\n"
-            .to_owned();
-        for (size, name) in &self.frames {
-            let _ = writeln!(text, "{size:>5} {name}");
-        }
-        text
+        let comment = "# The largest stack frames of the release image for x64, in bytes. A frame beyond the first line fails the check,\n\
+                       # one of 4096 bytes or more in any case; `cargo xtask check-image --bless` measures again.\n";
+        sizes_text(comment, &self.frames)
+    }
+
+    fn depths_text(&self) -> String {
+        let comment = "# How much stack the functions that others call take with all that they call, in bytes, and the deepest way down.\n\
+                       # Calls through pointers and ways into a bugcheck are not counted. More than the first line, and more than 4096,\n\
+                       # fails the check; `cargo xtask check-image --bless` measures again.\n";
+        sizes_text(comment, &self.depths)
     }
 
     /// Sites without a written reason.
@@ -116,6 +120,24 @@ impl Lists {
             })
             .collect();
     }
+}
+
+fn sizes_text(comment: &str, sizes: &[(u32, String)]) -> String {
+    let mut text = comment.to_owned();
+    for (size, name) in sizes {
+        let _ = writeln!(text, "{size:>5} {name}");
+    }
+    text
+}
+
+fn read_sizes(path: &Path) -> Result<Vec<(u32, String)>> {
+    let mut sizes = Vec::new();
+    for line in lines(path)? {
+        let parsed =
+            line.trim_start().split_once(' ').and_then(|(size, name)| Some((size.parse().ok()?, name.to_owned())));
+        sizes.push(parsed.with_context(|| format!("{}: {line:?} is not BYTES NAME", path.display()))?);
+    }
+    Ok(sizes)
 }
 
 fn read_panics(path: &Path) -> Result<BTreeMap<Site, Argued>> {

@@ -9,6 +9,7 @@
 
 mod allocation;
 mod code;
+mod depth;
 mod frames;
 mod header;
 mod image;
@@ -55,6 +56,9 @@ const FRAME_LIMIT: u32 = 4096;
 /// How many frames `frames.txt` shows.
 const FRAMES_LISTED: usize = 20;
 
+/// The bound for the stack below an entry point: what is left of 24 KiB belongs to the consumer and the network stack.
+const DEPTH_LIMIT: u32 = 4096;
+
 /// What an image is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
@@ -69,6 +73,7 @@ pub enum Rule {
     VectorExtension,
     StackProbe,
     Frame,
+    Depth,
     InfallibleAllocation,
     Panic,
     StalePanic,
@@ -95,6 +100,9 @@ impl Rule {
             }
             Self::StackProbe => "some frame is a page or larger: move its large values to the pool",
             Self::Frame => "move large values to the pool, or split the function; if it must be, bless docs/frames.txt",
+            Self::Depth => {
+                "split the functions on the way so that their frames are not there at the same time, or move values to the pool"
+            }
             Self::InfallibleAllocation => "allocate with the try_ functions, or in DriverEntry",
             Self::Panic => {
                 "use checked arithmetic and get(); if it cannot happen, bless and write the reason in docs/panics.txt"
@@ -133,6 +141,8 @@ pub struct Findings {
     pub panics: BTreeMap<Site, usize>,
     /// Size and name, the largest first.
     pub frames: Vec<(u32, String)>,
+    /// Bytes of stack below each function that others call, and the way there, the deepest first.
+    pub depths: Vec<(u32, String)>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -181,6 +191,7 @@ fn bless(workspace: &Workspace, image: &Path, optimised: bool) -> Result<()> {
         lists.imports.extend(findings.imports.iter().map(|import| (import.clone(), false)));
         lists.bless_panics(&findings.panics);
         lists.frames = findings.frames.iter().take(FRAMES_LISTED).cloned().collect();
+        lists.depths = findings.depths.iter().take(FRAMES_LISTED).cloned().collect();
     } else {
         for import in &findings.imports {
             lists.imports.entry(import.clone()).or_insert(true);
@@ -206,18 +217,21 @@ pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<Findi
     violations.extend(check_imports(&image, lists, strictness));
     violations.extend(check_instructions(&code, &symbols));
     let mut panics = BTreeMap::new();
-    let mut frames = Vec::new();
+    let (mut frames, mut depths) = (Vec::new(), Vec::new());
     if strictness.optimised {
         violations.extend(check_stack_probe(&image, &symbols));
         if image.machine == Machine::X64 {
-            frames = named_frames(&image, &symbols);
+            let sizes = frames::sizes(&image);
+            frames = named_frames(&sizes, &symbols);
             violations.extend(check_frames(&frames, lists));
+            depths = named_depths(&sizes, &code, &symbols);
+            violations.extend(check_depths(&depths, lists));
             violations.extend(allocation::check(&image, &code, &symbols)?);
             panics = panics::sites(&code, &symbols)?;
             violations.extend(check_panics(&panics, lists, strictness));
         }
     }
-    Ok(Findings { violations, imports: image.imports, panics, frames })
+    Ok(Findings { violations, imports: image.imports, panics, frames, depths })
 }
 
 fn check_imports(image: &Image, lists: &Lists, strictness: Strictness) -> Vec<Violation> {
@@ -260,12 +274,12 @@ fn check_stack_probe(image: &Image, symbols: &Symbols) -> Option<Violation> {
     (imported || linked).then(|| Rule::StackProbe.broken(format!("the image calls {PROBE}")))
 }
 
-fn named_frames(image: &Image, symbols: &Symbols) -> Vec<(u32, String)> {
-    let mut frames = frames::sizes(image)
-        .into_iter()
+fn named_frames(sizes: &BTreeMap<u32, u32>, symbols: &Symbols) -> Vec<(u32, String)> {
+    let mut frames = sizes
+        .iter()
         .map(|(address, size)| {
-            let function = symbols.holding(address).and_then(|index| symbols.functions.get(index));
-            (size, function.map_or_else(|| format!("{address:#x}"), |function| function.name.clone()))
+            let function = symbols.holding(*address).and_then(|index| symbols.functions.get(index));
+            (*size, function.map_or_else(|| format!("{address:#x}"), |function| function.name.clone()))
         })
         .collect::<Vec<_>>();
     frames.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.1.cmp(&right.1)));
@@ -289,6 +303,23 @@ fn check_frames(frames: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
                 None
             }
         })
+        .collect()
+}
+
+fn named_depths(sizes: &BTreeMap<u32, u32>, code: &Code, symbols: &Symbols) -> Vec<(u32, String)> {
+    let ignored = panics::failing_functions(code, symbols);
+    let depths = depth::below_entries(sizes, code, symbols, &ignored);
+    let way =
+        |path: Vec<usize>| path.into_iter().map(|index| panics::name(symbols, index)).collect::<Vec<_>>().join(" > ");
+    depths.into_iter().map(|(bytes, path)| (bytes, way(path))).collect()
+}
+
+fn check_depths(depths: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
+    let listed = lists.depths.first().map_or(0, |(bytes, _)| *bytes);
+    let bound = listed.max(DEPTH_LIMIT);
+    let deeper = depths.iter().filter(|(bytes, _)| *bytes > bound);
+    deeper
+        .map(|(bytes, way)| Rule::Depth.broken(format!("{bytes} bytes of stack, the bound is {bound}: {way}")))
         .collect()
 }
 

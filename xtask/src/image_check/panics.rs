@@ -44,7 +44,7 @@ pub fn own_function(frames: Vec<String>, of_image: usize, symbols: &Symbols) -> 
 }
 
 /// `core::panicking` and the library functions that never return and end there.
-fn failing_functions(code: &Code, symbols: &Symbols) -> BTreeSet<usize> {
+pub fn failing_functions(code: &Code, symbols: &Symbols) -> BTreeSet<usize> {
     let mut failing = (0..symbols.functions.len())
         .filter(|index| name(symbols, *index).starts_with("core::panicking::"))
         .collect::<BTreeSet<_>>();

@@ -1,0 +1,73 @@
+//! How deep the stack gets below the functions that others call: frames added up along direct calls.
+//!
+//! Calls through pointers (a consumer's callback, an imported function) are not followed: what they take is not ours.
+//! Neither are ways that end the system. A recursion counts once.
+
+use super::{code::Code, symbols::Symbols};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call pushes the return address.
+const RETURN_ADDRESS: u32 = 8;
+
+/// The deepest way down from one function.
+#[derive(Clone)]
+struct Way {
+    bytes: u32,
+    /// The function called next on it.
+    next: Option<usize>,
+}
+
+/// For each function whose address somebody holds: the bytes below its caller's frame, and the functions on the way.
+pub fn below_entries(
+    frames: &BTreeMap<u32, u32>,
+    code: &Code,
+    symbols: &Symbols,
+    ignored: &BTreeSet<usize>,
+) -> Vec<(u32, Vec<usize>)> {
+    let mut callees = BTreeMap::<usize, BTreeSet<usize>>::new();
+    for branch in code.branches.iter().filter(|branch| !ignored.contains(&branch.to)) {
+        callees.entry(branch.from).or_default().insert(branch.to);
+    }
+    let own = |index: usize| {
+        let frame = symbols.functions.get(index).and_then(|function| frames.get(&function.start));
+        RETURN_ADDRESS + frame.copied().unwrap_or_default()
+    };
+    let mut ways = BTreeMap::new();
+    let mut depths = Vec::new();
+    for root in code.address_taken.difference(ignored) {
+        let bytes = deepest(*root, &callees, &own, &mut ways, &mut BTreeSet::new());
+        let mut path = vec![*root];
+        while let Some(next) = path.last().and_then(|last| ways.get(last)).and_then(|way: &Way| way.next) {
+            path.push(next);
+        }
+        depths.push((bytes, path));
+    }
+    depths.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    depths
+}
+
+fn deepest(
+    from: usize,
+    callees: &BTreeMap<usize, BTreeSet<usize>>,
+    own: &impl Fn(usize) -> u32,
+    ways: &mut BTreeMap<usize, Way>,
+    above: &mut BTreeSet<usize>,
+) -> u32 {
+    if let Some(way) = ways.get(&from) {
+        return way.bytes;
+    }
+    above.insert(from);
+    let mut below = (0, None);
+    for callee in callees.get(&from).into_iter().flatten() {
+        if !above.contains(callee) {
+            let bytes = deepest(*callee, callees, own, ways, above);
+            if bytes > below.0 {
+                below = (bytes, Some(*callee));
+            }
+        }
+    }
+    above.remove(&from);
+    let bytes = own(from) + below.0;
+    ways.insert(from, Way { bytes, next: below.1 });
+    bytes
+}
