@@ -12,7 +12,7 @@ use std::time::Instant;
 use pair::{Buffer, Depths, EVERYTHING, Pair, element};
 use softndk_engine::{FastRegistration, LogicalAddress, MemoryToken, RequestFlags, Semantics};
 
-const CHAIN: usize = 16;
+const CHAIN: u32 = 16;
 
 struct Row {
     pair: Pair,
@@ -37,15 +37,15 @@ fn row(length: usize) -> Row {
     Row { local: local.first.0, remote_base: 0x1_0000, remote: region.remote_token(), pair }
 }
 
-fn drain(row: &Row, expected: usize) {
+fn drain(row: &Row, expected: u32) {
     let mut count = 0;
     count += row.pair.a.initiator.poll(64, |_, completion| {
         black_box(completion);
     });
-    assert_eq!(count as usize, expected);
+    assert_eq!(count, expected);
 }
 
-fn time(name: &str, per_round: usize, mut round: impl FnMut()) {
+fn time(name: &str, per_round: u32, mut round: impl FnMut()) {
     for _ in 0..1000 {
         round();
     }
@@ -56,7 +56,7 @@ fn time(name: &str, per_round: usize, mut round: impl FnMut()) {
         for _ in 0..rounds {
             round();
         }
-        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(rounds) / per_round as f64);
+        best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds) / f64::from(per_round));
     }
     println!("{name:<44} {best:>10.1} ns");
 }

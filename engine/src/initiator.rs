@@ -21,14 +21,13 @@ use crate::flags::{Operation, RequestFlags, Rights};
 use crate::life::Object;
 use crate::limits::{BATCH, STEP_REQUESTS};
 use crate::loopback::Loopback;
-use crate::memory_region::FastRegion;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{End, QueuePairObject, Request, settle_end};
 use crate::receive_queue::Receive;
 use crate::statistics::Traffic;
 use crate::token::{Element, MemoryToken};
-use crate::transfer::{self, CHUNK, Fault, List, Queued};
-use crate::wire::{Refused, Wire};
+use crate::transfer::{CHUNK, Fault, List, Queued};
+use crate::wire::{Begun, Delivery, Refused, Wire};
 
 /// What is known about the request at the front.
 enum Phase {
@@ -126,6 +125,10 @@ impl Batch {
             *place = completion;
             self.count += 1;
         }
+    }
+
+    fn entries_mut(&mut self) -> &mut [Completion] {
+        self.entries.get_mut(..self.count).unwrap_or_default()
     }
 
     fn entries(&self) -> &[Completion] {
@@ -343,72 +346,72 @@ impl<P: Platform> Initiator<P> {
         let (here, pair, far) = (ends.here(), ends.pair, ends.far);
         let Some(request) = self.requests.peek(self.requests.position()) else { return Ok(false) };
         let (length, token) = (request.length, request.token);
-        let invalidates = request.operation == Operation::SendAndInvalidate;
+        let invalidates = (request.operation == Operation::SendAndInvalidate).then_some(token);
         if !request.flags.contains(RequestFlags::INLINE) && length > 0 {
             let elements = Queued { ring: &self.elements, first: request.first, count: request.count };
             if List::new(here, elements, Rights::empty()).check().is_err() {
                 return Err(self.fail(pair, Outcome::LocalAccess));
             }
         }
-        let there = Accessor { domain: far.domain.number, ..here };
-        if invalidates && there.fast(token).is_err() {
-            far.end();
-            return Err(self.fail(pair, Outcome::RemoteError));
+        let delivery = Delivery { length, invalidates, filled: self.filled.count };
+        match Loopback::begin_send(pair, far, here, delivery, &mut self.scratch) {
+            Begun::NoReceive => Ok(false),
+            Begun::UnknownToken => {
+                Loopback::break_off(far);
+                Err(self.fail(pair, Outcome::RemoteError))
+            }
+            Begun::Found(receive) => {
+                self.occupy(receive);
+                Ok(true)
+            }
+            Begun::Failed(receive, outcome) => {
+                self.occupy(receive);
+                Err(self.receiver_failed(ends, outcome))
+            }
         }
-        let receive = Loopback::begin_send(pair, far, self.filled.count, &mut self.scratch);
-        let Some(receive) = receive else { return Ok(false) };
+    }
+
+    fn occupy(&mut self, receive: Receive) {
         self.receive = Some(receive);
         self.occupied = true;
-        if length > receive.length {
-            return Err(self.receiver_failed(ends, Outcome::ReceiveTooSmall));
-        }
-        let mut sink = List::new(there, self.scratch.as_slice(), Rights::LOCAL_WRITE);
-        if length > 0 && sink.check().is_err() {
-            return Err(self.receiver_failed(ends, Outcome::LocalAccess));
-        }
-        Ok(true)
     }
 
     fn move_send(&self, ends: Both<'_, P>, request: &Request<P>, range: core::ops::Range<u64>) -> Result<(), Fault> {
         let here = ends.here();
-        let there = Accessor { domain: ends.far.domain.number, ..here };
-        let platform = &here.fabric.0.platform;
-        let mut sink = List::new(there, self.scratch.as_slice(), Rights::LOCAL_WRITE);
         if request.flags.contains(RequestFlags::INLINE) {
-            return transfer::store(platform, &self.chunks, request.first, &mut sink, request.length);
+            return Loopback::send_inline(ends.far, here, &self.scratch, (&self.chunks, request.first), request.length);
         }
         let elements = Queued { ring: &self.elements, first: request.first, count: request.count };
         let mut source = List::new(here, elements, Rights::empty());
-        transfer::copy(platform, &mut source, &mut sink, range, request.length)
+        Loopback::send(ends.far, here, &self.scratch, &mut source, range, request.length)
     }
 
     fn end_send(&mut self, ends: Both<'_, P>, moved: u64) -> Progress {
         let (pair, far) = (ends.pair, ends.far);
         let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
         if request.operation == Operation::SendAndInvalidate {
-            let there = Accessor { domain: far.domain.number, ..ends.here() };
-            let stamp = there.fast(request.token).ok().and_then(|fast: &FastRegion| fast.editions.withdraw());
-            let Some(stamp) = stamp else {
+            let Some(stamp) = Loopback::invalidate(far, ends.here(), request.token) else {
                 self.receive = None;
-                far.end();
+                Loopback::break_off(far);
                 return self.fail(pair, Outcome::RemoteError);
             };
             self.phase = Phase::Leaving(stamp);
             return Progress::Epoch(stamp);
         }
-        self.fill(far, Outcome::Success);
+        self.fill(Outcome::Success);
         self.complete(pair, Outcome::Success);
         Progress::Moved(moved)
     }
 
     /// Notes the completion of the receive that the message at the front went into.
-    fn fill(&mut self, far: &QueuePairObject<P>, outcome: Outcome) {
+    fn fill(&mut self, outcome: Outcome) {
         let Some(receive) = self.receive.take() else { return };
         let Some(request) = self.requests.peek(self.requests.position()) else { return };
         let invalidated = request.operation == Operation::SendAndInvalidate && outcome == Outcome::Success;
         self.filled.push(Completion {
             context: receive.context,
-            queue_pair_context: far.context,
+            // Known at the other end.
+            queue_pair_context: 0,
             outcome,
             operation: if invalidated { Operation::ReceiveAndInvalidate } else { Operation::Receive },
             solicited: request.flags.contains(RequestFlags::SOLICIT),
@@ -420,8 +423,8 @@ impl<P: Platform> Initiator<P> {
     /// The receive at the other end failed: both ends are done for.
     fn receiver_failed(&mut self, ends: Both<'_, P>, outcome: Outcome) -> Progress {
         let pair = ends.pair;
-        self.fill(ends.far, outcome);
-        ends.far.end();
+        self.fill(outcome);
+        Loopback::break_off(ends.far);
         let semantics = &pair.domain.opening.semantics;
         match outcome {
             Outcome::ReceiveTooSmall => self.fail(pair, semantics.receiver_too_small),
@@ -435,7 +438,7 @@ impl<P: Platform> Initiator<P> {
         if !pair.core.fabric.0.epoch.passed(stamp) {
             return Progress::Epoch(stamp);
         }
-        self.fill(ends.far, Outcome::Success);
+        self.fill(Outcome::Success);
         if let Some(fast) = self.requests.front().and_then(|request| request.fast.as_ref()) {
             fast.editions.reclaim();
         }
@@ -512,7 +515,7 @@ impl<P: Platform> Initiator<P> {
         if let Some(far) = far {
             if self.occupied {
                 self.occupied = self.receive.is_some();
-                Loopback::end_sends(far, self.filled.entries(), self.occupied);
+                Loopback::end_sends(far, self.filled.entries_mut(), self.occupied);
             }
             self.count_traffic(pair, far);
         }
@@ -522,13 +525,12 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    fn count_traffic(&mut self, pair: &QueuePairObject<P>, far: &QueuePairObject<P>) {
+    fn count_traffic(&mut self, pair: &QueuePairObject<P>, far: &Shared<QueuePairObject<P>>) {
         let processor = pair.core.fabric.0.platform.processor();
         let (outgoing, incoming) = (core::mem::take(&mut self.outgoing), core::mem::take(&mut self.incoming));
         pair.core.adapter.statistics.sent(processor, outgoing);
         pair.core.adapter.statistics.received(processor, incoming);
-        far.core.adapter.statistics.sent(processor, incoming);
-        far.core.adapter.statistics.received(processor, outgoing);
+        Loopback::count(far, processor, incoming, outgoing);
     }
 
     /// Lets the other end go; called when nothing is left to send.
@@ -549,15 +551,12 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) ->
 fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) -> Stepped {
     let fabric = &pair.core.fabric;
     let Some(mut held) = pair.work.raise() else { return Stepped::Rest };
-    let mut bytes = 0;
-    loop {
-        let Some(guard) = fabric.enter() else {
-            fabric.link(&Object::QueuePair(pair.clone()));
-            return Stepped::Rest;
-        };
-        let (moved, stop) = held.run(pair, &guard, most - bytes);
+    let mut bytes = 0_u64;
+    for _ in 0..STEP_REQUESTS {
+        let Some(guard) = fabric.enter() else { break };
+        let (moved, stop) = held.run(pair, &guard, most.saturating_sub(bytes));
         fabric.leave(guard);
-        bytes += moved;
+        bytes = bytes.saturating_add(moved);
         match stop {
             Stop::Bounds => return Stepped::More(bytes),
             Stop::Epoch(stamp) if fabric.0.epoch.passed(stamp) => continue,
@@ -573,4 +572,8 @@ fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) -> Ste
             None => return Stepped::Rest,
         }
     }
+    // Too many rounds, or too many contexts inside the epoch. The baton goes down first: whoever finds it held goes away.
+    drop(held);
+    fabric.link(&Object::QueuePair(pair.clone()));
+    Stepped::Rest
 }

@@ -6,19 +6,21 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use softndk_cells::Shared;
 use softndk_cells::ring::Receiver;
+use softndk_cells::{Shared, Stamp};
 
 use crate::access::{Accessor, Denied};
+use crate::cause::Outcome;
 use crate::completion_queue::Completion;
 use crate::connector::{self, ConnectorObject};
 use crate::flags::Rights;
 use crate::platform::Platform;
-use crate::queue_pair::{QueuePairObject, Request, state};
-use crate::receive_queue::{self, Receive};
-use crate::token::Element;
-use crate::transfer::{self, CHUNK, Fault, Remote, Spans};
-use crate::wire::{Message, Refused, Wire};
+use crate::queue_pair::{End, QueuePairObject, Request, state};
+use crate::receive_queue;
+use crate::statistics::Traffic;
+use crate::token::{Element, MemoryToken};
+use crate::transfer::{self, CHUNK, Fault, List, Remote, Spans};
+use crate::wire::{Begun, Delivery, Message, Refused, Wire};
 
 /// See the module.
 pub(crate) struct Loopback;
@@ -30,7 +32,7 @@ fn remote<'g, P: Platform>(
     request: &Request<P>,
     needed: Rights,
 ) -> Result<Remote<'g, P>, Refused> {
-    let accessor = Accessor { domain: far.domain.number, ..here };
+    let accessor = there(far, here);
     let view = accessor.remote(request.token, request.address, request.length, needed);
     view.map(|view| Remote { accessor, view }).map_err(|Denied| Refused::Remote)
 }
@@ -89,13 +91,71 @@ impl<P: Platform> Wire<P> for Loopback {
     fn begin_send(
         pair: &Shared<QueuePairObject<P>>,
         far: &Self::FarQueuePair,
-        filled: usize,
+        here: Accessor<'_, P>,
+        delivery: Delivery,
         elements: &mut Vec<Element>,
-    ) -> Option<Receive> {
-        far.receiving.begin(far.state() & state::DRAIN != 0, filled, pair, elements)
+    ) -> Begun {
+        let there = there(far, here);
+        if delivery.invalidates.is_some_and(|token| there.fast(token).is_err()) {
+            return Begun::UnknownToken;
+        }
+        let draining = far.state() & state::DRAIN != 0;
+        let receive = far.receiving.begin(draining, delivery.filled, pair, elements);
+        let Some(receive) = receive else { return Begun::NoReceive };
+        if delivery.length > receive.length {
+            return Begun::Failed(receive, Outcome::ReceiveTooSmall);
+        }
+        let checked = delivery.length == 0 || sink(there, elements).check().is_ok();
+        if checked { Begun::Found(receive) } else { Begun::Failed(receive, Outcome::LocalAccess) }
     }
 
-    fn end_sends(far: &Self::FarQueuePair, filled: &[Completion], moving: bool) {
+    #[inline]
+    fn send<'g>(
+        far: &Self::FarQueuePair,
+        here: Accessor<'g, P>,
+        elements: &[Element],
+        source: &mut impl Spans<'g, P>,
+        range: Range<u64>,
+        total: u64,
+    ) -> Result<(), Fault> {
+        transfer::copy(&here.fabric.0.platform, source, &mut sink(there(far, here), elements), range, total)
+    }
+
+    fn send_inline(
+        far: &Self::FarQueuePair,
+        here: Accessor<'_, P>,
+        elements: &[Element],
+        (chunks, first): (&Receiver<[u8; CHUNK]>, usize),
+        total: u64,
+    ) -> Result<(), Fault> {
+        transfer::store(&here.fabric.0.platform, chunks, first, &mut sink(there(far, here), elements), total)
+    }
+
+    fn invalidate(far: &Self::FarQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp> {
+        there(far, here).fast(token).ok()?.editions.withdraw()
+    }
+
+    fn end_sends(far: &Self::FarQueuePair, filled: &mut [Completion], moving: bool) {
         receive_queue::commit(far, filled, moving);
     }
+
+    fn break_off(far: &Self::FarQueuePair) {
+        far.end();
+    }
+
+    fn count(far: &Self::FarQueuePair, processor: u32, sent: Traffic, received: Traffic) {
+        let statistics = &far.core.adapter.statistics;
+        statistics.sent(processor, sent);
+        statistics.received(processor, received);
+    }
+}
+
+/// Access to the peer's memory.
+fn there<'g, P: Platform>(far: &QueuePairObject<P>, here: Accessor<'g, P>) -> Accessor<'g, P> {
+    Accessor { domain: far.domain.number, ..here }
+}
+
+/// The elements of the peer's receive as the place where a message goes.
+fn sink<'g, 'e, P: Platform>(there: Accessor<'g, P>, elements: &'e [Element]) -> List<'g, P, &'e [Element]> {
+    List::new(there, elements, Rights::LOCAL_WRITE)
 }

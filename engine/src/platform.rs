@@ -56,8 +56,8 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// The processor that runs this code now; a hint where the caller may be moved.
     fn processor(&self) -> u32;
 
-    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called without a lock of the
-    /// engine, at most once until that turn has come to [`Turn::Idle`](crate::Turn::Idle).
+    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called at most once until
+    /// that turn has come to [`Turn::Idle`](crate::Turn::Idle), perhaps with a lock of the engine held: do not call back.
     fn kick(&self, processor: u32);
 
     /// True when the caller is at DISPATCH_LEVEL and must be quick.

@@ -89,9 +89,10 @@ impl<P: Platform> ReceiveQueue<P> {
 }
 
 /// Ends a batch of deliveries: completes the filled receives in one go. `moving` says that another is being filled.
-pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &[Completion], moving: bool) {
+pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mut [Completion], moving: bool) {
     let entered = pair.receiving.inner.with(|inner| {
-        for _ in filled {
+        for completion in &mut *filled {
+            completion.queue_pair_context = pair.context;
             inner.pop();
         }
         inner.delivering = moving;

@@ -3,20 +3,23 @@
 //! What it is: the border behind which the peer lives. What it is not: a lock over both ends; each end keeps its own locks, and
 //! what one tells the other is a message that may cross another on its way.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
-use softndk_cells::Shared;
 use softndk_cells::ring::Receiver;
+use softndk_cells::{Shared, Stamp};
 
 use crate::access::Accessor;
+use crate::cause::Outcome;
 use crate::completion_queue::Completion;
 use crate::connector::ReadLimits;
 use crate::limits::PRIVATE_DATA;
 use crate::platform::Platform;
 use crate::queue_pair::{QueuePairObject, Request};
 use crate::receive_queue::Receive;
-use crate::token::Element;
-use crate::transfer::{CHUNK, Spans};
+use crate::statistics::Traffic;
+use crate::token::{Element, MemoryToken};
+use crate::transfer::{CHUNK, Fault, Spans};
 
 /// Which side refused an access.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -115,15 +118,64 @@ pub(crate) trait Wire<P: Platform> {
         chunks: &Receiver<[u8; CHUNK]>,
     ) -> Result<(), Refused>;
 
-    /// Takes the peer's receive after the `filled` ones, with its elements; without one, the queue pair is linked when the
-    /// peer posts one.
+    /// Takes the peer's receive after the `filled` ones and checks that the message can go into it; without one, the queue
+    /// pair is linked when the peer posts one. `elements` gets the elements of the receive.
     fn begin_send(
         pair: &Shared<QueuePairObject<P>>,
         far: &Self::FarQueuePair,
-        filled: usize,
-        elements: &mut alloc::vec::Vec<Element>,
-    ) -> Option<Receive>;
+        here: Accessor<'_, P>,
+        delivery: Delivery,
+        elements: &mut Vec<Element>,
+    ) -> Begun;
+
+    /// Moves a range of a message into the elements of its receive.
+    fn send<'g>(
+        far: &Self::FarQueuePair,
+        here: Accessor<'g, P>,
+        elements: &[Element],
+        source: &mut impl Spans<'g, P>,
+        range: Range<u64>,
+        total: u64,
+    ) -> Result<(), Fault>;
+
+    /// Moves a whole inline message, whose chunks begin at `first`, into the elements of its receive.
+    fn send_inline(
+        far: &Self::FarQueuePair,
+        here: Accessor<'_, P>,
+        elements: &[Element],
+        chunks: (&Receiver<[u8; CHUNK]>, usize),
+        total: u64,
+    ) -> Result<(), Fault>;
+
+    /// Takes the access to one of the peer's regions away; `None` when it has none under the token.
+    fn invalidate(far: &Self::FarQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp>;
 
     /// Completes the filled receives at the other end; `moving` says that another one is being filled.
-    fn end_sends(far: &Self::FarQueuePair, filled: &[Completion], moving: bool);
+    fn end_sends(far: &Self::FarQueuePair, filled: &mut [Completion], moving: bool);
+
+    /// The request failed the other end too: everything posted there is cancelled.
+    fn break_off(far: &Self::FarQueuePair);
+
+    /// Counts traffic at the other end: what it sent and what it received.
+    fn count(far: &Self::FarQueuePair, processor: u32, sent: Traffic, received: Traffic);
+}
+
+/// A message that looks for its receive.
+#[derive(Clone, Copy)]
+pub(crate) struct Delivery {
+    pub(crate) length: u64,
+    /// The peer's token that the message invalidates.
+    pub(crate) invalidates: Option<MemoryToken>,
+    /// Receives this side has filled and not yet completed.
+    pub(crate) filled: usize,
+}
+
+/// How a message found the other end.
+pub(crate) enum Begun {
+    Found(Receive),
+    NoReceive,
+    /// The token to invalidate is nobody's; no receive was touched.
+    UnknownToken,
+    /// The receive fails, and with it both ends.
+    Failed(Receive, Outcome),
 }

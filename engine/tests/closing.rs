@@ -66,9 +66,7 @@ fn every_order_of_closing_a_connected_side_completes_each_object_once_and_parent
         for (before, after) in [(0, 1), (0, 5), (1, 2), (1, 3), (1, 4), (4, 6), (2, 6), (3, 6), (5, 6), (0, 6)] {
             assert!(place(before) < place(after), "{order:?} closed as {closed:?}");
         }
-        for which in [&pair.a.pair] {
-            drop(which.close(1));
-        }
+        drop(pair.a.pair.close(1));
         drop((pair.a.connector.close(1), pair.a.initiator.close(1), pair.a.receiver.close(1)));
         drop((pair.a.domain.close(1), pair.a.opening.close(1)));
         pair.world.assert_empty();
