@@ -142,8 +142,9 @@ impl Buffer {
 
     /// Fills with bytes that depend on `seed` and the position.
     pub fn fill_with_seed(&self, seed: u64) {
+        let mut block = block(seed);
         for (index, start) in (0..self.length).step_by(PAGE).enumerate() {
-            let block = block(seed, index);
+            number(&mut block, index);
             let length = PAGE.min(self.length - start);
             // SAFETY: inside the buffer.
             unsafe { ptr::copy_nonoverlapping(block.as_ptr(), self.pointer().add(start), length) };
@@ -167,11 +168,12 @@ impl Buffer {
     /// The bytes of `range` are those of [`Self::fill_with_seed`], as if the buffer began where the range does.
     pub fn assert_seed(&self, seed: u64, range: Range<usize>) {
         let mut bytes = [0; PAGE];
+        let mut expected = block(seed);
         for (index, start) in range.clone().step_by(PAGE).enumerate() {
             let length = PAGE.min(range.end - start);
             // SAFETY: inside the buffer.
             unsafe { ptr::copy_nonoverlapping(self.pointer().add(start), bytes.as_mut_ptr(), length) };
-            let expected = block(seed, index);
+            number(&mut expected, index);
             if bytes[..length] != expected[..length] {
                 let wrong = (0..length).find(|position| bytes[*position] != expected[*position]).unwrap_or(0);
                 panic!("byte {} of {} is wrong: {:#x}", start + wrong, self.length, bytes[wrong]);
@@ -195,13 +197,15 @@ impl Drop for Buffer {
 
 /// A byte of the seeded pattern.
 pub fn pattern(seed: u64, position: usize) -> u8 {
-    block(seed, position / PAGE)[position % PAGE]
+    let mut block = block(seed);
+    number(&mut block, position / PAGE);
+    block[position % PAGE]
 }
 
-/// A page of the seeded pattern: no two pages and no two seeds alike.
-fn block(seed: u64, index: usize) -> [u8; PAGE] {
+/// A page of bytes that depend on the seed.
+fn block(seed: u64) -> [u8; PAGE] {
     let mut bytes = [0; PAGE];
-    let mut state = (seed ^ (index as u64) << 20).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     for word in bytes.chunks_exact_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
@@ -209,6 +213,14 @@ fn block(seed: u64, index: usize) -> [u8; PAGE] {
         word.copy_from_slice(&state.to_le_bytes());
     }
     bytes
+}
+
+/// Numbers a page, so that no two of a pattern are alike.
+fn number(block: &mut [u8; PAGE], index: usize) {
+    for place in [0, PAGE / 2, PAGE - 8] {
+        let bytes = (index as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93).to_le_bytes();
+        block[place..place + 8].copy_from_slice(&bytes);
+    }
 }
 
 pub fn element(address: u64, length: usize, token: u32) -> NDK_SGE {
@@ -222,6 +234,7 @@ pub fn element(address: u64, length: usize, token: u32) -> NDK_SGE {
 /// A memory list over a range of a buffer's pages, for one call.
 pub struct MemoryList<'a> {
     list: *mut kernel_host::nt::MDL,
+    pages: usize,
     next: Option<Box<MemoryList<'a>>>,
     _buffer: &'a Buffer,
 }
@@ -236,7 +249,7 @@ impl<'a> MemoryList<'a> {
         let count = mdl::span(start, range.len());
         // SAFETY: a list made just now for these pages.
         unsafe { mdl::fill_locked(list, &buffer.pages.frames()[first..first + count], Access::Write) };
-        Self { list, next: None, _buffer: buffer }
+        Self { list, pages: count, next: None, _buffer: buffer }
     }
 
     pub fn pointer(&self) -> *mut MDL {
@@ -260,9 +273,11 @@ impl Drop for MemoryList<'_> {
         self.next = None;
         // SAFETY: locked by `new` and not unlocked since.
         unsafe { mdl::unlock(self.list) };
-        // Whoever kept the pages' numbers of this list finds other ones.
-        // SAFETY: the array belongs to the list.
-        unsafe { *mdl::frame_array(self.list) = 0 };
+        for page in 0..self.pages {
+            // Whoever kept a pointer into this list finds no pages there.
+            // SAFETY: the array has an entry for each page.
+            unsafe { mdl::frame_array(self.list).add(page).write(0) };
+        }
         // SAFETY: made by `new` and freed once.
         unsafe { mdl::free(self.list) };
     }

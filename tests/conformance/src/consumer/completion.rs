@@ -57,11 +57,13 @@ impl Completion {
     }
 
     /// Records what the call returned.
-    pub fn returned(&self, status: NTSTATUS) {
+    ///
+    /// `begun` is when the call was made; a call that did not pend ended some time after it.
+    pub fn returned(&self, status: NTSTATUS, begun: u64) {
         let state = if status == STATUS_PENDING { RETURNED_PENDING } else { RETURNED_FINAL };
         self.returned.store(state, Ordering::Release);
         if state == RETURNED_FINAL {
-            self.finished.store(ENDS.fetch_add(1, Ordering::AcqRel), Ordering::Release);
+            self.finished.store(begun, Ordering::Release);
         }
     }
 
@@ -187,7 +189,8 @@ impl Started {
         self.status != STATUS_PENDING || self.completion.is_done()
     }
 
-    /// A number that is greater for calls that ended later.
+    /// A number that is greater for calls that ended later. What did not pend has the number of its beginning, because
+    /// others may end before a call that is over has returned.
     pub fn finished(&self) -> u64 {
         self.completion.finished.load(Ordering::Acquire)
     }
@@ -215,8 +218,9 @@ fn begin(
     call: impl FnOnce(*const c_void, *const c_void) -> NTSTATUS,
 ) -> Started {
     let completion = Completion::new(name);
+    let begun = ENDS.fetch_add(1, Ordering::AcqRel);
     let status = call(callback, completion.context());
-    completion.returned(status);
+    completion.returned(status, begun);
     Started { completion, status }
 }
 
@@ -227,8 +231,9 @@ pub fn create<T>(
 ) -> Result<*mut T, NTSTATUS> {
     let completion = Completion::new(name);
     let mut out = ptr::null_mut();
+    let begun = ENDS.fetch_add(1, Ordering::AcqRel);
     let status = call(create_callback(), completion.context(), &raw mut out);
-    completion.returned(status);
+    completion.returned(status, begun);
     let (status, object) = if status == STATUS_PENDING {
         let status = completion.wait();
         (status, completion.object().cast())

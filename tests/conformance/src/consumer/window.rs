@@ -109,7 +109,11 @@ impl<'a> Window<'a> {
     }
 
     pub fn in_elements(&self, count: usize) -> Vec<NDK_SGE> {
-        let length = self.buffer.length();
+        self.first_in_elements(self.buffer.length(), count)
+    }
+
+    /// The first `length` bytes in `count` elements.
+    pub fn first_in_elements(&self, length: usize, count: usize) -> Vec<NDK_SGE> {
         let cut = |index: usize| length * index / count;
         (0..count).map(|index| self.element(cut(index)..cut(index + 1))).collect()
     }

@@ -4,7 +4,7 @@
 //! The sites are found by running the life once while the host records them; then each is failed at its first hit, and
 //! what the failing path reaches for the first time is added, until nothing new appears.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use conformance::case;
 use conformance::consumer::{
@@ -26,15 +26,24 @@ pub const CASES: &[Case] = &[
     case!(one_allocation_in_twenty_fails_at_random: "NDK-FAULT-1"),
 ];
 
+/// The stacks of the sites, named while the image that they lie in was loaded.
+type Names = BTreeMap<Site, String>;
+
 /// Loads, starts two adapters, opens both, connects, transfers by every kind of memory, closes, unloads. Stops at the
 /// first failure, closes what there is, and says where and how it failed.
-fn life(kernel: &Kernel, setup: &Setup) -> Result<(), (&'static str, NTSTATUS)> {
+fn life(kernel: &Kernel, setup: &Setup, names: &mut Names) -> Result<(), (&'static str, NTSTATUS)> {
     let driver = match kernel.load_driver(image(), "softndk") {
         Ok(driver) => driver,
         Err(LoadError::DriverEntry(status)) => return Err(("DriverEntry", status)),
         Err(error) => panic!("{error}"),
     };
     let result = adapters_life(kernel, setup, &driver);
+    for record in fault::sites() {
+        names.entry(record.site).or_insert_with(|| {
+            let frames = kernel_host::image::stack_trace::name(&record.stack);
+            frames.iter().map(|frame| format!("\n    {frame}")).collect()
+        });
+    }
     driver.unload();
     result
 }
@@ -194,7 +203,8 @@ fn every_allocation_of_a_life_with_a_transfer_fails_once() {
     let setup = Setup::default();
     let kernel = Kernel::boot(setup.kernel.clone());
     fault::start_recording();
-    assert_eq!(life(&kernel, &setup), Ok(()), "the life without a fault");
+    let mut names = Names::new();
+    assert_eq!(life(&kernel, &setup, &mut names), Ok(()), "the life without a fault");
     assert_nothing_left(&kernel, "the life without a fault");
     let mut known = fault::sites();
     let mut tried: BTreeSet<Site> = BTreeSet::new();
@@ -202,15 +212,14 @@ fn every_allocation_of_a_life_with_a_transfer_fails_once() {
     while let Some(record) = known.iter().find(|record| !tried.contains(&record.site)).cloned() {
         tried.insert(record.site);
         let before = fault::failures();
+        // A bugcheck names its own stack; this line names the fault that led there.
+        let stack = names.get(&record.site).cloned().unwrap_or_default();
+        eprintln!("failing {} at{stack}", record.export);
         fault::fail(record.site, 1);
-        let result = life(&kernel, &setup);
+        let result = life(&kernel, &setup, &mut names);
         let failures = fault::failures() - before;
         fired += failures;
-        let what = || {
-            let names = kernel_host::image::stack_trace::name(&record.stack);
-            let stack: Vec<String> = names.iter().map(|frame| format!("\n    {frame}")).collect();
-            format!("{} failed at{}\nand the life ended in {result:x?}", record.export, stack.concat())
-        };
+        let what = || format!("{} failed at{stack}\nand the life ended in {result:x?}", record.export);
         if let Err((place, status)) = result {
             assert!(failures > 0, "failed without a fault: {}", what());
             assert!(is_clean(place, status), "{}", what());
@@ -221,7 +230,7 @@ fn every_allocation_of_a_life_with_a_transfer_fails_once() {
     fault::stop();
     println!("{} sites, {fired} faults", tried.len());
     assert!(fired >= 20, "only {fired} faults of {} sites", tried.len());
-    assert_eq!(life(&kernel, &setup), Ok(()), "the life after all faults");
+    assert_eq!(life(&kernel, &setup, &mut names), Ok(()), "the life after all faults");
     assert_nothing_left(&kernel, "the life after all faults");
 }
 
@@ -232,7 +241,7 @@ fn one_allocation_in_twenty_fails_at_random() {
     for seed in 1..=60 {
         // The later runs are gentler, so that some get far.
         fault::fail_randomly(20 + seed * 3, seed);
-        let result = life(&kernel, &setup);
+        let result = life(&kernel, &setup, &mut Names::new());
         fault::stop();
         succeeded += u32::from(result.is_ok());
         if let Err((place, status)) = result {

@@ -169,9 +169,11 @@ fn remote_token_is_constant_over_registrations() {
         let token = region.remote_token();
         assert_ne!(token, 0);
         let mut far = Window::of_region(buffer, region);
+        far.mapping = Some(mapping);
         for round in 0..10 {
             let region = far.region.as_ref().expect("a region");
-            register_fast(&pair.passive, region, &mapping, &far.buffer, FULL);
+            let mapping = far.mapping.as_ref().expect("a mapping");
+            register_fast(&pair.passive, region, mapping, &far.buffer, FULL);
             assert_eq!(region.remote_token(), token, "registration {round}");
             far.refresh();
             pull(&pair, &near, &far, round);

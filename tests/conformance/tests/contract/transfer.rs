@@ -43,9 +43,19 @@ const RECEIVE: u64 = 0x7002;
 
 /// Moves the whole of `source` to `sink` and checks completion and contents. For a Read `near` is the sink.
 fn transfer(operation: Operation, near: (&End<'_>, &Window<'_>), far: (&End<'_>, &Window<'_>), elements: usize) {
+    transfer_length(operation, near, far, elements, near.1.buffer.length());
+}
+
+/// As [`transfer`], for the first `length` bytes; those behind them stay as they are.
+fn transfer_length(
+    operation: Operation,
+    near: (&End<'_>, &Window<'_>),
+    far: (&End<'_>, &Window<'_>),
+    elements: usize,
+    length: usize,
+) {
     let (near_end, near_window) = near;
     let (far_end, far_window) = far;
-    let length = near_window.buffer.length();
     let seed = 0x5EED ^ length as u64 ^ (elements as u64) << 32;
     let (source, sink) = match operation {
         Operation::Read => (far_window, near_window),
@@ -53,13 +63,15 @@ fn transfer(operation: Operation, near: (&End<'_>, &Window<'_>), far: (&End<'_>,
     };
     source.buffer.fill_with_seed(seed);
     sink.buffer.fill_with_seed(!seed);
-    let list = near_window.in_elements(elements);
+    let whole = sink.buffer.length() == length;
+    let before = if whole { Vec::new() } else { sink.buffer.to_vec() };
+    let list = near_window.first_in_elements(length, elements);
     let flags = NDK_OP_FLAGS::empty();
     let status = match operation {
         Operation::Read => near_end.queue_pair.read(REQUEST, &list, far_window.remote(0), flags),
         Operation::Write => near_end.queue_pair.write(REQUEST, &list, far_window.remote(0), flags),
         Operation::Send => {
-            let receive = far_end.queue_pair.receive(RECEIVE, &far_window.in_elements(elements));
+            let receive = far_end.queue_pair.receive(RECEIVE, &far_window.first_in_elements(length, elements));
             assert_eq!(receive, 0, "posting a receive of {length} bytes");
             near_end.queue_pair.send(REQUEST, &list, flags)
         }
@@ -67,6 +79,9 @@ fn transfer(operation: Operation, near: (&End<'_>, &Window<'_>), far: (&End<'_>,
     assert_eq!(status, 0, "posting a {operation:?} of {length} bytes in {elements} elements");
     check_result(operation, near_end, far_end, length);
     sink.buffer.assert_seed(seed, 0..length);
+    if !whole {
+        assert_eq!(sink.buffer.to_vec()[length..], before[length..], "bytes behind the {length} of the transfer");
+    }
     source.buffer.assert_surroundings();
     sink.buffer.assert_surroundings();
 }
@@ -98,11 +113,12 @@ fn every_length(operation: Operation, near: WindowKind, far: WindowKind) {
         let pair = Pair::connect(first, second);
         for length in LENGTHS {
             for (offset, order) in [(0, FrameOrder::Contiguous), (1016, FrameOrder::Scattered)] {
-                let open = |end, kind, offset| Window::open(end, Buffer::new(length, offset, order), kind);
+                // Registering nothing is no case of its own: a transfer of nothing goes over memory that is there.
+                let open = |end, kind, offset| Window::open(end, Buffer::new(length.max(64), offset, order), kind);
                 let near = open(&pair.active, near, offset);
                 // The far buffer begins elsewhere in its page, so that no copy is aligned with itself.
                 let far = open(&pair.passive, far, offset / 3);
-                transfer(operation, (&pair.active, &near), (&pair.passive, &far), 1);
+                transfer_length(operation, (&pair.active, &near), (&pair.passive, &far), 1, length);
             }
         }
     });
