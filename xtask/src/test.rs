@@ -124,7 +124,7 @@ const STAGES: &[Stage] = &[
         name: "doc",
         shows: "the documentation builds without a broken link",
         program: Program::Cargo,
-        words: &["doc", "--locked", "--no-deps"],
+        words: &["doc", "--locked", "--no-deps", "--document-private-items"],
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
         minutes: 15,
     },
