@@ -125,7 +125,7 @@ const STAGES: &[Stage] = &[
         shows: "the documentation builds without a broken link",
         program: Program::Cargo,
         words: &["doc", "--locked", "--no-deps", "--document-private-items"],
-        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+        environment: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::redundant_explicit_links")],
         minutes: 15,
     },
     Stage {
