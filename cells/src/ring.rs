@@ -77,7 +77,6 @@ impl<T> Sender<T> {
             return None;
         }
         let tail = self.0.tail.0.load(Ordering::Relaxed);
-        // The tail is published with sequential consistency by whoever had the claim before.
         let used = tail.wrapping_sub(self.0.head.0.load(Ordering::Acquire));
         Some(Claim { ring: &self.0, tail, staged: 0, room: self.0.capacity.saturating_sub(used) })
     }
@@ -117,11 +116,17 @@ impl<T> Claim<'_, T> {
         Ok(())
     }
 
-    /// Makes everything staged visible and gives up the claim.
+    /// Makes everything staged visible and gives up the claim. Whoever then wakes the consumer orders it.
     pub fn publish(mut self) {
         let tail = self.position();
         self.staged = 0;
-        // Sequentially consistent: a producer that then looks whether the consumer waits must not be overtaken by its look.
+        self.ring.tail.0.store(tail, Ordering::Release);
+    }
+
+    /// As [`Self::publish`], for a producer that then looks whether the consumer waits: its look does not overtake the entries.
+    pub fn announce(mut self) {
+        let tail = self.position();
+        self.staged = 0;
         self.ring.tail.0.store(tail, Ordering::SeqCst);
         crate::sync::settle();
     }
@@ -350,7 +355,7 @@ mod model {
                 thread::spawn(move || {
                     let mut claim = sender.claim().unwrap();
                     claim.stage(1).unwrap();
-                    claim.publish();
+                    claim.announce();
                     waiting.load(Ordering::SeqCst)
                 })
             };

@@ -26,7 +26,7 @@ use crate::queue_pair::{End, QueuePairObject, Request, settle_end};
 use crate::receive_queue::Receive;
 use crate::statistics::Traffic;
 use crate::token::{Element, MemoryToken};
-use crate::transfer::{CHUNK, Fault, List, Queued};
+use crate::transfer::{CHUNK, Elements, Fault, List, Queued};
 use crate::wire::{Begun, Delivery, Refused, Wire};
 
 /// What is known about the request at the front.
@@ -283,7 +283,7 @@ impl<P: Platform> Initiator<P> {
         if request.flags.contains(RequestFlags::INLINE) {
             return Loopback::write_inline(far, here, request, &self.chunks);
         }
-        let elements = Queued { ring: &self.elements, first: request.first, count: request.count };
+        let elements = Queued::of(request, &self.elements);
         let mut local = List::new(here, elements, needed);
         if range.start == 0 {
             local.check().map_err(|Denied| Refused::Local)?;
@@ -298,8 +298,9 @@ impl<P: Platform> Initiator<P> {
     /// Read with local invalidate: takes the access to the first element's region away before the completion.
     fn invalidate_sink(&mut self, ends: Both<'_, P>) -> Progress {
         let (here, pair) = (ends.here(), ends.pair);
-        let first = self.requests.peek(self.requests.position()).map(|request| request.first);
-        let token = first.and_then(|first| self.elements.peek(first)).map(|element| element.token);
+        let request = self.requests.peek(self.requests.position());
+        let first = request.and_then(|request| Queued::of(request, &self.elements).element(0));
+        let token = first.map(|element| element.token);
         let stamp = token.and_then(|token| here.fast(token).ok()).and_then(|fast| fast.editions.withdraw());
         match stamp {
             Some(stamp) => {
@@ -348,7 +349,7 @@ impl<P: Platform> Initiator<P> {
         let (length, token) = (request.length, request.token);
         let invalidates = (request.operation == Operation::SendAndInvalidate).then_some(token);
         if !request.flags.contains(RequestFlags::INLINE) && length > 0 {
-            let elements = Queued { ring: &self.elements, first: request.first, count: request.count };
+            let elements = Queued::of(request, &self.elements);
             if List::new(here, elements, Rights::empty()).check().is_err() {
                 return Err(self.fail(pair, Outcome::LocalAccess));
             }
@@ -381,7 +382,7 @@ impl<P: Platform> Initiator<P> {
         if request.flags.contains(RequestFlags::INLINE) {
             return Loopback::send_inline(ends.far, here, &self.scratch, (&self.chunks, request.first), request.length);
         }
-        let elements = Queued { ring: &self.elements, first: request.first, count: request.count };
+        let elements = Queued::of(request, &self.elements);
         let mut source = List::new(here, elements, Rights::empty());
         Loopback::send(ends.far, here, &self.scratch, &mut source, range, request.length)
     }
@@ -486,7 +487,9 @@ impl<P: Platform> Initiator<P> {
         self.phase = Phase::Fresh;
         self.receive = None;
         let Some(request) = self.requests.pop() else { return Progress::Completed };
-        self.elements.skip(request.count);
+        if request.count > 1 {
+            self.elements.skip(request.count);
+        }
         if request.flags.contains(RequestFlags::INLINE) {
             self.chunks.skip((request.length as usize).div_ceil(CHUNK));
         }

@@ -88,6 +88,8 @@ pub(crate) struct Request<P: Platform> {
     /// Where its elements, or the chunks of its inline data, begin in their rings.
     pub(crate) first: usize,
     pub(crate) count: usize,
+    /// The element of a request that has one; it is not in the ring.
+    pub(crate) single: Element,
     pub(crate) length: u64,
     pub(crate) address: u64,
     pub(crate) token: MemoryToken,
@@ -259,7 +261,7 @@ impl<P: Platform> QueuePair<P> {
         let receive = Receive { context, first, count, length };
         requests.stage(receive).map_err(|_| PostError::QueueFull)?;
         ring.publish();
-        requests.publish();
+        requests.announce();
         receive_queue::posted(pair);
         Ok(())
     }
@@ -318,7 +320,7 @@ impl<P: Platform> QueuePair<P> {
     /// Processes what may be processed: after a post that is not deferred, and after any that failed.
     fn after_post(&self, flags: RequestFlags, posted: Result<(), PostError>) -> Result<(), PostError> {
         match posted {
-            Ok(()) if flags.contains(RequestFlags::DEFER) => {}
+            Ok(()) if flags.contains(RequestFlags::DEFER) && !self.0.is_ended() => {}
             Ok(()) => process_in_place(&self.0),
             Err(_) => self.kick_held(),
         }
@@ -355,6 +357,14 @@ impl<P: Platform> QueuePair<P> {
             request.length = self.stage_inline(&mut ring, elements.take(count))?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
             ring.publish();
+        } else if count == 1 {
+            request.count = 1;
+            request.single = elements.take(1).next().ok_or(PostError::BadParameter)?;
+            request.length = u64::from(request.single.length);
+            if request.length > pair.limits.transfer_length {
+                return Err(PostError::TooMuchData);
+            }
+            requests.stage(request).map_err(|_| PostError::QueueFull)?;
         } else {
             let mut ring = pair.elements.claim().ok_or(PostError::Concurrent)?;
             request.first = ring.position();
@@ -481,6 +491,7 @@ impl Order {
             context: self.context,
             first: 0,
             count: 0,
+            single: Element::default(),
             length: 0,
             address: self.address,
             token: self.token,

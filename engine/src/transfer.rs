@@ -12,6 +12,7 @@ use crate::access::{Accessor, Denied, Span, View};
 use crate::flags::Rights;
 use crate::limits::LAST_BYTES;
 use crate::platform::Platform;
+use crate::queue_pair::Request;
 use crate::token::Element;
 
 /// Which side an access failed on.
@@ -33,11 +34,18 @@ pub(crate) trait Elements {
     fn element(&self, index: usize) -> Option<Element>;
 }
 
-/// Elements of the request at the front of a queue.
+/// Elements of the request at the front of a queue: one in the request itself, or several in the ring.
 pub(crate) struct Queued<'a> {
-    pub(crate) ring: &'a Receiver<Element>,
-    pub(crate) first: usize,
-    pub(crate) count: usize,
+    ring: &'a Receiver<Element>,
+    first: usize,
+    count: usize,
+    single: Element,
+}
+
+impl<'a> Queued<'a> {
+    pub(crate) fn of<P: Platform>(request: &Request<P>, ring: &'a Receiver<Element>) -> Self {
+        Self { ring, first: request.first, count: request.count, single: request.single }
+    }
 }
 
 impl Elements for Queued<'_> {
@@ -47,6 +55,9 @@ impl Elements for Queued<'_> {
 
     #[inline]
     fn element(&self, index: usize) -> Option<Element> {
+        if self.count == 1 {
+            return (index == 0).then_some(self.single);
+        }
         self.ring.peek(self.first.wrapping_add(index)).copied()
     }
 }

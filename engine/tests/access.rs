@@ -335,3 +335,87 @@ fn fast_registration_arguments_are_checked_inline() {
     drop((region.close(1), local_only.close(1), plain.close(1)));
     pair.close();
 }
+
+#[test]
+fn a_fast_register_region_of_another_domain_is_refused_at_both_ends() {
+    for remote_side in [false, true] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(4096, 0);
+        let other = pair.b.opening.create_protection_domain(pair.world.block(1)).unwrap();
+        let mapping = pair.a.build(&pair.world, &buffer);
+        let region = pair.a.fast_region(&pair.world);
+        pair.a.fast_register(&region, mapping, 1, 0).unwrap();
+        let plain = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+        // A's own fast region is good for A locally, and neither as B's memory nor in B's elements.
+        if remote_side {
+            let list = [element(0, 1, here.local_token())].into_iter();
+            pair.a.pair.write(1, NONE, list, 0, region.remote_token()).unwrap();
+            assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+        } else {
+            let list = [element(0, 1, region.local_token())].into_iter();
+            pair.a.pair.read(1, NONE, list, 0, plain.remote_token()).unwrap();
+            assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+            let list = [element(0, 1, region.local_token())].into_iter();
+            pair.b.pair.read(2, NONE, list, 0, here.remote_token()).unwrap();
+            assert_eq!(outcomes(&pair.b.initiator), [(2, Outcome::LocalAccess)]);
+        }
+        pair.a.opening.release_mapping(mapping);
+        drop((region.close(1), plain.close(1), here.close(1), other.close(1)));
+        pair.close();
+    }
+}
+
+#[test]
+fn logical_addresses_of_another_opening_are_refused_in_elements_and_in_page_lists() {
+    for in_page_list in [false, true] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(4096, 0);
+        let (mine, foreign) = (pair.a.build(&pair.world, &buffer), pair.b.build(&pair.world, &buffer));
+        let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        let region = pair.a.fast_region(&pair.world);
+        let good = [element(mine.0, 1, pair.a.privileged())].into_iter();
+        pair.a.pair.read(0, NONE, good, 0, remote.remote_token()).unwrap();
+        let bad = if in_page_list {
+            pair.a.fast_register(&region, foreign, 1, 0).unwrap();
+            element(0, 1, region.local_token())
+        } else {
+            element(foreign.0, 1, pair.a.privileged())
+        };
+        pair.a.pair.read(1, NONE, [bad].into_iter(), 0, remote.remote_token()).unwrap();
+        assert_eq!(outcomes(&pair.a.initiator), [(0, Outcome::Success), (1, Outcome::LocalAccess)]);
+        pair.a.opening.release_mapping(mine);
+        pair.b.opening.release_mapping(foreign);
+        drop((region.close(1), remote.close(1)));
+        pair.close();
+    }
+}
+
+#[test]
+fn a_privileged_token_of_another_domain_of_the_same_opening_is_refused() {
+    let pair = Pair::new();
+    let buffer = Buffer::new(4096, 0);
+    let other = pair.a.opening.create_protection_domain(pair.world.block(1)).unwrap();
+    let mapping = pair.a.build(&pair.world, &buffer);
+    let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+    let list = [element(mapping.0, 1, other.privileged_token())].into_iter();
+    pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::LocalAccess)]);
+    pair.a.opening.release_mapping(mapping);
+    drop((other.close(1), remote.close(1)));
+    pair.close();
+}
+
+#[test]
+fn slots_of_departed_domains_are_used_again() {
+    let world = pair::World::new();
+    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+    let mut highest = 0;
+    for _ in 0..10_000 {
+        let domain = opening.create_protection_domain(world.block(2)).unwrap();
+        highest = highest.max(domain.privileged_token().0 & 0xf_ffff);
+        drop(domain.close(1));
+    }
+    assert!(highest < 300, "slot {highest}");
+    drop(opening.close(1));
+}
