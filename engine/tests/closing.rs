@@ -4,7 +4,7 @@ mod pair;
 
 use std::sync::atomic::Ordering;
 
-use pair::{A, B, Buffer, CLOSE, EVERYTHING, Event, Harness, Pair, World, element, outcomes};
+use pair::{A, B, Buffer, CLOSE, EVERYTHING, Event, Harness, PROCESSOR, Pair, World, element, outcomes};
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectEvent, Deregistered, DisconnectEvent, Notification, ObjectKind,
     Outcome, RegionError, Registration, RequestCompletion, RequestFlags, Retired, Rights, Semantics, Sink,
@@ -181,6 +181,25 @@ fn memory_given_to_a_closed_region_comes_back_with_it() {
 }
 
 #[test]
+fn a_closed_fast_region_answers_no_more_and_gives_its_slot_back() {
+    let pair = Pair::new();
+    let buffer = Buffer::new(4096, 0);
+    let mapping = pair.b.build(&pair.world, &buffer);
+    let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+    let region = pair.b.fast_region(&pair.world);
+    let token = region.remote_token();
+    pair.b.fast_register(&region, mapping, 1, 0).unwrap();
+    drop(region.close(1));
+    let again = pair.b.fast_region(&pair.world);
+    assert_eq!(again.remote_token().0 & 0xf_ffff, token.0 & 0xf_ffff, "the same slot");
+    pair.a.pair.read(1, NONE, [element(0, 1, here.local_token())].into_iter(), 0, token).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+    pair.b.opening.release_mapping(mapping);
+    drop((again.close(1), here.close(1)));
+    pair.close();
+}
+
+#[test]
 fn registration_limits_and_states_are_exact() {
     let pair = Pair::new();
     let buffer = Buffer::new(100, 0);
@@ -311,8 +330,13 @@ fn a_flush_during_a_delivery_completes_the_receive_exactly_once() {
         pair.b.pair.receive(context, list).unwrap();
     }
     let list = [element(0, length as u32, local.local_token())].into_iter();
+    // The rest of the message waits on the other processor's list, so that the flush comes in the middle of it.
+    PROCESSOR.with(|processor| processor.set(1));
     pair.a.pair.send(1, NONE, list).unwrap();
+    PROCESSOR.with(|processor| processor.set(0));
     pair.b.pair.flush();
+    pair.world.fabric.turn(0, BUDGET, &mut Keeping::default());
+    assert_eq!(outcomes(&pair.b.receiver), []);
     pair.world.run();
     let received = outcomes(&pair.b.receiver);
     assert_eq!(received, [(8, Outcome::Success), (9, Outcome::Cancelled)]);

@@ -424,6 +424,20 @@ fn closing_a_connected_connector_tells_the_peer_once_and_fails_its_disconnect() 
 }
 
 #[test]
+fn a_close_after_the_notice_is_no_second_event() {
+    let mut pair = Pair::new();
+    pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+    assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+    drop(pair.a.connector.close(A + CLOSE));
+    let events = pair.world.run();
+    assert_eq!(events[0], Event::Completed(A + DISCONNECT, Err(ConnectError::Aborted)));
+    assert!(!events.contains(&Event::Disconnected(B + GONE)), "{events:?}");
+    pair.b.connector.disconnect(B + DISCONNECT).unwrap();
+    assert_eq!(pair.world.run(), [Event::Completed(B + DISCONNECT, Ok(()))]);
+    pair.close();
+}
+
+#[test]
 fn a_disconnect_after_the_peer_has_gone_flushes_and_succeeds() {
     let mut pair = Pair::new();
     pair.b.pair.receive(2, std::iter::empty()).unwrap();

@@ -194,6 +194,26 @@ fn inline_data_is_taken_during_the_call_from_any_number_of_elements() {
 }
 
 #[test]
+fn elements_and_inline_data_free_their_room_for_ever() {
+    let pair = Pair::with(Semantics::NDK, Depths { initiator: 3, receive: 3, elements: 3, ..Depths::default() });
+    let buffer = Buffer::new(64, 0);
+    let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+    let there = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+    let list = |token| (0..3_u64).map(move |index| element(index, 1, token)).collect::<Vec<_>>().into_iter();
+    for context in 0..50 {
+        pair.b.pair.receive(context, list(there.local_token())).unwrap();
+        pair.a.pair.send(context, NONE, list(here.local_token())).unwrap();
+        let bytes = [7_u8; 100];
+        let inline = [element(bytes.as_ptr() as u64, 63, MemoryToken::NONE)].into_iter();
+        pair.a.pair.write(context, RequestFlags::INLINE, inline, 0, there.remote_token()).unwrap();
+        assert_eq!(outcomes(&pair.a.initiator), [(context, Outcome::Success); 2]);
+        assert_eq!(outcomes(&pair.b.receiver), [(context, Outcome::Success)]);
+    }
+    drop((here.close(1), there.close(1)));
+    pair.close();
+}
+
+#[test]
 fn silent_requests_leave_no_entry_and_free_their_slots() {
     let pair = Pair::new();
     let there = Buffer::new(64, 0);

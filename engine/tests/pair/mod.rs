@@ -359,10 +359,11 @@ impl World {
         let budget = Budget { bytes: 1 << 20, items: 64 };
         let mut turns = 0;
         loop {
+            self.harness().kicked.store(false, Ordering::SeqCst);
             let outcome = [0, 1].map(|processor| self.fabric.turn(processor, budget, &mut self.events));
             turns += 1;
             assert!(turns < 100_000, "the engine never comes to rest");
-            if outcome == [Turn::Idle; 2] {
+            if outcome == [Turn::Idle; 2] && !self.harness().kicked.load(Ordering::SeqCst) {
                 return std::mem::take(&mut self.events.seen);
             }
         }
