@@ -23,6 +23,7 @@ use crate::{
     },
     mapper::Mapper,
     platform::KernelPlatform,
+    session::{table::Pairs, worker::Workers},
     turn::Turners,
 };
 
@@ -36,6 +37,8 @@ pub struct Driver {
     pub control: Mutex<ControlDevice>,
     pub fabric: Fabric<KernelPlatform>,
     pub mapper: Mapper,
+    pub workers: Workers,
+    pub pairs: Pairs,
 }
 
 /// A place in the adapter table.
@@ -64,6 +67,8 @@ impl Driver {
             control: Mutex::try_new(ControlDevice::new())?,
             fabric,
             mapper: Mapper::try_new()?,
+            workers: Workers::try_new()?,
+            pairs: Pairs::try_new()?,
         };
         let block = PoolBox::try_new(tags::DRIVER, driver)?.into_raw();
         DRIVER.store(block.as_ptr(), Ordering::Release);
@@ -79,6 +84,7 @@ impl Driver {
 
     /// Waits for the driver's threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
     pub fn stop(&self) {
+        self.workers.stop();
         self.fabric.platform().turners.stop();
         self.mapper.stop();
     }

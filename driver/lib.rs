@@ -20,6 +20,7 @@ mod memory;
 mod miniport;
 mod ndk;
 mod platform;
+mod session;
 mod status;
 mod turn;
 mod version;

@@ -21,7 +21,7 @@ use crate::{
 /// `MdlMappingNoWrite`.
 const MAPPING_NO_WRITE: u32 = 0x8000_0000;
 /// `MdlMappingNoExecute`.
-const MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
+pub const MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
 
 /// More than this is mapped and unmapped by our own thread, not by the caller.
 pub const LARGE: u64 = 4 << 20;

@@ -91,7 +91,8 @@ fn describe(adapter: &Adapter, place: &mut [u8]) {
     place.copy_from_slice(entry.as_bytes());
 }
 
-fn limits(information: &NDK_ADAPTER_INFO) -> AdapterLimits {
+/// NDK_ADAPTER_INFO in the ABI's form.
+pub fn limits(information: &NDK_ADAPTER_INFO) -> AdapterLimits {
     AdapterLimits {
         max_registration_size: information.MaxRegistrationSize as u64,
         max_window_size: information.MaxWindowSize as u64,

@@ -94,7 +94,10 @@ pub fn detach(driver: &Driver) {
 }
 
 /// An adapter is about to go: what files have open on it ends now, without waiting for user mode. PASSIVE_LEVEL.
-pub fn adapter_leaves(_driver: &Driver, _adapter: &Adapter) {}
+pub fn adapter_leaves(driver: &Driver, adapter: &Adapter) {
+    adapter.provider.leave();
+    driver.pairs.end_adapter(adapter.index);
+}
 
 fn register(driver_handle: NDIS_HANDLE) -> Result<NDIS_HANDLE, NDIS_STATUS> {
     let mut device_name = counted(DEVICE_NAME);

@@ -1,6 +1,10 @@
 //! An open handle of the control device: made at create, emptied at cleanup, freed at close.
 
-use core::{ptr, ptr::NonNull, sync::atomic::Ordering};
+use core::{
+    ptr,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use wdk_sys::{
@@ -9,15 +13,50 @@ use wdk_sys::{
 };
 
 use super::{device::FILES, irp::Request};
-use crate::kernel::pool::{PoolBox, tags};
+use crate::{
+    driver::Driver,
+    kernel::{
+        pool::{OutOfMemory, PoolBox, tags},
+        rundown::Rundown,
+    },
+};
 
 /// What a handle owns.
-pub struct ControlFile {}
+pub struct ControlFile {
+    /// One reference per request that pends.
+    requests: Rundown,
+    /// The last handle is closed: requests should end.
+    closing: AtomicBool,
+}
 
 impl ControlFile {
-    fn new() -> Self {
+    fn try_new() -> Result<Self, OutOfMemory> {
+        let requests = Rundown::try_open()?;
         FILES.fetch_add(1, Ordering::Relaxed);
-        Self {}
+        Ok(Self { requests, closing: AtomicBool::new(false) })
+    }
+
+    /// A reference for a request; false once the file is being closed.
+    pub fn enter(&self) -> bool {
+        !self.is_closing() && self.requests.acquire()
+    }
+
+    /// Gives a reference back.
+    pub fn leave(&self) {
+        self.requests.release();
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Ends everything of the file. PASSIVE_LEVEL.
+    fn clean_up(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.requests.shut();
+        if let Some(driver) = Driver::get() {
+            driver.pairs.close_file(ptr::from_ref(self).addr());
+        }
     }
 }
 
@@ -48,7 +87,7 @@ fn open(file: &mut FILE_OBJECT) -> NTSTATUS {
     if file.FileName.Length != 0 {
         return STATUS_OBJECT_NAME_NOT_FOUND;
     }
-    match PoolBox::try_new(tags::CONTROL_FILE, ControlFile::new()) {
+    match ControlFile::try_new().and_then(|state| PoolBox::try_new(tags::CONTROL_FILE, state)) {
         Ok(state) => {
             file.FsContext = state.into_raw().as_ptr().cast();
             STATUS_SUCCESS
@@ -64,6 +103,9 @@ fn open(file: &mut FILE_OBJECT) -> NTSTATUS {
 pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
+    if let Some(file) = state(&request) {
+        file.clean_up();
+    }
     request.complete(STATUS_SUCCESS, 0);
     STATUS_SUCCESS
 }

@@ -1,17 +1,32 @@
 //! Device control requests: which codes there are, and how buffered ones are answered.
 
-use core::{mem::size_of, slice};
+use core::{mem::size_of, ptr::NonNull, slice};
 
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, ObjectSummaryReply, ObjectSummaryRequest, Request as ControlRequest,
+    ABI_VERSION, AdapterListRequest, MemcpyRequest, PairCloseRequest, PairCreateRequest, TransferRequest, ObjectSummaryReply, ObjectSummaryRequest, Request as ControlRequest,
     RequestHeader, Status, VersionFlags, VersionReply, VersionRequest, read_request, read_request_of_any_version,
 };
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::{adapter_list, device, irp::Request};
-use crate::{driver::Driver, kernel::irql, version};
+use super::{
+    adapter_list, device,
+    file::{self, ControlFile},
+    irp::Request,
+};
+use crate::{
+    driver::Driver,
+    kernel::{
+        irql,
+        pool::{PoolSpace, tags},
+    },
+    session::{
+        request::{PendingRequest, Work},
+        worker::Job,
+    },
+    version,
+};
 
 /// The system buffer of a buffered request: input first, overwritten by the output.
 pub struct Buffer {
@@ -21,7 +36,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    fn of(request: &Request) -> Self {
+    pub fn of(request: &Request) -> Self {
         let parameters = request.device_control();
         let start = request.system_buffer().cast::<u8>();
         if start.is_null() {
@@ -37,6 +52,11 @@ impl Buffer {
         }
         // SAFETY: the I/O manager allocated the system buffer for the longer of both lengths and copied the input into it.
         unsafe { slice::from_raw_parts(self.start, self.input_length) }
+    }
+
+    /// Room for the output.
+    pub fn output_length(&self) -> usize {
+        self.output_length
     }
 
     /// The output bytes, zeroed, so that nothing of the pool block's past reaches the caller.
@@ -86,15 +106,82 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         VersionRequest::CODE => version(&mut buffer).into(),
         AdapterListRequest::CODE => adapter_list::answer(&mut buffer),
         ObjectSummaryRequest::CODE => object_summary(&mut buffer).into(),
+        PairCreateRequest::CODE | PairCloseRequest::CODE | TransferRequest::CODE | MemcpyRequest::CODE => {
+            match pending_work(request.device_control().code, buffer.input()) {
+                Ok(work) => return pend(request, work),
+                Err(status) => Err(status).into(),
+            }
+        }
         _ => Err(Status::INVALID_DEVICE_REQUEST).into(),
     };
     request.complete(outcome.status.0, outcome.information);
     outcome.status.0
 }
 
+/// What a request that pends asks for.
+fn pending_work(code: u32, input: &[u8]) -> Result<Work, Status> {
+    let work = match code {
+        PairCreateRequest::CODE => Work::PairCreate(read_request(input)?),
+        PairCloseRequest::CODE => {
+            let asked: PairCloseRequest = read_request(input)?;
+            if asked.reserved != 0 {
+                return Err(Status::INVALID_PARAMETER);
+            }
+            return Ok(Work::PairClose(asked));
+        }
+        TransferRequest::CODE => Work::Transfer(read_request(input)?),
+        _ => Work::Memcpy(read_request(input)?),
+    };
+    adapters_left()?;
+    Ok(work)
+}
+
+/// Hands a request to a thread of ours. User mode comes at PASSIVE_LEVEL; a kernel caller must, too.
+fn pend(request: Request, work: Work) -> NTSTATUS {
+    match place_for(&request) {
+        Ok((driver, file, space)) => {
+            // SAFETY: the file outlives the request that came through it.
+            let file = unsafe { file.as_ref() };
+            begin(driver, file, space, request, work)
+        }
+        Err(status) => {
+            request.complete(status.0, 0);
+            status.0
+        }
+    }
+}
+
+/// Everything a pended request needs, before it is marked as one.
+fn place_for(request: &Request) -> Result<(&'static Driver, NonNull<ControlFile>, PoolSpace<Job>), Status> {
+    if irql::at_dispatch() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
+    let file = file::state(request).map(NonNull::from).ok_or(Status::INVALID_DEVICE_REQUEST)?;
+    let space = PoolSpace::try_new(tags::SESSION).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    if driver.workers.prepare() { Ok((driver, file, space)) } else { Err(Status::INSUFFICIENT_RESOURCES) }
+}
+
+fn begin(
+    driver: &'static Driver,
+    file: &ControlFile,
+    space: PoolSpace<Job>,
+    mut request: Request,
+    work: Work,
+) -> NTSTATUS {
+    // From here on the answer is PENDING, whatever becomes of the request.
+    let pending = request.mark_pending();
+    match PendingRequest::new(request, file, work) {
+        Ok(request) => driver.workers.queue(space.fill(Job::new(request))),
+        Err(request) => request.complete(Status::CANCELLED.0, 0),
+    }
+    pending
+}
+
 fn version(buffer: &mut Buffer) -> Result<usize, Status> {
     let _request: VersionRequest = read_request_of_any_version(buffer.input())?;
     let mut flags = VersionFlags::empty();
+    flags.insert(VersionFlags::TRANSFERS);
     flags.set(VersionFlags::DEBUG_BUILD, cfg!(debug_assertions));
     let newest = version::NDKPI_NEWEST;
     buffer.reply(&VersionReply {
@@ -114,6 +201,7 @@ fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
         header: RequestHeader::of::<ObjectSummaryReply>(),
         adapters,
         files: device::file_count(),
+        pairs: Driver::get().map_or(0, |driver| driver.pairs.count()),
         ..ObjectSummaryReply::default()
     })
 }

@@ -289,6 +289,13 @@ impl<T> Deref for PoolArray<T> {
     }
 }
 
+impl<T> DerefMut for PoolArray<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: the first `length` values are initialised and `&mut self` makes this the only reference.
+        unsafe { core::slice::from_raw_parts_mut(self.block.as_ptr(), self.length) }
+    }
+}
+
 impl<T> Drop for PoolArray<T> {
     fn drop(&mut self) {
         let values = core::ptr::slice_from_raw_parts_mut(self.block.as_ptr(), self.length);

@@ -21,6 +21,7 @@ use super::limits;
 use crate::{
     adapter::{Adapter, MiniportHandle},
     configuration::Configuration,
+    driver::Driver,
     kernel::{
         dpc,
         event::Event,
@@ -59,6 +60,8 @@ pub struct Provider {
     engine: EngineAdapter<KernelPlatform>,
     /// Opens are let in.
     enabled: AtomicBool,
+    /// The adapter is being halted.
+    leaving: AtomicBool,
     /// One reference per open NDK adapter.
     opens: Rundown,
     wanted: AtomicU8,
@@ -80,6 +83,7 @@ impl Provider {
         Ok(Self {
             engine,
             enabled: AtomicBool::new(configuration.network_direct),
+            leaving: AtomicBool::new(false),
             opens,
             wanted: AtomicU8::new(Wanted::Nothing as u8),
             wake,
@@ -126,6 +130,16 @@ impl Provider {
             }
             self.ask(if enable { Wanted::Enabled } else { Wanted::Disabled });
         }
+    }
+
+    /// The adapter is being halted: nothing new is let in. Before the driver's own sessions on it are ended.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        self.enabled.store(false, Ordering::SeqCst);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
     }
 
     pub fn is_enabled(&self) -> bool {
@@ -186,6 +200,10 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
                 Wanted::Nothing => {}
                 Wanted::Enabled => announce(adapter.miniport, true),
                 Wanted::Disabled => {
+                    // NDIS does not know about our own opens, and waits only for its own.
+                    if let Some(driver) = Driver::get() {
+                        driver.pairs.end_adapter(adapter.index);
+                    }
                     announce(adapter.miniport, false);
                     adapter.provider.engine.shut_down();
                 }

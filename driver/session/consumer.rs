@@ -1,0 +1,564 @@
+//! A consumer's view of NDK objects: created through the dispatch tables, closed when dropped, waited for with events.
+//!
+//! Every call goes through the `Dispatch` of the object it is made on, because that is what a foreign consumer does (and what
+//! a layer in between may have replaced).
+
+use core::{
+    ffi::c_void,
+    mem::size_of,
+    net::SocketAddr,
+    ptr,
+    sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering},
+};
+
+use ndkpi_sys::{
+    ndkinfo::NDK_VERSION,
+    ndkpi::{
+        NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_FN_CLOSE_OBJECT, NDK_LISTENER, NDK_MR,
+        NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX,
+    },
+    nt::{
+        FALSE, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES,
+        STATUS_PENDING, STATUS_SUCCESS, TRUE,
+    },
+};
+use softndk_ioctl::Status;
+
+use crate::{
+    driver::AdapterReference,
+    kernel::{
+        event::Event,
+        pool::{PoolBox, tags},
+    },
+    ndk::{open, socket},
+};
+
+/// How long one slice of a wait is, in milliseconds: how late an end of the request is noticed.
+const SLICE: u32 = 10;
+
+/// What NDK calls are answered to: one request at a time.
+pub struct Waiter {
+    done: Event,
+    status: AtomicI32,
+}
+
+impl Waiter {
+    pub fn try_new() -> Result<Self, Status> {
+        let done = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        Ok(Self { done, status: AtomicI32::new(STATUS_PENDING) })
+    }
+
+    /// The completion has come.
+    pub fn is_done(&self) -> bool {
+        self.status.load(Ordering::Acquire) != STATUS_PENDING
+    }
+
+    fn context(&self) -> PVOID {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Waits for a request that answered PENDING; any other answer is final.
+    pub fn finish(&self, status: NTSTATUS) -> NTSTATUS {
+        if status != STATUS_PENDING {
+            return status;
+        }
+        self.done.wait();
+        self.status.load(Ordering::Acquire)
+    }
+
+    /// As [`Waiter::finish`], but gives up when `give_up` says so. Then the request is still pending: the object it was made on
+    /// has to be closed before the waiter goes.
+    pub fn finish_unless(
+        &self,
+        status: NTSTATUS,
+        mut give_up: impl FnMut() -> Result<(), Status>,
+    ) -> Result<NTSTATUS, Status> {
+        if status != STATUS_PENDING {
+            return Ok(status);
+        }
+        while !self.done.wait_at_most(SLICE) {
+            give_up()?;
+        }
+        Ok(self.status.load(Ordering::Acquire))
+    }
+}
+
+/// NDK_FN_REQUEST_COMPLETION of a [`Waiter`].
+unsafe extern "C" fn request_done(context: PVOID, status: NTSTATUS) {
+    // SAFETY: the waiter lives until the request is complete or its object closed.
+    if let Some(waiter) = unsafe { context.cast::<Waiter>().as_ref() } {
+        waiter.status.store(status, Ordering::Release);
+        waiter.done.set();
+    }
+}
+
+/// NDK_FN_CLOSE_COMPLETION of a [`Waiter`].
+unsafe extern "C" fn close_done(context: PVOID) {
+    // SAFETY: as `request_done`.
+    unsafe { request_done(context, STATUS_SUCCESS) };
+}
+
+/// Turns a final status into a result.
+pub fn check(status: NTSTATUS) -> Result<(), Status> {
+    if status == STATUS_SUCCESS { Ok(()) } else { Err(Status(status)) }
+}
+
+/// An object that is closed, and waited for, when dropped. PASSIVE_LEVEL.
+pub struct Owned<T> {
+    object: *mut T,
+    close: NDK_FN_CLOSE_OBJECT,
+    waiter: Waiter,
+}
+
+// SAFETY: NDK objects may be used from every thread; the owner serialises what the contract wants serialised.
+unsafe impl<T> Send for Owned<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    pub fn as_ptr(&self) -> *mut T {
+        self.object
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: an object of ours, closed once; the waiter outlives the close, which is waited for.
+        let status = unsafe { (self.close)(self.object.cast::<NDK_OBJECT_HEADER>(), Some(close_done), self.waiter.context()) };
+        self.waiter.finish(status);
+    }
+}
+
+/// The dispatch table of an object.
+macro_rules! table {
+    ($object:expr) => {{
+        // SAFETY: an open object's `Dispatch` points to a complete table.
+        let dispatch = unsafe { (*$object).Dispatch };
+        // SAFETY: as above.
+        unsafe { &*dispatch }
+    }};
+}
+
+/// A create call: inline only, as this provider answers, but PENDING would be waited for by the create completion.
+macro_rules! create {
+    ($close:expr, |$place:ident, $done:ident, $context:ident| $call:expr) => {{
+        let creation = Creation::try_new()?;
+        let waiter = Waiter::try_new()?;
+        let mut object = ptr::null_mut();
+        let $place = &raw mut object;
+        let ($done, $context) = (Some(create_done as _), creation.context());
+        let status = $call;
+        let object = creation.finish(status, object)?;
+        Ok(Owned { object, close: $close, waiter })
+    }};
+}
+
+/// What a create call that pends answers to.
+struct Creation {
+    waiter: Waiter,
+    object: AtomicPtr<NDK_OBJECT_HEADER>,
+}
+
+impl Creation {
+    fn try_new() -> Result<Self, Status> {
+        Ok(Self { waiter: Waiter::try_new()?, object: AtomicPtr::new(ptr::null_mut()) })
+    }
+
+    fn context(&self) -> PVOID {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    fn finish<T>(&self, status: NTSTATUS, inline: *mut T) -> Result<*mut T, Status> {
+        let pended = status == STATUS_PENDING;
+        check(self.waiter.finish(status))?;
+        let object = if pended { self.object.load(Ordering::Acquire).cast() } else { inline };
+        if object.is_null() { Err(Status(STATUS_INSUFFICIENT_RESOURCES)) } else { Ok(object) }
+    }
+}
+
+/// NDK_FN_CREATE_COMPLETION of a [`Creation`].
+unsafe extern "C" fn create_done(context: PVOID, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+    // SAFETY: the creation waits on its stack until this has run.
+    if let Some(creation) = unsafe { context.cast::<Creation>().as_ref() } {
+        creation.object.store(object, Ordering::Release);
+        creation.waiter.status.store(status, Ordering::Release);
+        creation.waiter.done.set();
+    }
+}
+
+/// An open adapter, closed when dropped.
+pub struct OpenedAdapter {
+    adapter: AdapterReference,
+    object: *mut NDK_ADAPTER,
+}
+
+// SAFETY: as Owned.
+unsafe impl Send for OpenedAdapter {}
+// SAFETY: as Owned.
+unsafe impl Sync for OpenedAdapter {}
+
+impl OpenedAdapter {
+    pub fn open(adapter: AdapterReference) -> Result<Self, Status> {
+        let newest = NDK_VERSION { Major: 2, Minor: 1 };
+        match open::open(&adapter, newest) {
+            Ok(object) => Ok(Self { adapter, object }),
+            Err(ndkpi_sys::ndis::NDIS_STATUS_ADAPTER_NOT_READY) => Err(Status::DEVICE_NOT_READY),
+            Err(status) => Err(Status(status)),
+        }
+    }
+
+    pub fn as_ptr(&self) -> *mut NDK_ADAPTER {
+        self.object
+    }
+
+    pub fn create_completion_queue(&self, depth: u32, signal: Option<&QueueSignal>) -> Result<CompletionQueue, Status> {
+        let notification = signal.map(|_| notified as _);
+        let context = signal.map_or(ptr::null_mut(), QueueSignal::context);
+        let none = ptr::null_mut();
+        let created: Result<Owned<NDK_CQ>, Status> = create!(close_completion_queue, |place, done, asked| {
+            // SAFETY: NDKPI: NDK_FN_CREATE_CQ with arguments that live for the call; the signal outlives the queue.
+            unsafe {
+                (table!(self.object).NdkCreateCq)(self.object, depth, notification, context, none, done, asked, place)
+            }
+        });
+        created.map(|object| CompletionQueue { object })
+    }
+
+    pub fn create_protection_domain(&self) -> Result<Owned<NDK_PD>, Status> {
+        create!(close_protection_domain, |place, done, asked| {
+            // SAFETY: NDKPI: NDK_FN_CREATE_PD with arguments that live for the call.
+            unsafe { (table!(self.object).NdkCreatePd)(self.object, done, asked, place) }
+        })
+    }
+
+    pub fn create_connector(&self) -> Result<Owned<NDK_CONNECTOR>, Status> {
+        create!(close_connector, |place, done, asked| {
+            // SAFETY: NDKPI: NDK_FN_CREATE_CONNECTOR with arguments that live for the call.
+            unsafe { (table!(self.object).NdkCreateConnector)(self.object, done, asked, place) }
+        })
+    }
+
+    pub fn create_listener(&self) -> Result<PairListener, Status> {
+        let arrivals = PoolBox::try_new(tags::SESSION, Arrivals::try_new()?);
+        let arrivals = arrivals.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let creation = Creation::try_new()?;
+        let waiter = Waiter::try_new()?;
+        let mut object = ptr::null_mut();
+        // SAFETY: NDKPI: NDK_FN_CREATE_LISTENER with arguments that live for the call; the arrivals outlive the listener.
+        let status = unsafe {
+            (table!(self.object).NdkCreateListener)(
+                self.object,
+                Some(connection_arrived),
+                arrivals.context(),
+                Some(create_done),
+                creation.context(),
+                &raw mut object,
+            )
+        };
+        let object = creation.finish(status, object)?;
+        Ok(PairListener { object, waiter, arrivals })
+    }
+}
+
+impl Drop for OpenedAdapter {
+    fn drop(&mut self) {
+        // SAFETY: opened on this adapter and closed once, after everything made from it.
+        unsafe { open::close(&self.adapter, self.object) };
+    }
+}
+
+unsafe extern "C" fn close_completion_queue(
+    object: *mut NDK_OBJECT_HEADER,
+    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let queue = object.cast::<NDK_CQ>();
+    // SAFETY: the caller closes a completion queue.
+    unsafe { (table!(queue).NdkCloseCq)(object, done, context) }
+}
+
+unsafe extern "C" fn close_protection_domain(
+    object: *mut NDK_OBJECT_HEADER,
+    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let domain = object.cast::<NDK_PD>();
+    // SAFETY: the caller closes a protection domain.
+    unsafe { (table!(domain).NdkClosePd)(object, done, context) }
+}
+
+unsafe extern "C" fn close_connector(
+    object: *mut NDK_OBJECT_HEADER,
+    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let connector = object.cast::<NDK_CONNECTOR>();
+    // SAFETY: the caller closes a connector.
+    unsafe { (table!(connector).NdkCloseConnector)(object, done, context) }
+}
+
+unsafe extern "C" fn close_memory_region(
+    object: *mut NDK_OBJECT_HEADER,
+    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let region = object.cast::<NDK_MR>();
+    // SAFETY: the caller closes a memory region.
+    unsafe { (table!(region).NdkCloseMr)(object, done, context) }
+}
+
+unsafe extern "C" fn close_queue_pair(
+    object: *mut NDK_OBJECT_HEADER,
+    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let queue_pair = object.cast::<NDK_QP>();
+    // SAFETY: the caller closes a queue pair.
+    unsafe { (table!(queue_pair).NdkCloseQp)(object, done, context) }
+}
+
+/// Creates a region of a protection domain.
+pub fn create_memory_region(domain: &Owned<NDK_PD>, fast_register: bool) -> Result<Owned<NDK_MR>, Status> {
+    let domain = domain.as_ptr();
+    let fast_register = if fast_register { TRUE } else { FALSE };
+    create!(close_memory_region, |place, done, asked| {
+        // SAFETY: NDKPI: NDK_FN_CREATE_MR with arguments that live for the call.
+        unsafe { (table!(domain).NdkCreateMr)(domain, fast_register, done, asked, place) }
+    })
+}
+
+/// Depths and widths of a queue pair.
+#[derive(Clone, Copy)]
+pub struct QueuePairShape {
+    pub receive_depth: u32,
+    pub initiator_depth: u32,
+    pub elements: u32,
+    pub inline_data: u32,
+}
+
+/// Creates a queue pair with one completion queue for both directions.
+pub fn create_queue_pair(
+    domain: &Owned<NDK_PD>,
+    queue: &CompletionQueue,
+    shape: QueuePairShape,
+) -> Result<Owned<NDK_QP>, Status> {
+    let domain = domain.as_ptr();
+    let queue = queue.object.as_ptr();
+    create!(close_queue_pair, |place, done, asked| {
+        // SAFETY: NDKPI: NDK_FN_CREATE_QP with arguments that live for the call.
+        unsafe {
+            (table!(domain).NdkCreateQp)(
+                domain,
+                queue,
+                queue,
+                ptr::null_mut(),
+                shape.receive_depth,
+                shape.initiator_depth,
+                shape.elements,
+                shape.elements,
+                shape.inline_data,
+                done,
+                asked,
+                place,
+            )
+        }
+    })
+}
+
+/// A completion queue and how it is read.
+pub struct CompletionQueue {
+    object: Owned<NDK_CQ>,
+}
+
+impl CompletionQueue {
+    /// Takes completions; how many.
+    pub fn poll(&self, results: &mut [NDK_RESULT_EX]) -> usize {
+        let queue = self.object.as_ptr();
+        let room = results.len() as u32;
+        // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
+        unsafe { (table!(queue).NdkGetCqResultsEx)(queue, results.as_mut_ptr(), room) as usize }
+    }
+
+    /// Asks for a notification of the next completion.
+    pub fn arm(&self) {
+        let queue = self.object.as_ptr();
+        // SAFETY: NDKPI: NDK_FN_ARM_CQ.
+        unsafe { (table!(queue).NdkArmCq)(queue, NDK_CQ_NOTIFY_ANY) };
+    }
+}
+
+/// What the notifications of a completion queue come to.
+pub struct QueueSignal {
+    arrived: Event,
+    pub notifications: AtomicU32,
+    failure: AtomicI32,
+}
+
+impl QueueSignal {
+    pub fn try_new() -> Result<Self, Status> {
+        let arrived = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        Ok(Self { arrived, notifications: AtomicU32::new(0), failure: AtomicI32::new(0) })
+    }
+
+    fn context(&self) -> PVOID {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Waits for the next notification, one slice at most.
+    pub fn wait(&self) {
+        self.arrived.wait_at_most(SLICE);
+    }
+
+    /// Lets others run for a moment.
+    pub fn rest(&self) {
+        self.arrived.wait_at_most(1);
+    }
+
+    pub fn failed(&self) -> bool {
+        self.failure.load(Ordering::Acquire) != STATUS_SUCCESS
+    }
+}
+
+/// NDK_FN_CQ_NOTIFICATION_CALLBACK of a [`QueueSignal`].
+unsafe extern "C" fn notified(context: PVOID, status: NTSTATUS) {
+    // SAFETY: the signal outlives its completion queue.
+    if let Some(signal) = unsafe { context.cast::<QueueSignal>().as_ref() } {
+        signal.notifications.fetch_add(1, Ordering::Relaxed);
+        if status != STATUS_SUCCESS {
+            signal.failure.store(status, Ordering::Release);
+        }
+        signal.arrived.set();
+    }
+}
+
+/// The listener of a pair. Dropping it closes it, and every connector that arrived and was not taken.
+pub struct PairListener {
+    object: *mut NDK_LISTENER,
+    waiter: Waiter,
+    pub arrivals: PoolBox<Arrivals>,
+}
+
+// SAFETY: as Owned.
+unsafe impl Send for PairListener {}
+// SAFETY: as Owned.
+unsafe impl Sync for PairListener {}
+
+impl PairListener {
+    pub fn listen(&self, address: SocketAddr) -> Result<(), Status> {
+        let waiter = Waiter::try_new()?;
+        let (address, length) = wire_form(&address);
+        let (done, context) = completion(&waiter);
+        // SAFETY: NDKPI: NDK_FN_LISTEN with an address that lives for the call; the request is waited for.
+        let status = unsafe {
+            (table!(self.object).NdkListen)(
+                self.object,
+                (&raw const address).cast::<SOCKADDR>(),
+                length,
+                done,
+                context,
+            )
+        };
+        check(waiter.finish(status))
+    }
+
+    pub fn address(&self) -> Result<SocketAddr, Status> {
+        let listener = self.object;
+        read_address(|address, length| {
+            // SAFETY: NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
+            unsafe { (table!(listener).NdkGetLocalAddress)(listener, address, length) }
+        })
+    }
+}
+
+impl Drop for PairListener {
+    fn drop(&mut self) {
+        let object = self.object;
+        // SAFETY: a listener of ours, closed once; the waiter outlives the close, which is waited for.
+        let status =
+            unsafe { (table!(object).NdkCloseListener)(object.cast(), Some(close_done), self.waiter.context()) };
+        if status == STATUS_PENDING {
+            // The close waits for connectors that nobody has taken.
+            while !self.waiter.done.wait_at_most(SLICE) {
+                self.arrivals.discard();
+            }
+        }
+    }
+}
+
+/// An address as the tables take it, with its length.
+pub fn wire_form(address: &SocketAddr) -> (SOCKADDR_INET, u32) {
+    let length = if address.is_ipv4() { size_of::<SOCKADDR_IN>() } else { size_of::<SOCKADDR_IN6>() };
+    (socket::inet(address), length as u32)
+}
+
+/// Asks for an address.
+pub fn read_address(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NTSTATUS) -> Result<SocketAddr, Status> {
+    let mut address = SOCKADDR_INET::zeroed();
+    let mut length = size_of::<SOCKADDR_INET>() as u32;
+    check(ask((&raw mut address).cast(), &raw mut length))?;
+    // SAFETY: the buffer is complete, whatever was written into it.
+    unsafe { socket::read((&raw const address).cast(), size_of::<SOCKADDR_INET>() as u32) }.map_err(Status)
+}
+
+/// The one connection a pair's listener waits for.
+pub struct Arrivals {
+    arrived: Event,
+    connector: AtomicPtr<NDK_CONNECTOR>,
+}
+
+impl Arrivals {
+    pub fn try_new() -> Result<Self, Status> {
+        let arrived = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        Ok(Self { arrived, connector: AtomicPtr::new(ptr::null_mut()) })
+    }
+
+    fn context(&self) -> PVOID {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The connector that arrived, once.
+    pub fn take(&self) -> Result<Option<Owned<NDK_CONNECTOR>>, Status> {
+        if self.connector.load(Ordering::Acquire).is_null() {
+            return Ok(None);
+        }
+        let waiter = Waiter::try_new()?;
+        let object = self.connector.swap(ptr::null_mut(), Ordering::AcqRel);
+        Ok((!object.is_null()).then(|| Owned { object, close: close_connector, waiter }))
+    }
+
+    /// One slice of waiting.
+    pub fn wait(&self) {
+        self.arrived.wait_at_most(SLICE);
+    }
+
+    /// Closes a connector that came after nobody waited any more. After the listener has been told to close.
+    pub fn discard(&self) {
+        let object = self.connector.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !object.is_null() {
+            // SAFETY: a connector handed to us; without a completion nobody is told, and the listener's close waits for it.
+            let _status = unsafe { (table!(object).NdkCloseConnector)(object.cast(), Some(ignore), ptr::null_mut()) };
+        }
+    }
+}
+
+unsafe extern "C" fn ignore(_context: PVOID) {}
+
+/// NDK_FN_CONNECT_EVENT_CALLBACK of [`Arrivals`].
+unsafe extern "C" fn connection_arrived(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
+    // SAFETY: the arrivals outlive the listener.
+    let Some(arrivals) = (unsafe { context.cast::<Arrivals>().as_ref() }) else { return };
+    let second = arrivals.connector.compare_exchange(ptr::null_mut(), connector, Ordering::AcqRel, Ordering::Relaxed);
+    if second.is_err() {
+        // A pair has one connection: closing refuses this one.
+        // SAFETY: a connector handed to us, closed once.
+        let _status = unsafe { (table!(connector).NdkCloseConnector)(connector.cast(), Some(ignore), ptr::null_mut()) };
+    }
+    arrivals.arrived.set();
+}
+
+pub(super) use table;
+
+/// The completion and context for a request on `waiter`.
+pub fn completion(waiter: &Waiter) -> (Option<ndkpi_sys::ndkpi::NDK_FN_REQUEST_COMPLETION>, PVOID) {
+    (Some(request_done), waiter.context())
+}

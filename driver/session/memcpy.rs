@@ -1,0 +1,77 @@
+//! The yardstick: the data path's copy routine alone, over the same memory, without an adapter.
+
+use softndk_engine::Platform;
+use softndk_ioctl::{EndReason, MemcpyRequest, Status, TransferFlags, TransferResult, stride};
+
+use super::{memory::UserBuffer, request::Patience, transfer::NANOSECONDS_PER_MILLISECOND};
+use crate::{
+    control::irp::Request,
+    driver::Driver,
+    kernel::pool::{PoolBox, tags},
+    memory::{Access, Chain, Extent, Mapping},
+};
+
+/// Bytes copied between two looks at clock and cancellation.
+const PIECE: u64 = 1 << 20;
+/// Copies between two looks.
+const COPIES: u64 = 256;
+
+/// Copies as asked and writes the result page. PASSIVE_LEVEL.
+pub fn run(
+    driver: &'static Driver,
+    request: &Request,
+    asked: &MemcpyRequest,
+    patience: Patience<'_>,
+) -> Result<usize, Status> {
+    let layout = asked.check_fields()?;
+    let buffer = UserBuffer::of(request, &layout)?;
+    let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
+    let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    let now = || driver.fabric.platform().now();
+    let begin = now();
+    let (source, target) =
+        (buffer.part(layout.source, layout.region_length)?, buffer.part(layout.destination, layout.region_length)?);
+    let map = |part: Option<&super::memory::Part>, access| -> Result<Option<Mapping>, Status> {
+        let Some(part) = part else { return Ok(None) };
+        // SAFETY: our own list over locked pages, alive for as long as the part.
+        let chain = unsafe { Chain::check(part.list(), part.length) };
+        let chain = chain.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        Mapping::try_new(&chain, access, Extent::Bytes).map(Some).map_err(|_| Status::INSUFFICIENT_RESOURCES)
+    };
+    let from = map(source.as_ref(), Access::ReadOnly)?;
+    let to = map(target.as_ref(), Access::ReadWrite)?;
+    let started = now();
+    result.setup = started.saturating_sub(begin);
+    let limit = started.saturating_add(u64::from(asked.time_budget) * NANOSECONDS_PER_MILLISECOND);
+    let measure = asked.flags.contains(TransferFlags::MEASURE_LATENCY);
+    let mut looked_at = (0_u64, 0_u64);
+    while asked.request_count == 0 || result.posted < asked.request_count {
+        let part = stride(layout.region_length, asked.request_length, result.posted);
+        let before = if measure { now() } else { 0 };
+        if let (Some(to), Some(from)) = (&to, &from) {
+            Mapping::copy((to, part.offset), (from, part.offset), part.length as usize);
+        }
+        if measure {
+            result.latency.record(now().saturating_sub(before));
+        }
+        result.posted += 1;
+        result.bytes += u64::from(part.length);
+        if result.posted - looked_at.0 >= COPIES || result.bytes - looked_at.1 >= PIECE {
+            looked_at = (result.posted, result.bytes);
+            if let Some(status) = patience.ended() {
+                return Err(status);
+            }
+            if asked.time_budget != 0 && now() >= limit {
+                result.end_reason = EndReason::TIME_BUDGET;
+                break;
+            }
+        }
+    }
+    let finished = now();
+    result.completed = result.posted;
+    result.elapsed = finished.saturating_sub(started);
+    drop((from, to));
+    result.teardown = now().saturating_sub(finished);
+    buffer.write_result(&result)?;
+    Ok(size_of::<TransferResult>())
+}

@@ -1,0 +1,438 @@
+//! A pair: two connected queue pairs on one or two adapters, with everything they stand on.
+
+use core::{
+    net::{IpAddr, SocketAddr},
+    ptr,
+    sync::atomic::{AtomicBool, AtomicI32, Ordering},
+};
+
+use ndkpi_sys::{
+    ndkpi::{NDK_CONNECTOR, NDK_PD, NDK_QP, NDK_RESULT_EX},
+    nt::SOCKADDR,
+};
+use softndk_ioctl::{AddressFamily, PairCreateRequest, PairFlags, PairLimits, Status};
+
+use super::{
+    consumer::{
+        self, Arrivals, CompletionQueue, OpenedAdapter, Owned, PairListener, QueuePairShape, QueueSignal, Waiter, check,
+        completion, read_address, table, wire_form,
+    },
+    request::Patience,
+};
+use crate::{
+    adapter::Adapter,
+    driver::AdapterReference,
+    kernel::{
+        event::Mutex,
+        pool::{PoolBox, tags},
+        rundown::Rundown,
+    },
+};
+
+/// How long connecting may take, in nanoseconds.
+const CONNECT_LIMIT: u64 = 10_000_000_000;
+/// How long a graceful end may take, in nanoseconds.
+const DISCONNECT_LIMIT: u64 = 1_000_000_000;
+/// Requests of the server's own (registrations and invalidations, one at a time).
+const SERVER_INITIATOR_DEPTH: u32 = 4;
+/// Receives of the client's own: none is ever used.
+const CLIENT_RECEIVE_DEPTH: u32 = 1;
+/// Empty polls before a thread without notifications lets others run.
+const SPINS: u32 = 2_000;
+
+/// One pair, as the table keeps it.
+pub struct Pair {
+    pub id: u32,
+    /// Identity of the file it belongs to.
+    pub file: usize,
+    /// Indexes of both adapters.
+    pub adapters: [usize; 2],
+    pub limits: PairLimits,
+    /// Requests that use it now.
+    pub users: Rundown,
+    /// Why it has ended, as a status; 0 while it lives.
+    pub ending: AtomicI32,
+    /// A transfer is running.
+    transferring: AtomicBool,
+    pub ends: Mutex<Option<Ends>>,
+}
+
+/// Keeps other transfers away while it lives.
+pub struct Turn<'a>(&'a Pair);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.transferring.store(false, Ordering::Release);
+    }
+}
+
+impl Pair {
+    pub fn try_new(
+        id: u32,
+        file: usize,
+        adapters: [usize; 2],
+        limits: PairLimits,
+    ) -> Result<PoolBox<Self>, Status> {
+        let none = |_| Status::INSUFFICIENT_RESOURCES;
+        let pair = Self {
+            id,
+            file,
+            adapters,
+            limits,
+            users: Rundown::try_open().map_err(none)?,
+            ending: AtomicI32::new(0),
+            transferring: AtomicBool::new(false),
+            ends: Mutex::try_new(None).map_err(none)?,
+        };
+        PoolBox::try_new(tags::SESSION, pair).map_err(none)
+    }
+
+    /// Begins a transfer, if none is running.
+    pub fn begin(&self) -> Result<Turn<'_>, Status> {
+        if self.transferring.swap(true, Ordering::AcqRel) { Err(Status::DEVICE_BUSY) } else { Ok(Turn(self)) }
+    }
+
+    /// Why the pair has ended, if it has.
+    pub fn ended(&self) -> Option<Status> {
+        let status = self.ending.load(Ordering::Acquire);
+        (status != 0).then_some(Status(status))
+    }
+
+    /// Whether a request on this pair should end, and why.
+    pub fn give_up(&self, patience: Patience<'_>) -> Result<(), Status> {
+        self.ended().or_else(|| patience.ended()).map_or(Ok(()), Err)
+    }
+
+    /// Ends the pair: running requests give up, then its objects are closed. PASSIVE_LEVEL. The first reason stays.
+    pub fn end(&self, reason: Status) {
+        let _kept = self.ending.compare_exchange(0, reason.0, Ordering::AcqRel, Ordering::Acquire);
+        self.users.shut();
+        let ends = self.ends.lock().take();
+        drop(ends);
+    }
+}
+
+/// What the other side's end of a connection sets.
+pub struct Flags {
+    pub disconnected: AtomicBool,
+}
+
+/// NDK_FN_DISCONNECT_EVENT_CALLBACK of both connectors.
+unsafe extern "C" fn disconnected(context: *mut core::ffi::c_void) {
+    // SAFETY: the flags outlive the connectors.
+    if let Some(flags) = unsafe { context.cast::<Flags>().as_ref() } {
+        flags.disconnected.store(true, Ordering::Release);
+    }
+}
+
+/// Waiters of the connection's requests; they outlive the connectors.
+struct Steps {
+    connect: Waiter,
+    complete: Waiter,
+    accept: Waiter,
+    client_disconnect: Waiter,
+    server_disconnect: Waiter,
+}
+
+impl Steps {
+    fn try_new() -> Result<PoolBox<Self>, Status> {
+        let steps = Self {
+            connect: Waiter::try_new()?,
+            complete: Waiter::try_new()?,
+            accept: Waiter::try_new()?,
+            client_disconnect: Waiter::try_new()?,
+            server_disconnect: Waiter::try_new()?,
+        };
+        PoolBox::try_new(tags::SESSION, steps).map_err(|_| Status::INSUFFICIENT_RESOURCES)
+    }
+}
+
+/// Both connected ends. Dropped in this order: what depends on something goes before it.
+pub struct Ends {
+    client_connector: Owned<NDK_CONNECTOR>,
+    server_connector: Owned<NDK_CONNECTOR>,
+    _listener: PairListener,
+    pub client: Side,
+    pub server: Side,
+    steps: PoolBox<Steps>,
+    pub flags: PoolBox<Flags>,
+    pub addresses: [SocketAddr; 2],
+    pub read_limit: u32,
+    pub notify: bool,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}
+
+/// One end: queue pair, completion queue, protection domain, open adapter, in the order they are closed.
+pub struct Side {
+    pub queue_pair: Owned<NDK_QP>,
+    pub queue: CompletionQueue,
+    pub domain: Owned<NDK_PD>,
+    pub signal: PoolBox<QueueSignal>,
+    pub adapter: OpenedAdapter,
+}
+
+impl Side {
+    fn try_new(adapter: AdapterReference, shape: QueuePairShape) -> Result<Self, Status> {
+        let adapter = OpenedAdapter::open(adapter)?;
+        let signal = PoolBox::try_new(tags::SESSION, QueueSignal::try_new()?);
+        let signal = signal.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let depth = shape.receive_depth.saturating_add(shape.initiator_depth);
+        let domain = adapter.create_protection_domain()?;
+        let queue = adapter.create_completion_queue(depth, Some(&signal))?;
+        let queue_pair = consumer::create_queue_pair(&domain, &queue, shape)?;
+        Ok(Self { queue_pair, queue, domain, signal, adapter })
+    }
+
+    /// Waits for one completion of this end's own.
+    pub fn wait_for_one(&self, give_up: &mut dyn FnMut() -> Result<(), Status>) -> Result<NDK_RESULT_EX, Status> {
+        let mut results = [NDK_RESULT_EX::zeroed(); 1];
+        let mut spins = 0;
+        while self.queue.poll(&mut results) == 0 {
+            if self.signal.failed() {
+                return Err(Status::IO_DEVICE_ERROR);
+            }
+            spins += 1;
+            if spins == SPINS {
+                spins = 0;
+                give_up()?;
+                self.signal.rest();
+            }
+        }
+        Ok(results[0])
+    }
+}
+
+/// What to connect.
+pub struct Plan<'a> {
+    pub asked: &'a PairCreateRequest,
+    pub limits: &'a PairLimits,
+    pub addresses: [IpAddr; 2],
+}
+
+/// The addresses to connect, by the family that was asked for.
+pub fn choose_addresses(client: &Adapter, server: &Adapter, family: AddressFamily) -> Result<[IpAddr; 2], Status> {
+    let both = |ipv4: bool| Some([first_address(client, ipv4)?, first_address(server, ipv4)?]);
+    let found = match family {
+        AddressFamily::IPV4 => both(true),
+        AddressFamily::IPV6 => both(false),
+        _ => both(true).or_else(|| both(false)),
+    };
+    found.ok_or(Status::INVALID_ADDRESS)
+}
+
+fn first_address(adapter: &Adapter, ipv4: bool) -> Option<IpAddr> {
+    let mut first = None;
+    adapter.addresses.for_each(|address| {
+        if first.is_none() && address.ip.is_ipv4() == ipv4 {
+            first = Some(address.ip);
+        }
+    });
+    first
+}
+
+impl Ends {
+    /// Connects both ends. `give_up` is asked while waiting.
+    pub fn connect(
+        plan: &Plan<'_>,
+        client: AdapterReference,
+        server: AdapterReference,
+        now: &dyn Fn() -> u64,
+        give_up: &mut dyn FnMut() -> Result<(), Status>,
+    ) -> Result<Self, Status> {
+        let limits = plan.limits;
+        let flags = Flags { disconnected: AtomicBool::new(false) };
+        let flags = PoolBox::try_new(tags::SESSION, flags).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let steps = Steps::try_new()?;
+        let elements = limits.max_request_sge;
+        let inline_data = limits.max_inline_data_size;
+        let server = Side::try_new(
+            server,
+            QueuePairShape {
+                receive_depth: limits.receive_queue_depth,
+                initiator_depth: SERVER_INITIATOR_DEPTH,
+                elements,
+                inline_data: 0,
+            },
+        )?;
+        let client = Side::try_new(
+            client,
+            QueuePairShape {
+                receive_depth: CLIENT_RECEIVE_DEPTH,
+                initiator_depth: limits.initiator_queue_depth,
+                elements,
+                inline_data,
+            },
+        )?;
+        let [client_ip, server_ip] = plan.addresses;
+        let listener = server.adapter.create_listener()?;
+        listener.listen(SocketAddr::new(server_ip, plan.asked.port))?;
+        let destination = listener.address()?;
+        let client_connector = client.adapter.create_connector()?;
+        let limit = now().saturating_add(CONNECT_LIMIT);
+        let mut patience = || {
+            give_up()?;
+            if now() > limit { Err(Status::IO_TIMEOUT) } else { Ok(()) }
+        };
+        let attempt = Attempt { client: &client, server: &server, steps: &steps, flags: &flags, limits };
+        let source = SocketAddr::new(client_ip, 0);
+        let connecting = attempt.connect(&client_connector, source, destination);
+        let server_connector = attempt.arrival(&listener.arrivals, connecting, &mut patience)?;
+        attempt.establish(&client_connector, &server_connector, connecting, &mut patience)?;
+        let addresses = [connector_address(&client_connector)?, connector_address(&server_connector)?];
+        let read_limit = outbound_limit(&client_connector)?;
+        Ok(Self {
+            client_connector,
+            server_connector,
+            _listener: listener,
+            client,
+            server,
+            steps,
+            flags,
+            addresses,
+            read_limit,
+            notify: plan.asked.flags.contains(PairFlags::NOTIFY),
+        })
+    }
+
+    /// Ends the connection gracefully, within a limit; closing does the rest.
+    fn disconnect(&self) {
+        let (client, server) = (self.client_connector.as_ptr(), self.server_connector.as_ptr());
+        let (done, context) = completion(&self.steps.client_disconnect);
+        // SAFETY: NDKPI: NDK_FN_DISCONNECT; the waiter outlives the connector.
+        let first = unsafe { (table!(client).NdkDisconnect)(client, done, context) };
+        let (done, context) = completion(&self.steps.server_disconnect);
+        // SAFETY: as above.
+        let second = unsafe { (table!(server).NdkDisconnect)(server, done, context) };
+        let slices = core::cell::Cell::new(0_u64);
+        // Slices are ten milliseconds.
+        let patience = || {
+            slices.set(slices.get() + 1);
+            if slices.get() * 10_000_000 > DISCONNECT_LIMIT { Err(Status::IO_TIMEOUT) } else { Ok(()) }
+        };
+        let _first = self.steps.client_disconnect.finish_unless(first, patience);
+        let _second = self.steps.server_disconnect.finish_unless(second, patience);
+    }
+}
+
+/// A connection being made.
+struct Attempt<'a> {
+    client: &'a Side,
+    server: &'a Side,
+    steps: &'a Steps,
+    flags: &'a Flags,
+    limits: &'a PairLimits,
+}
+
+impl Attempt<'_> {
+    fn connect(&self, connector: &Owned<NDK_CONNECTOR>, source: SocketAddr, destination: SocketAddr) -> i32 {
+        let (source, source_length) = wire_form(&source);
+        let (destination, destination_length) = wire_form(&destination);
+        let connector = connector.as_ptr();
+        let (done, context) = completion(&self.steps.connect);
+        // SAFETY: NDKPI: NDK_FN_CONNECT with addresses that live for the call and a waiter that outlives the connector.
+        unsafe {
+            (table!(connector).NdkConnect)(
+                connector,
+                self.client.queue_pair.as_ptr(),
+                (&raw const source).cast::<SOCKADDR>(),
+                source_length,
+                (&raw const destination).cast::<SOCKADDR>(),
+                destination_length,
+                self.limits.read_limit,
+                self.limits.read_limit,
+                ptr::null(),
+                0,
+                done,
+                context,
+            )
+        }
+    }
+
+    /// Waits for the connection to arrive at the server; a connect that fails ends the wait.
+    fn arrival(
+        &self,
+        arrivals: &Arrivals,
+        connecting: i32,
+        give_up: &mut dyn FnMut() -> Result<(), Status>,
+    ) -> Result<Owned<NDK_CONNECTOR>, Status> {
+        if connecting != ndkpi_sys::nt::STATUS_PENDING {
+            check(connecting)?;
+        }
+        loop {
+            if let Some(connector) = arrivals.take()? {
+                return Ok(connector);
+            }
+            if self.steps.connect.is_done() {
+                check(self.steps.connect.finish(connecting))?;
+                return Err(Status::CONNECTION_ABORTED);
+            }
+            arrivals.wait();
+            give_up()?;
+        }
+    }
+
+    /// Accept, connect completes, complete the connect, accept completes.
+    fn establish(
+        &self,
+        client: &Owned<NDK_CONNECTOR>,
+        server: &Owned<NDK_CONNECTOR>,
+        connecting: i32,
+        give_up: &mut dyn FnMut() -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let context: *mut core::ffi::c_void = ptr::from_ref(self.flags).cast_mut().cast();
+        let object = server.as_ptr();
+        let (done, asked) = completion(&self.steps.accept);
+        // SAFETY: NDKPI: NDK_FN_ACCEPT; flags and waiter outlive the connector.
+        let accepting = unsafe {
+            (table!(object).NdkAccept)(
+                object,
+                self.server.queue_pair.as_ptr(),
+                self.limits.read_limit,
+                self.limits.read_limit,
+                ptr::null(),
+                0,
+                Some(disconnected),
+                context,
+                done,
+                asked,
+            )
+        };
+        check(self.steps.connect.finish_unless(connecting, &mut *give_up)?)?;
+        let object = client.as_ptr();
+        let (done, asked) = completion(&self.steps.complete);
+        // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; flags and waiter outlive the connector.
+        let completing =
+            unsafe { (table!(object).NdkCompleteConnect)(object, Some(disconnected), context, done, asked) };
+        check(self.steps.complete.finish_unless(completing, &mut *give_up)?)?;
+        check(self.steps.accept.finish_unless(accepting, &mut *give_up)?)
+    }
+}
+
+fn connector_address(connector: &Owned<NDK_CONNECTOR>) -> Result<SocketAddr, Status> {
+    let connector = connector.as_ptr();
+    // SAFETY: NDKPI: NDK_FN_GET_LOCAL_ADDRESS.
+    read_address(|address, length| unsafe { (table!(connector).NdkGetLocalAddress)(connector, address, length) })
+}
+
+/// Reads the client may have outstanding, after negotiation.
+fn outbound_limit(connector: &Owned<NDK_CONNECTOR>) -> Result<u32, Status> {
+    let connector = connector.as_ptr();
+    let (mut inbound, mut outbound, mut length) = (0, 0, 0);
+    // SAFETY: NDKPI: NDK_FN_GET_CONNECTION_DATA without a buffer asks for sizes and limits.
+    let status = unsafe {
+        (table!(connector).NdkGetConnectionData)(
+            connector,
+            &raw mut inbound,
+            &raw mut outbound,
+            ptr::null_mut(),
+            &raw mut length,
+        )
+    };
+    check(status)?;
+    Ok(outbound)
+}

@@ -1,0 +1,488 @@
+//! A transfer over a pair: register, post in chains, collect, take the registrations back.
+//!
+//! The client posts everything; the server only receives. Requests complete in their order, so the number in a completion says
+//! how many are done, silent ones included. Whatever happens, what was posted is waited for before the memory goes.
+
+use core::{ptr, sync::atomic::Ordering};
+
+use ndkpi_sys::{
+    ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE},
+    nt::{NTSTATUS, STATUS_SUCCESS},
+};
+use softndk_engine::Platform;
+use softndk_ioctl::{
+    BufferLayout, EndReason, Operation, Status, Stride, TransferFlags, TransferRequest, TransferResult,
+    segment,
+};
+
+use super::{
+    consumer::{check, table},
+    memory::{Part, Purpose, Registered, UserBuffer},
+    pair::{Ends, Pair},
+    request::Patience,
+};
+use crate::{
+    control::irp::Request,
+    driver::Driver,
+    kernel::pool::{PoolBox, PoolSlice, tags},
+};
+
+pub const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
+/// Completions taken at a time.
+const BATCH: usize = 16;
+/// Empty polls before a thread lets others run.
+const SPINS: u32 = 2_000;
+/// Rounds of posting and polling between two looks at clock and cancellation.
+const ROUNDS: u32 = 64;
+
+/// Runs a transfer and writes the result page. PASSIVE_LEVEL.
+pub fn run(
+    driver: &'static Driver,
+    request: &Request,
+    asked: &TransferRequest,
+    patience: Patience<'_>,
+) -> Result<usize, Status> {
+    let layout = asked.check_fields()?;
+    let pair = driver.pairs.find(asked.pair, patience.file_id())?;
+    asked.check_against(&pair.limits)?;
+    let buffer = UserBuffer::of(request, &layout)?;
+    let _turn = pair.begin()?;
+    let ends = pair.ends.lock();
+    let ends = ends.as_ref().ok_or_else(|| pair.ended().unwrap_or(Status::CONNECTION_DISCONNECTED))?;
+    if ends.flags.disconnected.load(Ordering::Acquire) {
+        return Err(Status::CONNECTION_DISCONNECTED);
+    }
+    let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
+    let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    let now = || driver.fabric.platform().now();
+    let parts = Parts::try_new(&buffer, &layout)?;
+    let begin = now();
+    let memory = Memory::try_new(ends, asked, &parts, &mut || pair.give_up(patience))?;
+    result.setup = now().saturating_sub(begin);
+    let mut transfer = Transfer::try_new(ends, asked, &layout, &memory, &mut result, &now)?;
+    let gave_up = transfer.run(&pair, patience);
+    if result.failed != 0 {
+        // A failed request ends the pair's connection, whoever hears of it first.
+        ends.flags.disconnected.store(true, Ordering::Release);
+    }
+    let finished = now();
+    let ended = memory.release(ends, asked, &pair, patience, result.failed != 0);
+    result.teardown = now().saturating_sub(finished);
+    gave_up.and(ended)?;
+    buffer.write_result(&result)?;
+    Ok(size_of::<TransferResult>())
+}
+
+/// Memory lists of source and destination.
+struct Parts {
+    source: Option<Part>,
+    destination: Option<Part>,
+}
+
+impl Parts {
+    fn try_new(buffer: &UserBuffer, layout: &BufferLayout) -> Result<Self, Status> {
+        Ok(Self {
+            source: buffer.part(layout.source, layout.region_length)?,
+            destination: buffer.part(layout.destination, layout.region_length)?,
+        })
+    }
+}
+
+/// Both ends' memory as the adapters know it.
+struct Memory<'a> {
+    client: Registered,
+    server: Registered,
+    /// The client's part in system address space, for inline requests.
+    inline: Option<super::memory::MappedPart<'a>>,
+}
+
+impl<'a> Memory<'a> {
+    fn try_new(
+        ends: &Ends,
+        asked: &TransferRequest,
+        parts: &'a Parts,
+        give_up: &mut dyn FnMut() -> Result<(), Status>,
+    ) -> Result<Self, Status> {
+        let (Some(source), Some(destination)) = (&parts.source, &parts.destination) else {
+            return Ok(Self { client: Registered::NOTHING, server: Registered::NOTHING, inline: None });
+        };
+        let read = asked.operation == Operation::READ;
+        let (client_part, server_part) = if read { (destination, source) } else { (source, destination) };
+        let client_purpose = Purpose { written: read, remote: false };
+        let server_purpose = Purpose { written: !read, remote: asked.operation != Operation::SEND };
+        let server = Registered::try_new(&ends.server, server_part, asked.region_kind, server_purpose, give_up)?;
+        let client = Registered::try_new(&ends.client, client_part, asked.region_kind, client_purpose, give_up)?;
+        let inline = asked.flags.contains(TransferFlags::INLINE);
+        let inline = if inline { Some(client_part.map()?) } else { None };
+        Ok(Self { client, server, inline })
+    }
+
+    /// Takes fast registrations back where the connection still lives; closing does the rest.
+    fn release(
+        &self,
+        ends: &Ends,
+        asked: &TransferRequest,
+        pair: &Pair,
+        patience: Patience<'_>,
+        broken: bool,
+    ) -> Result<(), Status> {
+        if broken || ends.flags.disconnected.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut give_up = || pair.give_up(patience);
+        if self.server.fast {
+            if asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) {
+                self.invalidate_remotely(ends, &mut give_up)?;
+            } else {
+                check(self.server.invalidate(&ends.server, &mut give_up)?.Status)?;
+            }
+        }
+        if self.client.fast {
+            check(self.client.invalidate(&ends.client, &mut give_up)?.Status)?;
+        }
+        Ok(())
+    }
+
+    /// An empty SendAndInvalidate into an empty receive.
+    fn invalidate_remotely(
+        &self,
+        ends: &Ends,
+        give_up: &mut dyn FnMut() -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let server = ends.server.queue_pair.as_ptr();
+        // SAFETY: NDKPI: NDK_FN_RECEIVE without elements.
+        check(unsafe { (table!(server).NdkReceive)(server, ptr::null_mut(), ptr::null(), 0) })?;
+        let client = ends.client.queue_pair.as_ptr();
+        // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE without elements.
+        let status = unsafe {
+            (table!(client).NdkSendAndInvalidate)(
+                client,
+                ptr::null_mut(),
+                ptr::null(),
+                0,
+                NDK_OP_FLAGS::empty(),
+                self.server.remote_token,
+            )
+        };
+        check(status)?;
+        check(ends.client.wait_for_one(give_up)?.Status)?;
+        check(ends.server.wait_for_one(give_up)?.Status)
+    }
+}
+
+/// Walks through a region in strides, round and round.
+#[derive(Clone, Copy)]
+struct Cursor {
+    region_length: u64,
+    request_length: u32,
+    offset: u64,
+}
+
+impl Cursor {
+    fn next(&mut self) -> Stride {
+        let rest = self.region_length - self.offset;
+        let length = rest.min(u64::from(self.request_length)) as u32;
+        let stride = Stride { offset: self.offset, length };
+        self.offset += u64::from(length);
+        if self.offset >= self.region_length {
+            self.offset = 0;
+        }
+        stride
+    }
+}
+
+struct Transfer<'a> {
+    ends: &'a Ends,
+    asked: &'a TransferRequest,
+    memory: &'a Memory<'a>,
+    result: &'a mut TransferResult,
+    now: &'a dyn Fn() -> u64,
+    elements: PoolSlice<NDK_SGE>,
+    receive_elements: PoolSlice<NDK_SGE>,
+    /// When each outstanding chain was begun, by chain number modulo its length.
+    chain_starts: PoolSlice<u64>,
+    to_post: Cursor,
+    to_receive: Cursor,
+    done: Cursor,
+    /// Numbers of the last request posted and done; the first is 1.
+    posted: u64,
+    completed: u64,
+    receives_posted: u64,
+    receives_done: u64,
+    stop: bool,
+}
+
+impl<'a> Transfer<'a> {
+    fn try_new(
+        ends: &'a Ends,
+        asked: &'a TransferRequest,
+        layout: &BufferLayout,
+        memory: &'a Memory<'a>,
+        result: &'a mut TransferResult,
+        now: &'a dyn Fn() -> u64,
+    ) -> Result<Self, Status> {
+        let none = |_| Status::INSUFFICIENT_RESOURCES;
+        let elements = asked.sge_count as usize;
+        let cursor =
+            Cursor { region_length: layout.region_length, request_length: asked.request_length, offset: 0 };
+        Ok(Self {
+            ends,
+            asked,
+            memory,
+            result,
+            now,
+            elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
+            receive_elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
+            chain_starts: PoolSlice::try_filled(tags::SESSION, asked.depth as usize, 0).map_err(none)?,
+            to_post: cursor,
+            to_receive: cursor,
+            done: cursor,
+            posted: 0,
+            completed: 0,
+            receives_posted: 0,
+            receives_done: 0,
+            stop: false,
+        })
+    }
+
+    /// Posts and collects until all is done. What was posted is waited for in every case.
+    fn run(&mut self, pair: &Pair, patience: Patience<'_>) -> Result<(), Status> {
+        let started = (self.now)();
+        let limit = started.saturating_add(u64::from(self.asked.time_budget) * NANOSECONDS_PER_MILLISECOND);
+        let mut gave_up = Ok(());
+        let mut rounds = 0;
+        let mut spins = 0;
+        loop {
+            let posted = self.post_chains();
+            let collected = self.collect();
+            if collected {
+                spins = 0;
+            }
+            if self.is_finished() {
+                break;
+            }
+            rounds += 1;
+            if rounds == ROUNDS {
+                rounds = 0;
+                if gave_up.is_ok() {
+                    gave_up = pair.give_up(patience);
+                    self.stop |= gave_up.is_err();
+                }
+                if self.asked.time_budget != 0 && !self.stop && (self.now)() >= limit {
+                    self.stop = true;
+                    self.result.end_reason = EndReason::TIME_BUDGET;
+                }
+            }
+            if !posted && !collected {
+                spins += 1;
+                self.idle(spins)?;
+            }
+        }
+        self.result.elapsed = (self.now)().saturating_sub(started);
+        gave_up
+    }
+
+    /// Nothing to post and nothing arrived.
+    fn idle(&mut self, spins: u32) -> Result<(), Status> {
+        let client = &self.ends.client;
+        if client.signal.failed() || self.ends.server.signal.failed() {
+            return Err(Status::IO_DEVICE_ERROR);
+        }
+        if self.ends.notify {
+            let before = client.signal.notifications.load(Ordering::Relaxed);
+            client.queue.arm();
+            client.signal.wait();
+            let taken = client.signal.notifications.load(Ordering::Relaxed).wrapping_sub(before);
+            self.result.notifications += u64::from(taken);
+        } else if spins.is_multiple_of(SPINS) {
+            client.signal.rest();
+        }
+        Ok(())
+    }
+
+    fn wants_more(&self) -> bool {
+        !self.stop && (self.asked.request_count == 0 || self.posted < self.asked.request_count)
+    }
+
+    fn is_finished(&self) -> bool {
+        let drained = self.completed == self.posted && self.receives_done >= self.receives_wanted();
+        drained && !self.wants_more()
+    }
+
+    /// Receives that will complete: all of them, unless the connection broke.
+    fn receives_wanted(&self) -> u64 {
+        if self.result.failed == 0 { self.receives_posted } else { 0 }
+    }
+
+    /// Posts as many chains as there is room for; whether it posted any.
+    fn post_chains(&mut self) -> bool {
+        let mut any = false;
+        while self.wants_more() {
+            let outstanding = self.posted - self.completed;
+            let room = u64::from(self.asked.depth).saturating_sub(outstanding);
+            let rest = match self.asked.request_count {
+                0 => u64::MAX,
+                count => count - self.posted,
+            };
+            let chain = u64::from(self.asked.chain_length).min(rest);
+            if room < chain {
+                break;
+            }
+            any = true;
+            self.post_chain(chain);
+        }
+        any
+    }
+
+    fn post_chain(&mut self, chain: u64) {
+        if self.asked.operation == Operation::SEND {
+            for _ in 0..chain {
+                if !self.post_receive() {
+                    return;
+                }
+            }
+        }
+        if self.asked.flags.contains(TransferFlags::MEASURE_LATENCY) {
+            let now = (self.now)();
+            let index = self.chain_index(self.posted + 1);
+            if let Some(start) = self.chain_starts.get_mut(index) {
+                *start = now;
+            }
+        }
+        for position in 1..=chain {
+            let status = self.post(position == chain);
+            if status != STATUS_SUCCESS {
+                self.result.record_failure(Status(status));
+                self.result.end_reason = EndReason::FAILURE;
+                self.stop = true;
+                return;
+            }
+            self.posted += 1;
+            self.result.posted += 1;
+        }
+    }
+
+    /// Where the start of the chain of a request is kept.
+    fn chain_index(&self, number: u64) -> usize {
+        let chain = number.saturating_sub(1) / u64::from(self.asked.chain_length.max(1));
+        (chain % u64::from(self.asked.depth.max(1))) as usize
+    }
+
+    /// The flags of one request.
+    fn flags(&self, last: bool) -> NDK_OP_FLAGS {
+        let mut flags = NDK_OP_FLAGS::empty();
+        flags.set(NDK_OP_FLAGS::DEFER, !last);
+        flags.set(NDK_OP_FLAGS::SILENT_SUCCESS, !last && self.asked.flags.contains(TransferFlags::SILENT_SUCCESS));
+        flags.set(NDK_OP_FLAGS::READ_FENCE, self.asked.flags.contains(TransferFlags::READ_FENCE));
+        flags.set(NDK_OP_FLAGS::INLINE, self.asked.flags.contains(TransferFlags::INLINE));
+        flags
+    }
+
+    /// Posts the next request of the client.
+    fn post(&mut self, last: bool) -> NTSTATUS {
+        let stride = self.to_post.next();
+        let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
+        for (index, element) in self.elements.iter_mut().take(count as usize).enumerate() {
+            let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
+            *element = self.memory.client.element(stride.offset + part.offset, part.length);
+            if let Some(mapped) = &self.memory.inline {
+                let address = mapped.address().wrapping_add((stride.offset + part.offset) as usize);
+                element.Address.VirtualAddress = address.cast();
+            }
+        }
+        let queue_pair = self.ends.client.queue_pair.as_ptr();
+        let number = self.posted + 1;
+        let context = ptr::without_provenance_mut(number as usize);
+        let flags = self.flags(last);
+        let list = self.elements.as_ptr();
+        let remote = self.memory.server.address + stride.offset;
+        let token = self.memory.server.remote_token;
+        let dispatch = table!(queue_pair);
+        match self.asked.operation {
+            // SAFETY: NDKPI: NDK_FN_READ; the list stays as it is for the call, the memory until the completion.
+            Operation::READ => unsafe { (dispatch.NdkRead)(queue_pair, context, list, count, remote, token, flags) },
+            // SAFETY: NDKPI: NDK_FN_WRITE; as above.
+            Operation::WRITE => unsafe { (dispatch.NdkWrite)(queue_pair, context, list, count, remote, token, flags) },
+            // SAFETY: NDKPI: NDK_FN_SEND; as above.
+            _ => unsafe { (dispatch.NdkSend)(queue_pair, context, list, count, flags) },
+        }
+    }
+
+    /// Posts the server's next receive; false ends the transfer.
+    fn post_receive(&mut self) -> bool {
+        // Completions of earlier receives make room.
+        self.collect_receives();
+        let stride = self.to_receive.next();
+        let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
+        for (index, element) in self.receive_elements.iter_mut().take(count as usize).enumerate() {
+            let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
+            *element = self.memory.server.element(stride.offset + part.offset, part.length);
+        }
+        let queue_pair = self.ends.server.queue_pair.as_ptr();
+        // SAFETY: NDKPI: NDK_FN_RECEIVE; the list stays as it is for the call, the memory until the completion.
+        let status = unsafe {
+            (table!(queue_pair).NdkReceive)(queue_pair, ptr::null_mut(), self.receive_elements.as_ptr(), count)
+        };
+        if status != STATUS_SUCCESS {
+            self.result.record_failure(Status(status));
+            self.result.end_reason = EndReason::FAILURE;
+            self.stop = true;
+            return false;
+        }
+        self.receives_posted += 1;
+        true
+    }
+
+    /// Takes completions of both ends; whether there were any.
+    fn collect(&mut self) -> bool {
+        let mut any = false;
+        let mut results = [NDK_RESULT_EX::zeroed(); BATCH];
+        loop {
+            let count = self.ends.client.queue.poll(&mut results);
+            for result in results.iter().take(count) {
+                self.complete(result);
+            }
+            any |= count != 0;
+            if count < BATCH {
+                break;
+            }
+        }
+        self.collect_receives() || any
+    }
+
+    fn collect_receives(&mut self) -> bool {
+        if self.receives_done == self.receives_posted {
+            return false;
+        }
+        let mut results = [NDK_RESULT_EX::zeroed(); BATCH];
+        let count = self.ends.server.queue.poll(&mut results);
+        self.receives_done += count as u64;
+        count != 0
+    }
+
+    /// Counts one completion, and the silent ones before it.
+    fn complete(&mut self, result: &NDK_RESULT_EX) {
+        let number = result.RequestContext.addr() as u64;
+        let succeeded_until = if result.Status == STATUS_SUCCESS { number } else { number.saturating_sub(1) };
+        while self.completed < succeeded_until {
+            self.result.bytes += u64::from(self.done.next().length);
+            self.completed += 1;
+            self.result.completed += 1;
+        }
+        if result.Status != STATUS_SUCCESS {
+            self.result.record_failure(Status(result.Status));
+            self.result.end_reason = EndReason::FAILURE;
+            self.done.next();
+            self.completed = self.completed.max(number);
+            self.stop = true;
+        }
+        if self.asked.flags.contains(TransferFlags::MEASURE_LATENCY) {
+            let ends_chain = number.is_multiple_of(u64::from(self.asked.chain_length.max(1)))
+                || number == self.asked.request_count;
+            if let Some(start) = self.chain_starts.get(self.chain_index(number)).filter(|_| ends_chain) {
+                let latency = (self.now)().saturating_sub(*start);
+                self.result.latency.record(latency);
+            }
+        }
+    }
+}
