@@ -196,13 +196,16 @@ impl Adapter {
 
     /// Takes the adapter down: consumers of NDK close, the protocol unbinds, the adapter pauses and halts.
     pub fn halt(&self, action: HaltAction) -> Result<(), StepError> {
-        let miniport = self.started()?;
+        let miniport = self.miniport()?;
         miniport.ndk_opens.set_enabled(false);
         miniport.ndk_opens.close_all(&miniport, "the adapter is halted");
         unbind(&miniport, action);
         if miniport.state() == State::Running {
             life::pause(&miniport)?;
         }
+        miniport.callers.shut();
+        // Somebody may have opened the provider directly, without asking NDIS, while it still could be.
+        miniport.ndk_opens.close_all(&miniport, "the adapter is halted");
         self.withdraw_addresses();
         life::halt(&miniport, action)?;
         *lock(&self.node.miniport) = None;
@@ -217,13 +220,15 @@ impl Adapter {
 
     /// `MiniportDevicePnPEventNotify` alone.
     pub fn device_event(&self, event: DeviceEvent) -> Result<(), StepError> {
-        life::device_event(&*self.started()?, event);
+        let call = self.started()?;
+        life::device_event(&call, event);
         Ok(())
     }
 
     /// `MiniportShutdownEx`, as at power-off.
     pub fn shutdown(&self) -> Result<(), StepError> {
-        life::shutdown(&*self.started()?);
+        let call = self.started()?;
+        life::shutdown(&call);
         Ok(())
     }
 
@@ -234,6 +239,7 @@ impl Adapter {
         let miniport = self.started()?;
         let flags = miniport.registered().map_or(0, |registered| registered.flags);
         if flags & NO_HALT_ON_SUSPEND == 0 {
+            drop(miniport);
             return self.halt(HaltAction::DevicePoweredDown);
         }
         set_and_expect(&miniport, oid::OID_PNP_QUERY_POWER, None, D3);
@@ -254,7 +260,7 @@ impl Adapter {
 
     /// Removes the device with its interface; a started one is halted first.
     pub fn remove(&self) {
-        if self.started().is_ok()
+        if self.miniport().is_ok()
             && let Err(error) = self.halt(HaltAction::InstanceDeInitialized)
         {
             panic!("the adapter with interface index {} cannot be halted: {error}", self.node.if_index);
@@ -326,13 +332,14 @@ impl Adapter {
 
     /// Registers a consumer that closes what it opened when NDK is disabled or the adapter is halted.
     pub fn on_ndk_close(&self, close: impl Fn() + Send + Sync + 'static) -> Result<ConsumerRegistration, StepError> {
-        Ok(ndk::register_consumer(&self.started()?, close))
+        let call = self.started()?;
+        Ok(ndk::register_consumer(&call, close))
     }
 
     /// How many NDK adapters are open on this adapter.
     #[must_use]
     pub fn ndk_opens(&self) -> usize {
-        self.started().map_or(0, |miniport| miniport.ndk_opens.count())
+        self.miniport().map_or(0, |miniport| miniport.ndk_opens.count())
     }
 
     /// Sends frames, each in one piece, and waits for their completion.
@@ -371,8 +378,16 @@ impl Adapter {
         Ok(())
     }
 
-    fn started(&self) -> Result<Arc<Miniport>, StepError> {
+    fn miniport(&self) -> Result<Arc<Miniport>, StepError> {
         lock(&self.node.miniport).clone().ok_or(StepError::WrongState(State::Halted))
+    }
+
+    /// The miniport for one call; a halt waits until the call is over.
+    fn started(&self) -> Result<Call, StepError> {
+        let miniport = self.miniport()?;
+        let passage = miniport.callers.enter().ok_or(StepError::WrongState(State::Halting))?;
+        passage.stay();
+        Ok(Call { miniport })
     }
 
     fn announce_address(&self, address: InterfaceAddress) -> bool {
@@ -388,6 +403,25 @@ impl Adapter {
         for row in rows.iter().filter(|row| row.if_index == self.node.if_index) {
             let _ = self.remove_address(row.address.address);
         }
+    }
+}
+
+/// A call from outside into a miniport. It holds the miniport and its place inside the gate together.
+struct Call {
+    miniport: Arc<Miniport>,
+}
+
+impl std::ops::Deref for Call {
+    type Target = Arc<Miniport>;
+
+    fn deref(&self) -> &Arc<Miniport> {
+        &self.miniport
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.miniport.callers.leave();
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ndkpi_sys::ndis::NET_BUFFER_LIST;
 
+use super::gate::Gate;
 use super::miniport::{Miniport, State, lock, miniport};
 use super::net_buffer::{self, List, read_data};
 use super::rendezvous::LIMIT;
@@ -32,6 +33,8 @@ pub struct DataPath {
     held: Mutex<Vec<usize>>,
     received: Mutex<Vec<Vec<u8>>>,
     keep: AtomicBool,
+    /// Calls of the send handler; shut while the adapter is not running.
+    sending: Gate,
 }
 
 struct Sent {
@@ -90,18 +93,20 @@ impl DataPath {
             batch.done.set();
             return sent;
         }
-        if !matches!(miniport.state(), State::Running | State::Pausing) {
+        let passage = self.sending.enter().filter(|_| miniport.state() == State::Running);
+        let Some(passage) = passage else {
             // NDIS does not let anything through to a miniport that is not running.
             *lock(&batch.statuses) = vec![Some(status::PAUSED); count];
             batch.done.set();
             return sent;
-        }
+        };
         let first = self.build(miniport, frames, &batch);
         let flags = if irql::current() == irql::DISPATCH { DISPATCH_LEVEL } else { 0 };
         let context = Context::new(ContextKind::MiniportEntry, "MiniportSendNetBufferLists");
         let target = miniport.driver.handlers.send;
         // SAFETY: the registered handler, with the arguments of MINIPORT_SEND_NET_BUFFER_LISTS.
         unsafe { call_image!(context, target => (); miniport.context(), first, 0_u32, flags) };
+        drop(passage);
         sent
     }
 
@@ -123,6 +128,16 @@ impl DataPath {
             next = pointer;
         }
         next
+    }
+
+    /// Lets sends through, or lets none through any more and waits for the calls in progress, which may well meet a paused
+    /// miniport: that one completes them with PAUSED.
+    pub fn allow_sends(&self, allow: bool) {
+        if allow {
+            self.sending.open();
+        } else {
+            self.sending.shut();
+        }
     }
 
     /// Calls `MiniportCancelSend`.

@@ -146,6 +146,7 @@ pub fn restart(miniport: &Miniport) -> Result<(), StepError> {
     };
     drop(parameters);
     let next = if answer == status::SUCCESS { State::Running } else { State::Paused };
+    miniport.data.allow_sends(answer == status::SUCCESS);
     let _ = miniport.step(&[State::Restarting], next);
     if answer == status::SUCCESS { Ok(()) } else { Err(StepError::Failed(answer)) }
 }
@@ -173,6 +174,7 @@ pub fn pause(miniport: &Miniport) -> Result<(), StepError> {
     }
     drop(parameters);
     let _ = miniport.step(&[State::Pausing], State::Paused);
+    miniport.data.allow_sends(false);
     miniport.data.check_idle(miniport, "MiniportPause is complete");
     Ok(())
 }

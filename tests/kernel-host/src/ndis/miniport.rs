@@ -15,6 +15,7 @@ use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
 
 use super::attributes::{self, General};
 use super::data_path::DataPath;
+use super::gate::Gate;
 use super::oid_request::OidPath;
 use super::registration::MiniportDriver;
 use super::rendezvous::Rendezvous;
@@ -64,6 +65,8 @@ pub struct Miniport {
     pub pause: Rendezvous<()>,
     pub restart: Rendezvous<NdisStatus>,
     pub oids: OidPath,
+    /// Calls from outside (tests, tools) go through here, so that a halt meets none of them.
+    pub callers: Gate,
     pub data: DataPath,
     pub ndk_opens: crate::ndk::Opens,
     /// Last link state or other indication by status code, and how often each came.
@@ -99,6 +102,7 @@ impl Miniport {
             pause: Rendezvous::default(),
             restart: Rendezvous::default(),
             oids: OidPath::default(),
+            callers: Gate::default(),
             data: DataPath::default(),
             ndk_opens: crate::ndk::Opens::default(),
             indications: Mutex::new(Indications::default()),

@@ -11,6 +11,7 @@ pub mod configuration;
 pub mod data_path;
 pub mod device;
 pub mod driver_object;
+pub mod gate;
 pub mod handle;
 pub mod leak;
 pub mod life;

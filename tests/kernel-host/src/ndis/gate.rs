@@ -1,0 +1,86 @@
+//! A gate that callers pass while it is open and that, once shut, is waited at until the last caller has left: how the host keeps
+//! its own calls into a miniport from meeting the end of a pause or a halt.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::dispatcher::Event;
+
+#[derive(Default)]
+struct Inside {
+    count: usize,
+    shut: bool,
+}
+
+/// Open at first.
+pub struct Gate {
+    inside: Mutex<Inside>,
+    empty: Event,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { inside: Mutex::default(), empty: Event::notification() }
+    }
+}
+
+/// A caller inside; leaves when dropped.
+pub struct Passage<'a>(&'a Gate);
+
+impl Gate {
+    /// Goes in, unless the gate is shut.
+    pub fn enter(&self) -> Option<Passage<'_>> {
+        let mut inside = self.lock();
+        if inside.shut {
+            return None;
+        }
+        inside.count += 1;
+        Some(Passage(self))
+    }
+
+    /// Lets nobody in any more and waits for those inside.
+    pub fn shut(&self) {
+        loop {
+            self.empty.reset();
+            let mut inside = self.lock();
+            inside.shut = true;
+            if inside.count == 0 {
+                return;
+            }
+            drop(inside);
+            self.empty.wait(None);
+        }
+    }
+
+    /// Opens a shut gate again.
+    pub fn open(&self) {
+        self.lock().shut = false;
+    }
+
+    /// The end of a passage that stayed.
+    pub fn leave(&self) {
+        let mut inside = self.lock();
+        inside.count = inside.count.saturating_sub(1);
+        let last = inside.count == 0;
+        drop(inside);
+        if last {
+            self.empty.set();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Passage<'_> {
+    /// Stays inside beyond this borrow; whoever does that owes a [`Gate::leave`].
+    pub fn stay(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
