@@ -126,3 +126,22 @@ fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect(
     pair.world.run();
     pair.close();
 }
+
+#[test]
+fn the_first_work_of_an_idle_processor_kicks_it_and_only_that() {
+    let mut pair = Pair::new();
+    pair.world.run();
+    let kicked = |pair: &Pair| pair.world.harness().kicked.swap(false, std::sync::atomic::Ordering::SeqCst);
+    kicked(&pair);
+    pair.a.initiator.arm(Arm::Any);
+    assert!(!kicked(&pair), "nothing to do");
+    read(&pair, 1);
+    assert!(kicked(&pair));
+    pair.b.pair.flush();
+    assert!(!kicked(&pair), "the turn has not come yet");
+    pair.world.run();
+    kicked(&pair);
+    pair.a.pair.flush();
+    assert!(kicked(&pair));
+    pair.close();
+}

@@ -213,6 +213,31 @@ fn elements_and_inline_data_free_their_room_for_ever() {
     pair.close();
 }
 
+/// A consumer may poll the last byte: it comes last, after everything else, and the end of a message comes in order.
+#[test]
+fn the_end_of_a_message_is_stored_last_and_ascending() {
+    for (length, expected) in [
+        (1, vec![(true, 0, 1)]),
+        (64, vec![(true, 0, 64)]),
+        (65, vec![(false, 0, 1), (true, 1, 64)]),
+        // The sink has two elements, and the border lies inside the end.
+        (200, vec![(false, 0, 136), (true, 136, 14), (true, 150, 50)]),
+        (230, vec![(false, 0, 150), (false, 150, 16), (true, 166, 64)]),
+    ] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(256, 0);
+        let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+        let there = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        let token = here.local_token();
+        let list = [element(0, length.min(150), token), element(150, length.saturating_sub(150), token)];
+        pair.world.harness().watch_copies.store(true, std::sync::atomic::Ordering::SeqCst);
+        pair.a.pair.read(1, NONE, list.into_iter(), 0, there.remote_token()).unwrap();
+        assert_eq!(*pair.world.harness().order.lock().unwrap(), expected, "{length} bytes");
+        drop((here.close(1), there.close(1)));
+        pair.close();
+    }
+}
+
 #[test]
 fn silent_requests_leave_no_entry_and_free_their_slots() {
     let pair = Pair::new();

@@ -143,11 +143,14 @@ pub struct Harness {
     /// Runs before each copy: a test steps in between two pieces.
     pub before_copy: std::sync::Mutex<Option<Box<dyn FnMut() + Send>>>,
     pub watch_copies: AtomicBool,
+    /// Copies in their order while watched: whether it was the end of a message, where to, how long.
+    pub order: std::sync::Mutex<Vec<(bool, u64, usize)>>,
 }
 
 impl Harness {
-    fn copying(&self) {
+    fn copied(&self, last: bool, to: u64, length: usize) {
         if self.watch_copies.load(Ordering::Relaxed) {
+            self.order.lock().unwrap().push((last, to, length));
             self.copies.fetch_add(1, Ordering::SeqCst);
             let hook = self.before_copy.lock().unwrap().take();
             if let Some(mut hook) = hook {
@@ -169,7 +172,7 @@ impl Platform for Harness {
     type DisconnectCallback = u64;
 
     fn copy(&self, to: (&Mapped, u64), from: (&Mapped, u64), length: usize) {
-        self.copying();
+        self.copied(false, to.1, length);
         let (to, from) = (to.0.at(to.1, length), from.0.at(from.1, length));
         // SAFETY: both ranges were checked by `at`; they may overlap.
         unsafe { std::ptr::copy(from, to, length) };
@@ -177,7 +180,10 @@ impl Platform for Harness {
 
     fn copy_last(&self, to: (&Mapped, u64), from: (&Mapped, u64), length: usize) {
         assert!(length <= softndk_engine::limits::LAST_BYTES);
-        self.copy(to, from, length);
+        self.copied(true, to.1, length);
+        let (to, from) = (to.0.at(to.1, length), from.0.at(from.1, length));
+        // SAFETY: as for `copy`.
+        unsafe { std::ptr::copy(from, to, length) };
     }
 
     fn store(&self, to: (&Mapped, u64), bytes: &[u8]) {
