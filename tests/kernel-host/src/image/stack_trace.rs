@@ -1,6 +1,7 @@
 //! Stack traces through image code by the PE unwind tables. A thread's image frames are a chain of pieces: each import
 //! stub saved the image's registers, each callout saved the piece before. Host frames between them are left out.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -195,11 +196,21 @@ unsafe fn registers_of(transition: &Transition) -> Registers {
     Registers { instruction, values }
 }
 
+thread_local! {
+    /// The rules that were looked up before; it is large, so it is made once a thread and lent to each walk.
+    static CACHE: Cell<Option<Box<CacheX86_64>>> = const { Cell::new(None) };
+}
+
 fn unwind_piece(start: Registers, interrupted: bool, found: &mut Vec<u64>) {
+    let mut cache = CACHE.take().unwrap_or_else(|| Box::new(CacheX86_64::new()));
+    unwind_with(&mut cache, start, interrupted, found);
+    CACHE.set(Some(cache));
+}
+
+fn unwind_with(cache: &mut CacheX86_64, start: Registers, interrupted: bool, found: &mut Vec<u64>) {
     let mut registers = start.values;
     let mut address = start.instruction;
     let mut first = interrupted;
-    let mut cache = CacheX86_64::<_>::new();
     let stack = Thread::try_current().and_then(Thread::kernel_stack_ranges);
     let mut read = |address: u64| {
         let readable = stack.as_ref().is_none_or(|ranges| ranges.iter().any(|range| range.contains(&address)));
@@ -215,7 +226,7 @@ fn unwind_piece(start: Registers, interrupted: bool, found: &mut Vec<u64>) {
             frame
         };
         first = false;
-        match image.unwind.unwinder.unwind_frame(frame, &mut registers, &mut cache, &mut read) {
+        match image.unwind.unwinder.unwind_frame(frame, &mut registers, cache, &mut read) {
             Ok(Some(next)) if next != thunk::image_return_address() => {
                 if super::containing(next as usize).is_none() {
                     return;
@@ -251,11 +262,12 @@ pub fn name(addresses: &[u64]) -> Vec<StackFrame> {
     for ((address, image), locations) in addresses.iter().zip(images).zip(names) {
         let base = image.as_ref().map_or(0, |image| image.base as u64);
         let name = image.map_or_else(|| "unknown".to_owned(), |image| image.name.clone());
-        let bare = StackFrame { address: *address, image: name, offset: address - base, location: None };
+        let unnamed = StackFrame { address: *address, image: name, offset: address - base, location: None };
         match locations {
-            Some(locations) if !locations.is_empty() => frames
-                .extend(locations.into_iter().map(|location| StackFrame { location: Some(location), ..bare.clone() })),
-            _ => frames.push(bare),
+            Some(locations) if !locations.is_empty() => frames.extend(
+                locations.into_iter().map(|location| StackFrame { location: Some(location), ..unnamed.clone() }),
+            ),
+            _ => frames.push(unnamed),
         }
     }
     frames

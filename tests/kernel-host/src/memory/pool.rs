@@ -275,9 +275,12 @@ fn check_slack(start: usize, block: &Block) {
     let first = reservation.address();
     let end = start + block.size;
     let last = first + reservation.length();
+    const PATTERN: [u8; PAGE_SIZE] = [SLACK; PAGE_SIZE];
     let dirty = |from: usize, to: usize| {
-        // SAFETY: the block's own pages.
-        (from..to).find(|address| unsafe { (*address as *const u8).read() } != SLACK)
+        // SAFETY: the block's own pages; less than a page on either side of a block is slack.
+        let slack = unsafe { std::slice::from_raw_parts(from as *const u8, to - from) };
+        let clean = PATTERN.get(..slack.len()).is_some_and(|pattern| pattern == slack);
+        if clean { None } else { slack.iter().position(|byte| *byte != SLACK).map(|index| from + index) }
     };
     // What lies before a block of a page and more is nothing; unguarded blocks have no pattern.
     if let Some(at) = dirty(first, start) {
