@@ -1,13 +1,23 @@
 //! The OIDs through which Windows shows RDMA to people: statistics, connections, endpoints.
 
-use ndkpi_sys::ndis::{
-    NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, NDIS_NDK_STATISTICS_INFO,
-    NDIS_NDK_STATISTICS_INFO_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
-    NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_STATUS,
+use core::{
+    mem::{offset_of, transmute},
+    net::SocketAddr,
+};
+
+use ndkpi_sys::{
+    ndis::{
+        NDIS_NDK_CONNECTION_ENTRY, NDIS_NDK_CONNECTIONS_REVISION_1, NDIS_NDK_LOCAL_ENDPOINT_ENTRY,
+        NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, NDIS_NDK_STATISTICS_INFO, NDIS_NDK_STATISTICS_INFO_REVISION_1,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_STATUS,
+        NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_SUCCESS,
+    },
+    nt::{SOCKADDR_INET, TRUE},
 };
 
 use softndk_engine::Counters;
 
+use super::socket;
 use crate::{adapter::Adapter, miniport::oid::answer::Answer};
 
 /// OID_NDK_STATISTICS.
@@ -53,11 +63,76 @@ fn prefix(revision: u8, count: u32, total: usize) -> [u8; LIST_PREFIX] {
 }
 
 /// OID_NDK_CONNECTIONS.
-pub fn connections(_adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
-    answer.bytes(&prefix(NDIS_NDK_CONNECTIONS_REVISION_1, 0, LIST_PREFIX))
+pub fn connections(adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
+    const SIZE: usize = size_of::<NDIS_NDK_CONNECTION_ENTRY>();
+    list::<SIZE>(NDIS_NDK_CONNECTIONS_REVISION_1, answer, |each| {
+        adapter.provider.engine().connections(&mut |connection| {
+            // A kernel connection has no user-mode owner: both owner members stay zero.
+            let mut entry = [0; SIZE];
+            place(&mut entry, offset_of!(NDIS_NDK_CONNECTION_ENTRY, Local), &connection.local);
+            place(&mut entry, offset_of!(NDIS_NDK_CONNECTION_ENTRY, Remote), &connection.remote);
+            each(&entry);
+        });
+    })
 }
 
 /// OID_NDK_LOCAL_ENDPOINTS.
-pub fn local_endpoints(_adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
-    answer.bytes(&prefix(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, 0, LIST_PREFIX))
+pub fn local_endpoints(adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
+    const SIZE: usize = size_of::<NDIS_NDK_LOCAL_ENDPOINT_ENTRY>();
+    list::<SIZE>(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, answer, |each| {
+        adapter.provider.engine().endpoints(&mut |endpoint| {
+            let mut entry = [0; SIZE];
+            place(&mut entry, offset_of!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, Local), &endpoint.local);
+            entry[offset_of!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, Listener)] = TRUE;
+            each(&entry);
+        });
+    })
+}
+
+/// Answers with the prefix and an entry for each that `walk` finds. It walks twice, to write nothing into a buffer that is
+/// too short; what came between the walks is left out, what went is not there.
+fn list<const SIZE: usize>(
+    revision: u8,
+    answer: Answer<'_>,
+    walk: impl Fn(&mut dyn FnMut(&[u8; SIZE])),
+) -> NDIS_STATUS {
+    let mut found = 0_usize;
+    walk(&mut |_| found = found.saturating_add(1));
+    let needed = total_of::<SIZE>(found);
+    *answer.needed = needed;
+    *answer.written = 0;
+    if answer.length < needed || answer.buffer.is_null() {
+        return NDIS_STATUS_BUFFER_TOO_SHORT;
+    }
+    let mut count = 0_usize;
+    walk(&mut |entry| {
+        if count < found {
+            let offset = total_of::<SIZE>(count) as usize;
+            // SAFETY: entry `count` of at most `found` ends inside the buffer, which was found to hold them all.
+            unsafe { answer.buffer.byte_add(offset).cast::<u8>().copy_from_nonoverlapping(entry.as_ptr(), SIZE) };
+            count += 1;
+        }
+    });
+    let total = total_of::<SIZE>(count);
+    let prefix = prefix(revision, count as u32, total as usize);
+    // SAFETY: the buffer holds at least the prefix.
+    unsafe { answer.buffer.cast::<u8>().copy_from_nonoverlapping(prefix.as_ptr(), prefix.len()) };
+    *answer.written = total;
+    NDIS_STATUS_SUCCESS
+}
+
+/// Bytes of a list of `count` entries; more than a buffer can have when that does not fit.
+fn total_of<const SIZE: usize>(count: usize) -> u32 {
+    let bytes = count.checked_mul(SIZE).and_then(|entries| entries.checked_add(LIST_PREFIX));
+    bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX)
+}
+
+/// Writes a socket address into an entry.
+fn place<const SIZE: usize>(entry: &mut [u8; SIZE], offset: usize, address: &SocketAddr) {
+    let form = socket::inet(address);
+    // SAFETY: any two socket addresses are as many plain bytes; `inet` starts from zeroes, so none is left unwritten.
+    let bytes: [u8; size_of::<SOCKADDR_INET>()] = unsafe { transmute(form) };
+    if let Some(place) = entry.get_mut(offset..offset + bytes.len()) {
+        place.copy_from_slice(&bytes);
+    }
 }
