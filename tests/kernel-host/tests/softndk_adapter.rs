@@ -15,7 +15,7 @@ use kernel_host::ndis::data_path::Frame;
 use kernel_host::ndis::miniport::State;
 use kernel_host::ndis::{oid, status};
 use kernel_host::ndk::NdkAdapter;
-use kernel_host::{Adapter, Driver, Kernel, KernelConfig, fault};
+use kernel_host::{Adapter, Driver, Kernel, KernelConfig, fault, irql};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 
 const VERSION: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 1 };
@@ -64,7 +64,10 @@ fn adapters_of_the_real_image() {
     let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
     let machine = Machine { kernel: Kernel::boot(KernelConfig::default()), inx };
     frames_reach_the_peer(&machine);
+    frames_and_direct_oids_at_dispatch(&machine);
     frames_stay_on_their_wire(&machine);
+    oids_of_every_length(&machine);
+    oids_with_bad_contents(&machine);
     a_paused_adapter_neither_sends_nor_receives(&machine);
     disable_closes_consumers_and_enable_brings_ndk_back(&machine);
     the_keyword_keeps_ndk_off(&machine);
@@ -128,6 +131,59 @@ fn frames_reach_the_peer(machine: &Machine) {
     assert_eq!(first.send_frames(&many).expect("sends").len(), 1000, "each is completed, whatever is dropped");
     machine.settle();
     assert!(!received(&second).is_empty());
+    driver.unload();
+}
+
+fn frames_and_direct_oids_at_dispatch(machine: &Machine) {
+    let driver = machine.load();
+    let (first, second) = (machine.adapter(&driver, machine.config()), machine.adapter(&driver, machine.config()));
+    let hello = frame(mac(&second), mac(&first), 128);
+    let level = irql::raise(irql::DISPATCH);
+    let batch = first.send(vec![Frame::from(hello.clone())]).expect("sends");
+    let statistics = first.direct_query_oid(oid::OID_NDK_STATISTICS, 0xF8).expect("a started adapter");
+    irql::lower(level);
+    assert_eq!(batch.wait(), [status::SUCCESS]);
+    assert_eq!((statistics.status, statistics.bytes_done), (status::SUCCESS, 0xF8));
+    machine.settle();
+    assert_eq!(received(&second), [hello]);
+    driver.unload();
+}
+
+/// The host sees bytes beyond the reported ones, lengths beyond the buffer and failures without the needed length.
+fn oids_of_every_length(machine: &Machine) {
+    const LENGTHS: [usize; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 40, 0x97, 0x98, 0xF8, 1000];
+    let driver = machine.load();
+    let adapter = machine.adapter(&driver, machine.config());
+    for entry in oid::ETHERNET.iter().chain(oid::NDK) {
+        for length in LENGTHS {
+            let direct = adapter.direct_query_oid(entry.oid, length).expect("a started adapter");
+            let query = adapter.query_oid(entry.oid, length).expect("a started adapter");
+            for answer in [direct, query] {
+                let full = answer.status == status::SUCCESS && answer.bytes_done as usize <= length;
+                assert!(full || answer.status < 0, "{} with {length}: {:#x}", entry.name, answer.status);
+            }
+            let answer = adapter.set_oid(entry.oid, &vec![0xFF; length]).expect("a started adapter");
+            assert!(answer.status <= 0, "{} set with {length} bytes: {:#x}", entry.name, answer.status);
+        }
+    }
+    machine.settle();
+    driver.unload();
+}
+
+fn oids_with_bad_contents(machine: &Machine) {
+    const PACKET_FILTER: u32 = 0x0001_010E;
+    const MULTICAST_LIST: u32 = 0x0101_0103;
+    const INTERRUPT_MODERATION: u32 = 0x0001_0209;
+    let driver = machine.load();
+    let adapter = machine.adapter(&driver, machine.config());
+    let set = |oid, data: &[u8]| adapter.set_oid(oid, data).expect("a started adapter").status;
+    assert_eq!(set(PACKET_FILTER, &0x4000_0000_u32.to_le_bytes()), status::NOT_SUPPORTED, "a filter nobody has");
+    assert_eq!(set(PACKET_FILTER, &[0, 0, 0]), status::INVALID_LENGTH);
+    assert_eq!(set(PACKET_FILTER, &0_u32.to_le_bytes()), status::SUCCESS);
+    assert_eq!(set(MULTICAST_LIST, &[1; 7]), status::INVALID_LENGTH);
+    assert_eq!(set(MULTICAST_LIST, &[1; 6 * 32]), status::SUCCESS, "as many as the attributes promise");
+    assert_eq!(set(MULTICAST_LIST, &[1; 6 * 33]), status::MULTICAST_FULL);
+    assert_eq!(set(INTERRUPT_MODERATION, &[0x80, 1, 12, 0, 0, 0, 0, 0, 2, 0, 0, 0]), status::INVALID_DATA);
     driver.unload();
 }
 
