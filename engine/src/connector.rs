@@ -423,6 +423,9 @@ impl<P: Platform> Connector<P> {
         match arrived {
             Ok(arrived) => {
                 arrived.core.fabric.link(&Object::Connector(arrived.clone()));
+                // An address or adapter that went while we looked has not seen these two.
+                sever_if_homeless(connector);
+                sever_if_homeless(&arrived);
                 Ok(Requested::Pending)
             }
             Err(error) => {
@@ -455,29 +458,46 @@ impl<P: Platform> Connector<P> {
         let near_key = EndpointKey { adapter: adapter.number, address: request.source };
         let taken = fabric.0.directory.with(|directory| directory.take(near_key, None));
         let arrived = taken.map_err(ConnectError::from).and_then(|near_key| {
-            let arrived = arrive(connector, &listener, attempt, (near_key, far_key));
+            let arrived = self.join(&listener, attempt, (near_key, far_key));
             if arrived.is_err() {
                 fabric.0.directory.with(|directory| directory.release(&near_key));
             }
-            Ok((near_key, arrived?))
+            arrived
         });
-        let (near_key, arrived) = match arrived {
-            Ok(arrived) => arrived,
-            Err(error) => {
-                fabric.0.directory.with(|directory| directory.release(&far_key));
-                return Err(error);
-            }
-        };
+        if arrived.is_err() {
+            fabric.0.directory.with(|directory| directory.release(&far_key));
+        }
+        arrived
+    }
+
+    /// Makes the other end and joins both; the other end becomes visible last, because from then on it may be ended.
+    fn join(
+        &self,
+        listener: &Shared<ListenerObject<P>>,
+        attempt: &Attempt<'_, P>,
+        keys: (EndpointKey, EndpointKey),
+    ) -> Result<Shared<ConnectorObject<P>>, ConnectError> {
+        let connector = &self.0;
+        let arrived = arrive(connector, listener, attempt, keys)?;
+        let (near_key, far_key) = keys;
         connector.state.with(|state| {
             state.far = Some(arrived.clone());
             state.endpoint = Some(near_key);
             state.local = Some(near_key.address);
-            state.peer = Some(destination);
+            state.peer = Some(far_key.address);
             state.limits = attempt.limits;
             state.data = None;
             state.pair = Some((attempt.pair.clone(), Hold::new(Object::QueuePair(attempt.pair.clone()))));
-            state.request = Some(connector.pending(request.callback));
+            state.request = Some(connector.pending(attempt.request.callback));
         });
+        if let Err(error) = arrived.core.adapter.register(&Object::Connector(arrived.clone())) {
+            let undone = connector.state.with(|state| {
+                state.endpoint = None;
+                (state.far.take(), state.pair.take(), state.request.take())
+            });
+            drop(undone);
+            return Err(error.into());
+        }
         Ok(arrived)
     }
 }
@@ -490,7 +510,7 @@ struct Attempt<'a, P: Platform> {
     pair: &'a Shared<QueuePairObject<P>>,
 }
 
-/// Makes the connector of the passive end, registered and not yet handed out.
+/// Makes the connector of the passive end, complete and known to nobody.
 fn arrive<P: Platform>(
     near: &Shared<ConnectorObject<P>>,
     listener: &Shared<ListenerObject<P>>,
@@ -519,7 +539,6 @@ fn arrive<P: Platform>(
         listener: Some(listener.clone()),
         state: P::Lock::new(state),
     })?;
-    adapter.register(&Object::Connector(arrived.clone()))?;
     Ok(arrived)
 }
 
@@ -821,6 +840,13 @@ pub(crate) fn sever<P: Platform>(connector: &Shared<ConnectorObject<P>>, gone: &
         after
     });
     connector.finish_after(after);
+}
+
+/// Ends a connector whose adapter or address went while it was being made.
+fn sever_if_homeless<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
+    let adapter = &connector.core.adapter;
+    let running = adapter.is_running();
+    sever(connector, &|address| !running || !adapter.has_address(address));
 }
 
 /// A turn's look at a connector: hands out its arrival, its request's end, its disconnect event, in this order.

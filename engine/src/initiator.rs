@@ -19,7 +19,7 @@ use crate::cause::Outcome;
 use crate::completion_queue::{self, Completion};
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::life::Object;
-use crate::limits::{BATCH, STEP_REQUESTS};
+use crate::limits::{BATCH, REQUEST_COST, STEP_REQUESTS};
 use crate::loopback::Loopback;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{End, QueuePairObject, Request, settle_end};
@@ -141,7 +141,7 @@ impl Batch {
 pub(crate) enum Stepped {
     /// Nothing is left to do here: empty, waiting for somebody who will link the queue pair, or in other hands.
     Rest,
-    /// The bounds of a step were reached after this many bytes.
+    /// The bounds of a step were reached after this much, in bytes; a request costs at least [`REQUEST_COST`].
     More(u64),
 }
 
@@ -204,8 +204,8 @@ impl<P: Platform> Initiator<P> {
                 self.commit(ends.pair, ends.far);
             }
             match self.advance(ends, most.saturating_sub(bytes).max(1)) {
-                Progress::Completed => {}
-                Progress::Moved(moved) => bytes = bytes.saturating_add(moved),
+                Progress::Completed => bytes = bytes.saturating_add(REQUEST_COST),
+                Progress::Moved(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
                 Progress::NoReceive if self.filled.count > 0 => self.commit(ends.pair, ends.far),
                 Progress::NoReceive => return (bytes, Stop::NoReceive),
                 Progress::Epoch(stamp) => return (bytes, Stop::Epoch(stamp)),

@@ -14,6 +14,8 @@ pub const IN_PLACE_PASSIVE: u64 = 1024 * 1024;
 pub const IN_PLACE_DISPATCH: u64 = PIECE;
 /// Most requests processed in one step.
 pub const STEP_REQUESTS: usize = 64;
+/// What a request costs at least of a bound in bytes, so that short ones are bounded too.
+pub const REQUEST_COST: u64 = 256;
 /// Completions gathered before they are entered into a completion queue under one lock.
 pub const BATCH: usize = 16;
 /// Requests flushed in one step.

@@ -87,7 +87,11 @@ impl<P: Platform> Listener<P> {
             let key = adapter.fabric.0.directory.with(|directory| directory.take(key, Some(listener)))?;
             state.endpoint = Some(key);
             Ok(())
-        })
+        })?;
+        // An adapter or address that went meanwhile has not seen this listener.
+        let running = adapter.is_running();
+        sever(listener, &|address| !running || !adapter.has_address(address));
+        Ok(())
     }
 
     pub fn local_address(&self) -> Option<SocketAddr> {

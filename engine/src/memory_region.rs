@@ -180,6 +180,9 @@ impl<P: Platform> MemoryRegion<P> {
         if !region.fast_register {
             return Err(RegionError::WrongKind);
         }
+        if region.core.is_closing() {
+            return Err(RegionError::InUse);
+        }
         if pages == 0 || pages > region.core.adapter.limits.fast_register_pages {
             return Err(RegionError::TooManyPages);
         }
@@ -246,6 +249,9 @@ impl<P: Platform> RegionObject<P> {
     fn check(&self, registration: &Registration<P>) -> Result<(), RegionError> {
         if self.fast_register {
             return Err(RegionError::WrongKind);
+        }
+        if self.core.is_closing() {
+            return Err(RegionError::InUse);
         }
         let length = registration.length;
         let too_long = length > self.core.adapter.limits.registration_size || length > registration.memory.length();

@@ -536,9 +536,7 @@ fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     while left > 0 {
         match initiator::step(pair, left.min(PIECE)) {
             initiator::Stepped::Rest => return,
-            // A step without bytes has processed its number of requests; count it as a piece.
-            initiator::Stepped::More(0) => left = left.saturating_sub(PIECE),
-            initiator::Stepped::More(used) => left = left.saturating_sub(used),
+            initiator::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
         }
     }
     pair.core.fabric.link(&Object::QueuePair(pair.clone()));

@@ -399,6 +399,21 @@ fn what_exceeds_the_bound_of_a_post_is_finished_by_turns_piece_by_piece() {
 }
 
 #[test]
+fn a_long_chain_at_dispatch_level_is_cut_into_turns() {
+    let depths = Depths { completions: 2000, initiator: 1000, ..Depths::default() };
+    let mut pair = Pair::with(Semantics::NDK, depths);
+    pair.world.harness().dispatch.store(true, std::sync::atomic::Ordering::SeqCst);
+    for context in 0..1000 {
+        let flags = if context == 999 { NONE } else { RequestFlags::DEFER };
+        pair.a.pair.read(context, flags, std::iter::empty(), 0, MemoryToken::NONE).unwrap();
+    }
+    assert_eq!(outcomes(&pair.a.initiator).len(), 256, "64 KiB at 256 bytes a request");
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator).len(), 744);
+    pair.close();
+}
+
+#[test]
 fn send_and_invalidate_takes_the_region_away_before_the_receive_completes() {
     let mut pair = Pair::new();
     let there = Buffer::new(4096, 0);
