@@ -10,7 +10,7 @@ use std::time::Duration;
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use kernel_host::ndis::{oid, status};
-use kernel_host::{Adapter, HaltAction, Kernel, KernelConfig, thread};
+use kernel_host::{Adapter, HaltAction, Kernel, KernelConfig, Mode, thread};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 
 const ROUNDS: usize = 60;
@@ -27,6 +27,11 @@ fn image() -> PathBuf {
     let images = ["target/driver/x64/debug/softndk.sys", "target/driver/x64/release/softndk.sys"];
     let found = images.iter().map(|image| root().join(image)).find(|image| image.exists());
     found.expect("no driver image: build it with \"cargo xtask driver\"")
+}
+
+/// Verify, or what `SOFTNDK_MODE=fast` asks for: real time, no guard pages, other interleavings.
+fn mode() -> Mode {
+    if std::env::var("SOFTNDK_MODE").is_ok_and(|mode| mode == "fast") { Mode::Fast } else { Mode::Verify }
 }
 
 /// One kind of work: a name, and whether one try succeeded.
@@ -55,7 +60,7 @@ fn work(name: &'static str, stop: &Arc<AtomicBool>, mut attempt: impl FnMut(usiz
 
 #[test]
 fn everything_at_once() {
-    let kernel = Arc::new(Kernel::boot(KernelConfig::default()));
+    let kernel = Arc::new(Kernel::boot(KernelConfig { mode: mode(), ..KernelConfig::default() }));
     let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
     let config = || AdapterConfig::from_inx(&inx).expect("the INF installs");
     let driver = kernel.load_driver(image(), "softndk").expect("the driver loads");
