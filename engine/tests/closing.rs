@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use pair::{A, B, Buffer, CLOSE, EVERYTHING, Event, Harness, PROCESSOR, Pair, World, element, outcomes};
 use softndk_engine::{
-    Adapter, Budget, Close, CloseCompletion, ConnectEvent, Deregistered, DisconnectEvent, Notification, ObjectKind,
-    Outcome, RegionError, Registration, RequestCompletion, RequestFlags, Retired, Rights, Semantics, Sink,
+    Adapter, Budget, Close, CloseCompletion, ConnectEvent, Deregistered, DisconnectEvent, Fabric, Notification,
+    ObjectKind, Outcome, RegionError, Registration, RequestCompletion, RequestFlags, Retired, Rights, Semantics, Sink,
+    Turn,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -228,6 +229,13 @@ fn registration_limits_and_states_are_exact() {
     pair.close();
 }
 
+/// A turn that looks at everything, comes to rest, and has nothing to hand out.
+fn turn_without_outcome(fabric: &Fabric<Harness>) {
+    let mut sink = Keeping::default();
+    assert_eq!(fabric.turn(0, BUDGET, &mut sink), Turn::Idle);
+    assert!(sink.kept.is_empty() && sink.retired.is_empty());
+}
+
 /// A transfer that is in the middle of its first piece while the test does something else.
 fn in_the_middle(pair: &mut Pair, act: impl FnMut() + Send + 'static) {
     *pair.world.harness().before_copy.lock().unwrap() = Some(Box::new(act));
@@ -241,11 +249,12 @@ fn a_deregister_during_a_copy_waits_for_the_piece_and_then_no_byte_moves() {
     let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 5));
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let region = remote.clone();
+    let (region, fabric) = (remote.clone(), pair.world.fabric.clone());
     let mut first = true;
     in_the_middle(&mut pair, move || {
         if std::mem::take(&mut first) {
             assert!(matches!(region.deregister(77), Ok(Deregistered::Pending)));
+            turn_without_outcome(&fabric);
         }
     });
     let list = [element(0, length as u32, local.local_token())].into_iter();
@@ -297,13 +306,14 @@ fn closing_a_region_and_releasing_a_mapping_during_a_copy_wait_for_it() {
     let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 5));
     let sink = pair.a.build(&pair.world, &here);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let (region, opening) = (remote.clone(), pair.a.opening.clone());
+    let (region, opening, fabric) = (remote.clone(), pair.a.opening.clone(), pair.world.fabric.clone());
     let mappings = pair.world.counters.mappings.clone();
     let mut first = true;
     in_the_middle(&mut pair, move || {
         if std::mem::take(&mut first) {
             assert!(matches!(region.close(78), Close::Pending));
             assert!(opening.release_mapping(sink));
+            turn_without_outcome(&fabric);
             assert_eq!(mappings.load(Ordering::SeqCst), 2);
         }
     });
