@@ -250,7 +250,7 @@ pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> 
 ///
 /// # Safety
 ///
-/// As [`call_image`]; and the host frames between this call and the end hold nothing that needs dropping.
+/// As [`call_image()`]; and the host frames between this call and the end hold nothing that needs dropping.
 pub(crate) unsafe fn call_image_until_terminated(context: Context, target: usize, arguments: &[u64]) {
     // SAFETY: the caller's contract. `terminate_current` leaves through the outermost callout, which is this one, as a
     // system thread's start routine is entered on a fresh thread.

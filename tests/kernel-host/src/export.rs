@@ -145,7 +145,7 @@ extern "win64" fn called_at_wrong_level(declaration: &'static ExportDeclaration,
 
 /// Declares the exports of one module by subject.
 ///
-/// ```ignore
+/// ```text
 /// exports! {
 ///     module "ntoskrnl.exe";
 ///
