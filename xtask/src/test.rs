@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     env,
     fs::{self, File},
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -210,6 +211,7 @@ fn run_stages(workspace: &Workspace, stages: &[&Stage]) -> Result<Vec<&'static s
     Ok(failed)
 }
 
+#[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Passed,
     Failed(String),
@@ -217,7 +219,7 @@ enum Verdict {
 
 fn run_stage(stage: &Stage, mut command: Command, log: &Path) -> Result<Verdict> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
     let spinner = ProgressBar::new_spinner().with_message(format!("{}: {}", stage.name, stage.shows));
     spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     spinner.enable_steady_tick(Duration::from_millis(120));
@@ -239,7 +241,8 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
             return Ok(Some(status));
         }
         if started.elapsed() > limit {
-            child.kill()?;
+            // The stage leads a process group: what it started (test processes, compilers) ends with it.
+            command::output(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]))?;
             child.wait()?;
             return Ok(None);
         }
@@ -261,4 +264,35 @@ fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
     let status = command::output(Command::new("git").current_dir(workspace.root()).args(["status", "--porcelain"]));
     // A tree without git (an unpacked archive) has only its lock file to compare.
     Ok((status.unwrap_or_default(), fs::read(lock)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(program: &str, words: &[&str], limit: Duration) -> Option<ExitStatus> {
+        let mut child = Command::new(program).args(words).process_group(0).spawn().unwrap();
+        wait(&mut child, limit).unwrap()
+    }
+
+    #[test]
+    fn exit_status_is_passed_on() {
+        assert!(run("true", &[], Duration::from_secs(60)).unwrap().success());
+        assert!(!run("false", &[], Duration::from_secs(60)).unwrap().success());
+    }
+
+    #[test]
+    fn time_limit_ends_the_whole_group() {
+        let started = Instant::now();
+        let status = run("sh", &["-c", "sleep 600 & wait"], Duration::from_millis(200));
+        assert!(status.is_none() && started.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn stage_names_are_unique() {
+        let mut names = STAGES.iter().map(|stage| stage.name).collect::<Vec<_>>();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), STAGES.len());
+    }
 }
