@@ -85,6 +85,11 @@ impl<T> Shared<T> {
         self.block().strong.load(Ordering::Relaxed)
     }
 
+    /// Whether this is the only pointer. If so, everything the others did is visible.
+    pub fn is_unique(&self) -> bool {
+        self.block().strong.load(Ordering::Acquire) == 1
+    }
+
     pub(crate) fn block(&self) -> &Block<T> {
         // SAFETY: the count of this pointer keeps the block alive and initialised.
         unsafe { self.block.as_ref() }
@@ -166,7 +171,9 @@ mod tests {
         let second = first.clone();
         assert!(first.is(&second));
         assert_eq!(first.count(), 2);
+        assert!(!first.is_unique());
         drop(first);
+        assert!(second.is_unique());
         assert_eq!(drops.get(), 0);
         drop(second);
         assert_eq!(drops.get(), 1);

@@ -22,7 +22,7 @@ use crate::opening::Opening;
 use crate::platform::{Lock, Platform};
 use crate::semantics::Semantics;
 use crate::snapshot::{ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot};
-use crate::statistics::{Counters, Statistics};
+use crate::statistics::{Counters, Meters, Statistics};
 
 /// What an adapter is made with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +39,7 @@ pub(crate) struct AdapterObject<P: Platform> {
     pub(crate) limits: Limits,
     pub(crate) wire: u32,
     pub(crate) statistics: Statistics,
+    pub(crate) meters: P::Lock<Meters>,
     running: AtomicBool,
     addresses: P::Lock<Vec<IpAddr>>,
     registry: P::Lock<Registry<P>>,
@@ -57,6 +58,7 @@ impl<P: Platform> AdapterObject<P> {
             limits: settings.limits,
             wire: settings.wire,
             statistics: Statistics::default(),
+            meters: P::Lock::new(Meters::new()),
             running: AtomicBool::new(true),
             addresses: P::Lock::new(Vec::new()),
             registry: P::Lock::new(Registry { objects: Vec::new(), free: Vec::new() }),
@@ -195,7 +197,7 @@ impl<P: Platform> Adapter<P> {
     }
 
     pub fn counters(&self) -> Counters {
-        self.0.statistics.read()
+        self.0.meters.with(|meters| self.0.statistics.read(meters))
     }
 
     /// Calls `each` for every established connection; no lock of the engine is held meanwhile.

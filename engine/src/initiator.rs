@@ -529,11 +529,9 @@ impl<P: Platform> Initiator<P> {
     }
 
     fn count_traffic(&mut self, pair: &QueuePairObject<P>, far: &Shared<QueuePairObject<P>>) {
-        let processor = pair.core.fabric.0.platform.processor();
         let (outgoing, incoming) = (core::mem::take(&mut self.outgoing), core::mem::take(&mut self.incoming));
-        pair.core.adapter.statistics.sent(processor, outgoing);
-        pair.core.adapter.statistics.received(processor, incoming);
-        Loopback::count(far, processor, incoming, outgoing);
+        pair.meter.count_own(outgoing, incoming);
+        Loopback::count(far, incoming, outgoing);
     }
 
     /// Lets the other end go; called when nothing is left to send.

@@ -143,10 +143,8 @@ impl<P: Platform> Wire<P> for Loopback {
         far.end();
     }
 
-    fn count(far: &Self::FarQueuePair, processor: u32, sent: Traffic, received: Traffic) {
-        let statistics = &far.core.adapter.statistics;
-        statistics.sent(processor, sent);
-        statistics.received(processor, received);
+    fn count(far: &Self::FarQueuePair, sent: Traffic, received: Traffic) {
+        far.meter.count_other(sent, received);
     }
 }
 

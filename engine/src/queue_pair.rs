@@ -26,6 +26,7 @@ use crate::memory_region::{FastRegion, MemoryRegion};
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::receive_queue::{self, Receive, ReceiveQueue};
+use crate::statistics::{Meter, Meters};
 use crate::token::{Element, LogicalAddress, MemoryToken};
 use crate::transfer::CHUNK;
 
@@ -60,6 +61,7 @@ pub(crate) struct QueuePairObject<P: Platform> {
     pub(crate) work: Baton<Initiator<P>>,
     pub(crate) receiving: ReceiveQueue<P>,
     pub(crate) bond: P::Lock<Bond<P>>,
+    pub(crate) meter: Shared<Meter>,
 }
 
 /// What a queue pair is tied to while it lives.
@@ -196,6 +198,7 @@ impl<P: Platform> QueuePair<P> {
             work: Baton::new(Initiator::new(request_end, element_end, chunk_end, scratch)),
             receiving: ReceiveQueue::new(receive_end, receive_element_end),
             bond: P::Lock::new(Bond { connector: None, far: None, closing: None }),
+            meter: adapter.meters.with(Meters::add)?,
         })?;
         adapter.register(&Object::QueuePair(pair.clone()))?;
         Ok(Self(pair))
@@ -252,15 +255,20 @@ impl<P: Platform> QueuePair<P> {
         if requests.room() == 0 {
             return Err(PostError::QueueFull);
         }
-        let mut ring = pair.receive_elements.claim().ok_or(PostError::Concurrent)?;
-        let first = ring.position();
-        let length = stage_elements(&mut ring, elements.take(count))?;
-        if length > pair.limits.transfer_length {
-            return Err(PostError::TooMuchData);
+        let mut receive = Receive { context, first: 0, count, single: Element::default(), length: 0 };
+        if count == 1 {
+            receive.single = elements.take(1).next().ok_or(PostError::BadParameter)?;
+            receive.length = u64::from(receive.single.length);
+            pair.check_length(receive.length)?;
+            requests.stage(receive).map_err(|_| PostError::QueueFull)?;
+        } else {
+            let mut ring = pair.receive_elements.claim().ok_or(PostError::Concurrent)?;
+            receive.first = ring.position();
+            receive.length = stage_elements(&mut ring, elements.take(count))?;
+            pair.check_length(receive.length)?;
+            requests.stage(receive).map_err(|_| PostError::QueueFull)?;
+            ring.publish();
         }
-        let receive = Receive { context, first, count, length };
-        requests.stage(receive).map_err(|_| PostError::QueueFull)?;
-        ring.publish();
         requests.announce();
         receive_queue::posted(pair);
         Ok(())
@@ -361,18 +369,14 @@ impl<P: Platform> QueuePair<P> {
             request.count = 1;
             request.single = elements.take(1).next().ok_or(PostError::BadParameter)?;
             request.length = u64::from(request.single.length);
-            if request.length > pair.limits.transfer_length {
-                return Err(PostError::TooMuchData);
-            }
+            pair.check_length(request.length)?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
         } else {
             let mut ring = pair.elements.claim().ok_or(PostError::Concurrent)?;
             request.first = ring.position();
             request.count = count;
             request.length = stage_elements(&mut ring, elements.take(count))?;
-            if request.length > pair.limits.transfer_length {
-                return Err(PostError::TooMuchData);
-            }
+            pair.check_length(request.length)?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
             ring.publish();
         }
@@ -543,6 +547,10 @@ fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
 }
 
 impl<P: Platform> QueuePairObject<P> {
+    fn check_length(&self, length: u64) -> Result<(), PostError> {
+        if length > self.limits.transfer_length { Err(PostError::TooMuchData) } else { Ok(()) }
+    }
+
     pub(crate) fn state(&self) -> u32 {
         self.state.load(Ordering::SeqCst)
     }

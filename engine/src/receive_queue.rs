@@ -26,6 +26,8 @@ pub(crate) struct Receive {
     pub(crate) context: u64,
     pub(crate) first: usize,
     pub(crate) count: usize,
+    /// The element of a receive that has one; it is not in the ring.
+    pub(crate) single: Element,
     pub(crate) length: u64,
 }
 
@@ -74,8 +76,11 @@ impl<P: Platform> ReceiveQueue<P> {
             }
             let receive = *inner.receives.peek(position)?;
             elements.clear();
-            for index in 0..receive.count.min(elements.capacity()) {
-                elements.extend(inner.elements.peek(receive.first.wrapping_add(index)));
+            let count = receive.count.min(elements.capacity());
+            if count == 1 {
+                elements.push(receive.single);
+            } else {
+                elements.extend((0..count).filter_map(|index| inner.elements.peek(receive.first.wrapping_add(index))));
             }
             inner.delivering = true;
             Some(receive)
@@ -109,7 +114,9 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
 impl<P: Platform> Inner<P> {
     fn pop(&mut self) -> Option<Receive> {
         let receive = self.receives.pop()?;
-        self.elements.skip(receive.count);
+        if receive.count > 1 {
+            self.elements.skip(receive.count);
+        }
         Some(receive)
     }
 }

@@ -1,9 +1,12 @@
 //! Counters of one adapter, as OID_NDK_STATISTICS reports them.
 //!
-//! What it is: event counters, and traffic counters spread over lines by processor so that connections do not fight for one.
-//! What it is not: counted per request; a queue pair adds up its step and enters the sum once.
+//! What it is: event counters, and a traffic meter a queue pair, added up when somebody asks. What it is not: a counter that
+//! connections fight for; each meter is written by one context at a time, once a step.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
+
+use softndk_cells::{NoMemory, Shared};
 
 use crate::limits;
 
@@ -48,13 +51,103 @@ impl Traffic {
     }
 }
 
+/// Traffic of one queue pair. Each counter has one writer at a time, the context that processes the initiator queue at this end
+/// or at the other, so that counting is two plain accesses.
 #[derive(Default)]
-#[repr(align(64))]
-struct Line {
-    octets_in: AtomicU64,
-    octets_out: AtomicU64,
-    frames_in: AtomicU64,
-    frames_out: AtomicU64,
+pub(crate) struct Meter {
+    /// What this end's requests moved: sent and received.
+    own: [Gauge; 2],
+    /// What the other end's requests moved, seen from here: sent and received.
+    other: [Gauge; 2],
+}
+
+#[derive(Default)]
+struct Gauge {
+    octets: AtomicU64,
+    frames: AtomicU64,
+}
+
+impl Gauge {
+    /// The caller is the only writer.
+    fn add(&self, traffic: Traffic) {
+        if !traffic.is_empty() {
+            let add = |counter: &AtomicU64, more: u64| {
+                counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+            };
+            add(&self.octets, traffic.octets);
+            add(&self.frames, traffic.frames);
+        }
+    }
+
+    fn read(&self) -> Traffic {
+        Traffic { octets: self.octets.load(Ordering::Relaxed), frames: self.frames.load(Ordering::Relaxed) }
+    }
+}
+
+impl Meter {
+    /// Called by the context that processes this end's requests.
+    pub(crate) fn count_own(&self, sent: Traffic, received: Traffic) {
+        self.own[0].add(sent);
+        self.own[1].add(received);
+    }
+
+    /// Called by the context that processes the other end's requests.
+    pub(crate) fn count_other(&self, sent: Traffic, received: Traffic) {
+        self.other[0].add(sent);
+        self.other[1].add(received);
+    }
+
+    fn sum(&self, mut total: [Traffic; 2]) -> [Traffic; 2] {
+        for (direction, total) in total.iter_mut().enumerate() {
+            for gauge in self.own.get(direction).into_iter().chain(self.other.get(direction)) {
+                let traffic = gauge.read();
+                total.octets = total.octets.wrapping_add(traffic.octets);
+                total.frames = total.frames.wrapping_add(traffic.frames);
+            }
+        }
+        total
+    }
+}
+
+/// The meters of an adapter's queue pairs, and what those that are gone have counted: sums never go back.
+pub(crate) struct Meters {
+    living: Vec<Shared<Meter>>,
+    /// Sent and received.
+    gone: [Traffic; 2],
+}
+
+impl Meters {
+    pub(crate) const fn new() -> Self {
+        const NOTHING: Traffic = Traffic { octets: 0, frames: 0 };
+        Self { living: Vec::new(), gone: [NOTHING; 2] }
+    }
+
+    /// A meter for a new queue pair.
+    pub(crate) fn add(&mut self) -> Result<Shared<Meter>, NoMemory> {
+        self.settle();
+        self.living.try_reserve(1)?;
+        let meter = Shared::try_new(Meter::default())?;
+        self.living.push(meter.clone());
+        Ok(meter)
+    }
+
+    /// Takes over what queue pairs counted that nobody can count for any more.
+    fn settle(&mut self) {
+        let gone = &mut self.gone;
+        self.living.retain(|meter| {
+            let unique = meter.is_unique();
+            if unique {
+                *gone = meter.sum(*gone);
+            }
+            !unique
+        });
+    }
+
+    /// Everything sent and received so far.
+    fn sum(&mut self) -> [Traffic; 2] {
+        self.settle();
+        self.living.iter().fold(self.gone, |total, meter| meter.sum(total))
+    }
 }
 
 /// The living counters of an adapter.
@@ -66,7 +159,6 @@ pub(crate) struct Statistics {
     pub(crate) connection_error: AtomicU64,
     pub(crate) active_connection: AtomicU64,
     pub(crate) completion_queue_error: AtomicU64,
-    lines: [Line; 8],
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -74,29 +166,9 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Statistics {
-    fn line(&self, processor: u32) -> Option<&Line> {
-        self.lines.get(processor as usize % self.lines.len())
-    }
-
-    pub(crate) fn received(&self, processor: u32, traffic: Traffic) {
-        if let Some(line) = self.line(processor).filter(|_| !traffic.is_empty()) {
-            line.octets_in.fetch_add(traffic.octets, Ordering::Relaxed);
-            line.frames_in.fetch_add(traffic.frames, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn sent(&self, processor: u32, traffic: Traffic) {
-        if let Some(line) = self.line(processor).filter(|_| !traffic.is_empty()) {
-            line.octets_out.fetch_add(traffic.octets, Ordering::Relaxed);
-            line.frames_out.fetch_add(traffic.frames, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn read(&self) -> Counters {
+    pub(crate) fn read(&self, meters: &mut Meters) -> Counters {
         let one = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let sum = |pick: fn(&Line) -> &AtomicU64| {
-            self.lines.iter().fold(0_u64, |sum, line| sum.wrapping_add(one(pick(line))))
-        };
+        let [sent, received] = meters.sum();
         Counters {
             connect: one(&self.connect),
             accept: one(&self.accept),
@@ -104,17 +176,17 @@ impl Statistics {
             connection_error: one(&self.connection_error),
             active_connection: one(&self.active_connection),
             completion_queue_error: one(&self.completion_queue_error),
-            octets_in: sum(|line| &line.octets_in),
-            octets_out: sum(|line| &line.octets_out),
-            frames_in: sum(|line| &line.frames_in),
-            frames_out: sum(|line| &line.frames_out),
+            octets_in: received.octets,
+            octets_out: sent.octets,
+            frames_in: received.frames,
+            frames_out: sent.frames,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Statistics, Traffic};
+    use super::{Meters, Statistics, Traffic};
 
     #[test]
     fn a_message_is_cut_into_frames_each_with_its_overhead() {
@@ -126,12 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_all_processors_add_up() {
-        let statistics = Statistics::default();
-        for processor in 0..20 {
-            statistics.sent(processor, Traffic { octets: 10, frames: 1 });
+    fn meters_add_up_and_what_is_gone_stays_counted() {
+        let (statistics, mut meters) = (Statistics::default(), Meters::new());
+        for round in 1..=3_u64 {
+            let meter = meters.add().unwrap();
+            meter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
+            meter.count_other(Traffic { octets: 5, frames: 1 }, Traffic { octets: 7, frames: 2 });
+            let counters = statistics.read(&mut meters);
+            assert_eq!((counters.octets_out, counters.frames_out), (15 * round, 2 * round));
+            assert_eq!((counters.octets_in, counters.frames_in), (7 * round, 2 * round));
+            assert_eq!(meters.living.len(), 1);
         }
-        assert_eq!((statistics.read().octets_out, statistics.read().frames_out), (200, 20));
-        assert_eq!(statistics.read().octets_in, 0);
+        assert_eq!(statistics.read(&mut meters).octets_out, 45);
+        assert_eq!(meters.living.len(), 0);
     }
 }

@@ -157,7 +157,7 @@ pub(crate) trait Wire<P: Platform> {
     fn break_off(far: &Self::FarQueuePair);
 
     /// Counts traffic at the other end: what it sent and what it received.
-    fn count(far: &Self::FarQueuePair, processor: u32, sent: Traffic, received: Traffic);
+    fn count(far: &Self::FarQueuePair, sent: Traffic, received: Traffic);
 }
 
 /// A message that looks for its receive.

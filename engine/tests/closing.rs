@@ -144,9 +144,9 @@ fn a_completion_queue_waits_for_its_notification_to_return() {
     assert_eq!(sink.notifications.len(), 1);
     drop((pair.a.connector.close(1), pair.a.pair.close(2)));
     drop(pair.a.initiator.close(3));
-    while pair.world.fabric.turn(0, BUDGET, &mut sink) == softndk_engine::Turn::More {}
+    while pair.world.fabric.turn(0, BUDGET, &mut sink) == Turn::More {}
     sink.kept.clear();
-    while pair.world.fabric.turn(0, BUDGET, &mut sink) == softndk_engine::Turn::More {}
+    while pair.world.fabric.turn(0, BUDGET, &mut sink) == Turn::More {}
     assert!(sink.kept.iter().all(|kept| kept.callback != 3));
     sink.notifications.clear();
     pair.world.fabric.turn(0, BUDGET, &mut sink);
