@@ -224,7 +224,7 @@ fn run_stage(stage: &Stage, mut command: Command, log: &Path) -> Result<Verdict>
     spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     spinner.enable_steady_tick(Duration::from_millis(120));
     let mut child = command.spawn().with_context(|| format!("cannot start the stage {}", stage.name))?;
-    let status = wait(&mut child, Duration::from_secs(60 * stage.minutes))?;
+    let status = wait(&mut child, Duration::from_mins(stage.minutes))?;
     spinner.finish_and_clear();
     Ok(match status {
         None => Verdict::Failed(format!("not done after {} minutes", stage.minutes)),
@@ -277,15 +277,15 @@ mod tests {
 
     #[test]
     fn exit_status_is_passed_on() {
-        assert!(run("true", &[], Duration::from_secs(60)).unwrap().success());
-        assert!(!run("false", &[], Duration::from_secs(60)).unwrap().success());
+        assert!(run("true", &[], Duration::from_mins(1)).unwrap().success());
+        assert!(!run("false", &[], Duration::from_mins(1)).unwrap().success());
     }
 
     #[test]
     fn time_limit_ends_the_whole_group() {
         let started = Instant::now();
         let status = run("sh", &["-c", "sleep 600 & wait"], Duration::from_millis(200));
-        assert!(status.is_none() && started.elapsed() < Duration::from_secs(60));
+        assert!(status.is_none() && started.elapsed() < Duration::from_mins(1));
     }
 
     #[test]

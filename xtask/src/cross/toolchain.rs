@@ -66,8 +66,7 @@ impl TargetLibraries {
         let Self::Source { rustc, library } = self else { return };
         cargo.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1").env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
         match purpose {
-            // No module but ntoskrnl.exe supplies memcpy and its like to a driver; compiler-builtins-mem makes the image
-            // independent of which of them that is.
+            // memcpy and its like come with the library here; ntoskrnl.exe exports them as well, and either will do.
             Use::Driver => {
                 cargo.arg("-Zbuild-std=core,alloc,compiler_builtins").arg("-Zbuild-std-features=compiler-builtins-mem")
             }
