@@ -13,7 +13,7 @@ use kernel_host::ndis::{oid, status};
 use kernel_host::{Adapter, HaltAction, Kernel, KernelConfig, Mode, thread};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 
-const ROUNDS: usize = 60;
+const ROUNDS: usize = 120;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -37,7 +37,7 @@ crate::exports! {
     module "ndis.sys";
 
     /// Reports NDK enable or disable to the layers above; disable returns when every NDK adapter of the miniport is closed.
-    /// Checks: never inside an OID handler, not during initialisation or halt; notification header, port, event code.
+    /// Checks: never inside an OID handler, neither during initialisation nor after MiniportHaltEx; notification header, port, event code.
     /// Source: NDIS: NdisMNetPnPEvent, NET_PNP_EVENT_NOTIFICATION; NDKPI: OID_NDK_SET_STATE
     [PASSIVE_ONLY] fn NdisMNetPnPEvent(handle: *mut c_void, notification: *const NET_PNP_EVENT_NOTIFICATION) -> NdisStatus {
         const NDK_ENABLE: i32 = 13;
@@ -46,7 +46,7 @@ crate::exports! {
         if INSIDE_OID_HANDLER.get() != 0 {
             rule(&miniport, "is called inside an OID handler; OID_NDK_SET_STATE queues the event for a thread of its own");
         }
-        if matches!(miniport.state(), State::Initializing | State::Halting | State::Halted) {
+        if matches!(miniport.state(), State::Initializing | State::Halted) {
             rule(&miniport, &format!("is called while the adapter is in state {:?}", miniport.state()));
         }
         if notification.is_null() {
