@@ -4,7 +4,11 @@
 //! interface and swap the snapshot, which is readable at DISPATCH_LEVEL. The notification is cancelled in HaltEx, never from
 //! the callback and never under a lock that the callback takes.
 
-use core::{ffi::c_void, net::{IpAddr, Ipv4Addr}, ptr};
+use core::{
+    ffi::c_void,
+    net::{IpAddr, Ipv4Addr},
+    ptr,
+};
 
 use ndkpi_sys::{
     netioapi::{
@@ -104,8 +108,7 @@ impl Addresses {
 
 /// The addresses alone, as the engine wants them.
 fn plain(addresses: &[Option<Address>]) -> Result<PoolSlice<IpAddr>, OutOfMemory> {
-    let mut list =
-        PoolSlice::try_filled(tags::ADDRESS_TABLE, addresses.len(), IpAddr::V4(Ipv4Addr::UNSPECIFIED))?;
+    let mut list = PoolSlice::try_filled(tags::ADDRESS_TABLE, addresses.len(), IpAddr::V4(Ipv4Addr::UNSPECIFIED))?;
     for (place, address) in list.iter_mut().zip(addresses.iter().flatten()) {
         *place = address.ip;
     }

@@ -4,10 +4,9 @@
 //! fast strings, else SSE2, chosen once at DriverEntry; on arm64 the compiler's. RDMA memory races with its owner by
 //! design: everything here works on raw pointers and never forms a reference to such memory.
 
-use core::{
-    ptr,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering, fence},
-};
+#[cfg(not(target_arch = "x86_64"))]
+use core::ptr;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
 /// The end of a message that is stored in ascending order after everything else.
 const LAST_MAX: usize = 64;
@@ -43,7 +42,7 @@ pub unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
 pub unsafe fn store_ascending(to: *mut u8, bytes: &[u8]) {
     // Fast strings order their stores before later ones; this keeps the compiler, and arm64, from doing otherwise.
     fence(Ordering::Release);
-    if bytes.len() == 8 && to.cast::<u64>().is_aligned() {
+    if bytes.len() == 8 && to.align_offset(8) == 0 {
         // SAFETY: eight aligned writable bytes.
         return unsafe { store_word(to, bytes) };
     }
@@ -134,16 +133,14 @@ mod x64 {
     /// # Safety
     /// As [`super::bytes`].
     pub unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
-        // SAFETY: the caller's promise holds for each of these.
-        unsafe {
-            match length {
-                0 => {}
-                1..16 => small(to, from, length),
-                16..STRING_MIN => vectors(to, from, length),
-                _ if FAST_STRINGS.load(Ordering::Relaxed) => string(to, from, length),
-                _ => vectors(to, from, length),
-            }
-        }
+        let copy: unsafe fn(*mut u8, *const u8, usize) = match length {
+            0 => return,
+            1..16 => small,
+            STRING_MIN.. if FAST_STRINGS.load(Ordering::Relaxed) => string,
+            _ => vectors,
+        };
+        // SAFETY: the caller's promise, and the length is one the routine takes.
+        unsafe { copy(to, from, length) };
     }
 
     /// Fewer than 16 bytes: two moves that may overlap.

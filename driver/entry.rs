@@ -14,10 +14,7 @@ pub unsafe extern "system" fn driver_entry(
     driver_object: &mut DRIVER_OBJECT,
     registry_path: PCUNICODE_STRING,
 ) -> NTSTATUS {
-    let driver = match Driver::publish() {
-        Ok(driver) => driver,
-        Err(_) => return STATUS_INSUFFICIENT_RESOURCES,
-    };
+    let Ok(driver) = Driver::publish() else { return STATUS_INSUFFICIENT_RESOURCES };
     copy::choose();
     let object: *mut DRIVER_OBJECT = driver_object;
     let started = driver.start().and_then(|()| miniport::register(object, registry_path, driver));

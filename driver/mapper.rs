@@ -4,7 +4,11 @@
 //! at DISPATCH_LEVEL once it is megabytes. Jobs are allocated when the request is made (or, for unmapping, when the memory
 //! was mapped), so that taking memory back never needs memory.
 
-use core::{ffi::c_void, ptr, sync::atomic::{AtomicBool, Ordering}};
+use core::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use ndkpi_sys::ndkpi::NDK_FN_REQUEST_COMPLETION;
 use softndk_engine::{CloseCompletion, Hold, MemoryRegion, Retired, Rights};

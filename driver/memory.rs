@@ -81,8 +81,9 @@ impl Chain {
         let mut covered = 0_u64;
         let mut segments = 0_usize;
         let mut next = mdl;
-        // SAFETY: live, by the caller's promise.
-        while let Some(part) = (covered < length || segments == 0).then(|| unsafe { next.as_ref() }).flatten() {
+        while covered < length || segments == 0 {
+            // SAFETY: live, by the caller's promise.
+            let Some(part) = (unsafe { next.as_ref() }) else { break };
             let expected = base.checked_add(covered).ok_or(MappingError::NotContiguous)?;
             if virtual_address(part) != expected {
                 return Err(MappingError::NotContiguous);

@@ -43,7 +43,7 @@ const THREAD_MAX: usize = 16;
 
 /// The turns of all processors.
 pub struct Turners {
-    turners: PoolArray<Turner>,
+    each: PoolArray<Turner>,
     threads: PoolArray<TurnThread>,
     stopping: AtomicBool,
 }
@@ -71,14 +71,14 @@ impl Turners {
     /// DPCs and events, nothing running yet. PASSIVE_LEVEL.
     pub fn try_new() -> Result<Self, OutOfMemory> {
         let processors = irql::processor_count().max(1) as usize;
-        let turners = PoolArray::try_from_fn(tags::TURN, processors, Turner::try_new)?;
+        let each = PoolArray::try_from_fn(tags::TURN, processors, Turner::try_new)?;
         let threads = PoolArray::try_from_fn(tags::TURN, processors.min(THREAD_MAX), |_| TurnThread::try_new())?;
-        Ok(Self { turners, threads, stopping: AtomicBool::new(false) })
+        Ok(Self { each, threads, stopping: AtomicBool::new(false) })
     }
 
     /// Processors with a work list.
     pub fn processors(&self) -> u32 {
-        self.turners.len() as u32
+        self.each.len() as u32
     }
 
     /// Starts the threads. PASSIVE_LEVEL, once the driver state is reachable.
@@ -94,7 +94,7 @@ impl Turners {
 
     /// Waits until nothing runs any more. PASSIVE_LEVEL, when nobody kicks any more.
     pub fn stop(&self) {
-        for turner in self.turners.iter() {
+        for turner in self.each.iter() {
             turner.dpc.stop();
         }
         self.stopping.store(true, Ordering::Release);
@@ -105,7 +105,7 @@ impl Turners {
                 thread.join();
             }
         }
-        for turner in self.turners.iter() {
+        for turner in self.each.iter() {
             turner.dpc.stop();
         }
     }
@@ -118,12 +118,12 @@ impl Turners {
     }
 
     fn turner(&self, processor: u32) -> Option<&Turner> {
-        let index = (processor as usize).checked_rem(self.turners.len())?;
-        self.turners.get(index)
+        let index = (processor as usize).checked_rem(self.each.len())?;
+        self.each.get(index)
     }
 
     fn hand_to_thread(&self, processor: usize) {
-        if let Some(turner) = self.turners.get(processor) {
+        if let Some(turner) = self.each.get(processor) {
             turner.for_thread.store(true, Ordering::Release);
         }
         if let Some(slot) = processor.checked_rem(self.threads.len()).and_then(|index| self.threads.get(index)) {
@@ -180,7 +180,7 @@ unsafe extern "C" fn run_dpc(
     let processor = context.addr();
     let Some(driver) = Driver::get() else { return };
     let turners = &driver.fabric.platform().turners;
-    let Some(turner) = turners.turners.get(processor) else { return };
+    let Some(turner) = turners.each.get(processor) else { return };
     if turner.run(driver, processor, DPC_BUDGET) == Turn::Idle {
         turner.rounds.store(0, Ordering::Relaxed);
     } else if turner.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
@@ -201,7 +201,7 @@ unsafe extern "C" fn run_thread(context: *mut c_void) {
             if turners.stopping.load(Ordering::Acquire) {
                 break;
             }
-            let mine = turners.turners.iter().enumerate().skip(index).step_by(turners.threads.len().max(1));
+            let mine = turners.each.iter().enumerate().skip(index).step_by(turners.threads.len().max(1));
             for (processor, turner) in mine {
                 if turner.for_thread.swap(false, Ordering::AcqRel) {
                     while turner.run(driver, processor, THREAD_BUDGET) == Turn::More {}

@@ -144,14 +144,12 @@ impl ListPool {
         let buffer = unsafe { fresh.FirstNetBuffer.as_ref() };
         // SAFETY: the NET_BUFFER's MDL belongs to it.
         let mdl = buffer.and_then(|buffer| unsafe { buffer.MdlChain.as_ref() });
-        match mdl.and_then(system_address) {
-            Some(bytes) => Some(Frame { list, bytes }),
-            None => {
-                // SAFETY: the list is ours and not in use.
-                unsafe { NdisFreeNetBufferList(list) };
-                None
-            }
+        if let Some(bytes) = mdl.and_then(system_address) {
+            return Some(Frame { list, bytes });
         }
+        // SAFETY: the list is ours and not in use.
+        unsafe { NdisFreeNetBufferList(list) };
+        None
     }
 }
 

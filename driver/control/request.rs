@@ -4,8 +4,9 @@ use core::{mem::size_of, ptr::NonNull, slice};
 
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, MemcpyRequest, PairCloseRequest, PairCreateRequest, TransferRequest, ObjectSummaryReply, ObjectSummaryRequest, Request as ControlRequest,
-    RequestHeader, Status, VersionFlags, VersionReply, VersionRequest, read_request, read_request_of_any_version,
+    ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
+    PairCreateRequest, Request as ControlRequest, RequestHeader, Status, TransferRequest, VersionFlags, VersionReply,
+    VersionRequest, read_request, read_request_of_any_version,
 };
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
 use zerocopy::{Immutable, IntoBytes};

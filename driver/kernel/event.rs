@@ -10,10 +10,7 @@ use core::{
 
 use wdk_sys::{
     _EVENT_TYPE, _KWAIT_REASON, _MODE, KEVENT, KPROCESSOR_MODE, LARGE_INTEGER, STATUS_TIMEOUT,
-    ntddk::{
-        KeClearEvent, KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeSetEvent,
-        KeWaitForSingleObject,
-    },
+    ntddk::{KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeSetEvent, KeWaitForSingleObject},
 };
 
 use super::pool::{OutOfMemory, PoolBox, tags};
@@ -49,12 +46,6 @@ impl Event {
     pub fn set(&self) {
         // SAFETY: the event is initialised and Wait is FALSE, so the IRQL is unchanged on return.
         let _previous = unsafe { KeSetEvent(self.event.get(), 0, 0) };
-    }
-
-    /// `IRQL <= DISPATCH_LEVEL`.
-    pub fn clear(&self) {
-        // SAFETY: the event is initialised.
-        unsafe { KeClearEvent(self.event.get()) };
     }
 
     /// Waits without limit. PASSIVE_LEVEL.

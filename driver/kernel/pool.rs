@@ -43,7 +43,6 @@ pub mod tags {
     pub const EVENT: Tag = Tag::new(*b"SnEv");
     pub const RUNDOWN: Tag = Tag::new(*b"SnRu");
     pub const DPC: Tag = Tag::new(*b"SnDp");
-    pub const THREAD: Tag = Tag::new(*b"SnTh");
     pub const FRAME: Tag = Tag::new(*b"SnFr");
     pub const CONTROL_FILE: Tag = Tag::new(*b"SnCf");
     pub const NDK_ADAPTER: Tag = Tag::new(*b"SnNa");

@@ -3,11 +3,11 @@
 use core::{ffi::c_void, mem::size_of, ptr, ptr::NonNull};
 
 use wdk_sys::{
-    _KWAIT_REASON, _MODE, HANDLE, KPRIORITY, KPROCESSOR_MODE, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
-    STATUS_SUCCESS, THREAD_ALL_ACCESS,
+    _KWAIT_REASON, _MODE, HANDLE, KPROCESSOR_MODE, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, STATUS_SUCCESS,
+    THREAD_ALL_ACCESS,
     ntddk::{
-        KeSetPriorityThread, KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject,
-        PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
+        KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject, PsCreateSystemThread,
+        PsTerminateSystemThread, ZwClose,
     },
 };
 
@@ -73,12 +73,6 @@ impl Thread {
         };
         // SAFETY: gives back the reference taken in `start`, once, because `join` consumes the owner.
         unsafe { ObfDereferenceObject(self.object.as_ptr()) };
-    }
-
-    /// Raises or lowers the thread's priority.
-    pub fn set_priority(&self, priority: KPRIORITY) {
-        // SAFETY: a referenced thread object.
-        let _previous = unsafe { KeSetPriorityThread(self.object.as_ptr().cast(), priority) };
     }
 }
 

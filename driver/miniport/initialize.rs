@@ -181,7 +181,7 @@ fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     attributes.AccessType = NET_IF_ACCESS_BROADCAST;
     attributes.DirectionType = NET_IF_DIRECTION_SENDRECEIVE;
     attributes.ConnectionType = NET_IF_CONNECTION_DEDICATED;
-    attributes.IfType = IF_TYPE_ETHERNET_CSMACD as u16;
+    attributes.IfType = IF_TYPE_ETHERNET_CSMACD;
     attributes.IfConnectorPresent = 0;
     attributes.SupportedStatistics = SUPPORTED_STATISTICS;
     attributes.SupportedPauseFunctions = NdisPauseFunctionsUnsupported.0.cast_unsigned();

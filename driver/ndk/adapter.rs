@@ -133,8 +133,7 @@ unsafe extern "C" fn create_pd(
     if result.is_null() {
         return STATUS_INVALID_PARAMETER;
     }
-    let created =
-        Object::<ProtectionDomainKind>::create(open.version, |block| opening.create_protection_domain(block));
+    let created = Object::<ProtectionDomainKind>::create(open.version, |block| opening.create_protection_domain(block));
     // SAFETY: the consumer's place for the object.
     unsafe { block::give(created, result) }
 }

@@ -27,6 +27,7 @@ use crate::{
 };
 
 /// A block of some kind, as the engine keeps it. Dropping it frees it.
+#[expect(dead_code, reason = "the blocks are owned here and reached through the consumers' pointers")]
 pub enum Block {
     Open(PoolBox<OpenAdapter>),
     CompletionQueue(PoolBox<Object<CompletionQueueKind>>),

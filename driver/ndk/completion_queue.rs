@@ -2,9 +2,9 @@
 
 use ndkpi_sys::{
     ndkpi::{
-        NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION,
-        NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq,
-        NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
+        NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER,
+        NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq, NdkOperationTypeFastRegister,
+        NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
         NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
     },
     nt::{NTSTATUS, PVOID, STATUS_NOT_SUPPORTED, ULONG},

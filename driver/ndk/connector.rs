@@ -184,8 +184,7 @@ unsafe extern "C" fn complete_connect(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    let disconnect =
-        disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
+    let disconnect = disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
     // SAFETY: the consumer's arguments, passed on.
     unsafe { complete(connector, disconnect, completion, context) }
 }
@@ -244,8 +243,7 @@ unsafe extern "C" fn accept(
     context: PVOID,
 ) -> NTSTATUS {
     let limits = ReadLimits { inbound, outbound };
-    let disconnect =
-        disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
+    let disconnect = disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
     let arguments = AcceptArguments { connector, queue_pair, limits, data, data_length, completion, context };
     // SAFETY: the consumer's arguments, passed on.
     unsafe { accept_with(&arguments, disconnect) }

@@ -63,9 +63,9 @@ fn prefix(revision: u8, count: u32, total: usize) -> [u8; LIST_PREFIX] {
 }
 
 /// OID_NDK_CONNECTIONS.
-pub fn connections(adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
+pub fn connections(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS {
     const SIZE: usize = size_of::<NDIS_NDK_CONNECTION_ENTRY>();
-    list::<SIZE>(NDIS_NDK_CONNECTIONS_REVISION_1, answer, |each| {
+    list::<SIZE>(NDIS_NDK_CONNECTIONS_REVISION_1, &mut answer, |each| {
         adapter.provider.engine().connections(&mut |connection| {
             // A kernel connection has no user-mode owner: both owner members stay zero.
             let mut entry = [0; SIZE];
@@ -77,9 +77,9 @@ pub fn connections(adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
 }
 
 /// OID_NDK_LOCAL_ENDPOINTS.
-pub fn local_endpoints(adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
+pub fn local_endpoints(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS {
     const SIZE: usize = size_of::<NDIS_NDK_LOCAL_ENDPOINT_ENTRY>();
-    list::<SIZE>(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, answer, |each| {
+    list::<SIZE>(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, &mut answer, |each| {
         adapter.provider.engine().endpoints(&mut |endpoint| {
             let mut entry = [0; SIZE];
             place(&mut entry, offset_of!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, Local), &endpoint.local);
@@ -93,7 +93,7 @@ pub fn local_endpoints(adapter: &Adapter, answer: Answer<'_>) -> NDIS_STATUS {
 /// too short; what came between the walks is left out, what went is not there.
 fn list<const SIZE: usize>(
     revision: u8,
-    answer: Answer<'_>,
+    answer: &mut Answer<'_>,
     walk: impl Fn(&mut dyn FnMut(&[u8; SIZE])),
 ) -> NDIS_STATUS {
     let mut found = 0_usize;
@@ -109,7 +109,9 @@ fn list<const SIZE: usize>(
         if count < found {
             let offset = total_of::<SIZE>(count) as usize;
             // SAFETY: entry `count` of at most `found` ends inside the buffer, which was found to hold them all.
-            unsafe { answer.buffer.byte_add(offset).cast::<u8>().copy_from_nonoverlapping(entry.as_ptr(), SIZE) };
+            let place = unsafe { answer.buffer.byte_add(offset) };
+            // SAFETY: as above; the buffer is not our own memory.
+            unsafe { place.cast::<u8>().copy_from_nonoverlapping(entry.as_ptr(), SIZE) };
             count += 1;
         }
     });

@@ -68,7 +68,11 @@ unsafe extern "C" fn listen(
 }
 
 /// NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
-unsafe extern "C" fn local_address(listener: *mut NDK_LISTENER, address: *mut SOCKADDR, length: *mut ULONG) -> NTSTATUS {
+unsafe extern "C" fn local_address(
+    listener: *mut NDK_LISTENER,
+    address: *mut SOCKADDR,
+    length: *mut ULONG,
+) -> NTSTATUS {
     // SAFETY: the consumer passes a listener of ours.
     let Some(listener) = (unsafe { block::handle::<ListenerKind>(listener) }) else { return STATUS_INVALID_PARAMETER };
     // SAFETY: the consumer's buffer and its length.

@@ -75,9 +75,7 @@ pub unsafe extern "C" fn build(
     }
     let output = Output { mapping, size: mapping_size, first_byte_offset, needed };
     match completion {
-        Some(function) if chain.is_large() => {
-            build_later(opening, chain, output, Callback::new(function, context))
-        }
+        Some(function) if chain.is_large() => build_later(opening, chain, output, Callback::new(function, context)),
         _ => build_now(opening, &chain, output),
     }
 }

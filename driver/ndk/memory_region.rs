@@ -95,9 +95,7 @@ unsafe extern "C" fn register(
         Err(cause) => return status::of_mapping(cause),
     };
     match completion {
-        Some(function) if chain.is_large() => {
-            register_later(region, chain, rights, Callback::new(function, context))
-        }
+        Some(function) if chain.is_large() => register_later(region, chain, rights, Callback::new(function, context)),
         _ => register_chain(region, &chain, rights),
     }
 }

@@ -11,7 +11,7 @@ use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
     ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER, NdkObjectTypeAdapter},
 };
-use softndk_engine::{Close, Opening, Semantics};
+use softndk_engine::{Close, CreateError, Opening, Semantics};
 
 use super::{
     adapter,
@@ -64,7 +64,7 @@ impl OpenAdapter {
         let open = PoolBox::try_new(tags::NDK_ADAPTER, open).map_err(resources)?;
         let place = open.as_ptr();
         // On failure the engine drops the block.
-        let opening = adapter.provider.engine().open(Semantics::NDK, Block::Open(open)).map_err(status::of_create)?;
+        let opening = adapter.provider.engine().open(Semantics::NDK, Block::Open(open)).map_err(refused)?;
         // SAFETY: the engine keeps the block.
         let cell = unsafe { &raw mut (*place).opening };
         // SAFETY: nobody else reaches the opening yet.
@@ -95,6 +95,11 @@ impl OpenAdapter {
 
 fn resources(_: OutOfMemory) -> NDIS_STATUS {
     NDIS_STATUS_RESOURCES
+}
+
+/// An open that meets a disable on its way, or comes before an enable is through.
+fn refused(cause: CreateError) -> NDIS_STATUS {
+    if cause == CreateError::AdapterGone { NDIS_STATUS_ADAPTER_NOT_READY } else { status::of_create(cause) }
 }
 
 /// NDKPI: OPEN_NDK_ADAPTER_HANDLER. PASSIVE_LEVEL.

@@ -148,8 +148,7 @@ unsafe extern "C" fn create_qp(
         initiator_elements,
         inline_data,
     };
-    let created =
-        Object::<QueuePairKind>::create(object.version, |block| domain.create_queue_pair(settings, block));
+    let created = Object::<QueuePairKind>::create(object.version, |block| domain.create_queue_pair(settings, block));
     // SAFETY: the consumer's place for the object.
     unsafe { block::give(created, result) }
 }

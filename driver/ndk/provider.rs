@@ -10,9 +10,9 @@ use core::{
 };
 
 use ndkpi_sys::ndis::{
-    NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NDIS_STATUS, NDIS_STATUS_RESOURCES,
-    NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NdisMNetPnPEvent, NetEventNDKDisable,
-    NetEventNDKEnable,
+    NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NDIS_STATUS,
+    NDIS_STATUS_RESOURCES, NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NdisMNetPnPEvent,
+    NetEventNDKDisable, NetEventNDKEnable,
 };
 
 use softndk_engine::{Adapter as EngineAdapter, AdapterSettings, Counters, Fabric};
@@ -125,9 +125,6 @@ impl Provider {
     pub fn set_state(&self, enable: bool) {
         let changed = self.enabled.swap(enable, Ordering::AcqRel) != enable;
         if changed {
-            if enable {
-                self.engine.start();
-            }
             self.ask(if enable { Wanted::Enabled } else { Wanted::Disabled });
         }
     }
@@ -198,7 +195,13 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
         loop {
             match adapter.provider.next() {
                 Wanted::Nothing => {}
-                Wanted::Enabled => announce(adapter.miniport, true),
+                Wanted::Enabled => {
+                    // Here and not when it was asked for: a disable that is still under way would shut down after it.
+                    if adapter.provider.is_enabled() {
+                        adapter.provider.engine.start();
+                    }
+                    announce(adapter.miniport, true);
+                }
                 Wanted::Disabled => {
                     // NDIS does not know about our own opens, and waits only for its own.
                     if let Some(driver) = Driver::get() {

@@ -10,7 +10,9 @@ use ndkpi_sys::{
         NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OP_FLAG_REMOTE_WRITE_BIT,
         NDK_OP_FLAGS, NDK_QP, NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeQp,
     },
-    nt::{NTSTATUS, PVOID, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS, UINT32, UINT64, ULONG},
+    nt::{
+        NTSTATUS, PVOID, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS, UINT32, UINT64, ULONG,
+    },
 };
 use softndk_engine::{
     Close, Element, FastRegistration, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights,
@@ -184,12 +186,7 @@ unsafe extern "C" fn send_and_invalidate(
 }
 
 /// NDKPI: NDK_FN_RECEIVE.
-unsafe extern "C" fn receive(
-    queue_pair: *mut NDK_QP,
-    context: PVOID,
-    list: *const NDK_SGE,
-    count: ULONG,
-) -> NTSTATUS {
+unsafe extern "C" fn receive(queue_pair: *mut NDK_QP, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
         return STATUS_INVALID_PARAMETER;

@@ -14,8 +14,9 @@ use core::{
 use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
     ndkpi::{
-        NDK_ADAPTER, NDK_CONNECTOR, NDK_CQ, NDK_CQ_NOTIFY_ANY, NDK_FN_CLOSE_OBJECT, NDK_LISTENER, NDK_MR,
-        NDK_OBJECT_HEADER, NDK_PD, NDK_QP, NDK_RESULT_EX,
+        NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_CQ, NDK_CQ_DISPATCH,
+        NDK_CQ_NOTIFY_ANY, NDK_FN_CLOSE_OBJECT, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_MR, NDK_MR_DISPATCH,
+        NDK_OBJECT_HEADER, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_QP_DISPATCH, NDK_RESULT_EX,
     },
     nt::{
         FALSE, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES,
@@ -103,45 +104,91 @@ pub fn check(status: NTSTATUS) -> Result<(), Status> {
     if status == STATUS_SUCCESS { Ok(()) } else { Err(Status(status)) }
 }
 
+/// An NDK object with a dispatch table and a close.
+pub trait Tabled: Sized {
+    type Table: 'static;
+
+    /// The table the object points to now.
+    ///
+    /// # Safety
+    /// `object` is open.
+    unsafe fn dispatch(object: *mut Self) -> *const Self::Table;
+
+    fn close(table: &Self::Table) -> NDK_FN_CLOSE_OBJECT;
+}
+
+macro_rules! tabled {
+    ($($Object:ident, $Table:ident, $close:ident;)*) => {$(
+        impl Tabled for $Object {
+            type Table = $Table;
+
+            unsafe fn dispatch(object: *mut Self) -> *const $Table {
+                // SAFETY: an open object (the caller's promise).
+                unsafe { (*object).Dispatch }
+            }
+
+            fn close(table: &$Table) -> NDK_FN_CLOSE_OBJECT {
+                table.$close
+            }
+        }
+    )*};
+}
+
+tabled! {
+    NDK_CQ, NDK_CQ_DISPATCH, NdkCloseCq;
+    NDK_PD, NDK_PD_DISPATCH, NdkClosePd;
+    NDK_MR, NDK_MR_DISPATCH, NdkCloseMr;
+    NDK_QP, NDK_QP_DISPATCH, NdkCloseQp;
+    NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NdkCloseConnector;
+    NDK_LISTENER, NDK_LISTENER_DISPATCH, NdkCloseListener;
+}
+
+/// The table of an object that is not owned (yet).
+///
+/// # Safety
+/// `object` is open and stays so while the table is used.
+unsafe fn table_of<'a, T: Tabled>(object: *mut T) -> &'a T::Table {
+    // SAFETY: the caller's promise.
+    let table = unsafe { T::dispatch(object) };
+    // SAFETY: an open object points to a complete table.
+    unsafe { &*table }
+}
+
 /// An object that is closed, and waited for, when dropped. PASSIVE_LEVEL.
-pub struct Owned<T> {
+pub struct Owned<T: Tabled> {
     object: *mut T,
-    close: NDK_FN_CLOSE_OBJECT,
     waiter: Waiter,
 }
 
 // SAFETY: NDK objects may be used from every thread; the owner serialises what the contract wants serialised.
-unsafe impl<T> Send for Owned<T> {}
+unsafe impl<T: Tabled> Send for Owned<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Owned<T> {}
+unsafe impl<T: Tabled> Sync for Owned<T> {}
 
-impl<T> Owned<T> {
+impl<T: Tabled> Owned<T> {
     pub fn as_ptr(&self) -> *mut T {
         self.object
     }
+
+    /// The object's functions.
+    pub fn table(&self) -> &T::Table {
+        // SAFETY: open as long as it is owned.
+        unsafe { table_of(self.object) }
+    }
 }
 
-impl<T> Drop for Owned<T> {
+impl<T: Tabled> Drop for Owned<T> {
     fn drop(&mut self) {
+        let close = T::close(self.table());
         // SAFETY: an object of ours, closed once; the waiter outlives the close, which is waited for.
-        let status = unsafe { (self.close)(self.object.cast::<NDK_OBJECT_HEADER>(), Some(close_done), self.waiter.context()) };
+        let status = unsafe { close(self.object.cast::<NDK_OBJECT_HEADER>(), Some(close_done), self.waiter.context()) };
         self.waiter.finish(status);
     }
 }
 
-/// The dispatch table of an object.
-macro_rules! table {
-    ($object:expr) => {{
-        // SAFETY: an open object's `Dispatch` points to a complete table.
-        let dispatch = unsafe { (*$object).Dispatch };
-        // SAFETY: as above.
-        unsafe { &*dispatch }
-    }};
-}
-
 /// A create call: inline only, as this provider answers, but PENDING would be waited for by the create completion.
 macro_rules! create {
-    ($close:expr, |$place:ident, $done:ident, $context:ident| $call:expr) => {{
+    (|$place:ident, $done:ident, $context:ident| $call:expr) => {{
         let creation = Creation::try_new()?;
         let waiter = Waiter::try_new()?;
         let mut object = ptr::null_mut();
@@ -149,7 +196,7 @@ macro_rules! create {
         let ($done, $context) = (Some(create_done as _), creation.context());
         let status = $call;
         let object = creation.finish(status, object)?;
-        Ok(Owned { object, close: $close, waiter })
+        Ok(Owned { object, waiter })
     }};
 }
 
@@ -211,30 +258,36 @@ impl OpenedAdapter {
         self.object
     }
 
+    /// The adapter's functions.
+    pub fn table(&self) -> &NDK_ADAPTER_DISPATCH {
+        // SAFETY: open as long as it is owned.
+        let table = unsafe { (*self.object).Dispatch };
+        // SAFETY: an open adapter points to a complete table.
+        unsafe { &*table }
+    }
+
     pub fn create_completion_queue(&self, depth: u32, signal: Option<&QueueSignal>) -> Result<CompletionQueue, Status> {
         let notification = signal.map(|_| notified as _);
         let context = signal.map_or(ptr::null_mut(), QueueSignal::context);
         let none = ptr::null_mut();
-        let created: Result<Owned<NDK_CQ>, Status> = create!(close_completion_queue, |place, done, asked| {
+        let created: Result<Owned<NDK_CQ>, Status> = create!(|place, done, asked| {
             // SAFETY: NDKPI: NDK_FN_CREATE_CQ with arguments that live for the call; the signal outlives the queue.
-            unsafe {
-                (table!(self.object).NdkCreateCq)(self.object, depth, notification, context, none, done, asked, place)
-            }
+            unsafe { (self.table().NdkCreateCq)(self.object, depth, notification, context, none, done, asked, place) }
         });
         created.map(|object| CompletionQueue { object })
     }
 
     pub fn create_protection_domain(&self) -> Result<Owned<NDK_PD>, Status> {
-        create!(close_protection_domain, |place, done, asked| {
+        create!(|place, done, asked| {
             // SAFETY: NDKPI: NDK_FN_CREATE_PD with arguments that live for the call.
-            unsafe { (table!(self.object).NdkCreatePd)(self.object, done, asked, place) }
+            unsafe { (self.table().NdkCreatePd)(self.object, done, asked, place) }
         })
     }
 
     pub fn create_connector(&self) -> Result<Owned<NDK_CONNECTOR>, Status> {
-        create!(close_connector, |place, done, asked| {
+        create!(|place, done, asked| {
             // SAFETY: NDKPI: NDK_FN_CREATE_CONNECTOR with arguments that live for the call.
-            unsafe { (table!(self.object).NdkCreateConnector)(self.object, done, asked, place) }
+            unsafe { (self.table().NdkCreateConnector)(self.object, done, asked, place) }
         })
     }
 
@@ -246,7 +299,7 @@ impl OpenedAdapter {
         let mut object = ptr::null_mut();
         // SAFETY: NDKPI: NDK_FN_CREATE_LISTENER with arguments that live for the call; the arrivals outlive the listener.
         let status = unsafe {
-            (table!(self.object).NdkCreateListener)(
+            (self.table().NdkCreateListener)(
                 self.object,
                 Some(connection_arrived),
                 arrivals.context(),
@@ -267,63 +320,12 @@ impl Drop for OpenedAdapter {
     }
 }
 
-unsafe extern "C" fn close_completion_queue(
-    object: *mut NDK_OBJECT_HEADER,
-    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
-    context: PVOID,
-) -> NTSTATUS {
-    let queue = object.cast::<NDK_CQ>();
-    // SAFETY: the caller closes a completion queue.
-    unsafe { (table!(queue).NdkCloseCq)(object, done, context) }
-}
-
-unsafe extern "C" fn close_protection_domain(
-    object: *mut NDK_OBJECT_HEADER,
-    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
-    context: PVOID,
-) -> NTSTATUS {
-    let domain = object.cast::<NDK_PD>();
-    // SAFETY: the caller closes a protection domain.
-    unsafe { (table!(domain).NdkClosePd)(object, done, context) }
-}
-
-unsafe extern "C" fn close_connector(
-    object: *mut NDK_OBJECT_HEADER,
-    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
-    context: PVOID,
-) -> NTSTATUS {
-    let connector = object.cast::<NDK_CONNECTOR>();
-    // SAFETY: the caller closes a connector.
-    unsafe { (table!(connector).NdkCloseConnector)(object, done, context) }
-}
-
-unsafe extern "C" fn close_memory_region(
-    object: *mut NDK_OBJECT_HEADER,
-    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
-    context: PVOID,
-) -> NTSTATUS {
-    let region = object.cast::<NDK_MR>();
-    // SAFETY: the caller closes a memory region.
-    unsafe { (table!(region).NdkCloseMr)(object, done, context) }
-}
-
-unsafe extern "C" fn close_queue_pair(
-    object: *mut NDK_OBJECT_HEADER,
-    done: Option<ndkpi_sys::ndkpi::NDK_FN_CLOSE_COMPLETION>,
-    context: PVOID,
-) -> NTSTATUS {
-    let queue_pair = object.cast::<NDK_QP>();
-    // SAFETY: the caller closes a queue pair.
-    unsafe { (table!(queue_pair).NdkCloseQp)(object, done, context) }
-}
-
 /// Creates a region of a protection domain.
 pub fn create_memory_region(domain: &Owned<NDK_PD>, fast_register: bool) -> Result<Owned<NDK_MR>, Status> {
-    let domain = domain.as_ptr();
     let fast_register = if fast_register { TRUE } else { FALSE };
-    create!(close_memory_region, |place, done, asked| {
+    create!(|place, done, asked| {
         // SAFETY: NDKPI: NDK_FN_CREATE_MR with arguments that live for the call.
-        unsafe { (table!(domain).NdkCreateMr)(domain, fast_register, done, asked, place) }
+        unsafe { (domain.table().NdkCreateMr)(domain.as_ptr(), fast_register, done, asked, place) }
     })
 }
 
@@ -342,13 +344,12 @@ pub fn create_queue_pair(
     queue: &CompletionQueue,
     shape: QueuePairShape,
 ) -> Result<Owned<NDK_QP>, Status> {
-    let domain = domain.as_ptr();
     let queue = queue.object.as_ptr();
-    create!(close_queue_pair, |place, done, asked| {
+    create!(|place, done, asked| {
         // SAFETY: NDKPI: NDK_FN_CREATE_QP with arguments that live for the call.
         unsafe {
-            (table!(domain).NdkCreateQp)(
-                domain,
+            (domain.table().NdkCreateQp)(
+                domain.as_ptr(),
                 queue,
                 queue,
                 ptr::null_mut(),
@@ -376,14 +377,14 @@ impl CompletionQueue {
         let queue = self.object.as_ptr();
         let room = results.len() as u32;
         // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
-        unsafe { (table!(queue).NdkGetCqResultsEx)(queue, results.as_mut_ptr(), room) as usize }
+        unsafe { (self.object.table().NdkGetCqResultsEx)(queue, results.as_mut_ptr(), room) as usize }
     }
 
     /// Asks for a notification of the next completion.
     pub fn arm(&self) {
         let queue = self.object.as_ptr();
         // SAFETY: NDKPI: NDK_FN_ARM_CQ.
-        unsafe { (table!(queue).NdkArmCq)(queue, NDK_CQ_NOTIFY_ANY) };
+        unsafe { (self.object.table().NdkArmCq)(queue, NDK_CQ_NOTIFY_ANY) };
     }
 }
 
@@ -444,38 +445,35 @@ unsafe impl Send for PairListener {}
 unsafe impl Sync for PairListener {}
 
 impl PairListener {
+    fn table(&self) -> &NDK_LISTENER_DISPATCH {
+        // SAFETY: open as long as it is owned.
+        unsafe { table_of(self.object) }
+    }
+
     pub fn listen(&self, address: SocketAddr) -> Result<(), Status> {
         let waiter = Waiter::try_new()?;
         let (address, length) = wire_form(&address);
         let (done, context) = completion(&waiter);
         // SAFETY: NDKPI: NDK_FN_LISTEN with an address that lives for the call; the request is waited for.
         let status = unsafe {
-            (table!(self.object).NdkListen)(
-                self.object,
-                (&raw const address).cast::<SOCKADDR>(),
-                length,
-                done,
-                context,
-            )
+            (self.table().NdkListen)(self.object, (&raw const address).cast::<SOCKADDR>(), length, done, context)
         };
         check(waiter.finish(status))
     }
 
     pub fn address(&self) -> Result<SocketAddr, Status> {
-        let listener = self.object;
         read_address(|address, length| {
             // SAFETY: NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
-            unsafe { (table!(listener).NdkGetLocalAddress)(listener, address, length) }
+            unsafe { (self.table().NdkGetLocalAddress)(self.object, address, length) }
         })
     }
 }
 
 impl Drop for PairListener {
     fn drop(&mut self) {
-        let object = self.object;
+        let close = self.table().NdkCloseListener;
         // SAFETY: a listener of ours, closed once; the waiter outlives the close, which is waited for.
-        let status =
-            unsafe { (table!(object).NdkCloseListener)(object.cast(), Some(close_done), self.waiter.context()) };
+        let status = unsafe { close(self.object.cast(), Some(close_done), self.waiter.context()) };
         if status == STATUS_PENDING {
             // The close waits for connectors that nobody has taken.
             while !self.waiter.done.wait_at_most(SLICE) {
@@ -523,7 +521,7 @@ impl Arrivals {
         }
         let waiter = Waiter::try_new()?;
         let object = self.connector.swap(ptr::null_mut(), Ordering::AcqRel);
-        Ok((!object.is_null()).then(|| Owned { object, close: close_connector, waiter }))
+        Ok((!object.is_null()).then_some(object).map(|object| Owned { object, waiter }))
     }
 
     /// One slice of waiting.
@@ -535,10 +533,21 @@ impl Arrivals {
     pub fn discard(&self) {
         let object = self.connector.swap(ptr::null_mut(), Ordering::AcqRel);
         if !object.is_null() {
-            // SAFETY: a connector handed to us; without a completion nobody is told, and the listener's close waits for it.
-            let _status = unsafe { (table!(object).NdkCloseConnector)(object.cast(), Some(ignore), ptr::null_mut()) };
+            // SAFETY: a connector handed to us and taken by nobody; the listener's close waits for it.
+            unsafe { close_unowned(object) };
         }
     }
+}
+
+/// Closes a connector that nobody waits for.
+///
+/// # Safety
+/// `connector` was handed to us and is closed by nobody else.
+unsafe fn close_unowned(connector: *mut NDK_CONNECTOR) {
+    // SAFETY: open (the caller's promise).
+    let close = unsafe { table_of(connector) }.NdkCloseConnector;
+    // SAFETY: closed once; nobody needs to be told.
+    let _status = unsafe { close(connector.cast(), Some(ignore), ptr::null_mut()) };
 }
 
 unsafe extern "C" fn ignore(_context: PVOID) {}
@@ -550,13 +559,11 @@ unsafe extern "C" fn connection_arrived(context: *mut c_void, connector: *mut ND
     let second = arrivals.connector.compare_exchange(ptr::null_mut(), connector, Ordering::AcqRel, Ordering::Relaxed);
     if second.is_err() {
         // A pair has one connection: closing refuses this one.
-        // SAFETY: a connector handed to us, closed once.
-        let _status = unsafe { (table!(connector).NdkCloseConnector)(connector.cast(), Some(ignore), ptr::null_mut()) };
+        // SAFETY: a connector handed to us that nobody else knows.
+        unsafe { close_unowned(connector) };
     }
     arrivals.arrived.set();
 }
-
-pub(super) use table;
 
 /// The completion and context for a request on `waiter`.
 pub fn completion(waiter: &Waiter) -> (Option<ndkpi_sys::ndkpi::NDK_FN_REQUEST_COMPLETION>, PVOID) {

@@ -4,8 +4,8 @@ use core::{ffi::c_void, mem::offset_of, ptr, ptr::NonNull};
 
 use ndkpi_sys::{
     ndkpi::{
-        NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR, NDK_MR_FLAGS, NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE,
-        NDK_SGE_ADDRESS,
+        NDK_ADAPTER, NDK_FN_RELEASE_LAM, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR, NDK_MR_FLAGS,
+        NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE, NDK_SGE_ADDRESS,
     },
     nt::{PAGE_SIZE, STATUS_BUFFER_TOO_SMALL, TRUE},
 };
@@ -17,7 +17,7 @@ use wdk_sys::{
 use zerocopy::IntoBytes;
 
 use super::{
-    consumer::{self, Owned, Waiter, check, completion, table},
+    consumer::{self, Owned, Waiter, check, completion},
     pair::Side,
 };
 use crate::{
@@ -148,7 +148,7 @@ pub struct Purpose {
 pub struct Registered {
     /// Closed before the mapping that its pages come from goes.
     region: Option<Owned<NDK_MR>>,
-    mapping: Option<LogicalMapping>,
+    _mapping: Option<LogicalMapping>,
     pub address: u64,
     pub local_token: u32,
     pub remote_token: u32,
@@ -159,7 +159,7 @@ pub struct Registered {
 impl Registered {
     /// For transfers without data.
     pub const NOTHING: Self =
-        Self { region: None, mapping: None, address: 0, local_token: 0, remote_token: 0, fast: false };
+        Self { region: None, _mapping: None, address: 0, local_token: 0, remote_token: 0, fast: false };
 
     pub fn region(&self) -> Option<*mut NDK_MR> {
         self.region.as_ref().map(Owned::as_ptr)
@@ -184,13 +184,13 @@ impl Registered {
         give_up: &mut dyn FnMut() -> Result<(), Status>,
     ) -> Result<Self, Status> {
         match kind {
-            RegionKind::REGISTERED => Self::registered(side, part, purpose),
+            RegionKind::REGISTERED => Self::whole(side, part, purpose),
             RegionKind::LOGICAL if !purpose.remote => Self::logical(side, part),
             _ => Self::fast_registered(side, part, purpose, give_up),
         }
     }
 
-    fn registered(side: &Side, part: &Part, purpose: Purpose) -> Result<Self, Status> {
+    fn whole(side: &Side, part: &Part, purpose: Purpose) -> Result<Self, Status> {
         let flags = match (purpose.remote, purpose.written) {
             (true, true) => NDK_MR_FLAGS::ALLOW_REMOTE_WRITE,
             (true, false) => NDK_MR_FLAGS::ALLOW_REMOTE_READ,
@@ -199,21 +199,20 @@ impl Registered {
         };
         let waiter = Waiter::try_new()?;
         let region = consumer::create_memory_region(&side.domain, false)?;
-        let object = region.as_ptr();
         let (done, context) = completion(&waiter);
         // SAFETY: NDKPI: NDK_FN_REGISTER_MR; the memory list stays as it is until the request is complete.
         let status = unsafe {
-            (table!(object).NdkRegisterMr)(object, part.list(), part.length as usize, flags, done, context)
+            (region.table().NdkRegisterMr)(region.as_ptr(), part.list(), part.length as usize, flags, done, context)
         };
         check(waiter.finish(status))?;
         Ok(Self {
             // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of a registered region.
-            local_token: unsafe { (table!(object).NdkGetLocalTokenFromMr)(object) },
+            local_token: unsafe { (region.table().NdkGetLocalTokenFromMr)(region.as_ptr()) },
             // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR of a registered region.
-            remote_token: unsafe { (table!(object).NdkGetRemoteTokenFromMr)(object) },
+            remote_token: unsafe { (region.table().NdkGetRemoteTokenFromMr)(region.as_ptr()) },
             address: part.base,
             region: Some(region),
-            mapping: None,
+            _mapping: None,
             fast: false,
         })
     }
@@ -221,11 +220,11 @@ impl Registered {
     fn logical(side: &Side, part: &Part) -> Result<Self, Status> {
         let mapping = LogicalMapping::try_new(side, part)?;
         let address = mapping.contiguous().ok_or(Status::NOT_SUPPORTED)?;
-        let domain = side.domain.as_ptr();
+        let domain = &side.domain;
         let mut token = 0;
         // SAFETY: NDKPI: NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN with a place for the token.
-        unsafe { (table!(domain).NdkGetPrivilegedMemoryRegionToken)(domain, &raw mut token) };
-        Ok(Self { region: None, mapping: Some(mapping), address, local_token: token, remote_token: 0, fast: false })
+        unsafe { (domain.table().NdkGetPrivilegedMemoryRegionToken)(domain.as_ptr(), &raw mut token) };
+        Ok(Self { region: None, _mapping: Some(mapping), address, local_token: token, remote_token: 0, fast: false })
     }
 
     fn fast_registered(
@@ -237,13 +236,12 @@ impl Registered {
         let mapping = LogicalMapping::try_new(side, part)?;
         let waiter = Waiter::try_new()?;
         let region = consumer::create_memory_region(&side.domain, true)?;
-        let object = region.as_ptr();
         let pages = mapping.pages();
         let (done, context) = completion(&waiter);
         // SAFETY: NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR.
         let status = unsafe {
-            (table!(object).NdkInitializeFastRegisterMr)(
-                object,
+            (region.table().NdkInitializeFastRegisterMr)(
+                region.as_ptr(),
                 pages.len() as u32,
                 u8::from(purpose.remote) * TRUE,
                 done,
@@ -258,13 +256,13 @@ impl Registered {
             (false, false) => NDK_OP_FLAGS::empty(),
         };
         let base = BASE + u64::from(mapping.first_byte_offset);
-        let queue_pair = side.queue_pair.as_ptr();
+        let queue_pair = &side.queue_pair;
         // SAFETY: NDKPI: NDK_FN_FAST_REGISTER with a page list that stays as it is for the call.
         let status = unsafe {
-            (table!(queue_pair).NdkFastRegister)(
-                queue_pair,
+            (queue_pair.table().NdkFastRegister)(
+                queue_pair.as_ptr(),
                 ptr::null_mut(),
-                object,
+                region.as_ptr(),
                 pages.len() as u32,
                 pages.as_ptr(),
                 mapping.first_byte_offset,
@@ -277,12 +275,12 @@ impl Registered {
         check(side.wait_for_one(give_up)?.Status)?;
         Ok(Self {
             // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of an initialised region.
-            local_token: unsafe { (table!(object).NdkGetLocalTokenFromMr)(object) },
+            local_token: unsafe { (region.table().NdkGetLocalTokenFromMr)(region.as_ptr()) },
             // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR of an initialised region.
-            remote_token: unsafe { (table!(object).NdkGetRemoteTokenFromMr)(object) },
+            remote_token: unsafe { (region.table().NdkGetRemoteTokenFromMr)(region.as_ptr()) },
             address: base,
             region: Some(region),
-            mapping: Some(mapping),
+            _mapping: Some(mapping),
             fast: true,
         })
     }
@@ -294,10 +292,15 @@ impl Registered {
         give_up: &mut dyn FnMut() -> Result<(), Status>,
     ) -> Result<NDK_RESULT_EX, Status> {
         let region = self.region().ok_or(Status::INVALID_PARAMETER)?;
-        let queue_pair = side.queue_pair.as_ptr();
+        let queue_pair = &side.queue_pair;
         // SAFETY: NDKPI: NDK_FN_INVALIDATE of a region of the same protection domain.
         let status = unsafe {
-            (table!(queue_pair).NdkInvalidate)(queue_pair, ptr::null_mut(), region.cast(), NDK_OP_FLAGS::empty())
+            (queue_pair.table().NdkInvalidate)(
+                queue_pair.as_ptr(),
+                ptr::null_mut(),
+                region.cast(),
+                NDK_OP_FLAGS::empty(),
+            )
         };
         check(status)?;
         side.wait_for_one(give_up)
@@ -306,7 +309,8 @@ impl Registered {
 
 /// Logical addresses of a part, released when dropped.
 struct LogicalMapping {
-    adapter: *mut ndkpi_sys::ndkpi::NDK_ADAPTER,
+    /// The adapter and its release function, once there is something to release.
+    release: Option<(NDK_FN_RELEASE_LAM, *mut NDK_ADAPTER)>,
     /// NDK_LOGICAL_ADDRESS_MAPPING: a word of the provider, the page count, the pages.
     words: PoolSlice<u64>,
     first_byte_offset: u32,
@@ -315,38 +319,37 @@ struct LogicalMapping {
 impl LogicalMapping {
     fn try_new(side: &Side, part: &Part) -> Result<Self, Status> {
         let mut mapping = Self {
-            adapter: ptr::null_mut(),
+            release: None,
             words: PoolSlice::try_filled(tags::SESSION, 0, 0).map_err(|_| Status::INSUFFICIENT_RESOURCES)?,
             first_byte_offset: 0,
         };
-        let mut size = 0;
-        let probe = mapping.build(side, part, &mut size);
+        let mut needed = 0;
+        let probe = mapping.build(side, part, &mut needed);
         if probe != STATUS_BUFFER_TOO_SMALL {
             return Err(Status(probe));
         }
-        let words = (size as usize).div_ceil(size_of::<u64>());
-        mapping.words =
-            PoolSlice::try_filled(tags::SESSION, words, 0).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        check(mapping.build(side, part, &mut size))?;
-        mapping.adapter = side.adapter.as_ptr();
+        let words = (needed as usize).div_ceil(size_of::<u64>());
+        mapping.words = PoolSlice::try_filled(tags::SESSION, words, 0).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        check(mapping.build(side, part, &mut needed))?;
+        mapping.release = Some((side.adapter.table().NdkReleaseLAM, side.adapter.as_ptr()));
         Ok(mapping)
     }
 
     /// NdkBuildLAM without a completion, so inline.
-    fn build(&mut self, side: &Side, part: &Part, size: &mut u32) -> i32 {
-        let adapter = side.adapter.as_ptr();
+    fn build(&mut self, side: &Side, part: &Part, capacity: &mut u32) -> i32 {
+        let adapter = &side.adapter;
         let room = self.words.len() * size_of::<u64>();
         let place = if room == 0 { ptr::null_mut() } else { self.words.as_mut_ptr() };
-        // SAFETY: NDKPI: NDK_FN_BUILD_LAM with a buffer of `size` bytes.
+        // SAFETY: NDKPI: NDK_FN_BUILD_LAM with a buffer of `capacity` bytes.
         unsafe {
-            (table!(adapter).NdkBuildLAM)(
-                adapter,
+            (adapter.table().NdkBuildLAM)(
+                adapter.as_ptr(),
                 part.list(),
                 part.length as usize,
                 None,
                 ptr::null_mut(),
                 place.cast(),
-                size,
+                capacity,
                 &raw mut self.first_byte_offset,
             )
         }
@@ -362,9 +365,9 @@ impl LogicalMapping {
     /// The address of the first byte, if each page follows the one before.
     fn contiguous(&self) -> Option<u64> {
         let pages = self.pages();
-        let follows = pages.windows(2).all(|pair| {
-            matches!(pair, [first, second] if first.QuadPart.wrapping_add(PAGE_SIZE as i64) == second.QuadPart)
-        });
+        let follows = pages.windows(2).all(
+            |pair| matches!(pair, [first, second] if first.QuadPart.wrapping_add(PAGE_SIZE as i64) == second.QuadPart),
+        );
         let first = pages.first()?.QuadPart.cast_unsigned();
         follows.then_some(first + u64::from(self.first_byte_offset))
     }
@@ -372,9 +375,9 @@ impl LogicalMapping {
 
 impl Drop for LogicalMapping {
     fn drop(&mut self) {
-        if !self.adapter.is_null() {
+        if let Some((release, adapter)) = self.release.take() {
             // SAFETY: NDKPI: NDK_FN_RELEASE_LAM of a mapping of this adapter, once, after everything that used it.
-            unsafe { (table!(self.adapter).NdkReleaseLAM)(self.adapter, self.words.as_mut_ptr().cast()) };
+            unsafe { release(adapter, self.words.as_mut_ptr().cast()) };
         }
     }
 }

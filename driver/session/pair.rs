@@ -14,8 +14,8 @@ use softndk_ioctl::{AddressFamily, PairCreateRequest, PairFlags, PairLimits, Sta
 
 use super::{
     consumer::{
-        self, Arrivals, CompletionQueue, OpenedAdapter, Owned, PairListener, QueuePairShape, QueueSignal, Waiter, check,
-        completion, read_address, table, wire_form,
+        self, Arrivals, CompletionQueue, OpenedAdapter, Owned, PairListener, QueuePairShape, QueueSignal, Waiter,
+        check, completion, read_address, wire_form,
     },
     request::Patience,
 };
@@ -67,12 +67,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Pair {
-    pub fn try_new(
-        id: u32,
-        file: usize,
-        adapters: [usize; 2],
-        limits: PairLimits,
-    ) -> Result<PoolBox<Self>, Status> {
+    pub fn try_new(id: u32, file: usize, adapters: [usize; 2], limits: PairLimits) -> Result<PoolBox<Self>, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let pair = Self {
             id,
@@ -301,13 +296,13 @@ impl Ends {
 
     /// Ends the connection gracefully, within a limit; closing does the rest.
     fn disconnect(&self) {
-        let (client, server) = (self.client_connector.as_ptr(), self.server_connector.as_ptr());
+        let (client, server) = (&self.client_connector, &self.server_connector);
         let (done, context) = completion(&self.steps.client_disconnect);
         // SAFETY: NDKPI: NDK_FN_DISCONNECT; the waiter outlives the connector.
-        let first = unsafe { (table!(client).NdkDisconnect)(client, done, context) };
+        let first = unsafe { (client.table().NdkDisconnect)(client.as_ptr(), done, context) };
         let (done, context) = completion(&self.steps.server_disconnect);
         // SAFETY: as above.
-        let second = unsafe { (table!(server).NdkDisconnect)(server, done, context) };
+        let second = unsafe { (server.table().NdkDisconnect)(server.as_ptr(), done, context) };
         let slices = core::cell::Cell::new(0_u64);
         // Slices are ten milliseconds.
         let patience = || {
@@ -332,12 +327,11 @@ impl Attempt<'_> {
     fn connect(&self, connector: &Owned<NDK_CONNECTOR>, source: SocketAddr, destination: SocketAddr) -> i32 {
         let (source, source_length) = wire_form(&source);
         let (destination, destination_length) = wire_form(&destination);
-        let connector = connector.as_ptr();
         let (done, context) = completion(&self.steps.connect);
         // SAFETY: NDKPI: NDK_FN_CONNECT with addresses that live for the call and a waiter that outlives the connector.
         unsafe {
-            (table!(connector).NdkConnect)(
-                connector,
+            (connector.table().NdkConnect)(
+                connector.as_ptr(),
                 self.client.queue_pair.as_ptr(),
                 (&raw const source).cast::<SOCKADDR>(),
                 source_length,
@@ -385,12 +379,11 @@ impl Attempt<'_> {
         give_up: &mut dyn FnMut() -> Result<(), Status>,
     ) -> Result<(), Status> {
         let context: *mut core::ffi::c_void = ptr::from_ref(self.flags).cast_mut().cast();
-        let object = server.as_ptr();
         let (done, asked) = completion(&self.steps.accept);
         // SAFETY: NDKPI: NDK_FN_ACCEPT; flags and waiter outlive the connector.
         let accepting = unsafe {
-            (table!(object).NdkAccept)(
-                object,
+            (server.table().NdkAccept)(
+                server.as_ptr(),
                 self.server.queue_pair.as_ptr(),
                 self.limits.read_limit,
                 self.limits.read_limit,
@@ -403,30 +396,29 @@ impl Attempt<'_> {
             )
         };
         check(self.steps.connect.finish_unless(connecting, &mut *give_up)?)?;
-        let object = client.as_ptr();
         let (done, asked) = completion(&self.steps.complete);
         // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; flags and waiter outlive the connector.
         let completing =
-            unsafe { (table!(object).NdkCompleteConnect)(object, Some(disconnected), context, done, asked) };
+            unsafe { (client.table().NdkCompleteConnect)(client.as_ptr(), Some(disconnected), context, done, asked) };
         check(self.steps.complete.finish_unless(completing, &mut *give_up)?)?;
         check(self.steps.accept.finish_unless(accepting, &mut *give_up)?)
     }
 }
 
 fn connector_address(connector: &Owned<NDK_CONNECTOR>) -> Result<SocketAddr, Status> {
-    let connector = connector.as_ptr();
     // SAFETY: NDKPI: NDK_FN_GET_LOCAL_ADDRESS.
-    read_address(|address, length| unsafe { (table!(connector).NdkGetLocalAddress)(connector, address, length) })
+    read_address(|address, length| unsafe {
+        (connector.table().NdkGetLocalAddress)(connector.as_ptr(), address, length)
+    })
 }
 
 /// Reads the client may have outstanding, after negotiation.
 fn outbound_limit(connector: &Owned<NDK_CONNECTOR>) -> Result<u32, Status> {
-    let connector = connector.as_ptr();
     let (mut inbound, mut outbound, mut length) = (0, 0, 0);
     // SAFETY: NDKPI: NDK_FN_GET_CONNECTION_DATA without a buffer asks for sizes and limits.
     let status = unsafe {
-        (table!(connector).NdkGetConnectionData)(
-            connector,
+        (connector.table().NdkGetConnectionData)(
+            connector.as_ptr(),
             &raw mut inbound,
             &raw mut outbound,
             ptr::null_mut(),

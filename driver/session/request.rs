@@ -63,17 +63,6 @@ impl PendingRequest {
         if file.enter() { Ok(Self { request, file: NonNull::from(file), work }) } else { Err(request) }
     }
 
-    pub fn request_mut(&mut self) -> &mut Request {
-        &mut self.request
-    }
-
-    /// Gives the request back, to be completed otherwise.
-    pub fn refuse(self) -> Request {
-        // SAFETY: the reference taken by `new` keeps the file alive.
-        unsafe { self.file.as_ref() }.leave();
-        self.request
-    }
-
     /// Does it and completes it. PASSIVE_LEVEL.
     pub fn run(self) {
         // SAFETY: the reference taken by `new` keeps the file alive.

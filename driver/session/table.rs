@@ -81,11 +81,8 @@ impl Pairs {
     /// Puts a new pair in the table and takes a reference.
     fn insert(&self, file: usize, adapters: [usize; 2], limits: PairLimits) -> Result<PairReference, Status> {
         let mut slots = self.slots.lock();
-        let (slot, place) = slots
-            .iter_mut()
-            .enumerate()
-            .find(|(_, place)| place.is_none())
-            .ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        let (slot, place) =
+            slots.iter_mut().enumerate().find(|(_, place)| place.is_none()).ok_or(Status::INSUFFICIENT_RESOURCES)?;
         // Never 0, and not the same again for a long time.
         let generation = self.generation.fetch_add(1, Ordering::Relaxed) % ((1 << (32 - SLOT_BITS)) - 1) + 1;
         let pair = Pair::try_new(generation << SLOT_BITS | slot as u32, file, adapters, limits)?;
@@ -158,10 +155,8 @@ pub fn create(
     asked.check_fields()?;
     let client = driver.adapter(asked.client_adapter as usize).ok_or(Status::DEVICE_DOES_NOT_EXIST)?;
     let server = driver.adapter(asked.server_adapter as usize).ok_or(Status::DEVICE_DOES_NOT_EXIST)?;
-    let limits = asked.limits(
-        &adapter_list::limits(&client.ndk.information),
-        &adapter_list::limits(&server.ndk.information),
-    )?;
+    let limits =
+        asked.limits(&adapter_list::limits(&client.ndk.information), &adapter_list::limits(&server.ndk.information))?;
     let addresses = pair::choose_addresses(&client, &server, asked.family)?;
     if client.configuration.wire_number != server.configuration.wire_number {
         return Err(Status::HOST_UNREACHABLE);

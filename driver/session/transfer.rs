@@ -11,12 +11,11 @@ use ndkpi_sys::{
 };
 use softndk_engine::Platform;
 use softndk_ioctl::{
-    BufferLayout, EndReason, Operation, Status, Stride, TransferFlags, TransferRequest, TransferResult,
-    segment,
+    BufferLayout, EndReason, Operation, Status, Stride, TransferFlags, TransferRequest, TransferResult, segment,
 };
 
 use super::{
-    consumer::{check, table},
+    consumer::check,
     memory::{Part, Purpose, Registered, UserBuffer},
     pair::{Ends, Pair},
     request::Patience,
@@ -144,19 +143,15 @@ impl<'a> Memory<'a> {
     }
 
     /// An empty SendAndInvalidate into an empty receive.
-    fn invalidate_remotely(
-        &self,
-        ends: &Ends,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
-    ) -> Result<(), Status> {
-        let server = ends.server.queue_pair.as_ptr();
+    fn invalidate_remotely(&self, ends: &Ends, give_up: &mut dyn FnMut() -> Result<(), Status>) -> Result<(), Status> {
+        let server = &ends.server.queue_pair;
         // SAFETY: NDKPI: NDK_FN_RECEIVE without elements.
-        check(unsafe { (table!(server).NdkReceive)(server, ptr::null_mut(), ptr::null(), 0) })?;
-        let client = ends.client.queue_pair.as_ptr();
+        check(unsafe { (server.table().NdkReceive)(server.as_ptr(), ptr::null_mut(), ptr::null(), 0) })?;
+        let client = &ends.client.queue_pair;
         // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE without elements.
         let status = unsafe {
-            (table!(client).NdkSendAndInvalidate)(
-                client,
+            (client.table().NdkSendAndInvalidate)(
+                client.as_ptr(),
                 ptr::null_mut(),
                 ptr::null(),
                 0,
@@ -223,8 +218,7 @@ impl<'a> Transfer<'a> {
     ) -> Result<Self, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let elements = asked.sge_count as usize;
-        let cursor =
-            Cursor { region_length: layout.region_length, request_length: asked.request_length, offset: 0 };
+        let cursor = Cursor { region_length: layout.region_length, request_length: asked.request_length, offset: 0 };
         Ok(Self {
             ends,
             asked,
@@ -390,21 +384,25 @@ impl<'a> Transfer<'a> {
                 element.Address.VirtualAddress = address.cast();
             }
         }
+        let dispatch = self.ends.client.queue_pair.table();
         let queue_pair = self.ends.client.queue_pair.as_ptr();
         let number = self.posted + 1;
         let context = ptr::without_provenance_mut(number as usize);
         let flags = self.flags(last);
-        let list = self.elements.as_ptr();
+        let elements = self.elements.as_ptr();
         let remote = self.memory.server.address + stride.offset;
         let token = self.memory.server.remote_token;
-        let dispatch = table!(queue_pair);
         match self.asked.operation {
             // SAFETY: NDKPI: NDK_FN_READ; the list stays as it is for the call, the memory until the completion.
-            Operation::READ => unsafe { (dispatch.NdkRead)(queue_pair, context, list, count, remote, token, flags) },
+            Operation::READ => unsafe {
+                (dispatch.NdkRead)(queue_pair, context, elements, count, remote, token, flags)
+            },
             // SAFETY: NDKPI: NDK_FN_WRITE; as above.
-            Operation::WRITE => unsafe { (dispatch.NdkWrite)(queue_pair, context, list, count, remote, token, flags) },
+            Operation::WRITE => unsafe {
+                (dispatch.NdkWrite)(queue_pair, context, elements, count, remote, token, flags)
+            },
             // SAFETY: NDKPI: NDK_FN_SEND; as above.
-            _ => unsafe { (dispatch.NdkSend)(queue_pair, context, list, count, flags) },
+            _ => unsafe { (dispatch.NdkSend)(queue_pair, context, elements, count, flags) },
         }
     }
 
@@ -418,10 +416,10 @@ impl<'a> Transfer<'a> {
             let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
             *element = self.memory.server.element(stride.offset + part.offset, part.length);
         }
-        let queue_pair = self.ends.server.queue_pair.as_ptr();
+        let queue_pair = &self.ends.server.queue_pair;
         // SAFETY: NDKPI: NDK_FN_RECEIVE; the list stays as it is for the call, the memory until the completion.
         let status = unsafe {
-            (table!(queue_pair).NdkReceive)(queue_pair, ptr::null_mut(), self.receive_elements.as_ptr(), count)
+            (queue_pair.table().NdkReceive)(queue_pair.as_ptr(), ptr::null_mut(), self.receive_elements.as_ptr(), count)
         };
         if status != STATUS_SUCCESS {
             self.result.record_failure(Status(status));
@@ -477,8 +475,8 @@ impl<'a> Transfer<'a> {
             self.stop = true;
         }
         if self.asked.flags.contains(TransferFlags::MEASURE_LATENCY) {
-            let ends_chain = number.is_multiple_of(u64::from(self.asked.chain_length.max(1)))
-                || number == self.asked.request_count;
+            let ends_chain =
+                number.is_multiple_of(u64::from(self.asked.chain_length.max(1))) || number == self.asked.request_count;
             if let Some(start) = self.chain_starts.get(self.chain_index(number)).filter(|_| ends_chain) {
                 let latency = (self.now)().saturating_sub(*start);
                 self.result.latency.record(latency);

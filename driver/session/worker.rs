@@ -3,7 +3,11 @@
 //! A request that pends goes to a queue; a thread takes it, does it at PASSIVE_LEVEL and completes it. Threads are started when
 //! all others are busy, up to a limit, and live until the driver is unloaded.
 
-use core::{ffi::c_void, ptr, sync::atomic::{AtomicBool, AtomicU32, Ordering}};
+use core::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
 
 use crate::{
     driver::Driver,
@@ -71,18 +75,14 @@ impl Workers {
         // SAFETY: `run` uses the driver state only; `stop` joins the thread before that goes.
         let thread = unsafe { Thread::start(run, ptr::null_mut()) };
         let mut state = self.state.lock();
-        match thread {
-            Ok(thread) => {
-                if let Some(slot) = state.threads.get_mut(place) {
-                    *slot = Some(thread);
-                }
-                true
+        if let Ok(thread) = thread {
+            if let Some(slot) = state.threads.get_mut(place) {
+                *slot = Some(thread);
             }
-            Err(_) => {
-                state.started -= 1;
-                state.started != 0
-            }
+            return true;
         }
+        state.started -= 1;
+        state.started != 0
     }
 
     /// Queues a request. `IRQL <= DISPATCH_LEVEL`.

@@ -88,6 +88,7 @@ pub unsafe extern "C" fn direct_request(context: NDIS_HANDLE, request: *mut NDIS
 /// Reads neither argument.
 pub unsafe extern "C" fn cancel(_context: NDIS_HANDLE, _request_id: *mut c_void) {}
 
+#[allow(non_upper_case_globals, reason = "the patterns are Microsoft's names")]
 fn dispatch(
     adapter: &Adapter,
     request: &mut NDIS_OID_REQUEST,

@@ -22,13 +22,9 @@ pub fn regular(adapter: &Adapter, oid: u32, input: Input<'_>) -> NDIS_STATUS {
         OID_GEN_CURRENT_PACKET_FILTER => packet_filter(adapter, input),
         OID_GEN_CURRENT_LOOKAHEAD => lookahead(adapter, input),
         OID_802_3_MULTICAST_LIST => multicast_list(adapter, input),
-        // A wire of memory has no link to negotiate and no interrupts to moderate.
-        OID_GEN_LINK_PARAMETERS => {
-            *input.read = input.length;
-            Ok(())
-        }
+        // A wire of memory has no interrupts to moderate, no link to negotiate and no power to save.
         OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_INVALID_DATA),
-        OID_PNP_SET_POWER => {
+        OID_GEN_LINK_PARAMETERS | OID_PNP_SET_POWER => {
             *input.read = input.length;
             Ok(())
         }
