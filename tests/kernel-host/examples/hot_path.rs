@@ -12,7 +12,9 @@ use kernel_host::nt::KDPC;
 use kernel_host::ntoskrnl::dpcs;
 use kernel_host::{Kernel, KernelConfig, Mode, call_image};
 
-const ROUNDS: u64 = 5_000_000;
+const ROUNDS: u64 = 200_000;
+/// The best of so many: other programs run on the machine as well.
+const REPETITIONS: usize = 25;
 const OTHER: Context = Context::new(ContextKind::Other, "a function of the probe");
 
 fn main() -> ExitCode {
@@ -58,9 +60,13 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn report(what: &str, body: impl FnOnce()) {
-    let began = Instant::now();
-    body();
-    let tenths = began.elapsed().as_nanos() * 10 / u128::from(ROUNDS);
+fn report(what: &str, mut body: impl FnMut()) {
+    let mut best = u128::MAX;
+    for _ in 0..REPETITIONS {
+        let began = Instant::now();
+        body();
+        best = best.min(began.elapsed().as_nanos());
+    }
+    let tenths = best * 10 / u128::from(ROUNDS);
     println!("{what:<50} {:>5}.{} ns", tenths / 10, tenths % 10);
 }

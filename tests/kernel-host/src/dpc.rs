@@ -24,6 +24,9 @@ const TARGETED: u16 = 0x800;
 /// A DPC may run this long before it is asked to yield, in time stamp ticks (about 50 µs).
 const YIELD_AFTER: u64 = 150_000;
 
+/// `deferred_call_started` of a DPC that has not asked yet.
+const RUNNING: u64 = 1;
+
 /// Fills a DPC object.
 ///
 /// # Safety
@@ -131,8 +134,6 @@ unsafe fn enqueue(deferred: *mut KDPC, here: usize, argument1: *mut c_void, argu
         }
         (*deferred).SystemArgument1 = argument1;
         (*deferred).SystemArgument2 = argument2;
-        // Counted first: whoever takes it counts it down.
-        processor.pending.fetch_add(1, Ordering::SeqCst);
         processor.queue.push(deferred, (*deferred).Importance == IMPORTANCE_HIGH);
         Some(target)
     }
@@ -153,11 +154,7 @@ pub(crate) unsafe fn remove(deferred: *mut KDPC) -> bool {
         }
         // The mark is the processor that it is queued to.
         let processor = &*mark.cast::<Processor>();
-        let removed = processor.queue.remove(deferred);
-        if removed {
-            processor.pending.fetch_sub(1, Ordering::SeqCst);
-        }
-        removed
+        processor.queue.remove(deferred)
     }
 }
 
@@ -195,7 +192,7 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
             call
         });
         let Some((routine, arguments)) = taken else { break };
-        processor.deferred_call_started.store(crate::thunk::time_stamp_counter() | 1, Ordering::Relaxed);
+        processor.deferred_call_started.store(RUNNING, Ordering::Relaxed);
         let context = Context::new(ContextKind::DeferredProcedureCall, "a DPC routine");
         processor::on_deferred_call_stack(thread, processor, || {
             if crate::callback::is_kernel_routine(routine) {
@@ -207,15 +204,21 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
             }
         });
         processor.deferred_call_started.store(0, Ordering::Relaxed);
-        // Counted down only now: nobody may think the processor idle while the routine runs.
-        processor.pending.fetch_sub(1, Ordering::SeqCst);
     }
     thread.deferred_calls_running.fetch_sub(1, Ordering::Relaxed);
     thread.set_irql(level);
 }
 
-/// What `KeShouldYieldProcessor` answers: the running DPC has used its time.
+/// What `KeShouldYieldProcessor` answers: the running DPC has used its time. The time counts from the first question, since
+/// reading the clock for every DPC would cost more than most of them do.
 pub(crate) fn should_yield(thread: &Thread) -> bool {
-    let started = processor::get(thread.processor()).deferred_call_started.load(Ordering::Relaxed);
-    started != 0 && crate::thunk::time_stamp_counter().wrapping_sub(started) > YIELD_AFTER
+    let started = &processor::get(thread.processor()).deferred_call_started;
+    match started.load(Ordering::Relaxed) {
+        0 => false,
+        RUNNING => {
+            started.store(crate::thunk::time_stamp_counter().max(RUNNING + 1), Ordering::Relaxed);
+            false
+        }
+        began => crate::thunk::time_stamp_counter().wrapping_sub(began) > YIELD_AFTER,
+    }
 }

@@ -6,7 +6,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callout::ContextKind;
@@ -18,20 +18,27 @@ use crate::thread::Thread;
 
 pub const MAXIMUM_PROCESSORS: usize = 64;
 
+/// How often in a row the same thread must have come before a processor becomes its own. Taking that away again costs an
+/// interrupt of every processor.
+const STREAK_OF_A_FAVOURITE: u32 = 2_000;
+
 /// A processor. Aligned so that two of them share no cache line.
 #[repr(align(128))]
 pub(crate) struct Processor {
     /// The thread that is at DISPATCH here, or null.
     owner: AtomicPtr<Thread>,
+    /// In fast mode: the thread that comes and goes here without touching `owner`, or null. See [`acquire_as_favourite`].
+    favourite: AtomicPtr<Thread>,
+    /// Who came last, and how often in a row. Touched by the owner only.
+    last: AtomicPtr<Thread>,
+    streak: AtomicU32,
     waiters: AtomicU32,
     released: AtomicU32,
-    /// DPCs queued and not yet taken.
-    pub(crate) pending: AtomicU32,
     pub(crate) queue: DeferredCallQueue,
     stack: OnceLock<KernelStack>,
     /// The futex word of the processor's own thread.
     pub(crate) idle_wake: AtomicU32,
-    /// When the running DPC began, in time stamp ticks; 0 when none runs.
+    /// When the running DPC was first asked to yield, in time stamp ticks; 1 before that, 0 when none runs.
     pub(crate) deferred_call_started: std::sync::atomic::AtomicU64,
 }
 
@@ -42,9 +49,11 @@ impl Processor {
     const fn new() -> Self {
         Self {
             owner: AtomicPtr::new(ptr::null_mut()),
+            favourite: AtomicPtr::new(ptr::null_mut()),
+            last: AtomicPtr::new(ptr::null_mut()),
+            streak: AtomicU32::new(0),
             waiters: AtomicU32::new(0),
             released: AtomicU32::new(0),
-            pending: AtomicU32::new(0),
             queue: DeferredCallQueue::new(),
             stack: OnceLock::new(),
             idle_wake: AtomicU32::new(0),
@@ -57,6 +66,8 @@ static PROCESSORS: [Processor; MAXIMUM_PROCESSORS] = [const { Processor::new() }
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static NEXT_HOME: AtomicUsize = AtomicUsize::new(0);
 static STOPPING: AtomicBool = AtomicBool::new(false);
+/// Processors may have favourites: fast mode, on a system that has the barrier they need.
+static FAVOURITES: AtomicBool = AtomicBool::new(false);
 
 /// How many processors there are.
 pub fn count() -> usize {
@@ -72,6 +83,9 @@ pub(crate) fn initialise(processors: usize) {
     COUNT.store(processors, Ordering::Relaxed);
     for processor in &PROCESSORS[..processors] {
         processor.stack.get_or_init(KernelStack::allocate);
+    }
+    if !crate::kernel::is_verifying() {
+        FAVOURITES.store(membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED), Ordering::Relaxed);
     }
 }
 
@@ -102,15 +116,13 @@ fn idle_loop(thread: &'static Thread, index: usize) {
     let spin = if crate::kernel::is_verifying() { 0 } else { 20_000 };
     while !STOPPING.load(Ordering::SeqCst) {
         let word = processor.idle_wake.load(Ordering::SeqCst);
-        if processor.pending.load(Ordering::SeqCst) == 0 {
+        if processor.queue.length() == 0 {
             let began = crate::thunk::time_stamp_counter();
-            while processor.pending.load(Ordering::Relaxed) == 0
-                && crate::thunk::time_stamp_counter().wrapping_sub(began) < spin
-            {
+            while processor.queue.length() == 0 && crate::thunk::time_stamp_counter().wrapping_sub(began) < spin {
                 std::hint::spin_loop();
             }
         }
-        if processor.pending.load(Ordering::SeqCst) != 0 {
+        if processor.queue.length() != 0 {
             acquire(thread);
             thread.set_irql(irql::DISPATCH);
             release(thread, irql::PASSIVE);
@@ -123,6 +135,8 @@ fn idle_loop(thread: &'static Thread, index: usize) {
 
 /// Wakes the processor's own thread when nobody is there who will run the queue anyway.
 pub(crate) fn kick(index: usize) {
+    // Either we see that the processor is owned, or its owner sees our DPC when it leaves.
+    fence(Ordering::SeqCst);
     if get(index).owner.load(Ordering::SeqCst).is_null() {
         wake_idle(index);
     }
@@ -141,30 +155,97 @@ pub(crate) fn home_of_next_thread() -> usize {
 
 /// Whether any processor has DPCs to run or a thread at DISPATCH.
 pub(crate) fn any_active() -> bool {
-    PROCESSORS[..count()].iter().any(|processor| {
-        processor.pending.load(Ordering::SeqCst) != 0 || !processor.owner.load(Ordering::SeqCst).is_null()
-    })
+    PROCESSORS[..count()]
+        .iter()
+        .any(|processor| processor.queue.length() != 0 || !processor.owner.load(Ordering::SeqCst).is_null())
 }
 
 /// Takes the thread's processor, or another that its affinity allows.
 #[inline]
 pub(crate) fn acquire(thread: &'static Thread) {
-    if !try_acquire(thread, thread.processor()) {
+    if !acquire_as_favourite(thread) && !try_acquire(thread, thread.processor()) {
         acquire_contended(thread);
     }
 }
 
+/// Two atomic exchanges for every rise to DISPATCH would cost more than what most drivers do there. So in fast mode a
+/// thread that keeps coming to the same processor becomes its favourite: it only raises a flag of its own and looks
+/// whether it still is the favourite. Everybody else owns the processor the ordinary way first, then takes the favour
+/// away, makes every processor of the machine pass a barrier, and waits until the flag is down. The barrier makes one of
+/// the two see the other, without the favourite paying for it.
+#[inline]
+fn acquire_as_favourite(thread: &'static Thread) -> bool {
+    let favourite = &get(thread.processor()).favourite;
+    if !ptr::eq(favourite.load(Ordering::Relaxed), thread) {
+        return false;
+    }
+    thread.at_favourite.store(true, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    if ptr::eq(favourite.load(Ordering::Acquire), thread) {
+        return true;
+    }
+    thread.at_favourite.store(false, Ordering::Release);
+    false
+}
+
 #[inline]
 fn try_acquire(thread: &'static Thread, index: usize) -> bool {
-    get(index)
+    let processor = get(index);
+    let mine = processor
         .owner
         .compare_exchange(ptr::null_mut(), ptr::from_ref(thread).cast_mut(), Ordering::SeqCst, Ordering::Relaxed)
-        .is_ok()
+        .is_ok();
+    if mine && !processor.favourite.load(Ordering::Relaxed).is_null() {
+        end_favour(processor);
+    }
+    mine
+}
+
+/// Takes the favour away and waits until the favourite is not there. The caller owns the processor.
+#[cold]
+#[inline(never)]
+extern "win64" fn end_favour(processor: &Processor) {
+    let favourite = processor.favourite.swap(ptr::null_mut(), Ordering::SeqCst);
+    processor.streak.store(0, Ordering::Relaxed);
+    assert!(membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED), "the barrier was there at boot");
+    // SAFETY: blocks of threads are never freed.
+    let Some(favourite) = (unsafe { favourite.as_ref() }) else { return };
+    let mut rounds = 0_u32;
+    while favourite.at_favourite.load(Ordering::Acquire) {
+        std::hint::spin_loop();
+        rounds += 1;
+        if rounds.is_multiple_of(1_024) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Makes the thread the processor's favourite when it has earned it. The caller owns the processor and is about to leave.
+#[inline]
+fn consider_favour(thread: &'static Thread, processor: &Processor) {
+    if !FAVOURITES.load(Ordering::Relaxed) {
+        return;
+    }
+    if !ptr::eq(processor.last.load(Ordering::Relaxed), thread) {
+        processor.last.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+        processor.streak.store(0, Ordering::Relaxed);
+        return;
+    }
+    let streak = processor.streak.load(Ordering::Relaxed) + 1;
+    processor.streak.store(streak, Ordering::Relaxed);
+    if streak >= STREAK_OF_A_FAVOURITE && processor.waiters.load(Ordering::Relaxed) == 0 {
+        processor.favourite.store(ptr::from_ref(thread).cast_mut(), Ordering::SeqCst);
+    }
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes two integers and touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 /// Takes the processor that the thread is at, and no other.
 pub(crate) fn acquire_here(thread: &'static Thread) {
-    if !try_acquire(thread, thread.processor()) {
+    if !acquire_as_favourite(thread) && !try_acquire(thread, thread.processor()) {
         let affinity = thread.affinity.swap(1 << thread.processor(), Ordering::Relaxed);
         acquire_contended(thread);
         thread.affinity.store(affinity, Ordering::Relaxed);
@@ -177,7 +258,9 @@ extern "win64" fn acquire_contended(thread: &'static Thread) {
     let home = thread.processor();
     let affinity = thread.affinity.load(Ordering::Relaxed);
     for index in 0..count() {
-        if affinity >> index & 1 != 0 && try_acquire(thread, index) {
+        // Another thread's favourite is left alone: it will be back in a moment.
+        let free = get(index).favourite.load(Ordering::Relaxed).is_null();
+        if free && affinity >> index & 1 != 0 && try_acquire(thread, index) {
             thread.processor.store(index, Ordering::Relaxed);
             return;
         }
@@ -208,16 +291,27 @@ pub(crate) fn release(thread: &'static Thread, level: Irql) {
     if processor.deferred_call_started.load(Ordering::Relaxed) != 0 {
         lowered_inside_deferred_call(thread, level);
     }
-    loop {
-        while processor.pending.load(Ordering::SeqCst) != 0 {
+    if thread.at_favourite.load(Ordering::Relaxed) {
+        while processor.queue.length() != 0 {
             dpc::run_queue(thread, processor);
         }
+        // What somebody else queues from here on is run by the processor's own thread: whoever queues to a processor
+        // without an owner wakes it.
+        thread.at_favourite.store(false, Ordering::Release);
+        thread.set_irql(level);
+        return;
+    }
+    loop {
+        while processor.queue.length() != 0 {
+            dpc::run_queue(thread, processor);
+        }
+        consider_favour(thread, processor);
         processor.owner.swap(ptr::null_mut(), Ordering::SeqCst);
         if processor.waiters.load(Ordering::SeqCst) != 0 {
             wake_waiter(processor);
         }
         // A DPC queued between the check and the release is ours to run, unless somebody else has come.
-        if processor.pending.load(Ordering::SeqCst) == 0 || !try_acquire(thread, index) {
+        if processor.queue.length() == 0 || !try_acquire(thread, index) {
             break;
         }
     }
@@ -295,6 +389,8 @@ pub fn in_deferred_call(thread: &Thread) -> bool {
 /// instructions only.
 pub(crate) struct DeferredCallQueue {
     locked: AtomicBool,
+    /// How many are queued. Written under the lock, read by anybody.
+    length: AtomicU32,
     ends: UnsafeCell<Ends>,
 }
 
@@ -310,10 +406,23 @@ impl DeferredCallQueue {
     const fn new() -> Self {
         Self {
             locked: AtomicBool::new(false),
+            length: AtomicU32::new(0),
             ends: UnsafeCell::new(Ends { head: ptr::null_mut(), tail: ptr::null_mut() }),
         }
     }
 
+    /// How many DPCs are queued and not yet taken.
+    #[inline]
+    pub(crate) fn length(&self) -> u32 {
+        self.length.load(Ordering::SeqCst)
+    }
+
+    /// Changes the length; under the lock.
+    fn lengthen(&self, by: i32) {
+        self.length.store(self.length.load(Ordering::Relaxed).wrapping_add_signed(by), Ordering::Release);
+    }
+
+    #[inline]
     fn with<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
         while self.locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             std::hint::spin_loop();
@@ -332,6 +441,7 @@ impl DeferredCallQueue {
     pub(crate) unsafe fn push(&self, deferred: *mut KDPC, in_front: bool) {
         // SAFETY: the caller's contract for this DPC, and the same for those queued before.
         self.with(|ends| unsafe {
+            self.lengthen(1);
             (*deferred).DpcListEntry = ptr::null_mut();
             if ends.head.is_null() {
                 ends.head = deferred;
@@ -354,6 +464,7 @@ impl DeferredCallQueue {
             if first.is_null() {
                 return None;
             }
+            self.lengthen(-1);
             // SAFETY: queued DPCs stay valid.
             ends.head = unsafe { (*first).DpcListEntry };
             if ends.head.is_null() {
@@ -376,6 +487,7 @@ impl DeferredCallQueue {
             if at.is_null() {
                 return false;
             }
+            self.lengthen(-1);
             let next = (*at).DpcListEntry;
             if before.is_null() {
                 ends.head = next;

@@ -49,6 +49,8 @@ pub struct Thread {
     pub(crate) wait_result: AtomicI32,
     pub(crate) runnable: AtomicBool,
     pub(crate) deferred_calls_running: AtomicU32,
+    /// The thread is at DISPATCH on the processor whose favourite it is.
+    pub(crate) at_favourite: AtomicBool,
 }
 
 const _: () = assert!(std::mem::offset_of!(Thread, host_stack) == HOST_STACK_OFFSET);
@@ -208,6 +210,7 @@ pub fn attach(name: &str) -> Attachment {
         wait_result: AtomicI32::new(0),
         runnable: AtomicBool::new(true),
         deferred_calls_running: AtomicU32::new(0),
+        at_favourite: AtomicBool::new(false),
     }));
     let stack = KernelStack::allocate();
     thread.kernel_stack.set(stack.top() as u64);

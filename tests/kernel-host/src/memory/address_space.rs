@@ -161,13 +161,15 @@ impl Reservation {
         let length = run.len() * PAGE_SIZE;
         assert!(offset + length <= self.length, "a mapping longer than its reservation");
         let address = self.address + offset;
+        // A page fault a page is what Windows would not have: its mappings are complete when they are made.
+        let populate = if crate::kernel::is_verifying() { 0 } else { libc::MAP_POPULATE };
         // SAFETY: replaces a part of our own reservation.
         let result = unsafe {
             libc::mmap(
                 address as *mut libc::c_void,
                 length,
                 protection.bits(),
-                libc::MAP_SHARED | libc::MAP_FIXED,
+                libc::MAP_SHARED | libc::MAP_FIXED | populate,
                 frames::file(),
                 frames::offset_of(run.start),
             )

@@ -1,7 +1,7 @@
 //! Memory descriptor lists: building them over pool, over part of another and over locked user pages; mapping them into
 //! the kernel's address space as real aliases of their frames, and taking the mapping away for real.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::bugcheck::{BugCheck, bugcheck};
@@ -50,7 +50,9 @@ struct Table {
     /// Allocated MDLs ⇒ number of pages that fit.
     lists: BTreeMap<usize, usize>,
     /// How many MDLs hold a frame locked.
-    locks: BTreeMap<u32, u32>,
+    locks: HashMap<u32, u32>,
+    /// How many mappings a frame has; kept when verifying.
+    mapped: HashMap<u32, u32>,
 }
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
@@ -209,12 +211,7 @@ pub unsafe fn unlock(mdl: *mut MDL) {
         (*mdl).MdlFlags &= !(MDL_PAGES_LOCKED | MDL_WRITE_OPERATION);
         with(|table| {
             for frame in &list {
-                if let Some(count) = table.locks.get_mut(frame) {
-                    *count -= 1;
-                    if *count == 0 {
-                        table.locks.remove(frame);
-                    }
-                }
+                take_one(&mut table.locks, *frame);
             }
         });
         let unlocked: Vec<u32> =
@@ -386,7 +383,12 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
             (*mdl).MdlFlags |= MDL_PARTIAL_HAS_BEEN_MAPPED;
         }
         (*mdl).MappedSystemVa = address as *mut _;
-        with(|table| table.mappings.insert(at, Mapping { mdl: mdl as usize, reservation, frames: list }));
+        with(|table| {
+            if crate::kernel::is_verifying() {
+                list.iter().for_each(|frame| *table.mapped.entry(*frame).or_default() += 1);
+            }
+            table.mappings.insert(at, Mapping { mdl: mdl as usize, reservation, frames: list });
+        });
         ledger::record(LEDGER_KIND_MAPPING, at, format!("of {pages} pages"));
         Some(address)
     }
@@ -414,7 +416,9 @@ pub unsafe fn unmap(address: usize, mdl: *mut MDL) {
         let at = address & !(PAGE_SIZE - 1);
         let mapping = with(|table| {
             let ours = table.mappings.get(&at).is_some_and(|mapping| mapping.mdl == mdl as usize);
-            if ours { table.mappings.remove(&at) } else { None }
+            let mapping = if ours { table.mappings.remove(&at) } else { None };
+            mapping.iter().flat_map(|mapping| &mapping.frames).for_each(|frame| take_one(&mut table.mapped, *frame));
+            mapping
         });
         let Some(mapping) = mapping.filter(|_| (*mdl).MdlFlags & MDL_MAPPED_TO_SYSTEM_VA != 0) else {
             bugcheck(
@@ -439,13 +443,10 @@ pub unsafe fn unmap(address: usize, mdl: *mut MDL) {
 
 /// Fails when frames that go away are still mapped by an MDL.
 pub fn check_frames_unmapped(list: &[u32], what: &str) {
-    let wanted: std::collections::BTreeSet<u32> = list.iter().copied().collect();
     let mapped = with(|table| {
-        table
-            .mappings
-            .iter()
-            .find(|(_, mapping)| mapping.frames.iter().any(|frame| wanted.contains(frame)))
-            .map(|(at, mapping)| (*at, mapping.mdl))
+        let frame = list.iter().find(|frame| table.mapped.contains_key(frame))?;
+        let mapping = table.mappings.iter().find(|(_, mapping)| mapping.frames.contains(frame))?;
+        Some((*mapping.0, mapping.1.mdl))
     });
     if let Some((at, mdl)) = mapped {
         bugcheck(
@@ -453,6 +454,16 @@ pub fn check_frames_unmapped(list: &[u32], what: &str) {
             [0x1011, mdl as u64, at as u64, 0],
             format!("{what} while an MDL still maps them at {at:#x}"),
         );
+    }
+}
+
+/// Counts down, and forgets what reaches nothing.
+fn take_one(counts: &mut HashMap<u32, u32>, frame: u32) {
+    if let Some(count) = counts.get_mut(&frame) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&frame);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::inf::AdapterConfig;
 use crate::netio::address_table::InterfaceLuid;
+use crate::{dispatcher, thread};
 
 /// Why `HaltEx` is called (NDIS: `NDIS_HALT_ACTION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,13 +153,13 @@ pub fn restart(miniport: &Miniport) -> Result<(), StepError> {
 }
 
 /// Calls `MiniportPause`, which cannot fail; at its end nothing is on its way in either direction.
-pub fn pause(miniport: &Miniport) -> Result<(), StepError> {
+pub fn pause(miniport: &Arc<Miniport>) -> Result<(), StepError> {
     miniport.step(&[State::Running], State::Pausing).map_err(StepError::WrongState)?;
     let mut parameters = NDIS_MINIPORT_PAUSE_PARAMETERS::zeroed();
     parameters.Header = header(0x80, 1, 0xC);
     let parameters = Loan::new(parameters);
     miniport.pause.begin();
-    miniport.data.return_held(miniport);
+    let returning = return_kept(miniport);
     let target = miniport.driver.handlers.pause;
     // SAFETY: the registered handler, with the arguments of MINIPORT_PAUSE.
     let answer =
@@ -172,11 +173,29 @@ pub fn pause(miniport: &Miniport) -> Result<(), StepError> {
             format!("MiniportPause returned {}; it cannot fail", status::name(other)),
         ),
     }
+    if let Some(returning) = returning {
+        returning.join();
+    }
     drop(parameters);
     let _ = miniport.step(&[State::Pausing], State::Paused);
     miniport.data.allow_sends(false);
     miniport.data.check_idle(miniport, "MiniportPause is complete");
     Ok(())
+}
+
+/// Frames that the host keeps come back while the pause is under way, from a thread of their own: the miniport may wait for
+/// them in its handler or pend.
+fn return_kept(miniport: &Arc<Miniport>) -> Option<thread::JoinHandle<()>> {
+    /// Units of 100 ns: long enough for the handler to be well inside.
+    const LATER: i64 = -20_000;
+    if miniport.data.held() == 0 {
+        return None;
+    }
+    let miniport = Arc::clone(miniport);
+    Some(thread::spawn("returns frames", move || {
+        dispatcher::delay(LATER);
+        miniport.data.return_held(&miniport);
+    }))
 }
 
 fn expect<T>(miniport: &Miniport, function: &str, met: Result<T, Mismatch>) -> T {

@@ -18,17 +18,25 @@ pub fn image(feature: Option<&'static str>) -> PathBuf {
     target.join(TARGET).join("release/probe.dll")
 }
 
+/// As [`image`], for another crate of `images`.
+#[allow(dead_code, reason = "not every test file has an image of its own")]
+pub fn image_of(name: &str) -> PathBuf {
+    let file = format!("release/{}.dll", name.replace('-', "_"));
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join(TARGET).join(file)
+}
+
 fn build_images() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
-        build(None);
-        build(Some("missing-imports"));
+        build("probe", None);
+        build("probe", Some("missing-imports"));
+        build("slow-miniport", None);
     });
 }
 
-fn build(feature: Option<&str>) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images/probe");
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(feature.unwrap_or("probe"));
+fn build(name: &str, feature: Option<&str>) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images").join(name);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(feature.unwrap_or(name));
     let libraries = toolchain::require(TARGET).unwrap_or_else(|error| panic!("{error:#}"));
     let linker = toolchain::linker().unwrap_or_else(|error| panic!("{error:#}"));
     let mut cargo = Command::new(env!("CARGO"));
@@ -39,7 +47,7 @@ fn build(feature: Option<&str>) {
     let flags = flags.map(|flag| format!("-Clink-arg={flag}")).join(" ");
     cargo.env("RUSTFLAGS", format!("-Clinker={} {flags}", linker.display())).env("CARGO_TARGET_DIR", &target);
     let status = cargo.status().expect("cargo starts");
-    assert!(status.success(), "the probe image does not build");
+    assert!(status.success(), "the image {name} does not build");
 }
 
 /// A booted kernel with the probe image loaded.
