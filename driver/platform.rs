@@ -1,6 +1,6 @@
 //! What the engine needs from the kernel: locks, copies, kicks, clock, processor, and whom to call back.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, num::NonZeroU64};
 
 use ndkpi_sys::ndkpi::{
     NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK,
@@ -68,8 +68,8 @@ pub enum DisconnectFunction {
 /// The kernel as the engine's platform.
 pub struct KernelPlatform {
     pub turners: Turners,
-    /// Ticks of the performance counter in a second; never 0.
-    frequency: u64,
+    /// Ticks of the performance counter in a second.
+    frequency: NonZeroU64,
 }
 
 impl KernelPlatform {
@@ -79,7 +79,7 @@ impl KernelPlatform {
         let _now = unsafe { KeQueryPerformanceCounter(&raw mut frequency) };
         // SAFETY: every bit pattern of the union is a number.
         let frequency = unsafe { frequency.QuadPart };
-        Self { turners, frequency: frequency.cast_unsigned().max(1) }
+        Self { turners, frequency: NonZeroU64::new(frequency.cast_unsigned()).unwrap_or(NonZeroU64::MIN) }
     }
 }
 

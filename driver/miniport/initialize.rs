@@ -88,6 +88,9 @@ fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
 }
 
 /// Registration attributes, keywords, and the adapter with all its parts.
+///
+/// Like the attribute functions below on its own frame, so that their large structures are never on the stack together.
+#[inline(never)]
 fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapter>, NDIS_STATUS> {
     let space = PoolSpace::<Adapter>::try_new(tags::ADAPTER).map_err(resources)?;
     let context = space.as_ptr();
@@ -132,6 +135,7 @@ fn set_attributes<T>(miniport: MiniportHandle, attributes: &mut T) -> Result<(),
     if status == NDIS_STATUS_SUCCESS { Ok(()) } else { Err(status) }
 }
 
+#[inline(never)]
 fn set_registration_attributes(miniport: MiniportHandle, context: *mut Adapter) -> Result<(), NDIS_STATUS> {
     let mut attributes = NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES {
         Header: NDIS_OBJECT_HEADER {
@@ -147,6 +151,7 @@ fn set_registration_attributes(miniport: MiniportHandle, context: *mut Adapter) 
     set_attributes(miniport, &mut attributes)
 }
 
+#[inline(never)]
 fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     let mut power_management = NDIS_PM_CAPABILITIES::zeroed();
     power_management.Header = NDIS_OBJECT_HEADER {
@@ -215,6 +220,7 @@ fn ndk_capabilities() -> NDIS_NDK_CAPABILITIES {
 }
 
 /// Also while NDK starts disabled: NDIS wants the capabilities in every case.
+#[inline(never)]
 fn set_ndk_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     let capabilities: *const NDIS_NDK_CAPABILITIES = &raw const adapter.ndk.capabilities;
     let mut attributes = NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES {

@@ -85,9 +85,11 @@ fn slot(destination: Destination) -> usize {
 
 impl Direction {
     pub fn count(&self, destination: Destination, octets: usize) {
-        let index = slot(destination);
-        self.frames[index].fetch_add(1, Ordering::Relaxed);
-        self.octets[index].fetch_add(octets as u64, Ordering::Relaxed);
+        let counters = self.frames.iter().zip(&self.octets).nth(slot(destination));
+        if let Some((frame_count, octet_count)) = counters {
+            frame_count.fetch_add(1, Ordering::Relaxed);
+            octet_count.fetch_add(octets as u64, Ordering::Relaxed);
+        }
     }
 
     pub fn read(&self) -> Reading {

@@ -1,9 +1,9 @@
 //! The yardstick: the data path's copy routine alone, over the same memory, without an adapter.
 
 use softndk_engine::Platform;
-use softndk_ioctl::{EndReason, MemcpyRequest, Status, TransferFlags, TransferResult, stride};
+use softndk_ioctl::{EndReason, MemcpyRequest, Status, TransferFlags, TransferResult};
 
-use super::{memory::UserBuffer, request::Patience, transfer::NANOSECONDS_PER_MILLISECOND};
+use super::{cursor::Cursor, memory::UserBuffer, request::Patience, transfer::NANOSECONDS_PER_MILLISECOND};
 use crate::{
     control::irp::Request,
     driver::Driver,
@@ -44,9 +44,10 @@ pub fn run(
     result.setup = started.saturating_sub(begin);
     let limit = started.saturating_add(u64::from(asked.time_budget) * NANOSECONDS_PER_MILLISECOND);
     let measure = asked.flags.contains(TransferFlags::MEASURE_LATENCY);
+    let mut cursor = Cursor::new(layout.region_length, asked.request_length);
     let mut looked_at = (0_u64, 0_u64);
     while asked.request_count == 0 || result.posted < asked.request_count {
-        let part = stride(layout.region_length, asked.request_length, result.posted);
+        let part = cursor.next();
         let before = if measure { now() } else { 0 };
         if let (Some(to), Some(from)) = (&to, &from) {
             Mapping::copy((to, part.offset), (from, part.offset), part.length as usize);

@@ -5,6 +5,7 @@
 //! first, without waiting for user mode.
 
 pub mod consumer;
+pub mod cursor;
 pub mod memcpy;
 pub mod memory;
 pub mod pair;

@@ -16,6 +16,7 @@ use softndk_ioctl::{
 
 use super::{
     consumer::check,
+    cursor::Cursor,
     memory::{Part, Purpose, Registered, UserBuffer},
     pair::{Ends, Pair},
     request::Patience,
@@ -165,27 +166,6 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Walks through a region in strides, round and round.
-#[derive(Clone, Copy)]
-struct Cursor {
-    region_length: u64,
-    request_length: u32,
-    offset: u64,
-}
-
-impl Cursor {
-    fn next(&mut self) -> Stride {
-        let rest = self.region_length - self.offset;
-        let length = rest.min(u64::from(self.request_length)) as u32;
-        let stride = Stride { offset: self.offset, length };
-        self.offset += u64::from(length);
-        if self.offset >= self.region_length {
-            self.offset = 0;
-        }
-        stride
-    }
-}
-
 struct Transfer<'a> {
     ends: &'a Ends,
     asked: &'a TransferRequest,
@@ -218,7 +198,7 @@ impl<'a> Transfer<'a> {
     ) -> Result<Self, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let elements = asked.sge_count as usize;
-        let cursor = Cursor { region_length: layout.region_length, request_length: asked.request_length, offset: 0 };
+        let cursor = Cursor::new(layout.region_length, asked.request_length);
         Ok(Self {
             ends,
             asked,
