@@ -39,7 +39,7 @@ impl Machine {
     }
 
     fn settle(&self) {
-        self.kernel.sleep(Duration::from_millis(20));
+        self.kernel.sleep(Duration::from_secs(1));
     }
 
     fn received(&self) -> Vec<Vec<u8>> {

@@ -202,6 +202,11 @@ impl DataPath {
                 format!("{when}, and {sends} sent NET_BUFFER_LISTs are not completed"),
             );
         }
+        self.check_returned(miniport, when);
+    }
+
+    /// Ends the run when the host still has lists of the miniport.
+    pub fn check_returned(&self, miniport: &Miniport, when: &str) {
         let held = self.held();
         if held != 0 {
             broken(

@@ -166,7 +166,10 @@ pub fn pause(miniport: &Arc<Miniport>) -> Result<(), StepError> {
         unsafe { call_image!(context("MiniportPause"), target => i32; miniport.context(), parameters.as_pointer()) };
     match answer {
         status::PENDING => expect(miniport, "NdisMPauseComplete", miniport.pause.wait()),
-        status::SUCCESS => expect(miniport, "NdisMPauseComplete", miniport.pause.end()),
+        status::SUCCESS => {
+            miniport.data.check_returned(miniport, "MiniportPause succeeded");
+            expect(miniport, "NdisMPauseComplete", miniport.pause.end());
+        }
         other => broken(
             Group::State,
             miniport.handle,
@@ -186,8 +189,8 @@ pub fn pause(miniport: &Arc<Miniport>) -> Result<(), StepError> {
 /// Frames that the host keeps come back while the pause is under way, from a thread of their own: the miniport may wait for
 /// them in its handler or pend.
 fn return_kept(miniport: &Arc<Miniport>) -> Option<thread::JoinHandle<()>> {
-    /// Units of 100 ns: long enough for the handler to be well inside.
-    const LATER: i64 = -20_000;
+    /// A second in units of 100 ns: long enough for a miniport that does not wait to show it.
+    const LATER: i64 = -10_000_000;
     if miniport.data.held() == 0 {
         return None;
     }
@@ -250,10 +253,11 @@ crate::exports! {
     module "ndis.sys";
 
     /// Ends a pause that returned pending.
-    /// Checks: a pause is outstanding, completed once.
+    /// Checks: a pause is outstanding, completed once, every indicated list is back.
     /// Source: NDIS: NdisMPauseComplete
     [UP_TO_DISPATCH] fn NdisMPauseComplete(handle: *mut std::ffi::c_void) {
         let miniport = super::miniport::miniport(handle, "NdisMPauseComplete");
+        miniport.data.check_returned(&miniport, "NdisMPauseComplete is called");
         expect(&miniport, "NdisMPauseComplete", miniport.pause.complete(()));
     }
 

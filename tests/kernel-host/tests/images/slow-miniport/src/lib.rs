@@ -59,8 +59,8 @@ const TAG: u32 = u32::from_le_bytes(*b"Slow");
 const NON_PAGED: u64 = 0x40;
 const ROOM: u32 = 1600;
 const HEADROOM: u32 = 64;
-/// One millisecond, relative.
-const SOON: nt::LARGE_INTEGER = nt::LARGE_INTEGER { QuadPart: -10_000 };
+/// A fifth of a second, relative: time enough for a cancellation to come first; kernel time jumps over it.
+const SOON: nt::LARGE_INTEGER = nt::LARGE_INTEGER { QuadPart: -2_000_000 };
 /// An identifier whose query waits for its cancellation.
 const OID_WAITS: u32 = 0xFF01_0001;
 
@@ -595,6 +595,6 @@ unsafe extern "C" fn wait_for_cancel(_device: *mut nt::DEVICE_OBJECT, irp: *mut 
 }
 
 unsafe extern "C" fn cancelled(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP) {
-
+    IoReleaseCancelSpinLock(irp.byte_add(IRP_CANCEL_IRQL).cast::<u8>().read());
     complete(irp, STATUS_CANCELLED);
 }
