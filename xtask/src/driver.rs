@@ -1,15 +1,8 @@
 //! `cargo xtask driver`: the driver image and its symbols.
 
-use crate::{
-    arch::Arch,
-    command,
-    cross::{
-        kit, mirror,
-        toolchain::{self, Use},
-    },
-    image_check, setup,
-    workspace::Workspace,
-};
+#[cfg(unix)]
+use crate::cross;
+use crate::{arch::Arch, command, image_check, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::{
     fs,
@@ -67,7 +60,7 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
     }
     command::run(&mut cargo).context("the driver does not build")?;
 
-    let made = workspace.driver_target().join("mirror/target").join(arch.triple()).join(profile.name());
+    let made = target(workspace).join(arch.triple()).join(profile.name());
     let folder = workspace.driver_target().join(arch.name()).join(profile.name());
     let image = folder.join("softndk.sys");
     publish(&made.join("softndk.dll"), &image)?;
@@ -78,26 +71,27 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
     Ok(image)
 }
 
-/// A cargo command on the driver package, ready for the cross build.
+/// A cargo command on the driver package, ready for the build that this host makes.
 pub fn cargo(workspace: &Workspace, subcommand: &str, arch: Arch) -> Result<Command> {
-    setup::ensure(&setup::driver_needs(arch))?;
-    let libraries = toolchain::require(arch.triple())?;
-    let mirror = mirror::refresh(workspace)?;
-    let kit = kit::refresh(workspace, arch)?;
-
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(&mirror).args([subcommand, "--locked", "--package", "softndk", "--target", arch.triple()]);
-    cargo.arg("--target-dir").arg(mirror.join("target"));
+    cargo.args([subcommand, "--locked", "--package", "softndk", "--target", arch.triple()]);
+    cargo.arg("--target-dir").arg(target(workspace));
     if !stderr().is_terminal() {
         cargo.arg("--quiet");
     }
-    cargo.env("WDKContentRoot", kit).env("Version_Number", kit::VERSION);
-    cargo.env(arch.linker_variable(), toolchain::linker()?);
     // Without any optimisation some frames pass one page and call __chkstk, which only the debug images of Windows
     // drivers may; level 1 keeps debug images loadable by the same rules as release ones.
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-    libraries.apply(&mut cargo, Use::Driver);
+    #[cfg(unix)]
+    cross::prepare(&mut cargo, workspace, arch)?;
+    #[cfg(not(unix))]
+    cargo.current_dir(workspace.root());
     Ok(cargo)
+}
+
+/// Where cargo builds the driver. wdk-build looks for `Cargo.lock` in the folders above.
+fn target(workspace: &Workspace) -> PathBuf {
+    workspace.driver_target().join(if cfg!(unix) { "mirror/target" } else { "target" })
 }
 
 /// Copies by way of a temporary name, so that whoever opens the image meets an old or a new one but never half of it.

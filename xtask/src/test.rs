@@ -10,7 +10,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     env,
     fs::{self, File},
-    os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -219,7 +218,8 @@ enum Verdict {
 
 fn run_stage(stage: &Stage, mut command: Command, log: &Path) -> Result<Verdict> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    lead_a_group(&mut command);
     let spinner = ProgressBar::new_spinner().with_message(format!("{}: {}", stage.name, stage.shows));
     spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     spinner.enable_steady_tick(Duration::from_millis(120));
@@ -241,13 +241,34 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
             return Ok(Some(status));
         }
         if started.elapsed() > limit {
-            // The stage leads a process group: what it started (test processes, compilers) ends with it.
-            command::output(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]))?;
-            child.wait()?;
+            end(child)?;
             return Ok(None);
         }
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Makes the stage the leader of a process group: what it starts (test processes, compilers) can be ended with it.
+#[cfg(unix)]
+fn lead_a_group(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(unix)]
+fn end(child: &mut Child) -> Result<()> {
+    command::output(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]))?;
+    child.wait()?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn lead_a_group(_: &mut Command) {}
+
+#[cfg(not(unix))]
+fn end(child: &mut Child) -> Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Ok(())
 }
 
 /// The end of a log, where the mistake usually stands.
@@ -266,13 +287,15 @@ fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
     Ok((status.unwrap_or_default(), fs::read(lock)?))
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
     fn run(program: &str, words: &[&str], limit: Duration) -> Option<ExitStatus> {
-        let mut child = Command::new(program).args(words).process_group(0).spawn().unwrap();
-        wait(&mut child, limit).unwrap()
+        let mut command = Command::new(program);
+        command.args(words);
+        lead_a_group(&mut command);
+        wait(&mut command.spawn().unwrap(), limit).unwrap()
     }
 
     #[test]

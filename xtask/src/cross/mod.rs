@@ -7,7 +7,28 @@
 //!
 //! On a Windows host none of this is used: `cargo build -p softndk` is the ordinary build there.
 
+#[cfg(unix)]
 pub mod kit;
+#[cfg(unix)]
 pub mod mirror;
 pub mod toolchain;
+#[cfg(unix)]
 pub mod wdk_build;
+
+#[cfg(unix)]
+use crate::{arch::Arch, setup, workspace::Workspace};
+#[cfg(unix)]
+use anyhow::Result;
+#[cfg(unix)]
+use std::process::Command;
+
+/// Makes a cargo command on the driver package run in the mirror, with our kit and the libraries that are there.
+#[cfg(unix)]
+pub fn prepare(cargo: &mut Command, workspace: &Workspace, arch: Arch) -> Result<()> {
+    setup::ensure(&setup::driver_needs(arch))?;
+    cargo.current_dir(mirror::refresh(workspace)?);
+    cargo.env("WDKContentRoot", kit::refresh(workspace, arch)?).env("Version_Number", kit::VERSION);
+    cargo.env(arch.linker_variable(), toolchain::linker()?);
+    toolchain::require(arch.triple())?.apply(cargo, toolchain::Use::Driver);
+    Ok(())
+}
