@@ -175,8 +175,7 @@ pub(crate) fn queued() -> Vec<usize> {
 pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'static Processor) {
     let level = thread.irql();
     thread.set_irql(irql::DISPATCH);
-    thread.deferred_calls_running.fetch_add(1, Ordering::Relaxed);
-    loop {
+    while processor.queue.length() != 0 {
         // SAFETY: a queued DPC is valid; its arguments are copied before it can be queued again.
         let taken = processor.queue.pop(|deferred| unsafe {
             let call = (
@@ -205,7 +204,6 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
         });
         processor.deferred_call_started.store(0, Ordering::Relaxed);
     }
-    thread.deferred_calls_running.fetch_sub(1, Ordering::Relaxed);
     thread.set_irql(level);
 }
 

@@ -48,7 +48,6 @@ pub struct Thread {
     pub(crate) wake: AtomicU32,
     pub(crate) wait_result: AtomicI32,
     pub(crate) runnable: AtomicBool,
-    pub(crate) deferred_calls_running: AtomicU32,
     /// The thread is at DISPATCH on the processor whose favourite it is.
     pub(crate) at_favourite: AtomicBool,
 }
@@ -209,7 +208,6 @@ pub fn attach(name: &str) -> Attachment {
         wake: AtomicU32::new(0),
         wait_result: AtomicI32::new(0),
         runnable: AtomicBool::new(true),
-        deferred_calls_running: AtomicU32::new(0),
         at_favourite: AtomicBool::new(false),
     }));
     let stack = KernelStack::allocate();
