@@ -225,7 +225,11 @@ impl<P: Platform> Connector<P> {
         let connected = connector.reserve().and_then(|()| {
             let connected = self.connect_reserved(&request);
             if connected.is_err() {
-                connector.state.with(|state| state.phase = Phase::Idle);
+                connector.state.with(|state| {
+                    if state.phase == Phase::Connecting {
+                        state.phase = Phase::Idle;
+                    }
+                });
             }
             connected
         });
@@ -470,7 +474,8 @@ impl<P: Platform> Connector<P> {
         arrived
     }
 
-    /// Makes the other end and joins both; the other end becomes visible last, because from then on it may be ended.
+    /// Makes the other end and joins both. The other end becomes visible under this end's lock: whoever ends it from then on
+    /// tells this end, and waits here until this end stands.
     fn join(
         &self,
         listener: &Shared<ListenerObject<P>>,
@@ -481,6 +486,10 @@ impl<P: Platform> Connector<P> {
         let arrived = arrive(connector, listener, attempt, keys)?;
         let (near_key, far_key) = keys;
         connector.state.with(|state| {
+            if state.phase != Phase::Connecting {
+                return Err(ConnectError::Aborted);
+            }
+            arrived.core.adapter.register(&Object::Connector(arrived.clone()))?;
             state.far = Some(arrived.clone());
             state.endpoint = Some(near_key);
             state.local = Some(near_key.address);
@@ -489,15 +498,8 @@ impl<P: Platform> Connector<P> {
             state.data = None;
             state.pair = Some((attempt.pair.clone(), Hold::new(Object::QueuePair(attempt.pair.clone()))));
             state.request = Some(connector.pending(attempt.request.callback));
-        });
-        if let Err(error) = arrived.core.adapter.register(&Object::Connector(arrived.clone())) {
-            let undone = connector.state.with(|state| {
-                state.endpoint = None;
-                (state.far.take(), state.pair.take(), state.request.take())
-            });
-            drop(undone);
-            return Err(error.into());
-        }
+            Ok(())
+        })?;
         Ok(arrived)
     }
 }
@@ -612,6 +614,8 @@ impl<P: Platform> ConnectorObject<P> {
         self.state.with(|state| match state.phase {
             Phase::Idle if state.request.is_none() => {
                 state.phase = Phase::Connecting;
+                // An address of an earlier attempt is nobody's business any more.
+                (state.local, state.peer) = (None, None);
                 Ok(())
             }
             Phase::Connected => Err(ConnectError::AlreadyConnected),

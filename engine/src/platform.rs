@@ -5,7 +5,7 @@
 //! [`Fabric::turn`](crate::Fabric::turn).
 //!
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and must not wait. Locks are held for a few hundred
-//! nanoseconds and nest only in the order connector, receive queue, completion queue, work list.
+//! nanoseconds and nest only in the order connector, registry of objects, receive queue, completion queue, work list.
 
 /// A lock around a value, taken for the length of a closure.
 pub trait Lock<T>: Send + Sync {

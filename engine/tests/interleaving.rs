@@ -1,0 +1,82 @@
+//! Two processors in every order of their steps: one call is made while another is under way.
+//!
+//! A step ends where a thread lets go of its last lock; the second call is made whole after the first, the second, … step of
+//! the first call, until that has no more. What it is not: a search of all orders; the second call is never interrupted.
+
+mod pair;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use pair::{B, Depths, Event, Events, Harness, Pair, World, meanwhile};
+use softndk_engine::{Adapter, Budget, Fabric, Semantics, Turn};
+
+/// Calls `round` with 1, 2, … until it says that the call had no such step.
+fn at_every_step(mut round: impl FnMut(u32) -> bool) {
+    let steps = (1..1000).take_while(|place| round(*place)).count();
+    assert!((2..900).contains(&steps), "{steps} steps");
+}
+
+fn unconnected() -> Pair {
+    Pair::unconnected(World::new(), Semantics::NDK, Depths::default())
+}
+
+/// What makes an address or adapter go.
+const GOING: [fn(&Adapter<Harness>); 2] = [|adapter| adapter.set_addresses(&[]).unwrap(), Adapter::shut_down];
+
+/// The turns of another processor, and what came out of them.
+#[derive(Clone)]
+struct Other {
+    fabric: Fabric<Harness>,
+    events: Rc<RefCell<Events>>,
+}
+
+impl Other {
+    fn of(pair: &Pair) -> Self {
+        let events = Rc::new(RefCell::new(Events::new(pair.world.counters.clone())));
+        Self { fabric: pair.world.fabric.clone(), events }
+    }
+
+    fn turn(&self) {
+        let budget = Budget { bytes: 1 << 20, items: 64 };
+        while self.fabric.turn(0, budget, &mut *self.events.borrow_mut()) == Turn::More {}
+    }
+
+    /// All events so far; arrived connectors that nobody took are closed.
+    fn finish(self, pair: &mut Pair) -> Vec<Event> {
+        let late = pair.world.run();
+        let mut events = self.events.borrow_mut();
+        events.seen.extend(late);
+        for arrived in events.arrived.drain(..).chain(pair.world.events.arrived.drain(..)) {
+            drop(arrived.close(B));
+        }
+        std::mem::take(&mut events.seen)
+    }
+}
+
+#[test]
+fn a_connect_that_meets_the_end_of_an_address_completes_once_or_fails_and_leaves_nothing() {
+    for (side, going) in [(0, GOING[0]), (0, GOING[1]), (1, GOING[0]), (1, GOING[1])] {
+        at_every_step(|place| {
+            let mut pair = unconnected();
+            let adapter = if side == 0 { pair.world.first.clone() } else { pair.world.second.clone() };
+            let other = Other::of(&pair);
+            let mut requested = None;
+            let doing = other.clone();
+            let done = meanwhile::at_step(
+                place,
+                || requested = Some(pair.connect_request()),
+                move || {
+                    going(&adapter);
+                    doing.turn();
+                },
+            );
+            let events = other.finish(&mut pair);
+            let completions = events.iter().filter(|event| matches!(event, Event::Completed(..))).count();
+            let expected = usize::from(done && matches!(requested, Some(Ok(_))));
+            assert_eq!(completions, expected, "step {place}: {requested:?}, then {events:?}");
+            pair.close();
+            done
+        });
+    }
+}
