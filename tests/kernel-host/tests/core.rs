@@ -189,6 +189,55 @@ trial! {
     }
 }
 
+/// Two threads queue DPCs of their own to one processor; the routines add to one plain counter, which is only right when a
+/// processor runs one DPC at a time. In between the threads take spin locks, so that processors gain and lose favourites.
+fn queue_from_two_threads(mode: Mode, rounds: u64) {
+    let probe = Probe::boot(KernelConfig { mode, ..KernelConfig::default() });
+    let counter = Box::leak(Box::new([0_u64; 2]));
+    let context = counter.as_mut_ptr() as usize;
+    let [routine, queue, pairs] =
+        ["counting_routine", "queue_calls", "spin_lock_pairs"].map(|name| probe.function(name));
+    let threads: Vec<_> = (0..2)
+        .map(|index| {
+            probe.kernel.spawn("queuer", move || {
+                let mut deferred: Box<KDPC> = zeroed();
+                let mut lock = Box::new(0_usize);
+                let number = PROCESSOR_NUMBER { Group: 0, Number: 0, Reserved: 0 };
+                let mut queued = 0;
+                // SAFETY: a DPC object and a lock of our own; the context lives for ever.
+                unsafe {
+                    dpcs::KeInitializeDpc(&raw mut *deferred, routine as *mut _, context as *mut _);
+                    dpcs::KeSetTargetProcessorDpcEx(&raw mut *deferred, &raw const number);
+                    for round in 0..rounds {
+                        queued += call_image!(OTHER, queue => u64; &raw mut *deferred, 3 + index as u64);
+                        if round.is_multiple_of(5) {
+                            call_image!(OTHER, pairs => (); &raw mut *lock, 500_u64);
+                        }
+                    }
+                    dpcs::KeFlushQueuedDpcs();
+                }
+                queued
+            })
+        })
+        .collect();
+    let queued: u64 = threads.into_iter().map(kernel_host::thread::JoinHandle::join).sum();
+    assert_eq!(counter[0], queued);
+    assert!(queued > rounds);
+    probe.finish();
+}
+
+trial! {
+    fn processor_runs_one_deferred_call_at_a_time_when_verifying() {
+        queue_from_two_threads(Mode::Verify, 300);
+    }
+}
+
+trial! {
+    fn processor_runs_one_deferred_call_at_a_time_in_fast_mode() {
+        queue_from_two_threads(Mode::Fast, 3_000);
+    }
+}
+
 trial! {
     fn deferred_call_waits_for_the_level_to_drop() {
         let probe = Probe::boot(KernelConfig { processors: 1, ..KernelConfig::default() });
