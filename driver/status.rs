@@ -39,6 +39,7 @@ pub fn of_region(cause: RegionError) -> NTSTATUS {
         RegionError::InUse => STATUS_INVALID_DEVICE_STATE,
         RegionError::WrongKind => STATUS_INVALID_DEVICE_REQUEST,
         RegionError::TooManyPages => STATUS_IMPLEMENTATION_LIMIT,
+        RegionError::Closing => STATUS_CANCELLED,
     }
 }
 

@@ -30,6 +30,8 @@ pub enum RegionError {
     WrongKind,
     /// More pages than the adapter fast-registers at once.
     TooManyPages,
+    /// The region or the opening has been closed meanwhile.
+    Closing,
 }
 
 /// Why a work request was refused at once. The queue pair stays healthy and no completion follows.

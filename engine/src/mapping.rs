@@ -4,7 +4,7 @@
 //! the builder's object waits, after the release, until nobody copies any more. What it is not: a list of pages; page *i* is
 //! the first address plus *i* pages, so a scatter/gather element may run over neighbouring pages.
 
-use softndk_cells::{NoMemory, Removed, Shared, SlotKey};
+use softndk_cells::{Removed, Shared, SlotKey};
 
 use crate::cause::RegionError;
 use crate::event::{Retired, Sink};
@@ -59,26 +59,30 @@ pub(crate) fn build<P: Platform>(
     let hold = Hold::new(Object::Opening(opening.clone()));
     let leaving = P::Lock::new(Leaving { hold: Some(hold), removed: None });
     let builder = MappingObject { fabric: fabric.clone(), opening: opening.address(), key, leaving };
-    if enter_builder(fabric, builder).is_err() {
-        return Err((RegionError::NoResources, memory));
-    }
-    vacant.fill(Mapping { memory, length, opening: opening.address() });
-    Ok(LogicalMapping { first: LogicalAddress::new(key.slot, key.generation, 0), pages })
-}
-
-/// Notes who built the mapping in a slot.
-fn enter_builder<P: Platform>(fabric: &Fabric<P>, builder: MappingObject<P>) -> Result<(), NoMemory> {
-    let slot = builder.key.slot as usize;
-    let builder = Shared::try_new(builder)?;
-    fabric.0.builders.with(|builders| {
+    let Ok(builder) = Shared::try_new(builder) else { return Err((RegionError::NoResources, memory)) };
+    let published = fabric.0.builders.with(|builders| {
+        // In here, because a close marks the opening before it looks for its mappings: either it finds this one, or we find it.
+        if opening.core.is_closing() {
+            return Err((RegionError::Closing, memory, builder));
+        }
+        let slot = key.slot as usize;
         let missing = (slot + 1).saturating_sub(builders.len());
-        builders.try_reserve(missing)?;
+        if builders.try_reserve(missing).is_err() {
+            return Err((RegionError::NoResources, memory, builder));
+        }
         builders.extend((0..missing).map(|_| None));
         if let Some(place) = builders.get_mut(slot) {
             *place = Some(builder);
         }
+        // Whoever finds the builder finds the entry too.
+        vacant.fill(Mapping { memory, length, opening: opening.address() });
         Ok(())
-    })
+    });
+    match published {
+        Ok(()) => Ok(LogicalMapping { first: LogicalAddress::new(key.slot, key.generation, 0), pages }),
+        // The builder and its hold are let go here, outside the lock.
+        Err((cause, memory, _builder)) => Err((cause, memory)),
+    }
 }
 
 /// Revokes the mapping that an address lies in; false when the opening has none there.
@@ -89,10 +93,32 @@ pub(crate) fn release<P: Platform>(opening: &Shared<OpeningObject<P>>, address: 
         let place = builders.get_mut(key.slot as usize)?;
         place.take_if(|builder| builder.key == key && builder.opening == opening.address())
     });
-    let Some(builder) = builder else { return false };
-    let Some(removed) = fabric.0.mappings.remove(key) else { return false };
+    builder.is_some_and(|builder| revoke(&builder))
+}
+
+/// Revokes every mapping of an opening that is being closed: those whose build came through too late for its consumer, who
+/// does not use the opening any more, and those it forgot.
+pub(crate) fn release_all<P: Platform>(opening: &Shared<OpeningObject<P>>) {
+    let mut from = 0;
+    loop {
+        let builder = opening.core.fabric.0.builders.with(|builders| {
+            let rest = builders.get_mut(from..)?;
+            let place = rest
+                .iter()
+                .position(|place| place.as_ref().is_some_and(|builder| builder.opening == opening.address()));
+            from += place? + 1;
+            rest.get_mut(place?)?.take()
+        });
+        let Some(builder) = builder else { return };
+        revoke(&builder);
+    }
+}
+
+/// Takes the entry out of the table; a turn hands the memory out when nobody copies any more.
+fn revoke<P: Platform>(builder: &Shared<MappingObject<P>>) -> bool {
+    let Some(removed) = builder.fabric.0.mappings.remove(builder.key) else { return false };
     builder.leaving.with(|leaving| leaving.removed = Some(removed));
-    fabric.link_mapping(&builder);
+    builder.fabric.link_mapping(builder);
     true
 }
 

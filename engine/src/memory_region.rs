@@ -140,6 +140,10 @@ impl<P: Platform> MemoryRegion<P> {
         let Registration { memory, base, length, rights } = registration;
         let entry = Registered { memory, base, length, rights, domain: region.domain.number };
         region.state.with(|state| {
+            // In here, because a close marks the region before it takes the state: either it finds the entry, or we find it.
+            if region.core.is_closing() {
+                return Err((RegionError::Closing, entry.memory));
+            }
             if !matches!(state, State::Idle) {
                 return Err((RegionError::InUse, entry.memory));
             }
@@ -180,9 +184,6 @@ impl<P: Platform> MemoryRegion<P> {
         if !region.fast_register {
             return Err(RegionError::WrongKind);
         }
-        if region.core.is_closing() {
-            return Err(RegionError::InUse);
-        }
         if pages == 0 || pages > region.core.adapter.limits.fast_register_pages {
             return Err(RegionError::TooManyPages);
         }
@@ -196,6 +197,10 @@ impl<P: Platform> MemoryRegion<P> {
             most_pages: pages,
         })?;
         region.state.with(|state| {
+            // As in `register`.
+            if region.core.is_closing() {
+                return Err(RegionError::Closing);
+            }
             if !matches!(state, State::Idle) {
                 return Err(RegionError::InUse);
             }
@@ -249,9 +254,6 @@ impl<P: Platform> RegionObject<P> {
     fn check(&self, registration: &Registration<P>) -> Result<(), RegionError> {
         if self.fast_register {
             return Err(RegionError::WrongKind);
-        }
-        if self.core.is_closing() {
-            return Err(RegionError::InUse);
         }
         let length = registration.length;
         let too_long = length > self.core.adapter.limits.registration_size || length > registration.memory.length();

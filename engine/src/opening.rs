@@ -90,7 +90,8 @@ impl<P: Platform> Opening<P> {
         Hold::new(Object::Opening(self.0.clone()))
     }
 
+    /// Closes the opening and revokes the mappings that are left: nobody could release them any more.
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
-        self.0.core.close(Some(callback), || {})
+        self.0.core.close(Some(callback), || mapping::release_all(&self.0))
     }
 }

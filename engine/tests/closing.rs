@@ -4,6 +4,7 @@ mod pair;
 
 use std::sync::atomic::Ordering;
 
+use pair::meanwhile::at_step;
 use pair::{A, B, Buffer, CLOSE, EVERYTHING, Event, Harness, PROCESSOR, Pair, World, element, outcomes};
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectEvent, Deregistered, DisconnectEvent, Fabric, Notification,
@@ -156,17 +157,93 @@ fn a_completion_queue_waits_for_its_notification_to_return() {
 }
 
 #[test]
-fn an_unclosed_mapping_keeps_its_opening() {
+fn an_opening_takes_its_mappings_along_and_waits_for_them() {
     let mut world = World::new();
     let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+    let other = world.first.open(Semantics::NDK, world.block(2)).unwrap();
     let buffer = Buffer::new(4096, 0);
     let mapping = opening.build_mapping(world.map(&buffer)).ok().unwrap();
     assert_eq!(mapping.pages, 1);
+    let kept = other.build_mapping(world.map(&buffer)).ok().unwrap();
+    assert!(opening.build_mapping(world.map(&buffer)).is_ok());
     assert!(matches!(opening.close(CLOSE), Close::Pending));
-    assert_eq!(world.run(), []);
-    assert!(opening.release_mapping(mapping.first));
-    assert_eq!(world.run(), [Event::Retired(None), Event::Closed(CLOSE, 1)]);
+    assert!(!opening.release_mapping(mapping.first), "it is gone already");
+    assert_eq!(world.run(), [Event::Retired(None), Event::Retired(None), Event::Closed(CLOSE, 1)]);
+    assert!(other.release_mapping(kept.first));
+    assert_eq!(world.run(), [Event::Retired(None)]);
+    assert!(matches!(other.close(CLOSE), Close::Done(_)));
     world.assert_empty();
+}
+
+/// The close of a region meets its own registration, which the front end does with a hold: whichever way it goes, the memory
+/// comes out and no token is left.
+#[test]
+fn a_registration_that_meets_the_close_of_its_region_leaves_nothing() {
+    for step in 1.. {
+        let mut pair = Pair::new();
+        let buffer = Buffer::new(4096, 0);
+        let region = pair.a.domain.create_memory_region(false, pair.world.block(1)).unwrap();
+        let hold = region.hold();
+        let memory = pair.world.map(&buffer);
+        let registration = Registration { memory, base: 0, length: 4096, rights: EVERYTHING };
+        let closing = region.clone();
+        let close = move || assert!(matches!(closing.close(CLOSE), Close::Pending));
+        let met = at_step(step, || drop(region.register(registration)), close);
+        if !met {
+            assert!(step > 1, "no close ever met a registration");
+            drop(hold);
+            drop(region.close(CLOSE));
+            pair.close();
+            break;
+        }
+        drop(hold);
+        assert_eq!(pair.world.run(), [Event::Closed(CLOSE, 1)], "after step {step}");
+        assert_eq!(pair.world.counters.mappings.load(Ordering::SeqCst), 0, "after step {step}");
+        pair.close();
+    }
+}
+
+/// The same for a mapping and its opening.
+#[test]
+fn a_mapping_that_meets_the_close_of_its_opening_leaves_nothing() {
+    for step in 1.. {
+        let mut world = World::new();
+        let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+        let buffer = Buffer::new(4096, 0);
+        let (hold, memory, closing) = (opening.hold(), world.map(&buffer), opening.clone());
+        let close = move || assert!(matches!(closing.close(CLOSE), Close::Pending));
+        let met = at_step(step, || drop(opening.build_mapping(memory)), close);
+        drop(hold);
+        if !met {
+            assert!(step > 1, "no close ever met a build");
+            drop(opening.close(CLOSE));
+            world.assert_empty();
+            break;
+        }
+        let events = world.run();
+        assert_eq!(events.last(), Some(&Event::Closed(CLOSE, 1)), "after step {step}");
+        world.assert_empty();
+    }
+}
+
+/// Memory that was mapped before the close and comes after it is refused.
+#[test]
+fn what_is_closing_takes_no_memory() {
+    let mut pair = Pair::new();
+    let buffer = Buffer::new(4096, 0);
+    let [region, fast] =
+        [false, true].map(|fast| pair.a.domain.create_memory_region(fast, pair.world.block(1)).unwrap());
+    let holds = (region.hold(), fast.hold(), pair.a.opening.hold());
+    assert!(matches!(region.close(1), Close::Pending));
+    assert!(matches!(fast.close(1), Close::Pending));
+    assert!(matches!(pair.a.opening.close(1), Close::Pending));
+    let registration = Registration { memory: pair.world.map(&buffer), base: 0, length: 4096, rights: EVERYTHING };
+    assert!(matches!(region.register(registration), Err((RegionError::Closing, _))));
+    assert_eq!(fast.initialize_fast_register(1, true), Err(RegionError::Closing));
+    assert!(matches!(pair.a.opening.build_mapping(pair.world.map(&buffer)), Err((RegionError::Closing, _))));
+    drop(holds);
+    pair.world.run();
+    pair.close();
 }
 
 #[test]
