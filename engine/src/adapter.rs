@@ -20,6 +20,7 @@ use crate::limits::Limits;
 use crate::listener;
 use crate::opening::Opening;
 use crate::platform::{Lock, Platform};
+use crate::room::push_in_room;
 use crate::semantics::Semantics;
 use crate::snapshot::{ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot};
 use crate::statistics::{Counters, Meters, Statistics};
@@ -89,7 +90,7 @@ impl<P: Platform> AdapterObject<P> {
                 // Room for every index at once, so that forgetting never allocates.
                 let missing = registry.objects.capacity().saturating_sub(registry.free.len());
                 registry.free.try_reserve(missing)?;
-                registry.objects.push(None);
+                push_in_room(&mut registry.objects, None).map_err(|_| NoMemory)?;
                 index
             };
             object.core().index.store(index, Ordering::Relaxed);
@@ -105,7 +106,9 @@ impl<P: Platform> AdapterObject<P> {
         let object = self.registry.with(|registry| {
             let object = registry.objects.get_mut(index as usize).and_then(Option::take);
             if object.is_some() {
-                registry.free.push(index);
+                // `register` made room for every index.
+                let kept = push_in_room(&mut registry.free, index);
+                debug_assert!(kept.is_ok());
             }
             object
         });

@@ -8,7 +8,6 @@
 //! began and is still there; errors satisfy a solicited arm, a failed queue satisfies every arm; notifications of one queue
 //! never overlap.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use softndk_cells::{NoMemory, Shared};
@@ -17,8 +16,10 @@ use crate::cause::{CreateError, Outcome, QueueFailure};
 use crate::event::{Close, Notification, Sink};
 use crate::flags::Operation;
 use crate::life::{Antecedents, Core, Hold, Object};
+use crate::limits::BATCH;
 use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
+use crate::room::push_in_room;
 use crate::statistics::count;
 use crate::token::MemoryToken;
 
@@ -70,7 +71,7 @@ pub(crate) struct CompletionQueueObject<P: Platform> {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of the arm protocol")]
 struct Queue {
     /// A power of two of them, so that positions need no division.
-    entries: Box<[Completion]>,
+    entries: Vec<Completion>,
     depth: u64,
     /// Entries taken by the consumer so far.
     taken: u64,
@@ -93,9 +94,11 @@ impl Queue {
         let size = (depth as usize).checked_next_power_of_two().ok_or(NoMemory)?;
         let mut entries = Vec::new();
         entries.try_reserve_exact(size)?;
-        entries.resize(size, Completion::default());
+        for _ in 0..size {
+            push_in_room(&mut entries, Completion::default()).map_err(|_| NoMemory)?;
+        }
         Ok(Self {
-            entries: entries.into_boxed_slice(),
+            entries,
             depth: u64::from(depth),
             taken: 0,
             added: 0,
@@ -139,6 +142,19 @@ impl Queue {
             }
         }
         Ok(())
+    }
+
+    /// Takes the oldest entries, as many as there is room for.
+    fn take(&mut self, room: &mut [Completion]) -> usize {
+        let count = self.waiting().min(room.len() as u64) as usize;
+        for into in room.iter_mut().take(count) {
+            let number = self.taken;
+            if let Some(place) = self.place(number) {
+                *into = *place;
+            }
+            self.taken += 1;
+        }
+        count
     }
 
     /// Whether something that satisfies `arm` was added since the last notification and is still there.
@@ -214,20 +230,25 @@ impl<P: Platform> CompletionQueue<P> {
         self.0.depth
     }
 
-    /// Takes up to `most` completions, oldest first, and gives each with its index to `each`, which runs under the queue's lock
-    /// and must not call the engine. Answers how many there were.
+    /// Takes up to `most` completions, oldest first, and gives each with its index to `each`, with no lock held: what it writes
+    /// to may be pageable when the caller is at PASSIVE_LEVEL. Answers how many there were. Callers take turns, as the contract
+    /// asks of them; two at a time get each completion once, but in no order.
     pub fn poll(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
-        self.0.queue.with(|queue| {
-            let count = queue.waiting().min(u64::from(most)) as u32;
-            for index in 0..count {
-                let number = queue.taken;
-                if let Some(completion) = queue.place(number) {
-                    each(index, completion);
-                }
-                queue.taken += 1;
+        let mut given = 0;
+        let mut batch = [Completion::default(); BATCH];
+        while given < most {
+            // A batch at a time, so that nobody who has something to add waits for long.
+            let room = BATCH.min((most - given) as usize);
+            let count = self.0.queue.with(|queue| queue.take(batch.get_mut(..room).unwrap_or_default()));
+            for completion in batch.iter().take(count) {
+                each(given, completion);
+                given += 1;
             }
-            count
-        })
+            if count < BATCH {
+                break;
+            }
+        }
+        given
     }
 
     /// Asks for one notification.

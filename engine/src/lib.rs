@@ -31,6 +31,7 @@ mod platform;
 mod protection_domain;
 mod queue_pair;
 mod receive_queue;
+mod room;
 mod semantics;
 mod snapshot;
 mod statistics;

@@ -13,6 +13,7 @@ use crate::memory_region::{Entry, MemoryRegion};
 use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{QueuePair, QueuePairSettings};
+use crate::room::push_in_room;
 use crate::token::MemoryToken;
 
 pub(crate) struct DomainObject<P: Platform> {
@@ -96,7 +97,9 @@ impl Departed {
     fn prepare<P: Platform>(&mut self, tokens: &SlotTable<Entry<P>>) -> Result<(), NoMemory> {
         for _ in 0..self.removed.len() {
             if let Some(Err(removed)) = self.removed.pop().map(|removed| tokens.reclaim(removed)) {
-                self.removed.push(removed);
+                // Its room is the one it was popped from.
+                let kept = push_in_room(&mut self.removed, removed);
+                debug_assert!(kept.is_ok());
                 break;
             }
         }
@@ -107,7 +110,9 @@ impl Departed {
     fn bury<P: Platform>(&mut self, tokens: &SlotTable<Entry<P>>, removed: Removed) {
         self.live = self.live.saturating_sub(1);
         if let Err(removed) = tokens.reclaim(removed) {
-            self.removed.push(removed);
+            // `prepare` made room for every living region.
+            let kept = push_in_room(&mut self.removed, removed);
+            debug_assert!(kept.is_ok());
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::memory_region::{FastRegion, MemoryRegion};
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::receive_queue::{self, Receive, ReceiveQueue};
+use crate::room::push_in_room;
 use crate::statistics::{Meter, Meters};
 use crate::token::{Element, LogicalAddress, MemoryToken};
 use crate::transfer::CHUNK;
@@ -441,7 +442,9 @@ impl<P: Platform> QueuePair<P> {
         let mut draft = fast.editions.draft().ok_or(PostError::NoResources)?;
         let most = draft.pages.capacity().min(pages.len());
         draft.pages.clear();
-        draft.pages.extend(pages.take(most).map(|page| page.0));
+        for page in pages.take(most) {
+            push_in_room(&mut draft.pages, page.0).map_err(|_| PostError::NoResources)?;
+        }
         if draft.pages.iter().any(|page| !page.is_multiple_of(PAGE)) {
             return Err(PostError::BadParameter);
         }

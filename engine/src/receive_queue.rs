@@ -18,6 +18,7 @@ use crate::life::Object;
 use crate::limits::BATCH;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{End, QueuePairObject, state};
+use crate::room::push_in_room;
 use crate::token::Element;
 
 /// A posted receive.
@@ -78,9 +79,11 @@ impl<P: Platform> ReceiveQueue<P> {
             elements.clear();
             let count = receive.count.min(elements.capacity());
             if count == 1 {
-                elements.push(receive.single);
+                push_in_room(elements, receive.single).ok()?;
             } else {
-                elements.extend((0..count).filter_map(|index| inner.elements.peek(receive.first.wrapping_add(index))));
+                for index in 0..count {
+                    push_in_room(elements, *inner.elements.peek(receive.first.wrapping_add(index))?).ok()?;
+                }
             }
             inner.delivering = true;
             Some(receive)
