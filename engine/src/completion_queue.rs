@@ -239,12 +239,15 @@ impl<P: Platform> CompletionQueue<P> {
         while given < most {
             // A batch at a time, so that nobody who has something to add waits for long.
             let room = BATCH.min((most - given) as usize);
-            let count = self.0.queue.with(|queue| queue.take(batch.get_mut(..room).unwrap_or_default()));
+            let (count, more) = self.0.queue.with(|queue| {
+                let count = queue.take(batch.get_mut(..room).unwrap_or_default());
+                (count, queue.waiting() > 0)
+            });
             for completion in batch.iter().take(count) {
                 each(given, completion);
                 given += 1;
             }
-            if count < BATCH {
+            if !more {
                 break;
             }
         }

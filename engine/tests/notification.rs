@@ -145,3 +145,30 @@ fn the_first_work_of_an_idle_processor_kicks_it_and_only_that() {
     assert!(kicked(&pair));
     pair.close();
 }
+
+/// What a poll fills may be pageable, and another processor may add meanwhile: no lock is held.
+#[test]
+fn a_poll_gives_its_completions_out_without_the_lock_in_order_over_several_batches() {
+    let depths = Depths { completions: 100, initiator: 64, ..Depths::default() };
+    let mut pair = Pair::with(Semantics::NDK, depths);
+    for context in 0..40 {
+        read(&pair, context);
+    }
+    let (queue, mut seen) = (&pair.a.initiator, Vec::new());
+    let count = queue.poll(50, |index, completion| {
+        if index == 0 {
+            // Both take the queue's lock.
+            queue.arm(Arm::Any);
+            read(&pair, 40);
+        }
+        seen.push((index, completion.context));
+    });
+    assert_eq!(count, 41);
+    assert_eq!(seen, (0..41).map(|index| (index, u64::from(index))).collect::<Vec<_>>());
+    for context in 0..40 {
+        read(&pair, context);
+    }
+    assert_eq!([16, 3, 16, 9].map(|most| queue.poll(most, |_, _| {})), [16, 3, 16, 5]);
+    pair.world.run();
+    pair.close();
+}
