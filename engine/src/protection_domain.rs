@@ -36,14 +36,24 @@ impl<P: Platform> ProtectionDomain<P> {
     pub(crate) fn create(opening: &Shared<OpeningObject<P>>, block: P::Block) -> Result<Self, CreateError> {
         let adapter = &opening.core.adapter;
         adapter.ready()?;
+        let fabric = &adapter.fabric.0;
+        fabric.departed.with(|departed| departed.prepare(&fabric.tokens))?;
+        let domain = Self::create_expected(opening, block);
+        if domain.is_err() {
+            fabric.departed.with(Departed::forgo);
+        }
+        domain
+    }
+
+    /// As [`Self::create`], once there is room for its departure.
+    fn create_expected(opening: &Shared<OpeningObject<P>>, block: P::Block) -> Result<Self, CreateError> {
+        let adapter = &opening.core.adapter;
         let tokens = &adapter.fabric.0.tokens;
-        adapter.fabric.0.departed.with(|departed| departed.prepare(tokens))?;
         let vacant = tokens.vacant()?;
         let number = MemoryToken::new(vacant.key().slot, vacant.key().generation);
         let core = Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone())));
         let domain = Shared::try_new(DomainObject { core, opening: opening.clone(), number })?;
         adapter.register(&Object::Domain(domain.clone()))?;
-        adapter.fabric.0.departed.with(|departed| departed.live += 1);
         vacant.fill(Entry::Privileged { domain: number, opening: opening.address() });
         Ok(Self(domain))
     }
@@ -84,6 +94,7 @@ impl<P: Platform> Drop for DomainObject<P> {
 
 /// Slots of domains that are gone while somebody was still inside the epoch; reused when the next domain is made.
 pub(crate) struct Departed {
+    /// Domains that are there or being made; each has its room in `removed`.
     live: usize,
     removed: Vec<Removed>,
 }
@@ -93,8 +104,9 @@ impl Departed {
         Self { live: 0, removed: Vec::new() }
     }
 
-    /// Frees what has become free and makes room for one more domain to depart.
-    fn prepare<P: Platform>(&mut self, tokens: &SlotTable<Entry<P>>) -> Result<(), NoMemory> {
+    /// Frees what has become free, makes room for one more domain to depart, and counts it: two that are made at a time have
+    /// room for two.
+    fn prepare<T>(&mut self, tokens: &SlotTable<T>) -> Result<(), NoMemory> {
         for _ in 0..self.removed.len() {
             if let Some(Err(removed)) = self.removed.pop().map(|removed| tokens.reclaim(removed)) {
                 // Its room is the one it was popped from.
@@ -104,15 +116,56 @@ impl Departed {
             }
         }
         self.removed.try_reserve(self.live + 1)?;
+        self.live += 1;
         Ok(())
     }
 
-    fn bury<P: Platform>(&mut self, tokens: &SlotTable<Entry<P>>, removed: Removed) {
+    /// The domain that room was made for is not coming.
+    fn forgo(&mut self) {
+        self.live = self.live.saturating_sub(1);
+    }
+
+    fn bury<T>(&mut self, tokens: &SlotTable<T>, removed: Removed) {
         self.live = self.live.saturating_sub(1);
         if let Err(removed) = tokens.reclaim(removed) {
-            // `prepare` made room for every living region.
+            // `prepare` made room for every living domain.
             let kept = push_in_room(&mut self.removed, removed);
             debug_assert!(kept.is_ok());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use softndk_cells::{Epoch, Shared, SlotTable};
+
+    use super::Departed;
+
+    /// Both are prepared before either is there: what two processors do at a time.
+    #[test]
+    fn domains_that_are_made_at_a_time_all_have_room_to_depart() {
+        let epoch = Shared::try_new(Epoch::try_new(1).unwrap()).unwrap();
+        let tokens = SlotTable::try_new(64, 3, epoch.clone()).unwrap();
+        let mut departed = Departed::new();
+        let keys: Vec<_> = (0..20)
+            .map(|number| {
+                departed.prepare(&tokens).unwrap();
+                tokens.insert(number).unwrap()
+            })
+            .collect();
+        let room = departed.removed.capacity();
+        assert!(room >= keys.len(), "room for {room}");
+        let guard = epoch.enter(0);
+        for key in &keys {
+            departed.bury(&tokens, tokens.remove(*key).unwrap());
+        }
+        assert_eq!((departed.removed.len(), departed.live), (keys.len(), 0));
+        drop(guard);
+        departed.prepare(&tokens).unwrap();
+        assert_eq!((departed.removed.len(), departed.live), (0, 1));
+        departed.forgo();
+        assert_eq!(departed.live, 0);
     }
 }
