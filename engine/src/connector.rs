@@ -768,6 +768,11 @@ impl<P: Platform> ConnectorObject<P> {
         match state.phase {
             Phase::Connecting => self.told_rejected(state, None, ConnectError::Aborted),
             Phase::Answered => state.give_up(ConnectError::Aborted, None),
+            Phase::Accepting => {
+                // The other end has completed and ended at once; its Ready is behind this, and finds us over.
+                count(&self.core.adapter.statistics.connect_failure);
+                state.give_up(ConnectError::Aborted, None)
+            }
             Phase::Connected => {
                 let event = !state.disconnecting && !state.noticed;
                 let told = state.event_due;

@@ -8,8 +8,8 @@ mod pair;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use pair::{B, Depths, Event, Events, Harness, Pair, World, meanwhile};
-use softndk_engine::{Adapter, Budget, Fabric, Semantics, Turn};
+use pair::{A, ACCEPT, B, Depths, Event, Events, GONE, Harness, Pair, World, meanwhile};
+use softndk_engine::{Adapter, Budget, ConnectError, Fabric, Semantics, Turn};
 
 /// Calls `round` with 1, 2, … until it says that the call had no such step.
 fn at_every_step(mut round: impl FnMut(u32) -> bool) {
@@ -75,6 +75,44 @@ fn a_connect_that_meets_the_end_of_an_address_completes_once_or_fails_and_leaves
             let completions = events.iter().filter(|event| matches!(event, Event::Completed(..))).count();
             let expected = usize::from(done && matches!(requested, Some(Ok(_))));
             assert_eq!(completions, expected, "step {place}: {requested:?}, then {events:?}");
+            pair.close();
+            done
+        });
+    }
+}
+
+#[test]
+fn a_connection_that_ends_while_it_is_completed_is_over_for_the_accepting_side_too() {
+    for going in GOING {
+        at_every_step(|place| {
+            let mut pair = unconnected();
+            pair.connect_request().unwrap();
+            pair.world.run();
+            pair.take_arrived();
+            pair.accept().unwrap();
+            pair.world.run();
+            let other = Other::of(&pair);
+            let (doing, adapter) = (other.clone(), pair.world.first.clone());
+            let mut completed = None;
+            let done = meanwhile::at_step(
+                place,
+                || completed = Some(pair.a.connector.complete_connect(Some(A + GONE), 0)),
+                move || {
+                    going(&adapter);
+                    doing.turn();
+                },
+            );
+            assert!(completed.unwrap().is_ok(), "the end came after the first step");
+            let events = other.finish(&mut pair);
+            let told = |event| events.iter().filter(|other| **other == event).count();
+            let accepted = told(Event::Completed(B + ACCEPT, Ok(())));
+            let refused = told(Event::Completed(B + ACCEPT, Err(ConnectError::Aborted)));
+            assert_eq!((accepted + refused, told(Event::Disconnected(A + GONE))), (1, usize::from(done)), "{events:?}");
+            assert_eq!(
+                told(Event::Disconnected(B + GONE)),
+                if done { accepted } else { 0 },
+                "step {place}: {events:?}"
+            );
             pair.close();
             done
         });
