@@ -117,6 +117,8 @@ struct State<P: Platform> {
     /// Our disconnect is under way, the peer's notice has come.
     disconnecting: bool,
     noticed: bool,
+    /// Why our disconnect fails when the queue pair has come to rest.
+    cut_off: Option<ConnectError>,
     far: Option<Shared<ConnectorObject<P>>>,
     pair: Option<(Shared<QueuePairObject<P>>, Hold<P>)>,
     far_pair: Option<Shared<QueuePairObject<P>>>,
@@ -138,6 +140,7 @@ impl<P: Platform> State<P> {
             was_connected: false,
             disconnecting: false,
             noticed: false,
+            cut_off: None,
             far: None,
             pair: None,
             far_pair: None,
@@ -150,6 +153,11 @@ impl<P: Platform> State<P> {
             disconnect: None,
             event_due: false,
         }
+    }
+
+    /// Whether a disconnect waits for its end.
+    fn is_disconnect_pending(&self) -> bool {
+        self.disconnecting && self.request.as_ref().is_some_and(|request| request.result.is_none())
     }
 
     fn resolve(&mut self, result: Result<(), ConnectError>) {
@@ -389,19 +397,18 @@ impl<P: Platform> Connector<P> {
                     Phase::Idle | Phase::Ended(_) => None,
                 };
                 let was_open = state.phase == Phase::Connected;
-                let graceful = state.disconnecting && state.noticed;
-                if graceful {
-                    state.resolve(Ok(()));
-                }
                 let mut after = state.give_up(ConnectError::Aborted, message);
                 if was_open {
                     connector.count_end();
                 }
                 after.dropped.endpoint = state.endpoint.take();
-                (after, state.pair.take())
+                (after, state.pair.take().map(|pair| (pair, state.is_disconnect_pending())))
             });
-            if let Some((pair, hold)) = pair {
-                pair.bond.with(|bond| bond.connector = None);
+            if let Some(((pair, hold), disconnecting)) = pair {
+                // A disconnect under way is told of the queue pair's rest first, and unties the two then.
+                if !disconnecting {
+                    untie(&pair);
+                }
                 connector.core.depend_on(Object::QueuePair(pair));
                 drop(hold);
             }
@@ -563,6 +570,12 @@ fn claim<P: Platform>(
     Ok(pair.clone())
 }
 
+/// A queue pair does not tell its connector anything any more.
+fn untie<P: Platform>(pair: &QueuePairObject<P>) {
+    let connector = pair.bond.with(|bond| bond.connector.take());
+    drop(connector);
+}
+
 /// The attempt came to nothing: the queue pair is free for another.
 fn release_claim<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let (connector, far) = pair.bond.with(|bond| (bond.connector.take(), bond.far.take()));
@@ -580,7 +593,12 @@ impl<P: Platform> State<P> {
     fn give_up(&mut self, cause: ConnectError, message: Option<Told<P>>) -> After<P> {
         let mut after = After::nothing();
         let connected = self.phase == Phase::Connected;
-        self.resolve(Err(cause));
+        if self.is_disconnect_pending() {
+            // It completes when the queue pair has come to rest; and with success when the peer has already answered it.
+            self.cut_off = self.cut_off.or((connected && !self.noticed).then_some(cause));
+        } else {
+            self.resolve(Err(cause));
+        }
         let far = self.far.take();
         after.tell = far.zip(message);
         after.dropped.far_pair = self.far_pair.take();
@@ -806,8 +824,8 @@ pub(crate) fn queue_pair_failed<P: Platform>(connector: &Shared<ConnectorObject<
 }
 
 /// The queue pair has completed everything after its end: a disconnect that waited for that is done.
-pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
-    let after = connector.state.with(|state| {
+pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject<P>>, pair: &QueuePairObject<P>) {
+    let (after, closed) = connector.state.with(|state| {
         let mut after = After::nothing();
         let over = matches!(state.phase, Phase::Ended(_));
         if state.disconnecting && (state.noticed || over) {
@@ -816,10 +834,15 @@ pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject
                 state.phase = Phase::Ended(ConnectError::InvalidState);
                 after.dropped.far = state.far.take();
             }
-            state.resolve(Ok(()));
+            let result = state.cut_off.take().map_or(Ok(()), Err);
+            state.resolve(result);
         }
-        after
+        // Closed connectors have let go of their queue pair.
+        (after, over && state.pair.is_none())
     });
+    if closed {
+        untie(pair);
+    }
     connector.finish_after(after);
 }
 

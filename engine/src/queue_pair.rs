@@ -611,7 +611,7 @@ pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let (connector, far, closing) =
         pair.bond.with(|bond| (bond.connector.clone(), bond.far.take(), bond.closing.take()));
     if let Some(connector) = connector {
-        crate::connector::queue_pair_drained(&connector);
+        crate::connector::queue_pair_drained(&connector, pair);
     }
     drop(far);
     // The last hold may go here: the object is linked and handed out by a turn.

@@ -3,13 +3,16 @@
 mod pair;
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use pair::meanwhile::at_step;
-use pair::{A, B, Buffer, CLOSE, EVERYTHING, Event, Harness, PROCESSOR, Pair, World, element, outcomes};
+use pair::{
+    A, B, Buffer, CLOSE, DISCONNECT, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, World, element, outcomes,
+};
 use softndk_engine::{
-    Adapter, Budget, Close, CloseCompletion, ConnectEvent, Deregistered, DisconnectEvent, Fabric, Notification,
-    ObjectKind, Outcome, RegionError, Registration, RequestCompletion, RequestFlags, Retired, Rights, Semantics, Sink,
-    Turn,
+    Adapter, Budget, Close, CloseCompletion, ConnectError, ConnectEvent, Deregistered, DisconnectEvent, Fabric,
+    Notification, ObjectKind, Outcome, RegionError, Registration, RequestCompletion, RequestFlags, Retired, Rights,
+    Semantics, Sink, Turn,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -449,6 +452,53 @@ fn an_end_in_the_middle_of_a_delivery_cancels_both_sides_once() {
     assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::Cancelled)]);
     drop((local.close(1), remote.close(1)));
     pair.close();
+}
+
+/// The peer closes while a disconnect waits for it and a copy is under way on another processor.
+#[test]
+fn a_disconnect_that_fails_still_waits_for_the_piece_under_way_and_the_flush() {
+    for closes in [false, true] {
+        let mut pair = Pair::new();
+        let length = 4 << 16;
+        let (here, there) = (Buffer::new(length, 6), Buffer::new(length, 0));
+        let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+        let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+        let (a, b, fabric) = (pair.a.connector.clone(), pair.b.connector.clone(), pair.world.fabric.clone());
+        let counters = pair.world.counters.clone();
+        let meanwhile = Arc::new(Mutex::new(Vec::new()));
+        let (seen, mut first) = (meanwhile.clone(), true);
+        in_the_middle(&mut pair, move || {
+            if std::mem::take(&mut first) {
+                a.disconnect(A + DISCONNECT).unwrap();
+                drop(if closes { a.close(A + CLOSE) } else { b.close(B + CLOSE) });
+                let mut events = Events::new(counters.clone());
+                while fabric.turn(0, Budget { bytes: 1 << 20, items: 64 }, &mut events) == Turn::More {}
+                seen.lock().unwrap().extend(events.seen);
+            }
+        });
+        pair.a.pair.receive(2, std::iter::empty()).unwrap();
+        pair.a
+            .pair
+            .write(1, NONE, [element(0, length as u32, local.local_token())].into_iter(), 0, remote.remote_token())
+            .unwrap();
+        pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
+        *pair.world.harness().before_copy.lock().unwrap() = None;
+        let over = Event::Completed(A + DISCONNECT, Err(ConnectError::Aborted));
+        let seen = meanwhile.lock().unwrap().clone();
+        assert!(!seen.contains(&over), "{seen:?}");
+        let (initiator, receiver) = (pair.a.initiator.clone(), pair.a.receiver.clone());
+        let expected = over.clone();
+        pair.world.events.inside = Some(Box::new(move |event| {
+            if *event == expected {
+                assert_eq!(outcomes(&initiator), [(1, Outcome::Cancelled)]);
+                assert_eq!(outcomes(&receiver), [(2, Outcome::Cancelled)]);
+            }
+        }));
+        let events = pair.world.run();
+        assert_eq!(events.iter().filter(|event| **event == over).count(), 1, "{events:?}");
+        drop((local.close(1), remote.close(1)));
+        pair.close();
+    }
 }
 
 fn kinds(adapter: &Adapter<Harness>) -> Vec<ObjectKind> {

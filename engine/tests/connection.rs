@@ -452,6 +452,21 @@ fn a_disconnect_after_the_peer_has_gone_flushes_and_succeeds() {
 }
 
 #[test]
+fn a_disconnect_that_the_peer_has_answered_succeeds_though_the_peer_closes_at_once() {
+    let mut pair = Pair::new();
+    pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+    assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+    pair.b.connector.disconnect(B + DISCONNECT).unwrap();
+    drop(pair.b.connector.close(B + CLOSE));
+    let events = pair.world.run();
+    for completion in [Event::Completed(A + DISCONNECT, Ok(())), Event::Completed(B + DISCONNECT, Ok(()))] {
+        assert_eq!(events.iter().filter(|event| **event == completion).count(), 1, "{completion:?}: {events:?}");
+    }
+    assert_eq!(events.len(), 3, "and the close: {events:?}");
+    pair.close();
+}
+
+#[test]
 fn a_waiting_send_is_cancelled_when_the_connection_ends() {
     let mut pair = Pair::new();
     pair.a.pair.send(1, NONE, std::iter::empty()).unwrap();
