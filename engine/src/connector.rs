@@ -172,6 +172,8 @@ type Told<P> = Message<Shared<QueuePairObject<P>>>;
 
 /// What remains to be done outside the lock.
 struct After<P: Platform> {
+    /// How the pending request ended; its consumer may use queue pair and address again, so it hears of it after they are free.
+    result: Option<Result<(), ConnectError>>,
     tell: Option<(Shared<ConnectorObject<P>>, Told<P>)>,
     pair: PairAfter<P>,
     /// Dropped outside the lock: pointers and holds.
@@ -199,7 +201,7 @@ struct Dropped<P: Platform> {
 impl<P: Platform> After<P> {
     fn nothing() -> Self {
         let dropped = Dropped { far: None, far_pair: None, pair: None, endpoint: None };
-        Self { tell: None, pair: PairAfter::Nothing, dropped }
+        Self { result: None, tell: None, pair: PairAfter::Nothing, dropped }
     }
 }
 
@@ -597,7 +599,7 @@ impl<P: Platform> State<P> {
             // It completes when the queue pair has come to rest; and with success when the peer has already answered it.
             self.cut_off = self.cut_off.or((connected && !self.noticed).then_some(cause));
         } else {
-            self.resolve(Err(cause));
+            after.result = Some(Err(cause));
         }
         let far = self.far.take();
         after.tell = far.zip(message);
@@ -675,6 +677,9 @@ impl<P: Platform> Step<P> for Shared<ConnectorObject<P>> {
         if let Some(endpoint) = after.dropped.endpoint {
             self.core.fabric.0.directory.with(|directory| directory.release(&endpoint));
         }
+        if let Some(result) = after.result {
+            self.state.with(|state| state.resolve(result));
+        }
         if let Some((far, message)) = after.tell {
             Loopback::tell(&far, message);
         }
@@ -725,7 +730,7 @@ impl<P: Platform> ConnectorObject<P> {
         }
         state.phase = Phase::Idle;
         state.data = data.map(|data| (*data, self.core.adapter.limits.callee_data));
-        state.resolve(Err(cause));
+        after.result = Some(Err(cause));
         after.dropped.far = state.far.take();
         after.dropped.endpoint = state.endpoint.take();
         after.free(state.pair.take());

@@ -6,10 +6,13 @@
 mod pair;
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
-use pair::{A, ACCEPT, B, Depths, Event, Events, GONE, Harness, Pair, World, meanwhile};
-use softndk_engine::{Adapter, Budget, ConnectError, Fabric, Semantics, Turn};
+use pair::{A, ACCEPT, B, CONNECT, Depths, Event, Events, FIRST, GONE, Harness, Pair, SECOND, World, meanwhile};
+use softndk_engine::{
+    Adapter, Budget, Connect, ConnectError, Connector, Fabric, QueuePair, ReadLimits, Semantics, Turn,
+};
 
 /// Calls `round` with 1, 2, … until it says that the call had no such step.
 fn at_every_step(mut round: impl FnMut(u32) -> bool) {
@@ -52,6 +55,18 @@ impl Other {
         }
         std::mem::take(&mut events.seen)
     }
+}
+
+fn connect(from: &Connector<Harness>, queue_pair: &QueuePair<Harness>, source: SocketAddr) -> Result<(), ConnectError> {
+    let request = Connect {
+        queue_pair,
+        source,
+        destination: SocketAddr::new(SECOND, 445),
+        limits: ReadLimits::default(),
+        private_data: &[],
+        callback: A + CONNECT,
+    };
+    from.connect(request).map(drop)
 }
 
 #[test]
@@ -117,4 +132,33 @@ fn a_connection_that_ends_while_it_is_completed_is_over_for_the_accepting_side_t
             done
         });
     }
+}
+
+/// A refused consumer tries again from its callback with the same queue pair and port.
+#[test]
+fn a_refused_connect_finds_its_queue_pair_and_port_free() {
+    let source = SocketAddr::new(FIRST, 2000);
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        connect(&pair.a.connector, &pair.a.pair, source).unwrap();
+        // The arrival is handed out; the asking end is still to be looked at.
+        assert!(pair.world.step(1));
+        pair.take_arrived();
+        let other = Other::of(&pair);
+        let doing = other.clone();
+        let (connector, queue_pair) = (pair.a.connector.clone(), pair.a.pair.clone());
+        let done = meanwhile::at_step(
+            place,
+            || pair.b.connector.reject(&[]).unwrap(),
+            move || {
+                doing.turn();
+                if doing.events.borrow().seen.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Refused))) {
+                    connect(&connector, &queue_pair, source).unwrap();
+                }
+            },
+        );
+        other.finish(&mut pair);
+        pair.close();
+        done
+    });
 }
