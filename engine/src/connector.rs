@@ -276,7 +276,7 @@ impl<P: Platform> Connector<P> {
         count(&statistics.connect);
         count(&statistics.active_connection);
         if let Some(far) = far {
-            Loopback::tell(&far, Message::Ready);
+            Loopback::tell(&far, connector, Message::Ready);
         }
         Ok(Requested::Done)
     }
@@ -312,7 +312,7 @@ impl<P: Platform> Connector<P> {
             }
         };
         if let Some(far) = far {
-            Loopback::tell(&far, Message::Accepted { far: pair, limits, data });
+            Loopback::tell(&far, connector, Message::Accepted { far: pair, limits, data });
         }
         Ok(Requested::Pending)
     }
@@ -681,23 +681,35 @@ impl<P: Platform> Step<P> for Shared<ConnectorObject<P>> {
             self.state.with(|state| state.resolve(result));
         }
         if let Some((far, message)) = after.tell {
-            Loopback::tell(&far, message);
+            Loopback::tell(&far, self, message);
         }
         self.core.fabric.link(&Object::Connector(self.clone()));
     }
 }
 
-/// A message of the other end.
-pub(crate) fn told<P: Platform>(connector: &Shared<ConnectorObject<P>>, message: Told<P>) {
-    let after = connector.state.with(|state| match message {
-        Message::Accepted { far, limits, data } => connector.told_accepted(state, far, limits, &data),
-        Message::Rejected { data } => connector.told_rejected(state, Some(&data), ConnectError::Refused),
-        Message::Ready => connector.told_ready(state),
-        Message::Abandoned => connector.told_abandoned(state),
-        Message::Notice => connector.told_notice(state),
-        Message::Abort => connector.told_abort(state),
+/// A message of the other end; one that comes late, from the end of an earlier attempt, is none.
+pub(crate) fn told<P: Platform>(
+    connector: &Shared<ConnectorObject<P>>,
+    from: &Shared<ConnectorObject<P>>,
+    message: Told<P>,
+) {
+    let after = connector.state.with(|state| {
+        if !state.far.as_ref().is_some_and(|far| far.is(from)) {
+            // Dropped outside the lock.
+            return Err(message);
+        }
+        Ok(match message {
+            Message::Accepted { far, limits, data } => connector.told_accepted(state, far, limits, &data),
+            Message::Rejected { data } => connector.told_rejected(state, Some(&data), ConnectError::Refused),
+            Message::Ready => connector.told_ready(state),
+            Message::Abandoned => connector.told_abandoned(state),
+            Message::Notice => connector.told_notice(state),
+            Message::Abort => connector.told_abort(state),
+        })
     });
-    connector.finish_after(after);
+    if let Ok(after) = after {
+        connector.finish_after(after);
+    }
 }
 
 impl<P: Platform> ConnectorObject<P> {

@@ -41,8 +41,8 @@ impl<P: Platform> Wire<P> for Loopback {
     type FarConnector = Shared<ConnectorObject<P>>;
     type FarQueuePair = Shared<QueuePairObject<P>>;
 
-    fn tell(to: &Self::FarConnector, message: Message<Self::FarQueuePair>) {
-        connector::told(to, message);
+    fn tell(to: &Self::FarConnector, from: &Shared<ConnectorObject<P>>, message: Message<Self::FarQueuePair>) {
+        connector::told(to, from, message);
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use softndk_cells::{Shared, Stamp};
 use crate::access::Accessor;
 use crate::cause::Outcome;
 use crate::completion_queue::Completion;
-use crate::connector::ReadLimits;
+use crate::connector::{ConnectorObject, ReadLimits};
 use crate::limits::PRIVATE_DATA;
 use crate::platform::Platform;
 use crate::queue_pair::{QueuePairObject, Request};
@@ -89,8 +89,8 @@ pub(crate) trait Wire<P: Platform> {
     /// The queue pair at the other end.
     type FarQueuePair;
 
-    /// Delivers a message of the connection protocol.
-    fn tell(to: &Self::FarConnector, message: Message<Self::FarQueuePair>);
+    /// Delivers a message of the connection protocol. Messages may come late: the other end takes those of its present peer.
+    fn tell(to: &Self::FarConnector, from: &Shared<ConnectorObject<P>>, message: Message<Self::FarQueuePair>);
 
     /// Moves a range of a Read from the peer's memory.
     fn read<'g>(

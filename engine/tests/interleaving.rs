@@ -57,11 +57,16 @@ impl Other {
     }
 }
 
-fn connect(from: &Connector<Harness>, queue_pair: &QueuePair<Harness>, source: SocketAddr) -> Result<(), ConnectError> {
+fn connect(
+    from: &Connector<Harness>,
+    queue_pair: &QueuePair<Harness>,
+    source: SocketAddr,
+    port: u16,
+) -> Result<(), ConnectError> {
     let request = Connect {
         queue_pair,
         source,
-        destination: SocketAddr::new(SECOND, 445),
+        destination: SocketAddr::new(SECOND, port),
         limits: ReadLimits::default(),
         private_data: &[],
         callback: A + CONNECT,
@@ -140,7 +145,7 @@ fn a_refused_connect_finds_its_queue_pair_and_port_free() {
     let source = SocketAddr::new(FIRST, 2000);
     at_every_step(|place| {
         let mut pair = unconnected();
-        connect(&pair.a.connector, &pair.a.pair, source).unwrap();
+        connect(&pair.a.connector, &pair.a.pair, source, 445).unwrap();
         // The arrival is handed out; the asking end is still to be looked at.
         assert!(pair.world.step(1));
         pair.take_arrived();
@@ -153,11 +158,57 @@ fn a_refused_connect_finds_its_queue_pair_and_port_free() {
             move || {
                 doing.turn();
                 if doing.events.borrow().seen.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Refused))) {
-                    connect(&connector, &queue_pair, source).unwrap();
+                    connect(&connector, &queue_pair, source, 445).unwrap();
                 }
             },
         );
         other.finish(&mut pair);
+        pair.close();
+        done
+    });
+}
+
+/// The accepting end goes and its asker tries again elsewhere, all of it before the answer has been told.
+#[test]
+fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        connect(&pair.a.connector, &pair.a.pair, SocketAddr::new(FIRST, 0), 445).unwrap();
+        pair.world.run();
+        pair.take_arrived();
+        let other = Other::of(&pair);
+        let (doing, there, opening) = (other.clone(), pair.world.second.clone(), pair.b.opening.clone());
+        let (connector, queue_pair) = (pair.a.connector.clone(), pair.a.pair.clone());
+        let block = pair.world.block(B + 7);
+        let again = Rc::new(RefCell::new(None));
+        let tried = again.clone();
+        let mut accepted = None;
+        let done = meanwhile::at_step(
+            place,
+            || accepted = Some(pair.accept()),
+            move || {
+                there.set_addresses(&[]).unwrap();
+                doing.turn();
+                there.set_addresses(&[SECOND]).unwrap();
+                let listener = opening.create_listener(B + 7, block).unwrap();
+                // The first endpoint is counted until its connector is closed.
+                listener.listen(SocketAddr::new(SECOND, 446)).unwrap();
+                let refused =
+                    doing.events.borrow().seen.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Aborted)));
+                if refused {
+                    connect(&connector, &queue_pair, SocketAddr::new(FIRST, 0), 446).unwrap();
+                }
+                *tried.borrow_mut() = Some((listener, refused));
+            },
+        );
+        let again = again.borrow_mut().take();
+        let events = other.finish(&mut pair);
+        if let Some((listener, refused)) = again {
+            // Nobody accepted the second attempt; the arrival was closed.
+            let answered = events.contains(&Event::Completed(A + CONNECT, Ok(())));
+            assert!(!(refused && answered), "step {place}: {events:?}");
+            drop(listener.close(B));
+        }
         pair.close();
         done
     });
