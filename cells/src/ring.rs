@@ -321,21 +321,20 @@ mod model {
     fn the_consumer_sees_whole_entries_in_order() {
         loom::model(|| {
             let (sender, mut receiver) = channel(2).unwrap();
-            let producer = thread::spawn(move || {
-                for value in 1..=2 {
-                    let mut claim = sender.claim().unwrap();
-                    claim.stage([value; 2]).unwrap();
-                    claim.publish();
-                }
-            });
-            let mut next = 1;
-            for _ in 0..2 {
-                if let Some(entry) = receiver.pop() {
+            let consumer = thread::spawn(move || {
+                let mut next = 1;
+                while let Some(entry) = receiver.pop() {
                     assert_eq!(entry, [next; 2]);
                     next += 1;
                 }
+                (receiver, next)
+            });
+            for value in 1..=2 {
+                let mut claim = sender.claim().unwrap();
+                claim.stage([value; 2]).unwrap();
+                claim.publish();
             }
-            producer.join().unwrap();
+            let (mut receiver, mut next) = consumer.join().unwrap();
             while let Some(entry) = receiver.pop() {
                 assert_eq!(entry, [next; 2]);
                 next += 1;
