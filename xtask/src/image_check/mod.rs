@@ -147,12 +147,14 @@ pub struct Findings {
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    let optimised = !arguments.image.components().any(|part| part.as_os_str() == "debug");
+    // A path as the other commands print it, relative to the work tree, is good from any folder.
+    let image = if arguments.image.exists() { arguments.image.clone() } else { workspace.path(&arguments.image) };
+    let optimised = !image.components().any(|part| part.as_os_str() == "debug");
     if arguments.bless {
-        bless(&workspace, &arguments.image, optimised)
+        bless(&workspace, &image, optimised)
     } else {
-        require(&workspace, &arguments.image, optimised)?;
-        println!("{}: all rules kept", arguments.image.display());
+        require(&workspace, &image, optimised)?;
+        println!("{}: all rules kept", workspace.show(&image));
         Ok(())
     }
 }
