@@ -28,8 +28,9 @@ mod wire;
 
 extern crate wdk_panic;
 
+use kernel::pool::CountedAllocator;
 use wdk_alloc::WdkAllocator;
 
 /// For what the engine allocates; it does so fallibly, and never with an alignment that pool blocks do not have.
 #[global_allocator]
-static GLOBAL_ALLOCATOR: WdkAllocator = WdkAllocator;
+static GLOBAL_ALLOCATOR: CountedAllocator = CountedAllocator(WdkAllocator);

@@ -3,6 +3,7 @@
 use core::{mem::size_of, ptr::NonNull, slice};
 
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
+use softndk_engine::ObjectKind;
 use softndk_ioctl::{
     ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
     PairCreateRequest, Request as ControlRequest, RequestHeader, Status, TransferRequest, VersionFlags, VersionReply,
@@ -17,11 +18,12 @@ use super::{
     irp::Request,
 };
 use crate::{
-    driver::Driver,
+    driver::{ADAPTER_MAX, Driver},
     kernel::{
         irql,
-        pool::{PoolSpace, tags},
+        pool::{self, PoolSpace, tags},
     },
+    ndk::logical_mapping,
     session::{
         request::{PendingRequest, Work},
         worker::Job,
@@ -198,13 +200,36 @@ fn version(buffer: &mut Buffer) -> Result<usize, Status> {
 fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
     let _request: ObjectSummaryRequest = read_request(buffer.input())?;
     let adapters = adapters_left()?;
-    buffer.reply(&ObjectSummaryReply {
+    let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
+    let (pool_blocks, pool_bytes) = pool::held();
+    let mut summary = ObjectSummaryReply {
         header: RequestHeader::of::<ObjectSummaryReply>(),
         adapters,
         files: device::file_count(),
-        pairs: Driver::get().map_or(0, |driver| driver.pairs.count()),
+        pairs: driver.pairs.count(),
+        logical_mappings: logical_mapping::live(),
+        pool_blocks,
+        pool_bytes,
         ..ObjectSummaryReply::default()
-    })
+    };
+    for adapter in (0..ADAPTER_MAX).filter_map(|index| driver.adapter(index)) {
+        adapter.provider.engine().objects(&mut |object| count(&mut summary, object.kind));
+    }
+    buffer.reply(&summary)
+}
+
+/// Counts one object.
+fn count(summary: &mut ObjectSummaryReply, kind: ObjectKind) {
+    let counter = match kind {
+        ObjectKind::Opening => &mut summary.ndk_adapters,
+        ObjectKind::CompletionQueue => &mut summary.completion_queues,
+        ObjectKind::ProtectionDomain => &mut summary.protection_domains,
+        ObjectKind::MemoryRegion => &mut summary.memory_regions,
+        ObjectKind::QueuePair => &mut summary.queue_pairs,
+        ObjectKind::Listener => &mut summary.listeners,
+        ObjectKind::Connector => &mut summary.connectors,
+    };
+    *counter = counter.saturating_add(1);
 }
 
 /// How many adapters there are. Handles outlive the last one: what they ask about is removed then.

@@ -4,12 +4,15 @@
 //! status and never a bugcheck. The global allocator (`wdk-alloc`) serves only what the engine allocates fallibly itself.
 
 use core::{
+    alloc::{GlobalAlloc, Layout},
     ffi::c_void,
     mem::{align_of, size_of},
     ops::{Deref, DerefMut},
     ptr::NonNull,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
+use wdk_alloc::WdkAllocator;
 use wdk_sys::{
     POOL_FLAG_CACHE_ALIGNED, POOL_FLAG_NON_PAGED, SIZE_T, ULONG,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
@@ -63,6 +66,7 @@ const POOL_ALIGNMENT: usize = 16;
 const CACHE_ALIGNMENT: usize = 64;
 
 /// Zeroed non-paged memory of `size` bytes, or nothing. `IRQL <= DISPATCH_LEVEL`.
+#[inline(never)]
 fn allocate(size: usize, align: usize, tag: Tag) -> Option<NonNull<c_void>> {
     let flags = if align <= POOL_ALIGNMENT {
         POOL_FLAG_NON_PAGED
@@ -74,7 +78,64 @@ fn allocate(size: usize, align: usize, tag: Tag) -> Option<NonNull<c_void>> {
     // SAFETY: ExAllocatePool2 may be called at IRQL <= DISPATCH_LEVEL for non-paged memory, which is where this driver
     // runs; it returns null instead of raising because POOL_FLAG_RAISE_ON_FAILURE is not given.
     let block = unsafe { ExAllocatePool2(flags, size.max(1) as SIZE_T, tag.value()) };
-    NonNull::new(block)
+    let block = NonNull::new(block)?;
+    count_in(size);
+    Some(block)
+}
+
+/// Gives a block back. `IRQL <= DISPATCH_LEVEL`.
+///
+/// # Safety
+/// `block` came from [`allocate`] with this size and tag, and nobody uses it any more.
+#[inline(never)]
+unsafe fn release(block: NonNull<c_void>, size: usize, tag: Tag) {
+    count_out(size);
+    // SAFETY: the caller's promise.
+    unsafe { ExFreePoolWithTag(block.as_ptr(), tag.value()) };
+}
+
+/// Blocks and bytes the driver holds, for the tools.
+static BLOCKS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+fn count_in(size: usize) {
+    BLOCKS.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(size as u64, Ordering::Relaxed);
+}
+
+fn count_out(size: usize) {
+    BLOCKS.fetch_sub(1, Ordering::Relaxed);
+    BYTES.fetch_sub(size as u64, Ordering::Relaxed);
+}
+
+/// Blocks and bytes held now.
+pub fn held() -> (u64, u64) {
+    (BLOCKS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
+}
+
+/// The global allocator, counted: for what the engine allocates.
+pub struct CountedAllocator(pub WdkAllocator);
+
+// SAFETY: hands every call to an allocator; counting changes nothing about its blocks.
+unsafe impl GlobalAlloc for CountedAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // Pool blocks are aligned to 16; the allocator below does not look at more.
+        if layout.align() > POOL_ALIGNMENT {
+            return core::ptr::null_mut();
+        }
+        // SAFETY: the caller's promise.
+        let block = unsafe { self.0.alloc(layout) };
+        if !block.is_null() {
+            count_in(layout.size());
+        }
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count_out(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { self.0.dealloc(block, layout) };
+    }
 }
 
 /// An owned value in non-paged pool. Its address never changes.
@@ -123,8 +184,8 @@ impl<T> PoolBox<T> {
         core::mem::forget(self);
         // SAFETY: the block holds an initialised T, which is read once and not dropped in place.
         let value = unsafe { block.read() };
-        // SAFETY: the block came from ExAllocatePool2 with this tag.
-        unsafe { ExFreePoolWithTag(block.as_ptr().cast(), tag.value()) };
+        // SAFETY: the block came from `allocate` with this size and tag and is not used any more.
+        unsafe { release(block.cast(), size_of::<T>(), tag) };
         value
     }
 }
@@ -149,8 +210,8 @@ impl<T> Drop for PoolBox<T> {
     fn drop(&mut self) {
         // SAFETY: the value is initialised and dropped only here.
         unsafe { self.block.drop_in_place() };
-        // SAFETY: the block came from ExAllocatePool2 with this tag; IRQL <= DISPATCH_LEVEL as for every use of the box.
-        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+        // SAFETY: the block came from `allocate` with this size and tag and is not used any more.
+        unsafe { release(self.block.cast(), size_of::<T>(), self.tag) };
     }
 }
 
@@ -190,8 +251,8 @@ impl<T> PoolSpace<T> {
 
 impl<T> Drop for PoolSpace<T> {
     fn drop(&mut self) {
-        // SAFETY: the block came from ExAllocatePool2 with this tag and holds no value.
-        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+        // SAFETY: the block came from `allocate` with this size and tag and holds no value.
+        unsafe { release(self.block.cast(), size_of::<T>(), self.tag) };
     }
 }
 
@@ -240,8 +301,8 @@ impl<T: Copy> DerefMut for PoolSlice<T> {
 
 impl<T: Copy> Drop for PoolSlice<T> {
     fn drop(&mut self) {
-        // SAFETY: the block came from ExAllocatePool2 with this tag and T has no destructor.
-        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+        // SAFETY: the block came from `allocate` with this size and tag and T has no destructor.
+        unsafe { release(self.block.cast(), size_of::<T>() * self.length, self.tag) };
     }
 }
 
@@ -249,6 +310,8 @@ impl<T: Copy> Drop for PoolSlice<T> {
 pub struct PoolArray<T> {
     block: NonNull<T>,
     length: usize,
+    /// Values the block has room for.
+    capacity: usize,
     tag: Tag,
 }
 
@@ -266,7 +329,7 @@ impl<T> PoolArray<T> {
     ) -> Result<Self, E> {
         let size = size_of::<T>().checked_mul(length).ok_or(OutOfMemory)?;
         let block = allocate(size, align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
-        let mut array = Self { block, length: 0, tag };
+        let mut array = Self { block, length: 0, capacity: length, tag };
         for index in 0..length {
             let value = make(index)?;
             // SAFETY: `index < length` and the block has room for `length` values.
@@ -300,7 +363,7 @@ impl<T> Drop for PoolArray<T> {
         let values = core::ptr::slice_from_raw_parts_mut(self.block.as_ptr(), self.length);
         // SAFETY: the first `length` values are initialised and dropped only here.
         unsafe { values.drop_in_place() };
-        // SAFETY: the block came from ExAllocatePool2 with this tag.
-        unsafe { ExFreePoolWithTag(self.block.as_ptr().cast(), self.tag.value()) };
+        // SAFETY: the block came from `allocate` with this size and tag and is not used any more.
+        unsafe { release(self.block.cast(), size_of::<T>() * self.capacity, self.tag) };
     }
 }

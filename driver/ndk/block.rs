@@ -13,7 +13,7 @@ use ndkpi_sys::{
 use softndk_engine::{Close, CloseCompletion, CreateError, Retired};
 
 use super::{
-    completion_queue::CompletionQueueKind, connector::ConnectorKind, listener::ListenerKind,
+    completion_queue::CompletionQueueKind, connector::ConnectorKind, listener::ListenerKind, logical_mapping,
     memory_region::MemoryRegionKind, open::OpenAdapter, protection_domain::ProtectionDomainKind,
     queue_pair::QueuePairKind,
 };
@@ -212,6 +212,8 @@ pub fn finish_retired(retired: Retired<KernelPlatform>) {
     if let Some(callback) = callback {
         // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
         unsafe { (callback.function)(callback.context.0, STATUS_SUCCESS) };
+    } else {
+        logical_mapping::unmapped();
     }
     // What is left of `retired` ends here and lets the region close.
 }

@@ -3,7 +3,10 @@
 //! A logical address is a token of the engine, never a bus address and never one of ours: generation, slot, offset. The
 //! mapping is built from the consumer's MDL and does not keep it: the consumer may free the MDL when the request is complete.
 
-use core::mem::offset_of;
+use core::{
+    mem::offset_of,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use ndkpi_sys::{
     ndkpi::{NDK_ADAPTER, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING},
@@ -23,6 +26,19 @@ use crate::{
     platform::{Callback, KernelPlatform},
     status,
 };
+
+/// Mappings of all adapters that are not unmapped yet.
+static LIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Mappings not unmapped yet.
+pub fn live() -> u32 {
+    LIVE.load(Ordering::Relaxed)
+}
+
+/// A released mapping has been unmapped.
+pub fn unmapped() {
+    LIVE.fetch_sub(1, Ordering::Relaxed);
+}
 
 /// The consumer's buffer for the result, checked for size.
 #[derive(Clone, Copy)]
@@ -93,6 +109,7 @@ fn build_now(opening: &Opening<KernelPlatform>, chain: &Chain, output: Output) -
     };
     match opening.build_mapping(memory) {
         Ok(built) => {
+            LIVE.fetch_add(1, Ordering::Relaxed);
             output.write(&built, chain.first_byte_offset());
             STATUS_SUCCESS
         }

@@ -6,7 +6,7 @@
 use core::{
     ffi::c_void,
     mem::size_of,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     ptr,
     sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering},
 };
@@ -256,6 +256,13 @@ impl OpenedAdapter {
 
     pub fn as_ptr(&self) -> *mut NDK_ADAPTER {
         self.object
+    }
+
+    /// NDK is on, and the interface has this address.
+    pub fn is_home(&self, ip: IpAddr) -> bool {
+        let mut found = false;
+        self.adapter.addresses.for_each(|address| found |= address.ip == ip);
+        found && self.adapter.provider.is_enabled()
     }
 
     /// The adapter's functions.

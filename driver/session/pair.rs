@@ -294,6 +294,13 @@ impl Ends {
         })
     }
 
+    /// Both adapters are in use and still have the addresses that the pair is connected over.
+    pub fn is_home(&self) -> bool {
+        [(&self.client, &self.addresses[0]), (&self.server, &self.addresses[1])]
+            .iter()
+            .all(|(side, address)| side.adapter.is_home(address.ip()))
+    }
+
     /// Ends the connection gracefully, within a limit; closing does the rest.
     fn disconnect(&self) {
         let (client, server) = (&self.client_connector, &self.server_connector);

@@ -61,14 +61,19 @@ pub fn run(
     result.setup = now().saturating_sub(begin);
     let mut transfer = Transfer::try_new(ends, asked, &layout, &memory, &mut result, &now)?;
     let gave_up = transfer.run(&pair, patience);
-    if result.failed != 0 {
+    let broken = result.failed != 0;
+    if broken {
         // A failed request ends the pair's connection, whoever hears of it first.
         ends.flags.disconnected.store(true, Ordering::Release);
     }
     let finished = now();
-    let ended = memory.release(ends, asked, &pair, patience, result.failed != 0);
+    let ended = memory.release(ends, asked, &pair, patience, broken);
     result.teardown = now().saturating_sub(finished);
     gave_up.and(ended)?;
+    if broken && !ends.is_home() {
+        // What ended the connection was the end of its adapter, even if nobody has told us yet.
+        return Err(Status::DEVICE_REMOVED);
+    }
     buffer.write_result(&result)?;
     Ok(size_of::<TransferResult>())
 }
@@ -228,6 +233,7 @@ impl<'a> Transfer<'a> {
         let mut spins = 0;
         loop {
             let posted = self.post_chains();
+            self.await_notification();
             let collected = self.collect();
             if collected {
                 spins = 0;
@@ -256,22 +262,28 @@ impl<'a> Transfer<'a> {
         gave_up
     }
 
-    /// Nothing to post and nothing arrived.
+    /// Nothing to post and nothing arrived: waits a moment.
     fn idle(&mut self, spins: u32) -> Result<(), Status> {
         let client = &self.ends.client;
         if client.signal.failed() || self.ends.server.signal.failed() {
             return Err(Status::IO_DEVICE_ERROR);
         }
-        if self.ends.notify {
+        if spins.is_multiple_of(SPINS) {
+            client.signal.rest();
+        }
+        Ok(())
+    }
+
+    /// With notifications, completions are looked for only after one has come.
+    fn await_notification(&mut self) {
+        let client = &self.ends.client;
+        if self.ends.notify && self.posted != self.completed {
             let before = client.signal.notifications.load(Ordering::Relaxed);
             client.queue.arm();
             client.signal.wait();
             let taken = client.signal.notifications.load(Ordering::Relaxed).wrapping_sub(before);
             self.result.notifications += u64::from(taken);
-        } else if spins.is_multiple_of(SPINS) {
-            client.signal.rest();
         }
-        Ok(())
     }
 
     fn wants_more(&self) -> bool {

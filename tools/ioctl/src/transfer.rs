@@ -49,8 +49,8 @@ pub const STATUS_COUNTS: usize = 8;
 /// [`REGION_LENGTH_MAX`]; reserved not zero); INVALID_BUFFER_SIZE (region longer than its kind can register);
 /// NOT_SUPPORTED; NOT_FOUND (no such pair on this file); DEVICE_BUSY (the pair is running another transfer);
 /// CONNECTION_DISCONNECTED (the pair's connection has ended); INSUFFICIENT_RESOURCES; CANCELLED (also when the pair or the
-/// file is closed meanwhile); DEVICE_REMOVED (an adapter of the pair was halted, removed or disabled; also for every later
-/// transfer of that pair).
+/// file is closed meanwhile); DEVICE_REMOVED (an adapter of the pair was halted, removed or disabled, or lost the pair's
+/// address; also for every later transfer of that pair).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TransferRequest {
