@@ -139,8 +139,9 @@ impl Batch {
 /// How far a step came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stepped {
-    /// Nothing is left to do here: empty, waiting for somebody who will link the queue pair, or in other hands.
-    Rest,
+    /// Nothing is left to do here, after this much (as for `More`): empty, waiting for somebody who will link the queue pair, or
+    /// in other hands.
+    Rest(u64),
     /// The bounds of a step were reached after this much, in bytes; a request costs at least [`REQUEST_COST`].
     More(u64),
 }
@@ -158,7 +159,8 @@ enum Progress {
     Completed,
     Moved(u64),
     NoReceive,
-    Epoch(Stamp),
+    /// After this many bytes.
+    Epoch(Stamp, u64),
 }
 
 impl<P: Platform> Initiator<P> {
@@ -208,7 +210,7 @@ impl<P: Platform> Initiator<P> {
                 Progress::Moved(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
                 Progress::NoReceive if self.filled.count > 0 => self.commit(ends.pair, ends.far),
                 Progress::NoReceive => return (bytes, Stop::NoReceive),
-                Progress::Epoch(stamp) => return (bytes, Stop::Epoch(stamp)),
+                Progress::Epoch(stamp, moved) => return (bytes.saturating_add(moved), Stop::Epoch(stamp)),
             }
             if bytes >= most {
                 break;
@@ -265,7 +267,7 @@ impl<P: Platform> Initiator<P> {
             return Progress::Moved(until - at);
         }
         if request_flags(&self.requests).contains(RequestFlags::LOCAL_INVALIDATE) {
-            return self.invalidate_sink(ends);
+            return self.invalidate_sink(ends, until - at);
         }
         self.complete(pair, Outcome::Success);
         Progress::Moved(until - at)
@@ -296,7 +298,7 @@ impl<P: Platform> Initiator<P> {
     }
 
     /// Read with local invalidate: takes the access to the first element's region away before the completion.
-    fn invalidate_sink(&mut self, ends: Both<'_, P>) -> Progress {
+    fn invalidate_sink(&mut self, ends: Both<'_, P>, moved: u64) -> Progress {
         let (here, pair) = (ends.here(), ends.pair);
         let request = self.requests.peek(self.requests.position());
         let first = request.and_then(|request| Queued::of(request, &self.elements).element(0));
@@ -305,7 +307,7 @@ impl<P: Platform> Initiator<P> {
         match stamp {
             Some(stamp) => {
                 self.phase = Phase::Leaving(stamp);
-                Progress::Epoch(stamp)
+                Progress::Epoch(stamp, moved)
             }
             None => self.fail(pair, Outcome::InvalidRequest),
         }
@@ -397,7 +399,7 @@ impl<P: Platform> Initiator<P> {
                 return self.fail(pair, Outcome::RemoteError);
             };
             self.phase = Phase::Leaving(stamp);
-            return Progress::Epoch(stamp);
+            return Progress::Epoch(stamp, moved);
         }
         self.fill(Outcome::Success);
         self.complete(pair, Outcome::Success);
@@ -437,7 +439,7 @@ impl<P: Platform> Initiator<P> {
     fn left(&mut self, ends: Both<'_, P>, stamp: Stamp) -> Progress {
         let pair = ends.pair;
         if !pair.core.fabric.0.epoch.passed(stamp) {
-            return Progress::Epoch(stamp);
+            return Progress::Epoch(stamp, 0);
         }
         self.fill(Outcome::Success);
         if let Some(fast) = self.requests.front().and_then(|request| request.fast.as_ref()) {
@@ -469,7 +471,7 @@ impl<P: Platform> Initiator<P> {
         match fast.and_then(|fast| fast.editions.withdraw()) {
             Some(stamp) => {
                 self.phase = Phase::Leaving(stamp);
-                Progress::Epoch(stamp)
+                Progress::Epoch(stamp, 0)
             }
             None => self.fail(pair, Outcome::InvalidRequest),
         }
@@ -551,7 +553,7 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) ->
 
 fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) -> Stepped {
     let fabric = &pair.core.fabric;
-    let Some(mut held) = pair.work.raise() else { return Stepped::Rest };
+    let Some(mut held) = pair.work.raise() else { return Stepped::Rest(0) };
     let mut bytes = 0_u64;
     for _ in 0..STEP_REQUESTS {
         let Some(guard) = fabric.enter() else { break };
@@ -570,11 +572,11 @@ fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) -> Ste
         }
         match held.finish() {
             Some(again) => held = again,
-            None => return Stepped::Rest,
+            None => return Stepped::Rest(bytes),
         }
     }
     // Too many rounds, or too many contexts inside the epoch. The baton goes down first: whoever finds it held goes away.
     drop(held);
     fabric.link(&Object::QueuePair(pair.clone()));
-    Stepped::Rest
+    Stepped::Rest(bytes)
 }

@@ -542,7 +542,7 @@ fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let mut left = if platform.at_dispatch() { IN_PLACE_DISPATCH } else { IN_PLACE_PASSIVE };
     while left > 0 {
         match initiator::step(pair, left.min(PIECE)) {
-            initiator::Stepped::Rest => return,
+            initiator::Stepped::Rest(_) => return,
             initiator::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
         }
     }
@@ -622,13 +622,11 @@ pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
 pub(crate) fn look_at<P: Platform>(pair: &Shared<QueuePairObject<P>>, bytes: &mut u64) {
     let more_receives = pair.state() & state::DRAIN != 0 && receive_queue::flush(pair);
     let stepped = initiator::step(pair, (*bytes).min(PIECE));
-    let more = match stepped {
-        initiator::Stepped::Rest => false,
-        initiator::Stepped::More(used) => {
-            *bytes = bytes.saturating_sub(used);
-            true
-        }
+    let (used, more) = match stepped {
+        initiator::Stepped::Rest(used) => (used, false),
+        initiator::Stepped::More(used) => (used, true),
     };
+    *bytes = bytes.saturating_sub(used);
     if more || more_receives {
         pair.core.fabric.link(&Object::QueuePair(pair.clone()));
     }

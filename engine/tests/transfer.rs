@@ -414,6 +414,37 @@ fn a_long_chain_at_dispatch_level_is_cut_into_turns() {
 }
 
 #[test]
+fn a_chain_of_invalidating_reads_is_cut_into_turns_by_its_bytes() {
+    let mut pair = Pair::new();
+    // A request and the next one's beginning fit into the bound.
+    let length = 15 << 12;
+    let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 1));
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let mapping = pair.a.build(&pair.world, &here);
+    let regions: Vec<_> = (0..6).map(|_| pair.a.fast_region(&pair.world)).collect();
+    for region in &regions {
+        pair.a.fast_register(region, mapping, 15, 0).unwrap();
+    }
+    pair.world.harness().dispatch.store(true, std::sync::atomic::Ordering::SeqCst);
+    for (region, context) in regions.iter().zip(1..) {
+        let flags = RequestFlags::LOCAL_INVALIDATE | if context == 6 { NONE } else { RequestFlags::DEFER };
+        let list = [element(0, length as u32, region.local_token())].into_iter();
+        pair.a.pair.read(context, flags, list, 0, remote.remote_token()).unwrap();
+    }
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)], "64 KiB in the post");
+    pair.world.step(1 << 16);
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Success)], "64 KiB in a turn");
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator).len(), 4);
+    for region in &regions {
+        drop(region.close(1));
+    }
+    drop(remote.close(1));
+    assert!(pair.a.opening.release_mapping(mapping));
+    pair.close();
+}
+
+#[test]
 fn send_and_invalidate_takes_the_region_away_before_the_receive_completes() {
     let mut pair = Pair::new();
     let there = Buffer::new(4096, 0);
