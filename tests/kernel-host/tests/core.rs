@@ -227,6 +227,35 @@ fn queue_from_two_threads(mode: Mode, rounds: u64) {
 }
 
 trial! {
+    /// One thread comes to the processor all the time and becomes its favourite; the other comes now and then and takes that
+    /// away. Each notes when it finds the other one there.
+    fn threads_at_dispatch_exclude_each_other_on_a_processor() {
+        static OCCUPANTS: AtomicU64 = AtomicU64::new(0);
+        static MEETINGS: AtomicU64 = AtomicU64::new(0);
+        let probe = Probe::boot(KernelConfig { mode: Mode::Fast, ..KernelConfig::default() });
+        let threads = [(1_000_000_u64, Duration::ZERO), (150, Duration::from_millis(3))].map(|(visits, pause)| {
+            probe.kernel.spawn("visitor", move || {
+                let affinity = kernel_host::nt::GROUP_AFFINITY { Mask: 1, Group: 0, Reserved: [0; 3] };
+                // SAFETY: our own structure.
+                unsafe { processors::KeSetSystemGroupAffinityThread(&raw const affinity, std::ptr::null_mut()) };
+                for _ in 0..visits {
+                    let old = kernel_host::irql::raise(kernel_host::irql::DISPATCH);
+                    MEETINGS.fetch_add(OCCUPANTS.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+                    OCCUPANTS.fetch_sub(1, Ordering::SeqCst);
+                    kernel_host::irql::lower(old);
+                    if !pause.is_zero() {
+                        std::thread::sleep(pause);
+                    }
+                }
+            })
+        });
+        threads.into_iter().for_each(kernel_host::thread::JoinHandle::join);
+        assert_eq!(MEETINGS.load(Ordering::SeqCst), 0);
+        probe.finish();
+    }
+}
+
+trial! {
     fn processor_runs_one_deferred_call_at_a_time_when_verifying() {
         queue_from_two_threads(Mode::Verify, 300);
     }
