@@ -194,7 +194,7 @@ impl<P: Platform> Fabric<P> {
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(Lists::pop) else { return Turn::Idle };
-            look_at(item, &mut bytes, sink);
+            look_at(item, processor as u32, &mut bytes, sink);
             if bytes == 0 || self.0.platform.should_yield() {
                 break;
             }
@@ -204,12 +204,12 @@ impl<P: Platform> Fabric<P> {
 }
 
 /// What a turn does with one object.
-fn look_at<P: Platform>(item: Item<P>, bytes: &mut u64, sink: &mut impl Sink<P>) {
+fn look_at<P: Platform>(item: Item<P>, processor: u32, bytes: &mut u64, sink: &mut impl Sink<P>) {
     match item {
         Item::Mapping(mapping) => mapping::look_at(&mapping, sink),
         Item::Object(object) => {
             match &object {
-                Object::QueuePair(pair) => queue_pair::look_at(pair, bytes),
+                Object::QueuePair(pair) => queue_pair::look_at(pair, processor, bytes),
                 Object::CompletionQueue(queue) => completion_queue::look_at(queue, sink),
                 Object::Region(region) => memory_region::look_at(region, sink),
                 Object::Connector(connector) => connector::look_at(connector, sink),

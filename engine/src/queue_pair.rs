@@ -618,8 +618,9 @@ pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     drop(closing);
 }
 
-/// A turn's look at a queue pair: flushes a bounded number of receives, processes a bounded number of requests.
-pub(crate) fn look_at<P: Platform>(pair: &Shared<QueuePairObject<P>>, bytes: &mut u64) {
+/// A turn's look at a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left
+/// stays on the list of this turn, wherever its thread runs: a thread takes a long transfer over from the deferred procedures.
+pub(crate) fn look_at<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes: &mut u64) {
     let more_receives = pair.state() & state::DRAIN != 0 && receive_queue::flush(pair);
     let stepped = initiator::step(pair, (*bytes).min(PIECE));
     let (used, more) = match stepped {
@@ -628,6 +629,6 @@ pub(crate) fn look_at<P: Platform>(pair: &Shared<QueuePairObject<P>>, bytes: &mu
     };
     *bytes = bytes.saturating_sub(used);
     if more || more_receives {
-        pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+        pair.core.fabric.link_at(&Object::QueuePair(pair.clone()), Some(processor));
     }
 }

@@ -2,10 +2,10 @@
 
 mod pair;
 
-use pair::{A, B, Buffer, Depths, EVERYTHING, Pair, World, element, outcomes, polled};
+use pair::{A, B, Buffer, Depths, EVERYTHING, PROCESSOR, Pair, World, element, outcomes, polled};
 use softndk_engine::{
-    FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, PostError, RequestFlags, Rights,
-    Semantics,
+    Budget, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, PostError, RequestFlags, Rights,
+    Semantics, Turn,
 };
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -396,6 +396,29 @@ fn what_exceeds_the_bound_of_a_post_is_finished_by_turns_piece_by_piece() {
         drop((local.close(1), remote.close(1)));
         pair.close();
     }
+}
+
+#[test]
+fn a_long_transfer_stays_on_the_list_of_its_turn_whatever_processor_its_thread_runs_on() {
+    let mut pair = Pair::new();
+    let length = 3 << 20;
+    let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 1));
+    let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    pair.world.harness().dispatch.store(true, std::sync::atomic::Ordering::SeqCst);
+    let list = [element(0, length as u32, local.local_token())];
+    pair.a.pair.read(1, NONE, list.into_iter(), 0, remote.remote_token()).unwrap();
+    PROCESSOR.with(|place| place.set(1));
+    let budget = Budget { bytes: 1 << 16, items: 1 };
+    let mut turns = 1;
+    while pair.world.fabric.turn(0, budget, &mut pair.world.events) == Turn::More {
+        turns += 1;
+    }
+    PROCESSOR.with(|place| place.set(0));
+    // 47 pieces after the one in the post, and a look that finds nothing.
+    assert_eq!((turns, outcomes(&pair.a.initiator)), (48, vec![(1, Outcome::Success)]));
+    drop((local.close(1), remote.close(1)));
+    pair.close();
 }
 
 #[test]
