@@ -58,6 +58,9 @@ impl Elements for Queued<'_> {
         if self.count == 1 {
             return (index == 0).then_some(self.single);
         }
+        if index >= self.count {
+            return None;
+        }
         self.ring.peek(self.first.wrapping_add(index)).copied()
     }
 }

@@ -437,6 +437,24 @@ fn a_long_chain_at_dispatch_level_is_cut_into_turns() {
 }
 
 #[test]
+fn a_read_without_elements_has_nothing_to_invalidate_even_with_another_request_behind_it() {
+    let mut pair = Pair::new();
+    let buffer = Buffer::new(4096, 0);
+    let mapping = pair.a.build(&pair.world, &buffer);
+    let region = pair.a.fast_region(&pair.world);
+    pair.a.fast_register(&region, mapping, 1, 0).unwrap();
+    let flags = RequestFlags::LOCAL_INVALIDATE | RequestFlags::DEFER;
+    pair.a.pair.read(1, flags, std::iter::empty(), 0, MemoryToken::NONE).unwrap();
+    let list = [element(0, 8, region.local_token()), element(8, 8, region.local_token())].into_iter();
+    pair.a.pair.send(2, NONE, list).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::InvalidRequest), (2, Outcome::Cancelled)]);
+    drop(region.close(1));
+    assert!(pair.a.opening.release_mapping(mapping));
+    pair.close();
+}
+
+#[test]
 fn a_chain_of_invalidating_reads_is_cut_into_turns_by_its_bytes() {
     let mut pair = Pair::new();
     // A request and the next one's beginning fit into the bound.
