@@ -693,12 +693,12 @@ pub(crate) fn told<P: Platform>(
     from: &Shared<ConnectorObject<P>>,
     message: Told<P>,
 ) {
+    // A message that is none stays here and is dropped outside the lock.
+    let mut message = Some(message);
     let after = connector.state.with(|state| {
-        if !state.far.as_ref().is_some_and(|far| far.is(from)) {
-            // Dropped outside the lock.
-            return Err(message);
-        }
-        Ok(match message {
+        let expected = state.far.as_ref().is_some_and(|far| far.is(from));
+        let message = message.take_if(|_| expected)?;
+        Some(match message {
             Message::Accepted { far, limits, data } => connector.told_accepted(state, far, limits, &data),
             Message::Rejected { data } => connector.told_rejected(state, Some(&data), ConnectError::Refused),
             Message::Ready => connector.told_ready(state),
@@ -707,7 +707,7 @@ pub(crate) fn told<P: Platform>(
             Message::Abort => connector.told_abort(state),
         })
     });
-    if let Ok(after) = after {
+    if let Some(after) = after {
         connector.finish_after(after);
     }
 }
