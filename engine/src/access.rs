@@ -76,7 +76,12 @@ impl<'g, P: Platform> Accessor<'g, P> {
         self.region(self.entry(token)?, address, length, needed)
     }
 
-    /// The fast-register region that a peer wants to invalidate.
+    /// The fast-register region that a peer wants to invalidate: one it was ever meant to know.
+    pub(crate) fn fast_of_peer(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
+        self.fast(token).and_then(|fast| if fast.remote_access { Ok(fast) } else { Err(Denied) })
+    }
+
+    /// The fast-register region under a token, while it has pages.
     pub(crate) fn fast(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
         match self.entry(token)? {
             Entry::Fast(fast) if fast.domain == self.domain && fast.editions.is_published() => Ok(fast),

@@ -96,7 +96,7 @@ impl<P: Platform> Wire<P> for Loopback {
         elements: &mut Vec<Element>,
     ) -> Begun {
         let there = there(far, here);
-        if delivery.invalidates.is_some_and(|token| there.fast(token).is_err()) {
+        if delivery.invalidates.is_some_and(|token| there.fast_of_peer(token).is_err()) {
             return Begun::UnknownToken;
         }
         let draining = far.state() & state::DRAIN != 0;
@@ -132,7 +132,7 @@ impl<P: Platform> Wire<P> for Loopback {
     }
 
     fn invalidate(far: &Self::FarQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp> {
-        there(far, here).fast(token).ok()?.editions.withdraw()
+        there(far, here).fast_of_peer(token).ok()?.editions.withdraw()
     }
 
     fn end_sends(far: &Self::FarQueuePair, filled: &mut [Completion], moving: bool) {

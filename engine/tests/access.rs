@@ -281,6 +281,26 @@ fn an_unknown_token_to_invalidate_ends_the_connection_without_using_the_receive_
 }
 
 #[test]
+fn a_peer_cannot_invalidate_a_region_that_was_made_without_remote_access() {
+    let mut pair = Pair::new();
+    let buffer = Buffer::new(4096, 0);
+    let mapping = pair.b.build(&pair.world, &buffer);
+    let region = pair.b.domain.create_memory_region(true, pair.world.block(51)).unwrap();
+    region.initialize_fast_register(1, false).unwrap();
+    let registration = FastRegistration { first_byte_offset: 0, length: 4096, base: 0, rights: Rights::LOCAL_WRITE };
+    pair.b.pair.fast_register(1, NONE, &region, registration, [mapping].into_iter()).unwrap();
+    assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success)]);
+    pair.b.pair.receive(8, std::iter::empty()).unwrap();
+    pair.a.pair.send_and_invalidate(1, NONE, std::iter::empty(), region.remote_token()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::Cancelled)]);
+    drop(region.close(1));
+    assert!(pair.b.opening.release_mapping(mapping));
+    pair.close();
+}
+
+#[test]
 fn registering_twice_and_invalidating_twice_fail_by_completion() {
     for twice in [true, false] {
         let mut pair = Pair::new();
