@@ -42,6 +42,7 @@ pub mod tags {
 
     pub const DRIVER: Tag = Tag::new(*b"SnDr");
     pub const ADAPTER: Tag = Tag::new(*b"SnAd");
+    pub const ALIGNED: Tag = Tag::new(*b"SnAl");
     pub const ADDRESS_TABLE: Tag = Tag::new(*b"SnIp");
     pub const EVENT: Tag = Tag::new(*b"SnEv");
     pub const RUNDOWN: Tag = Tag::new(*b"SnRu");
@@ -113,15 +114,16 @@ pub fn held() -> (u64, u64) {
     (BLOCKS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }
 
-/// The global allocator, counted: for what the engine allocates.
+/// The global allocator for what the engine allocates: counted, and with the alignment that `wdk-alloc` does not honour.
 pub struct CountedAllocator(pub WdkAllocator);
 
 // SAFETY: hands every call to an allocator; counting changes nothing about its blocks.
 unsafe impl GlobalAlloc for CountedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Pool blocks are aligned to 16; the allocator below does not look at more.
+        // The allocator below does not look at alignment: what wants more than a pool block has, gets it here.
         if layout.align() > POOL_ALIGNMENT {
-            return core::ptr::null_mut();
+            let block = allocate(layout.size(), layout.align(), tags::ALIGNED);
+            return block.map_or(core::ptr::null_mut(), |block| block.as_ptr().cast());
         }
         // SAFETY: the caller's promise.
         let block = unsafe { self.0.alloc(layout) };
@@ -132,6 +134,13 @@ unsafe impl GlobalAlloc for CountedAllocator {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if layout.align() > POOL_ALIGNMENT {
+            if let Some(block) = NonNull::new(block) {
+                // SAFETY: allocated above with this size and tag.
+                unsafe { release(block.cast(), layout.size(), tags::ALIGNED) };
+            }
+            return;
+        }
         count_out(layout.size());
         // SAFETY: the caller's promise.
         unsafe { self.0.dealloc(block, layout) };

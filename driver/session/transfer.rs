@@ -50,7 +50,7 @@ pub fn run(
     let ends = pair.ends.lock();
     let ends = ends.as_ref().ok_or_else(|| pair.ended().unwrap_or(Status::CONNECTION_DISCONNECTED))?;
     if ends.flags.disconnected.load(Ordering::Acquire) {
-        return Err(Status::CONNECTION_DISCONNECTED);
+        return Err(if ends.is_home() { Status::CONNECTION_DISCONNECTED } else { Status::DEVICE_REMOVED });
     }
     let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
     let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
