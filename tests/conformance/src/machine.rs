@@ -79,10 +79,11 @@ pub fn inx() -> Inx {
     Inx::load(workspace().join("inf/softndk.inx")).expect("the INF can be read")
 }
 
-/// The driver image: `SOFTNDK_IMAGE`, or the debug image of `cargo xtask driver`.
+/// The driver image: `SOFTNDK_IMAGE`, from the workspace's folder if it is relative, or the debug image of
+/// `cargo xtask driver`.
 pub fn image() -> PathBuf {
-    std::env::var_os("SOFTNDK_IMAGE")
-        .map_or_else(|| workspace().join("target/driver/x64/debug/softndk.sys"), PathBuf::from)
+    let given = std::env::var_os("SOFTNDK_IMAGE");
+    workspace().join(given.unwrap_or_else(|| "target/driver/x64/debug/softndk.sys".into()))
 }
 
 /// A kernel with the driver loaded and its adapters started.

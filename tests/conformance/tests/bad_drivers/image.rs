@@ -8,7 +8,7 @@ use conformance::machine::workspace;
 /// The path of the image; built with cargo, which does nothing when nothing has changed.
 pub fn build() -> PathBuf {
     if let Some(given) = std::env::var_os(super::IMAGE) {
-        return PathBuf::from(given);
+        return workspace().join(given);
     }
     let target = workspace().join("target/bad-drivers");
     let output = Command::new("cargo")

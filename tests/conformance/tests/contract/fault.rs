@@ -41,7 +41,7 @@ fn life(kernel: &Kernel, setup: &Setup, names: &mut Names) -> Result<(), (&'stat
     for record in fault::sites() {
         names.entry(record.site).or_insert_with(|| {
             let frames = kernel_host::image::stack_trace::name(&record.stack);
-            frames.iter().map(|frame| format!("\n    {frame}")).collect()
+            frames.iter().fold(String::new(), |text, frame| text + "\n    " + &frame.to_string())
         });
     }
     driver.unload();
