@@ -488,13 +488,16 @@ impl<P: Platform> Initiator<P> {
     fn complete(&mut self, pair: &QueuePairObject<P>, outcome: Outcome) -> Progress {
         self.phase = Phase::Fresh;
         self.receive = None;
+        // The request leaves last: whoever sees its room finds room for elements and inline data as well.
+        if let Some(request) = self.requests.peek(self.requests.position()) {
+            if request.count > 1 {
+                self.elements.skip(request.count);
+            }
+            if request.flags.contains(RequestFlags::INLINE) {
+                self.chunks.skip((request.length as usize).div_ceil(CHUNK));
+            }
+        }
         let Some(request) = self.requests.pop() else { return Progress::Completed };
-        if request.count > 1 {
-            self.elements.skip(request.count);
-        }
-        if request.flags.contains(RequestFlags::INLINE) {
-            self.chunks.skip((request.length as usize).div_ceil(CHUNK));
-        }
         if let (Some(fast), Some(ready)) = (&request.fast, request.ready) {
             fast.editions.discard(ready);
         }

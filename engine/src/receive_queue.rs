@@ -116,11 +116,12 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
 
 impl<P: Platform> Inner<P> {
     fn pop(&mut self) -> Option<Receive> {
-        let receive = self.receives.pop()?;
-        if receive.count > 1 {
-            self.elements.skip(receive.count);
+        // The receive leaves last: whoever sees its room finds room for its elements as well.
+        let count = self.receives.peek(self.receives.position())?.count;
+        if count > 1 {
+            self.elements.skip(count);
         }
-        Some(receive)
+        self.receives.pop()
     }
 }
 
