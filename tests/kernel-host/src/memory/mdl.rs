@@ -385,7 +385,9 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
         (*mdl).MappedSystemVa = address as *mut _;
         with(|table| {
             if crate::kernel::is_verifying() {
-                list.iter().for_each(|frame| *table.mapped.entry(*frame).or_default() += 1);
+                for frame in &list {
+                    *table.mapped.entry(*frame).or_default() += 1;
+                }
             }
             table.mappings.insert(at, Mapping { mdl: mdl as usize, reservation, frames: list });
         });

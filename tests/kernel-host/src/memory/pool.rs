@@ -269,13 +269,15 @@ fn freed_wrongly(what: &str, start: usize, tag: Option<u32>) -> ! {
     bugcheck(BugCheck::BAD_POOL_CALLER, parameters, rule)
 }
 
+/// A page of slack, to compare with.
+const PATTERN: [u8; PAGE_SIZE] = [SLACK; PAGE_SIZE];
+
 /// Looks at the bytes around a block in its pages.
 fn check_slack(start: usize, block: &Block) {
     let Storage::Guarded(reservation, _) = &block.storage else { return };
     let first = reservation.address();
     let end = start + block.size;
     let last = first + reservation.length();
-    const PATTERN: [u8; PAGE_SIZE] = [SLACK; PAGE_SIZE];
     let dirty = |from: usize, to: usize| {
         // SAFETY: the block's own pages; less than a page on either side of a block is slack.
         let slack = unsafe { std::slice::from_raw_parts(from as *const u8, to - from) };
