@@ -103,7 +103,11 @@ fn import_library(module: &str, names: &[String], arch: Arch) -> Result<Vec<u8>>
 
 #[cfg(test)]
 mod tests {
-    use super::exported_names;
+    use super::{IMPORT_LIBRARIES, exported_names};
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    /// Names that compilers call by themselves; no header of ours declares them.
+    const COMPILER_CALLS: &[&str] = &["memcmp", "memcpy", "memmove", "memset", "strlen"];
 
     #[test]
     fn definitions_give_their_names_without_comments() {
@@ -114,5 +118,36 @@ mod tests {
     #[test]
     fn a_definition_for_another_module_is_refused() {
         assert!(exported_names("LIBRARY b.exe\nEXPORTS\n", "a.exe").is_err());
+    }
+
+    #[test]
+    fn import_libraries_name_just_what_the_headers_declare() {
+        let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("wdk-headers");
+        let mut exported = BTreeSet::new();
+        for (library, module) in IMPORT_LIBRARIES {
+            let text = fs::read_to_string(headers.join(library).with_extension("def")).unwrap();
+            exported.extend(exported_names(&text, module).unwrap());
+        }
+        let mut declared = COMPILER_CALLS.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        for header in fs::read_dir(headers.join("km")).unwrap() {
+            let text = fs::read_to_string(header.unwrap().path()).unwrap();
+            declared.extend(text.lines().filter_map(declared_function));
+        }
+        assert_eq!(exported, declared);
+    }
+
+    /// The name in a line that declares a function.
+    fn declared_function(line: &str) -> Option<String> {
+        let starts_like_one = line.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+        let before = line.strip_suffix(");")?.split_once('(')?.0;
+        if !starts_like_one || line.starts_with("typedef") || line.starts_with("ASSERT_") {
+            return None;
+        }
+        // `__declspec(noreturn) void KeBugCheckEx(` has a pair of parentheses in front.
+        let before = line
+            .strip_prefix("__declspec(noreturn) ")
+            .and_then(|line| line.split_once('('))
+            .map_or(before, |pair| pair.0);
+        Some(before.rsplit([' ', '*']).next()?.to_owned())
     }
 }
