@@ -85,8 +85,9 @@ impl Driver {
     /// Waits for the driver's threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
     pub fn stop(&self) {
         self.workers.stop();
-        self.fabric.platform().turners.stop();
+        // Before the turns: the end of a mapper's job lets holds go, which kicks. No adapter is left, so no job can come.
         self.mapper.stop();
+        self.fabric.platform().turners.stop();
     }
 
     /// The driver state, while there is one.
@@ -137,11 +138,15 @@ impl Driver {
         adapters.iter().filter(|entry| matches!(entry, Entry::Running(_))).count() as u32
     }
 
-    /// Removes an adapter from the table; references taken before stay valid until its gate is shut.
+    /// Removes an adapter from the table; references taken before stay valid until its gate is shut. Its place stays taken
+    /// until [`Driver::release`], because sessions are ended by it.
     pub fn remove(&self, index: usize) {
-        if let Some(entry) = self.adapters.lock().get_mut(index) {
-            *entry = Entry::Free;
-        }
+        self.set(index, Entry::Reserved);
+    }
+
+    /// Lets another adapter have the place of one that was removed.
+    pub fn release(&self, index: usize) {
+        self.set(index, Entry::Free);
     }
 
     fn set(&self, index: usize, value: Entry) {

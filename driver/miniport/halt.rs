@@ -22,6 +22,7 @@ pub unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
     // Addresses before the provider: the callback asks the provider to end what used a vanished address.
     adapter.addresses.forget();
     adapter.provider.stop();
+    driver.release(adapter.index);
     adapter.port.stop();
     control::device::detach(driver);
     if let Some(block) = NonNull::new(context.cast::<Adapter>()) {
