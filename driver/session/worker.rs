@@ -62,27 +62,27 @@ impl Workers {
 
     /// Makes sure that there is a thread for one more request. PASSIVE_LEVEL. False: there is none and none can be made.
     pub fn prepare(&self) -> bool {
-        let place = {
+        {
             let mut state = self.state.lock();
             let free = (self.busy.load(Ordering::Relaxed) as usize) < state.started;
             if free || state.started == THREAD_MAX {
                 return true;
             }
-            let place = state.started;
             state.started += 1;
-            place
-        };
+        }
         // SAFETY: `run` uses the driver state only; `stop` joins the thread before that goes.
         let thread = unsafe { Thread::start(run, ptr::null_mut()) };
         let mut state = self.state.lock();
-        if let Ok(thread) = thread {
-            if let Some(slot) = state.threads.get_mut(place) {
-                *slot = Some(thread);
-            }
-            return true;
+        let Ok(thread) = thread else {
+            state.started -= 1;
+            return state.started != 0;
+        };
+        // There is one: no more threads are counted than there are slots. Which one matters to nobody, and it must not be
+        // what the count says: another start may have failed meanwhile.
+        if let Some(slot) = state.threads.iter_mut().find(|slot| slot.is_none()) {
+            *slot = Some(thread);
         }
-        state.started -= 1;
-        state.started != 0
+        true
     }
 
     /// Queues a request. `IRQL <= DISPATCH_LEVEL`.
