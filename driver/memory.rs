@@ -31,6 +31,10 @@ pub const LARGE: u64 = 4 << 20;
 pub enum MappingError {
     /// The chain is not virtually contiguous over the length asked for.
     NotContiguous,
+    /// The chain describes memory that may go away or that is not the processor's to cache.
+    NotPinned,
+    /// More bytes than can be mapped.
+    TooLong,
     NoResources,
 }
 
@@ -70,31 +74,36 @@ pub struct Chain {
 unsafe impl Send for Chain {}
 
 impl Chain {
-    /// Checks a consumer's chain.
+    /// Checks a consumer's chain of at least `length` bytes, of which it may be `longest`.
     ///
     /// # Safety
-    /// `mdl` is null or a live chain of MDLs that describe locked or non-paged memory.
-    pub unsafe fn check(mdl: *mut MDL, length: u64) -> Result<Self, MappingError> {
+    /// `mdl` is null or a live chain of MDLs.
+    pub unsafe fn check(mdl: *mut MDL, length: u64, longest: u64) -> Result<Self, MappingError> {
+        // Before anything is mapped, because this may be megabytes at DISPATCH_LEVEL.
+        if length > longest {
+            return Err(MappingError::TooLong);
+        }
         let first = NonNull::new(mdl).ok_or(MappingError::NotContiguous)?;
         // SAFETY: live, by the caller's promise.
-        let base = virtual_address(unsafe { first.as_ref() });
+        let mut parts = unsafe { Parts::of(first) };
+        let mut base = None;
         let mut covered = 0_u64;
         let mut segments = 0_usize;
-        let mut next = mdl;
-        while covered < length || segments == 0 {
-            // SAFETY: live, by the caller's promise.
-            let Some(part) = (unsafe { next.as_ref() }) else { break };
-            let expected = base.checked_add(covered).ok_or(MappingError::NotContiguous)?;
-            if virtual_address(part) != expected {
+        while covered < length {
+            let part = parts.next().ok_or(MappingError::NotContiguous)?;
+            if !is_pinned(part) {
+                return Err(MappingError::NotPinned);
+            }
+            let address = virtual_address(part);
+            let expected = base.get_or_insert(address).checked_add(covered).ok_or(MappingError::NotContiguous)?;
+            if address != expected {
                 return Err(MappingError::NotContiguous);
             }
             covered = covered.checked_add(u64::from(part.ByteCount)).ok_or(MappingError::NotContiguous)?;
             segments += 1;
-            next = part.Next;
         }
-        if covered < length || base.checked_add(length).is_none() {
-            return Err(MappingError::NotContiguous);
-        }
+        // No base: no bytes were asked for.
+        let base = base.filter(|base| base.checked_add(length).is_some()).ok_or(MappingError::NotContiguous)?;
         Ok(Self { first, base, length, segments })
     }
 
@@ -111,6 +120,41 @@ impl Chain {
     pub fn is_large(&self) -> bool {
         self.length > LARGE
     }
+}
+
+/// The MDLs of a chain that describe any bytes. Chains of network buffers have empty ones, whose address means nothing.
+struct Parts<'chain> {
+    next: Option<&'chain MDL>,
+}
+
+impl Parts<'_> {
+    /// # Safety
+    /// `first` starts a live chain that stays as it is for the life of the iterator.
+    unsafe fn of(first: NonNull<MDL>) -> Self {
+        // SAFETY: live, by the caller's promise.
+        Self { next: Some(unsafe { first.as_ref() }) }
+    }
+}
+
+impl<'chain> Iterator for Parts<'chain> {
+    type Item = &'chain MDL;
+
+    fn next(&mut self) -> Option<&'chain MDL> {
+        loop {
+            let part = self.next?;
+            // SAFETY: null or the next MDL of a live chain (`of`).
+            self.next = unsafe { part.Next.as_ref() };
+            if part.ByteCount != 0 {
+                return Some(part);
+            }
+        }
+    }
+}
+
+/// Whether the pages of an MDL stay what they are: locked, or non-paged pool, or part of such; and memory, not a device.
+fn is_pinned(mdl: &MDL) -> bool {
+    let pinned = MDL_FLAGS::PAGES_LOCKED | MDL_FLAGS::SOURCE_IS_NONPAGED_POOL | MDL_FLAGS::PARTIAL;
+    mdl.MdlFlags.intersects(pinned) && !mdl.MdlFlags.contains(MDL_FLAGS::IO_SPACE)
 }
 
 /// Start of an MDL's bytes in the address space they were described in.
@@ -157,15 +201,17 @@ impl Mapping {
         let segments = PoolSlice::try_filled(tags::MAPPING, chain.segments, UNUSED)?;
         // Built in its final place: a failure half-way unmaps by drop what was mapped.
         let mut mapping = Self { body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, retire })? };
-        let mut next = chain.first.as_ptr();
+        // SAFETY: `check` walked as many live MDLs, and the consumer leaves them alone until the request has completed.
+        let parts = unsafe { Parts::of(chain.first) };
         let mut rest = chain.length;
-        for segment in mapping.body.segments.iter_mut() {
-            // SAFETY: `check` walked as many live MDLs.
-            let Some(part) = (unsafe { next.as_ref() }) else { break };
+        for (segment, part) in mapping.body.segments.iter_mut().zip(parts) {
             let length = rest.min(u64::from(part.ByteCount));
             *segment = map(part, length as u32, access)?;
             rest -= length;
-            next = part.Next;
+        }
+        if rest != 0 {
+            // The consumer changed the chain while the request was pending.
+            return Err(MappingError::NotContiguous);
         }
         mapping.arrange(chain, extent);
         Ok(mapping)
@@ -277,9 +323,6 @@ impl Drop for Body {
 
 /// Maps the first `length` bytes of one MDL of a chain.
 fn map(part: &MDL, length: u32, access: Access) -> Result<Segment, MappingError> {
-    if length == 0 {
-        return Ok(UNUSED);
-    }
     if part.MdlFlags.contains(MDL_FLAGS::SOURCE_IS_NONPAGED_POOL) {
         let address = part.MappedSystemVa.cast();
         return Ok(Segment { length: u64::from(length), address, ..UNUSED });

@@ -26,7 +26,7 @@ pub fn of_create(cause: CreateError) -> NTSTATUS {
 /// Mapping of a consumer's memory.
 pub fn of_mapping(cause: MappingError) -> NTSTATUS {
     match cause {
-        MappingError::NotContiguous => STATUS_INVALID_PARAMETER,
+        MappingError::NotContiguous | MappingError::NotPinned | MappingError::TooLong => STATUS_INVALID_PARAMETER,
         MappingError::NoResources => STATUS_INSUFFICIENT_RESOURCES,
     }
 }

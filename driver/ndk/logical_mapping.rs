@@ -15,7 +15,7 @@ use ndkpi_sys::{
         STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
     },
 };
-use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening};
+use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening, limits::MAPPING_LENGTH};
 
 use super::open::OpenAdapter;
 use crate::{
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn build(
         return STATUS_INVALID_PARAMETER;
     };
     // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
-    let chain = match unsafe { Chain::check(mdl, length as u64) } {
+    let chain = match unsafe { Chain::check(mdl, length as u64, MAPPING_LENGTH) } {
         Ok(chain) => chain,
         Err(cause) => return status::of_mapping(cause),
     };

@@ -90,7 +90,7 @@ unsafe extern "C" fn register(
         return STATUS_INVALID_DEVICE_REQUEST;
     }
     // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
-    let chain = match unsafe { Chain::check(mdl, length as u64) } {
+    let chain = match unsafe { Chain::check(mdl, length as u64, region.longest()) } {
         Ok(chain) => chain,
         Err(cause) => return status::of_mapping(cause),
     };

@@ -34,7 +34,7 @@ pub fn run(
     let map = |part: Option<&super::memory::Part>, access| -> Result<Option<Mapping>, Status> {
         let Some(part) = part else { return Ok(None) };
         // SAFETY: our own list over locked pages, alive for as long as the part.
-        let chain = unsafe { Chain::check(part.list(), part.length) };
+        let chain = unsafe { Chain::check(part.list(), part.length, part.length) };
         let chain = chain.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         Mapping::try_new(&chain, access, Extent::Bytes).map(Some).map_err(|_| Status::INSUFFICIENT_RESOURCES)
     };
@@ -61,6 +61,10 @@ pub fn run(
             looked_at = (result.posted, result.bytes);
             if let Some(status) = patience.ended() {
                 return Err(status);
+            }
+            if driver.adapter_count() == 0 {
+                // The device is about to go with the last adapter, and must not wait for user mode.
+                return Err(Status::DEVICE_REMOVED);
             }
             if asked.time_budget != 0 && now() >= limit {
                 result.end_reason = EndReason::TIME_BUDGET;

@@ -130,6 +130,11 @@ impl<P: Platform> MemoryRegion<P> {
         self.0.fast_register
     }
 
+    /// Most bytes that can be registered.
+    pub fn longest(&self) -> u64 {
+        self.0.core.adapter.limits.registration_size
+    }
+
     /// Publishes mapped memory. The front end maps first (asynchronously if it likes, with a [`Self::hold`]); on an error it
     /// gets the memory back.
     pub fn register(&self, registration: Registration<P>) -> Result<(), (RegionError, P::Memory)> {
