@@ -123,6 +123,9 @@ impl Provider {
 
     /// Switches NDK on or off and lets the event thread tell NDIS. Never blocks.
     pub fn set_state(&self, enable: bool) {
+        if self.is_leaving() {
+            return;
+        }
         let changed = self.enabled.swap(enable, Ordering::AcqRel) != enable;
         if changed {
             self.ask(if enable { Wanted::Enabled } else { Wanted::Disabled });
@@ -140,12 +143,12 @@ impl Provider {
     }
 
     pub fn is_enabled(&self) -> bool {
-        self.enabled.load(Ordering::Acquire)
+        self.enabled.load(Ordering::Acquire) && !self.is_leaving()
     }
 
-    /// The device is gone: nothing new is let in.
+    /// The device is gone: nothing new is let in, and nothing switches it on again.
     pub fn surprise_removed(&self) {
-        self.enabled.store(false, Ordering::Release);
+        self.leave();
         self.engine.shut_down();
     }
 
@@ -199,6 +202,10 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
                     // Here and not when it was asked for: a disable that is still under way would shut down after it.
                     if adapter.provider.is_enabled() {
                         adapter.provider.engine.start();
+                        if adapter.provider.is_leaving() {
+                            // A removal that came in between has shut down too early.
+                            adapter.provider.engine.shut_down();
+                        }
                     }
                     announce(adapter.miniport, true);
                 }
