@@ -8,13 +8,13 @@ use core::{ffi::c_void, ptr, sync::atomic::Ordering};
 
 use ndkpi_sys::{
     ndis::{
-        NDIS_DEFAULT_PORT_NUMBER, NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_PACKET_TYPES,
-        NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS, NDIS_SEND_COMPLETE_FLAGS, NDIS_SEND_FLAGS,
-        NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NDIS_STATUS, NDIS_STATUS_INVALID_LENGTH,
-        NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_BUFFER, NET_BUFFER_LIST,
-        NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NdisAllocateNetBufferList,
-        NdisAllocateNetBufferListPool, NdisFreeNetBufferList, NdisFreeNetBufferListPool, NdisGetDataBuffer,
-        NdisMIndicateReceiveNetBufferLists, NdisMSendNetBufferListsComplete,
+        NDIS_DEFAULT_PORT_NUMBER, NDIS_HANDLE, NDIS_NET_BUFFER_LIST_INFO_SLOTS, NDIS_OBJECT_HEADER,
+        NDIS_OBJECT_TYPE_DEFAULT, NDIS_PACKET_TYPES, NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS,
+        NDIS_SEND_COMPLETE_FLAGS, NDIS_SEND_FLAGS, NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NDIS_STATUS,
+        NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_BUFFER,
+        NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+        NdisAllocateNetBufferList, NdisAllocateNetBufferListPool, NdisFreeNetBufferList, NdisFreeNetBufferListPool,
+        NdisGetDataBuffer, NdisMIndicateReceiveNetBufferLists, NdisMSendNetBufferListsComplete,
     },
     nt::MDL,
 };
@@ -352,9 +352,13 @@ unsafe extern "C" fn indicate_received(
 ) {
     // SAFETY: the DPC's context is the adapter; HaltEx stops the DPC before the adapter is freed.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
+    // For the whole run, so that a pause waits for it, and a run after that neither indicates nor queues the DPC again.
+    let Some(_running) = adapter.port.running.enter() else { return };
     let mut taken = [NO_FRAME; INDICATE_MAX];
     let mut count = 0;
     let mut chain: *mut NET_BUFFER_LIST = ptr::null_mut();
+    let mut end: *mut *mut NET_BUFFER_LIST = &raw mut chain;
+    // In the order in which they came.
     while count < INDICATE_MAX {
         let Some(received) = adapter.port.next_received() else { break };
         if !passes(adapter, &received) {
@@ -364,8 +368,10 @@ unsafe extern "C" fn indicate_received(
         // SAFETY: the frame was taken from the queue, so its list is ours.
         if let Some(list) = unsafe { received.frame.list.as_mut() } {
             prepare(adapter, list, received.length);
-            list.Next = chain;
-            chain = list;
+            list.Next = ptr::null_mut();
+            // SAFETY: the head above, or the link of the list before, which is ours until it is indicated.
+            unsafe { end.write(list) };
+            end = &raw mut list.Next;
         }
         if let Some(place) = taken.get_mut(count) {
             *place = received.frame;
@@ -425,6 +431,8 @@ fn prepare(adapter: &Adapter, list: &mut NET_BUFFER_LIST, length: u32) {
     list.SourceHandle = adapter.miniport.0;
     list.Status = NDIS_STATUS_SUCCESS;
     list.NblFlags = 0;
+    // What the layers above noted for the frame before.
+    list.NetBufferListInfo = [ptr::null_mut(); NDIS_NET_BUFFER_LIST_INFO_SLOTS];
     // SAFETY: the list's NET_BUFFER belongs to it.
     if let Some(buffer) = unsafe { list.FirstNetBuffer.as_mut() } {
         buffer.CurrentMdl = buffer.MdlChain;
