@@ -6,10 +6,10 @@
 use core::{cell::UnsafeCell, ffi::c_void, ptr};
 
 use wdk_sys::{
-    KDPC, PROCESSOR_NUMBER,
+    _KDPC_IMPORTANCE, KDPC, PROCESSOR_NUMBER,
     ntddk::{
         KeFlushQueuedDpcs, KeGetProcessorNumberFromIndex, KeInitializeDpc, KeInsertQueueDpc, KeRemoveQueueDpc,
-        KeSetTargetProcessorDpcEx,
+        KeSetImportanceDpc, KeSetTargetProcessorDpcEx,
     },
 };
 
@@ -48,6 +48,10 @@ impl Dpc {
             // SAFETY: initialised and not queued; the number comes from the system. On failure the DPC runs on the
             // processor that queues it, which is slower and still right.
             let _status = unsafe { KeSetTargetProcessorDpcEx(self.dpc.get(), &raw mut number) };
+            // WDM: Organization of DPC Queues. Another processor looks at a DPC of medium importance when its queue has grown
+            // or at its next clock tick; from this importance on it is told at once.
+            // SAFETY: initialised and not queued.
+            unsafe { KeSetImportanceDpc(self.dpc.get(), _KDPC_IMPORTANCE::MediumHighImportance) };
         }
     }
 
