@@ -87,6 +87,7 @@ impl Mapper {
     pub fn start(&self) -> Result<(), NTSTATUS> {
         // SAFETY: `run` uses the driver state only; `stop` joins the thread before that goes.
         let thread = unsafe { Thread::start(run, ptr::null_mut()) }?;
+        thread.prefer();
         *self.thread.lock() = Some(thread);
         Ok(())
     }

@@ -87,6 +87,8 @@ impl Turners {
             let context = ptr::without_provenance_mut(index);
             // SAFETY: `run_thread` takes an index; `stop` joins the thread before the driver state goes.
             let thread = unsafe { Thread::start(run_thread, context) }?;
+            // While it is in the middle of a turn the DPCs step aside, and a consumer that polls would keep it from going on.
+            thread.prefer();
             *slot.thread.lock() = Some(thread);
         }
         Ok(())
@@ -120,6 +122,22 @@ impl Turners {
     fn turner(&self, processor: u32) -> Option<&Turner> {
         let index = (processor as usize).checked_rem(self.each.len())?;
         self.each.get(index)
+    }
+
+    /// One budget for each processor that was handed to thread `index`, so that none waits for another to have no more to do;
+    /// true when something is left.
+    fn pass(&self, driver: &Driver, index: usize) -> bool {
+        let mut more = false;
+        let mine = self.each.iter().enumerate().skip(index).step_by(self.threads.len().max(1));
+        for (processor, turner) in mine {
+            if turner.for_thread.swap(false, Ordering::AcqRel)
+                && turner.run(driver, processor, THREAD_BUDGET) == Turn::More
+            {
+                turner.for_thread.store(true, Ordering::Release);
+                more = true;
+            }
+        }
+        more
     }
 
     fn hand_to_thread(&self, processor: usize) {
@@ -201,12 +219,7 @@ unsafe extern "C" fn run_thread(context: *mut c_void) {
             if turners.stopping.load(Ordering::Acquire) {
                 break;
             }
-            let mine = turners.each.iter().enumerate().skip(index).step_by(turners.threads.len().max(1));
-            for (processor, turner) in mine {
-                if turner.for_thread.swap(false, Ordering::AcqRel) {
-                    while turner.run(driver, processor, THREAD_BUDGET) == Turn::More {}
-                }
-            }
+            while turners.pass(driver, index) {}
         }
     }
     thread::exit();

@@ -6,10 +6,13 @@ use wdk_sys::{
     _KWAIT_REASON, _MODE, HANDLE, KPROCESSOR_MODE, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, STATUS_SUCCESS,
     THREAD_ALL_ACCESS,
     ntddk::{
-        KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject, PsCreateSystemThread,
-        PsTerminateSystemThread, ZwClose,
+        KeSetPriorityThread, KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject,
+        PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
     },
 };
+
+/// WDM: the lowest of the priorities that the system does not change by itself.
+const LOW_REALTIME_PRIORITY: i32 = 16;
 
 /// What a thread runs, at PASSIVE_LEVEL, until it returns.
 pub type Routine = unsafe extern "C" fn(*mut c_void);
@@ -57,6 +60,12 @@ impl Thread {
         // A kernel handle that was just created resolves always; without the object the thread could not be joined, so
         // this driver could never be unloaded safely, which is why the failure is not passed on as a mere status.
         NonNull::new(object).map(|object| Self { object }).ok_or(wdk_sys::STATUS_UNSUCCESSFUL)
+    }
+
+    /// Lifts the thread over the ordinary ones, which may be waiting for its work without ever sleeping. PASSIVE_LEVEL.
+    pub fn prefer(&self) {
+        // SAFETY: a referenced thread object; PASSIVE_LEVEL.
+        let _previous = unsafe { KeSetPriorityThread(self.object.as_ptr().cast(), LOW_REALTIME_PRIORITY) };
     }
 
     /// Waits until the thread has ended. PASSIVE_LEVEL. Tell it to end first.
