@@ -2,8 +2,8 @@
 
 use ndkpi_sys::{
     ndkpi::{
-        NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER,
-        NDK_OBJECT_TYPE, NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq, NdkOperationTypeFastRegister,
+        NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
+        NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq, NdkOperationTypeFastRegister,
         NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
         NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
     },
@@ -75,10 +75,7 @@ unsafe extern "C" fn arm(queue: *mut NDK_CQ, kind: ULONG) {
     queue.arm(match kind {
         NDK_CQ_NOTIFY_ERRORS => Arm::Errors,
         ndkpi_sys::ndkpi::NDK_CQ_NOTIFY_SOLICITED => Arm::Solicited,
-        _ => {
-            debug_assert_eq!(kind, NDK_CQ_NOTIFY_ANY);
-            Arm::Any
-        }
+        _ => Arm::Any,
     });
 }
 
