@@ -75,8 +75,10 @@ fn multicast_list(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS
 /// NDKPI: OID_NDK_SET_STATE never pends and never raises the PnP event here; the adapter's own thread does.
 fn ndk_state(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
     let [wanted] = input.bytes::<1>()?;
-    // NDKPI: enable only if the keyword, read now, is not zero.
-    let enable = wanted != 0 && Configuration::network_direct_now(adapter.miniport)?;
-    adapter.provider.set_state(enable);
+    let enable = wanted != 0;
+    // NDKPI: enable only if the keyword, read now, is not zero; otherwise everything stays as it is.
+    if !enable || Configuration::network_direct_now(adapter.miniport)? {
+        adapter.provider.set_state(enable);
+    }
     Ok(())
 }
