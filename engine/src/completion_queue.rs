@@ -70,8 +70,11 @@ pub(crate) struct CompletionQueueObject<P: Platform> {
 /// Entries count from 1 in the order they were added; positions never wrap in the life of a machine.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of the arm protocol")]
 struct Queue {
-    /// A power of two of them, so that positions need no division.
+    /// Room for a power of two of them, so that positions need no division. It is filled as positions are first used: a deep
+    /// queue is made as fast as a shallow one.
     entries: Vec<Completion>,
+    /// The last position before they begin anew.
+    mask: usize,
     depth: u64,
     /// Entries taken by the consumer so far.
     taken: u64,
@@ -94,11 +97,9 @@ impl Queue {
         let size = (depth as usize).checked_next_power_of_two().ok_or(NoMemory)?;
         let mut entries = Vec::new();
         entries.try_reserve_exact(size)?;
-        for _ in 0..size {
-            push_in_room(&mut entries, Completion::default()).map_err(|_| NoMemory)?;
-        }
         Ok(Self {
             entries,
+            mask: size - 1,
             depth: u64::from(depth),
             taken: 0,
             added: 0,
@@ -117,9 +118,15 @@ impl Queue {
         self.added - self.taken
     }
 
-    fn place(&mut self, number: u64) -> Option<&mut Completion> {
-        let mask = self.entries.len().wrapping_sub(1);
-        self.entries.get_mut(number as usize & mask)
+    /// Stores an entry in its position, which nobody waits in.
+    fn store(&mut self, number: u64, completion: Completion) {
+        if let Some(place) = self.entries.get_mut(number as usize & self.mask) {
+            *place = completion;
+        } else {
+            // The first round: positions come one after the other, and the room for all of them is there.
+            let stored = push_in_room(&mut self.entries, completion);
+            debug_assert!(stored.is_ok());
+        }
     }
 
     /// Adds entries; on overflow the queue has failed and keeps what it has.
@@ -133,9 +140,7 @@ impl Queue {
                 return Err(QueueFailure::Overflow);
             }
             let number = self.added;
-            if let Some(place) = self.place(number) {
-                *place = *completion;
-            }
+            self.store(number, *completion);
             self.added += 1;
             if completion.satisfies_solicited() {
                 self.newest_solicited = self.added;
@@ -148,9 +153,8 @@ impl Queue {
     fn take(&mut self, room: &mut [Completion]) -> usize {
         let count = self.waiting().min(room.len() as u64) as usize;
         for into in room.iter_mut().take(count) {
-            let number = self.taken;
-            if let Some(place) = self.place(number) {
-                *into = *place;
+            if let Some(entry) = self.entries.get(self.taken as usize & self.mask) {
+                *into = *entry;
             }
             self.taken += 1;
         }
@@ -435,6 +439,33 @@ mod tests {
             assert_eq!(queue.begin(), Some(Err(QueueFailure::Overflow)));
             queue.notifying = false;
             assert!(!arm(&mut queue, wish));
+        }
+    }
+
+    #[test]
+    fn making_the_deepest_queue_touches_none_of_its_entries() {
+        let queue = queue(crate::limits::Limits::CONNECTX_LIKE.completion_depth);
+        assert_eq!((queue.entries.len(), queue.entries.capacity()), (0, 1 << 22));
+    }
+
+    #[test]
+    fn entries_come_out_as_they_went_in_over_many_rounds_of_each_depth() {
+        for depth in [1, 2, 3, 5, 16] {
+            let (mut queue, mut next, mut expected) = (queue(depth), 0, 0);
+            for round in 0..40 {
+                let room = u64::from(depth) - queue.waiting();
+                for _ in 0..room.min(1 + round % 4) {
+                    queue.push(&[Completion { context: next, ..plain() }]).unwrap();
+                    next += 1;
+                }
+                let mut out = [plain(); 2];
+                let count = queue.take(&mut out);
+                for entry in out.iter().take(count) {
+                    assert_eq!(entry.context, expected, "depth {depth}");
+                    expected += 1;
+                }
+            }
+            assert!(expected > 30);
         }
     }
 
