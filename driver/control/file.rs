@@ -46,6 +46,11 @@ impl ControlFile {
         self.requests.release();
     }
 
+    /// What pairs know the file by.
+    pub fn id(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -55,7 +60,7 @@ impl ControlFile {
         self.closing.store(true, Ordering::Release);
         self.requests.shut();
         if let Some(driver) = Driver::get() {
-            driver.pairs.close_file(ptr::from_ref(self).addr());
+            driver.pairs.close_file(self.id());
         }
     }
 }

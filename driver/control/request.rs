@@ -110,7 +110,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         AdapterListRequest::CODE => adapter_list::answer(&mut buffer),
         ObjectSummaryRequest::CODE => object_summary(&mut buffer).into(),
         PairCreateRequest::CODE | PairCloseRequest::CODE | TransferRequest::CODE | MemcpyRequest::CODE => {
-            match pending_work(request.device_control().code, buffer.input()) {
+            match pending_work(&request, buffer.input()) {
                 Ok(work) => return pend(request, work),
                 Err(status) => Err(status).into(),
             }
@@ -122,8 +122,12 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
 }
 
 /// What a request that pends asks for.
-fn pending_work(code: u32, input: &[u8]) -> Result<Work, Status> {
-    let work = match code {
+fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
+    // User mode comes at PASSIVE_LEVEL; a kernel caller must, too.
+    if irql::at_dispatch() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let work = match request.device_control().code {
         PairCreateRequest::CODE => Work::PairCreate(read_request(input)?),
         PairCloseRequest::CODE => {
             let asked: PairCloseRequest = read_request(input)?;
@@ -132,14 +136,23 @@ fn pending_work(code: u32, input: &[u8]) -> Result<Work, Status> {
             }
             return Ok(Work::PairClose(asked));
         }
-        TransferRequest::CODE => Work::Transfer(read_request(input)?),
+        TransferRequest::CODE => {
+            let asked: TransferRequest = read_request(input)?;
+            adapters_left()?;
+            asked.check_fields()?;
+            let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
+            let file = file::state(request).ok_or(Status::INVALID_DEVICE_REQUEST)?;
+            // Claimed here and not by the thread, so that transfers are granted in the order they come.
+            let pair = driver.pairs.claim(asked.pair, file.id())?;
+            return Ok(Work::Transfer(asked, pair));
+        }
         _ => Work::Memcpy(read_request(input)?),
     };
     adapters_left()?;
     Ok(work)
 }
 
-/// Hands a request to a thread of ours. User mode comes at PASSIVE_LEVEL; a kernel caller must, too.
+/// Hands a request to a thread of ours.
 fn pend(request: Request, work: Work) -> NTSTATUS {
     match place_for(&request) {
         Ok((driver, file, space)) => {
@@ -156,9 +169,6 @@ fn pend(request: Request, work: Work) -> NTSTATUS {
 
 /// Everything a pended request needs, before it is marked as one.
 fn place_for(request: &Request) -> Result<(&'static Driver, NonNull<ControlFile>, PoolSpace<Job>), Status> {
-    if irql::at_dispatch() {
-        return Err(Status::NOT_SUPPORTED);
-    }
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     let file = file::state(request).map(NonNull::from).ok_or(Status::INVALID_DEVICE_REQUEST)?;
     let space = PoolSpace::try_new(tags::SESSION).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;

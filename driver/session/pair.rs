@@ -57,15 +57,6 @@ pub struct Pair {
     pub ends: Mutex<Option<Ends>>,
 }
 
-/// Keeps other transfers away while it lives.
-pub struct Turn<'a>(&'a Pair);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.transferring.store(false, Ordering::Release);
-    }
-}
-
 impl Pair {
     pub fn try_new(id: u32, file: usize, adapters: [usize; 2], limits: PairLimits) -> Result<PoolBox<Self>, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
@@ -82,9 +73,13 @@ impl Pair {
         PoolBox::try_new(tags::SESSION, pair).map_err(none)
     }
 
-    /// Begins a transfer, if none is running.
-    pub fn begin(&self) -> Result<Turn<'_>, Status> {
-        if self.transferring.swap(true, Ordering::AcqRel) { Err(Status::DEVICE_BUSY) } else { Ok(Turn(self)) }
+    /// Keeps other transfers away until [`Pair::finish_transfer`], if none is running.
+    pub fn begin_transfer(&self) -> Result<(), Status> {
+        if self.transferring.swap(true, Ordering::AcqRel) { Err(Status::DEVICE_BUSY) } else { Ok(()) }
+    }
+
+    pub fn finish_transfer(&self) {
+        self.transferring.store(false, Ordering::Release);
     }
 
     /// Why the pair has ended, if it has.

@@ -9,18 +9,22 @@ use core::ptr::NonNull;
 use softndk_ioctl::{MemcpyRequest, PairCloseRequest, PairCreateRequest, Status, TransferRequest};
 use wdk_sys::IRP;
 
-use super::{memcpy, table, transfer};
+use super::{
+    memcpy,
+    table::{self, ClaimedPair},
+    transfer,
+};
 use crate::{
     control::{file::ControlFile, irp::Request, request::Outcome},
     driver::Driver,
 };
 
 /// What a pended request asks for.
-#[derive(Clone, Copy)]
 pub enum Work {
     PairCreate(PairCreateRequest),
     PairClose(PairCloseRequest),
-    Transfer(TransferRequest),
+    /// With the pair it was granted when it came.
+    Transfer(TransferRequest, ClaimedPair),
     Memcpy(MemcpyRequest),
 }
 
@@ -53,7 +57,7 @@ impl Patience<'_> {
 
     /// The identity of the file, for pairs.
     pub fn file_id(&self) -> usize {
-        core::ptr::from_ref(self.file).addr()
+        self.file.id()
     }
 }
 
@@ -72,17 +76,19 @@ impl PendingRequest {
             Some(driver) => self.act(driver, patience),
             None => Err(Status::DEVICE_REMOVED).into(),
         };
+        // Before the answer: whoever gets it may ask for the next transfer at once.
+        drop(self.work);
         self.request.complete(outcome.status.0, outcome.information);
         // The file may go from here on.
         file.leave();
     }
 
     fn act(&self, driver: &'static Driver, patience: Patience<'_>) -> Outcome {
-        match self.work {
-            Work::PairCreate(asked) => table::create(driver, &self.request, &asked, patience).into(),
+        match &self.work {
+            Work::PairCreate(asked) => table::create(driver, &self.request, asked, patience).into(),
             Work::PairClose(asked) => driver.pairs.close(asked.pair, patience.file_id()).map(|()| 0).into(),
-            Work::Transfer(asked) => transfer::run(driver, &self.request, &asked, patience).into(),
-            Work::Memcpy(asked) => memcpy::run(driver, &self.request, &asked, patience).into(),
+            Work::Transfer(asked, pair) => transfer::run(driver, &self.request, asked, pair, patience).into(),
+            Work::Memcpy(asked) => memcpy::run(driver, &self.request, asked, patience).into(),
         }
     }
 }

@@ -65,6 +65,23 @@ impl Drop for PairReference {
     }
 }
 
+/// A pair on which no other transfer can begin while this lives.
+pub struct ClaimedPair(PairReference);
+
+impl Deref for ClaimedPair {
+    type Target = Pair;
+
+    fn deref(&self) -> &Pair {
+        &self.0
+    }
+}
+
+impl Drop for ClaimedPair {
+    fn drop(&mut self) {
+        self.finish_transfer();
+    }
+}
+
 impl Pairs {
     pub fn try_new() -> Result<Self, OutOfMemory> {
         let slots = PoolArray::try_from_fn(tags::SESSION, PAIR_MAX, |_| Ok::<_, OutOfMemory>(None))?;
@@ -72,10 +89,17 @@ impl Pairs {
     }
 
     /// The pair with this id on this file. PASSIVE_LEVEL.
-    pub fn find(&self, id: u32, file: usize) -> Result<PairReference, Status> {
+    fn find(&self, id: u32, file: usize) -> Result<PairReference, Status> {
         let slots = self.slots.lock();
         let pair = slots.iter().flatten().find(|pair| pair.id == id && pair.file == file).ok_or(Status::NOT_FOUND)?;
         PairReference::take(pair).ok_or_else(|| pair.ended().unwrap_or(Status::NOT_FOUND))
+    }
+
+    /// The pair for a transfer: first come, first served. PASSIVE_LEVEL.
+    pub fn claim(&self, id: u32, file: usize) -> Result<ClaimedPair, Status> {
+        let pair = self.find(id, file)?;
+        pair.begin_transfer()?;
+        Ok(ClaimedPair(pair))
     }
 
     /// Puts a new pair in the table and takes a reference.

@@ -40,13 +40,12 @@ pub fn run(
     driver: &'static Driver,
     request: &Request,
     asked: &TransferRequest,
+    pair: &Pair,
     patience: Patience<'_>,
 ) -> Result<usize, Status> {
     let layout = asked.check_fields()?;
-    let pair = driver.pairs.find(asked.pair, patience.file_id())?;
     asked.check_against(&pair.limits)?;
     let buffer = UserBuffer::of(request, &layout)?;
-    let _turn = pair.begin()?;
     let ends = pair.ends.lock();
     let ends = ends.as_ref().ok_or_else(|| pair.ended().unwrap_or(Status::CONNECTION_DISCONNECTED))?;
     if ends.flags.disconnected.load(Ordering::Acquire) {
@@ -60,14 +59,14 @@ pub fn run(
     let memory = Memory::try_new(ends, asked, &parts, &mut || pair.give_up(patience))?;
     result.setup = now().saturating_sub(begin);
     let mut transfer = Transfer::try_new(ends, asked, &layout, &memory, &mut result, &now)?;
-    let gave_up = transfer.run(&pair, patience);
+    let gave_up = transfer.run(pair, patience);
     let broken = result.failed != 0;
     if broken {
         // A failed request ends the pair's connection, whoever hears of it first.
         ends.flags.disconnected.store(true, Ordering::Release);
     }
     let finished = now();
-    let ended = memory.release(ends, asked, &pair, patience, broken);
+    let ended = memory.release(ends, asked, pair, patience, broken);
     result.teardown = now().saturating_sub(finished);
     gave_up.and(ended)?;
     if broken && !ends.is_home() {
