@@ -93,7 +93,8 @@ impl<P: Platform> Fabric<P> {
     pub fn add_adapter(&self, settings: AdapterSettings) -> Result<Adapter<P>, CreateError> {
         let limits = &settings.limits;
         let data = limits.caller_data.max(limits.callee_data) as usize;
-        if data > limits::PRIVATE_DATA || limits.registration_size > limits::MAPPING_LENGTH {
+        let too_many = limits.receive_elements as usize > limits::RECEIVE_ELEMENTS;
+        if data > limits::PRIVATE_DATA || limits.registration_size > limits::MAPPING_LENGTH || too_many {
             return Err(CreateError::OverLimit);
         }
         let number = self.0.next_adapter.fetch_add(1, Ordering::Relaxed);

@@ -26,6 +26,8 @@ pub const EPHEMERAL_FIRST: u16 = 49152;
 pub const EPHEMERAL_LAST: u16 = 65535;
 /// Room for private data in a connector; no profile may exceed it.
 pub const PRIVATE_DATA: usize = 256;
+/// Most elements of a receive; no profile may exceed it. A sender keeps room for the elements of any receive it may meet.
+pub const RECEIVE_ELEMENTS: usize = 256;
 /// Longest logical mapping: the last page of a slot is a guard.
 pub const MAPPING_LENGTH: u64 = (1 << 32) - PAGE;
 /// Bytes of payload in one frame of the imagined wire.

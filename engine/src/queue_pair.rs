@@ -21,7 +21,7 @@ use crate::event::Close;
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::initiator::{self, Initiator};
 use crate::life::{Antecedents, Core, Hold, Object};
-use crate::limits::{IN_PLACE_DISPATCH, IN_PLACE_PASSIVE, PAGE, PIECE};
+use crate::limits::{IN_PLACE_DISPATCH, IN_PLACE_PASSIVE, PAGE, PIECE, RECEIVE_ELEMENTS};
 use crate::memory_region::{FastRegion, MemoryRegion};
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
@@ -172,7 +172,7 @@ impl<P: Platform> QueuePair<P> {
         let most = product(settings.receive_depth, settings.receive_elements)?;
         let (receive_elements, receive_element_end) = ring::channel(most)?;
         let mut scratch = Vec::new();
-        scratch.try_reserve_exact(adapter.limits.receive_elements as usize).map_err(NoMemory::from)?;
+        scratch.try_reserve_exact(RECEIVE_ELEMENTS).map_err(NoMemory::from)?;
         let antecedents = Antecedents::none()
             .with(Object::Domain(domain.clone()))
             .with(Object::CompletionQueue(settings.receive_queue.0.clone()))

@@ -77,11 +77,10 @@ impl<P: Platform> ReceiveQueue<P> {
             }
             let receive = *inner.receives.peek(position)?;
             elements.clear();
-            let count = receive.count.min(elements.capacity());
-            if count == 1 {
+            if receive.count == 1 {
                 push_in_room(elements, receive.single).ok()?;
             } else {
-                for index in 0..count {
+                for index in 0..receive.count {
                     push_in_room(elements, *inner.elements.peek(receive.first.wrapping_add(index))?).ok()?;
                 }
             }

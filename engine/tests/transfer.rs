@@ -2,10 +2,12 @@
 
 mod pair;
 
-use pair::{A, B, Buffer, Depths, EVERYTHING, PROCESSOR, Pair, World, element, outcomes, polled};
+use std::net::SocketAddr;
+
+use pair::{A, B, Buffer, Depths, EVERYTHING, FIRST, PROCESSOR, Pair, SECOND, Side, World, element, outcomes, polled};
 use softndk_engine::{
-    Budget, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, PostError, RequestFlags, Rights,
-    Semantics, Turn,
+    AdapterSettings, Budget, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, PostError,
+    RequestFlags, Rights, Semantics, Turn,
 };
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -452,6 +454,46 @@ fn a_read_without_elements_has_nothing_to_invalidate_even_with_another_request_b
     drop(region.close(1));
     assert!(pair.a.opening.release_mapping(mapping));
     pair.close();
+}
+
+#[test]
+fn a_sender_fills_a_receive_of_more_elements_than_its_own_adapter_allows() {
+    let mut world = World::new();
+    world.first.remove();
+    let limits = Limits { receive_elements: 1, ..Limits::default() };
+    world.first = world.fabric.add_adapter(AdapterSettings { limits, wire: 0 }).unwrap();
+    world.first.set_addresses(&[FIRST]).unwrap();
+    let a = Side::open(&world, &world.first, Semantics::NDK, Depths { elements: 1, ..Depths::default() }, A);
+    let b = Side::open(&world, &world.second, Semantics::NDK, Depths { elements: 32, ..Depths::default() }, B);
+    let listener = b.opening.create_listener(B + 6, world.block(B + 6)).unwrap();
+    listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
+    let mut pair = Pair { world, listener, a, b };
+    pair.connect();
+    let (here, there) = (Buffer::new(320, 7), Buffer::new(320, 0));
+    let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let list = (0..32_u32).map(|index| element(u64::from(index) * 10, 10, remote.local_token()));
+    pair.b.pair.receive(1, list).unwrap();
+    pair.a.pair.send(2, NONE, [element(0, 320, local.local_token())].into_iter()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Success)]);
+    assert_eq!(there.read(0, 320), vec![7; 320]);
+    drop((local.close(1), remote.close(1)));
+    pair.close();
+}
+
+#[test]
+fn an_adapter_with_more_elements_than_a_sender_keeps_room_for_is_refused() {
+    let world = World::new();
+    let most = softndk_engine::limits::RECEIVE_ELEMENTS as u32;
+    for (receive_elements, taken) in [(most, true), (most + 1, false)] {
+        let limits = Limits { receive_elements, ..Limits::default() };
+        let added = world.fabric.add_adapter(AdapterSettings { limits, wire: 0 });
+        assert_eq!(added.is_ok(), taken, "{receive_elements}");
+        if let Ok(adapter) = added {
+            adapter.remove();
+        }
+    }
 }
 
 #[test]
