@@ -3,6 +3,8 @@
 //! A row is measured in rounds, transfer and memcpy by turns, so that both see the same machine; the median round is reported.
 //! The number of requests of a round is found by a pilot run, so that no clock is read while measuring.
 
+#[cfg(not(windows))]
+use crate::arguments::HostMode;
 use crate::arguments::{BenchArguments, OperationName, PairArguments, Registration};
 use crate::client::{Client, TransferBuffer};
 use crate::failure::{Failure, Kind};
@@ -257,11 +259,25 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 fn no_time() -> Failure {
     Failure::new(
-        Kind::Usage,
+        Kind::Refused,
         "cannot measure",
-        "the driver's clock did not move: time is virtual in the kernel host's verify mode",
-        "use --mode fast",
+        "the driver's clock did not move",
+        "give the run more time with --time",
     )
+}
+
+/// Times are worth something only where time is real.
+#[cfg(not(windows))]
+pub fn check_mode(mode: HostMode) -> Result<(), Failure> {
+    if mode == HostMode::Verify {
+        return Err(Failure::new(
+            Kind::Usage,
+            "cannot measure",
+            "time is virtual in the kernel host's verify mode",
+            "use --mode fast",
+        ));
+    }
+    Ok(())
 }
 
 impl fmt::Display for BenchReport {

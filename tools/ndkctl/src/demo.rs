@@ -31,8 +31,7 @@ const CHUNK: u64 = 1 << 20;
 pub struct DemoReport {
     pub image: ImageFacts,
     pub info: InfoReport,
-    /// Absent where the driver has no transfers yet.
-    pub transfers: Option<Transfers>,
+    pub transfers: Transfers,
     pub left: Leftovers,
 }
 
@@ -76,7 +75,7 @@ fn show<D: Device>(
     arguments: &DemoArguments,
     told: Told,
     progress: Progress,
-) -> Result<(InfoReport, Option<Transfers>), Failure> {
+) -> Result<(InfoReport, Transfers), Failure> {
     told.heading(2, "ask the driver for its adapters (ndkctl info)");
     let info = info::collect(client, version, &InfoArguments { counters: false })?;
     told.say(format_args!("{info}"));
@@ -88,10 +87,6 @@ fn show<D: Device>(
             "this is a fault of the driver; please report it",
         ));
     }
-    if !info.driver.transfers {
-        told.say(format_args!("this driver has no transfers yet: pings, copy and benchmarks are left out"));
-        return Ok((info, None));
-    }
     let ping = show_ping(client, arguments, told, progress)?;
     let copy = show_copy(client, arguments, told, progress)?;
     told.heading(5, "measure three kinds of requests beside memcpy (ndkctl bench)");
@@ -100,7 +95,7 @@ fn show<D: Device>(
     let measured: u64 = bench.rows.iter().map(|row| row.requests.saturating_mul(u64::from(row.size))).sum();
     let pinged = ping.received.saturating_mul(u64::from(ping.size));
     let bytes = pinged.saturating_add(copy.bytes).saturating_add(measured);
-    Ok((info, Some(Transfers { ping, copy, bench, bytes })))
+    Ok((info, Transfers { ping, copy, bench, bytes }))
 }
 
 fn show_ping<D: Device>(
@@ -205,19 +200,14 @@ impl fmt::Display for DemoReport {
             image.sha256
         );
         writeln!(formatter)?;
-        if let Some(transfers) = &self.transfers {
-            let copy = &transfers.copy;
-            writeln!(formatter, "{} bytes went by RDMA through {sys}.", units::count(transfers.bytes))?;
-            writeln!(
-                formatter,
-                "The file of {} bytes and its copy have the same SHA-256: {}.",
-                units::count(copy.bytes),
-                copy.dest_sha256
-            )?;
-        } else {
-            writeln!(formatter, "{} adapters ran in {sys}.", self.info.adapters.len())?;
-            writeln!(formatter, "It has no RDMA transfers yet, so none were shown.")?;
-        }
+        let copy = &self.transfers.copy;
+        writeln!(formatter, "{} bytes went by RDMA through {sys}.", units::count(self.transfers.bytes))?;
+        writeln!(
+            formatter,
+            "The file of {} bytes and its copy have the same SHA-256: {}.",
+            units::count(copy.bytes),
+            copy.dest_sha256
+        )?;
         write!(formatter, "{}", self.left)
     }
 }

@@ -47,6 +47,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn command(arguments: &Arguments) -> Result<Printed, Failure> {
     let progress = Progress { shown: !arguments.global.quiet && !arguments.global.json };
     #[cfg(not(windows))]
+    if matches!(arguments.command, Command::Bench(_) | Command::Demo(_)) {
+        bench::check_mode(arguments.global.machine.mode)?;
+    }
+    #[cfg(not(windows))]
     if let Command::Demo(demo) = &arguments.command {
         let announce = !arguments.global.json && !arguments.global.quiet;
         return printed(crate::demo::run(&arguments.global.machine, demo, announce, progress)?);

@@ -1,5 +1,5 @@
 //! The commands from outside: the binary, its output, its exit codes, the files it leaves. What needs the driver runs it in the
-//! kernel host, and is skipped with a word when there is no image.
+//! kernel host, and fails with a word on how to build one when there is no image.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -10,17 +10,13 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The image under test: the debug one, whose arithmetic is checked, before the release one.
-fn image() -> Option<PathBuf> {
+fn image() -> PathBuf {
     if let Some(path) = std::env::var_os("SOFTNDK_IMAGE") {
-        return Some(path.into());
+        return path.into();
     }
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/driver/x64");
     let found = ["debug", "release"].map(|profile| target.join(profile).join("softndk.sys"));
-    let found = found.into_iter().find(|path| path.exists());
-    if found.is_none() {
-        println!("no driver image: nothing to show (cargo xtask driver builds one)");
-    }
-    found
+    found.into_iter().find(|path| path.exists()).expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
 fn ndkctl(words: &[&str]) -> Output {
@@ -47,16 +43,6 @@ fn report(image: &Path, words: &[&str]) -> Value {
     let (code, document) = with_image(image, words);
     assert_eq!((code, &document["ok"]), (0, &Value::Bool(true)), "{words:?}: {document:#}");
     document["report"].clone()
-}
-
-/// The image, if its driver has transfers.
-fn image_with_transfers() -> Option<PathBuf> {
-    let image = image()?;
-    if report(&image, &["info"])["driver"]["transfers"] == true {
-        return Some(image);
-    }
-    println!("this image has no transfers yet: nothing to show");
-    None
 }
 
 #[test]
@@ -102,7 +88,7 @@ fn what_is_no_image_exits_3() {
 
 #[test]
 fn info_shows_as_many_adapters_as_were_asked_for() {
-    let Some(image) = image() else { return };
+    let image = image();
     for count in ["1", "2", "5"] {
         let report = report(&image, &["info", "--adapters", count, "--counters"]);
         assert_eq!(report["adapters"].as_array().unwrap().len().to_string(), count);
@@ -115,13 +101,13 @@ fn info_shows_as_many_adapters_as_were_asked_for() {
 
 #[test]
 fn info_is_the_same_in_verify_mode() {
-    let Some(image) = image() else { return };
+    let image = image();
     assert_eq!(report(&image, &["info", "--mode", "fast"]), report(&image, &["info", "--mode", "verify"]));
 }
 
 #[test]
 fn info_is_a_table_for_people() {
-    let Some(image) = image() else { return };
+    let image = image();
     let output = ndkctl(&["--image", image.to_str().unwrap(), "info"]);
     let text = String::from_utf8_lossy(&output.stdout);
     for wanted in ["softndk 0.", "192.168.100.1/24", "192.168.100.2/24", "MAC address", "iWARP"] {
@@ -131,7 +117,7 @@ fn info_is_a_table_for_people() {
 
 #[test]
 fn ping_answers_every_request() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     for words in [
         &["ping"][..],
         &["ping", "-n", "2500", "-s", "0"],
@@ -151,7 +137,7 @@ fn ping_answers_every_request() {
 
 #[test]
 fn ping_of_an_adapter_that_is_not_there_exits_1() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     let (code, document) = with_image(&image, &["ping", "--server", "7"]);
     assert_eq!(code, 1, "{document:#}");
     assert_eq!(document["error"]["failure"]["status"], 0xC000_00C0_u32);
@@ -183,7 +169,7 @@ const WINDOW: usize = 512 * 4096;
 
 #[test]
 fn copies_are_equal_at_every_awkward_length() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     for length in [0, 1, 4095, 4096, 4097, (1 << 20) + 3, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW] {
         let (folder, source, dest) = source(length);
         let report = report(&image, &["copy", &source, &dest]);
@@ -196,7 +182,7 @@ fn copies_are_equal_at_every_awkward_length() {
 
 #[test]
 fn copies_in_small_windows_and_requests() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     let (_folder, source, dest) = source(100_003);
     for words in [
         &["--window", "4096"][..],
@@ -212,7 +198,7 @@ fn copies_in_small_windows_and_requests() {
 
 #[test]
 fn an_existing_destination_is_replaced() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     let (_folder, source, dest) = source(5000);
     fs::write(&dest, "longer than nothing").unwrap();
     report(&image, &["copy", &source, &dest]);
@@ -221,7 +207,7 @@ fn an_existing_destination_is_replaced() {
 
 #[test]
 fn a_failed_copy_leaves_what_was_there() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     let (folder, source, dest) = source(5000);
     fs::write(&dest, "as before").unwrap();
     let (code, _) = with_image(&image, &["copy", &source, &dest, "--server", "9"]);
@@ -232,7 +218,7 @@ fn a_failed_copy_leaves_what_was_there() {
 
 #[test]
 fn files_that_cannot_be_used_exit_6() {
-    let Some(image) = image() else { return };
+    let image = image();
     let (folder, source, dest) = source(10);
     let folder = folder.path().to_str().unwrap();
     let missing = format!("{folder}/no/such");
@@ -247,7 +233,7 @@ fn files_that_cannot_be_used_exit_6() {
 
 #[test]
 fn bench_measures_its_rows_beside_memcpy() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     let standard = report(&image, &["bench", "--time", "20"]);
     assert_eq!(standard["rows"].as_array().unwrap().len(), 3);
     let own = report(
@@ -264,7 +250,7 @@ fn bench_measures_its_rows_beside_memcpy() {
 
 #[test]
 fn bench_in_verify_mode_says_that_it_cannot() {
-    let Some(image) = image_with_transfers() else { return };
+    let image = image();
     let (code, document) = with_image(&image, &["bench", "--time", "1", "--mode", "verify"]);
     assert_eq!(code, 2, "{document:#}");
     assert!(document["error"]["failure"]["next_step"].as_str().unwrap().contains("--mode fast"));
@@ -272,7 +258,7 @@ fn bench_in_verify_mode_says_that_it_cannot() {
 
 #[test]
 fn the_demonstration_ends_with_nothing_left() {
-    let Some(image) = image() else { return };
+    let image = image();
     let output =
         ndkctl(&["--image", image.to_str().unwrap(), "demo", "--size", "3M", "--pings", "100", "--time", "10"]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -282,8 +268,6 @@ fn the_demonstration_ends_with_nothing_left() {
     let document = report(&image, &["demo", "--size", "3M", "--pings", "100", "--time", "10"]);
     assert_eq!(document["image"]["size"], fs::metadata(&image).unwrap().len());
     assert_eq!(document["left"]["pool_blocks"], 0);
-    if document["info"]["driver"]["transfers"] == true {
-        assert_eq!(document["transfers"]["copy"]["bytes"], 3 << 20);
-        assert!(text.contains("have the same SHA-256"), "{text}");
-    }
+    assert_eq!(document["transfers"]["copy"]["bytes"], 3 << 20);
+    assert!(text.contains("have the same SHA-256"), "{text}");
 }

@@ -25,78 +25,65 @@ fn endless(pair: u32) -> TransferRequest {
     TransferRequest { request_count: u64::MAX, ..transfer_request(pair, 65_536) }
 }
 
-fn with_transfers(work: impl FnOnce(Machine)) {
-    let machine = Machine::start();
-    if machine.has_transfers() {
-        work(machine);
-    } else {
-        machine.finish();
-    }
-}
-
 fn a_cancelled_transfer_answers_cancelled() {
-    with_transfers(|machine| {
-        let file = machine.open();
-        let pair = ask(&file, &create_request(&machine)).pair;
-        let buffer = region(65_536);
-        let running = start_direct(&file, &endless(pair), &buffer);
-        assert!(running.cancel());
-        let answer = running.wait();
-        assert_eq!((Status(answer.status), answer.information), (Status::CANCELLED, 0));
-        assert_eq!(close(&file, pair), Status::SUCCESS);
-        file.close();
-        drop(buffer);
-        machine.finish();
-    });
+    let machine = Machine::start();
+    let file = machine.open();
+    let pair = ask(&file, &create_request(&machine)).pair;
+    let buffer = region(65_536);
+    let running = start_direct(&file, &endless(pair), &buffer);
+    assert!(running.cancel());
+    let answer = running.wait();
+    assert_eq!((Status(answer.status), answer.information), (Status::CANCELLED, 0));
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    file.close();
+    drop(buffer);
+    machine.finish();
 }
 
 fn a_cancelled_memcpy_answers_cancelled() {
-    with_transfers(|machine| {
-        let file = machine.open();
-        let request = MemcpyRequest {
-            header: RequestHeader::of::<MemcpyRequest>(),
-            region_length: 4096,
-            request_count: u64::MAX,
-            request_length: 4096,
-            flags: TransferFlags::empty(),
-            time_budget: 0,
-            reserved: 0,
-        };
-        let buffer = region(4096);
-        let running = start_direct(&file, &request, &buffer);
-        assert!(running.cancel());
-        assert_eq!(Status(running.wait().status), Status::CANCELLED);
-        file.close();
-        machine.finish();
-    });
+    let machine = Machine::start();
+    let file = machine.open();
+    let request = MemcpyRequest {
+        header: RequestHeader::of::<MemcpyRequest>(),
+        region_length: 4096,
+        request_count: u64::MAX,
+        request_length: 4096,
+        flags: TransferFlags::empty(),
+        time_budget: 0,
+        reserved: 0,
+    };
+    let buffer = region(4096);
+    let running = start_direct(&file, &request, &buffer);
+    assert!(running.cancel());
+    assert_eq!(Status(running.wait().status), Status::CANCELLED);
+    file.close();
+    machine.finish();
 }
 
 fn closing_the_pair_cancels_its_transfer() {
-    with_transfers(|machine| {
-        let file = machine.open();
-        let pair = ask(&file, &create_request(&machine)).pair;
-        let buffer = region(65_536);
-        let running = start_direct(&file, &endless(pair), &buffer);
-        assert_eq!(close(&file, pair), Status::SUCCESS);
-        assert_eq!(Status(running.wait().status), Status::CANCELLED);
-        file.close();
-        machine.finish();
-    });
+    let machine = Machine::start();
+    let file = machine.open();
+    let pair = ask(&file, &create_request(&machine)).pair;
+    let buffer = region(65_536);
+    let running = start_direct(&file, &endless(pair), &buffer);
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    assert_eq!(Status(running.wait().status), Status::CANCELLED);
+    file.close();
+    machine.finish();
 }
 
 fn closing_the_file_cancels_its_transfer() {
-    with_transfers(|machine| {
-        let (file, watcher) = (machine.open(), machine.open());
-        let pair = ask(&file, &create_request(&machine)).pair;
-        let buffer = region(65_536);
-        let running = start_direct(&file, &endless(pair), &buffer);
-        file.close();
-        assert_eq!(Status(running.wait().status), Status::CANCELLED);
-        drop(running);
-        assert_eq!(objects(&watcher).pairs, 0);
-        watcher.close();
-        machine.finish();
-    });
+    let machine = Machine::start();
+    let (file, watcher) = (machine.open(), machine.open());
+    let pair = ask(&file, &create_request(&machine)).pair;
+    let buffer = region(65_536);
+    let running = start_direct(&file, &endless(pair), &buffer);
+    file.close();
+    assert_eq!(Status(running.wait().status), Status::CANCELLED);
+    drop(running);
+    assert_eq!(objects(&watcher).pairs, 0);
+    watcher.close();
+    machine.finish();
 }
 
 /// Turns NDK on the second adapter on or off, as NDIS does.
@@ -109,41 +96,39 @@ fn set_ndk(machine: &Machine, enabled: bool) {
 }
 
 fn disabling_ndk_ends_sessions() {
-    with_transfers(|machine| {
-        let file = machine.open();
-        let request = create_request(&machine);
-        let pair = ask(&file, &request).pair;
-        let buffer = region(65_536);
-        let running = start_direct(&file, &endless(pair), &buffer);
-        set_ndk(&machine, false);
-        assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
-        assert_eq!(send_direct(&file, &transfer_request(pair, 4096), &mut region(4096)), Status::DEVICE_REMOVED);
-        refused(&file, &request, Status::DEVICE_NOT_READY);
-        assert_eq!(close(&file, pair), Status::SUCCESS);
-        set_ndk(&machine, true);
-        let again = ask(&file, &request).pair;
-        assert_eq!(close(&file, again), Status::SUCCESS);
-        file.close();
-        machine.finish();
-    });
+    let machine = Machine::start();
+    let file = machine.open();
+    let request = create_request(&machine);
+    let pair = ask(&file, &request).pair;
+    let buffer = region(65_536);
+    let running = start_direct(&file, &endless(pair), &buffer);
+    set_ndk(&machine, false);
+    assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
+    assert_eq!(send_direct(&file, &transfer_request(pair, 4096), &mut region(4096)), Status::DEVICE_REMOVED);
+    refused(&file, &request, Status::DEVICE_NOT_READY);
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    set_ndk(&machine, true);
+    let again = ask(&file, &request).pair;
+    assert_eq!(close(&file, again), Status::SUCCESS);
+    file.close();
+    machine.finish();
 }
 
 fn halting_an_adapter_ends_sessions() {
-    with_transfers(|mut machine| {
-        let file = machine.open();
-        let request = create_request(&machine);
-        let pair = ask(&file, &request).pair;
-        let buffer = region(65_536);
-        let running = start_direct(&file, &endless(pair), &buffer);
-        machine.adapters.remove(1).remove();
-        assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
-        assert_eq!(send_direct(&file, &transfer_request(pair, 4096), &mut region(4096)), Status::DEVICE_REMOVED);
-        refused(&file, &request, Status::DEVICE_DOES_NOT_EXIST);
-        assert_eq!(list(&file).len(), 1);
-        assert_eq!(close(&file, pair), Status::SUCCESS);
-        file.close();
-        machine.finish();
-    });
+    let mut machine = Machine::start();
+    let file = machine.open();
+    let request = create_request(&machine);
+    let pair = ask(&file, &request).pair;
+    let buffer = region(65_536);
+    let running = start_direct(&file, &endless(pair), &buffer);
+    machine.adapters.remove(1).remove();
+    assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
+    assert_eq!(send_direct(&file, &transfer_request(pair, 4096), &mut region(4096)), Status::DEVICE_REMOVED);
+    refused(&file, &request, Status::DEVICE_DOES_NOT_EXIST);
+    assert_eq!(list(&file).len(), 1);
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    file.close();
+    machine.finish();
 }
 
 fn requests_after_the_last_adapter_answer_device_removed() {
@@ -163,18 +148,17 @@ fn requests_after_the_last_adapter_answer_device_removed() {
 }
 
 fn unload_with_handles_open() {
-    with_transfers(|mut machine| {
-        let file = machine.open();
-        let pair = ask(&file, &create_request(&machine)).pair;
-        let buffer = region(65_536);
-        let running = start_direct(&file, &endless(pair), &buffer);
-        for adapter in machine.adapters.drain(..) {
-            adapter.remove();
-        }
-        assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
-        drop(running);
-        // The handle outlives the adapters; the unload waits for its close.
-        file.close();
-        machine.finish();
-    });
+    let mut machine = Machine::start();
+    let file = machine.open();
+    let pair = ask(&file, &create_request(&machine)).pair;
+    let buffer = region(65_536);
+    let running = start_direct(&file, &endless(pair), &buffer);
+    for adapter in machine.adapters.drain(..) {
+        adapter.remove();
+    }
+    assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
+    drop(running);
+    // The handle outlives the adapters; the unload waits for its close.
+    file.close();
+    machine.finish();
 }

@@ -8,7 +8,7 @@ use kernel_host::status::NtStatus;
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode};
 use softndk_ioctl::{
     AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, Request, RequestHeader, Status, TransferResult,
-    VersionFlags, VersionRequest, WIN32_DEVICE_NAME,
+    WIN32_DEVICE_NAME,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -18,12 +18,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 const INX: &str = include_str!("../../../../inf/softndk.inx");
 
 /// The image under test: the debug one, whose arithmetic is checked, before the release one.
-pub fn image() -> Option<PathBuf> {
+pub fn image() -> PathBuf {
     if let Some(path) = std::env::var_os("SOFTNDK_IMAGE") {
-        return Some(path.into());
+        return path.into();
     }
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/driver/x64");
-    ["debug", "release"].map(|profile| target.join(profile).join("softndk.sys")).into_iter().find(|path| path.exists())
+    ["debug", "release"]
+        .map(|profile| target.join(profile).join("softndk.sys"))
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
 /// The whole machine.
@@ -51,8 +55,7 @@ impl Machine {
 
     pub fn with(wishes: &[Wish]) -> Self {
         let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, ..KernelConfig::default() });
-        let path = image().expect("an image: the parent looked");
-        let driver = kernel.load_driver(&path, "softndk").expect("the image loads");
+        let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let mut machine = Self { kernel, driver, adapters: Vec::new() };
         for (number, wish) in wishes.iter().enumerate() {
@@ -88,17 +91,6 @@ impl Machine {
         self.driver.unload();
         let report = self.kernel.shutdown();
         assert!(report.leaks.is_empty(), "left behind: {:?}", report.leaks);
-    }
-
-    /// Whether the image has pair and transfer requests; says so when it has not.
-    pub fn has_transfers(&self) -> bool {
-        let file = self.open();
-        let version = ask(&file, &VersionRequest { header: RequestHeader::of::<VersionRequest>() });
-        let there = version.flags.contains(VersionFlags::TRANSFERS);
-        if !there {
-            println!("this image has no transfers yet: nothing to show");
-        }
-        there
     }
 }
 

@@ -52,16 +52,14 @@ pub fn objects(file: &File) -> ObjectSummaryReply {
     ask(file, &ObjectSummaryRequest { header: RequestHeader::of::<ObjectSummaryRequest>() })
 }
 
-fn with_transfers(work: impl FnOnce(&Machine)) {
+fn with_machine(work: impl FnOnce(&Machine)) {
     let machine = Machine::start();
-    if machine.has_transfers() {
-        work(&machine);
-    }
+    work(&machine);
     machine.finish();
 }
 
 fn pair_connects_over_the_wanted_family() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let file = machine.open();
         for (family, found) in [
             (AddressFamily::UNSPECIFIED, AddressFamily::IPV4),
@@ -82,7 +80,7 @@ fn pair_connects_over_the_wanted_family() {
 }
 
 fn pair_connects_an_adapter_to_itself() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let file = machine.open();
         let request = create_request(machine);
         let pair = ask(&file, &PairCreateRequest { server_adapter: request.client_adapter, ..request });
@@ -94,7 +92,7 @@ fn pair_connects_an_adapter_to_itself() {
 }
 
 fn defaults_are_filled_in() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let file = machine.open();
         let limits = list(&file)[0].limits;
         let pair = ask(&file, &create_request(machine));
@@ -108,7 +106,7 @@ fn defaults_are_filled_in() {
 }
 
 fn pair_parameters_out_of_range_are_refused() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let file = machine.open();
         let limits = list(&file)[0].limits;
         let good = create_request(machine);
@@ -148,7 +146,7 @@ fn pair_parameters_out_of_range_are_refused() {
 }
 
 fn unknown_adapters_do_not_exist() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let file = machine.open();
         let good = create_request(machine);
         for index in [2, 1000, u32::MAX] {
@@ -161,31 +159,27 @@ fn unknown_adapters_do_not_exist() {
 
 fn adapters_on_different_wires_are_unreachable() {
     let machine = Machine::with(&[ORDINARY, Wish { wire: 1, ..ORDINARY }]);
-    if machine.has_transfers() {
-        let file = machine.open();
-        refused(&file, &create_request(&machine), Status::HOST_UNREACHABLE);
-        assert_eq!(objects(&file).queue_pairs, 0);
-        file.close();
-    }
+    let file = machine.open();
+    refused(&file, &create_request(&machine), Status::HOST_UNREACHABLE);
+    assert_eq!(objects(&file).queue_pairs, 0);
+    file.close();
     machine.finish();
 }
 
 fn a_missing_family_is_an_invalid_address() {
     let machine = Machine::with(&[ORDINARY, Wish { ipv4: false, ..ORDINARY }]);
-    if machine.has_transfers() {
-        let file = machine.open();
-        let good = create_request(&machine);
-        refused(&file, &PairCreateRequest { family: AddressFamily::IPV4, ..good }, Status::INVALID_ADDRESS);
-        let pair = ask(&file, &good);
-        assert_eq!(pair.server.address.family, AddressFamily::IPV6);
-        close(&file, pair.pair);
-        file.close();
-    }
+    let file = machine.open();
+    let good = create_request(&machine);
+    refused(&file, &PairCreateRequest { family: AddressFamily::IPV4, ..good }, Status::INVALID_ADDRESS);
+    let pair = ask(&file, &good);
+    assert_eq!(pair.server.address.family, AddressFamily::IPV6);
+    close(&file, pair.pair);
+    file.close();
     machine.finish();
 }
 
 fn pair_ids_belong_to_their_file() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let (owner, stranger) = (machine.open(), machine.open());
         let pair = ask(&owner, &create_request(machine)).pair;
         for id in [pair, 0, pair + 1, u32::MAX] {
@@ -201,7 +195,7 @@ fn pair_ids_belong_to_their_file() {
 }
 
 fn closed_pairs_are_not_found() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let file = machine.open();
         let first = ask(&file, &create_request(machine)).pair;
         assert_eq!(close(&file, first), Status::SUCCESS);
@@ -216,7 +210,7 @@ fn closed_pairs_are_not_found() {
 }
 
 fn many_pairs_at_once() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let file = machine.open();
         let request = PairCreateRequest { initiator_queue_depth: 1, receive_queue_depth: 1, ..create_request(machine) };
         let pairs: Vec<u32> = (0..16).map(|_| ask(&file, &request).pair).collect();
@@ -231,7 +225,7 @@ fn many_pairs_at_once() {
 }
 
 fn closing_the_file_closes_its_pairs() {
-    with_transfers(|machine| {
+    with_machine(|machine| {
         let (watcher, owner) = (machine.open(), machine.open());
         for _ in 0..3 {
             ask(&owner, &create_request(machine));

@@ -93,17 +93,15 @@ fn move_all(file: &File, request: &TransferRequest) -> TransferResult {
 
 fn with_pair(change: impl FnOnce(&mut PairCreateRequest), work: impl FnOnce(&Machine, &File, u32)) {
     let machine = Machine::with(&[ORDINARY, ORDINARY]);
-    if machine.has_transfers() {
-        let file = machine.open();
-        let mut request = create_request(&machine);
-        change(&mut request);
-        let pair = ask(&file, &request).pair;
-        work(&machine, &file, pair);
-        assert_eq!(close(&file, pair), Status::SUCCESS);
-        let left = objects(&file);
-        assert_eq!((left.memory_regions, left.logical_mappings, left.protection_domains), (0, 0, 0));
-        file.close();
-    }
+    let file = machine.open();
+    let mut request = create_request(&machine);
+    change(&mut request);
+    let pair = ask(&file, &request).pair;
+    work(&machine, &file, pair);
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    let left = objects(&file);
+    assert_eq!((left.memory_regions, left.logical_mappings, left.protection_domains), (0, 0, 0));
+    file.close();
     machine.finish();
 }
 
@@ -370,45 +368,41 @@ fn a_pair_takes_one_transfer_at_a_time() {
 
 fn memcpy_copies() {
     let machine = Machine::start();
-    if machine.has_transfers() {
-        let file = machine.open();
-        for length in [0, 1, 7, 8, 63, 64, 65, 4095, 4096, 4097, (1 << 20) + 3] {
-            let mut buffer = region(length);
-            prepare(&mut buffer, length);
-            assert_eq!(send_direct(&file, &memcpy_request(length), &mut buffer), Status::SUCCESS, "{length}");
-            let result = result_of(&buffer);
-            assert_eq!((result.completed, result.bytes, result.end_reason), (1, length, EndReason::COUNT));
-            assert!(arrived(&buffer, length), "{length}");
-        }
-        let mut buffer = region(100_000);
-        prepare(&mut buffer, 100_000);
-        let strided = MemcpyRequest { request_length: 999, request_count: 101, ..memcpy_request(100_000) };
-        assert_eq!(send_direct(&file, &strided, &mut buffer), Status::SUCCESS);
-        assert_eq!(result_of(&buffer).bytes, 100_000);
-        assert!(arrived(&buffer, 100_000));
-        file.close();
+    let file = machine.open();
+    for length in [0, 1, 7, 8, 63, 64, 65, 4095, 4096, 4097, (1 << 20) + 3] {
+        let mut buffer = region(length);
+        prepare(&mut buffer, length);
+        assert_eq!(send_direct(&file, &memcpy_request(length), &mut buffer), Status::SUCCESS, "{length}");
+        let result = result_of(&buffer);
+        assert_eq!((result.completed, result.bytes, result.end_reason), (1, length, EndReason::COUNT));
+        assert!(arrived(&buffer, length), "{length}");
     }
+    let mut buffer = region(100_000);
+    prepare(&mut buffer, 100_000);
+    let strided = MemcpyRequest { request_length: 999, request_count: 101, ..memcpy_request(100_000) };
+    assert_eq!(send_direct(&file, &strided, &mut buffer), Status::SUCCESS);
+    assert_eq!(result_of(&buffer).bytes, 100_000);
+    assert!(arrived(&buffer, 100_000));
+    file.close();
     machine.finish();
 }
 
 fn memcpy_parameters_out_of_range_are_refused() {
     let machine = Machine::start();
-    if machine.has_transfers() {
-        let file = machine.open();
-        let good = memcpy_request(4096);
-        let refuse = |change: &dyn Fn(&mut MemcpyRequest)| {
-            let mut request = good;
-            change(&mut request);
-            assert_eq!(send_direct(&file, &request, &mut region(4096)), Status::INVALID_PARAMETER, "{request:?}");
-        };
-        refuse(&|request| request.request_count = 0);
-        refuse(&|request| request.flags = TransferFlags::READ_FENCE);
-        refuse(&|request| request.flags = TransferFlags::from_bits_retain(u32::MAX));
-        refuse(&|request| request.region_length = REGION_LENGTH_MAX + 1);
-        refuse(&|request| request.region_length = u64::MAX);
-        refuse(&|request| request.reserved = 1);
-        assert_eq!(send_direct(&file, &good, &mut region(4096)), Status::SUCCESS);
-        file.close();
-    }
+    let file = machine.open();
+    let good = memcpy_request(4096);
+    let refuse = |change: &dyn Fn(&mut MemcpyRequest)| {
+        let mut request = good;
+        change(&mut request);
+        assert_eq!(send_direct(&file, &request, &mut region(4096)), Status::INVALID_PARAMETER, "{request:?}");
+    };
+    refuse(&|request| request.request_count = 0);
+    refuse(&|request| request.flags = TransferFlags::READ_FENCE);
+    refuse(&|request| request.flags = TransferFlags::from_bits_retain(u32::MAX));
+    refuse(&|request| request.region_length = REGION_LENGTH_MAX + 1);
+    refuse(&|request| request.region_length = u64::MAX);
+    refuse(&|request| request.reserved = 1);
+    assert_eq!(send_direct(&file, &good, &mut region(4096)), Status::SUCCESS);
+    file.close();
     machine.finish();
 }
