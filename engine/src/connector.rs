@@ -270,11 +270,12 @@ impl<P: Platform> Connector<P> {
                 pair.bond.with(|bond| bond.far = far_pair);
                 pair.mark(pair_state::CONNECTED);
             }
+            // Under the lock, so that an end that comes at once is counted after it.
+            let statistics = &connector.core.adapter.statistics;
+            count(&statistics.connect);
+            count(&statistics.active_connection);
             Ok(state.far.clone())
         })?;
-        let statistics = &connector.core.adapter.statistics;
-        count(&statistics.connect);
-        count(&statistics.active_connection);
         if let Some(far) = far {
             Loopback::tell(&far, connector, Message::Ready);
         }

@@ -56,8 +56,9 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// The processor that runs this code now; a hint where the caller may be moved.
     fn processor(&self) -> u32;
 
-    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called at most once until
-    /// that turn has come to [`Turn::Idle`](crate::Turn::Idle), perhaps with a lock of the engine held: do not call back.
+    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called when its list was empty, also
+    /// while a turn works off what it has taken: a front end takes several for one. After
+    /// [`Turn::More`](crate::Turn::More) nobody calls. Perhaps with a lock of the engine held: do not call back.
     fn kick(&self, processor: u32);
 
     /// True when the caller is at DISPATCH_LEVEL and must be quick.
