@@ -181,13 +181,17 @@ pub struct Mapping<'a> {
 impl<'a> Mapping<'a> {
     /// Maps a whole buffer; the memory list is freed at once.
     pub fn build(adapter: &'a Adapter, buffer: &Buffer) -> Result<Self, NTSTATUS> {
-        let list = buffer.memory_list();
+        Self::build_list(adapter, buffer.memory_list().pointer(), buffer.length())
+    }
+
+    /// Maps what a chain of memory lists describes.
+    pub fn build_list(adapter: &'a Adapter, list: *mut MDL, length: usize) -> Result<Self, NTSTATUS> {
         let mut size = 0_u32;
         let mut offset = 0_u32;
-        let probe = Self::call(adapter, list.pointer(), buffer.length(), None, &mut size, &mut offset);
+        let probe = Self::call(adapter, list, length, None, &mut size, &mut offset);
         assert_eq!(probe, ndkpi_sys::nt::STATUS_BUFFER_TOO_SMALL, "a size probe");
         let mut words = vec![0_u64; size as usize / 8];
-        match Self::call(adapter, list.pointer(), buffer.length(), Some(&mut words), &mut size, &mut offset) {
+        match Self::call(adapter, list, length, Some(&mut words), &mut size, &mut offset) {
             0 => Ok(Self { adapter, words, first_byte_offset: offset }),
             failure => Err(failure),
         }

@@ -17,6 +17,7 @@ pub const CASES: &[Case] = &[
     case!(region_is_registered_again_after_deregistration: "NDK-MR-1"),
     case!(same_memory_in_two_regions: "NDK-MR-1"),
     case!(chain_of_memory_lists_is_one_region: "NDK-MR-1", "NDK-QP-15"),
+    case!(empty_lists_of_a_chain_are_skipped: "NDK-MR-1", "NDK-LAM-1"),
     case!(chain_with_a_gap_is_refused: "NDK-MR-3"),
     case!(length_beyond_the_chain_is_refused: "NDK-MR-3"),
     case!(too_many_fast_register_pages_are_refused: "NDK-FRMR-1"),
@@ -108,6 +109,26 @@ fn chain_of_memory_lists_is_one_region() {
         drop(chain);
         let far = Window::of_region(buffer, region);
         pull(&pair, &near, &far, 3);
+    });
+}
+
+fn empty_lists_of_a_chain_are_skipped() {
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        let near = Buffer::scattered(8000);
+        let region = pair.passive.domain.create_region(false).expect("a region");
+        let buffer = Buffer::scattered(8000);
+        assert_eq!(region.register_list(buffer.chain(&[0, 3080, 3080]).pointer(), 8000, full()), 0);
+        let far = Window::of_region(buffer, region);
+        let mapping = Mapping::build_list(first, near.chain(&[0, 3080, 3080]).pointer(), 8000).expect("a mapping");
+        assert_eq!(mapping.first_byte_offset(), 1016);
+        // Whole pages are mapped, so also what lies before the first byte.
+        let page = conformance::consumer::element(mapping.pages()[0], 1016, pair.active.domain.privileged_token());
+        assert_eq!(pair.active.queue_pair.write(1, &[page], far.remote(0), NONE), 0);
+        assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
+        assert!(far.buffer.to_vec()[..1016].iter().all(|byte| *byte == 0xE7), "what surrounds a buffer");
+        drop(mapping);
+        pull(&pair, &Window::open(&pair.active, near, WindowKind::Privileged), &far, 5);
     });
 }
 
