@@ -481,9 +481,11 @@ fn closing_a_connector_is_an_abort() {
         for passive in [false, true] {
             let pair = Pair::connect(first, second);
             let (near, far) = if passive { (&pair.passive, &pair.active) } else { (&pair.active, &pair.passive) };
+            assert_eq!(far.queue_pair.receive(7, &[]), 0);
             near.connector().close();
             assert!(far.connector().wait_for_disconnect(), "the peer of a closed connector hears of it");
             settle();
+            assert!(far.receive.take(4).is_empty(), "the peer's end flushed a receive");
             assert_eq!(far.connector().disconnect_events(), 1);
             assert_eq!(near.connector().disconnect_events(), 0);
             assert_eq!(far.queue_pair.send(1, &[], NONE), 0);
