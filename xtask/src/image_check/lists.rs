@@ -99,7 +99,8 @@ impl Lists {
     }
 
     fn depths_text(&self) -> String {
-        let comment = "# How much stack the functions that others call take with all that they call, in bytes, and the deepest way down.\n\
+        let comment = "# How much stack the functions that others call take with all that they call, in bytes, and the deepest way down\n\
+                       # with each function's own frame.\n\
                        # Calls through pointers and ways into a bugcheck are not counted. More than the first line, and more than 4096,\n\
                        # fails the check; `cargo xtask check-image --bless` measures again.\n";
         sizes_text(comment, &self.depths)

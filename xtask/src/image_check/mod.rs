@@ -311,11 +311,11 @@ fn check_frames(frames: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
 fn named_depths(sizes: &BTreeMap<u32, u32>, code: &Code, symbols: &Symbols) -> Vec<(u32, String)> {
     let ignored = panics::failing_functions(code, symbols);
     let depths = depth::below_entries(sizes, code, symbols, &ignored);
-    let way = |path: Vec<usize>| {
-        let mut names = path.into_iter().map(|index| panics::name(symbols, index)).collect::<Vec<_>>();
-        names.dedup();
-        names.join(" > ")
+    let step = |index: usize| {
+        let frame = symbols.functions.get(index).and_then(|function| sizes.get(&function.start));
+        format!("{} {}", panics::name(symbols, index), frame.copied().unwrap_or_default())
     };
+    let way = |path: Vec<usize>| path.into_iter().map(step).collect::<Vec<_>>().join(" > ");
     depths.into_iter().map(|(bytes, path)| (bytes, way(path))).collect()
 }
 
