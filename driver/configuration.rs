@@ -18,6 +18,8 @@ use ndkpi_sys::{
 
 use crate::adapter::{MacAddress, MiniportHandle};
 
+/// The highest wire number; `docs/registry.md` names it.
+const MAX_WIRE_NUMBER: u32 = 0xFFFF;
 /// Link speed when the keyword is absent or 0, in megabits a second.
 const DEFAULT_LINK_SPEED_MBPS: u32 = 100_000;
 /// Fastest link speed taken, in megabits a second.
@@ -50,7 +52,7 @@ impl Configuration {
             .filter(|speed| (1..=MAX_LINK_SPEED_MBPS).contains(speed))
             .unwrap_or(DEFAULT_LINK_SPEED_MBPS);
         Ok(Self {
-            wire_number: store.integer(keyword::WIRE_NUMBER).unwrap_or(0),
+            wire_number: store.integer(keyword::WIRE_NUMBER).filter(|number| *number <= MAX_WIRE_NUMBER).unwrap_or(0),
             link_speed: u64::from(link_speed_mbps) * 1_000_000,
             technology,
             network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
