@@ -137,15 +137,16 @@ fn frames_reach_the_peer(machine: &Machine) {
 fn frames_and_direct_oids_at_dispatch(machine: &Machine) {
     let driver = machine.load();
     let (first, second) = (machine.adapter(&driver, machine.config()), machine.adapter(&driver, machine.config()));
-    let hello = frame(mac(&second), mac(&first), 128);
+    // No DPC runs before the level is lowered: all of them wait for one.
+    let sent = [128, 129, 130].map(|length| frame(mac(&second), mac(&first), length));
     let level = irql::raise(irql::DISPATCH);
-    let batch = first.send(vec![Frame::from(hello.clone())]).expect("sends");
+    let batch = first.send(sent.iter().cloned().map(Frame::from).collect()).expect("sends");
     let statistics = first.direct_query_oid(oid::OID_NDK_STATISTICS, 0xF8).expect("a started adapter");
     irql::lower(level);
-    assert_eq!(batch.wait(), [status::SUCCESS]);
+    assert_eq!(batch.wait(), [status::SUCCESS; 3]);
     assert_eq!((statistics.status, statistics.bytes_done), (status::SUCCESS, 0xF8));
     machine.settle();
-    assert_eq!(received(&second), [hello]);
+    assert_eq!(received(&second), sent, "in order");
     driver.unload();
 }
 
