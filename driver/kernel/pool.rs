@@ -216,6 +216,8 @@ impl<T> DerefMut for PoolBox<T> {
 }
 
 impl<T> Drop for PoolBox<T> {
+    // On its own frame: the engine drops blocks deep below its entry points.
+    #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: the value is initialised and dropped only here.
         unsafe { self.block.drop_in_place() };
@@ -259,6 +261,8 @@ impl<T> PoolSpace<T> {
 }
 
 impl<T> Drop for PoolSpace<T> {
+    // On its own frame: the engine drops blocks deep below its entry points.
+    #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: the block came from `allocate` with this size and tag and holds no value.
         unsafe { release(self.block.cast(), size_of::<T>(), self.tag) };
@@ -309,6 +313,8 @@ impl<T: Copy> DerefMut for PoolSlice<T> {
 }
 
 impl<T: Copy> Drop for PoolSlice<T> {
+    // On its own frame: the engine drops blocks deep below its entry points.
+    #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: the block came from `allocate` with this size and tag and T has no destructor.
         unsafe { release(self.block.cast(), size_of::<T>() * self.length, self.tag) };
@@ -368,6 +374,8 @@ impl<T> DerefMut for PoolArray<T> {
 }
 
 impl<T> Drop for PoolArray<T> {
+    // On its own frame: the engine drops blocks deep below its entry points.
+    #[inline(never)]
     fn drop(&mut self) {
         let values = core::ptr::slice_from_raw_parts_mut(self.block.as_ptr(), self.length);
         // SAFETY: the first `length` values are initialised and dropped only here.

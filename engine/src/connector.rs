@@ -287,8 +287,7 @@ impl<P: Platform> Connector<P> {
     pub fn accept(&self, request: Accept<'_, P>) -> Result<Requested, ConnectError> {
         let connector = &self.0;
         let adapter = &connector.core.adapter;
-        let data = PrivateData::new(request.private_data, adapter.limits.callee_data)
-            .ok_or(ConnectError::PrivateDataTooLong)?;
+        let data = PrivateData::new(request.private_data, adapter.limits.callee_data)?;
         let pair = claim(request.queue_pair, connector)?;
         let accepted = connector.state.with(|state| {
             match state.phase {
@@ -321,8 +320,7 @@ impl<P: Platform> Connector<P> {
     /// Says no: to an arrived request, or (active end) to an answer.
     pub fn reject(&self, private_data: &[u8]) -> Result<(), ConnectError> {
         let connector = &self.0;
-        let data = PrivateData::new(private_data, connector.core.adapter.limits.callee_data)
-            .ok_or(ConnectError::PrivateDataTooLong)?;
+        let data = PrivateData::new(private_data, connector.core.adapter.limits.callee_data)?;
         let after = connector.state.with(|state| {
             let message = match state.phase {
                 Phase::Arrived => Message::Rejected { data },
@@ -423,8 +421,7 @@ impl<P: Platform> Connector<P> {
         let connector = &self.0;
         let adapter = &connector.core.adapter;
         let limits = request.limits.capped(adapter);
-        let data = PrivateData::new(request.private_data, adapter.limits.caller_data)
-            .ok_or(ConnectError::PrivateDataTooLong)?;
+        let data = PrivateData::new(request.private_data, adapter.limits.caller_data)?;
         if !adapter.is_running() {
             return Err(ConnectError::AdapterGone);
         }
@@ -450,6 +447,8 @@ impl<P: Platform> Connector<P> {
     }
 
     /// Finds the listener, takes the local endpoint, makes the other end; nothing is visible before all of it stands.
+    // On a frame of its own, which is gone when the outcome is looked at.
+    #[inline(never)]
     fn attempt(&self, attempt: &Attempt<'_, P>) -> Result<Shared<ConnectorObject<P>>, ConnectError> {
         let connector = &self.0;
         let adapter = &connector.core.adapter;
@@ -542,7 +541,7 @@ fn arrive<P: Platform>(
         local: Some(far_key.address),
         peer: Some(near_key.address),
         limits: offer,
-        data: Some((attempt.data, near.core.adapter.limits.caller_data)),
+        data: Some((attempt.data.clone(), near.core.adapter.limits.caller_data)),
         ..State::new()
     };
     let arrived = Shared::try_new(ConnectorObject {
@@ -726,7 +725,7 @@ impl<P: Platform> ConnectorObject<P> {
             state.phase = Phase::Answered;
             state.limits = state.limits.against(limits);
             state.far_pair = Some(far);
-            state.data = Some((*data, self.core.adapter.limits.callee_data));
+            state.data = Some((data.clone(), self.core.adapter.limits.callee_data));
             state.resolve(Ok(()));
         } else {
             // We gave up meanwhile and have said so.
@@ -742,7 +741,7 @@ impl<P: Platform> ConnectorObject<P> {
             return after;
         }
         state.phase = Phase::Idle;
-        state.data = data.map(|data| (*data, self.core.adapter.limits.callee_data));
+        state.data = data.map(|data| (data.clone(), self.core.adapter.limits.callee_data));
         after.result = Some(Err(cause));
         after.dropped.far = state.far.take();
         after.dropped.endpoint = state.endpoint.take();

@@ -10,7 +10,7 @@ use softndk_cells::ring::Receiver;
 use softndk_cells::{Shared, Stamp};
 
 use crate::access::Accessor;
-use crate::cause::Outcome;
+use crate::cause::{ConnectError, Outcome};
 use crate::completion_queue::Completion;
 use crate::connector::{ConnectorObject, ReadLimits};
 use crate::limits::PRIVATE_DATA;
@@ -28,36 +28,45 @@ pub(crate) enum Refused {
     Remote,
 }
 
-/// Private data on its way.
-#[derive(Clone, Copy)]
-pub(crate) struct PrivateData {
+/// Private data on its way: a pointer, because messages are moved through many frames of a small stack.
+#[derive(Clone)]
+pub(crate) struct PrivateData(Option<Shared<Bytes>>);
+
+struct Bytes {
     bytes: [u8; PRIVATE_DATA],
     length: usize,
 }
 
+static NO_BYTES: Bytes = Bytes { bytes: [0; PRIVATE_DATA], length: 0 };
+
 impl PrivateData {
     pub(crate) const fn empty() -> Self {
-        Self { bytes: [0; PRIVATE_DATA], length: 0 }
+        Self(None)
     }
 
-    /// Copies data; `None` when it is longer than `most`.
-    pub(crate) fn new(data: &[u8], most: u32) -> Option<Self> {
-        let mut copy = Self::empty();
-        if data.len() > most as usize {
-            return None;
+    /// Copies data that is at most `most` bytes long. No data needs no memory.
+    #[inline(never)]
+    pub(crate) fn new(data: &[u8], most: u32) -> Result<Self, ConnectError> {
+        if data.is_empty() {
+            return Ok(Self::empty());
         }
-        copy.bytes.get_mut(..data.len())?.copy_from_slice(data);
-        copy.length = data.len();
-        Some(copy)
+        let mut copy = Bytes { bytes: [0; PRIVATE_DATA], length: data.len() };
+        let place = copy.bytes.get_mut(..data.len()).filter(|_| data.len() <= most as usize);
+        place.ok_or(ConnectError::PrivateDataTooLong)?.copy_from_slice(data);
+        Ok(Self(Some(Shared::try_new(copy)?)))
     }
 
-    pub(crate) const fn length(&self) -> usize {
-        self.length
+    fn bytes(&self) -> &Bytes {
+        self.0.as_deref().unwrap_or(&NO_BYTES)
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.bytes().length
     }
 
     /// The data and the zeros behind it.
-    pub(crate) const fn padded(&self) -> &[u8] {
-        &self.bytes
+    pub(crate) fn padded(&self) -> &[u8] {
+        &self.bytes().bytes
     }
 }
 
