@@ -105,13 +105,16 @@ impl<T> Editions<T> {
 
     /// Frees withdrawn buffers whose readers have left; true when none is left.
     pub fn reclaim(&self) -> bool {
-        self.buffers.iter().all(|buffer| {
+        let reclaim = |buffer: &Buffer<T>| {
             if buffer.state.load(Ordering::Acquire) != OLD {
                 return true;
             }
             let passed = self.epoch.passed(Stamp(buffer.withdrawn.load(Ordering::Relaxed)));
             passed && buffer.state.compare_exchange(OLD, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })
+        };
+        // Both, whatever became of the first.
+        let [first, second] = self.buffers.each_ref().map(reclaim);
+        first && second
     }
 
     /// The current edition, for as long as the guard lives.
@@ -203,6 +206,24 @@ mod tests {
         editions.publish(next).unwrap();
         assert_eq!(editions.read(&epoch.enter(0).unwrap()), Some(&2));
         assert!(editions.draft().is_some());
+    }
+
+    #[test]
+    fn an_edition_that_is_still_read_does_not_keep_the_other_one() {
+        let (epoch, editions) = editions();
+        editions.publish(editions.draft().unwrap().finish()).unwrap();
+        let second = editions.draft().unwrap();
+        editions.withdraw().unwrap();
+        assert!(editions.reclaim());
+        editions.publish(second.finish()).unwrap();
+        let first = editions.draft().unwrap();
+        editions.withdraw().unwrap();
+        editions.publish(first.finish()).unwrap();
+        let late = epoch.enter(0).unwrap();
+        editions.withdraw().unwrap();
+        assert!(!editions.reclaim(), "the first buffer is read");
+        assert!(editions.draft().is_some(), "the second one is not");
+        drop(late);
     }
 
     #[test]
