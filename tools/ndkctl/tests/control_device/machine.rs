@@ -1,5 +1,6 @@
 //! A booted kernel with the driver and its adapters, and requests as bytes, so that wrong ones can be sent.
 
+use crate::stack_marks;
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE, IoResult, Opener, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
@@ -55,6 +56,10 @@ impl Machine {
 
     pub fn with(wishes: &[Wish]) -> Self {
         let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, ..KernelConfig::default() });
+        Self::load(kernel, wishes)
+    }
+
+    fn load(kernel: Kernel, wishes: &[Wish]) -> Self {
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let mut machine = Self { kernel, driver, adapters: Vec::new() };
@@ -83,14 +88,30 @@ impl Machine {
         panic!("waited a minute for nothing");
     }
 
-    /// Removes the adapters, unloads, and finds nothing left.
-    pub fn finish(mut self) {
-        for adapter in std::mem::take(&mut self.adapters) {
+    /// Unloads, finds nothing left, and loads again with two ordinary adapters: a process has one kernel only.
+    pub fn restart(self) -> Self {
+        let kernel = self.unload();
+        let report = kernel.report();
+        assert!(report.is_clean(), "left behind: {report}");
+        Self::load(kernel, &[ORDINARY, ORDINARY])
+    }
+
+    /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.
+    pub fn finish(self) {
+        let report = self.unload().shutdown();
+        assert!(report.leaks.is_empty(), "left behind: {:?}", report.leaks);
+        stack_marks::write_down(&report);
+        for (kind, bytes) in &report.stack_marks {
+            assert!(*bytes < stack_marks::LIMIT, "{kind:?} went {bytes} bytes down the kernel stack");
+        }
+    }
+
+    fn unload(self) -> Kernel {
+        for adapter in self.adapters {
             adapter.remove();
         }
         self.driver.unload();
-        let report = self.kernel.shutdown();
-        assert!(report.leaks.is_empty(), "left behind: {:?}", report.leaks);
+        self.kernel
     }
 }
 

@@ -7,9 +7,11 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod endings;
+mod faults;
 mod inputs;
 mod machine;
 mod pairs;
+mod stack_marks;
 mod transfers;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -32,7 +34,7 @@ macro_rules! cases {
 pub(crate) use cases;
 
 fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 4] = [inputs::CASES, pairs::CASES, transfers::CASES, endings::CASES];
+    let suites: [&'static [Case]; 5] = [inputs::CASES, pairs::CASES, transfers::CASES, endings::CASES, faults::CASES];
     suites.into_iter().flatten().copied()
 }
 

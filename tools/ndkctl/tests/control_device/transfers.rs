@@ -29,7 +29,7 @@ pub const CASES: &[Case] = cases![
 ];
 
 const OPERATIONS: [Operation; 3] = [Operation::READ, Operation::WRITE, Operation::SEND];
-const KINDS: [RegionKind; 3] = [RegionKind::REGISTERED, RegionKind::FAST_REGISTERED, RegionKind::LOGICAL];
+pub const KINDS: [RegionKind; 3] = [RegionKind::REGISTERED, RegionKind::FAST_REGISTERED, RegionKind::LOGICAL];
 
 /// One read of the whole region.
 pub fn transfer_request(pair: u32, region_length: u64) -> TransferRequest {
@@ -50,7 +50,8 @@ pub fn transfer_request(pair: u32, region_length: u64) -> TransferRequest {
     }
 }
 
-fn memcpy_request(region_length: u64) -> MemcpyRequest {
+/// One copy of the whole region.
+pub fn memcpy_request(region_length: u64) -> MemcpyRequest {
     MemcpyRequest {
         header: RequestHeader::of::<MemcpyRequest>(),
         region_length,
@@ -72,7 +73,7 @@ pub fn prepare(buffer: &mut UserBuffer, region_length: u64) {
 }
 
 /// Whether the destination has the source's bytes.
-fn arrived(buffer: &UserBuffer, region_length: u64) -> bool {
+pub fn arrived(buffer: &UserBuffer, region_length: u64) -> bool {
     let layout = BufferLayout::new(region_length).expect("short enough");
     let part = |start: u64| &buffer.as_slice()[start as usize..(start + region_length) as usize];
     part(layout.source) == part(layout.destination)

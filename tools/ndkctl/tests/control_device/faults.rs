@@ -1,0 +1,154 @@
+//! Every allocation and every mapping of a program's life on the device made to fail once: the request that needed it says
+//! so, those after it are answered as documented, and nothing is left behind.
+//!
+//! The sites are found by running the life once while the host records them; then each is failed at its first hit, and
+//! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the
+//! driver, so each life has a freshly loaded one; loading and unloading run without faults.
+
+use crate::machine::{Machine, open, region, result_of, send, send_direct};
+use crate::pairs::{close_request, create_request, objects};
+use crate::transfers::{KINDS, arrived, memcpy_request, prepare, transfer_request};
+use crate::{Case, cases};
+use kernel_host::fault::{self, Site};
+use kernel_host::image::stack_trace;
+use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
+use softndk_ioctl::{
+    ObjectSummaryReply, PairCloseRequest, PairCreateReply, PairCreateRequest, Request, Status, TransferRequest,
+    WIN32_DEVICE_NAME,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub const CASES: &[Case] = cases![every_allocation_of_a_life_on_the_device_fails_once];
+
+/// Long enough for several pages in each region.
+const LENGTH: u64 = 20_000;
+
+/// Which step did not succeed, and what it answered.
+type Failure = (&'static str, Status);
+
+/// Opens the device, makes a pair, moves memory of each kind, copies, closes the pair, closes the device. A request that
+/// fails does not keep those after it from being tried, as far as they need no more than there is.
+fn life(create: &PairCreateRequest) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let file = match open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE) {
+        Ok(file) => file,
+        Err(status) => return vec![("open", Status(status))],
+    };
+    let mut note = |step, status| {
+        if status != Status::SUCCESS {
+            failures.push((step, status));
+        }
+        status == Status::SUCCESS
+    };
+    let (status, output) = send(&file, PairCreateRequest::CODE, create.as_bytes(), size_of::<PairCreateReply>());
+    let pair = note("pair create", status).then(|| PairCreateReply::read_from_bytes(&output).expect("a reply").pair);
+    if let Some(pair) = pair {
+        for region_kind in KINDS {
+            let request = TransferRequest { region_kind, ..transfer_request(pair, LENGTH) };
+            note("transfer", moved(&file, &request));
+        }
+    }
+    note("memcpy", moved(&file, &memcpy_request(LENGTH)));
+    if let Some(pair) = pair {
+        let (status, _) = send(&file, PairCloseRequest::CODE, close_request(pair).as_bytes(), 0);
+        note("pair close", status);
+    }
+    file.close();
+    failures
+}
+
+/// Runs a transfer or a copy. What it answers is the request's status, or what the result page calls the first failure.
+fn moved<R: Request>(file: &File, request: &R) -> Status {
+    let mut buffer = region(LENGTH);
+    prepare(&mut buffer, LENGTH);
+    let status = send_direct(file, request, &mut buffer);
+    if status != Status::SUCCESS {
+        return status;
+    }
+    let result = result_of(&buffer);
+    let status = Status(result.first_failure);
+    assert_eq!(status == Status::SUCCESS, result.failed == 0, "the result page agrees with itself: {result:?}");
+    assert!(status != Status::SUCCESS || arrived(&buffer, LENGTH), "success without the bytes: {result:?}");
+    status
+}
+
+/// Whether a life may end like this after one shortage: one step ran short. A connect whose peer runs short is refused or
+/// aborted; a transfer that failed under way ends its pair's connection, which the transfers after it say.
+fn is_documented(failures: &[Failure]) -> bool {
+    let Some(((step, status), later)) = failures.split_first() else { return true };
+    let first = match *status {
+        Status::INSUFFICIENT_RESOURCES => true,
+        Status::CONNECTION_REFUSED | Status::CONNECTION_ABORTED => *step == "pair create",
+        _ => false,
+    };
+    let ended = ("transfer", Status::CONNECTION_DISCONNECTED);
+    first && later.iter().all(|failure| *step == "transfer" && *failure == ended)
+}
+
+/// A life on a fresh driver, during which `plan` says what fails, and one after it without a fault, which must succeed on
+/// what the first left. Returns how the first ended, and the summary at the end.
+fn two_lives(machine: &Machine, plan: impl FnOnce()) -> (Vec<Failure>, ObjectSummaryReply) {
+    let create = create_request(machine);
+    let watcher = machine.open();
+    let before = objects(&watcher);
+    plan();
+    let failures = life(&create);
+    fault::stop();
+    assert_nothing_live(&objects(&watcher), &before, &failures);
+    assert_eq!(life(&create), [], "the life after one that ended in {failures:x?}");
+    let after = objects(&watcher);
+    assert_nothing_live(&after, &before, &failures);
+    watcher.close();
+    (failures, after)
+}
+
+/// Every count is what it was. Pool is left out: tables grow with first use, and stay.
+fn assert_nothing_live(after: &ObjectSummaryReply, before: &ObjectSummaryReply, failures: &[Failure]) {
+    assert_eq!((after.pairs, after.queue_pairs, after.memory_regions, after.logical_mappings), (0, 0, 0, 0));
+    let live = |reply: &ObjectSummaryReply| ObjectSummaryReply { pool_bytes: 0, pool_blocks: 0, ..*reply };
+    assert_eq!(live(after), live(before), "objects are left after {failures:x?}");
+}
+
+/// Adds the stacks of the sites not known yet, named while the image that they lie in is loaded.
+fn learn(names: &mut BTreeMap<Site, String>) {
+    for record in fault::sites() {
+        names.entry(record.site).or_insert_with(|| {
+            let frames = stack_trace::name(&record.stack);
+            frames.iter().fold(record.export.to_owned(), |text, frame| text + "\n    " + &frame.to_string())
+        });
+    }
+}
+
+fn every_allocation_of_a_life_on_the_device_fails_once() {
+    let mut machine = Machine::start();
+    let mut names = BTreeMap::new();
+    let (failures, usual) = two_lives(&machine, fault::start_recording);
+    assert_eq!(failures, [], "the life without a fault");
+    learn(&mut names);
+    let mut tried = BTreeSet::new();
+    let (mut fired, mut refused) = (0, 0);
+    while let Some((&site, name)) = names.iter().find(|(site, _)| !tried.contains(*site)) {
+        tried.insert(site);
+        // A bugcheck names its own stack; this line names the fault that led there.
+        eprintln!("failing {name}");
+        let name = name.clone();
+        machine = machine.restart();
+        let before = fault::failures();
+        let (failures, after) = two_lives(&machine, || fault::fail(site, 1));
+        let injected = fault::failures() - before;
+        eprintln!("ended in {failures:x?}");
+        assert!(is_documented(&failures), "the life ended in {failures:x?} after failing {name}");
+        assert!(injected > 0 || failures.is_empty(), "{failures:x?} without a fault at {name}");
+        assert_eq!(after, usual, "pool is left after failing {name}");
+        fired += injected;
+        refused += usize::from(!failures.is_empty());
+        learn(&mut names);
+    }
+    println!("{} sites, {fired} faults, {refused} lives with a refused request", tried.len());
+    assert!(!tried.is_empty(), "no site was recorded");
+    assert!(fired > 0 && refused > 0, "of {} sites {fired} failed and {refused} showed", tried.len());
+    machine = machine.restart();
+    assert_eq!(two_lives(&machine, || ()), (Vec::new(), usual), "the life after all faults");
+    machine.finish();
+}
