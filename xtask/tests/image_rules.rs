@@ -53,7 +53,11 @@ fn lists_of(name: &str) -> Lists {
 }
 
 fn check(name: &str, lists: &Lists) -> Findings {
-    image_check::check(&image(name), lists, STRICT).unwrap()
+    check_as(name, lists, STRICT)
+}
+
+fn check_as(name: &str, lists: &Lists, strictness: Strictness) -> Findings {
+    image_check::check(&image(name), lists, strictness).unwrap()
 }
 
 fn rules(findings: &Findings) -> Vec<Rule> {
@@ -163,6 +167,17 @@ fn frame_of_a_page_and_its_stack_probe() {
     let findings = check("large_frame", &lists_of("large_frame"));
     assert_eq!(rules(&findings), [Rule::StackProbe, Rule::Frame]);
     assert!(findings.frames[0].0 >= 5600, "{:?}", findings.frames);
+}
+
+#[test]
+fn lists_of_one_compiler_are_no_measure_for_another() {
+    let other = Strictness { same_compiler: false, ..STRICT };
+    let mut lists = lists_of("panicking");
+    lists.frames[0].0 -= 8;
+    lists.panics.values_mut().for_each(|argued| argued.count -= 1);
+    assert_eq!(rules(&check_as("panicking", &lists, STRICT)), [Rule::Frame, Rule::Panic]);
+    assert_eq!(rules(&check_as("panicking", &lists, other)), []);
+    assert_eq!(rules(&check_as("large_frame", &lists_of("large_frame"), other)), [Rule::StackProbe, Rule::Frame]);
 }
 
 #[test]

@@ -89,6 +89,14 @@ fn installed(triple: &str) -> Result<bool> {
     Ok(sysroot()?.join("lib/rustlib").join(triple).join("lib").is_dir())
 }
 
+/// Whether the compiler is the release that the workspace names as its `rust-version`, with which the lists of the image
+/// check are made.
+pub fn is_the_lists_own() -> Result<bool> {
+    let wanted = env!("CARGO_PKG_RUST_VERSION");
+    let release = rustc_line("release: ")?;
+    Ok(release == wanted || release.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.')))
+}
+
 fn sysroot() -> Result<PathBuf> {
     let path = command::output(rustc().args(["--print", "sysroot"]))?;
     Ok(PathBuf::from(path.trim_end()))
