@@ -178,6 +178,8 @@ struct Transfer<'a> {
     now: &'a dyn Fn() -> u64,
     elements: PoolSlice<NDK_SGE>,
     receive_elements: PoolSlice<NDK_SGE>,
+    /// Where completions are taken to, of either end.
+    results: PoolSlice<NDK_RESULT_EX>,
     /// When each outstanding chain was begun, by chain number modulo its length.
     chain_starts: PoolSlice<u64>,
     to_post: Cursor,
@@ -211,6 +213,7 @@ impl<'a> Transfer<'a> {
             now,
             elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
             receive_elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
+            results: PoolSlice::try_filled(tags::SESSION, BATCH, NDK_RESULT_EX::zeroed()).map_err(none)?,
             chain_starts: PoolSlice::try_filled(tags::SESSION, asked.depth as usize, 0).map_err(none)?,
             to_post: cursor,
             to_receive: cursor,
@@ -399,8 +402,10 @@ impl<'a> Transfer<'a> {
 
     /// Posts the server's next receive; false ends the transfer.
     fn post_receive(&mut self) -> bool {
-        // Completions of earlier receives make room.
-        self.collect_receives();
+        if self.receives_posted - self.receives_done >= u64::from(self.asked.depth) {
+            // Completions of earlier receives make room.
+            self.collect_receives();
+        }
         let stride = self.to_receive.next();
         let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
         for (index, element) in self.receive_elements.iter_mut().take(count as usize).enumerate() {
@@ -425,11 +430,12 @@ impl<'a> Transfer<'a> {
     /// Takes completions of both ends; whether there were any.
     fn collect(&mut self) -> bool {
         let mut any = false;
-        let mut results = [NDK_RESULT_EX::zeroed(); BATCH];
         loop {
-            let count = self.ends.client.queue.poll(&mut results);
-            for result in results.iter().take(count) {
-                self.complete(result);
+            let count = self.ends.client.queue.poll(&mut self.results);
+            for index in 0..count {
+                if let Some(&result) = self.results.get(index) {
+                    self.complete(&result);
+                }
             }
             any |= count != 0;
             if count < BATCH {
@@ -443,8 +449,7 @@ impl<'a> Transfer<'a> {
         if self.receives_done == self.receives_posted {
             return false;
         }
-        let mut results = [NDK_RESULT_EX::zeroed(); BATCH];
-        let count = self.ends.server.queue.poll(&mut results);
+        let count = self.ends.server.queue.poll(&mut self.results);
         self.receives_done += count as u64;
         count != 0
     }
