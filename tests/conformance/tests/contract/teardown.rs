@@ -1,20 +1,25 @@
 //! The ground taken away: NDK disabled, the adapter halted, removed or powered down, the driver unloaded, while a
 //! consumer has connections open and transfers running. The consumer does what Windows makes it do: it closes when told.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conformance::case;
 use conformance::consumer::{Adapter, Buffer, End, Pair, QueuePairShape, Window, WindowKind, completion};
-use conformance::machine::{Machine, Setup, load, settle, unload, with_machine};
+use conformance::machine::{Machine, Setup, concurrently, load, settle, unload, with_machine};
 use conformance::trial::Case;
+use kernel_host::ndis::life::DeviceEvent;
+use kernel_host::thread::JoinHandle;
 use kernel_host::{HaltAction, Kernel};
-use ndkpi_sys::ndis::OID_NDK_SET_STATE;
+use ndkpi_sys::ndis::{NDIS_STATUS_NOT_ACCEPTED, OID_GEN_STATISTICS, OID_NDK_SET_STATE, OID_NDK_STATISTICS};
 use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::STATUS_CANCELLED;
 
 pub const CASES: &[Case] = &[
     case!(disable_with_transfers_running: "NDIS-OID-8", "NDK-OPEN-5"),
     case!(halt_with_transfers_running: "NDIS-LIFE-2", "NDK-OPEN-5"),
     case!(surprise_removal_with_transfers_running: "NDIS-LIFE-3", "NDK-OPEN-5"),
+    case!(after_a_surprise_removal_every_request_is_refused: "NDIS-LIFE-3"),
     case!(power_down_and_up_with_a_connection: "NDIS-LIFE-1"),
     case!(pause_and_restart_leave_connections_alone: "NDIS-LIFE-1"),
     case!(unload_with_transfers_running: "NDIS-LIFE-2", "NDIS-LIFE-1"),
@@ -26,11 +31,56 @@ pub const CASES: &[Case] = &[
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 const MIB: usize = 1 << 20;
 
-/// A consumer with a connection between two opens and work in every queue. The fields close in their order.
-struct Consumer {
+/// Reads that are under way at any time.
+const READS: u64 = 32;
+
+/// What a consumer works with. The fields close in their order.
+struct Objects {
     near: Window<'static>,
     far: Window<'static>,
     pair: Pair<'static>,
+    /// Reads that were posted, and those of them that have succeeded.
+    posted: AtomicU64,
+    succeeded: AtomicU64,
+}
+
+impl Objects {
+    fn post(&self, count: usize) {
+        for left in (0..count).rev() {
+            let request = self.posted.fetch_add(1, Ordering::AcqRel);
+            let flags = if left == 0 { NONE } else { NDK_OP_FLAG_DEFER };
+            let near = [self.near.element(0..MIB)];
+            assert_eq!(self.pair.active.queue_pair.read(request, &near, self.far.remote(0), flags), 0);
+        }
+    }
+
+    fn under_way(&self) -> u64 {
+        self.posted.load(Ordering::Acquire) - self.succeeded.load(Ordering::Acquire)
+    }
+
+    /// Reads again and again until a Read does not succeed; answers the statuses of those that did not.
+    fn copy_without_end(&self) -> Vec<i32> {
+        let initiator = &self.pair.active.initiator;
+        let mut failed = Vec::new();
+        self.post(READS as usize);
+        while self.under_way() > failed.len() as u64 {
+            let mut results = initiator.wait_for(1);
+            results.extend(initiator.take(READS as usize));
+            let good = results.iter().filter(|result| result.Status == 0).count();
+            self.succeeded.fetch_add(good as u64, Ordering::AcqRel);
+            failed.extend(results.iter().map(|result| result.Status).filter(|status| *status != 0));
+            if failed.is_empty() {
+                self.post(good);
+            }
+        }
+        failed
+    }
+}
+
+/// A consumer with a connection between two opens, a thread that copies without end, a Send and receives that wait.
+struct Consumer {
+    copying: JoinHandle<Vec<i32>>,
+    objects: Arc<Objects>,
     first: Box<Adapter>,
     second: Box<Adapter>,
 }
@@ -46,22 +96,30 @@ impl Consumer {
         let pair = Pair::connect_with(near_adapter, far_adapter, shape);
         let near = Window::open(&pair.active, Buffer::scattered(MIB), WindowKind::Registered);
         let far = Window::open(&pair.passive, Buffer::scattered(MIB), WindowKind::FastRegistered);
-        let consumer = Self { near, far, pair, first, second };
-        consumer.post();
-        consumer
+        for request in 0..4 {
+            assert_eq!(pair.passive.queue_pair.receive(request, &[far.element(0..64)]), 0);
+        }
+        assert_eq!(pair.passive.queue_pair.send(1, &[far.element(0..64)], NONE), 0);
+        let objects = Objects { near, far, pair, posted: AtomicU64::new(0), succeeded: AtomicU64::new(0) };
+        let objects = Arc::new(objects);
+        let copier = Arc::clone(&objects);
+        let copying = machine.kernel.spawn("copies", move || copier.copy_without_end());
+        while objects.succeeded.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        Self { copying, objects, first, second }
     }
 
-    /// Fills the queues: long copies, a send that waits, receives.
-    fn post(&self) {
-        let active: &End<'_> = &self.pair.active;
-        for request in 0..16 {
-            let near = [self.near.element(0..MIB)];
-            assert_eq!(active.queue_pair.read(request, &near, self.far.remote(0), NONE), 0);
-        }
-        assert_eq!(active.queue_pair.send(99, &[self.near.element(0..64)], NONE), 0);
-        for request in 0..4 {
-            assert_eq!(active.queue_pair.receive(request, &[self.near.element(0..64)]), 0);
-        }
+    /// Ends the work as a consumer does before it closes; the transfers that were under way are cancelled.
+    fn end(self) -> (Arc<Objects>, Box<Adapter>, Box<Adapter>) {
+        let Self { copying, objects, first, second } = self;
+        let under_way = objects.under_way();
+        assert!(under_way > 0, "every transfer was over before the consumer was told to close");
+        objects.pair.active.queue_pair.flush();
+        let failed = copying.join();
+        assert!(!failed.is_empty(), "no transfer was cancelled");
+        assert!(failed.iter().all(|status| *status == STATUS_CANCELLED), "{failed:#x?}");
+        (objects, first, second)
     }
 }
 
@@ -73,7 +131,7 @@ fn close_when_told(machine: &Machine) -> (Arc<Mutex<Option<Consumer>>>, Vec<kern
         .iter()
         .map(|adapter| {
             let place = Arc::clone(&place);
-            let close = move || drop(place.lock().expect("no panic while closing").take());
+            let close = move || drop(place.lock().expect("no panic while closing").take().map(Consumer::end));
             adapter.on_ndk_close(close).expect("a started adapter")
         })
         .collect();
@@ -118,6 +176,24 @@ fn surprise_removal_with_transfers_running() {
     });
 }
 
+fn after_a_surprise_removal_every_request_is_refused() {
+    with_machine(&Setup::default(), |machine| {
+        let adapter = &machine.adapters[0];
+        let statuses = || {
+            [
+                adapter.query_oid(OID_GEN_STATISTICS, 256).expect("a started adapter").status,
+                adapter.direct_query_oid(OID_NDK_STATISTICS, 256).expect("a started adapter").status,
+                adapter.set_oid(OID_NDK_SET_STATE, &[1]).expect("a started adapter").status,
+            ]
+        };
+        assert_eq!(statuses(), [0; 3], "before the removal");
+        adapter.device_event(DeviceEvent::SurpriseRemoved).expect("a started adapter");
+        assert_eq!(statuses(), [NDIS_STATUS_NOT_ACCEPTED; 3]);
+        adapter.halt(HaltAction::SurpriseRemoved).expect("a halt");
+        adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
+    });
+}
+
 fn power_down_and_up_with_a_connection() {
     with_machine(&Setup::default(), |machine| {
         let consumer = Consumer::new(machine);
@@ -125,7 +201,7 @@ fn power_down_and_up_with_a_connection() {
             adapter.power_down().expect("power down");
             adapter.power_up().unwrap_or_else(|error| panic!("power up: {error}"));
         }
-        drop(consumer);
+        drop(consumer.end());
     });
 }
 
@@ -176,7 +252,7 @@ fn halt_of_the_peers_adapter_ends_the_connection() {
         drop(registration);
         assert!(active.connector().wait_for_disconnect(), "the near side hears of the end");
         assert_eq!(active.queue_pair.send(2, &[], NONE), 0);
-        assert_eq!(active.initiator.wait_for_one().Status, ndkpi_sys::nt::STATUS_CANCELLED);
+        assert_eq!(active.initiator.wait_for_one().Status, STATUS_CANCELLED);
         machine.adapters[1].start().unwrap_or_else(|error| panic!("starting again: {error}"));
     });
 }
@@ -186,20 +262,19 @@ fn close_of_an_open_waits_for_its_children() {
         let consumer = Consumer::new(machine);
         let started = std::sync::atomic::AtomicBool::new(false);
         // Closing the opens first and the objects a moment later: the close handler blocks until the last is gone.
-        let Consumer { near, far, pair, first, second } = consumer;
-        conformance::machine::concurrently(
+        let (objects, first, second) = consumer.end();
+        concurrently(
             machine,
             || {
-                while !started.load(std::sync::atomic::Ordering::Acquire) {
+                while !started.load(Ordering::Acquire) {
                     settle();
                 }
                 settle();
                 assert_eq!(machine.adapters[0].ndk_opens(), 1, "the open was closed over its children");
-                drop((near, far));
-                drop(pair);
+                drop(objects);
             },
             || {
-                started.store(true, std::sync::atomic::Ordering::Release);
+                started.store(true, Ordering::Release);
                 drop(first);
                 drop(second);
             },
