@@ -1,7 +1,7 @@
 //! Every allocation and every mapping of a program's life on the device made to fail once: the request that needed it says
 //! so, those after it are answered as documented, and nothing is left behind.
 //!
-//! The sites are found by running the life once while the host records them; then each is failed at its first hit, and
+//! The sites are found by running the life once while the host records them; then each is failed at each of its hits, and
 //! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the
 //! driver, so each life has a freshly loaded one; loading and unloading run without faults.
 
@@ -16,7 +16,7 @@ use softndk_ioctl::{
     ObjectSummaryReply, PairCloseRequest, PairCreateReply, PairCreateRequest, Request, Status, TransferRequest,
     WIN32_DEVICE_NAME,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const CASES: &[Case] = cases![every_allocation_of_a_life_on_the_device_fails_once];
@@ -110,44 +110,49 @@ fn assert_nothing_live(after: &ObjectSummaryReply, before: &ObjectSummaryReply, 
     assert_eq!(live(after), live(before), "objects are left after {failures:x?}");
 }
 
-/// Adds the stacks of the sites not known yet, named while the image that they lie in is loaded.
-fn learn(names: &mut BTreeMap<Site, String>) {
-    for record in fault::sites() {
-        names.entry(record.site).or_insert_with(|| {
-            let frames = stack_trace::name(&record.stack);
-            frames.iter().fold(record.export.to_owned(), |text, frame| text + "\n    " + &frame.to_string())
-        });
-    }
+/// A call that is to fail: its site, which hit of it, and the stack for whoever reads of it.
+struct Target {
+    site: Site,
+    hit: u64,
+    stack: String,
+}
+
+/// The calls at sites that are not known yet. Their stacks are named while the image that they lie in is loaded.
+fn new_targets(known: &mut BTreeSet<Site>) -> Vec<Target> {
+    let new = fault::sites().into_iter().filter(|record| known.insert(record.site));
+    let targets = new.flat_map(|record| {
+        let frames = stack_trace::name(&record.stack);
+        let stack = frames.iter().fold(record.export.to_owned(), |text, frame| text + "\n    " + &frame.to_string());
+        (1..=record.hits).map(move |hit| Target { site: record.site, hit, stack: stack.clone() })
+    });
+    targets.collect()
 }
 
 fn every_allocation_of_a_life_on_the_device_fails_once() {
     let mut machine = Machine::start();
-    let mut names = BTreeMap::new();
+    let mut known = BTreeSet::new();
     let (failures, usual) = two_lives(&machine, fault::start_recording);
     assert_eq!(failures, [], "the life without a fault");
-    learn(&mut names);
-    let mut tried = BTreeSet::new();
+    let mut targets = new_targets(&mut known);
     let (mut fired, mut refused) = (0, 0);
-    while let Some((&site, name)) = names.iter().find(|(site, _)| !tried.contains(*site)) {
-        tried.insert(site);
+    while let Some(Target { site, hit, stack }) = targets.pop() {
         // A bugcheck names its own stack; this line names the fault that led there.
-        eprintln!("failing {name}");
-        let name = name.clone();
+        eprintln!("failing hit {hit} of {stack}");
         machine = machine.restart();
         let before = fault::failures();
-        let (failures, after) = two_lives(&machine, || fault::fail(site, 1));
+        let (failures, after) = two_lives(&machine, || fault::fail(site, hit));
         let injected = fault::failures() - before;
         eprintln!("ended in {failures:x?}");
-        assert!(is_documented(&failures), "the life ended in {failures:x?} after failing {name}");
-        assert!(injected > 0 || failures.is_empty(), "{failures:x?} without a fault at {name}");
-        assert_eq!(after, usual, "pool is left after failing {name}");
+        assert!(is_documented(&failures), "the life ended in {failures:x?} after failing hit {hit} of {stack}");
+        assert!(injected > 0 || failures.is_empty(), "{failures:x?} without a fault at {stack}");
+        assert_eq!(after, usual, "pool is left after failing hit {hit} of {stack}");
         fired += injected;
-        refused += usize::from(!failures.is_empty());
-        learn(&mut names);
+        refused += u64::from(!failures.is_empty());
+        targets.extend(new_targets(&mut known));
     }
-    println!("{} sites, {fired} faults, {refused} lives with a refused request", tried.len());
-    assert!(!tried.is_empty(), "no site was recorded");
-    assert!(fired > 0 && refused > 0, "of {} sites {fired} failed and {refused} showed", tried.len());
+    println!("{} sites, {fired} faults, {refused} lives with a refused request", known.len());
+    assert!(!known.is_empty(), "no site was recorded");
+    assert!(fired > 0 && refused > 0, "of {} sites {fired} failed and {refused} showed", known.len());
     machine = machine.restart();
     assert_eq!(two_lives(&machine, || ()), (Vec::new(), usual), "the life after all faults");
     machine.finish();
