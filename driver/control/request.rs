@@ -161,6 +161,8 @@ fn pend(request: Request, work: Work) -> NTSTATUS {
             begin(driver, file, space, request, work)
         }
         Err(status) => {
+            // Before the answer: whoever gets it may ask for the next transfer at once.
+            drop(work);
             request.complete(status.0, 0);
             status.0
         }
@@ -172,6 +174,7 @@ fn place_for(request: &Request) -> Result<(&'static Driver, NonNull<ControlFile>
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     let file = file::state(request).map(NonNull::from).ok_or(Status::INVALID_DEVICE_REQUEST)?;
     let space = PoolSpace::try_new(tags::SESSION).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    // Last, because it counts the request.
     if driver.workers.prepare() { Ok((driver, file, space)) } else { Err(Status::INSUFFICIENT_RESOURCES) }
 }
 
@@ -186,7 +189,10 @@ fn begin(
     let pending = request.mark_pending();
     match PendingRequest::new(request, file, work) {
         Ok(request) => driver.workers.queue(space.fill(Job::new(request))),
-        Err(request) => request.complete(Status::CANCELLED.0, 0),
+        Err(request) => {
+            driver.workers.give_back();
+            request.complete(Status::CANCELLED.0, 0);
+        }
     }
     pending
 }

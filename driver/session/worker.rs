@@ -39,7 +39,7 @@ pub struct Workers {
     state: SpinLock<State>,
     wake: Event,
     stopping: AtomicBool,
-    /// Requests queued or being done.
+    /// Requests that have or wait for a thread. Counted up under the lock of the state.
     busy: AtomicU32,
 }
 
@@ -47,11 +47,13 @@ struct State {
     newest: Option<PoolBox<Job>>,
     threads: [Option<Thread>; THREAD_MAX],
     started: usize,
+    /// Threads on their way: a start may fail, so nobody relies on them yet.
+    starting: usize,
 }
 
 impl Workers {
     pub fn try_new() -> Result<Self, OutOfMemory> {
-        let state = State { newest: None, threads: [const { None }; THREAD_MAX], started: 0 };
+        let state = State { newest: None, threads: [const { None }; THREAD_MAX], started: 0, starting: 0 };
         Ok(Self {
             state: SpinLock::new(state),
             wake: Event::try_synchronization(false)?,
@@ -60,34 +62,50 @@ impl Workers {
         })
     }
 
-    /// Makes sure that there is a thread for one more request. PASSIVE_LEVEL. False: there is none and none can be made.
+    /// Makes sure that there is a thread for one more request, and counts the request: `queue` or `give_back` follows.
+    /// PASSIVE_LEVEL. False: there is none and none can be made.
     pub fn prepare(&self) -> bool {
         {
             let mut state = self.state.lock();
             let free = (self.busy.load(Ordering::Relaxed) as usize) < state.started;
-            if free || state.started == THREAD_MAX {
+            let full = state.started + state.starting == THREAD_MAX;
+            if full && state.started == 0 {
+                // All are being started, and each start may still fail.
+                return false;
+            }
+            // Counted at once: of two requests that come together only one gets the thread that is free.
+            self.busy.fetch_add(1, Ordering::Relaxed);
+            if free || full {
                 return true;
             }
-            state.started += 1;
+            state.starting += 1;
         }
         // SAFETY: `run` uses the driver state only; `stop` joins the thread before that goes.
         let thread = unsafe { Thread::start(run, ptr::null_mut()) };
         let mut state = self.state.lock();
+        state.starting -= 1;
         let Ok(thread) = thread else {
-            state.started -= 1;
-            return state.started != 0;
+            let others = state.started != 0;
+            if !others {
+                self.give_back();
+            }
+            return others;
         };
-        // There is one: no more threads are counted than there are slots. Which one matters to nobody, and it must not be
-        // what the count says: another start may have failed meanwhile.
+        // There is a slot: no more threads are started than there are slots. Which one matters to nobody.
         if let Some(slot) = state.threads.iter_mut().find(|slot| slot.is_none()) {
             *slot = Some(thread);
         }
+        state.started += 1;
         true
     }
 
-    /// Queues a request. `IRQL <= DISPATCH_LEVEL`.
+    /// A request that `prepare` counted is not queued.
+    pub fn give_back(&self) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Queues a request that `prepare` counted. `IRQL <= DISPATCH_LEVEL`.
     pub fn queue(&self, mut job: PoolBox<Job>) {
-        self.busy.fetch_add(1, Ordering::Relaxed);
         {
             let mut state = self.state.lock();
             job.next = state.newest.take();
@@ -129,7 +147,7 @@ impl Workers {
                 self.wake.set();
             }
             job.into_inner().request.run();
-            self.busy.fetch_sub(1, Ordering::Relaxed);
+            self.give_back();
         }
     }
 
