@@ -86,6 +86,9 @@ pub fn image() -> PathBuf {
     workspace().join(given.unwrap_or_else(|| "target/driver/x64/debug/softndk.sys".into()))
 }
 
+/// What any callout may use of a kernel stack of 24 KiB, so that callers have their share. The host measures it.
+const STACK_LIMIT: usize = 16 << 10;
+
 /// A kernel with the driver loaded and its adapters started.
 pub struct Machine {
     pub kernel: Kernel,
@@ -125,6 +128,9 @@ impl Machine {
         unload(self.driver, self.adapters);
         let report = self.kernel.shutdown();
         assert!(report.is_clean(), "{report}");
+        for (kind, used) in &report.stack_marks {
+            assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep\n{report}");
+        }
     }
 }
 
