@@ -93,7 +93,7 @@ impl Lists {
     }
 
     fn frames_text(&self) -> String {
-        let comment = "# The largest stack frames of the release image for x64, in bytes. A frame beyond the first line fails the check,\n\
+        let comment = "# The largest stack frames of the release image for x64, in bytes. A frame an eighth beyond the first line fails the check,\n\
                        # one of 4096 bytes or more in any case; `cargo xtask check-image --bless` measures again.\n";
         sizes_text(comment, &self.frames)
     }
@@ -101,7 +101,7 @@ impl Lists {
     fn depths_text(&self) -> String {
         let comment = "# How much stack the functions that others call take with all that they call, in bytes, and the deepest way down\n\
                        # with each function's own frame.\n\
-                       # Calls through pointers and ways into a bugcheck are not counted. More than the first line, and more than 4096,\n\
+                       # Calls through pointers and ways into a bugcheck are not counted. More than an eighth beyond the first line, and more than 4096,\n\
                        # fails the check; `cargo xtask check-image --bless` measures again.\n";
         sizes_text(comment, &self.depths)
     }

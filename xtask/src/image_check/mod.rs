@@ -292,8 +292,14 @@ fn named_frames(sizes: &BTreeMap<u32, u32>, symbols: &Symbols) -> Vec<(u32, Stri
     frames
 }
 
+/// What a listed number allows. The same source compiled in another folder is laid out a little differently, because symbol
+/// hashes decide the order in which functions are inlined: an eighth is room for that, and no more than that.
+fn with_room(listed: u32) -> u32 {
+    listed.saturating_add(listed / 8)
+}
+
 fn check_frames(frames: &[(u32, String)], lists: &Lists, strictness: Strictness) -> Vec<Violation> {
-    let listed = lists.frames.first().map_or(0, |(size, _)| *size);
+    let listed = lists.frames.first().map_or(0, |(size, _)| with_room(*size));
     frames
         .iter()
         .filter_map(|(size, name)| {
@@ -302,9 +308,11 @@ fn check_frames(frames: &[(u32, String)], lists: &Lists, strictness: Strictness)
                     Rule::Frame.broken(format!("{name} takes {size} bytes of stack, the limit is below {FRAME_LIMIT}")),
                 )
             } else if *size > listed && strictness.same_compiler {
-                Some(Rule::Frame.broken(format!(
-                    "{name} takes {size} bytes of stack, more than any frame in docs/frames.txt ({listed})"
-                )))
+                Some(
+                    Rule::Frame.broken(format!(
+                        "{name} takes {size} bytes of stack, more than docs/frames.txt allows ({listed})"
+                    )),
+                )
             } else {
                 None
             }
@@ -324,7 +332,7 @@ fn named_depths(sizes: &BTreeMap<u32, u32>, code: &Code, symbols: &Symbols) -> V
 }
 
 fn check_depths(depths: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
-    let listed = lists.depths.first().map_or(0, |(bytes, _)| *bytes);
+    let listed = lists.depths.first().map_or(0, |(bytes, _)| with_room(*bytes));
     let bound = listed.max(DEPTH_LIMIT);
     let deeper = depths.iter().filter(|(bytes, _)| *bytes > bound);
     deeper
