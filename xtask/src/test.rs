@@ -150,10 +150,10 @@ const STAGES: &[Stage] = &[
 ];
 
 impl Stage {
-    fn command(&self, workspace: &Workspace) -> Result<Command> {
+    fn command(&self, workspace: &Workspace, xtask: &Path) -> Command {
         let mut command = match self.program {
             Program::Cargo => Command::new("cargo"),
-            Program::Xtask => Command::new(env::current_exe().context("this program has no path")?),
+            Program::Xtask => Command::new(xtask),
         };
         command.current_dir(workspace.root()).args(self.words).envs(self.environment.iter().copied());
         for (name, value) in self.environment {
@@ -164,12 +164,14 @@ impl Stage {
         }
         // Built by the stage before, by whichever compiler this machine has for Windows.
         command.env("SOFTNDK_BAD_DRIVERS", bad_drivers::image(workspace));
-        Ok(command)
+        command
     }
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let workspace = Workspace::find()?;
+    // Asked before the first stage: `cargo test` puts another file in this one's place, and then only the path is good.
+    let xtask = env::current_exe().context("this program has no path")?;
     if arguments.list {
         for stage in STAGES {
             println!("{:<15} {}", stage.name, stage.shows);
@@ -185,7 +187,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let stages = STAGES.iter().filter(asked).collect::<Vec<_>>();
     setup::run(&setup::Arguments { quiet: true })?;
     let before = tree_state(&workspace)?;
-    let mut failed = run_stages(&workspace, &stages)?;
+    let mut failed = run_stages(&workspace, &xtask, &stages)?;
     if tree_state(&workspace)? != before {
         println!("the work tree changed during the run; `git status` shows what");
         failed.push("work tree");
@@ -196,7 +198,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn run_stages(workspace: &Workspace, stages: &[&Stage]) -> Result<Vec<&'static str>> {
+fn run_stages(workspace: &Workspace, xtask: &Path, stages: &[&Stage]) -> Result<Vec<&'static str>> {
     let logs = workspace.path("target/test-logs");
     fs::create_dir_all(&logs)?;
     let mut failed = Vec::new();
@@ -204,7 +206,7 @@ fn run_stages(workspace: &Workspace, stages: &[&Stage]) -> Result<Vec<&'static s
         let name = stage.name;
         let log = logs.join(name).with_extension("log");
         let started = Instant::now();
-        let verdict = run_stage(stage, stage.command(workspace)?, &log)?;
+        let verdict = run_stage(stage, stage.command(workspace, xtask), &log)?;
         let seconds = started.elapsed().as_secs_f64();
         match verdict {
             Verdict::Passed => println!("{name:<15} {seconds:>6.1} s  {}", stage.shows),

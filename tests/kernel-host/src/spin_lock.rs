@@ -1,8 +1,8 @@
 //! Spin locks. The lock word holds its owner, so recursion, a release by somebody else and a release of a free lock are
 //! seen in both modes at no cost; which locks a thread holds is only listed when verifying.
 //!
-//! Word of a `KSPIN_LOCK`: 0 is free, else the owning thread's address with [`HELD`], and [`QUEUED`] when it was taken
-//! through a queue handle. Word of an `EX_SPIN_LOCK`: the number of readers, or [`WRITER`].
+//! Word of a `KSPIN_LOCK`: 0 is free, else the owning thread's address with `HELD`, and `QUEUED` when it was taken
+//! through a queue handle. Word of an `EX_SPIN_LOCK`: the number of readers, or `WRITER`.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 

@@ -1,6 +1,6 @@
 //! Crossing between the image's stack and the host's. Image code runs on a 24 KiB kernel stack; host functions want a
 //! stack of ordinary size. Every import slot of an image points at a small stub, made here at load time, that switches
-//! to the host's stack, copies the stack arguments, calls the host function and switches back; [`call_image`] goes the
+//! to the host's stack, copies the stack arguments, calls the host function and switches back; `callout::call_image` goes the
 //! other way. Both nest to any depth: each crossing leaves the other side's stack pointer in the thread's block, which
 //! the gs base points at (glibc uses fs, gs is free).
 //!
