@@ -169,12 +169,18 @@ fn scatter_lists_from_one_to_the_most() {
     with_two_adapters(|first, second| {
         let info = first.info();
         let most = info.MaxInitiatorRequestSge.min(info.MaxReceiveRequestSge).min(info.MaxReadRequestSge);
-        let pair = Pair::connect_with(first, second, wide(most));
-        let near = Window::open(&pair.active, Buffer::scattered(70_001), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(70_001), WindowKind::Registered);
-        for elements in 1..=most as usize {
-            for operation in [Operation::Read, Operation::Write, Operation::Send] {
-                transfer(operation, (&pair.active, &near), (&pair.passive, &far), elements);
+        for (local, remote) in [
+            (WindowKind::Registered, WindowKind::Registered),
+            (WindowKind::FastRegistered, WindowKind::FastRegistered),
+            (WindowKind::Privileged, WindowKind::FastRegistered),
+        ] {
+            let pair = Pair::connect_with(first, second, wide(most));
+            let near = Window::open(&pair.active, Buffer::scattered(70_001), local);
+            let far = Window::open(&pair.passive, Buffer::scattered(70_001), remote);
+            for elements in 1..=most as usize {
+                for operation in [Operation::Read, Operation::Write, Operation::Send] {
+                    transfer(operation, (&pair.active, &near), (&pair.passive, &far), elements);
+                }
             }
         }
     });

@@ -129,10 +129,11 @@ fn scatter_lists_of_every_length() {
         |_| {},
         |_, file, pair| {
             let most = list(file)[0].limits.max_read_request_sge;
-            for operation in OPERATIONS {
+            for (operation, region_kind) in OPERATIONS.into_iter().flat_map(|one| KINDS.map(|kind| (one, kind))) {
                 for sge_count in 1..=most {
                     for length in [1, u64::from(sge_count), 4097, 20_000] {
-                        move_all(file, &TransferRequest { operation, sge_count, ..transfer_request(pair, length) });
+                        let request = transfer_request(pair, length);
+                        move_all(file, &TransferRequest { operation, region_kind, sge_count, ..request });
                     }
                 }
             }
