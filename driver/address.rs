@@ -8,6 +8,7 @@ use core::{
     ffi::c_void,
     net::{IpAddr, Ipv4Addr},
     ptr,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use ndkpi_sys::{
@@ -18,6 +19,7 @@ use ndkpi_sys::{
     },
     nt::{AF_INET, AF_INET6, AF_UNSPEC, HANDLE, NTSTATUS, SOCKADDR_INET, STATUS_SUCCESS},
 };
+use softndk_engine::AdapterAddress;
 
 use crate::{
     adapter::Adapter,
@@ -27,6 +29,9 @@ use crate::{
         spin_lock::SpinLock,
     },
 };
+
+/// The zone in a SCOPE_ID; the four bits above it are the level.
+const ZONE: u32 = (1 << 28) - 1;
 
 /// An address of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub struct Addresses {
     /// One refresh at a time, so that an older table never replaces a newer one.
     refreshing: Mutex<()>,
     notification: SpinLock<NotificationHandle>,
+    /// A change could not be read for want of memory: the adapter's event thread tries again.
+    stale: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -56,6 +63,7 @@ impl Addresses {
             snapshot: SpinLock::new(None),
             refreshing: Mutex::try_new(())?,
             notification: SpinLock::new(NotificationHandle(ptr::null_mut())),
+            stale: AtomicBool::new(false),
         })
     }
 
@@ -93,24 +101,42 @@ impl Addresses {
         }
     }
 
-    /// Reads the table and swaps the snapshot. PASSIVE_LEVEL.
+    /// Follows a change; one that cannot be followed now is followed by the adapter's event thread. PASSIVE_LEVEL.
     fn refresh(&self, adapter: &Adapter) {
+        if self.read(adapter).is_none() {
+            self.stale.store(true, Ordering::SeqCst);
+            adapter.provider.wake_events();
+        }
+    }
+
+    /// Follows the changes that could not be followed when they came; false while that still does not succeed. PASSIVE_LEVEL.
+    pub fn catch_up(&self, adapter: &Adapter) -> bool {
+        let missed = self.stale.swap(false, Ordering::SeqCst);
+        let followed = !missed || self.read(adapter).is_some();
+        if !followed {
+            self.stale.store(true, Ordering::SeqCst);
+        }
+        followed
+    }
+
+    /// Reads the table, swaps the snapshot and tells the engine; nothing when there is no memory for one of them.
+    fn read(&self, adapter: &Adapter) -> Option<()> {
         let _one_at_a_time = self.refreshing.lock();
-        let Ok(table) = Table::read() else { return };
-        let Ok(fresh) = table.of_interface(adapter.net_luid) else { return };
-        let Ok(plain) = plain(&fresh) else { return };
+        let fresh = Table::read().ok()?.of_interface(adapter.net_luid).ok()?;
+        let plain = plain(&fresh).ok()?;
         // The old snapshot is freed outside the lock.
         let old = self.snapshot.lock().replace(fresh);
         drop(old);
-        adapter.provider.addresses_changed(&plain);
+        adapter.provider.addresses_changed(&plain)
     }
 }
 
-/// The addresses alone, as the engine wants them.
-fn plain(addresses: &[Option<Address>]) -> Result<PoolSlice<IpAddr>, OutOfMemory> {
-    let mut list = PoolSlice::try_filled(tags::ADDRESS_TABLE, addresses.len(), IpAddr::V4(Ipv4Addr::UNSPECIFIED))?;
+/// The addresses with their zones, as the engine wants them.
+fn plain(addresses: &[Option<Address>]) -> Result<PoolSlice<AdapterAddress>, OutOfMemory> {
+    let none = AdapterAddress::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let mut list = PoolSlice::try_filled(tags::ADDRESS_TABLE, addresses.len(), none)?;
     for (place, address) in list.iter_mut().zip(addresses.iter().flatten()) {
-        *place = address.ip;
+        *place = AdapterAddress { ip: address.ip, scope_id: address.scope_id };
     }
     Ok(list)
 }
@@ -165,7 +191,7 @@ fn usable(row: &MIB_UNICASTIPADDRESS_ROW) -> Option<Address> {
         return None;
     }
     let ip = ip_address(&row.Address)?;
-    let scope_id = if ip.is_ipv6() { row.ScopeId.Value } else { 0 };
+    let scope_id = if ip.is_ipv6() { row.ScopeId.Value & ZONE } else { 0 };
     Some(Address { ip, prefix_length: row.OnLinkPrefixLength, scope_id })
 }
 

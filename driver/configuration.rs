@@ -16,6 +16,8 @@ use ndkpi_sys::{
     nt::UNICODE_STRING,
 };
 
+use softndk_engine::Timeouts;
+
 use crate::adapter::{MacAddress, MiniportHandle};
 
 /// The highest wire number; `docs/registry.md` names it.
@@ -25,6 +27,50 @@ const DEFAULT_LINK_SPEED_MBPS: u32 = 100_000;
 /// Fastest link speed taken, in megabits a second.
 const MAX_LINK_SPEED_MBPS: u32 = 1_600_000;
 
+/// Which calls are answered inline: what a consumer may not notice, because the contract leaves it open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promptness {
+    /// Inline where that is quick, pending where it is not.
+    #[default]
+    Natural,
+    /// Whatever may pend does, and is completed by another processor.
+    Pending,
+    /// Whatever can finish inline does, however long it takes.
+    Inline,
+}
+
+impl Promptness {
+    fn from_keyword(value: Option<u32>) -> Self {
+        match value {
+            Some(1) => Self::Pending,
+            Some(2) => Self::Inline,
+            _ => Self::Natural,
+        }
+    }
+}
+
+/// Which numbers the adapter reports and keeps to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitsProfile {
+    #[default]
+    ConnectxLike,
+    Generous,
+    Tiny,
+}
+
+impl LimitsProfile {
+    fn from_keyword(value: Option<u32>) -> Self {
+        match value {
+            Some(1) => Self::Generous,
+            Some(2) => Self::Tiny,
+            _ => Self::ConnectxLike,
+        }
+    }
+}
+
+/// Longest time-out taken, in milliseconds: a day.
+const MAX_TIMEOUT_MS: u32 = 86_400_000;
+
 /// What the registry says about this adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration {
@@ -33,6 +79,9 @@ pub struct Configuration {
     /// Bits a second in each direction.
     pub link_speed: u64,
     pub technology: NDK_RDMA_TECHNOLOGY,
+    pub promptness: Promptness,
+    pub limits: LimitsProfile,
+    pub timeouts: Timeouts,
     /// NDK is on from the start.
     pub network_direct: bool,
     /// Overrides the permanent address.
@@ -55,6 +104,14 @@ impl Configuration {
             wire_number: store.integer(keyword::WIRE_NUMBER).filter(|number| *number <= MAX_WIRE_NUMBER).unwrap_or(0),
             link_speed: u64::from(link_speed_mbps) * 1_000_000,
             technology,
+            limits: LimitsProfile::from_keyword(store.integer(keyword::LIMITS)),
+            timeouts: Timeouts {
+                connect: store.timeout(keyword::CONNECT_TIMEOUT),
+                accept: store.timeout(keyword::ACCEPT_TIMEOUT),
+                disconnect: store.timeout(keyword::DISCONNECT_TIMEOUT),
+                receiver_not_ready: store.timeout(keyword::RECEIVER_NOT_READY),
+            },
+            promptness: Promptness::from_keyword(store.integer(keyword::PROMPTNESS)),
             network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
             network_address: store.network_address(),
         })
@@ -71,6 +128,12 @@ mod keyword {
     pub const WIRE_NUMBER: &[u16] = &utf16(*b"WireNumber");
     pub const LINK_SPEED: &[u16] = &utf16(*b"LinkSpeedMbps");
     pub const NETWORK_DIRECT: &[u16] = &utf16(*b"*NetworkDirect");
+    pub const LIMITS: &[u16] = &utf16(*b"LimitsProfile");
+    pub const CONNECT_TIMEOUT: &[u16] = &utf16(*b"ConnectTimeoutMs");
+    pub const ACCEPT_TIMEOUT: &[u16] = &utf16(*b"AcceptTimeoutMs");
+    pub const DISCONNECT_TIMEOUT: &[u16] = &utf16(*b"DisconnectTimeoutMs");
+    pub const RECEIVER_NOT_READY: &[u16] = &utf16(*b"ReceiverNotReadyMs");
+    pub const PROMPTNESS: &[u16] = &utf16(*b"Promptness");
     pub const TECHNOLOGY: &[u16] = &utf16(*b"*NetworkDirectTechnology");
 
     const fn utf16<const LENGTH: usize>(ascii: [u8; LENGTH]) -> [u16; LENGTH] {
@@ -132,6 +195,12 @@ impl Store {
         }
         // SAFETY: the type says that the union holds an integer.
         Some(unsafe { parameter.ParameterData.IntegerData })
+    }
+
+    /// A time-out in nanoseconds from a keyword in milliseconds; 0, never, when it is absent or out of range.
+    fn timeout(&self, name: &[u16]) -> u64 {
+        let milliseconds = self.integer(name).filter(|milliseconds| *milliseconds <= MAX_TIMEOUT_MS).unwrap_or(0);
+        u64::from(milliseconds) * 1_000_000
     }
 
     /// The address of the `NetworkAddress` keyword, if it is one a station may have.

@@ -19,9 +19,11 @@ use crate::{
     kernel::{
         event::Mutex,
         pool::{OutOfMemory, PoolBox, tags},
+        rundown::Rundown,
         spin_lock::SpinLock,
     },
     mapper::Mapper,
+    ndk::later::Later,
     platform::KernelPlatform,
     session::{table::Pairs, worker::Workers},
     turn::Turners,
@@ -35,8 +37,11 @@ pub struct Driver {
     registration: AtomicPtr<c_void>,
     adapters: SpinLock<[Entry; ADAPTER_MAX]>,
     pub control: Mutex<ControlDevice>,
+    /// Open while the control device is registered; one reference for each request that is being worked on.
+    pub requests: Rundown,
     pub fabric: Fabric<KernelPlatform>,
     pub mapper: Mapper,
+    pub later: Later,
     pub workers: Workers,
     pub pairs: Pairs,
 }
@@ -65,8 +70,10 @@ impl Driver {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
             control: Mutex::try_new(ControlDevice::new())?,
+            requests: Rundown::try_shut()?,
             fabric,
             mapper: Mapper::try_new()?,
+            later: Later::try_new()?,
             workers: Workers::try_new()?,
             pairs: Pairs::try_new()?,
         };
@@ -85,6 +92,7 @@ impl Driver {
     /// Waits for the driver's threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
     pub fn stop(&self) {
         self.workers.stop();
+        self.later.stop();
         // Before the turns: the end of a mapper's job lets holds go, which kicks. No adapter is left, so no job can come.
         self.mapper.stop();
         self.fabric.platform().turners.stop();

@@ -6,7 +6,7 @@
 
 use core::{
     ffi::c_void,
-    ptr,
+    ptr::{self, NonNull},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -18,7 +18,7 @@ use crate::{
     driver::Driver,
     kernel::{
         event::Event,
-        pool::{OutOfMemory, PoolBox},
+        pool::{OutOfMemory, PoolBox, tags},
         spin_lock::SpinLock,
         thread::{self, Thread},
     },
@@ -34,6 +34,8 @@ pub struct Job {
 }
 
 pub enum Work {
+    /// The creation or resizing of a large object.
+    Errand(Errand),
     /// NdkRegisterMr of large memory.
     Register(RegisterRequest),
     /// NdkBuildLAM of large memory.
@@ -42,6 +44,50 @@ pub enum Work {
     Unmap(Retired<KernelPlatform>),
     /// A closed region whose memory was still registered.
     Close(CloseCompletion<KernelPlatform>),
+}
+
+/// A closure in a block of its own. Dropping it drops what it owns.
+pub struct Errand {
+    /// Of a type that only `finish` knows.
+    closure: NonNull<c_void>,
+    /// Runs the closure or only drops it, and frees the block.
+    finish: unsafe fn(NonNull<c_void>, run: bool),
+}
+
+// SAFETY: the closure is `Send` (`try_new`).
+unsafe impl Send for Errand {}
+
+impl Errand {
+    /// `IRQL <= DISPATCH_LEVEL`.
+    pub fn try_new<F: FnOnce() + Send + 'static>(closure: F) -> Result<Self, OutOfMemory> {
+        let closure = PoolBox::try_new(tags::MAPPING, closure)?.into_raw().cast();
+        Ok(Self { closure, finish: finish::<F> })
+    }
+
+    /// PASSIVE_LEVEL.
+    pub fn run(self) {
+        let (closure, finish) = (self.closure, self.finish);
+        core::mem::forget(self);
+        // SAFETY: `try_new` paired the closure with the function of its type; it is used once.
+        unsafe { finish(closure, true) };
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        // SAFETY: as in `run`, which forgets the errand.
+        unsafe { (self.finish)(self.closure, false) };
+    }
+}
+
+/// # Safety
+/// `closure` came from a box of this type with the tag below and is used no more.
+unsafe fn finish<F: FnOnce()>(closure: NonNull<c_void>, run: bool) {
+    // SAFETY: the caller's promise.
+    let closure = unsafe { PoolBox::<F>::from_raw(tags::MAPPING, closure.cast()) };
+    if run {
+        (closure.into_inner())();
+    }
 }
 
 /// What NdkRegisterMr was asked for.
@@ -129,6 +175,7 @@ impl Mapper {
         while let Some(mut job) = rest {
             rest = job.next.take();
             match job.into_inner().work {
+                Work::Errand(errand) => errand.run(),
                 Work::Register(request) => memory_region::register_now(request),
                 Work::Build(request) => request.run(),
                 Work::Unmap(retired) => block::finish_retired(retired),

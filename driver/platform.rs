@@ -14,7 +14,7 @@ use wdk_sys::{
 
 use crate::{
     copy,
-    kernel::{irql, spin_lock::SpinLock},
+    kernel::{irql, spin_lock::SpinLock, timer},
     memory::Mapping,
     ndk::{block::Block, open::OpenAdapter},
     turn::Turners,
@@ -133,6 +133,14 @@ impl Platform for KernelPlatform {
 
     fn kick(&self, processor: u32) {
         self.turners.kick(processor);
+    }
+
+    fn wake_at(&self, processor: u32, deadline: u64) {
+        self.turners.wake_at(processor, deadline, self.now());
+    }
+
+    fn timer_resolution(&self) -> u64 {
+        timer::resolution()
     }
 
     fn at_dispatch(&self) -> bool {

@@ -4,7 +4,10 @@
 //! when more is left, and then hands over to a thread at PASSIVE_LEVEL. Two contexts never run turns of one processor at the
 //! same time: whoever comes second leaves a mark and goes, whoever was first looks at the mark before it stops.
 //!
-//! Callbacks of consumers are made here and in `mapper.rs` only, with no lock held and never under a dispatch function.
+//! A timer a processor wakes the one whose next moment has come: the engine asks for one moment at a time.
+//!
+//! Callbacks of consumers are made here, by the notes of `later.rs`, by the mapper's thread and by `block.rs`, which they all
+//! go through for the end of a close; always with no lock held and never under a dispatch function.
 
 use core::{
     ffi::c_void,
@@ -13,7 +16,8 @@ use core::{
 };
 
 use softndk_engine::{
-    Budget, CloseCompletion, ConnectEvent, DisconnectEvent, Notification, RequestCompletion, Retired, Sink, Turn,
+    Budget, CloseCompletion, ConnectEvent, DisconnectEvent, Notification, Platform, RequestCompletion, Retired, Sink,
+    Turn,
 };
 use wdk_sys::NTSTATUS;
 
@@ -26,6 +30,7 @@ use crate::{
         pool::{OutOfMemory, PoolArray, tags},
         spin_lock::SpinLock,
         thread::{self, Thread},
+        timer::Timer,
     },
     ndk::{block, connector},
     platform::{DisconnectFunction, KernelPlatform},
@@ -38,6 +43,8 @@ const DPC_BUDGET: Budget = Budget { bytes: 256 << 10, items: 64 };
 const THREAD_BUDGET: Budget = Budget { bytes: 4 << 20, items: 256 };
 /// DPC runs in a row that leave work behind before the thread takes over.
 const DPC_ROUNDS: u32 = 8;
+/// No moment.
+const NEVER: u64 = u64::MAX;
 /// Threads for all processors together.
 const THREAD_MAX: usize = 16;
 
@@ -51,6 +58,10 @@ pub struct Turners {
 /// The turns of one processor.
 struct Turner {
     dpc: Dpc,
+    /// Runs at the moment the engine wants to be woken at.
+    timer: Timer,
+    /// That moment; [`NEVER`] when there is none. The timer is set under the lock, so that it follows the newest wish.
+    wake: SpinLock<u64>,
     /// Somebody is running turns.
     busy: AtomicBool,
     /// Somebody wanted to.
@@ -97,7 +108,7 @@ impl Turners {
     /// Waits until nothing runs any more. PASSIVE_LEVEL, when nobody kicks any more.
     pub fn stop(&self) {
         for turner in self.each.iter() {
-            turner.dpc.stop();
+            turner.stop();
         }
         self.stopping.store(true, Ordering::Release);
         for slot in self.threads.iter() {
@@ -108,7 +119,7 @@ impl Turners {
             }
         }
         for turner in self.each.iter() {
-            turner.dpc.stop();
+            turner.stop();
         }
     }
 
@@ -116,6 +127,15 @@ impl Turners {
     pub fn kick(&self, processor: u32) {
         if let Some(turner) = self.turner(processor) {
             turner.dpc.queue();
+        }
+    }
+
+    /// Makes sure that a turn runs at a moment of the performance counter's clock. Up to DISPATCH_LEVEL, also with a lock held.
+    pub fn wake_at(&self, processor: u32, deadline: u64, now: u64) {
+        if let Some(turner) = self.turner(processor) {
+            let mut wake = turner.wake.lock();
+            *wake = deadline;
+            turner.timer.set(deadline.saturating_sub(now));
         }
     }
 
@@ -155,8 +175,12 @@ impl Turner {
         // SAFETY: `run_dpc` takes an index; `Turners::stop` stops the DPC before the driver state goes.
         let dpc = unsafe { Dpc::try_new(run_dpc, ptr::without_provenance_mut(processor)) }?;
         dpc.target(processor as u32);
+        // SAFETY: as above, with `run_timer`.
+        let timer = unsafe { Timer::try_new(run_timer, ptr::without_provenance_mut(processor), processor as u32) }?;
         Ok(Self {
             dpc,
+            timer,
+            wake: SpinLock::new(NEVER),
             busy: AtomicBool::new(false),
             again: AtomicBool::new(false),
             rounds: AtomicU32::new(0),
@@ -164,11 +188,34 @@ impl Turner {
         })
     }
 
+    fn stop(&self) {
+        // A run of the timer's DPC that comes in between sets it for the rest of this wish: there is none any more.
+        *self.wake.lock() = NEVER;
+        self.timer.stop();
+        self.dpc.stop();
+    }
+
+    /// The timer has run: true when its moment has come, else it is set for the rest. The system's clock has coarser steps than
+    /// the performance counter, so it may run too soon.
+    fn has_come(&self, now: u64) -> bool {
+        let mut wake = self.wake.lock();
+        if *wake <= now {
+            *wake = NEVER;
+            return true;
+        }
+        if *wake != NEVER {
+            self.timer.set(wake.saturating_sub(now));
+        }
+        false
+    }
+
     /// Runs turns until nothing is left, or until one used up its budget.
     fn run(&self, driver: &Driver, processor: usize, budget: Budget) -> Turn {
-        self.again.store(true, Ordering::Release);
-        while self.again.load(Ordering::Acquire) {
-            if self.busy.swap(true, Ordering::Acquire) {
+        // The mark and `busy` are a store and a load of different places on each side: whoever sees `busy` set must be seen by
+        // its holder's next look at the mark, which takes one order of all four (arm64 keeps none without it).
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst) {
+            if self.busy.swap(true, Ordering::SeqCst) {
                 // Whoever is at it sees the mark before it stops.
                 return Turn::Idle;
             }
@@ -186,6 +233,20 @@ impl Turner {
 impl TurnThread {
     fn try_new() -> Result<Self, OutOfMemory> {
         Ok(Self { wake: Event::try_synchronization(false)?, thread: SpinLock::new(None) })
+    }
+}
+
+unsafe extern "C" fn run_timer(
+    _dpc: *mut wdk_sys::KDPC,
+    context: *mut c_void,
+    _argument1: *mut c_void,
+    _argument2: *mut c_void,
+) {
+    let Some(driver) = Driver::get() else { return };
+    let platform = driver.fabric.platform();
+    let Some(turner) = platform.turners.each.get(context.addr()) else { return };
+    if turner.has_come(platform.now()) {
+        turner.dpc.queue();
     }
 }
 
@@ -254,8 +315,10 @@ impl Sink<KernelPlatform> for Callbacks {
         match callback.function {
             // SAFETY: the consumer gave function and context with NdkAccept or NdkCompleteConnect.
             DisconnectFunction::Plain(function) => unsafe { function(callback.context.0) },
-            // SAFETY: as above, with the Ex form; 0: no reason of our own.
-            DisconnectFunction::Extended(function) => unsafe { function(callback.context.0, 0) },
+            // SAFETY: as above, with the Ex form.
+            DisconnectFunction::Extended(function) => unsafe {
+                function(callback.context.0, status::of_disconnect(event.reason));
+            },
         }
         drop(event);
     }

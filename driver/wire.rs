@@ -2,7 +2,8 @@
 //!
 //! It carries ARP, neighbour discovery and whatever else wants frames; RDMA never comes here. A frame is copied into a list
 //! of the receiver's own and indicated from the receiver's DPC, never from the sender's call, so that an answer inside the
-//! indication cannot recurse. Receives are indicated with NDIS_RECEIVE_FLAGS_RESOURCES: the lists are ours again at once.
+//! indication cannot recurse. The layers above may keep what they were given until a pause; when few frames are left they are
+//! told to copy instead (NDIS_RECEIVE_FLAGS_RESOURCES), and the lists are ours again at once.
 
 use core::{ffi::c_void, ptr, sync::atomic::Ordering};
 
@@ -11,10 +12,11 @@ use ndkpi_sys::{
         NDIS_DEFAULT_PORT_NUMBER, NDIS_HANDLE, NDIS_NET_BUFFER_LIST_INFO_SLOTS, NDIS_OBJECT_HEADER,
         NDIS_OBJECT_TYPE_DEFAULT, NDIS_PACKET_TYPES, NDIS_PROTOCOL_ID_DEFAULT, NDIS_RECEIVE_FLAGS,
         NDIS_SEND_COMPLETE_FLAGS, NDIS_SEND_FLAGS, NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NDIS_STATUS,
-        NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_BUFFER,
-        NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
-        NdisAllocateNetBufferList, NdisAllocateNetBufferListPool, NdisFreeNetBufferList, NdisFreeNetBufferListPool,
-        NdisGetDataBuffer, NdisMIndicateReceiveNetBufferLists, NdisMSendNetBufferListsComplete,
+        NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_NOT_ACCEPTED, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES,
+        NDIS_STATUS_SUCCESS, NET_BUFFER, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS,
+        NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NdisAllocateNetBufferList, NdisAllocateNetBufferListPool,
+        NdisFreeNetBufferList, NdisFreeNetBufferListPool, NdisGetDataBuffer, NdisMIndicateReceiveNetBufferLists,
+        NdisMSendNetBufferListsComplete,
     },
     nt::MDL,
 };
@@ -35,12 +37,14 @@ use crate::{
 pub const FRAME_COUNT: usize = 256;
 /// Frames indicated in one DPC.
 const INDICATE_MAX: usize = 64;
+/// With fewer frames free than these none is lent to the layers above.
+const LEND_ABOVE: usize = FRAME_COUNT / 4;
 
 /// The receiving end of one adapter.
 pub struct Port {
     lists: ListPool,
     frames: SpinLock<Frames>,
-    /// Open while the adapter is running.
+    /// Open while the adapter is running. One reference for each frame that the layers above keep.
     running: Rundown,
     receive: Dpc,
 }
@@ -217,6 +221,19 @@ impl Port {
         self.running.enter().is_some()
     }
 
+    /// Whether frames may be lent to the layers above; then each has a reference on the gate.
+    fn lend(&self, count: usize) -> bool {
+        if self.frames.lock().free_count < LEND_ABOVE {
+            return false;
+        }
+        let lent = (0..count).take_while(|_| self.running.acquire()).count();
+        if lent < count {
+            // A pause has begun: it should not wait for the layers above.
+            (0..lent).for_each(|_| self.running.release());
+        }
+        lent == count
+    }
+
     fn next_received(&self) -> Option<Received> {
         self.frames.lock().take_received()
     }
@@ -239,10 +256,16 @@ impl Drop for Port {
 /// The chain is ours until it is completed.
 pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: NDIS_SEND_FLAGS) {
     let running = adapter.port.running.enter();
+    // NDIS: MiniportDevicePnPEventNotify. The device is gone, whatever NDIS has still on its way to it.
+    let removed = adapter.removed.load(Ordering::Acquire);
     let mut next = chain;
     // SAFETY: the lists of the chain are ours until they are completed.
     while let Some(list) = unsafe { next.as_mut() } {
-        list.Status = if running.is_some() { send_list(adapter, list) } else { NDIS_STATUS_PAUSED };
+        list.Status = match &running {
+            _ if removed => NDIS_STATUS_NOT_ACCEPTED,
+            None => NDIS_STATUS_PAUSED,
+            Some(_) => send_list(adapter, list),
+        };
         next = list.Next;
     }
     let mut flags = NDIS_SEND_COMPLETE_FLAGS::empty();
@@ -252,21 +275,34 @@ pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: N
     drop(running);
 }
 
-/// Puts every frame of a list on the wire.
+/// Puts every frame of a list on the wire; the status is that of the last frame that could not be sent.
 fn send_list(adapter: &Adapter, list: &NET_BUFFER_LIST) -> NDIS_STATUS {
     let mut status = NDIS_STATUS_SUCCESS;
     let mut next = list.FirstNetBuffer;
     // SAFETY: the buffers of a list that is ours are ours too.
     while let Some(buffer) = unsafe { next.as_mut() } {
         next = buffer.Next;
-        if !(HEADER_LENGTH..=FRAME_MAX).contains(&data_length(buffer)) {
+        if let Err(refused) = send_frame(adapter, buffer) {
             adapter.statistics.sent.errors.fetch_add(1, Ordering::Relaxed);
-            status = NDIS_STATUS_INVALID_LENGTH;
-            continue;
+            status = refused;
         }
-        transmit(adapter, buffer);
     }
     status
+}
+
+fn send_frame(adapter: &Adapter, buffer: &mut NET_BUFFER) -> Result<(), NDIS_STATUS> {
+    let length = data_length(buffer);
+    if !(HEADER_LENGTH..=FRAME_MAX).contains(&length) {
+        return Err(NDIS_STATUS_INVALID_LENGTH);
+    }
+    let destination = destination(buffer).ok_or(NDIS_STATUS_RESOURCES)?;
+    let reached = transmit(adapter, buffer)?;
+    // A cable with nobody at the other end: sent, and gone.
+    if !reached {
+        adapter.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
+    }
+    adapter.statistics.sent.count(destination, length as usize);
+    Ok(())
 }
 
 /// Bytes of a frame, from the Ethernet header on.
@@ -275,47 +311,48 @@ fn data_length(buffer: &NET_BUFFER) -> u32 {
     unsafe { buffer.NbDataLength.DataLength }
 }
 
-/// Gives one frame to every other adapter on the wire.
-fn transmit(sender: &Adapter, buffer: &mut NET_BUFFER) {
-    let Some(driver) = Driver::get() else { return };
-    let mut destination = None;
-    let mut delivered = false;
-    for index in (0..ADAPTER_MAX).filter(|index| *index != sender.index) {
-        let Some(receiver) = driver.adapter(index) else { continue };
-        if receiver.configuration.wire_number != sender.configuration.wire_number {
-            continue;
-        }
-        if let Some(seen) = deliver(&receiver, buffer) {
-            destination = Some(seen);
-            delivered = true;
-        }
-    }
-    // A cable with nobody at the other end: sent, and gone.
-    if !delivered {
-        sender.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
-    }
-    sender.statistics.sent.count(destination.unwrap_or(Destination::Unicast), data_length(buffer) as usize);
+/// Who a frame that holds at least a header is for; nothing when its memory cannot be mapped.
+fn destination(buffer: &mut NET_BUFFER) -> Option<Destination> {
+    let mut storage: MacAddress = [0; 6];
+    // SAFETY: the buffer is ours and longer than an address; the storage has room for one.
+    let bytes = unsafe { NdisGetDataBuffer(buffer, storage.len() as u32, storage.as_mut_ptr().cast(), 1, 0) };
+    // SAFETY: null, or as many bytes as asked for, in the buffer's memory or in the storage.
+    unsafe { bytes.cast::<MacAddress>().as_ref() }.map(|address| Destination::of(*address))
 }
 
-/// Copies a frame into the receiver's memory and lets its DPC do the rest; who the frame is for, if it was taken.
-fn deliver(receiver: &Adapter, buffer: &mut NET_BUFFER) -> Option<Destination> {
+/// Gives one frame to every other adapter on the wire; whether one took it. Fails when the frame's memory cannot be mapped.
+fn transmit(sender: &Adapter, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
+    let Some(driver) = Driver::get() else { return Ok(false) };
+    let mut reached = false;
+    for index in (0..ADAPTER_MAX).filter(|index| *index != sender.index) {
+        let Some(receiver) = driver.adapter(index) else { continue };
+        if receiver.configuration.wire_number == sender.configuration.wire_number {
+            reached |= deliver(&receiver, buffer)?;
+        }
+    }
+    Ok(reached)
+}
+
+/// Copies a frame into the receiver's memory and lets its DPC do the rest; whether it was taken. Fails when the sender's memory
+/// cannot be mapped.
+fn deliver(receiver: &Adapter, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
     let port = &receiver.port;
-    let _running = port.running.enter()?;
+    let Some(_running) = port.running.enter() else { return Ok(false) };
+    if receiver.removed.load(Ordering::Acquire) {
+        return Ok(false);
+    }
     let frame = port.frames.lock().take_free();
     let Some(frame) = frame else {
         receiver.statistics.received.discards.fetch_add(1, Ordering::Relaxed);
-        return None;
+        return Ok(false);
     };
     let Some(length) = copy_frame(buffer, frame.bytes) else {
         port.frames.lock().put_free(frame);
-        receiver.statistics.received.errors.fetch_add(1, Ordering::Relaxed);
-        return None;
+        return Err(NDIS_STATUS_RESOURCES);
     };
-    // SAFETY: the frame holds at least a header, written just now.
-    let address = unsafe { frame.bytes.cast::<MacAddress>().read() };
     port.frames.lock().put_received(Received { frame, length });
     port.receive.queue();
-    Some(Destination::of(address))
+    Ok(true)
 }
 
 /// Copies a frame's bytes to `target`, which has room for the longest frame, and pads it to the shortest one.
@@ -367,7 +404,7 @@ unsafe extern "C" fn indicate_received(
         }
         // SAFETY: the frame was taken from the queue, so its list is ours.
         if let Some(list) = unsafe { received.frame.list.as_mut() } {
-            prepare(adapter, list, received.length);
+            prepare(adapter, list, received.frame.bytes, received.length);
             list.Next = ptr::null_mut();
             // SAFETY: the head above, or the link of the list before, which is ours until it is indicated.
             unsafe { end.write(list) };
@@ -378,30 +415,47 @@ unsafe extern "C" fn indicate_received(
             count += 1;
         }
     }
-    indicate(adapter, chain, count);
-    for frame in taken.iter().take(count) {
-        adapter.port.frames.lock().put_free(*frame);
+    if count != 0 && !adapter.port.lend(count) {
+        indicate(adapter, chain, count, NDIS_RECEIVE_FLAGS::RESOURCES);
+        for frame in taken.iter().take(count) {
+            adapter.port.frames.lock().put_free(*frame);
+        }
+    } else if count != 0 {
+        indicate(adapter, chain, count, NDIS_RECEIVE_FLAGS::empty());
     }
     if count == INDICATE_MAX {
         adapter.port.receive.queue();
     }
 }
 
-/// Hands a chain to NDIS, which gives it back before it returns.
-fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize) {
-    if count == 0 {
-        return;
-    }
-    // SAFETY: DISPATCH_LEVEL in our DPC, no lock held; the lists are our own, prepared, and come back with the return
-    // because of NDIS_RECEIVE_FLAGS_RESOURCES.
+/// Hands a chain to NDIS: for the call, with NDIS_RECEIVE_FLAGS_RESOURCES, or else until [`give_back`].
+fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize, flags: NDIS_RECEIVE_FLAGS) {
+    // SAFETY: DISPATCH_LEVEL in our DPC, no lock held; the lists are our own and prepared. Those that are lent have a
+    // reference on the gate each and are not touched until they come back.
     unsafe {
         NdisMIndicateReceiveNetBufferLists(
             adapter.miniport.0,
             chain,
             NDIS_DEFAULT_PORT_NUMBER,
             count as u32,
-            NDIS_RECEIVE_FLAGS::DISPATCH_LEVEL | NDIS_RECEIVE_FLAGS::RESOURCES,
+            NDIS_RECEIVE_FLAGS::DISPATCH_LEVEL | flags,
         );
+    }
+}
+
+/// Takes lists back that were lent. `IRQL <= DISPATCH_LEVEL`.
+///
+/// # Safety
+/// The chain consists of lists that this adapter indicated without NDIS_RECEIVE_FLAGS_RESOURCES, given back once.
+pub unsafe fn give_back(adapter: &Adapter, chain: *mut NET_BUFFER_LIST) {
+    let mut next = chain;
+    // SAFETY: the lists are ours again (the caller's promise).
+    while let Some(list) = unsafe { next.as_mut() } {
+        next = list.Next;
+        let frame = Frame { list, bytes: list.MiniportReserved[0].cast() };
+        adapter.port.frames.lock().put_free(frame);
+        // The last thing: a pause waits for it.
+        adapter.port.running.release();
     }
 }
 
@@ -427,10 +481,11 @@ fn passes(adapter: &Adapter, received: &Received) -> bool {
 }
 
 /// Makes a list ready to be indicated: one frame of `length` bytes from the start of its memory.
-fn prepare(adapter: &Adapter, list: &mut NET_BUFFER_LIST, length: u32) {
+fn prepare(adapter: &Adapter, list: &mut NET_BUFFER_LIST, bytes: *mut u8, length: u32) {
     list.SourceHandle = adapter.miniport.0;
     list.Status = NDIS_STATUS_SUCCESS;
     list.NblFlags = 0;
+    list.MiniportReserved[0] = bytes.cast();
     // What the layers above noted for the frame before.
     list.NetBufferListInfo = [ptr::null_mut(); NDIS_NET_BUFFER_LIST_INFO_SLOTS];
     // SAFETY: the list's NET_BUFFER belongs to it.

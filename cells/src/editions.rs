@@ -209,6 +209,22 @@ mod tests {
     }
 
     #[test]
+    fn a_discarded_draft_frees_its_buffer_and_publishes_nothing() {
+        let (epoch, editions) = editions();
+        let kept = editions.draft().unwrap().finish();
+        let discarded = editions.draft().unwrap().finish();
+        assert!(editions.draft().is_none());
+        editions.discard(discarded);
+        assert!(editions.draft().is_some());
+        assert!(!editions.is_published());
+        assert_eq!(editions.read(&epoch.enter(0).unwrap()), None);
+        editions.publish(kept).unwrap();
+        assert!(editions.is_published());
+        editions.withdraw().unwrap();
+        assert!(!editions.is_published());
+    }
+
+    #[test]
     fn an_edition_that_is_still_read_does_not_keep_the_other_one() {
         let (epoch, editions) = editions();
         editions.publish(editions.draft().unwrap().finish()).unwrap();

@@ -5,13 +5,13 @@
 //! garbage and frees nothing itself; whoever retires something asks again.
 //!
 //! Rules: a context stays inside for at most one piece of copying; places are claimed and never waited for; whoever retires
-//! and must wait raises a flag, and the leaving contexts are told of it.
+//! and must wait says for which stamp, and of the leaving contexts those are told that it waits for.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::shared::NoMemory;
-use crate::sync::{AtomicBool, AtomicU64, Ordering, settle};
+use crate::sync::{AtomicU64, Ordering, settle};
 
 /// A moment: everything taken out of sight before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -31,7 +31,8 @@ struct Place(AtomicU64);
 /// See the module.
 pub struct Epoch {
     now: AtomicU64,
-    wanted: AtomicBool,
+    /// The latest stamp that somebody waits for; 0 when nobody does.
+    wanted: AtomicU64,
     places: Box<[Place]>,
 }
 
@@ -39,6 +40,7 @@ pub struct Epoch {
 pub struct Guard<'a> {
     epoch: &'a Epoch,
     place: &'a Place,
+    entered: u64,
 }
 
 impl Epoch {
@@ -47,7 +49,7 @@ impl Epoch {
         let mut places = Vec::new();
         places.try_reserve_exact(contexts)?;
         places.extend((0..contexts).map(|_| Place(AtomicU64::new(0))));
-        Ok(Self { now: AtomicU64::new(1), wanted: AtomicBool::new(false), places: places.into_boxed_slice() })
+        Ok(Self { now: AtomicU64::new(1), wanted: AtomicU64::new(0), places: places.into_boxed_slice() })
     }
 
     /// Enters, beginning the search for a free place at `hint`; `None` when all are taken.
@@ -58,7 +60,7 @@ impl Epoch {
             let free = place.0.load(Ordering::Relaxed) == 0;
             if free && place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 settle();
-                return Some(Guard { epoch: self, place });
+                return Some(Guard { epoch: self, place, entered: now });
             }
         }
         None
@@ -79,25 +81,27 @@ impl Epoch {
         })
     }
 
-    /// Asks the leaving contexts to say so. Ask again with [`Self::passed`] after this and before going away.
-    pub fn want(&self) {
-        self.wanted.store(true, Ordering::SeqCst);
+    /// Asks the contexts that entered before the stamp to say when they leave. Ask again with [`Self::passed`] after this and
+    /// before going away.
+    pub fn want(&self, stamp: Stamp) {
+        self.wanted.fetch_max(stamp.0, Ordering::SeqCst);
         settle();
     }
 
     /// Whether somebody waits for contexts to leave; answering true takes the wish back.
     pub fn take_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::SeqCst)
+        self.wanted.load(Ordering::Relaxed) != 0 && self.wanted.swap(0, Ordering::SeqCst) != 0
     }
 }
 
 impl Guard<'_> {
-    /// Leaves; true when somebody waits for it (see [`Epoch::want`]).
+    /// Leaves; true when somebody waits for it (see [`Epoch::want`]). Whoever entered after all that is waited for is not the one:
+    /// while one context stays inside for long, the others go on leaving without a word.
     pub fn leave(self) -> bool {
-        let epoch = self.epoch;
+        let (epoch, entered) = (self.epoch, self.entered);
         drop(self);
         settle();
-        epoch.wanted.load(Ordering::SeqCst)
+        epoch.wanted.load(Ordering::SeqCst) > entered
     }
 
     /// Whether this guard protects what `epoch` retires.
@@ -124,12 +128,29 @@ mod tests {
         let stamp = epoch.retire();
         let late = epoch.enter(0).unwrap();
         assert!(!epoch.passed(stamp));
-        epoch.want();
+        epoch.want(stamp);
         assert!(early.leave());
         assert!(epoch.passed(stamp));
         assert!(epoch.take_wanted());
         assert!(!epoch.take_wanted());
         assert!(!late.leave());
+    }
+
+    #[test]
+    fn only_those_that_are_waited_for_are_told_while_one_stays_inside() {
+        let epoch = Epoch::try_new(4).unwrap();
+        let long = epoch.enter(0).unwrap();
+        let stamp = epoch.retire();
+        epoch.want(stamp);
+        for _ in 0..10 {
+            assert!(!epoch.enter(1).unwrap().leave(), "entered after everything that is waited for");
+        }
+        let (meanwhile, later) = (epoch.enter(1).unwrap(), epoch.retire());
+        epoch.want(later);
+        epoch.want(stamp);
+        assert!(meanwhile.leave(), "the later of both wishes counts");
+        assert!(long.leave());
+        assert!(epoch.take_wanted() && !epoch.take_wanted());
     }
 
     #[test]
@@ -152,9 +173,9 @@ mod tests {
 mod model {
     use loom::thread;
 
-    use super::Epoch;
+    use super::{Epoch, Stamp};
     use crate::Shared;
-    use crate::sync::{AtomicBool, Ordering, UnsafeCell};
+    use crate::sync::{AtomicBool, AtomicU64, Ordering, UnsafeCell};
 
     struct World {
         epoch: Epoch,
@@ -192,7 +213,7 @@ mod model {
             let stamp = world.epoch.retire();
             let mut reused = world.epoch.passed(stamp);
             if !reused {
-                world.epoch.want();
+                world.epoch.want(stamp);
                 reused = world.epoch.passed(stamp);
             }
             if reused {
@@ -201,6 +222,66 @@ mod model {
             }
             let told = reader.join().unwrap();
             assert!(reused || told);
+        });
+    }
+
+    /// Two who wait: parked, until somebody who takes the wish has them look again.
+    struct Line {
+        epoch: Epoch,
+        stamps: [AtomicU64; 2],
+        parked: [AtomicBool; 2],
+    }
+
+    impl Line {
+        fn has_passed(&self, index: usize) -> bool {
+            self.epoch.passed(Stamp(self.stamps[index].load(Ordering::SeqCst)))
+        }
+
+        fn park(&self, index: usize) {
+            self.parked[index].store(true, Ordering::SeqCst);
+            self.epoch.want(Stamp(self.stamps[index].load(Ordering::SeqCst)));
+            if self.has_passed(index) {
+                self.wake();
+            }
+        }
+
+        fn wake(&self) {
+            if self.epoch.take_wanted() {
+                for index in 0..2 {
+                    if self.parked[index].swap(false, Ordering::SeqCst) && !self.has_passed(index) {
+                        self.park(index);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody is left waiting when everybody has left, although one wish is taken for both stamps.
+    #[test]
+    fn two_stamps_under_one_wish_are_both_looked_at() {
+        loom::model(|| {
+            let line = Shared::try_new(Line {
+                epoch: Epoch::try_new(1).unwrap(),
+                stamps: [AtomicU64::new(0), AtomicU64::new(0)],
+                parked: [AtomicBool::new(false), AtomicBool::new(false)],
+            })
+            .unwrap();
+            let reader = {
+                let line = line.clone();
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        if line.epoch.enter(0).unwrap().leave() {
+                            line.wake();
+                        }
+                    }
+                })
+            };
+            for index in 0..2 {
+                line.stamps[index].store(line.epoch.retire().number(), Ordering::SeqCst);
+                line.park(index);
+            }
+            reader.join().unwrap();
+            assert!(line.parked.iter().all(|parked| !parked.load(Ordering::SeqCst)));
         });
     }
 }

@@ -29,5 +29,5 @@ pub use baton::{Baton, Held};
 pub use editions::{Draft, Editions, Ready};
 pub use epoch::{Epoch, Guard, Stamp};
 pub use list::{Linked, List};
-pub use shared::{NoMemory, Shared};
+pub use shared::{NoMemory, Reserved, Shared};
 pub use slot_table::{Removed, SlotKey, SlotTable, Vacant};

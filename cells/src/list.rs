@@ -125,6 +125,21 @@ mod tests {
     }
 
     #[test]
+    fn an_object_moves_to_another_list_without_a_moment_in_between() {
+        let (mut from, mut to) = (List::new(), List::new());
+        assert!(from.is_empty() && from.pop_linked().is_none());
+        let object = Shared::try_new(7).unwrap();
+        from.push(object.link().unwrap());
+        assert!(!from.is_empty());
+        let moving = from.pop_linked().unwrap();
+        assert!(from.is_empty() && object.link().is_none());
+        to.push(moving);
+        assert!(object.link().is_none());
+        assert_eq!(*to.pop().unwrap(), 7);
+        assert!(object.link().is_some());
+    }
+
+    #[test]
     fn a_linked_object_cannot_be_linked_again_until_popped() {
         let mut list = List::new();
         let object = Shared::try_new(7).unwrap();

@@ -274,6 +274,25 @@ mod tests {
     }
 
     #[test]
+    fn announced_entries_are_there_and_can_be_looked_at_in_any_place() {
+        let (sender, mut receiver) = channel(3).unwrap();
+        for turn in 0..5_u32 {
+            assert!(sender.is_empty() && receiver.is_empty());
+            assert_eq!(receiver.peek(receiver.position()), None);
+            let mut claim = sender.claim().unwrap();
+            claim.stage(turn).unwrap();
+            claim.stage(turn + 100).unwrap();
+            assert!(receiver.is_empty());
+            claim.announce();
+            assert!(!sender.is_empty() && sender.claim().is_some());
+            let position = receiver.position();
+            let seen = [0, 1, 2].map(|offset| receiver.peek(position.wrapping_add(offset)).copied());
+            assert_eq!(seen, [Some(turn), Some(turn + 100), None]);
+            assert_eq!((receiver.pop(), receiver.pop()), (Some(turn), Some(turn + 100)));
+        }
+    }
+
+    #[test]
     fn entries_keep_their_order_over_many_turns_of_the_ring() {
         let (sender, mut receiver) = channel(3).unwrap();
         for value in 0..1000_u32 {

@@ -52,24 +52,54 @@ unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as for `Send`; the count is atomic.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
-impl<T> Shared<T> {
-    /// Allocates a block and moves the value in. The value is dropped when there is no memory.
-    // Never inlined, because the callers build values of a kilobyte: with a copy more in their own frames these pass one page.
-    #[inline(never)]
-    pub fn try_new(value: T) -> Result<Self, NoMemory> {
-        let layout = Layout::new::<Block<T>>();
+/// Memory for a value that is yet to be made. Who takes it first has nothing to undo afterwards but what the value is made of,
+/// and makes a large value on a frame below which nothing is dropped.
+pub struct Reserved<T> {
+    block: NonNull<Block<T>>,
+    _owns: PhantomData<T>,
+}
+
+// SAFETY: owning the memory is owning what will be in it.
+unsafe impl<T: Send> Send for Reserved<T> {}
+
+impl<T> Reserved<T> {
+    pub fn try_new() -> Result<Self, NoMemory> {
         // SAFETY: the layout is not empty, a `Block` has a count.
-        let raw = unsafe { alloc(layout) }.cast::<Block<T>>();
+        let raw = unsafe { alloc(Layout::new::<Block<T>>()) }.cast::<Block<T>>();
         let block = NonNull::new(raw).ok_or(NoMemory)?;
+        Ok(Self { block, _owns: PhantomData })
+    }
+
+    /// Moves the value in.
+    #[inline]
+    pub fn fill(self, value: T) -> Shared<T> {
+        let block = self.block;
+        core::mem::forget(self);
         let content = Block {
             strong: AtomicUsize::new(1),
             linked: AtomicBool::new(false),
             next: AtomicPtr::new(ptr::null_mut()),
             value,
         };
-        // SAFETY: freshly allocated for exactly this layout, nobody else knows it.
+        // SAFETY: allocated for exactly this layout, and nobody else knows it.
         unsafe { block.write(content) };
-        Ok(Self { block, _owns: PhantomData })
+        Shared { block, _owns: PhantomData }
+    }
+}
+
+impl<T> Drop for Reserved<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `try_new` with this layout; there is no value in it.
+        unsafe { dealloc(self.block.as_ptr().cast(), Layout::new::<Block<T>>()) };
+    }
+}
+
+impl<T> Shared<T> {
+    /// Allocates a block and moves the value in. The value is dropped when there is no memory.
+    // Never inlined, because the callers build values of a kilobyte: with a copy more in their own frames these pass one page.
+    #[inline(never)]
+    pub fn try_new(value: T) -> Result<Self, NoMemory> {
+        Ok(Reserved::try_new()?.fill(value))
     }
 
     /// Whether both point to the same object.
@@ -156,7 +186,7 @@ impl<T: fmt::Debug> fmt::Debug for Shared<T> {
 mod tests {
     use core::cell::Cell;
 
-    use super::Shared;
+    use super::{Reserved, Shared};
 
     struct Counted<'a>(&'a Cell<u32>);
 
@@ -167,11 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn reserved_memory_takes_a_value_or_goes_without_one() {
+        let drops = Cell::new(0);
+        drop(Reserved::<Counted<'_>>::try_new().unwrap());
+        assert_eq!(drops.get(), 0);
+        let filled = Reserved::try_new().unwrap().fill(Counted(&drops));
+        assert_eq!((filled.count(), filled.0.get()), (1, 0));
+        drop(filled);
+        assert_eq!(drops.get(), 1);
+    }
+
+    #[test]
     fn value_is_dropped_once_with_the_last_pointer() {
         let drops = Cell::new(0);
         let first = Shared::try_new(Counted(&drops)).unwrap();
         let second = first.clone();
         assert!(first.is(&second));
+        assert!(!first.is(&Shared::try_new(Counted(&drops)).unwrap()));
+        assert_eq!(drops.replace(0), 1);
         assert_eq!(first.count(), 2);
         assert!(!first.is_unique());
         drop(first);

@@ -5,7 +5,8 @@
 //! given out, not chosen, and a removed object stays in its slot until [`SlotTable::reclaim`] finds that every reader has left.
 //!
 //! Rules: slot 0 and generation 0 are never given out; the table grows by blocks that never move; free slots are a stack of
-//! numbers with a tag against reuse in between.
+//! numbers with a tag against reuse in between. A slot that was used goes to a second stack, which is taken when the first one is
+//! empty: every free slot has its turn before one comes again, so that a stale key stays stale for as long as the table allows.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -47,6 +48,8 @@ pub struct SlotTable<T> {
     blocks: Box<[AtomicPtr<Slot<T>>]>,
     /// The number of the first free slot below a tag that counts changes.
     free: AtomicU64,
+    /// As `free`: slots that have been used since they were last there.
+    returned: AtomicU64,
     generations: u32,
     epoch: Shared<Epoch>,
     _owns: PhantomData<T>,
@@ -102,7 +105,7 @@ impl<T> Vacant<'_, T> {
 
 impl<T> Drop for Vacant<'_, T> {
     fn drop(&mut self) {
-        self.table.push_free(self.key.slot, self.slot);
+        push(&self.table.free, self.key.slot, self.slot);
     }
 }
 
@@ -118,14 +121,16 @@ impl<T> SlotTable<T> {
         blocks.try_reserve_exact(count)?;
         blocks.extend((0..count).map(|_| AtomicPtr::new(ptr::null_mut())));
         let free = AtomicU64::new(0);
-        Ok(Self { blocks: blocks.into_boxed_slice(), free, generations, epoch, _owns: PhantomData })
+        let returned = AtomicU64::new(0);
+        Ok(Self { blocks: blocks.into_boxed_slice(), free, returned, generations, epoch, _owns: PhantomData })
     }
 
     /// Claims a free slot, whose key is known before its value.
     pub fn vacant(&self) -> Result<Vacant<'_, T>, NoMemory> {
-        let number = match self.pop_free() {
+        let number = match self.pop_free().or_else(|| self.refill()) {
             Some(number) => number,
-            None => self.grow()?,
+            // Somebody else may have taken the returned slots and not come to the stack with them yet.
+            None => self.grow().or_else(|full| self.pop_free().ok_or(full))?,
         };
         let slot = self.slot(number).ok_or(NoMemory)?;
         let generation = slot.state.load(Ordering::Relaxed) >> 2;
@@ -159,6 +164,21 @@ impl<T> SlotTable<T> {
         }))
     }
 
+    /// Gives a living value another key: from now on only `generation` finds it, and whoever has found it keeps it. `None` when
+    /// the key is stale or the generation is none of this table's.
+    pub fn renew(&self, key: SlotKey, generation: u32) -> Option<SlotKey> {
+        let renewed = SlotKey { slot: key.slot, generation };
+        let slot = self.slot(key.slot).filter(|_| (1..=self.generations).contains(&generation))?;
+        let live = Self::live(renewed)?;
+        slot.state.compare_exchange(Self::live(key)?, live, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        Some(renewed)
+    }
+
+    /// The generation that comes after another one.
+    pub fn generation_after(&self, generation: u32) -> u32 {
+        if generation < self.generations { generation + 1 } else { 1 }
+    }
+
     /// Takes a value out of sight; `None` when the key is stale.
     pub fn remove(&self, key: SlotKey) -> Option<Removed> {
         let slot = self.slot(key.slot)?;
@@ -179,9 +199,9 @@ impl<T> SlotTable<T> {
             // SAFETY: a dead slot is initialised; it is marked empty below and never read again before it is filled.
             unsafe { place.assume_init_read() }
         });
-        let generation = if removed.key.generation < self.generations { removed.key.generation + 1 } else { 1 };
+        let generation = self.generation_after(removed.key.generation);
         slot.state.store(state_of(generation, FREE), Ordering::Release);
-        self.push_free(removed.key.slot, slot);
+        push(&self.returned, removed.key.slot, slot);
         Ok(value)
     }
 
@@ -218,16 +238,44 @@ impl<T> SlotTable<T> {
         }
     }
 
-    fn push_free(&self, number: u32, slot: &Slot<T>) {
+    /// Takes every returned slot: one for the caller, the others for the free stack.
+    fn refill(&self) -> Option<u32> {
+        let first = self.returned.swap(0, Ordering::AcqRel) as u32;
+        let slot = self.slot(first).filter(|_| first != 0)?;
+        let rest = slot.next.load(Ordering::Relaxed);
+        if rest != 0 {
+            self.put_chain(rest);
+        }
+        Some(first)
+    }
+
+    /// Puts slots that hang together onto the free stack, which is normally empty.
+    fn put_chain(&self, first: u32) {
         let mut seen = self.free.load(Ordering::Relaxed);
+        let mut last = None;
         loop {
-            slot.next.store(seen as u32, Ordering::Relaxed);
-            let changed = tagged(seen, number);
-            match self.free.compare_exchange_weak(seen, changed, Ordering::AcqRel, Ordering::Relaxed) {
+            if seen as u32 != 0 {
+                // Others filled it meanwhile; the end of the chain is looked for once.
+                let last = last.get_or_insert_with(|| self.end_of_chain(first));
+                if let Some(slot) = self.slot(*last) {
+                    slot.next.store(seen as u32, Ordering::Relaxed);
+                }
+            } else if let Some(slot) = last.and_then(|last| self.slot(last)) {
+                slot.next.store(0, Ordering::Relaxed);
+            }
+            match self.free.compare_exchange_weak(seen, tagged(seen, first), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
             }
         }
+    }
+
+    fn end_of_chain(&self, first: u32) -> u32 {
+        let mut last = first;
+        while let Some(next) = self.slot(last).map(|slot| slot.next.load(Ordering::Relaxed)).filter(|next| *next != 0) {
+            last = next;
+        }
+        last
     }
 
     /// Adds a block, keeps its first usable slot for the caller and frees the rest.
@@ -244,12 +292,24 @@ impl<T> SlotTable<T> {
             let first = number.max(1_u32);
             for other in (first + 1..number + BLOCK).rev() {
                 if let Some(slot) = self.slot(other) {
-                    self.push_free(other, slot);
+                    push(&self.free, other, slot);
                 }
             }
             return Ok(first);
         }
         Err(NoMemory)
+    }
+}
+
+/// Puts a slot onto a stack.
+fn push<T>(stack: &AtomicU64, number: u32, slot: &Slot<T>) {
+    let mut seen = stack.load(Ordering::Relaxed);
+    loop {
+        slot.next.store(seen as u32, Ordering::Relaxed);
+        match stack.compare_exchange_weak(seen, tagged(seen, number), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => seen = now,
+        }
     }
 }
 
@@ -322,7 +382,8 @@ mod tests {
         let old = table.insert(Arc::new(1)).unwrap();
         let value = table.reclaim(table.remove(old).unwrap()).unwrap();
         assert_eq!(*value, 1);
-        let new = table.insert(Arc::new(2)).unwrap();
+        let all: Vec<_> = core::iter::from_fn(|| table.insert(Arc::new(2)).ok()).collect();
+        let new = *all.iter().find(|key| key.slot == old.slot).unwrap();
         assert_eq!(new, SlotKey { slot: old.slot, generation: old.generation + 1 });
         let guard = epoch.enter(0).unwrap();
         assert!(table.get(old, &guard).is_none());
@@ -353,14 +414,57 @@ mod tests {
     #[test]
     fn generations_wrap_past_zero() {
         let (_, table) = table(10, 2);
-        let seen: Vec<_> = (0..5)
-            .map(|_| {
-                let key = table.insert(Arc::new(0)).unwrap();
+        for generation in [1, 2, 1, 2, 1] {
+            let keys: Vec<_> = core::iter::from_fn(|| table.insert(Arc::new(0)).ok()).collect();
+            assert_eq!(keys.len(), 255);
+            for key in keys {
+                assert_eq!(key.generation, generation);
                 table.reclaim(table.remove(key).unwrap()).unwrap();
-                key.generation
-            })
-            .collect();
-        assert_eq!(seen, [1, 2, 1, 2, 1]);
+            }
+        }
+    }
+
+    #[test]
+    fn every_free_slot_has_its_turn_before_one_comes_again() {
+        let (_, table) = table(10, 3);
+        let kept = table.insert(Arc::new(0)).unwrap();
+        for generation in [1, 2, 3] {
+            let mut seen: Vec<_> = (0..254)
+                .map(|_| {
+                    let key = table.insert(Arc::new(0)).unwrap();
+                    table.reclaim(table.remove(key).unwrap()).unwrap();
+                    assert_eq!(key.generation, generation);
+                    key.slot
+                })
+                .collect();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), 254);
+            assert!(!seen.contains(&kept.slot));
+        }
+    }
+
+    #[test]
+    fn a_renewed_value_is_found_by_its_newest_key_only() {
+        let (epoch, table) = table(10, 5);
+        let first = table.insert(Arc::new(1)).unwrap();
+        let guard = epoch.enter(0).unwrap();
+        let seen = table.get(first, &guard).unwrap();
+        let third = table.renew(first, 3).unwrap();
+        assert_eq!(third, SlotKey { slot: first.slot, generation: 3 });
+        assert!(table.get(first, &guard).is_none());
+        assert_eq!(**table.get(third, &guard).unwrap(), 1);
+        assert_eq!(**seen, 1, "a reader keeps what it has found");
+        for (key, generation) in [(first, 4), (third, 0), (third, 6), (SlotKey { slot: 0, generation: 1 }, 2)] {
+            assert!(table.renew(key, generation).is_none());
+        }
+        drop(guard);
+        assert!(table.remove(first).is_none());
+        table.reclaim(table.remove(third).unwrap()).unwrap();
+        let mut others = core::iter::from_fn(|| table.insert(Arc::new(2)).ok());
+        let next = others.find(|key| key.slot == first.slot).unwrap();
+        assert_eq!(next.generation, 4, "the slot goes on after its newest key");
+        assert_eq!((table.generation_after(4), table.generation_after(5)), (5, 1));
     }
 
     #[test]

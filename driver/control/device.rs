@@ -76,7 +76,15 @@ pub static FILES: AtomicU32 = AtomicU32::new(0);
 pub fn attach(driver: &Driver) -> Result<(), NDIS_STATUS> {
     let mut device = driver.control.lock();
     if device.adapters == 0 {
-        device.handle = register(driver.registration())?;
+        // Before the device has a name: a request may come as soon as it has.
+        driver.requests.reopen();
+        match register(driver.registration()) {
+            Ok(handle) => device.handle = handle,
+            Err(status) => {
+                driver.requests.shut();
+                return Err(status);
+            }
+        }
     }
     device.adapters = device.adapters.saturating_add(1);
     Ok(())
@@ -87,6 +95,9 @@ pub fn detach(driver: &Driver) {
     let mut device = driver.control.lock();
     device.adapters = device.adapters.saturating_sub(1);
     if device.adapters == 0 {
+        // Every session has ended with its adapter, so what is being worked on ends without waiting for user mode. What comes
+        // over handles that stay open is refused from here on.
+        driver.requests.shut();
         let handle = core::mem::replace(&mut device.handle, ptr::null_mut());
         // SAFETY: PASSIVE_LEVEL; the handle came from NdisRegisterDeviceEx and is given back once.
         unsafe { NdisDeregisterDeviceEx(handle) };

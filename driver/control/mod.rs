@@ -7,4 +7,5 @@ pub mod adapter_list;
 pub mod device;
 pub mod file;
 pub mod irp;
+pub mod object_list;
 pub mod request;

@@ -5,9 +5,10 @@ use core::{mem::size_of, ptr::NonNull, slice};
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_engine::ObjectKind;
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
-    PairCreateRequest, Request as ControlRequest, RequestHeader, Status, TransferRequest, VersionFlags, VersionReply,
-    VersionRequest, read_request, read_request_of_any_version,
+    ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
+    PairCloseRequest, PairCreateRequest, PairModerationRequest, Request as ControlRequest, RequestHeader,
+    ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request,
+    read_request_of_any_version,
 };
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
 use zerocopy::{Immutable, IntoBytes};
@@ -16,6 +17,7 @@ use super::{
     adapter_list, device,
     file::{self, ControlFile},
     irp::Request,
+    object_list,
 };
 use crate::{
     driver::{ADAPTER_MAX, Driver},
@@ -25,7 +27,8 @@ use crate::{
     },
     ndk::logical_mapping,
     session::{
-        request::{PendingRequest, Work},
+        replay,
+        request::{Passage, PendingRequest, Work},
         worker::Job,
     },
     version,
@@ -97,21 +100,29 @@ impl From<Result<usize, Status>> for Outcome {
     }
 }
 
-/// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL for user mode, `IRQL <= DISPATCH_LEVEL` for kernel callers.
+/// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL for user mode, `IRQL <= DISPATCH_LEVEL` for kernel callers. What each code does has a
+/// frame of its own: here all of them would be one.
 ///
 /// # Safety
 /// The I/O manager passes our device and an IRP of this kind.
 pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
+    let Some(passage) = Driver::get().and_then(|driver| driver.requests.enter()) else {
+        request.complete(Status::DEVICE_REMOVED.0, 0);
+        return Status::DEVICE_REMOVED.0;
+    };
     let mut buffer = Buffer::of(&request);
     let outcome: Outcome = match request.device_control().code {
         VersionRequest::CODE => version(&mut buffer).into(),
         AdapterListRequest::CODE => adapter_list::answer(&mut buffer),
         ObjectSummaryRequest::CODE => object_summary(&mut buffer).into(),
-        PairCreateRequest::CODE | PairCloseRequest::CODE | TransferRequest::CODE | MemcpyRequest::CODE => {
+        ObjectListRequest::CODE => object_list::answer(&mut buffer).into(),
+        PairModerationRequest::CODE => moderate(&request, buffer.input()).into(),
+        PairCloseRequest::CODE => close_pair(&request, buffer.input()).into(),
+        PairCreateRequest::CODE | TransferRequest::CODE | MemcpyRequest::CODE | ScriptRequest::CODE => {
             match pending_work(&request, buffer.input()) {
-                Ok(work) => return pend(request, work),
+                Ok(work) => return pend(request, work, passage),
                 Err(status) => Err(status).into(),
             }
         }
@@ -122,6 +133,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
 }
 
 /// What a request that pends asks for.
+#[inline(never)]
 fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
     // User mode comes at PASSIVE_LEVEL; a kernel caller must, too.
     if irql::at_dispatch() {
@@ -129,13 +141,6 @@ fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
     }
     let work = match request.device_control().code {
         PairCreateRequest::CODE => Work::PairCreate(read_request(input)?),
-        PairCloseRequest::CODE => {
-            let asked: PairCloseRequest = read_request(input)?;
-            if asked.reserved != 0 {
-                return Err(Status::INVALID_PARAMETER);
-            }
-            return Ok(Work::PairClose(asked));
-        }
         TransferRequest::CODE => {
             let asked: TransferRequest = read_request(input)?;
             adapters_left()?;
@@ -146,19 +151,57 @@ fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
             let pair = driver.pairs.claim(asked.pair, file.id())?;
             return Ok(Work::Transfer(asked, pair));
         }
+        ScriptRequest::CODE => Work::Replay(replay::Script::read(input)?),
         _ => Work::Memcpy(read_request(input)?),
     };
     adapters_left()?;
     Ok(work)
 }
 
+/// Closes a pair, on the caller's thread: the threads of ours may all be busy with transfers, and nobody waits for a close
+/// with anything else to do.
+#[inline(never)]
+fn close_pair(request: &Request, input: &[u8]) -> Result<usize, Status> {
+    if irql::at_dispatch() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let asked: PairCloseRequest = read_request(input)?;
+    if asked.reserved != 0 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
+    let file = file::state(request).ok_or(Status::INVALID_DEVICE_REQUEST)?;
+    driver.pairs.close(asked.pair, file.id()).map(|()| 0)
+}
+
+#[inline(never)]
+fn moderate(request: &Request, input: &[u8]) -> Result<usize, Status> {
+    if irql::at_dispatch() {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let asked: PairModerationRequest = read_request(input)?;
+    if asked.reserved != 0 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    adapters_left()?;
+    let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
+    let file = file::state(request).ok_or(Status::INVALID_DEVICE_REQUEST)?;
+    // Claimed, so that nobody uses the queues meanwhile.
+    let pair = driver.pairs.claim(asked.pair, file.id())?;
+    let ends = pair.ends.lock();
+    let ends = ends.as_ref().ok_or_else(|| pair.ended().unwrap_or(Status::CONNECTION_DISCONNECTED))?;
+    ends.client.queue.moderate(asked.interval, asked.count)?;
+    ends.server.queue.moderate(asked.interval, asked.count)?;
+    Ok(0)
+}
+
 /// Hands a request to a thread of ours.
-fn pend(request: Request, work: Work) -> NTSTATUS {
+fn pend(request: Request, work: Work, passage: Passage) -> NTSTATUS {
     match place_for(&request) {
         Ok((driver, file, space)) => {
             // SAFETY: the file outlives the request that came through it.
             let file = unsafe { file.as_ref() };
-            begin(driver, file, space, request, work)
+            begin((driver, file), space, request, work, passage)
         }
         Err(status) => {
             // Before the answer: whoever gets it may ask for the next transfer at once.
@@ -179,15 +222,15 @@ fn place_for(request: &Request) -> Result<(&'static Driver, NonNull<ControlFile>
 }
 
 fn begin(
-    driver: &'static Driver,
-    file: &ControlFile,
+    (driver, file): (&'static Driver, &ControlFile),
     space: PoolSpace<Job>,
     mut request: Request,
     work: Work,
+    passage: Passage,
 ) -> NTSTATUS {
     // From here on the answer is PENDING, whatever becomes of the request.
     let pending = request.mark_pending();
-    match PendingRequest::new(request, file, work) {
+    match PendingRequest::new(request, file, work, passage) {
         Ok(request) => driver.workers.queue(space.fill(Job::new(request))),
         Err(request) => {
             driver.workers.give_back();
@@ -197,6 +240,7 @@ fn begin(
     pending
 }
 
+#[inline(never)]
 fn version(buffer: &mut Buffer) -> Result<usize, Status> {
     let _request: VersionRequest = read_request_of_any_version(buffer.input())?;
     let mut flags = VersionFlags::empty();
@@ -213,6 +257,7 @@ fn version(buffer: &mut Buffer) -> Result<usize, Status> {
     })
 }
 
+#[inline(never)]
 fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
     let _request: ObjectSummaryRequest = read_request(buffer.input())?;
     let adapters = adapters_left()?;
@@ -241,9 +286,12 @@ fn count(summary: &mut ObjectSummaryReply, kind: ObjectKind) {
         ObjectKind::CompletionQueue => &mut summary.completion_queues,
         ObjectKind::ProtectionDomain => &mut summary.protection_domains,
         ObjectKind::MemoryRegion => &mut summary.memory_regions,
+        ObjectKind::MemoryWindow => &mut summary.memory_windows,
+        ObjectKind::SharedReceiveQueue => &mut summary.shared_receive_queues,
         ObjectKind::QueuePair => &mut summary.queue_pairs,
         ObjectKind::Listener => &mut summary.listeners,
         ObjectKind::Connector => &mut summary.connectors,
+        ObjectKind::SharedEndpoint => &mut summary.shared_endpoints,
     };
     *counter = counter.saturating_add(1);
 }

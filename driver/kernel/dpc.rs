@@ -61,6 +61,11 @@ impl Dpc {
         unsafe { KeInsertQueueDpc(self.dpc.get(), ptr::null_mut(), ptr::null_mut()) != 0 }
     }
 
+    /// For a timer that queues it.
+    pub fn as_ptr(&self) -> *mut KDPC {
+        self.dpc.get()
+    }
+
     /// Takes the DPC from the queue and waits until no run of it is in progress. PASSIVE_LEVEL; nobody queues it any more.
     pub fn stop(&self) {
         // SAFETY: initialised by `try_new`.

@@ -3,12 +3,16 @@
 use core::ptr;
 
 use wdk_sys::{
-    DISPATCH_LEVEL, KIRQL,
-    ntddk::{KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeQueryActiveProcessorCountEx},
+    DISPATCH_LEVEL, KIRQL, PROCESSOR_NUMBER,
+    ntddk::{
+        KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeGetProcessorIndexFromNumber, KeQueryActiveProcessorCountEx,
+    },
 };
 
 /// `ALL_PROCESSOR_GROUPS`.
 const ALL_PROCESSOR_GROUPS: u16 = 0xFFFF;
+/// `INVALID_PROCESSOR_INDEX`.
+const INVALID_PROCESSOR_INDEX: u32 = 0xFFFF_FFFF;
 
 pub fn current() -> KIRQL {
     // SAFETY: no preconditions.
@@ -23,6 +27,15 @@ pub fn at_dispatch() -> bool {
 pub fn processor() -> u32 {
     // SAFETY: the processor number is optional and not asked for.
     unsafe { KeGetCurrentProcessorNumberEx(ptr::null_mut()) }
+}
+
+/// Index over all groups of a processor of one group, if there is such a processor. Groups need not be full: only the system
+/// knows where each begins.
+pub fn processor_index(group: u16, number: u8) -> Option<u32> {
+    let mut place = PROCESSOR_NUMBER { Group: group, Number: number, Reserved: 0 };
+    // SAFETY: a complete processor number; any IRQL.
+    let index = unsafe { KeGetProcessorIndexFromNumber(&raw mut place) };
+    (index != INVALID_PROCESSOR_INDEX).then_some(index)
 }
 
 pub fn processor_count() -> u32 {

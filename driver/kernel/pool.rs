@@ -53,10 +53,14 @@ pub mod tags {
     pub const COMPLETION_QUEUE: Tag = Tag::new(*b"SnCq");
     pub const PROTECTION_DOMAIN: Tag = Tag::new(*b"SnPd");
     pub const MEMORY_REGION: Tag = Tag::new(*b"SnMr");
+    pub const MEMORY_WINDOW: Tag = Tag::new(*b"SnMw");
     pub const QUEUE_PAIR: Tag = Tag::new(*b"SnQp");
+    pub const SHARED_RECEIVE_QUEUE: Tag = Tag::new(*b"SnSr");
     pub const LISTENER: Tag = Tag::new(*b"SnLi");
     pub const CONNECTOR: Tag = Tag::new(*b"SnCo");
+    pub const SHARED_ENDPOINT: Tag = Tag::new(*b"SnSe");
     pub const MAPPING: Tag = Tag::new(*b"SnMa");
+    pub const LATER: Tag = Tag::new(*b"SnLa");
     pub const TURN: Tag = Tag::new(*b"SnTu");
     pub const SESSION: Tag = Tag::new(*b"SnSe");
 }

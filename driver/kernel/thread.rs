@@ -3,11 +3,11 @@
 use core::{ffi::c_void, mem::size_of, ptr, ptr::NonNull};
 
 use wdk_sys::{
-    _KWAIT_REASON, _MODE, HANDLE, KPROCESSOR_MODE, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, STATUS_SUCCESS,
-    THREAD_ALL_ACCESS,
+    _KWAIT_REASON, _MODE, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
+    STATUS_SUCCESS, THREAD_ALL_ACCESS,
     ntddk::{
-        KeSetPriorityThread, KeWaitForSingleObject, ObReferenceObjectByHandle, ObfDereferenceObject,
-        PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
+        KeDelayExecutionThread, KeSetPriorityThread, KeWaitForSingleObject, ObReferenceObjectByHandle,
+        ObfDereferenceObject, PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
     },
 };
 
@@ -103,6 +103,14 @@ fn reference_and_close(handle: HANDLE) -> *mut c_void {
     // SAFETY: our own kernel handle, closed once.
     let _status = unsafe { ZwClose(handle) };
     if status == STATUS_SUCCESS { object } else { ptr::null_mut() }
+}
+
+/// Lets other threads run for a tick of the system's clock. Below DISPATCH_LEVEL.
+pub fn pause() {
+    // In units of 100 ns, negative: from now on. The system rounds up to its tick.
+    let mut interval = LARGE_INTEGER { QuadPart: -1 };
+    // SAFETY: the caller's IRQL; not alertable; the interval lives for the call.
+    let _status = unsafe { KeDelayExecutionThread(_MODE::KernelMode as KPROCESSOR_MODE, 0, &raw mut interval) };
 }
 
 /// Ends the calling system thread.

@@ -24,12 +24,17 @@ pub unsafe extern "C" fn send(
     }
 }
 
-/// NDIS: MiniportReturnNetBufferLists. Receives are indicated with NDIS_RECEIVE_FLAGS_RESOURCES, so the lists come back
-/// when the indication returns and NDIS never calls this for them.
+/// NDIS: MiniportReturnNetBufferLists. `IRQL <= DISPATCH_LEVEL`, on several processors at once.
 ///
 /// # Safety
-/// Reads no argument.
-pub unsafe extern "C" fn give_back(_context: NDIS_HANDLE, _chain: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {}
+/// NDIS passes the context of an initialised adapter and a chain of lists that it indicated.
+pub unsafe extern "C" fn give_back(context: NDIS_HANDLE, chain: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {
+    // SAFETY: NDIS passes our context while the adapter is initialised.
+    if let Some(adapter) = unsafe { Adapter::from_context(context) } {
+        // SAFETY: NDIS returns what this adapter indicated, once.
+        unsafe { wire::give_back(adapter, chain) };
+    }
+}
 
 /// NDIS: MiniportCancelSend. No send is ever queued.
 ///

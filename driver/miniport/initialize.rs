@@ -97,7 +97,7 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     set_registration_attributes(identity.miniport, context)?;
     let configuration = Configuration::read(identity.miniport)?;
     let information = limits::adapter_information(crate::version::NDKPI_NEWEST, &configuration);
-    let mut capabilities = ndk_capabilities();
+    let mut capabilities = ndk_capabilities(&configuration);
     // SAFETY: only the address of a place inside the block is computed.
     capabilities.NdkInfo = unsafe { &raw mut (*context).ndk.information };
     let parts = Parts {
@@ -208,14 +208,14 @@ fn set_prefix(field: &mut [u8], address: MacAddress) {
 }
 
 /// Without the pointer to the information, which the caller fills in.
-fn ndk_capabilities() -> NDIS_NDK_CAPABILITIES {
+fn ndk_capabilities(configuration: &Configuration) -> NDIS_NDK_CAPABILITIES {
     NDIS_NDK_CAPABILITIES {
         Header: NDIS_OBJECT_HEADER {
             Type: NDIS_OBJECT_TYPE_DEFAULT,
             Revision: NDIS_NDK_CAPABILITIES_REVISION_1,
             Size: NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1,
         },
-        ..limits::capabilities()
+        ..limits::capabilities(configuration)
     }
 }
 

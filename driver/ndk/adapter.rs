@@ -17,16 +17,15 @@ use ndkpi_sys::{
 use softndk_engine::Opening;
 
 use super::{
-    block::{self, Object},
-    completion_queue::CompletionQueueKind,
-    connector::ConnectorKind,
-    limits,
-    listener::ListenerKind,
-    logical_mapping,
-    open::OpenAdapter,
-    protection_domain::ProtectionDomainKind,
+    block::Creation, completion_queue::CompletionQueueKind, connector::ConnectorKind, limits, listener::ListenerKind,
+    logical_mapping, open::OpenAdapter, protection_domain::ProtectionDomainKind, shared_endpoint::SharedEndpointKind,
+    socket,
 };
-use crate::platform::{Callback, ConnectCallback, KernelPlatform, OpenPointer};
+use crate::{
+    kernel::irql,
+    platform::{Callback, ConnectCallback, KernelPlatform, OpenPointer},
+    status,
+};
 
 /// The table every open adapter points to.
 pub static DISPATCH: NDK_ADAPTER_DISPATCH = NDK_ADAPTER_DISPATCH {
@@ -71,12 +70,12 @@ unsafe extern "C" fn query_adapter_info(
     let Some(open) = (unsafe { OpenAdapter::from_object(adapter) }) else { return STATUS_INVALID_PARAMETER };
     // SAFETY: the consumer passes a place that holds its buffer's size.
     let Some(size) = (unsafe { size.as_mut() }) else { return STATUS_INVALID_PARAMETER };
-    let needed = information_size(open.version);
+    let needed = information_size(open.origin.version);
     let room = core::mem::replace(size, needed as ULONG) as usize;
     if information.is_null() || room < needed {
         return STATUS_BUFFER_TOO_SMALL;
     }
-    let answer = limits::adapter_information(open.version, &open.adapter().configuration);
+    let answer = limits::adapter_information(open.origin.version, &open.adapter().configuration);
     let answer: *const NDK_ADAPTER_INFO = &raw const answer;
     // SAFETY: the consumer's buffer holds `room >= needed` bytes, and `needed` is at most the size of the structure.
     unsafe { information.cast::<u8>().copy_from_nonoverlapping(answer.cast(), needed) };
@@ -88,102 +87,109 @@ fn information_size(version: NDK_VERSION) -> usize {
     if version.Major < 2 { ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO_SIZE_1 } else { size_of::<NDK_ADAPTER_INFO>() }
 }
 
-/// NDKPI: NDK_FN_CREATE_CQ. Inline. Consumers are known to pass no notification: then nobody is ever notified.
+/// NDKPI: NDK_FN_CREATE_CQ. A deep queue is allocated by our thread. Consumers are known to pass no notification: then nobody is ever notified.
 unsafe extern "C" fn create_cq(
     adapter: *mut NDK_ADAPTER,
     depth: ULONG,
     notification: Option<NDK_FN_CQ_NOTIFICATION_CALLBACK>,
     notification_context: PVOID,
     affinity: *mut GROUP_AFFINITY,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
     result: *mut *mut NDK_CQ,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
     let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
-    if result.is_null() {
-        return STATUS_INVALID_PARAMETER;
-    }
+    let size = match opening.completion_queue_size(depth) {
+        Ok(size) => size,
+        Err(cause) => return status::of_create(cause),
+    };
     let notify = notification.map(|function| Callback::new(function, notification_context));
     // SAFETY: null, or the consumer's affinity for the length of the call.
     let home = unsafe { affinity.as_ref() }.and_then(home);
-    let created = Object::<CompletionQueueKind>::create(open.version, |block| {
-        opening.create_completion_queue(depth, notify, home, block)
-    });
-    // SAFETY: the consumer's place for the object.
-    unsafe { block::give(created, result) }
+    let maker = opening.clone();
+    let make = move |block| maker.create_completion_queue(depth, notify, home, block).map_err(status::of_create);
+    let creation = Creation { origin: open.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run_sized::<CompletionQueueKind>(size, || opening.hold(), make) }
 }
 
-/// The first processor a consumer prefers. Groups are up to 64 processors each, numbered one after the other.
-fn home(affinity: &GROUP_AFFINITY) -> Option<u32> {
-    let first = affinity.Mask.trailing_zeros();
-    let processor = u32::from(affinity.Group).checked_mul(usize::BITS)?.checked_add(first)?;
-    (affinity.Mask != 0).then_some(processor)
+/// The first processor a consumer prefers, if there is one.
+pub fn home(affinity: &GROUP_AFFINITY) -> Option<u32> {
+    let first = u8::try_from(affinity.Mask.trailing_zeros()).ok()?;
+    if affinity.Mask == 0 { None } else { irql::processor_index(affinity.Group, first) }
 }
 
-/// NDKPI: NDK_FN_CREATE_PD. Inline.
+/// NDKPI: NDK_FN_CREATE_PD.
 unsafe extern "C" fn create_pd(
     adapter: *mut NDK_ADAPTER,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
     result: *mut *mut NDK_PD,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
     let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
-    if result.is_null() {
-        return STATUS_INVALID_PARAMETER;
-    }
-    let created = Object::<ProtectionDomainKind>::create(open.version, |block| opening.create_protection_domain(block));
-    // SAFETY: the consumer's place for the object.
-    unsafe { block::give(created, result) }
+    let make = |block| opening.create_protection_domain(block).map_err(status::of_create);
+    let creation = Creation { origin: open.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run::<ProtectionDomainKind>(|| opening.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_SHARED_ENDPOINT. There are none.
+/// NDKPI: NDK_FN_CREATE_SHARED_ENDPOINT.
 unsafe extern "C" fn create_shared_endpoint(
-    _adapter: *mut NDK_ADAPTER,
-    _address: *const SOCKADDR,
-    _address_length: ULONG,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
-    _result: *mut *mut NDK_SHARED_ENDPOINT,
+    adapter: *mut NDK_ADAPTER,
+    address: *const SOCKADDR,
+    address_length: ULONG,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
+    result: *mut *mut NDK_SHARED_ENDPOINT,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes an adapter that it opened.
+    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    // SAFETY: the consumer's address for the length of the call.
+    let address = match unsafe { socket::read(address, address_length) } {
+        Ok(address) => address,
+        Err(status) => return status,
+    };
+    let make = |block| opening.create_shared_endpoint(address, block).map_err(status::of_connect);
+    let creation = Creation { origin: open.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run::<SharedEndpointKind>(|| opening.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_CONNECTOR. Inline.
+/// NDKPI: NDK_FN_CREATE_CONNECTOR.
 unsafe extern "C" fn create_connector(
     adapter: *mut NDK_ADAPTER,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
     result: *mut *mut NDK_CONNECTOR,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
     let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
-    if result.is_null() {
-        return STATUS_INVALID_PARAMETER;
-    }
-    let created = Object::<ConnectorKind>::create(open.version, |block| opening.create_connector(block));
-    // SAFETY: the consumer's place for the object.
-    unsafe { block::give(created, result) }
+    let make = |block| opening.create_connector(block).map_err(status::of_create);
+    let creation = Creation { origin: open.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run::<ConnectorKind>(|| opening.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_LISTENER. Inline.
+/// NDKPI: NDK_FN_CREATE_LISTENER.
 unsafe extern "C" fn create_listener(
     adapter: *mut NDK_ADAPTER,
     connect_event: Option<NDK_FN_CONNECT_EVENT_CALLBACK>,
     connect_event_context: PVOID,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
     result: *mut *mut NDK_LISTENER,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
     let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
-    let (Some(function), false) = (connect_event, result.is_null()) else { return STATUS_INVALID_PARAMETER };
+    let Some(function) = connect_event else { return STATUS_INVALID_PARAMETER };
     let callback = ConnectCallback {
         callback: Callback::new(function, connect_event_context),
         open: OpenPointer(core::ptr::from_ref(open)),
     };
-    let created = Object::<ListenerKind>::create(open.version, |block| opening.create_listener(callback, block));
-    // SAFETY: the consumer's place for the object.
-    unsafe { block::give(created, result) }
+    let make = |block| opening.create_listener(callback, block).map_err(status::of_create);
+    let creation = Creation { origin: open.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run::<ListenerKind>(|| opening.hold(), make) }
 }

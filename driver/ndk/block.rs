@@ -7,23 +7,32 @@ use core::cell::UnsafeCell;
 
 use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
-    ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE},
+    ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE},
     nt::{NTSTATUS, PVOID, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS},
 };
-use softndk_engine::{Close, CloseCompletion, CreateError, Retired};
+use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
 
 use super::{
-    completion_queue::CompletionQueueKind, connector::ConnectorKind, listener::ListenerKind, logical_mapping,
-    memory_region::MemoryRegionKind, open::OpenAdapter, protection_domain::ProtectionDomainKind,
+    completion_queue::CompletionQueueKind,
+    connector::ConnectorKind,
+    later::{self, Answer, Note, Visible},
+    listener::ListenerKind,
+    logical_mapping,
+    memory_region::MemoryRegionKind,
+    memory_window::MemoryWindowKind,
+    open::OpenAdapter,
+    protection_domain::ProtectionDomainKind,
     queue_pair::QueuePairKind,
+    shared_endpoint::SharedEndpointKind,
+    shared_receive_queue::SharedReceiveQueueKind,
 };
 use crate::{
+    configuration::Promptness,
     driver::Driver,
-    kernel::pool::{PoolBox, Tag},
-    mapper::{Job, Work},
-    memory::Mapping,
+    kernel::pool::{PoolBox, Tag, tags},
+    mapper::{Errand, Job, Work},
+    memory::{LARGE, Mapping},
     platform::{Callback, KernelPlatform},
-    status,
 };
 
 /// A block of some kind, as the engine keeps it. Dropping it frees it.
@@ -33,13 +42,25 @@ pub enum Block {
     CompletionQueue(PoolBox<Object<CompletionQueueKind>>),
     ProtectionDomain(PoolBox<Object<ProtectionDomainKind>>),
     MemoryRegion(PoolBox<Object<MemoryRegionKind>>),
+    MemoryWindow(PoolBox<Object<MemoryWindowKind>>),
+    SharedReceiveQueue(PoolBox<Object<SharedReceiveQueueKind>>),
     QueuePair(PoolBox<Object<QueuePairKind>>),
     Listener(PoolBox<Object<ListenerKind>>),
     Connector(PoolBox<Object<ConnectorKind>>),
+    SharedEndpoint(PoolBox<Object<SharedEndpointKind>>),
 }
 
 /// Whom a close tells.
 pub type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
+
+/// What an object takes from the open it descends from.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    /// The version in force for the open.
+    pub version: NDK_VERSION,
+    /// How its functions answer.
+    pub promptness: Promptness,
+}
 
 /// What differs between the kinds of objects.
 pub trait Kind: Sized {
@@ -55,14 +76,17 @@ pub trait Kind: Sized {
     fn visible(header: NDK_OBJECT_HEADER) -> Self::Visible;
     fn block(object: PoolBox<Object<Self>>) -> Block;
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform>;
+    /// Keeps the close from completing.
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform>;
 }
 
 /// An object of one kind.
 #[repr(C)]
 pub struct Object<K: Kind> {
     visible: UnsafeCell<K::Visible>,
-    /// The version in force for the adapter's open.
-    pub version: NDK_VERSION,
+    pub origin: Origin,
+    /// Room for the answer to the object's create and later for the answer to its close.
+    note: UnsafeCell<Note>,
     /// Set once, before the consumer knows the object.
     handle: UnsafeCell<Option<K::Handle>>,
 }
@@ -74,22 +98,23 @@ unsafe impl<K: Kind> Sync for Object<K> where K::Handle: Sync {}
 
 impl<K: Kind> Object<K> {
     /// Makes a block and, with it, the engine's object. The result is what the consumer gets.
-    pub fn create(
-        version: NDK_VERSION,
-        make: impl FnOnce(Block) -> Result<K::Handle, CreateError>,
+    fn create(
+        origin: Origin,
+        make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS>,
     ) -> Result<*mut K::Visible, NTSTATUS> {
-        let (object, block) = Self::reserve(version)?;
+        let (object, block) = Self::reserve(origin)?;
         // On failure the engine drops the block.
-        let handle = make(block).map_err(status::of_create)?;
+        let handle = make(block)?;
         // SAFETY: the engine keeps the block, and nobody else knows the object yet.
         Ok(unsafe { Self::complete(object, handle) })
     }
 
     /// A block without the engine's object, for objects that the engine makes first.
-    pub fn reserve(version: NDK_VERSION) -> Result<(*mut Self, Block), NTSTATUS> {
+    pub fn reserve(origin: Origin) -> Result<(*mut Self, Block), NTSTATUS> {
         let object = Self {
-            visible: UnsafeCell::new(K::visible(NDK_OBJECT_HEADER::new(version, K::TYPE))),
-            version,
+            visible: UnsafeCell::new(K::visible(NDK_OBJECT_HEADER::new(origin.version, K::TYPE))),
+            origin,
+            note: UnsafeCell::new(Note::blank()),
             handle: UnsafeCell::new(None),
         };
         let object = PoolBox::try_new(K::TAG, object).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
@@ -133,18 +158,118 @@ pub unsafe fn handle<'a, K: Kind + 'a>(visible: *mut K::Visible) -> Option<&'a K
     unsafe { Object::<K>::from_visible(visible) }.and_then(Object::handle)
 }
 
-/// Gives a new object to the consumer that waits for it inline.
+/// A create call of a consumer: how it is answered.
+pub struct Creation<V> {
+    pub origin: Origin,
+    pub completion: Option<NDK_FN_CREATE_COMPLETION>,
+    pub context: PVOID,
+    /// Where the consumer wants the object if the answer comes inline. Never written after STATUS_PENDING.
+    pub result: *mut *mut V,
+}
+
+impl<V> Creation<V> {
+    /// Makes an object and tells the consumer, now or later. `parent` holds what the object is made from.
+    ///
+    /// # Safety
+    /// The members are what a consumer passes to a create function.
+    pub unsafe fn run<K: Kind<Visible = V>>(
+        self,
+        parent: impl FnOnce() -> Hold<KernelPlatform>,
+        make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS>,
+    ) -> NTSTATUS {
+        if self.result.is_null() {
+            return STATUS_INVALID_PARAMETER;
+        }
+        match (Object::<K>::create(self.origin, make), self.callback()) {
+            (Ok(object), Some(callback)) if self.origin.promptness == Promptness::Pending => {
+                // SAFETY: the object was just made and nobody knows it yet.
+                unsafe { tell_created::<K>(object, callback) }.unwrap_or_else(|| self.give(object))
+            }
+            (Ok(object), _) => self.give(object),
+            (Err(status), Some(callback)) if later::may_come_later(status) => {
+                let nothing = Visible(core::ptr::null_mut());
+                later::space(self.origin.promptness).map_or(status, |space| {
+                    space.tell(Answer::Created { callback, status, object: nothing, hold: parent() })
+                })
+            }
+            (Err(status), _) => status,
+        }
+    }
+
+    /// As [`Creation::run`], for an object that needs `size` bytes: many are allocated by a thread at PASSIVE_LEVEL.
+    ///
+    /// # Safety
+    /// As [`Creation::run`].
+    pub unsafe fn run_sized<K: Kind<Visible = V>>(
+        self,
+        size: u64,
+        parent: impl Fn() -> Hold<KernelPlatform>,
+        make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS> + Send + 'static,
+    ) -> NTSTATUS {
+        let at_once = size <= LARGE || self.origin.promptness == Promptness::Inline || self.result.is_null();
+        match self.callback() {
+            Some(callback) if !at_once => create_by_thread::<K>(self.origin, callback, parent(), make),
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.run::<K>(parent, make) },
+        }
+    }
+
+    fn callback(&self) -> Option<CreateCallback> {
+        self.completion.map(|function| Callback::new(function, self.context))
+    }
+
+    /// The answer to a consumer that waits for its object inline.
+    fn give(&self, object: *mut V) -> NTSTATUS {
+        // SAFETY: the consumer's place, checked before the object was made.
+        unsafe { self.result.write(object) };
+        STATUS_SUCCESS
+    }
+}
+
+/// Whom a create tells.
+type CreateCallback = Callback<NDK_FN_CREATE_COMPLETION>;
+
+/// Has a new object told of by another processor; nothing if that cannot be.
 ///
 /// # Safety
-/// `place` is null or where the consumer wants the object.
-pub unsafe fn give<V>(created: Result<*mut V, NTSTATUS>, place: *mut *mut V) -> NTSTATUS {
-    match created {
-        Ok(object) => {
-            // SAFETY: the consumer's place, checked before the object was made.
-            unsafe { place.write(object) };
-            STATUS_SUCCESS
+/// The object is complete and the consumer does not know it yet.
+unsafe fn tell_created<K: Kind>(object: *mut K::Visible, callback: CreateCallback) -> Option<NTSTATUS> {
+    // SAFETY: the caller's promise.
+    let block = unsafe { Object::<K>::from_visible(object) }?;
+    let hold = K::hold(block.handle()?);
+    let answer = Answer::Created { callback, status: STATUS_SUCCESS, object: Visible(object.cast()), hold };
+    // SAFETY: the note lies in the object, which cannot close before the answer's hold is gone; a close uses it only then.
+    unsafe { later::tell_by(block.note.get(), answer) }.ok().map(|()| STATUS_PENDING)
+}
+
+/// Leaves a create to the mapper's thread.
+fn create_by_thread<K: Kind>(
+    origin: Origin,
+    callback: CreateCallback,
+    parent: Hold<KernelPlatform>,
+    make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS> + Send + 'static,
+) -> NTSTATUS {
+    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let errand = Errand::try_new(move || {
+        // Taken whole: its parts alone may not change threads.
+        let callback = callback;
+        let created = Object::<K>::create(origin, make);
+        let status = created.err().unwrap_or(STATUS_SUCCESS);
+        let object = created.unwrap_or(core::ptr::null_mut());
+        // SAFETY: null, or a complete object that nobody knows yet.
+        let hold = unsafe { handle::<K>(object) }.map(K::hold);
+        // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
+        unsafe { (callback.function)(callback.context.0, status, object.cast()) };
+        // Only now may the object, or what it would have been made from, finish its close.
+        drop(hold);
+        drop(parent);
+    });
+    match errand.and_then(|errand| PoolBox::try_new(tags::MAPPING, Job::new(Work::Errand(errand)))) {
+        Ok(job) => {
+            driver.mapper.queue(job);
+            STATUS_PENDING
         }
-        Err(status) => status,
+        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
     }
 }
 
@@ -155,26 +280,45 @@ pub unsafe extern "C" fn close<K: Kind>(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an object of this kind and closes it once.
-    let Some(handle) = (unsafe { handle::<K>(object.cast()) }) else { return STATUS_INVALID_PARAMETER };
-    // The block may go while the engine is still at it, so the handle must not be the block's own.
-    let handle = handle.clone();
+    let Some(block) = (unsafe { Object::<K>::from_visible(object.cast()) }) else { return STATUS_INVALID_PARAMETER };
+    let Some(handle) = block.handle() else { return STATUS_INVALID_PARAMETER };
+    // The block may go while the engine is still at it, so nothing below may be the block's own. The note is used only if the
+    // engine gives the block back, which means that nothing is under way any more.
+    let (handle, promptness, note) = (handle.clone(), block.origin.promptness, block.note.get());
     let callback = CloseCallback::new(completion, context);
-    finish(K::close(&handle, callback), callback)
+    match K::close(&handle, callback) {
+        Close::Pending => STATUS_PENDING,
+        Close::Done(object) => finish(object, callback, promptness, note),
+    }
 }
 
-/// Turns the engine's answer to a close into ours.
-fn finish(close: Close<KernelPlatform>, callback: CloseCallback) -> NTSTATUS {
-    match close {
-        Close::Pending => STATUS_PENDING,
-        Close::Done(object) => {
-            if object.memory.as_ref().is_some_and(Mapping::is_large) {
-                closed(CloseCompletion { callback, object });
-                return STATUS_PENDING;
+/// Answers a close that the engine did at once. `note` lies in the object's block.
+fn finish(
+    object: Closed<KernelPlatform>,
+    callback: CloseCallback,
+    promptness: Promptness,
+    note: *mut Note,
+) -> NTSTATUS {
+    // Without a block it is closed already, and the note gone with it.
+    let pends = promptness == Promptness::Pending && callback.function.is_some() && object.block.is_some();
+    let large = promptness == Promptness::Natural && object.memory.as_ref().is_some_and(Mapping::is_large);
+    if pends {
+        let answer = Answer::Closed(CloseCompletion { callback, object });
+        // SAFETY: the answer owns the block that the note lies in, and nobody else knows it any more.
+        return match unsafe { later::tell_by(note, answer) } {
+            Ok(()) => STATUS_PENDING,
+            Err(answer) => {
+                drop(answer);
+                STATUS_SUCCESS
             }
-            drop(object);
-            STATUS_SUCCESS
-        }
+        };
     }
+    if large {
+        closed(CloseCompletion { callback, object });
+        return STATUS_PENDING;
+    }
+    drop(object);
+    STATUS_SUCCESS
 }
 
 /// A close that pended is complete. Large memory is unmapped by the mapper first. `IRQL <= DISPATCH_LEVEL`.
@@ -197,9 +341,11 @@ pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
     drop(completion);
 }
 
-/// Memory that nothing copies any more. Large memory is unmapped by the mapper. `IRQL <= DISPATCH_LEVEL`.
+/// Memory that nothing copies any more. Large memory of a Deregister is unmapped by the mapper. A released mapping is unmapped
+/// at once however large it is: nothing tells its consumer to keep the pages any longer. `IRQL <= DISPATCH_LEVEL`.
 pub fn retired(mut retired: Retired<KernelPlatform>) {
-    match (retired.memory.take_retire_space(), Driver::get()) {
+    let space = if retired.callback.is_some() { retired.memory.take_retire_space() } else { None };
+    match (space, Driver::get()) {
         (Some(space), Some(driver)) => driver.mapper.queue(space.fill(Job::new(Work::Unmap(retired)))),
         _ => finish_retired(retired),
     }

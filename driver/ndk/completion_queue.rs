@@ -3,21 +3,22 @@
 use ndkpi_sys::{
     ndkpi::{
         NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
-        NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq, NdkOperationTypeFastRegister,
-        NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
+        NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq, NdkOperationTypeBind,
+        NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
         NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
     },
-    nt::{NTSTATUS, PVOID, STATUS_NOT_SUPPORTED, ULONG},
+    nt::{NTSTATUS, PVOID, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG},
 };
-use softndk_engine::{Arm, Close, Completion, CompletionQueue, Operation};
+use softndk_engine::{Arm, Close, Completion, CompletionQueue, Hold, Operation};
 
 use super::{
     adapter::query_extension,
     block::{self, Block, CloseCallback, Kind, Object},
+    later,
 };
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
-    platform::KernelPlatform,
+    platform::{Callback, KernelPlatform},
     status,
 };
 
@@ -51,21 +52,39 @@ impl Kind for CompletionQueueKind {
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
         handle.close(callback)
     }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
+    }
 }
 
-/// NDKPI: NDK_FN_RESIZE_CQ. Not advertised.
+/// NDKPI: NDK_FN_RESIZE_CQ. Done inline: nothing is moved.
 unsafe extern "C" fn resize(
-    _queue: *mut NDK_CQ,
-    _depth: ULONG,
-    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    _context: PVOID,
+    queue: *mut NDK_CQ,
+    depth: ULONG,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes a completion queue of ours.
+    let Some(object) = (unsafe { Object::<CompletionQueueKind>::from_visible(queue) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let Some(queue) = object.handle() else { return STATUS_INVALID_PARAMETER };
+    let size = match queue.size_of(depth) {
+        Ok(size) => size,
+        Err(cause) => return status::of_create(cause),
+    };
+    let callback = completion.map(|function| Callback::new(function, context));
+    let resizing = queue.clone();
+    let resize = move || resizing.resize(depth).map_or_else(status::of_resize, |()| STATUS_SUCCESS);
+    later::request_sized(object.origin.promptness, size, callback, || queue.hold(), resize)
 }
 
-/// NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION. Not advertised, so the contract demands this answer.
-unsafe extern "C" fn control_moderation(_queue: *mut NDK_CQ, _interval: ULONG, _count: ULONG) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+/// NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION. In force when it returns.
+unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, count: ULONG) -> NTSTATUS {
+    // SAFETY: the consumer passes a completion queue of ours.
+    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else { return STATUS_INVALID_PARAMETER };
+    queue.moderate(interval, count).map_or_else(status::of_moderation, |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_ARM_CQ. An unknown type arms for everything, so that nobody waits for ever.
@@ -142,6 +161,7 @@ fn operation_type(operation: Operation) -> NDK_OPERATION_TYPE {
         Operation::Send | Operation::SendAndInvalidate => NdkOperationTypeSend,
         Operation::Read => NdkOperationTypeRead,
         Operation::Write => NdkOperationTypeWrite,
+        Operation::Bind => NdkOperationTypeBind,
         Operation::FastRegister => NdkOperationTypeFastRegister,
         Operation::Invalidate => NdkOperationTypeInvalidate,
     }

@@ -12,19 +12,24 @@ use ndkpi_sys::{
         NdkObjectTypeConnector,
     },
     nt::{
-        NTSTATUS, PVOID, SOCKADDR, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
-        STATUS_PENDING, STATUS_SUCCESS, ULONG,
+        NTSTATUS, PVOID, SOCKADDR, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS,
+        ULONG,
     },
 };
-use softndk_engine::{Accept, Close, Connect, ConnectError, ConnectEvent, Connector, ReadLimits, Requested};
+use softndk_engine::{
+    Accept, Close, Connect, ConnectError, ConnectEvent, Connector, Hold, ReadLimits, Requested, Source,
+};
 
 use super::{
     adapter::query_extension,
     block::{self, Block, CloseCallback, Kind, Object},
+    later,
     queue_pair::QueuePairKind,
+    shared_endpoint::SharedEndpointKind,
     socket,
 };
 use crate::{
+    configuration::Promptness,
     kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, DisconnectFunction, KernelPlatform},
     status,
@@ -66,6 +71,10 @@ impl Kind for ConnectorKind {
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
         handle.close(callback)
     }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
+    }
 }
 
 /// A private buffer is at most as long as the contract's limits allow; more is refused before it is looked at.
@@ -80,7 +89,7 @@ pub fn deliver(event: ConnectEvent<KernelPlatform>) {
     // SAFETY: the open outlives its listeners, and the listener cannot close before the event is dropped.
     let Some(open) = (unsafe { callback.open.0.as_ref() }) else { return };
     // Dropping the arrival refuses the connection.
-    let Ok((object, block)) = Object::<ConnectorKind>::reserve(open.version) else { return };
+    let Ok((object, block)) = Object::<ConnectorKind>::reserve(open.origin) else { return };
     let handle = connector.adopt(block);
     // SAFETY: the engine keeps the block, and the consumer does not know the object yet.
     let visible = unsafe { Object::complete(object, handle) };
@@ -108,12 +117,42 @@ unsafe fn private_data<'a>(data: *const c_void, length: ULONG) -> Result<&'a [u8
     Ok(unsafe { slice::from_raw_parts(data.cast(), length as usize) })
 }
 
-fn requested(answer: Result<Requested, ConnectError>) -> NTSTATUS {
-    match answer {
+/// How the connector's functions answer, and the engine's part of it.
+///
+/// # Safety
+/// `connector` is null or a connector of ours that is not closed yet.
+unsafe fn find<'a>(connector: *mut NDK_CONNECTOR) -> Option<(Promptness, &'a Connector<KernelPlatform>)> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { Object::<ConnectorKind>::from_visible(connector) }?;
+    Some((object.origin.promptness, object.handle()?))
+}
+
+/// Answers a request that the engine has decided on or taken over.
+fn requested(
+    connector: &Connector<KernelPlatform>,
+    promptness: Promptness,
+    answer: Result<Requested, ConnectError>,
+    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+) -> NTSTATUS {
+    let status = match answer {
+        Ok(Requested::Pending) => return STATUS_PENDING,
         Ok(Requested::Done) => STATUS_SUCCESS,
-        Ok(Requested::Pending) => STATUS_PENDING,
         Err(cause) => status::of_connect(cause),
-    }
+    };
+    later::request(promptness, status, Some(callback), || connector.hold())
+}
+
+/// What NdkConnect and NdkConnectWithSharedEndpoint have in common.
+struct ConnectArguments {
+    connector: *mut NDK_CONNECTOR,
+    queue_pair: *mut NDK_QP,
+    destination: *const SOCKADDR,
+    destination_length: ULONG,
+    limits: ReadLimits,
+    data: *const c_void,
+    data_length: ULONG,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
 }
 
 /// NDKPI: NDK_FN_CONNECT.
@@ -131,49 +170,92 @@ unsafe extern "C" fn connect(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
-    let connector = unsafe { block::handle::<ConnectorKind>(connector) };
-    // SAFETY: the consumer passes a queue pair of ours.
-    let queue_pair = unsafe { block::handle::<QueuePairKind>(queue_pair) };
-    let (Some(connector), Some(queue_pair), Some(function)) = (connector, queue_pair, completion) else {
-        return STATUS_INVALID_PARAMETER;
+    let limits = ReadLimits { inbound, outbound };
+    let arguments = ConnectArguments {
+        connector,
+        queue_pair,
+        destination,
+        destination_length,
+        limits,
+        data,
+        data_length,
+        completion,
+        context,
     };
     // SAFETY: the consumer's addresses for the length of the call.
-    let source = unsafe { socket::read(source, source_length) };
-    // SAFETY: as above.
-    let destination = unsafe { socket::read(destination, destination_length) };
+    match unsafe { socket::read(source, source_length) } {
+        // SAFETY: the consumer's arguments, passed on.
+        Ok(source) => unsafe { connect_from(&arguments, Source::Address(source)) },
+        Err(status) => status,
+    }
+}
+
+/// NDKPI: NDK_FN_CONNECT_WITH_SHARED_ENDPOINT.
+unsafe extern "C" fn connect_with_shared_endpoint(
+    connector: *mut NDK_CONNECTOR,
+    queue_pair: *mut NDK_QP,
+    endpoint: *mut NDK_SHARED_ENDPOINT,
+    destination: *const SOCKADDR,
+    destination_length: ULONG,
+    inbound: ULONG,
+    outbound: ULONG,
+    data: *const c_void,
+    data_length: ULONG,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    let limits = ReadLimits { inbound, outbound };
+    let arguments = ConnectArguments {
+        connector,
+        queue_pair,
+        destination,
+        destination_length,
+        limits,
+        data,
+        data_length,
+        completion,
+        context,
+    };
+    // SAFETY: the consumer passes a shared endpoint of ours.
+    let Some(endpoint) = (unsafe { block::handle::<SharedEndpointKind>(endpoint) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let endpoint = endpoint.clone();
+    // SAFETY: the consumer's arguments, passed on.
+    unsafe { connect_from(&arguments, Source::Shared(&endpoint)) }
+}
+
+/// # Safety
+/// The pointers are what a consumer passes to NdkConnect.
+unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPlatform>) -> NTSTATUS {
+    // SAFETY: the consumer passes a connector of ours.
+    let connector = unsafe { find(arguments.connector) };
+    // SAFETY: the consumer passes a queue pair of ours.
+    let queue_pair = unsafe { block::handle::<QueuePairKind>(arguments.queue_pair) };
+    let (Some((promptness, connector)), Some(queue_pair), Some(function)) =
+        (connector, queue_pair, arguments.completion)
+    else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's address for the length of the call.
+    let destination = unsafe { socket::read(arguments.destination, arguments.destination_length) };
     // SAFETY: the consumer's private data for the length of the call.
-    let data = unsafe { private_data(data, data_length) };
-    let (source, destination, private_data) = match (source, destination, data) {
-        (Ok(source), Ok(destination), Ok(data)) => (source, destination, data),
-        (Err(status), _, _) | (_, Err(status), _) | (_, _, Err(status)) => return status,
+    let data = unsafe { private_data(arguments.data, arguments.data_length) };
+    let (destination, private_data) = match (destination, data) {
+        (Ok(destination), Ok(data)) => (destination, data),
+        (Err(status), _) | (_, Err(status)) => return status,
     };
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    requested(connector.connect(Connect {
+    let callback = Callback::new(function, arguments.context);
+    let answer = connector.connect(Connect {
         queue_pair: &queue_pair,
         source,
         destination,
-        limits: ReadLimits { inbound, outbound },
+        limits: arguments.limits,
         private_data,
-        callback: Callback::new(function, context),
-    }))
-}
-
-/// NDKPI: NDK_FN_CONNECT_WITH_SHARED_ENDPOINT. There are no shared endpoints.
-unsafe extern "C" fn connect_with_shared_endpoint(
-    _connector: *mut NDK_CONNECTOR,
-    _queue_pair: *mut NDK_QP,
-    _endpoint: *mut NDK_SHARED_ENDPOINT,
-    _destination: *const SOCKADDR,
-    _destination_length: ULONG,
-    _inbound: ULONG,
-    _outbound: ULONG,
-    _data: *const c_void,
-    _data_length: ULONG,
-    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    _context: PVOID,
-) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+        callback,
+    });
+    requested(&connector, promptness, answer, callback)
 }
 
 /// NDKPI: NDK_FN_COMPLETE_CONNECT.
@@ -212,10 +294,12 @@ unsafe fn complete(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the caller's promise.
-    let connector = unsafe { block::handle::<ConnectorKind>(connector) };
-    let (Some(connector), Some(function)) = (connector, completion) else { return STATUS_INVALID_PARAMETER };
-    let connector = connector.clone();
-    requested(connector.complete_connect(disconnect, Callback::new(function, context)))
+    let connector = unsafe { find(connector) };
+    let (Some((promptness, connector)), Some(function)) = (connector, completion) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let (connector, callback) = (connector.clone(), Callback::new(function, context));
+    requested(&connector, promptness, connector.complete_connect(disconnect, callback), callback)
 }
 
 /// What NdkAccept and NdkAcceptEx have in common.
@@ -274,25 +358,22 @@ unsafe extern "C" fn accept_ex(
 /// The pointers are what a consumer passes to NdkAccept.
 unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<DisconnectCallback>) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
-    let connector = unsafe { block::handle::<ConnectorKind>(arguments.connector) };
+    let connector = unsafe { find(arguments.connector) };
     // SAFETY: the consumer passes a queue pair of ours.
     let queue_pair = unsafe { block::handle::<QueuePairKind>(arguments.queue_pair) };
-    let (Some(connector), Some(queue_pair), Some(function)) = (connector, queue_pair, arguments.completion) else {
+    let (Some((promptness, connector)), Some(queue_pair)) = (connector, queue_pair) else {
         return STATUS_INVALID_PARAMETER;
     };
+    let Some(function) = arguments.completion else { return STATUS_INVALID_PARAMETER };
     // SAFETY: the consumer's private data for the length of the call.
     let private_data = match unsafe { private_data(arguments.data, arguments.data_length) } {
         Ok(data) => data,
         Err(status) => return status,
     };
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    requested(connector.accept(Accept {
-        queue_pair: &queue_pair,
-        limits: arguments.limits,
-        private_data,
-        disconnect,
-        callback: Callback::new(function, arguments.context),
-    }))
+    let (limits, callback) = (arguments.limits, Callback::new(function, arguments.context));
+    let answer = connector.accept(Accept { queue_pair: &queue_pair, limits, private_data, disconnect, callback });
+    requested(&connector, promptness, answer, callback)
 }
 
 /// NDKPI: NDK_FN_REJECT. Inline only.
@@ -383,8 +464,10 @@ unsafe extern "C" fn disconnect(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
-    let connector = unsafe { block::handle::<ConnectorKind>(connector) };
-    let (Some(connector), Some(function)) = (connector, completion) else { return STATUS_INVALID_PARAMETER };
-    let connector = connector.clone();
-    requested(connector.disconnect(Callback::new(function, context)))
+    let connector = unsafe { find(connector) };
+    let (Some((promptness, connector)), Some(function)) = (connector, completion) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let (connector, callback) = (connector.clone(), Callback::new(function, context));
+    requested(&connector, promptness, connector.disconnect(callback), callback)
 }

@@ -12,7 +12,7 @@ use ndkpi_sys::{
         NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_STATUS,
         NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_SUCCESS,
     },
-    nt::{SOCKADDR_INET, TRUE},
+    nt::SOCKADDR_INET,
 };
 
 use softndk_engine::Counters;
@@ -83,7 +83,7 @@ pub fn local_endpoints(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS
         adapter.provider.engine().endpoints(&mut |endpoint| {
             let mut entry = [0; SIZE];
             place(&mut entry, offset_of!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, Local), &endpoint.local);
-            entry[offset_of!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, Listener)] = TRUE;
+            entry[offset_of!(NDIS_NDK_LOCAL_ENDPOINT_ENTRY, Listener)] = u8::from(endpoint.listener);
             each(&entry);
         });
     })

@@ -7,31 +7,36 @@ use ndkpi_sys::{
 
 use softndk_engine::Limits;
 
-use crate::{configuration::Configuration, version};
-
-/// Objects of each kind per adapter, as reported; the true bound is memory.
-const MAX_OBJECTS: u32 = 0x0001_0000;
+use crate::{
+    configuration::{Configuration, LimitsProfile},
+    version,
+};
 
 /// From here on a Read or Write beats a Send, in bytes.
 const LARGE_REQUEST: u32 = 4096;
 
-/// The engine's limits for an adapter. One profile so far.
-pub fn of(_configuration: &Configuration) -> Limits {
-    Limits::CONNECTX_LIKE
+/// The engine's limits for an adapter.
+pub fn of(configuration: &Configuration) -> Limits {
+    match configuration.limits {
+        LimitsProfile::ConnectxLike => Limits::CONNECTX_LIKE,
+        LimitsProfile::Generous => Limits::GENEROUS,
+        LimitsProfile::Tiny => Limits::TINY,
+    }
 }
 
 /// NDIS_NDK_CAPABILITIES without header and pointer.
-pub fn capabilities() -> NDIS_NDK_CAPABILITIES {
+pub fn capabilities(configuration: &Configuration) -> NDIS_NDK_CAPABILITIES {
+    let objects = of(configuration).objects;
     let mut capabilities = NDIS_NDK_CAPABILITIES::zeroed();
-    capabilities.MaxQpCount = MAX_OBJECTS;
-    capabilities.MaxCqCount = MAX_OBJECTS;
-    capabilities.MaxMrCount = MAX_OBJECTS;
-    capabilities.MaxPdCount = MAX_OBJECTS;
+    capabilities.MaxQpCount = objects;
+    capabilities.MaxCqCount = objects;
+    capabilities.MaxMrCount = objects;
+    capabilities.MaxPdCount = objects;
     // 0: no limit for the adapter as a whole; the limits of a connection are in the information.
     capabilities.MaxInboundReadLimit = 0;
     capabilities.MaxOutboundReadLimit = 0;
-    capabilities.MaxMwCount = 0;
-    capabilities.MaxSrqCount = 0;
+    capabilities.MaxMwCount = objects;
+    capabilities.MaxSrqCount = objects;
     // Every counter is kept.
     capabilities.MissingCounterMask = 0;
     capabilities
@@ -45,7 +50,8 @@ pub fn adapter_information(version: NDK_VERSION, configuration: &Configuration) 
     information.VendorId = version::VENDOR_ID;
     information.DeviceId = version::DEVICE_ID;
     information.MaxRegistrationSize = limits.registration_size as usize;
-    information.MaxWindowSize = 0;
+    // A window lies inside a region.
+    information.MaxWindowSize = limits.registration_size as usize;
     information.FRMRPageCount = limits.fast_register_pages;
     information.MaxInitiatorRequestSge = limits.initiator_elements;
     information.MaxReceiveRequestSge = limits.receive_elements;
@@ -56,7 +62,7 @@ pub fn adapter_information(version: NDK_VERSION, configuration: &Configuration) 
     information.MaxOutboundReadLimit = limits.outbound_reads;
     information.MaxReceiveQueueDepth = limits.receive_depth;
     information.MaxInitiatorQueueDepth = limits.initiator_depth;
-    information.MaxSrqDepth = 0;
+    information.MaxSrqDepth = limits.shared_depth;
     information.MaxCqDepth = limits.completion_depth;
     information.LargeRequestThreshold = LARGE_REQUEST;
     information.MaxCallerData = limits.caller_data;
@@ -64,6 +70,8 @@ pub fn adapter_information(version: NDK_VERSION, configuration: &Configuration) 
     information.AdapterFlags = NDK_ADAPTER_FLAGS::IN_ORDER_DMA_SUPPORTED
         | NDK_ADAPTER_FLAGS::RDMA_READ_SINK_NOT_REQUIRED
         | NDK_ADAPTER_FLAGS::MULTI_ENGINE_SUPPORTED
+        | NDK_ADAPTER_FLAGS::CQ_RESIZE_SUPPORTED
+        | NDK_ADAPTER_FLAGS::CQ_INTERRUPT_MODERATION_SUPPORTED
         | NDK_ADAPTER_FLAGS::RDMA_READ_LOCAL_INVALIDATE_SUPPORTED
         | NDK_ADAPTER_FLAGS::LOOPBACK_CONNECTIONS_SUPPORTED;
     information.RdmaTechnology = configuration.technology;

@@ -7,16 +7,16 @@ use ndkpi_sys::{
     },
     nt::{BOOLEAN, FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG},
 };
-use softndk_engine::{Close, Listener};
+use softndk_engine::{Close, Hold, Listener};
 
 use super::{
     adapter::query_extension,
     block::{self, Block, CloseCallback, Kind, Object},
-    socket,
+    later, socket,
 };
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
-    platform::KernelPlatform,
+    platform::{Callback, KernelPlatform},
     status,
 };
 
@@ -48,23 +48,32 @@ impl Kind for ListenerKind {
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
         handle.close(callback)
     }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
+    }
 }
 
-/// NDKPI: NDK_FN_LISTEN. Inline.
+/// NDKPI: NDK_FN_LISTEN.
 unsafe extern "C" fn listen(
     listener: *mut NDK_LISTENER,
     address: *const SOCKADDR,
     address_length: ULONG,
-    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a listener of ours.
-    let Some(listener) = (unsafe { block::handle::<ListenerKind>(listener) }) else { return STATUS_INVALID_PARAMETER };
+    let Some(object) = (unsafe { Object::<ListenerKind>::from_visible(listener) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let Some(listener) = object.handle() else { return STATUS_INVALID_PARAMETER };
     // SAFETY: the consumer's address for the length of the call.
-    match unsafe { socket::read(address, address_length) } {
+    let status = match unsafe { socket::read(address, address_length) } {
         Ok(address) => listener.listen(address).map_or_else(status::of_connect, |()| STATUS_SUCCESS),
-        Err(status) => status,
-    }
+        Err(status) => return status,
+    };
+    let callback = completion.map(|function| Callback::new(function, context));
+    later::request(object.origin.promptness, status, callback, || listener.hold())
 }
 
 /// NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.

@@ -15,12 +15,17 @@ use ndkpi_sys::{
         STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
     },
 };
-use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening, limits::MAPPING_LENGTH};
+use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, limits::MAPPING_LENGTH};
 
-use super::open::OpenAdapter;
+use super::{block, later, open::OpenAdapter};
 use crate::{
+    configuration::Promptness,
     driver::Driver,
-    kernel::pool::{PoolBox, tags},
+    kernel::{
+        irql,
+        pool::{PoolBox, tags},
+        thread,
+    },
     mapper::{Job, Work},
     memory::{Access, Chain, Extent, Mapping},
     platform::{Callback, KernelPlatform},
@@ -34,6 +39,9 @@ static LIVE: AtomicU32 = AtomicU32::new(0);
 pub fn live() -> u32 {
     LIVE.load(Ordering::Relaxed)
 }
+
+/// Looks for the end of other processors' pieces, which take some tens of microseconds.
+const PIECE_TRIES: u32 = 1000;
 
 /// A released mapping has been unmapped.
 pub fn unmapped() {
@@ -74,8 +82,8 @@ pub unsafe extern "C" fn build(
     first_byte_offset: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let open = unsafe { OpenAdapter::from_object(adapter) };
-    let (Some(opening), false) = (open.and_then(OpenAdapter::opening), mapping_size.is_null() || length == 0) else {
+    let Some(open) = (unsafe { OpenAdapter::from_object(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    let (Some(opening), false) = (open.opening(), mapping_size.is_null() || length == 0) else {
         return STATUS_INVALID_PARAMETER;
     };
     // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
@@ -90,9 +98,13 @@ pub unsafe extern "C" fn build(
         return STATUS_BUFFER_TOO_SMALL;
     }
     let output = Output { mapping, size: mapping_size, first_byte_offset, needed };
-    match completion {
-        Some(function) if chain.is_large() => build_later(opening, chain, output, Callback::new(function, context)),
-        _ => build_now(opening, &chain, output),
+    let promptness = open.origin.promptness;
+    let callback = completion.map(|function| Callback::new(function, context));
+    match callback {
+        Some(callback) if chain.is_large() && promptness != Promptness::Inline => {
+            build_later(opening, chain, output, callback)
+        }
+        _ => later::request(promptness, build_now(opening, &chain, output), callback, || opening.hold()),
     }
 }
 
@@ -174,7 +186,8 @@ impl Output {
     }
 }
 
-/// NDKPI: NDK_FN_RELEASE_LAM. The memory is unmapped when nothing copies any more.
+/// NDKPI: NDK_FN_RELEASE_LAM. The consumer has no requests left that use the mapping, and may free the memory when this
+/// returns: so it is unmapped here, however large it is.
 pub unsafe extern "C" fn release(adapter: *mut NDK_ADAPTER, mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING) {
     // SAFETY: the consumer passes an adapter that it opened.
     let open = unsafe { OpenAdapter::from_object(adapter) };
@@ -183,6 +196,24 @@ pub unsafe extern "C" fn release(adapter: *mut NDK_ADAPTER, mapping: *mut NDK_LO
         return;
     };
     let address = LogicalAddress(mapping.AdapterContext.addr() as u64);
-    // False: a mapping that is not there (any more); a release cannot report it.
-    let _released = opening.release_mapping(address);
+    // None: a mapping that is not there (any more); a release cannot report it.
+    let Some(releasing) = opening.begin_release(address) else { return };
+    if let Some(retired) = wait_for_others(&releasing) {
+        block::finish_retired(retired);
+    }
+}
+
+/// Waits until whoever was copying when the mapping went has finished the piece it was at. At DISPATCH_LEVEL that may be a
+/// thread that this very call keeps from running, so the wait is short there and a turn has to do the rest.
+fn wait_for_others(releasing: &Releasing<KernelPlatform>) -> Option<Retired<KernelPlatform>> {
+    loop {
+        let soon = (0..PIECE_TRIES).find_map(|_| {
+            core::hint::spin_loop();
+            releasing.try_finish()
+        });
+        if soon.is_some() || irql::at_dispatch() {
+            return soon;
+        }
+        thread::pause();
+    }
 }

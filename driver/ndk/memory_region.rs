@@ -10,13 +10,15 @@ use ndkpi_sys::{
         STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, UINT32, ULONG,
     },
 };
-use softndk_engine::{Close, Deregistered, MemoryRegion, Registration, Rights};
+use softndk_engine::{Close, Deregistered, Hold, MemoryRegion, Registration, Retired, Rights};
 
 use super::{
     adapter::query_extension,
     block::{self, Block, CloseCallback, Kind, Object},
+    later,
 };
 use crate::{
+    configuration::Promptness,
     driver::Driver,
     kernel::pool::{PoolBox, Tag, tags},
     mapper::{Job, RegisterRequest, Work},
@@ -55,6 +57,10 @@ impl Kind for MemoryRegionKind {
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
         handle.close(callback)
     }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
+    }
 }
 
 /// What the flags of a registration grant; nothing for flags NDKPI does not know.
@@ -74,6 +80,16 @@ fn rights(flags: NDK_MR_FLAGS) -> Option<Rights> {
     Some(rights)
 }
 
+/// How the region's functions answer, and the engine's part of it.
+///
+/// # Safety
+/// `region` is null or a memory region of ours that is not closed yet.
+unsafe fn find<'a>(region: *mut NDK_MR) -> Option<(Promptness, &'a MemoryRegion<KernelPlatform>)> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { Object::<MemoryRegionKind>::from_visible(region) }?;
+    Some((object.origin.promptness, object.handle()?))
+}
+
 /// NDKPI: NDK_FN_REGISTER_MR. Inline, or PENDING through our thread for large memory.
 unsafe extern "C" fn register(
     region: *mut NDK_MR,
@@ -84,7 +100,7 @@ unsafe extern "C" fn register(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some(region) = (unsafe { block::handle::<MemoryRegionKind>(region) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((promptness, region)) = (unsafe { find(region) }) else { return STATUS_INVALID_PARAMETER };
     let Some(rights) = rights(flags) else { return STATUS_INVALID_PARAMETER };
     if region.is_fast_register() {
         return STATUS_INVALID_DEVICE_REQUEST;
@@ -94,9 +110,12 @@ unsafe extern "C" fn register(
         Ok(chain) => chain,
         Err(cause) => return status::of_mapping(cause),
     };
-    match completion {
-        Some(function) if chain.is_large() => register_later(region, chain, rights, Callback::new(function, context)),
-        _ => register_chain(region, &chain, rights),
+    let callback = completion.map(|function| Callback::new(function, context));
+    match callback {
+        Some(callback) if chain.is_large() && promptness != Promptness::Inline => {
+            register_later(region, chain, rights, callback)
+        }
+        _ => later::request(promptness, register_chain(region, &chain, rights), callback, || region.hold()),
     }
 }
 
@@ -148,39 +167,50 @@ unsafe extern "C" fn deregister(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some(region) = (unsafe { block::handle::<MemoryRegionKind>(region) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((promptness, region)) = (unsafe { find(region) }) else { return STATUS_INVALID_PARAMETER };
     let Some(function) = completion else { return STATUS_INVALID_PARAMETER };
     // The consumer may close the region from the completion, before the engine returns here.
     let region = region.clone();
     match region.deregister(Callback::new(function, context)) {
         Ok(Deregistered::Pending) => STATUS_PENDING,
-        Ok(Deregistered::Done(mut retired)) if retired.memory.is_large() => {
-            retired.callback = Some(Callback::new(function, context));
-            block::retired(retired);
-            STATUS_PENDING
-        }
-        Ok(Deregistered::Done(retired)) => {
-            drop(retired);
-            STATUS_SUCCESS
-        }
+        Ok(Deregistered::Done(retired)) => deregistered(retired, promptness, Callback::new(function, context)),
         Err(cause) => status::of_region(cause),
     }
 }
 
-/// NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR. Inline.
+/// Answers a deregister that the engine did at once.
+fn deregistered(
+    mut retired: Retired<KernelPlatform>,
+    promptness: Promptness,
+    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+) -> NTSTATUS {
+    if let Some(space) = later::space(promptness) {
+        retired.callback = Some(callback);
+        return space.tell(later::Answer::Retired(retired));
+    }
+    if retired.memory.is_large() && promptness != Promptness::Inline {
+        retired.callback = Some(callback);
+        block::retired(retired);
+        return STATUS_PENDING;
+    }
+    drop(retired);
+    STATUS_SUCCESS
+}
+
+/// NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR.
 unsafe extern "C" fn initialize_fast_register(
     region: *mut NDK_MR,
     pages: ULONG,
     remote_access: BOOLEAN,
-    _completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some(region) = (unsafe { block::handle::<MemoryRegionKind>(region) }) else { return STATUS_INVALID_PARAMETER };
-    match region.initialize_fast_register(pages, remote_access != FALSE) {
-        Ok(()) => STATUS_SUCCESS,
-        Err(cause) => status::of_region(cause),
-    }
+    let Some((promptness, region)) = (unsafe { find(region) }) else { return STATUS_INVALID_PARAMETER };
+    let callback = completion.map(|function| Callback::new(function, context));
+    let initialized = region.initialize_fast_register(pages, remote_access != FALSE);
+    let status = initialized.map_or_else(status::of_region, |()| STATUS_SUCCESS);
+    later::request(promptness, status, callback, || region.hold())
 }
 
 /// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR.

@@ -15,7 +15,7 @@ use softndk_engine::{Close, CreateError, Opening, Semantics};
 
 use super::{
     adapter,
-    block::{Block, CloseCallback},
+    block::{Block, CloseCallback, Origin},
 };
 use crate::{
     adapter::Adapter,
@@ -33,7 +33,7 @@ use crate::{
 #[repr(C)]
 pub struct OpenAdapter {
     object: UnsafeCell<NDK_ADAPTER>,
-    pub version: NDK_VERSION,
+    pub origin: Origin,
     adapter: NonNull<Adapter>,
     /// Set once, before the consumer knows the object.
     opening: UnsafeCell<Option<Opening<KernelPlatform>>>,
@@ -56,7 +56,7 @@ impl OpenAdapter {
         let closed = Event::try_notification().map_err(resources)?;
         let open = Self {
             object: UnsafeCell::new(object),
-            version,
+            origin: Origin { version, promptness: adapter.configuration.promptness },
             adapter: NonNull::from(adapter),
             opening: UnsafeCell::new(None),
             closed: SpinLock::new(Some(closed)),

@@ -5,22 +5,25 @@ use ndkpi_sys::{
         NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW, NDK_OBJECT_HEADER,
         NDK_OBJECT_TYPE, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_SRQ, NdkObjectTypePd,
     },
-    nt::{
-        BOOLEAN, FALSE, GROUP_AFFINITY, NTSTATUS, PVOID, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, UINT32, ULONG,
-    },
+    nt::{BOOLEAN, FALSE, GROUP_AFFINITY, NTSTATUS, PVOID, STATUS_INVALID_PARAMETER, UINT32, ULONG},
 };
-use softndk_engine::{Close, ProtectionDomain, QueuePairSettings};
+use softndk_engine::{
+    Close, CompletionQueue, Hold, ProtectionDomain, QueuePairSettings, SharedReceiveQueue, SharedReceiveQueueSettings,
+};
 
 use super::{
-    adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
+    adapter::{home, query_extension},
+    block::{self, Block, CloseCallback, Creation, Kind, Object},
     completion_queue::CompletionQueueKind,
     memory_region::MemoryRegionKind,
+    memory_window::MemoryWindowKind,
     queue_pair::QueuePairKind,
+    shared_receive_queue::SharedReceiveQueueKind,
 };
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
-    platform::KernelPlatform,
+    platform::{Callback, KernelPlatform},
+    status,
 };
 
 static DISPATCH: NDK_PD_DISPATCH = NDK_PD_DISPATCH {
@@ -54,6 +57,10 @@ impl Kind for ProtectionDomainKind {
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
         handle.close(callback)
     }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
+    }
 }
 
 /// The object and its engine part behind what a consumer passes.
@@ -68,53 +75,68 @@ unsafe fn find<'a>(
     Some((object, object.handle()?))
 }
 
-/// NDKPI: NDK_FN_CREATE_MR. Inline.
+/// NDKPI: NDK_FN_CREATE_MR.
 unsafe extern "C" fn create_mr(
     domain: *mut NDK_PD,
     fast_register: BOOLEAN,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
     result: *mut *mut NDK_MR,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a protection domain of ours.
     let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
-    if result.is_null() {
-        return STATUS_INVALID_PARAMETER;
-    }
-    let created = Object::<MemoryRegionKind>::create(object.version, |block| {
-        domain.create_memory_region(fast_register != FALSE, block)
-    });
-    // SAFETY: the consumer's place for the object.
-    unsafe { block::give(created, result) }
+    let make = |block| domain.create_memory_region(fast_register != FALSE, block).map_err(status::of_create);
+    let creation = Creation { origin: object.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run::<MemoryRegionKind>(|| domain.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_MW. `MaxMwCount` is 0.
+/// NDKPI: NDK_FN_CREATE_MW.
 unsafe extern "C" fn create_mw(
-    _domain: *mut NDK_PD,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
-    _result: *mut *mut NDK_MW,
+    domain: *mut NDK_PD,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
+    result: *mut *mut NDK_MW,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes a protection domain of ours.
+    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
+    let make = |block| domain.create_memory_window(block).map_err(status::of_create);
+    let creation = Creation { origin: object.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run::<MemoryWindowKind>(|| domain.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_SRQ. `MaxSrqDepth` is 0.
+/// NDKPI: NDK_FN_CREATE_SRQ. A deep queue is allocated by our thread.
 unsafe extern "C" fn create_srq(
-    _domain: *mut NDK_PD,
-    _depth: ULONG,
-    _elements: ULONG,
-    _threshold: ULONG,
-    _notification: Option<NDK_FN_SRQ_NOTIFICATION_CALLBACK>,
-    _notification_context: PVOID,
-    _affinity: *mut GROUP_AFFINITY,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
-    _result: *mut *mut NDK_SRQ,
+    domain: *mut NDK_PD,
+    depth: ULONG,
+    elements: ULONG,
+    threshold: ULONG,
+    notification: Option<NDK_FN_SRQ_NOTIFICATION_CALLBACK>,
+    notification_context: PVOID,
+    affinity: *mut GROUP_AFFINITY,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
+    result: *mut *mut NDK_SRQ,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    // SAFETY: the consumer passes a protection domain of ours.
+    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
+    // SAFETY: null, or the consumer's affinity for the length of the call.
+    let processor = unsafe { affinity.as_ref() }.and_then(home);
+    let notify = notification.map(|function| Callback::new(function, notification_context));
+    let settings = SharedReceiveQueueSettings { depth, elements, threshold, notify, processor };
+    let size = match domain.shared_receive_queue_size(&settings) {
+        Ok(size) => size,
+        Err(cause) => return status::of_create(cause),
+    };
+    let maker = domain.clone();
+    let make = move |block| maker.create_shared_receive_queue(settings, block).map_err(status::of_create);
+    let creation = Creation { origin: object.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { creation.run_sized::<SharedReceiveQueueKind>(size, || domain.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_QP. Inline.
+/// NDKPI: NDK_FN_CREATE_QP. A queue pair with much room is allocated by our thread.
 unsafe extern "C" fn create_qp(
     domain: *mut NDK_PD,
     receive_queue: *mut NDK_CQ,
@@ -125,8 +147,8 @@ unsafe extern "C" fn create_qp(
     receive_elements: ULONG,
     initiator_elements: ULONG,
     inline_data: ULONG,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
     result: *mut *mut NDK_QP,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a protection domain of ours.
@@ -135,12 +157,10 @@ unsafe extern "C" fn create_qp(
     let receive_queue = unsafe { block::handle::<CompletionQueueKind>(receive_queue) };
     // SAFETY: as above.
     let initiator_queue = unsafe { block::handle::<CompletionQueueKind>(initiator_queue) };
-    let (Some(receive_queue), Some(initiator_queue), false) = (receive_queue, initiator_queue, result.is_null()) else {
+    let (Some(receive_queue), Some(initiator_queue)) = (receive_queue, initiator_queue) else {
         return STATUS_INVALID_PARAMETER;
     };
-    let settings = QueuePairSettings {
-        receive_queue,
-        initiator_queue,
+    let shape = Shape {
         context: queue_pair_context.expose_provenance() as u64,
         receive_depth,
         initiator_depth,
@@ -148,26 +168,109 @@ unsafe extern "C" fn create_qp(
         initiator_elements,
         inline_data,
     };
-    let created = Object::<QueuePairKind>::create(object.version, |block| domain.create_queue_pair(settings, block));
-    // SAFETY: the consumer's place for the object.
-    unsafe { block::give(created, result) }
+    let creation = Creation { origin: object.origin, completion, context, result };
+    let queues = Queues { receive: receive_queue.clone(), initiator: initiator_queue.clone(), shared: None };
+    // SAFETY: the consumer's arguments.
+    unsafe { create_queue_pair(creation, domain, queues, shape) }
 }
 
-/// NDKPI: NDK_FN_CREATE_QP_WITH_SRQ. There are no shared receive queues.
-unsafe extern "C" fn create_qp_with_srq(
-    _domain: *mut NDK_PD,
-    _receive_queue: *mut NDK_CQ,
-    _initiator_queue: *mut NDK_CQ,
-    _shared_receive_queue: *mut NDK_SRQ,
-    _queue_pair_context: PVOID,
-    _initiator_depth: ULONG,
-    _initiator_elements: ULONG,
-    _inline_data: ULONG,
-    _completion: Option<NDK_FN_CREATE_COMPLETION>,
-    _context: PVOID,
-    _result: *mut *mut NDK_QP,
+/// The numbers of a queue pair.
+#[derive(Clone, Copy)]
+struct Shape {
+    context: u64,
+    receive_depth: u32,
+    initiator_depth: u32,
+    receive_elements: u32,
+    initiator_elements: u32,
+    inline_data: u32,
+}
+
+/// The queues of a queue pair.
+struct Queues {
+    receive: CompletionQueue<KernelPlatform>,
+    initiator: CompletionQueue<KernelPlatform>,
+    shared: Option<SharedReceiveQueue<KernelPlatform>>,
+}
+
+impl Queues {
+    fn settings(&self, shape: Shape) -> QueuePairSettings<'_, KernelPlatform> {
+        QueuePairSettings {
+            receive_queue: &self.receive,
+            initiator_queue: &self.initiator,
+            context: shape.context,
+            receive_depth: shape.receive_depth,
+            initiator_depth: shape.initiator_depth,
+            receive_elements: shape.receive_elements,
+            initiator_elements: shape.initiator_elements,
+            inline_data: shape.inline_data,
+            shared: self.shared.as_ref(),
+        }
+    }
+}
+
+/// # Safety
+/// As [`Creation::run`].
+unsafe fn create_queue_pair(
+    creation: Creation<NDK_QP>,
+    domain: &ProtectionDomain<KernelPlatform>,
+    queues: Queues,
+    shape: Shape,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    let size = match domain.queue_pair_size(&queues.settings(shape)) {
+        Ok(size) => size,
+        Err(cause) => return status::of_create(cause),
+    };
+    let maker = domain.clone();
+    // The consumer may close the queues while our thread is at it.
+    let shared = queues.shared.as_ref().map(SharedReceiveQueue::hold);
+    let holds = (queues.receive.hold(), queues.initiator.hold(), shared);
+    let make = move |block| {
+        let created = maker.create_queue_pair(queues.settings(shape), block);
+        drop(holds);
+        created.map_err(status::of_create)
+    };
+    // SAFETY: the caller's promise.
+    unsafe { creation.run_sized::<QueuePairKind>(size, || domain.hold(), make) }
+}
+
+/// NDKPI: NDK_FN_CREATE_QP_WITH_SRQ.
+unsafe extern "C" fn create_qp_with_srq(
+    domain: *mut NDK_PD,
+    receive_queue: *mut NDK_CQ,
+    initiator_queue: *mut NDK_CQ,
+    shared_receive_queue: *mut NDK_SRQ,
+    queue_pair_context: PVOID,
+    initiator_depth: ULONG,
+    initiator_elements: ULONG,
+    inline_data: ULONG,
+    completion: Option<NDK_FN_CREATE_COMPLETION>,
+    context: PVOID,
+    result: *mut *mut NDK_QP,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a protection domain of ours.
+    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
+    // SAFETY: the consumer passes queues of ours.
+    let receive_queue = unsafe { block::handle::<CompletionQueueKind>(receive_queue) };
+    // SAFETY: as above.
+    let initiator_queue = unsafe { block::handle::<CompletionQueueKind>(initiator_queue) };
+    // SAFETY: as above.
+    let shared = unsafe { block::handle::<SharedReceiveQueueKind>(shared_receive_queue) };
+    let (Some(receive_queue), Some(initiator_queue), Some(shared)) = (receive_queue, initiator_queue, shared) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let shape = Shape {
+        context: queue_pair_context.expose_provenance() as u64,
+        receive_depth: 0,
+        initiator_depth,
+        receive_elements: 0,
+        initiator_elements,
+        inline_data,
+    };
+    let queues =
+        Queues { receive: receive_queue.clone(), initiator: initiator_queue.clone(), shared: Some(shared.clone()) };
+    let creation = Creation { origin: object.origin, completion, context, result };
+    // SAFETY: the consumer's arguments.
+    unsafe { create_queue_pair(creation, domain, queues, shape) }
 }
 
 /// NDKPI: NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN.

@@ -5,17 +5,16 @@
 
 use core::{
     ffi::c_void,
-    net::IpAddr,
-    sync::atomic::{AtomicBool, AtomicU8, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use ndkpi_sys::ndis::{
     NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2, NDIS_STATUS,
-    NDIS_STATUS_RESOURCES, NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2, NdisMNetPnPEvent,
-    NetEventNDKDisable, NetEventNDKEnable,
+    NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2,
+    NdisMNetPnPEvent, NetEventNDKDisable, NetEventNDKEnable,
 };
 
-use softndk_engine::{Adapter as EngineAdapter, AdapterSettings, Counters, Fabric};
+use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric};
 
 use super::limits;
 use crate::{
@@ -34,37 +33,24 @@ use crate::{
     status,
 };
 
-/// What the event thread is asked to bring about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Wanted {
-    Nothing = 0,
-    Enabled = 1,
-    Disabled = 2,
-    End = 3,
-}
-
-impl Wanted {
-    fn from_raw(raw: u8) -> Self {
-        match raw {
-            1 => Self::Enabled,
-            2 => Self::Disabled,
-            3 => Self::End,
-            _ => Self::Nothing,
-        }
-    }
-}
-
 pub struct Provider {
     /// The engine's part of the adapter.
     engine: EngineAdapter<KernelPlatform>,
-    /// Opens are let in.
-    enabled: AtomicBool,
+    /// What was asked for last; the event thread makes it so.
+    wanted: AtomicBool,
+    /// What the event thread has made so. Opens are let in while both are true: off as soon as it is asked for, on when a
+    /// disable that is under way has come to its end.
+    on: AtomicBool,
     /// The adapter is being halted.
     leaving: AtomicBool,
+    /// The event thread should end.
+    ending: AtomicBool,
     /// One reference per open NDK adapter.
     opens: Rundown,
-    wanted: AtomicU8,
+    /// Shut while NDK is off; one reference for each of the driver's own opens.
+    sessions: Rundown,
+    /// How often NDK was switched off: the driver's own opens of an earlier time are out of service.
+    generation: AtomicU32,
     wake: Event,
     thread: SpinLock<Option<Thread>>,
 }
@@ -74,18 +60,27 @@ impl Provider {
     pub fn try_new(configuration: &Configuration, fabric: &Fabric<KernelPlatform>) -> Result<Self, NDIS_STATUS> {
         let none = |OutOfMemory| NDIS_STATUS_RESOURCES;
         let opens = Rundown::try_open().map_err(none)?;
+        let on = configuration.network_direct;
+        let sessions = if on { Rundown::try_open() } else { Rundown::try_shut() }.map_err(none)?;
         let wake = Event::try_synchronization(false).map_err(none)?;
-        let settings = AdapterSettings { limits: limits::of(configuration), wire: configuration.wire_number };
+        let settings = AdapterSettings {
+            limits: limits::of(configuration),
+            wire: configuration.wire_number,
+            timeouts: configuration.timeouts,
+        };
         let engine = fabric.add_adapter(settings).map_err(status::of_create)?;
         if !configuration.network_direct {
             engine.shut_down();
         }
         Ok(Self {
             engine,
-            enabled: AtomicBool::new(configuration.network_direct),
+            wanted: AtomicBool::new(configuration.network_direct),
+            on: AtomicBool::new(configuration.network_direct),
             leaving: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             opens,
-            wanted: AtomicU8::new(Wanted::Nothing as u8),
+            sessions,
+            generation: AtomicU32::new(0),
             wake,
             thread: SpinLock::new(None),
         })
@@ -102,8 +97,9 @@ impl Provider {
 
     /// Ends NDK on this adapter: no new opens, every open closed, the event thread gone. PASSIVE_LEVEL.
     pub fn stop(&self) {
-        self.enabled.store(false, Ordering::Release);
-        self.ask(Wanted::End);
+        self.leave();
+        self.ending.store(true, Ordering::SeqCst);
+        self.wake.set();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             thread.join();
@@ -123,19 +119,13 @@ impl Provider {
 
     /// Switches NDK on or off and lets the event thread tell NDIS. Never blocks.
     pub fn set_state(&self, enable: bool) {
-        if self.is_leaving() {
-            return;
-        }
-        let changed = self.enabled.swap(enable, Ordering::AcqRel) != enable;
-        if changed {
-            self.ask(if enable { Wanted::Enabled } else { Wanted::Disabled });
-        }
+        self.wanted.store(enable, Ordering::SeqCst);
+        self.wake.set();
     }
 
     /// The adapter is being halted: nothing new is let in. Before the driver's own sessions on it are ended.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::SeqCst);
-        self.enabled.store(false, Ordering::SeqCst);
     }
 
     pub fn is_leaving(&self) -> bool {
@@ -143,7 +133,7 @@ impl Provider {
     }
 
     pub fn is_enabled(&self) -> bool {
-        self.enabled.load(Ordering::Acquire) && !self.is_leaving()
+        self.on.load(Ordering::SeqCst) && self.wanted.load(Ordering::SeqCst) && !self.is_leaving()
     }
 
     /// The device is gone: nothing new is let in, and nothing switches it on again.
@@ -161,71 +151,111 @@ impl Provider {
         self.opens.release();
     }
 
-    /// The interface's addresses changed: listeners and connections of vanished ones end. Without memory for the list the
-    /// old one stays until the next change. `IRQL <= DISPATCH_LEVEL`.
-    pub fn addresses_changed(&self, addresses: &[IpAddr]) {
-        let _kept_on_failure = self.engine.set_addresses(addresses);
+    /// A reference for one of the driver's own opens, and the time it belongs to. Give it back with
+    /// [`Provider::session_closed`], after the open is closed.
+    pub fn session_opening(&self) -> Option<u32> {
+        let generation = self.generation.load(Ordering::SeqCst);
+        self.sessions.acquire().then_some(generation)
+    }
+
+    pub fn session_closed(&self) {
+        self.sessions.release();
+    }
+
+    /// NDK is on, and has not been off since.
+    pub fn is_in_service(&self, generation: u32) -> bool {
+        self.is_enabled() && self.generation.load(Ordering::SeqCst) == generation
+    }
+
+    /// The interface's addresses changed: listeners and connections of vanished ones end. Nothing without memory for the list:
+    /// the old one stays until the caller tries again. `IRQL <= DISPATCH_LEVEL`.
+    pub fn addresses_changed(&self, addresses: &[AdapterAddress]) -> Option<()> {
+        self.engine.set_scoped_addresses(addresses).ok()
+    }
+
+    /// There is something for the event thread.
+    pub fn wake_events(&self) {
+        self.wake.set();
     }
 
     pub fn counters(&self) -> Counters {
         self.engine.counters()
     }
 
-    fn ask(&self, wanted: Wanted) {
-        // The end is final: a change of state that comes later is of no interest any more.
-        let _previous = self.wanted.fetch_update(Ordering::AcqRel, Ordering::Acquire, |current| {
-            (Wanted::from_raw(current) != Wanted::End).then_some(wanted as u8)
-        });
-        self.wake.set();
+    /// Lets opens in. On the event thread, so that a disable that is still under way cannot be overtaken.
+    fn switch_on(&self) {
+        self.engine.start();
+        self.sessions.reopen();
+        self.on.store(true, Ordering::SeqCst);
+        if self.is_leaving() {
+            // A removal that came in between has shut down too early.
+            self.engine.shut_down();
+        }
     }
 
-    /// The next thing to bring about.
-    fn next(&self) -> Wanted {
-        self.wake.wait();
-        let raw = self.wanted.load(Ordering::Acquire);
-        if Wanted::from_raw(raw) != Wanted::End {
-            // Lost only to a newer wish, whose own wake-up is then on its way.
-            let _taken = self.wanted.compare_exchange(raw, Wanted::Nothing as u8, Ordering::AcqRel, Ordering::Relaxed);
+    /// Ends the driver's own opens, which NDIS does not know, and every connection and listener, whose consumers are told; waits
+    /// for the former, which never wait for user mode.
+    fn switch_off(&self, adapter_index: usize) {
+        self.on.store(false, Ordering::SeqCst);
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        if let Some(driver) = Driver::get() {
+            driver.pairs.end_adapter(adapter_index);
         }
-        Wanted::from_raw(raw)
+        self.engine.shut_down();
+        self.sessions.shut();
+    }
+
+    /// Makes what is wanted so, and tells NDIS where it was told otherwise; false when NDIS did not take it. What is so and what
+    /// NDIS was told may differ: a request may be taken back before the event that failed is raised again.
+    fn follow(&self, adapter: &Adapter, told: &mut bool) -> bool {
+        while !self.is_leaving() {
+            let wanted = self.wanted.load(Ordering::SeqCst);
+            if wanted != self.on.load(Ordering::SeqCst) {
+                if wanted { self.switch_on() } else { self.switch_off(adapter.index) }
+            }
+            if wanted == *told {
+                break;
+            }
+            if !announce(adapter.miniport, wanted) {
+                return false;
+            }
+            *told = wanted;
+        }
+        true
     }
 }
 
-/// The event thread of one adapter.
+/// How long the event thread waits before it tries again what failed, in milliseconds.
+const AGAIN: u32 = 100;
+
+/// The event thread of one adapter. It compares what is wanted with what NDIS was told last, so that requests that cross are
+/// answered by events that alternate; and it follows changes of addresses for which there was no memory when they came. While a
+/// disable waits for consumers to close, that has to wait too: everything of the engine's has ended then, and nothing is let in.
 unsafe extern "C" fn run_events(context: *mut c_void) {
     // SAFETY: `Provider::start` gave the adapter, which outlives this thread.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
+        let provider = &adapter.provider;
+        let mut told = adapter.configuration.network_direct;
+        let mut failed = false;
         loop {
-            match adapter.provider.next() {
-                Wanted::Nothing => {}
-                Wanted::Enabled => {
-                    // Here and not when it was asked for: a disable that is still under way would shut down after it.
-                    if adapter.provider.is_enabled() {
-                        adapter.provider.engine.start();
-                        if adapter.provider.is_leaving() {
-                            // A removal that came in between has shut down too early.
-                            adapter.provider.engine.shut_down();
-                        }
-                    }
-                    announce(adapter.miniport, true);
-                }
-                Wanted::Disabled => {
-                    // NDIS does not know about our own opens, and waits only for its own.
-                    if let Some(driver) = Driver::get() {
-                        driver.pairs.end_adapter(adapter.index);
-                    }
-                    announce(adapter.miniport, false);
-                    adapter.provider.engine.shut_down();
-                }
-                Wanted::End => break,
+            if failed {
+                provider.wake.wait_at_most(AGAIN);
+            } else {
+                provider.wake.wait();
             }
+            if provider.ending.load(Ordering::SeqCst) {
+                break;
+            }
+            let caught_up = adapter.addresses.catch_up(adapter);
+            failed = !provider.follow(adapter, &mut told) || !caught_up;
         }
     }
     thread::exit();
 }
 
-/// Tells NDIS that NDK was switched. Disabling returns when every NDK adapter has been closed. PASSIVE_LEVEL.
-fn announce(miniport: MiniportHandle, enabled: bool) {
+/// Tells NDIS that NDK was switched; false when NDIS did not take it. Disabling returns when every NDK adapter has been closed.
+/// PASSIVE_LEVEL.
+fn announce(miniport: MiniportHandle, enabled: bool) -> bool {
     let mut notification = NET_PNP_EVENT_NOTIFICATION::zeroed();
     notification.Header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_DEFAULT,
@@ -234,5 +264,6 @@ fn announce(miniport: MiniportHandle, enabled: bool) {
     };
     notification.NetPnPEvent.NetEvent = if enabled { NetEventNDKEnable } else { NetEventNDKDisable };
     // SAFETY: PASSIVE_LEVEL on our own thread, outside any OID handler and without locks; the notification is complete.
-    let _status = unsafe { NdisMNetPnPEvent(miniport.0, &raw mut notification) };
+    let status = unsafe { NdisMNetPnPEvent(miniport.0, &raw mut notification) };
+    status == NDIS_STATUS_SUCCESS
 }

@@ -8,20 +8,19 @@ use core::{ffi::c_void, slice};
 use ndkpi_sys::{
     ndkpi::{
         NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OP_FLAG_REMOTE_WRITE_BIT,
-        NDK_OP_FLAGS, NDK_QP, NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeQp,
+        NDK_OP_FLAGS, NDK_QP, NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeMw, NdkObjectTypeQp,
     },
-    nt::{
-        NTSTATUS, PVOID, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS, UINT32, UINT64, ULONG,
-    },
+    nt::{NTSTATUS, PVOID, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, UINT32, UINT64, ULONG},
 };
 use softndk_engine::{
-    Close, Element, FastRegistration, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights,
+    Close, Element, FastRegistration, Hold, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights,
 };
 
 use super::{
     adapter::query_extension,
     block::{self, Block, CloseCallback, Kind, Object},
     memory_region::MemoryRegionKind,
+    memory_window::MemoryWindowKind,
 };
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
@@ -62,6 +61,10 @@ impl Kind for QueuePairKind {
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
         handle.close(callback)
+    }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
     }
 }
 
@@ -104,11 +107,18 @@ fn registration_flags(flags: NDK_OP_FLAGS) -> Option<(RequestFlags, Rights)> {
     Some((request_flags(flags.difference(of_registrations))?, rights))
 }
 
+/// The rights a window grants, and its other flags. Local write is the region's to grant: alone it makes no sense here.
+fn window_flags(flags: NDK_OP_FLAGS) -> Option<(RequestFlags, Rights)> {
+    let (flags, rights) = registration_flags(flags)?;
+    let local_only = rights == Rights::LOCAL_WRITE;
+    (!local_only).then_some((flags, rights))
+}
+
 /// The consumer's scatter/gather list; nothing for a null list that is said to have elements.
 ///
 /// # Safety
 /// `list` is null or has `count` elements that stay as they are during the call.
-unsafe fn elements<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SGE]> {
+pub unsafe fn elements<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SGE]> {
     if count == 0 {
         return Some(&[]);
     }
@@ -119,12 +129,12 @@ unsafe fn elements<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SG
     Some(unsafe { slice::from_raw_parts(list, count as usize) })
 }
 
-fn element(entry: &NDK_SGE) -> Element {
+pub fn element(entry: &NDK_SGE) -> Element {
     Element { address: entry.Address.value(), length: entry.Length, token: MemoryToken(entry.MemoryRegionToken) }
 }
 
 /// A consumer's context as the number the engine keeps.
-fn word(context: *mut c_void) -> u64 {
+pub fn word(context: *mut c_void) -> u64 {
     context.expose_provenance() as u64
 }
 
@@ -196,6 +206,32 @@ unsafe extern "C" fn receive(queue_pair: *mut NDK_QP, context: PVOID, list: *con
     result(queue_pair.receive(word(context), list.iter().map(element)))
 }
 
+/// The arguments of a Read or Write.
+struct Transfer<'a> {
+    queue_pair: &'a QueuePair<KernelPlatform>,
+    flags: RequestFlags,
+    list: &'a [NDK_SGE],
+}
+
+/// The argument checks of Read and Write, which are the same.
+///
+/// # Safety
+/// As NDK_FN_READ: a queue pair of ours that is not closed, and a list that stays as it is during the call.
+unsafe fn transfer<'a>(
+    queue_pair: *mut NDK_QP,
+    list: *const NDK_SGE,
+    count: ULONG,
+    flags: NDK_OP_FLAGS,
+) -> Result<Transfer<'a>, NTSTATUS> {
+    // SAFETY: the caller's promise.
+    let queue_pair = unsafe { block::handle::<QueuePairKind>(queue_pair) }.ok_or(STATUS_INVALID_PARAMETER)?;
+    // SAFETY: the caller's promise.
+    match (request_flags(flags), unsafe { elements(list, count) }) {
+        (Some(flags), Some(list)) => Ok(Transfer { queue_pair, flags, list }),
+        _ => Err(refuse(queue_pair)),
+    }
+}
+
 /// NDKPI: NDK_FN_READ.
 unsafe extern "C" fn read(
     queue_pair: *mut NDK_QP,
@@ -206,15 +242,13 @@ unsafe extern "C" fn read(
     token: UINT32,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
-    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
-        return STATUS_INVALID_PARAMETER;
-    };
-    // SAFETY: the consumer's list for the length of the call.
-    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
-        return refuse(queue_pair);
-    };
-    result(queue_pair.read(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
+    // SAFETY: what the consumer passes is what `transfer` wants.
+    match unsafe { transfer(queue_pair, list, count, flags) } {
+        Ok(Transfer { queue_pair, flags, list }) => {
+            result(queue_pair.read(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
+        }
+        Err(status) => status,
+    }
 }
 
 /// NDKPI: NDK_FN_WRITE.
@@ -227,32 +261,38 @@ unsafe extern "C" fn write(
     token: UINT32,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
+    // SAFETY: what the consumer passes is what `transfer` wants.
+    match unsafe { transfer(queue_pair, list, count, flags) } {
+        Ok(Transfer { queue_pair, flags, list }) => {
+            result(queue_pair.write(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
+        }
+        Err(status) => status,
+    }
+}
+
+/// NDKPI: NDK_FN_BIND.
+unsafe extern "C" fn bind(
+    queue_pair: *mut NDK_QP,
+    context: PVOID,
+    region: *mut NDK_MR,
+    window: *mut NDK_MW,
+    address: PVOID,
+    length: SIZE_T,
+    flags: NDK_OP_FLAGS,
+) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
         return STATUS_INVALID_PARAMETER;
     };
-    // SAFETY: the consumer's list for the length of the call.
-    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
+    // SAFETY: the consumer passes a memory region of ours.
+    let region = unsafe { block::handle::<MemoryRegionKind>(region) };
+    // SAFETY: the consumer passes a memory window of ours.
+    let window = unsafe { block::handle::<MemoryWindowKind>(window) };
+    let (Some(region), Some(window), Some((flags, rights))) = (region, window, window_flags(flags)) else {
         return refuse(queue_pair);
     };
-    result(queue_pair.write(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
-}
-
-/// NDKPI: NDK_FN_BIND. There are no memory windows.
-unsafe extern "C" fn bind(
-    queue_pair: *mut NDK_QP,
-    _context: PVOID,
-    _region: *mut NDK_MR,
-    _window: *mut NDK_MW,
-    _address: PVOID,
-    _length: SIZE_T,
-    _flags: NDK_OP_FLAGS,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
-    if let Some(queue_pair) = unsafe { block::handle::<QueuePairKind>(queue_pair) } {
-        queue_pair.kick_held();
-    }
-    STATUS_NOT_SUPPORTED
+    let (address, length) = (address.addr() as u64, length as u64);
+    result(queue_pair.bind(word(context), flags, region, window, address, length, rights))
 }
 
 /// NDKPI: NDK_FN_FAST_REGISTER.
@@ -298,7 +338,7 @@ unsafe fn page_list<'a>(pages: *const NDK_LOGICAL_ADDRESS, count: ULONG) -> Opti
     Some(unsafe { slice::from_raw_parts(pages, count as usize) })
 }
 
-/// NDKPI: NDK_FN_INVALIDATE. Memory regions only; there are no windows.
+/// NDKPI: NDK_FN_INVALIDATE, of a fast-register region or a window.
 unsafe extern "C" fn invalidate(
     queue_pair: *mut NDK_QP,
     context: PVOID,
@@ -310,9 +350,19 @@ unsafe extern "C" fn invalidate(
         return STATUS_INVALID_PARAMETER;
     };
     // SAFETY: null, or the header of an object of ours.
-    let is_region = unsafe { object.as_ref() }.is_some_and(|header| header.ObjectType == NdkObjectTypeMr);
-    // SAFETY: the header says that this is a memory region.
-    let region = if is_region { unsafe { block::handle::<MemoryRegionKind>(object.cast()) } } else { None };
-    let (Some(region), Some(flags)) = (region, request_flags(flags)) else { return refuse(queue_pair) };
-    result(queue_pair.invalidate(word(context), flags, region))
+    let (Some(header), Some(flags)) = (unsafe { object.as_ref() }, request_flags(flags)) else {
+        return refuse(queue_pair);
+    };
+    if header.ObjectType == NdkObjectTypeMr {
+        // SAFETY: the header says that this is a memory region.
+        let region = unsafe { block::handle::<MemoryRegionKind>(object.cast()) };
+        return region.map_or_else(|| refuse(queue_pair), |it| result(queue_pair.invalidate(word(context), flags, it)));
+    }
+    if header.ObjectType == NdkObjectTypeMw {
+        // SAFETY: the header says that this is a memory window.
+        let window = unsafe { block::handle::<MemoryWindowKind>(object.cast()) };
+        return window
+            .map_or_else(|| refuse(queue_pair), |it| result(queue_pair.invalidate_window(word(context), flags, it)));
+    }
+    refuse(queue_pair)
 }

@@ -8,15 +8,16 @@ use core::{
     mem::size_of,
     net::{IpAddr, SocketAddr},
     ptr,
-    sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering},
 };
 
 use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
     ndkpi::{
         NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_CQ, NDK_CQ_DISPATCH,
-        NDK_CQ_NOTIFY_ANY, NDK_FN_CLOSE_OBJECT, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_MR, NDK_MR_DISPATCH,
-        NDK_OBJECT_HEADER, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_QP_DISPATCH, NDK_RESULT_EX,
+        NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_FN_CLOSE_OBJECT, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_MR,
+        NDK_MR_DISPATCH, NDK_MW, NDK_MW_DISPATCH, NDK_OBJECT_HEADER, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_QP_DISPATCH,
+        NDK_RESULT_EX, NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH, NDK_SRQ, NDK_SRQ_DISPATCH,
     },
     nt::{
         FALSE, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES,
@@ -31,7 +32,10 @@ use crate::{
         event::Event,
         pool::{PoolBox, tags},
     },
-    ndk::{open, socket},
+    ndk::{
+        open::{self, OpenAdapter},
+        socket,
+    },
 };
 
 /// How long one slice of a wait is, in milliseconds: how late an end of the request is noticed.
@@ -47,6 +51,11 @@ impl Waiter {
     pub fn try_new() -> Result<Self, Status> {
         let done = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         Ok(Self { done, status: AtomicI32::new(STATUS_PENDING) })
+    }
+
+    /// Ready for another request. None is under way.
+    pub fn reset(&self) {
+        self.status.store(STATUS_PENDING, Ordering::Release);
     }
 
     /// The completion has come.
@@ -141,13 +150,16 @@ tabled! {
     NDK_QP, NDK_QP_DISPATCH, NdkCloseQp;
     NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NdkCloseConnector;
     NDK_LISTENER, NDK_LISTENER_DISPATCH, NdkCloseListener;
+    NDK_SRQ, NDK_SRQ_DISPATCH, NdkCloseSrq;
+    NDK_MW, NDK_MW_DISPATCH, NdkCloseMw;
+    NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH, NdkCloseSharedEndpoint;
 }
 
 /// The table of an object that is not owned (yet).
 ///
 /// # Safety
 /// `object` is open and stays so while the table is used.
-unsafe fn table_of<'a, T: Tabled>(object: *mut T) -> &'a T::Table {
+pub unsafe fn table_of<'a, T: Tabled>(object: *mut T) -> &'a T::Table {
     // SAFETY: the caller's promise.
     let table = unsafe { T::dispatch(object) };
     // SAFETY: an open object points to a complete table.
@@ -158,6 +170,7 @@ unsafe fn table_of<'a, T: Tabled>(object: *mut T) -> &'a T::Table {
 pub struct Owned<T: Tabled> {
     object: *mut T,
     waiter: Waiter,
+    closed: AtomicBool,
 }
 
 // SAFETY: NDK objects may be used from every thread; the owner serialises what the contract wants serialised.
@@ -175,10 +188,15 @@ impl<T: Tabled> Owned<T> {
         // SAFETY: open as long as it is owned.
         unsafe { table_of(self.object) }
     }
-}
 
-impl<T: Tabled> Drop for Owned<T> {
-    fn drop(&mut self) {
+    /// Closes the object before it is dropped, and waits. PASSIVE_LEVEL. Another time it does nothing.
+    ///
+    /// # Safety
+    /// Nobody uses the object or its table any more.
+    pub unsafe fn close_early(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let close = T::close(self.table());
         // SAFETY: an object of ours, closed once; the waiter outlives the close, which is waited for.
         let status = unsafe { close(self.object.cast::<NDK_OBJECT_HEADER>(), Some(close_done), self.waiter.context()) };
@@ -186,7 +204,14 @@ impl<T: Tabled> Drop for Owned<T> {
     }
 }
 
-/// A create call: inline only, as this provider answers, but PENDING would be waited for by the create completion.
+impl<T: Tabled> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: the owner goes, and with it every use.
+        unsafe { self.close_early() };
+    }
+}
+
+/// A create call: answered inline, or later to the create completion, which is waited for.
 macro_rules! create {
     (|$place:ident, $done:ident, $context:ident| $call:expr) => {{
         let creation = Creation::try_new()?;
@@ -196,26 +221,26 @@ macro_rules! create {
         let ($done, $context) = (Some(create_done as _), creation.context());
         let status = $call;
         let object = creation.finish(status, object)?;
-        Ok(Owned { object, waiter })
+        Ok(Owned { object, waiter, closed: AtomicBool::new(false) })
     }};
 }
 
 /// What a create call that pends answers to.
-struct Creation {
+pub struct Creation {
     waiter: Waiter,
     object: AtomicPtr<NDK_OBJECT_HEADER>,
 }
 
 impl Creation {
-    fn try_new() -> Result<Self, Status> {
+    pub fn try_new() -> Result<Self, Status> {
         Ok(Self { waiter: Waiter::try_new()?, object: AtomicPtr::new(ptr::null_mut()) })
     }
 
-    fn context(&self) -> PVOID {
+    pub fn context(&self) -> PVOID {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    fn finish<T>(&self, status: NTSTATUS, inline: *mut T) -> Result<*mut T, Status> {
+    pub fn finish<T>(&self, status: NTSTATUS, inline: *mut T) -> Result<*mut T, Status> {
         let pended = status == STATUS_PENDING;
         check(self.waiter.finish(status))?;
         let object = if pended { self.object.load(Ordering::Acquire).cast() } else { inline };
@@ -224,7 +249,7 @@ impl Creation {
 }
 
 /// NDK_FN_CREATE_COMPLETION of a [`Creation`].
-unsafe extern "C" fn create_done(context: PVOID, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+pub unsafe extern "C" fn create_done(context: PVOID, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
     // SAFETY: the creation waits on its stack until this has run.
     if let Some(creation) = unsafe { context.cast::<Creation>().as_ref() } {
         creation.object.store(object, Ordering::Release);
@@ -237,6 +262,8 @@ unsafe extern "C" fn create_done(context: PVOID, status: NTSTATUS, object: *mut 
 pub struct OpenedAdapter {
     adapter: AdapterReference,
     object: *mut NDK_ADAPTER,
+    /// The time between two ends of NDK that it belongs to.
+    generation: u32,
 }
 
 // SAFETY: as Owned.
@@ -245,12 +272,24 @@ unsafe impl Send for OpenedAdapter {}
 unsafe impl Sync for OpenedAdapter {}
 
 impl OpenedAdapter {
-    pub fn open(adapter: AdapterReference) -> Result<Self, Status> {
+    /// Opens the adapter for a session, under whose number its objects are listed.
+    pub fn open(adapter: AdapterReference, session: u32) -> Result<Self, Status> {
         let newest = NDK_VERSION { Major: 2, Minor: 1 };
+        let generation = adapter.provider.session_opening().ok_or(Status::DEVICE_NOT_READY)?;
         match open::open(&adapter, newest) {
-            Ok(object) => Ok(Self { adapter, object }),
-            Err(ndkpi_sys::ndis::NDIS_STATUS_ADAPTER_NOT_READY) => Err(Status::DEVICE_NOT_READY),
-            Err(status) => Err(Status(status)),
+            Ok(object) => {
+                // SAFETY: just opened, and closed only by our own drop.
+                let opening = unsafe { OpenAdapter::from_object(object) }.and_then(OpenAdapter::opening);
+                if let Some(opening) = opening {
+                    opening.set_label(u64::from(session));
+                }
+                Ok(Self { adapter, object, generation })
+            }
+            Err(status) => {
+                adapter.provider.session_closed();
+                let off = status == ndkpi_sys::ndis::NDIS_STATUS_ADAPTER_NOT_READY;
+                Err(if off { Status::DEVICE_NOT_READY } else { Status(status) })
+            }
         }
     }
 
@@ -263,6 +302,21 @@ impl OpenedAdapter {
         let mut found = false;
         self.adapter.addresses.for_each(|address| found |= address.ip == ip);
         found && self.adapter.provider.is_enabled()
+    }
+
+    /// Neither halted nor switched off since it was opened.
+    pub fn is_in_service(&self) -> bool {
+        self.adapter.provider.is_in_service(self.generation)
+    }
+
+    /// An address to listen on and to connect from: IPv4 before IPv6.
+    pub fn first_address(&self) -> Option<IpAddr> {
+        let (mut ipv4, mut ipv6) = (None, None);
+        self.adapter.addresses.for_each(|address| {
+            let first = if address.ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
+            first.get_or_insert(address.ip);
+        });
+        ipv4.or(ipv6)
     }
 
     /// The adapter's functions.
@@ -324,6 +378,7 @@ impl Drop for OpenedAdapter {
     fn drop(&mut self) {
         // SAFETY: opened on this adapter and closed once, after everything made from it.
         unsafe { open::close(&self.adapter, self.object) };
+        self.adapter.provider.session_closed();
     }
 }
 
@@ -336,6 +391,14 @@ pub fn create_memory_region(domain: &Owned<NDK_PD>, fast_register: bool) -> Resu
     })
 }
 
+/// Creates a memory window of a protection domain.
+pub fn create_memory_window(domain: &Owned<NDK_PD>) -> Result<Owned<NDK_MW>, Status> {
+    create!(|place, done, asked| {
+        // SAFETY: NDKPI: NDK_FN_CREATE_MW with arguments that live for the call.
+        unsafe { (domain.table().NdkCreateMw)(domain.as_ptr(), done, asked, place) }
+    })
+}
+
 /// Depths and widths of a queue pair.
 #[derive(Clone, Copy)]
 pub struct QueuePairShape {
@@ -345,16 +408,38 @@ pub struct QueuePairShape {
     pub inline_data: u32,
 }
 
-/// Creates a queue pair with one completion queue for both directions.
+/// Creates a shared receive queue that tells nobody how full it is.
+pub fn create_shared_receive_queue(domain: &Owned<NDK_PD>, shape: QueuePairShape) -> Result<Owned<NDK_SRQ>, Status> {
+    create!(|place, done, asked| {
+        // SAFETY: NDKPI: NDK_FN_CREATE_SRQ with arguments that live for the call.
+        unsafe {
+            (domain.table().NdkCreateSrq)(
+                domain.as_ptr(),
+                shape.receive_depth,
+                shape.elements,
+                0,
+                None,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                done,
+                asked,
+                place,
+            )
+        }
+    })
+}
+
+/// Creates a queue pair with one completion queue for both directions, and its receives from a shared queue if there is one.
 pub fn create_queue_pair(
     domain: &Owned<NDK_PD>,
     queue: &CompletionQueue,
+    shared: Option<&Owned<NDK_SRQ>>,
     shape: QueuePairShape,
 ) -> Result<Owned<NDK_QP>, Status> {
     let queue = queue.object.as_ptr();
-    create!(|place, done, asked| {
+    create!(|place, done, asked| match shared {
         // SAFETY: NDKPI: NDK_FN_CREATE_QP with arguments that live for the call.
-        unsafe {
+        None => unsafe {
             (domain.table().NdkCreateQp)(
                 domain.as_ptr(),
                 queue,
@@ -369,7 +454,23 @@ pub fn create_queue_pair(
                 asked,
                 place,
             )
-        }
+        },
+        // SAFETY: NDKPI: NDK_FN_CREATE_QP_WITH_SRQ with arguments that live for the call, all of one protection domain.
+        Some(shared) => unsafe {
+            (domain.table().NdkCreateQpWithSrq)(
+                domain.as_ptr(),
+                queue,
+                queue,
+                shared.as_ptr(),
+                ptr::null_mut(),
+                shape.initiator_depth,
+                shape.elements,
+                shape.inline_data,
+                done,
+                asked,
+                place,
+            )
+        },
     })
 }
 
@@ -389,9 +490,25 @@ impl CompletionQueue {
 
     /// Asks for a notification of the next completion.
     pub fn arm(&self) {
+        self.arm_for(NDK_CQ_NOTIFY_ANY);
+    }
+
+    /// Asks for a notification of the next solicited completion or error.
+    pub fn arm_solicited(&self) {
+        self.arm_for(NDK_CQ_NOTIFY_SOLICITED);
+    }
+
+    fn arm_for(&self, kind: u32) {
         let queue = self.object.as_ptr();
         // SAFETY: NDKPI: NDK_FN_ARM_CQ.
-        unsafe { (self.object.table().NdkArmCq)(queue, NDK_CQ_NOTIFY_ANY) };
+        unsafe { (self.object.table().NdkArmCq)(queue, kind) };
+    }
+
+    /// NdkControlCqInterruptModeration.
+    pub fn moderate(&self, interval: u32, count: u32) -> Result<(), Status> {
+        let queue = self.object.as_ptr();
+        // SAFETY: NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION.
+        check(unsafe { (self.object.table().NdkControlCqInterruptModeration)(queue, interval, count) })
     }
 }
 
@@ -468,6 +585,12 @@ impl PairListener {
         check(waiter.finish(status))
     }
 
+    /// From now on it is as if nobody listened.
+    pub fn pause(&self) {
+        // SAFETY: NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.
+        unsafe { (self.table().NdkControlConnectEvents)(self.object, TRUE) };
+    }
+
     pub fn address(&self) -> Result<SocketAddr, Status> {
         read_address(|address, length| {
             // SAFETY: NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
@@ -505,30 +628,46 @@ pub fn read_address(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NTSTATUS) -> Re
     unsafe { socket::read((&raw const address).cast(), size_of::<SOCKADDR_INET>() as u32) }.map_err(Status)
 }
 
-/// The one connection a pair's listener waits for.
+/// Connections that arrived and were not looked at yet; more at a time are refused.
+const ARRIVALS: usize = 16;
+
+/// What has arrived at a pair's listener: the pair's own connection, and perhaps strangers' before it.
 pub struct Arrivals {
     arrived: Event,
-    connector: AtomicPtr<NDK_CONNECTOR>,
+    connectors: [AtomicPtr<NDK_CONNECTOR>; ARRIVALS],
 }
 
 impl Arrivals {
     pub fn try_new() -> Result<Self, Status> {
         let arrived = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        Ok(Self { arrived, connector: AtomicPtr::new(ptr::null_mut()) })
+        Ok(Self { arrived, connectors: [const { AtomicPtr::new(ptr::null_mut()) }; ARRIVALS] })
     }
 
     fn context(&self) -> PVOID {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// The connector that arrived, once.
+    /// A connector that arrived, each once.
     pub fn take(&self) -> Result<Option<Owned<NDK_CONNECTOR>>, Status> {
-        if self.connector.load(Ordering::Acquire).is_null() {
+        if self.connectors.iter().all(|place| place.load(Ordering::Acquire).is_null()) {
             return Ok(None);
         }
         let waiter = Waiter::try_new()?;
-        let object = self.connector.swap(ptr::null_mut(), Ordering::AcqRel);
-        Ok((!object.is_null()).then_some(object).map(|object| Owned { object, waiter }))
+        let object = self.connectors.iter().find_map(Self::take_from);
+        Ok(object.map(|object| Owned { object, waiter, closed: AtomicBool::new(false) }))
+    }
+
+    fn take_from(place: &AtomicPtr<NDK_CONNECTOR>) -> Option<*mut NDK_CONNECTOR> {
+        let object = place.swap(ptr::null_mut(), Ordering::AcqRel);
+        (!object.is_null()).then_some(object)
+    }
+
+    /// Keeps a connector; false when there is no room.
+    fn keep(&self, connector: *mut NDK_CONNECTOR) -> bool {
+        let put = |place: &AtomicPtr<NDK_CONNECTOR>| {
+            place.compare_exchange(ptr::null_mut(), connector, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        self.connectors.iter().any(put)
     }
 
     /// One slice of waiting.
@@ -536,11 +675,10 @@ impl Arrivals {
         self.arrived.wait_at_most(SLICE);
     }
 
-    /// Closes a connector that came after nobody waited any more. After the listener has been told to close.
+    /// Closes connectors that came after nobody waited any more: once the listener has been paused, and again while it closes.
     pub fn discard(&self) {
-        let object = self.connector.swap(ptr::null_mut(), Ordering::AcqRel);
-        if !object.is_null() {
-            // SAFETY: a connector handed to us and taken by nobody; the listener's close waits for it.
+        for object in self.connectors.iter().filter_map(Self::take_from) {
+            // SAFETY: a connector handed to us and taken by nobody.
             unsafe { close_unowned(object) };
         }
     }
@@ -550,7 +688,7 @@ impl Arrivals {
 ///
 /// # Safety
 /// `connector` was handed to us and is closed by nobody else.
-unsafe fn close_unowned(connector: *mut NDK_CONNECTOR) {
+pub unsafe fn close_unowned(connector: *mut NDK_CONNECTOR) {
     // SAFETY: open (the caller's promise).
     let close = unsafe { table_of(connector) }.NdkCloseConnector;
     // SAFETY: closed once; nobody needs to be told.
@@ -563,9 +701,8 @@ unsafe extern "C" fn ignore(_context: PVOID) {}
 unsafe extern "C" fn connection_arrived(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
     // SAFETY: the arrivals outlive the listener.
     let Some(arrivals) = (unsafe { context.cast::<Arrivals>().as_ref() }) else { return };
-    let second = arrivals.connector.compare_exchange(ptr::null_mut(), connector, Ordering::AcqRel, Ordering::Relaxed);
-    if second.is_err() {
-        // A pair has one connection: closing refuses this one.
+    if !arrivals.keep(connector) {
+        // Closing refuses this one.
         // SAFETY: a connector handed to us that nobody else knows.
         unsafe { close_unowned(connector) };
     }

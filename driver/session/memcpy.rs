@@ -17,6 +17,7 @@ const PIECE: u64 = 1 << 20;
 const COPIES: u64 = 256;
 
 /// Copies as asked and writes the result page. PASSIVE_LEVEL.
+#[inline(never)]
 pub fn run(
     driver: &'static Driver,
     request: &Request,

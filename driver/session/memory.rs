@@ -5,7 +5,7 @@ use core::{ffi::c_void, mem::offset_of, ptr, ptr::NonNull};
 use ndkpi_sys::{
     ndkpi::{
         NDK_ADAPTER, NDK_FN_RELEASE_LAM, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING, NDK_MR, NDK_MR_FLAGS,
-        NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE, NDK_SGE_ADDRESS,
+        NDK_MW, NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE, NDK_SGE_ADDRESS,
     },
     nt::{PAGE_SIZE, STATUS_BUFFER_TOO_SMALL, TRUE},
 };
@@ -17,7 +17,7 @@ use wdk_sys::{
 use zerocopy::IntoBytes;
 
 use super::{
-    consumer::{self, Owned, Waiter, check, completion},
+    consumer::{self, OpenedAdapter, Owned, Waiter, check, completion},
     pair::Side,
 };
 use crate::{
@@ -146,20 +146,22 @@ pub struct Purpose {
 
 /// Memory the adapter knows: where it begins and under which tokens.
 pub struct Registered {
+    /// Closed before the region it is bound to.
+    window: Option<Owned<NDK_MW>>,
     /// Closed before the mapping that its pages come from goes.
     region: Option<Owned<NDK_MR>>,
     _mapping: Option<LogicalMapping>,
     pub address: u64,
     pub local_token: u32,
     pub remote_token: u32,
-    /// Fast-registered, so it is invalidated in the end.
+    /// Fast-registered or bound, so it is invalidated in the end.
     pub fast: bool,
 }
 
 impl Registered {
     /// For transfers without data.
     pub const NOTHING: Self =
-        Self { region: None, _mapping: None, address: 0, local_token: 0, remote_token: 0, fast: false };
+        Self { window: None, region: None, _mapping: None, address: 0, local_token: 0, remote_token: 0, fast: false };
 
     pub fn region(&self) -> Option<*mut NDK_MR> {
         self.region.as_ref().map(Owned::as_ptr)
@@ -184,7 +186,8 @@ impl Registered {
         give_up: &mut dyn FnMut() -> Result<(), Status>,
     ) -> Result<Self, Status> {
         match kind {
-            RegionKind::REGISTERED => Self::whole(side, part, purpose),
+            RegionKind::WINDOW if purpose.remote => Self::windowed(side, part, purpose, give_up),
+            RegionKind::REGISTERED | RegionKind::WINDOW => Self::whole(side, part, purpose),
             RegionKind::LOGICAL if !purpose.remote => Self::logical(side, part),
             _ => Self::fast_registered(side, part, purpose, give_up),
         }
@@ -206,6 +209,7 @@ impl Registered {
         };
         check(waiter.finish(status))?;
         Ok(Self {
+            window: None,
             // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of a registered region.
             local_token: unsafe { (region.table().NdkGetLocalTokenFromMr)(region.as_ptr()) },
             // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR of a registered region.
@@ -217,14 +221,54 @@ impl Registered {
         })
     }
 
+    /// A region, and a window over all of it.
+    fn windowed(
+        side: &Side,
+        part: &Part,
+        purpose: Purpose,
+        give_up: &mut dyn FnMut() -> Result<(), Status>,
+    ) -> Result<Self, Status> {
+        let whole = Self::whole(side, part, purpose)?;
+        let region = whole.region().ok_or(Status::INSUFFICIENT_RESOURCES)?;
+        let window = consumer::create_memory_window(&side.domain)?;
+        let flags = if purpose.written { NDK_OP_FLAGS::ALLOW_REMOTE_WRITE } else { NDK_OP_FLAGS::ALLOW_REMOTE_READ };
+        let queue_pair = &side.queue_pair;
+        let label = ptr::without_provenance_mut(whole.address as usize);
+        // SAFETY: NDKPI: NDK_FN_BIND of a window and a region of the queue pair's protection domain.
+        let status = unsafe {
+            (queue_pair.table().NdkBind)(
+                queue_pair.as_ptr(),
+                ptr::null_mut(),
+                region,
+                window.as_ptr(),
+                label,
+                part.length as usize,
+                flags,
+            )
+        };
+        check(status)?;
+        check(side.wait_for_one(give_up)?.Status)?;
+        // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MW of a bound window.
+        let remote_token = unsafe { (window.table().NdkGetRemoteTokenFromMw)(window.as_ptr()) };
+        Ok(Self { window: Some(window), remote_token, fast: true, ..whole })
+    }
+
     fn logical(side: &Side, part: &Part) -> Result<Self, Status> {
-        let mapping = LogicalMapping::try_new(side, part)?;
+        let mapping = LogicalMapping::try_new(&side.adapter, part.list(), part.length as usize)?;
         let address = mapping.contiguous().ok_or(Status::NOT_SUPPORTED)?;
         let domain = &side.domain;
         let mut token = 0;
         // SAFETY: NDKPI: NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN with a place for the token.
         unsafe { (domain.table().NdkGetPrivilegedMemoryRegionToken)(domain.as_ptr(), &raw mut token) };
-        Ok(Self { region: None, _mapping: Some(mapping), address, local_token: token, remote_token: 0, fast: false })
+        Ok(Self {
+            window: None,
+            region: None,
+            _mapping: Some(mapping),
+            address,
+            local_token: token,
+            remote_token: 0,
+            fast: false,
+        })
     }
 
     fn fast_registered(
@@ -233,7 +277,7 @@ impl Registered {
         purpose: Purpose,
         give_up: &mut dyn FnMut() -> Result<(), Status>,
     ) -> Result<Self, Status> {
-        let mapping = LogicalMapping::try_new(side, part)?;
+        let mapping = LogicalMapping::try_new(&side.adapter, part.list(), part.length as usize)?;
         let waiter = Waiter::try_new()?;
         let region = consumer::create_memory_region(&side.domain, true)?;
         let pages = mapping.pages();
@@ -274,6 +318,7 @@ impl Registered {
         check(status)?;
         check(side.wait_for_one(give_up)?.Status)?;
         Ok(Self {
+            window: None,
             // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of an initialised region.
             local_token: unsafe { (region.table().NdkGetLocalTokenFromMr)(region.as_ptr()) },
             // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR of an initialised region.
@@ -285,22 +330,18 @@ impl Registered {
         })
     }
 
-    /// Invalidates a fast registration through its own side's queue pair.
+    /// Invalidates a fast registration or a window through its own side's queue pair.
     pub fn invalidate(
         &self,
         side: &Side,
         give_up: &mut dyn FnMut() -> Result<(), Status>,
     ) -> Result<NDK_RESULT_EX, Status> {
-        let region = self.region().ok_or(Status::INVALID_PARAMETER)?;
+        let window = self.window.as_ref().map(|window| window.as_ptr().cast());
+        let target = window.or_else(|| self.region().map(<*mut _>::cast)).ok_or(Status::INVALID_PARAMETER)?;
         let queue_pair = &side.queue_pair;
-        // SAFETY: NDKPI: NDK_FN_INVALIDATE of a region of the same protection domain.
+        // SAFETY: NDKPI: NDK_FN_INVALIDATE of a window or region of the same protection domain.
         let status = unsafe {
-            (queue_pair.table().NdkInvalidate)(
-                queue_pair.as_ptr(),
-                ptr::null_mut(),
-                region.cast(),
-                NDK_OP_FLAGS::empty(),
-            )
+            (queue_pair.table().NdkInvalidate)(queue_pair.as_ptr(), ptr::null_mut(), target, NDK_OP_FLAGS::empty())
         };
         check(status)?;
         side.wait_for_one(give_up)
@@ -308,7 +349,7 @@ impl Registered {
 }
 
 /// Logical addresses of a part, released when dropped.
-struct LogicalMapping {
+pub struct LogicalMapping {
     /// The adapter and its release function, once there is something to release.
     release: Option<(NDK_FN_RELEASE_LAM, *mut NDK_ADAPTER)>,
     /// NDK_LOGICAL_ADDRESS_MAPPING: a word of the provider, the page count, the pages.
@@ -317,35 +358,40 @@ struct LogicalMapping {
 }
 
 impl LogicalMapping {
-    fn try_new(side: &Side, part: &Part) -> Result<Self, Status> {
+    pub fn try_new(adapter: &OpenedAdapter, list: *mut ndkpi_sys::nt::MDL, length: usize) -> Result<Self, Status> {
         let mut mapping = Self {
             release: None,
             words: PoolSlice::try_filled(tags::SESSION, 0, 0).map_err(|_| Status::INSUFFICIENT_RESOURCES)?,
             first_byte_offset: 0,
         };
         let mut needed = 0;
-        let probe = mapping.build(side, part, &mut needed);
+        let probe = mapping.build(adapter, list, length, &mut needed);
         if probe != STATUS_BUFFER_TOO_SMALL {
             return Err(Status(probe));
         }
         let words = (needed as usize).div_ceil(size_of::<u64>());
         mapping.words = PoolSlice::try_filled(tags::SESSION, words, 0).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        check(mapping.build(side, part, &mut needed))?;
-        mapping.release = Some((side.adapter.table().NdkReleaseLAM, side.adapter.as_ptr()));
+        check(mapping.build(adapter, list, length, &mut needed))?;
+        mapping.release = Some((adapter.table().NdkReleaseLAM, adapter.as_ptr()));
         Ok(mapping)
     }
 
     /// NdkBuildLAM without a completion, so inline.
-    fn build(&mut self, side: &Side, part: &Part, capacity: &mut u32) -> i32 {
-        let adapter = &side.adapter;
+    fn build(
+        &mut self,
+        adapter: &OpenedAdapter,
+        list: *mut ndkpi_sys::nt::MDL,
+        length: usize,
+        capacity: &mut u32,
+    ) -> i32 {
         let room = self.words.len() * size_of::<u64>();
         let place = if room == 0 { ptr::null_mut() } else { self.words.as_mut_ptr() };
         // SAFETY: NDKPI: NDK_FN_BUILD_LAM with a buffer of `capacity` bytes.
         unsafe {
             (adapter.table().NdkBuildLAM)(
                 adapter.as_ptr(),
-                part.list(),
-                part.length as usize,
+                list,
+                length,
                 None,
                 ptr::null_mut(),
                 place.cast(),
@@ -355,7 +401,7 @@ impl LogicalMapping {
         }
     }
 
-    fn pages(&self) -> &[NDK_LOGICAL_ADDRESS] {
+    pub fn pages(&self) -> &[NDK_LOGICAL_ADDRESS] {
         const HEAD: usize = offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray) / size_of::<u64>();
         let words = self.words.get(HEAD..).unwrap_or(&[]);
         // SAFETY: a logical address is one 64-bit word.

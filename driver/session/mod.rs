@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod memcpy;
 pub mod memory;
 pub mod pair;
+pub mod replay;
 pub mod request;
 pub mod table;
 pub mod transfer;

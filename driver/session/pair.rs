@@ -7,8 +7,8 @@ use core::{
 };
 
 use ndkpi_sys::{
-    ndkpi::{NDK_CONNECTOR, NDK_PD, NDK_QP, NDK_RESULT_EX},
-    nt::SOCKADDR,
+    ndkpi::{NDK_CONNECTOR, NDK_PD, NDK_QP, NDK_RESULT_EX, NDK_SGE, NDK_SRQ},
+    nt::{NTSTATUS, SOCKADDR},
 };
 use softndk_ioctl::{AddressFamily, PairCreateRequest, PairFlags, PairLimits, Status};
 
@@ -142,24 +142,30 @@ pub struct Ends {
     client_connector: Owned<NDK_CONNECTOR>,
     server_connector: Owned<NDK_CONNECTOR>,
     _listener: PairListener,
-    pub client: Side,
-    pub server: Side,
+    pub client: PoolBox<Side>,
+    pub server: PoolBox<Side>,
     steps: PoolBox<Steps>,
     pub flags: PoolBox<Flags>,
     pub addresses: [SocketAddr; 2],
     pub read_limit: u32,
     pub notify: bool,
+    /// [`Ends::abandon`] has run.
+    abandoned: AtomicBool,
 }
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.disconnect();
+        if !self.abandoned.load(Ordering::Acquire) {
+            self.disconnect();
+        }
     }
 }
 
-/// One end: queue pair, completion queue, protection domain, open adapter, in the order they are closed.
+/// One end: queue pair, shared receive queue, completion queue, protection domain, open adapter, in the order they are closed.
 pub struct Side {
     pub queue_pair: Owned<NDK_QP>,
+    /// Where the receives are posted instead of on the queue pair.
+    shared: Option<Owned<NDK_SRQ>>,
     pub queue: CompletionQueue,
     pub domain: Owned<NDK_PD>,
     pub signal: PoolBox<QueueSignal>,
@@ -167,15 +173,37 @@ pub struct Side {
 }
 
 impl Side {
-    fn try_new(adapter: AdapterReference, shape: QueuePairShape) -> Result<Self, Status> {
-        let adapter = OpenedAdapter::open(adapter)?;
-        let signal = PoolBox::try_new(tags::SESSION, QueueSignal::try_new()?);
-        let signal = signal.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    /// In the pool: two of them are large for a stack.
+    #[inline(never)]
+    fn try_new(
+        adapter: AdapterReference,
+        session: u32,
+        shape: QueuePairShape,
+        share_receives: bool,
+    ) -> Result<PoolBox<Self>, Status> {
+        let none = |_| Status::INSUFFICIENT_RESOURCES;
+        let adapter = OpenedAdapter::open(adapter, session)?;
+        let signal = PoolBox::try_new(tags::SESSION, QueueSignal::try_new()?).map_err(none)?;
         let depth = shape.receive_depth.saturating_add(shape.initiator_depth);
         let domain = adapter.create_protection_domain()?;
         let queue = adapter.create_completion_queue(depth, Some(&signal))?;
-        let queue_pair = consumer::create_queue_pair(&domain, &queue, shape)?;
-        Ok(Self { queue_pair, queue, domain, signal, adapter })
+        let shared = if share_receives { Some(consumer::create_shared_receive_queue(&domain, shape)?) } else { None };
+        let queue_pair = consumer::create_queue_pair(&domain, &queue, shared.as_ref(), shape)?;
+        PoolBox::try_new(tags::SESSION, Self { queue_pair, shared, queue, domain, signal, adapter }).map_err(none)
+    }
+
+    /// Posts a receive where this end's receives are posted.
+    ///
+    /// # Safety
+    /// `elements` points to `count` elements; their memory stays until the completion.
+    pub unsafe fn receive(&self, elements: *const NDK_SGE, count: u32) -> NTSTATUS {
+        let context = ptr::null_mut();
+        match &self.shared {
+            // SAFETY: NDKPI: NDK_FN_RECEIVE; the caller's promise.
+            None => unsafe { (self.queue_pair.table().NdkReceive)(self.queue_pair.as_ptr(), context, elements, count) },
+            // SAFETY: NDKPI: NDK_FN_SRQ_RECEIVE; the caller's promise.
+            Some(shared) => unsafe { (shared.table().NdkSrqReceive)(shared.as_ptr(), context, elements, count) },
+        }
     }
 
     /// Waits for one completion of this end's own.
@@ -200,6 +228,8 @@ impl Side {
 /// What to connect.
 pub struct Plan<'a> {
     pub asked: &'a PairCreateRequest,
+    /// The pair's id, under which its objects are listed.
+    pub session: u32,
     pub limits: &'a PairLimits,
     pub addresses: [IpAddr; 2],
 }
@@ -242,21 +272,25 @@ impl Ends {
         let inline_data = limits.max_inline_data_size;
         let server = Side::try_new(
             server,
+            plan.session,
             QueuePairShape {
                 receive_depth: limits.receive_queue_depth,
                 initiator_depth: SERVER_INITIATOR_DEPTH,
                 elements,
                 inline_data: 0,
             },
+            plan.asked.flags.contains(PairFlags::SHARED_RECEIVE),
         )?;
         let client = Side::try_new(
             client,
+            plan.session,
             QueuePairShape {
                 receive_depth: CLIENT_RECEIVE_DEPTH,
                 initiator_depth: limits.initiator_queue_depth,
                 elements,
                 inline_data,
             },
+            false,
         )?;
         let [client_ip, server_ip] = plan.addresses;
         let listener = server.adapter.create_listener()?;
@@ -270,9 +304,13 @@ impl Ends {
         };
         let attempt = Attempt { client: &client, server: &server, steps: &steps, flags: &flags, limits };
         let source = SocketAddr::new(client_ip, 0);
-        let connecting = attempt.connect(&client_connector, source, destination);
-        let server_connector = attempt.arrival(&listener.arrivals, connecting, &mut patience)?;
+        let ways = (source, destination);
+        let (server_connector, connecting) =
+            attempt.meet(&listener.arrivals, &client_connector, ways, &mut patience)?;
         attempt.establish(&client_connector, &server_connector, connecting, &mut patience)?;
+        // The pair has its one connection: strangers meet nobody from now on.
+        listener.pause();
+        listener.arrivals.discard();
         let addresses = [connector_address(&client_connector)?, connector_address(&server_connector)?];
         let read_limit = outbound_limit(&client_connector)?;
         Ok(Self {
@@ -286,6 +324,7 @@ impl Ends {
             addresses,
             read_limit,
             notify: plan.asked.flags.contains(PairFlags::NOTIFY),
+            abandoned: AtomicBool::new(false),
         })
     }
 
@@ -294,6 +333,30 @@ impl Ends {
         [(&self.client, &self.addresses[0]), (&self.server, &self.addresses[1])]
             .iter()
             .all(|(side, address)| side.adapter.is_home(address.ip()))
+    }
+
+    /// Closes the connection and both queue pairs, and waits: then nothing that was posted is outstanding, and its memory may
+    /// go. For when completions do not tell. The pair is of no use afterwards, as its flags say. PASSIVE_LEVEL.
+    ///
+    /// # Safety
+    /// The caller is the only one that uses the ends, and uses connectors, queue pairs and shared queue no more; those who come later look at
+    /// the flags first.
+    pub unsafe fn abandon(&self) {
+        self.flags.disconnected.store(true, Ordering::Release);
+        self.abandoned.store(true, Ordering::Release);
+        // A queue pair's close waits for its connector's.
+        for connector in [&self.client_connector, &self.server_connector] {
+            // SAFETY: nobody uses it any more: `disconnect`, which would, does not run for abandoned ends.
+            unsafe { connector.close_early() };
+        }
+        for side in [&self.client, &self.server] {
+            // SAFETY: the caller's promise.
+            unsafe { side.queue_pair.close_early() };
+            if let Some(shared) = &side.shared {
+                // SAFETY: as above. What it still holds, no queue pair has taken.
+                unsafe { shared.close_early() };
+            }
+        }
     }
 
     /// Ends the connection gracefully, within a limit; closing does the rest.
@@ -349,10 +412,34 @@ impl Attempt<'_> {
         }
     }
 
-    /// Waits for the connection to arrive at the server; a connect that fails ends the wait.
+    /// Connects until the client's connection arrives at the server. One that found every place taken by strangers was refused;
+    /// those have been sent away since.
+    fn meet(
+        &self,
+        arrivals: &Arrivals,
+        client: &Owned<NDK_CONNECTOR>,
+        (source, destination): (SocketAddr, SocketAddr),
+        give_up: &mut dyn FnMut() -> Result<(), Status>,
+    ) -> Result<(Owned<NDK_CONNECTOR>, i32), Status> {
+        loop {
+            let connecting = self.connect(client, source, destination);
+            match self.arrival(arrivals, client, connecting, give_up) {
+                Err(Status::CONNECTION_REFUSED) => {}
+                arrived => return Ok((arrived?, connecting)),
+            }
+            self.steps.connect.reset();
+            arrivals.discard();
+            arrivals.wait();
+            give_up()?;
+        }
+    }
+
+    /// Waits for the client's connection to arrive at the server; a connect that fails ends the wait. Who else arrives meets a
+    /// closed door: dropping refuses.
     fn arrival(
         &self,
         arrivals: &Arrivals,
+        client: &Owned<NDK_CONNECTOR>,
         connecting: i32,
         give_up: &mut dyn FnMut() -> Result<(), Status>,
     ) -> Result<Owned<NDK_CONNECTOR>, Status> {
@@ -360,8 +447,11 @@ impl Attempt<'_> {
             check(connecting)?;
         }
         loop {
-            if let Some(connector) = arrivals.take()? {
-                return Ok(connector);
+            while let Some(connector) = arrivals.take()? {
+                // A stranger that is gone already has no address.
+                if peer_address(&connector).ok() == Some(connector_address(client)?) {
+                    return Ok(connector);
+                }
             }
             if self.steps.connect.is_done() {
                 check(self.steps.connect.finish(connecting))?;
@@ -411,6 +501,13 @@ fn connector_address(connector: &Owned<NDK_CONNECTOR>) -> Result<SocketAddr, Sta
     // SAFETY: NDKPI: NDK_FN_GET_LOCAL_ADDRESS.
     read_address(|address, length| unsafe {
         (connector.table().NdkGetLocalAddress)(connector.as_ptr(), address, length)
+    })
+}
+
+fn peer_address(connector: &Owned<NDK_CONNECTOR>) -> Result<SocketAddr, Status> {
+    // SAFETY: NDKPI: NDK_FN_GET_PEER_ADDRESS.
+    read_address(|address, length| unsafe {
+        (connector.table().NdkGetPeerAddress)(connector.as_ptr(), address, length)
     })
 }
 

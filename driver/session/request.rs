@@ -6,26 +6,27 @@
 
 use core::ptr::NonNull;
 
-use softndk_ioctl::{MemcpyRequest, PairCloseRequest, PairCreateRequest, Status, TransferRequest};
+use softndk_ioctl::{MemcpyRequest, PairCreateRequest, Status, TransferRequest};
 use wdk_sys::IRP;
 
 use super::{
-    memcpy,
+    memcpy, replay,
     table::{self, ClaimedPair},
     transfer,
 };
 use crate::{
     control::{file::ControlFile, irp::Request, request::Outcome},
     driver::Driver,
+    kernel::rundown::RundownGuard,
 };
 
 /// What a pended request asks for.
 pub enum Work {
     PairCreate(PairCreateRequest),
-    PairClose(PairCloseRequest),
     /// With the pair it was granted when it came.
     Transfer(TransferRequest, ClaimedPair),
     Memcpy(MemcpyRequest),
+    Replay(replay::Script),
 }
 
 /// A request on its way to a thread. Its file cannot be closed while it lives.
@@ -33,7 +34,12 @@ pub struct PendingRequest {
     request: Request,
     file: NonNull<ControlFile>,
     work: Work,
+    /// Keeps the device registered.
+    passage: Passage,
 }
+
+/// A request's place behind the driver's gate for requests.
+pub type Passage = RundownGuard<'static>;
 
 // SAFETY: IRP and file belong to the request until it is complete, on whatever thread that happens.
 unsafe impl Send for PendingRequest {}
@@ -63,8 +69,8 @@ impl Patience<'_> {
 
 impl PendingRequest {
     /// Takes a reference on the file; nothing when the file is being closed.
-    pub fn new(request: Request, file: &ControlFile, work: Work) -> Result<Self, Request> {
-        if file.enter() { Ok(Self { request, file: NonNull::from(file), work }) } else { Err(request) }
+    pub fn new(request: Request, file: &ControlFile, work: Work, passage: Passage) -> Result<Self, Request> {
+        if file.enter() { Ok(Self { request, file: NonNull::from(file), work, passage }) } else { Err(request) }
     }
 
     /// Does it and completes it. PASSIVE_LEVEL.
@@ -79,15 +85,17 @@ impl PendingRequest {
         // Before the answer: whoever gets it may ask for the next transfer at once.
         drop(self.work);
         self.request.complete(outcome.status.0, outcome.information);
-        // The file may go from here on.
+        // The file may go from here on, and then the device.
         file.leave();
+        drop(self.passage);
     }
 
+    /// The functions are not part of this one: their frames would all be there, whichever of them runs.
     fn act(&self, driver: &'static Driver, patience: Patience<'_>) -> Outcome {
         match &self.work {
             Work::PairCreate(asked) => table::create(driver, &self.request, asked, patience).into(),
-            Work::PairClose(asked) => driver.pairs.close(asked.pair, patience.file_id()).map(|()| 0).into(),
             Work::Transfer(asked, pair) => transfer::run(driver, &self.request, asked, pair, patience).into(),
+            Work::Replay(script) => replay::run(driver, &self.request, script, patience).into(),
             Work::Memcpy(asked) => memcpy::run(driver, &self.request, asked, patience).into(),
         }
     }

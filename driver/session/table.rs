@@ -166,6 +166,7 @@ impl Pairs {
 }
 
 /// Makes a pair. PASSIVE_LEVEL.
+#[inline(never)]
 pub fn create(
     driver: &'static Driver,
     request: &Request,
@@ -188,7 +189,7 @@ pub fn create(
     let adapters = [client.index, server.index];
     let pair = driver.pairs.insert(patience.file_id(), adapters, limits)?;
     let connected = ready(&client).and_then(|()| ready(&server)).and_then(|()| {
-        let plan = Plan { asked, limits: &limits, addresses };
+        let plan = Plan { asked, session: pair.id, limits: &limits, addresses };
         connect(driver, &pair, &plan, client, server, patience)
     });
     let id = pair.id;
@@ -214,7 +215,8 @@ fn ready(adapter: &Adapter) -> Result<(), Status> {
     }
 }
 
-/// Connects the ends of a pair and describes them.
+/// Connects the ends of a pair and describes them. Not part of its caller, whose frame would be there all the way down.
+#[inline(never)]
 fn connect(
     driver: &'static Driver,
     pair: &Pair,

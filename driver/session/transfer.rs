@@ -1,12 +1,13 @@
 //! A transfer over a pair: register, post in chains, collect, take the registrations back.
 //!
 //! The client posts everything; the server only receives. Requests complete in their order, so the number in a completion says
-//! how many are done, silent ones included. Whatever happens, what was posted is waited for before the memory goes.
+//! how many are done, silent ones included. Whatever happens, what was posted is waited for before the memory goes: by its
+//! completion, or, when completions do not come any more, by closing the queue pairs.
 
 use core::{ptr, sync::atomic::Ordering};
 
 use ndkpi_sys::{
-    ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE},
+    ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE, NdkOperationTypeReceiveAndInvalidate},
     nt::{NTSTATUS, STATUS_SUCCESS},
 };
 use softndk_engine::Platform;
@@ -36,6 +37,7 @@ const SPINS: u32 = 2_000;
 const ROUNDS: u32 = 64;
 
 /// Runs a transfer and writes the result page. PASSIVE_LEVEL.
+#[inline(never)]
 pub fn run(
     driver: &'static Driver,
     request: &Request,
@@ -60,13 +62,19 @@ pub fn run(
     result.setup = now().saturating_sub(begin);
     let mut transfer = Transfer::try_new(ends, asked, &layout, &memory, &mut result, &now)?;
     let gave_up = transfer.run(pair, patience);
+    let (invalidated, drained) = (transfer.invalidated, transfer.is_drained());
+    drop(transfer);
     let broken = result.failed != 0;
+    if !drained {
+        // SAFETY: the lock on the ends is held, the transfer is over, and release does not post on a connection that is no more.
+        unsafe { ends.abandon() };
+    }
     if broken {
         // A failed request ends the pair's connection, whoever hears of it first.
         ends.flags.disconnected.store(true, Ordering::Release);
     }
     let finished = now();
-    let ended = memory.release(ends, asked, pair, patience, broken);
+    let ended = memory.release(ends, asked, pair, patience, invalidated, broken);
     result.teardown = now().saturating_sub(finished);
     gave_up.and(ended)?;
     if broken && !ends.is_home() {
@@ -113,7 +121,9 @@ impl<'a> Memory<'a> {
         let read = asked.operation == Operation::READ;
         let (client_part, server_part) = if read { (destination, source) } else { (source, destination) };
         let client_purpose = Purpose { written: read, remote: false };
-        let server_purpose = Purpose { written: !read, remote: asked.operation != Operation::SEND };
+        // Only what the client may address can be invalidated by it.
+        let remote = asked.operation != Operation::SEND || asked.flags.contains(TransferFlags::REMOTE_INVALIDATE);
+        let server_purpose = Purpose { written: !read, remote };
         let server = Registered::try_new(&ends.server, server_part, asked.region_kind, server_purpose, give_up)?;
         let client = Registered::try_new(&ends.client, client_part, asked.region_kind, client_purpose, give_up)?;
         let inline = asked.flags.contains(TransferFlags::INLINE);
@@ -128,20 +138,21 @@ impl<'a> Memory<'a> {
         asked: &TransferRequest,
         pair: &Pair,
         patience: Patience<'_>,
+        invalidated: Invalidated,
         broken: bool,
     ) -> Result<(), Status> {
         if broken || ends.flags.disconnected.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut give_up = || pair.give_up(patience);
-        if self.server.fast {
-            if asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) {
+        if self.server.fast && !invalidated.server {
+            if asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) && asked.operation != Operation::SEND {
                 self.invalidate_remotely(ends, &mut give_up)?;
             } else {
                 check(self.server.invalidate(&ends.server, &mut give_up)?.Status)?;
             }
         }
-        if self.client.fast {
+        if self.client.fast && !invalidated.client {
             check(self.client.invalidate(&ends.client, &mut give_up)?.Status)?;
         }
         Ok(())
@@ -149,9 +160,8 @@ impl<'a> Memory<'a> {
 
     /// An empty SendAndInvalidate into an empty receive.
     fn invalidate_remotely(&self, ends: &Ends, give_up: &mut dyn FnMut() -> Result<(), Status>) -> Result<(), Status> {
-        let server = &ends.server.queue_pair;
-        // SAFETY: NDKPI: NDK_FN_RECEIVE without elements.
-        check(unsafe { (server.table().NdkReceive)(server.as_ptr(), ptr::null_mut(), ptr::null(), 0) })?;
+        // SAFETY: there are no elements.
+        check(unsafe { ends.server.receive(ptr::null(), 0) })?;
         let client = &ends.client.queue_pair;
         // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE without elements.
         let status = unsafe {
@@ -168,6 +178,13 @@ impl<'a> Memory<'a> {
         check(ends.client.wait_for_one(give_up)?.Status)?;
         check(ends.server.wait_for_one(give_up)?.Status)
     }
+}
+
+/// What the last request has invalidated already.
+#[derive(Clone, Copy, Default)]
+struct Invalidated {
+    client: bool,
+    server: bool,
 }
 
 struct Transfer<'a> {
@@ -190,6 +207,11 @@ struct Transfer<'a> {
     completed: u64,
     receives_posted: u64,
     receives_done: u64,
+    /// The last request posted completes silently: nothing would tell when it is done.
+    tail_silent: bool,
+    /// Notifications of the server's completion queue that were seen.
+    solicited: u32,
+    invalidated: Invalidated,
     stop: bool,
 }
 
@@ -222,12 +244,18 @@ impl<'a> Transfer<'a> {
             completed: 0,
             receives_posted: 0,
             receives_done: 0,
+            tail_silent: false,
+            solicited: ends.server.signal.notifications.load(Ordering::Relaxed),
+            invalidated: Invalidated::default(),
             stop: false,
         })
     }
 
-    /// Posts and collects until all is done. What was posted is waited for in every case.
+    /// Posts and collects until all is done. What was posted is waited for, unless completions have stopped coming.
     fn run(&mut self, pair: &Pair, patience: Patience<'_>) -> Result<(), Status> {
+        if self.asked.flags.contains(TransferFlags::SOLICITED) {
+            self.ends.server.queue.arm_solicited();
+        }
         let started = (self.now)();
         let limit = started.saturating_add(u64::from(self.asked.time_budget) * NANOSECONDS_PER_MILLISECOND);
         let mut gave_up = Ok(());
@@ -249,6 +277,10 @@ impl<'a> Transfer<'a> {
                 if gave_up.is_ok() {
                     gave_up = pair.give_up(patience);
                     self.stop |= gave_up.is_err();
+                }
+                if gave_up.is_err() && self.result.failed != 0 {
+                    // Nobody waits for what a broken connection may never tell.
+                    break;
                 }
                 if self.asked.time_budget != 0 && !self.stop && (self.now)() >= limit {
                     self.stop = true;
@@ -292,6 +324,11 @@ impl<'a> Transfer<'a> {
         !self.stop && (self.asked.request_count == 0 || self.posted < self.asked.request_count)
     }
 
+    /// Every completion has come, so that nothing that was posted touches the memory any more.
+    fn is_drained(&self) -> bool {
+        self.completed == self.posted && self.receives_done >= self.receives_posted
+    }
+
     fn is_finished(&self) -> bool {
         let drained = self.completed == self.posted && self.receives_done >= self.receives_wanted();
         drained && !self.wants_more()
@@ -319,6 +356,11 @@ impl<'a> Transfer<'a> {
             any = true;
             self.post_chain(chain);
         }
+        if self.stop && self.tail_silent && self.result.failed == 0 {
+            // One more, so that the silent ones before it are seen to be done.
+            self.post_chain(1);
+            any = true;
+        }
         any
     }
 
@@ -337,8 +379,14 @@ impl<'a> Transfer<'a> {
                 *start = now;
             }
         }
+        // No further chain fits behind this one: its last request has to be heard of.
+        let outstanding = self.posted - self.completed + chain;
+        let fills = outstanding + u64::from(self.asked.chain_length) > u64::from(self.asked.depth);
         for position in 1..=chain {
-            let status = self.post(position == chain);
+            let last = position == chain;
+            let flags = self.flags(last, last && (fills || self.stop));
+            self.tail_silent = flags.contains(NDK_OP_FLAGS::SILENT_SUCCESS);
+            let status = self.post(flags);
             if status != STATUS_SUCCESS {
                 self.result.record_failure(Status(status));
                 self.result.end_reason = EndReason::FAILURE;
@@ -356,18 +404,31 @@ impl<'a> Transfer<'a> {
         (chain % u64::from(self.asked.depth.max(1))) as usize
     }
 
-    /// The flags of one request.
-    fn flags(&self, last: bool) -> NDK_OP_FLAGS {
+    /// The request posted next is the last of all.
+    fn is_last(&self) -> bool {
+        self.posted + 1 == self.asked.request_count
+    }
+
+    /// The flags of the request posted next.
+    fn flags(&self, ends_chain: bool, must_signal: bool) -> NDK_OP_FLAGS {
+        let asked = self.asked.flags;
+        let silent = match u64::from(self.asked.signal_interval) {
+            0 => !ends_chain && asked.contains(TransferFlags::SILENT_SUCCESS),
+            interval => !must_signal && !self.is_last() && !(self.posted + 1).is_multiple_of(interval),
+        };
         let mut flags = NDK_OP_FLAGS::empty();
-        flags.set(NDK_OP_FLAGS::DEFER, !last);
-        flags.set(NDK_OP_FLAGS::SILENT_SUCCESS, !last && self.asked.flags.contains(TransferFlags::SILENT_SUCCESS));
-        flags.set(NDK_OP_FLAGS::READ_FENCE, self.asked.flags.contains(TransferFlags::READ_FENCE));
-        flags.set(NDK_OP_FLAGS::INLINE, self.asked.flags.contains(TransferFlags::INLINE));
+        flags.set(NDK_OP_FLAGS::DEFER, !ends_chain);
+        flags.set(NDK_OP_FLAGS::SILENT_SUCCESS, silent);
+        flags.set(NDK_OP_FLAGS::READ_FENCE, asked.contains(TransferFlags::READ_FENCE));
+        flags.set(NDK_OP_FLAGS::INLINE, asked.contains(TransferFlags::INLINE));
+        flags.set(NDK_OP_FLAGS::SEND_AND_SOLICIT_EVENT, asked.contains(TransferFlags::SOLICITED));
+        let invalidates = asked.contains(TransferFlags::LOCAL_INVALIDATE) && self.is_last();
+        flags.set(NDK_OP_FLAGS::RDMA_READ_LOCAL_INVALIDATE, invalidates);
         flags
     }
 
     /// Posts the next request of the client.
-    fn post(&mut self, last: bool) -> NTSTATUS {
+    fn post(&mut self, flags: NDK_OP_FLAGS) -> NTSTATUS {
         let stride = self.to_post.next();
         let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
         for (index, element) in self.elements.iter_mut().take(count as usize).enumerate() {
@@ -382,7 +443,6 @@ impl<'a> Transfer<'a> {
         let queue_pair = self.ends.client.queue_pair.as_ptr();
         let number = self.posted + 1;
         let context = ptr::without_provenance_mut(number as usize);
-        let flags = self.flags(last);
         let elements = self.elements.as_ptr();
         let remote = self.memory.server.address + stride.offset;
         let token = self.memory.server.remote_token;
@@ -395,6 +455,10 @@ impl<'a> Transfer<'a> {
             Operation::WRITE => unsafe {
                 (dispatch.NdkWrite)(queue_pair, context, elements, count, remote, token, flags)
             },
+            _ if self.asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) && self.is_last() => {
+                // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE; as above.
+                unsafe { (dispatch.NdkSendAndInvalidate)(queue_pair, context, elements, count, flags, token) }
+            }
             // SAFETY: NDKPI: NDK_FN_SEND; as above.
             _ => unsafe { (dispatch.NdkSend)(queue_pair, context, elements, count, flags) },
         }
@@ -412,11 +476,8 @@ impl<'a> Transfer<'a> {
             let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
             *element = self.memory.server.element(stride.offset + part.offset, part.length);
         }
-        let queue_pair = &self.ends.server.queue_pair;
-        // SAFETY: NDKPI: NDK_FN_RECEIVE; the list stays as it is for the call, the memory until the completion.
-        let status = unsafe {
-            (queue_pair.table().NdkReceive)(queue_pair.as_ptr(), ptr::null_mut(), self.receive_elements.as_ptr(), count)
-        };
+        // SAFETY: the list stays as it is for the call, the memory until the completion.
+        let status = unsafe { self.ends.server.receive(self.receive_elements.as_ptr(), count) };
         if status != STATUS_SUCCESS {
             self.result.record_failure(Status(status));
             self.result.end_reason = EndReason::FAILURE;
@@ -451,13 +512,32 @@ impl<'a> Transfer<'a> {
         }
         let count = self.ends.server.queue.poll(&mut self.results);
         self.receives_done += count as u64;
+        let token = self.memory.server.remote_token as u64;
+        let invalidated = |result: &NDK_RESULT_EX| {
+            result.Type == NdkOperationTypeReceiveAndInvalidate && result.TypeSpecificCompletionOutput as u64 == token
+        };
+        self.invalidated.server |= self.results.iter().take(count).any(invalidated);
+        if self.asked.flags.contains(TransferFlags::SOLICITED) {
+            self.solicit();
+        }
         count != 0
+    }
+
+    /// Counts the notifications of solicited completions and asks for the next.
+    fn solicit(&mut self) {
+        let latest = self.ends.server.signal.notifications.load(Ordering::Relaxed);
+        let taken = latest.wrapping_sub(core::mem::replace(&mut self.solicited, latest));
+        self.result.notifications += u64::from(taken);
+        self.ends.server.queue.arm_solicited();
     }
 
     /// Counts one completion, and the silent ones before it.
     fn complete(&mut self, result: &NDK_RESULT_EX) {
         let number = result.RequestContext.addr() as u64;
         let succeeded_until = if result.Status == STATUS_SUCCESS { number } else { number.saturating_sub(1) };
+        // The read that invalidates is the last of all.
+        let last = result.Status == STATUS_SUCCESS && number == self.asked.request_count;
+        self.invalidated.client |= last && self.asked.flags.contains(TransferFlags::LOCAL_INVALIDATE);
         while self.completed < succeeded_until {
             self.result.bytes += u64::from(self.done.next().length);
             self.completed += 1;

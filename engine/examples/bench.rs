@@ -3,7 +3,7 @@
 //! `cargo run --release -p softndk-engine --example bench`. What it is not: a benchmark of the driver; there is no kernel, and
 //! the locks are the test platform's.
 
-#[path = "../tests/pair/mod.rs"]
+#[path = "../tests/scenarios/pair.rs"]
 mod pair;
 
 use std::hint::black_box;

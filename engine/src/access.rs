@@ -1,18 +1,20 @@
 //! Who may touch which bytes: tokens and addresses turned into spans of memory.
 //!
-//! What it is: the check sequence of every access: token, generation, kind, protection domain, rights, bounds, pages.
+//! What it is: the check sequence of every access: token, generation, kind, protection domain (for a window: queue pair),
+//! rights, bounds, pages.
 //! What it is not: the copy. A [`View`] is valid for as long as the context stays inside the epoch, and no longer.
 //!
 //! Rules: zero-length accesses are not checked (they touch nothing); the privileged token is good for local elements with
 //! logical addresses and never for a peer; page lists are resolved page by page when they are used, so that a page whose
 //! mapping was released fails the access instead of touching memory.
 
-use softndk_cells::{Guard, SlotKey};
+use softndk_cells::{Guard, Shared, SlotKey};
 
 use crate::fabric::Fabric;
 use crate::flags::Rights;
 use crate::limits::PAGE;
 use crate::memory_region::{Entry, FastRegion, PageList};
+use crate::memory_window::WindowObject;
 use crate::platform::Platform;
 use crate::token::{Element, LogicalAddress, MemoryToken};
 
@@ -26,6 +28,8 @@ pub(crate) struct Accessor<'g, P: Platform> {
     pub(crate) guard: &'g Guard<'g>,
     /// The protection domain of the queue pair whose memory it is.
     pub(crate) domain: MemoryToken,
+    /// That queue pair, as a number; 0 where windows do not matter.
+    pub(crate) pair: usize,
 }
 
 impl<P: Platform> Clone for Accessor<'_, P> {
@@ -60,7 +64,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
             Entry::Privileged { domain, opening } if *domain == self.domain => {
                 self.logical(LogicalAddress(element.address), length, *opening)
             }
-            Entry::Privileged { .. } => Err(Denied),
+            Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
             other => self.region(other, element.address, length, needed),
         }
     }
@@ -73,7 +77,40 @@ impl<'g, P: Platform> Accessor<'g, P> {
         length: u64,
         needed: Rights,
     ) -> Result<View<'g, P>, Denied> {
-        self.region(self.entry(token)?, address, length, needed)
+        match self.entry(token)? {
+            Entry::Window(window) => self.window(window, token, address, length, needed),
+            other => self.region(other, address, length, needed),
+        }
+    }
+
+    /// A window lends memory of its region to the peer of one queue pair.
+    #[cold]
+    fn window(
+        self,
+        window: &'g WindowObject<P>,
+        token: MemoryToken,
+        address: u64,
+        length: u64,
+        needed: Rights,
+    ) -> Result<View<'g, P>, Denied> {
+        let binding = window.binding.read(self.guard).ok_or(Denied)?;
+        let granted = binding.token == token && binding.pair == self.pair && binding.rights.contains(needed);
+        inside(binding.address, binding.length, address, length).filter(|_| granted).ok_or(Denied)?;
+        match self.fabric.0.tokens.get(binding.region, self.guard) {
+            Some(region @ Entry::Registered(_)) => self.region(region, address, length, Rights::empty()),
+            _ => Err(Denied),
+        }
+    }
+
+    /// The window that a peer wants to invalidate.
+    pub(crate) fn window_of_peer(self, token: MemoryToken) -> Result<&'g Shared<WindowObject<P>>, Denied> {
+        match self.entry(token)? {
+            Entry::Window(window) => {
+                let binding = window.binding.read(self.guard).ok_or(Denied)?;
+                if binding.token == token && binding.pair == self.pair { Ok(window) } else { Err(Denied) }
+            }
+            _ => Err(Denied),
+        }
     }
 
     /// The fast-register region that a peer wants to invalidate: one it was ever meant to know.
@@ -91,7 +128,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
 
     fn region(self, entry: &'g Entry<P>, address: u64, length: u64, needed: Rights) -> Result<View<'g, P>, Denied> {
         match entry {
-            Entry::Privileged { .. } => Err(Denied),
+            Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
             Entry::Registered(region) => {
                 let granted = region.domain == self.domain && region.rights.contains(needed);
                 let offset = inside(region.base, region.length, address, length).filter(|_| granted);
@@ -146,7 +183,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
 }
 
 /// The offset of `address` in a region, when `length` bytes from there lie inside.
-fn inside(base: u64, size: u64, address: u64, length: u64) -> Option<u64> {
+pub(crate) fn inside(base: u64, size: u64, address: u64, length: u64) -> Option<u64> {
     let offset = address.checked_sub(base)?;
     (offset.checked_add(length)? <= size).then_some(offset)
 }

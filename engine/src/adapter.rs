@@ -7,7 +7,7 @@
 //! stay until they are closed.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use softndk_cells::{NoMemory, Shared};
@@ -16,14 +16,16 @@ use crate::cause::CreateError;
 use crate::connector;
 use crate::fabric::Fabric;
 use crate::life::Object;
-use crate::limits::Limits;
+use crate::limits::{Limits, REGISTRY_STEP};
 use crate::listener;
 use crate::opening::Opening;
 use crate::platform::{Lock, Platform};
 use crate::room::push_in_room;
 use crate::semantics::Semantics;
-use crate::snapshot::{ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot};
+use crate::snapshot::ObjectKind;
+use crate::snapshot::{ConnectionEntry, EndpointEntry, ObjectSnapshot};
 use crate::statistics::{Counters, Meters, Statistics};
+use crate::timeouts::Timeouts;
 
 /// What an adapter is made with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +33,32 @@ pub struct AdapterSettings {
     pub limits: Limits,
     /// Adapters of one wire number reach one another.
     pub wire: u32,
+    pub timeouts: Timeouts,
+}
+
+/// An address of an adapter's interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AdapterAddress {
+    pub ip: IpAddr,
+    /// The zone of a link-local IPv6 address, else 0.
+    pub scope_id: u32,
+}
+
+impl AdapterAddress {
+    /// The socket address of a port at this address.
+    fn with_port(self, port: u16) -> SocketAddr {
+        let mut address = SocketAddr::new(self.ip, port);
+        if let SocketAddr::V6(address) = &mut address {
+            address.set_scope_id(self.scope_id);
+        }
+        address
+    }
+}
+
+impl From<IpAddr> for AdapterAddress {
+    fn from(ip: IpAddr) -> Self {
+        Self { ip, scope_id: 0 }
+    }
 }
 
 pub(crate) struct AdapterObject<P: Platform> {
@@ -39,16 +67,32 @@ pub(crate) struct AdapterObject<P: Platform> {
     pub(crate) number: u32,
     pub(crate) limits: Limits,
     pub(crate) wire: u32,
+    pub(crate) timeouts: Timeouts,
     pub(crate) statistics: Statistics,
     pub(crate) meters: P::Lock<Meters>,
     running: AtomicBool,
-    addresses: P::Lock<Vec<IpAddr>>,
+    addresses: P::Lock<Vec<AdapterAddress>>,
     registry: P::Lock<Registry<P>>,
 }
 
 struct Registry<P: Platform> {
     objects: Vec<Option<Object<P>>>,
     free: Vec<u32>,
+    /// Objects there are, by the number of their kind.
+    counts: [u32; KINDS],
+}
+
+/// More than there are kinds of objects.
+const KINDS: usize = 16;
+
+impl<P: Platform> Registry<P> {
+    /// The count of an object's kind, if a limit holds for it.
+    fn count(&mut self, object: &Object<P>) -> Option<&mut u32> {
+        match ObjectKind::of(object) {
+            ObjectKind::Opening | ObjectKind::Listener | ObjectKind::Connector | ObjectKind::SharedEndpoint => None,
+            kind => self.counts.get_mut(kind as usize),
+        }
+    }
 }
 
 impl<P: Platform> AdapterObject<P> {
@@ -58,11 +102,12 @@ impl<P: Platform> AdapterObject<P> {
             number,
             limits: settings.limits,
             wire: settings.wire,
+            timeouts: settings.timeouts,
             statistics: Statistics::default(),
             meters: P::Lock::new(Meters::new()),
             running: AtomicBool::new(true),
             addresses: P::Lock::new(Vec::new()),
-            registry: P::Lock::new(Registry { objects: Vec::new(), free: Vec::new() }),
+            registry: P::Lock::new(Registry { objects: Vec::new(), free: Vec::new(), counts: [0; KINDS] }),
         }
     }
 
@@ -76,12 +121,24 @@ impl<P: Platform> AdapterObject<P> {
     }
 
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
-        self.addresses.with(|addresses| addresses.contains(&address))
+        self.addresses.with(|addresses| addresses.iter().any(|own| own.ip == address))
     }
 
-    /// Publishes a complete object.
+    /// One of this adapter's addresses as its consumers see it; `None` for any other. A link-local address may be given with
+    /// the zone it has here or without one; other addresses have no zones.
+    pub(crate) fn own_address(&self, address: SocketAddr) -> Option<SocketAddr> {
+        let own = self.addresses.with(|addresses| addresses.iter().find(|own| own.ip == address.ip()).copied())?;
+        let zone = scope_of(address);
+        let fits = zone == 0 || own.scope_id == 0 || zone == own.scope_id;
+        fits.then(|| own.with_port(address.port()))
+    }
+
+    /// Publishes a complete object. More of its kind than the limits allow are refused as for want of memory.
     pub(crate) fn register(&self, object: &Object<P>) -> Result<(), NoMemory> {
         self.registry.with(|registry| {
+            if registry.count(object).is_some_and(|count| *count >= self.limits.objects) {
+                return Err(NoMemory);
+            }
             let index = if let Some(index) = registry.free.pop() {
                 index
             } else {
@@ -97,6 +154,9 @@ impl<P: Platform> AdapterObject<P> {
             if let Some(place) = registry.objects.get_mut(index as usize) {
                 *place = Some(object.clone());
             }
+            if let Some(count) = registry.count(object) {
+                *count += 1;
+            }
             Ok(())
         })
     }
@@ -110,26 +170,44 @@ impl<P: Platform> AdapterObject<P> {
                 let kept = push_in_room(&mut registry.free, index);
                 debug_assert!(kept.is_ok());
             }
+            if let Some(count) = object.as_ref().and_then(|object| registry.count(object)) {
+                *count = count.saturating_sub(1);
+            }
             object
         });
         drop(object);
     }
 
+    /// The first object at or behind a position of the registry, and its position.
+    pub(crate) fn next_object(&self, mut position: usize) -> Option<(usize, Object<P>)> {
+        loop {
+            let (after, object) = self.look_from(position)?;
+            if let Some(object) = object {
+                return Some((after - 1, object));
+            }
+            position = after;
+        }
+    }
+
+    /// As [`Self::next_object`] over a bounded number of places: the position to go on from, with the object before it if there
+    /// was one; `None` behind the last place.
+    pub(crate) fn look_from(&self, position: usize) -> Option<(usize, Option<Object<P>>)> {
+        self.registry.with(|registry| {
+            let places = registry.objects.get(position..).filter(|places| !places.is_empty())?;
+            let looked = places.iter().take(REGISTRY_STEP);
+            let mut objects =
+                looked.clone().zip(position + 1..).filter_map(|(place, after)| Some((after, place.as_ref()?)));
+            let found = objects.next().map(|(after, object)| (after, Some(object.clone())));
+            Some(found.unwrap_or((position + looked.len(), None)))
+        })
+    }
+
     /// Calls `each` for every object that exists all the while, with no lock held.
     pub(crate) fn each(&self, mut each: impl FnMut(&Object<P>)) {
-        let mut index = 0;
-        loop {
-            let next = self.registry.with(|registry| {
-                while let Some(place) = registry.objects.get(index) {
-                    index += 1;
-                    if place.is_some() {
-                        return place.clone();
-                    }
-                }
-                None
-            });
-            let Some(object) = next else { return };
+        let mut position = 0;
+        while let Some((found, object)) = self.next_object(position) {
             each(&object);
+            position = found + 1;
         }
     }
 
@@ -140,6 +218,14 @@ impl<P: Platform> AdapterObject<P> {
             Object::Connector(connector) => connector::sever(connector, &gone),
             _ => {}
         });
+    }
+}
+
+/// The zone that comes with an address.
+pub(crate) fn scope_of(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
     }
 }
 
@@ -159,12 +245,26 @@ impl<P: Platform> Adapter<P> {
 
     /// Replaces the addresses; listeners and connections of vanished ones end.
     pub fn set_addresses(&self, addresses: &[IpAddr]) -> Result<(), NoMemory> {
+        self.replace_addresses(&addresses.iter().copied().map(AdapterAddress::from))
+    }
+
+    /// [`Self::set_addresses`] for addresses with zones.
+    pub fn set_scoped_addresses(&self, addresses: &[AdapterAddress]) -> Result<(), NoMemory> {
+        self.replace_addresses(&addresses.iter().copied())
+    }
+
+    fn replace_addresses(
+        &self,
+        addresses: &(impl ExactSizeIterator<Item = AdapterAddress> + Clone),
+    ) -> Result<(), NoMemory> {
         let mut fresh = Vec::new();
         fresh.try_reserve_exact(addresses.len())?;
-        fresh.extend_from_slice(addresses);
+        fresh.extend(addresses.clone());
         let old = self.0.addresses.with(|addresses| core::mem::replace(addresses, fresh));
-        if old.iter().any(|address| !addresses.contains(address)) {
-            self.0.sever(|address| !addresses.contains(&address));
+        let gone = |ip: IpAddr| !addresses.clone().any(|address| address.ip == ip);
+        if old.iter().any(|address| gone(address.ip)) {
+            // Who listens at every address goes on.
+            self.0.sever(|address| !address.is_unspecified() && gone(address));
         }
         Ok(())
     }
@@ -214,26 +314,37 @@ impl<P: Platform> Adapter<P> {
         });
     }
 
-    /// Calls `each` for every listening endpoint.
+    /// Calls `each` for every endpoint that is listened on or shared.
     pub fn endpoints(&self, each: &mut dyn FnMut(EndpointEntry)) {
-        self.0.each(|object| {
-            if let Object::Listener(listener) = object
-                && let Some(local) = listener.local_address()
-            {
-                each(EndpointEntry { local });
+        self.0.each(|object| match object {
+            Object::Listener(listener) => {
+                if let Some(local) = listener.local_address() {
+                    each(EndpointEntry { local, listener: true });
+                }
             }
+            Object::SharedEndpoint(endpoint) if !endpoint.core.is_closing() => {
+                each(EndpointEntry { local: endpoint.address, listener: false });
+            }
+            _ => {}
         });
     }
 
     /// Calls `each` for every live object of the adapter.
     pub fn objects(&self, each: &mut dyn FnMut(ObjectSnapshot)) {
         self.0.each(|object| {
-            each(ObjectSnapshot {
-                kind: ObjectKind::of(object),
-                id: object.id(),
-                holds: object.core().holds(),
-                closing: object.core().is_closing(),
-            });
+            each(ObjectSnapshot::of(object));
         });
+    }
+
+    /// Lists live objects from a position of the registry on, until `each` says that it has enough (false) or there are no
+    /// more: where to go on, or nothing. Listing in parts costs no more than listing at once.
+    pub fn objects_from(&self, mut position: usize, each: &mut dyn FnMut(ObjectSnapshot) -> bool) -> Option<usize> {
+        while let Some((found, object)) = self.0.next_object(position) {
+            if !each(ObjectSnapshot::of(&object)) {
+                return Some(found);
+            }
+            position = found + 1;
+        }
+        None
     }
 }

@@ -26,6 +26,8 @@ pub enum RegionError {
     BadLength,
     /// Registered already, or initialised already.
     InUse,
+    /// Windows are bound to the region.
+    WindowsBound,
     /// The region is of the other kind (fast-register or not), or is not registered.
     WrongKind,
     /// More pages than the adapter fast-registers at once.
@@ -68,6 +70,8 @@ pub enum Outcome {
     RemoteAccess,
     /// The request made the remote queue pair fail (receive too small, token to invalidate unknown).
     RemoteError,
+    /// The peer had no receive in time.
+    NotReady,
     /// The incoming message was longer than the receive request.
     ReceiveTooSmall,
     /// The request does not fit the state of its object (invalidate what is invalid, register what is registered).
@@ -82,14 +86,20 @@ pub enum ConnectError {
     InvalidAddress,
     /// The local address and port are in use.
     AddressInUse,
+    /// There is a connection between these two addresses and ports.
+    TupleInUse,
     /// No ephemeral port is left.
     NoPorts,
+    /// The address of a shared endpoint is not the adapter's at present.
+    NetworkUnreachable,
     /// No adapter on this wire has the destination address.
     HostUnreachable,
     /// Nobody listens there, or the peer said no.
     Refused,
     /// The other side gave up, or this side is being closed.
     Aborted,
+    /// The other side did not answer in time.
+    TimedOut,
     /// The queue pair is connected already, or has been.
     AlreadyConnected,
     /// The call does not fit the state of the connector or listener.
@@ -99,6 +109,47 @@ pub enum ConnectError {
     /// The queue pair belongs to another adapter.
     Foreign,
     /// The adapter is disabled or going away.
+    AdapterGone,
+}
+
+/// Why a queue kept its depth.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ResizeError {
+    NoResources,
+    /// Over the adapter's limits, or zero.
+    OverLimit,
+    /// More entries wait than the new depth holds.
+    Occupied,
+    /// The queue has failed.
+    Failed,
+}
+
+/// Why notifications are moderated as before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ModerationError {
+    NoResources,
+    /// Neither the interval nor the count is a bound.
+    Mix,
+}
+
+/// Why a connection ended, as the disconnect event says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DisconnectReason {
+    /// The peer disconnected.
+    Disconnected,
+    /// The peer closed its connector without disconnecting.
+    Closed,
+    /// A request of the peer failed.
+    PeerFailed,
+    /// The peer waited too long for our answer to its disconnect.
+    TimedOut,
+    /// The peer's address went.
+    PeerAddressGone,
+    /// The peer's adapter was disabled or is going away.
+    PeerAdapterGone,
+    /// Our own address went.
+    AddressGone,
+    /// Our own adapter was disabled or is going away.
     AdapterGone,
 }
 
@@ -119,6 +170,12 @@ pub enum Requested {
 }
 
 impl From<NoMemory> for CreateError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoResources
+    }
+}
+
+impl From<NoMemory> for ResizeError {
     fn from(_: NoMemory) -> Self {
         Self::NoResources
     }

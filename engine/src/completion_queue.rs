@@ -1,27 +1,33 @@
 //! Completion queues: what came to its end, and who wants to know.
 //!
-//! What it is: a bounded queue behind one lock, taken once a batch, with the arm rules of NDKPI. What it is not: the caller of
-//! notifications; a due one is a mark in the queue, and a turn makes the call.
+//! What it is: a bounded queue behind one lock, taken once a batch. What it is not: the rules of arming and moderation
+//! (`arming.rs`) nor the caller of notifications; a due one is a mark in the queue, and a turn makes the call.
 //!
-//! Rules (NDKPI: NDK_FN_ARM_CQ, NDK_FN_CQ_NOTIFICATION_CALLBACK): queues start unarmed; one arm, at most one notification;
-//! arming an armed queue keeps the stronger wish; arming fires at once for an entry that was added since the last notification
-//! began and is still there; errors satisfy a solicited arm, a failed queue satisfies every arm; notifications of one queue
-//! never overlap.
+//! Rules (NDKPI: NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_RESIZE_CQ): queues start unarmed; notifications of one queue never
+//! overlap; errors satisfy a solicited arm; a resize loses no completion, and one that finds more of them than the new depth
+//! changes nothing; a queue that took more than it holds has failed for good, and every queue pair that uses it ends.
 
 use alloc::vec::Vec;
 
 use softndk_cells::{NoMemory, Shared};
 
-use crate::cause::{CreateError, Outcome, QueueFailure};
+use crate::arming::{Ask, Moderation, Queue, Resized, UNBOUNDED};
+use crate::cause::{CreateError, ModerationError, Outcome, ResizeError};
 use crate::event::{Close, Notification, Sink};
 use crate::flags::Operation;
 use crate::life::{Antecedents, Core, Hold, Object};
-use crate::limits::BATCH;
+use crate::limits::{BATCH, RINGS, SEVER_STEP};
 use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
-use crate::room::push_in_room;
+use crate::queue_pair::End;
+use crate::rings::Ring;
+use crate::shared_receive_queue::{self, SharedReceiveObject};
 use crate::statistics::count;
+use crate::timer::Timer;
 use crate::token::MemoryToken;
+
+/// Resizes at the same time that one of them lets pass; the contract allows none.
+const RESIZE_TRIES: u32 = 4;
 
 /// How a completion queue is armed, weakest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -52,7 +58,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    fn satisfies_solicited(&self) -> bool {
+    pub(crate) fn satisfies_solicited(&self) -> bool {
         self.solicited || self.outcome != Outcome::Success
     }
 }
@@ -60,139 +66,36 @@ impl Completion {
 pub(crate) struct CompletionQueueObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) opening: Shared<OpeningObject<P>>,
-    depth: u32,
     notify: Option<P::NotifyCallback>,
     /// Where notifications run by preference.
     home: Option<u32>,
-    queue: P::Lock<Queue>,
+    inner: P::Lock<Inner<P>>,
 }
 
-/// Entries count from 1 in the order they were added; positions never wrap in the life of a machine.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of the arm protocol")]
-struct Queue {
-    /// Room for a power of two of them, so that positions need no division. It is filled as positions are first used: a deep
-    /// queue is made as fast as a shallow one.
-    entries: Vec<Completion>,
-    /// The last position before they begin anew.
-    mask: usize,
-    depth: u64,
-    /// Entries taken by the consumer so far.
-    taken: u64,
-    /// Entries added so far.
-    added: u64,
-    /// `added` when the last notification began.
-    notified: u64,
-    /// The newest entry that satisfies a solicited arm.
-    newest_solicited: u64,
-    armed: Option<Arm>,
-    due: bool,
-    notifying: bool,
-    closed: bool,
-    failure: Option<QueueFailure>,
-    failure_told: bool,
+struct Inner<P: Platform> {
+    queue: Queue,
+    /// There once the queue has been moderated by an interval.
+    timer: Option<Timer<P>>,
+    /// Where in the adapter's registry the search for queue pairs of this failed queue is; `None` when there is nothing to do.
+    severing: Option<usize>,
 }
 
-impl Queue {
-    fn try_new(depth: u32) -> Result<Self, NoMemory> {
-        let size = (depth as usize).checked_next_power_of_two().ok_or(NoMemory)?;
-        let mut entries = Vec::new();
-        entries.try_reserve_exact(size)?;
-        Ok(Self {
-            entries,
-            mask: size - 1,
-            depth: u64::from(depth),
-            taken: 0,
-            added: 0,
-            notified: 0,
-            newest_solicited: 0,
-            armed: None,
-            due: false,
-            notifying: false,
-            closed: false,
-            failure: None,
-            failure_told: false,
-        })
-    }
-
-    fn waiting(&self) -> u64 {
-        self.added - self.taken
-    }
-
-    /// Stores an entry in its position, which nobody waits in.
-    fn store(&mut self, number: u64, completion: Completion) {
-        if let Some(place) = self.entries.get_mut(number as usize & self.mask) {
-            *place = completion;
-        } else {
-            // The first round: positions come one after the other, and the room for all of them is there.
-            let stored = push_in_room(&mut self.entries, completion);
-            debug_assert!(stored.is_ok());
+impl<P: Platform> Inner<P> {
+    /// What has to be asked for; a moment is asked for at once.
+    fn settle(&mut self, queue: &Shared<CompletionQueueObject<P>>) -> Ask {
+        if queue.notify.is_none() {
+            return Ask::Nothing;
         }
-    }
-
-    /// Adds entries; on overflow the queue has failed and keeps what it has.
-    fn push(&mut self, completions: &[Completion]) -> Result<(), QueueFailure> {
-        for completion in completions {
-            if let Some(failure) = self.failure {
-                return Err(failure);
-            }
-            if self.waiting() >= self.depth {
-                self.failure = Some(QueueFailure::Overflow);
-                return Err(QueueFailure::Overflow);
-            }
-            let number = self.added;
-            self.store(number, *completion);
-            self.added += 1;
-            if completion.satisfies_solicited() {
-                self.newest_solicited = self.added;
-            }
+        let platform = &queue.core.fabric.0.platform;
+        let (now, resolution) =
+            if self.queue.needs_clock() { (platform.now(), platform.timer_resolution()) } else { (0, 0) };
+        let ask = self.queue.settle(now, resolution);
+        if let (Ask::At(moment), Some(timer)) = (ask, &self.timer)
+            && moment != UNBOUNDED
+        {
+            timer.set(&Object::CompletionQueue(queue.clone()), moment);
         }
-        Ok(())
-    }
-
-    /// Takes the oldest entries, as many as there is room for.
-    fn take(&mut self, room: &mut [Completion]) -> usize {
-        let count = self.waiting().min(room.len() as u64) as usize;
-        for into in room.iter_mut().take(count) {
-            if let Some(entry) = self.entries.get(self.taken as usize & self.mask) {
-                *into = *entry;
-            }
-            self.taken += 1;
-        }
-        count
-    }
-
-    /// Whether something that satisfies `arm` was added since the last notification and is still there.
-    fn satisfied(&self, arm: Arm) -> bool {
-        if self.failure.is_some() && !self.failure_told {
-            return true;
-        }
-        let seen = self.notified.max(self.taken);
-        match arm {
-            Arm::Errors => false,
-            Arm::Solicited => self.newest_solicited > seen,
-            Arm::Any => self.added > seen,
-        }
-    }
-
-    /// Turns a satisfied arm into a due notification; true when a turn has to be asked for.
-    fn settle(&mut self) -> bool {
-        if self.armed.is_some_and(|arm| self.satisfied(arm)) {
-            self.armed = None;
-            self.due = !self.closed;
-        }
-        self.due && !self.notifying
-    }
-
-    /// Begins a due notification.
-    fn begin(&mut self) -> Option<Result<(), QueueFailure>> {
-        if !self.due || self.notifying || self.closed {
-            return None;
-        }
-        self.due = false;
-        self.notifying = true;
-        self.notified = self.added;
-        self.failure_told = self.failure.is_some();
-        Some(self.failure.map_or(Ok(()), Err))
+        ask
     }
 }
 
@@ -215,23 +118,32 @@ impl<P: Platform> CompletionQueue<P> {
     ) -> Result<Self, CreateError> {
         let adapter = &opening.core.adapter;
         adapter.ready()?;
-        if depth == 0 || depth > adapter.limits.completion_depth {
-            return Err(CreateError::OverLimit);
-        }
+        Self::size(opening, depth)?;
         let queue = Shared::try_new(CompletionQueueObject {
             core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
             opening: opening.clone(),
-            depth,
             notify,
             home,
-            queue: P::Lock::new(Queue::try_new(depth)?),
+            inner: P::Lock::new(Inner {
+                queue: Queue::try_new(depth, opening.semantics.queue_slack)?,
+                timer: None,
+                severing: None,
+            }),
         })?;
         adapter.register(&Object::CompletionQueue(queue.clone()))?;
         Ok(Self(queue))
     }
 
+    /// Bytes that a queue of this depth takes, roughly; an error where there can be none.
+    pub(crate) fn size(opening: &OpeningObject<P>, depth: u32) -> Result<u64, CreateError> {
+        if depth == 0 || depth > opening.core.adapter.limits.completion_depth {
+            return Err(CreateError::OverLimit);
+        }
+        Ok(u64::from(roomy(opening, depth)).next_power_of_two().saturating_mul(size_of::<Completion>() as u64))
+    }
+
     pub fn depth(&self) -> u32 {
-        self.0.depth
+        self.0.inner.with(|inner| inner.queue.depth as u32)
     }
 
     /// Takes up to `most` completions, oldest first, and gives each with its index to `each`, with no lock held: what it writes
@@ -243,10 +155,11 @@ impl<P: Platform> CompletionQueue<P> {
         while given < most {
             // A batch at a time, so that nobody who has something to add waits for long.
             let room = BATCH.min((most - given) as usize);
-            let (count, more) = self.0.queue.with(|queue| {
-                let count = queue.take(batch.get_mut(..room).unwrap_or_default());
-                (count, queue.waiting() > 0)
+            let (count, spent, more) = self.0.inner.with(|inner| {
+                let (count, spent) = inner.queue.take(batch.get_mut(..room).unwrap_or_default());
+                (count, spent, inner.queue.waiting() > 0)
             });
+            drop(spent);
             for completion in batch.iter().take(count) {
                 each(given, completion);
                 given += 1;
@@ -260,20 +173,114 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Asks for one notification.
     pub fn arm(&self, arm: Arm) {
-        let ask = self.0.queue.with(|queue| {
-            queue.armed = queue.armed.max(Some(arm));
-            queue.settle()
+        let ask = self.0.inner.with(|inner| {
+            inner.queue.arm(arm);
+            inner.settle(&self.0)
         });
         ask_turn(&self.0, ask);
     }
 
+    /// Keeps the close from completing while something of the front end's own is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::CompletionQueue(self.0.clone()))
+    }
+
+    /// Bytes that the queue takes with another depth, roughly; an error where it cannot have it.
+    pub fn size_of(&self, depth: u32) -> Result<u64, CreateError> {
+        Self::size(&self.0.opening, depth)
+    }
+
+    /// Gives the queue another depth. Completions stay, whatever is added or taken meanwhile. Each resize of a queue that is
+    /// never polled leaves a ring behind, so there is a bound to them.
+    pub fn resize(&self, depth: u32) -> Result<(), ResizeError> {
+        if depth == 0 || depth > self.0.core.adapter.limits.completion_depth {
+            return Err(ResizeError::OverLimit);
+        }
+        let room = roomy(&self.0.opening, depth) as usize;
+        let mut spare = None;
+        for _ in 0..RESIZE_TRIES {
+            let (rings, failed) = self.0.inner.with(|inner| (inner.queue.rings(), inner.queue.failure.is_some()));
+            if failed {
+                return Err(ResizeError::Failed);
+            }
+            if rings >= RINGS {
+                return Err(ResizeError::NoResources);
+            }
+            let mut list = Vec::new();
+            list.try_reserve_exact(rings).map_err(NoMemory::from)?;
+            spare = Some((spare.take().map_or_else(|| Ring::try_new(room), |(fresh, _)| Ok(fresh))?, list));
+            match self.0.inner.with(|inner| inner.queue.resize(depth, &mut spare)) {
+                Resized::Done(spent) => {
+                    drop(spent);
+                    return Ok(());
+                }
+                Resized::Occupied => return Err(ResizeError::Occupied),
+                Resized::MoreRings => {}
+            }
+        }
+        Err(ResizeError::NoResources)
+    }
+
+    /// Holds notifications back until `count` completions have come together or the first of them is `interval` microseconds
+    /// old. 0 and 1 stand for no moderation at all, `u32::MAX` (and a count over the depth) for no bound; two of these are a
+    /// [`ModerationError::Mix`]. The newest settings hold at once.
+    pub fn moderate(&self, interval: u32, count: u32) -> Result<(), ModerationError> {
+        let timer = if moderates_by_time(interval, count) {
+            let processor = self.0.home.unwrap_or_else(|| self.0.core.fabric.0.platform.processor());
+            Some(Timer::try_new(&self.0.core.fabric, processor).map_err(|NoMemory| ModerationError::NoResources)?)
+        } else {
+            None
+        };
+        let (ask, unused) = self.0.inner.with(|inner| {
+            let moderation = moderation_of(interval, count, inner.queue.depth)?;
+            let unused = if inner.timer.is_none() && !inner.queue.closed {
+                inner.timer = timer;
+                None
+            } else {
+                timer
+            };
+            inner.queue.moderate(moderation);
+            Ok((inner.settle(&self.0), unused))
+        })?;
+        drop(unused);
+        ask_turn(&self.0, ask);
+        Ok(())
+    }
+
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         self.0.core.close(Some(callback), || {
-            self.0.queue.with(|queue| {
-                queue.closed = true;
-                queue.due = false;
+            self.0.inner.with(|inner| {
+                inner.queue.close();
+                if let Some(timer) = &inner.timer {
+                    timer.clear();
+                }
             });
         })
+    }
+}
+
+const fn moderates_by_time(interval: u32, count: u32) -> bool {
+    interval != 0 && interval != u32::MAX && count > 1
+}
+
+/// The entries that a queue of this depth has.
+fn roomy<P: Platform>(opening: &OpeningObject<P>, depth: u32) -> u32 {
+    depth.saturating_add(opening.semantics.queue_slack)
+}
+
+/// The settings as the queue takes them.
+fn moderation_of(interval: u32, count: u32, depth: u64) -> Result<Option<Moderation>, ModerationError> {
+    if interval == 0 || count <= 1 {
+        return Ok(None);
+    }
+    let endless = count == u32::MAX || u64::from(count) > depth;
+    match (interval == u32::MAX, endless) {
+        (true, true) => Err(ModerationError::Mix),
+        (true, false) => Ok(Some(Moderation { interval: UNBOUNDED, count: u64::from(count) })),
+        (false, _) => {
+            let count = if endless { UNBOUNDED } else { u64::from(count) };
+            Ok(Some(Moderation { interval: u64::from(interval) * 1000, count }))
+        }
     }
 }
 
@@ -282,207 +289,82 @@ pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, compl
     if completions.is_empty() {
         return true;
     }
-    let (entered, ask, just_failed) = queue.queue.with(|inner| {
-        let failed_before = inner.failure.is_some();
-        let entered = inner.push(completions).is_ok();
-        (entered, inner.settle(), !entered && !failed_before)
+    let (entered, ask, just_failed) = queue.inner.with(|inner| {
+        let failed_before = inner.queue.failure.is_some();
+        let entered = inner.queue.push(completions).is_ok();
+        let just_failed = !entered && !failed_before;
+        if just_failed {
+            inner.severing = Some(0);
+        }
+        (entered, inner.settle(queue), just_failed)
     });
     if just_failed {
         count(&queue.core.adapter.statistics.completion_queue_error);
+        queue.core.fabric.link(&Object::CompletionQueue(queue.clone()));
     }
     ask_turn(queue, ask);
     entered
 }
 
-fn ask_turn<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: bool) {
-    if ask && queue.notify.is_some() {
-        queue.core.fabric.link_at(&Object::CompletionQueue(queue.clone()), queue.home);
+fn ask_turn<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: Ask) {
+    let fabric = &queue.core.fabric;
+    match ask {
+        Ask::Nothing | Ask::At(_) => {}
+        Ask::Turn => fabric.link_at(&Object::CompletionQueue(queue.clone()), queue.home),
+        Ask::TurnEnd => fabric.link_last(queue, queue.home),
     }
 }
 
+/// Ends a bounded number of the queue pairs that use a failed queue; the rest in a later turn.
+fn sever<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
+    let Some(mut index) = queue.inner.with(|inner| inner.severing.take()) else { return };
+    for _ in 0..SEVER_STEP {
+        let Some((after, object)) = queue.core.adapter.look_from(index) else { return };
+        index = after;
+        if let Some(Object::QueuePair(pair)) = &object
+            && (pair.initiator_queue.is(queue) || pair.receive_queue.is(queue))
+        {
+            // One that was flushed too: its connection may be open, and the peer has to hear of its end.
+            pair.fail();
+        }
+    }
+    queue.inner.with(|inner| inner.severing = Some(index));
+    queue.core.fabric.link(&Object::CompletionQueue(queue.clone()));
+}
+
 /// Makes a due notification.
+#[inline(never)]
 pub(crate) fn look_at<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, sink: &mut impl Sink<P>) {
+    sever(queue);
     let Some(callback) = queue.notify else { return };
-    let begun = queue.queue.with(|inner| {
+    let begun = queue.inner.with(|inner| {
+        // What was held back may have become due.
+        inner.settle(queue);
         // Held before the lock is let go: a close that comes now waits for the callback.
-        inner.begin().map(|status| (status, Hold::new(Object::CompletionQueue(queue.clone()))))
+        inner.queue.begin().map(|status| (status, Hold::new(Object::CompletionQueue(queue.clone()))))
     });
     let Some((status, hold)) = begun else { return };
-    let guard = Notifying(queue.clone());
+    let guard = Notifying::Completion(queue.clone());
     sink.notify(Notification { callback, status, guard, hold });
 }
 
 /// A notification under way: when the event is dropped, the next one may begin.
-pub(crate) struct Notifying<P: Platform>(Shared<CompletionQueueObject<P>>);
+pub(crate) enum Notifying<P: Platform> {
+    Completion(Shared<CompletionQueueObject<P>>),
+    Shared(Shared<SharedReceiveObject<P>>),
+}
 
 impl<P: Platform> Drop for Notifying<P> {
     fn drop(&mut self) {
-        let ask = self.0.queue.with(|queue| {
-            queue.notifying = false;
-            queue.settle()
-        });
-        ask_turn(&self.0, ask);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Arm, Completion, Queue};
-    use crate::cause::{Outcome, QueueFailure};
-
-    fn queue(depth: u32) -> Queue {
-        Queue::try_new(depth).unwrap()
-    }
-
-    fn plain() -> Completion {
-        Completion::default()
-    }
-
-    fn solicited() -> Completion {
-        Completion { solicited: true, ..plain() }
-    }
-
-    fn failed() -> Completion {
-        Completion { outcome: Outcome::Cancelled, ..plain() }
-    }
-
-    /// Arms, and says whether a notification is due at once.
-    fn arm(queue: &mut Queue, arm: Arm) -> bool {
-        queue.armed = queue.armed.max(Some(arm));
-        queue.settle()
-    }
-
-    #[test]
-    fn arming_twice_keeps_the_stronger_wish() {
-        use Arm::{Any, Errors, Solicited};
-        for (first, second, kept) in [
-            (Any, Any, Any),
-            (Any, Errors, Any),
-            (Any, Solicited, Any),
-            (Errors, Any, Any),
-            (Errors, Errors, Errors),
-            (Errors, Solicited, Solicited),
-            (Solicited, Any, Any),
-            (Solicited, Errors, Solicited),
-            (Solicited, Solicited, Solicited),
-        ] {
-            let mut queue = queue(4);
-            arm(&mut queue, first);
-            arm(&mut queue, second);
-            assert_eq!(queue.armed, Some(kept), "{first:?} then {second:?}");
-        }
-    }
-
-    #[test]
-    fn each_arm_is_satisfied_by_its_entries_only() {
-        for (wish, entry, fires) in [
-            (Arm::Any, plain(), true),
-            (Arm::Any, failed(), true),
-            (Arm::Solicited, plain(), false),
-            (Arm::Solicited, solicited(), true),
-            (Arm::Solicited, failed(), true),
-            (Arm::Errors, plain(), false),
-            (Arm::Errors, solicited(), false),
-            (Arm::Errors, failed(), false),
-        ] {
-            let mut queue = queue(4);
-            assert!(!arm(&mut queue, wish));
-            queue.push(&[entry]).unwrap();
-            assert_eq!(queue.settle(), fires, "{wish:?} {entry:?}");
-        }
-    }
-
-    #[test]
-    fn an_entry_added_before_the_arm_fires_at_once_and_only_once() {
-        let mut queue = queue(4);
-        queue.push(&[plain()]).unwrap();
-        assert!(arm(&mut queue, Arm::Any));
-        assert_eq!(queue.begin(), Some(Ok(())));
-        queue.notifying = false;
-        assert!(!arm(&mut queue, Arm::Any), "the entry was there at the last notification");
-        queue.push(&[plain()]).unwrap();
-        assert!(queue.settle());
-    }
-
-    #[test]
-    fn an_entry_added_while_the_notification_runs_fires_after_it() {
-        let mut queue = queue(4);
-        arm(&mut queue, Arm::Any);
-        queue.push(&[plain()]).unwrap();
-        assert!(queue.settle());
-        queue.begin().unwrap().unwrap();
-        queue.push(&[plain()]).unwrap();
-        assert!(!arm(&mut queue, Arm::Any), "not while the first runs");
-        assert!(queue.begin().is_none());
-        queue.notifying = false;
-        assert!(queue.settle());
-    }
-
-    #[test]
-    fn a_drained_queue_does_not_fire() {
-        let mut queue = queue(4);
-        queue.push(&[plain()]).unwrap();
-        queue.taken += 1;
-        assert!(!arm(&mut queue, Arm::Any));
-    }
-
-    #[test]
-    fn an_overflow_keeps_the_entries_fires_every_arm_once_and_takes_no_more() {
-        for wish in [Arm::Errors, Arm::Solicited, Arm::Any] {
-            let mut queue = queue(2);
-            queue.push(&[plain(), plain()]).unwrap();
-            assert_eq!(queue.push(&[plain()]), Err(QueueFailure::Overflow));
-            assert_eq!(queue.waiting(), 2);
-            queue.taken = 2;
-            assert_eq!(queue.push(&[plain()]), Err(QueueFailure::Overflow));
-            assert!(arm(&mut queue, wish));
-            assert_eq!(queue.begin(), Some(Err(QueueFailure::Overflow)));
-            queue.notifying = false;
-            assert!(!arm(&mut queue, wish));
-        }
-    }
-
-    #[test]
-    fn making_the_deepest_queue_touches_none_of_its_entries() {
-        let queue = queue(crate::limits::Limits::CONNECTX_LIKE.completion_depth);
-        assert_eq!((queue.entries.len(), queue.entries.capacity()), (0, 1 << 22));
-    }
-
-    #[test]
-    fn entries_come_out_as_they_went_in_over_many_rounds_of_each_depth() {
-        for depth in [1, 2, 3, 5, 16] {
-            let (mut queue, mut next, mut expected) = (queue(depth), 0, 0);
-            for round in 0..40 {
-                let room = u64::from(depth) - queue.waiting();
-                for _ in 0..room.min(1 + round % 4) {
-                    queue.push(&[Completion { context: next, ..plain() }]).unwrap();
-                    next += 1;
-                }
-                let mut out = [plain(); 2];
-                let count = queue.take(&mut out);
-                for entry in out.iter().take(count) {
-                    assert_eq!(entry.context, expected, "depth {depth}");
-                    expected += 1;
-                }
+        match self {
+            Self::Completion(queue) => {
+                let ask = queue.inner.with(|inner| {
+                    inner.queue.notifying = false;
+                    inner.settle(queue)
+                });
+                ask_turn(queue, ask);
             }
-            assert!(expected > 30);
-        }
-    }
-
-    #[test]
-    fn a_full_queue_of_each_depth_takes_exactly_its_depth() {
-        for depth in [1, 2, 3, 16] {
-            let mut queue = queue(depth);
-            for _ in 0..3 {
-                for _ in 0..depth {
-                    queue.push(&[plain()]).unwrap();
-                }
-                queue.taken += u64::from(depth);
-            }
-            for _ in 0..depth {
-                queue.push(&[plain()]).unwrap();
-            }
-            assert!(queue.push(&[plain()]).is_err());
+            Self::Shared(queue) => shared_receive_queue::notified(queue),
         }
     }
 }

@@ -1,37 +1,87 @@
-//! Endpoints: which local addresses and ports are in use, and who listens there.
+//! Endpoints: which local addresses and ports are in use, by whom, and who listens there.
 //!
-//! What it is: one sorted directory for all adapters. An endpoint is counted: a listener and each connector accepted over it,
-//! or the one connector that connects from it. What it is not: the address table; adapters know their own addresses.
+//! What it is: one sorted directory for all adapters. An endpoint is counted: a listener and each connector that arrived over
+//! it, the one connector that connects from it, or a shared endpoint and each connector that connects over it. What it is not:
+//! the address table; adapters know their own addresses.
 //!
-//! Rules (NDKPI: endpoint reference counting): while an endpoint is counted, nobody else listens or connects at its address;
-//! port 0 picks a free port between 49152 and 65535.
+//! Rules (NDKPI: endpoint reference counting): while an endpoint is counted, nobody else listens, connects or shares at its
+//! address; a listener on every address of an adapter uses its port at all of them; port 0 picks a free port between 49152 and
+//! 65535; over a shared endpoint each remote is met once.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use softndk_cells::{NoMemory, Shared};
 
 use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST};
 use crate::listener::ListenerObject;
 use crate::platform::Platform;
+use crate::room::{insert_in_room, remove_at};
 
-/// An address of one adapter.
+/// An address of one adapter. The order makes neighbours of all addresses that use one port; scope identifiers do not count,
+/// because an adapter has each address once.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct EndpointKey {
-    pub(crate) adapter: u32,
-    pub(crate) address: SocketAddr,
+    adapter: u32,
+    is_ipv6: bool,
+    port: u16,
+    ip: IpAddr,
+}
+
+impl EndpointKey {
+    pub(crate) fn new(adapter: u32, address: SocketAddr) -> Self {
+        Self { adapter, is_ipv6: address.is_ipv6(), port: address.port(), ip: address.ip() }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The key of whoever listens at every address of this family and port; the first of its neighbours.
+    fn everywhere(self) -> Self {
+        let ip = if self.is_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        Self { ip, ..self }
+    }
+
+    /// Whether only one of the two can be in use.
+    fn clashes(&self, other: &Self) -> bool {
+        let everywhere = self.everywhere();
+        self.shares_port(other) && (self == other || *self == everywhere || *other == everywhere)
+    }
+
+    fn shares_port(&self, other: &Self) -> bool {
+        (self.adapter, self.is_ipv6, self.port) == (other.adapter, other.is_ipv6, other.port)
+    }
+}
+
+/// A count on an endpoint, and for a connector over a shared one the remote it meets there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub(crate) key: EndpointKey,
+    pub(crate) remote: Option<EndpointKey>,
+}
+
+impl Bound {
+    /// A count without a remote of its own.
+    pub(crate) fn at(key: EndpointKey) -> Self {
+        Self { key, remote: None }
+    }
 }
 
 struct Endpoint<P: Platform> {
     key: EndpointKey,
     count: u32,
     listener: Option<Shared<ListenerObject<P>>>,
+    /// Whom the connectors over a shared endpoint meet, sorted.
+    remotes: Vec<EndpointKey>,
 }
 
 /// Why an endpoint could not be had.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EndpointError {
     InUse,
+    /// There is a connection between these two ends.
+    TupleInUse,
     NoPorts,
     NoMemory,
 }
@@ -57,63 +107,111 @@ impl<P: Platform> Directory<P> {
         self.endpoints.binary_search_by(|endpoint| endpoint.key.cmp(key))
     }
 
-    /// Takes an endpoint; answers its address with the port filled in.
+    fn find(&mut self, key: &EndpointKey) -> Option<&mut Endpoint<P>> {
+        let place = self.search(key).ok()?;
+        self.endpoints.get_mut(place)
+    }
+
+    /// Where an endpoint that clashes with none in use would stand.
+    fn place_for(&self, key: &EndpointKey) -> Option<usize> {
+        let place = self.search(key).err()?;
+        let everywhere = key.everywhere();
+        let clash = if *key == everywhere {
+            self.endpoints.get(place).is_some_and(|next| next.key.shares_port(key))
+        } else {
+            self.search(&everywhere).is_ok()
+        };
+        (!clash).then_some(place)
+    }
+
+    /// Takes an endpoint; answers its key with the port filled in.
     pub(crate) fn take(
         &mut self,
         mut key: EndpointKey,
         listener: Option<&Shared<ListenerObject<P>>>,
     ) -> Result<EndpointKey, EndpointError> {
-        let place = if key.address.port() == 0 {
+        let place = if key.port == 0 {
             let (port, place) = self.free_port(key)?;
-            key.address.set_port(port);
+            key.port = port;
             place
         } else {
-            self.search(&key).err().ok_or(EndpointError::InUse)?
+            self.place_for(&key).ok_or(EndpointError::InUse)?
         };
         self.endpoints.try_reserve(1).map_err(NoMemory::from)?;
-        self.endpoints.insert(place, Endpoint { key, count: 1, listener: listener.cloned() });
+        let endpoint = Endpoint { key, count: 1, listener: listener.cloned(), remotes: Vec::new() };
+        insert_in_room(&mut self.endpoints, place, endpoint).map_err(|_| NoMemory)?;
         Ok(key)
     }
 
     fn free_port(&mut self, mut key: EndpointKey) -> Result<(u16, usize), EndpointError> {
+        key.port = self.next_port;
+        let mut first = self.first_of_port(&key);
         for _ in EPHEMERAL_FIRST..=EPHEMERAL_LAST {
-            let port = self.next_port;
-            self.next_port = if port == EPHEMERAL_LAST { EPHEMERAL_FIRST } else { port + 1 };
-            key.address.set_port(port);
-            if let Err(place) = self.search(&key) {
-                return Ok((port, place));
+            let port = key.port;
+            // The users of one port stand together, and those of the next port behind them.
+            let (mut users, mut before, mut clash) = (0, 0, false);
+            let from = self.endpoints.get(first..).unwrap_or_default();
+            for endpoint in from.iter().take_while(|endpoint| endpoint.key.shares_port(&key)) {
+                users += 1;
+                before += usize::from(endpoint.key < key);
+                clash |= key.clashes(&endpoint.key);
             }
+            let around = port == EPHEMERAL_LAST;
+            key.port = if around { EPHEMERAL_FIRST } else { port + 1 };
+            if !clash {
+                self.next_port = key.port;
+                return Ok((port, first + before));
+            }
+            first = if around { self.first_of_port(&key) } else { first + users };
         }
         Err(EndpointError::NoPorts)
     }
 
-    /// Who listens at an address.
-    pub(crate) fn listener(&self, key: &EndpointKey) -> Option<&Shared<ListenerObject<P>>> {
-        self.endpoints.get(self.search(key).ok()?)?.listener.as_ref()
+    /// Where the endpoints that use the port of a key begin, or would.
+    fn first_of_port(&self, key: &EndpointKey) -> usize {
+        self.search(&key.everywhere()).unwrap_or_else(|place| place)
     }
 
-    /// Counts a connector accepted over an endpoint.
+    /// Who listens for connections to an address, at it or everywhere; with the key of the listener's endpoint.
+    pub(crate) fn listener(&self, key: &EndpointKey) -> Option<(EndpointKey, &Shared<ListenerObject<P>>)> {
+        let place = self.search(key).or_else(|_| self.search(&key.everywhere())).ok()?;
+        let endpoint = self.endpoints.get(place)?;
+        Some((endpoint.key, endpoint.listener.as_ref()?))
+    }
+
+    /// Counts a connector that arrived over an endpoint.
     pub(crate) fn count(&mut self, key: &EndpointKey) {
-        if let Ok(place) = self.search(key)
-            && let Some(endpoint) = self.endpoints.get_mut(place)
-        {
+        if let Some(endpoint) = self.find(key) {
             endpoint.count += 1;
         }
     }
 
+    /// Counts a connector that connects over a shared endpoint to a remote.
+    pub(crate) fn meet(&mut self, key: EndpointKey, remote: EndpointKey) -> Result<Bound, EndpointError> {
+        // A shared endpoint that connects is not closed, so its endpoint is there.
+        let endpoint = self.find(&key).ok_or(EndpointError::InUse)?;
+        let place = endpoint.remotes.binary_search(&remote).err().ok_or(EndpointError::TupleInUse)?;
+        endpoint.remotes.try_reserve(1).map_err(NoMemory::from)?;
+        insert_in_room(&mut endpoint.remotes, place, remote).map_err(|_| NoMemory)?;
+        endpoint.count += 1;
+        Ok(Bound { key, remote: Some(remote) })
+    }
+
     /// Nobody listens there any more; connectors may still be counted. The listener is dropped by the caller.
     pub(crate) fn deafen(&mut self, key: &EndpointKey) -> Option<Shared<ListenerObject<P>>> {
-        let place = self.search(key).ok()?;
-        self.endpoints.get_mut(place)?.listener.take()
+        self.find(key)?.listener.take()
     }
 
     /// Lets one count go, and the endpoint with the last.
-    pub(crate) fn release(&mut self, key: &EndpointKey) {
-        let Ok(place) = self.search(key) else { return };
+    pub(crate) fn release(&mut self, bound: &Bound) {
+        let Ok(place) = self.search(&bound.key) else { return };
         let Some(endpoint) = self.endpoints.get_mut(place) else { return };
+        if let Some(met) = bound.remote.and_then(|remote| endpoint.remotes.binary_search(&remote).ok()) {
+            let _met = remove_at(&mut endpoint.remotes, met);
+        }
         endpoint.count -= 1;
         if endpoint.count == 0 {
-            self.endpoints.remove(place);
+            let _gone = remove_at(&mut self.endpoints, place);
         }
     }
 }

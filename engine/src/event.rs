@@ -7,7 +7,7 @@
 //! on) cannot complete before the event is dropped, so the front end drops it *after* the consumer's callback has returned.
 //! Notifications of one completion queue never overlap.
 
-use crate::cause::{ConnectError, QueueFailure};
+use crate::cause::{ConnectError, DisconnectReason, QueueFailure};
 use crate::completion_queue::Notifying;
 use crate::connector::Connector;
 use crate::life::{Antecedents, Hold};
@@ -57,9 +57,10 @@ pub struct Arrival<P: Platform> {
     pub(crate) adopted: bool,
 }
 
-/// The peer has ended the connection.
+/// The connection has ended, and not by a call of this side.
 pub struct DisconnectEvent<P: Platform> {
     pub callback: P::DisconnectCallback,
+    pub reason: DisconnectReason,
     #[expect(dead_code, reason = "kept for the end of its life")]
     pub(crate) hold: Hold<P>,
 }

@@ -7,12 +7,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use softndk_cells::{Epoch, Guard, NoMemory, Shared, SlotTable, Stamp};
 
 use crate::adapter::{Adapter, AdapterObject, AdapterSettings};
 use crate::cause::CreateError;
+use crate::completion_queue::CompletionQueueObject;
 use crate::endpoint::Directory;
 use crate::event::{Budget, Sink, Turn};
 use crate::life::Object;
@@ -21,9 +22,10 @@ use crate::mapping::{Mapping, MappingObject};
 use crate::memory_region::Entry;
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::Departed;
+use crate::timer::Clock;
 use crate::token::{LogicalAddress, MemoryToken};
 use crate::work::{Item, Link, Lists};
-use crate::{completion_queue, connector, mapping, memory_region, queue_pair};
+use crate::{completion_queue, connector, mapping, memory_region, memory_window, queue_pair, shared_receive_queue};
 
 pub(crate) struct FabricObject<P: Platform> {
     pub(crate) platform: P,
@@ -38,7 +40,10 @@ pub(crate) struct FabricObject<P: Platform> {
     pub(crate) directory: P::Lock<Directory<P>>,
     adapters: P::Lock<Vec<Shared<AdapterObject<P>>>>,
     next_adapter: AtomicU32,
+    next_object: AtomicU64,
     work: Box<[P::Lock<Lists<P>>]>,
+    /// What waits for a moment, by processor.
+    clocks: Box<[Clock<P>]>,
     /// Those who wait for contexts to leave the epoch.
     parked: P::Lock<Lists<P>>,
 }
@@ -61,6 +66,9 @@ impl<P: Platform> Fabric<P> {
         let mut work = Vec::new();
         work.try_reserve_exact(processors)?;
         work.extend((0..processors).map(|_| P::Lock::new(Lists::new())));
+        let mut clocks = Vec::new();
+        clocks.try_reserve_exact(processors)?;
+        clocks.extend((0..processors).map(|_| Clock::new()));
         let generations = |bits: u32| (1 << bits) - 1;
         Ok(Self(Shared::try_new(FabricObject {
             platform,
@@ -79,14 +87,21 @@ impl<P: Platform> Fabric<P> {
             directory: P::Lock::new(Directory::new()),
             adapters: P::Lock::new(Vec::new()),
             next_adapter: AtomicU32::new(1),
+            next_object: AtomicU64::new(1),
             epoch,
             work: work.into_boxed_slice(),
+            clocks: clocks.into_boxed_slice(),
             parked: P::Lock::new(Lists::new()),
         })?))
     }
 
     pub fn platform(&self) -> &P {
         &self.0.platform
+    }
+
+    /// A number that no object has or had.
+    pub(crate) fn next_object(&self) -> u64 {
+        self.0.next_object.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Adds an adapter without addresses; [`Adapter::remove`] takes it out again.
@@ -117,6 +132,11 @@ impl<P: Platform> Fabric<P> {
         self.0.adapters.with(|adapters| adapters.iter().find(|adapter| wanted(adapter)).cloned())
     }
 
+    /// The clock of a processor; more processors than there are share.
+    pub(crate) fn clock(&self, processor: u32) -> Option<&Clock<P>> {
+        self.0.clocks.get((processor as usize).checked_rem(self.0.clocks.len())?)
+    }
+
     /// Enters the epoch; `None` when too many contexts are inside, then the work goes to a turn.
     pub(crate) fn enter(&self) -> Option<Guard<'_>> {
         self.0.epoch.enter(self.0.platform.processor() as usize)
@@ -138,6 +158,13 @@ impl<P: Platform> Fabric<P> {
     pub(crate) fn link_at(&self, object: &Object<P>, processor: Option<u32>) {
         if let Some(link) = Link::claim(object) {
             self.push_at(processor, |lists| lists.push(link));
+        }
+    }
+
+    /// Puts a queue where a turn looks at it when everything else has been looked at, unless it is on a list.
+    pub(crate) fn link_last(&self, queue: &Shared<CompletionQueueObject<P>>, processor: Option<u32>) {
+        if let Some(link) = queue.link() {
+            self.push_at(processor, |lists| lists.push(Link::Last(link)));
         }
     }
 
@@ -175,7 +202,7 @@ impl<P: Platform> Fabric<P> {
         if let Some(link) = link {
             self.0.parked.with(|parked| parked.push(link));
         }
-        self.0.epoch.want();
+        self.0.epoch.want(stamp);
         if self.0.epoch.passed(stamp) {
             self.unpark();
         }
@@ -188,15 +215,26 @@ impl<P: Platform> Fabric<P> {
     }
 
     /// Works off the list of a processor: call from a DPC or a thread of the front end, with no lock held and not under a
-    /// dispatch function. After [`Turn::Idle`] the next work kicks; after [`Turn::More`] nobody does.
+    /// dispatch function. After [`Turn::Idle`] the next work kicks; after [`Turn::More`] nobody does. Objects whose moment has
+    /// come are looked at too, see [`Platform::wake_at`].
     pub fn turn(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Turn {
         let processor = processor as usize % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return Turn::Idle };
+        if let Some(clock) = self.clock(processor as u32) {
+            clock.expire(self, processor as u32);
+        }
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
-            let Some(item) = work.with(Lists::pop) else { return Turn::Idle };
+            let Some(item) = work.with(Lists::pop) else { break };
             look_at(item, processor as u32, &mut bytes, sink);
             if bytes == 0 || self.0.platform.should_yield() {
+                break;
+            }
+        }
+        for _ in 0..budget.items.max(1) {
+            let Some(item) = work.with(Lists::pop_last) else { break };
+            look_at(item, processor as u32, &mut bytes, sink);
+            if self.0.platform.should_yield() {
                 break;
             }
         }
@@ -204,7 +242,7 @@ impl<P: Platform> Fabric<P> {
     }
 }
 
-/// What a turn does with one object.
+/// What a turn does with one object. What it does with each kind has a frame of its own: here all of them would be one.
 fn look_at<P: Platform>(item: Item<P>, processor: u32, bytes: &mut u64, sink: &mut impl Sink<P>) {
     match item {
         Item::Mapping(mapping) => mapping::look_at(&mapping, sink),
@@ -212,9 +250,11 @@ fn look_at<P: Platform>(item: Item<P>, processor: u32, bytes: &mut u64, sink: &m
             match &object {
                 Object::QueuePair(pair) => queue_pair::look_at(pair, processor, bytes),
                 Object::CompletionQueue(queue) => completion_queue::look_at(queue, sink),
+                Object::SharedReceiveQueue(queue) => shared_receive_queue::look_at(queue, sink),
                 Object::Region(region) => memory_region::look_at(region, sink),
+                Object::Window(window) => memory_window::look_at(window),
                 Object::Connector(connector) => connector::look_at(connector, sink),
-                Object::Listener(_) | Object::Domain(_) | Object::Opening(_) => {}
+                Object::Listener(_) | Object::SharedEndpoint(_) | Object::Domain(_) | Object::Opening(_) => {}
             }
             object.core().finish(sink);
         }

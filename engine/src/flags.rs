@@ -25,7 +25,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// What a region or a fast registration grants. Local read is always granted.
+    /// What a region, a fast registration or a window grants. Local read is always granted.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Rights: u8 {
         const LOCAL_WRITE = 1;
@@ -48,6 +48,7 @@ pub enum Operation {
     SendAndInvalidate,
     Read,
     Write,
+    Bind,
     FastRegister,
     Invalidate,
 }
@@ -62,7 +63,7 @@ impl Operation {
             Self::Send | Self::SendAndInvalidate => ANY.union(RequestFlags::SOLICIT).union(RequestFlags::INLINE),
             Self::Read => ANY.union(RequestFlags::LOCAL_INVALIDATE),
             Self::Write => ANY.union(RequestFlags::INLINE),
-            Self::FastRegister | Self::Invalidate => ANY,
+            Self::Bind | Self::FastRegister | Self::Invalidate => ANY,
         }
     }
 }

@@ -12,18 +12,21 @@
 use alloc::vec::Vec;
 
 use softndk_cells::ring::Receiver;
-use softndk_cells::{Guard, Shared, Stamp};
+use softndk_cells::{Guard, NoMemory, Shared, SlotKey, Stamp};
 
 use crate::access::{Accessor, Denied};
 use crate::cause::Outcome;
 use crate::completion_queue::{self, Completion};
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::life::Object;
-use crate::limits::{BATCH, REQUEST_COST, STEP_REQUESTS};
+use crate::limits::{BATCH, RECEIVE_ELEMENTS, REQUEST_COST, STEP_REQUESTS};
 use crate::loopback::Loopback;
+use crate::memory_region::Edges;
+use crate::memory_window::{self, Binding, NotBound};
 use crate::platform::{Lock, Platform};
-use crate::queue_pair::{End, QueuePairObject, Request, settle_end};
+use crate::queue_pair::{self, End, QueuePairObject, Request, Subject, settle_end, state};
 use crate::receive_queue::Receive;
+use crate::room::push_in_room;
 use crate::statistics::Traffic;
 use crate::token::{Element, MemoryToken};
 use crate::transfer::{CHUNK, Elements, Fault, List, Queued};
@@ -49,11 +52,15 @@ pub(crate) struct Initiator<P: Platform> {
     far: Option<Shared<QueuePairObject<P>>>,
     /// The receive that the message at the front goes into, and its elements.
     receive: Option<Receive>,
+    /// Until when the message at the front waits for a receive.
+    deadline: Option<u64>,
     /// Receives of the peer are marked as being filled by us.
     occupied: bool,
     scratch: Vec<Element>,
     done: Batch,
     filled: Batch,
+    /// A request failed; the connection has not heard of it yet.
+    failed: bool,
     outgoing: Traffic,
     incoming: Traffic,
 }
@@ -75,7 +82,8 @@ struct Both<'a, P: Platform> {
 impl<'a, P: Platform> Both<'a, P> {
     /// Access to this end's memory.
     fn here(&self) -> Accessor<'a, P> {
-        Accessor { fabric: &self.pair.core.fabric, guard: self.guard, domain: self.pair.domain.number }
+        let (fabric, domain) = (&self.pair.core.fabric, self.pair.domain.number);
+        Accessor { fabric, guard: self.guard, domain, pair: 0 }
     }
 }
 
@@ -95,44 +103,32 @@ impl<P: Platform> Clone for Both<'_, P> {
 
 impl<P: Platform> Copy for Both<'_, P> {}
 
-/// Completions gathered for one queue.
-struct Batch {
-    entries: [Completion; BATCH],
-    count: usize,
-}
+/// Completions gathered for one queue. In memory of its own: a queue pair goes over the stack when it is made.
+struct Batch(Vec<Completion>);
 
 impl Batch {
-    const fn new() -> Self {
-        const EMPTY: Completion = Completion {
-            context: 0,
-            queue_pair_context: 0,
-            outcome: Outcome::Success,
-            operation: Operation::Receive,
-            solicited: false,
-            bytes: 0,
-            output: MemoryToken::NONE,
-        };
-        Self { entries: [EMPTY; BATCH], count: 0 }
+    fn try_new() -> Result<Self, NoMemory> {
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(BATCH)?;
+        Ok(Self(entries))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     fn is_full(&self) -> bool {
-        self.count == BATCH
+        self.0.len() >= BATCH
     }
 
     /// The caller has looked whether there is room.
     fn push(&mut self, completion: Completion) {
-        if let Some(place) = self.entries.get_mut(self.count) {
-            *place = completion;
-            self.count += 1;
-        }
+        let kept = push_in_room(&mut self.0, completion);
+        debug_assert!(kept.is_ok());
     }
 
-    fn entries_mut(&mut self) -> &mut [Completion] {
-        self.entries.get_mut(..self.count).unwrap_or_default()
-    }
-
-    fn entries(&self) -> &[Completion] {
-        self.entries.get(..self.count).unwrap_or_default()
+    fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -164,26 +160,29 @@ enum Progress {
 }
 
 impl<P: Platform> Initiator<P> {
-    pub(crate) fn new(
+    pub(crate) fn try_new(
         requests: Receiver<Request<P>>,
         elements: Receiver<Element>,
         chunks: Receiver<[u8; CHUNK]>,
-        scratch: Vec<Element>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, NoMemory> {
+        let mut scratch = Vec::new();
+        scratch.try_reserve_exact(RECEIVE_ELEMENTS)?;
+        Ok(Self {
             requests,
             elements,
             chunks,
             phase: Phase::Fresh,
             far: None,
             receive: None,
+            deadline: None,
             occupied: false,
             scratch,
-            done: Batch::new(),
-            filled: Batch::new(),
+            done: Batch::try_new()?,
+            filled: Batch::try_new()?,
+            failed: false,
             outgoing: Traffic::default(),
             incoming: Traffic::default(),
-        }
+        })
     }
 
     /// Brings requests forward until a bound is reached or something has to be waited for.
@@ -191,6 +190,10 @@ impl<P: Platform> Initiator<P> {
         // The pointer is moved and not counted: nothing per request touches the peer's count.
         let far = self.far.take().or_else(|| pair.bond.with(|bond| bond.far.clone()));
         let answer = self.run_with(Ends { pair, far: far.as_ref(), guard }, most);
+        if core::mem::take(&mut self.failed) {
+            // Before the results: who sees that a request failed finds that the connection is over.
+            queue_pair::end_connection(pair);
+        }
         self.commit(pair, far.as_ref());
         self.far = far;
         answer
@@ -208,18 +211,46 @@ impl<P: Platform> Initiator<P> {
             match self.advance(ends, most.saturating_sub(bytes).max(1)) {
                 Progress::Completed => bytes = bytes.saturating_add(REQUEST_COST),
                 Progress::Moved(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
-                Progress::NoReceive if self.filled.count > 0 => self.commit(ends.pair, ends.far),
-                Progress::NoReceive => return (bytes, Stop::NoReceive),
+                Progress::NoReceive if !self.filled.is_empty() => self.commit(ends.pair, ends.far),
+                Progress::NoReceive if self.waits(ends) => return (bytes, Stop::NoReceive),
+                Progress::NoReceive => {
+                    self.fail(ends.pair, Outcome::NotReady);
+                    bytes = bytes.saturating_add(REQUEST_COST);
+                }
                 Progress::Epoch(stamp, moved) => return (bytes.saturating_add(moved), Stop::Epoch(stamp)),
             }
-            if bytes >= most {
+            if bytes >= most || self.failed {
                 break;
             }
         }
         (bytes, Stop::Bounds)
     }
 
-    /// One thing done to the request at the front.
+    /// The message at the front found no receive: whether it goes on waiting.
+    fn waits(&mut self, ends: Ends<'_, P>) -> bool {
+        let Some(patience) = ends.pair.patience.as_ref().filter(|_| !ends.far.is_some_and(Loopback::is_patient)) else {
+            return true;
+        };
+        let now = ends.pair.core.fabric.0.platform.now();
+        let deadline = *self.deadline.get_or_insert_with(|| now.saturating_add(patience.nanoseconds));
+        if now >= deadline {
+            return false;
+        }
+        patience.timer.set(&Object::QueuePair(ends.pair.clone()), deadline);
+        true
+    }
+
+    /// The message at the front waits for no receive any more. The timer points to the queue pair while it is set.
+    #[inline]
+    fn stop_waiting(&mut self, pair: &QueuePairObject<P>) {
+        if self.deadline.take().is_some()
+            && let Some(patience) = &pair.patience
+        {
+            patience.timer.clear();
+        }
+    }
+
+    /// One thing done to the request at the front. What is rare has a frame of its own.
     fn advance(&mut self, ends: Ends<'_, P>, most: u64) -> Progress {
         // A request whose access has been taken away already is finished; only its readers have to leave.
         let goes_on = matches!(self.phase, Phase::Leaving(_)) || !ends.pair.is_ended();
@@ -230,8 +261,12 @@ impl<P: Platform> Initiator<P> {
         let Some(request) = self.requests.front() else { return Progress::Completed };
         match request.operation {
             Operation::Send | Operation::SendAndInvalidate => self.advance_send(ends, most),
+            Operation::Read if ends.pair.state() & state::NO_READS != 0 => {
+                self.fail(ends.pair, Outcome::InvalidRequest)
+            }
             Operation::Read | Operation::Write => self.advance_remote(ends, most),
             Operation::FastRegister => self.fast_register(ends.pair),
+            Operation::Bind => self.bind(ends.pair),
             Operation::Invalidate => self.invalidate(ends),
             Operation::Receive | Operation::ReceiveAndInvalidate => self.complete(ends.pair, Outcome::InvalidRequest),
         }
@@ -254,6 +289,7 @@ impl<P: Platform> Initiator<P> {
             match self.move_remote(ends, request, at..until) {
                 Ok(()) => {}
                 Err(Refused::Local) => return self.fail(pair, Outcome::LocalAccess),
+                Err(Refused::Unfit) => return self.fail(pair, Outcome::InvalidRequest),
                 Err(Refused::Remote) => return self.fail(pair, pair.domain.opening.semantics.remote_access),
             }
         }
@@ -289,6 +325,11 @@ impl<P: Platform> Initiator<P> {
         let mut local = List::new(here, elements, needed);
         if range.start == 0 {
             local.check().map_err(|Denied| Refused::Local)?;
+            // Before the first byte: nobody may believe that such memory was closed to its peers by the Read.
+            if request.flags.contains(RequestFlags::LOCAL_INVALIDATE) {
+                let first = Queued::of(request, &self.elements).element(0);
+                first.filter(|first| here.fast(first.token).is_ok()).ok_or(Refused::Unfit)?;
+            }
         }
         if read {
             Loopback::read(far, here, request, &mut local, range)
@@ -320,7 +361,10 @@ impl<P: Platform> Initiator<P> {
         }
         if let Phase::Fresh = self.phase {
             match self.begin_send(ends) {
-                Ok(true) => self.phase = Phase::Moving(0),
+                Ok(true) => {
+                    self.phase = Phase::Moving(0);
+                    self.stop_waiting(ends.pair);
+                }
                 Ok(false) => return Progress::NoReceive,
                 Err(progress) => return progress,
             }
@@ -356,7 +400,7 @@ impl<P: Platform> Initiator<P> {
                 return Err(self.fail(pair, Outcome::LocalAccess));
             }
         }
-        let delivery = Delivery { length, invalidates, filled: self.filled.count };
+        let delivery = Delivery { length, invalidates, filled: self.filled.0.len() };
         match Loopback::begin_send(pair, far, here, delivery, &mut self.scratch) {
             Begun::NoReceive => Ok(false),
             Begun::UnknownToken => {
@@ -394,7 +438,6 @@ impl<P: Platform> Initiator<P> {
         let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
         if request.operation == Operation::SendAndInvalidate {
             let Some(stamp) = Loopback::invalidate(far, ends.here(), request.token) else {
-                self.receive = None;
                 Loopback::break_off(far);
                 return self.fail(pair, Outcome::RemoteError);
             };
@@ -442,33 +485,76 @@ impl<P: Platform> Initiator<P> {
             return Progress::Epoch(stamp, 0);
         }
         self.fill(Outcome::Success);
-        if let Some(fast) = self.requests.front().and_then(|request| request.fast.as_ref()) {
-            fast.editions.reclaim();
+        match self.requests.front().map(|request| &request.subject) {
+            Some(Subject::Fast(fast)) => {
+                fast.editions.reclaim();
+            }
+            Some(Subject::Window(window)) => {
+                window.binding.reclaim();
+            }
+            _ => {}
         }
         self.complete(pair, Outcome::Success)
     }
 
+    #[inline(never)]
     fn fast_register(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
         let Some(request) = self.requests.front() else { return Progress::Completed };
-        let (Some(fast), Some(ready)) = (request.fast.as_ref(), request.ready.take()) else {
+        let Subject::Pages(fast, ready) = &mut request.subject else {
             return self.fail(pair, Outcome::InvalidRequest);
         };
-        match fast.editions.publish(ready) {
-            Ok(()) => self.complete(pair, Outcome::Success),
-            Err(ready) => {
+        match ready.take().map(|ready| fast.editions.publish(ready)) {
+            Some(Ok(())) => self.complete(pair, Outcome::Success),
+            Some(Err(ready)) => {
                 fast.editions.discard(ready);
                 self.fail(pair, Outcome::InvalidRequest)
+            }
+            None => self.fail(pair, Outcome::InvalidRequest),
+        }
+    }
+
+    #[inline(never)]
+    fn bind(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
+        let Some(request) = self.requests.front() else { return Progress::Completed };
+        let Subject::Binding(window, region, rights) = &request.subject else {
+            return self.fail(pair, Outcome::InvalidRequest);
+        };
+        let registration = request.single.token;
+        // Deregistered meanwhile, or being closed.
+        let Some(hold) = region.bound(registration) else { return self.fail(pair, Outcome::InvalidRequest) };
+        let binding = Binding {
+            token: request.token,
+            pair: pair.address(),
+            region: SlotKey { slot: registration.slot(), generation: registration.generation() },
+            address: request.address,
+            length: request.length,
+            rights: *rights,
+        };
+        match memory_window::bind(window, binding, pair, (region.clone(), hold)) {
+            Ok(()) => self.complete(pair, Outcome::Success),
+            Err((cause, hold)) => {
+                region.unbound(hold);
+                match cause {
+                    NotBound::Occupied => self.fail(pair, Outcome::InvalidRequest),
+                    NotBound::Wait(stamp) => Progress::Epoch(stamp, 0),
+                }
             }
         }
     }
 
+    #[inline(never)]
     fn invalidate(&mut self, ends: Both<'_, P>) -> Progress {
         let pair = ends.pair;
         if let Phase::Leaving(stamp) = self.phase {
             return self.left(ends, stamp);
         }
-        let fast = self.requests.front().and_then(|request| request.fast.as_ref());
-        match fast.and_then(|fast| fast.editions.withdraw()) {
+        let withdrawn = match self.requests.front().map(|request| &request.subject) {
+            Some(Subject::Fast(fast)) => fast.editions.withdraw(),
+            // A window is the business of the queue pair it is bound to.
+            Some(Subject::Window(window)) => memory_window::unbind(window, |bound| bound.is(pair)),
+            _ => None,
+        };
+        match withdrawn {
             Some(stamp) => {
                 self.phase = Phase::Leaving(stamp);
                 Progress::Epoch(stamp, 0)
@@ -477,17 +563,27 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    /// Completes the request at the front and ends the connection, unless the outcome is a success after all.
+    /// Completes the request at the front with its cause; the connection ends when the run does, on a stack that is less deep.
     fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Progress {
         let progress = self.complete(pair, outcome);
-        pair.fail();
+        pair.end();
+        self.failed = true;
         progress
     }
 
     /// Notes the completion of the request at the front, once, and takes it off the queue.
     fn complete(&mut self, pair: &QueuePairObject<P>, outcome: Outcome) -> Progress {
         self.phase = Phase::Fresh;
-        self.receive = None;
+        self.stop_waiting(pair);
+        // A receive of the peer's own queue is still there; one out of a shared queue is nowhere else.
+        if let Some(receive) = self.receive.take().filter(|receive| receive.shared) {
+            self.filled.push(Completion {
+                context: receive.context,
+                outcome: Outcome::Cancelled,
+                operation: Operation::Receive,
+                ..Completion::default()
+            });
+        }
         // The request leaves last: whoever sees its room finds room for elements and inline data as well.
         if let Some(request) = self.requests.peek(self.requests.position()) {
             if request.count > 1 {
@@ -497,10 +593,8 @@ impl<P: Platform> Initiator<P> {
                 self.chunks.skip((request.length as usize).div_ceil(CHUNK));
             }
         }
-        let Some(request) = self.requests.pop() else { return Progress::Completed };
-        if let (Some(fast), Some(ready)) = (&request.fast, request.ready) {
-            fast.editions.discard(ready);
-        }
+        let Some(mut request) = self.requests.pop() else { return Progress::Completed };
+        request.subject.discard();
         if outcome != Outcome::Success || !request.flags.contains(RequestFlags::SILENT_SUCCESS) {
             self.done.push(Completion {
                 context: request.context,
@@ -518,18 +612,18 @@ impl<P: Platform> Initiator<P> {
 
     /// Enters the gathered completions: ours first, so that an answer of the peer never comes before them.
     fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, far: Option<&Shared<QueuePairObject<P>>>) {
-        let entered = completion_queue::enter(&pair.initiator_queue, self.done.entries());
-        self.done.count = 0;
+        let entered = completion_queue::enter(&pair.initiator_queue, &self.done.0);
+        self.done.clear();
         if let Some(far) = far {
             if self.occupied {
                 self.occupied = self.receive.is_some();
-                Loopback::end_sends(far, self.filled.entries_mut(), self.occupied);
+                Loopback::end_sends(far, &mut self.filled.0, self.occupied);
             }
             self.count_traffic(pair, far);
         }
-        self.filled.count = 0;
+        self.filled.clear();
         if !entered {
-            pair.fail();
+            pair.fail_later();
         }
     }
 
@@ -541,7 +635,9 @@ impl<P: Platform> Initiator<P> {
 
     /// Lets the other end go; called when nothing is left to send.
     fn forget_far(&mut self) {
-        self.far = None;
+        if let Some(far) = self.far.take() {
+            Loopback::give_up(&far);
+        }
     }
 }
 
@@ -549,12 +645,13 @@ fn request_flags<P: Platform>(requests: &Receiver<Request<P>>) -> RequestFlags {
     requests.peek(requests.position()).map_or(RequestFlags::empty(), |request| request.flags)
 }
 
-/// Processes one piece of the initiator queue, unless another context does.
-pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) -> Stepped {
-    pair.core.fabric.0.platform.uninterrupted(|| step_inside(pair, most))
+/// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the list of
+/// `processor`, whose turn this is; without one to the list of the processor that runs this.
+pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
+    pair.core.fabric.0.platform.uninterrupted(|| step_inside(pair, processor, most))
 }
 
-fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) -> Stepped {
+fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
     let fabric = &pair.core.fabric;
     let Some(mut held) = pair.work.raise() else { return Stepped::Rest(0) };
     let mut bytes = 0_u64;
@@ -580,6 +677,6 @@ fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u64) -> Ste
     }
     // Too many rounds, or too many contexts inside the epoch. The baton goes down first: whoever finds it held goes away.
     drop(held);
-    fabric.link(&Object::QueuePair(pair.clone()));
+    fabric.link_at(&Object::QueuePair(pair.clone()), processor);
     Stepped::Rest(bytes)
 }

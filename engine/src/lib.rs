@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod access;
 mod adapter;
+mod arming;
 mod cause;
 mod completion_queue;
 mod connector;
@@ -26,24 +27,33 @@ mod listener;
 mod loopback;
 mod mapping;
 mod memory_region;
+mod memory_window;
 mod opening;
 mod platform;
 mod protection_domain;
 mod queue_pair;
 mod receive_queue;
+mod rings;
 mod room;
 mod semantics;
+mod shared_endpoint;
+mod shared_receive_queue;
 mod snapshot;
 mod statistics;
+mod timeouts;
+mod timer;
 mod token;
 mod transfer;
 mod wire;
 mod work;
 
-pub use adapter::{Adapter, AdapterSettings};
-pub use cause::{ConnectError, CreateError, Outcome, PostError, QueueFailure, RegionError, Requested};
+pub use adapter::{Adapter, AdapterAddress, AdapterSettings};
+pub use cause::{
+    ConnectError, CreateError, DisconnectReason, ModerationError, Outcome, PostError, QueueFailure, RegionError,
+    Requested, ResizeError,
+};
 pub use completion_queue::{Arm, Completion, CompletionQueue};
-pub use connector::{Accept, Connect, ConnectionData, Connector, ReadLimits};
+pub use connector::{Accept, Connect, ConnectionData, Connector, ReadLimits, Source};
 pub use event::{
     Arrival, Budget, Close, CloseCompletion, Closed, ConnectEvent, Deregistered, DisconnectEvent, Notification,
     RequestCompletion, Retired, Sink, Turn,
@@ -53,14 +63,18 @@ pub use flags::{Operation, RequestFlags, Rights};
 pub use life::Hold;
 pub use limits::Limits;
 pub use listener::Listener;
-pub use mapping::LogicalMapping;
+pub use mapping::{LogicalMapping, Releasing};
 pub use memory_region::{MemoryRegion, Registration};
+pub use memory_window::MemoryWindow;
 pub use opening::Opening;
 pub use platform::{Lock, Memory, Platform};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairSettings};
 pub use semantics::Semantics;
-pub use snapshot::{ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot};
+pub use shared_endpoint::SharedEndpoint;
+pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueSettings};
+pub use snapshot::{ANTECEDENTS, ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot, ObjectState};
 pub use softndk_cells::{NoMemory, Shared};
 pub use statistics::Counters;
+pub use timeouts::Timeouts;
 pub use token::{Element, LogicalAddress, MemoryToken};

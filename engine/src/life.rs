@@ -19,10 +19,13 @@ use crate::event::{Close, CloseCompletion, Closed, Sink};
 use crate::fabric::Fabric;
 use crate::listener::ListenerObject;
 use crate::memory_region::RegionObject;
+use crate::memory_window::WindowObject;
 use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::queue_pair::QueuePairObject;
+use crate::shared_endpoint::SharedEndpointObject;
+use crate::shared_receive_queue::SharedReceiveObject;
 
 /// Any object that can be closed.
 pub(crate) enum Object<P: Platform> {
@@ -30,9 +33,12 @@ pub(crate) enum Object<P: Platform> {
     CompletionQueue(Shared<CompletionQueueObject<P>>),
     Domain(Shared<DomainObject<P>>),
     Region(Shared<RegionObject<P>>),
+    Window(Shared<WindowObject<P>>),
+    SharedReceiveQueue(Shared<SharedReceiveObject<P>>),
     QueuePair(Shared<QueuePairObject<P>>),
     Listener(Shared<ListenerObject<P>>),
     Connector(Shared<ConnectorObject<P>>),
+    SharedEndpoint(Shared<SharedEndpointObject<P>>),
 }
 
 impl<P: Platform> Object<P> {
@@ -42,9 +48,12 @@ impl<P: Platform> Object<P> {
             Self::CompletionQueue(object) => &object.core,
             Self::Domain(object) => &object.core,
             Self::Region(object) => &object.core,
+            Self::Window(object) => &object.core,
+            Self::SharedReceiveQueue(object) => &object.core,
             Self::QueuePair(object) => &object.core,
             Self::Listener(object) => &object.core,
             Self::Connector(object) => &object.core,
+            Self::SharedEndpoint(object) => &object.core,
         }
     }
 
@@ -55,9 +64,12 @@ impl<P: Platform> Object<P> {
             Self::CompletionQueue(object) => object.address(),
             Self::Domain(object) => object.address(),
             Self::Region(object) => object.address(),
+            Self::Window(object) => object.address(),
+            Self::SharedReceiveQueue(object) => object.address(),
             Self::QueuePair(object) => object.address(),
             Self::Listener(object) => object.address(),
             Self::Connector(object) => object.address(),
+            Self::SharedEndpoint(object) => object.address(),
         };
         address as u64
     }
@@ -70,9 +82,12 @@ impl<P: Platform> Clone for Object<P> {
             Self::CompletionQueue(object) => Self::CompletionQueue(object.clone()),
             Self::Domain(object) => Self::Domain(object.clone()),
             Self::Region(object) => Self::Region(object.clone()),
+            Self::Window(object) => Self::Window(object.clone()),
+            Self::SharedReceiveQueue(object) => Self::SharedReceiveQueue(object.clone()),
             Self::QueuePair(object) => Self::QueuePair(object.clone()),
             Self::Listener(object) => Self::Listener(object.clone()),
             Self::Connector(object) => Self::Connector(object.clone()),
+            Self::SharedEndpoint(object) => Self::SharedEndpoint(object.clone()),
         }
     }
 }
@@ -97,12 +112,16 @@ impl<P: Platform> Drop for Hold<P> {
     }
 }
 
+/// Most objects that one depends on: an arrived connector over a shared endpoint has opening, listener, queue pair, endpoint; a
+/// queue pair has domain, two completion queues, shared receive queue.
+const ANTECEDENTS: usize = 6;
+
 /// The holds an object has on those it depends on.
-pub(crate) struct Antecedents<P: Platform>([Option<Hold<P>>; 4]);
+pub(crate) struct Antecedents<P: Platform>([Option<Hold<P>>; ANTECEDENTS]);
 
 impl<P: Platform> Antecedents<P> {
     pub(crate) const fn none() -> Self {
-        Self([None, None, None, None])
+        Self([const { None }; ANTECEDENTS])
     }
 
     pub(crate) fn with(mut self, object: Object<P>) -> Self {
@@ -112,7 +131,28 @@ impl<P: Platform> Antecedents<P> {
 
     fn add(&mut self, object: Object<P>) {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            object.core().dependants.fetch_add(1, Ordering::Relaxed);
             *place = Some(Hold::new(object));
+        } else {
+            debug_assert!(false, "an object depends on more than there is room for");
+            // Not dropped: objects are put together on large frames, below which no object may go.
+            core::mem::forget(object);
+        }
+    }
+
+    /// The numbers of the objects, as far as there is room for them.
+    fn number(&self, into: &mut [u64]) {
+        for (place, hold) in into.iter_mut().zip(self.0.iter().flatten()) {
+            *place = hold.0.core().number;
+        }
+    }
+}
+
+impl<P: Platform> Drop for Antecedents<P> {
+    fn drop(&mut self) {
+        // Before the holds go, so that no object counts more dependants than holds.
+        for hold in self.0.iter().flatten() {
+            hold.0.core().dependants.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -139,6 +179,12 @@ pub(crate) struct Core<P: Platform> {
     /// Where the adapter's registry keeps it.
     pub(crate) index: AtomicU32,
     holds: AtomicU32,
+    /// Those of the holds that are objects made from this one.
+    dependants: AtomicU32,
+    /// Tells all objects of a fabric apart, for listings; never used twice.
+    pub(crate) number: u64,
+    /// When it was made, by the platform's clock.
+    pub(crate) made: u64,
     closing: P::Lock<Closing<P>>,
 }
 
@@ -155,6 +201,9 @@ impl<P: Platform> Core<P> {
             adapter: adapter.clone(),
             index: AtomicU32::new(u32::MAX),
             holds: AtomicU32::new(1),
+            dependants: AtomicU32::new(0),
+            number: adapter.fabric.next_object(),
+            made: adapter.fabric.platform().now(),
             closing: P::Lock::new(closing),
         }
     }
@@ -166,6 +215,15 @@ impl<P: Platform> Core<P> {
 
     pub(crate) fn holds(&self) -> u32 {
         self.holds.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn dependants(&self) -> u32 {
+        self.dependants.load(Ordering::Relaxed)
+    }
+
+    /// The numbers of the objects that this one keeps, as far as there is room for them.
+    pub(crate) fn antecedents(&self, into: &mut [u64]) {
+        self.closing.with(|closing| closing.antecedents.number(into));
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -225,6 +283,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// Hands the finished object out, if it is finished and nobody has yet. True when it was.
+    #[inline(never)]
     pub(crate) fn finish(&self, sink: &mut impl Sink<P>) -> bool {
         if self.holds.load(Ordering::Acquire) != 0 {
             return false;

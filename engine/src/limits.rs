@@ -1,6 +1,7 @@
 //! Every number the engine keeps to: the limits an adapter reports, and the engine's own.
 //!
 //! What it is not: configuration. The front end picks a profile and may change single fields before it adds the adapter.
+//! `docs/limits.md` shows the profiles; a test compares it with this file.
 
 /// Bytes of a page; the unit of logical mappings and fast registrations.
 pub const PAGE: u64 = 4096;
@@ -20,6 +21,16 @@ pub const REQUEST_COST: u64 = 256;
 pub const BATCH: usize = 16;
 /// Requests flushed in one step.
 pub const FLUSH_STEP: usize = 256;
+/// Objects of an adapter that one turn looks through for users of a failed completion queue.
+pub const SEVER_STEP: usize = 256;
+/// Senders that gave up waiting for a shared receive which one step skips.
+pub const GRANT_STEP: usize = 64;
+/// Objects whose moment has come that one turn puts on its list.
+pub const EXPIRE_STEP: usize = 64;
+/// Places of an adapter's registry that are looked at under one lock.
+pub const REGISTRY_STEP: usize = 256;
+/// Rings of one completion queue: resizes without a poll in between.
+pub const RINGS: usize = 16;
 /// First port given out when a consumer leaves the choice to us.
 pub const EPHEMERAL_FIRST: u16 = 49152;
 /// Last port given out when a consumer leaves the choice to us.
@@ -54,10 +65,15 @@ pub struct Limits {
     pub receive_depth: u32,
     pub initiator_depth: u32,
     pub completion_depth: u32,
+    /// Receives of a shared receive queue.
+    pub shared_depth: u32,
     /// Private data with Connect.
     pub caller_data: u32,
     /// Private data with Accept and Reject.
     pub callee_data: u32,
+    /// Objects of each kind: completion queues, protection domains, regions, queue pairs and so on. Listeners,
+    /// connectors and shared endpoints are not counted: nothing reports a limit of theirs.
+    pub objects: u32,
 }
 
 impl Limits {
@@ -75,13 +91,139 @@ impl Limits {
         receive_depth: 16351,
         initiator_depth: 16351,
         completion_depth: 4_194_303,
+        shared_depth: 16351,
         caller_data: 56,
         callee_data: 148,
+        objects: 0x0001_0000,
+    };
+
+    /// Nothing smaller than the default, much of it as large as the engine takes it. All maxima together take about half a
+    /// gigabyte, which is why the depths and the elements are not as large as they could be.
+    pub const GENEROUS: Self = Self {
+        fast_register_pages: 4096,
+        initiator_elements: 64,
+        receive_elements: 64,
+        read_elements: 64,
+        transfer_length: u32::MAX,
+        inline_data: 1024,
+        inbound_reads: 256,
+        outbound_reads: 256,
+        receive_depth: 32767,
+        initiator_depth: 32767,
+        shared_depth: 32767,
+        caller_data: PRIVATE_DATA as u32,
+        callee_data: PRIVATE_DATA as u32,
+        objects: 0x0004_0000,
+        ..Self::CONNECTX_LIKE
+    };
+
+    /// As little as the contract lets a card have: for consumers that believe that every card has what theirs has.
+    pub const TINY: Self = Self {
+        registration_size: 4 << 20,
+        // NDKPI: NDK_ADAPTER_INFO: 16 at least.
+        fast_register_pages: 16,
+        initiator_elements: 4,
+        receive_elements: 4,
+        read_elements: 2,
+        transfer_length: 2 << 20,
+        inline_data: 16,
+        inbound_reads: 1,
+        outbound_reads: 1,
+        receive_depth: 64,
+        initiator_depth: 64,
+        completion_depth: 256,
+        shared_depth: 64,
+        caller_data: 16,
+        callee_data: 16,
+        objects: 256,
     };
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self::CONNECTX_LIKE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::{FRAME_PAYLOAD, Limits, MAPPING_LENGTH, PRIVATE_DATA, RECEIVE_ELEMENTS};
+    use std::string::String;
+
+    const PROFILES: [(&str, Limits); 3] =
+        [("connectx-like", Limits::CONNECTX_LIKE), ("generous", Limits::GENEROUS), ("tiny", Limits::TINY)];
+
+    /// What is reported under which name.
+    fn rows(limits: &Limits) -> [(&'static str, u64); 16] {
+        // Taken apart, so that a new limit cannot be forgotten here.
+        let Limits {
+            registration_size,
+            fast_register_pages,
+            initiator_elements,
+            receive_elements,
+            read_elements,
+            transfer_length,
+            inline_data,
+            inbound_reads,
+            outbound_reads,
+            receive_depth,
+            initiator_depth,
+            shared_depth,
+            completion_depth,
+            caller_data,
+            callee_data,
+            objects,
+        } = *limits;
+        [
+            ("MaxRegistrationSize, MaxWindowSize", registration_size),
+            ("FRMRPageCount", fast_register_pages.into()),
+            ("MaxInitiatorRequestSge", initiator_elements.into()),
+            ("MaxReceiveRequestSge", receive_elements.into()),
+            ("MaxReadRequestSge", read_elements.into()),
+            ("MaxTransferLength", transfer_length.into()),
+            ("MaxInlineDataSize", inline_data.into()),
+            ("MaxInboundReadLimit", inbound_reads.into()),
+            ("MaxOutboundReadLimit", outbound_reads.into()),
+            ("MaxReceiveQueueDepth", receive_depth.into()),
+            ("MaxSrqDepth", shared_depth.into()),
+            ("MaxInitiatorQueueDepth", initiator_depth.into()),
+            ("MaxCqDepth", completion_depth.into()),
+            ("MaxCallerData", caller_data.into()),
+            ("MaxCalleeData", callee_data.into()),
+            ("MaxQpCount, MaxCqCount, MaxMrCount, MaxPdCount, MaxMwCount, MaxSrqCount", objects.into()),
+        ]
+    }
+
+    fn table() -> String {
+        use core::fmt::Write as _;
+
+        let columns = PROFILES.map(|(_, limits)| rows(&limits));
+        let mut table = String::from("| | connectx-like | generous | tiny |\n|---|---|---|---|\n");
+        for (index, (name, _)) in columns[0].iter().enumerate() {
+            let [first, second, third] = [0, 1, 2].map(|profile: usize| columns[profile][index].1);
+            writeln!(table, "| {name} | {first} | {second} | {third} |").unwrap();
+        }
+        table
+    }
+
+    #[test]
+    fn page_shows_the_numbers_as_they_are() {
+        let page = include_str!("../../docs/limits.md");
+        let table = table();
+        assert!(page.contains(&table), "docs/limits.md should have this table:\n{table}");
+    }
+
+    #[test]
+    fn profiles_are_what_the_engine_takes_and_the_contract_allows() {
+        for (name, limits) in PROFILES {
+            assert!(limits.fast_register_pages >= 16, "{name}");
+            assert!(limits.read_elements <= limits.initiator_elements && limits.read_elements > 0, "{name}");
+            assert!(limits.registration_size <= MAPPING_LENGTH && limits.registration_size >= FRAME_PAYLOAD, "{name}");
+            assert!(limits.caller_data.max(limits.callee_data) as usize <= PRIVATE_DATA, "{name}");
+            assert!(limits.receive_elements as usize <= RECEIVE_ELEMENTS, "{name}");
+            assert!(limits.completion_depth >= limits.receive_depth.max(limits.initiator_depth), "{name}");
+        }
     }
 }

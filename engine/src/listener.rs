@@ -2,7 +2,8 @@
 //!
 //! What it is: the object behind NDK_LISTENER. An arriving request is a connector that a turn hands out; the listener itself
 //! queues nothing. Rules (NDKPI: NDK_FN_LISTEN, NDK_FN_CLOSE_OBJECT): from the moment its close is called it refuses; the close
-//! is complete when every connector it produced is closed; a paused listener behaves as if nobody listened.
+//! is complete when every connector it produced is closed; a paused listener behaves as if nobody listened; one at the
+//! unspecified address listens at each address of its adapter, and what arrives has the specific one.
 
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +11,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use softndk_cells::Shared;
 
 use crate::cause::{ConnectError, CreateError};
-use crate::endpoint::{EndpointError, EndpointKey};
+use crate::endpoint::{Bound, EndpointError, EndpointKey};
 use crate::event::Close;
-use crate::life::{Antecedents, Core, Object};
+use crate::life::{Antecedents, Core, Hold, Object};
 use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
+use crate::snapshot::ObjectState;
 
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
@@ -26,7 +28,7 @@ pub(crate) struct ListenerObject<P: Platform> {
 
 #[derive(Clone, Copy)]
 struct Listening {
-    endpoint: Option<EndpointKey>,
+    endpoint: Option<(EndpointKey, SocketAddr)>,
     /// The endpoint is lost or given up; there is no second one.
     over: bool,
 }
@@ -44,6 +46,7 @@ impl From<EndpointError> for ConnectError {
     fn from(error: EndpointError) -> Self {
         match error {
             EndpointError::InUse => Self::AddressInUse,
+            EndpointError::TupleInUse => Self::TupleInUse,
             EndpointError::NoPorts => Self::NoPorts,
             EndpointError::NoMemory => Self::NoResources,
         }
@@ -69,28 +72,31 @@ impl<P: Platform> Listener<P> {
         Ok(Self(listener))
     }
 
-    /// Begins to listen; port 0 picks one. Always finishes at once.
+    /// Begins to listen; port 0 picks one. The unspecified address stands for every address that the adapter has, now or
+    /// later. Always finishes at once.
     pub fn listen(&self, address: SocketAddr) -> Result<(), ConnectError> {
         let listener = &self.0;
         let adapter = &listener.core.adapter;
         if !adapter.is_running() {
             return Err(ConnectError::AdapterGone);
         }
-        if !adapter.has_address(address.ip()) {
-            return Err(ConnectError::InvalidAddress);
-        }
-        let key = EndpointKey { adapter: adapter.number, address };
+        let everywhere = address.ip().is_unspecified();
+        let own =
+            if everywhere { Some(SocketAddr::new(address.ip(), address.port())) } else { adapter.own_address(address) };
+        let mut address = own.ok_or(ConnectError::InvalidAddress)?;
+        let key = EndpointKey::new(adapter.number, address);
         listener.state.with(|state| {
             if state.endpoint.is_some() || state.over {
                 return Err(ConnectError::InvalidState);
             }
             let key = adapter.fabric.0.directory.with(|directory| directory.take(key, Some(listener)))?;
-            state.endpoint = Some(key);
+            address.set_port(key.port());
+            state.endpoint = Some((key, address));
             Ok(())
         })?;
         // An adapter or address that went meanwhile has not seen this listener.
         let running = adapter.is_running();
-        sever(listener, &|address| !running || !adapter.has_address(address));
+        sever(listener, &|address| !running || !everywhere && !adapter.has_address(address));
         Ok(())
     }
 
@@ -103,6 +109,11 @@ impl<P: Platform> Listener<P> {
         self.0.paused.store(pause, Ordering::Release);
     }
 
+    /// Keeps the close from completing while something of the front end's own is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::Listener(self.0.clone()))
+    }
+
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         self.0.core.close(Some(callback), || self.0.stop())
     }
@@ -110,7 +121,15 @@ impl<P: Platform> Listener<P> {
 
 impl<P: Platform> ListenerObject<P> {
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        self.state.with(|state| state.endpoint.map(|endpoint| endpoint.address))
+        self.state.with(|state| state.endpoint.map(|(_, address)| address))
+    }
+
+    pub(crate) fn listed_state(&self) -> ObjectState {
+        self.state.with(|state| match (state.endpoint, state.over) {
+            (_, true) => ObjectState::Silent,
+            (Some(_), false) => ObjectState::Listening,
+            (None, false) => ObjectState::Idle,
+        })
     }
 
     /// Whether a new connection is taken.
@@ -124,10 +143,10 @@ impl<P: Platform> ListenerObject<P> {
             state.over = true;
             state.endpoint.take()
         });
-        let Some(endpoint) = endpoint else { return };
+        let Some((key, _)) = endpoint else { return };
         let this = self.core.fabric.0.directory.with(|directory| {
-            let this = directory.deafen(&endpoint);
-            directory.release(&endpoint);
+            let this = directory.deafen(&key);
+            directory.release(&Bound::at(key));
             this
         });
         drop(this);

@@ -14,6 +14,7 @@ use crate::cause::Outcome;
 use crate::completion_queue::Completion;
 use crate::connector::{self, ConnectorObject};
 use crate::flags::Rights;
+use crate::memory_window;
 use crate::platform::Platform;
 use crate::queue_pair::{End, QueuePairObject, Request, state};
 use crate::receive_queue;
@@ -27,7 +28,7 @@ pub(crate) struct Loopback;
 
 /// The peer's memory that a request names.
 fn remote<'g, P: Platform>(
-    far: &QueuePairObject<P>,
+    far: &Shared<QueuePairObject<P>>,
     here: Accessor<'g, P>,
     request: &Request<P>,
     needed: Rights,
@@ -96,11 +97,16 @@ impl<P: Platform> Wire<P> for Loopback {
         elements: &mut Vec<Element>,
     ) -> Begun {
         let there = there(far, here);
-        if delivery.invalidates.is_some_and(|token| there.fast_of_peer(token).is_err()) {
+        let known = |token| there.fast_of_peer(token).is_ok() || there.window_of_peer(token).is_ok();
+        if delivery.invalidates.is_some_and(|token| !known(token)) {
             return Begun::UnknownToken;
         }
-        let draining = far.state() & state::DRAIN != 0;
-        let receive = far.receiving.begin(draining, delivery.filled, pair, elements);
+        let receive = if let Some(sharing) = &far.sharing {
+            receive_queue::begin_shared(far, sharing, delivery.filled, pair, elements)
+        } else {
+            let draining = far.state() & state::DRAIN != 0;
+            far.receiving.begin(draining, delivery.filled, pair, elements)
+        };
         let Some(receive) = receive else { return Begun::NoReceive };
         if delivery.length > receive.length {
             return Begun::Failed(receive, Outcome::ReceiveTooSmall);
@@ -132,11 +138,25 @@ impl<P: Platform> Wire<P> for Loopback {
     }
 
     fn invalidate(far: &Self::FarQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp> {
-        there(far, here).fast_of_peer(token).ok()?.editions.withdraw()
+        let there = there(far, here);
+        match there.fast_of_peer(token) {
+            Ok(fast) => fast.editions.withdraw(),
+            Err(Denied) => memory_window::unbind(there.window_of_peer(token).ok()?, |pair| pair.is(far)),
+        }
+    }
+
+    fn is_patient(far: &Self::FarQueuePair) -> bool {
+        far.sharing.is_some()
     }
 
     fn end_sends(far: &Self::FarQueuePair, filled: &mut [Completion], moving: bool) {
         receive_queue::commit(far, filled, moving);
+    }
+
+    fn give_up(far: &Self::FarQueuePair) {
+        if let Some(sharing) = &far.sharing {
+            sharing.leave();
+        }
     }
 
     fn break_off(far: &Self::FarQueuePair) {
@@ -149,8 +169,8 @@ impl<P: Platform> Wire<P> for Loopback {
 }
 
 /// Access to the peer's memory.
-fn there<'g, P: Platform>(far: &QueuePairObject<P>, here: Accessor<'g, P>) -> Accessor<'g, P> {
-    Accessor { domain: far.domain.number, ..here }
+fn there<'g, P: Platform>(far: &Shared<QueuePairObject<P>>, here: Accessor<'g, P>) -> Accessor<'g, P> {
+    Accessor { domain: far.domain.number, pair: far.address(), ..here }
 }
 
 /// The elements of the peer's receive as the place where a message goes.

@@ -4,7 +4,7 @@
 //! the builder's object waits, after the release, until nobody copies any more. What it is not: a list of pages; page *i* is
 //! the first address plus *i* pages, so a scatter/gather element may run over neighbouring pages.
 
-use softndk_cells::{Removed, Shared, SlotKey};
+use softndk_cells::{Removed, Shared, SlotKey, Stamp};
 
 use crate::cause::RegionError;
 use crate::event::{Retired, Sink};
@@ -85,15 +85,37 @@ pub(crate) fn build<P: Platform>(
     }
 }
 
-/// Revokes the mapping that an address lies in; false when the opening has none there.
-pub(crate) fn release<P: Platform>(opening: &Shared<OpeningObject<P>>, address: LogicalAddress) -> bool {
+/// A mapping that is revoked and perhaps still copied from or to. Whoever drops it leaves the rest to a turn.
+#[must_use = "dropping it leaves the memory to a turn"]
+pub struct Releasing<P: Platform>(Shared<MappingObject<P>>);
+
+impl<P: Platform> Releasing<P> {
+    /// The memory, if nothing copies any more; at most once. Who is inside stays for one piece of copying at most.
+    pub fn try_finish(&self) -> Option<Retired<P>> {
+        self.0.finish().ok().flatten()
+    }
+}
+
+impl<P: Platform> Drop for Releasing<P> {
+    fn drop(&mut self) {
+        if self.0.leaving.with(|leaving| leaving.removed.is_some()) {
+            self.0.fabric.link_mapping(&self.0);
+        }
+    }
+}
+
+/// Revokes the mapping that an address lies in, if the opening has one there.
+pub(crate) fn release<P: Platform>(
+    opening: &Shared<OpeningObject<P>>,
+    address: LogicalAddress,
+) -> Option<Releasing<P>> {
     let fabric = &opening.core.fabric;
     let key = SlotKey { slot: address.slot(), generation: address.generation() };
     let builder = fabric.0.builders.with(|builders| {
         let place = builders.get_mut(key.slot as usize)?;
         place.take_if(|builder| builder.key == key && builder.opening == opening.address())
     });
-    builder.is_some_and(|builder| revoke(&builder))
+    builder.and_then(|builder| revoke(&builder))
 }
 
 /// Revokes every mapping of an opening that is being closed: those whose build came through too late for its consumer, who
@@ -110,32 +132,41 @@ pub(crate) fn release_all<P: Platform>(opening: &Shared<OpeningObject<P>>) {
             rest.get_mut(place?)?.take()
         });
         let Some(builder) = builder else { return };
-        revoke(&builder);
+        drop(revoke(&builder));
     }
 }
 
-/// Takes the entry out of the table; a turn hands the memory out when nobody copies any more.
-fn revoke<P: Platform>(builder: &Shared<MappingObject<P>>) -> bool {
-    let Some(removed) = builder.fabric.0.mappings.remove(builder.key) else { return false };
+/// Takes the entry out of the table.
+fn revoke<P: Platform>(builder: &Shared<MappingObject<P>>) -> Option<Releasing<P>> {
+    let removed = builder.fabric.0.mappings.remove(builder.key)?;
     builder.leaving.with(|leaving| leaving.removed = Some(removed));
-    builder.fabric.link_mapping(builder);
-    true
+    Some(Releasing(builder.clone()))
+}
+
+impl<P: Platform> MappingObject<P> {
+    /// Takes the memory of a released mapping out when nobody copies any more; else says for whom to wait.
+    fn finish(&self) -> Result<Option<Retired<P>>, Stamp> {
+        let Some(removed) = self.leaving.with(|leaving| leaving.removed.take()) else { return Ok(None) };
+        match self.fabric.0.mappings.reclaim(removed) {
+            Ok(entry) => {
+                let hold = self.leaving.with(|leaving| leaving.hold.take());
+                Ok(hold.map(|hold| Retired { memory: entry.memory, callback: None, hold }))
+            }
+            Err(removed) => {
+                let stamp = removed.stamp();
+                self.leaving.with(|leaving| leaving.removed = Some(removed));
+                Err(stamp)
+            }
+        }
+    }
 }
 
 /// Hands the memory of a released mapping out when nobody copies any more.
+#[inline(never)]
 pub(crate) fn look_at<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut impl Sink<P>) {
-    let fabric = &mapping.fabric;
-    let Some(removed) = mapping.leaving.with(|leaving| leaving.removed.take()) else { return };
-    match fabric.0.mappings.reclaim(removed) {
-        Ok(entry) => {
-            if let Some(hold) = mapping.leaving.with(|leaving| leaving.hold.take()) {
-                sink.retired(Retired { memory: entry.memory, callback: None, hold });
-            }
-        }
-        Err(removed) => {
-            let stamp = removed.stamp();
-            mapping.leaving.with(|leaving| leaving.removed = Some(removed));
-            fabric.park_mapping(mapping, stamp);
-        }
+    match mapping.finish() {
+        Ok(Some(retired)) => sink.retired(retired),
+        Ok(None) => {}
+        Err(stamp) => mapping.fabric.park_mapping(mapping, stamp),
     }
 }

@@ -12,12 +12,15 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use softndk_cells::{Editions, NoMemory, Removed, Shared, SlotKey};
 
-use crate::cause::{CreateError, RegionError};
+use crate::access::inside;
+use crate::cause::{CreateError, PostError, RegionError};
 use crate::event::{Close, Deregistered, Retired, Sink};
 use crate::flags::Rights;
 use crate::life::{Antecedents, Core, Hold, Object};
+use crate::memory_window::WindowObject;
 use crate::platform::{Lock, Memory, Platform};
 use crate::protection_domain::DomainObject;
+use crate::snapshot::ObjectState;
 use crate::token::MemoryToken;
 
 /// What a memory token names.
@@ -29,6 +32,7 @@ pub(crate) enum Entry<P: Platform> {
     },
     Registered(Registered<P>),
     Fast(Shared<FastRegion>),
+    Window(Shared<WindowObject<P>>),
 }
 
 /// Registered memory as readers see it.
@@ -76,10 +80,21 @@ pub(crate) struct RegionObject<P: Platform> {
 
 enum State<P: Platform> {
     Idle,
-    Registered(SlotKey),
+    Registered(Standing),
     Fast(SlotKey, Shared<FastRegion>),
     /// Taken out of the table; the readers have not all left.
     Leaving(Leaving<P>),
+}
+
+/// A registration as its owner sees it.
+#[derive(Clone, Copy)]
+struct Standing {
+    key: SlotKey,
+    base: u64,
+    length: u64,
+    rights: Rights,
+    /// Windows bound to it.
+    windows: u32,
 }
 
 struct Leaving<P: Platform> {
@@ -154,19 +169,25 @@ impl<P: Platform> MemoryRegion<P> {
             }
             let tokens = &region.core.fabric.0.tokens;
             let Ok(vacant) = tokens.vacant() else { return Err((RegionError::NoResources, entry.memory)) };
+            let (base, length, rights) = (entry.base, entry.length, entry.rights);
             let key = vacant.fill(Entry::Registered(entry));
             region.set_token(key);
-            *state = State::Registered(key);
+            *state = State::Registered(Standing { key, base, length, rights, windows: 0 });
             Ok(())
         })
     }
 
-    /// Takes a registration back; the memory comes with the answer or by [`Sink::retired`](crate::Sink::retired).
+    /// Takes a registration back, unless windows are bound to it; the memory comes with the answer or by [`Sink::retired`](crate::Sink::retired).
     pub fn deregister(&self, callback: P::RequestCallback) -> Result<Deregistered<P>, RegionError> {
         let region = &self.0;
         let hold = self.hold();
         let outcome = region.state.with(|state| {
-            let State::Registered(key) = *state else { return Err((RegionError::WrongKind, hold)) };
+            let State::Registered(Standing { key, windows, .. }) = *state else {
+                return Err((RegionError::WrongKind, hold));
+            };
+            if windows > 0 {
+                return Err((RegionError::WindowsBound, hold));
+            }
             region.token.store(0, Ordering::Relaxed);
             Ok(region.leave(state, key, Some(callback), hold))
         });
@@ -232,15 +253,15 @@ impl<P: Platform> MemoryRegion<P> {
         Hold::new(Object::Region(self.0.clone()))
     }
 
-    /// Closes the region and takes away what access it still gives.
+    /// Closes the region and takes away what access it still gives: at once, or when the last window bound to it is unbound.
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         let region = &self.0;
         region.core.close(Some(callback), || {
             let hold = self.hold();
             let left = region.state.with(|state| {
                 let key = match state {
-                    State::Registered(key) | State::Fast(key, _) => *key,
-                    State::Idle | State::Leaving(_) => return None,
+                    State::Registered(Standing { key, windows: 0, .. }) | State::Fast(key, _) => *key,
+                    State::Registered(_) | State::Idle | State::Leaving(_) => return None,
                 };
                 region.token.store(0, Ordering::Relaxed);
                 region.leave(state, key, None, hold)
@@ -270,6 +291,34 @@ impl<P: Platform> RegionObject<P> {
 
     fn set_token(&self, key: SlotKey) {
         self.token.store(MemoryToken::new(key.slot, key.generation).0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn listed_state(&self) -> ObjectState {
+        self.state.with(|state| match state {
+            State::Idle => ObjectState::Idle,
+            State::Registered(_) => ObjectState::Registered,
+            State::Fast(..) => ObjectState::Initialized,
+            State::Leaving(_) => ObjectState::Leaving,
+        })
+    }
+
+    /// Whether a window over `length` bytes from `address` may be bound with these rights; the token tells this registration
+    /// from later ones.
+    ///
+    /// NDKPI: NDK_FN_BIND. A window needs no remote right of its region, but to let a peer write it needs the local one.
+    pub(crate) fn lends(&self, address: u64, length: u64, rights: Rights) -> Result<MemoryToken, PostError> {
+        let standing = self.state.with(|state| match state {
+            State::Registered(standing) => Some(*standing),
+            _ => None,
+        });
+        let standing = standing.ok_or(PostError::BadParameter)?;
+        if rights.contains(Rights::REMOTE_WRITE) && !standing.rights.contains(Rights::LOCAL_WRITE) {
+            return Err(PostError::AccessDenied);
+        }
+        if length == 0 || inside(standing.base, standing.length, address, length).is_none() {
+            return Err(PostError::BadParameter);
+        }
+        Ok(MemoryToken::new(standing.key.slot, standing.key.generation))
     }
 
     /// The fast-register half, once initialised.
@@ -303,7 +352,51 @@ impl<P: Platform> RegionObject<P> {
     }
 }
 
+/// Edges from windows, on the shared pointer because they hold the region.
+pub(crate) trait Edges<P: Platform> {
+    /// A window is being bound to this registration. `None` when it is not there any more.
+    fn bound(&self, token: MemoryToken) -> Option<Hold<P>>;
+    /// A window is bound no more. After the last one a closed region goes on with its close.
+    fn unbound(&self, hold: Hold<P>);
+}
+
+impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
+    fn bound(&self, token: MemoryToken) -> Option<Hold<P>> {
+        self.state.with(|state| {
+            let State::Registered(standing) = state else { return None };
+            let same = MemoryToken::new(standing.key.slot, standing.key.generation) == token;
+            // A close that has begun and not come to the state yet waits for this lock with its consumer's hold.
+            if !same || self.core.is_closing() {
+                return None;
+            }
+            standing.windows += 1;
+            Some(Hold::new(Object::Region(self.clone())))
+        })
+    }
+
+    fn unbound(&self, hold: Hold<P>) {
+        let (left, hold) = self.state.with(|state| {
+            let State::Registered(standing) = state else { return (None, Some(hold)) };
+            standing.windows = standing.windows.saturating_sub(1);
+            if standing.windows > 0 || !self.core.is_closing() {
+                return (None, Some(hold));
+            }
+            let key = standing.key;
+            (self.leave(state, key, None, hold), None)
+        });
+        match (left, hold) {
+            (Some((Entry::Registered(entry), hold)), _) => {
+                self.core.leave_memory(entry.memory);
+                drop(hold);
+            }
+            (None, None) => self.core.fabric.link(&Object::Region(self.clone())),
+            (_, hold) => drop(hold),
+        }
+    }
+}
+
 /// Ends a Deregister or the access of a closed region when nobody is inside any more.
+#[inline(never)]
 pub(crate) fn look_at<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut impl Sink<P>) {
     let tokens = &region.core.fabric.0.tokens;
     let (left, wait) = region.state.with(|state| {
@@ -334,7 +427,7 @@ pub(crate) fn look_at<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut 
             region.core.leave_memory(entry.memory);
             drop(hold);
         }
-        Some((Entry::Fast(_) | Entry::Privileged { .. }, _, hold)) => drop(hold),
+        Some((Entry::Fast(_) | Entry::Window(_) | Entry::Privileged { .. }, _, hold)) => drop(hold),
         None => {}
     }
 }

@@ -1,23 +1,35 @@
 //! One open of an adapter: the root of a consumer's objects (NDK_ADAPTER).
 
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use softndk_cells::Shared;
 
 use crate::adapter::{Adapter, AdapterObject};
-use crate::cause::{CreateError, RegionError};
+use crate::cause::{ConnectError, CreateError, RegionError};
 use crate::completion_queue::CompletionQueue;
 use crate::connector::Connector;
 use crate::event::Close;
 use crate::life::{Antecedents, Core, Hold, Object};
 use crate::listener::Listener;
-use crate::mapping::{self, LogicalMapping};
+use crate::mapping::{self, LogicalMapping, Releasing};
 use crate::platform::Platform;
 use crate::protection_domain::ProtectionDomain;
 use crate::semantics::Semantics;
+use crate::shared_endpoint::SharedEndpoint;
 use crate::token::LogicalAddress;
 
 pub(crate) struct OpeningObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) semantics: Semantics,
+    /// The front end's name for its consumer, for listings.
+    label: AtomicU64,
+}
+
+impl<P: Platform> OpeningObject<P> {
+    pub(crate) fn label(&self) -> u64 {
+        self.label.load(Ordering::Relaxed)
+    }
 }
 
 /// One open of an adapter: NDK_ADAPTER.
@@ -36,7 +48,7 @@ impl<P: Platform> Opening<P> {
         block: P::Block,
     ) -> Result<Self, CreateError> {
         let core = Core::new(adapter, Some(block), Antecedents::none());
-        let opening = Shared::try_new(OpeningObject { core, semantics })?;
+        let opening = Shared::try_new(OpeningObject { core, semantics, label: AtomicU64::new(0) })?;
         adapter.register(&Object::Opening(opening.clone()))?;
         Ok(Self(opening))
     }
@@ -47,6 +59,11 @@ impl<P: Platform> Opening<P> {
 
     pub fn semantics(&self) -> &Semantics {
         &self.0.semantics
+    }
+
+    /// Says who the consumer is, for [`ObjectSnapshot::label`](crate::ObjectSnapshot::label).
+    pub fn set_label(&self, label: u64) {
+        self.0.label.store(label, Ordering::Relaxed);
     }
 
     /// `home` is the processor to run notifications on; without one they run where the completion was entered. A queue without
@@ -61,6 +78,11 @@ impl<P: Platform> Opening<P> {
         CompletionQueue::create(&self.0, depth, notify, home, block)
     }
 
+    /// Bytes that a completion queue of this depth takes, roughly; an error where it would be refused.
+    pub fn completion_queue_size(&self, depth: u32) -> Result<u64, CreateError> {
+        CompletionQueue::<P>::size(&self.0, depth)
+    }
+
     pub fn create_protection_domain(&self, block: P::Block) -> Result<ProtectionDomain<P>, CreateError> {
         ProtectionDomain::create(&self.0, block)
     }
@@ -73,6 +95,15 @@ impl<P: Platform> Opening<P> {
         Listener::create(&self.0, connect, block)
     }
 
+    /// Takes a local address and port that several connectors connect from; port 0 picks one.
+    pub fn create_shared_endpoint(
+        &self,
+        address: SocketAddr,
+        block: P::Block,
+    ) -> Result<SharedEndpoint<P>, ConnectError> {
+        SharedEndpoint::create(&self.0, address, block)
+    }
+
     /// Publishes mapped memory as logical addresses: offset 0 of the memory is the first byte of the first page, so memory
     /// that begins inside a page begins with the bytes before it, and the front end reports the offset as FBO.
     pub fn build_mapping(&self, memory: P::Memory) -> Result<LogicalMapping, (RegionError, P::Memory)> {
@@ -82,6 +113,11 @@ impl<P: Platform> Opening<P> {
     /// Revokes a mapping by any of its addresses; false when this opening has no such mapping. The memory comes back by
     /// [`Sink::retired`](crate::Sink::retired).
     pub fn release_mapping(&self, address: LogicalAddress) -> bool {
+        self.begin_release(address).is_some()
+    }
+
+    /// As [`Self::release_mapping`], for a front end that wants the memory back before it returns.
+    pub fn begin_release(&self, address: LogicalAddress) -> Option<Releasing<P>> {
         mapping::release(&self.0, address)
     }
 

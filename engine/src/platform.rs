@@ -5,7 +5,9 @@
 //! [`Fabric::turn`](crate::Fabric::turn).
 //!
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and must not wait. Locks are held for a few hundred
-//! nanoseconds and nest only in the order connector, registry of objects, receive queue, completion queue, work list.
+//! nanoseconds and nest only in one order: connector, bond of a queue pair, endpoint directory, registry of objects, window,
+//! windows of a queue pair, a window's place among them, region, receive queue, shared receive queue, a queue pair's place in
+//! its line, completion queue, close state, work list, those parked for the epoch, timers.
 
 /// A lock around a value, taken for the length of a closure.
 pub trait Lock<T>: Send + Sync {
@@ -60,6 +62,16 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// while a turn works off what it has taken: a front end takes several for one. After
     /// [`Turn::More`](crate::Turn::More) nobody calls. Perhaps with a lock of the engine held: do not call back.
     fn kick(&self, processor: u32);
+
+    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs for this processor when [`Self::now`] has reached `deadline`,
+    /// not before and as soon as possible after; at once for a moment that is past. A newer wish replaces the older one of the
+    /// same processor; wishes of one processor come one at a time. Perhaps with a lock of the engine held: do not call back.
+    fn wake_at(&self, processor: u32, deadline: u64);
+
+    /// Nanoseconds by which [`Self::wake_at`] may be late on a machine that is not busy.
+    fn timer_resolution(&self) -> u64 {
+        1_000_000
+    }
 
     /// True when the caller is at DISPATCH_LEVEL and must be quick.
     fn at_dispatch(&self) -> bool;

@@ -1,6 +1,6 @@
 //! Protection domains: what may be used together.
 //!
-//! What it is: the number that regions, queue pairs and the privileged token share, and the parent of the first two.
+//! What it is: the number that regions, windows, queue pairs and the privileged token share, and the parent of the first two.
 
 use alloc::vec::Vec;
 
@@ -8,12 +8,14 @@ use softndk_cells::{NoMemory, Removed, Shared, SlotKey, SlotTable};
 
 use crate::cause::CreateError;
 use crate::event::Close;
-use crate::life::{Antecedents, Core, Object};
+use crate::life::{Antecedents, Core, Hold, Object};
 use crate::memory_region::{Entry, MemoryRegion};
+use crate::memory_window::MemoryWindow;
 use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{QueuePair, QueuePairSettings};
 use crate::room::push_in_room;
+use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueSettings};
 use crate::token::MemoryToken;
 
 pub(crate) struct DomainObject<P: Platform> {
@@ -67,6 +69,16 @@ impl<P: Platform> ProtectionDomain<P> {
         MemoryRegion::create(&self.0, fast_register, block)
     }
 
+    /// Bytes that such a queue pair takes, roughly; an error where it would be refused.
+    pub fn queue_pair_size(&self, settings: &QueuePairSettings<'_, P>) -> Result<u64, CreateError> {
+        settings.check(&self.0)?;
+        Ok(settings.size())
+    }
+
+    pub fn create_memory_window(&self, block: P::Block) -> Result<MemoryWindow<P>, CreateError> {
+        MemoryWindow::create(&self.0, block)
+    }
+
     #[expect(clippy::needless_pass_by_value, reason = "the settings are used up by the call")]
     pub fn create_queue_pair(
         &self,
@@ -74,6 +86,27 @@ impl<P: Platform> ProtectionDomain<P> {
         block: P::Block,
     ) -> Result<QueuePair<P>, CreateError> {
         QueuePair::create(&self.0, &settings, block)
+    }
+
+    /// Bytes that such a queue takes, roughly; an error where it would be refused.
+    pub fn shared_receive_queue_size(&self, settings: &SharedReceiveQueueSettings<P>) -> Result<u64, CreateError> {
+        settings.check(&self.0)?;
+        Ok(settings.size())
+    }
+
+    /// A queue of receives for several queue pairs. It is armed by [`SharedReceiveQueue::modify`] only.
+    #[expect(clippy::needless_pass_by_value, reason = "the settings are used up by the call")]
+    pub fn create_shared_receive_queue(
+        &self,
+        settings: SharedReceiveQueueSettings<P>,
+        block: P::Block,
+    ) -> Result<SharedReceiveQueue<P>, CreateError> {
+        SharedReceiveQueue::create(&self.0, &settings, block)
+    }
+
+    /// Keeps the close from completing while something of the front end's own is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::Domain(self.0.clone()))
     }
 
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
@@ -108,11 +141,15 @@ impl Departed {
     /// room for two.
     fn prepare<T>(&mut self, tokens: &SlotTable<T>) -> Result<(), NoMemory> {
         for _ in 0..self.removed.len() {
-            if let Some(Err(removed)) = self.removed.pop().map(|removed| tokens.reclaim(removed)) {
-                // Its room is the one it was popped from.
-                let kept = push_in_room(&mut self.removed, removed);
-                debug_assert!(kept.is_ok());
-                break;
+            match self.removed.pop().map(|removed| tokens.reclaim(removed)) {
+                Some(Ok(entry)) => forget(entry),
+                Some(Err(removed)) => {
+                    // Its room is the one it was popped from.
+                    let kept = push_in_room(&mut self.removed, removed);
+                    debug_assert!(kept.is_ok());
+                    break;
+                }
+                None => break,
             }
         }
         self.removed.try_reserve(self.live + 1)?;
@@ -127,12 +164,21 @@ impl Departed {
 
     fn bury<T>(&mut self, tokens: &SlotTable<T>, removed: Removed) {
         self.live = self.live.saturating_sub(1);
-        if let Err(removed) = tokens.reclaim(removed) {
-            // `prepare` made room for every living domain.
-            let kept = push_in_room(&mut self.removed, removed);
-            debug_assert!(kept.is_ok());
+        match tokens.reclaim(removed) {
+            Ok(entry) => forget(entry),
+            Err(removed) => {
+                // `prepare` made room for every living domain.
+                let kept = push_in_room(&mut self.removed, removed);
+                debug_assert!(kept.is_ok());
+            }
         }
     }
+}
+
+/// Lets a domain's own entry go, which is numbers only. Dropping it would put the ways down of the other kinds of entries, memory
+/// and windows, below everyone who lets a domain go.
+fn forget<T>(entry: T) {
+    core::mem::forget(entry);
 }
 
 #[cfg(test)]
@@ -152,6 +198,7 @@ mod tests {
         let keys: Vec<_> = (0..20)
             .map(|number| {
                 departed.prepare(&tokens).unwrap();
+                assert!(departed.removed.capacity() >= departed.live);
                 tokens.insert(number).unwrap()
             })
             .collect();

@@ -8,11 +8,10 @@
 //! silent success); an inline failure means none, and processes what was held back by the deferred flag; queue pairs are
 //! single-use, and posts on an ended one are accepted and cancelled.
 
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use softndk_cells::ring::{self, Claim, Sender};
-use softndk_cells::{Baton, NoMemory, Ready, Shared};
+use softndk_cells::{Baton, NoMemory, Ready, Reserved, Shared};
 
 use crate::cause::{CreateError, PostError};
 use crate::completion_queue::{CompletionQueue, CompletionQueueObject};
@@ -21,13 +20,17 @@ use crate::event::Close;
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::initiator::{self, Initiator};
 use crate::life::{Antecedents, Core, Hold, Object};
-use crate::limits::{IN_PLACE_DISPATCH, IN_PLACE_PASSIVE, PAGE, PIECE, RECEIVE_ELEMENTS};
-use crate::memory_region::{FastRegion, MemoryRegion};
+use crate::limits::{FLUSH_STEP, IN_PLACE_DISPATCH, IN_PLACE_PASSIVE, PAGE, PIECE};
+use crate::memory_region::{FastRegion, MemoryRegion, RegionObject};
+use crate::memory_window::{self, MemoryWindow, WindowObject, Windows};
+use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::receive_queue::{self, Receive, ReceiveQueue};
 use crate::room::push_in_room;
+use crate::shared_receive_queue::{SharedReceiveQueue, Sharing};
 use crate::statistics::{Meter, Meters};
+use crate::timer::Timer;
 use crate::token::{Element, LogicalAddress, MemoryToken};
 use crate::transfer::CHUNK;
 
@@ -43,6 +46,15 @@ pub(crate) mod state {
     pub(crate) const DRAIN: u32 = 1 << 3;
     /// Both queues were seen empty after the end.
     pub(crate) const DRAINED: u32 = 1 << 4;
+    /// The connection has no outbound Reads at all. Any other limit is kept by itself: one Read is under way at a time.
+    pub(crate) const NO_READS: u32 = 1 << 5;
+    /// It has failed, and a turn is to end its connection.
+    pub(crate) const FAILED: u32 = 1 << 6;
+
+    /// The bits of a connection that has begun, with this many outbound Reads.
+    pub(crate) const fn connected(outbound_reads: u32) -> u32 {
+        if outbound_reads == 0 { CONNECTED | NO_READS } else { CONNECTED }
+    }
 }
 
 pub(crate) struct QueuePairObject<P: Platform> {
@@ -61,8 +73,33 @@ pub(crate) struct QueuePairObject<P: Platform> {
     /// Processing of the initiator queue, by one context at a time.
     pub(crate) work: Baton<Initiator<P>>,
     pub(crate) receiving: ReceiveQueue<P>,
+    /// Where its receives come from instead of its own queue.
+    pub(crate) sharing: Option<Sharing<P>>,
     pub(crate) bond: P::Lock<Bond<P>>,
+    /// Bound through it and not yet unbound.
+    pub(crate) windows: Windows<P>,
+    pub(crate) patience: Option<Patience<P>>,
     pub(crate) meter: Shared<Meter>,
+}
+
+/// How long a message waits for a receive of the peer.
+pub(crate) struct Patience<P: Platform> {
+    pub(crate) nanoseconds: u64,
+    pub(crate) timer: Timer<P>,
+}
+
+impl<P: Platform> Patience<P> {
+    /// `None` for a queue pair that waits for ever.
+    fn of(opening: &OpeningObject<P>) -> Result<Option<Self>, NoMemory> {
+        let adapter = &opening.core.adapter;
+        let set = adapter.timeouts.receiver_not_ready;
+        let nanoseconds = if set == 0 { opening.semantics.receiver_not_ready } else { set };
+        if nanoseconds == 0 {
+            return Ok(None);
+        }
+        let timer = Timer::try_new(&adapter.fabric, adapter.fabric.0.platform.processor())?;
+        Ok(Some(Self { nanoseconds, timer }))
+    }
 }
 
 /// What a queue pair is tied to while it lives.
@@ -91,14 +128,34 @@ pub(crate) struct Request<P: Platform> {
     /// Where its elements, or the chunks of its inline data, begin in their rings.
     pub(crate) first: usize,
     pub(crate) count: usize,
-    /// The element of a request that has one; it is not in the ring.
+    /// The element of a request that has one; it is not in the ring. Of a Bind: the token of the region.
     pub(crate) single: Element,
     pub(crate) length: u64,
     pub(crate) address: u64,
+    /// The peer's token; of a Bind: the token to give.
     pub(crate) token: MemoryToken,
-    pub(crate) fast: Option<Shared<FastRegion>>,
-    pub(crate) ready: Option<Ready>,
-    pub(crate) platform: core::marker::PhantomData<fn() -> P>,
+    pub(crate) subject: Subject<P>,
+}
+
+/// What a request is about, if not only bytes.
+pub(crate) enum Subject<P: Platform> {
+    Bytes,
+    Fast(Shared<FastRegion>),
+    /// With the page list to publish, until that is done.
+    Pages(Shared<FastRegion>, Option<Ready>),
+    Window(Shared<WindowObject<P>>),
+    Binding(Shared<WindowObject<P>>, Shared<RegionObject<P>>, Rights),
+}
+
+impl<P: Platform> Subject<P> {
+    /// Frees the page list of a registration that did not take place.
+    pub(crate) fn discard(&mut self) {
+        if let Self::Pages(fast, ready) = self
+            && let Some(ready) = ready.take()
+        {
+            fast.editions.discard(ready);
+        }
+    }
 }
 
 /// A queue pair.
@@ -122,24 +179,54 @@ pub struct QueuePairSettings<'a, P: Platform> {
     pub receive_elements: u32,
     pub initiator_elements: u32,
     pub inline_data: u32,
+    /// Receives come from here; then `receive_depth` and `receive_elements` say nothing.
+    pub shared: Option<&'a SharedReceiveQueue<P>>,
 }
 
 impl<P: Platform> QueuePairSettings<'_, P> {
-    fn check(&self, domain: &Shared<DomainObject<P>>) -> Result<(), CreateError> {
+    pub(crate) fn check(&self, domain: &Shared<DomainObject<P>>) -> Result<(), CreateError> {
         let limits = &domain.core.adapter.limits;
-        let over = self.receive_depth > limits.receive_depth
+        let over = self.receive_depth() > limits.receive_depth
             || self.initiator_depth > limits.initiator_depth
-            || self.receive_elements > limits.receive_elements
+            || self.receive_elements() > limits.receive_elements
             || self.initiator_elements > limits.initiator_elements
             || self.inline_data > limits.inline_data;
         if over {
             return Err(CreateError::OverLimit);
         }
         let foreign = |queue: &CompletionQueue<P>| !queue.0.opening.is(&domain.opening);
-        if foreign(self.receive_queue) || foreign(self.initiator_queue) {
+        let unshared = self.shared.is_some_and(|queue| !queue.0.domain.is(domain));
+        if foreign(self.receive_queue) || foreign(self.initiator_queue) || unshared {
             return Err(CreateError::Foreign);
         }
         Ok(())
+    }
+}
+
+impl<P: Platform> QueuePairSettings<'_, P> {
+    /// Receives of its own.
+    fn receive_depth(&self) -> u32 {
+        if self.shared.is_some() { 0 } else { self.receive_depth }
+    }
+
+    fn receive_elements(&self) -> u32 {
+        if self.shared.is_some() { 0 } else { self.receive_elements }
+    }
+
+    /// Bytes of the rings, which are what a queue pair is made of.
+    pub(crate) fn size(&self) -> u64 {
+        let ring = |depth: u32, each: u32, size: usize| {
+            let entries = u64::from(depth).saturating_mul(u64::from(each));
+            entries.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(size as u64)
+        };
+        let rings = [
+            ring(self.initiator_depth, 1, size_of::<Request<P>>()),
+            ring(self.initiator_depth, self.initiator_elements, size_of::<Element>()),
+            ring(self.initiator_depth, self.inline_data.div_ceil(CHUNK as u32), CHUNK),
+            ring(self.receive_depth(), 1, size_of::<Receive>()),
+            ring(self.receive_depth(), self.receive_elements(), size_of::<Element>()),
+        ];
+        rings.into_iter().fold(0, u64::saturating_add)
     }
 }
 
@@ -154,6 +241,93 @@ pub struct FastRegistration {
     pub rights: Rights,
 }
 
+/// What a queue pair is made of and may fail for.
+struct Parts<P: Platform> {
+    requests: Sender<Request<P>>,
+    elements: Sender<Element>,
+    chunks: Sender<[u8; CHUNK]>,
+    receives: Sender<Receive>,
+    receive_elements: Sender<Element>,
+    work: Initiator<P>,
+    receiving: ReceiveQueue<P>,
+    sharing: Option<Sharing<P>>,
+    patience: Option<Patience<P>>,
+    meter: Shared<Meter>,
+}
+
+impl<P: Platform> Parts<P> {
+    #[inline(never)]
+    fn try_new(domain: &DomainObject<P>, settings: &QueuePairSettings<'_, P>) -> Result<Self, NoMemory> {
+        let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
+        let depth = settings.initiator_depth;
+        let (requests, request_end) = ring::channel(depth as usize)?;
+        let (elements, element_end) = ring::channel(product(depth, settings.initiator_elements)?)?;
+        let (chunks, chunk_end) = ring::channel(product(depth, settings.inline_data.div_ceil(CHUNK as u32))?)?;
+        let (receives, receive_end) = ring::channel(settings.receive_depth() as usize)?;
+        let most = product(settings.receive_depth(), settings.receive_elements())?;
+        let (receive_elements, receive_element_end) = ring::channel(most)?;
+        Ok(Self {
+            requests,
+            elements,
+            chunks,
+            receives,
+            receive_elements,
+            work: Initiator::try_new(request_end, element_end, chunk_end)?,
+            receiving: ReceiveQueue::new(receive_end, receive_element_end),
+            sharing: settings.shared.map(Sharing::try_new).transpose()?,
+            patience: Patience::of(&domain.opening)?,
+            meter: domain.core.adapter.meters.with(Meters::add)?,
+        })
+    }
+}
+
+/// Puts a queue pair together in its place. Its frame holds the whole object, so nothing below it may go deep: nothing fails here,
+/// and nothing is dropped.
+#[inline(never)]
+fn assemble<P: Platform>(
+    place: Reserved<QueuePairObject<P>>,
+    domain: &Shared<DomainObject<P>>,
+    settings: &QueuePairSettings<'_, P>,
+    block: P::Block,
+    parts: Parts<P>,
+) -> Shared<QueuePairObject<P>> {
+    let adapter = &domain.core.adapter;
+    let mut antecedents = Antecedents::none()
+        .with(Object::Domain(domain.clone()))
+        .with(Object::CompletionQueue(settings.receive_queue.0.clone()))
+        .with(Object::CompletionQueue(settings.initiator_queue.0.clone()));
+    if let Some(shared) = settings.shared {
+        antecedents = antecedents.with(Object::SharedReceiveQueue(shared.0.clone()));
+    }
+    place.fill(QueuePairObject {
+        core: Core::new(adapter, Some(block), antecedents),
+        domain: domain.clone(),
+        context: settings.context,
+        initiator_queue: settings.initiator_queue.0.clone(),
+        receive_queue: settings.receive_queue.0.clone(),
+        state: AtomicU32::new(0),
+        limits: PostLimits {
+            initiator_elements: settings.initiator_elements,
+            read_elements: settings.initiator_elements.min(adapter.limits.read_elements),
+            receive_elements: settings.receive_elements(),
+            inline_data: settings.inline_data,
+            transfer_length: u64::from(adapter.limits.transfer_length),
+        },
+        requests: parts.requests,
+        elements: parts.elements,
+        chunks: parts.chunks,
+        receives: parts.receives,
+        receive_elements: parts.receive_elements,
+        work: Baton::new(parts.work),
+        receiving: parts.receiving,
+        sharing: parts.sharing,
+        bond: P::Lock::new(Bond { connector: None, far: None, closing: None }),
+        windows: Windows::new(),
+        patience: parts.patience,
+        meter: parts.meter,
+    })
+}
+
 impl<P: Platform> QueuePair<P> {
     pub(crate) fn create(
         domain: &Shared<DomainObject<P>>,
@@ -163,44 +337,9 @@ impl<P: Platform> QueuePair<P> {
         let adapter = &domain.core.adapter;
         adapter.ready()?;
         settings.check(domain)?;
-        let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
-        let depth = settings.initiator_depth;
-        let (requests, request_end) = ring::channel(depth as usize)?;
-        let (elements, element_end) = ring::channel(product(depth, settings.initiator_elements)?)?;
-        let (chunks, chunk_end) = ring::channel(product(depth, settings.inline_data.div_ceil(CHUNK as u32))?)?;
-        let (receives, receive_end) = ring::channel(settings.receive_depth as usize)?;
-        let most = product(settings.receive_depth, settings.receive_elements)?;
-        let (receive_elements, receive_element_end) = ring::channel(most)?;
-        let mut scratch = Vec::new();
-        scratch.try_reserve_exact(RECEIVE_ELEMENTS).map_err(NoMemory::from)?;
-        let antecedents = Antecedents::none()
-            .with(Object::Domain(domain.clone()))
-            .with(Object::CompletionQueue(settings.receive_queue.0.clone()))
-            .with(Object::CompletionQueue(settings.initiator_queue.0.clone()));
-        let pair = Shared::try_new(QueuePairObject {
-            core: Core::new(adapter, Some(block), antecedents),
-            domain: domain.clone(),
-            context: settings.context,
-            initiator_queue: settings.initiator_queue.0.clone(),
-            receive_queue: settings.receive_queue.0.clone(),
-            state: AtomicU32::new(0),
-            limits: PostLimits {
-                initiator_elements: settings.initiator_elements,
-                read_elements: settings.initiator_elements.min(adapter.limits.read_elements),
-                receive_elements: settings.receive_elements,
-                inline_data: settings.inline_data,
-                transfer_length: u64::from(adapter.limits.transfer_length),
-            },
-            requests,
-            elements,
-            chunks,
-            receives,
-            receive_elements,
-            work: Baton::new(Initiator::new(request_end, element_end, chunk_end, scratch)),
-            receiving: ReceiveQueue::new(receive_end, receive_element_end),
-            bond: P::Lock::new(Bond { connector: None, far: None, closing: None }),
-            meter: adapter.meters.with(Meters::add)?,
-        })?;
+        let place = Reserved::try_new()?;
+        let parts = Parts::try_new(domain, settings)?;
+        let pair = assemble(place, domain, settings, block, parts);
         adapter.register(&Object::QueuePair(pair.clone()))?;
         Ok(Self(pair))
     }
@@ -248,6 +387,9 @@ impl<P: Platform> QueuePair<P> {
 
     pub fn receive(&self, context: u64, elements: impl ExactSizeIterator<Item = Element>) -> Result<(), PostError> {
         let pair = &self.0;
+        if pair.sharing.is_some() {
+            return Err(PostError::BadParameter);
+        }
         let count = elements.len();
         if count > pair.limits.receive_elements as usize {
             return Err(PostError::TooManyElements);
@@ -256,7 +398,7 @@ impl<P: Platform> QueuePair<P> {
         if requests.room() == 0 {
             return Err(PostError::QueueFull);
         }
-        let mut receive = Receive { context, first: 0, count, single: Element::default(), length: 0 };
+        let mut receive = Receive { context, first: 0, count, single: Element::default(), length: 0, shared: false };
         if count == 1 {
             receive.single = elements.take(1).next().ok_or(PostError::BadParameter)?;
             receive.length = u64::from(receive.single.length);
@@ -290,7 +432,35 @@ impl<P: Platform> QueuePair<P> {
 
     /// Takes the access to a fast-register region away, in its turn on the initiator queue.
     pub fn invalidate(&self, context: u64, flags: RequestFlags, region: &MemoryRegion<P>) -> Result<(), PostError> {
-        let posted = self.post_invalidate(context, flags, region);
+        let posted = self.post_invalidate_region(context, flags, region);
+        self.after_post(flags, posted)
+    }
+
+    /// Lends `length` bytes of a registered region to the peer through a window, in its turn on the initiator queue. The
+    /// window's new token can be read when this returns. `address` is an address of the region.
+    #[expect(clippy::too_many_arguments, reason = "the parameters of NDK_FN_BIND")]
+    pub fn bind(
+        &self,
+        context: u64,
+        flags: RequestFlags,
+        region: &MemoryRegion<P>,
+        window: &MemoryWindow<P>,
+        address: u64,
+        length: u64,
+        rights: Rights,
+    ) -> Result<(), PostError> {
+        let posted = self.post_bind(context, flags, (region, window), (address, length), rights);
+        self.after_post(flags, posted)
+    }
+
+    /// Unbinds a window, in its turn on the initiator queue.
+    pub fn invalidate_window(
+        &self,
+        context: u64,
+        flags: RequestFlags,
+        window: &MemoryWindow<P>,
+    ) -> Result<(), PostError> {
+        let posted = self.post_invalidate_window(context, flags, window);
         self.after_post(flags, posted)
     }
 
@@ -306,6 +476,11 @@ impl<P: Platform> QueuePair<P> {
         self.0.end();
     }
 
+    /// Keeps the close from completing while something of the front end's own is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::QueuePair(self.0.clone()))
+    }
+
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         let pair = &self.0;
         pair.core.close(Some(callback), || {
@@ -314,7 +489,7 @@ impl<P: Platform> QueuePair<P> {
             pair.mark(state::ENDED | state::DRAIN);
             // What is idle is closed at once; the rest drains in a turn.
             if pair.requests.is_empty() && pair.receives.is_empty() {
-                initiator::step(pair, PIECE);
+                initiator::step(pair, None, PIECE);
             } else {
                 pair.core.fabric.link(&Object::QueuePair(pair.clone()));
             }
@@ -355,6 +530,9 @@ impl<P: Platform> QueuePair<P> {
         if !inline && count > most as usize {
             return Err(PostError::TooManyElements);
         }
+        if order.flags.contains(RequestFlags::LOCAL_INVALIDATE) && count == 0 {
+            return Err(PostError::BadFlags);
+        }
         let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
         if requests.room() == 0 {
             return Err(PostError::QueueFull);
@@ -381,7 +559,7 @@ impl<P: Platform> QueuePair<P> {
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
             ring.publish();
         }
-        requests.publish();
+        show(requests, order.flags);
         Ok(())
     }
 
@@ -454,30 +632,91 @@ impl<P: Platform> QueuePair<P> {
         draft.rights = registration.rights;
         let ready = draft.finish();
         let order = Order { operation: Operation::FastRegister, flags, context, address: 0, token: MemoryToken::NONE };
-        let request = Request { ready: Some(ready), fast: Some(fast.clone()), ..order.request() };
-        if let Err(request) = requests.stage(request) {
-            if let Some(ready) = request.ready {
-                fast.editions.discard(ready);
-            }
+        let request = Request { subject: Subject::Pages(fast.clone(), Some(ready)), ..order.request() };
+        if let Err(mut request) = requests.stage(request) {
+            request.subject.discard();
             return Err(PostError::QueueFull);
         }
-        requests.publish();
+        show(requests, flags);
         Ok(())
     }
 
-    fn post_invalidate(&self, context: u64, flags: RequestFlags, region: &MemoryRegion<P>) -> Result<(), PostError> {
+    fn post_bind(
+        &self,
+        context: u64,
+        flags: RequestFlags,
+        (region, window): (&MemoryRegion<P>, &MemoryWindow<P>),
+        (address, length): (u64, u64),
+        rights: Rights,
+    ) -> Result<(), PostError> {
         let pair = &self.0;
+        self.check_state_and_flags(Operation::Bind, flags)?;
+        if !region.0.domain.is(&pair.domain) || !window.0.domain.is(&pair.domain) {
+            return Err(PostError::BadParameter);
+        }
+        let registration = region.0.lends(address, length, rights)?;
+        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
+        if requests.room() == 0 {
+            return Err(PostError::QueueFull);
+        }
+        // Only now, so that a refused bind leaves the window its token.
+        let token = window.0.issue();
+        let order = Order { operation: Operation::Bind, flags, context, address, token };
+        let request = Request {
+            length,
+            single: Element { token: registration, ..Element::default() },
+            subject: Subject::Binding(window.0.clone(), region.0.clone(), rights),
+            ..order.request()
+        };
+        requests.stage(request).map_err(|_| PostError::QueueFull)?;
+        show(requests, flags);
+        Ok(())
+    }
+
+    fn post_invalidate_region(
+        &self,
+        context: u64,
+        flags: RequestFlags,
+        region: &MemoryRegion<P>,
+    ) -> Result<(), PostError> {
         self.check_state_and_flags(Operation::Invalidate, flags)?;
-        if !region.0.domain.is(&pair.domain) {
+        if !region.0.domain.is(&self.0.domain) {
             return Err(PostError::BadParameter);
         }
         let fast = region.0.fast().ok_or(PostError::BadParameter)?;
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
+        self.post_invalidate(context, flags, Subject::Fast(fast))
+    }
+
+    fn post_invalidate_window(
+        &self,
+        context: u64,
+        flags: RequestFlags,
+        window: &MemoryWindow<P>,
+    ) -> Result<(), PostError> {
+        self.check_state_and_flags(Operation::Invalidate, flags)?;
+        if !window.0.domain.is(&self.0.domain) {
+            return Err(PostError::BadParameter);
+        }
+        self.post_invalidate(context, flags, Subject::Window(window.0.clone()))
+    }
+
+    fn post_invalidate(&self, context: u64, flags: RequestFlags, subject: Subject<P>) -> Result<(), PostError> {
+        let mut requests = self.0.requests.claim().ok_or(PostError::Concurrent)?;
         let order = Order { operation: Operation::Invalidate, flags, context, address: 0, token: MemoryToken::NONE };
-        let request = Request { fast: Some(fast), ..order.request() };
-        requests.stage(request).map_err(|_| PostError::QueueFull)?;
-        requests.publish();
+        requests.stage(Request { subject, ..order.request() }).map_err(|_| PostError::QueueFull)?;
+        show(requests, flags);
         Ok(())
+    }
+}
+
+/// Makes the staged request visible. A held one has nobody who looks at it next: its poster looks whether the queue pair has
+/// ended meanwhile, and must not look before the request can be seen.
+#[inline]
+fn show<P: Platform>(requests: Claim<'_, Request<P>>, flags: RequestFlags) {
+    if flags.contains(RequestFlags::DEFER) {
+        requests.announce();
+    } else {
+        requests.publish();
     }
 }
 
@@ -502,9 +741,7 @@ impl Order {
             length: 0,
             address: self.address,
             token: self.token,
-            fast: None,
-            ready: None,
-            platform: core::marker::PhantomData,
+            subject: Subject::Bytes,
         }
     }
 }
@@ -541,7 +778,7 @@ fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let platform = &pair.core.fabric.0.platform;
     let mut left = if platform.at_dispatch() { IN_PLACE_DISPATCH } else { IN_PLACE_PASSIVE };
     while left > 0 {
-        match initiator::step(pair, left.min(PIECE)) {
+        match initiator::step(pair, None, left.min(PIECE)) {
             initiator::Stepped::Rest(_) => return,
             initiator::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
         }
@@ -563,9 +800,14 @@ impl<P: Platform> QueuePairObject<P> {
         self.state.fetch_or(bits, Ordering::SeqCst)
     }
 
+    /// Takes a state bit back; whether it was set.
+    fn unmark(&self, bit: u32) -> bool {
+        self.state.fetch_and(!bit, Ordering::SeqCst) & bit != 0
+    }
+
     /// Gives a claim back after a connection attempt that came to nothing.
     pub(crate) fn unclaim(&self) {
-        self.state.fetch_and(!state::CLAIMED, Ordering::SeqCst);
+        self.unmark(state::CLAIMED);
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -579,8 +821,10 @@ pub(crate) trait End {
     fn end(&self);
     /// Cancels initiator requests, and receives as well if the contract says so.
     fn cut(&self, receives: bool);
-    /// A request failed: everything is cancelled and the connection ends.
+    /// Everything is cancelled and the connection ends.
     fn fail(&self);
+    /// The same, for callers deep down the stack: the connection ends in the turn that cancels.
+    fn fail_later(&self);
 }
 
 impl<P: Platform> End for Shared<QueuePairObject<P>> {
@@ -595,19 +839,40 @@ impl<P: Platform> End for Shared<QueuePairObject<P>> {
 
     fn fail(&self) {
         self.end();
-        let connector = self.bond.with(|bond| bond.connector.clone());
-        if let Some(connector) = connector {
-            crate::connector::queue_pair_failed(&connector);
-        }
+        end_connection(self);
+    }
+
+    fn fail_later(&self) {
+        self.mark(state::ENDED | state::DRAIN | state::FAILED);
+        self.core.fabric.link(&Object::QueuePair(self.clone()));
     }
 }
 
-/// Both queues may be empty for good: called by the holder of the initiator's baton, with its queue empty after the end.
+/// The connection of a queue pair that failed ends, and the peer is told.
+#[inline(never)]
+pub(crate) fn end_connection<P: Platform>(pair: &QueuePairObject<P>) {
+    let connector = pair.bond.with(|bond| bond.connector.clone());
+    if let Some(connector) = connector {
+        crate::connector::queue_pair_failed(&connector);
+    }
+}
+
+/// The initiator's queue, perhaps both, may be empty for good: called by the holder of the initiator's baton, with its queue empty after the end.
+#[inline(never)]
 pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
+    // Every end unbinds, also one that leaves the receives to the consumer. No bind comes after it: binds take their turn with
+    // the baton that the caller has, and are cancelled from the end on.
+    if memory_window::unbind_all(pair, FLUSH_STEP) {
+        pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+        return;
+    }
     if pair.state() & state::DRAIN == 0 || !pair.receiving.is_drained() {
         return;
     }
     pair.mark(state::DRAINED);
+    if let Some(sharing) = &pair.sharing {
+        sharing.leave();
+    }
     let (connector, far, closing) =
         pair.bond.with(|bond| (bond.connector.clone(), bond.far.take(), bond.closing.take()));
     if let Some(connector) = connector {
@@ -620,9 +885,13 @@ pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
 
 /// A turn's look at a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left
 /// stays on the list of this turn, wherever its thread runs: a thread takes a long transfer over from the deferred procedures.
+#[inline(never)]
 pub(crate) fn look_at<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes: &mut u64) {
     let more_receives = pair.state() & state::DRAIN != 0 && receive_queue::flush(pair);
-    let stepped = initiator::step(pair, (*bytes).min(PIECE));
+    if pair.unmark(state::FAILED) {
+        end_connection(pair);
+    }
+    let stepped = initiator::step(pair, Some(processor), (*bytes).min(PIECE));
     let (used, more) = match stepped {
         initiator::Stepped::Rest(used) => (used, false),
         initiator::Stepped::More(used) => (used, true),

@@ -19,6 +19,7 @@ use crate::limits::BATCH;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{End, QueuePairObject, state};
 use crate::room::push_in_room;
+use crate::shared_receive_queue::Sharing;
 use crate::token::Element;
 
 /// A posted receive.
@@ -30,6 +31,8 @@ pub(crate) struct Receive {
     /// The element of a receive that has one; it is not in the ring.
     pub(crate) single: Element,
     pub(crate) length: u64,
+    /// Came out of a shared queue: it belongs to whoever took it, and completes there.
+    pub(crate) shared: bool,
 }
 
 pub(crate) struct ReceiveQueue<P: Platform> {
@@ -95,18 +98,41 @@ impl<P: Platform> ReceiveQueue<P> {
     }
 }
 
+/// As [`ReceiveQueue::begin`] for a queue pair that takes its receives from a shared queue.
+pub(crate) fn begin_shared<P: Platform>(
+    pair: &QueuePairObject<P>,
+    sharing: &Sharing<P>,
+    filled: usize,
+    peer: &Shared<QueuePairObject<P>>,
+    elements: &mut alloc::vec::Vec<Element>,
+) -> Option<Receive> {
+    let (receive, emptied) = pair.receiving.inner.with(|inner| {
+        // Under the lock: a flush that finds nothing being delivered does not meet a delivery afterwards.
+        if pair.state() & state::DRAIN != 0 {
+            return (None, (None, None));
+        }
+        let (receive, emptied) = sharing.take(peer, filled == 0, elements);
+        inner.delivering |= receive.is_some();
+        (receive, emptied)
+    });
+    drop(emptied);
+    receive
+}
+
 /// Ends a batch of deliveries: completes the filled receives in one go. `moving` says that another is being filled.
 pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mut [Completion], moving: bool) {
     let entered = pair.receiving.inner.with(|inner| {
         for completion in &mut *filled {
             completion.queue_pair_context = pair.context;
-            inner.pop();
+            if pair.sharing.is_none() {
+                inner.pop();
+            }
         }
         inner.delivering = moving;
         completion_queue::enter(&pair.receive_queue, filled)
     });
     if !entered {
-        pair.fail();
+        pair.fail_later();
     }
     if !moving && pair.state() & state::DRAIN != 0 {
         pair.core.fabric.link(&Object::QueuePair(pair.clone()));
@@ -141,8 +167,13 @@ pub(crate) fn posted<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
 }
 
 /// Cancels a bounded number of receives; true when some are left.
+#[inline(never)]
 pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
+    if let Some(sharing) = &pair.sharing {
+        sharing.leave();
+    }
     let mut rounds = crate::limits::FLUSH_STEP / BATCH;
+    let mut entered = true;
     let (more, waiter) = pair.receiving.inner.with(|inner| {
         let waiter = inner.waiter.take();
         // While a message is being delivered its receive is still in the queue; whoever delivers links this queue pair again.
@@ -164,10 +195,13 @@ pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
                 };
                 count += 1;
             }
-            completion_queue::enter(&pair.receive_queue, batch.get(..count).unwrap_or_default());
+            entered &= completion_queue::enter(&pair.receive_queue, batch.get(..count).unwrap_or_default());
         }
         (false, waiter)
     });
     drop(waiter);
+    if !entered {
+        pair.fail_later();
+    }
     more
 }

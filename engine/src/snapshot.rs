@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 
 use crate::life::Object;
 use crate::platform::Platform;
+use crate::queue_pair::state;
 
 /// An established connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,10 +15,12 @@ pub struct ConnectionEntry {
     pub remote: SocketAddr,
 }
 
-/// A listening endpoint.
+/// An endpoint that is listened on, or shared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EndpointEntry {
     pub local: SocketAddr,
+    /// A listener's; else a shared endpoint.
+    pub listener: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,9 +29,12 @@ pub enum ObjectKind {
     CompletionQueue,
     ProtectionDomain,
     MemoryRegion,
+    MemoryWindow,
+    SharedReceiveQueue,
     QueuePair,
     Listener,
     Connector,
+    SharedEndpoint,
 }
 
 impl ObjectKind {
@@ -38,12 +44,74 @@ impl ObjectKind {
             Object::CompletionQueue(_) => Self::CompletionQueue,
             Object::Domain(_) => Self::ProtectionDomain,
             Object::Region(_) => Self::MemoryRegion,
+            Object::Window(_) => Self::MemoryWindow,
+            Object::SharedReceiveQueue(_) => Self::SharedReceiveQueue,
             Object::QueuePair(_) => Self::QueuePair,
             Object::Listener(_) => Self::Listener,
             Object::Connector(_) => Self::Connector,
+            Object::SharedEndpoint(_) => Self::SharedEndpoint,
         }
     }
 }
+
+/// What an object is doing, beyond being there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ObjectState {
+    /// Made, and not used for anything yet.
+    Idle,
+    /// An object whose life has no stages.
+    Open,
+    Listening,
+    /// A listener that has lost or given up its endpoint.
+    Silent,
+    Connecting,
+    /// A connect that the peer accepted and nobody completed yet.
+    Answered,
+    /// A connection that nobody accepted or rejected yet.
+    Arrived,
+    Accepting,
+    /// A queue pair promised to a connection that is being made.
+    Claimed,
+    Connected,
+    /// The connection is over.
+    Ended,
+    /// Memory that can be used through a token.
+    Registered,
+    /// A fast-register region ready for requests.
+    Initialized,
+    /// Memory on its way out: copies are still under way.
+    Leaving,
+    /// The consumer has closed it; something keeps the close from completing.
+    Closing,
+}
+
+impl ObjectState {
+    pub(crate) fn of<P: Platform>(object: &Object<P>) -> Self {
+        if object.core().is_closing() {
+            return Self::Closing;
+        }
+        match object {
+            Object::Region(region) => region.listed_state(),
+            Object::Window(window) => window.listed_state(),
+            Object::QueuePair(pair) => of_queue_pair(pair.state()),
+            Object::Listener(listener) => listener.listed_state(),
+            Object::Connector(connector) => connector.listed_state(),
+            _ => Self::Open,
+        }
+    }
+}
+
+fn of_queue_pair(bits: u32) -> ObjectState {
+    let stages = [
+        (state::ENDED, ObjectState::Ended),
+        (state::CONNECTED, ObjectState::Connected),
+        (state::CLAIMED, ObjectState::Claimed),
+    ];
+    stages.iter().find(|(bit, _)| bits & bit != 0).map_or(ObjectState::Idle, |(_, stage)| *stage)
+}
+
+/// How many antecedents of an object are listed; no kind has more.
+pub const ANTECEDENTS: usize = 6;
 
 /// One living object. Logical mappings count as holds of their opening.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +119,39 @@ pub struct ObjectSnapshot {
     pub kind: ObjectKind,
     /// Differs among living objects of one kind.
     pub id: u64,
+    /// Differs from that of every other object, living or gone; never 0. Says nothing about where the object lies.
+    pub number: u64,
+    pub state: ObjectState,
     /// Reasons that keep its close from completing, the consumer's own included.
     pub holds: u32,
+    /// Those of them that are other objects.
+    pub dependants: u32,
+    /// Numbers of the objects it keeps in turn; the rest is 0.
+    pub antecedents: [u64; ANTECEDENTS],
+    /// When it was made, by [`Platform::now`].
+    pub made: u64,
+    /// What the front end called the opening ([`Opening::set_label`](crate::Opening::set_label)); 0 for other objects.
+    pub label: u64,
     pub closing: bool,
+}
+
+impl ObjectSnapshot {
+    pub(crate) fn of<P: Platform>(object: &Object<P>) -> Self {
+        let core = object.core();
+        let mut antecedents = [0; ANTECEDENTS];
+        core.antecedents(&mut antecedents);
+        let label = if let Object::Opening(opening) = object { opening.label() } else { 0 };
+        Self {
+            kind: ObjectKind::of(object),
+            id: object.id(),
+            number: core.number,
+            state: ObjectState::of(object),
+            holds: core.holds(),
+            dependants: core.dependants(),
+            antecedents,
+            made: core.made,
+            label,
+            closing: core.is_closing(),
+        }
+    }
 }

@@ -10,6 +10,9 @@ use softndk_cells::{NoMemory, Shared};
 
 use crate::limits;
 
+/// Meters that the making of one looks at.
+const SETTLE_STEP: usize = 4;
+
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
@@ -114,21 +117,42 @@ pub(crate) struct Meters {
     living: Vec<Shared<Meter>>,
     /// Sent and received.
     gone: [Traffic; 2],
+    /// Which meter is looked at next, to see whether its queue pair is gone.
+    next: usize,
 }
 
 impl Meters {
     pub(crate) const fn new() -> Self {
         const NOTHING: Traffic = Traffic { octets: 0, frames: 0 };
-        Self { living: Vec::new(), gone: [NOTHING; 2] }
+        Self { living: Vec::new(), gone: [NOTHING; 2], next: 0 }
     }
 
-    /// A meter for a new queue pair.
+    /// A meter for a new queue pair. More meters than one are looked at each time, so that those of gone ones do not gather.
     pub(crate) fn add(&mut self) -> Result<Shared<Meter>, NoMemory> {
-        self.settle();
+        for _ in 0..SETTLE_STEP {
+            self.settle_one();
+        }
         self.living.try_reserve(1)?;
         let meter = Shared::try_new(Meter::default())?;
         self.living.push(meter.clone());
         Ok(meter)
+    }
+
+    /// Looks at one meter, and takes over what it counted if nobody can count for it any more.
+    fn settle_one(&mut self) {
+        let index = if self.next < self.living.len() { self.next } else { 0 };
+        let Some(meter) = self.living.get(index) else { return };
+        if !meter.is_unique() {
+            self.next = index + 1;
+            return;
+        }
+        self.gone = meter.sum(self.gone);
+        // The last one takes its place, and is looked at next.
+        let last = self.living.pop();
+        if let (Some(place), Some(last)) = (self.living.get_mut(index), last) {
+            *place = last;
+        }
+        self.next = index;
     }
 
     /// Takes over what queue pairs counted that nobody can count for any more.
@@ -195,6 +219,30 @@ mod tests {
             traffic.add(bytes);
             assert_eq!((traffic.frames, traffic.octets), (frames, bytes + frames * 90));
         }
+    }
+
+    #[test]
+    fn meters_of_gone_queue_pairs_do_not_gather_and_stay_counted() {
+        let mut meters = Meters::new();
+        let kept: alloc::vec::Vec<_> = (0..100).map(|_| meters.add().unwrap()).collect();
+        for _ in 0..1000 {
+            let meter = meters.add().unwrap();
+            meter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
+            assert!(meters.living.len() < 140, "{} meters", meters.living.len());
+        }
+        assert_eq!(meters.sum()[0].octets, 10_000);
+        assert_eq!(meters.living.len(), kept.len());
+    }
+
+    /// The search goes round: those in front of the ones that stay are found too.
+    #[test]
+    fn meters_that_go_later_than_those_behind_them_do_not_gather() {
+        let mut meters = Meters::new();
+        let early: alloc::vec::Vec<_> = (0..100).map(|_| meters.add().unwrap()).collect();
+        let late: alloc::vec::Vec<_> = (0..100).map(|_| meters.add().unwrap()).collect();
+        drop(early);
+        let more: alloc::vec::Vec<_> = (0..300).map(|_| meters.add().unwrap()).collect();
+        assert_eq!(meters.living.len(), late.len() + more.len());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use softndk_cells::ring::Receiver;
 use softndk_cells::{Shared, Stamp};
 
 use crate::access::Accessor;
-use crate::cause::{ConnectError, Outcome};
+use crate::cause::{ConnectError, DisconnectReason, Outcome};
 use crate::completion_queue::Completion;
 use crate::connector::{ConnectorObject, ReadLimits};
 use crate::limits::PRIVATE_DATA;
@@ -26,6 +26,8 @@ use crate::transfer::{CHUNK, Fault, Spans};
 pub(crate) enum Refused {
     Local,
     Remote,
+    /// The first element is of memory that the request cannot invalidate.
+    Unfit,
 }
 
 /// Private data on its way: a pointer, because messages are moved through many frames of a small stack.
@@ -87,8 +89,10 @@ pub(crate) enum Message<F> {
     Abandoned,
     /// A graceful end.
     Notice,
-    /// An end without grace.
-    Abort,
+    /// An end without grace, and why, as the other end sees it.
+    Abort {
+        reason: DisconnectReason,
+    },
 }
 
 /// How the other end is reached.
@@ -156,11 +160,17 @@ pub(crate) trait Wire<P: Platform> {
         total: u64,
     ) -> Result<(), Fault>;
 
-    /// Takes the access to one of the peer's regions away; `None` when it has none under the token.
+    /// Takes the access to one of the peer's regions or windows away; `None` when it has none under the token.
     fn invalidate(far: &Self::FarQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp>;
+
+    /// Whether a message that finds no receive waits for ever, whatever the time-out: the peer's receives are shared.
+    fn is_patient(far: &Self::FarQueuePair) -> bool;
 
     /// Completes the filled receives at the other end; `moving` says that another one is being filled.
     fn end_sends(far: &Self::FarQueuePair, filled: &mut [Completion], moving: bool);
+
+    /// Nothing more is sent: a place among those who wait for a receive goes to others.
+    fn give_up(far: &Self::FarQueuePair);
 
     /// The request failed the other end too: everything posted there is cancelled.
     fn break_off(far: &Self::FarQueuePair);

@@ -11,10 +11,13 @@ use crate::life::Object;
 use crate::listener::ListenerObject;
 use crate::mapping::MappingObject;
 use crate::memory_region::RegionObject;
+use crate::memory_window::WindowObject;
 use crate::opening::OpeningObject;
 use crate::platform::Platform;
 use crate::protection_domain::DomainObject;
 use crate::queue_pair::QueuePairObject;
+use crate::shared_endpoint::SharedEndpointObject;
+use crate::shared_receive_queue::SharedReceiveObject;
 
 /// Something to look at.
 pub(crate) enum Item<P: Platform> {
@@ -23,17 +26,22 @@ pub(crate) enum Item<P: Platform> {
 }
 
 /// Kinds that take turns.
-const KINDS: u8 = 8;
+const KINDS: u8 = 11;
 
 /// The lists of one processor, or of those who wait for an epoch.
 pub(crate) struct Lists<P: Platform> {
     next: u8,
     queue_pairs: List<QueuePairObject<P>>,
     completion_queues: List<CompletionQueueObject<P>>,
+    /// Queues that notify at the end of a turn.
+    last: List<CompletionQueueObject<P>>,
+    shared_receive_queues: List<SharedReceiveObject<P>>,
     connectors: List<ConnectorObject<P>>,
     regions: List<RegionObject<P>>,
+    windows: List<WindowObject<P>>,
     mappings: List<MappingObject<P>>,
     listeners: List<ListenerObject<P>>,
+    shared_endpoints: List<SharedEndpointObject<P>>,
     domains: List<DomainObject<P>>,
     openings: List<OpeningObject<P>>,
 }
@@ -42,10 +50,14 @@ pub(crate) struct Lists<P: Platform> {
 pub(crate) enum Link<P: Platform> {
     QueuePair(Linked<QueuePairObject<P>>),
     CompletionQueue(Linked<CompletionQueueObject<P>>),
+    Last(Linked<CompletionQueueObject<P>>),
+    SharedReceiveQueue(Linked<SharedReceiveObject<P>>),
     Connector(Linked<ConnectorObject<P>>),
     Region(Linked<RegionObject<P>>),
+    Window(Linked<WindowObject<P>>),
     Mapping(Linked<MappingObject<P>>),
     Listener(Linked<ListenerObject<P>>),
+    SharedEndpoint(Linked<SharedEndpointObject<P>>),
     Domain(Linked<DomainObject<P>>),
     Opening(Linked<OpeningObject<P>>),
 }
@@ -58,9 +70,12 @@ impl<P: Platform> Link<P> {
             Object::CompletionQueue(object) => object.link().map(Self::CompletionQueue),
             Object::Domain(object) => object.link().map(Self::Domain),
             Object::Region(object) => object.link().map(Self::Region),
+            Object::Window(object) => object.link().map(Self::Window),
             Object::QueuePair(object) => object.link().map(Self::QueuePair),
             Object::Listener(object) => object.link().map(Self::Listener),
+            Object::SharedReceiveQueue(object) => object.link().map(Self::SharedReceiveQueue),
             Object::Connector(object) => object.link().map(Self::Connector),
+            Object::SharedEndpoint(object) => object.link().map(Self::SharedEndpoint),
         }
     }
 }
@@ -71,10 +86,14 @@ impl<P: Platform> Lists<P> {
             next: 0,
             queue_pairs: List::new(),
             completion_queues: List::new(),
+            last: List::new(),
+            shared_receive_queues: List::new(),
             connectors: List::new(),
             regions: List::new(),
+            windows: List::new(),
             mappings: List::new(),
             listeners: List::new(),
+            shared_endpoints: List::new(),
             domains: List::new(),
             openings: List::new(),
         }
@@ -83,10 +102,14 @@ impl<P: Platform> Lists<P> {
     pub(crate) fn is_empty(&self) -> bool {
         self.queue_pairs.is_empty()
             && self.completion_queues.is_empty()
+            && self.last.is_empty()
+            && self.shared_receive_queues.is_empty()
             && self.connectors.is_empty()
             && self.regions.is_empty()
+            && self.windows.is_empty()
             && self.mappings.is_empty()
             && self.listeners.is_empty()
+            && self.shared_endpoints.is_empty()
             && self.domains.is_empty()
             && self.openings.is_empty()
     }
@@ -95,10 +118,14 @@ impl<P: Platform> Lists<P> {
         match link {
             Link::QueuePair(link) => self.queue_pairs.push(link),
             Link::CompletionQueue(link) => self.completion_queues.push(link),
+            Link::Last(link) => self.last.push(link),
+            Link::SharedReceiveQueue(link) => self.shared_receive_queues.push(link),
             Link::Connector(link) => self.connectors.push(link),
             Link::Region(link) => self.regions.push(link),
+            Link::Window(link) => self.windows.push(link),
             Link::Mapping(link) => self.mappings.push(link),
             Link::Listener(link) => self.listeners.push(link),
+            Link::SharedEndpoint(link) => self.shared_endpoints.push(link),
             Link::Domain(link) => self.domains.push(link),
             Link::Opening(link) => self.openings.push(link),
         };
@@ -115,20 +142,35 @@ impl<P: Platform> Lists<P> {
                 3 => self.regions.pop().map(|object| Item::Object(Object::Region(object))),
                 4 => self.mappings.pop().map(Item::Mapping),
                 5 => self.listeners.pop().map(|object| Item::Object(Object::Listener(object))),
-                6 => self.domains.pop().map(|object| Item::Object(Object::Domain(object))),
+                6 => self.shared_endpoints.pop().map(|object| Item::Object(Object::SharedEndpoint(object))),
+                7 => self.windows.pop().map(|object| Item::Object(Object::Window(object))),
+                8 => self.domains.pop().map(|object| Item::Object(Object::Domain(object))),
+                9 => {
+                    let object = self.shared_receive_queues.pop();
+                    object.map(|object| Item::Object(Object::SharedReceiveQueue(object)))
+                }
                 _ => self.openings.pop().map(|object| Item::Object(Object::Opening(object))),
             }
         })
+    }
+
+    /// The next queue of those that are looked at when everything else has been.
+    pub(crate) fn pop_last(&mut self) -> Option<Item<P>> {
+        self.last.pop().map(|object| Item::Object(Object::CompletionQueue(object)))
     }
 
     /// Moves everything to another set of lists; the links stay claimed.
     pub(crate) fn move_to(&mut self, other: &mut Self) {
         move_list(&mut self.queue_pairs, &mut other.queue_pairs);
         move_list(&mut self.completion_queues, &mut other.completion_queues);
+        move_list(&mut self.last, &mut other.last);
+        move_list(&mut self.shared_receive_queues, &mut other.shared_receive_queues);
         move_list(&mut self.connectors, &mut other.connectors);
         move_list(&mut self.regions, &mut other.regions);
+        move_list(&mut self.windows, &mut other.windows);
         move_list(&mut self.mappings, &mut other.mappings);
         move_list(&mut self.listeners, &mut other.listeners);
+        move_list(&mut self.shared_endpoints, &mut other.shared_endpoints);
         move_list(&mut self.domains, &mut other.domains);
         move_list(&mut self.openings, &mut other.openings);
     }

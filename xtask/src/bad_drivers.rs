@@ -18,16 +18,21 @@ pub struct Arguments {}
 
 pub fn run(_: &Arguments) -> Result<()> {
     let workspace = Workspace::find()?;
+    println!("{}", workspace.show(&build(&workspace)?));
+    Ok(())
+}
+
+/// Builds the image and returns its path.
+pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     let arch = Arch::X64;
     setup::ensure(&[setup::Need::DriverLibraries(arch)])?;
     let mut cargo = Command::new("cargo");
     cargo.current_dir(workspace.path("tests/bad-drivers")).args(["build", "--quiet", "--locked", "--release"]);
-    cargo.args(["--target", arch.triple()]).arg("--target-dir").arg(folder(&workspace));
+    cargo.args(["--target", arch.triple()]).arg("--target-dir").arg(folder(workspace));
     cargo.env(arch.linker_variable(), toolchain::linker()?);
     toolchain::require(arch.triple())?.apply(&mut cargo, Use::Driver);
     command::run(&mut cargo).context("the bad drivers do not build")?;
-    println!("{}", workspace.show(&image(&workspace)));
-    Ok(())
+    Ok(image(workspace))
 }
 
 /// Where the image is once it is built.

@@ -6,15 +6,26 @@
 
 pub mod arch;
 pub mod bad_drivers;
+pub mod breaks;
+#[cfg(unix)]
+pub mod c_consumer;
+pub mod child;
 pub mod clippy;
 pub mod command;
+pub mod conformance;
 pub mod cross;
 pub mod demo;
 pub mod driver;
+pub mod fuzz;
 pub mod image_check;
+pub mod mutants;
+pub mod oracle;
+pub mod rules;
 pub mod setup;
+pub mod stress;
 pub mod test;
 pub mod tools;
+pub mod verify;
 pub mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -33,10 +44,20 @@ enum Command {
     Driver(driver::Arguments),
     CheckImage(image_check::Arguments),
     BadDrivers(bad_drivers::Arguments),
+    #[cfg(unix)]
+    CConsumer(c_consumer::Arguments),
     Clippy(clippy::Arguments),
+    Conformance(conformance::Arguments),
+    Rules(rules::Arguments),
+    Breaks(breaks::Arguments),
+    Mutants(mutants::Arguments),
     Tools(tools::Arguments),
     Test(test::Arguments),
     Demo(demo::Arguments),
+    Oracle(oracle::Arguments),
+    Verify(verify::Arguments),
+    Stress(stress::Arguments),
+    Fuzz(fuzz::Arguments),
 }
 
 /// Runs the command that was asked for.
@@ -46,9 +67,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Driver(arguments) => driver::run(arguments),
         Command::CheckImage(arguments) => image_check::run(arguments),
         Command::BadDrivers(arguments) => bad_drivers::run(arguments),
+        #[cfg(unix)]
+        Command::CConsumer(arguments) => c_consumer::run(arguments),
         Command::Clippy(arguments) => clippy::run(arguments),
+        Command::Conformance(arguments) => conformance::run(arguments),
+        Command::Rules(arguments) => rules::run(arguments),
+        Command::Breaks(arguments) => breaks::run(arguments),
+        Command::Mutants(arguments) => mutants::run(arguments),
         Command::Tools(arguments) => tools::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
+        Command::Oracle(arguments) => oracle::run(arguments),
+        Command::Verify(arguments) => verify::run(arguments),
+        Command::Stress(arguments) => stress::run(arguments),
+        Command::Fuzz(arguments) => fuzz::run(arguments),
     }
 }

@@ -32,12 +32,18 @@ pub enum Need {
     DriverLibraries(Arch),
     /// The library that reads C headers (bindgen loads it).
     Libclang,
+    /// The compiler of the images that are written in C.
+    Clang,
     /// The standard library of the tools' target, or what compiles it.
     ToolLibraries,
     /// The linker of the tools' target.
     ToolLinker,
+    /// What compiles libFuzzer.
+    CppCompiler,
     /// A component of the toolchain: `clippy`, `rustfmt`.
     Component(&'static str),
+    /// A nightly toolchain with the interpreter that sees undefined behaviour.
+    Miri,
 }
 
 /// What building the driver for `arch` needs.
@@ -48,6 +54,9 @@ pub fn driver_needs(arch: Arch) -> [Need; 2] {
 /// What building the tools for Windows needs.
 pub const TOOL_NEEDS: [Need; 2] = [Need::ToolLibraries, Need::ToolLinker];
 
+/// What running the cells in miri needs.
+pub const MIRI_NEEDS: [Need; 1] = [Need::Miri];
+
 /// What the lints need.
 pub const LINT_NEEDS: [Need; 2] = [Need::Component("clippy"), Need::Component("rustfmt")];
 
@@ -57,6 +66,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     needs.extend(driver_needs(Arch::Arm64));
     needs.extend(TOOL_NEEDS);
     needs.extend(LINT_NEEDS);
+    needs.extend(MIRI_NEEDS);
+    needs.push(Need::Clang);
+    needs.push(Need::CppCompiler);
     ensure(&needs)?;
     if !arguments.quiet {
         println!("set up: everything the commands need is installed");
@@ -83,8 +95,11 @@ fn describe(need: Need) -> String {
         Need::DriverLibraries(arch) => format!("the Rust libraries for {}", arch.triple()),
         Need::ToolLibraries => format!("the Rust libraries for {TOOLS_TRIPLE}"),
         Need::Libclang => "libclang, which bindgen reads the kernel headers with".to_owned(),
+        Need::Clang => "clang, which compiles the images in C".to_owned(),
+        Need::CppCompiler => "a C++ compiler for the fuzzers".to_owned(),
         Need::ToolLinker => "the mingw-w64 linker for the Windows tools".to_owned(),
         Need::Component(name) => format!("the toolchain component {name}"),
+        Need::Miri => "miri and the library sources it runs, for a nightly toolchain".to_owned(),
     }
 }
 
@@ -93,8 +108,11 @@ fn is_met(need: Need) -> Result<bool> {
         Need::DriverLibraries(arch) => toolchain::find(arch.triple())?.is_some(),
         Need::ToolLibraries => toolchain::find(TOOLS_TRIPLE)?.is_some(),
         Need::Libclang => libclang().is_some(),
+        Need::Clang => clang().is_some(),
+        Need::CppCompiler => on_path("c++").is_some(),
         Need::ToolLinker => on_path(TOOL_LINKER).is_some(),
         Need::Component(name) => on_path(&format!("cargo-{}", if name == "rustfmt" { "fmt" } else { name })).is_some(),
+        Need::Miri => has_nightly() && nightly_has_miri()?,
     })
 }
 
@@ -106,9 +124,29 @@ fn install(need: Need) -> Result<()> {
         Need::DriverLibraries(arch) => install_libraries(arch.triple()),
         Need::ToolLibraries => install_libraries(TOOLS_TRIPLE),
         Need::Libclang => apt(&["libclang1-14"]),
+        Need::Clang => apt(&["clang-14"]),
+        Need::CppCompiler => apt(&["g++"]),
         Need::ToolLinker => apt(&["gcc-mingw-w64-x86-64"]),
         Need::Component(name) => rustup(&["component", "add", name]),
+        Need::Miri => {
+            if !has_nightly() {
+                rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;
+            }
+            rustup(&["component", "add", "--toolchain", "nightly", "miri", "rust-src"])
+        }
     }
+}
+
+fn has_nightly() -> bool {
+    command::output(Command::new("rustc").args(["+nightly", "--version"])).is_ok()
+}
+
+/// Asked of rustup, because the names of toolchains come before those of programs on the path.
+fn nightly_has_miri() -> Result<bool> {
+    let installed =
+        command::output(Command::new("rustup").args(["component", "list", "--installed", "--toolchain", "nightly"]))?;
+    let has = |name| installed.lines().any(|line| line.starts_with(name));
+    Ok(has("miri") && has("rust-src"))
 }
 
 fn install_libraries(triple: &str) -> Result<()> {
@@ -177,6 +215,12 @@ fn libclang() -> Option<PathBuf> {
         !name.contains("clang-cpp")
             && (name.starts_with("libclang.so") || (name.starts_with("libclang-") && name.contains(".so")))
     })
+}
+
+/// The newest clang of this machine.
+pub fn clang() -> Option<PathBuf> {
+    let numbered = (14..=30).rev().map(|version| format!("clang-{version}"));
+    std::iter::once("clang".to_owned()).chain(numbered).find_map(|name| on_path(&name))
 }
 
 fn entries(folder: impl AsRef<Path>) -> Vec<PathBuf> {

@@ -4,15 +4,19 @@
 //! fails. A failing stage does not keep the others from running. The last stage looks whether the work tree is still what
 //! it was before the first.
 
-use crate::{bad_drivers, command, setup, workspace::Workspace};
+use crate::{
+    bad_drivers,
+    child::{lead_a_group, wait},
+    command, setup,
+    workspace::Workspace,
+};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     env,
     fs::{self, File},
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
-    thread,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -52,6 +56,14 @@ const STAGES: &[Stage] = &[
         shows: "every file is formatted",
         program: Program::Cargo,
         words: &["fmt", "--all", "--check"],
+        environment: &[],
+        minutes: 2,
+    },
+    Stage {
+        name: "rules",
+        shows: "every rule of the contract has a test, and every test a rule that exists",
+        program: Program::Xtask,
+        words: &["rules", "--untested"],
         environment: &[],
         minutes: 2,
     },
@@ -96,6 +108,14 @@ const STAGES: &[Stage] = &[
         minutes: 10,
     },
     Stage {
+        name: "c-consumer",
+        shows: "the consumer in C builds",
+        program: Program::Xtask,
+        words: &["c-consumer"],
+        environment: &[],
+        minutes: 5,
+    },
+    Stage {
         name: "test",
         shows: "unit tests, kernel host, conformance",
         program: Program::Cargo,
@@ -123,6 +143,30 @@ const STAGES: &[Stage] = &[
         minutes: 20,
     },
     Stage {
+        name: "conformance",
+        shows: "the contract holds in every profile of asynchrony and of limits",
+        program: Program::Xtask,
+        words: &["conformance", "--part"],
+        environment: &[],
+        minutes: 40,
+    },
+    Stage {
+        name: "verify",
+        shows: "every allocation fails once, twice and last, in every life, and nothing is left",
+        program: Program::Xtask,
+        words: &["verify", "--faults", "--promptness", "natural", "--release"],
+        environment: &[],
+        minutes: 25,
+    },
+    Stage {
+        name: "stress",
+        shows: "two minutes of many consumers at once, while adapters go and come and memory is short",
+        program: Program::Xtask,
+        words: &["stress", "--minutes", "2"],
+        environment: &[],
+        minutes: 30,
+    },
+    Stage {
         name: "loom",
         shows: "the lock-free cells in every order of events",
         program: Program::Cargo,
@@ -130,6 +174,33 @@ const STAGES: &[Stage] = &[
         words: &["test", "--locked", "--release", "--package", "softndk-cells", "--lib", "--target-dir", "target/loom"],
         environment: &[("RUSTFLAGS", "--cfg loom")],
         minutes: 20,
+    },
+    Stage {
+        name: "miri",
+        shows: "and without undefined behaviour",
+        program: Program::Cargo,
+        // In a folder of its own, because another compiler builds it.
+        words: &[
+            "+nightly",
+            "miri",
+            "test",
+            "--locked",
+            "--package",
+            "softndk-cells",
+            "--lib",
+            "--target-dir",
+            "target/miri",
+        ],
+        environment: &[],
+        minutes: 15,
+    },
+    Stage {
+        name: "breaks",
+        shows: "the tests of the engine notice mistakes made on purpose",
+        program: Program::Xtask,
+        words: &["breaks", "--quick"],
+        environment: &[],
+        minutes: 30,
     },
     Stage {
         name: "doc",
@@ -246,44 +317,6 @@ fn run_stage(stage: &Stage, mut command: Command, log: &Path) -> Result<Verdict>
     })
 }
 
-/// Waits for the child, or ends it when the time is over.
-fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if started.elapsed() > limit {
-            end(child)?;
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// Makes the stage the leader of a process group: what it starts (test processes, compilers) can be ended with it.
-#[cfg(unix)]
-fn lead_a_group(command: &mut Command) {
-    std::os::unix::process::CommandExt::process_group(command, 0);
-}
-
-#[cfg(unix)]
-fn end(child: &mut Child) -> Result<()> {
-    command::output(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]))?;
-    child.wait()?;
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn lead_a_group(_: &mut Command) {}
-
-#[cfg(not(unix))]
-fn end(child: &mut Child) -> Result<()> {
-    child.kill()?;
-    child.wait()?;
-    Ok(())
-}
-
 /// The end of a log, where the mistake usually stands.
 fn tail(log: &Path) -> Result<String> {
     const LINES: usize = 80;
@@ -300,29 +333,9 @@ fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
     Ok((status.unwrap_or_default(), fs::read(lock)?))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn run(program: &str, words: &[&str], limit: Duration) -> Option<ExitStatus> {
-        let mut command = Command::new(program);
-        command.args(words);
-        lead_a_group(&mut command);
-        wait(&mut command.spawn().unwrap(), limit).unwrap()
-    }
-
-    #[test]
-    fn exit_status_is_passed_on() {
-        assert!(run("true", &[], Duration::from_mins(1)).unwrap().success());
-        assert!(!run("false", &[], Duration::from_mins(1)).unwrap().success());
-    }
-
-    #[test]
-    fn time_limit_ends_the_whole_group() {
-        let started = Instant::now();
-        let status = run("sh", &["-c", "sleep 600 & wait"], Duration::from_millis(200));
-        assert!(status.is_none() && started.elapsed() < Duration::from_mins(1));
-    }
+    use super::STAGES;
 
     #[test]
     fn stage_names_are_unique() {

@@ -23,6 +23,11 @@ impl Workspace {
         Ok(Self { root })
     }
 
+    /// The work tree with this root: a copy of it, or the one of a test, which runs in the folder of its crate.
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -34,6 +34,8 @@ const AROUND: &[(&str, &[&str])] = &[
     ("ndkctl", &["softndk-ioctl", "kernel-host", "ndkpi-sys"]),
     ("kernel-host", &["ndkpi-sys"]),
     ("conformance", &["kernel-host", "ndkpi-sys", "softndk-ioctl"]),
+    // Model against engine, and against the image through the control device.
+    ("oracle", &["ndkctl", "softndk-engine", "softndk-ioctl"]),
     ("xtask", &[]),
 ];
 

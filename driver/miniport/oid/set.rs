@@ -16,6 +16,12 @@ use super::{
 };
 use crate::{adapter::Adapter, configuration::Configuration};
 
+/// Bytes of NDIS_LINK_PARAMETERS.
+const LINK_PARAMETERS: usize = 0x20;
+/// NdisDeviceStateD0 and NdisDeviceStateD3.
+const POWER_D0: u32 = 1;
+const POWER_D3: u32 = 4;
+
 /// PASSIVE_LEVEL.
 pub fn regular(adapter: &Adapter, oid: u32, input: Input<'_>) -> NDIS_STATUS {
     let done = match oid {
@@ -24,10 +30,8 @@ pub fn regular(adapter: &Adapter, oid: u32, input: Input<'_>) -> NDIS_STATUS {
         OID_802_3_MULTICAST_LIST => multicast_list(adapter, input),
         // A wire of memory has no interrupts to moderate, no link to negotiate and no power to save.
         OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_INVALID_DATA),
-        OID_GEN_LINK_PARAMETERS | OID_PNP_SET_POWER => {
-            *input.read = input.length;
-            Ok(())
-        }
+        OID_GEN_LINK_PARAMETERS => input.bytes::<LINK_PARAMETERS>().map(|_ignored| ()),
+        OID_PNP_SET_POWER => power(input),
         OID_NDK_SET_STATE => ndk_state(adapter, input),
         _ => Err(NDIS_STATUS_NOT_SUPPORTED),
     };
@@ -44,6 +48,11 @@ fn packet_filter(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS>
     }
     adapter.packet_filter.store(filter, Ordering::Relaxed);
     Ok(())
+}
+
+/// NDIS: OID_PNP_SET_POWER. NDIS has paused the adapter; NDK connections, which no device carries, outlive low power.
+fn power(input: Input<'_>) -> Result<(), NDIS_STATUS> {
+    if (POWER_D0..=POWER_D3).contains(&input.u32()?) { Ok(()) } else { Err(NDIS_STATUS_INVALID_DATA) }
 }
 
 fn lookahead(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {

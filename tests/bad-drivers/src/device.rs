@@ -1,4 +1,4 @@
-//! The miniport's control device: one I/O control that completes, one that pends until cleanup, and the ways to get
+//! The miniport's control device: one I/O control that completes, one that pends until it is cancelled or its file is cleaned up, and the ways to get
 //! either wrong.
 
 use core::ffi::c_void;
@@ -9,9 +9,12 @@ use ndkpi_sys::ndis::*;
 use ndkpi_sys::nt;
 
 use crate::kernel::{
-    DISPATCH_LEVEL, IRP_INFORMATION, IRP_STACK_LOCATION, IRP_STATUS, IofCompleteRequest, KfRaiseIrql, NtStatus,
+    DISPATCH_LEVEL, IRP_CANCEL_IRQL, IRP_CANCEL_ROUTINE, IRP_INFORMATION, IRP_STACK_LOCATION, IRP_STATUS,
+    IoReleaseCancelSpinLock, IofCompleteRequest, KeAcquireSpinLockRaiseToDpc, KfRaiseIrql, NtStatus,
     SL_PENDING_RETURNED, STACK_CONTROL, STACK_OUTPUT_LENGTH, STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS,
+    SpinLock,
 };
+use crate::spin_lock::Shared;
 
 /// How the device can break the rules of the I/O manager.
 #[repr(u8)]
@@ -25,6 +28,12 @@ pub enum Fault {
     MarkedNotPending,
     StatusDiffers,
     CompletedRaised,
+    CompletedPending,
+    CompletedLocked,
+    CompletedCancelable,
+    OutputUnwritten,
+    NotCancelable,
+    CancelKeepsLock,
 }
 
 /// CTL_CODE(0x8BAD, 0x801, METHOD_BUFFERED, READ | WRITE): pends until cleanup. Every other code completes at once.
@@ -32,6 +41,7 @@ const IOCTL_PENDS: u32 = (0x8BAD << 16) | (3 << 14) | (0x801 << 2);
 
 static FAULT: AtomicU8 = AtomicU8::new(Fault::None as u8);
 static DEVICE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static LOCK: Shared<SpinLock> = Shared(core::cell::UnsafeCell::new(0));
 static PENDED: AtomicPtr<nt::IRP> = AtomicPtr::new(core::ptr::null_mut());
 
 pub fn choose(fault: Fault) {
@@ -114,6 +124,7 @@ unsafe extern "C" fn succeed(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP)
 unsafe extern "C" fn cleanup(device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP) -> NtStatus {
     let pended = PENDED.swap(core::ptr::null_mut(), Ordering::AcqRel);
     if !pended.is_null() && !faulty(Fault::NeverCompleted) {
+        set_cancel_routine(pended, 0);
         complete(pended, STATUS_CANCELLED, 0);
     }
     succeed(device, irp)
@@ -131,14 +142,47 @@ unsafe extern "C" fn control(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP)
     if faulty(Fault::CompletedRaised) {
         KfRaiseIrql(DISPATCH_LEVEL + 1);
     }
-    complete(irp, STATUS_SUCCESS, if faulty(Fault::InformationTooLarge) { room + 1 } else { 0 });
+    if faulty(Fault::CompletedCancelable) {
+        set_cancel_routine(irp, cancel as *const () as usize);
+    }
+    let information = match () {
+        () if faulty(Fault::InformationTooLarge) => room + 1,
+        () if faulty(Fault::OutputUnwritten) => room,
+        () => 0,
+    };
+    let status = if faulty(Fault::CompletedPending) { STATUS_PENDING } else { STATUS_SUCCESS };
+    if faulty(Fault::CompletedLocked) {
+        KeAcquireSpinLockRaiseToDpc(LOCK.0.get());
+    }
+    complete(irp, status, information);
     if faulty(Fault::CompletedTwice) {
         IofCompleteRequest(irp.cast(), 0);
     }
     if faulty(Fault::StatusDiffers) { STATUS_CANCELLED } else { STATUS_SUCCESS }
 }
 
+/// `IoSetCancelRoutine`, an inline function of the headers.
+unsafe fn set_cancel_routine(irp: *mut nt::IRP, routine: usize) -> usize {
+    let place = irp.byte_add(IRP_CANCEL_ROUTINE).cast::<usize>();
+    core::sync::atomic::AtomicUsize::from_ptr(place).swap(routine, Ordering::SeqCst)
+}
+
+/// Entered with the cancel spin lock.
+unsafe extern "C" fn cancel(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP) {
+    let level = irp.byte_add(IRP_CANCEL_IRQL).cast::<u8>().read();
+    if faulty(Fault::CancelKeepsLock) {
+        return;
+    }
+    IoReleaseCancelSpinLock(level);
+    if PENDED.compare_exchange(irp, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        complete(irp, STATUS_CANCELLED, 0);
+    }
+}
+
 unsafe fn pend(irp: *mut nt::IRP) -> NtStatus {
+    if !faulty(Fault::NotCancelable) {
+        set_cancel_routine(irp, cancel as *const () as usize);
+    }
     if !faulty(Fault::PendingNotMarked) {
         mark_pending(irp);
     }

@@ -32,6 +32,8 @@ pub const MAPPING_NO_WRITE: u32 = 0x8000_0000;
 pub const IRP_STATUS: usize = 48;
 pub const IRP_INFORMATION: usize = 56;
 pub const IRP_STACK_LOCATION: usize = 184;
+pub const IRP_CANCEL_IRQL: usize = 69;
+pub const IRP_CANCEL_ROUTINE: usize = 104;
 pub const STACK_CONTROL: usize = 3;
 pub const STACK_OUTPUT_LENGTH: usize = 8;
 pub const SL_PENDING_RETURNED: u8 = 1;
@@ -109,6 +111,7 @@ unsafe extern "system" {
     pub fn KeInsertQueueDpc(dpc: *mut Dpc, first: *mut c_void, second: *mut c_void) -> u8;
     pub fn KeSetTargetProcessorDpcEx(dpc: *mut Dpc, number: *mut ProcessorNumber) -> NtStatus;
     pub fn KeFlushQueuedDpcs();
+    pub fn KeStallExecutionProcessor(microseconds: u32);
 
     pub fn KeInitializeTimerEx(timer: *mut Timer, kind: i32);
     pub fn KeSetTimerEx(timer: *mut Timer, due: i64, period: i32, dpc: *mut Dpc) -> u8;
@@ -128,6 +131,8 @@ unsafe extern "system" {
         bugcheck_on_failure: u32,
         priority: u32,
     ) -> *mut c_void;
+    pub fn MmProbeAndLockPages(mdl: *mut Mdl, mode: i8, operation: i32);
+    pub fn MmUnlockPages(mdl: *mut Mdl);
     pub fn MmUnmapLockedPages(address: *mut c_void, mdl: *mut Mdl);
 
     pub fn ExInitializeRundownProtection(rundown: *mut Rundown);
@@ -156,6 +161,7 @@ unsafe extern "system" {
     pub fn ZwClose(handle: *mut c_void) -> NtStatus;
 
     pub fn IofCompleteRequest(irp: *mut c_void, boost: i8);
+    pub fn IoReleaseCancelSpinLock(level: u8);
 }
 
 // What the compiler calls by itself; no line of ours names them.

@@ -5,7 +5,8 @@ use core::hint::black_box;
 
 use crate::kernel::{
     IoAllocateMdl, IoFreeMdl, MAPPING_NO_EXECUTE, MAPPING_NO_WRITE, MDL_PAGES_LOCKED, Mdl, MmBuildMdlForNonPagedPool,
-    MmMapLockedPagesSpecifyCache, MmUnmapLockedPages, NORMAL_PRIORITY, PAGE, allocate, free,
+    MmMapLockedPagesSpecifyCache, MmProbeAndLockPages, MmUnlockPages, MmUnmapLockedPages, NORMAL_PRIORITY, PAGE,
+    allocate, free,
 };
 
 /// A pool block, the list that describes it, and a private list of the same pages that may be mapped by itself.
@@ -83,6 +84,83 @@ pub unsafe fn mapped_unlocked(good: bool) {
     let view = map(pages.private, 0);
     MmUnmapLockedPages(view.cast(), pages.private);
     pages.free();
+}
+
+/// A list over a pool block whose pages are locked, as those of a user's buffer would be.
+unsafe fn locked(block: *mut u8) -> *mut Mdl {
+    const MODIFY: i32 = 2;
+    let mdl = list(block);
+    MmProbeAndLockPages(mdl, 0, MODIFY);
+    mdl
+}
+
+/// Unlocking the pages takes the mapping away.
+pub unsafe fn access_after_unlock(good: bool) {
+    let block = allocate(2 * PAGE);
+    let mdl = locked(block);
+    let view = map(mdl, 0);
+    if good {
+        black_box(view.read_volatile());
+    }
+    MmUnlockPages(mdl);
+    if !good {
+        black_box(view.read_volatile());
+    }
+    IoFreeMdl(mdl);
+    free(block);
+}
+
+/// A list that was filled from locked pages and is used when they are unlocked.
+pub unsafe fn mapped_after_unlock(good: bool) {
+    let block = allocate(2 * PAGE);
+    let mdl = locked(block);
+    if good {
+        MmUnmapLockedPages(map(mdl, 0).cast(), mdl);
+    }
+    MmUnlockPages(mdl);
+    if !good {
+        MmUnmapLockedPages(map(mdl, 0).cast(), mdl);
+    }
+    IoFreeMdl(mdl);
+    free(block);
+}
+
+/// Another list of the same pages still maps them when the last lock goes.
+pub unsafe fn unlocked_while_mapped(good: bool) {
+    let block = allocate(2 * PAGE);
+    let mdl = locked(block);
+    let other = list(block);
+    core::ptr::copy_nonoverlapping(mdl.add(1).cast::<u64>(), other.add(1).cast::<u64>(), 2);
+    (*other).flags |= MDL_PAGES_LOCKED;
+    let view = map(other, 0);
+    if good {
+        MmUnmapLockedPages(view.cast(), other);
+    }
+    MmUnlockPages(mdl);
+    IoFreeMdl(other);
+    IoFreeMdl(mdl);
+    free(block);
+}
+
+pub unsafe fn unlocked_twice(good: bool) {
+    let block = allocate(2 * PAGE);
+    let mdl = locked(block);
+    MmUnlockPages(mdl);
+    if !good {
+        MmUnlockPages(mdl);
+    }
+    IoFreeMdl(mdl);
+    free(block);
+}
+
+pub unsafe fn freed_while_locked(good: bool) {
+    let block = allocate(2 * PAGE);
+    let mdl = locked(block);
+    if good {
+        MmUnlockPages(mdl);
+    }
+    IoFreeMdl(mdl);
+    free(block);
 }
 
 pub unsafe fn mapped_pool(good: bool) {

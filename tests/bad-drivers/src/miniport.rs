@@ -1,7 +1,7 @@
 //! A small NDK miniport that keeps the contract, and the places where one case each makes it break it.
 //!
-//! It has no data path, no connections and one kind of object below the adapter, a protection domain created
-//! asynchronously. Everything it registers is right unless `faulty` says that the running case is the bad twin of the
+//! It has a data path of its own frames (`traffic`), no connections and two kinds of object below the adapter: a protection
+//! domain created asynchronously and a completion queue (`queue`). Everything it registers is right unless `faulty` says that the running case is the bad twin of the
 //! fault named at that line.
 
 use core::cell::UnsafeCell;
@@ -16,10 +16,12 @@ use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt;
 
 use crate::kernel::{
-    DISPATCH_LEVEL, Dpc, DriverObject, KeFlushQueuedDpcs, KeInitializeDpc, KeInsertQueueDpc, KfRaiseIrql, NtStatus,
-    STATUS_NOT_SUPPORTED, STATUS_PENDING, STATUS_SUCCESS, UnicodeString, allocate, free,
+    DISPATCH_LEVEL, Dpc, DriverObject, KeAcquireSpinLockAtDpcLevel, KeFlushQueuedDpcs, KeInitializeDpc,
+    KeInsertQueueDpc, KeReleaseSpinLockFromDpcLevel, KfRaiseIrql, NtStatus, STATUS_NOT_SUPPORTED, STATUS_PENDING,
+    STATUS_SUCCESS, SpinLock, UnicodeString, allocate, free,
 };
 use crate::spin_lock::Shared;
+use crate::{queue, traffic};
 
 /// Where the miniport can break the contract.
 #[repr(u8)]
@@ -59,6 +61,37 @@ pub enum Fault {
     CompletionTwice,
     CloseFails,
     DeviceLeft,
+    CompletionLocked,
+    NotificationLocked,
+    NotificationRaised,
+    NotificationsAtOnce,
+    NotificationAfterClose,
+    SendKept,
+    SendCompletedTwice,
+    SendCompletedPending,
+    SendCompletedLocked,
+    SendTouchedAfterCompletion,
+    SendersListIndicated,
+    ReceiveShort,
+    ReceiveWithoutSource,
+    ReceiveMiscounted,
+    ReceiveIndicatedTwice,
+    ReceiveIndicatedLocked,
+    ReceiveFreedEarly,
+    ReceiveWhileHalting,
+    PauseFails,
+    PauseNeverCompleted,
+    PauseCompletedTwice,
+    PauseCompletedAndReturned,
+    RestartCompletedUnasked,
+    RestartNeverCompleted,
+    StatusType,
+    StatusWithoutSource,
+    LinkStateHeader,
+    LinkStateShort,
+    OidNeverCompleted,
+    OidCompletedTwice,
+    OidCompletedAndReturned,
 }
 
 /// The fault of the running case; `None` in every good twin.
@@ -66,13 +99,23 @@ static FAULT: AtomicU8 = AtomicU8::new(Fault::None as u8);
 static DRIVER_HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static MINIPORT_HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-fn faulty(fault: Fault) -> bool {
+pub fn faulty(fault: Fault) -> bool {
     FAULT.load(Ordering::Relaxed) == fault as u8
 }
 
 /// Chooses the value that the contract wants, or the wrong one in the bad twin of `fault`.
-fn unless<T>(fault: Fault, right: T, wrong: T) -> T {
+pub fn unless<T>(fault: Fault, right: T, wrong: T) -> T {
     if faulty(fault) { wrong } else { right }
+}
+
+/// The handle of the adapter, as NDIS knows it.
+pub fn miniport_handle() -> NDIS_HANDLE {
+    MINIPORT_HANDLE.load(Ordering::Relaxed)
+}
+
+/// The pool of frames, made when the adapter is.
+pub fn buffer_pool() -> NDIS_HANDLE {
+    BUFFER_POOL.load(Ordering::Relaxed)
 }
 
 /// One adapter at a time is all a case needs.
@@ -135,11 +178,11 @@ pub unsafe fn register(driver: *mut DriverObject, path: *const UnicodeString, fa
     characteristics.InitializeHandlerEx = Some(initialize);
     characteristics.HaltHandlerEx = if faulty(Fault::HaltHandlerMissing) { None } else { Some(halt) };
     characteristics.UnloadHandler = Some(unload);
-    characteristics.PauseHandler = Some(pause);
-    characteristics.RestartHandler = Some(restart);
+    characteristics.PauseHandler = Some(traffic::pause);
+    characteristics.RestartHandler = Some(traffic::restart);
     characteristics.OidRequestHandler = Some(oid_request);
-    characteristics.SendNetBufferListsHandler = Some(send);
-    characteristics.ReturnNetBufferListsHandler = Some(take_back);
+    characteristics.SendNetBufferListsHandler = Some(traffic::send);
+    characteristics.ReturnNetBufferListsHandler = Some(traffic::take_back);
     characteristics.CancelSendHandler = Some(cancel_send);
     characteristics.DevicePnPEventNotifyHandler = Some(pnp_event);
     characteristics.ShutdownHandlerEx = Some(shutdown);
@@ -333,6 +376,7 @@ unsafe fn make_leftovers(miniport: NDIS_HANDLE) {
 }
 
 unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
+    traffic::halting();
     let item = WORK_ITEM.load(Ordering::Relaxed);
     if !item.is_null() && !faulty(Fault::WorkItemLeft) {
         NdisFreeIoWorkItem(item);
@@ -352,14 +396,6 @@ unsafe extern "C" fn unload(_driver: *mut nt::DRIVER_OBJECT) {
     NdisMDeregisterMiniportDriver(DRIVER_HANDLE.load(Ordering::Relaxed));
 }
 
-unsafe extern "C" fn pause(_context: NDIS_HANDLE, _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS) -> NDIS_STATUS {
-    NDIS_STATUS_SUCCESS
-}
-
-unsafe extern "C" fn restart(_context: NDIS_HANDLE, _parameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS) -> NDIS_STATUS {
-    NDIS_STATUS_SUCCESS
-}
-
 unsafe extern "C" fn oid_request(_context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
     let query = &raw mut (*request).DATA.QUERY_INFORMATION;
     if (*request).RequestType == NdisRequestSetInformation {
@@ -372,7 +408,7 @@ unsafe extern "C" fn oid_request(_context: NDIS_HANDLE, request: *mut NDIS_OID_R
     if faulty(Fault::OidReturnsRaised) {
         KfRaiseIrql(DISPATCH_LEVEL);
     }
-    NDIS_STATUS_SUCCESS
+    traffic::end_request(request)
 }
 
 unsafe fn set(request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
@@ -396,12 +432,6 @@ unsafe fn set(request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
 
 unsafe extern "C" fn cancel_oid(_context: NDIS_HANDLE, _id: nt::PVOID) {}
 
-unsafe extern "C" fn send(context: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port: u32, _flags: NDIS_SEND_FLAGS) {
-    let _ = context;
-    NdisMSendNetBufferListsComplete(MINIPORT_HANDLE.load(Ordering::Relaxed), list, NDIS_SEND_COMPLETE_FLAGS::empty());
-}
-
-unsafe extern "C" fn take_back(_context: NDIS_HANDLE, _list: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {}
 unsafe extern "C" fn cancel_send(_context: NDIS_HANDLE, _id: nt::PVOID) {}
 unsafe extern "C" fn pnp_event(_context: NDIS_HANDLE, _event: *mut NET_DEVICE_PNP_EVENT) {}
 unsafe extern "C" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
@@ -418,6 +448,7 @@ struct Opened {
     context: *mut c_void,
 }
 
+static LOCK: Shared<SpinLock> = Shared(UnsafeCell::new(0));
 static DPC: Shared<Dpc> = Shared(UnsafeCell::new(Dpc([0; 64])));
 
 unsafe extern "C" fn unsupported() -> NtStatus {
@@ -425,7 +456,7 @@ unsafe extern "C" fn unsupported() -> NtStatus {
 }
 
 /// The same refusal under the type of any slot: the caller cleans the stack, so the arguments do not matter.
-const fn refuse<F: Copy>() -> F {
+pub const fn refuse<F: Copy>() -> F {
     assert!(size_of::<F>() == size_of::<usize>());
     let function: unsafe extern "C" fn() -> NtStatus = unsupported;
     unsafe { core::mem::transmute_copy(&function) }
@@ -434,7 +465,7 @@ const fn refuse<F: Copy>() -> F {
 static ADAPTER_TABLE: NDK_ADAPTER_DISPATCH = NDK_ADAPTER_DISPATCH {
     NdkQueryExtension: refuse(),
     NdkQueryAdapterInfo: query_info,
-    NdkCreateCq: refuse(),
+    NdkCreateCq: queue::create,
     NdkCreatePd: create_domain,
     NdkCreateSharedEndpoint: refuse(),
     NdkCreateConnector: refuse(),
@@ -454,7 +485,7 @@ static DOMAIN_TABLE: NDK_PD_DISPATCH = NDK_PD_DISPATCH {
     NdkGetPrivilegedMemoryRegionToken: privileged_token,
 };
 
-fn object_header(kind: NDK_OBJECT_TYPE) -> NDK_OBJECT_HEADER {
+pub fn object_header(kind: NDK_OBJECT_TYPE) -> NDK_OBJECT_HEADER {
     let mut header = NDK_OBJECT_HEADER::zeroed();
     header.Version = NDK_VERSION { Major: 2, Minor: 1 };
     header.ObjectType = kind;
@@ -484,6 +515,7 @@ unsafe extern "C" fn open_ndk(
 }
 
 unsafe extern "C" fn close_ndk(_context: NDIS_HANDLE, adapter: *mut NDK_ADAPTER) {
+    queue::adapter_closes();
     KeFlushQueuedDpcs();
     free(adapter.cast());
 }
@@ -503,7 +535,14 @@ unsafe extern "C" fn complete_creation(_: *mut Dpc, opened: *mut c_void, _: *mut
     let opened = opened.cast::<Opened>();
     if let Some(completion) = (*opened).completion {
         let object = (&raw mut (*opened).domain).cast();
+        let locked = faulty(Fault::CompletionLocked);
+        if locked {
+            KeAcquireSpinLockAtDpcLevel(LOCK.0.get());
+        }
         completion((*opened).context, STATUS_SUCCESS, object);
+        if locked {
+            KeReleaseSpinLockFromDpcLevel(LOCK.0.get());
+        }
         if faulty(Fault::CompletionTwice) {
             completion((*opened).context, STATUS_SUCCESS, object);
         }

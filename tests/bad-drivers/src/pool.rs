@@ -2,7 +2,10 @@
 
 use core::hint::black_box;
 
-use crate::kernel::{ExAllocatePool2, ExFreePoolWithTag, OTHER_TAG, POOL_FLAG_NON_PAGED, TAG, allocate, free};
+use crate::kernel::{
+    DEVICE_LEVEL, DISPATCH_LEVEL, ExAllocatePool2, ExFreePoolWithTag, KeCancelTimer, KeInitializeTimerEx, KeLowerIrql,
+    KeSetTimerEx, KfRaiseIrql, OTHER_TAG, POOL_FLAG_NON_PAGED, TAG, Timer, allocate, free,
+};
 
 pub unsafe fn double_free(good: bool) {
     let block = allocate(100);
@@ -30,6 +33,24 @@ pub unsafe fn size_zero(good: bool) {
     if !block.is_null() {
         free(block.cast());
     }
+}
+
+pub unsafe fn freed_at_device_level(good: bool) {
+    let block = allocate(100);
+    let before = KfRaiseIrql(if good { DISPATCH_LEVEL } else { DEVICE_LEVEL });
+    free(block);
+    KeLowerIrql(before);
+}
+
+/// A timer in a block of pool that is freed while it is set.
+pub unsafe fn freed_with_timer(good: bool) {
+    let timer = allocate(64).cast::<Timer>();
+    KeInitializeTimerEx(timer, 0);
+    KeSetTimerEx(timer, -36_000_000_000, 0, core::ptr::null_mut());
+    if good {
+        KeCancelTimer(timer);
+    }
+    free(timer.cast());
 }
 
 pub unsafe fn free_inside_block(good: bool) {

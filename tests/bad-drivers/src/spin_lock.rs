@@ -1,13 +1,16 @@
-//! Spin locks: recursion, release by a stranger, release at the wrong level, held where nobody may hold one.
+//! Spin locks: recursion, release by a stranger, release at the wrong level, held where nobody may hold one, out of order;
+//! and what a DPC may not do.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
+use core::mem::size_of;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kernel::{
     DISPATCH_LEVEL, Dpc, KeAcquireSpinLockAtDpcLevel, KeAcquireSpinLockRaiseToDpc, KeDelayExecutionThread,
     KeFlushQueuedDpcs, KeInitializeDpc, KeInsertQueueDpc, KeLowerIrql, KeReleaseSpinLock,
-    KeReleaseSpinLockFromDpcLevel, KeSetTargetProcessorDpcEx, KfRaiseIrql, PASSIVE_LEVEL, ProcessorNumber, SpinLock,
+    KeReleaseSpinLockFromDpcLevel, KeSetTargetProcessorDpcEx, KeStallExecutionProcessor, KfRaiseIrql, PASSIVE_LEVEL,
+    ProcessorNumber, SpinLock,
 };
 
 pub struct Shared<T>(pub UnsafeCell<T>);
@@ -108,6 +111,64 @@ unsafe fn run_dpc(routine: crate::kernel::DpcRoutine, good: bool) {
 
 pub unsafe fn held_on_return_from_dpc(good: bool) {
     run_dpc(keep_the_lock, good);
+}
+
+static SECOND_LOCK: Shared<SpinLock> = Shared(UnsafeCell::new(0));
+static THIRD_LOCK: Shared<SpinLock> = Shared(UnsafeCell::new(0));
+
+/// Takes one lock inside another and gives both back.
+unsafe fn take_inside(outer: &Shared<SpinLock>, inner: &Shared<SpinLock>) {
+    let before = KeAcquireSpinLockRaiseToDpc(outer.0.get());
+    KeAcquireSpinLockAtDpcLevel(inner.0.get());
+    KeReleaseSpinLockFromDpcLevel(inner.0.get());
+    KeReleaseSpinLock(outer.0.get(), before);
+}
+
+/// Nobody ever spins here: one thread takes the locks both ways round.
+pub unsafe fn out_of_order(good: bool) {
+    take_inside(&LOCK, &SECOND_LOCK);
+    if good { take_inside(&LOCK, &SECOND_LOCK) } else { take_inside(&SECOND_LOCK, &LOCK) }
+}
+
+pub unsafe fn out_of_order_by_a_third(good: bool) {
+    take_inside(&LOCK, &SECOND_LOCK);
+    take_inside(&SECOND_LOCK, &THIRD_LOCK);
+    if good { take_inside(&LOCK, &THIRD_LOCK) } else { take_inside(&THIRD_LOCK, &LOCK) }
+}
+
+pub unsafe fn held_over_a_wait(good: bool) {
+    let soon = -10_000;
+    let before = KeAcquireSpinLockRaiseToDpc(LOCK.0.get());
+    if !good {
+        KeDelayExecutionThread(0, 0, &raw const soon);
+    }
+    KeReleaseSpinLock(LOCK.0.get(), before);
+    if good {
+        KeDelayExecutionThread(0, 0, &raw const soon);
+    }
+}
+
+/// The lock is in a block of pool that is freed while it is held.
+pub unsafe fn freed_while_held(good: bool) {
+    let lock: *mut SpinLock = crate::kernel::allocate(size_of::<SpinLock>()).cast();
+    lock.write(0);
+    let before = KeAcquireSpinLockRaiseToDpc(lock);
+    if good {
+        KeReleaseSpinLock(lock, before);
+    }
+    crate::kernel::free(lock.cast());
+}
+
+unsafe extern "C" fn stall(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
+    // Half a second is the most that one call may ask for; three of them are more than a DPC has.
+    let times = if bad.is_null() { 1 } else { 3 };
+    for _ in 0..times {
+        KeStallExecutionProcessor(500_000);
+    }
+}
+
+pub unsafe fn dpc_too_long(good: bool) {
+    run_dpc(stall, good);
 }
 
 pub unsafe fn dpc_returns_raised(good: bool) {

@@ -4,8 +4,9 @@
 //! report of what was left must be empty. It does not know NDK; opening an adapter for a consumer is one call.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
@@ -31,7 +32,7 @@ pub struct Setup {
 
 impl Default for Setup {
     /// Two adapters on one wire, an IPv4 and an IPv6 address each. The environment can change the profile:
-    /// `SOFTNDK_FRAMES=scattered`, `SOFTNDK_PROCESSORS=n`, `SOFTNDK_MODE=fast`.
+    /// `SOFTNDK_FRAMES=scattered`, `SOFTNDK_PROCESSORS=n`, `SOFTNDK_MODE=fast`, `SOFTNDK_SCHEDULE=seed`; `profile` the keywords.
     fn default() -> Self {
         let mut kernel = KernelConfig { hang_limit: Some(Duration::from_mins(1)), ..KernelConfig::default() };
         if std::env::var("SOFTNDK_FRAMES").is_ok_and(|order| order == "scattered") {
@@ -43,6 +44,7 @@ impl Default for Setup {
         if let Some(processors) = std::env::var("SOFTNDK_PROCESSORS").ok().and_then(|count| count.parse().ok()) {
             kernel.processors = processors;
         }
+        kernel.schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
         Self { kernel, adapters: (1..=2).map(AdapterSetup::numbered).collect() }
     }
 }
@@ -57,16 +59,35 @@ impl AdapterSetup {
         Self { addresses, keywords: Vec::new() }
     }
 
-    fn config(&self, inx: &Inx) -> AdapterConfig {
+    pub(crate) fn config(&self, inx: &Inx) -> AdapterConfig {
         let mut config = AdapterConfig::from_inx(inx).expect("a configuration from the INF");
         for address in &self.addresses {
             config = config.with_address(*address, if address.is_ipv4() { 24 } else { 64 });
+        }
+        for (name, value) in profile() {
+            config = config.with_keyword(name, value);
         }
         for (name, value) in &self.keywords {
             config = config.with_keyword(name, value);
         }
         config
     }
+}
+
+/// The keywords that the environment asks for on every adapter: `SOFTNDK_PROMPTNESS` and `SOFTNDK_LIMITS`, by the names of
+/// `docs/registry.md`.
+fn profile() -> Vec<(&'static str, &'static str)> {
+    let keywords = [
+        ("SOFTNDK_PROMPTNESS", "Promptness", ["natural", "force-pending", "force-inline"]),
+        ("SOFTNDK_LIMITS", "LimitsProfile", ["connectx-like", "generous", "tiny"]),
+    ];
+    let chosen = |(variable, keyword, names): (&str, &'static str, [&str; 3])| {
+        let wanted = std::env::var(variable).ok()?;
+        let value = names.iter().zip(["0", "1", "2"]).find(|(name, _)| **name == wanted);
+        let (_, value) = value.unwrap_or_else(|| panic!("{variable}={wanted} is none of {names:?}"));
+        Some((keyword, value))
+    };
+    keywords.into_iter().filter_map(chosen).collect()
 }
 
 /// The folder of the workspace.
@@ -122,11 +143,21 @@ impl Machine {
         settle();
     }
 
+    /// Gives an adapter's interface an address, as an administrator does.
+    pub fn add_address(&self, index: usize, address: IpAddr) {
+        let prefix = if address.is_ipv4() { 24 } else { 64 };
+        assert!(self.adapters[index].add_address(address, prefix), "the interface does not have {address}");
+        settle();
+    }
+
     /// Takes everything down and checks that nothing is left.
     pub fn stop(self) {
         completion::verify_all();
         unload(self.driver, self.adapters);
         let report = self.kernel.shutdown();
+        if let Some(summary) = kernel_host::schedule::summary() {
+            println!("{summary}");
+        }
         assert!(report.is_clean(), "{report}");
         for (kind, used) in &report.stack_marks {
             assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep\n{report}");
@@ -168,21 +199,50 @@ pub fn with_two_adapters(trial: impl FnOnce(&consumer::Adapter, &consumer::Adapt
     });
 }
 
-/// Lets everything that is under way come to rest: DPCs run, threads finish their turns, a little time passes.
-pub fn settle() {
+/// Lets 50 ms of the host's time pass, whatever else is under way.
+pub fn pass_time() {
     dispatcher::delay(-500_000);
 }
 
-/// Runs two closures as kernel threads at the same time and waits for both.
+/// Lets a little time pass and everything that is under way come to rest: DPCs run, threads finish their turns. Not while another
+/// thread is busy without end: see [`pass_time`].
+pub fn settle() {
+    assert!(dispatcher::rest(-500_000), "something runs without end");
+}
+
+/// Waits until something is so, and fails when it is not so after a minute.
+#[track_caller]
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "not within a minute: {what}");
+        // Virtual time goes on, and other threads of the machine run.
+        dispatcher::delay(-1000);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How long a machine may be busy, in real time.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Runs two closures as kernel threads at the same time and waits for both. A panic of either ends the trial at once: the other
+/// may be waiting for what will not come.
 pub fn concurrently(machine: &Machine, one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| machine.kernel.run_thread(other));
-        one();
+        let running = scope.spawn(machine.kernel.starting_thread(|| or_end(other)));
+        or_end(one);
         let joined = dispatcher::while_blocked(|| running.join());
         if let Err(panic) = joined {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// The process is the trial's own; what the panic said has been printed.
+fn or_end(body: impl FnOnce()) {
+    if std::panic::catch_unwind(AssertUnwindSafe(body)).is_err() {
+        std::process::exit(101);
+    }
 }
 
 /// A small seeded generator: the same numbers in every run.

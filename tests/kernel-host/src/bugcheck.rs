@@ -2,6 +2,7 @@
 //! and the stack, once for people and once as a line of JSON for tests, and a distinctive exit code.
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::image::stack_trace::{self, StackFrame};
@@ -77,6 +78,7 @@ bug_checks! {
     DRIVER_PAGE_FAULT_BEYOND_END_OF_ALLOCATION = 0xD6;
     DRIVER_VERIFIER_DMA_VIOLATION = 0xE6;
     DRIVER_OVERRAN_STACK_BUFFER = 0xF7;
+    KERNEL_SECURITY_CHECK_FAILURE = 0x139;
     ATTEMPTED_EXECUTE_OF_NOEXECUTE_MEMORY = 0xFC;
     THREAD_TERMINATE_HELD_MUTEX = 0x4000_008A;
     DPC_WATCHDOG_VIOLATION = 0x133;
@@ -93,6 +95,14 @@ bug_checks! {
 }
 
 static HAPPENED: AtomicBool = AtomicBool::new(false);
+
+/// What the process wants to do after the report instead of ending.
+static LAST_ACT: OnceLock<fn() -> !> = OnceLock::new();
+
+/// Has a bugcheck end the process in another way than by its exit code: for a fuzzer, which has to see a crash. The first wish counts.
+pub fn end_by(act: fn() -> !) {
+    let _ = LAST_ACT.set(act);
+}
 
 /// Ends the process with a bugcheck. `rule` says in a sentence which rule was broken, with the names and numbers that
 /// a person needs.
@@ -152,6 +162,9 @@ fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[Sta
     });
     let _ = writeln!(text, "{REPORT_PREFIX}{line}");
     write_to_standard_error(text.as_bytes());
+    if let Some(act) = LAST_ACT.get() {
+        act();
+    }
     // SAFETY: ends the process without running destructors: the state that they would touch is what the bugcheck
     // says is broken.
     unsafe { libc::_exit(EXIT_CODE) }

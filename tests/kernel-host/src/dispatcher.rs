@@ -2,8 +2,9 @@
 //!
 //! One lock guards all waits; it is never held while image code runs. Time is the machine's, plus what was skipped: when
 //! verifying, the clock jumps to the next deadline as soon as every kernel thread waits and no processor has anything
-//! to run. A thread counts as running from before it starts until it has ended or waits *here*; a test that blocks
-//! elsewhere says so with [`while_blocked`].
+//! to run, and creeps while something runs, so that a thread which a busy machine keeps waiting is not late. A thread
+//! counts as running from before it starts until it has ended or waits *here*; a test that blocks elsewhere says so with
+//! [`while_blocked`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::irql;
 use crate::nt::{DISPATCHER_HEADER, KEVENT, KMUTANT, LIST_ENTRY, object_type};
 use crate::processor;
-use crate::status::{NtStatus, STATUS_SUCCESS, STATUS_TIMEOUT};
+use crate::status::{NtStatus, STATUS_CANCELLED, STATUS_SUCCESS, STATUS_TIMEOUT};
 use crate::thread::{self, Thread};
 use crate::timer;
 
@@ -28,6 +29,15 @@ pub const UNITS_PER_SECOND: u64 = 10_000_000;
 static BOOTED: OnceLock<Instant> = OnceLock::new();
 static SKIPPED: AtomicU64 = AtomicU64::new(0);
 
+/// How many times slower than the machine's clock ours goes while something runs, when verifying.
+const CREEP: u64 = 16;
+
+/// How soon after an attempt that found something running [`rest`] looks again.
+const NEXT_LOOK: Time = UNITS_PER_SECOND / 1000;
+
+/// How long [`rest`] waits for what never comes to rest, in real time.
+const REST_LIMIT: Duration = Duration::from_mins(1);
+
 /// How long everything may wait without anything to wake it before the host calls it a hang; in ms, 0 is for ever.
 static HANG_LIMIT: AtomicU64 = AtomicU64::new(20_000);
 
@@ -36,6 +46,8 @@ static HANG_LIMIT: AtomicU64 = AtomicU64::new(20_000);
 pub(crate) enum Deadline {
     /// A wait of the thread with this identifier ends.
     Wait(u64),
+    /// A [`rest`] of this thread that began then ends if nothing runs.
+    Rest(u64, Instant),
     /// The KTIMER at this address expires.
     Timer(usize),
 }
@@ -95,7 +107,21 @@ pub(crate) fn initialise(hang_limit: Option<Duration>) {
 /// Interrupt time: 100 ns units since boot, including what was skipped.
 pub fn now() -> Time {
     let real = BOOTED.get().map_or(0, |booted| booted.elapsed().as_nanos() as u64 / 100);
-    real + SKIPPED.load(Ordering::Relaxed)
+    real / creep() + SKIPPED.load(Ordering::Relaxed)
+}
+
+/// Busy waiting: as long by the machine's clock as by ours, however slowly that goes.
+pub(crate) fn stall(time: Duration) {
+    let (machine, host) = (Instant::now(), now());
+    while machine.elapsed() < time {
+        std::hint::spin_loop();
+    }
+    let (ours, asked) = (now() - host, time.as_nanos() as u64 / 100);
+    SKIPPED.fetch_add(asked.saturating_sub(ours), Ordering::Relaxed);
+}
+
+fn creep() -> u64 {
+    if crate::kernel::is_verifying() { CREEP } else { 1 }
 }
 
 /// Starts the thread that serves deadlines.
@@ -130,7 +156,7 @@ fn clock_loop() {
             }
             continue;
         }
-        let idle = state.running == 0 && !processor::any_active();
+        let idle = state.is_idle();
         if idle && let Some((due, _)) = next {
             if crate::kernel::is_verifying() {
                 SKIPPED.fetch_add(due - time, Ordering::Relaxed);
@@ -141,20 +167,36 @@ fn clock_loop() {
         } else {
             blocked_since = None;
         }
-        let until = next.map_or(Duration::from_secs(1), |(due, _)| Duration::from_nanos((due - time) * 100));
+        let until = next.map_or(Duration::from_secs(1), |(due, _)| real_time_of(due - time));
         let until =
             if state.running == 0 { until.min(Duration::from_millis(if idle { 250 } else { 1 })) } else { until };
         state = Locked(CLOCK.wait_timeout(state.0, until).unwrap_or_else(std::sync::PoisonError::into_inner).0);
     }
 }
 
+/// How long the machine's clock takes for so much time in which something runs.
+fn real_time_of(time: Time) -> Duration {
+    Duration::from_nanos(time.saturating_mul(100 * creep()))
+}
+
 /// Ends a wait or fires a timer. The lock is given back and taken again around the DPC of a timer.
 fn serve(mut state: Locked, deadline: Deadline) -> Locked {
     match deadline {
         Deadline::Wait(identifier) => {
-            let index = state.waits.iter().position(|wait| wait.thread.identifier() == identifier);
-            if let Some(index) = index {
+            if let Some(index) = state.wait_of(identifier) {
                 finish(&mut state, index, STATUS_TIMEOUT);
+            }
+            state
+        }
+        Deadline::Rest(identifier, since) => {
+            match state.wait_of(identifier) {
+                Some(index) if state.is_idle() => finish(&mut state, index, STATUS_TIMEOUT),
+                Some(index) if since.elapsed() > REST_LIMIT => finish(&mut state, index, STATUS_CANCELLED),
+                Some(index) => {
+                    let key = state.add_deadline(now() + NEXT_LOOK, deadline);
+                    state.waits[index].deadline = Some(key);
+                }
+                None => {}
             }
             state
         }
@@ -192,6 +234,16 @@ fn check_hang(state: &State, blocked_since: &mut Option<Instant>) {
 }
 
 impl State {
+    /// Every kernel thread waits and no processor has anything to run.
+    fn is_idle(&self) -> bool {
+        self.running == 0 && !processor::any_active()
+    }
+
+    /// The place of a thread's wait.
+    fn wait_of(&self, identifier: u64) -> Option<usize> {
+        self.waits.iter().position(|wait| wait.thread.identifier() == identifier)
+    }
+
     /// Adds a deadline and wakes the clock when it is the first.
     pub(crate) fn add_deadline(&mut self, due: Time, deadline: Deadline) -> (Time, u64) {
         self.sequence += 1;
@@ -368,6 +420,22 @@ pub(crate) fn deadline_of(interval: i64) -> Time {
 ///
 /// All are initialised dispatcher objects that stay valid.
 pub(crate) unsafe fn wait(what: &str, objects: &[usize], all: bool, timeout: Option<i64>) -> NtStatus {
+    // SAFETY: the caller's contract.
+    unsafe { wait_with(what, objects, all, timeout, Deadline::Wait) }
+}
+
+/// As [`wait`]; `ending` makes the deadline of this thread.
+///
+/// # Safety
+///
+/// As [`wait`].
+unsafe fn wait_with(
+    what: &str,
+    objects: &[usize],
+    all: bool,
+    timeout: Option<i64>,
+    ending: fn(u64) -> Deadline,
+) -> NtStatus {
     let thread = Thread::current();
     let level = thread.irql();
     if level >= irql::DISPATCH && timeout != Some(0) {
@@ -384,7 +452,7 @@ pub(crate) unsafe fn wait(what: &str, objects: &[usize], all: bool, timeout: Opt
         return STATUS_TIMEOUT;
     }
     let identifier = thread.identifier();
-    let deadline = timeout.map(|interval| state.add_deadline(deadline_of(interval), Deadline::Wait(identifier)));
+    let deadline = timeout.map(|interval| state.add_deadline(deadline_of(interval), ending(identifier)));
     thread.wake.store(0, Ordering::Relaxed);
     thread.runnable.store(false, Ordering::Relaxed);
     state.waits.push(Wait { thread, objects: objects.to_vec(), all, deadline, result: None });
@@ -400,10 +468,12 @@ fn waited_at_dispatch(thread: &Thread, what: &str) -> ! {
     } else {
         BugCheck::IRQL_NOT_LESS_OR_EQUAL
     };
+    let held = thread.spin_locks_held.load(Ordering::Relaxed);
+    let holding = if held == 0 { String::new() } else { format!(" with {held} spin lock(s) held") };
     bugcheck(
         code,
-        [thread.object() as u64, u64::from(thread.irql()), 0, 0],
-        format!("{what} would wait at {}; a wait needs <= APC_LEVEL", irql::name(thread.irql())),
+        [thread.object() as u64, u64::from(thread.irql()), u64::from(held), 0],
+        format!("{what} would wait at {}{holding}; a wait needs <= APC_LEVEL", irql::name(thread.irql())),
     )
 }
 
@@ -431,6 +501,17 @@ pub fn delay(interval: i64) {
     }
     let event = Event::notification();
     event.wait_interval(Some(if interval == 0 { -1 } else { interval }));
+}
+
+/// Lets the current thread sleep for an interval at least, and then until nothing runs: every other kernel thread waits and no
+/// DPC is queued. False when that did not come about within a minute of real time.
+#[must_use]
+pub fn rest(interval: i64) -> bool {
+    let event = Event::notification();
+    let ending = |identifier| Deadline::Rest(identifier, Instant::now());
+    // SAFETY: our own event, which outlives the wait.
+    let status = unsafe { wait_with("the host", &[event.address() as usize], false, Some(interval), ending) };
+    status == STATUS_TIMEOUT
 }
 
 /// Signals an event and returns the state before.

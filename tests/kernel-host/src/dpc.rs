@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callout::{Context, ContextKind, call_image};
+use crate::deferred_budget;
 use crate::irql;
 use crate::nt::KDPC;
 use crate::processor::{self, Processor};
@@ -192,6 +193,7 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
         });
         let Some((routine, arguments)) = taken else { break };
         processor.deferred_call_started.store(RUNNING, Ordering::Relaxed);
+        let started = deferred_budget::begin(&processor.stalls);
         let context = Context::new(ContextKind::DeferredProcedureCall, "a DPC routine");
         processor::on_deferred_call_stack(thread, processor, || {
             if crate::callback::is_kernel_routine(routine) {
@@ -203,6 +205,7 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
             }
         });
         processor.deferred_call_started.store(0, Ordering::Relaxed);
+        deferred_budget::end(started, &processor.stalls, routine);
     }
     thread.set_irql(level);
 }

@@ -55,21 +55,28 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::ndis::timer::EXPORTS,
     crate::ndis::work_item::EXPORTS,
     crate::netio::mib::EXPORTS,
+    crate::ntoskrnl::addresses::EXPORTS,
     crate::ntoskrnl::bugchecks::EXPORTS,
+    crate::ntoskrnl::c_strings::EXPORTS,
     crate::ntoskrnl::debug_print::EXPORTS,
     crate::ntoskrnl::dispatcher_objects::EXPORTS,
     crate::ntoskrnl::dpcs::EXPORTS,
     crate::ntoskrnl::locks::EXPORTS,
+    crate::ntoskrnl::lookasides::EXPORTS,
     crate::ntoskrnl::mdls::EXPORTS,
     crate::ntoskrnl::objects::EXPORTS,
+    crate::ntoskrnl::page_lists::EXPORTS,
     crate::ntoskrnl::pools::EXPORTS,
     crate::ntoskrnl::processors::EXPORTS,
     crate::ntoskrnl::queues::EXPORTS,
+    crate::ntoskrnl::registry_keys::EXPORTS,
     crate::ntoskrnl::rundowns::EXPORTS,
     crate::ntoskrnl::runtime::EXPORTS,
     crate::ntoskrnl::strings::EXPORTS,
     crate::ntoskrnl::threads::EXPORTS,
     crate::ntoskrnl::timers::EXPORTS,
+    crate::ntoskrnl::work_items::EXPORTS,
+    crate::wsk::EXPORTS,
 ];
 
 /// Every table of variables.
@@ -91,6 +98,11 @@ const FORWARDED_BY_HAL: &[&str] = &[
     "KeAcquireInStackQueuedSpinLock",
     "KeReleaseInStackQueuedSpinLock",
 ];
+
+/// Whether an address is that of an export which runs without a stub.
+pub fn is_direct(address: usize) -> bool {
+    TABLES.iter().flat_map(|table| table.iter()).any(|export| export.direct && export.address as usize == address)
+}
 
 /// What an import resolves to.
 pub enum Resolved {
@@ -128,6 +140,7 @@ pub fn enter(declaration: &'static ExportDeclaration) -> &'static Thread {
     if !declaration.irql.contains(irql) {
         called_at_wrong_level(declaration, irql);
     }
+    crate::schedule::point(thread);
     thread
 }
 

@@ -9,6 +9,7 @@ use std::ptr;
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
 
 use crate::bugcheck::{BugCheck, bugcheck_with_stack};
+use crate::emulation;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
@@ -66,7 +67,14 @@ pub(crate) fn remove_signal_stack() {
 }
 
 extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands over both structures.
+    // SAFETY: the kernel hands over both structures, and the context is this thread's to change.
+    let emulated = signal == libc::SIGSEGV
+        && Thread::try_current().is_some()
+        && unsafe { emulation::emulate(&mut *context.cast::<libc::ucontext_t>(), (*information).si_addr() as usize) };
+    if emulated {
+        return;
+    }
+    // SAFETY: as above.
     let (address, registers, writes, executes) = unsafe {
         let context = &*context.cast::<libc::ucontext_t>();
         let error = context.uc_mcontext.gregs[libc::REG_ERR as usize];

@@ -15,8 +15,9 @@ use crate::image::{self, Image, loader};
 use crate::ledger::{self, Leak};
 use crate::memory::{address_space, frames, kernel_stack, pool};
 use crate::nt::{DRIVER_EXTENSION, DRIVER_OBJECT, UNICODE_STRING};
+use crate::ntoskrnl::work_items;
 use crate::status::{self, NtStatus};
-use crate::{call_image, dispatcher, dpc, fault_handler, processor, thread, timer, worker};
+use crate::{call_image, dispatcher, dpc, emulation, fault_handler, processor, registry, thread, timer, worker};
 
 pub use crate::image::loader::ImageError;
 
@@ -55,6 +56,8 @@ pub struct KernelConfig {
     pub debug_output: bool,
     /// The Windows build that drivers are told.
     pub build: u32,
+    /// Let threads step aside at every export and spin lock, by this seed.
+    pub schedule: Option<u64>,
 }
 
 impl Default for KernelConfig {
@@ -68,6 +71,7 @@ impl Default for KernelConfig {
             hang_limit: Some(Duration::from_secs(20)),
             debug_output: std::env::var_os("KERNEL_HOST_DEBUG_OUTPUT").is_some(),
             build: 20_348,
+            schedule: None,
         }
     }
 }
@@ -105,7 +109,9 @@ impl Kernel {
         VERIFYING.store(config.mode == Mode::Verify, Ordering::SeqCst);
         DEBUG_OUTPUT.store(config.debug_output, Ordering::SeqCst);
         BUILD.store(config.build, Ordering::SeqCst);
+        crate::schedule::start(config.schedule);
         fault_handler::install();
+        emulation::initialise();
         frames::initialise(config.memory, config.frames, config.seed);
         address_space::initialise();
         dispatcher::initialise(config.hang_limit);
@@ -144,6 +150,16 @@ impl Kernel {
         body()
     }
 
+    /// As [`Self::run_thread`], later and on another thread, which counts as running from now on.
+    pub fn starting_thread<T>(&self, body: impl FnOnce() -> T) -> impl FnOnce() -> T {
+        dispatcher::thread_starting();
+        || {
+            let _attachment = thread::attach("test");
+            dispatcher::thread_started();
+            body()
+        }
+    }
+
     /// Starts a kernel thread of the host's own.
     pub fn spawn<T: Send + 'static>(
         &self,
@@ -156,6 +172,16 @@ impl Kernel {
     /// Sleeps in kernel time.
     pub fn sleep(&self, duration: Duration) {
         dispatcher::delay(-((duration.as_nanos() / 100) as i64));
+    }
+
+    /// Sleeps so long at least, and then until nothing runs ([`dispatcher::rest`]).
+    ///
+    /// # Panics
+    ///
+    /// If that does not come about.
+    pub fn rest(&self, at_least: Duration) {
+        let rested = dispatcher::rest(-((at_least.as_nanos() / 100) as i64));
+        assert!(rested, "something runs without end");
     }
 
     /// The state of leaks and marks now.
@@ -302,7 +328,8 @@ const TAG: u32 = u32::from_le_bytes(*b"Driv");
 
 impl Driver {
     fn new(image: Arc<Image>, service: &str) -> Self {
-        let path = format!("\\REGISTRY\\MACHINE\\SYSTEM\\ControlSet001\\Services\\{service}");
+        let path = registry::service_path(service);
+        registry::create(&path);
         let mut strings = vec![wide(&path), wide(&format!("\\Driver\\{service}")), wide(service)];
         let [registry, name, key] = [0, 1, 2].map(|index: usize| counted(&mut strings[index]));
         let bytes = size_of::<DRIVER_OBJECT>() + size_of::<DRIVER_EXTENSION>();
@@ -383,6 +410,7 @@ impl Driver {
         for check in checks {
             check(&self);
         }
+        work_items::wait_for_image(self.image.base);
         processor::visit_all(thread::Thread::current());
         let base = self.image.base;
         let mut leaks = pool::outstanding(Some(base));
@@ -392,6 +420,7 @@ impl Driver {
         ledger::forget(base);
         if leaks.is_empty() {
             pool::free_for_host(self.object.cast(), TAG);
+            crate::lock_order::forget(&(base..base + self.image.length));
             loader::unload(&self.image);
         }
         leaks

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callout::ContextKind;
+use crate::deferred_budget::Stalls;
 use crate::dpc;
 use crate::irql::{self, Irql};
 use crate::memory::kernel_stack::KernelStack;
@@ -40,6 +41,7 @@ pub(crate) struct Processor {
     pub(crate) idle_wake: AtomicU32,
     /// When the running DPC was first asked to yield, in time stamp ticks; 1 before that, 0 when none runs.
     pub(crate) deferred_call_started: std::sync::atomic::AtomicU64,
+    pub(crate) stalls: Stalls,
 }
 
 // SAFETY: the stack is made once and its contents are used by the owner only.
@@ -58,6 +60,7 @@ impl Processor {
             stack: OnceLock::new(),
             idle_wake: AtomicU32::new(0),
             deferred_call_started: std::sync::atomic::AtomicU64::new(0),
+            stalls: Stalls::new(),
         }
     }
 }
@@ -97,7 +100,7 @@ pub(crate) fn start() {
             std::thread::Builder::new().name(format!("processor {index}")).stack_size(1 << 20).spawn(move || {
                 let _attachment = crate::thread::attach(&format!("processor {index}"));
                 let thread = Thread::current();
-                thread.processor.store(index, Ordering::Relaxed);
+                thread.set_processor(index);
                 thread.affinity.store(1 << index, Ordering::Relaxed);
                 crate::dispatcher::processor_thread_started(thread);
                 idle_loop(thread, index);
@@ -261,7 +264,7 @@ extern "win64" fn acquire_contended(thread: &'static Thread) {
         // Another thread's favourite is left alone: it will be back in a moment.
         let free = get(index).favourite.load(Ordering::Relaxed).is_null();
         if free && affinity >> index & 1 != 0 && try_acquire(thread, index) {
-            thread.processor.store(index, Ordering::Relaxed);
+            thread.set_processor(index);
             return;
         }
     }
@@ -341,13 +344,13 @@ pub(crate) fn visit_all(thread: &'static Thread) {
     let affinity = thread.affinity.load(Ordering::Relaxed);
     let level = thread.irql();
     for index in 0..count() {
-        thread.processor.store(index, Ordering::Relaxed);
+        thread.set_processor(index);
         thread.affinity.store(1 << index, Ordering::Relaxed);
         acquire(thread);
         thread.set_irql(irql::DISPATCH);
         release(thread, level);
     }
-    thread.processor.store(home, Ordering::Relaxed);
+    thread.set_processor(home);
     thread.affinity.store(affinity, Ordering::Relaxed);
 }
 

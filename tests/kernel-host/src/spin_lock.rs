@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::irql;
+use crate::lock_order::{self, Held};
 use crate::thread::Thread;
 
 const HELD: usize = 1;
@@ -51,12 +52,14 @@ fn owner_word(thread: &Thread, manner: Manner) -> usize {
 /// `lock` is an initialised spin lock.
 #[inline]
 pub unsafe fn acquire(thread: &'static Thread, lock: *mut usize, manner: Manner) {
+    acquiring(thread, lock as usize);
     // SAFETY: the caller's contract.
     let word = unsafe { word(lock) };
     if word.compare_exchange(0, owner_word(thread, manner), Ordering::Acquire, Ordering::Relaxed).is_err() {
         acquire_contended(thread, word, manner);
     }
     acquired(thread, lock as usize);
+    crate::schedule::point(thread);
 }
 
 #[cold]
@@ -118,6 +121,20 @@ pub unsafe fn try_acquire(thread: &'static Thread, lock: *mut usize) -> bool {
     taken
 }
 
+/// Before a lock is taken that may have to be waited for.
+#[inline]
+fn acquiring(thread: &Thread, lock: usize) {
+    if thread.spin_locks_held.load(Ordering::Relaxed) != 0 && crate::kernel::is_verifying() {
+        check_order(thread, lock);
+    }
+}
+
+#[inline(never)]
+extern "win64" fn check_order(thread: &Thread, lock: usize) {
+    let from = crate::callout::caller_address(thread);
+    lock_order::taking(&thread.held_locks.borrow(), Held { lock, from });
+}
+
 #[inline]
 fn acquired(thread: &Thread, lock: usize) {
     thread.spin_locks_held.store(thread.spin_locks_held.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -137,13 +154,14 @@ fn released(thread: &Thread, lock: usize) {
 
 #[inline(never)]
 extern "win64" fn list(thread: &Thread, lock: usize) {
-    thread.held_locks.borrow_mut().push(lock);
+    let from = crate::callout::caller_address(thread);
+    thread.held_locks.borrow_mut().push(Held { lock, from });
 }
 
 #[inline(never)]
 extern "win64" fn strike(thread: &Thread, lock: usize) {
     let mut held = thread.held_locks.borrow_mut();
-    if let Some(index) = held.iter().rposition(|other| *other == lock) {
+    if let Some(index) = held.iter().rposition(|held| held.lock == lock) {
         held.remove(index);
     }
 }
@@ -163,6 +181,7 @@ pub unsafe fn release(thread: &'static Thread, lock: *mut usize, manner: Manner)
     }
     released(thread, lock as usize);
     word.store(0, Ordering::Release);
+    crate::schedule::point(thread);
 }
 
 #[cold]
@@ -214,7 +233,8 @@ extern "win64" fn impossible_level(lock: *mut usize, new: irql::Irql) -> ! {
 
 /// Whether the address of a held lock lies in a range (which is about to be freed).
 pub(crate) fn held_within(start: usize, end: usize) -> Option<usize> {
-    Thread::try_current()?.held_locks.borrow().iter().copied().find(|lock| (start..end).contains(lock))
+    let held = Thread::try_current()?.held_locks.borrow();
+    held.iter().map(|held| held.lock).find(|lock| (start..end).contains(lock))
 }
 
 /// Acquires a reader-writer spin lock for writing.
@@ -226,6 +246,7 @@ pub unsafe fn acquire_exclusive(thread: &'static Thread, lock: *mut i32) {
     // SAFETY: the caller's contract.
     let word = unsafe { AtomicI32::from_ptr(lock) };
     check_not_held(thread, lock as usize);
+    acquiring(thread, lock as usize);
     spin_until(lock as u64, || word.compare_exchange_weak(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok());
     acquired(thread, lock as usize);
 }
@@ -239,6 +260,7 @@ pub unsafe fn acquire_shared(thread: &'static Thread, lock: *mut i32) {
     // SAFETY: the caller's contract.
     let word = unsafe { AtomicI32::from_ptr(lock) };
     check_not_held(thread, lock as usize);
+    acquiring(thread, lock as usize);
     spin_until(lock as u64, || {
         let readers = word.load(Ordering::Relaxed);
         readers >= 0 && word.compare_exchange_weak(readers, readers + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -247,7 +269,7 @@ pub unsafe fn acquire_shared(thread: &'static Thread, lock: *mut i32) {
 }
 
 fn check_not_held(thread: &Thread, lock: usize) {
-    if crate::kernel::is_verifying() && thread.held_locks.borrow().contains(&lock) {
+    if crate::kernel::is_verifying() && thread.held_locks.borrow().iter().any(|held| held.lock == lock) {
         bugcheck(
             BugCheck::SPIN_LOCK_ALREADY_OWNED,
             [lock as u64, 0, 0, 0],

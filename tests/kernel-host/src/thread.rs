@@ -20,6 +20,13 @@ pub const KERNEL_STACK_OFFSET: usize = 0x1008;
 pub const TRANSITION_OFFSET: usize = 0x1010;
 /// `KPCR.Prcb.CurrentThread` of x64 Windows, which inline code reads through gs.
 const CURRENT_THREAD_OFFSET: usize = 0x188;
+/// `KPCR.Self`, `KPCR.CurrentPrcb` and where the block of the processor lies in it.
+const SELF_OFFSET: usize = 0x18;
+const CURRENT_BLOCK_OFFSET: usize = 0x20;
+const BLOCK_OFFSET: usize = 0x180;
+/// `KPRCB.LegacyNumber` and `KPRCB.Number`.
+const PROCESSOR_NUMBER_OFFSET: usize = 0x184;
+const PROCESSOR_INDEX_OFFSET: usize = 0x1A4;
 
 /// How deep callouts into images may nest on one thread.
 pub const MAXIMUM_NESTING: usize = 64;
@@ -36,7 +43,7 @@ pub struct Thread {
     pub(crate) processor: AtomicUsize,
     pub(crate) affinity: AtomicU64,
     pub(crate) spin_locks_held: AtomicU32,
-    pub(crate) held_locks: RefCell<Vec<usize>>,
+    pub(crate) held_locks: RefCell<Vec<crate::lock_order::Held>>,
     pub(crate) identifier: AtomicU64,
     pub(crate) object: AtomicPtr<crate::nt::KTHREAD>,
     export: AtomicPtr<ExportDeclaration>,
@@ -50,6 +57,8 @@ pub struct Thread {
     pub(crate) runnable: AtomicBool,
     /// The thread is at DISPATCH on the processor whose favourite it is.
     pub(crate) at_favourite: AtomicBool,
+    /// For schedules by a seed.
+    pub(crate) dice: crate::schedule::Dice,
 }
 
 const _: () = assert!(std::mem::offset_of!(Thread, host_stack) == HOST_STACK_OFFSET);
@@ -116,6 +125,17 @@ impl Thread {
         self.processor.load(Ordering::Relaxed)
     }
 
+    /// Puts the thread on a processor; by the thread itself. Inline code reads the number at the gs base.
+    pub(crate) fn set_processor(&self, index: usize) {
+        self.processor.store(index, Ordering::Relaxed);
+        let region = self.processor_control_region.get().cast::<u8>();
+        // SAFETY: the thread's own block, inside its bounds; a 4-byte number at a place of its own.
+        unsafe {
+            region.add(PROCESSOR_NUMBER_OFFSET).write(index as u8);
+            region.add(PROCESSOR_INDEX_OFFSET).cast::<u32>().write(index as u32);
+        }
+    }
+
     pub fn identifier(&self) -> u64 {
         self.identifier.load(Ordering::Relaxed)
     }
@@ -146,6 +166,12 @@ impl Thread {
             .rev()
             .find(|active| active.kind == ContextKind::DeferredProcedureCall)
             .map_or(0, |active| active.locks)
+    }
+
+    /// Spin locks that the image's routine which runs now has taken and not released.
+    pub(crate) fn locks_of_running_entry(&self) -> u32 {
+        let before = self.contexts.borrow().last().map_or(0, |active| active.locks);
+        self.spin_locks_held.load(Ordering::Relaxed).saturating_sub(before)
     }
 
     /// The address ranges of the kernel stacks that this thread's image code may be on.
@@ -209,18 +235,20 @@ pub fn attach(name: &str) -> Attachment {
         wait_result: AtomicI32::new(0),
         runnable: AtomicBool::new(true),
         at_favourite: AtomicBool::new(false),
+        dice: crate::schedule::Dice::new(),
     }));
     let stack = KernelStack::allocate();
     thread.kernel_stack.set(stack.top() as u64);
     *thread.stack.borrow_mut() = Some(stack);
-    thread.processor.store(crate::processor::home_of_next_thread(), Ordering::Relaxed);
+    thread.set_processor(crate::processor::home_of_next_thread());
     let object = crate::object_table::create_thread_object(thread);
     thread.object.store(object, Ordering::Relaxed);
     // SAFETY: the region is this thread's own and nobody else runs on it yet.
     unsafe {
         let region = thread.processor_control_region.get().cast::<u64>();
         region.add(CURRENT_THREAD_OFFSET / 8).write(object as u64);
-        region.add(0x18 / 8).write(region as u64);
+        region.add(SELF_OFFSET / 8).write(region as u64);
+        region.add(CURRENT_BLOCK_OFFSET / 8).write(region as u64 + BLOCK_OFFSET as u64);
     }
     crate::thunk::set_gs_base(ptr::from_ref(thread) as u64);
     crate::fault_handler::install_signal_stack();
@@ -243,6 +271,9 @@ impl Drop for Attachment {
             return;
         }
         let thread = Thread::current();
+        if !std::thread::panicking() {
+            crate::io::irp::thread_ends(thread.identifier());
+        }
         let object = thread.object();
         // SAFETY: the thread's own object, which its reference keeps.
         unsafe { crate::dispatcher::change(object.cast(), |_| 1) };

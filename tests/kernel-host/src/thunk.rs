@@ -202,6 +202,16 @@ static STUBS: Mutex<StubPages> = Mutex::new(StubPages { next: 0, end: 0, made: B
 const STUB_SIZE: usize = 32;
 const STUB_PAGES: usize = 64 * 1024;
 
+/// Whether an address is a stub, or a routine of the host that images call without one.
+pub fn is_stub(address: usize) -> bool {
+    let pages = STUB_RANGES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let stub = pages.iter().any(|start| (*start..*start + STUB_PAGES).contains(&address));
+    stub && address.is_multiple_of(STUB_SIZE) || crate::export::is_direct(address)
+}
+
+/// Where the pages of stubs begin.
+static STUB_RANGES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
 /// A stub through which image code may call the host function at `address` with `arguments` arguments. The same
 /// function always has the same stub, so that an image that compares function addresses sees one.
 pub fn stub_for(address: *const c_void, arguments: usize) -> usize {
@@ -225,6 +235,7 @@ pub fn stub_for(address: *const c_void, arguments: usize) -> usize {
             )
         };
         assert_ne!(pages, libc::MAP_FAILED, "no memory for import stubs");
+        STUB_RANGES.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(pages as usize);
         stubs.next = pages as usize;
         stubs.end = pages as usize + STUB_PAGES;
     }

@@ -4,6 +4,8 @@
 // A test is a border like the crate it tests: it hands raw addresses to an image.
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one call into an image and its arguments belong together")]
 
+#[allow(dead_code, reason = "other test files use the rest of it")]
+mod child;
 #[macro_use]
 mod probe;
 
@@ -95,7 +97,45 @@ trial! {
         // SAFETY: an exported function of an integer.
         let slept = unsafe { call_image!(OTHER, probe.function("sleep") => i64; -36_000_000_000_i64) };
         assert!((36_000_000_000..36_100_000_000).contains(&slept), "{slept}");
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_mins(2), "{:?}", began.elapsed());
+        probe.finish();
+    }
+}
+
+trial! {
+    fn virtual_time_creeps_while_something_runs() {
+        let probe = Probe::boot(KernelConfig::default());
+        let (before, began) = (kernel_host::dispatcher::now(), Instant::now());
+        while began.elapsed() < Duration::from_millis(200) {
+            std::hint::spin_loop();
+        }
+        let passed = kernel_host::dispatcher::now() - before;
+        let real = began.elapsed();
+        // In units of 100 ns.
+        assert!(passed > 0 && u128::from(passed) * 1_000 <= real.as_nanos(), "{passed} in {real:?}");
+        probe.finish();
+    }
+}
+
+trial! {
+    fn rest_outlasts_threads_that_run_and_threads_that_are_about_to() {
+        let probe = Probe::boot(KernelConfig::default());
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let late = probe.kernel.starting_thread(|| {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(100) {
+                    std::hint::spin_loop();
+                }
+                ended.store(true, Ordering::SeqCst);
+            });
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                late();
+            });
+            probe.kernel.rest(Duration::from_nanos(100));
+            assert!(ended.load(Ordering::SeqCst));
+        });
         probe.finish();
     }
 }

@@ -3,6 +3,8 @@
 // A test is a border like the crate it tests: it hands raw addresses to an image.
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one call into an image and its arguments belong together")]
 
+#[allow(dead_code, reason = "other test files use the rest of it")]
+mod child;
 #[macro_use]
 #[allow(dead_code, reason = "other test files use the rest of it")]
 mod probe;
@@ -39,7 +41,7 @@ impl Machine {
     }
 
     fn settle(&self) {
-        self.kernel.sleep(Duration::from_secs(1));
+        self.kernel.rest(Duration::from_secs(1));
     }
 
     fn received(&self) -> Vec<Vec<u8>> {
@@ -83,7 +85,7 @@ trial! {
         assert_eq!(machine.received(), sent);
         let whole = frame(100);
         let pieces = vec![whole[..5].to_vec(), whole[5..40].to_vec(), whole[40..].to_vec()];
-        let batch = machine.adapter.send(vec![Frame { pieces, cancel_id: 0 }]).expect("sends");
+        let batch = machine.adapter.send(vec![Frame { pieces, ..Frame::default() }]).expect("sends");
         assert_eq!(batch.wait(), [status::SUCCESS]);
         machine.settle();
         assert_eq!(machine.received(), [whole], "put together by NdisGetDataBuffer");
@@ -107,7 +109,7 @@ trial! {
 trial! {
     fn sends_and_requests_are_cancelled_by_their_ids() {
         let machine = Machine::boot();
-        let frames = [1_usize, 2, 1].map(|id| Frame { pieces: vec![frame(id)], cancel_id: id });
+        let frames = [1_usize, 2, 1].map(|id| Frame { pieces: vec![frame(id)], cancel_id: id, ..Frame::default() });
         let batch = machine.adapter.send(frames.to_vec()).expect("sends");
         machine.adapter.cancel_send(1).expect("a started adapter");
         assert_eq!(batch.wait(), [status::SEND_ABORTED, status::SUCCESS, status::SEND_ABORTED]);

@@ -39,9 +39,9 @@ impl Machine {
         self.kernel.add_adapter(driver, config).expect("the adapter starts")
     }
 
-    /// Long enough in kernel time for DPCs and threads to do what they have to.
+    /// Lets DPCs and threads do what they have to.
     fn settle(&self) {
-        self.kernel.sleep(Duration::from_millis(50));
+        self.kernel.rest(Duration::from_millis(50));
     }
 }
 
@@ -94,6 +94,7 @@ fn received(adapter: &Adapter) -> Vec<Vec<u8>> {
     adapter.take_received().expect("a started adapter")
 }
 
+// Rule: NDIS-WIRE-1, NDIS-WIRE-2, NDIS-WIRE-3, NDIS-WIRE-4
 fn frames_reach_the_peer(machine: &Machine) {
     let driver = machine.load();
     let (first, second) = (machine.adapter(&driver, machine.config()), machine.adapter(&driver, machine.config()));
@@ -113,7 +114,7 @@ fn frames_reach_the_peer(machine: &Machine) {
 
     let whole = frame(to, from, 900);
     let pieces = vec![whole[..9].to_vec(), whole[9..14].to_vec(), whole[14..15].to_vec(), whole[15..].to_vec()];
-    let batch = first.send(vec![Frame { pieces, cancel_id: 0 }]).expect("sends");
+    let batch = first.send(vec![Frame { pieces, ..Frame::default() }]).expect("sends");
     assert_eq!(batch.wait(), [status::SUCCESS]);
     machine.settle();
     assert_eq!(received(&second), [whole], "put together from its pieces");
@@ -134,6 +135,7 @@ fn frames_reach_the_peer(machine: &Machine) {
     driver.unload();
 }
 
+// Rule: NDIS-WIRE-7, NDIS-OID-9
 fn frames_and_direct_oids_at_dispatch(machine: &Machine) {
     let driver = machine.load();
     let (first, second) = (machine.adapter(&driver, machine.config()), machine.adapter(&driver, machine.config()));
@@ -188,6 +190,7 @@ fn oids_with_bad_contents(machine: &Machine) {
     driver.unload();
 }
 
+// Rule: NDIS-WIRE-1
 fn frames_stay_on_their_wire(machine: &Machine) {
     let driver = machine.load();
     let first = machine.adapter(&driver, machine.config());
@@ -198,6 +201,7 @@ fn frames_stay_on_their_wire(machine: &Machine) {
     driver.unload();
 }
 
+// Rule: NDIS-WIRE-8
 fn a_paused_adapter_neither_sends_nor_receives(machine: &Machine) {
     let driver = machine.load();
     let (first, second) = (machine.adapter(&driver, machine.config()), machine.adapter(&driver, machine.config()));
@@ -223,6 +227,7 @@ fn set_state(adapter: &Adapter, enabled: bool) -> i32 {
     adapter.set_oid(oid::OID_NDK_SET_STATE, &[u8::from(enabled)]).expect("a started adapter").status
 }
 
+// Rule: NDIS-OID-8, NDIS-OID-10, NDK-OPEN-3
 fn disable_closes_consumers_and_enable_brings_ndk_back(machine: &Machine) {
     static OPEN: Mutex<Vec<NdkAdapter>> = Mutex::new(Vec::new());
     static CLOSED: AtomicUsize = AtomicUsize::new(0);
@@ -263,6 +268,8 @@ fn disable_closes_consumers_and_enable_brings_ndk_back(machine: &Machine) {
     driver.unload();
 }
 
+// Rule: NDIS-LIFE-10
+// Rule: NDIS-LIFE-10
 fn the_keyword_keeps_ndk_off(machine: &Machine) {
     let driver = machine.load();
     let adapter = machine.adapter(&driver, machine.config().with_keyword("*NetworkDirect", "0"));
@@ -328,6 +335,7 @@ fn short_life(machine: &Machine) {
     driver.unload();
 }
 
+// Rule: NDIS-LIFE-8, NDK-OPEN-7
 fn every_allocation_fails_once(machine: &Machine) {
     fault::start_recording();
     short_life(machine);

@@ -36,6 +36,7 @@ fn config(inx: &Inx, host: &str) -> AdapterConfig {
     AdapterConfig::from_inx(inx).expect("the INF installs").with_address(address(host), 24)
 }
 
+// Rule: NDIS-LIFE-1
 #[test]
 fn a_hundred_lives_leave_nothing() {
     let kernel = Kernel::boot(KernelConfig::default());

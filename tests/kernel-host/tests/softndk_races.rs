@@ -1,11 +1,11 @@
 //! Everything at once on two adapters of the real driver image: frames, OIDs on both paths, NDK opens, NDK switched off and on,
 //! addresses, pauses, the control device, and adapters that are taken down and started again under all of it. Each thread counts
-//! what succeeded; a run in which something never did proves nothing and fails.
+//! what succeeded; a run in which something hardly ever did proves nothing: it goes on, and fails if that does not change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
@@ -14,6 +14,10 @@ use kernel_host::{Adapter, HaltAction, Kernel, KernelConfig, Mode, thread};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 
 const ROUNDS: usize = 120;
+/// How often each kind of work must have succeeded.
+const SUCCESSES: usize = ROUNDS / 4;
+/// When a run that has not come so far is given up.
+const LIMIT: Duration = Duration::from_mins(3);
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -58,6 +62,7 @@ fn work(name: &'static str, stop: &Arc<AtomicBool>, mut attempt: impl FnMut(usiz
     Worker { name, successes, handle }
 }
 
+// Rule: NDIS-WIRE-9, NDIS-LIFE-5
 #[test]
 fn everything_at_once() {
     let kernel = Arc::new(Kernel::boot(KernelConfig { mode: mode(), ..KernelConfig::default() }));
@@ -78,15 +83,20 @@ fn everything_at_once() {
         addresses(&first, &stop),
         control_files(&kernel, &stop),
     ];
-    for round in 0..ROUNDS {
+    let began = Instant::now();
+    let behind = || workers.iter().find(|worker| worker.successes.load(Ordering::SeqCst) < SUCCESSES);
+    for round in 0.. {
         disturb(&first, &second, round);
         kernel.sleep(Duration::from_millis(2));
+        match behind() {
+            None if round + 1 >= ROUNDS => break,
+            Some(worker) => assert!(began.elapsed() < LIMIT, "{} has not succeeded often enough", worker.name),
+            None => {}
+        }
     }
     stop.store(true, Ordering::SeqCst);
     for worker in workers {
         worker.handle.join();
-        let successes = worker.successes.load(Ordering::SeqCst);
-        assert!(successes >= ROUNDS / 4, "{} succeeded only {successes} times", worker.name);
     }
     driver.unload();
     let kernel = Arc::try_unwrap(kernel).expect("the workers have ended");

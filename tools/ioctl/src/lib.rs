@@ -18,9 +18,11 @@ mod adapter;
 mod check;
 mod header;
 mod histogram;
+mod object_list;
 mod objects;
 mod pair;
 mod pair_limits;
+mod script;
 mod status;
 mod transfer;
 mod version;
@@ -35,9 +37,17 @@ pub use header::{
     control_code,
 };
 pub use histogram::{HISTOGRAM_BUCKETS, Histogram};
+pub use object_list::{
+    OBJECT_ANTECEDENT_MAX, ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState,
+};
 pub use objects::{ObjectSummaryReply, ObjectSummaryRequest};
-pub use pair::{PairCloseRequest, PairCreateReply, PairCreateRequest, PairEndpoint, PairFlags};
+pub use pair::{PairCloseRequest, PairCreateReply, PairCreateRequest, PairEndpoint, PairFlags, PairModerationRequest};
 pub use pair_limits::PairLimits;
+pub use script::{
+    SCRIPT_ARGUMENTS, SCRIPT_BUFFER_MAX, SCRIPT_LENGTH_MAX, SCRIPT_SLOTS, SCRIPT_TAIL_MAX, ScriptAnswer, ScriptCode,
+    ScriptElement, ScriptEvent, ScriptForm, ScriptItem, ScriptKind, ScriptName, ScriptOccurrence, ScriptReply,
+    ScriptRequest, ScriptResult, ScriptStep, ScriptVerb, next_script_step, script_byte, script_digest,
+};
 pub use status::Status;
 pub use transfer::{
     BUFFER_ALIGNMENT, BufferLayout, EndReason, MemcpyRequest, Operation, REGION_LENGTH_MAX, RESULT_LENGTH, RegionKind,

@@ -48,6 +48,30 @@ impl Request for PairCreateRequest {
     type Reply = PairCreateReply;
 }
 
+/// Sets the interrupt moderation of both completion queues of a pair. METHOD_BUFFERED.
+///
+/// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; NOT_FOUND; DEVICE_REMOVED; DEVICE_BUSY (a transfer is running);
+/// what NdkControlCqInterruptModeration answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PairModerationRequest {
+    /// Version and size.
+    pub header: RequestHeader,
+    /// Id from [`PairCreateReply::pair`].
+    pub pair: u32,
+    /// Microseconds; 0 and 0xFFFF_FFFF as NDKPI says.
+    pub interval: u32,
+    /// Completions; 0 and 0xFFFF_FFFF as NDKPI says.
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl Request for PairModerationRequest {
+    const CODE: u32 = control_code(0x812, Method::Buffered);
+    type Reply = ();
+}
+
 /// Options of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
@@ -57,6 +81,8 @@ bitflags::bitflags! {
     impl PairFlags: u32 {
         /// Completions are waited for with NdkArmCq and its notification; without it they are polled for.
         const NOTIFY = 1;
+        /// The server's receives are posted to a shared receive queue (NdkCreateSrq, NdkCreateQpWithSrq, NdkSrqReceive).
+        const SHARED_RECEIVE = 2;
     }
 }
 

@@ -77,29 +77,33 @@ impl TransferRequest {
     ///
     /// # Errors
     /// [`Status::INVALID_PARAMETER`]: unknown operation, kind or flag; a flag without its operation or kind; no elements, depth or
-    /// chain; a chain above the depth; neither count nor budget; a region that is too long; reserved not zero.
+    /// chain; a chain above the depth; neither count nor budget; a region that is too long.
     pub fn check_fields(&self) -> Result<BufferLayout, Status> {
         let layout = BufferLayout::new(self.region_length)?;
         let operations = [Operation::READ, Operation::WRITE, Operation::SEND];
-        let kinds = [RegionKind::REGISTERED, RegionKind::FAST_REGISTERED, RegionKind::LOGICAL];
+        let kinds = [RegionKind::REGISTERED, RegionKind::FAST_REGISTERED, RegionKind::LOGICAL, RegionKind::WINDOW];
         let known = operations.contains(&self.operation)
             && kinds.contains(&self.region_kind)
             && TransferFlags::all().contains(self.flags);
         let counted = self.sge_count > 0 && self.chain_length > 0 && self.chain_length <= self.depth;
         let ends = self.request_count > 0 || self.time_budget > 0;
-        if known && counted && ends && self.reserved == 0 && self.flags_fit() {
-            Ok(layout)
-        } else {
-            Err(Status::INVALID_PARAMETER)
-        }
+        if known && counted && ends && self.flags_fit() { Ok(layout) } else { Err(Status::INVALID_PARAMETER) }
     }
 
-    /// Whether each flag has the operation and kind it is for.
+    /// Whether each flag, and the kind, has the operation it is for.
     fn flags_fit(&self) -> bool {
-        let inline_fits = !self.flags.contains(TransferFlags::INLINE) || self.operation != Operation::READ;
-        let invalidates = self.flags.contains(TransferFlags::REMOTE_INVALIDATE);
-        let invalidate_fits = self.operation != Operation::SEND && self.region_kind != RegionKind::REGISTERED;
-        inline_fits && (!invalidates || invalidate_fits)
+        let (read, send) = (self.operation == Operation::READ, self.operation == Operation::SEND);
+        let fast = self.region_kind == RegionKind::FAST_REGISTERED;
+        let counted = self.request_count > 0;
+        let fits = |flag, where_it_fits: bool| where_it_fits || !self.flags.contains(flag);
+        fits(TransferFlags::INLINE, !read)
+            && fits(TransferFlags::SOLICITED, send)
+            && fits(TransferFlags::LOCAL_INVALIDATE, read && fast && counted)
+            && fits(
+                TransferFlags::REMOTE_INVALIDATE,
+                !send && self.region_kind != RegionKind::REGISTERED || fast && counted,
+            )
+            && !(send && self.region_kind == RegionKind::WINDOW)
     }
 
     /// Whether the pair can do it.
@@ -191,7 +195,7 @@ mod tests {
             depth: 1,
             chain_length: 1,
             time_budget: 0,
-            reserved: 0,
+            signal_interval: 0,
         }
     }
 
@@ -237,25 +241,31 @@ mod tests {
         request.family = AddressFamily::IPV4;
         request.flags = PairFlags::NOTIFY;
         assert_eq!(request.check_fields(), Ok(()));
-        request.flags = PairFlags::from_bits_retain(2);
+        request.flags = PairFlags::NOTIFY | PairFlags::SHARED_RECEIVE;
+        assert_eq!(request.check_fields(), Ok(()));
+        request.flags = PairFlags::from_bits_retain(4);
         assert_eq!(request.check_fields(), Err(Status::INVALID_PARAMETER));
     }
 
     #[test]
     fn a_good_transfer_passes_and_each_wrong_field_does_not() {
         assert_eq!(transfer().check_fields().map(|layout| layout.total), Ok(4096 * 3));
-        let wrong: [fn(&mut TransferRequest); 16] = [
+        let wrong: [fn(&mut TransferRequest); 18] = [
             |request| request.operation = Operation(0),
             |request| request.operation = Operation(4),
             |request| request.region_kind = RegionKind(0),
-            |request| request.region_kind = RegionKind(4),
-            |request| request.flags = TransferFlags::from_bits_retain(32),
+            |request| request.region_kind = RegionKind(5),
+            |request| request.flags = TransferFlags::from_bits_retain(128),
+            |request| request.flags = TransferFlags::SOLICITED,
+            |request| request.flags = TransferFlags::LOCAL_INVALIDATE,
+            |request| (request.operation, request.region_kind) = (Operation::SEND, RegionKind::WINDOW),
             |request| request.flags = TransferFlags::INLINE,
             |request| request.flags = TransferFlags::REMOTE_INVALIDATE,
             |request| {
                 request.flags = TransferFlags::REMOTE_INVALIDATE;
                 request.region_kind = RegionKind::FAST_REGISTERED;
                 request.operation = Operation::SEND;
+                (request.request_count, request.time_budget) = (0, 1);
             },
             |request| request.region_length = REGION_LENGTH_MAX + 1,
             |request| request.region_length = u64::MAX,
@@ -264,7 +274,6 @@ mod tests {
             |request| request.depth = 0,
             |request| request.chain_length = 0,
             |request| request.chain_length = 2,
-            |request| request.reserved = 1,
         ];
         for (number, change) in wrong.iter().enumerate() {
             let mut request = transfer();

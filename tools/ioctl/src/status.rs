@@ -21,6 +21,13 @@ macro_rules! statuses {
                 }
             }
 
+            /// The status with this Windows name (without `STATUS_`), where this crate knows it.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                $(if name == stringify!($name) { return Some(Self::$name); })*
+                None
+            }
+
             /// What the status means on the control device, in one sentence, where this crate knows it.
             #[must_use]
             pub const fn meaning(self) -> Option<&'static str> {
@@ -65,6 +72,17 @@ statuses! {
     CONNECTION_INVALID = 0xC000_023A_u32, "The queue pair was never connected.";
     HOST_UNREACHABLE = 0xC000_023D_u32, "The two adapters are not on the same wire.";
     CONNECTION_ABORTED = 0xC000_0241_u32, "The connection was ended while it was being set up.";
+    SHARING_VIOLATION = 0xC000_0043_u32, "In a script: the local address and port are in use.";
+    INTERNAL_ERROR = 0xC000_00E5_u32, "In a script: an object failed.";
+    INVALID_PARAMETER_MIX = 0xC000_0030_u32, "In a script: two arguments that do not go together.";
+    INVALID_DEVICE_STATE = 0xC000_0184_u32, "In a script: the call does not fit the object's state.";
+    TOO_MANY_ADDRESSES = 0xC000_0209_u32, "In a script: no port is left.";
+    ADDRESS_ALREADY_EXISTS = 0xC000_020A_u32, "In a script: a connection between the two addresses exists.";
+    GRACEFUL_DISCONNECT = 0xC000_0237_u32, "In a script: the peer has disconnected.";
+    CONNECTION_RESET = 0xC000_020D_u32, "In a script: the peer has gone.";
+    CONNECTION_ACTIVE = 0xC000_023B_u32, "In a script: the queue pair or connector is in use.";
+    NETWORK_UNREACHABLE = 0xC000_023C_u32, "In a script: there is no way to the network.";
+    IMPLEMENTATION_LIMIT = 0xC000_042B_u32, "In a script: more pages than the adapter fast-registers.";
     DEVICE_REMOVED = 0xC000_02B6_u32, "An adapter that the request or its pair uses was removed, halted or had NDK disabled.";
 }
 

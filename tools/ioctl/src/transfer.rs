@@ -45,7 +45,7 @@ pub const STATUS_COUNTS: usize = 8;
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (second buffer shorter than the layout);
 /// DATATYPE_MISALIGNMENT (second buffer does not start on a page boundary); INVALID_PARAMETER (unknown operation, region kind
 /// or flag; `sge_count`, `depth` or `chain_length` is 0 or above the pair's; `chain_length` above `depth`; count and budget
-/// both 0; flag without its operation; `request_length` above the adapter's transfer length; `region_length` above
+/// both 0; flag or kind without its operation; `request_length` above the adapter's transfer length; `region_length` above
 /// [`REGION_LENGTH_MAX`]; reserved not zero); INVALID_BUFFER_SIZE (region longer than its kind can register);
 /// NOT_SUPPORTED; NOT_FOUND (no such pair on this file); DEVICE_BUSY (the pair is running another transfer);
 /// CONNECTION_DISCONNECTED (the pair's connection has ended); INSUFFICIENT_RESOURCES; CANCELLED (also when the pair or the
@@ -79,8 +79,9 @@ pub struct TransferRequest {
     pub chain_length: u32,
     /// After this many milliseconds no more requests are posted; 0: no limit.
     pub time_budget: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Every how manieth request is signalled; the others carry NDK_OP_FLAG_SILENT_SUCCESS. (So is the last one, and one behind
+    /// which no more fit.) 0: as [`TransferFlags::SILENT_SUCCESS`] says.
+    pub signal_interval: u32,
 }
 
 impl Request for TransferRequest {
@@ -115,6 +116,9 @@ impl RegionKind {
     /// NdkBuildLAM and the privileged token for the client's part; fast-registered for the server's where the client
     /// addresses it (Read, Write), and NdkBuildLAM there too for Send.
     pub const LOGICAL: Self = Self(3);
+    /// NdkRegisterMr for both parts, and a memory window bound to the server's, through which the client addresses it. Read and
+    /// Write only.
+    pub const WINDOW: Self = Self(4);
 }
 
 /// Options of a transfer.
@@ -132,9 +136,16 @@ bitflags::bitflags! {
         const SILENT_SUCCESS = 4;
         /// Requests carry NDK_OP_FLAG_INLINE. Write and Send only; `request_length` within the adapter's inline data size.
         const INLINE = 8;
-        /// When all is done, the client invalidates the server's fast-registered part by an empty NdkSendAndInvalidate;
-        /// without it the server invalidates it. Read and Write only, not with registered memory.
+        /// The client invalidates the server's fast-registered part or window; without it the server does. After a Read or
+        /// Write by an empty NdkSendAndInvalidate, of a Send by the last request. Not with registered memory, of a Send only with
+        /// fast-registered memory and a count.
         const REMOTE_INVALIDATE = 16;
+        /// Requests carry NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, and the server's completion queue is armed for solicited
+        /// completions. Send only.
+        const SOLICITED = 32;
+        /// The last request carries NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE: it invalidates the client's part. Read only, with
+        /// fast-registered memory and a count.
+        const LOCAL_INVALIDATE = 64;
     }
 }
 

@@ -1,9 +1,10 @@
 //! docs/ioctl.md against the crate: codes and sizes in its table are those that the code has.
 
 use softndk_ioctl::{
-    AdapterEntry, AdapterListReply, AdapterListRequest, DEVICE_TYPE, MemcpyRequest, ObjectSummaryReply,
-    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, Request, Status, TransferRequest,
-    VersionReply, VersionRequest,
+    AdapterEntry, AdapterListReply, AdapterListRequest, DEVICE_TYPE, MemcpyRequest, ObjectEntry, ObjectListReply,
+    ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
+    PairModerationRequest, Request, ScriptReply, ScriptRequest, ScriptResult, Status, TransferRequest, VersionReply,
+    VersionRequest,
 };
 use std::fs;
 use std::path::Path;
@@ -24,10 +25,13 @@ fn every_code_and_input_size_is_in_the_table() {
         row::<VersionRequest>("VersionRequest"),
         row::<AdapterListRequest>("AdapterListRequest"),
         row::<ObjectSummaryRequest>("ObjectSummaryRequest"),
+        row::<ObjectListRequest>("ObjectListRequest"),
         row::<PairCreateRequest>("PairCreateRequest"),
+        row::<PairModerationRequest>("PairModerationRequest"),
         row::<PairCloseRequest>("PairCloseRequest"),
         row::<TransferRequest>("TransferRequest"),
         row::<MemcpyRequest>("MemcpyRequest"),
+        row::<ScriptRequest>("ScriptRequest"),
     ];
     for row in rows {
         let (code, input) = row.split_once(" ~ ").expect("made with one");
@@ -44,6 +48,8 @@ fn reply_sizes_are_in_the_table() {
         format!("`AdapterListReply` {}, then entries of {}", size_of::<AdapterListReply>(), size_of::<AdapterEntry>()),
         format!("`ObjectSummaryReply` {}", size_of::<ObjectSummaryReply>()),
         format!("`PairCreateReply` {}", size_of::<PairCreateReply>()),
+        format!("`ObjectListReply` {}, then entries of {}", size_of::<ObjectListReply>(), size_of::<ObjectEntry>()),
+        format!("`ScriptReply` {}, then entries of {}", size_of::<ScriptReply>(), size_of::<ScriptResult>()),
     ] {
         assert!(page.contains(&reply), "{reply} is not documented");
     }
@@ -57,6 +63,9 @@ fn no_other_code_is_documented() {
         VersionRequest::CODE,
         AdapterListRequest::CODE,
         ObjectSummaryRequest::CODE,
+        ObjectListRequest::CODE,
+        PairModerationRequest::CODE,
+        ScriptRequest::CODE,
         PairCreateRequest::CODE,
         PairCloseRequest::CODE,
         TransferRequest::CODE,

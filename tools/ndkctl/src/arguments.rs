@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::connect::Case;
 use crate::units::{parse_size, parse_size_32};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use softndk_ioctl::{AddressFamily, Operation, RegionKind};
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// Looks at softndk's adapters and moves bytes through them by RDMA.
 ///
 /// Exit codes: 0 done; 1 the driver refused, or a transfer failed; 2 wrong arguments; 3 the driver could not be reached;
-/// 4 data arrived that were not sent; 5 objects were left behind at unload; 6 a file could not be read or written.
+/// 4 data arrived that were not sent, or a replayed script differs; 5 objects were left behind at unload; 6 a file could not be read or written.
 #[derive(Parser, Debug)]
 #[command(name = "ndkctl", version, arg_required_else_help = true, subcommand_required = true)]
 pub struct Arguments {
@@ -47,6 +48,40 @@ pub struct MachineArguments {
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, default_value_t)]
     pub mode: HostMode,
+    /// Which NDK calls answer inline and which pend: the adapters' registry keyword Promptness.
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub promptness: Promptness,
+    /// Which numbers the adapters report and keep: their registry keyword LimitsProfile.
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub limits: LimitsProfile,
+}
+
+/// The values of the registry keyword Promptness.
+#[cfg(not(windows))]
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Promptness {
+    /// Each call answers as soon as it can.
+    #[default]
+    Natural = 0,
+    /// Whatever may pend does.
+    ForcePending = 1,
+    /// Whatever may answer inline does.
+    ForceInline = 2,
+}
+
+/// The values of the registry keyword LimitsProfile.
+#[cfg(not(windows))]
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LimitsProfile {
+    /// Those of a common card.
+    #[default]
+    ConnectxLike = 0,
+    /// As much as the driver can.
+    Generous = 1,
+    /// As little as a consumer has to live with.
+    Tiny = 2,
 }
 
 /// How the kernel host runs the driver.
@@ -70,6 +105,27 @@ pub enum Command {
     Copy(CopyArguments),
     /// Measure transfers beside memcpy of the same size.
     Bench(BenchArguments),
+    /// Send messages into receives: every option of NdkSend.
+    Send(SendArguments),
+    /// Read the server's memory: every option of NdkRead.
+    Read(ReadArguments),
+    /// Write the server's memory: every option of NdkWrite.
+    Write(WriteArguments),
+    /// Make connections in every way, show what happens step by step, and count how many can be made in a second.
+    Connect(ConnectArguments),
+    /// List every live NDK object: state, owner, age, and who still holds what.
+    ///
+    /// An object that its consumer has closed stays "closing" until the last of its holders is gone: other objects made from it,
+    /// requests under way, callbacks that have not returned. This list names them.
+    Objects(ObjectsArguments),
+    /// Run a script of NDK operations, each with the answer it must give, and say where it differs.
+    ///
+    /// The driver runs the script through its dispatch tables, as a consumer would, and stops at the first difference (exit
+    /// code 4). One operation a line; docs/ndkctl.md has the vocabulary.
+    Replay(ReplayArguments),
+    /// Many consumers with many connections doing random legal operations at once; on Linux also adapters that go off and on, other
+    /// profiles and short memory. Ends with a success rate for each kind of operation and a tally that must balance.
+    Stress(StressArguments),
     /// Everything once, in one boot of the kernel host: info, pings, a copied file, benchmarks, unload without leftovers.
     #[cfg(not(windows))]
     Demo(DemoArguments),
@@ -83,6 +139,13 @@ impl Command {
             Self::Ping(_) => "ping",
             Self::Copy(_) => "copy",
             Self::Bench(_) => "bench",
+            Self::Send(_) => "send",
+            Self::Read(_) => "read",
+            Self::Write(_) => "write",
+            Self::Connect(_) => "connect",
+            Self::Objects(_) => "objects",
+            Self::Replay(_) => "replay",
+            Self::Stress(_) => "stress",
             #[cfg(not(windows))]
             Self::Demo(_) => "demo",
         }
@@ -96,8 +159,123 @@ pub struct InfoArguments {
     pub counters: bool,
 }
 
-/// The two ends of a connection.
+/// What `send`, `read` and `write` have in common. The short options are perftest's.
 #[derive(Args, Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each option of the command line")]
+pub struct StreamArguments {
+    /// Bytes of one request; several sizes, one after the other, with commas.
+    #[arg(long, short, default_value = "64K", value_delimiter = ',', value_parser = parse_size_32)]
+    pub size: Vec<u32>,
+    /// All sizes from 2 bytes to 8 MiB, by powers of two.
+    #[arg(long, short, conflicts_with = "size")]
+    pub all: bool,
+    /// Requests of each size.
+    #[arg(long, short = 'n', visible_alias = "iters", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: u64,
+    /// Seconds for each size, instead of a count.
+    #[arg(long, short = 'D', conflicts_with = "count", value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub duration: Option<u32>,
+    /// Requests outstanding.
+    #[arg(long, short = 't', visible_alias = "tx-depth", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: u32,
+    /// Scatter/gather elements of one request.
+    #[arg(long, visible_alias = "sge", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub elements: u32,
+    /// How the memory is made known to the adapters.
+    #[arg(long, visible_alias = "registration", value_enum, default_value = "registered")]
+    pub memory: Registration,
+    /// Requests posted in one chain: all but its last carry NDK_OP_FLAG_DEFER.
+    #[arg(long, short = 'l', visible_alias = "post-list", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub deferred: u32,
+    /// Signal every Nth request only; the others carry NDK_OP_FLAG_SILENT_SUCCESS.
+    #[arg(long, short = 'Q', visible_alias = "cq-mod", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub silent: Option<u32>,
+    /// Requests carry NDK_OP_FLAG_READ_FENCE: each waits for the reads before it.
+    #[arg(long)]
+    pub fence: bool,
+    /// Compare every byte that arrived with what was sent (exit code 4).
+    #[arg(long)]
+    pub verify: bool,
+    /// Interrupt moderation of both completion queues: microseconds and completions. Shows with --notify.
+    #[arg(long, value_name = "US,COUNT", value_delimiter = ',', num_args = 1)]
+    pub moderation: Vec<u32>,
+    /// The server invalidates nothing itself: the client does it with NdkSendAndInvalidate (a send by its last message). Not for
+    /// registered memory.
+    #[arg(long)]
+    pub invalidate: bool,
+    #[command(flatten)]
+    pub pair: PairArguments,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct SendArguments {
+    #[command(flatten)]
+    pub stream: StreamArguments,
+    /// Data are taken from the request itself (NDK_OP_FLAG_INLINE).
+    #[arg(long, short = 'I')]
+    pub inline: bool,
+    /// Messages carry NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT; the server's queue is armed for them.
+    #[arg(long)]
+    pub solicited: bool,
+    /// The server's receives are posted to a shared receive queue (NdkCreateSrq).
+    #[arg(long, visible_alias = "use-srq")]
+    pub srq: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct ReadArguments {
+    #[command(flatten)]
+    pub stream: StreamArguments,
+    /// The last read invalidates the client's own memory (NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE). With --memory fast.
+    #[arg(long)]
+    pub local_invalidate: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct WriteArguments {
+    #[command(flatten)]
+    pub stream: StreamArguments,
+    /// Data are taken from the request itself (NDK_OP_FLAG_INLINE).
+    #[arg(long, short = 'I')]
+    pub inline: bool,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct ConnectArguments {
+    /// Cases to run, with commas [default: all of them].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub case: Vec<Case>,
+    /// Connections to make and take down for the rate; 0: none. Over the family of --family, where the cases take the first address.
+    #[arg(long, short = 'n', default_value_t = 100)]
+    pub count: u32,
+    #[command(flatten)]
+    pub pair: PairArguments,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct ReplayArguments {
+    /// The script; - reads standard input.
+    pub file: PathBuf,
+}
+
+#[derive(Args, Debug, Clone, Default)]
+pub struct ObjectsArguments {
+    /// Show each object below those it keeps, instead of a table.
+    #[arg(long)]
+    pub tree: bool,
+    /// Only objects of the adapter with this index.
+    #[arg(long, value_name = "INDEX")]
+    pub adapter: Option<u32>,
+    /// Only objects whose close is held back.
+    #[arg(long)]
+    pub closing: bool,
+    /// List while a connected pair of our own is there, so that there is something to see.
+    #[arg(long)]
+    pub example: bool,
+}
+
+/// The two ends of a connection.
+#[derive(Args, Debug, Clone, Default)]
 pub struct PairArguments {
     /// Index of the adapter that connects and posts the requests.
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
@@ -109,7 +287,7 @@ pub struct PairArguments {
     #[arg(long, value_enum, default_value_t)]
     pub family: Family,
     /// Wait for completions with completion queue notifications instead of polling.
-    #[arg(long)]
+    #[arg(long, short = 'e', visible_alias = "events")]
     pub notify: bool,
 }
 
@@ -162,6 +340,8 @@ pub enum Registration {
     Fast,
     /// NdkBuildLAM and the privileged token.
     Logical,
+    /// NdkRegisterMr, and a memory window through which the client reads or writes.
+    Window,
 }
 
 impl From<Registration> for RegionKind {
@@ -170,6 +350,7 @@ impl From<Registration> for RegionKind {
             Registration::Registered => Self::REGISTERED,
             Registration::Fast => Self::FAST_REGISTERED,
             Registration::Logical => Self::LOGICAL,
+            Registration::Window => Self::WINDOW,
         }
     }
 }
@@ -245,6 +426,32 @@ impl BenchArguments {
     /// Time for one row.
     pub fn time(&self) -> Duration {
         Duration::from_millis(u64::from(self.time))
+    }
+}
+
+/// Options of the stress run.
+#[derive(Args, Debug, Clone)]
+pub struct StressArguments {
+    /// Seconds of the whole run: half of it calm, half of it rough.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..))]
+    pub seconds: u64,
+    /// Chooses all random numbers. What each thread does follows from it; when it does it does not.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Handles of the control device open at once.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub consumers: u32,
+    /// Connections of each handle.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: u32,
+    /// The calm half only.
+    #[arg(long)]
+    pub calm: bool,
+}
+
+impl StressArguments {
+    pub fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds)
     }
 }
 

@@ -136,7 +136,7 @@ fn measure<D: Device>(
     time: Duration,
     round_done: impl Fn(),
 ) -> Result<RowReport, Failure> {
-    with_pair(client, ends, PairSize { depth: row.depth, sge: row.sge }, |pair| {
+    with_pair(client, ends, PairSize { depth: row.depth, sge: row.sge, shared: false }, |pair| {
         let mut buffer = client.allocate(region_length(row.size))?;
         Pattern::new(u64::from(row.size)).fill(buffer.source_mut());
         let round = time / ROUNDS;
@@ -190,7 +190,7 @@ fn transfer<D: Device>(
         depth: row.depth,
         chain_length: row.chain,
         time_budget: 0,
-        reserved: 0,
+        signal_interval: 0,
     };
     let result = client.transfer(&request, buffer)?;
     all_done(&result, count)

@@ -5,9 +5,10 @@
 use crate::failure::{Failure, Kind};
 use crate::transport::{Answer, Device, DirectBuffer};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MemcpyRequest, ObjectSummaryReply,
-    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, Request, RequestHeader, Status,
-    TransferRequest, TransferResult, VersionReply, VersionRequest,
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MemcpyRequest, ObjectEntry,
+    ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
+    PairCreateReply, PairCreateRequest, PairModerationRequest, Request, RequestHeader, ScriptReply, ScriptRequest,
+    Status, TransferRequest, TransferResult, VersionReply, VersionRequest,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -50,7 +51,8 @@ impl<D: Device> Client<D> {
             let reply = valid_part(WHAT, answer, &output, &[Status::SUCCESS, Status::BUFFER_OVERFLOW])?;
             let (fixed, entries) = AdapterListReply::read_from_prefix(reply).map_err(|_| malformed(WHAT))?;
             if answer.status == Status::SUCCESS {
-                return read_entries(&fixed, entries).ok_or_else(|| malformed(WHAT));
+                let (count, size) = (fixed.returned_count, fixed.entry_size);
+                return read_entries(count, size, entries).ok_or_else(|| malformed(WHAT));
             }
             // Room for a few more than there are now: adapters may come between two calls.
             let wanted = fixed.required_length.saturating_add(fixed.entry_size.saturating_mul(2)) as usize;
@@ -66,6 +68,27 @@ impl<D: Device> Client<D> {
     pub fn objects(&self) -> Result<ObjectSummaryReply, Failure> {
         let request = ObjectSummaryRequest { header: RequestHeader::of::<ObjectSummaryRequest>() };
         self.ask("cannot count the driver's objects", &request)
+    }
+
+    /// Every live object, read part by part.
+    pub fn object_list(&self) -> Result<Vec<ObjectEntry>, Failure> {
+        const WHAT: &str = "cannot list the driver's objects";
+        let mut request =
+            ObjectListRequest { header: RequestHeader::of::<ObjectListRequest>(), position: ObjectPosition::default() };
+        let mut output = vec![0_u8; OBJECT_PART];
+        let mut objects = Vec::new();
+        for _ in 0..OBJECT_PARTS {
+            let answer = self.device.buffered(ObjectListRequest::CODE, request.as_bytes(), &mut output);
+            let reply = valid_part(WHAT, answer, &output, &[Status::SUCCESS])?;
+            let (fixed, entries) = ObjectListReply::read_from_prefix(reply).map_err(|_| malformed(WHAT))?;
+            let (count, size) = (fixed.returned_count, fixed.entry_size);
+            objects.extend(read_entries::<ObjectEntry>(count, size, entries).ok_or_else(|| malformed(WHAT))?);
+            if fixed.more & ObjectListReply::MORE == 0 {
+                return Ok(objects);
+            }
+            request.position = fixed.next;
+        }
+        Err(malformed(WHAT))
     }
 
     /// Connects a pair.
@@ -85,6 +108,18 @@ impl<D: Device> Client<D> {
         }
     }
 
+    /// Sets the interrupt moderation of a pair's completion queues.
+    pub fn moderate(&self, pair: u32, interval: u32, count: u32) -> Result<(), Failure> {
+        let header = RequestHeader::of::<PairModerationRequest>();
+        let request = PairModerationRequest { header, pair, interval, count, reserved: 0 };
+        let answer = self.device.buffered(PairModerationRequest::CODE, request.as_bytes(), &mut []);
+        if answer.status == Status::SUCCESS {
+            Ok(())
+        } else {
+            Err(Failure::refused(format!("cannot moderate by {interval} µs and {count} completions"), answer.status))
+        }
+    }
+
     /// Memory for transfers of `region_length` bytes.
     pub fn allocate(&self, region_length: u64) -> Result<TransferBuffer<D::Buffer>, Failure> {
         let layout = BufferLayout::new(region_length)
@@ -98,14 +133,22 @@ impl<D: Device> Client<D> {
         request: &TransferRequest,
         buffer: &mut TransferBuffer<D::Buffer>,
     ) -> Result<TransferResult, Failure> {
-        const WHAT: &str = "cannot transfer";
-        let answer = self.device.direct(TransferRequest::CODE, request.as_bytes(), &mut buffer.buffer);
-        let result = transfer_result(WHAT, answer, buffer)?;
+        let result = self.try_transfer(request, buffer)?;
         if result.failed > 0 || result.first_failure != Status::SUCCESS.0 {
-            let what = format!("{WHAT}: {} of {} requests failed", result.failed, result.posted);
+            let what = format!("cannot transfer: {} of {} requests failed", result.failed, result.posted);
             return Err(Failure::refused(what, Status(result.first_failure)));
         }
         Ok(result)
+    }
+
+    /// Runs a transfer and tells what became of its requests, whether they succeeded or not.
+    pub fn try_transfer(
+        &self,
+        request: &TransferRequest,
+        buffer: &mut TransferBuffer<D::Buffer>,
+    ) -> Result<TransferResult, Failure> {
+        let answer = self.device.direct(TransferRequest::CODE, request.as_bytes(), &mut buffer.buffer);
+        transfer_result("cannot transfer", answer, buffer)
     }
 
     /// Runs the yardstick.
@@ -116,6 +159,23 @@ impl<D: Device> Client<D> {
     ) -> Result<TransferResult, Failure> {
         let answer = self.device.direct(MemcpyRequest::CODE, request.as_bytes(), &mut buffer.buffer);
         transfer_result("cannot measure memcpy", answer, buffer)
+    }
+
+    /// Runs a script: the reply, and the bytes of the entries behind it.
+    pub fn replay(&self, steps: &[u8]) -> Result<(ScriptReply, Vec<u8>), Failure> {
+        const WHAT: &str = "cannot replay the script";
+        let length = size_of::<ScriptRequest>() + steps.len();
+        let (Ok(size), Ok(length)) = (u32::try_from(length), u32::try_from(steps.len())) else {
+            return Err(Failure::refused(WHAT, Status::INVALID_PARAMETER));
+        };
+        let header = RequestHeader { version: ABI_VERSION, size };
+        let mut input = ScriptRequest { header, length, reserved: 0 }.as_bytes().to_vec();
+        input.extend_from_slice(steps);
+        let mut output = vec![0; SCRIPT_OUTPUT];
+        let answer = self.device.buffered(ScriptRequest::CODE, &input, &mut output);
+        let reply = valid_part(WHAT, answer, &output, &[Status::SUCCESS])?;
+        let (fixed, entries) = ScriptReply::read_from_prefix(reply).map_err(|_| malformed(WHAT))?;
+        Ok((fixed, entries.to_vec()))
     }
 
     fn ask<R>(&self, what: &str, request: &R) -> Result<R::Reply, Failure>
@@ -135,6 +195,13 @@ impl<D: Device> Client<D> {
     }
 }
 
+/// Room for the reply to a script.
+const SCRIPT_OUTPUT: usize = 32 << 10;
+
+/// Bytes of the list of objects asked for at a time, and how often: a list longer than that is a mistake.
+const OBJECT_PART: usize = 64 << 10;
+const OBJECT_PARTS: usize = 1 << 14;
+
 /// More than this is not a list of adapters but a mistake.
 const MAX_LIST_LENGTH: usize = 16 << 20;
 
@@ -151,15 +218,14 @@ fn valid_part<'output>(
 }
 
 /// The entries behind the fixed part; nothing when the counts and lengths do not fit together.
-fn read_entries(fixed: &AdapterListReply, bytes: &[u8]) -> Option<Vec<AdapterEntry>> {
-    let entry_size = fixed.entry_size as usize;
-    let count = fixed.returned_count as usize;
+fn read_entries<T: FromBytes>(count: u32, entry_size: u32, bytes: &[u8]) -> Option<Vec<T>> {
+    let (entry_size, count) = (entry_size as usize, count as usize);
     let expected = entry_size.checked_mul(count)?;
-    if entry_size < size_of::<AdapterEntry>() || bytes.len() < expected {
+    if entry_size < size_of::<T>() || bytes.len() < expected {
         return None;
     }
     let entries = bytes.chunks_exact(entry_size).take(count);
-    entries.map(|entry| AdapterEntry::read_from_prefix(entry).ok().map(|(entry, _)| entry)).collect()
+    entries.map(|entry| T::read_from_prefix(entry).ok().map(|(entry, _)| entry)).collect()
 }
 
 fn transfer_result<B: DirectBuffer>(
@@ -238,27 +304,22 @@ impl<B: DirectBuffer> TransferBuffer<B> {
 #[cfg(test)]
 mod tests {
     use super::read_entries;
-    use softndk_ioctl::{AdapterEntry, AdapterListReply, RequestHeader};
-
-    fn fixed(returned_count: u32, entry_size: u32) -> AdapterListReply {
-        let header = RequestHeader::of::<AdapterListReply>();
-        AdapterListReply { header, adapter_count: 2, returned_count, entry_size, required_length: 0 }
-    }
+    use softndk_ioctl::AdapterEntry;
 
     const ENTRY: u32 = size_of::<AdapterEntry>() as u32;
 
     #[test]
     fn entries_of_a_newer_driver_may_be_longer() {
         let bytes = vec![0; 2 * (ENTRY as usize + 8)];
-        assert_eq!(read_entries(&fixed(2, ENTRY + 8), &bytes).unwrap().len(), 2);
+        assert_eq!(read_entries::<AdapterEntry>(2, ENTRY + 8, &bytes).unwrap().len(), 2);
     }
 
     #[test]
     fn counts_and_sizes_that_do_not_fit_are_refused() {
         let bytes = vec![0; 2 * ENTRY as usize];
         for (count, size) in [(3, ENTRY), (2, ENTRY - 1), (1, 0), (u32::MAX, u32::MAX), (u32::MAX, ENTRY)] {
-            assert!(read_entries(&fixed(count, size), &bytes).is_none(), "{count} of {size}");
+            assert!(read_entries::<AdapterEntry>(count, size, &bytes).is_none(), "{count} of {size}");
         }
-        assert_eq!(read_entries(&fixed(0, ENTRY), &[]).unwrap().len(), 0);
+        assert_eq!(read_entries::<AdapterEntry>(0, ENTRY, &[]).unwrap().len(), 0);
     }
 }

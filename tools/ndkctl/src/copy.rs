@@ -53,7 +53,7 @@ pub fn run<D: Device>(
     progress: Progress,
 ) -> Result<CopyReport, Failure> {
     let plan = Plan::new(client, arguments)?;
-    let size = PairSize { depth: arguments.chain, sge: 1 };
+    let size = PairSize { depth: arguments.chain, sge: 1, shared: false };
     let mut source = File::open(&arguments.source).map_err(|error| Failure::file("read", &arguments.source, &error))?;
     let length = file_length(&source, &arguments.source)?;
     let temporary = temporary_beside(&arguments.dest)?;
@@ -188,7 +188,7 @@ impl Copy {
                 depth: self.plan.chain,
                 chain_length: self.plan.chain,
                 time_budget: 0,
-                reserved: 0,
+                signal_interval: 0,
             },
             buffer,
         )?;

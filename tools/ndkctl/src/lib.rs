@@ -12,15 +12,22 @@
 pub mod arguments;
 pub mod bench;
 pub mod client;
+pub mod connect;
 pub mod copy;
 #[cfg(not(windows))]
 pub mod demo;
 pub mod failure;
 pub mod info;
+pub mod objects;
 pub mod pair;
 pub mod pattern;
 pub mod ping;
 pub mod progress;
+pub mod random;
+pub mod replay;
 pub mod run;
+pub mod script;
+pub mod stream;
+pub mod stress;
 pub mod transport;
 pub mod units;

@@ -14,6 +14,8 @@ pub struct PairSize {
     pub depth: u32,
     /// Scatter/gather elements of one request.
     pub sge: u32,
+    /// The server's receives come from a shared receive queue.
+    pub shared: bool,
 }
 
 /// Connects, works, closes.
@@ -25,13 +27,16 @@ pub fn with_pair<D: Device, T>(
     size: PairSize,
     work: impl FnOnce(&PairCreateReply) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let mut flags = PairFlags::empty();
+    flags.set(PairFlags::NOTIFY, arguments.notify);
+    flags.set(PairFlags::SHARED_RECEIVE, size.shared);
     let request = PairCreateRequest {
         header: RequestHeader::of::<PairCreateRequest>(),
         client_adapter: arguments.client,
         server_adapter: arguments.server,
         family: arguments.family.into(),
         port: 0,
-        flags: if arguments.notify { PairFlags::NOTIFY } else { PairFlags::empty() },
+        flags,
         initiator_queue_depth: size.depth,
         receive_queue_depth: size.depth,
         max_request_sge: size.sge,

@@ -39,7 +39,7 @@ pub fn run<D: Device>(
     arguments: &PingArguments,
     progress: Progress,
 ) -> Result<PingReport, Failure> {
-    with_pair(client, &arguments.pair, PairSize { depth: 1, sge: 1 }, |pair| {
+    with_pair(client, &arguments.pair, PairSize { depth: 1, sge: 1, shared: false }, |pair| {
         let mut buffer = client.allocate(u64::from(arguments.size))?;
         let mut latency = Histogram::EMPTY;
         let bar = progress.operations(arguments.count, "ping");
@@ -81,7 +81,7 @@ fn ping_batch<D: Device>(
         depth: 1,
         chain_length: 1,
         time_budget: 0,
-        reserved: 0,
+        signal_interval: 0,
     };
     let result = client.transfer(&request, buffer)?;
     compare(buffer, "ping")?;

@@ -4,8 +4,9 @@ use crate::arguments::{Arguments, Command};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
-use crate::{bench, copy, info, ping};
+use crate::{bench, connect, copy, info, objects, ping, replay, stream, stress};
 use serde::Serialize;
 use serde_json::{Value, json};
 use softndk_ioctl::{VersionFlags, VersionReply};
@@ -56,6 +57,12 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
         return printed(crate::demo::run(&arguments.global.machine, demo, announce, progress)?);
     }
     let machine = Machine::start(&arguments.global.machine)?;
+    if let Command::Stress(stress) = &arguments.command {
+        let outcome = stress::run(&machine, stress);
+        let finished = machine.finish();
+        let report = printed(outcome?)?;
+        return finished.map(|_| report);
+    }
     let outcome = on_machine(&machine, &arguments.command, progress);
     // A failed command is the more telling failure; leftovers of a successful one are a failure too.
     let finished = machine.finish();
@@ -82,6 +89,13 @@ fn dispatch(
             let debug_build = version.flags.contains(VersionFlags::DEBUG_BUILD);
             printed(bench::run(client, arguments, debug_build, progress)?)
         }
+        Command::Replay(arguments) => printed(replay::run(client, arguments)?),
+        Command::Send(arguments) => printed(stream::run(client, &Stream::send(arguments), progress)?),
+        Command::Read(arguments) => printed(stream::run(client, &Stream::read(arguments), progress)?),
+        Command::Write(arguments) => printed(stream::run(client, &Stream::write(arguments), progress)?),
+        Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
+        Command::Objects(arguments) => printed(objects::run(client, arguments)?),
+        Command::Stress(_) => unreachable!("the stress run opens its own handles"),
         #[cfg(not(windows))]
         Command::Demo(_) => unreachable!("the demonstration has its own way"),
     }

@@ -100,6 +100,89 @@ fn info_shows_as_many_adapters_as_were_asked_for() {
 }
 
 #[test]
+fn objects_lists_a_pair_and_who_holds_what() {
+    let image = image();
+    assert_eq!(report(&image, &["objects"])["objects"].as_array().unwrap().len(), 0);
+    let listed = report(&image, &["objects", "--example"]);
+    let objects = listed["objects"].as_array().unwrap();
+    assert_eq!(listed["counts"]["queue pair"], 2);
+    for object in objects {
+        assert!(object["owner"].as_str().unwrap().starts_with("session 0x"), "{object}");
+        assert_eq!(object["held_by_consumer"], true);
+    }
+    let output = ndkctl(&["--image", image.to_str().unwrap(), "objects", "--example", "--tree", "--adapter", "1"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for wanted in ["adapter: open", "\n    #", "listener: listening", "connector: connected", "held by its consumer"] {
+        assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+    }
+}
+
+#[test]
+fn replay_says_where_a_script_differs() {
+    let image = image();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts/transfers.ndk");
+    for mode in ["fast", "verify"] {
+        let report = report(&image, &["replay", script, "--mode", mode]);
+        assert!(report["checks"].as_u64().unwrap() > 40, "{report}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let changed = folder.path().join("changed.ndk");
+    let text = fs::read_to_string(script).unwrap();
+    for (old, new, code) in [
+        ("NOT_FOUND", "SUCCESS", 4),
+        ("digest=0xdb", "digest=0xdc", 4),
+        ("[Q1 20 receive SUCCESS 64]", "[Q1 20 receive SUCCESS 63]", 4),
+        ("gone K1", "gone K0", 4),
+        ("listen L0", "listen L1", 2),
+        ("listen L0", "lisen L0", 2),
+        ("adapter=1", "adapter=5", 1),
+    ] {
+        fs::write(&changed, text.replacen(old, new, 1)).unwrap();
+        let (exit, document) = with_image(&image, &["replay", changed.to_str().unwrap()]);
+        assert_eq!(exit, code, "{old} to {new}: {document:#}");
+    }
+    let (exit, document) = with_image(&image, &["replay", "/no/such.ndk"]);
+    assert_eq!((exit, &document["error"]["failure"]["kind"]), (6, &"file".into()));
+}
+
+#[test]
+fn send_read_and_write_with_every_option() {
+    let image = image();
+    for words in [
+        "send -n 100 -s 0,1,64,100K --solicited --notify --verify",
+        "send --memory fast --invalidate -n 7 --verify",
+        "send --srq -n 100 -s 64,100K --deferred 4 --verify",
+        "send --memory logical --inline -s 16 --silent 9 --deferred 3",
+        "read --memory window -s 8,4K --silent 16 --deferred 4 --verify",
+        "read --memory fast --local-invalidate -n 50 -s 100K --verify --sge 3",
+        "read --memory logical --invalidate --fence",
+        "write --memory window --invalidate --verify -s 1M -n 20",
+        "write -I -s 64 --iters 500 -t 1 -e --moderation 20,4 --family ipv6",
+        "write --all -n 3 --verify",
+    ] {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let report = report(&image, &words);
+        for row in report["rows"].as_array().unwrap() {
+            assert!(row["requests"].as_u64().unwrap() > 0, "{words:?}: {row}");
+            assert!(!words.contains(&"--verify") || row["size"] == 0 || row["verified"] != 0, "{words:?}: {row}");
+        }
+    }
+    assert_eq!(with_image(&image, &["send", "--memory", "window"]).0, 2);
+}
+
+#[test]
+fn connect_goes_through_every_case() {
+    let image = image();
+    for words in [&["connect", "-n", "5", "--family", "ipv6"][..], &["connect", "-n", "0", "--mode", "verify"]] {
+        let report = report(&image, words);
+        assert_eq!(report["cases"].as_array().unwrap().len(), 9, "{words:?}");
+        assert_eq!(report["rate"].is_null(), words.contains(&"0"), "{words:?}");
+    }
+    let one = report(&image, &["connect", "--case", "reject,abort"]);
+    assert_eq!((one["cases"].as_array().unwrap().len(), &one["rate"]["count"]), (2, &100.into()));
+}
+
+#[test]
 fn info_is_the_same_in_verify_mode() {
     let image = image();
     assert_eq!(report(&image, &["info", "--mode", "fast"]), report(&image, &["info", "--mode", "verify"]));
@@ -254,6 +337,18 @@ fn bench_in_verify_mode_says_that_it_cannot() {
     let (code, document) = with_image(&image, &["bench", "--time", "1", "--mode", "verify"]);
     assert_eq!(code, 2, "{document:#}");
     assert!(document["error"]["failure"]["next_step"].as_str().unwrap().contains("--mode fast"));
+}
+
+#[test]
+fn stress_ends_with_a_tally_that_balances() {
+    let words = ["stress", "--calm", "--seconds", "4", "--consumers", "2", "--connections", "2", "--mode", "verify"];
+    let calm = report(&image(), &words)["calm"].clone();
+    let number = |name: &str| calm["requests"][name].as_u64().unwrap();
+    assert!(number("posted") > 0 && number("compared") > 0, "{calm:#}");
+    assert_eq!(number("posted"), number("completed") + number("failed"), "{calm:#}");
+    for deed in ["open", "connect", "read", "write", "send", "close"] {
+        assert!(calm["deeds"][deed]["tried"].as_u64() > Some(0), "{deed}: {calm:#}");
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn copy_headers(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// The names under `EXPORTS` of a module definition file for `module`.
-fn exported_names(definition: &str, module: &str) -> Result<Vec<String>> {
+pub(super) fn exported_names(definition: &str, module: &str) -> Result<Vec<String>> {
     let mut lines = definition
         .lines()
         .map(|line| line.split(';').next().unwrap_or_default().trim())
@@ -73,7 +73,7 @@ fn exported_names(definition: &str, module: &str) -> Result<Vec<String>> {
     Ok(lines.map(str::to_owned).collect())
 }
 
-fn import_library(module: &str, names: &[String], arch: Arch) -> Result<Vec<u8>> {
+pub(super) fn import_library(module: &str, names: &[String], arch: Arch) -> Result<Vec<u8>> {
     if names.is_empty() {
         return Ok(EMPTY_ARCHIVE.to_vec());
     }
@@ -81,14 +81,17 @@ fn import_library(module: &str, names: &[String], arch: Arch) -> Result<Vec<u8>>
         .iter()
         .map(|name| {
             let (name, data) = name.strip_suffix(" DATA").map_or((name.as_str(), false), |name| (name, true));
+            // `Name @5 NONAME`: imported by number.
+            let (name, ordinal) =
+                name.strip_suffix(" NONAME").and_then(|name| name.split_once(" @")).unwrap_or((name, ""));
             COFFShortExport {
                 name: name.to_owned(),
                 ext_name: None,
                 symbol_name: None,
                 import_name: None,
                 export_as: None,
-                ordinal: 0,
-                noname: false,
+                ordinal: ordinal.parse().unwrap_or(0),
+                noname: !ordinal.is_empty(),
                 data,
                 private: false,
                 constant: false,

@@ -8,6 +8,8 @@
 //! On a Windows host none of this is used: `cargo build -p softndk` is the ordinary build there.
 
 #[cfg(unix)]
+pub mod c_image;
+#[cfg(unix)]
 pub mod kit;
 #[cfg(unix)]
 pub mod mirror;

@@ -10,6 +10,7 @@ use ndkpi_sys::ndkinfo::{NDK_ADAPTER_INFO, NDK_VERSION};
 use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_ADAPTER_DISPATCH};
 use ndkpi_sys::nt::NTSTATUS;
 
+use super::QueuePairShape;
 use super::object::{Object, function};
 
 pub struct Adapter {
@@ -60,6 +61,30 @@ impl Adapter {
             call_image!(function("NDK_FN_QUERY_ADAPTER_INFO"), self.table().NdkQueryAdapterInfo => NTSTATUS;
                 self.pointer(), info, ptr::from_mut(size))
         }
+    }
+
+    /// As much of a shape as the adapter gives.
+    pub fn fit(&self, wanted: QueuePairShape) -> QueuePairShape {
+        let info = self.info();
+        QueuePairShape {
+            context: wanted.context,
+            receive_depth: wanted.receive_depth.min(info.MaxReceiveQueueDepth),
+            initiator_depth: wanted.initiator_depth.min(info.MaxInitiatorQueueDepth),
+            receive_elements: wanted.receive_elements.min(info.MaxReceiveRequestSge),
+            initiator_elements: wanted.initiator_elements.min(info.MaxInitiatorRequestSge),
+            inline_size: wanted.inline_size.min(info.MaxInlineDataSize),
+        }
+    }
+
+    /// As many bytes of `wanted` as one registration and one transfer take.
+    pub fn fit_registered(&self, wanted: usize) -> usize {
+        let info = self.info();
+        wanted.min(info.MaxRegistrationSize).min(info.MaxTransferLength as usize)
+    }
+
+    /// As many bytes of `wanted` as one fast registration takes, wherever in its page the first one lies.
+    pub fn fit_fast(&self, wanted: usize) -> usize {
+        self.fit_registered(wanted).min((self.info().FRMRPageCount as usize - 1) * 4096 + 1)
     }
 
     /// What the adapter can do. Of a version 1 adapter the last field is zero.

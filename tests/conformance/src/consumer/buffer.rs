@@ -239,6 +239,9 @@ pub struct MemoryList<'a> {
     _buffer: &'a Buffer,
 }
 
+// SAFETY: kernel memory of which any thread may dispose; the buffer is shared between threads already.
+unsafe impl Send for MemoryList<'_> {}
+
 impl<'a> MemoryList<'a> {
     /// A list over `range` of the buffer.
     fn new(buffer: &'a Buffer, range: Range<usize>) -> Self {

@@ -1,21 +1,67 @@
 //! One asynchronous call: the context that goes with it, the callbacks that find it, and the check that the callback
 //! came exactly once if and only if the call pended.
 //!
+//! What the contract allows inside a callback, a trial can do there ([`reacting`]), and what it allows at DISPATCH_LEVEL, a
+//! trial can do at that level ([`calling_at_dispatch`]).
+//!
 //! Contexts are never freed: a provider that calls back twice, or after a close completed, must find the counter and
 //! not freed memory. [`verify_all`] looks at every one at the end of a trial.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use kernel_host::callback;
-use kernel_host::irql::IrqlRange;
+use kernel_host::irql::{self, IrqlRange};
+use kernel_host::thread::Thread;
 use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 use ndkpi_sys::nt::{NTSTATUS, PVOID, STATUS_PENDING};
 use ndkpi_sys::windows_abi;
 
 use super::signal::Signal;
+
+/// What a trial does inside a callback, with the status and the object that it brings.
+type Reaction = Box<dyn FnOnce(NTSTATUS, *mut NDK_OBJECT_HEADER) + Send>;
+
+/// Stands in the place for the object of a create, which a create that pends may not touch.
+const NOBODYS_OBJECT: usize = 0x0B1E_C700_0000_0000;
+
+thread_local! {
+    /// For the next asynchronous call of this thread.
+    static NEXT_REACTION: RefCell<Option<Reaction>> = const { RefCell::new(None) };
+    static AT_DISPATCH: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes one asynchronous call; if it pends, the reaction runs inside its completion, before anybody else hears of it.
+pub fn reacting<T>(
+    reaction: impl FnOnce(NTSTATUS, *mut NDK_OBJECT_HEADER) + Send + 'static,
+    call: impl FnOnce() -> T,
+) -> T {
+    NEXT_REACTION.with(|place| *place.borrow_mut() = Some(Box::new(reaction)));
+    let result = call();
+    NEXT_REACTION.with(|place| place.borrow_mut().take());
+    result
+}
+
+/// Makes the asynchronous calls inside at DISPATCH_LEVEL. The waits between them are at PASSIVE_LEVEL.
+pub fn calling_at_dispatch<T>(calls: impl FnOnce() -> T) -> T {
+    AT_DISPATCH.set(true);
+    let result = calls();
+    AT_DISPATCH.set(false);
+    result
+}
+
+fn at_the_level<T>(call: impl FnOnce() -> T) -> T {
+    if !AT_DISPATCH.get() {
+        return call();
+    }
+    let before = irql::raise(irql::DISPATCH);
+    let result = call();
+    irql::lower(before);
+    result
+}
 
 /// What became of the call itself.
 const NOT_RETURNED: u32 = 0;
@@ -28,9 +74,12 @@ pub struct Completion {
     calls: AtomicU32,
     status: AtomicI32,
     object: AtomicPtr<NDK_OBJECT_HEADER>,
+    /// The processor of the call, and of the callback.
+    processors: [AtomicUsize; 2],
     /// When it ended, in the order of all ends.
     finished: AtomicU64,
     signal: Signal,
+    reaction: Mutex<Option<Reaction>>,
 }
 
 static ENDS: AtomicU64 = AtomicU64::new(1);
@@ -45,8 +94,10 @@ impl Completion {
             calls: AtomicU32::new(0),
             status: AtomicI32::new(STATUS_PENDING),
             object: AtomicPtr::new(ptr::null_mut()),
+            processors: [AtomicUsize::new(Thread::current().processor()), AtomicUsize::new(usize::MAX)],
             finished: AtomicU64::new(0),
             signal: Signal::new(),
+            reaction: Mutex::new(NEXT_REACTION.with(|place| place.borrow_mut().take())),
         }));
         ALL.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
         completion
@@ -63,6 +114,7 @@ impl Completion {
         let state = if status == STATUS_PENDING { RETURNED_PENDING } else { RETURNED_FINAL };
         self.returned.store(state, Ordering::Release);
         if state == RETURNED_FINAL {
+            self.status.store(status, Ordering::Release);
             self.finished.store(begun, Ordering::Release);
         }
     }
@@ -84,6 +136,11 @@ impl Completion {
     }
 
     fn complete(&self, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+        let reaction = self.reaction.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(reaction) = reaction {
+            reaction(status, object);
+        }
+        self.processors[1].store(Thread::current().processor(), Ordering::Release);
         self.status.store(status, Ordering::Release);
         self.object.store(object, Ordering::Release);
         self.finished.store(ENDS.fetch_add(1, Ordering::AcqRel), Ordering::Release);
@@ -109,6 +166,30 @@ pub fn verify_all() {
     for completion in ALL.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         completion.verify();
     }
+}
+
+/// One asynchronous call that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub name: &'static str,
+    pub pended: bool,
+    pub status: NTSTATUS,
+    /// The callback came from another processor than the call.
+    pub elsewhere: bool,
+}
+
+/// Every asynchronous call since the last time, in the order of their beginnings. All of them are over.
+pub fn take_calls() -> Vec<Call> {
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = SEEN.swap(all.len(), Ordering::AcqRel);
+    let call = |completion: &&'static Completion| Call {
+        name: completion.name,
+        pended: completion.returned.load(Ordering::Acquire) == RETURNED_PENDING,
+        status: completion.status.load(Ordering::Acquire),
+        elsewhere: completion.processors[0].load(Ordering::Acquire) != completion.processors[1].load(Ordering::Acquire),
+    };
+    all[seen..].iter().map(call).collect()
 }
 
 /// The context that a callback was given.
@@ -139,6 +220,7 @@ windows_abi! {
     unsafe fn create_completion(context: PVOID, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
         callback::enter_consumer_callback("NDK_FN_CREATE_COMPLETION", IrqlRange::UP_TO_DISPATCH);
         assert!(status < 0 || !object.is_null(), "a create succeeds without an object");
+        assert!(status >= 0 || object.is_null(), "a create fails and brings an object");
         // SAFETY: the provider passes the context of the call.
         let completion = unsafe { find(context) };
         completion.complete(status, object);
@@ -219,7 +301,7 @@ fn begin(
 ) -> Started {
     let completion = Completion::new(name);
     let begun = ENDS.fetch_add(1, Ordering::AcqRel);
-    let status = call(callback, completion.context());
+    let status = at_the_level(|| call(callback, completion.context()));
     completion.returned(status, begun);
     Started { completion, status }
 }
@@ -229,22 +311,53 @@ pub fn create<T>(
     name: &'static str,
     call: impl FnOnce(*const c_void, *const c_void, *mut *mut T) -> NTSTATUS,
 ) -> Result<*mut T, NTSTATUS> {
-    let completion = Completion::new(name);
-    let mut out = ptr::null_mut();
-    let begun = ENDS.fetch_add(1, Ordering::AcqRel);
-    let status = call(create_callback(), completion.context(), &raw mut out);
-    completion.returned(status, begun);
-    let (status, object) = if status == STATUS_PENDING {
-        let status = completion.wait();
-        (status, completion.object().cast())
-    } else {
-        (status, out)
-    };
-    match status {
-        0 => {
-            assert!(!object.is_null(), "{name} succeeded without an object");
-            Ok(object)
+    begin_create(name, call).finish()
+}
+
+/// As [`create`], without the wait.
+pub fn begin_create<T>(
+    name: &'static str,
+    call: impl FnOnce(*const c_void, *const c_void, *mut *mut T) -> NTSTATUS,
+) -> Creating<T> {
+    let out = Box::into_raw(Box::new(nobodys_object()));
+    let started = begin(name, create_callback(), |callback, context| call(callback, context, out));
+    Creating { started, out }
+}
+
+fn nobodys_object<T>() -> *mut T {
+    ptr::without_provenance_mut(NOBODYS_OBJECT)
+}
+
+/// A create that may still be pending.
+pub struct Creating<T> {
+    started: Started,
+    /// Where an inline answer puts the object. Leaked, so that a provider that writes it late is found out.
+    out: *mut *mut T,
+}
+
+impl<T> Creating<T> {
+    pub fn started(&self) -> Started {
+        self.started
+    }
+
+    /// Waits for the object.
+    pub fn finish(self) -> Result<*mut T, NTSTATUS> {
+        let name = self.started.completion.name;
+        let status = self.started.wait();
+        // SAFETY: our own memory, which nobody frees.
+        let out = unsafe { self.out.read_volatile() };
+        let object = if self.started.inline() == STATUS_PENDING {
+            assert!(out == nobodys_object(), "{name} pended and wrote its out pointer");
+            self.started.completion.object().cast()
+        } else {
+            out
+        };
+        match status {
+            0 => {
+                assert!(!object.is_null(), "{name} succeeded without an object");
+                Ok(object)
+            }
+            failure => Err(failure),
         }
-        failure => Err(failure),
     }
 }

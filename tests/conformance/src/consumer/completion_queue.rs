@@ -1,5 +1,5 @@
 //! A completion queue: taking results, arming, and a notification callback that counts, checks that it never runs twice
-//! at a time, and runs what a trial gives it.
+//! at a time nor after the queue's close completed, and runs what a trial gives it.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,7 +10,7 @@ use kernel_host::call_image;
 use kernel_host::callback;
 use kernel_host::irql::IrqlRange;
 use ndkpi_sys::ndkpi::*;
-use ndkpi_sys::nt::{NTSTATUS, PVOID};
+use ndkpi_sys::nt::{GROUP_AFFINITY, NTSTATUS, PVOID};
 use ndkpi_sys::windows_abi;
 
 use super::Adapter;
@@ -24,6 +24,7 @@ type Reaction = Box<dyn FnMut() + Send>;
 struct Notifications {
     calls: AtomicU32,
     running: AtomicBool,
+    closed: AtomicBool,
     status: AtomicI32,
     signal: Signal,
     reaction: Mutex<Option<Reaction>>,
@@ -40,6 +41,7 @@ windows_abi! {
         // SAFETY: the context is a leaked `Notifications`.
         let notifications = unsafe { &*context.cast::<Notifications>() };
         assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");
+        assert!(!notifications.closed.load(Ordering::Acquire), "a notification came after its queue was closed");
         notifications.calls.fetch_add(1, Ordering::AcqRel);
         notifications.status.store(status, Ordering::Release);
         let reaction = notifications.reaction.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -60,9 +62,29 @@ fn notification_callback() -> *const c_void {
 
 impl CompletionQueue {
     pub fn new(adapter: &Adapter, depth: u32) -> Result<Self, NTSTATUS> {
+        Self::with(adapter, depth, notification_callback(), None)
+    }
+
+    /// Without a notification function.
+    pub fn silent(adapter: &Adapter, depth: u32) -> Result<Self, NTSTATUS> {
+        Self::with(adapter, depth, ptr::null(), None)
+    }
+
+    /// With a preference for processors.
+    pub fn near(adapter: &Adapter, depth: u32, affinity: GROUP_AFFINITY) -> Result<Self, NTSTATUS> {
+        Self::with(adapter, depth, notification_callback(), Some(affinity))
+    }
+
+    fn with(
+        adapter: &Adapter,
+        depth: u32,
+        callback_function: *const c_void,
+        mut affinity: Option<GROUP_AFFINITY>,
+    ) -> Result<Self, NTSTATUS> {
         let notifications = &*Box::leak(Box::new(Notifications {
             calls: AtomicU32::new(0),
             running: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             status: AtomicI32::new(0),
             signal: Signal::new(),
             reaction: Mutex::new(None),
@@ -71,8 +93,8 @@ impl CompletionQueue {
             // SAFETY: the arguments are those of NDK_FN_CREATE_CQ.
             unsafe {
                 call_image!(function("NDK_FN_CREATE_CQ"), adapter.table().NdkCreateCq => NTSTATUS;
-                    adapter.pointer(), depth, notification_callback(), ptr::from_ref(notifications),
-                    ptr::null_mut::<c_void>(), callback, context, out)
+                    adapter.pointer(), depth, callback_function, ptr::from_ref(notifications),
+                    affinity.as_mut().map_or(ptr::null_mut(), ptr::from_mut), callback, context, out)
             }
         })?;
         Ok(Self { object: Object::adopt(object, adapter.version()), notifications })
@@ -84,6 +106,7 @@ impl CompletionQueue {
 
     pub fn close(&self) {
         self.object.close();
+        self.notifications.closed.store(true, Ordering::Release);
     }
 
     /// `NDK_CQ_NOTIFY_*`.

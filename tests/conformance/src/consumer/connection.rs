@@ -1,7 +1,7 @@
 //! Listeners and connectors.
 
 use std::ffi::c_void;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{SocketAddr, SocketAddrV6};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -9,6 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use kernel_host::call_image;
 use kernel_host::callback;
 use kernel_host::irql::IrqlRange;
+use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{NTSTATUS, PVOID};
 use ndkpi_sys::windows_abi;
@@ -16,9 +17,9 @@ use ndkpi_sys::windows_abi;
 use super::completion::{Started, begin_request, create, request, stub};
 use super::object::{Object, function};
 use super::signal::Signal;
-use super::{Adapter, QueuePair};
+use super::{Adapter, QueuePair, SharedEndpoint};
 
-/// A `SOCKADDR_IN` or `SOCKADDR_IN6` and its length.
+/// A `SOCKADDR_IN` or `SOCKADDR_IN6` and its length; or any bytes that somebody calls one.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketAddress {
     bytes: [u8; 28],
@@ -26,8 +27,21 @@ pub struct SocketAddress {
 }
 
 impl SocketAddress {
-    fn pointer(&self) -> *const u8 {
+    /// As many of these bytes as an address may have.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        let mut address = Self { bytes: [0; 28], length: bytes.len().min(28) as u32 };
+        address.bytes.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        address
+    }
+}
+
+impl SocketAddress {
+    pub(super) fn pointer(&self) -> *const u8 {
         self.bytes.as_ptr()
+    }
+
+    pub(super) fn length(&self) -> u32 {
+        self.length
     }
 }
 
@@ -35,15 +49,16 @@ impl From<SocketAddr> for SocketAddress {
     fn from(address: SocketAddr) -> Self {
         let mut bytes = [0; 28];
         bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-        let length = match address.ip() {
-            IpAddr::V4(ip) => {
+        let length = match address {
+            SocketAddr::V4(address) => {
                 bytes[..2].copy_from_slice(&2_u16.to_le_bytes());
-                bytes[4..8].copy_from_slice(&ip.octets());
+                bytes[4..8].copy_from_slice(&address.ip().octets());
                 16
             }
-            IpAddr::V6(ip) => {
+            SocketAddr::V6(address) => {
                 bytes[..2].copy_from_slice(&23_u16.to_le_bytes());
-                bytes[8..24].copy_from_slice(&ip.octets());
+                bytes[8..24].copy_from_slice(&address.ip().octets());
+                bytes[24..].copy_from_slice(&address.scope_id().to_le_bytes());
                 28
             }
         };
@@ -54,29 +69,41 @@ impl From<SocketAddr> for SocketAddress {
 impl SocketAddress {
     fn parse(&self) -> SocketAddr {
         let port = u16::from_be_bytes([self.bytes[2], self.bytes[3]]);
-        let ip = match u16::from_le_bytes([self.bytes[0], self.bytes[1]]) {
-            2 => IpAddr::from(<[u8; 4]>::try_from(&self.bytes[4..8]).expect("four bytes")),
-            23 => IpAddr::from(<[u8; 16]>::try_from(&self.bytes[8..24]).expect("sixteen bytes")),
+        match u16::from_le_bytes([self.bytes[0], self.bytes[1]]) {
+            2 => SocketAddr::new(<[u8; 4]>::try_from(&self.bytes[4..8]).expect("four bytes").into(), port),
+            23 => {
+                let ip = <[u8; 16]>::try_from(&self.bytes[8..24]).expect("sixteen bytes");
+                let zone = u32::from_le_bytes(self.bytes[24..].try_into().expect("four bytes"));
+                SocketAddr::V6(SocketAddrV6::new(ip.into(), port, 0, zone))
+            }
             family => panic!("an address of family {family}"),
-        };
-        SocketAddr::new(ip, port)
+        }
     }
 }
 
-/// Runs one of the address getters through its size protocol: probe, exact fit.
-fn query_address(call: impl Fn(*mut u8, *mut u32) -> NTSTATUS) -> SocketAddr {
+/// Runs one of the address getters through its size protocol: probe, one byte short, exact fit.
+pub(super) fn query_address(call: impl Fn(*mut u8, *mut u32) -> NTSTATUS) -> SocketAddr {
     let mut length = 0_u32;
     assert_eq!(call(ptr::null_mut(), &raw mut length), ndkpi_sys::nt::STATUS_BUFFER_TOO_SMALL, "an address probe");
     assert!(length == 16 || length == 28, "an address of {length} bytes");
-    let mut address = SocketAddress { bytes: [0; 28], length };
+    let mut address = SocketAddress { bytes: [0xAA; 28], length };
+    length -= 1;
+    assert_eq!(call(address.bytes.as_mut_ptr(), &raw mut length), ndkpi_sys::nt::STATUS_BUFFER_TOO_SMALL);
+    assert_eq!(length, address.length, "the length that a buffer too short needs");
+    assert_eq!(address.bytes, [0xAA; 28], "a buffer too short was written");
     assert_eq!(call(address.bytes.as_mut_ptr(), &raw mut length), 0);
     assert_eq!(length, address.length);
     address.parse()
 }
 
+type Reaction = Box<dyn FnMut(Connector) + Send>;
+
 /// Connection requests that have arrived and not been taken.
 struct Arrivals {
     connectors: Mutex<Vec<usize>>,
+    /// What the consumer does with a connector inside the callback, instead of keeping it.
+    reaction: Mutex<Option<Reaction>>,
+    version: NDK_VERSION,
     signal: Signal,
 }
 
@@ -86,6 +113,11 @@ windows_abi! {
         assert!(!connector.is_null(), "a connect event without a connector");
         // SAFETY: the context is a leaked `Arrivals`.
         let arrivals = unsafe { &*context.cast::<Arrivals>() };
+        let mut reaction = arrivals.reaction.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reaction) = reaction.as_mut() {
+            reaction(Connector::adopt(Object::adopt(connector, arrivals.version)));
+            return;
+        }
         arrivals.connectors.lock().unwrap_or_else(PoisonError::into_inner).push(connector as usize);
         arrivals.signal.set();
     }
@@ -99,7 +131,12 @@ pub struct Listener {
 impl Listener {
     pub fn new(adapter: &Adapter) -> Result<Self, NTSTATUS> {
         static SLOT: OnceLock<usize> = OnceLock::new();
-        let arrivals = &*Box::leak(Box::new(Arrivals { connectors: Mutex::new(Vec::new()), signal: Signal::new() }));
+        let arrivals = &*Box::leak(Box::new(Arrivals {
+            connectors: Mutex::new(Vec::new()),
+            reaction: Mutex::new(None),
+            version: adapter.version(),
+            signal: Signal::new(),
+        }));
         let event = stub(&SLOT, connect_event as *const c_void, 2);
         let object = create("NDK_FN_CREATE_LISTENER", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_LISTENER.
@@ -119,8 +156,8 @@ impl Listener {
         self.object.close();
     }
 
-    pub fn listen(&self, address: SocketAddr) -> NTSTATUS {
-        let address = SocketAddress::from(address);
+    pub fn listen(&self, address: impl Into<SocketAddress>) -> NTSTATUS {
+        let address: SocketAddress = address.into();
         request("NDK_FN_LISTEN", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_LISTEN.
             unsafe {
@@ -148,6 +185,11 @@ impl Listener {
         }
     }
 
+    /// Has every connector that arrives from now on handled inside the connect event, at whatever level that runs.
+    pub fn on_connect(&self, reaction: impl FnMut(Connector) + Send + 'static) {
+        *self.arrivals.reaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(reaction));
+    }
+
     /// Takes the next connection request, waiting for it.
     pub fn next(&self) -> Connector {
         loop {
@@ -172,7 +214,19 @@ impl Listener {
 /// Disconnect events of one connector.
 struct Events {
     calls: AtomicU32,
+    /// What the extended event said.
+    reason: AtomicU32,
+    /// What the consumer does inside the event.
+    reaction: Mutex<Option<Box<dyn FnMut() + Send>>>,
     signal: Signal,
+}
+
+impl Events {
+    fn react(&self) {
+        if let Some(reaction) = self.reaction.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            reaction();
+        }
+    }
 }
 
 windows_abi! {
@@ -182,8 +236,27 @@ windows_abi! {
         let events = unsafe { &*context.cast::<Events>() };
         let before = events.calls.fetch_add(1, Ordering::AcqRel);
         assert!(before == 0, "{} disconnect events for one connection", before + 1);
+        events.react();
         events.signal.set();
     }
+}
+
+windows_abi! {
+    unsafe fn disconnect_event_ex(context: PVOID, reason: u32) {
+        callback::enter_consumer_callback("NDK_FN_DISCONNECT_EVENT_CALLBACK_EX", IrqlRange::UP_TO_DISPATCH);
+        // SAFETY: the context is a leaked `Events`.
+        let events = unsafe { &*context.cast::<Events>() };
+        events.reason.store(reason, Ordering::Release);
+        let before = events.calls.fetch_add(1, Ordering::AcqRel);
+        assert!(before == 0, "{} disconnect events for one connection", before + 1);
+        events.react();
+        events.signal.set();
+    }
+}
+
+fn disconnect_callback_ex() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, disconnect_event_ex as *const c_void, 2)
 }
 
 fn disconnect_callback() -> *const c_void {
@@ -237,7 +310,12 @@ impl Connector {
     }
 
     fn adopt(object: Object<NDK_CONNECTOR>) -> Self {
-        let events = &*Box::leak(Box::new(Events { calls: AtomicU32::new(0), signal: Signal::new() }));
+        let events = &*Box::leak(Box::new(Events {
+            calls: AtomicU32::new(0),
+            reason: AtomicU32::new(0),
+            reaction: Mutex::new(None),
+            signal: Signal::new(),
+        }));
         Self { object, events }
     }
 
@@ -249,8 +327,14 @@ impl Connector {
         self.object.close();
     }
 
-    pub fn begin_connect(&self, pair: &QueuePair, from: SocketAddr, to: SocketAddr, offer: &Offer<'_>) -> Started {
-        let (from, to) = (SocketAddress::from(from), SocketAddress::from(to));
+    pub fn begin_connect(
+        &self,
+        pair: &QueuePair,
+        from: impl Into<SocketAddress>,
+        to: impl Into<SocketAddress>,
+        offer: &Offer<'_>,
+    ) -> Started {
+        let (from, to): (SocketAddress, SocketAddress) = (from.into(), to.into());
         begin_request("NDK_FN_CONNECT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_CONNECT.
             unsafe {
@@ -258,6 +342,49 @@ impl Connector {
                     self.object.pointer(), pair.object().pointer(), from.pointer(), from.length,
                     to.pointer(), to.length, offer.inbound_reads, offer.outbound_reads,
                     offer.data(), offer.private_data.len() as u32, callback, context)
+            }
+        })
+    }
+
+    pub fn begin_connect_shared(
+        &self,
+        pair: &QueuePair,
+        from: &SharedEndpoint,
+        to: impl Into<SocketAddress>,
+        offer: &Offer<'_>,
+    ) -> Started {
+        let to: SocketAddress = to.into();
+        begin_request("NDK_FN_CONNECT_WITH_SHARED_ENDPOINT", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_CONNECT_WITH_SHARED_ENDPOINT.
+            unsafe {
+                call_image!(function("NDK_FN_CONNECT_WITH_SHARED_ENDPOINT"),
+                    self.object.table().NdkConnectWithSharedEndpoint => NTSTATUS;
+                    self.object.pointer(), pair.object().pointer(), from.object().pointer(),
+                    to.pointer(), to.length, offer.inbound_reads, offer.outbound_reads,
+                    offer.data(), offer.private_data.len() as u32, callback, context)
+            }
+        })
+    }
+
+    /// NDK_FN_COMPLETE_CONNECT_EX: the event brings a reason.
+    pub fn begin_complete_connect_ex(&self) -> Started {
+        begin_request("NDK_FN_COMPLETE_CONNECT_EX", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_COMPLETE_CONNECT_EX.
+            unsafe {
+                call_image!(function("NDK_FN_COMPLETE_CONNECT_EX"),
+                    self.object.table().NdkCompleteConnectEx => NTSTATUS;
+                    self.object.pointer(), disconnect_callback_ex(), ptr::from_ref(self.events), callback, context)
+            }
+        })
+    }
+
+    /// NDK_FN_COMPLETE_CONNECT without a disconnect event.
+    pub fn begin_complete_connect_deaf(&self) -> Started {
+        begin_request("NDK_FN_COMPLETE_CONNECT", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_COMPLETE_CONNECT; the event is optional.
+            unsafe {
+                call_image!(function("NDK_FN_COMPLETE_CONNECT"), self.object.table().NdkCompleteConnect => NTSTATUS;
+                    self.object.pointer(), ptr::null::<c_void>(), ptr::null::<c_void>(), callback, context)
             }
         })
     }
@@ -280,6 +407,32 @@ impl Connector {
                     self.object.pointer(), pair.object().pointer(), offer.inbound_reads, offer.outbound_reads,
                     offer.data(), offer.private_data.len() as u32, disconnect_callback(),
                     ptr::from_ref(self.events), callback, context)
+            }
+        })
+    }
+
+    /// NDK_FN_ACCEPT_EX: the event brings a reason.
+    pub fn begin_accept_ex(&self, pair: &QueuePair, offer: &Offer<'_>) -> Started {
+        begin_request("NDK_FN_ACCEPT_EX", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_ACCEPT_EX.
+            unsafe {
+                call_image!(function("NDK_FN_ACCEPT_EX"), self.object.table().NdkAcceptEx => NTSTATUS;
+                    self.object.pointer(), pair.object().pointer(), offer.inbound_reads, offer.outbound_reads,
+                    offer.data(), offer.private_data.len() as u32, disconnect_callback_ex(),
+                    ptr::from_ref(self.events), callback, context)
+            }
+        })
+    }
+
+    /// NDK_FN_ACCEPT without a disconnect event.
+    pub fn begin_accept_deaf(&self, pair: &QueuePair, offer: &Offer<'_>) -> Started {
+        begin_request("NDK_FN_ACCEPT", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_ACCEPT; the event is optional.
+            unsafe {
+                call_image!(function("NDK_FN_ACCEPT"), self.object.table().NdkAccept => NTSTATUS;
+                    self.object.pointer(), pair.object().pointer(), offer.inbound_reads, offer.outbound_reads,
+                    offer.data(), offer.private_data.len() as u32, ptr::null::<c_void>(),
+                    ptr::null::<c_void>(), callback, context)
             }
         })
     }
@@ -350,9 +503,37 @@ impl Connector {
         })
     }
 
+    /// What both address queries answer into a buffer that is large enough: local, then peer.
+    pub fn address_statuses(&self) -> [NTSTATUS; 2] {
+        let mut bytes = [0_u8; 28];
+        let mut length = bytes.len() as u32;
+        // SAFETY: the arguments are those of NDK_FN_GET_LOCAL_ADDRESS.
+        let local = unsafe {
+            call_image!(function("NDK_FN_GET_LOCAL_ADDRESS"), self.object.table().NdkGetLocalAddress => NTSTATUS;
+                self.object.pointer(), bytes.as_mut_ptr(), &raw mut length)
+        };
+        length = bytes.len() as u32;
+        // SAFETY: the arguments are those of NDK_FN_GET_PEER_ADDRESS.
+        let peer = unsafe {
+            call_image!(function("NDK_FN_GET_PEER_ADDRESS"), self.object.table().NdkGetPeerAddress => NTSTATUS;
+                self.object.pointer(), bytes.as_mut_ptr(), &raw mut length)
+        };
+        [local, peer]
+    }
+
     /// How often the disconnect event has come.
     pub fn disconnect_events(&self) -> u32 {
         self.events.calls.load(Ordering::Acquire)
+    }
+
+    /// Has something done inside the disconnect event, at whatever level that runs.
+    pub fn on_disconnect(&self, reaction: impl FnMut() + Send + 'static) {
+        *self.events.reaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(reaction));
+    }
+
+    /// What the extended event said last; 0 without one.
+    pub fn disconnect_reason(&self) -> u32 {
+        self.events.reason.load(Ordering::Acquire)
     }
 
     pub fn wait_for_disconnect(&self) -> bool {

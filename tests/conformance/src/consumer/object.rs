@@ -41,9 +41,12 @@ objects! {
     NDK_CQ, NDK_CQ_DISPATCH, NdkObjectTypeCq;
     NDK_PD, NDK_PD_DISPATCH, NdkObjectTypePd;
     NDK_MR, NDK_MR_DISPATCH, NdkObjectTypeMr;
+    NDK_MW, NDK_MW_DISPATCH, NdkObjectTypeMw;
+    NDK_SRQ, NDK_SRQ_DISPATCH, NdkObjectTypeSrq;
     NDK_QP, NDK_QP_DISPATCH, NdkObjectTypeQp;
     NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NdkObjectTypeConnector;
     NDK_LISTENER, NDK_LISTENER_DISPATCH, NdkObjectTypeListener;
+    NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH, NdkObjectTypeSharedEndpoint;
 }
 
 /// An object handed out by the provider and not yet closed.

@@ -7,7 +7,7 @@ use kernel_host::call_image;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{MDL, NTSTATUS};
 
-use super::completion::{Started, begin_request, create, request};
+use super::completion::{Creating, Started, begin_create, begin_request, request};
 use super::object::{Object, function};
 use super::{Adapter, Buffer};
 
@@ -17,14 +17,18 @@ pub struct ProtectionDomain {
 
 impl ProtectionDomain {
     pub fn new(adapter: &Adapter) -> Result<Self, NTSTATUS> {
-        let object = create("NDK_FN_CREATE_PD", |callback, context, out| {
+        Ok(Self { object: Object::adopt(Self::begin_create(adapter).finish()?, adapter.version()) })
+    }
+
+    /// As [`Self::new`], without the wait.
+    pub fn begin_create(adapter: &Adapter) -> Creating<NDK_PD> {
+        begin_create("NDK_FN_CREATE_PD", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_PD.
             unsafe {
                 call_image!(function("NDK_FN_CREATE_PD"), adapter.table().NdkCreatePd => NTSTATUS;
                     adapter.pointer(), callback, context, out)
             }
-        })?;
-        Ok(Self { object: Object::adopt(object, adapter.version()) })
+        })
     }
 
     pub fn object(&self) -> &Object<NDK_PD> {
@@ -48,41 +52,23 @@ impl ProtectionDomain {
     }
 
     pub fn create_region(&self, fast_register: bool) -> Result<MemoryRegion, NTSTATUS> {
-        let object = create("NDK_FN_CREATE_MR", |callback, context, out| {
+        self.adopt_region(self.begin_create_region(fast_register))
+    }
+
+    /// As [`Self::create_region`], without the wait.
+    pub fn begin_create_region(&self, fast_register: bool) -> Creating<NDK_MR> {
+        begin_create("NDK_FN_CREATE_MR", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_MR.
             unsafe {
                 call_image!(function("NDK_FN_CREATE_MR"), self.object.table().NdkCreateMr => NTSTATUS;
                     self.object.pointer(), fast_register, callback, context, out)
             }
-        })?;
-        Ok(MemoryRegion { object: Object::adopt(object, self.object.version()) })
+        })
     }
 
-    /// The status of creating a shared receive queue; an adapter without them refuses inline.
-    pub fn create_shared_receive_queue(&self) -> NTSTATUS {
-        let none: *const c_void = ptr::null();
-        let mut out: *mut NDK_SRQ = ptr::null_mut();
-        begin_request("NDK_FN_CREATE_SRQ", |callback, context| {
-            // SAFETY: the arguments are those of NDK_FN_CREATE_SRQ.
-            unsafe {
-                call_image!(function("NDK_FN_CREATE_SRQ"), self.object.table().NdkCreateSrq => NTSTATUS;
-                    self.object.pointer(), 16_u32, 1_u32, 0_u32, none, none, none, callback, context, &raw mut out)
-            }
-        })
-        .inline()
-    }
-
-    /// The status of creating a memory window; an adapter without them refuses inline.
-    pub fn create_memory_window(&self) -> NTSTATUS {
-        let mut out: *mut NDK_MW = ptr::null_mut();
-        begin_request("NDK_FN_CREATE_MW", |callback, context| {
-            // SAFETY: the arguments are those of NDK_FN_CREATE_MW.
-            unsafe {
-                call_image!(function("NDK_FN_CREATE_MW"), self.object.table().NdkCreateMw => NTSTATUS;
-                    self.object.pointer(), callback, context, &raw mut out)
-            }
-        })
-        .inline()
+    /// Waits for a region.
+    pub fn adopt_region(&self, creating: Creating<NDK_MR>) -> Result<MemoryRegion, NTSTATUS> {
+        Ok(MemoryRegion { object: Object::adopt(creating.finish()?, self.object.version()) })
     }
 
     /// A region over a whole buffer.
@@ -120,7 +106,12 @@ impl MemoryRegion {
     }
 
     pub fn register_list(&self, list: *mut MDL, length: usize, flags: NDK_MR_FLAGS) -> NTSTATUS {
-        request("NDK_FN_REGISTER_MR", |callback, context| {
+        self.begin_register_list(list, length, flags).wait()
+    }
+
+    /// The list lives until registration has completed.
+    pub fn begin_register_list(&self, list: *mut MDL, length: usize, flags: NDK_MR_FLAGS) -> Started {
+        begin_request("NDK_FN_REGISTER_MR", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_REGISTER_MR.
             unsafe {
                 call_image!(function("NDK_FN_REGISTER_MR"), self.object.table().NdkRegisterMr => NTSTATUS;
@@ -195,6 +186,28 @@ impl<'a> Mapping<'a> {
             0 => Ok(Self { adapter, words, first_byte_offset: offset }),
             failure => Err(failure),
         }
+    }
+
+    /// As [`Self::build`], with a completion: what the call itself answered, and the mapping.
+    pub fn build_with_completion(adapter: &'a Adapter, buffer: &Buffer) -> (NTSTATUS, Result<Self, NTSTATUS>) {
+        let list = buffer.memory_list();
+        let (mut size, mut offset) = (0_u32, 0_u32);
+        let probe = Self::call(adapter, list.pointer(), buffer.length(), None, &mut size, &mut offset);
+        assert_eq!(probe, ndkpi_sys::nt::STATUS_BUFFER_TOO_SMALL, "a size probe");
+        let mut words = vec![0_u64; size as usize / 8];
+        let started = begin_request("NDK_FN_BUILD_LAM", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_BUILD_LAM; the buffers outlive the wait below.
+            unsafe {
+                call_image!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
+                    adapter.pointer(), list.pointer(), buffer.length(), callback, context, words.as_mut_ptr(),
+                    &raw mut size, &raw mut offset)
+            }
+        });
+        let built = match started.wait() {
+            0 => Ok(Self { adapter, words, first_byte_offset: offset }),
+            failure => Err(failure),
+        };
+        (started.inline(), built)
     }
 
     pub fn call(

@@ -8,9 +8,9 @@ use kernel_host::call_image;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{NTSTATUS, PVOID};
 
-use super::completion::create;
+use super::completion::{Creating, begin_create, create};
 use super::object::{NdkObject, Object, function};
-use super::{CompletionQueue, ProtectionDomain};
+use super::{CompletionQueue, ProtectionDomain, SharedReceiveQueue};
 
 /// What a queue pair is created with.
 #[derive(Clone, Copy, Debug)]
@@ -48,18 +48,18 @@ pub struct QueuePair {
 }
 
 /// An element list that the provider may only see during one call.
-struct Passing(Vec<NDK_SGE>);
+pub(super) struct Passing(Vec<NDK_SGE>);
 
 impl Passing {
-    fn new(elements: &[NDK_SGE]) -> Self {
+    pub(super) fn new(elements: &[NDK_SGE]) -> Self {
         Self(elements.to_vec())
     }
 
-    fn pointer(&self) -> *const NDK_SGE {
+    pub(super) fn pointer(&self) -> *const NDK_SGE {
         if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() }
     }
 
-    fn count(&self) -> u32 {
+    pub(super) fn count(&self) -> u32 {
         self.0.len() as u32
     }
 }
@@ -78,7 +78,7 @@ impl Drop for Passing {
     }
 }
 
-fn context(request: u64) -> PVOID {
+pub(super) fn context(request: u64) -> PVOID {
     ptr::without_provenance_mut(request as usize)
 }
 
@@ -89,7 +89,17 @@ impl QueuePair {
         initiator: &CompletionQueue,
         shape: QueuePairShape,
     ) -> Result<Self, NTSTATUS> {
-        let object = create("NDK_FN_CREATE_QP", |callback, completion, out| {
+        Self::adopt(domain, Self::begin_create(domain, receive, initiator, shape))
+    }
+
+    /// As [`Self::new`], without the wait.
+    pub fn begin_create(
+        domain: &ProtectionDomain,
+        receive: &CompletionQueue,
+        initiator: &CompletionQueue,
+        shape: QueuePairShape,
+    ) -> Creating<NDK_QP> {
+        begin_create("NDK_FN_CREATE_QP", |callback, completion, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_QP.
             unsafe {
                 call_image!(function("NDK_FN_CREATE_QP"), domain.object().table().NdkCreateQp => NTSTATUS;
@@ -97,6 +107,31 @@ impl QueuePair {
                     shape.context as *const c_void, shape.receive_depth, shape.initiator_depth,
                     shape.receive_elements, shape.initiator_elements, shape.inline_size,
                     callback, completion, out)
+            }
+        })
+    }
+
+    /// Waits for a queue pair.
+    pub fn adopt(domain: &ProtectionDomain, creating: Creating<NDK_QP>) -> Result<Self, NTSTATUS> {
+        Ok(Self { object: Object::adopt(creating.finish()?, domain.object().version()) })
+    }
+
+    /// A queue pair that takes its receives from a shared queue; the receive members of the shape say nothing.
+    pub fn with_shared(
+        domain: &ProtectionDomain,
+        receive: &CompletionQueue,
+        initiator: &CompletionQueue,
+        shared: &SharedReceiveQueue,
+        shape: QueuePairShape,
+    ) -> Result<Self, NTSTATUS> {
+        let object = create("NDK_FN_CREATE_QP_WITH_SRQ", |callback, completion, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_QP_WITH_SRQ.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_QP_WITH_SRQ"),
+                    domain.object().table().NdkCreateQpWithSrq => NTSTATUS;
+                    domain.object().pointer(), receive.object().pointer(), initiator.object().pointer(),
+                    shared.object().pointer(), shape.context as *const c_void, shape.initiator_depth,
+                    shape.initiator_elements, shape.inline_size, callback, completion, out)
             }
         })?;
         Ok(Self { object: Object::adopt(object, domain.object().version()) })
@@ -180,6 +215,40 @@ impl QueuePair {
         pages.fill(0x0BAD_0BAD_0BAD_0000);
         std::hint::black_box(&pages);
         status
+    }
+
+    /// Fast-registers whole pages whose list is where it is, for a consumer that writes it meanwhile.
+    pub fn fast_register_in_place(
+        &self,
+        request: u64,
+        region: &Object<NDK_MR>,
+        (pages, count): (*const u64, usize),
+        (base, length): (u64, usize),
+        flags: NDK_OP_FLAGS,
+    ) -> NTSTATUS {
+        // SAFETY: the arguments are those of NDK_FN_FAST_REGISTER.
+        unsafe {
+            call_image!(function("NDK_FN_FAST_REGISTER"), self.object.table().NdkFastRegister => NTSTATUS;
+                self.object.pointer(), context(request), region.pointer(), count as u32, pages,
+                0_u32, length, base as *const c_void, flags.bits())
+        }
+    }
+
+    /// Binds a window to a stretch of a region.
+    pub fn bind(
+        &self,
+        request: u64,
+        region: &Object<NDK_MR>,
+        window: &Object<NDK_MW>,
+        (address, length): (u64, usize),
+        flags: NDK_OP_FLAGS,
+    ) -> NTSTATUS {
+        // SAFETY: the arguments are those of NDK_FN_BIND.
+        unsafe {
+            call_image!(function("NDK_FN_BIND"), self.object.table().NdkBind => NTSTATUS;
+                self.object.pointer(), context(request), region.pointer(), window.pointer(),
+                address as *const c_void, length, flags.bits())
+        }
     }
 
     pub fn invalidate<T: NdkObject>(&self, request: u64, object: &Object<T>, flags: NDK_OP_FLAGS) -> NTSTATUS {

@@ -1,23 +1,28 @@
 //! What the host does with a bad driver or its twin: the same for both, far enough that the rule has to be met.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::consumer::{Adapter, ProtectionDomain};
+use conformance::consumer::{Adapter, CompletionQueue, ProtectionDomain};
 use conformance::machine::inx;
 use kernel_host::inf::AdapterConfig;
+use kernel_host::ndis::data_path::Frame;
 use kernel_host::ndis::oid::{Direction, ETHERNET, NDK, OID_NDK_SET_STATE};
 use kernel_host::{Driver, Kernel, KernelConfig};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
+use ndkpi_sys::ndkpi::NDK_CQ_NOTIFY_ANY;
+use ndkpi_sys::nt::STATUS_CANCELLED;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
     /// Load, unload.
     Load,
-    /// Load, start an adapter, every mandatory OID, pause, restart, open NDK, create and close a protection domain,
-    /// close, remove, unload.
+    /// Load, start an adapter, every mandatory OID, pause, restart, a frame each way, open NDK, create and close a
+    /// protection domain, arm a completion queue twice, close, remove, unload.
     Adapter,
-    /// Load, start an adapter, open the control device, a control that completes, one that pends, close, remove, unload.
+    /// Load, start an adapter, open the control device, a control that completes, one that pends, close, one that pends
+    /// when its thread ends, remove, unload.
     Device,
     /// Load an image one of whose imports has a name that no module exports.
     UnknownImport,
@@ -97,16 +102,45 @@ fn adapter_life() {
     }
     adapter.set_oid(OID_NDK_SET_STATE, &[1]).expect("a started adapter");
     adapter.restart().expect("pause and restart");
+    frames(&adapter);
     let opened = adapter.open_ndk(NDK_VERSION { Major: 2, Minor: 0 }).expect("an NDK adapter");
     let consumer = Adapter::new(opened, Vec::new());
     let domain = ProtectionDomain::new(&consumer).expect("a protection domain");
     conformance::machine::settle();
     domain.close();
+    notifications(&consumer);
     drop(consumer);
     conformance::consumer::completion::verify_all();
     adapter.remove();
     drop(adapter);
     end(kernel, driver);
+}
+
+/// One frame out and one in, which stays with the host for a while.
+fn frames(adapter: &kernel_host::Adapter) {
+    adapter.keep_received(true).expect("a started adapter");
+    let sent = adapter.send(vec![Frame::from(vec![0xFF; 60])]).expect("a running adapter");
+    conformance::machine::settle();
+    adapter.keep_received(false).expect("a started adapter");
+    adapter.return_received().expect("a started adapter");
+    adapter.restart().expect("pause and restart");
+    assert_eq!(sent.wait(), [0], "the frame was sent");
+}
+
+/// A completion queue that is armed, and armed again by its first notification.
+fn notifications(consumer: &Adapter) {
+    let queue = Arc::new(CompletionQueue::new(consumer, 8).expect("a completion queue"));
+    let (again, mut first) = (Arc::clone(&queue), true);
+    queue.on_notification(move || {
+        if std::mem::take(&mut first) {
+            again.arm(NDK_CQ_NOTIFY_ANY);
+        }
+    });
+    queue.arm(NDK_CQ_NOTIFY_ANY);
+    conformance::machine::settle();
+    assert_eq!(queue.notification_count(), 2, "each arm brings a notification");
+    queue.on_notification(|| {});
+    queue.close();
 }
 
 /// CTL_CODE(0x8BAD, function, METHOD_BUFFERED, READ | WRITE) of the bad device.
@@ -127,9 +161,23 @@ fn device_life() {
     assert!(!pending.is_completed());
     file.close();
     assert!(pending.is_completed(), "a packet survived the cleanup of its file");
+    call_of_a_thread_that_ends(&kernel);
     adapter.remove();
     drop(adapter);
     end(kernel, driver);
+}
+
+/// A thread sends a control that pends and ends.
+fn call_of_a_thread_that_ends(kernel: &Kernel) {
+    let file = kernel.open_device(r"\\.\SoftNdkBad", GENERIC_READ_WRITE).expect("the control device");
+    let caller = kernel.spawn("a caller that ends", move || {
+        let pending = file.start_ioctl(control(0x801), &[], 16).expect("a pended control");
+        (file, pending)
+    });
+    let (file, pending) = caller.join();
+    let result = pending.wait();
+    assert_eq!(result.status, STATUS_CANCELLED, "a packet outlived its thread");
+    file.close();
 }
 
 /// Loads a copy of the image in which one import was renamed; the good twin renames it to a name that exists.

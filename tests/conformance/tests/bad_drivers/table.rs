@@ -106,6 +106,31 @@ pub const CASES: &[Case] = &[
         "a DPC routine returned with 1 spin locks held",
     ),
     load(
+        "spin-locks-out-of-order",
+        "Spin locks are taken in one order.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "spin locks are taken out of order",
+    ),
+    load(
+        "spin-locks-in-a-circle",
+        "Spin locks are taken in one order, over any number of them.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "spin locks are taken out of order",
+    ),
+    load(
+        "spin-lock-held-over-wait",
+        "No spin lock is held over a wait.",
+        Code::IRQL_NOT_LESS_OR_EQUAL,
+        "with 1 spin lock(s) held; a wait needs",
+    ),
+    load(
+        "spin-lock-freed-while-held",
+        "Memory is not freed with a held spin lock in it.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "frees memory that holds a spin lock that is held",
+    ),
+    load("dpc-too-long", "A DPC keeps to its budget.", Code::DPC_WATCHDOG_VIOLATION, "a DPC has 1000 ms at the most"),
+    load(
         "dpc-returns-raised",
         "A DPC returns at DISPATCH_LEVEL.",
         Code::IRQL_UNEXPECTED_VALUE,
@@ -116,6 +141,18 @@ pub const CASES: &[Case] = &[
     load("wrong-tag", "A pool block is freed with its tag.", Code::BAD_POOL_CALLER, "is given the tag 'evil'"),
     load("tag-zero", "A pool tag is not zero.", Code::BAD_POOL_CALLER, "with tag 0"),
     load("size-zero", "A pool block has a size.", Code::BAD_POOL_CALLER, "of 0 bytes"),
+    load(
+        "pool-freed-at-device-level",
+        "Pool is freed at DISPATCH_LEVEL or below.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "ExFreePoolWithTag is called at a device level",
+    ),
+    load(
+        "pool-freed-with-timer",
+        "Memory is not freed with a set timer in it.",
+        Code::TIMER_OR_DPC_INVALID,
+        "frees memory that holds a timer that is set",
+    ),
     load(
         "free-inside-block",
         "A pool block is freed by its own address.",
@@ -188,6 +225,36 @@ pub const CASES: &[Case] = &[
         "A mapping made without write access is not written to.",
         Code::ATTEMPTED_WRITE_TO_READONLY_MEMORY,
         "inside a live MDL mapping",
+    ),
+    load(
+        "mdl-access-after-unlock",
+        "A mapping is not used after MmUnlockPages.",
+        Code::PAGE_FAULT_IN_NONPAGED_AREA,
+        "an MDL mapping that was unmapped",
+    ),
+    load(
+        "mdl-mapped-after-unlock",
+        "Pages are not mapped after they are unlocked.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "whose pages are not locked",
+    ),
+    load(
+        "mdl-unlocked-while-mapped",
+        "Pages stay locked while an MDL maps them.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "pages are unlocked while an MDL still maps them",
+    ),
+    load(
+        "mdl-unlocked-twice",
+        "Pages are unlocked once.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "MmUnlockPages is called for an MDL whose pages are not locked",
+    ),
+    load(
+        "mdl-freed-while-locked",
+        "Pages are unlocked before their MDL is freed.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "freed while it holds its pages locked",
     ),
     load("mdl-leak", "MDLs are freed before unload.", Code::DRIVER_VERIFIER_DETECTED_VIOLATION, "1 MDL "),
     load(
@@ -386,6 +453,187 @@ pub const CASES: &[Case] = &[
         Code::BUGCODE_NDIS_DRIVER,
         "1 control device",
     ),
+    adapter(
+        "completion-under-lock",
+        "No consumer callback comes with a spin lock held.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "with a spin lock of the provider held",
+    ),
+    adapter(
+        "notification-under-lock",
+        "No notification comes with a spin lock held.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "with a spin lock of the provider held",
+    ),
+    adapter(
+        "notification-at-device-level",
+        "A notification comes at DISPATCH_LEVEL or below.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "NDK_FN_CQ_NOTIFICATION_CALLBACK is called at a device level",
+    ),
+    refused(
+        "notifications-at-once",
+        "Notifications of one queue come one at a time.",
+        "two notifications of one queue at a time",
+        Scenario::Adapter,
+    ),
+    refused(
+        "notification-after-close",
+        "No notification comes after the close of its queue completed.",
+        "a notification came after its queue was closed",
+        Scenario::Adapter,
+    ),
+    adapter(
+        "send-kept",
+        "A pause completes with no send outstanding.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "sent NET_BUFFER_LISTs are not completed",
+    ),
+    adapter(
+        "send-completed-twice",
+        "A sent list is completed once.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "is no outstanding send of this adapter",
+    ),
+    adapter(
+        "send-completed-pending",
+        "A sent list is completed with a final status.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NBL.Status is NDIS_STATUS_PENDING",
+    ),
+    adapter(
+        "send-completed-under-lock",
+        "Sent lists are completed with no spin lock held.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMSendNetBufferListsComplete is called with 1 spin lock",
+    ),
+    adapter(
+        "send-touched-after-completion",
+        "A sent list is not touched after its completion.",
+        Code::PAGE_FAULT_IN_FREED_SPECIAL_POOL,
+        "freed pool block",
+    ),
+    adapter(
+        "senders-list-indicated",
+        "A sender's list is not indicated as received.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "a sender's list is never indicated",
+    ),
+    adapter(
+        "receive-short",
+        "A received frame has an Ethernet header.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "does not hold an Ethernet header",
+    ),
+    adapter(
+        "receive-without-source",
+        "A received list names its adapter.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "not the receiving adapter",
+    ),
+    adapter(
+        "receive-miscounted",
+        "The number of received lists is right.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "the chain has 1 lists, the count says 2",
+    ),
+    adapter(
+        "receive-indicated-twice",
+        "A received list is not indicated again before it is back.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "is indicated again before it came back",
+    ),
+    adapter(
+        "receive-under-lock",
+        "Frames are indicated with no spin lock held.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMIndicateReceiveNetBufferLists is called with 1 spin lock",
+    ),
+    adapter(
+        "receive-freed-early",
+        "A received list is not freed before it is back.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "the list is indicated and not returned yet",
+    ),
+    adapter(
+        "receive-while-halting",
+        "Nothing is received on an adapter that is not running.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "the adapter is in state Halting",
+    ),
+    adapter("pause-fails", "MiniportPause does not fail.", Code::BUGCODE_NDIS_DRIVER, "MiniportPause returned"),
+    adapter(
+        "pause-never-completed",
+        "A pending pause is completed in time.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMPauseComplete was not called within",
+    ),
+    adapter(
+        "pause-completed-twice",
+        "A pause is completed once.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMPauseComplete is called twice",
+    ),
+    adapter(
+        "pause-completed-and-returned",
+        "A pause ends by completion or by its return value.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMPauseComplete is called although the handler did not return pending",
+    ),
+    adapter(
+        "restart-completed-unasked",
+        "A restart that did not pend is not completed.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMRestartComplete is called although the handler did not return pending",
+    ),
+    adapter(
+        "restart-never-completed",
+        "A pending restart is completed in time.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMRestartComplete was not called within",
+    ),
+    adapter(
+        "status-type",
+        "A status indication has its object type.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NDIS_STATUS_INDICATION: Header.Type",
+    ),
+    adapter(
+        "status-without-source",
+        "A status indication names its adapter.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "SourceHandle is not the miniport adapter handle",
+    ),
+    adapter(
+        "link-state-header",
+        "A link state has the size of its revision.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NDIS_LINK_STATE: Header.Size",
+    ),
+    adapter(
+        "link-state-short",
+        "A link state is given whole.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "is shorter than NDIS_LINK_STATE",
+    ),
+    adapter(
+        "oid-never-completed",
+        "A pending OID request is completed in time.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "was not completed within",
+    ),
+    adapter(
+        "oid-completed-twice",
+        "An OID request is completed once.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "is completed twice",
+    ),
+    adapter(
+        "oid-completed-and-returned",
+        "An OID request ends by completion or by its return value.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "and was completed as well",
+    ),
     device(
         "irp-completed-twice",
         "An IRP is completed once.",
@@ -428,6 +676,42 @@ pub const CASES: &[Case] = &[
         Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
         "IofCompleteRequest is called at a device level",
     ),
+    device(
+        "irp-completed-pending",
+        "An IRP is completed with a final status.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "completed with STATUS_PENDING",
+    ),
+    device(
+        "irp-completed-under-lock",
+        "An IRP is completed with no spin lock held.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "completed with a spin lock held",
+    ),
+    device(
+        "irp-completed-cancelable",
+        "An IRP is completed without a cancel routine.",
+        Code::CANCEL_STATE_IN_COMPLETED_IRP,
+        "completed with its cancel routine still set",
+    ),
+    device(
+        "irp-output-unwritten",
+        "Every returned byte was written.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "was never written: pool contents are disclosed",
+    ),
+    device(
+        "irp-survives-its-thread",
+        "The IRPs of a thread that ends are cancelled and completed.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "its thread has ended and cancelled it",
+    ),
+    device(
+        "cancel-routine-keeps-lock",
+        "A cancel routine gives the cancel spin lock back.",
+        Code::IRQL_UNEXPECTED_VALUE,
+        "a cancel routine returned at DISPATCH_LEVEL",
+    ),
     refused(
         "completion-after-success",
         "No completion comes after a call that did not pend.",
@@ -456,17 +740,23 @@ pub fn as_markdown() -> String {
         "# Bad drivers\n\n\
          Each row is a driver in `tests/bad-drivers` that breaks one rule of Windows' kernel, NDIS or NDK, and a good twin that\n\
          differs from it by one call. `cargo test -p conformance --test bad_drivers` runs both in the kernel host: the bad one must\n\
-         end in the bugcheck of its row, the good one must live through the same scenario and leave nothing behind. The table is\n\
-         written from the list that the test runs (`SOFTNDK_BLESS=1` rewrites it), so a row that is here is a row that passes.\n\n\
-         | driver | rule | ends in |\n|---|---|---|\n",
+         end in the bugcheck of its row, with the words that name the rule; the good one must live through the same scenario and\n\
+         leave nothing behind. The table is written by a run in which every row passed (`SOFTNDK_BLESS=1`), and the test fails\n\
+         when the table is not that of its list.\n\n\
+         | driver | rule | bugcheck | bad one | good twin |\n|---|---|---|---|---|\n",
     );
     for case in CASES {
         let end = match case.bugcheck {
             Some(code) => format!("{:#X} {}", code as u32, code.name()),
-            None => format!("refused: \"{}\"", case.words),
+            None => format!("none; refused: \"{}\"", case.words),
         };
-        let _ = writeln!(text, "| {} | {} | {end} |", case.name, case.rule);
+        let _ = writeln!(text, "| {} | {} | {end} | caught | passes |", case.name, case.rule);
     }
-    let _ = writeln!(text, "\n{} rules, {} drivers.", CASES.len(), CASES.len() * 2);
+    let _ = writeln!(
+        text,
+        "\n{0} rules, {1} drivers: {0} of {0} caught, {0} of {0} good twins pass.",
+        CASES.len(),
+        CASES.len() * 2
+    );
     text
 }

@@ -9,12 +9,12 @@ use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::STATUS_CANCELLED;
 
 pub const CASES: &[Case] = &[
-    case!(children_first: "NDK-CLOSE-1", "NDK-CLOSE-3"),
+    case!(children_first: "NDK-CLOSE-1", "NDK-CLOSE-3", "BUG-8"),
     case!(parents_first: "NDK-CLOSE-2", "NDK-CLOSE-1"),
-    case!(a_hundred_random_orders: "NDK-CLOSE-2", "NDK-CLOSE-3"),
-    case!(random_orders_with_work_outstanding: "NDK-CLOSE-2", "NDK-QP-3"),
-    case!(closing_a_queue_pair_flushes_it: "NDK-CLOSE-1", "NDK-QP-10"),
-    case!(domain_waits_for_each_kind_of_child: "NDK-CLOSE-2"),
+    case!(a_hundred_random_orders: "NDK-CLOSE-2", "NDK-CLOSE-3", "NDK-CLOSE-8", "NDK-CLOSE-10", "NDK-CLOSE-14"),
+    case!(random_orders_with_work_outstanding: "NDK-CLOSE-2", "NDK-QP-3", "BUG-8"),
+    case!(closing_a_queue_pair_flushes_it: "NDK-CLOSE-17", "BUG-4"),
+    case!(domain_waits_for_each_kind_of_child: "NDK-CLOSE-14"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();

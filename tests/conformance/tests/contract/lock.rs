@@ -13,7 +13,7 @@ use kernel_host::thread::Thread;
 use ndkpi_sys::ndkpi::*;
 
 pub const CASES: &[Case] = &[
-    case!(no_callback_while_the_consumer_holds_its_lock: "NDK-ASY-2", "NDK-CQ-6"),
+    case!(no_callback_while_the_consumer_holds_its_lock: "NDK-ASY-2", "NDK-CQ-6", "BUG-6"),
     case!(everything_posts_at_dispatch_level: "NDK-ASY-2"),
 ];
 

@@ -27,11 +27,11 @@ pub const CASES: &[Case] = &[
     case!(multicast_list_is_whole_addresses_and_not_too_many: "NDIS-OID-7"),
     case!(interrupt_moderation_is_not_supported: "NDIS-OID-1"),
     case!(station_addresses_are_local_unique_or_given: "NDIS-LIFE-4"),
-    case!(ndk_statistics_count_connections_and_bytes: "NDIS-OID-9"),
-    case!(ndk_connections_and_endpoints_are_listed: "NDIS-OID-9"),
-    case!(statistics_count_rdma_bytes: "NDIS-OID-9"),
+    case!(ndk_statistics_count_connections_and_bytes: "NDIS-OID-9", "NDIS-OID-12", "NDIS-OID-15"),
+    case!(ndk_connections_and_endpoints_are_listed: "NDIS-OID-19"),
+    case!(statistics_count_rdma_bytes: "NDIS-OID-18"),
     case!(set_state_closes_and_opens_again: "NDIS-OID-8", "NDK-OPEN-3"),
-    case!(set_state_cannot_enable_against_the_keyword: "NDIS-OID-8"),
+    case!(set_state_cannot_enable_against_the_keyword: "NDIS-OID-10"),
 ];
 
 /// Larger than any answer.

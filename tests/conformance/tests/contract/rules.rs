@@ -1,30 +1,28 @@
-//! The tags of the trials against `docs/rules.md`: none unknown, none without a trial.
+//! The tags of the trials against `docs/rules.md`: none unknown, no trial with more than five.
+//! Whether every rule has a test, here or elsewhere, is `cargo xtask rules`' business.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use conformance::case;
 use conformance::machine::workspace;
 use conformance::trial::Case;
 
-pub const CASES: &[Case] = &[case!(every_tag_is_a_rule_and_every_rule_has_a_trial: "TAGS-1")];
+/// A trial that is about more than this is about nothing.
+const MOST_TAGS: usize = 5;
 
-fn every_tag_is_a_rule_and_every_rule_has_a_trial() {
+pub const CASES: &[Case] = &[case!(every_tag_is_a_rule: "TAGS-1")];
+
+fn every_tag_is_a_rule() {
     let text = std::fs::read_to_string(workspace().join("docs/rules.md")).expect("docs/rules.md");
-    let rows = text.lines().filter_map(|line| {
-        let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
-        let (tag, _rule, _source) = (cells.next()?, cells.next()?, cells.next()?);
-        let elsewhere = cells.next()?;
-        let is_tag = tag.contains('-') && tag.ends_with(|last: char| last.is_ascii_digit());
-        is_tag.then_some((tag, !elsewhere.is_empty()))
-    });
-    let mut rules: BTreeMap<&str, (bool, usize)> = rows.map(|(tag, elsewhere)| (tag, (elsewhere, 0))).collect();
-    let trials = super::SUITES.iter().flat_map(|(_, cases)| cases.iter());
-    for (name, tag) in trials.flat_map(|case| case.rules.iter().map(|tag| (case.name, *tag))) {
-        let rule =
-            rules.get_mut(tag).unwrap_or_else(|| panic!("{name} names {tag}, which docs/rules.md does not have"));
-        rule.1 += 1;
+    let rules: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('|')?.split('|').map(str::trim).next())
+        .filter(|tag| tag.contains('-') && tag.ends_with(|last: char| last.is_ascii_digit()))
+        .collect();
+    for case in super::SUITES.iter().flat_map(|(_, cases)| cases.iter()) {
+        assert!(case.rules.len() <= MOST_TAGS, "{} names {} rules", case.name, case.rules.len());
+        for tag in case.rules {
+            assert!(rules.contains(tag), "{} names {tag}, which docs/rules.md does not have", case.name);
+        }
     }
-    let untested: Vec<&&str> =
-        rules.iter().filter(|(_, (elsewhere, trials))| !elsewhere && *trials == 0).map(|(tag, _)| tag).collect();
-    assert!(untested.is_empty(), "rules without a trial: {untested:?}");
 }

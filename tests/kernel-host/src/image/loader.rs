@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use object::LittleEndian as LE;
 use object::pe;
-use object::read::pe::{ImageNtHeaders as _, ImageOptionalHeader as _, Import, PeFile64};
+use object::read::pe::{ExportTarget, ImageNtHeaders as _, ImageOptionalHeader as _, Import, PeFile64};
 
+use super::load_configuration;
 use super::stack_trace::UnwindModule;
 use super::symbols::Symbols;
-use super::{Image, Section};
+use super::{Export, Image, Section, Target};
 use crate::export::{self, Resolved};
 use crate::memory::address_space::{self, Protection, Reservation};
 use crate::memory::{PAGE_SIZE, frames};
@@ -76,13 +77,19 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
         frames::free_run(frames);
         return Err(ImageError::UnresolvedImports(path.to_owned(), missing));
     }
+    let configuration = file.data_directories().get(pe::IMAGE_DIRECTORY_ENTRY_LOAD_CONFIG);
+    let configuration = configuration.map_or(0, |directory| directory.virtual_address.get(LE) as usize);
+    let call_targets = if configuration == 0 { None } else { load_configuration::apply(memory, base, configuration) };
     let sections = describe_sections(&file, base);
     protect(&reservation, base, length, &sections);
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let export_table = export_table(&file, base);
     let image = Arc::new(Image {
+        call_targets,
         unwind: UnwindModule::new(&file, base),
         symbols: Symbols::new(path),
-        exports: exports(&file, base),
+        exports: named(&export_table),
+        export_table,
         entry: base + optional.address_of_entry_point() as usize,
         name,
         path: path.to_owned(),
@@ -168,8 +175,11 @@ fn bind_imports(file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, S
             let import = table.import::<pe::ImageNtHeaders64>(entry).map_err(text)?;
             let address = match import {
                 Import::Ordinal(ordinal) => {
-                    missing.push(format!("{module}!#{ordinal}"));
-                    None
+                    let address = address_of_ordinal(&module, ordinal, 0);
+                    if address.is_none() {
+                        missing.push(format!("{module}!#{ordinal}"));
+                    }
+                    address
                 }
                 Import::Name(_, name) => {
                     let name = String::from_utf8_lossy(name);
@@ -190,15 +200,45 @@ fn bind_imports(file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, S
 
 /// What an import slot receives: a stub, the routine itself, a variable, or another image's export.
 pub fn address_of(module: &str, name: &str) -> Option<usize> {
+    address_of_name(module, name, 0)
+}
+
+fn address_of_name(module: &str, name: &str, depth: usize) -> Option<usize> {
     match export::resolve(module, name) {
         Some(Resolved::Function(export)) if export.direct => Some(export.address as usize),
         Some(Resolved::Function(export)) => Some(thunk::stub_for(export.address, export.arguments)),
         Some(Resolved::Data(export)) => Some(export.address as usize),
-        None => super::all()
-            .iter()
-            .filter(|image| image.name.eq_ignore_ascii_case(module))
-            .find_map(|image| image.exports.iter().find(|(exported, _)| exported == name).map(|(_, address)| *address)),
+        None => address_in_image(module, depth, |export| export.name.as_deref() == Some(name)),
     }
+}
+
+fn address_of_ordinal(module: &str, ordinal: u16, depth: usize) -> Option<usize> {
+    address_in_image(module, depth, |export| export.ordinal == ordinal)
+}
+
+/// How many forwarders may follow each other.
+const MOST_FORWARDERS: usize = 8;
+
+fn address_in_image(module: &str, depth: usize, is_it: impl Fn(&Export) -> bool) -> Option<usize> {
+    let images = super::all();
+    let image = images.iter().find(|image| image.name.eq_ignore_ascii_case(module))?;
+    match &image.export_table.iter().find(|export| is_it(export))?.target {
+        Target::Address(address) => Some(*address),
+        Target::Forwarder(_) if depth == MOST_FORWARDERS => None,
+        Target::Forwarder(forwarder) => follow(forwarder, depth + 1),
+    }
+}
+
+/// `module.name` or `module.#number`, the module without its extension.
+fn follow(forwarder: &str, depth: usize) -> Option<usize> {
+    let (module, name) = forwarder.rsplit_once('.')?;
+    ["exe", "sys", "dll"].iter().find_map(|extension| {
+        let module = format!("{module}.{extension}");
+        match name.strip_prefix('#') {
+            Some(ordinal) => address_of_ordinal(&module, ordinal.parse().ok()?, depth),
+            None => address_of_name(&module, name, depth),
+        }
+    })
 }
 
 fn describe_sections(file: &PeFile64<'_>, base: usize) -> Vec<Section> {
@@ -232,17 +272,29 @@ fn protect(reservation: &Reservation, base: usize, length: usize, sections: &[Se
     }
 }
 
-fn exports(file: &PeFile64<'_>, base: usize) -> Vec<(String, usize)> {
+fn export_table(file: &PeFile64<'_>, base: usize) -> Vec<Export> {
     let Ok(Some(table)) = file.export_table() else { return Vec::new() };
     let Ok(exports) = table.exports() else { return Vec::new() };
-    exports
-        .into_iter()
-        .filter_map(|export| {
-            let name = String::from_utf8_lossy(export.name?).into_owned();
-            match export.target {
-                object::read::pe::ExportTarget::Address(address) => Some((name, base + address as usize)),
-                _ => None,
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let entry = |export: object::read::pe::Export<'_>| Export {
+        name: export.name.map(text),
+        ordinal: export.ordinal.0,
+        target: match export.target {
+            ExportTarget::Address(address) => Target::Address(base + address as usize),
+            ExportTarget::ForwardByOrdinal(module, ordinal) => {
+                Target::Forwarder(format!("{}.#{ordinal}", text(module)))
             }
-        })
-        .collect()
+            ExportTarget::ForwardByName(module, name) => Target::Forwarder(format!("{}.{}", text(module), text(name))),
+        },
+    };
+    exports.into_iter().map(entry).collect()
+}
+
+/// The exports with a name and a place of their own.
+fn named(table: &[Export]) -> Vec<(String, usize)> {
+    let place = |export: &Export| match (&export.name, &export.target) {
+        (Some(name), Target::Address(address)) => Some((name.clone(), *address)),
+        _ => None,
+    };
+    table.iter().filter_map(place).collect()
 }

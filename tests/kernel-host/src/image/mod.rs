@@ -1,6 +1,7 @@
 //! Driver images: what is loaded, where it lies, and what of it is code. The loader is in [`loader`], names and line
 //! numbers in [`symbols`], unwinding in [`stack_trace`].
 
+mod load_configuration;
 pub mod loader;
 pub mod stack_trace;
 pub mod symbols;
@@ -21,6 +22,20 @@ pub struct Section {
     pub executable: bool,
 }
 
+/// One export.
+pub(crate) struct Export {
+    pub name: Option<String>,
+    pub ordinal: u16,
+    pub target: Target,
+}
+
+/// Where an export is.
+pub(crate) enum Target {
+    Address(usize),
+    /// In another module: `module.name` or `module.#number`.
+    Forwarder(String),
+}
+
 /// A loaded image.
 pub struct Image {
     pub name: String,
@@ -31,6 +46,9 @@ pub struct Image {
     pub sections: Vec<Section>,
     /// Names that it exports, with addresses (or the variable's address).
     pub exports: Vec<(String, usize)>,
+    /// The same with what has no name or lies elsewhere, for other images' imports.
+    pub(crate) export_table: Vec<Export>,
+    pub(crate) call_targets: load_configuration::CallTargets,
     pub(crate) unwind: stack_trace::UnwindModule,
     pub(crate) symbols: symbols::Symbols,
     pub(crate) reservation: Reservation,
@@ -67,6 +85,16 @@ pub fn containing(address: usize) -> Option<Arc<Image>> {
 /// Whether an address is executable code of a loaded image.
 pub fn contains_code(address: usize) -> bool {
     images().iter().any(|image| image.section(address).is_some_and(|section| section.executable))
+}
+
+/// Whether an indirect call may go to an address of an image; `None` when it lies in none. Takes no memory and little stack.
+pub(crate) fn is_call_target(address: usize) -> Option<bool> {
+    let images = images();
+    let image = images.iter().find(|image| image.contains(address))?;
+    Some(match &image.call_targets {
+        Some(targets) => targets.binary_search(&((address - image.base) as u32)).is_ok(),
+        None => image.section(address).is_some_and(|section| section.executable),
+    })
 }
 
 /// Whether a range lies in sections of a loaded image that nothing can write: where constant tables belong.

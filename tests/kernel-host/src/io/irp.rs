@@ -118,6 +118,8 @@ pub struct ActiveIrp {
     pub device: Arc<Device>,
     pub file: usize,
     pub process: u32,
+    /// The thread that sent it.
+    thread: u64,
     address: usize,
     major: Major,
     output_length: usize,
@@ -159,6 +161,23 @@ pub(super) fn with_live<T>(irp: &ActiveIrp, body: impl FnOnce(*mut IRP) -> T) ->
 /// The packets of a file that are not completed.
 pub(super) fn outstanding_of(file: usize) -> Vec<Arc<ActiveIrp>> {
     lock(&ACTIVE).values().filter(|irp| irp.file == file).cloned().collect()
+}
+
+/// How long a driver may keep a cancelled packet of a thread that has ended, in kernel time. (Windows waits five minutes.)
+const CANCEL_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A thread that ends has its packets cancelled and waits for them (WDM: IoCancelIrp; the I/O manager at thread exit).
+pub(crate) fn thread_ends(thread: u64) {
+    let own: Vec<_> = lock(&ACTIVE).values().filter(|irp| irp.thread == thread).cloned().collect();
+    for irp in &own {
+        super::cancel::cancel(irp);
+    }
+    for irp in &own {
+        if irp.wait(Some(CANCEL_LIMIT)).is_none() {
+            let name = irp.major.name();
+            violation(irp, format!("{name}: its thread has ended and cancelled it, and it is still not completed"));
+        }
+    }
 }
 
 /// Sends a packet to a device and returns it, completed or pending.
@@ -232,6 +251,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<
         device: Arc::clone(device),
         file: file as usize,
         process: request.process,
+        thread: Thread::current().identifier(),
         address: address as usize,
         major: request.major,
         output_length: request.output_length,
@@ -325,11 +345,12 @@ fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pen
         output = buffer.to_vec();
         output.truncate(information);
     }
-    table.remove(&irp.address);
-    drop(table);
     check_output(irp, &output);
     let result = IoResult { status: answer, information };
+    // Under the table's lock: whoever does not find the packet there finds how it ended.
     *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
+    table.remove(&irp.address);
+    drop(table);
     drop(parts.mdl);
     drop(parts.system_buffer);
     drop(parts.packet);

@@ -12,7 +12,7 @@ use crate::image::stack_trace;
 use crate::ledger::{self, Leak};
 use crate::memory::address_space::{self, Protection, Reservation, Zone};
 use crate::memory::{PAGE_SIZE, frames, mdl};
-use crate::{dispatcher, dpc, spin_lock, timer};
+use crate::{dispatcher, dpc, lock_order, spin_lock, timer};
 
 /// What a caller wants of a block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +111,18 @@ pub fn allocate(what: &str, request: Request) -> Option<*mut u8> {
 /// Allocates for the host itself: structures that images only look at.
 pub fn allocate_for_host(size: usize, tag: u32) -> Option<*mut u8> {
     allocate_block(Request { size, tag, zeroed: true, cache_aligned: false }, 0, Vec::new())
+}
+
+/// Ends a lookaside list that is asked for blocks without a size or a tag.
+pub(crate) fn refuse(what: &str, size: usize, tag: u32) -> ! {
+    let rule = format!("{what} is asked for blocks of {size} bytes with the tag {tag:#x}; neither may be 0");
+    bugcheck(BugCheck::BAD_POOL_CALLER, [0x9B, size as u64, u64::from(tag), 0], rule)
+}
+
+/// Ends a driver that names a lookaside list which is none.
+pub(crate) fn not_a_list(function: &str, list: usize) -> ! {
+    let rule = format!("{function} is given {list:#x}, which is no lookaside list (any more)");
+    bugcheck(BugCheck::BAD_POOL_CALLER, [0x9C, list as u64, 0, 0], rule)
 }
 
 /// Frees what [`allocate_for_host`] gave.
@@ -327,6 +339,7 @@ fn check_unused(what: &str, start: usize, end: usize) {
             );
         }
     }
+    lock_order::forget(&(start..end));
 }
 
 fn remember(start: usize, block: &Block, reservation: &Reservation) {

@@ -114,6 +114,13 @@ pub fn of_driver(driver_object: usize) -> Vec<Adapter> {
         .collect()
 }
 
+/// The adapter of an interface.
+#[must_use]
+pub fn of_interface(if_index: u32) -> Option<Adapter> {
+    let nodes = lock(&NODES);
+    nodes.iter().find(|node| node.if_index == if_index).map(|node| Adapter { node: Arc::clone(node) })
+}
+
 /// Removes every adapter of a driver, as plug and play does before it unloads it.
 pub fn remove_all_of(driver_object: usize) {
     for adapter in of_driver(driver_object) {
@@ -155,6 +162,13 @@ impl Adapter {
     pub fn indications(&self, code: i32) -> usize {
         let miniport = lock(&self.node.miniport).clone();
         miniport.and_then(|miniport| lock(&miniport.indications).counts.get(&code).copied()).unwrap_or(0)
+    }
+
+    /// The NDK events that the miniport raised since it was started: enabled or disabled, in their order.
+    #[must_use]
+    pub fn ndk_events(&self) -> Vec<bool> {
+        let miniport = lock(&self.node.miniport).clone();
+        miniport.map(|miniport| lock(&miniport.indications).ndk_events.clone()).unwrap_or_default()
     }
 
     /// Starts a halted adapter: initialise, restart, bind the protocol, give it its addresses.
@@ -351,6 +365,12 @@ impl Adapter {
     pub fn send(&self, frames: Vec<Frame>) -> Result<super::data_path::SendBatch, StepError> {
         let miniport = self.started()?;
         Ok(miniport.data.send(&miniport, frames))
+    }
+
+    /// Sends frames that were on their way when a pause began: the miniport gets them whatever its state.
+    pub fn send_late(&self, frames: Vec<Frame>) -> Result<super::data_path::SendBatch, StepError> {
+        let miniport = self.started()?;
+        Ok(miniport.data.send_late(&miniport, frames))
     }
 
     /// Cancels sends by their cancel id.

@@ -30,15 +30,26 @@ const HEADER: usize = 14;
 #[derive(Default)]
 pub struct DataPath {
     sends: Mutex<HashMap<usize, Sent>>,
-    held: Mutex<Vec<usize>>,
+    held: Mutex<Vec<Held>>,
     received: Mutex<Vec<Vec<u8>>>,
     keep: AtomicBool,
     /// Calls of the send handler; shut while the adapter is not running.
     sending: Gate,
 }
 
+/// A list that the host keeps, and the frame that it brought.
+struct Held {
+    list: usize,
+    frame: Vec<u8>,
+}
+
+/// What the layers above write into the information of every list they are given, as filters and TCP/IP do.
+const NOTE: usize = 0x0A07_E0F0_0A07_E0F0;
+
 struct Sent {
     list: List,
+    /// The buffers behind the first one, each in a list of its own that nobody sees.
+    following: Vec<List>,
     index: usize,
     batch: Arc<Batch>,
 }
@@ -69,23 +80,26 @@ impl SendBatch {
 }
 
 /// One frame to send: its bytes, in the pieces that get an MDL each.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Frame {
     pub pieces: Vec<Vec<u8>>,
     /// Cancel id of the list, 0 for none.
     pub cancel_id: usize,
+    /// Bytes of the first piece before the frame: unused data space.
+    pub unused: usize,
+    /// Frames that follow in the same list, each in a NET_BUFFER of its own.
+    pub following: Vec<Vec<u8>>,
 }
 
 impl From<Vec<u8>> for Frame {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { pieces: vec![bytes], cancel_id: 0 }
+        Self { pieces: vec![bytes], ..Self::default() }
     }
 }
 
 impl DataPath {
     /// Gives frames to `MiniportSendNetBufferLists`, all in one chain.
     pub fn send(&self, miniport: &Miniport, frames: Vec<Frame>) -> SendBatch {
-        const DISPATCH_LEVEL: u32 = 1;
         let count = frames.len();
         let batch = Arc::new(Batch { statuses: Mutex::new(vec![None; count]), done: Event::notification() });
         let sent = SendBatch { batch: Arc::clone(&batch), miniport: miniport.handle };
@@ -100,14 +114,28 @@ impl DataPath {
             batch.done.set();
             return sent;
         };
-        let first = self.build(miniport, frames, &batch);
+        self.hand_over(miniport, frames, &batch);
+        drop(passage);
+        sent
+    }
+
+    /// As [`Self::send`] for frames that were on their way when a pause began: the miniport gets them whatever its state.
+    pub fn send_late(&self, miniport: &Miniport, frames: Vec<Frame>) -> SendBatch {
+        let statuses = Mutex::new(vec![None; frames.len()]);
+        let batch = Arc::new(Batch { statuses, done: Event::notification() });
+        self.hand_over(miniport, frames, &batch);
+        SendBatch { batch, miniport: miniport.handle }
+    }
+
+    /// Calls `MiniportSendNetBufferLists`.
+    fn hand_over(&self, miniport: &Miniport, frames: Vec<Frame>, batch: &Arc<Batch>) {
+        const DISPATCH_LEVEL: u32 = 1;
+        let first = self.build(miniport, frames, batch);
         let flags = if irql::current() == irql::DISPATCH { DISPATCH_LEVEL } else { 0 };
         let context = Context::new(ContextKind::MiniportEntry, "MiniportSendNetBufferLists");
         let target = miniport.driver.handlers.send;
         // SAFETY: the registered handler, with the arguments of MINIPORT_SEND_NET_BUFFER_LISTS.
         unsafe { call_image!(context, target => (); miniport.context(), first, 0_u32, flags) };
-        drop(passage);
-        sent
     }
 
     fn build(&self, miniport: &Miniport, frames: Vec<Frame>, batch: &Arc<Batch>) -> *mut NET_BUFFER_LIST {
@@ -116,7 +144,11 @@ impl DataPath {
         let mut sends = lock(&self.sends);
         for (index, frame) in frames.into_iter().enumerate().rev() {
             let pieces: Vec<&[u8]> = frame.pieces.iter().map(Vec::as_slice).collect();
-            let list = List::with_data(&pieces, 0).unwrap_or_else(|| panic!("no memory for a frame of the test"));
+            let built = |list: Option<List>| list.unwrap_or_else(|| panic!("no memory for a frame of the test"));
+            let list = built(List::with_data_behind(&pieces, frame.unused, 0));
+            let following = frame.following.iter().map(|bytes| built(List::with_data(&[bytes], 0)));
+            let following: Vec<List> = following.collect();
+            list.continue_with(&following);
             let pointer = list.pointer();
             // SAFETY: the list is the host's own and not given to anybody yet.
             unsafe {
@@ -124,7 +156,7 @@ impl DataPath {
                 (*pointer).SourceHandle = miniport.handle as *mut c_void;
                 (*pointer).NetBufferListInfo[CANCEL_ID_SLOT] = frame.cancel_id as *mut c_void;
             }
-            sends.insert(pointer as usize, Sent { list, index, batch: Arc::clone(batch) });
+            sends.insert(pointer as usize, Sent { list, following, index, batch: Arc::clone(batch) });
             next = pointer;
         }
         next
@@ -168,7 +200,7 @@ impl DataPath {
     /// Whether the host keeps this list.
     #[must_use]
     pub fn holds(&self, list: *mut NET_BUFFER_LIST) -> bool {
-        lock(&self.held).contains(&(list as usize))
+        lock(&self.held).iter().any(|held| held.list == list as usize)
     }
 
     /// Returns every list that the host keeps, in one chain.
@@ -176,8 +208,14 @@ impl DataPath {
         const DISPATCH_LEVEL: u32 = 1;
         let held = std::mem::take(&mut *lock(&self.held));
         let mut chain: *mut NET_BUFFER_LIST = std::ptr::null_mut();
-        for list in held {
+        for Held { list, frame } in held {
             let list = list as *mut NET_BUFFER_LIST;
+            // SAFETY: a live list: the pool refuses to free one that is held.
+            let buffer = unsafe { (*list).FirstNetBuffer };
+            if read_data(buffer).is_none_or(|now| now != frame) {
+                let rule = format!("NET_BUFFER_LIST {list:p} was changed by the miniport before it came back");
+                broken(Group::Receive, miniport.handle, rule);
+            }
             // SAFETY: indicated to the host and not returned yet: the host may link it.
             unsafe { (*list).Next = chain };
             chain = list;
@@ -236,7 +274,7 @@ impl DataPath {
             }
             statuses.iter().all(Option::is_some)
         };
-        drop(sent.list);
+        drop((sent.list, sent.following));
         if all {
             sent.batch.done.set();
         }
@@ -245,17 +283,19 @@ impl DataPath {
 
     fn receive(&self, miniport: &Miniport, list: *mut NET_BUFFER_LIST, resources: bool) {
         let frame = check_indicated(miniport, list);
-        lock(&self.received).push(frame);
+        // SAFETY: a live list, which is the host's until it goes back.
+        unsafe { (*list).NetBufferListInfo.fill(NOTE as *mut c_void) };
+        lock(&self.received).push(frame.clone());
         if !resources {
             let mut held = lock(&self.held);
-            if held.contains(&(list as usize)) {
+            if held.iter().any(|held| held.list == list as usize) {
                 broken(
                     Group::Receive,
                     miniport.handle,
                     format!("NET_BUFFER_LIST {list:p} is indicated again before it came back"),
                 );
             }
-            held.push(list as usize);
+            held.push(Held { list: list as usize, frame });
         }
     }
 }
@@ -281,6 +321,11 @@ fn check_indicated(miniport: &Miniport, list: *mut NET_BUFFER_LIST) -> Vec<u8> {
     }
     if buffer.is_null() {
         rule("the list has no NET_BUFFER".to_owned());
+    }
+    // SAFETY: a live list of a live pool.
+    let information = unsafe { (*list).NetBufferListInfo };
+    if information.iter().any(|word| *word as usize == NOTE) {
+        rule("NetBufferListInfo still holds what the layers above noted about an earlier frame".to_owned());
     }
     // SAFETY: a live buffer of the list.
     let (next, current, chain, length, offset) = unsafe {
@@ -313,6 +358,15 @@ fn check_indicated(miniport: &Miniport, list: *mut NET_BUFFER_LIST) -> Vec<u8> {
     }
 }
 
+/// What the call sets going may come back into the miniport.
+fn check_locks(miniport: &Miniport, function: &str) {
+    let held = crate::thread::Thread::current().locks_of_running_entry();
+    if held != 0 {
+        let rule = format!("{function} is called with {held} spin lock(s) held");
+        broken(Group::Send, miniport.handle, rule);
+    }
+}
+
 fn check_level(miniport: &Miniport, function: &str, says_dispatch: bool) {
     if says_dispatch && irql::current() != irql::DISPATCH {
         broken(
@@ -327,12 +381,14 @@ crate::exports! {
     module "ndis.sys";
 
     /// Takes sent lists back.
-    /// Checks: each list outstanding on this adapter, completed once, with a final status; DISPATCH_LEVEL flag only there.
+    /// Checks: each list outstanding on this adapter, completed once, with a final status; DISPATCH_LEVEL flag only there; no
+    /// spin lock held.
     /// Source: NDIS: NdisMSendNetBufferListsComplete
     [UP_TO_DISPATCH] fn NdisMSendNetBufferListsComplete(handle: *mut c_void, chain: *mut NET_BUFFER_LIST, flags: u32) {
         const DISPATCH_LEVEL: u32 = 1;
         let miniport = miniport(handle, "NdisMSendNetBufferListsComplete");
         check_level(&miniport, "NdisMSendNetBufferListsComplete", flags & DISPATCH_LEVEL != 0);
+        check_locks(&miniport, "NdisMSendNetBufferListsComplete");
         let mut list = chain;
         while !list.is_null() {
             list = miniport.data.complete(&miniport, list);
@@ -341,7 +397,8 @@ crate::exports! {
 
     /// Takes received frames.
     /// Checks: the adapter is running, pausing or restarting; the count; lists of the adapter's own pools with its SourceHandle;
-    /// one buffer with the Ethernet header in its first MDL; length within the MTU; DISPATCH_LEVEL flag only there.
+    /// one buffer with the Ethernet header in its first MDL; length within the MTU; DISPATCH_LEVEL flag only there; no spin
+    /// lock held.
     /// Source: NDIS: NdisMIndicateReceiveNetBufferLists
     [UP_TO_DISPATCH] fn NdisMIndicateReceiveNetBufferLists(
         handle: *mut c_void,
@@ -354,6 +411,7 @@ crate::exports! {
         const RESOURCES: u32 = 2;
         let miniport = miniport(handle, "NdisMIndicateReceiveNetBufferLists");
         check_level(&miniport, "NdisMIndicateReceiveNetBufferLists", flags & DISPATCH_LEVEL != 0);
+        check_locks(&miniport, "NdisMIndicateReceiveNetBufferLists");
         let state = miniport.state();
         if !matches!(state, State::Running | State::Restarting | State::Pausing) {
             let rule = format!("NdisMIndicateReceiveNetBufferLists: the adapter is in state {state:?}");

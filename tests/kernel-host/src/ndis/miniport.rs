@@ -79,6 +79,8 @@ pub struct Indications {
     pub counts: BTreeMap<i32, usize>,
     pub connected: Option<bool>,
     pub link_speed: Option<u64>,
+    /// The NDK events of NdisMNetPnPEvent in their order: enabled or disabled.
+    pub ndk_events: Vec<bool>,
 }
 
 impl Miniport {

@@ -72,12 +72,27 @@ impl Part {
 impl List {
     /// A list with one buffer whose data are these pieces, each behind an MDL of its own; all of it is used data.
     pub fn with_data(pieces: &[&[u8]], pool: usize) -> Option<Self> {
+        Self::with_data_behind(pieces, 0, pool)
+    }
+
+    /// As [`Self::with_data`], with `unused` bytes at the start of the first piece that are no data.
+    pub fn with_data_behind(pieces: &[&[u8]], unused: usize, pool: usize) -> Option<Self> {
         let parts = pieces.iter().map(|piece| Part::new(piece)).collect::<Option<Vec<_>>>()?;
-        let length = pieces.iter().map(|piece| piece.len()).sum();
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         let list = Self::bare(true, pool, parts);
         // SAFETY: the buffer lies in this list's memory.
-        unsafe { list.describe(0, length) };
+        unsafe { list.describe(unused, length.saturating_sub(unused)) };
         Some(list)
+    }
+
+    /// Hangs the buffers of other lists behind this one's. They stay theirs: whoever owns this list keeps those as well.
+    pub fn continue_with(&self, others: &[Self]) {
+        let mut last = self.buffer();
+        for other in others {
+            // SAFETY: both lists have a buffer, which is the host's own and not given to anybody yet.
+            unsafe { (*last).Next = other.buffer() };
+            last = other.buffer();
+        }
     }
 
     /// A list as a pool makes it.
@@ -399,6 +414,9 @@ crate::exports! {
     ) -> *mut c_void {
         if !align_multiple.is_power_of_two() || align_offset >= align_multiple {
             broken(Group::NetBuffer, buffer as usize, "NdisGetDataBuffer: AlignMultiple is a power of two above AlignOffset");
+        }
+        if crate::fault::should_fail("NdisGetDataBuffer") {
+            return std::ptr::null_mut();
         }
         let place = in_place(buffer, needed as usize);
         if let Some(place) = place.filter(|place| place % align_multiple as usize == align_offset as usize) {

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use ndkpi_sys::ndis::NET_PNP_EVENT_NOTIFICATION;
 
 use super::attributes::{ExpectedHeader, check_header};
-use super::miniport::{Miniport, State, miniport};
+use super::miniport::{Miniport, State, lock, miniport};
 use super::rule::{Group, broken};
 use super::{NdisStatus, status};
 use crate::thread::Thread;
@@ -53,6 +53,12 @@ crate::exports! {
             rule(&miniport, "NetPnPEventNotification is NULL");
         }
         let event = check_notification(&miniport, notification);
+        if crate::fault::should_fail("NdisMNetPnPEvent") {
+            return status::RESOURCES;
+        }
+        if matches!(event, NDK_ENABLE | NDK_DISABLE) {
+            lock(&miniport.indications).ndk_events.push(event == NDK_ENABLE);
+        }
         match event {
             NDK_ENABLE | NDK_DISABLE if miniport.driver.ndk().is_none() => status::NOT_SUPPORTED,
             NDK_ENABLE => {

@@ -1,9 +1,10 @@
 //! The opening side of NDK: how NDIS lets a consumer open a provider's adapter and makes all of them close when NDK is disabled
 //! or the adapter goes.
 //!
-//! An opened adapter is checked before a consumer sees it. A mediation layer such as the one in tcpip.sys is not here; a consumer
-//! gets the provider's own object and calls its tables.
+//! An opened adapter is checked before a consumer sees it. A consumer that is a Rust test gets the provider's own object and calls
+//! its tables; one that is a driver and comes through WSK has the layer of [`mediator`] in between, as on Windows.
 
+pub mod mediator;
 pub mod object_check;
 
 use std::collections::BTreeMap;

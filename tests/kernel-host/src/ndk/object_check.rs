@@ -22,6 +22,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Adapter,
+        Self::QueuePair,
+        Self::CompletionQueue,
+        Self::MemoryRegion,
+        Self::MemoryWindow,
+        Self::ProtectionDomain,
+        Self::SharedEndpoint,
+        Self::Connector,
+        Self::Listener,
+        Self::SharedReceiveQueue,
+    ];
+
     fn object_type(self) -> NDK_OBJECT_TYPE {
         NDK_OBJECT_TYPE(match self {
             Self::Adapter => 1,
@@ -37,7 +50,7 @@ impl Kind {
         })
     }
 
-    fn slots(self) -> usize {
+    pub(super) fn slots(self) -> usize {
         match self {
             Self::Adapter => 9,
             Self::QueuePair => 11,

@@ -71,6 +71,12 @@ fn full_row(row: &Row) -> MIB_UNICASTIPADDRESS_ROW {
     full.Address = socket_address(row.address.address);
     full.InterfaceLuid.Value = row.luid.0;
     full.InterfaceIndex = row.if_index;
+    if let IpAddr::V6(address) = row.address.address
+        && address.is_unicast_link_local()
+    {
+        full.ScopeId.Value = row.if_index;
+        full.Address.Ipv6.sin6_scope_id = row.if_index;
+    }
     full.PrefixOrigin.0 = 1;
     full.SuffixOrigin.0 = 1;
     full.ValidLifetime = FOREVER;
@@ -196,6 +202,25 @@ crate::exports! {
         // SAFETY: the caller's out parameter.
         unsafe { index.write(found.unwrap_or(0)) };
         if found.is_some() { status::STATUS_SUCCESS } else { status::STATUS_INVALID_PARAMETER }
+    }
+
+    /// The name that an administrator sees: "Ethernet" and the index.
+    /// Checks: room for it, STATUS_BUFFER_TOO_SMALL otherwise
+    /// Source: NETIOAPI: ConvertInterfaceLuidToAlias
+    [PASSIVE_ONLY] fn ConvertInterfaceLuidToAlias(luid: *const u64, alias: *mut u16, length: usize) -> NtStatus {
+        if luid.is_null() || alias.is_null() {
+            return status::STATUS_INVALID_PARAMETER;
+        }
+        // SAFETY: not null; a NET_LUID by contract.
+        let luid = unsafe { luid.read_unaligned() };
+        let Some(index) = table().index_of(InterfaceLuid(luid)) else { return status::STATUS_INVALID_PARAMETER };
+        let name: Vec<u16> = format!("Ethernet {index}").encode_utf16().chain([0]).collect();
+        if name.len() > length {
+            return status::STATUS_BUFFER_TOO_SMALL;
+        }
+        // SAFETY: the caller's buffer of `length` characters.
+        unsafe { std::ptr::copy_nonoverlapping(name.as_ptr(), alias, name.len()) };
+        status::STATUS_SUCCESS
     }
 
     /// Interface LUID of an interface index.

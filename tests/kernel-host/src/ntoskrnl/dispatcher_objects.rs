@@ -158,19 +158,10 @@ exports! {
     /// Checks: no recursion
     /// Source: WDM: ExAcquireFastMutex
     [UP_TO_APC] fn ExAcquireFastMutex(mutex: *mut FAST_MUTEX) {
-        let thread = Thread::current();
         // SAFETY: the image's mutex, filled by the inline ExInitializeFastMutex: count 1 and a synchronization event.
         unsafe {
-            if (*mutex).Owner == thread.object().cast() {
-                bugcheck(BugCheck::MUTEX_ALREADY_OWNED, [thread.object() as u64, mutex as u64, 0, 0],
-                    "a fast mutex is acquired by the thread that owns it");
-            }
             let old = irql::raise(irql::APC);
-            let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
-            if count.fetch_sub(1, Ordering::Acquire) != 1 {
-                dispatcher::wait("ExAcquireFastMutex", &[&raw mut (*mutex).Event as usize], false, None);
-            }
-            (*mutex).Owner = thread.object().cast();
+            acquire_fast_mutex(mutex, "ExAcquireFastMutex");
             (*mutex).OldIrql = u32::from(old);
         }
     }
@@ -195,21 +186,62 @@ exports! {
     /// Checks: the owner
     /// Source: WDM: ExReleaseFastMutex
     [UP_TO_APC] fn ExReleaseFastMutex(mutex: *mut FAST_MUTEX) {
-        let thread = Thread::current();
         // SAFETY: the image's mutex.
         unsafe {
-            if (*mutex).Owner != thread.object().cast() {
-                bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x1015, mutex as u64, 0, 0],
-                    "a fast mutex is released by a thread that does not own it");
-            }
             let old = (*mutex).OldIrql as u8;
-            (*mutex).Owner = std::ptr::null_mut();
-            let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
-            if count.fetch_add(1, Ordering::Release) < 0 {
-                dispatcher::set_event(&raw mut (*mutex).Event);
-            }
+            release_fast_mutex(mutex);
             irql::lower(old);
         }
+    }
+
+    /// Waits for a fast mutex in a critical region or at APC_LEVEL, which stays as it is.
+    /// Checks: APCs are masked; no recursion
+    /// Source: WDM: ExAcquireFastMutexUnsafe
+    [UP_TO_APC] fn ExAcquireFastMutexUnsafe(mutex: *mut FAST_MUTEX) {
+        let thread = Thread::current();
+        if thread.irql() < irql::APC && thread.critical_regions.load(Ordering::Relaxed) == 0 {
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x38, mutex as u64, 0, 0],
+                "ExAcquireFastMutexUnsafe is called with APCs enabled");
+        }
+        // SAFETY: the image's mutex.
+        unsafe { acquire_fast_mutex(mutex, "ExAcquireFastMutexUnsafe") };
+    }
+
+    /// Releases it and leaves the level alone.
+    /// Checks: the owner
+    /// Source: WDM: ExReleaseFastMutexUnsafe
+    [UP_TO_APC] fn ExReleaseFastMutexUnsafe(mutex: *mut FAST_MUTEX) {
+        // SAFETY: the image's mutex.
+        unsafe { release_fast_mutex(mutex) };
+    }
+
+    /// Fills a guarded mutex, which has the layout of a fast one.
+    /// Source: WDM: KeInitializeGuardedMutex
+    [UP_TO_APC] fn KeInitializeGuardedMutex(mutex: *mut FAST_MUTEX) {
+        // SAFETY: the image's mutex.
+        unsafe {
+            (*mutex).Count = 1;
+            (*mutex).Owner = std::ptr::null_mut();
+            KeInitializeEvent(&raw mut (*mutex).Event, 1, 0);
+        }
+    }
+
+    /// Enters a guarded region and waits for the mutex.
+    /// Checks: no recursion
+    /// Source: WDM: KeAcquireGuardedMutex
+    [UP_TO_APC] fn KeAcquireGuardedMutex(mutex: *mut FAST_MUTEX) {
+        Thread::current().critical_regions.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the image's mutex.
+        unsafe { acquire_fast_mutex(mutex, "KeAcquireGuardedMutex") };
+    }
+
+    /// Releases it and leaves the guarded region.
+    /// Checks: the owner
+    /// Source: WDM: KeReleaseGuardedMutex
+    [UP_TO_APC] fn KeReleaseGuardedMutex(mutex: *mut FAST_MUTEX) {
+        // SAFETY: the image's mutex.
+        unsafe { release_fast_mutex(mutex) };
+        leave_region("KeReleaseGuardedMutex");
     }
 
     /// Masks ordinary APCs for the thread.
@@ -242,6 +274,49 @@ exports! {
     /// Source: WDM: KeAreApcsDisabled
     [ANY] fn KeAreApcsDisabled() -> u8 {
         u8::from(Thread::current().critical_regions.load(Ordering::Relaxed) != 0)
+    }
+}
+
+/// # Safety
+///
+/// A mutex with its count, and a synchronization event.
+unsafe fn acquire_fast_mutex(mutex: *mut FAST_MUTEX, what: &'static str) {
+    let thread = Thread::current();
+    // SAFETY: the caller's contract.
+    unsafe {
+        if (*mutex).Owner == thread.object().cast() {
+            bugcheck(
+                BugCheck::MUTEX_ALREADY_OWNED,
+                [thread.object() as u64, mutex as u64, 0, 0],
+                "a fast mutex is acquired by the thread that owns it",
+            );
+        }
+        let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
+        if count.fetch_sub(1, Ordering::Acquire) != 1 {
+            dispatcher::wait(what, &[&raw mut (*mutex).Event as usize], false, None);
+        }
+        (*mutex).Owner = thread.object().cast();
+    }
+}
+
+/// # Safety
+///
+/// As above.
+unsafe fn release_fast_mutex(mutex: *mut FAST_MUTEX) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if (*mutex).Owner != Thread::current().object().cast() {
+            bugcheck(
+                BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                [0x1015, mutex as u64, 0, 0],
+                "a fast mutex is released by a thread that does not own it",
+            );
+        }
+        (*mutex).Owner = std::ptr::null_mut();
+        let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
+        if count.fetch_add(1, Ordering::Release) < 0 {
+            dispatcher::set_event(&raw mut (*mutex).Event);
+        }
     }
 }
 

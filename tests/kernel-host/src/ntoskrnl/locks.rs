@@ -3,6 +3,7 @@
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::exports;
 use crate::irql::{self, Irql};
+use crate::lock_order;
 use crate::nt::KLOCK_QUEUE_HANDLE;
 use crate::spin_lock::{self, Manner};
 use crate::thread::Thread;
@@ -45,6 +46,7 @@ exports! {
     /// Frees the lock word.
     /// Source: WDM: KeInitializeSpinLock
     [ANY] fn KeInitializeSpinLock(lock: *mut usize) {
+        lock_order::forget(&(lock as usize..lock as usize + 1));
         // SAFETY: the image's lock.
         unsafe { lock.write(0) };
     }
@@ -127,6 +129,20 @@ exports! {
     /// Releases through the queue handle and stays at DISPATCH.
     /// Source: WDM: KeReleaseInStackQueuedSpinLockFromDpcLevel
     [ANY] fn KeReleaseInStackQueuedSpinLockFromDpcLevel(handle: *mut KLOCK_QUEUE_HANDLE) {
+        // SAFETY: the image's handle.
+        unsafe { release_queued(handle) };
+    }
+
+    /// Acquires through a queue handle in a DPC, threaded or not; this host runs both at DISPATCH.
+    /// Source: WDM: KeAcquireInStackQueuedSpinLockForDpc
+    [FROM_DISPATCH] fn KeAcquireInStackQueuedSpinLockForDpc(lock: *mut usize, handle: *mut KLOCK_QUEUE_HANDLE) {
+        // SAFETY: the image's lock and handle.
+        unsafe { acquire_queued(lock, handle, irql::DISPATCH) };
+    }
+
+    /// Releases it there.
+    /// Source: WDM: KeReleaseInStackQueuedSpinLockForDpc
+    [ANY] fn KeReleaseInStackQueuedSpinLockForDpc(handle: *mut KLOCK_QUEUE_HANDLE) {
         // SAFETY: the image's handle.
         unsafe { release_queued(handle) };
     }

@@ -100,7 +100,8 @@ exports! {
             }
             let Some(frames) = address_space::frames_at(start, mdl::page_count(list)) else {
                 bugcheck(BugCheck::KMODE_EXCEPTION_NOT_HANDLED, [0xC000_0005, start as u64, 0, 0],
-                    format!("MmProbeAndLockPages raises STATUS_ACCESS_VIOLATION for {start:#x}, which is not mapped"));
+                    format!("MmProbeAndLockPages raises STATUS_ACCESS_VIOLATION for {start:#x}, which is not mapped; \
+                        handlers (__try) are not modelled"));
             };
             let access = if operation == 0 { mdl::Access::Read } else { mdl::Access::Write };
             mdl::fill_locked(list, &frames, access);

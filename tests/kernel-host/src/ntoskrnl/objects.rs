@@ -9,6 +9,7 @@ use crate::image::loader;
 use crate::ledger;
 use crate::nt::UNICODE_STRING;
 use crate::object_table::{self, ObjectKind};
+use crate::registry;
 use crate::status::{NtStatus, STATUS_INVALID_HANDLE, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS};
 
 /// What the type exports point at: an opaque object whose address names the type.
@@ -76,7 +77,7 @@ exports! {
     /// Checks: open; closing a bad kernel handle is a bugcheck under Driver Verifier
     /// Source: WDM: ZwClose
     [PASSIVE_ONLY] fn ZwClose(handle: usize) -> NtStatus {
-        if !object_table::close(handle) {
+        if !object_table::close(handle) && !registry::close(handle) {
             bugcheck(BugCheck::INVALID_KERNEL_HANDLE, [handle as u64, 0, 0, 1],
                 format!("ZwClose is given {handle:#x}, which is no open handle"));
         }

@@ -65,6 +65,19 @@ exports! {
         allocate_by_type("ExAllocatePool", kind, size, u32::from_le_bytes(*b"None"))
     }
 
+    /// As ExAllocatePoolWithTag, charged to the process; without memory it raises, unless the kind says otherwise.
+    /// Checks: as ExAllocatePoolWithTag
+    /// Source: WDM: ExAllocatePoolWithQuotaTag
+    [UP_TO_DISPATCH] fn ExAllocatePoolWithQuotaTag(kind: u32, size: usize, tag: u32) -> *mut u8 {
+        const POOL_QUOTA_FAIL_INSTEAD_OF_RAISE: u32 = 8;
+        let block = allocate_by_type("ExAllocatePoolWithQuotaTag", kind, size, tag);
+        if block.is_null() && kind & POOL_QUOTA_FAIL_INSTEAD_OF_RAISE == 0 {
+            bugcheck(BugCheck::KMODE_EXCEPTION_NOT_HANDLED, [0xC000_009A, size as u64, u64::from(tag), 0],
+                "ExAllocatePoolWithQuotaTag raises STATUS_INSUFFICIENT_RESOURCES; exceptions are not modelled");
+        }
+        block
+    }
+
     /// Frees a block.
     /// Checks: a block's own address; its tag; not freed before; nothing overwritten around it; nothing in it in use
     /// Source: WDM: ExFreePoolWithTag

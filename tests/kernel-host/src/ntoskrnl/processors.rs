@@ -95,7 +95,7 @@ fn set_affinity(mask: u64) -> u64 {
     if possible != 0 {
         thread.affinity.store(possible, Ordering::Relaxed);
         if possible >> thread.processor() & 1 == 0 {
-            thread.processor.store(possible.trailing_zeros() as usize, Ordering::Relaxed);
+            thread.set_processor(possible.trailing_zeros() as usize);
         }
     }
     old

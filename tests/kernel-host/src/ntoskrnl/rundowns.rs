@@ -26,6 +26,28 @@ exports! {
         unsafe { rundown::release(reference) };
     }
 
+    /// Acquires several at once; FALSE, and none, once rundown has begun.
+    /// Source: WDM: ExAcquireRundownProtectionEx
+    [UP_TO_DISPATCH] fn ExAcquireRundownProtectionEx(reference: *mut u64, count: u32) -> u8 {
+        for taken in 0..count {
+            // SAFETY: the image's reference.
+            unsafe {
+                if !rundown::acquire(reference) {
+                    (0..taken).for_each(|_| rundown::release(reference));
+                    return 0;
+                }
+            }
+        }
+        1
+    }
+
+    /// Checks: acquired as often before
+    /// Source: WDM: ExReleaseRundownProtectionEx
+    [UP_TO_DISPATCH] fn ExReleaseRundownProtectionEx(reference: *mut u64, count: u32) {
+        // SAFETY: the image's reference.
+        (0..count).for_each(|_| unsafe { rundown::release(reference) });
+    }
+
     /// Begins rundown and waits for the last release.
     /// Source: WDM: ExWaitForRundownProtectionRelease
     [UP_TO_APC] fn ExWaitForRundownProtectionRelease(reference: *mut u64) {

@@ -2,7 +2,7 @@
 
 use crate::exports;
 use crate::nt::UNICODE_STRING;
-use crate::status::{NtStatus, STATUS_SUCCESS};
+use crate::status::{NtStatus, STATUS_BUFFER_TOO_SMALL, STATUS_SUCCESS};
 
 exports! {
     module "ntoskrnl.exe";
@@ -45,6 +45,30 @@ exports! {
         }
     }
 
+    /// Adds a terminated string.
+    /// Checks: STATUS_BUFFER_TOO_SMALL when it does not fit
+    /// Source: WDM: RtlAppendUnicodeToString
+    [ANY] fn RtlAppendUnicodeToString(destination: *mut UNICODE_STRING, source: *const u16) -> NtStatus {
+        let mut length = 0_usize;
+        // SAFETY: the image's strings.
+        unsafe {
+            while !source.is_null() && source.add(length).read() != 0 {
+                length += 1;
+            }
+            append(destination, source, length)
+        }
+    }
+
+    /// Adds a counted string.
+    /// Checks: STATUS_BUFFER_TOO_SMALL when it does not fit
+    /// Source: WDM: RtlAppendUnicodeStringToString
+    [ANY] fn RtlAppendUnicodeStringToString(
+        destination: *mut UNICODE_STRING, source: *const UNICODE_STRING,
+    ) -> NtStatus {
+        // SAFETY: the image's strings.
+        unsafe { append(destination, (*source).Buffer, usize::from((*source).Length) / 2) }
+    }
+
     /// A pseudo-random number below 2^31 from the caller's seed.
     /// Source: WDM: RtlRandomEx
     [UP_TO_APC] fn RtlRandomEx(seed: *mut u32) -> u32 {
@@ -68,4 +92,22 @@ exports! {
         }
         STATUS_SUCCESS
     }
+}
+
+/// Adds characters, and a zero behind them where there is room.
+unsafe fn append(destination: *mut UNICODE_STRING, characters: *const u16, count: usize) -> NtStatus {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let used = usize::from((*destination).Length) / 2;
+        let room = usize::from((*destination).MaximumLength) / 2;
+        if room - used < count {
+            return STATUS_BUFFER_TOO_SMALL;
+        }
+        std::ptr::copy(characters, (*destination).Buffer.add(used), count);
+        (*destination).Length += 2 * count as u16;
+        if room - used > count {
+            (*destination).Buffer.add(used + count).write(0);
+        }
+    }
+    STATUS_SUCCESS
 }

@@ -4,7 +4,9 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dispatcher::{self, UNITS_PER_SECOND};
 use crate::exports;
 use crate::nt::{KDPC, KTIMER};
-use crate::timer;
+use crate::thread::Thread;
+use crate::{processor, timer};
+use std::time::Duration;
 
 /// A timer's resolution, as `KeQueryTimeIncrement` says it: 1 ms.
 const TIME_INCREMENT: u32 = 10_000;
@@ -104,9 +106,7 @@ exports! {
             bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x101E, u64::from(microseconds), 0, 0],
                 "KeStallExecutionProcessor for more than a second");
         }
-        let end = dispatcher::now() + u64::from(microseconds) * 10;
-        while dispatcher::now() < end {
-            std::hint::spin_loop();
-        }
+        processor::get(Thread::current().processor()).stalls.add(microseconds);
+        dispatcher::stall(Duration::from_micros(u64::from(microseconds)));
     }
 }

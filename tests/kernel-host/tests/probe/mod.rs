@@ -1,15 +1,14 @@
-//! The probe image for tests: built on demand, loaded, and its functions found by name; and trials in child processes,
-//! since there is one kernel per process and a bugcheck ends it.
+//! The probe image for tests: built on demand, loaded, and its functions found by name.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::{Once, OnceLock};
+use std::process::Command;
+use std::sync::Once;
 
-use kernel_host::bugcheck::{EXIT_CODE, REPORT_PREFIX};
 use kernel_host::{Driver, Kernel, KernelConfig};
 use xtask::cross::toolchain;
 
-const CHILD: &str = "KERNEL_HOST_TRIAL";
+use crate::child::{self, Outcome};
+
 const TARGET: &str = "x86_64-pc-windows-msvc";
 
 /// Where the image lies, with a feature or without. Built once, by the process that runs the tests.
@@ -78,50 +77,9 @@ impl Probe {
     }
 }
 
-/// How a trial ended.
-pub struct Outcome {
-    output: Output,
-}
-
-/// Runs the body in a child process: the test starts its own binary again for this one test.
+/// Runs the body in a child process, with the images built.
 pub fn in_child(test: &str, body: impl FnOnce()) -> Option<Outcome> {
-    static STARTED: OnceLock<()> = OnceLock::new();
-    if std::env::var(CHILD).is_ok_and(|name| name == test) {
-        assert!(STARTED.set(()).is_ok(), "one trial a process");
-        body();
-        return None;
-    }
-    build_images();
-    let program = std::env::current_exe().expect("a test binary has a path");
-    let output = Command::new(program)
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(CHILD, test)
-        .output()
-        .expect("a test binary starts");
-    Some(Outcome { output })
-}
-
-impl Outcome {
-    fn text(&self) -> String {
-        format!("{}{}", String::from_utf8_lossy(&self.output.stdout), String::from_utf8_lossy(&self.output.stderr))
-    }
-
-    pub fn expect_success(&self) {
-        assert!(self.output.status.success(), "{}", self.text());
-    }
-
-    /// The report of the bugcheck that ended the child.
-    pub fn expect_bugcheck(&self) -> serde_json::Value {
-        let text = self.text();
-        assert_eq!(self.output.status.code(), Some(EXIT_CODE), "{text}");
-        let line = text.lines().find_map(|line| line.strip_prefix(REPORT_PREFIX));
-        serde_json::from_str(line.expect("a report")).expect("the report is JSON")
-    }
-
-    pub fn expect_output(&self, wanted: &str) {
-        let text = self.text();
-        assert!(text.contains(wanted), "no {wanted:?} in:\n{text}");
-    }
+    child::in_child(test, build_images, body)
 }
 
 /// Declares a test whose body runs in a child process and must end well.

@@ -3,17 +3,20 @@
 //! One process has one kernel, so there is one [`Machine`]. Its adapters are what `inf/softndk.inx` installs, with an IPv4 and
 //! an IPv6 address each, all on one wire. Taking the machine down unloads the driver and counts what it left.
 
-use super::{Answer, Device, DirectBuffer};
+mod disturbance;
+
+use super::{Answer, Device, DirectBuffer, Job};
 use crate::arguments::{HostMode, MachineArguments};
 use crate::copy::hexadecimal;
 use crate::failure::{Failure, Kind};
 use crate::units;
+use disturbance::Disturber;
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{self as host_io, File, GENERIC_READ, GENERIC_WRITE, Opener};
 use kernel_host::ledger::Leak;
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::adapter;
-use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode};
+use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use softndk_ioctl::{Status, WIN32_DEVICE_NAME};
@@ -64,13 +67,16 @@ impl Machine {
         let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
         let machine = Self { kernel, driver, image };
         for number in 0..arguments.adapters {
-            machine.add_adapter(&inx, number)?;
+            machine.add_adapter(&inx, number, arguments)?;
         }
         Ok(machine)
     }
 
-    fn add_adapter(&self, inx: &Inx, number: u32) -> Result<(), Failure> {
+    fn add_adapter(&self, inx: &Inx, number: u32, arguments: &MachineArguments) -> Result<(), Failure> {
         let config = AdapterConfig::from_inx(inx).map_err(|error| cannot_add(number, &error))?;
+        let config = config
+            .with_keyword("Promptness", &(arguments.promptness as u32).to_string())
+            .with_keyword("LimitsProfile", &(arguments.limits as u32).to_string());
         let config = addresses(number).into_iter().fold(config, |config, (ip, prefix)| config.with_address(ip, prefix));
         adapter::add(self.driver.object() as usize, config).map_err(|error| cannot_add(number, &error))?;
         Ok(())
@@ -83,12 +89,12 @@ impl Machine {
 
     /// Opens the control device.
     pub fn open(&self) -> Result<HostDevice, Failure> {
-        let opened = host_io::file::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, Opener::default());
-        let file = opened.map_err(|status| Failure {
-            kind: Kind::Unreachable,
-            ..Failure::refused(format!("cannot open {WIN32_DEVICE_NAME}"), Status(status))
-        })?;
-        Ok(HostDevice { file })
+        open_device()
+    }
+
+    /// What disturbs the adapters.
+    pub fn disturber(&self) -> Disturber {
+        Disturber::of(self.driver.object() as usize)
     }
 
     /// Removes the adapters, unloads the driver, and looks what is left.
@@ -98,6 +104,38 @@ impl Machine {
         leaks.extend(self.kernel.shutdown().leaks);
         Leftovers::count(&leaks)
     }
+}
+
+/// Opens the control device, on any kernel thread.
+pub fn open_device() -> Result<HostDevice, Failure> {
+    let opened = host_io::file::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, Opener::default());
+    let file = opened.map_err(|status| Failure {
+        kind: Kind::Unreachable,
+        ..Failure::refused(format!("cannot open {WIN32_DEVICE_NAME}"), Status(status))
+    })?;
+    Ok(HostDevice { file })
+}
+
+/// Runs all jobs at once, each in a kernel thread of its own, and waits for them.
+pub fn in_parallel(jobs: Vec<Job<'_>>) {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = jobs
+            .into_iter()
+            .map(|job| {
+                scope.spawn(move || {
+                    let _attachment = kernel_host::thread::attach("parallel");
+                    job();
+                })
+            })
+            .collect();
+        dispatcher::while_blocked(|| {
+            for thread in threads {
+                if let Err(panic) = thread.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        });
+    });
 }
 
 /// 192.168.100.1 and fd00:736f:6674:6e64::1 for the first adapter, and so on.

@@ -9,12 +9,30 @@ mod kernel_host;
 mod windows;
 
 #[cfg(not(windows))]
-pub use kernel_host::{HostDevice as SystemDevice, ImageFacts, Leftovers, Machine};
+pub use kernel_host::{HostDevice as SystemDevice, ImageFacts, Leftovers, Machine, in_parallel, open_device};
 #[cfg(windows)]
-pub use windows::{Leftovers, Machine, SystemDevice};
+pub use windows::{Leftovers, Machine, SystemDevice, in_parallel, open_device};
 
 use crate::failure::Failure;
 use softndk_ioctl::Status;
+
+/// Something that a thread of its own does.
+pub type Job<'scope> = Box<dyn FnOnce() + Send + 'scope>;
+
+/// What happens to the adapters while others use them; how often each thing did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Disturbances {
+    /// NDK switched off and on again.
+    pub ndk_off: u64,
+    /// Adapters halted and started again.
+    pub halts: u64,
+    /// Adapters started again with other profiles.
+    pub profiles: u64,
+    /// Pauses and changes of power.
+    pub pauses: u64,
+    /// Allocations that were made to fail.
+    pub failed_allocations: u64,
+}
 
 /// What a request came back with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Requests go through `NtDeviceIoControlFile` and not `DeviceIoControl`: the latter turns the driver's status into a Win32
 //! error, and several of ours share one. The handle is synchronous, so the call waits for pended requests itself.
 
-use super::{Answer, Device, DirectBuffer};
+use super::{Answer, Device, DirectBuffer, Disturbances, Job};
 use crate::arguments::MachineArguments;
 use crate::failure::{Failure, Kind};
 use softndk_ioctl::{Status, WIN32_DEVICE_NAME};
@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
 use std::os::windows::io::AsRawHandle;
 use std::ptr;
+use std::time::Instant;
 use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
@@ -32,13 +33,43 @@ impl Machine {
 
     /// Opens the control device.
     pub fn open(&self) -> Result<SystemDevice, Failure> {
-        let file = OpenOptions::new().read(true).write(true).open(WIN32_DEVICE_NAME);
-        file.map(|file| SystemDevice { file }).map_err(|error| unreachable(&error))
+        open_device()
+    }
+
+    /// What disturbs the adapters.
+    pub fn disturber(&self) -> Disturber {
+        Disturber
     }
 
     /// Nothing to take down.
     pub fn finish(self) -> Result<Leftovers, Failure> {
         Ok(Leftovers)
+    }
+}
+
+/// Opens the control device.
+pub fn open_device() -> Result<SystemDevice, Failure> {
+    let file = OpenOptions::new().read(true).write(true).open(WIN32_DEVICE_NAME);
+    file.map(|file| SystemDevice { file }).map_err(|error| unreachable(&error))
+}
+
+/// Runs all jobs at once, each in a thread of its own, and waits for them.
+pub fn in_parallel(jobs: Vec<Job<'_>>) {
+    std::thread::scope(|scope| {
+        for job in jobs {
+            scope.spawn(job);
+        }
+    });
+}
+
+/// Adapters are left alone on Windows: switching them off and on is the Device Manager's.
+#[derive(Clone, Copy, Debug)]
+pub struct Disturber;
+
+impl Disturber {
+    /// Nothing.
+    pub fn disturb(self, _seed: u64, _until: Instant) -> Disturbances {
+        Disturbances::default()
     }
 }
 

@@ -2,29 +2,35 @@
 
 use crate::machine::{Machine, ask, list, refused, region, send, send_direct, start_direct};
 use crate::pairs::{close, create_request, objects};
-use crate::transfers::transfer_request;
+use crate::transfers::{KINDS, transfer_request};
 use crate::{Case, cases};
+use kernel_host::HaltAction;
 use softndk_ioctl::{
-    AdapterListRequest, MemcpyRequest, ObjectSummaryRequest, Request, RequestHeader, Status, TransferFlags,
-    TransferRequest,
+    AdapterListRequest, MemcpyRequest, ObjectSummaryRequest, Operation, PairCreateRequest, PairFlags, RegionKind,
+    Request, RequestHeader, Status, TransferFlags, TransferRequest, VersionRequest,
 };
 use zerocopy::IntoBytes;
 
 pub const CASES: &[Case] = cases![
     a_cancelled_transfer_answers_cancelled,
     a_cancelled_memcpy_answers_cancelled,
+    mappings_are_counted_while_a_transfer_has_them,
     closing_the_pair_cancels_its_transfer,
     closing_the_file_cancels_its_transfer,
     disabling_ndk_ends_sessions,
+    receives_that_nobody_fills_are_over_before_their_memory_goes,
     halting_an_adapter_ends_sessions,
     requests_after_the_last_adapter_answer_device_removed,
     unload_with_handles_open,
+    requests_are_over_when_the_last_adapter_is_gone,
+    a_handle_outlives_the_device_and_serves_the_next_one,
 ];
 
 fn endless(pair: u32) -> TransferRequest {
     TransferRequest { request_count: u64::MAX, ..transfer_request(pair, 65_536) }
 }
 
+// Rule: IOCTL-7
 fn a_cancelled_transfer_answers_cancelled() {
     let machine = Machine::start();
     let file = machine.open();
@@ -40,10 +46,36 @@ fn a_cancelled_transfer_answers_cancelled() {
     machine.finish();
 }
 
-fn a_cancelled_memcpy_answers_cancelled() {
+/// One for each part of each transfer's region, and none before and after.
+fn mappings_are_counted_while_a_transfer_has_them() {
     let machine = Machine::start();
     let file = machine.open();
-    let request = MemcpyRequest {
+    let pairs = [(); 2].map(|()| ask(&file, &create_request(&machine)).pair);
+    let before = objects(&file);
+    assert_eq!((before.memory_regions, before.logical_mappings), (0, 0));
+    let transfers = pairs.map(|pair| {
+        let buffer = region(65_536);
+        let request = TransferRequest { region_kind: RegionKind::FAST_REGISTERED, ..endless(pair) };
+        (start_direct(&file, &request, &buffer), buffer)
+    });
+    machine.wait_until(|| objects(&file).logical_mappings == 4);
+    for (running, _) in &transfers {
+        assert!(running.cancel());
+    }
+    for (running, _) in transfers {
+        assert_eq!(Status(running.wait().status), Status::CANCELLED);
+    }
+    let after = objects(&file);
+    assert_eq!((after.memory_regions, after.logical_mappings), (0, 0));
+    for pair in pairs {
+        assert_eq!(close(&file, pair), Status::SUCCESS);
+    }
+    file.close();
+    machine.finish();
+}
+
+fn endless_memcpy() -> MemcpyRequest {
+    MemcpyRequest {
         header: RequestHeader::of::<MemcpyRequest>(),
         region_length: 4096,
         request_count: u64::MAX,
@@ -51,9 +83,14 @@ fn a_cancelled_memcpy_answers_cancelled() {
         flags: TransferFlags::empty(),
         time_budget: 0,
         reserved: 0,
-    };
+    }
+}
+
+fn a_cancelled_memcpy_answers_cancelled() {
+    let machine = Machine::start();
+    let file = machine.open();
     let buffer = region(4096);
-    let running = start_direct(&file, &request, &buffer);
+    let running = start_direct(&file, &endless_memcpy(), &buffer);
     assert!(running.cancel());
     assert_eq!(Status(running.wait().status), Status::CANCELLED);
     file.close();
@@ -72,6 +109,7 @@ fn closing_the_pair_cancels_its_transfer() {
     machine.finish();
 }
 
+// Rule: IOCTL-8
 fn closing_the_file_cancels_its_transfer() {
     let machine = Machine::start();
     let (file, watcher) = (machine.open(), machine.open());
@@ -95,6 +133,7 @@ fn set_ndk(machine: &Machine, enabled: bool) {
     machine.wait_until(|| machine.adapters[1].is_ndk_enabled() == enabled);
 }
 
+// Rule: IOCTL-9
 fn disabling_ndk_ends_sessions() {
     let machine = Machine::start();
     let file = machine.open();
@@ -114,6 +153,39 @@ fn disabling_ndk_ends_sessions() {
     machine.finish();
 }
 
+/// A transfer of messages is cut off while receives wait: nothing holds their memory when the request has been answered.
+// Rule: IOCTL-9
+fn receives_that_nobody_fills_are_over_before_their_memory_goes() {
+    let machine = Machine::start();
+    let file = machine.open();
+    for flags in [PairFlags::empty(), PairFlags::SHARED_RECEIVE] {
+        for region_kind in KINDS {
+            let pair = ask(&file, &PairCreateRequest { flags, ..create_request(&machine) }).pair;
+            let messages = TransferRequest {
+                operation: Operation::SEND,
+                region_kind,
+                request_length: 4096,
+                depth: 32,
+                chain_length: 8,
+                ..endless(pair)
+            };
+            let buffer = region(65_536);
+            let running = start_direct(&file, &messages, &buffer);
+            set_ndk(&machine, false);
+            assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
+            drop((running, buffer));
+            let left = objects(&file);
+            assert_eq!((left.memory_regions, left.logical_mappings), (0, 0), "{flags:?} {region_kind:?}");
+            assert_eq!(send_direct(&file, &messages, &mut region(65_536)), Status::DEVICE_REMOVED);
+            assert_eq!(close(&file, pair), Status::SUCCESS);
+            set_ndk(&machine, true);
+        }
+    }
+    file.close();
+    machine.finish();
+}
+
+// Rule: IOCTL-9
 fn halting_an_adapter_ends_sessions() {
     let mut machine = Machine::start();
     let file = machine.open();
@@ -131,6 +203,7 @@ fn halting_an_adapter_ends_sessions() {
     machine.finish();
 }
 
+// Rule: IOCTL-1, IOCTL-9
 fn requests_after_the_last_adapter_answer_device_removed() {
     let mut machine = Machine::start();
     let file = machine.open();
@@ -159,6 +232,51 @@ fn unload_with_handles_open() {
     assert_eq!(Status(running.wait().status), Status::DEVICE_REMOVED);
     drop(running);
     // The handle outlives the adapters; the unload waits for its close.
+    file.close();
+    machine.finish();
+}
+
+/// The device is taken away only when no request is worked on any more: nothing of the driver runs for a handle afterwards.
+// Rule: IOCTL-9
+fn requests_are_over_when_the_last_adapter_is_gone() {
+    let mut machine = Machine::start();
+    let file = machine.open();
+    let pair = ask(&file, &create_request(&machine)).pair;
+    let (one, other, third) = (region(65_536), region(4096), region(4096));
+    let running = [
+        start_direct(&file, &endless(pair), &one),
+        start_direct(&file, &endless_memcpy(), &other),
+        start_direct(&file, &endless_memcpy(), &third),
+    ];
+    assert!(running.iter().all(|request| !request.is_completed()));
+    for adapter in machine.adapters.drain(..) {
+        adapter.remove();
+    }
+    for request in running {
+        assert!(request.is_completed(), "a request outlives the device");
+        assert_eq!(Status(request.wait().status), Status::DEVICE_REMOVED);
+    }
+    refused(&file, &VersionRequest { header: RequestHeader::of::<VersionRequest>() }, Status::DEVICE_REMOVED);
+    file.close();
+    machine.finish();
+}
+
+fn a_handle_outlives_the_device_and_serves_the_next_one() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let request = create_request(&machine);
+    let pair = ask(&file, &request).pair;
+    for adapter in &machine.adapters {
+        adapter.halt(HaltAction::DeviceDisabled).expect("a halt");
+    }
+    refused(&file, &request, Status::DEVICE_REMOVED);
+    for adapter in &machine.adapters {
+        adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
+    }
+    assert_eq!(close(&file, pair), Status::SUCCESS, "the pair that ended is still the file's");
+    assert_eq!(list(&file).len(), 2);
+    let again = ask(&file, &create_request(&machine)).pair;
+    assert_eq!(close(&file, again), Status::SUCCESS);
     file.close();
     machine.finish();
 }

@@ -4,9 +4,10 @@ use crate::machine::{Machine, list, open, region, send, send_direct};
 use crate::{Case, cases};
 use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MemcpyRequest, ObjectSummaryReply,
-    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, Request, RequestHeader, Status,
-    TransferRequest, VersionReply, VersionRequest, WIN32_DEVICE_NAME,
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MemcpyRequest, ObjectListRequest,
+    ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
+    PairModerationRequest, Request, RequestHeader, ScriptRequest, Status, TransferRequest, VersionReply,
+    VersionRequest, WIN32_DEVICE_NAME,
 };
 use std::collections::HashSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -45,8 +46,10 @@ fn buffered_requests() -> Vec<Buffered> {
         buffered::<VersionRequest>(),
         buffered::<AdapterListRequest>(),
         buffered::<ObjectSummaryRequest>(),
+        buffered::<ObjectListRequest>(),
         buffered::<PairCreateRequest>(),
         buffered::<PairCloseRequest>(),
+        buffered::<PairModerationRequest>(),
     ]
 }
 
@@ -72,6 +75,7 @@ fn version_answers_every_abi_version() {
     machine.finish();
 }
 
+// Rule: IOCTL-3, IOCTL-5
 fn inputs_of_wrong_length_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
@@ -87,6 +91,7 @@ fn inputs_of_wrong_length_are_refused() {
     machine.finish();
 }
 
+// Rule: IOCTL-3, IOCTL-5
 fn inputs_whose_size_lies_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
@@ -101,6 +106,7 @@ fn inputs_whose_size_lies_are_refused() {
     machine.finish();
 }
 
+// Rule: IOCTL-3, IOCTL-5
 fn inputs_of_another_version_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
@@ -115,6 +121,7 @@ fn inputs_of_another_version_are_refused() {
     machine.finish();
 }
 
+// Rule: IOCTL-3, IOCTL-5
 fn short_outputs_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
@@ -138,6 +145,7 @@ fn short_outputs_are_refused() {
     machine.finish();
 }
 
+// Rule: IOCTL-3
 fn direct_inputs_of_wrong_length_or_version_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
@@ -218,6 +226,7 @@ fn object_summary_counts_files() {
     machine.finish();
 }
 
+// Rule: IOCTL-2, IOCTL-10
 fn unknown_codes_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
@@ -225,10 +234,13 @@ fn unknown_codes_are_refused() {
         VersionRequest::CODE,
         AdapterListRequest::CODE,
         ObjectSummaryRequest::CODE,
+        ObjectListRequest::CODE,
         PairCreateRequest::CODE,
         PairCloseRequest::CODE,
+        PairModerationRequest::CODE,
         TransferRequest::CODE,
         MemcpyRequest::CODE,
+        ScriptRequest::CODE,
     ];
     // Neighbouring functions, other methods, the same function with fewer rights, of another device, of the public range; and NetworkDirect's.
     let near =
@@ -253,6 +265,7 @@ fn unknown_codes_are_refused() {
     machine.finish();
 }
 
+// Rule: IOCTL-2
 fn handles_need_read_and_write() {
     let machine = Machine::start();
     for access in [GENERIC_READ, GENERIC_WRITE] {
@@ -269,6 +282,7 @@ fn handles_need_read_and_write() {
     machine.finish();
 }
 
+// Rule: IOCTL-1
 fn only_administrators_and_system_open_it() {
     let machine = Machine::start();
     let open = |caller| {

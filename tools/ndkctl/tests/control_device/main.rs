@@ -9,8 +9,10 @@
 mod endings;
 mod faults;
 mod inputs;
+mod listing;
 mod machine;
 mod pairs;
+mod replay;
 mod stack_marks;
 mod transfers;
 
@@ -34,7 +36,8 @@ macro_rules! cases {
 pub(crate) use cases;
 
 fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 5] = [inputs::CASES, pairs::CASES, transfers::CASES, endings::CASES, faults::CASES];
+    let suites: [&'static [Case]; 7] =
+        [inputs::CASES, listing::CASES, pairs::CASES, transfers::CASES, endings::CASES, faults::CASES, replay::CASES];
     suites.into_iter().flatten().copied()
 }
 

@@ -1,13 +1,19 @@
 //! Pairs: made, refused, owned by one file, closed.
 
-use crate::machine::{Machine, ORDINARY, Wish, ask, list, refused, send};
+use crate::machine::{Machine, ORDINARY, Wish, ask, list, refused, region, send, send_direct};
+use crate::replay::replay;
+use crate::transfers::{arrived, prepare, transfer_request};
 use crate::{Case, cases};
-use kernel_host::io::File;
+use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
+use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
-    AddressFamily, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
-    PairFlags, Request, RequestHeader, Status,
+    AddressFamily, ObjectSummaryReply, ObjectSummaryRequest, Operation, PairCloseRequest, PairCreateReply,
+    PairCreateRequest, PairFlags, Request, RequestHeader, Status, TransferRequest, WIN32_DEVICE_NAME,
 };
+use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub const CASES: &[Case] = cases![
@@ -21,6 +27,7 @@ pub const CASES: &[Case] = cases![
     pair_ids_belong_to_their_file,
     closed_pairs_are_not_found,
     many_pairs_at_once,
+    strangers_at_the_port_are_not_taken_for_the_client,
     closing_the_file_closes_its_pairs,
 ];
 
@@ -105,6 +112,7 @@ fn defaults_are_filled_in() {
     });
 }
 
+// Rule: IOCTL-4, IOCTL-10
 fn pair_parameters_out_of_range_are_refused() {
     with_machine(|machine| {
         let file = machine.open();
@@ -178,6 +186,7 @@ fn a_missing_family_is_an_invalid_address() {
     machine.finish();
 }
 
+// Rule: IOCTL-4, IOCTL-6
 fn pair_ids_belong_to_their_file() {
     with_machine(|machine| {
         let (owner, stranger) = (machine.open(), machine.open());
@@ -224,6 +233,56 @@ fn many_pairs_at_once() {
     });
 }
 
+/// Somebody else connects to the port of a pair that is being made, again and again: each pair is still its own two ends'.
+fn strangers_at_the_port_are_not_taken_for_the_client() {
+    const PORT: u16 = 4321;
+    const PAIRS: usize = 60;
+    let mut script =
+        String::from("open A0 adapter=0 -> SUCCESS\nopen A1 adapter=1 -> SUCCESS\npd P0 adapter=A0 -> SUCCESS\n");
+    script += "cq C0 adapter=A0 depth=16 -> SUCCESS\n";
+    // More at a time than find a place at the port.
+    for number in 0..24 {
+        writeln!(
+            script,
+            "qp Q{number} domain=P0 receive=C0 initiator=C0 receive-depth=1 initiator-depth=1 receive-elements=1 initiator-elements=1 inline=0 -> SUCCESS\n\
+             connector K{number} adapter=A0 -> SUCCESS\n\
+             connect K{number} qp=Q{number} to=none host=A1 port={PORT} source=0 inbound=1 outbound=1 data=0"
+        )
+        .expect("text");
+    }
+    let steps = encode(&parse(&script).expect("a script"));
+    let machine = Machine::start();
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    let stranger = kernel_host::thread::spawn("stranger", move || {
+        let file = crate::machine::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens");
+        let mut rounds = 0;
+        while !seen.load(Ordering::SeqCst) {
+            // What its connects come to is its own affair.
+            let _reply = replay(&file, &steps);
+            rounds += 1;
+        }
+        file.close();
+        rounds
+    });
+    let file = machine.open();
+    for _ in 0..PAIRS {
+        let pair = ask(&file, &PairCreateRequest { port: PORT, ..create_request(&machine) });
+        assert_eq!(pair.server.port, PORT);
+        let request = TransferRequest { operation: Operation::SEND, ..transfer_request(pair.pair, 4096) };
+        let mut buffer = region(4096);
+        prepare(&mut buffer, 4096);
+        assert_eq!(send_direct(&file, &request, &mut buffer), Status::SUCCESS);
+        assert!(arrived(&buffer, 4096));
+        assert_eq!(close(&file, pair.pair), Status::SUCCESS);
+    }
+    stop.store(true, Ordering::SeqCst);
+    println!("{} scripts of a stranger beside {PAIRS} pairs", stranger.join());
+    file.close();
+    machine.finish();
+}
+
+// Rule: IOCTL-8
 fn closing_the_file_closes_its_pairs() {
     with_machine(|machine| {
         let (watcher, owner) = (machine.open(), machine.open());

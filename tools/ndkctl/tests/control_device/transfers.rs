@@ -1,6 +1,6 @@
 //! Transfers and memcpy: every operation, registration, length and list; every refusal; what the result page says.
 
-use crate::machine::{Machine, ORDINARY, ask, list, region, result_of, send_direct, start_direct};
+use crate::machine::{Machine, ORDINARY, ask, list, region, result_of, send, send_direct, start_direct};
 use crate::pairs::{close, create_request, objects};
 use crate::{Case, cases};
 use kernel_host::FrameOrder;
@@ -8,11 +8,19 @@ use kernel_host::io::File;
 use kernel_host::memory::user_buffer::UserBuffer;
 use ndkctl::pattern::Pattern;
 use softndk_ioctl::{
-    BufferLayout, EndReason, MemcpyRequest, Operation, PairCreateRequest, PairFlags, REGION_LENGTH_MAX, RegionKind,
-    RequestHeader, Status, TransferFlags, TransferRequest, TransferResult, stride_count,
+    BufferLayout, EndReason, MemcpyRequest, Operation, PairCreateRequest, PairFlags, PairModerationRequest,
+    REGION_LENGTH_MAX, RegionKind, Request, RequestHeader, Status, TransferFlags, TransferRequest, TransferResult,
+    stride_count,
 };
+use zerocopy::IntoBytes;
 
 pub const CASES: &[Case] = cases![
+    sends_and_reads_invalidate_by_their_last_request,
+    every_nth_request_is_signalled,
+    a_pair_closes_while_every_thread_is_busy,
+    moderation_is_set_for_a_pair_of_the_file,
+    messages_arrive_through_a_shared_receive_queue,
+    messages_through_a_shared_receive_queue_notify,
     every_operation_and_registration_moves_every_length,
     scatter_lists_of_every_length,
     notified_completions_are_the_same,
@@ -46,7 +54,7 @@ pub fn transfer_request(pair: u32, region_length: u64) -> TransferRequest {
         depth: 1,
         chain_length: 1,
         time_budget: 0,
-        reserved: 0,
+        signal_interval: 0,
     }
 }
 
@@ -216,13 +224,172 @@ fn flags_do_what_they_say() {
                 }
             }
             for operation in [Operation::READ, Operation::WRITE] {
-                for region_kind in [RegionKind::FAST_REGISTERED, RegionKind::LOGICAL] {
+                for region_kind in [RegionKind::FAST_REGISTERED, RegionKind::LOGICAL, RegionKind::WINDOW] {
+                    move_all(file, &TransferRequest { operation, region_kind, ..many });
                     let flags = TransferFlags::REMOTE_INVALIDATE;
                     move_all(file, &TransferRequest { operation, region_kind, flags, ..many });
                 }
             }
         },
     );
+}
+
+/// Whoever invalidates, the next transfer over the pair finds everything as it was.
+fn sends_and_reads_invalidate_by_their_last_request() {
+    with_pair(
+        |_| {},
+        |_, file, pair| {
+            let fast = TransferRequest {
+                region_kind: RegionKind::FAST_REGISTERED,
+                request_count: 10,
+                request_length: 1000,
+                depth: 4,
+                ..transfer_request(pair, 10_000)
+            };
+            for _ in 0..3 {
+                let flags = TransferFlags::REMOTE_INVALIDATE;
+                assert_eq!(
+                    move_all(file, &TransferRequest { operation: Operation::SEND, flags, ..fast }).completed,
+                    10
+                );
+                let flags = TransferFlags::LOCAL_INVALIDATE;
+                assert_eq!(move_all(file, &TransferRequest { flags, ..fast }).completed, 10);
+            }
+        },
+    );
+}
+
+/// Every interval, whatever chains and depth make of it; the notifications of solicited sends are counted.
+fn every_nth_request_is_signalled() {
+    with_pair(
+        |request| request.flags = PairFlags::NOTIFY,
+        |_, file, pair| {
+            for (interval, depth, chain_length) in
+                [(1, 1, 1), (2, 1, 1), (7, 16, 1), (100, 16, 3), (5, 4, 4), (3, 128, 64), (u32::MAX, 128, 7)]
+            {
+                for operation in OPERATIONS {
+                    let request = TransferRequest {
+                        operation,
+                        request_count: 331,
+                        request_length: 31,
+                        depth,
+                        chain_length,
+                        signal_interval: interval,
+                        ..transfer_request(pair, 331 * 31)
+                    };
+                    let result = move_all(file, &request);
+                    assert_eq!(result.completed, 331, "{interval} {depth} {chain_length}");
+                }
+            }
+            let endless = TransferRequest {
+                request_count: 0,
+                time_budget: 5,
+                signal_interval: 50,
+                depth: 8,
+                ..transfer_request(pair, 64)
+            };
+            let result = move_all(file, &endless);
+            assert_eq!((result.posted, result.end_reason), (result.completed, EndReason::TIME_BUDGET));
+            let solicited = TransferRequest {
+                operation: Operation::SEND,
+                flags: TransferFlags::SOLICITED,
+                request_count: 4,
+                request_length: 16,
+                ..transfer_request(pair, 64)
+            };
+            let plain = TransferRequest { flags: TransferFlags::empty(), ..solicited };
+            let (with, without) = (move_all(file, &solicited).notifications, move_all(file, &plain).notifications);
+            assert!(with > without, "{with} notifications with, {without} without solicited events");
+        },
+    );
+}
+
+/// As many endless transfers as there are threads for requests: a close does not wait behind them.
+fn a_pair_closes_while_every_thread_is_busy() {
+    let machine = Machine::start();
+    let file = machine.open();
+    let pairs: Vec<u32> = (0..33).map(|_| ask(&file, &create_request(&machine)).pair).collect();
+    let buffers: Vec<_> = pairs.iter().map(|_| region(4096)).collect();
+    let running: Vec<_> = pairs
+        .iter()
+        .zip(&buffers)
+        .skip(1)
+        .map(|(pair, buffer)| {
+            start_direct(&file, &TransferRequest { request_count: u64::MAX, ..transfer_request(*pair, 4096) }, buffer)
+        })
+        .collect();
+    assert_eq!(close(&file, pairs[0]), Status::SUCCESS);
+    assert_eq!(close(&file, pairs[32]), Status::SUCCESS);
+    for pair in &pairs[1..32] {
+        assert_eq!(close(&file, *pair), Status::SUCCESS);
+    }
+    for transfer in running {
+        assert_eq!(Status(transfer.wait().status), Status::CANCELLED);
+    }
+    file.close();
+    drop(buffers);
+    machine.finish();
+}
+
+fn moderation_is_set_for_a_pair_of_the_file() {
+    with_pair(
+        |request| request.flags = PairFlags::NOTIFY,
+        |_, file, pair| {
+            let ask = |pair, interval, count| {
+                let header = RequestHeader::of::<PairModerationRequest>();
+                let request = PairModerationRequest { header, pair, interval, count, reserved: 0 };
+                send(file, PairModerationRequest::CODE, request.as_bytes(), 0).0
+            };
+            for (interval, count) in [(20, 4), (0, 0), (u32::MAX, 8), (50, u32::MAX)] {
+                assert_eq!(ask(pair, interval, count), Status::SUCCESS, "{interval} {count}");
+            }
+            assert_eq!(ask(pair, 20, 4), Status::SUCCESS);
+            let many =
+                TransferRequest { request_count: 64, request_length: 64, depth: 16, ..transfer_request(pair, 4096) };
+            assert_eq!(move_all(file, &many).completed, 64);
+            assert_eq!(ask(pair + 1, 20, 4), Status::NOT_FOUND);
+            let header = RequestHeader::of::<PairModerationRequest>();
+            let wrong = PairModerationRequest { header, pair, interval: 0, count: 0, reserved: 1 };
+            let (status, _) = send(file, PairModerationRequest::CODE, wrong.as_bytes(), 0);
+            assert_eq!(status, Status::INVALID_PARAMETER);
+        },
+    );
+}
+
+/// Messages of every kind of memory through the server's shared receive queue; the rest of a pair is as without.
+fn shared_receives(flags: PairFlags) {
+    with_pair(
+        |request| request.flags = flags,
+        |_, file, pair| {
+            assert_eq!(objects(file).shared_receive_queues, 1, "the server's");
+            let many = TransferRequest {
+                operation: Operation::SEND,
+                request_length: 64,
+                request_count: 640,
+                depth: 32,
+                chain_length: 8,
+                ..transfer_request(pair, 4096)
+            };
+            for region_kind in KINDS {
+                assert_eq!(move_all(file, &TransferRequest { region_kind, ..many }).completed, 640);
+            }
+            let flags = TransferFlags::REMOTE_INVALIDATE;
+            for (operation, region_kind) in
+                [(Operation::SEND, RegionKind::FAST_REGISTERED), (Operation::WRITE, RegionKind::WINDOW)]
+            {
+                move_all(file, &TransferRequest { operation, region_kind, flags, ..many });
+            }
+            move_all(file, &transfer_request(pair, 4096));
+        },
+    );
+}
+
+fn messages_arrive_through_a_shared_receive_queue() {
+    shared_receives(PairFlags::SHARED_RECEIVE);
+}
+
+fn messages_through_a_shared_receive_queue_notify() {
+    shared_receives(PairFlags::SHARED_RECEIVE | PairFlags::NOTIFY);
 }
 
 fn a_time_budget_ends_a_transfer() {
@@ -240,6 +407,7 @@ fn a_time_budget_ends_a_transfer() {
     );
 }
 
+// Rule: IOCTL-4, IOCTL-10
 fn transfer_parameters_out_of_range_are_refused() {
     with_pair(
         |_| {},
@@ -269,15 +437,28 @@ fn transfer_parameters_out_of_range_are_refused() {
             refuse("all lengths", &|request| request.request_length = u32::MAX);
             refuse("region", &|request| request.region_length = REGION_LENGTH_MAX + 1);
             refuse("all regions", &|request| request.region_length = u64::MAX);
-            refuse("reserved", &|request| request.reserved = 1);
+            refuse("window for sends", &|request| {
+                request.operation = Operation::SEND;
+                request.region_kind = RegionKind::WINDOW;
+            });
+            refuse("solicited read", &|request| request.flags = TransferFlags::SOLICITED);
+            refuse("local invalidate of registered memory", &|request| {
+                request.flags = TransferFlags::LOCAL_INVALIDATE;
+            });
+            refuse("local invalidate without a last request", &|request| {
+                request.flags = TransferFlags::LOCAL_INVALIDATE;
+                request.region_kind = RegionKind::FAST_REGISTERED;
+                (request.request_count, request.time_budget) = (0, 1);
+            });
             refuse("inline read", &|request| request.flags = TransferFlags::INLINE);
             refuse("remote invalidate of registered memory", &|request| {
                 request.flags = TransferFlags::REMOTE_INVALIDATE;
             });
-            refuse("remote invalidate after sends", &|request| {
+            refuse("remote invalidate by a send without a last one", &|request| {
                 request.flags = TransferFlags::REMOTE_INVALIDATE;
                 request.operation = Operation::SEND;
                 request.region_kind = RegionKind::FAST_REGISTERED;
+                (request.request_count, request.time_budget) = (0, 1);
             });
             refuse("inline data", &|request| {
                 request.flags = TransferFlags::INLINE;
@@ -290,6 +471,7 @@ fn transfer_parameters_out_of_range_are_refused() {
     );
 }
 
+// Rule: IOCTL-3, IOCTL-10
 fn buffers_are_checked() {
     with_pair(
         |_| {},

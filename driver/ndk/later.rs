@@ -1,0 +1,348 @@
+//! Answers that are decided but not told yet, and who tells them.
+//!
+//! What it is: the whole difference between the profiles of [`Promptness`]. The engine and the entry points decide as always;
+//! where the adapter makes everything pend, the decision is written on a note, the call answers STATUS_PENDING, and a DPC of
+//! another processor tells the consumer. What it is not: a second way to do things; a note never changes what was decided.
+//!
+//! Rules. NDKPI: the asynchronous contract: PENDING means exactly one completion, any other answer none, and after PENDING
+//! nothing is written through the out pointer. NDKPI: closing objects: a close never fails, so its note lies in the object's
+//! own block; the note of a create lies in the block that was created; other notes are allocated, and where that fails the
+//! answer is given inline, which is always allowed. Each answer carries what keeps its object from closing, and lets it go
+//! after the consumer's callback has returned.
+
+use core::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use ndkpi_sys::{
+    ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER},
+    nt::{
+        NTSTATUS, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED,
+        STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS, STATUS_IO_TIMEOUT,
+        STATUS_NETWORK_UNREACHABLE, STATUS_PENDING, STATUS_SHARING_VIOLATION, STATUS_SUCCESS,
+        STATUS_TOO_MANY_ADDRESSES,
+    },
+};
+use softndk_engine::{CloseCompletion, Hold, Retired};
+
+use super::block;
+use crate::{
+    configuration::Promptness,
+    driver::Driver,
+    kernel::{
+        dpc::Dpc,
+        irql,
+        pool::{OutOfMemory, PoolArray, PoolBox, tags},
+        spin_lock::SpinLock,
+    },
+    mapper::{Errand, Job, Work},
+    memory::LARGE,
+    platform::{Callback, KernelPlatform},
+};
+
+/// Answers told in one run of a DPC; what is left waits for the next.
+const ROUND: u32 = 16;
+
+/// What is to be told.
+pub enum Answer {
+    Created {
+        callback: Callback<NDK_FN_CREATE_COMPLETION>,
+        status: NTSTATUS,
+        /// Null when the create failed.
+        object: Visible,
+        /// Of the object, or of what it would have been created from.
+        hold: Hold<KernelPlatform>,
+    },
+    Requested {
+        callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+        status: NTSTATUS,
+        hold: Hold<KernelPlatform>,
+    },
+    Closed(CloseCompletion<KernelPlatform>),
+    Retired(Retired<KernelPlatform>),
+}
+
+/// An object as the consumer sees it; only ever given back to the consumer.
+pub struct Visible(pub *mut NDK_OBJECT_HEADER);
+
+// SAFETY: the pointer goes to the consumer on whatever processor that happens.
+unsafe impl Send for Visible {}
+
+impl Answer {
+    /// Makes the consumer's callback, then lets go what the answer held. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    pub fn tell(self) {
+        match self {
+            Self::Created { callback, status, object, hold } => {
+                // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
+                unsafe { (callback.function)(callback.context.0, status, object.0) };
+                drop(hold);
+            }
+            Self::Requested { callback, status, hold } => {
+                // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
+                unsafe { (callback.function)(callback.context.0, status) };
+                drop(hold);
+            }
+            Self::Closed(completion) => block::closed(completion),
+            Self::Retired(retired) => block::retired(retired),
+        }
+    }
+}
+
+/// Room for one answer and its place in a queue. In an object's block, or a block of its own.
+pub struct Note {
+    next: *mut Note,
+    answer: Option<Answer>,
+    /// Allocated for this answer alone.
+    alone: bool,
+}
+
+// SAFETY: the link is followed under a queue's lock only.
+unsafe impl Send for Note {}
+// SAFETY: as above.
+unsafe impl Sync for Note {}
+
+impl Note {
+    /// Without an answer yet.
+    pub const fn blank() -> Self {
+        Self { next: ptr::null_mut(), answer: None, alone: false }
+    }
+}
+
+/// The notes of one processor, oldest first.
+struct Queue {
+    first: *mut Note,
+    last: *mut Note,
+}
+
+// SAFETY: the notes belong to the queue until they are taken.
+unsafe impl Send for Queue {}
+
+/// Tells what is queued for one processor.
+struct Teller {
+    dpc: Dpc,
+    queue: SpinLock<Queue>,
+}
+
+/// The tellers of all processors.
+pub struct Later {
+    each: PoolArray<Teller>,
+    /// Sized requests that the mapper's thread was given and has not done.
+    sized: AtomicU32,
+}
+
+impl Later {
+    /// PASSIVE_LEVEL.
+    pub fn try_new() -> Result<Self, OutOfMemory> {
+        let processors = irql::processor_count().max(1) as usize;
+        Ok(Self { each: PoolArray::try_from_fn(tags::TURN, processors, Teller::try_new)?, sized: AtomicU32::new(0) })
+    }
+
+    /// Waits until nothing is told any more. PASSIVE_LEVEL, when no adapter is left.
+    pub fn stop(&self) {
+        for teller in self.each.iter() {
+            teller.dpc.stop();
+        }
+    }
+
+    /// Has the note's answer told by another processor than this one, if there is one.
+    ///
+    /// # Safety
+    /// The note's memory is not used by anybody else and lives until the answer was taken from it; an answer is in it.
+    unsafe fn queue(&self, note: NonNull<Note>) {
+        let next = (irql::processor() as usize).wrapping_add(1).checked_rem(self.each.len()).unwrap_or(0);
+        if let Some(teller) = self.each.get(next) {
+            // SAFETY: the caller's promise.
+            unsafe { teller.queue.lock().push(note) };
+            teller.dpc.queue();
+        }
+    }
+}
+
+impl Queue {
+    /// # Safety
+    /// As [`Later::queue`].
+    unsafe fn push(&mut self, note: NonNull<Note>) {
+        match NonNull::new(self.last) {
+            // SAFETY: the last note of the queue is alive until it is taken, under the lock that the caller holds.
+            Some(last) => unsafe { (*last.as_ptr()).next = note.as_ptr() },
+            None => self.first = note.as_ptr(),
+        }
+        self.last = note.as_ptr();
+    }
+
+    /// The oldest answer, and the block of its note if that is to be freed.
+    fn pop(&mut self) -> Option<(Option<Answer>, Option<PoolBox<Note>>)> {
+        let note = NonNull::new(self.first)?;
+        // SAFETY: a queued note is alive and reached under this queue's lock only.
+        let place = unsafe { &mut *note.as_ptr() };
+        self.first = core::mem::replace(&mut place.next, ptr::null_mut());
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
+        let answer = place.answer.take();
+        // SAFETY: `alone` notes came from a box with this tag, and the queue was the only one to know them.
+        let own = place.alone.then(|| unsafe { PoolBox::from_raw(tags::LATER, note) });
+        Some((answer, own))
+    }
+}
+
+impl Teller {
+    fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
+        // SAFETY: `run` takes an index; `Later::stop` stops the DPC before the driver state goes.
+        let dpc = unsafe { Dpc::try_new(run, ptr::without_provenance_mut(processor)) }?;
+        dpc.target(processor as u32);
+        Ok(Self { dpc, queue: SpinLock::new(Queue { first: ptr::null_mut(), last: ptr::null_mut() }) })
+    }
+
+    fn tell_some(&self) {
+        for _ in 0..ROUND {
+            let Some((answer, own)) = self.queue.lock().pop() else { return };
+            // Before the callback: what is told may free the object that the note lies in.
+            drop(own);
+            if let Some(answer) = answer {
+                answer.tell();
+            }
+        }
+        self.dpc.queue();
+    }
+}
+
+unsafe extern "C" fn run(
+    _dpc: *mut wdk_sys::KDPC,
+    context: *mut c_void,
+    _argument1: *mut c_void,
+    _argument2: *mut c_void,
+) {
+    if let Some(teller) = Driver::get().and_then(|driver| driver.later.each.get(context.addr())) {
+        teller.tell_some();
+    }
+}
+
+/// Has `answer` told by another processor, through a note in memory that the answer itself keeps alive.
+///
+/// # Safety
+/// The note's memory is used by nobody else and lives until the answer is told; `Err` gives the answer back untold.
+#[expect(clippy::result_large_err, reason = "the answer itself, given back; there may be no memory to box it")]
+pub unsafe fn tell_by(note: *mut Note, answer: Answer) -> Result<(), Answer> {
+    let (Some(note), Some(driver)) = (NonNull::new(note), Driver::get()) else { return Err(answer) };
+    // SAFETY: the caller's promise.
+    unsafe { note.write(Note { next: ptr::null_mut(), answer: Some(answer), alone: false }) };
+    // SAFETY: as above.
+    unsafe { driver.later.queue(note) };
+    Ok(())
+}
+
+/// Room for an answer that lies in no object; nothing where the adapter does not make things pend, or without memory.
+pub fn space(promptness: Promptness) -> Option<Space> {
+    if promptness != Promptness::Pending || Driver::get().is_none() {
+        return None;
+    }
+    PoolBox::try_new(tags::LATER, Note { alone: true, ..Note::blank() }).ok().map(Space)
+}
+
+/// A note of its own, blank.
+pub struct Space(PoolBox<Note>);
+
+impl Space {
+    /// Has `answer` told by another processor.
+    pub fn tell(self, answer: Answer) -> NTSTATUS {
+        let Self(mut note) = self;
+        note.answer = Some(answer);
+        let note = note.into_raw();
+        if let Some(driver) = Driver::get() {
+            // SAFETY: the note was allocated for this answer and is freed when the answer is taken.
+            unsafe { driver.later.queue(note) };
+        }
+        STATUS_PENDING
+    }
+}
+
+/// Answers a request that is over: at once, or where the adapter makes everything pend, from another processor.
+pub fn request(
+    promptness: Promptness,
+    status: NTSTATUS,
+    callback: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
+    hold: impl FnOnce() -> Hold<KernelPlatform>,
+) -> NTSTATUS {
+    let Some(callback) = callback else { return status };
+    match space(promptness) {
+        Some(space) if may_come_later(status) => space.tell(Answer::Requested { callback, status, hold: hold() }),
+        _ => status,
+    }
+}
+
+/// As [`request`], for one that allocates `size` bytes: many are allocated by a thread at PASSIVE_LEVEL. While
+/// one is, the next go the same way however small they are: none overtakes an earlier one of its object.
+pub fn request_sized(
+    promptness: Promptness,
+    size: u64,
+    callback: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
+    hold: impl FnOnce() -> Hold<KernelPlatform>,
+    run: impl FnOnce() -> NTSTATUS + Send + 'static,
+) -> NTSTATUS {
+    let behind = Driver::get().is_some_and(|driver| driver.later.sized.load(Ordering::SeqCst) != 0);
+    match callback {
+        Some(callback) if (size > LARGE || behind) && promptness != Promptness::Inline => {
+            by_thread(callback, hold(), run)
+        }
+        _ => request(promptness, run(), callback, hold),
+    }
+}
+
+/// One more sized request for the mapper's thread, until it is done or given up.
+struct UnderWay(&'static AtomicU32);
+
+impl UnderWay {
+    fn new(count: &'static AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Leaves a request to the mapper's thread.
+fn by_thread(
+    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+    hold: Hold<KernelPlatform>,
+    run: impl FnOnce() -> NTSTATUS + Send + 'static,
+) -> NTSTATUS {
+    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let under_way = UnderWay::new(&driver.later.sized);
+    let errand = Errand::try_new(move || {
+        let status = run();
+        drop(under_way);
+        Answer::Requested { callback, status, hold }.tell();
+    });
+    match errand.and_then(|errand| PoolBox::try_new(tags::MAPPING, Job::new(Work::Errand(errand)))) {
+        Ok(job) => {
+            driver.mapper.queue(job);
+            STATUS_PENDING
+        }
+        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
+    }
+}
+
+/// Whether a completion may bring this status. Misuse of a function is always answered inline.
+pub fn may_come_later(status: NTSTATUS) -> bool {
+    matches!(
+        status,
+        STATUS_SUCCESS
+            | STATUS_INSUFFICIENT_RESOURCES
+            | STATUS_SHARING_VIOLATION
+            | STATUS_INVALID_ADDRESS
+            | STATUS_TOO_MANY_ADDRESSES
+            | STATUS_HOST_UNREACHABLE
+            | STATUS_NETWORK_UNREACHABLE
+            | STATUS_ADDRESS_ALREADY_EXISTS
+            | STATUS_IO_TIMEOUT
+            | STATUS_CONNECTION_REFUSED
+            | STATUS_CONNECTION_ABORTED
+    )
+}

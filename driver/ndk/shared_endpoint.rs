@@ -1,0 +1,66 @@
+//! The dispatch table of a shared endpoint.
+
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH,
+        NdkObjectTypeSharedEndpoint,
+    },
+    nt::{NTSTATUS, SOCKADDR, STATUS_INVALID_PARAMETER, ULONG},
+};
+use softndk_engine::{Close, Hold, SharedEndpoint};
+
+use super::{
+    adapter::query_extension,
+    block::{self, Block, CloseCallback, Kind, Object},
+    socket,
+};
+use crate::{
+    kernel::pool::{PoolBox, Tag, tags},
+    platform::KernelPlatform,
+};
+
+static DISPATCH: NDK_SHARED_ENDPOINT_DISPATCH = NDK_SHARED_ENDPOINT_DISPATCH {
+    NdkCloseSharedEndpoint: block::close::<SharedEndpointKind>,
+    NdkQueryExtension: query_extension,
+    NdkGetLocalAddress: local_address,
+};
+
+pub struct SharedEndpointKind;
+
+impl Kind for SharedEndpointKind {
+    type Visible = NDK_SHARED_ENDPOINT;
+    type Handle = SharedEndpoint<KernelPlatform>;
+
+    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeSharedEndpoint;
+    const TAG: Tag = tags::SHARED_ENDPOINT;
+
+    fn visible(header: NDK_OBJECT_HEADER) -> NDK_SHARED_ENDPOINT {
+        NDK_SHARED_ENDPOINT { Header: header, Dispatch: &raw const DISPATCH }
+    }
+
+    fn block(object: PoolBox<Object<Self>>) -> Block {
+        Block::SharedEndpoint(object)
+    }
+
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
+        handle.close(callback)
+    }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
+    }
+}
+
+/// NDKPI: NDK_FN_GET_SHARED_ENDPOINT_LOCAL_ADDRESS.
+unsafe extern "C" fn local_address(
+    endpoint: *mut NDK_SHARED_ENDPOINT,
+    address: *mut SOCKADDR,
+    length: *mut ULONG,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a shared endpoint of ours.
+    let Some(endpoint) = (unsafe { block::handle::<SharedEndpointKind>(endpoint) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's buffer and its length.
+    unsafe { socket::write(Some(endpoint.local_address()), address, length) }
+}

@@ -1,0 +1,85 @@
+//! The dispatch table of a shared receive queue.
+
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_SGE, NDK_SRQ, NDK_SRQ_DISPATCH,
+        NdkObjectTypeSrq,
+    },
+    nt::{NTSTATUS, PVOID, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG},
+};
+use softndk_engine::{Close, Hold, SharedReceiveQueue};
+
+use super::{
+    adapter::query_extension,
+    block::{self, Block, CloseCallback, Kind, Object},
+    later,
+    queue_pair::{element, elements, word},
+};
+use crate::{
+    kernel::pool::{PoolBox, Tag, tags},
+    platform::{Callback, KernelPlatform},
+    status,
+};
+
+static DISPATCH: NDK_SRQ_DISPATCH = NDK_SRQ_DISPATCH {
+    NdkCloseSrq: block::close::<SharedReceiveQueueKind>,
+    NdkQueryExtension: query_extension,
+    NdkModifySrq: modify,
+    NdkSrqReceive: receive,
+};
+
+pub struct SharedReceiveQueueKind;
+
+impl Kind for SharedReceiveQueueKind {
+    type Visible = NDK_SRQ;
+    type Handle = SharedReceiveQueue<KernelPlatform>;
+
+    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeSrq;
+    const TAG: Tag = tags::SHARED_RECEIVE_QUEUE;
+
+    fn visible(header: NDK_OBJECT_HEADER) -> NDK_SRQ {
+        NDK_SRQ { Header: header, Dispatch: &raw const DISPATCH }
+    }
+
+    fn block(object: PoolBox<Object<Self>>) -> Block {
+        Block::SharedReceiveQueue(object)
+    }
+
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
+        handle.close(callback)
+    }
+
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
+        handle.hold()
+    }
+}
+
+/// NDKPI: NDK_FN_MODIFY_SRQ. A deep queue is allocated by our thread.
+unsafe extern "C" fn modify(
+    queue: *mut NDK_SRQ,
+    depth: ULONG,
+    threshold: ULONG,
+    completion: Option<NDK_FN_REQUEST_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes a shared receive queue of ours.
+    let Some(object) = (unsafe { Object::<SharedReceiveQueueKind>::from_visible(queue) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let Some(queue) = object.handle() else { return STATUS_INVALID_PARAMETER };
+    let callback = completion.map(|function| Callback::new(function, context));
+    let changed = queue.clone();
+    let act = move || changed.modify(depth, threshold).map_or_else(status::of_resize, |()| STATUS_SUCCESS);
+    later::request_sized(object.origin.promptness, queue.size_of(depth), callback, || queue.hold(), act)
+}
+
+/// NDKPI: NDK_FN_SRQ_RECEIVE.
+unsafe extern "C" fn receive(queue: *mut NDK_SRQ, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
+    // SAFETY: the consumer passes a shared receive queue of ours.
+    let Some(queue) = (unsafe { block::handle::<SharedReceiveQueueKind>(queue) }) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the consumer's list for the length of the call.
+    let Some(list) = (unsafe { elements(list, count) }) else { return STATUS_INVALID_PARAMETER };
+    queue.receive(word(context), list.iter().map(element)).map_or_else(status::of_post, |()| STATUS_SUCCESS)
+}

@@ -1,0 +1,219 @@
+//! What happens outside of the calls of a script: callbacks and ends of requests, written down where they come.
+//!
+//! Every callback gets a [`Cell`] as its context: the log and the name of a slot. Cells live as long as the session, whatever
+//! becomes of the objects in their slots, so that a callback never meets freed memory. The log is made in advance and bounded;
+//! what does not fit is counted as lost.
+
+use core::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use ndkpi_sys::{
+    ndkpi::NDK_CONNECTOR,
+    nt::{NTSTATUS, PVOID, STATUS_SUCCESS},
+};
+use softndk_ioctl::{ScriptEvent, ScriptName, ScriptOccurrence, Status};
+
+use crate::{
+    kernel::{
+        pool::{PoolSlice, tags},
+        spin_lock::SpinLock,
+    },
+    session::consumer::close_unowned,
+};
+
+/// Occurrences between two observations.
+const OCCURRENCE_MAX: usize = 1024;
+/// Connectors that arrived and were not taken.
+const ARRIVAL_MAX: usize = 64;
+
+pub struct Log {
+    state: SpinLock<State>,
+    /// Counts everything that happens.
+    changes: AtomicU32,
+    /// Closes that have not come back.
+    closes: AtomicU32,
+}
+
+struct State {
+    occurrences: PoolSlice<ScriptOccurrence>,
+    count: usize,
+    lost: bool,
+    arrivals: PoolSlice<Arrival>,
+    arrived: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Arrival {
+    listener: ScriptName,
+    connector: *mut NDK_CONNECTOR,
+}
+
+impl Log {
+    pub fn try_new() -> Result<Self, Status> {
+        let none = |_| Status::INSUFFICIENT_RESOURCES;
+        let arrival = Arrival { listener: ScriptName::NONE, connector: ptr::null_mut() };
+        let state = State {
+            occurrences: PoolSlice::try_filled(tags::SESSION, OCCURRENCE_MAX, ScriptOccurrence::default())
+                .map_err(none)?,
+            count: 0,
+            lost: false,
+            arrivals: PoolSlice::try_filled(tags::SESSION, ARRIVAL_MAX, arrival).map_err(none)?,
+            arrived: 0,
+        };
+        Ok(Self { state: SpinLock::new(state), changes: AtomicU32::new(0), closes: AtomicU32::new(0) })
+    }
+
+    /// Differs when something has happened in between.
+    pub fn changes(&self) -> u32 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub fn closes(&self) -> u32 {
+        self.closes.load(Ordering::Acquire)
+    }
+
+    pub fn begin_close(&self) {
+        self.closes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The last touch of the log by a close.
+    pub fn end_close(&self) {
+        self.closes.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub fn record(&self, event: ScriptEvent, object: ScriptName, status: NTSTATUS) {
+        {
+            let mut state = self.state.lock();
+            let count = state.count;
+            match state.occurrences.get_mut(count) {
+                Some(place) => {
+                    *place = ScriptOccurrence { event: event as u32, object, status, reserved: [0; 5] };
+                    state.count = count + 1;
+                }
+                None => state.lost = true,
+            }
+        }
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Keeps a connector that arrived; false when there is no room.
+    fn keep(&self, listener: ScriptName, connector: *mut NDK_CONNECTOR) -> bool {
+        let mut state = self.state.lock();
+        let arrived = state.arrived;
+        let Some(place) = state.arrivals.get_mut(arrived) else { return false };
+        *place = Arrival { listener, connector };
+        state.arrived = arrived + 1;
+        true
+    }
+
+    /// The oldest connector that arrived at a listener; at any, if none is named.
+    pub fn take_arrival(&self, listener: ScriptName) -> Option<*mut NDK_CONNECTOR> {
+        let mut state = self.state.lock();
+        let count = state.arrived;
+        let mut waiting = state.arrivals.iter().take(count);
+        let found = waiting.position(|arrival| listener == ScriptName::NONE || arrival.listener == listener)?;
+        let connector = state.arrivals.get(found)?.connector;
+        // The younger ones move up.
+        state.arrivals.get_mut(found..count).filter(|rest| !rest.is_empty())?.rotate_left(1);
+        state.arrived = count - 1;
+        Some(connector)
+    }
+
+    /// Hands out what happened since the last time, and whether something was lost.
+    pub fn drain(&self, into: &mut [ScriptOccurrence]) -> (usize, bool) {
+        let mut state = self.state.lock();
+        let count = state.count.min(into.len());
+        let whole = state.count == count && !state.lost;
+        for (place, occurrence) in into.iter_mut().zip(state.occurrences.iter().take(count)) {
+            *place = *occurrence;
+        }
+        state.count = 0;
+        state.lost = false;
+        (count, whole)
+    }
+}
+
+/// The context of every callback of a slot.
+pub struct Cell {
+    log: *const Log,
+    name: ScriptName,
+}
+
+impl Cell {
+    pub fn new(log: &Log, name: ScriptName) -> Self {
+        Self { log, name }
+    }
+
+    pub fn context(&self) -> PVOID {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    fn log(&self) -> &Log {
+        // SAFETY: the session frees its log after every object and its callbacks are gone.
+        unsafe { &*self.log }
+    }
+}
+
+/// The cell behind a callback's context.
+///
+/// # Safety
+/// `context` came from [`Cell::context`] and the session waits for this callback.
+unsafe fn cell<'a>(context: PVOID) -> Option<&'a Cell> {
+    // SAFETY: the caller's promise.
+    unsafe { context.cast::<Cell>().as_ref() }
+}
+
+macro_rules! request_completions {
+    ($($name:ident: $event:ident;)*) => {$(
+        /// NDK_FN_REQUEST_COMPLETION or a notification callback: the event of that name.
+        pub unsafe extern "C" fn $name(context: PVOID, status: NTSTATUS) {
+            // SAFETY: given with a request or object whose end the session waits for.
+            if let Some(cell) = unsafe { cell(context) } {
+                cell.log().record(ScriptEvent::$event, cell.name, status);
+            }
+        }
+    )*};
+}
+
+request_completions! {
+    notified: Notify;
+    connected: Connect;
+    accepted: Accept;
+    completed: Complete;
+    disconnected: Disconnect;
+}
+
+/// NDK_FN_CLOSE_COMPLETION.
+pub unsafe extern "C" fn closed(context: PVOID) {
+    // SAFETY: given with a close that the session waits for.
+    if let Some(cell) = unsafe { cell(context) } {
+        let log = cell.log();
+        log.record(ScriptEvent::Closed, cell.name, STATUS_SUCCESS);
+        log.end_close();
+    }
+}
+
+/// NDK_FN_DISCONNECT_EVENT_CALLBACK.
+pub unsafe extern "C" fn gone(context: *mut c_void) {
+    // SAFETY: given with a request of a connector whose close the session waits for.
+    if let Some(cell) = unsafe { cell(context) } {
+        cell.log().record(ScriptEvent::Gone, cell.name, STATUS_SUCCESS);
+    }
+}
+
+/// NDK_FN_CONNECT_EVENT_CALLBACK.
+pub unsafe extern "C" fn arrived(context: *mut c_void, connector: *mut NDK_CONNECTOR) {
+    // SAFETY: given with a listener whose close the session waits for.
+    let Some(cell) = (unsafe { cell(context) }) else { return };
+    let log = cell.log();
+    if log.keep(cell.name, connector) {
+        log.record(ScriptEvent::Arrived, cell.name, STATUS_SUCCESS);
+    } else {
+        // Closing refuses the connection.
+        // SAFETY: a connector handed to us that nobody else knows.
+        unsafe { close_unowned(connector) };
+    }
+}

@@ -1,0 +1,107 @@
+//! Steps that look: what is in a completion queue, what has happened, which bytes are there.
+
+use ndkpi_sys::{
+    ndkpi::{NDK_RESULT_EX, NdkOperationTypeReceiveAndInvalidate},
+    nt::STATUS_SUCCESS,
+};
+use softndk_ioctl::{ScriptName, ScriptOccurrence, ScriptResult, Status};
+use zerocopy::IntoBytes;
+
+use super::{
+    session::{Answer, Arguments, Entry, Session},
+    thing::{Stop, Thing},
+};
+use crate::session::consumer::table_of;
+
+impl Session<'_> {
+    fn show(&mut self, index: usize, bytes: &[u8]) {
+        if let (Some(place), Ok(entry)) = (self.seen.get_mut(index), Entry::try_from(bytes)) {
+            *place = entry;
+        }
+    }
+
+    /// Takes all results: exactly those expected, in their order.
+    pub fn poll(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
+        let Thing::CompletionQueue { object } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        self.rest()?;
+        // SAFETY: an open completion queue.
+        let table = unsafe { table_of(object) };
+        let (mut count, mut agrees) = (0_usize, true);
+        loop {
+            let room = self.results.len() as u32;
+            // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
+            let taken = unsafe { (table.NdkGetCqResultsEx)(object, self.results.as_mut_ptr(), room) } as usize;
+            for index in 0..taken {
+                let Some(result) = self.results.get(index).copied() else { break };
+                let expected: Option<ScriptResult> = step.0.entry(count);
+                let (seen, same) = self.compare(&result, expected.as_ref());
+                self.show(count, seen.as_bytes());
+                agrees &= same;
+                count += 1;
+            }
+            if taken == 0 {
+                break;
+            }
+        }
+        agrees &= count == usize::from(step.0.step.tail);
+        Ok(Answer { agrees, seen: count, ..Answer::NOTHING })
+    }
+
+    /// A result in the script's terms, and whether it is the expected one.
+    fn compare(&self, result: &NDK_RESULT_EX, expected: Option<&ScriptResult>) -> (ScriptResult, bool) {
+        let received = result.Type.is_receive() && result.Status == STATUS_SUCCESS;
+        let mut seen = ScriptResult {
+            context: result.RequestContext.addr() as u64,
+            queue_pair: ScriptName(result.QPContext.addr() as u32),
+            operation: result.Type.0.cast_unsigned(),
+            status: result.Status,
+            bytes: if received { result.BytesTransferred } else { 0 },
+            invalidated: ScriptName::NONE,
+            reserved: 0,
+        };
+        let Some(expected) = expected else { return (seen, false) };
+        if result.Type == NdkOperationTypeReceiveAndInvalidate && expected.invalidated != ScriptName::NONE {
+            let token = self.remote(expected.invalidated).ok().map(|(token, _)| token as usize);
+            if token == Some(result.TypeSpecificCompletionOutput) {
+                seen.invalidated = expected.invalidated;
+            }
+        }
+        (seen, seen == *expected)
+    }
+
+    /// Everything that happened since the last look: exactly those expected, in any order.
+    pub fn events(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
+        self.rest()?;
+        let (count, whole) = self.log.drain(&mut self.occurrences);
+        if !whole {
+            return Err(Status::BUFFER_OVERFLOW.into());
+        }
+        for index in 0..count {
+            if let Some(occurrence) = self.occurrences.get(index).copied() {
+                self.show(index, occurrence.as_bytes());
+            }
+        }
+        let mut agrees = count == usize::from(step.0.step.tail);
+        // Each expected one takes a seen one away.
+        let mut left = count;
+        for index in 0..usize::from(step.0.step.tail) {
+            let expected: ScriptOccurrence = step.0.entry(index).ok_or(Stop::Broken)?;
+            let rest = self.occurrences.get_mut(..left).ok_or(Stop::Broken)?;
+            match rest.iter().position(|seen| *seen == expected) {
+                Some(found) => {
+                    left -= 1;
+                    rest.swap(found, left);
+                }
+                None => agrees = false,
+            }
+        }
+        Ok(Answer { agrees, seen: count, ..Answer::NOTHING })
+    }
+
+    pub fn bytes(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
+        self.rest()?;
+        let Thing::Buffer(buffer) = self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let digest = buffer.digest(step.number(0), step.number(1))?;
+        Ok(Answer { agrees: digest == step.number(2), values: [digest, 0], ..Answer::NOTHING })
+    }
+}

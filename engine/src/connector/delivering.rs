@@ -1,0 +1,83 @@
+//! What a turn hands to the consumer: an arrival, the end of a request, a disconnect event.
+//!
+//! What it is not: a change of the connection; whatever is due was decided before.
+
+use softndk_cells::Shared;
+
+use super::{Connector, ConnectorObject, Pending, Phase, waiting};
+use crate::event::{Arrival, ConnectEvent, DisconnectEvent, RequestCompletion, Sink};
+use crate::life::{Hold, Object};
+use crate::platform::{Lock, Platform};
+
+/// A turn's look at a connector: hands out its arrival, its request's end, its disconnect event, in this order.
+#[inline(never)]
+pub(crate) fn look_at<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut impl Sink<P>) {
+    hand_out_arrival(connector, sink);
+    waiting::expire(connector);
+    let finished = connector.state.with(|state| {
+        let finished = state.request.take_if(|request| request.result.is_some())?;
+        waiting::end(connector, state);
+        state.completing += 1;
+        Some(finished)
+    });
+    if let Some(Pending { callback, result, hold }) = finished {
+        if let Some(result) = result {
+            sink.request_completed(RequestCompletion { callback, result, hold });
+        }
+        connector.state.with(|state| state.completing -= 1);
+    }
+    let event = connector.state.with(|state| {
+        // Another processor is inside a completion that comes before the event; it looks again afterwards.
+        if state.completing > 0 {
+            return None;
+        }
+        let due = core::mem::take(&mut state.event_due);
+        state.disconnect.filter(|_| due && !connector.core.is_closing()).map(|callback| {
+            let hold = Hold::new(Object::Connector(connector.clone()));
+            (callback, state.reason, hold)
+        })
+    });
+    if let Some((callback, reason, hold)) = event {
+        sink.disconnected(DisconnectEvent { callback, reason, hold });
+    }
+}
+
+fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut impl Sink<P>) {
+    let Some(listener) = &connector.listener else { return };
+    let (arriving, waiting) = connector.state.with(|state| {
+        let arriving = core::mem::take(&mut state.arriving);
+        (arriving, state.phase == Phase::Arrived)
+    });
+    if !arriving {
+        return;
+    }
+    let arrival = Arrival { connector: Connector(connector.clone()), adopted: false };
+    if waiting && !listener.core.is_closing() {
+        // The connector holds the listener, so another hold may be made.
+        let hold = Hold::new(Object::Listener(listener.clone()));
+        sink.connection_requested(ConnectEvent { callback: listener.connect, connector: arrival, hold });
+    }
+    // An arrival that is dropped here was abandoned before anybody saw it, or nobody listens any more: it refuses.
+}
+
+impl<P: Platform> Arrival<P> {
+    /// The connector, to look at its addresses and data before it is adopted.
+    pub fn connector(&self) -> &Connector<P> {
+        &self.connector
+    }
+
+    /// Makes the connector the consumer's, with the front end's block; the close protocol applies from here on.
+    pub fn adopt(mut self, block: P::Block) -> Connector<P> {
+        self.connector.0.core.set_block(block);
+        self.adopted = true;
+        self.connector.clone()
+    }
+}
+
+impl<P: Platform> Drop for Arrival<P> {
+    fn drop(&mut self) {
+        if !self.adopted {
+            drop(self.connector.close_with(None));
+        }
+    }
+}

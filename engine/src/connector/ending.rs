@@ -1,0 +1,264 @@
+//! Every way out of a connection: with grace, without, by a close, by a failed request, by an address that went.
+//!
+//! What it is: the endings and who hears of each. What it is not: the flush itself, which is the queue pair's.
+
+use core::net::IpAddr;
+
+use softndk_cells::Shared;
+
+use super::{After, Connector, ConnectorObject, PairAfter, Phase, State, Step, Told, waiting};
+use crate::cause::{ConnectError, DisconnectReason, Requested};
+use crate::event::Close;
+use crate::life::{Hold, Object};
+use crate::platform::{Lock, Platform};
+use crate::queue_pair::QueuePairObject;
+use crate::statistics::count;
+use crate::wire::{Message, PrivateData};
+
+impl<P: Platform> Connector<P> {
+    /// Ends the connection with grace: pending until the peer has answered and everything is flushed.
+    pub fn disconnect(&self, callback: P::RequestCallback) -> Result<Requested, ConnectError> {
+        let connector = &self.0;
+        let after = connector.state.with(|state| {
+            let over = matches!(state.phase, Phase::Ended(_));
+            let open = state.phase == Phase::Connected || over && state.was_connected;
+            if !open || state.disconnecting || state.request.is_some() {
+                return Err(ConnectError::InvalidState);
+            }
+            state.disconnecting = true;
+            state.event_due = false;
+            state.request = Some(connector.pending(callback));
+            waiting::begin(connector, state, connector.core.adapter.timeouts.disconnect);
+            let mut after = After::nothing();
+            if !over {
+                after.tell = state.far.clone().map(|far| (far, Message::Notice));
+            }
+            if over || state.noticed || connector.opening.semantics.flush_on_disconnect {
+                after.pair = state.pair.as_ref().map_or(PairAfter::Nothing, |(pair, _)| PairAfter::End(pair.clone()));
+            }
+            Ok(after)
+        })?;
+        connector.finish_after(after);
+        Ok(Requested::Pending)
+    }
+
+    /// Keeps the close from completing while something of the front end's own is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::Connector(self.0.clone()))
+    }
+
+    /// Closes the connector; what is still connected or on its way ends without grace.
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        self.close_with(Some(callback))
+    }
+
+    pub(super) fn close_with(&self, callback: Option<P::CloseCallback>) -> Close<P> {
+        let connector = &self.0;
+        connector.core.close(callback, || {
+            let (after, pair, shared) = connector.state.with(|state| {
+                waiting::end(connector, state);
+                let message = match state.phase {
+                    Phase::Connecting | Phase::Answered => Some(Message::Abandoned),
+                    Phase::Arrived => Some(Message::Rejected { data: PrivateData::empty() }),
+                    Phase::Accepting | Phase::Connected => Some(Message::Abort { reason: DisconnectReason::Closed }),
+                    Phase::Idle | Phase::Ended(_) => None,
+                };
+                let was_open = state.phase == Phase::Connected;
+                // Whoever gives an attempt up has seen it fail.
+                let attempt = message.is_some();
+                let mut after = state.give_up(ConnectError::Aborted, message);
+                // After the peer's end the receives were left to us: a close is a disconnect that nobody waits for.
+                if let (false, true, Some((pair, _))) = (was_open, state.was_connected, &state.pair) {
+                    after.pair = PairAfter::End(pair.clone());
+                }
+                if was_open {
+                    connector.count_end();
+                } else if attempt {
+                    count(&connector.core.adapter.statistics.connect_failure);
+                }
+                after.dropped.endpoint = state.endpoint.take();
+                let pair = state.pair.take().map(|pair| (pair, state.is_disconnect_pending()));
+                (after, pair, state.shared.take())
+            });
+            if let Some(((pair, hold), disconnecting)) = pair {
+                // A disconnect under way is told of the queue pair's rest first, and unties the two then.
+                if !disconnecting {
+                    untie(&pair);
+                }
+                connector.core.depend_on(Object::QueuePair(pair));
+                drop(hold);
+            }
+            if let Some((shared, hold)) = shared {
+                connector.core.depend_on(Object::SharedEndpoint(shared));
+                drop(hold);
+            }
+            connector.finish_after(after);
+        })
+    }
+}
+
+/// A queue pair does not tell its connector anything any more.
+fn untie<P: Platform>(pair: &QueuePairObject<P>) {
+    let connector = pair.bond.with(|bond| bond.connector.take());
+    drop(connector);
+}
+
+impl<P: Platform> State<P> {
+    /// Ends this end, whatever its phase: requests fail, the other end is told and forgotten.
+    pub(super) fn give_up(&mut self, cause: ConnectError, message: Option<Told<P>>) -> After<P> {
+        let mut after = After::nothing();
+        let connected = self.phase == Phase::Connected;
+        if self.is_disconnect_pending() {
+            // It completes when the queue pair has come to rest; and with success when the peer has already answered it.
+            self.cut_off = self.cut_off.or((connected && !self.noticed).then_some(cause));
+        } else {
+            after.result = Some(Err(cause));
+        }
+        let far = self.far.take();
+        after.tell = far.zip(message);
+        after.dropped.far_pair = self.far_pair.take();
+        self.event_due = false;
+        self.arriving = false;
+        if connected {
+            if let Some((pair, _)) = &self.pair {
+                after.pair = PairAfter::End(pair.clone());
+            }
+        } else if !self.was_connected {
+            after.free(self.pair.take());
+        }
+        self.phase = Phase::Ended(cause);
+        after
+    }
+}
+
+impl<P: Platform> ConnectorObject<P> {
+    pub(super) fn told_notice(&self, state: &mut State<P>) -> After<P> {
+        let mut after = After::nothing();
+        if state.phase != Phase::Connected || state.noticed {
+            return after;
+        }
+        state.noticed = true;
+        let Some((pair, _)) = &state.pair else { return after };
+        if state.disconnecting {
+            after.pair = PairAfter::End(pair.clone());
+        } else {
+            state.event_due = true;
+            state.reason = DisconnectReason::Disconnected;
+            if self.opening.semantics.flush_on_peer_end {
+                after.pair = PairAfter::End(pair.clone());
+            }
+        }
+        after
+    }
+
+    pub(super) fn told_abort(&self, state: &mut State<P>, reason: DisconnectReason) -> After<P> {
+        match state.phase {
+            Phase::Connecting => self.told_rejected(state, None, ConnectError::Aborted),
+            // Accepting: the other end has completed and ended at once; its Ready is behind this, and finds us over.
+            Phase::Answered | Phase::Accepting => {
+                count(&self.core.adapter.statistics.connect_failure);
+                let late = reason == DisconnectReason::TimedOut;
+                state.give_up(if late { ConnectError::TimedOut } else { ConnectError::Aborted }, None)
+            }
+            Phase::Connected => {
+                let event = !state.disconnecting && !state.noticed;
+                let told = state.event_due;
+                let mut after = state.give_up(ConnectError::Aborted, None);
+                state.event_due = event || told;
+                self.count_end();
+                if event {
+                    state.reason = reason;
+                    count(&self.core.adapter.statistics.connection_error);
+                }
+                if let (PairAfter::End(pair), false) = (&after.pair, state.disconnecting) {
+                    after.pair = PairAfter::Cut(pair.clone());
+                }
+                after
+            }
+            _ => After::nothing(),
+        }
+    }
+}
+
+/// A request of the queue pair failed: the connection ends, the peer is told, this side knows already.
+pub(crate) fn queue_pair_failed<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
+    let after = connector.state.with(|state| {
+        if state.phase != Phase::Connected {
+            return After::nothing();
+        }
+        connector.count_end();
+        count(&connector.core.adapter.statistics.connection_error);
+        state.give_up(ConnectError::Aborted, Some(Message::Abort { reason: DisconnectReason::PeerFailed }))
+    });
+    connector.finish_after(after);
+}
+
+/// The queue pair has completed everything after its end: a disconnect that waited for that is done.
+pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject<P>>, pair: &QueuePairObject<P>) {
+    let (after, closed) = connector.state.with(|state| {
+        let mut after = After::nothing();
+        let over = matches!(state.phase, Phase::Ended(_));
+        if state.disconnecting && (state.noticed || over) {
+            if state.phase == Phase::Connected {
+                connector.count_end();
+                state.phase = Phase::Ended(ConnectError::InvalidState);
+                after.dropped.far = state.far.take();
+            }
+            let result = state.cut_off.take().map_or(Ok(()), Err);
+            state.resolve(result);
+        }
+        // Closed connectors have let go of their queue pair.
+        (after, over && state.pair.is_none())
+    });
+    if closed {
+        untie(pair);
+    }
+    connector.finish_after(after);
+}
+
+/// Ends a connector whose local address has gone; its consumer and the peer are told.
+pub(crate) fn sever<P: Platform>(connector: &Shared<ConnectorObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
+    let (ours, theirs) = if connector.core.adapter.is_running() {
+        (DisconnectReason::AddressGone, DisconnectReason::PeerAddressGone)
+    } else {
+        (DisconnectReason::AdapterGone, DisconnectReason::PeerAdapterGone)
+    };
+    let after = connector.state.with(|state| {
+        if !state.local.is_some_and(|address| gone(address.ip())) {
+            return None;
+        }
+        let message = match state.phase {
+            Phase::Connecting | Phase::Answered => Message::Abandoned,
+            Phase::Arrived => Message::Rejected { data: PrivateData::empty() },
+            Phase::Accepting | Phase::Connected => Message::Abort { reason: theirs },
+            Phase::Idle | Phase::Ended(_) => return None,
+        };
+        let connected = state.phase == Phase::Connected;
+        let event = connected && !state.disconnecting && (!state.noticed || state.event_due);
+        let arriving = state.arriving;
+        let after = state.give_up(ConnectError::Aborted, Some(message));
+        state.arriving = arriving;
+        state.event_due = event;
+        if event && !state.noticed {
+            state.reason = ours;
+        }
+        if connected {
+            connector.count_end();
+            count(&connector.core.adapter.statistics.connection_error);
+        } else {
+            count(&connector.core.adapter.statistics.connect_failure);
+        }
+        Some(after)
+    });
+    // Connectors that stay are not even linked: an adapter may have many.
+    if let Some(after) = after {
+        connector.finish_after(after);
+    }
+}
+
+/// Ends a connector whose adapter or address went while it was being made.
+pub(super) fn sever_if_homeless<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
+    let adapter = &connector.core.adapter;
+    let running = adapter.is_running();
+    sever(connector, &|address| !running || !adapter.has_address(address));
+}

@@ -1,0 +1,480 @@
+//! The steps to a connection: connect, arrive, accept or reject, complete.
+//!
+//! What it is: the calls of both sides and what each side makes of the other's messages until both are connected. A failed
+//! attempt leaves queue pair and connector as they were. What it is not: how a connection ends (`ending`).
+
+use softndk_cells::{NoMemory, Reserved, Shared};
+
+use super::ending::sever_if_homeless;
+use super::{After, Connector, ConnectorObject, Phase, ReadLimits, State, Step, waiting};
+use crate::adapter::scope_of;
+use crate::cause::{ConnectError, Requested};
+use crate::endpoint::{Bound, EndpointKey};
+use crate::life::{Antecedents, Core, Hold, Object};
+use crate::listener::ListenerObject;
+use crate::loopback::Loopback;
+use crate::platform::{Lock, Platform};
+use crate::queue_pair::{QueuePair, QueuePairObject, state as pair_state};
+use crate::shared_endpoint::SharedEndpoint;
+use crate::statistics::count;
+use crate::timer::Timer;
+use crate::wire::{Message, PrivateData, Wire};
+use core::net::SocketAddr;
+
+/// Where a connector connects from.
+pub enum Source<'a, P: Platform> {
+    /// A local address of its own; port 0 picks a port.
+    Address(SocketAddr),
+    /// An address that it shares with others.
+    Shared(&'a SharedEndpoint<P>),
+}
+
+/// A connection request.
+pub struct Connect<'a, P: Platform> {
+    pub queue_pair: &'a QueuePair<P>,
+    pub source: Source<'a, P>,
+    pub destination: SocketAddr,
+    pub limits: ReadLimits,
+    pub private_data: &'a [u8],
+    pub callback: P::RequestCallback,
+}
+
+/// The answer to an arrived request.
+pub struct Accept<'a, P: Platform> {
+    pub queue_pair: &'a QueuePair<P>,
+    pub limits: ReadLimits,
+    pub private_data: &'a [u8],
+    pub disconnect: Option<P::DisconnectCallback>,
+    pub callback: P::RequestCallback,
+}
+
+impl<P: Platform> Connector<P> {
+    /// Asks for a connection. Pending until the other side answers.
+    #[expect(clippy::needless_pass_by_value, reason = "the request is used up by the call")]
+    pub fn connect(&self, request: Connect<'_, P>) -> Result<Requested, ConnectError> {
+        let connector = &self.0;
+        let connected = connector.reserve().and_then(|()| {
+            let connected = self.connect_reserved(&request);
+            if connected.is_err() {
+                connector.state.with(|state| {
+                    if state.phase == Phase::Connecting {
+                        state.phase = Phase::Idle;
+                    }
+                });
+            }
+            connected
+        });
+        // What cannot be asked for is no attempt that failed.
+        let usage = |error: &ConnectError| {
+            use ConnectError::{AlreadyConnected, Foreign, InvalidState, PrivateDataTooLong};
+            matches!(error, AlreadyConnected | Foreign | InvalidState | PrivateDataTooLong)
+        };
+        if connected.as_ref().is_err_and(|error| !usage(error)) {
+            count(&connector.core.adapter.statistics.connect_failure);
+        }
+        connected
+    }
+
+    /// The active end takes the answer: both sides are connected when this returns.
+    pub fn complete_connect(
+        &self,
+        disconnect: Option<P::DisconnectCallback>,
+        _callback: P::RequestCallback,
+    ) -> Result<Requested, ConnectError> {
+        let connector = &self.0;
+        let far = connector.state.with(|state| {
+            match state.phase {
+                Phase::Answered => {}
+                Phase::Ended(cause) if !state.was_connected => return Err(cause),
+                _ => return Err(ConnectError::InvalidState),
+            }
+            state.phase = Phase::Connected;
+            state.was_connected = true;
+            state.disconnect = disconnect;
+            if let Some((pair, _)) = &state.pair {
+                let far_pair = state.far_pair.take();
+                pair.bond.with(|bond| bond.far = far_pair);
+                pair.mark(pair_state::connected(state.limits.outbound));
+            }
+            // Under the lock, so that an end that comes at once is counted after it.
+            let statistics = &connector.core.adapter.statistics;
+            count(&statistics.connect);
+            count(&statistics.active_connection);
+            Ok(state.far.clone())
+        })?;
+        if let Some(far) = far {
+            Loopback::tell(&far, connector, Message::Ready);
+        }
+        Ok(Requested::Done)
+    }
+
+    /// Answers an arrived request. Pending until the active end completes.
+    #[expect(clippy::needless_pass_by_value, reason = "the request is used up by the call")]
+    pub fn accept(&self, request: Accept<'_, P>) -> Result<Requested, ConnectError> {
+        let connector = &self.0;
+        let adapter = &connector.core.adapter;
+        let data = PrivateData::new(request.private_data, adapter.limits.callee_data)?;
+        let pair = claim(request.queue_pair, connector)?;
+        let accepted = connector.state.with(|state| {
+            match state.phase {
+                Phase::Arrived => {}
+                Phase::Ended(cause) if !state.was_connected => return Err(cause),
+                _ => return Err(ConnectError::InvalidState),
+            }
+            state.phase = Phase::Accepting;
+            state.limits = request.limits.capped(adapter).against(state.limits_of_peer());
+            state.disconnect = request.disconnect;
+            state.request = Some(connector.pending(request.callback));
+            waiting::begin(connector, state, adapter.timeouts.accept);
+            let far_pair = state.far_pair.take();
+            pair.bond.with(|bond| bond.far = far_pair);
+            state.pair = Some((pair.clone(), Hold::new(Object::QueuePair(pair.clone()))));
+            Ok((state.far.clone(), state.limits))
+        });
+        let (far, limits) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                release_claim(&pair);
+                return Err(error);
+            }
+        };
+        if let Some(far) = far {
+            Loopback::tell(&far, connector, Message::Accepted { far: pair, limits, data });
+        }
+        Ok(Requested::Pending)
+    }
+
+    /// Says no: to an arrived request, or (active end) to an answer.
+    pub fn reject(&self, private_data: &[u8]) -> Result<(), ConnectError> {
+        let connector = &self.0;
+        let data = PrivateData::new(private_data, connector.core.adapter.limits.callee_data)?;
+        let after = connector.state.with(|state| {
+            let message = match state.phase {
+                Phase::Arrived => Message::Rejected { data },
+                Phase::Answered => Message::Abandoned,
+                Phase::Ended(cause) if !state.was_connected => return Err(cause),
+                _ => return Err(ConnectError::InvalidState),
+            };
+            Ok(state.give_up(ConnectError::InvalidState, Some(message)))
+        })?;
+        count(&connector.core.adapter.statistics.connect_failure);
+        connector.finish_after(after);
+        Ok(())
+    }
+
+    fn connect_reserved(&self, request: &Connect<'_, P>) -> Result<Requested, ConnectError> {
+        let connector = &self.0;
+        let adapter = &connector.core.adapter;
+        let limits = request.limits.capped(adapter);
+        let data = PrivateData::new(request.private_data, adapter.limits.caller_data)?;
+        if !adapter.is_running() {
+            return Err(ConnectError::AdapterGone);
+        }
+        let source = connector.source(&request.source)?;
+        if source.is_ipv4() != request.destination.is_ipv4() {
+            return Err(ConnectError::InvalidAddress);
+        }
+        let pair = claim(request.queue_pair, connector)?;
+        let attempt = Attempt { request, source, limits, data, pair: &pair };
+        let arrived = self.attempt(&attempt);
+        match arrived {
+            Ok(arrived) => {
+                arrived.core.fabric.link(&Object::Connector(arrived.clone()));
+                // An address or adapter that went while we looked has not seen these two.
+                sever_if_homeless(connector);
+                sever_if_homeless(&arrived);
+                Ok(Requested::Pending)
+            }
+            Err(error) => {
+                release_claim(&pair);
+                Err(error)
+            }
+        }
+    }
+
+    /// Finds the listener, takes the local endpoint, makes the other end; nothing is visible before all of it stands.
+    // On a frame of its own, which is gone when the outcome is looked at.
+    #[inline(never)]
+    fn attempt(&self, attempt: &Attempt<'_, P>) -> Result<Shared<ConnectorObject<P>>, ConnectError> {
+        let connector = &self.0;
+        let adapter = &connector.core.adapter;
+        let (fabric, request) = (&adapter.fabric, attempt.request);
+        let destination = request.destination;
+        let there = fabric
+            .find_adapter(|other| {
+                other.wire == adapter.wire && other.is_running() && other.has_address(destination.ip())
+            })
+            .ok_or(ConnectError::HostUnreachable)?;
+        // As the other end sees its own address.
+        let local = there.own_address(SocketAddr::new(destination.ip(), destination.port()));
+        let local = local.ok_or(ConnectError::HostUnreachable)?;
+        let remote = EndpointKey::new(there.number, destination);
+        // Under the directory's lock a listener that is found has not let its own hold go.
+        let found = fabric.0.directory.with(|directory| {
+            let (key, listener) = directory.listener(&remote).filter(|(_, listener)| listener.is_open())?;
+            let listener = listener.clone();
+            let hold = Hold::new(Object::Listener(listener.clone()));
+            directory.count(&key);
+            Some((Bound::at(key), listener, hold))
+        });
+        let (far, listener, _hold) = found.ok_or(ConnectError::Refused)?;
+        let taken = fabric.0.directory.with(|directory| match request.source {
+            Source::Address(_) => directory.take(EndpointKey::new(adapter.number, attempt.source), None).map(Bound::at),
+            Source::Shared(shared) => directory.meet(shared.0.key, remote),
+        });
+        let arrived = taken.map_err(ConnectError::from).and_then(|near| {
+            let mut source = attempt.source;
+            source.set_port(near.key.port());
+            let ends = Ends { near, far, source, local };
+            let arrived = self.join(&listener, attempt, &ends);
+            if arrived.is_err() {
+                fabric.0.directory.with(|directory| directory.release(&near));
+            }
+            arrived
+        });
+        if arrived.is_err() {
+            fabric.0.directory.with(|directory| directory.release(&far));
+        }
+        arrived
+    }
+
+    /// Makes the other end and joins both. The other end becomes visible under this end's lock: whoever ends it from then on
+    /// tells this end, and waits here until this end stands.
+    fn join(
+        &self,
+        listener: &Shared<ListenerObject<P>>,
+        attempt: &Attempt<'_, P>,
+        ends: &Ends,
+    ) -> Result<Shared<ConnectorObject<P>>, ConnectError> {
+        let connector = &self.0;
+        let arrived = arrive(connector, listener, attempt, ends)?;
+        connector.state.with(|state| {
+            if state.phase != Phase::Connecting {
+                return Err(ConnectError::Aborted);
+            }
+            arrived.core.adapter.register(&Object::Connector(arrived.clone()))?;
+            state.far = Some(arrived.clone());
+            state.endpoint = Some(ends.near);
+            if let Source::Shared(shared) = attempt.request.source {
+                state.shared = Some((shared.0.clone(), Hold::new(Object::SharedEndpoint(shared.0.clone()))));
+            }
+            state.local = Some(ends.source);
+            state.peer = Some(in_zone_of(ends.local, ends.source));
+            state.limits = attempt.limits;
+            state.data = None;
+            state.pair = Some((attempt.pair.clone(), Hold::new(Object::QueuePair(attempt.pair.clone()))));
+            state.request = Some(connector.pending(attempt.request.callback));
+            waiting::begin(connector, state, connector.core.adapter.timeouts.connect);
+            Ok(())
+        })?;
+        Ok(arrived)
+    }
+}
+
+/// A connection attempt whose arguments have been checked.
+struct Attempt<'a, P: Platform> {
+    request: &'a Connect<'a, P>,
+    /// The local address; its port may still be 0.
+    source: SocketAddr,
+    limits: ReadLimits,
+    data: PrivateData,
+    pair: &'a Shared<QueuePairObject<P>>,
+}
+
+/// Both ends of a connection to be: what is counted for them, and what each calls itself.
+struct Ends {
+    near: Bound,
+    far: Bound,
+    source: SocketAddr,
+    local: SocketAddr,
+}
+
+/// An address as somebody at `here` has to call it: link-local ones in the zone of `here`, others without one.
+fn in_zone_of(address: SocketAddr, here: SocketAddr) -> SocketAddr {
+    let mut seen = address;
+    if let SocketAddr::V6(seen) = &mut seen {
+        seen.set_scope_id(if seen.ip().is_unicast_link_local() { scope_of(here) } else { 0 });
+    }
+    seen
+}
+
+/// Makes the connector of the passive end, complete and known to nobody.
+fn arrive<P: Platform>(
+    near: &Shared<ConnectorObject<P>>,
+    listener: &Shared<ListenerObject<P>>,
+    attempt: &Attempt<'_, P>,
+    ends: &Ends,
+) -> Result<Shared<ConnectorObject<P>>, NoMemory> {
+    let place = Reserved::try_new()?;
+    let timer = waiting::timer(&listener.core.adapter)?;
+    Ok(assemble(place, timer, (near, listener), attempt, ends))
+}
+
+/// Puts it together in its place. The frame holds the whole object, so nothing below it may go deep: nothing fails here, and
+/// nothing is dropped.
+#[inline(never)]
+fn assemble<P: Platform>(
+    place: Reserved<ConnectorObject<P>>,
+    timer: Option<Timer<P>>,
+    (near, listener): (&Shared<ConnectorObject<P>>, &Shared<ListenerObject<P>>),
+    attempt: &Attempt<'_, P>,
+    ends: &Ends,
+) -> Shared<ConnectorObject<P>> {
+    let adapter = &listener.core.adapter;
+    let antecedents =
+        Antecedents::none().with(Object::Opening(listener.opening.clone())).with(Object::Listener(listener.clone()));
+    let offer = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.capped(adapter).against(attempt.limits);
+    let state = State {
+        phase: Phase::Arrived,
+        arriving: true,
+        far: Some(near.clone()),
+        far_pair: Some(attempt.pair.clone()),
+        endpoint: Some(ends.far),
+        local: Some(ends.local),
+        peer: Some(in_zone_of(ends.source, ends.local)),
+        limits: offer,
+        data: Some((attempt.data.clone(), near.core.adapter.limits.caller_data)),
+        ..State::new()
+    };
+    place.fill(ConnectorObject {
+        core: Core::new(adapter, None, antecedents),
+        opening: listener.opening.clone(),
+        listener: Some(listener.clone()),
+        timer,
+        state: P::Lock::new(state),
+    })
+}
+
+/// Ties a queue pair to a connector; only one connector ever succeeds with it.
+fn claim<P: Platform>(
+    pair: &QueuePair<P>,
+    connector: &Shared<ConnectorObject<P>>,
+) -> Result<Shared<QueuePairObject<P>>, ConnectError> {
+    let pair = &pair.0;
+    if !pair.domain.opening.is(&connector.opening) {
+        return Err(ConnectError::Foreign);
+    }
+    if pair.state() & (pair_state::CONNECTED | pair_state::ENDED) != 0 {
+        return Err(ConnectError::AlreadyConnected);
+    }
+    if pair.mark(pair_state::CLAIMED) & pair_state::CLAIMED != 0 {
+        return Err(ConnectError::AlreadyConnected);
+    }
+    pair.bond.with(|bond| bond.connector = Some(connector.clone()));
+    Ok(pair.clone())
+}
+
+/// The attempt came to nothing: the queue pair is free for another.
+pub(super) fn release_claim<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
+    let (connector, far) = pair.bond.with(|bond| (bond.connector.take(), bond.far.take()));
+    pair.unclaim();
+    drop((connector, far));
+}
+
+impl<P: Platform> State<P> {
+    /// On an arrived connector: what the peer offered, turned back into the peer's view.
+    fn limits_of_peer(&self) -> ReadLimits {
+        ReadLimits { inbound: self.limits.outbound, outbound: self.limits.inbound }
+    }
+}
+
+impl<P: Platform> ConnectorObject<P> {
+    /// The local address of an attempt; its port may be 0.
+    fn source(&self, source: &Source<'_, P>) -> Result<SocketAddr, ConnectError> {
+        let adapter = &self.core.adapter;
+        match source {
+            Source::Address(address) => adapter.own_address(*address).ok_or(ConnectError::InvalidAddress),
+            Source::Shared(shared) if !shared.0.opening.is(&self.opening) => Err(ConnectError::Foreign),
+            Source::Shared(shared) => adapter.own_address(shared.0.address).ok_or(ConnectError::NetworkUnreachable),
+        }
+    }
+
+    /// Takes an idle connector for a connection attempt.
+    fn reserve(&self) -> Result<(), ConnectError> {
+        self.state.with(|state| match state.phase {
+            Phase::Idle if state.request.is_none() => {
+                state.phase = Phase::Connecting;
+                // An address of an earlier attempt is nobody's business any more.
+                (state.local, state.peer) = (None, None);
+                Ok(())
+            }
+            Phase::Idle | Phase::Ended(_) => Err(ConnectError::InvalidState),
+            _ => Err(ConnectError::AlreadyConnected),
+        })
+    }
+
+    pub(super) fn told_accepted(
+        &self,
+        state: &mut State<P>,
+        far: Shared<QueuePairObject<P>>,
+        limits: ReadLimits,
+        data: &PrivateData,
+    ) -> After<P> {
+        let mut after = After::nothing();
+        if state.phase == Phase::Connecting {
+            state.phase = Phase::Answered;
+            state.limits = state.limits.against(limits);
+            state.far_pair = Some(far);
+            state.data = Some((data.clone(), self.core.adapter.limits.callee_data));
+            state.resolve(Ok(()));
+        } else {
+            // We gave up meanwhile and have said so.
+            after.dropped.far_pair = Some(far);
+        }
+        after
+    }
+
+    /// The attempt failed; the connector can try again.
+    pub(super) fn told_rejected(
+        &self,
+        state: &mut State<P>,
+        data: Option<&PrivateData>,
+        cause: ConnectError,
+    ) -> After<P> {
+        let mut after = After::nothing();
+        if state.phase != Phase::Connecting {
+            return after;
+        }
+        state.phase = Phase::Idle;
+        state.data = data.map(|data| (data.clone(), self.core.adapter.limits.callee_data));
+        after.result = Some(Err(cause));
+        after.dropped.far = state.far.take();
+        after.dropped.endpoint = state.endpoint.take();
+        after.dropped.shared = state.shared.take();
+        after.free(state.pair.take());
+        count(&self.core.adapter.statistics.connect_failure);
+        after
+    }
+
+    pub(super) fn told_ready(&self, state: &mut State<P>) -> After<P> {
+        if state.phase == Phase::Accepting {
+            state.phase = Phase::Connected;
+            state.was_connected = true;
+            if let Some((pair, _)) = &state.pair {
+                pair.mark(pair_state::connected(state.limits.outbound));
+            }
+            state.resolve(Ok(()));
+            count(&self.core.adapter.statistics.accept);
+            count(&self.core.adapter.statistics.active_connection);
+        }
+        After::nothing()
+    }
+
+    pub(super) fn told_abandoned(&self, state: &mut State<P>) -> After<P> {
+        let refused = self.opening.semantics.abandoned_is_refused;
+        match state.phase {
+            Phase::Arrived => {
+                let arriving = state.arriving;
+                count(&self.core.adapter.statistics.connect_failure);
+                let after = state.give_up(ConnectError::Aborted, None);
+                state.arriving = arriving;
+                after
+            }
+            Phase::Accepting => {
+                count(&self.core.adapter.statistics.connect_failure);
+                state.give_up(if refused { ConnectError::Refused } else { ConnectError::Aborted }, None)
+            }
+            _ => After::nothing(),
+        }
+    }
+}

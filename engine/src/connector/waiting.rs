@@ -1,0 +1,85 @@
+//! Time-outs: how long a connector waits for the other side.
+//!
+//! What it is: one moment a connector, because it has one request at a time: Connect waits for an answer, Accept for the peer's
+//! CompleteConnect, Disconnect for the peer's. A turn sees that the moment has come and ends the wait. What it is not: on by
+//! default; every time-out of 0 is never.
+//!
+//! Rules (NDKPI: NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_DISCONNECT): a Connect that timed out may be tried again; the other two
+//! end the connection.
+
+use softndk_cells::Shared;
+
+use super::{After, ConnectorObject, Phase, State, Step};
+use crate::adapter::AdapterObject;
+use crate::cause::{ConnectError, DisconnectReason};
+use crate::life::Object;
+use crate::platform::{Lock, Platform};
+use crate::statistics::count;
+use crate::timer::Timer;
+use crate::wire::Message;
+use softndk_cells::NoMemory;
+
+/// The timer of a new connector, on an adapter that has time-outs.
+pub(super) fn timer<P: Platform>(adapter: &AdapterObject<P>) -> Result<Option<Timer<P>>, NoMemory> {
+    let times = &adapter.timeouts;
+    let any = times.connect | times.accept | times.disconnect != 0;
+    any.then(|| Timer::try_new(&adapter.fabric, adapter.fabric.0.platform.processor())).transpose()
+}
+
+/// Begins to wait for the other side; 0 = for ever.
+pub(super) fn begin<P: Platform>(connector: &Shared<ConnectorObject<P>>, state: &mut State<P>, time: u64) {
+    if time != 0
+        && let Some(timer) = &connector.timer
+    {
+        let deadline = connector.core.fabric.0.platform.now().saturating_add(time);
+        state.deadline = Some(deadline);
+        timer.set(&Object::Connector(connector.clone()), deadline);
+    }
+}
+
+/// Waits no more.
+pub(super) fn end<P: Platform>(connector: &ConnectorObject<P>, state: &mut State<P>) {
+    if state.deadline.take().is_some()
+        && let Some(timer) = &connector.timer
+    {
+        timer.clear();
+    }
+}
+
+/// Ends a wait whose moment has come.
+pub(super) fn expire<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
+    let after = connector.state.with(|state| {
+        let deadline = state.deadline?;
+        let waits = state.request.as_ref().is_some_and(|request| request.result.is_none());
+        if !waits || connector.core.fabric.0.platform.now() < deadline {
+            return None;
+        }
+        end(connector, state);
+        Some(connector.time_out(state))
+    });
+    if let Some(after) = after {
+        connector.finish_after(after);
+    }
+}
+
+impl<P: Platform> ConnectorObject<P> {
+    fn time_out(&self, state: &mut State<P>) -> After<P> {
+        let abort = Message::Abort { reason: DisconnectReason::TimedOut };
+        match state.phase {
+            Phase::Connecting => {
+                let mut after = self.told_rejected(state, None, ConnectError::TimedOut);
+                after.tell = after.dropped.far.take().map(|far| (far, Message::Abandoned));
+                after
+            }
+            Phase::Accepting => {
+                count(&self.core.adapter.statistics.connect_failure);
+                state.give_up(ConnectError::TimedOut, Some(abort))
+            }
+            Phase::Connected if state.disconnecting && !state.noticed => {
+                self.count_end();
+                state.give_up(ConnectError::TimedOut, Some(abort))
+            }
+            _ => After::nothing(),
+        }
+    }
+}

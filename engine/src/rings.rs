@@ -1,0 +1,111 @@
+//! Where the entries of a queue lie that may change its depth.
+//!
+//! What it is: rings that follow one another. Normally there is one; after a resize new entries go into a fresh one, and the
+//! old one is let go when its last entry has been taken, so that a resize moves nothing. What it is not: the bound of the
+//! queue nor the lock; both belong to the queue.
+//!
+//! Rules: every ring is as large as the queue was when it was made; storing and taking allocate nothing; a ring whose memory
+//! is given back is handed out, because that happens with no lock held.
+
+use alloc::vec::Vec;
+
+use softndk_cells::NoMemory;
+
+use crate::room::push_in_room;
+
+/// Room for the entries from one position on.
+pub(crate) struct Ring<T> {
+    /// Room for a power of two of them, so that positions need no division. It is filled as positions are first used: a deep
+    /// queue is made as fast as a shallow one.
+    entries: Vec<T>,
+    /// The last place before they begin anew.
+    mask: usize,
+    /// The position of the first entry that was stored here.
+    start: u64,
+}
+
+impl<T: Copy> Ring<T> {
+    pub(crate) fn try_new(depth: usize) -> Result<Self, NoMemory> {
+        let size = depth.max(1).checked_next_power_of_two().ok_or(NoMemory)?;
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(size)?;
+        Ok(Self { entries, mask: size - 1, start: 0 })
+    }
+
+    /// The place of a position; the difference is small, whatever the positions are.
+    const fn place(&self, position: u64) -> usize {
+        position.wrapping_sub(self.start) as usize & self.mask
+    }
+
+    /// Stores an entry in its place, which nobody waits in.
+    fn store(&mut self, position: u64, entry: T) {
+        let place = self.place(position);
+        if let Some(place) = self.entries.get_mut(place) {
+            *place = entry;
+        } else {
+            // The first round: places come one after the other, and the room for all of them is there.
+            let stored = push_in_room(&mut self.entries, entry);
+            debug_assert!(stored.is_ok());
+        }
+    }
+}
+
+/// The rings of one queue.
+pub(crate) struct Rings<T> {
+    /// Takes new entries.
+    last: Ring<T>,
+    /// Rings whose entries are still to be taken, the oldest at the end.
+    earlier: Vec<Ring<T>>,
+}
+
+/// Memory to give back with no lock held.
+pub(crate) struct Spent<T> {
+    #[expect(dead_code, reason = "kept until it is dropped")]
+    ring: Option<Ring<T>>,
+    #[expect(dead_code, reason = "as above")]
+    list: Vec<Ring<T>>,
+}
+
+impl<T: Copy> Rings<T> {
+    pub(crate) fn try_new(depth: usize) -> Result<Self, NoMemory> {
+        Ok(Self { last: Ring::try_new(depth)?, earlier: Vec::new() })
+    }
+
+    pub(crate) fn store(&mut self, position: u64, entry: T) {
+        self.last.store(position, entry);
+    }
+
+    /// The entry at a position, and a ring that holds no more entries because of it.
+    pub(crate) fn take(&mut self, position: u64) -> (Option<T>, Option<Ring<T>>) {
+        let Some(oldest) = self.earlier.last() else {
+            return (self.last.entries.get(self.last.place(position)).copied(), None);
+        };
+        let entry = oldest.entries.get(oldest.place(position)).copied();
+        let before = self.earlier.len().checked_sub(2).and_then(|index| self.earlier.get(index));
+        let next = before.map_or(self.last.start, |ring| ring.start);
+        (entry, if position + 1 == next { self.earlier.pop() } else { None })
+    }
+
+    /// Rings in which entries wait, with the one that takes new ones.
+    pub(crate) fn count(&self) -> usize {
+        self.earlier.len() + 1
+    }
+
+    /// Entries from `added` on go into `fresh`. `list` has room for [`Self::count`] rings and takes the old list's place.
+    pub(crate) fn change(&mut self, mut fresh: Ring<T>, mut list: Vec<Ring<T>>, taken: u64, added: u64) -> Spent<T> {
+        fresh.start = added;
+        let old = core::mem::replace(&mut self.last, fresh);
+        let empty = old.start.max(taken) == added;
+        let ring = if empty { Some(old) } else { push_in_room(&mut list, old).err() };
+        for ring in self.earlier.drain(..) {
+            let kept = push_in_room(&mut list, ring);
+            debug_assert!(kept.is_ok());
+        }
+        Spent { ring, list: core::mem::replace(&mut self.earlier, list) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> (usize, usize) {
+        (self.last.entries.len(), self.last.entries.capacity())
+    }
+}

@@ -1,0 +1,82 @@
+//! Shared endpoints: a local address and port that several connectors connect from.
+//!
+//! What it is: the object behind NDK_SHARED_ENDPOINT: a count on an endpoint, held by the consumer and by each connector that
+//! connects over it. What it is not: a listener; nothing arrives here.
+//!
+//! Rules (NDKPI: NDK_FN_CREATE_SHARED_ENDPOINT, NDK_FN_CONNECT_WITH_SHARED_ENDPOINT): different remotes are fine, the same one
+//! twice is refused; the endpoint is free when the shared endpoint and its connectors are closed; the close completes after
+//! the connectors'. A vanished address ends the connections, not the shared endpoint: it connects again when the address is back.
+
+use core::net::SocketAddr;
+
+use softndk_cells::Shared;
+
+use crate::cause::ConnectError;
+use crate::endpoint::{Bound, EndpointKey};
+use crate::event::Close;
+use crate::life::{Antecedents, Core, Hold, Object};
+use crate::opening::OpeningObject;
+use crate::platform::{Lock, Platform};
+
+pub(crate) struct SharedEndpointObject<P: Platform> {
+    pub(crate) core: Core<P>,
+    pub(crate) opening: Shared<OpeningObject<P>>,
+    pub(crate) key: EndpointKey,
+    pub(crate) address: SocketAddr,
+}
+
+/// A local address and port that several connectors connect from.
+pub struct SharedEndpoint<P: Platform>(pub(crate) Shared<SharedEndpointObject<P>>);
+
+impl<P: Platform> Clone for SharedEndpoint<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<P: Platform> SharedEndpoint<P> {
+    pub(crate) fn create(
+        opening: &Shared<OpeningObject<P>>,
+        address: SocketAddr,
+        block: P::Block,
+    ) -> Result<Self, ConnectError> {
+        let adapter = &opening.core.adapter;
+        if !adapter.is_running() {
+            return Err(ConnectError::AdapterGone);
+        }
+        let mut address = adapter.own_address(address).ok_or(ConnectError::InvalidAddress)?;
+        let directory = &adapter.fabric.0.directory;
+        let key = directory.with(|directory| directory.take(EndpointKey::new(adapter.number, address), None))?;
+        address.set_port(key.port());
+        let endpoint = Shared::try_new(SharedEndpointObject {
+            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
+            opening: opening.clone(),
+            key,
+            address,
+        });
+        let registered = endpoint.and_then(|endpoint| {
+            adapter.register(&Object::SharedEndpoint(endpoint.clone()))?;
+            Ok(endpoint)
+        });
+        if registered.is_err() {
+            directory.with(|directory| directory.release(&Bound::at(key)));
+        }
+        Ok(Self(registered?))
+    }
+
+    pub fn local_address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// Keeps the close from completing while the front end's own asynchronous work for it is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::SharedEndpoint(self.0.clone()))
+    }
+
+    /// Closes it; connectors that connect over it keep the endpoint counted.
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        self.0.core.close(Some(callback), || {
+            self.0.core.fabric.0.directory.with(|directory| directory.release(&Bound::at(self.0.key)));
+        })
+    }
+}

@@ -1,0 +1,466 @@
+//! Shared receive queues: receives that several queue pairs take from.
+//!
+//! What it is: posted receives behind one lock, the senders that wait for one, and the threshold below which the consumer wants
+//! to be told. What it is not: the receiving; a receive that was taken belongs to the queue pair that took it and completes
+//! there, whatever becomes of the shared queue.
+//!
+//! Rules (NDKPI: NDK_FN_SRQ_RECEIVE, NDK_FN_MODIFY_SRQ, NDK_FN_SRQ_NOTIFICATION_CALLBACK): receives are handed out in the order
+//! they were posted, each once; senders that find none are served in the order they came, each promised one receive when there
+//! is one, so that nobody who comes later takes it; a promise that is not kept goes to the next. A new queue is not armed; a
+//! notification disarms. Receives that are left when the queue is closed are dropped without a completion: there is no queue
+//! pair that they belong to. Posting, taking and waiting allocate nothing and do a bounded amount of work.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use softndk_cells::{Baton, List, NoMemory, Shared};
+
+use crate::cause::{CreateError, PostError, ResizeError};
+use crate::completion_queue::Notifying;
+use crate::event::{Close, Notification, Sink};
+use crate::life::{Antecedents, Core, Hold, Object};
+use crate::limits::GRANT_STEP;
+use crate::platform::{Lock, Platform};
+use crate::protection_domain::DomainObject;
+use crate::queue_pair::QueuePairObject;
+use crate::receive_queue::Receive;
+use crate::rings::{Ring, Rings, Spent};
+use crate::room::push_in_room;
+use crate::token::Element;
+
+/// Modifications at the same time that one of them lets pass; the contract allows none.
+const MODIFY_TRIES: u32 = 4;
+
+pub(crate) struct SharedReceiveObject<P: Platform> {
+    pub(crate) core: Core<P>,
+    pub(crate) domain: Shared<DomainObject<P>>,
+    /// Most elements of a receive.
+    elements: u32,
+    notify: Option<P::NotifyCallback>,
+    /// Where notifications run by preference.
+    home: Option<u32>,
+    /// Elements of the receive that is being posted; the consumer's list is not read under the lock.
+    staging: Baton<Vec<Element>>,
+    inner: P::Lock<Inner<P>>,
+}
+
+/// Receives and elements count from 1 in the order they were posted; positions never wrap in the life of a machine.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of the notification protocol")]
+struct Inner<P: Platform> {
+    receives: Rings<Receive>,
+    elements: Rings<Element>,
+    depth: u64,
+    posted: u64,
+    taken: u64,
+    elements_posted: u64,
+    elements_taken: u64,
+    /// Senders that wait, the first to come in front. Those who gave up are skipped when their turn comes.
+    waiting: List<Line<P>>,
+    /// Receives that senders have been promised and not taken yet.
+    promised: u64,
+    threshold: u64,
+    armed: bool,
+    due: bool,
+    notifying: bool,
+    closed: bool,
+}
+
+/// Where the sender of one queue pair waits for a receive; a place for each queue pair that uses a shared queue.
+pub(crate) struct Line<P: Platform> {
+    sender: P::Lock<Option<Shared<QueuePairObject<P>>>>,
+    /// Promised; changes under the lock of the shared queue.
+    granted: AtomicBool,
+}
+
+/// How a queue pair uses a shared queue.
+pub(crate) struct Sharing<P: Platform> {
+    pub(crate) queue: Shared<SharedReceiveObject<P>>,
+    line: Shared<Line<P>>,
+}
+
+/// Memory to give back with no lock held.
+pub(crate) type Emptied = (Option<Ring<Receive>>, Option<Ring<Element>>);
+
+/// A shared receive queue.
+pub struct SharedReceiveQueue<P: Platform>(pub(crate) Shared<SharedReceiveObject<P>>);
+
+impl<P: Platform> Clone for SharedReceiveQueue<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// What a shared receive queue is made with.
+#[derive(Clone, Copy)]
+pub struct SharedReceiveQueueSettings<P: Platform> {
+    pub depth: u32,
+    /// Most elements of a receive.
+    pub elements: u32,
+    /// Kept until the queue is armed by [`SharedReceiveQueue::modify`].
+    pub threshold: u32,
+    pub notify: Option<P::NotifyCallback>,
+    /// The processor to run notifications on.
+    pub processor: Option<u32>,
+}
+
+impl<P: Platform> SharedReceiveQueueSettings<P> {
+    pub(crate) fn check(&self, domain: &Shared<DomainObject<P>>) -> Result<(), CreateError> {
+        let limits = &domain.core.adapter.limits;
+        let over = self.depth == 0 || self.depth > limits.shared_depth || self.elements > limits.receive_elements;
+        if over { Err(CreateError::OverLimit) } else { Ok(()) }
+    }
+
+    /// Bytes of the rings, which are what the queue is made of.
+    pub(crate) fn size(&self) -> u64 {
+        size(self.depth, self.elements)
+    }
+}
+
+/// As [`SharedReceiveQueueSettings::size`].
+fn size(depth: u32, elements: u32) -> u64 {
+    let ring =
+        |entries: u64, size: usize| entries.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(size as u64);
+    let elements = u64::from(depth).saturating_mul(u64::from(elements));
+    ring(u64::from(depth), size_of::<Receive>()).saturating_add(ring(elements, size_of::<Element>()))
+}
+
+/// Elements of as many receives; one alone lies in its receive.
+fn element_room(depth: u32, elements: u32) -> Result<usize, NoMemory> {
+    if elements > 1 { (depth as usize).checked_mul(elements as usize).ok_or(NoMemory) } else { Ok(1) }
+}
+
+/// Rings for a new depth, and lists that have room for the rings before them.
+struct Fresh {
+    receives: (Ring<Receive>, Vec<Ring<Receive>>),
+    elements: (Ring<Element>, Vec<Ring<Element>>),
+}
+
+impl Fresh {
+    fn try_new(depth: u32, elements: u32, rings: (usize, usize)) -> Result<Self, NoMemory> {
+        let (mut receives, mut element_list) = (Vec::new(), Vec::new());
+        receives.try_reserve_exact(rings.0)?;
+        element_list.try_reserve_exact(rings.1)?;
+        Ok(Self {
+            receives: (Ring::try_new(depth as usize)?, receives),
+            elements: (Ring::try_new(element_room(depth, elements)?)?, element_list),
+        })
+    }
+}
+
+/// How a modification ended under the lock.
+enum Modified {
+    Done(Option<(Spent<Receive>, Spent<Element>)>),
+    Occupied,
+    /// Another one came in between: the lists have to be longer.
+    MoreRings,
+}
+
+impl<P: Platform> SharedReceiveQueue<P> {
+    pub(crate) fn create(
+        domain: &Shared<DomainObject<P>>,
+        settings: &SharedReceiveQueueSettings<P>,
+        block: P::Block,
+    ) -> Result<Self, CreateError> {
+        let adapter = &domain.core.adapter;
+        adapter.ready()?;
+        settings.check(domain)?;
+        let mut staging = Vec::new();
+        staging.try_reserve_exact(settings.elements as usize).map_err(NoMemory::from)?;
+        let inner = Inner {
+            receives: Rings::try_new(settings.depth as usize)?,
+            elements: Rings::try_new(element_room(settings.depth, settings.elements)?)?,
+            depth: u64::from(settings.depth),
+            posted: 0,
+            taken: 0,
+            elements_posted: 0,
+            elements_taken: 0,
+            waiting: List::new(),
+            promised: 0,
+            threshold: u64::from(settings.threshold),
+            armed: false,
+            due: false,
+            notifying: false,
+            closed: false,
+        };
+        let queue = Shared::try_new(SharedReceiveObject {
+            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Domain(domain.clone()))),
+            domain: domain.clone(),
+            elements: settings.elements,
+            notify: settings.notify,
+            home: settings.processor,
+            staging: Baton::new(staging),
+            inner: P::Lock::new(inner),
+        })?;
+        adapter.register(&Object::SharedReceiveQueue(queue.clone()))?;
+        Ok(Self(queue))
+    }
+
+    /// Posts a receive for whichever queue pair needs one first.
+    pub fn receive(&self, context: u64, elements: impl ExactSizeIterator<Item = Element>) -> Result<(), PostError> {
+        let queue = &self.0;
+        let count = elements.len();
+        if count > queue.elements as usize {
+            return Err(PostError::TooManyElements);
+        }
+        let mut staged = queue.staging.raise().ok_or(PostError::Concurrent)?;
+        staged.clear();
+        let mut length = 0_u64;
+        for element in elements.take(count) {
+            length += u64::from(element.length);
+            push_in_room(&mut staged, element).map_err(|_| PostError::TooManyElements)?;
+        }
+        if length > u64::from(queue.core.adapter.limits.transfer_length) {
+            return Err(PostError::TooMuchData);
+        }
+        let single = if count == 1 { staged.first().copied().unwrap_or_default() } else { Element::default() };
+        let receive = Receive { context, first: 0, count, single, length, shared: true };
+        let granted = queue.inner.with(|inner| {
+            inner.post(receive, if count > 1 { &staged } else { &[] })?;
+            Ok(inner.grant(queue))
+        })?;
+        drop(staged);
+        wake(granted);
+        Ok(())
+    }
+
+    /// Changes depth and threshold; 0 keeps what there is. A threshold arms the notification, which comes at once when fewer
+    /// receives are queued. With an error nothing has changed.
+    pub fn modify(&self, depth: u32, threshold: u32) -> Result<(), ResizeError> {
+        let queue = &self.0;
+        if depth > queue.core.adapter.limits.shared_depth {
+            return Err(ResizeError::OverLimit);
+        }
+        for _ in 0..MODIFY_TRIES {
+            let rings = queue.inner.with(|inner| (inner.receives.count(), inner.elements.count()));
+            let mut fresh = if depth > 0 { Some(Fresh::try_new(depth, queue.elements, rings)?) } else { None };
+            match queue.inner.with(|inner| inner.modify(depth, threshold, &mut fresh, queue)) {
+                Modified::Done(spent) => {
+                    drop(spent);
+                    return Ok(());
+                }
+                Modified::Occupied => return Err(ResizeError::Occupied),
+                Modified::MoreRings => {}
+            }
+        }
+        Err(ResizeError::NoResources)
+    }
+
+    /// Bytes that the queue takes with this depth, roughly; 0 for 0.
+    pub fn size_of(&self, depth: u32) -> u64 {
+        if depth == 0 { 0 } else { size(depth, self.0.elements) }
+    }
+
+    /// Keeps the close from completing while something of the front end's own is under way.
+    pub fn hold(&self) -> Hold<P> {
+        Hold::new(Object::SharedReceiveQueue(self.0.clone()))
+    }
+
+    pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
+        self.0.core.close(Some(callback), || {
+            self.0.inner.with(|inner| {
+                inner.closed = true;
+                inner.armed = false;
+                inner.due = false;
+            });
+        })
+    }
+}
+
+impl<P: Platform> Inner<P> {
+    fn queued(&self) -> u64 {
+        self.posted - self.taken
+    }
+
+    fn post(&mut self, mut receive: Receive, elements: &[Element]) -> Result<(), PostError> {
+        if self.queued() >= self.depth {
+            return Err(PostError::QueueFull);
+        }
+        receive.first = self.elements_posted as usize;
+        for element in elements {
+            self.elements.store(self.elements_posted, *element);
+            self.elements_posted += 1;
+        }
+        self.receives.store(self.posted, receive);
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// Takes the oldest receive and copies its elements.
+    fn pop(
+        &mut self,
+        elements: &mut Vec<Element>,
+        queue: &Shared<SharedReceiveObject<P>>,
+    ) -> (Option<Receive>, Emptied) {
+        let (receive, ring) = self.receives.take(self.taken);
+        self.taken += 1;
+        let mut emptied = (ring, None);
+        elements.clear();
+        if let Some(receive) = &receive {
+            if receive.count == 1 {
+                let kept = push_in_room(elements, receive.single);
+                debug_assert!(kept.is_ok());
+            } else {
+                for _ in 0..receive.count {
+                    let (element, ring) = self.elements.take(self.elements_taken);
+                    self.elements_taken += 1;
+                    // Rings end between two receives, so that there is one at most.
+                    emptied.1 = emptied.1.or(ring);
+                    let kept = push_in_room(elements, element.unwrap_or_default());
+                    debug_assert!(kept.is_ok());
+                }
+            }
+        }
+        self.look_at_threshold(queue);
+        (receive, emptied)
+    }
+
+    /// Promises free receives to those who wait, first come, first served; answers whom to wake. One receive is free at a time,
+    /// unless many have given up waiting: then a turn goes on.
+    fn grant(&mut self, queue: &Shared<SharedReceiveObject<P>>) -> Option<Shared<QueuePairObject<P>>> {
+        for _ in 0..GRANT_STEP {
+            if self.queued() <= self.promised {
+                return None;
+            }
+            let line = self.waiting.pop()?;
+            if let Some(sender) = line.sender.with(Option::take) {
+                line.granted.store(true, Ordering::Relaxed);
+                self.promised += 1;
+                if self.queued() > self.promised && !self.waiting.is_empty() {
+                    link(queue);
+                }
+                return Some(sender);
+            }
+        }
+        link(queue);
+        None
+    }
+
+    /// Disarms and makes a notification due when there are too few receives.
+    fn look_at_threshold(&mut self, queue: &Shared<SharedReceiveObject<P>>) {
+        if self.armed && self.queued() < self.threshold {
+            self.armed = false;
+            self.due = queue.notify.is_some() && !self.closed;
+        }
+        if self.due && !self.notifying {
+            link(queue);
+        }
+    }
+
+    fn modify(
+        &mut self,
+        depth: u32,
+        threshold: u32,
+        fresh: &mut Option<Fresh>,
+        queue: &Shared<SharedReceiveObject<P>>,
+    ) -> Modified {
+        let mut spent = None;
+        if depth > 0 {
+            if self.queued() > u64::from(depth) {
+                return Modified::Occupied;
+            }
+            let rings = (self.receives.count(), self.elements.count());
+            let enough =
+                |fresh: &mut Fresh| fresh.receives.1.capacity() >= rings.0 && fresh.elements.1.capacity() >= rings.1;
+            let Some(fresh) = fresh.take_if(enough) else { return Modified::MoreRings };
+            let (ring, list) = fresh.receives;
+            let receives = self.receives.change(ring, list, self.taken, self.posted);
+            let (ring, list) = fresh.elements;
+            let elements = self.elements.change(ring, list, self.elements_taken, self.elements_posted);
+            self.depth = u64::from(depth);
+            spent = Some((receives, elements));
+        }
+        if threshold > 0 {
+            self.threshold = u64::from(threshold);
+            self.armed = !self.closed;
+            self.look_at_threshold(queue);
+        }
+        Modified::Done(spent)
+    }
+}
+
+impl<P: Platform> Sharing<P> {
+    pub(crate) fn try_new(queue: &SharedReceiveQueue<P>) -> Result<Self, NoMemory> {
+        let line = Shared::try_new(Line { sender: P::Lock::new(None), granted: AtomicBool::new(false) })?;
+        Ok(Self { queue: queue.0.clone(), line })
+    }
+
+    /// Gives the sender the next receive and its elements, if it is the sender's turn; else it waits, if it may. What comes
+    /// with the answer is dropped with no lock held.
+    pub(crate) fn take(
+        &self,
+        sender: &Shared<QueuePairObject<P>>,
+        may_wait: bool,
+        elements: &mut Vec<Element>,
+    ) -> (Option<Receive>, Emptied) {
+        self.queue.inner.with(|inner| {
+            if self.line.granted.swap(false, Ordering::Relaxed) {
+                inner.promised = inner.promised.saturating_sub(1);
+                return inner.pop(elements, &self.queue);
+            }
+            if inner.queued() > inner.promised && inner.waiting.is_empty() {
+                return inner.pop(elements, &self.queue);
+            }
+            if may_wait {
+                let before = self.line.sender.with(|place| place.replace(sender.clone()));
+                debug_assert!(before.is_none_or(|before| before.is(sender)));
+                if let Some(line) = self.line.link() {
+                    inner.waiting.push(line);
+                }
+                if inner.queued() > inner.promised {
+                    // Those in front have given up, or a turn is on its way to them.
+                    link(&self.queue);
+                }
+            }
+            (None, (None, None))
+        })
+    }
+
+    /// The sender takes no more: its place and what it was promised go to others.
+    pub(crate) fn leave(&self) {
+        let (sender, granted) = self.queue.inner.with(|inner| {
+            let sender = self.line.sender.with(Option::take);
+            if !self.line.granted.swap(false, Ordering::Relaxed) {
+                return (sender, None);
+            }
+            inner.promised = inner.promised.saturating_sub(1);
+            (sender, inner.grant(&self.queue))
+        });
+        drop(sender);
+        wake(granted);
+    }
+}
+
+fn wake<P: Platform>(sender: Option<Shared<QueuePairObject<P>>>) {
+    if let Some(sender) = sender {
+        sender.core.fabric.link(&Object::QueuePair(sender.clone()));
+    }
+}
+
+fn link<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
+    queue.core.fabric.link_at(&Object::SharedReceiveQueue(queue.clone()), queue.home);
+}
+
+/// Goes on with promises and makes a due notification.
+#[inline(never)]
+pub(crate) fn look_at<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink: &mut impl Sink<P>) {
+    let (granted, begun) = queue.inner.with(|inner| {
+        let granted = inner.grant(queue);
+        let begins = inner.due && !inner.notifying && !inner.closed;
+        inner.due &= !begins;
+        inner.notifying |= begins;
+        // Held before the lock is let go: a close that comes now waits for the callback.
+        (granted, begins.then(|| Hold::new(Object::SharedReceiveQueue(queue.clone()))))
+    });
+    wake(granted);
+    if let (Some(hold), Some(callback)) = (begun, queue.notify) {
+        sink.notify(Notification { callback, status: Ok(()), guard: Notifying::Shared(queue.clone()), hold });
+    }
+}
+
+/// The notification has returned.
+pub(crate) fn notified<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
+    queue.inner.with(|inner| {
+        inner.notifying = false;
+        inner.look_at_threshold(queue);
+    });
+}

@@ -1,0 +1,287 @@
+//! Moments at which objects want to be looked at: moderation, time-outs, waiting for a receiver.
+//!
+//! What it is: for each processor the moments of the objects that wait there, earliest first. When one has come, a turn puts
+//! the object on the work list, and the object sees for itself what it waited for. What it is not: a clock that ticks; the
+//! front end is asked for one turn at the earliest moment of a processor ([`Platform::wake_at`]).
+//!
+//! Rules: a [`Timer`] is made with its object and has its place; setting and clearing allocate nothing and cost a few steps in
+//! a heap. While it is set it points to its object, so whoever ends an object clears its timer. A turn takes a bounded number
+//! of moments. The lock here is taken last of all and calls nothing but `wake_at`.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use softndk_cells::NoMemory;
+
+use crate::fabric::Fabric;
+use crate::life::Object;
+use crate::limits::EXPIRE_STEP;
+use crate::platform::{Lock, Platform};
+use crate::room::push_in_room;
+
+/// No moment at all.
+const NEVER: u64 = u64::MAX;
+
+/// The moments of one processor.
+pub(crate) struct Clock<P: Platform> {
+    moments: P::Lock<Moments<Object<P>>>,
+    /// The moment the front end was asked for.
+    asked: AtomicU64,
+}
+
+/// A heap of places, the earliest in front.
+struct Moments<T> {
+    places: Vec<Place<T>>,
+    /// Numbers of places that are set.
+    heap: Vec<u32>,
+    /// Numbers of places that belong to nobody.
+    free: Vec<u32>,
+}
+
+struct Place<T> {
+    deadline: u64,
+    /// Where in the heap it is, while `object` is there.
+    position: usize,
+    object: Option<T>,
+}
+
+/// A place of its own for one object that may have to wait.
+pub(crate) struct Timer<P: Platform> {
+    fabric: Fabric<P>,
+    processor: u32,
+    place: u32,
+}
+
+impl<P: Platform> Timer<P> {
+    /// A timer that is not set; its object is put on the list of `processor`.
+    pub(crate) fn try_new(fabric: &Fabric<P>, processor: u32) -> Result<Self, NoMemory> {
+        let clock = fabric.clock(processor).ok_or(NoMemory)?;
+        let place = clock.moments.with(Moments::add)?;
+        Ok(Self { fabric: fabric.clone(), processor, place })
+    }
+
+    /// Has the object looked at once the platform's clock has reached `deadline`; an earlier wish is forgotten.
+    pub(crate) fn set(&self, object: &Object<P>, deadline: u64) {
+        let Some(clock) = self.fabric.clock(self.processor) else { return };
+        let deadline = deadline.min(NEVER - 1);
+        let replaced = clock.moments.with(|moments| {
+            let replaced = moments.set(self.place, object.clone(), deadline);
+            if deadline < clock.asked.load(Ordering::Relaxed) {
+                clock.ask(&self.fabric, self.processor, deadline);
+            }
+            replaced
+        });
+        drop(replaced);
+    }
+
+    /// Forgets the wish and lets the object go.
+    pub(crate) fn clear(&self) {
+        if let Some(clock) = self.fabric.clock(self.processor) {
+            let object = clock.moments.with(|moments| moments.clear(self.place));
+            drop(object);
+        }
+    }
+}
+
+impl<P: Platform> Drop for Timer<P> {
+    fn drop(&mut self) {
+        self.clear();
+        if let Some(clock) = self.fabric.clock(self.processor) {
+            clock.moments.with(|moments| moments.remove(self.place));
+        }
+    }
+}
+
+impl<P: Platform> Clock<P> {
+    pub(crate) fn new() -> Self {
+        Self { moments: P::Lock::new(Moments::new()), asked: AtomicU64::new(NEVER) }
+    }
+
+    /// Called under the lock, so that the front end gets the wishes in their order.
+    fn ask(&self, fabric: &Fabric<P>, processor: u32, deadline: u64) {
+        self.asked.store(deadline, Ordering::Release);
+        if deadline != NEVER {
+            fabric.0.platform.wake_at(processor, deadline);
+        }
+    }
+
+    /// Puts the objects whose moment has come on the work list, and asks for the next moment.
+    pub(crate) fn expire(&self, fabric: &Fabric<P>, processor: u32) {
+        let asked = self.asked.load(Ordering::Acquire);
+        if asked == NEVER {
+            return;
+        }
+        let now = fabric.0.platform.now();
+        if now < asked {
+            return;
+        }
+        for _ in 0..EXPIRE_STEP {
+            let Some(object) = self.moments.with(|moments| moments.take(now)) else { break };
+            fabric.link_at(&object, Some(processor));
+        }
+        self.moments.with(|moments| {
+            let next = moments.earliest();
+            self.ask(fabric, processor, next);
+        });
+    }
+}
+
+impl<T> Moments<T> {
+    const fn new() -> Self {
+        Self { places: Vec::new(), heap: Vec::new(), free: Vec::new() }
+    }
+
+    /// A place for one more timer, with room in the heap for every place.
+    fn add(&mut self) -> Result<u32, NoMemory> {
+        if let Some(place) = self.free.pop() {
+            return Ok(place);
+        }
+        let number = u32::try_from(self.places.len()).map_err(|_| NoMemory)?;
+        let wanted = self.places.len() + 1;
+        self.places.try_reserve(1)?;
+        self.heap.try_reserve(wanted.saturating_sub(self.heap.len()))?;
+        self.free.try_reserve(wanted.saturating_sub(self.free.len()))?;
+        push_in_room(&mut self.places, Place { deadline: NEVER, position: 0, object: None }).map_err(|_| NoMemory)?;
+        Ok(number)
+    }
+
+    fn remove(&mut self, place: u32) {
+        // `add` made room for every place.
+        let kept = push_in_room(&mut self.free, place);
+        debug_assert!(kept.is_ok());
+    }
+
+    fn set(&mut self, number: u32, object: T, deadline: u64) -> Option<T> {
+        let heap_length = self.heap.len();
+        let place = self.places.get_mut(number as usize)?;
+        place.deadline = deadline;
+        let replaced = place.object.replace(object);
+        let position = if replaced.is_some() {
+            place.position
+        } else {
+            place.position = heap_length;
+            let kept = push_in_room(&mut self.heap, number);
+            debug_assert!(kept.is_ok());
+            heap_length
+        };
+        self.settle(position);
+        replaced
+    }
+
+    fn clear(&mut self, number: u32) -> Option<T> {
+        let place = self.places.get_mut(number as usize)?;
+        let object = place.object.take()?;
+        let position = place.position;
+        self.swap(position, self.heap.len().saturating_sub(1));
+        self.heap.pop();
+        self.settle(position);
+        Some(object)
+    }
+
+    /// The object with the earliest moment, if that has come.
+    fn take(&mut self, now: u64) -> Option<T> {
+        let first = *self.heap.first()?;
+        if self.deadline(first) > now {
+            return None;
+        }
+        self.clear(first)
+    }
+
+    fn earliest(&self) -> u64 {
+        self.heap.first().map_or(NEVER, |first| self.deadline(*first))
+    }
+
+    fn deadline(&self, number: u32) -> u64 {
+        self.places.get(number as usize).map_or(NEVER, |place| place.deadline)
+    }
+
+    fn deadline_at(&self, position: usize) -> u64 {
+        self.heap.get(position).map_or(NEVER, |number| self.deadline(*number))
+    }
+
+    /// Moves what is at a position of the heap to where it belongs.
+    fn settle(&mut self, mut position: usize) {
+        if position >= self.heap.len() {
+            return;
+        }
+        while position > 0 && self.deadline_at(position) < self.deadline_at((position - 1) / 2) {
+            self.swap(position, (position - 1) / 2);
+            position = (position - 1) / 2;
+        }
+        loop {
+            let (left, right) = (2 * position + 1, 2 * position + 2);
+            let smaller = if self.deadline_at(right) < self.deadline_at(left) { right } else { left };
+            if smaller >= self.heap.len() || self.deadline_at(position) <= self.deadline_at(smaller) {
+                return;
+            }
+            self.swap(position, smaller);
+            position = smaller;
+        }
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        let (Some(&first), Some(&second)) = (self.heap.get(one), self.heap.get(other)) else { return };
+        for (position, number) in [(one, second), (other, first)] {
+            if let Some(entry) = self.heap.get_mut(position) {
+                *entry = number;
+            }
+            if let Some(place) = self.places.get_mut(number as usize) {
+                place.position = position;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::{Moments, NEVER};
+
+    #[test]
+    fn objects_come_out_in_the_order_of_their_moments_and_not_before() {
+        let mut moments = Moments::new();
+        let places: Vec<_> = (0..50).map(|_| moments.add().unwrap()).collect();
+        for (number, place) in places.iter().enumerate() {
+            // 7 and 50 have no common divisor: each moment once.
+            assert_eq!(moments.set(*place, number, 10 + number as u64 * 7 % 50), None);
+        }
+        assert_eq!((moments.earliest(), moments.take(9)), (10, None));
+        for moment in 10..60 {
+            assert_eq!(moments.take(moment).map(|number| 10 + number as u64 * 7 % 50), Some(moment));
+        }
+        assert_eq!(moments.earliest(), NEVER);
+    }
+
+    #[test]
+    fn a_moment_set_again_counts_once_whether_it_moves_forward_or_back() {
+        let mut moments = Moments::new();
+        let places: Vec<_> = (0..9).map(|_| moments.add().unwrap()).collect();
+        for place in &places {
+            moments.set(*place, *place, 100 + u64::from(*place));
+        }
+        assert_eq!(moments.set(places[8], 80, 5), Some(8));
+        assert_eq!(moments.set(places[0], 1000, 500), Some(0));
+        let out: Vec<_> = core::iter::from_fn(|| moments.take(NEVER)).collect();
+        assert_eq!(out, [80, 1, 2, 3, 4, 5, 6, 7, 1000]);
+    }
+
+    #[test]
+    fn cleared_moments_never_come_and_their_places_are_used_again() {
+        for gone in 0..12_usize {
+            let mut moments = Moments::new();
+            let places: Vec<_> = (0..12).map(|_| moments.add().unwrap()).collect();
+            for (number, place) in places.iter().enumerate() {
+                moments.set(*place, number, number as u64 * 5 % 12);
+            }
+            assert_eq!(moments.clear(places[gone]), Some(gone));
+            assert_eq!(moments.clear(places[gone]), None);
+            moments.remove(places[gone]);
+            assert_eq!(moments.add().unwrap(), places[gone]);
+            let out: Vec<_> = core::iter::from_fn(|| moments.take(NEVER)).collect();
+            let mut expected: Vec<_> = (0..12).filter(|number| *number != gone).collect();
+            expected.sort_by_key(|number| number * 5 % 12);
+            assert_eq!(out, expected);
+        }
+    }
+}

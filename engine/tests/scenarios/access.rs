@@ -1,0 +1,585 @@
+//! Accesses that must be refused: each with its outcome, no byte moved, and the connection ended as the contract says.
+
+use crate::pair::{self, A, B, Buffer, EVERYTHING, Event, GONE, Pair, element, outcomes, polled};
+use softndk_engine::{
+    Deregistered, FastRegistration, LogicalAddress, MemoryToken, Operation, Outcome, PostError, RequestFlags, Rights,
+    Semantics,
+};
+
+const NONE: RequestFlags = RequestFlags::empty();
+const LENGTH: u64 = 256;
+const BASE: u64 = 0x4000;
+
+/// What a Read or Write names at both ends.
+#[derive(Clone, Copy)]
+struct Names {
+    local: (u64, u32, MemoryToken),
+    remote: (u64, MemoryToken),
+}
+
+/// Two regions with every right, and what would be a good access to all of both.
+fn setup(semantics: Semantics) -> (Pair, Buffer, Buffer, Names, [softndk_engine::MemoryRegion<pair::Harness>; 2]) {
+    let pair = Pair::with(semantics, pair::Depths::default());
+    let (here, there) = (Buffer::new(LENGTH as usize, 1), Buffer::new(LENGTH as usize, 2));
+    let local = pair.a.register(&pair.world, &here, BASE, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &there, BASE, EVERYTHING);
+    let names = Names { local: (BASE, LENGTH as u32, local.local_token()), remote: (BASE, remote.remote_token()) };
+    (pair, here, there, names, [local, remote])
+}
+
+/// Posts a Read or Write and a follower; the first is refused with `outcome`, the second cancelled, and B is told once.
+fn refused(operation: Operation, semantics: Semantics, outcome: Outcome, spoil: impl Fn(&Pair, &mut Names)) {
+    let (mut pair, here, there, mut names, regions) = setup(semantics);
+    spoil(&pair, &mut names);
+    pair.b.pair.receive(70, std::iter::empty()).unwrap();
+    pair.a.pair.receive(71, std::iter::empty()).unwrap();
+    let (address, length, token) = names.local;
+    let list = [element(address, length, token)].into_iter();
+    match operation {
+        Operation::Read => pair.a.pair.read(1, RequestFlags::DEFER, list, names.remote.0, names.remote.1),
+        _ => pair.a.pair.write(1, RequestFlags::DEFER, list, names.remote.0, names.remote.1),
+    }
+    .unwrap();
+    pair.a.pair.send(2, RequestFlags::SILENT_SUCCESS, std::iter::empty()).unwrap();
+    let events = pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, outcome), (2, Outcome::Cancelled)], "{operation:?}");
+    assert_eq!(outcomes(&pair.a.receiver), [(71, Outcome::Cancelled)]);
+    let told: Vec<_> = events.into_iter().filter(|event| *event != Event::Retired(None)).collect();
+    assert_eq!(told, [Event::Disconnected(B + GONE)]);
+    let flushed = if semantics.flush_on_peer_end { vec![(70, Outcome::Cancelled)] } else { vec![] };
+    assert_eq!(outcomes(&pair.b.receiver), flushed);
+    assert_eq!((here.read(0, 256), there.read(0, 256)), (vec![1; 256], vec![2; 256]), "no byte has moved");
+    // Posts on an ended connection are accepted and cancelled.
+    pair.a.pair.send(3, NONE, std::iter::empty()).unwrap();
+    pair.b.pair.send(4, NONE, std::iter::empty()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(3, Outcome::Cancelled)]);
+    assert_eq!(outcomes(&pair.b.initiator), [(4, Outcome::Cancelled)]);
+    let [local, remote] = regions;
+    drop((local.close(1), remote.close(1)));
+    pair.close();
+}
+
+const BOTH: [Operation; 2] = [Operation::Read, Operation::Write];
+
+#[test]
+fn a_wrong_remote_token_is_a_remote_failure_in_each_column() {
+    for operation in BOTH {
+        let spoil = |_: &Pair, names: &mut Names| names.remote.1 = MemoryToken(names.remote.1.0 ^ 0x10_0000);
+        refused(operation, Semantics::NDK, Outcome::RemoteError, spoil);
+        refused(operation, Semantics::ND, Outcome::RemoteAccess, spoil);
+        refused(operation, Semantics::NDK, Outcome::RemoteError, |_, names| names.remote.1 = MemoryToken::NONE);
+        refused(operation, Semantics::NDK, Outcome::RemoteError, |_, names| names.remote.1 = MemoryToken(u32::MAX));
+    }
+}
+
+#[test]
+fn one_byte_outside_on_either_side_is_refused_locally_and_remotely() {
+    for operation in BOTH {
+        for (address, length) in [(BASE - 1, 1), (BASE - 1, 256), (BASE + 1, 256), (BASE + 256, 1), (u64::MAX, 1)] {
+            refused(operation, Semantics::NDK, Outcome::LocalAccess, |_, names| {
+                names.local.0 = address;
+                names.local.1 = length;
+            });
+        }
+        for address in [BASE - 1, BASE + 1, 0, u64::MAX, u64::MAX - 254] {
+            refused(operation, Semantics::NDK, Outcome::RemoteError, |_, names| names.remote.0 = address);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_local_token_is_a_local_failure() {
+    for operation in BOTH {
+        for token in [0, 1, u32::MAX] {
+            refused(operation, Semantics::NDK, Outcome::LocalAccess, |_, names| names.local.2 = MemoryToken(token));
+        }
+    }
+}
+
+#[test]
+fn a_region_of_another_domain_is_refused_at_both_ends() {
+    for operation in BOTH {
+        // B's region used locally by A, A's region named as B's.
+        refused(operation, Semantics::NDK, Outcome::LocalAccess, |_, names| names.local.2 = names.remote.1);
+        refused(operation, Semantics::NDK, Outcome::RemoteError, |_, names| names.remote.1 = names.local.2);
+    }
+}
+
+#[test]
+fn the_privileged_token_is_never_good_for_a_peer_nor_for_another_domain() {
+    for operation in BOTH {
+        refused(operation, Semantics::NDK, Outcome::RemoteError, |pair, names| names.remote.1 = pair.b.privileged());
+        refused(operation, Semantics::NDK, Outcome::RemoteError, |pair, names| names.remote.1 = pair.a.privileged());
+        refused(operation, Semantics::NDK, Outcome::LocalAccess, |pair, names| names.local.2 = pair.b.privileged());
+        refused(operation, Semantics::NDK, Outcome::LocalAccess, |pair, names| names.local.2 = pair.a.privileged());
+    }
+}
+
+#[test]
+fn each_missing_right_is_refused() {
+    for (operation, local, remote, outcome) in [
+        (Operation::Read, Rights::empty(), EVERYTHING, Outcome::LocalAccess),
+        (Operation::Read, Rights::REMOTE_READ, EVERYTHING, Outcome::LocalAccess),
+        (Operation::Read, EVERYTHING, Rights::LOCAL_WRITE | Rights::REMOTE_WRITE, Outcome::RemoteError),
+        (Operation::Read, Rights::LOCAL_WRITE, Rights::REMOTE_READ, Outcome::Success),
+        (Operation::Write, EVERYTHING, Rights::LOCAL_WRITE, Outcome::RemoteError),
+        (Operation::Write, EVERYTHING, Rights::REMOTE_READ, Outcome::RemoteError),
+        (Operation::Write, Rights::empty(), Rights::LOCAL_WRITE | Rights::REMOTE_WRITE, Outcome::Success),
+    ] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(64, 0);
+        let here = pair.a.register(&pair.world, &buffer, 0, local);
+        let there = pair.b.register(&pair.world, &buffer, 0, remote);
+        let list = [element(0, 64, here.local_token())].into_iter();
+        match operation {
+            Operation::Read => pair.a.pair.read(1, NONE, list, 0, there.remote_token()),
+            _ => pair.a.pair.write(1, NONE, list, 0, there.remote_token()),
+        }
+        .unwrap();
+        assert_eq!(outcomes(&pair.a.initiator), [(1, outcome)], "{operation:?} {local:?} {remote:?}");
+        drop((here.close(1), there.close(1)));
+        pair.close();
+    }
+}
+
+#[test]
+fn a_stale_token_is_refused_after_deregister_and_after_reuse_of_its_slot() {
+    for again in [false, true] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(64, 0);
+        let region = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        let stale = region.remote_token();
+        assert!(matches!(region.deregister(1), Ok(Deregistered::Done(_))));
+        assert_eq!(region.remote_token(), MemoryToken::NONE);
+        let fresh = again.then(|| pair.b.register(&pair.world, &buffer, 0, EVERYTHING));
+        let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+        let list = [element(0, 64, here.local_token())].into_iter();
+        pair.a.pair.read(1, NONE, list, 0, stale).unwrap();
+        assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+        drop((here.close(1), region.close(1), fresh.map(|fresh| fresh.close(1))));
+        pair.close();
+    }
+}
+
+#[test]
+fn zero_length_operations_need_no_valid_token() {
+    let pair = Pair::new();
+    let bad = MemoryToken(0xdead_beef);
+    pair.a.pair.read(1, NONE, std::iter::empty(), u64::MAX, bad).unwrap();
+    pair.a.pair.write(2, NONE, [element(5, 0, bad), element(6, 0, bad)].into_iter(), 0, bad).unwrap();
+    pair.b.pair.receive(3, [element(1, 0, bad)].into_iter()).unwrap();
+    pair.a.pair.send(4, NONE, [element(1, 0, bad)].into_iter()).unwrap();
+    let sent = outcomes(&pair.a.initiator);
+    assert_eq!(sent, [(1, Outcome::Success), (2, Outcome::Success), (4, Outcome::Success)]);
+    let received = polled(&pair.b.receiver);
+    assert_eq!((received[0].outcome, received[0].bytes), (Outcome::Success, 0));
+    pair.close();
+}
+
+#[test]
+fn a_logical_address_is_checked_for_slot_generation_length_and_owner() {
+    for spoil in [
+        |address: u64| address + 4096,
+        |address: u64| address + 4095,
+        |address: u64| address ^ 1 << 52,
+        |address: u64| address ^ 1 << 40,
+        |address: u64| address | 1 << 63,
+        |_| 0,
+        |_| u64::MAX,
+    ] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(4096, 0);
+        let mapping = pair.a.build(&pair.world, &buffer);
+        let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        let list = [element(spoil(mapping.0), 2, pair.a.privileged())].into_iter();
+        pair.a.pair.write(1, NONE, list, 0, remote.remote_token()).unwrap();
+        assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::LocalAccess)]);
+        assert!(!pair.b.opening.release_mapping(mapping), "not B's to release");
+        assert!(pair.a.opening.release_mapping(LogicalAddress(mapping.0 + 17)));
+        drop(remote.close(1));
+        pair.close();
+    }
+}
+
+#[test]
+fn a_page_whose_mapping_was_released_fails_the_access() {
+    let pair = Pair::new();
+    let buffer = Buffer::new(8192, 0);
+    let mapping = pair.b.build(&pair.world, &buffer);
+    let region = pair.b.fast_region(&pair.world);
+    pair.b.fast_register(&region, mapping, 2, 0).unwrap();
+    pair.b.opening.release_mapping(mapping);
+    let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+    let list = [element(0, 8192, here.local_token())].into_iter();
+    pair.a.pair.read(1, NONE, list, 0, region.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+    drop((here.close(1), region.close(1)));
+    pair.close();
+}
+
+#[test]
+fn a_receive_too_small_fails_the_receiver_and_the_sender_as_the_column_says() {
+    for (semantics, sender) in [(Semantics::NDK, Outcome::RemoteError), (Semantics::ND, Outcome::Success)] {
+        let mut pair = Pair::with(semantics, pair::Depths::default());
+        let buffer = Buffer::new(64, 0);
+        let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+        let there = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        pair.b.pair.receive(8, [element(0, 63, there.local_token())].into_iter()).unwrap();
+        pair.b.pair.receive(9, std::iter::empty()).unwrap();
+        pair.a.pair.send(1, NONE, [element(0, 64, here.local_token())].into_iter()).unwrap();
+        pair.a.pair.send(2, NONE, std::iter::empty()).unwrap();
+        assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+        assert_eq!(outcomes(&pair.a.initiator), [(1, sender), (2, Outcome::Cancelled)]);
+        assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::ReceiveTooSmall), (9, Outcome::Cancelled)]);
+        drop((here.close(1), there.close(1)));
+        pair.close();
+    }
+}
+
+#[test]
+fn a_receive_into_bad_memory_fails_at_both_ends() {
+    let mut pair = Pair::new();
+    let buffer = Buffer::new(64, 7);
+    let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+    pair.b.pair.receive(8, [element(0, 64, MemoryToken(5))].into_iter()).unwrap();
+    pair.a.pair.send(1, NONE, [element(0, 64, here.local_token())].into_iter()).unwrap();
+    assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::LocalAccess)]);
+    drop(here.close(1));
+    pair.close();
+}
+
+#[test]
+fn a_send_from_bad_memory_leaves_the_receive_to_the_flush() {
+    let mut pair = Pair::new();
+    pair.b.pair.receive(8, std::iter::empty()).unwrap();
+    pair.a.pair.send(1, NONE, [element(0, 1, MemoryToken(5))].into_iter()).unwrap();
+    assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::LocalAccess)]);
+    assert_eq!(outcomes(&pair.b.receiver), []);
+    pair.b.pair.flush();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::Cancelled)]);
+    pair.close();
+}
+
+#[test]
+fn an_unknown_token_to_invalidate_ends_the_connection_without_using_the_receive_up() {
+    let mut pair = Pair::new();
+    let region = pair.b.fast_region(&pair.world);
+    pair.b.pair.receive(8, std::iter::empty()).unwrap();
+    pair.a.pair.send_and_invalidate(1, NONE, std::iter::empty(), region.remote_token()).unwrap();
+    assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::Cancelled)]);
+    drop(region.close(1));
+    pair.close();
+}
+
+#[test]
+fn a_peer_cannot_invalidate_a_region_that_was_made_without_remote_access() {
+    let mut pair = Pair::new();
+    let buffer = Buffer::new(4096, 0);
+    let mapping = pair.b.build(&pair.world, &buffer);
+    let region = pair.b.domain.create_memory_region(true, pair.world.block(51)).unwrap();
+    region.initialize_fast_register(1, false).unwrap();
+    let registration = FastRegistration { first_byte_offset: 0, length: 4096, base: 0, rights: Rights::LOCAL_WRITE };
+    pair.b.pair.fast_register(1, NONE, &region, registration, [mapping].into_iter()).unwrap();
+    assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success)]);
+    pair.b.pair.receive(8, std::iter::empty()).unwrap();
+    pair.a.pair.send_and_invalidate(1, NONE, std::iter::empty(), region.remote_token()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::Cancelled)]);
+    drop(region.close(1));
+    assert!(pair.b.opening.release_mapping(mapping));
+    pair.close();
+}
+
+#[test]
+fn registering_twice_and_invalidating_twice_fail_by_completion() {
+    for twice in [true, false] {
+        let mut pair = Pair::new();
+        let buffer = Buffer::new(4096, 0);
+        let mapping = pair.b.build(&pair.world, &buffer);
+        let region = pair.b.fast_region(&pair.world);
+        pair.b.fast_register(&region, mapping, 1, 0).unwrap();
+        if twice {
+            pair.b.fast_register(&region, mapping, 1, 0).unwrap();
+        } else {
+            pair.b.pair.invalidate(60, RequestFlags::SILENT_SUCCESS, &region).unwrap();
+            pair.b.pair.invalidate(60, RequestFlags::SILENT_SUCCESS, &region).unwrap();
+        }
+        assert_eq!(pair.world.run(), [Event::Disconnected(A + GONE)]);
+        assert_eq!(outcomes(&pair.b.initiator), [(60, Outcome::InvalidRequest)]);
+        pair.b.opening.release_mapping(mapping);
+        drop(region.close(1));
+        pair.close();
+    }
+}
+
+#[test]
+fn fast_registration_arguments_are_checked_inline() {
+    let pair = Pair::new();
+    let buffer = Buffer::new(40 * 4096, 0);
+    let mapping = pair.b.build(&pair.world, &buffer);
+    let region = pair.b.fast_region(&pair.world);
+    let local_only = pair.b.domain.create_memory_region(true, pair.world.block(1)).unwrap();
+    local_only.initialize_fast_register(1, false).unwrap();
+    let plain = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+    let good = FastRegistration { first_byte_offset: 16, length: 4080, base: 0x1010, rights: Rights::LOCAL_WRITE };
+    let post = |region, registration, pages: u32, first: u64| {
+        let pages = (0..pages).map(move |page| LogicalAddress(first + u64::from(page) * 4096));
+        pair.b.pair.fast_register(1, NONE, region, registration, pages)
+    };
+    let bad = Err(PostError::BadParameter);
+    assert_eq!(post(&region, FastRegistration { length: 4081, ..good }, 1, mapping.0), bad);
+    assert_eq!(post(&region, FastRegistration { length: 0, ..good }, 1, mapping.0), bad);
+    assert_eq!(post(&region, FastRegistration { base: 0x1011, ..good }, 1, mapping.0), bad);
+    assert_eq!(post(&region, FastRegistration { first_byte_offset: 4096, base: 0, ..good }, 2, mapping.0), bad);
+    assert_eq!(post(&region, FastRegistration { length: 8000, base: u64::MAX - 4079, ..good }, 2, mapping.0), bad);
+    assert_eq!(post(&region, good, 0, mapping.0), bad);
+    assert_eq!(post(&region, good, 33, mapping.0), bad);
+    assert_eq!(post(&region, good, 1, mapping.0 + 1), bad);
+    assert_eq!(post(&plain, good, 1, mapping.0), bad);
+    let remote = FastRegistration { rights: Rights::REMOTE_READ, ..good };
+    assert_eq!(post(&local_only, remote, 1, mapping.0), Err(PostError::AccessDenied));
+    assert_eq!(post(&local_only, good, 1, mapping.0), Ok(()));
+    assert_eq!(post(&region, good, 32, mapping.0), Ok(()));
+    assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success); 2]);
+    pair.b.opening.release_mapping(mapping);
+    drop((region.close(1), local_only.close(1), plain.close(1)));
+    pair.close();
+}
+
+#[test]
+fn a_fast_register_region_of_another_domain_is_refused_at_both_ends() {
+    for remote_side in [false, true] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(4096, 0);
+        let other = pair.b.opening.create_protection_domain(pair.world.block(1)).unwrap();
+        let mapping = pair.a.build(&pair.world, &buffer);
+        let region = pair.a.fast_region(&pair.world);
+        pair.a.fast_register(&region, mapping, 1, 0).unwrap();
+        let plain = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
+        // A's own fast region is good for A locally, and neither as B's memory nor in B's elements.
+        if remote_side {
+            let list = [element(0, 1, here.local_token())].into_iter();
+            pair.a.pair.write(1, NONE, list, 0, region.remote_token()).unwrap();
+            assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+        } else {
+            let list = [element(0, 1, region.local_token())].into_iter();
+            pair.a.pair.read(1, NONE, list, 0, plain.remote_token()).unwrap();
+            assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+            let list = [element(0, 1, region.local_token())].into_iter();
+            pair.b.pair.read(2, NONE, list, 0, here.remote_token()).unwrap();
+            assert_eq!(outcomes(&pair.b.initiator), [(2, Outcome::LocalAccess)]);
+        }
+        pair.a.opening.release_mapping(mapping);
+        drop((region.close(1), plain.close(1), here.close(1), other.close(1)));
+        pair.close();
+    }
+}
+
+#[test]
+fn logical_addresses_of_another_opening_are_refused_in_elements_and_in_page_lists() {
+    for in_page_list in [false, true] {
+        let pair = Pair::new();
+        let buffer = Buffer::new(4096, 0);
+        let (mine, foreign) = (pair.a.build(&pair.world, &buffer), pair.b.build(&pair.world, &buffer));
+        let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+        let region = pair.a.fast_region(&pair.world);
+        let good = [element(mine.0, 1, pair.a.privileged())].into_iter();
+        pair.a.pair.read(0, NONE, good, 0, remote.remote_token()).unwrap();
+        let bad = if in_page_list {
+            pair.a.fast_register(&region, foreign, 1, 0).unwrap();
+            element(0, 1, region.local_token())
+        } else {
+            element(foreign.0, 1, pair.a.privileged())
+        };
+        pair.a.pair.read(1, NONE, [bad].into_iter(), 0, remote.remote_token()).unwrap();
+        assert_eq!(outcomes(&pair.a.initiator), [(0, Outcome::Success), (1, Outcome::LocalAccess)]);
+        pair.a.opening.release_mapping(mine);
+        pair.b.opening.release_mapping(foreign);
+        drop((region.close(1), remote.close(1)));
+        pair.close();
+    }
+}
+
+#[test]
+fn a_privileged_token_of_another_domain_of_the_same_opening_is_refused() {
+    let pair = Pair::new();
+    let buffer = Buffer::new(4096, 0);
+    let other = pair.a.opening.create_protection_domain(pair.world.block(1)).unwrap();
+    let mapping = pair.a.build(&pair.world, &buffer);
+    let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
+    let list = [element(mapping.0, 1, other.privileged_token())].into_iter();
+    pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::LocalAccess)]);
+    pair.a.opening.release_mapping(mapping);
+    drop((other.close(1), remote.close(1)));
+    pair.close();
+}
+
+#[test]
+fn slots_of_departed_domains_are_used_again() {
+    let world = pair::World::new();
+    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+    let mut highest = 0;
+    for _ in 0..10_000 {
+        let domain = opening.create_protection_domain(world.block(2)).unwrap();
+        highest = highest.max(domain.privileged_token().0 & 0xf_ffff);
+        drop(domain.close(1));
+    }
+    assert!(highest < 300, "slot {highest}");
+    drop(opening.close(1));
+}
+
+/// A region that has no pages, and one of another protection domain: a message that names it moves nothing, and the region
+/// stays as it was.
+#[test]
+fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
+    for foreign in [false, true] {
+        let mut pair = Pair::new();
+        let other = pair.b.opening.create_protection_domain(pair.world.block(1)).unwrap();
+        let (caller, host) = pair.another_connection(&other);
+        let (here, there) = (Buffer::new(64, 7), Buffer::new(4096, 0));
+        let region = if foreign { host.fast_region(&pair.world) } else { pair.b.fast_region(&pair.world) };
+        let pages = host.build(&pair.world, &there);
+        if foreign {
+            host.fast_register(&region, pages, 1, 0).unwrap();
+        }
+        let source = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+        let sink = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+        pair.b.pair.receive(8, [element(0, 64, sink.local_token())].into_iter()).unwrap();
+        let message = [element(0, 64, source.local_token())].into_iter();
+        pair.a.pair.send_and_invalidate(1, NONE, message, region.remote_token()).unwrap();
+        pair.world.run();
+        assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+        assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::Cancelled)]);
+        assert_eq!(there.read(0, 64), [0; 64], "no byte has moved, foreign: {foreign}");
+        if foreign {
+            host.pair.invalidate(9, NONE, &region).unwrap();
+            assert_eq!(outcomes(&host.initiator), [(9, Outcome::Success)], "it was registered all the while");
+        }
+        drop((source.close(1), sink.close(1), region.close(1)));
+        assert!(host.opening.release_mapping(pages));
+        pair.close_other_connection(&caller, &host);
+        drop(other.close(1));
+        pair.close();
+    }
+}
+
+/// The second element of the receive is bad: the first is not touched.
+#[test]
+fn a_receive_with_a_bad_element_fails_before_its_first_byte() {
+    let mut pair = Pair::new();
+    let (here, there) = (Buffer::new(64, 7), Buffer::new(64, 0));
+    let source = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let good = pair.b.register(&pair.world, &there, 0, Rights::LOCAL_WRITE);
+    let bad = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_WRITE);
+    let list = [element(0, 32, good.local_token()), element(32, 32, bad.local_token())];
+    pair.b.pair.receive(8, list.into_iter()).unwrap();
+    pair.a.pair.send(1, NONE, [element(0, 64, source.local_token())].into_iter()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
+    assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::LocalAccess)]);
+    assert_eq!(there.read(0, 64), [0; 64], "no byte has moved");
+    drop((source.close(1), good.close(1), bad.close(1)));
+    pair.close();
+}
+
+/// Two page lists are all a region has; those of requests that never took place are free again, for any queue pair.
+#[test]
+fn page_lists_of_cancelled_registrations_are_free_again() {
+    let mut pair = Pair::new();
+    let (caller, host) = pair.another_connection(&pair.b.domain.clone());
+    let pages = host.build(&pair.world, &Buffer::new(4096, 0));
+    let region = host.fast_region(&pair.world);
+    let registration = FastRegistration { first_byte_offset: 0, length: 4096, base: 0, rights: EVERYTHING };
+    for _ in 0..2 {
+        let list = std::iter::once(pages);
+        pair.b.pair.fast_register(1, RequestFlags::DEFER, &region, registration, list).unwrap();
+    }
+    pair.b.pair.flush();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Cancelled), (1, Outcome::Cancelled)]);
+    host.fast_register(&region, pages, 1, 0).unwrap();
+    host.pair.invalidate(2, NONE, &region).unwrap();
+    assert_eq!(outcomes(&host.initiator), [(2, Outcome::Success)]);
+    drop(region.close(1));
+    host.opening.release_mapping(pages);
+    pair.close_other_connection(&caller, &host);
+    pair.close();
+}
+
+/// Every number of a fast registration at its bounds; the label may end with the last address there is.
+#[test]
+fn a_fast_registration_is_checked_to_the_byte() {
+    let pair = Pair::new();
+    let pages = pair.b.build(&pair.world, &Buffer::new(33 * 4096, 0));
+    let region = pair.b.fast_region(&pair.world);
+    let top = u64::MAX - 4095;
+    for (count, offset, base, length, fits) in [
+        (0, 0, 0, 1, false),
+        (32, 0, 0, 32 * 4096, true),
+        (33, 0, 0, 1, false),
+        (1, 0, 0, 4096, true),
+        (1, 0, 0, 4097, false),
+        (1, 0, 0, 0, false),
+        (1, 1, 0x1001, 4095, true),
+        (1, 1, 0x1001, 4096, false),
+        (1, 1, 0x1000, 1, false),
+        (1, 4095, 4095, 1, true),
+        (1, 4096, 0, 1, false),
+        (1, 0, top, 4096, true),
+        (2, 0, top, 4097, false),
+    ] {
+        let registration = FastRegistration { first_byte_offset: offset, length, base, rights: EVERYTHING };
+        let list = (0..count).map(|page: u32| LogicalAddress(pages.0 + u64::from(page) * 4096));
+        let posted = pair.b.pair.fast_register(1, RequestFlags::SILENT_SUCCESS, &region, registration, list);
+        let expected = if fits { Ok(()) } else { Err(PostError::BadParameter) };
+        assert_eq!(posted, expected, "{count} pages, {offset} {base:#x} {length:#x}");
+        if fits {
+            pair.b.pair.invalidate(2, RequestFlags::SILENT_SUCCESS, &region).unwrap();
+        }
+    }
+    assert_eq!(outcomes(&pair.b.initiator), []);
+    drop(region.close(1));
+    pair.b.opening.release_mapping(pages);
+    pair.close();
+}
+
+/// The local list is looked at as a whole before its first byte moves; elements without bytes need no token.
+#[test]
+fn a_list_with_a_bad_element_moves_nothing_and_one_with_an_empty_element_moves_all() {
+    for operation in BOTH {
+        for empty in [false, true] {
+            let pair = Pair::new();
+            let (here, there) = (Buffer::new(64, 1), Buffer::new(64, 2));
+            let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+            let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+            let (good, bad) = (local.local_token(), MemoryToken(0xdead_beef));
+            let last = if empty { good } else { bad };
+            let pieces = [element(0, 32, good), element(7, 0, bad), element(32, 32, last)].into_iter();
+            match operation {
+                Operation::Read => pair.a.pair.read(1, NONE, pieces, 0, remote.remote_token()),
+                _ => pair.a.pair.write(1, NONE, pieces, 0, remote.remote_token()),
+            }
+            .unwrap();
+            let outcome = if empty { Outcome::Success } else { Outcome::LocalAccess };
+            assert_eq!(outcomes(&pair.a.initiator), [(1, outcome)], "{operation:?}");
+            let expected = match (empty, operation) {
+                (false, _) => (1, 2),
+                (true, Operation::Read) => (2, 2),
+                (true, _) => (1, 1),
+            };
+            assert_eq!((here.read(0, 64), there.read(0, 64)), (vec![expected.0; 64], vec![expected.1; 64]));
+            drop((local.close(1), remote.close(1)));
+            pair.close();
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Every allocation of the engine made to fail once: a clean error, nothing left, and the next attempt succeeds.
+//!
+//! The allocator of this test counts per thread; the site is the n-th allocation inside the engine's calls.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::SocketAddr;
+
+use crate::pair::{self, A, B, Buffer, Depths, EVERYTHING, FIRST, Pair, SECOND, Side, World, element, outcomes};
+use softndk_engine::{
+    Accept, Connect, Limits, Outcome, QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights, Semantics,
+    Timeouts,
+};
+
+struct Failing;
+
+thread_local! {
+    /// Allocations until one fails; negative: none does.
+    static LEFT: Cell<i64> = const { Cell::new(-1) };
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    static SEEN: Cell<u64> = const { Cell::new(0) };
+}
+
+fn fails() -> bool {
+    if !ARMED.with(Cell::get) {
+        return false;
+    }
+    SEEN.with(|seen| seen.set(seen.get() + 1));
+    LEFT.with(|left| {
+        let now = left.get();
+        left.set(now - 1);
+        now == 0
+    })
+}
+
+// SAFETY: everything is passed to the system allocator or answered with null, which the contract allows.
+unsafe impl GlobalAlloc for Failing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if fails() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise; `place` came from the system allocator.
+        unsafe { System.dealloc(place, layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if fails() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's promise; `place` came from the system allocator.
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Failing = Failing;
+
+/// Runs one engine call with the allocator armed: what the test itself allocates does not fail.
+fn engine<R>(call: impl FnOnce() -> R) -> R {
+    ARMED.with(|armed| armed.set(true));
+    let result = call();
+    ARMED.with(|armed| armed.set(false));
+    result
+}
+
+/// The whole life of a pair, giving up cleanly at the first failure; `None` then.
+fn life(world: &mut World) -> Option<()> {
+    let sides = [(world.first.clone(), A), (world.second.clone(), B)];
+    let mut openings = Vec::new();
+    let result = life_of(world, &sides, &mut openings);
+    for close in openings.into_iter().rev() {
+        close();
+    }
+    result
+}
+
+const ONE_READ: ReadLimits = ReadLimits { inbound: 1, outbound: 1 };
+
+type Closer = Box<dyn FnOnce()>;
+
+/// Makes one object of the engine; its close is noted for the end.
+macro_rules! made {
+    ($closers:ident, $world:ident, $make:expr) => {{
+        let made = engine(|| $make).ok()?;
+        let closing = made.clone();
+        $closers.push(Box::new(move || drop(closing.close(1))) as Closer);
+        made
+    }};
+}
+
+fn life_of(
+    world: &mut World,
+    sides: &[(softndk_engine::Adapter<pair::Harness>, u64)],
+    closers: &mut Vec<Closer>,
+) -> Option<()> {
+    let buffer = Buffer::new(8192, 3);
+    let mut made = Vec::new();
+    for (adapter, base) in sides {
+        let block = || world.block(*base);
+        let blocks: Vec<_> = (0..9).map(|_| block()).collect();
+        let mut blocks = blocks.into_iter();
+        let mut next = || blocks.next().unwrap();
+        let given = next();
+        let opening = made!(closers, world, adapter.open(Semantics::NDK, given));
+        let given = next();
+        let domain = made!(closers, world, opening.create_protection_domain(given));
+        let given = next();
+        let initiator = made!(closers, world, opening.create_completion_queue(16, Some(1), None, given));
+        let given = next();
+        let receiver = made!(closers, world, opening.create_completion_queue(16, Some(1), None, given));
+        let settings = QueuePairSettings {
+            receive_queue: &receiver,
+            initiator_queue: &initiator,
+            context: 1,
+            receive_depth: 4,
+            initiator_depth: 4,
+            receive_elements: 2,
+            initiator_elements: 2,
+            inline_data: 64,
+            shared: None,
+        };
+        let given = next();
+        let pair = made!(closers, world, domain.create_queue_pair(settings, given));
+        let given = next();
+        let region = made!(closers, world, domain.create_memory_region(false, given));
+        let memory = world.map(&buffer);
+        engine(|| region.register(Registration { memory, base: 0, length: 8192, rights: EVERYTHING })).ok()?;
+        let given = next();
+        let fast = made!(closers, world, domain.create_memory_region(true, given));
+        engine(|| fast.initialize_fast_register(2, true)).ok()?;
+        let memory = world.map(&buffer);
+        let mapping = engine(|| opening.build_mapping(memory)).ok()?;
+        let owner = opening.clone();
+        closers.push(Box::new(move || assert!(owner.release_mapping(mapping.first))));
+        let given = next();
+        let window = made!(closers, world, domain.create_memory_window(given));
+        let given = next();
+        let connector = made!(closers, world, opening.create_connector(given));
+        let side = Side { opening, domain, initiator, receiver, pair, connector };
+        made.push((side, Memory { region, window }));
+    }
+    connect(world, &made, closers)
+}
+
+struct Memory {
+    region: softndk_engine::MemoryRegion<pair::Harness>,
+    window: softndk_engine::MemoryWindow<pair::Harness>,
+}
+
+fn connect(world: &mut World, made: &[(Side, Memory)], closers: &mut Vec<Closer>) -> Option<()> {
+    let [(a, near), (b, far)] = made else { return None };
+    let block = world.block(9);
+    let listener = made!(closers, world, b.opening.create_listener(B, block));
+    engine(|| listener.listen(SocketAddr::new(SECOND, 445))).ok()?;
+    let block = world.block(10);
+    let endpoint = made!(closers, world, a.opening.create_shared_endpoint(SocketAddr::new(FIRST, 0), block));
+    let request = Connect {
+        queue_pair: &a.pair,
+        source: softndk_engine::Source::Shared(&endpoint),
+        destination: SocketAddr::new(SECOND, 445),
+        limits: ONE_READ,
+        private_data: &[],
+        callback: A,
+    };
+    engine(|| a.connector.connect(request)).ok()?;
+    world.run();
+    let arrived = world.events.arrived.pop().expect("a request that was taken arrives");
+    let closing = arrived.clone();
+    closers.push(Box::new(move || drop(closing.close(1))));
+    let answer = Accept { queue_pair: &b.pair, limits: ONE_READ, private_data: &[], disconnect: None, callback: B };
+    // From here on nothing may allocate, so nothing can fail.
+    let before = SEEN.with(Cell::get);
+    engine(|| arrived.accept(answer)).unwrap();
+    engine(|| a.connector.complete_connect(Some(A), A)).unwrap();
+    let none = RequestFlags::empty();
+    let list = [element(0, 4096, near.region.local_token())].into_iter();
+    engine(|| b.pair.bind(4, none, &far.region, &far.window, 4096, 4096, Rights::REMOTE_READ)).unwrap();
+    engine(|| a.pair.read(1, none, list, 4096, far.window.remote_token())).unwrap();
+    engine(|| b.pair.invalidate_window(5, none, &far.window)).unwrap();
+    engine(|| b.pair.receive(2, std::iter::empty())).unwrap();
+    engine(|| a.pair.send(3, RequestFlags::empty(), std::iter::empty())).unwrap();
+    world.run();
+    engine(|| a.connector.disconnect(A)).unwrap();
+    engine(|| b.connector.close(1));
+    assert_eq!(SEEN.with(Cell::get), before, "posting, connecting and disconnecting allocate nothing");
+    assert_eq!(outcomes(&b.initiator), [(4, Outcome::Success), (5, Outcome::Success)]);
+    assert_eq!(outcomes(&a.initiator), [(1, Outcome::Success), (3, Outcome::Success)]);
+    Some(())
+}
+
+// Rule: BUG-2
+#[test]
+fn every_allocation_fails_once_and_leaves_nothing() {
+    let second = 1_000_000_000;
+    let timeouts = Timeouts { connect: second, accept: second, disconnect: second, receiver_not_ready: 0 };
+    let mut site = 0;
+    loop {
+        // With time-outs, which have timers.
+        let mut world = World::with_settings(softndk_engine::AdapterSettings { timeouts, ..Default::default() });
+        // The harness writes moments into a map of its own.
+        world.harness().wakes.lock().unwrap().extend([(0, u64::MAX), (1, u64::MAX)]);
+        LEFT.with(|left| left.set(site));
+        let done = life(&mut world);
+        let passed = LEFT.with(Cell::get);
+        LEFT.with(|left| left.set(-1));
+        world.assert_empty();
+        drop(world);
+        if done.is_some() {
+            assert!(passed >= 0, "site {site} failed and nobody noticed");
+            break;
+        }
+        site += 1;
+        assert!(site < 500, "no end of sites");
+    }
+    assert!(site > 40, "only {site} sites were found");
+}
+
+#[test]
+fn every_allocation_of_a_fabric_and_its_adapters_fails_once() {
+    let mut site = 0;
+    loop {
+        LEFT.with(|left| left.set(site));
+        // The blocks and counters of the harness are made inside too; they fail only where the engine would.
+        let made = fabric();
+        LEFT.with(|left| left.set(-1));
+        if made {
+            break;
+        }
+        site += 1;
+        assert!(site < 50, "no end of sites");
+    }
+    assert!(site > 5, "only {site} sites were found");
+}
+
+fn fabric() -> bool {
+    let harness = pair::Harness::default();
+    let Ok(fabric) = engine(|| softndk_engine::Fabric::try_new(harness, 2)) else { return false };
+    let settings = softndk_engine::AdapterSettings { limits: Limits::default(), wire: 0, ..Default::default() };
+    let Ok(adapter) = engine(|| fabric.add_adapter(settings)) else { return false };
+    let addressed = engine(|| adapter.set_addresses(&[FIRST, SECOND]));
+    adapter.remove();
+    addressed.is_ok()
+}
+
+// Rule: NDK-FAULT-2
+#[test]
+fn closing_and_flushing_allocate_nothing() {
+    let pair = Pair::with(Semantics::NDK, Depths::default());
+    pair.a.pair.receive(1, std::iter::empty()).unwrap();
+    let before = SEEN.with(Cell::get);
+    LEFT.with(|left| left.set(-1));
+    engine(|| {
+        pair.a.pair.flush();
+        drop(pair.a.connector.close(1));
+        drop(pair.a.pair.close(1));
+    });
+    assert_eq!(SEEN.with(Cell::get), before);
+    pair.close();
+}
+
+// Rule: NDK-LIM-3
+#[test]
+fn the_largest_queue_pair_can_really_be_made() {
+    let world = World::new();
+    let limits = *world.first.limits();
+    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+    let domain = opening.create_protection_domain(world.block(1)).unwrap();
+    let queue = opening.create_completion_queue(2 * limits.initiator_depth, None, None, world.block(1)).unwrap();
+    let settings = |depth: u32, elements: u32| QueuePairSettings {
+        receive_queue: &queue,
+        initiator_queue: &queue,
+        context: 1,
+        receive_depth: limits.receive_depth,
+        initiator_depth: depth,
+        receive_elements: limits.receive_elements,
+        initiator_elements: elements,
+        inline_data: limits.inline_data,
+        shared: None,
+    };
+    let over = [(limits.initiator_depth + 1, 1), (1, limits.initiator_elements + 1)];
+    for (depth, elements) in over {
+        let made = domain.create_queue_pair(settings(depth, elements), world.block(1));
+        assert_eq!(made.err(), Some(softndk_engine::CreateError::OverLimit));
+    }
+    let largest = settings(limits.initiator_depth, limits.initiator_elements);
+    let pair = domain.create_queue_pair(largest, world.block(1)).unwrap();
+    drop((pair.close(1), queue.close(1), domain.close(1), opening.close(1)));
+}

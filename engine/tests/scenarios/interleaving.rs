@@ -1,0 +1,293 @@
+//! Two processors in every order of their steps: one call is made while another is under way.
+//!
+//! A step ends where a thread lets go of its last lock; the second call is made whole after the first, the second, … step of
+//! the first call, until that has no more. What it is not: a search of all orders; the second call is never interrupted.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use crate::pair::meanwhile::at_every_step;
+use crate::pair::{A, ACCEPT, B, CONNECT, Depths, Event, Events, FIRST, GONE, Harness, Pair, SECOND, World, meanwhile};
+use softndk_engine::{
+    Adapter, Budget, Connect, ConnectError, Connector, Fabric, QueuePair, ReadLimits, Semantics, Turn,
+};
+
+fn unconnected() -> Pair {
+    Pair::unconnected(World::new(), Semantics::NDK, Depths::default())
+}
+
+/// What makes an address or adapter go.
+const GOING: [fn(&Adapter<Harness>); 2] = [|adapter| adapter.set_addresses(&[]).unwrap(), Adapter::shut_down];
+
+/// The turns of another processor, and what came out of them.
+#[derive(Clone)]
+struct Other {
+    fabric: Fabric<Harness>,
+    events: Rc<RefCell<Events>>,
+}
+
+impl Other {
+    fn of(pair: &Pair) -> Self {
+        let events = Rc::new(RefCell::new(Events::new(pair.world.counters.clone())));
+        Self { fabric: pair.world.fabric.clone(), events }
+    }
+
+    fn turn(&self) {
+        let budget = Budget { bytes: 1 << 20, items: 64 };
+        while self.fabric.turn(0, budget, &mut *self.events.borrow_mut()) == Turn::More {}
+    }
+
+    /// All events so far; arrived connectors that nobody took are closed.
+    fn finish(self, pair: &mut Pair) -> Vec<Event> {
+        let late = pair.world.run();
+        let mut events = self.events.borrow_mut();
+        events.seen.extend(late);
+        for arrived in events.arrived.drain(..).chain(pair.world.events.arrived.drain(..)) {
+            drop(arrived.close(B));
+        }
+        std::mem::take(&mut events.seen)
+    }
+}
+
+fn connect(
+    from: &Connector<Harness>,
+    queue_pair: &QueuePair<Harness>,
+    source: SocketAddr,
+    port: u16,
+) -> Result<(), ConnectError> {
+    let request = Connect {
+        queue_pair,
+        source: softndk_engine::Source::Address(source),
+        destination: SocketAddr::new(SECOND, port),
+        limits: ReadLimits::default(),
+        private_data: &[],
+        callback: A + CONNECT,
+    };
+    from.connect(request).map(drop)
+}
+
+#[test]
+fn a_connect_that_meets_the_end_of_an_address_completes_once_or_fails_and_leaves_nothing() {
+    for (side, going) in [(0, GOING[0]), (0, GOING[1]), (1, GOING[0]), (1, GOING[1])] {
+        at_every_step(|place| {
+            let mut pair = unconnected();
+            let adapter = if side == 0 { pair.world.first.clone() } else { pair.world.second.clone() };
+            let other = Other::of(&pair);
+            let mut requested = None;
+            let doing = other.clone();
+            let done = meanwhile::at_step(
+                place,
+                || requested = Some(pair.connect_request()),
+                move || {
+                    going(&adapter);
+                    doing.turn();
+                },
+            );
+            let events = other.finish(&mut pair);
+            let completions = events.iter().filter(|event| matches!(event, Event::Completed(..))).count();
+            let expected = usize::from(done && matches!(requested, Some(Ok(_))));
+            assert_eq!(completions, expected, "step {place}: {requested:?}, then {events:?}");
+            pair.close();
+            done
+        });
+    }
+}
+
+#[test]
+fn a_connection_that_ends_while_it_is_completed_is_over_for_the_accepting_side_too() {
+    for going in GOING {
+        at_every_step(|place| {
+            let mut pair = unconnected();
+            pair.connect_request().unwrap();
+            pair.world.run();
+            pair.take_arrived();
+            pair.accept().unwrap();
+            pair.world.run();
+            let other = Other::of(&pair);
+            let (doing, adapter) = (other.clone(), pair.world.first.clone());
+            let mut completed = None;
+            let done = meanwhile::at_step(
+                place,
+                || completed = Some(pair.a.connector.complete_connect(Some(A + GONE), 0)),
+                move || {
+                    going(&adapter);
+                    doing.turn();
+                },
+            );
+            assert!(completed.unwrap().is_ok(), "the end came after the first step");
+            let events = other.finish(&mut pair);
+            let told = |event| events.iter().filter(|other| **other == event).count();
+            let accepted = told(Event::Completed(B + ACCEPT, Ok(())));
+            let refused = told(Event::Completed(B + ACCEPT, Err(ConnectError::Aborted)));
+            assert_eq!((accepted + refused, told(Event::Disconnected(A + GONE))), (1, usize::from(done)), "{events:?}");
+            assert_eq!(
+                told(Event::Disconnected(B + GONE)),
+                if done { accepted } else { 0 },
+                "step {place}: {events:?}"
+            );
+            pair.close();
+            done
+        });
+    }
+}
+
+/// A refused consumer tries again from its callback with the same queue pair and port.
+#[test]
+fn a_refused_connect_finds_its_queue_pair_and_port_free() {
+    let source = SocketAddr::new(FIRST, 2000);
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        connect(&pair.a.connector, &pair.a.pair, source, 445).unwrap();
+        // The arrival is handed out; the asking end has nothing to be looked at for.
+        assert!(!pair.world.step(1));
+        pair.take_arrived();
+        let other = Other::of(&pair);
+        let doing = other.clone();
+        let (connector, queue_pair) = (pair.a.connector.clone(), pair.a.pair.clone());
+        let done = meanwhile::at_step(
+            place,
+            || pair.b.connector.reject(&[]).unwrap(),
+            move || {
+                doing.turn();
+                if doing.events.borrow().seen.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Refused))) {
+                    connect(&connector, &queue_pair, source, 445).unwrap();
+                }
+            },
+        );
+        other.finish(&mut pair);
+        pair.close();
+        done
+    });
+}
+
+/// The accepting end goes and its asker tries again elsewhere, all of it before the answer has been told.
+#[test]
+fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        connect(&pair.a.connector, &pair.a.pair, SocketAddr::new(FIRST, 0), 445).unwrap();
+        pair.world.run();
+        pair.take_arrived();
+        let other = Other::of(&pair);
+        let (doing, there, opening) = (other.clone(), pair.world.second.clone(), pair.b.opening.clone());
+        let (connector, queue_pair) = (pair.a.connector.clone(), pair.a.pair.clone());
+        let block = pair.world.block(B + 7);
+        let again = Rc::new(RefCell::new(None));
+        let tried = again.clone();
+        let mut accepted = None;
+        let done = meanwhile::at_step(
+            place,
+            || accepted = Some(pair.accept()),
+            move || {
+                there.set_addresses(&[]).unwrap();
+                doing.turn();
+                there.set_addresses(&[SECOND]).unwrap();
+                let listener = opening.create_listener(B + 7, block).unwrap();
+                // The first endpoint is counted until its connector is closed.
+                listener.listen(SocketAddr::new(SECOND, 446)).unwrap();
+                let refused =
+                    doing.events.borrow().seen.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Aborted)));
+                if refused {
+                    connect(&connector, &queue_pair, SocketAddr::new(FIRST, 0), 446).unwrap();
+                }
+                *tried.borrow_mut() = Some((listener, refused));
+            },
+        );
+        let again = again.borrow_mut().take();
+        let events = other.finish(&mut pair);
+        if let Some((listener, refused)) = again {
+            // Nobody accepted the second attempt; the arrival was closed.
+            let answered = events.contains(&Event::Completed(A + CONNECT, Ok(())));
+            assert!(!(refused && answered), "step {place}: {events:?}");
+            drop(listener.close(B));
+        }
+        pair.close();
+        done
+    });
+}
+
+/// The peer ends the connection while the accepting side is about to be told that it stands.
+#[test]
+fn a_disconnect_event_never_comes_before_the_accept_it_ends() {
+    at_every_step(|place| {
+        let mut pair = unconnected();
+        pair.connect_request().unwrap();
+        pair.world.run();
+        pair.take_arrived();
+        pair.accept().unwrap();
+        pair.world.run();
+        pair.a.connector.complete_connect(Some(A + GONE), 0).unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let mut other = Other::of(&pair);
+        for events in [&mut pair.world.events, &mut *Rc::get_mut(&mut other.events).unwrap().borrow_mut()] {
+            let log = log.clone();
+            events.inside = Some(Box::new(move |event| log.lock().unwrap().push(event.clone())));
+        }
+        let (doing, peer) = (other.clone(), pair.a.connector.clone());
+        let fabric = pair.world.fabric.clone();
+        let budget = Budget { bytes: 1 << 20, items: 1 };
+        let events = &mut pair.world.events;
+        let done = meanwhile::at_step(
+            place,
+            || while fabric.turn(0, budget, events) == Turn::More {},
+            move || {
+                drop(peer.close(A));
+                doing.turn();
+            },
+        );
+        other.finish(&mut pair);
+        let log = std::mem::take(&mut *log.lock().unwrap());
+        let at = |wanted| log.iter().position(|event| *event == wanted);
+        let (accepted, gone) = (at(Event::Completed(B + ACCEPT, Ok(()))), at(Event::Disconnected(B + GONE)));
+        assert!(accepted.is_some() && (!done || gone > accepted), "step {place}: {log:?}");
+        pair.close();
+        done
+    });
+}
+
+/// The same while the consumer is inside the completion of its Accept.
+#[test]
+fn a_disconnect_event_waits_for_the_callback_of_the_accept_to_return() {
+    let mut pair = unconnected();
+    pair.connect_request().unwrap();
+    pair.world.run();
+    pair.take_arrived();
+    pair.accept().unwrap();
+    pair.world.run();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (peer, fabric, counters) = (pair.a.connector.clone(), pair.world.fabric.clone(), pair.world.counters.clone());
+    let meanwhile = seen.clone();
+    pair.world.events.inside = Some(Box::new(move |event| {
+        if *event == Event::Completed(B + ACCEPT, Ok(())) {
+            drop(peer.close(A));
+            let mut events = Events::new(counters.clone());
+            while fabric.turn(0, Budget { bytes: 1 << 20, items: 64 }, &mut events) == Turn::More {}
+            meanwhile.lock().unwrap().extend(events.seen);
+        }
+    }));
+    pair.a.connector.complete_connect(Some(A + GONE), 0).unwrap();
+    let events = pair.world.run();
+    assert!(!seen.lock().unwrap().contains(&Event::Disconnected(B + GONE)), "{seen:?}");
+    assert_eq!(events.last(), Some(&Event::Disconnected(B + GONE)), "{events:?}");
+    pair.world.events.inside = None;
+    pair.close();
+}
+
+#[test]
+fn a_listener_whose_home_goes_while_it_begins_to_listen_has_no_endpoint() {
+    for going in GOING {
+        at_every_step(|place| {
+            let pair = unconnected();
+            let listener = pair.b.opening.create_listener(B + 7, pair.world.block(B + 7)).unwrap();
+            let adapter = pair.world.second.clone();
+            let listen = || _ = listener.listen(SocketAddr::new(SECOND, 446));
+            let done = meanwhile::at_step(place, listen, move || going(&adapter));
+            assert!(!done || listener.local_address().is_none(), "step {place}");
+            drop(listener.close(B));
+            pair.close();
+            done
+        });
+    }
+}

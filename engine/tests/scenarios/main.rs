@@ -1,0 +1,21 @@
+//! Scenarios: what the contract asks of the engine, through its public interface, one module for each part of the contract.
+//!
+//! One binary, because the engine is generic: each binary would compile all of it again.
+
+mod access;
+mod allocation;
+mod closing;
+mod connection;
+mod crossing;
+mod endpoint;
+mod interleaving;
+mod limits;
+mod listing;
+mod memory_window;
+mod notification;
+mod pair;
+mod race;
+mod semantics;
+mod shared_receive;
+mod timeout;
+mod transfer;

@@ -1,0 +1,150 @@
+//! Frames, pause and restart, status indications and OID requests of the miniport, and the ways to get them wrong.
+
+use core::mem::size_of;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use ndkpi_sys::ndis::*;
+
+use crate::kernel::{KeAcquireSpinLockRaiseToDpc, KeReleaseSpinLock, SpinLock};
+use crate::miniport::{Fault, buffer_pool, faulty, miniport_handle, unless};
+use crate::spin_lock::Shared;
+
+/// The shortest Ethernet frame.
+const FRAME: u32 = 60;
+
+static LOCK: Shared<SpinLock> = Shared(core::cell::UnsafeCell::new(0));
+/// How many indicated lists are not back.
+static LENT: AtomicUsize = AtomicUsize::new(0);
+static LENT_LIST: AtomicPtr<NET_BUFFER_LIST> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Runs the call under a spin lock in the bad twin of `fault`.
+unsafe fn perhaps_locked(fault: Fault, call: impl FnOnce()) {
+    if !faulty(fault) {
+        return call();
+    }
+    let before = KeAcquireSpinLockRaiseToDpc(LOCK.0.get());
+    call();
+    KeReleaseSpinLock(LOCK.0.get(), before);
+}
+
+/// Every send is completed and answered by a frame of our own.
+pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port: u32, _flags: NDIS_SEND_FLAGS) {
+    if faulty(Fault::SendersListIndicated) {
+        indicate(list);
+    }
+    if faulty(Fault::SendKept) {
+        return;
+    }
+    (*list).Status = unless(Fault::SendCompletedPending, NDIS_STATUS_SUCCESS, NDIS_STATUS_PENDING);
+    let flags = NDIS_SEND_COMPLETE_FLAGS::empty();
+    perhaps_locked(Fault::SendCompletedLocked, || {
+        NdisMSendNetBufferListsComplete(miniport_handle(), list, flags);
+    });
+    if faulty(Fault::SendCompletedTwice) {
+        NdisMSendNetBufferListsComplete(miniport_handle(), list, flags);
+    }
+    if faulty(Fault::SendTouchedAfterCompletion) {
+        core::ptr::read_volatile(&raw const (*list).Status);
+    }
+    let answer = frame();
+    indicate(answer);
+    if faulty(Fault::ReceiveIndicatedTwice) {
+        core::ptr::write_bytes(&raw mut (*answer).NetBufferListInfo, 0, 1);
+        indicate(answer);
+    }
+    if faulty(Fault::ReceiveFreedEarly) {
+        NdisFreeNetBufferList(answer);
+    }
+}
+
+/// A frame of the miniport's own pool.
+unsafe fn frame() -> *mut NET_BUFFER_LIST {
+    let list = NdisAllocateNetBufferList(buffer_pool(), 0, 0);
+    let buffer = (*list).FirstNetBuffer;
+    (*buffer).DataOffset = 0;
+    (*buffer).CurrentMdl = (*buffer).MdlChain;
+    (*buffer).CurrentMdlOffset = 0;
+    (*buffer).NbDataLength.DataLength = unless(Fault::ReceiveShort, FRAME, 10);
+    (*list).SourceHandle = unless(Fault::ReceiveWithoutSource, miniport_handle(), core::ptr::null_mut());
+    list
+}
+
+unsafe fn indicate(list: *mut NET_BUFFER_LIST) {
+    LENT.fetch_add(1, Ordering::AcqRel);
+    LENT_LIST.store(list, Ordering::Release);
+    let count = unless(Fault::ReceiveMiscounted, 1, 2);
+    perhaps_locked(Fault::ReceiveIndicatedLocked, || {
+        NdisMIndicateReceiveNetBufferLists(miniport_handle(), list, 0, count, NDIS_RECEIVE_FLAGS::empty());
+    });
+}
+
+pub unsafe extern "C" fn take_back(_context: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {
+    LENT.fetch_sub(1, Ordering::AcqRel);
+    NdisFreeNetBufferList(list);
+}
+
+pub unsafe extern "C" fn pause(_: NDIS_HANDLE, _: *mut NDIS_MINIPORT_PAUSE_PARAMETERS) -> NDIS_STATUS {
+    if faulty(Fault::PauseFails) {
+        return NDIS_STATUS_RESOURCES;
+    }
+    if faulty(Fault::PauseNeverCompleted) {
+        return NDIS_STATUS_PENDING;
+    }
+    NdisMPauseComplete(miniport_handle());
+    if faulty(Fault::PauseCompletedTwice) {
+        NdisMPauseComplete(miniport_handle());
+    }
+    unless(Fault::PauseCompletedAndReturned, NDIS_STATUS_PENDING, NDIS_STATUS_SUCCESS)
+}
+
+pub unsafe extern "C" fn restart(_: NDIS_HANDLE, _: *mut NDIS_MINIPORT_RESTART_PARAMETERS) -> NDIS_STATUS {
+    indicate_link();
+    if faulty(Fault::RestartCompletedUnasked) {
+        NdisMRestartComplete(miniport_handle(), NDIS_STATUS_SUCCESS);
+    }
+    if faulty(Fault::RestartNeverCompleted) { NDIS_STATUS_PENDING } else { NDIS_STATUS_SUCCESS }
+}
+
+/// Before MiniportHaltEx returns, when the adapter is not running any more.
+pub unsafe fn halting() {
+    if faulty(Fault::ReceiveWhileHalting) {
+        indicate(frame());
+    }
+}
+
+/// Says that the cable is in.
+unsafe fn indicate_link() {
+    let mut link = NDIS_LINK_STATE::zeroed();
+    link.Header = NDIS_OBJECT_HEADER {
+        Type: NDIS_OBJECT_TYPE_DEFAULT,
+        Revision: 1,
+        Size: unless(Fault::LinkStateHeader, size_of::<NDIS_LINK_STATE>() as u16, 8),
+    };
+    link.MediaConnectState = MediaConnectStateConnected;
+    link.MediaDuplexState = MediaDuplexStateFull;
+    let mut indication = NDIS_STATUS_INDICATION::zeroed();
+    indication.Header = NDIS_OBJECT_HEADER {
+        Type: unless(Fault::StatusType, NDIS_OBJECT_TYPE_STATUS_INDICATION, NDIS_OBJECT_TYPE_DEFAULT),
+        Revision: 1,
+        Size: NDIS_SIZEOF_STATUS_INDICATION_REVISION_1,
+    };
+    indication.SourceHandle = unless(Fault::StatusWithoutSource, miniport_handle(), core::ptr::null_mut());
+    indication.StatusCode = NDIS_STATUS_LINK_STATE;
+    indication.StatusBuffer = (&raw mut link).cast();
+    indication.StatusBufferSize = unless(Fault::LinkStateShort, size_of::<NDIS_LINK_STATE>() as u32, 8);
+    NdisMIndicateStatusEx(miniport_handle(), &raw mut indication);
+}
+
+/// How an answered OID request ends: the good way is the return value.
+pub unsafe fn end_request(request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
+    if faulty(Fault::OidNeverCompleted) {
+        return NDIS_STATUS_PENDING;
+    }
+    if faulty(Fault::OidCompletedTwice) || faulty(Fault::OidCompletedAndReturned) {
+        NdisMOidRequestComplete(miniport_handle(), request, NDIS_STATUS_SUCCESS);
+    }
+    if faulty(Fault::OidCompletedTwice) {
+        NdisMOidRequestComplete(miniport_handle(), request, NDIS_STATUS_SUCCESS);
+    }
+    NDIS_STATUS_SUCCESS
+}

@@ -1,0 +1,121 @@
+//! A shared receive queue: posting, changing, and a notification callback that counts.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use kernel_host::call_image;
+use kernel_host::callback;
+use kernel_host::irql::IrqlRange;
+use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::{NTSTATUS, PVOID};
+use ndkpi_sys::windows_abi;
+
+use super::ProtectionDomain;
+use super::completion::{create, request, stub};
+use super::object::{Object, function};
+use super::queue_pair::{Passing, context};
+
+/// What a shared receive queue is created with.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedShape {
+    pub depth: u32,
+    pub elements: u32,
+    pub threshold: u32,
+    /// Without a notification function.
+    pub silent: bool,
+}
+
+impl Default for SharedShape {
+    fn default() -> Self {
+        Self { depth: 32, elements: 4, threshold: 0, silent: false }
+    }
+}
+
+/// What the notification callback finds; leaked, so that a late callback meets a counter.
+struct Notifications {
+    calls: AtomicU32,
+    running: AtomicBool,
+    status: AtomicI32,
+}
+
+pub struct SharedReceiveQueue {
+    object: Object<NDK_SRQ>,
+    notifications: &'static Notifications,
+}
+
+windows_abi! {
+    unsafe fn notified(context: PVOID, status: NTSTATUS) {
+        callback::enter_consumer_callback("NDK_FN_SRQ_NOTIFICATION_CALLBACK", IrqlRange::UP_TO_DISPATCH);
+        // SAFETY: the context is a leaked `Notifications`.
+        let notifications = unsafe { &*context.cast::<Notifications>() };
+        assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");
+        notifications.calls.fetch_add(1, Ordering::AcqRel);
+        notifications.status.store(status, Ordering::Release);
+        notifications.running.store(false, Ordering::Release);
+    }
+}
+
+fn notification_callback() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, notified as *const c_void, 2)
+}
+
+impl SharedReceiveQueue {
+    pub fn new(domain: &ProtectionDomain, shape: SharedShape) -> Result<Self, NTSTATUS> {
+        let notifications = &*Box::leak(Box::new(Notifications {
+            calls: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            status: AtomicI32::new(0),
+        }));
+        let notification = if shape.silent { ptr::null() } else { notification_callback() };
+        let object = create("NDK_FN_CREATE_SRQ", |callback, completion, out| {
+            // SAFETY: the arguments are those of NDK_FN_CREATE_SRQ.
+            unsafe {
+                call_image!(function("NDK_FN_CREATE_SRQ"), domain.object().table().NdkCreateSrq => NTSTATUS;
+                    domain.object().pointer(), shape.depth, shape.elements, shape.threshold, notification,
+                    ptr::from_ref(notifications), ptr::null_mut::<c_void>(), callback, completion, out)
+            }
+        })?;
+        Ok(Self { object: Object::adopt(object, domain.object().version()), notifications })
+    }
+
+    pub fn object(&self) -> &Object<NDK_SRQ> {
+        &self.object
+    }
+
+    pub fn close(&self) {
+        self.object.close();
+    }
+
+    pub fn receive(&self, request: u64, elements: &[NDK_SGE]) -> NTSTATUS {
+        let list = Passing::new(elements);
+        // SAFETY: the arguments are those of NDK_FN_SRQ_RECEIVE.
+        unsafe {
+            call_image!(function("NDK_FN_SRQ_RECEIVE"), self.object.table().NdkSrqReceive => NTSTATUS;
+                self.object.pointer(), context(request), list.pointer(), list.count())
+        }
+    }
+
+    /// Depth and threshold; 0 keeps what there is.
+    pub fn modify(&self, depth: u32, threshold: u32) -> NTSTATUS {
+        request("NDK_FN_MODIFY_SRQ", |callback, context| {
+            // SAFETY: the arguments are those of NDK_FN_MODIFY_SRQ.
+            unsafe {
+                call_image!(function("NDK_FN_MODIFY_SRQ"), self.object.table().NdkModifySrq => NTSTATUS;
+                    self.object.pointer(), depth, threshold, callback, context)
+            }
+        })
+    }
+
+    /// How often the callback has run.
+    pub fn notification_count(&self) -> u32 {
+        self.notifications.calls.load(Ordering::Acquire)
+    }
+
+    /// The status of the last notification.
+    pub fn notification_status(&self) -> NTSTATUS {
+        self.notifications.status.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,332 @@
+//! The asynchronous contract in its three profiles: everything pends that may, nothing pends that need not, and what is
+//! natural. Whether the rest of the contract holds in all of them is for the other suites, which run in each.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conformance::case;
+use conformance::consumer::completion::{self, Call};
+use conformance::consumer::{
+    Adapter, Buffer, CompletionQueue, Connector, End, Listener, Mapping, Object, Pair, ProtectionDomain, QueuePair,
+    QueuePairShape, Remote, SharedEndpoint, Started,
+};
+use conformance::machine::{Setup, settle, with_machine};
+use conformance::trial::Case;
+use kernel_host::FrameOrder;
+use kernel_host::irql;
+use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::nt::*;
+
+pub const CASES: &[Case] = &[
+    case!(everything_that_may_pend_does: "NDK-ASY-1", "NDK-ASY-3", "NDK-ASY-7", "NDK-ASY-8"),
+    case!(failures_that_may_come_later_do: "NDK-ASY-4", "NDK-ASY-7"),
+    case!(misuse_is_answered_inline_where_everything_pends: "NDK-ASY-1"),
+    case!(nothing_pends_that_can_finish_inline: "NDK-ASY-9"),
+    case!(nothing_large_pends_where_all_is_inline: "NDK-ASY-9"),
+    case!(what_is_large_pends_naturally: "NDK-ASY-12"),
+    case!(large_mapping_with_a_completion_pends_naturally: "NDK-ASY-12", "NDK-LAM-1", "NDK-LAM-2"),
+    case!(every_mapping_with_a_completion_pends: "NDK-ASY-7", "NDK-LAM-1", "NDK-LAM-2"),
+    case!(no_mapping_pends_where_all_is_inline: "NDK-ASY-9", "NDK-LAM-1"),
+    case!(deepest_queue_holds_what_it_promises: "NDK-ASY-12", "NDK-LIM-1"),
+    case!(queue_closed_while_a_queue_pair_is_made_for_it: "NDK-CLOSE-2", "NDK-ASY-6"),
+    case!(parent_closed_before_the_child_is_told: "NDK-CLOSE-2", "NDK-ASY-6"),
+    case!(object_closed_in_its_create_completion: "NDK-ASY-5", "NDK-CLOSE-4"),
+    case!(one_processor_makes_everything_pend_too: "NDK-ASY-7"),
+];
+
+const NATURAL: &str = "0";
+const PENDING: &str = "1";
+const INLINE: &str = "2";
+
+/// The usual machine, whatever the environment says about promptness.
+fn setup(promptness: &'static str) -> Setup {
+    let mut setup = Setup::default();
+    for adapter in &mut setup.adapters {
+        adapter.keywords.push(("Promptness", promptness));
+    }
+    setup
+}
+
+fn with_promptness(promptness: &'static str, trial: impl FnOnce(&Adapter, &Adapter)) {
+    with_machine(&setup(promptness), |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        trial(&first, &second);
+    });
+}
+
+/// Every function that may pend, once at least, with nothing in the way of the closes.
+fn whole_life(first: &Adapter, second: &Adapter) {
+    let buffer = Buffer::scattered(20_000);
+    let domain = ProtectionDomain::new(first).expect("a protection domain");
+    let region = domain.register(&buffer, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
+    assert_eq!(region.deregister(), 0);
+    assert_eq!(region.register(&buffer, NDK_MR_FLAG_ALLOW_LOCAL_WRITE), 0);
+    let fast = domain.fast_region(4, true);
+    let queue = CompletionQueue::new(first, 10).expect("a completion queue");
+    assert_eq!(queue.resize(20), 0);
+    let endpoint = SharedEndpoint::new(first, first.address()).expect("a shared endpoint");
+    let connector = Connector::new(first).expect("a connector");
+    let pair = Pair::connect(first, second);
+    let ends = [&pair.active, &pair.passive].map(|end| end.connector().begin_disconnect());
+    assert_eq!(ends.map(|end| end.wait()), [0, 0]);
+    drop(connector);
+    drop(endpoint);
+    drop(queue);
+    drop(fast);
+    drop(region);
+    drop(domain);
+    drop(pair);
+}
+
+#[track_caller]
+fn assert_calls(calls: &[Call], right: impl Fn(&Call) -> bool) {
+    let wrong: Vec<_> = calls.iter().filter(|call| !right(call)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn everything_that_may_pend_does() {
+    with_promptness(PENDING, |first, second| {
+        whole_life(first, second);
+        let calls = completion::take_calls();
+        assert!(calls.len() > 30, "{} calls are no whole life", calls.len());
+        assert_calls(&calls, |call| call.pended);
+        // What a connection pends for by nature is completed wherever its turn runs.
+        let prompt = |call: &Call| {
+            call.name.starts_with("NDK_FN_CREATE")
+                || call.name.contains("REGISTER")
+                || ["NDK_FN_LISTEN", "NDK_FN_RESIZE_CQ", "NDK_PD", "NDK_MR", "NDK_CQ"].contains(&call.name)
+        };
+        let decided: Vec<_> = calls.iter().copied().filter(prompt).collect();
+        assert!(decided.len() > 20, "{} calls decided at once", decided.len());
+        assert_calls(&decided, |call| call.elsewhere);
+    });
+}
+
+fn one_processor_makes_everything_pend_too() {
+    let mut setup = setup(PENDING);
+    setup.kernel.processors = 1;
+    with_machine(&setup, |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        whole_life(&first, &second);
+        assert_calls(&completion::take_calls(), |call| call.pended && !call.elsewhere);
+    });
+}
+
+fn failures_that_may_come_later_do() {
+    with_promptness(PENDING, |first, second| {
+        let taken = Listener::new(first).expect("a listener");
+        assert_eq!(taken.listen(first.address()), 0);
+        let late = Listener::new(first).expect("a listener");
+        completion::take_calls();
+        assert_eq!(late.listen(taken.local_address()), STATUS_SHARING_VIOLATION);
+        assert_eq!(late.listen(second.address()), STATUS_INVALID_ADDRESS);
+        assert_eq!(SharedEndpoint::new(first, second.address()).err(), Some(STATUS_INVALID_ADDRESS));
+        assert_calls(&completion::take_calls(), |call| call.pended && call.elsewhere);
+    });
+}
+
+fn misuse_is_answered_inline_where_everything_pends() {
+    with_promptness(PENDING, |first, _| {
+        let info = first.info();
+        let domain = ProtectionDomain::new(first).expect("a protection domain");
+        let region = domain.create_region(true).expect("a region");
+        completion::take_calls();
+        let depth = info.MaxCqDepth + 1;
+        assert_eq!(CompletionQueue::new(first, depth).err(), Some(STATUS_INVALID_PARAMETER));
+        let pages = info.FRMRPageCount + 1;
+        assert_eq!(region.initialize_fast_register(pages, true), STATUS_IMPLEMENTATION_LIMIT);
+        assert_calls(&completion::take_calls(), |call| !call.pended);
+    });
+}
+
+/// Bytes that are more than a caller at DISPATCH_LEVEL should wait for.
+const LARGE: usize = 5 << 20;
+
+/// A queue, a queue pair and a region that need as much.
+fn large_objects(adapter: &Adapter) {
+    let info = adapter.info();
+    let queue = CompletionQueue::new(adapter, info.MaxCqDepth).expect("a deep queue");
+    let domain = ProtectionDomain::new(adapter).expect("a protection domain");
+    let shape = QueuePairShape {
+        receive_depth: info.MaxReceiveQueueDepth,
+        initiator_depth: info.MaxInitiatorQueueDepth,
+        receive_elements: info.MaxReceiveRequestSge,
+        initiator_elements: info.MaxInitiatorRequestSge,
+        inline_size: info.MaxInlineDataSize,
+        ..QueuePairShape::default()
+    };
+    let queue_pair = QueuePair::new(&domain, &queue, &queue, shape).expect("a queue pair");
+    let buffer = Buffer::new(LARGE, 0, FrameOrder::Contiguous);
+    let region = domain.register(&buffer, NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
+    let mapping = Mapping::build(adapter, &buffer).expect("a mapping");
+    drop(mapping);
+    // A release cannot say when the memory is unmapped.
+    settle();
+    assert_eq!(region.deregister(), 0);
+    assert_eq!(region.register(&buffer, NDK_MR_FLAG_ALLOW_LOCAL_WRITE), 0);
+    drop(region);
+    drop(queue_pair);
+}
+
+/// With the limits that large things need.
+fn with_room(promptness: &'static str, trial: impl FnOnce(&Adapter)) {
+    let mut setup = setup(promptness);
+    for adapter in &mut setup.adapters {
+        adapter.keywords.push(("LimitsProfile", "0"));
+    }
+    with_machine(&setup, |machine| trial(&machine.open(0)));
+}
+
+fn nothing_pends_that_can_finish_inline() {
+    with_promptness(INLINE, |first, second| {
+        let domain = ProtectionDomain::new(first).expect("a protection domain");
+        domain.fast_region(4, true);
+        let listener = Listener::new(second).expect("a listener");
+        assert_eq!(listener.listen(second.address()), 0);
+        drop(listener);
+        drop(domain);
+        assert_calls(&completion::take_calls(), |call| !call.pended);
+    });
+}
+
+fn nothing_large_pends_where_all_is_inline() {
+    with_room(INLINE, |adapter| {
+        large_objects(adapter);
+        settle();
+        // The queue pair drains before it is closed.
+        assert_calls(&completion::take_calls(), |call| !call.pended || call.name == "NDK_QP");
+    });
+}
+
+fn what_is_large_pends_naturally() {
+    with_room(NATURAL, |adapter| {
+        large_objects(adapter);
+        let large = ["NDK_FN_CREATE_CQ", "NDK_FN_CREATE_QP", "NDK_FN_REGISTER_MR", "NDK_FN_DEREGISTER_MR", "NDK_MR"];
+        let small = ["NDK_FN_CREATE_PD", "NDK_FN_CREATE_MR"];
+        let calls = completion::take_calls();
+        assert_calls(&calls, |call| call.pended || !large.contains(&call.name));
+        assert_calls(&calls, |call| !call.pended || !small.contains(&call.name));
+        let queue = CompletionQueue::new(adapter, 64).expect("a completion queue");
+        completion::take_calls();
+        assert_eq!(queue.resize(adapter.info().MaxCqDepth), 0);
+        assert_eq!(queue.resize(64), 0);
+        let calls: Vec<_> = completion::take_calls().iter().map(|call| call.pended).collect();
+        assert_eq!(calls, [true, false]);
+    });
+}
+
+/// BuildLAM with somebody to be told: at once or later, what is built is the same.
+fn mappings_pend(promptness: &'static str, small_pends: bool, large_pends: bool) {
+    with_room(promptness, |adapter| {
+        for (length, pends) in [(5000, small_pends), (LARGE, large_pends)] {
+            let buffer = Buffer::scattered(length);
+            let (answer, built) = Mapping::build_with_completion(adapter, &buffer);
+            assert_eq!(answer == STATUS_PENDING, pends, "{length} bytes");
+            let mapping = built.expect("a mapping");
+            assert_eq!(mapping.first_byte_offset(), 1016);
+            assert_eq!(mapping.pages().len(), (1016 + length).div_ceil(4096));
+            let first = mapping.pages()[0];
+            let in_order = mapping.pages().iter().enumerate().all(|(page, it)| *it == first + page as u64 * 4096);
+            assert!(first.is_multiple_of(4096) && in_order, "{:#x?}", mapping.pages());
+        }
+    });
+}
+
+fn large_mapping_with_a_completion_pends_naturally() {
+    mappings_pend(NATURAL, false, true);
+}
+
+fn every_mapping_with_a_completion_pends() {
+    mappings_pend(PENDING, true, true);
+}
+
+fn no_mapping_pends_where_all_is_inline() {
+    mappings_pend(INLINE, false, false);
+}
+
+fn deepest_queue_holds_what_it_promises() {
+    with_promptness(NATURAL, |first, second| {
+        let deep = CompletionQueue::new(first, first.info().MaxCqDepth).expect("a deep queue");
+        let domain = ProtectionDomain::new(first).expect("a protection domain");
+        let queue_pair = QueuePair::new(&domain, &deep, &deep, QueuePairShape::default()).expect("a queue pair");
+        let active = End {
+            connector: None,
+            queue_pair,
+            initiator: deep,
+            receive: CompletionQueue::new(first, 1).expect("a completion queue"),
+            domain,
+            adapter: first,
+        };
+        let pair = Pair::join(active, End::new(second, QueuePairShape::default()), first.address(), second.address());
+        let nowhere = Remote { address: 0, token: 0 };
+        for request in 0..100 {
+            assert_eq!(pair.active.queue_pair.read(request, &[], nowhere, NDK_OP_FLAGS::empty()), 0);
+            assert_eq!(pair.active.initiator.wait_for_one().RequestContext as u64, request);
+        }
+    });
+}
+
+fn queue_closed_while_a_queue_pair_is_made_for_it() {
+    with_room(NATURAL, |adapter| {
+        let info = adapter.info();
+        let queue = CompletionQueue::new(adapter, 64).expect("a completion queue");
+        let domain = ProtectionDomain::new(adapter).expect("a protection domain");
+        let shape = QueuePairShape {
+            receive_depth: info.MaxReceiveQueueDepth,
+            receive_elements: info.MaxReceiveRequestSge,
+            ..QueuePairShape::default()
+        };
+        let creating = QueuePair::begin_create(&domain, &queue, &queue, shape);
+        assert_eq!(creating.started().inline(), STATUS_PENDING);
+        let closing = queue.object().begin_close();
+        assert_eq!(closing.inline(), STATUS_PENDING);
+        let queue_pair = QueuePair::adopt(&domain, creating).expect("a queue pair");
+        settle();
+        assert!(!closing.is_done(), "the queue closed before the queue pair that uses it");
+        queue_pair.close();
+        closing.wait();
+    });
+}
+
+fn parent_closed_before_the_child_is_told() {
+    with_promptness(PENDING, |first, _| {
+        let domain = ProtectionDomain::new(first).expect("a protection domain");
+        let before = irql::raise(2);
+        let creating = domain.begin_create_region(false);
+        let closing = domain.object().begin_close();
+        irql::lower(before);
+        assert_eq!((creating.started().inline(), closing.inline()), (STATUS_PENDING, STATUS_PENDING));
+        let region = Object::<NDK_MR>::adopt(creating.finish().expect("a region"), first.version());
+        settle();
+        assert!(!closing.is_done(), "the domain closed before the region in it");
+        region.close();
+        closing.wait();
+    });
+}
+
+fn object_closed_in_its_create_completion() {
+    with_promptness(PENDING, |first, _| {
+        let version = first.version();
+        let inside: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let closing: &OnceLock<Started> = Box::leak(Box::new(OnceLock::new()));
+        let reaction = move |status, object: *mut NDK_OBJECT_HEADER| {
+            assert_eq!(status, 0);
+            inside.store(true, Ordering::SeqCst);
+            let domain = Object::<NDK_PD>::adopt(object.cast(), version);
+            let started = completion::reacting(
+                |_, _| assert!(!inside.load(Ordering::SeqCst), "closed before the create's completion returned"),
+                || domain.begin_close(),
+            );
+            assert_eq!(started.inline(), STATUS_PENDING, "the close cannot be over before this callback is");
+            // Time for another processor to do what it should not, on a busy machine too.
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(!started.is_done());
+            inside.store(false, Ordering::SeqCst);
+            assert!(closing.set(started).is_ok());
+        };
+        let creating = completion::reacting(reaction, || ProtectionDomain::begin_create(first));
+        creating.finish().expect("a protection domain");
+        closing.get().expect("a close").wait();
+    });
+}

@@ -1,0 +1,204 @@
+//! I/O work items: they belong to a driver or a device object, and keep the driver's image in memory until their routine
+//! has returned.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::call_image;
+use crate::callout::{Context, ContextKind};
+use crate::dispatcher::Event;
+use crate::exports;
+use crate::fault;
+use crate::image;
+use crate::ledger;
+use crate::memory::pool;
+use crate::worker;
+
+/// The kind under which work items are written down.
+pub const LEDGER_KIND: &str = "I/O work item";
+
+const TAG: u32 = u32::from_le_bytes(*b"IoWi");
+/// What Windows would need for one; drivers ask for it.
+const SIZE: usize = 0x58;
+const IDLE: u32 = 0x4944_4C45;
+const QUEUED: u32 = 0x5155_4555;
+
+/// How a routine is called: `IO_WORKITEM_ROUTINE` has two arguments, `IO_WORKITEM_ROUTINE_EX` three.
+#[derive(Clone, Copy)]
+enum Form {
+    Device,
+    Item,
+}
+
+#[repr(C)]
+struct WorkItem {
+    owner: *mut c_void,
+    state: u32,
+}
+
+/// `WORK_QUEUE_ITEM`.
+#[repr(C)]
+pub struct WorkQueueItem {
+    link: [usize; 2],
+    routine: usize,
+    parameter: u64,
+}
+
+/// Routines that are queued or running, by the base of their image.
+static RUNNING: Mutex<Option<HashMap<usize, usize>>> = Mutex::new(None);
+
+fn running() -> MutexGuard<'static, Option<HashMap<usize, usize>>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+exports! {
+    module "ntoskrnl.exe";
+
+    /// The size of a work item that the driver has memory of its own for.
+    /// Source: WDM: IoSizeofWorkItem
+    [ANY] fn IoSizeofWorkItem() -> u32 {
+        SIZE as u32
+    }
+
+    /// Makes a work item in memory of the driver's.
+    /// Checks: an owner
+    /// Source: WDM: IoInitializeWorkItem
+    [UP_TO_DISPATCH] fn IoInitializeWorkItem(owner: *mut c_void, item: *mut c_void) {
+        if owner.is_null() {
+            wrong(item, "IoInitializeWorkItem is given no driver or device object");
+        }
+        // SAFETY: the image's memory of `IoSizeofWorkItem` bytes.
+        unsafe { item.cast::<WorkItem>().write(WorkItem { owner, state: IDLE }) };
+        ledger::record(LEDGER_KIND, item as usize, "");
+    }
+
+    /// Ends a work item in memory of the driver's.
+    /// Checks: an initialised item that is not queued
+    /// Source: WDM: IoUninitializeWorkItem
+    [UP_TO_DISPATCH] fn IoUninitializeWorkItem(item: *mut c_void) {
+        end(item, "IoUninitializeWorkItem");
+    }
+
+    /// Makes a work item.
+    /// Checks: an owner; can be made to fail
+    /// Source: WDM: IoAllocateWorkItem
+    [UP_TO_DISPATCH] fn IoAllocateWorkItem(owner: *mut c_void) -> *mut c_void {
+        if owner.is_null() {
+            wrong(owner, "IoAllocateWorkItem is given no device object");
+        }
+        if fault::should_fail("IoAllocateWorkItem") {
+            return std::ptr::null_mut();
+        }
+        let Some(item) = pool::allocate_for_host(SIZE, TAG) else { return std::ptr::null_mut() };
+        // SAFETY: fresh memory.
+        unsafe { item.cast::<WorkItem>().write(WorkItem { owner, state: IDLE }) };
+        ledger::record(LEDGER_KIND, item as usize, "");
+        item.cast()
+    }
+
+    /// Frees a work item.
+    /// Checks: one of IoAllocateWorkItem that is not queued
+    /// Source: WDM: IoFreeWorkItem
+    [UP_TO_DISPATCH] fn IoFreeWorkItem(item: *mut c_void) {
+        end(item, "IoFreeWorkItem");
+        pool::free_for_host(item.cast(), TAG);
+    }
+
+    /// Queues a routine that gets the device object and its context.
+    /// Checks: an item that is not queued
+    /// Source: WDM: IoQueueWorkItem
+    [UP_TO_DISPATCH] fn IoQueueWorkItem(item: *mut c_void, routine: usize, _queue: u32, context: u64) {
+        queue(item, routine, context, Form::Device, "IoQueueWorkItem");
+    }
+
+    /// Queues a routine without an owner; the driver itself has to see that it is not unloaded meanwhile.
+    /// Source: WDM: ExQueueWorkItem
+    [UP_TO_DISPATCH] fn ExQueueWorkItem(item: *const WorkQueueItem, _queue: u32) {
+        // SAFETY: the image's item, filled by the inline ExInitializeWorkItem.
+        let (routine, parameter) = unsafe { ((*item).routine, (*item).parameter) };
+        worker::queue(move || {
+            let name = Context::new(ContextKind::WorkItem, "executive work item");
+            // SAFETY: the routine that was queued, with its parameter.
+            unsafe { call_image!(name, routine => (); parameter) };
+        });
+    }
+
+    /// Queues a routine that gets the owner, its context and the item.
+    /// Checks: an item that is not queued
+    /// Source: WDM: IoQueueWorkItemEx
+    [UP_TO_DISPATCH] fn IoQueueWorkItemEx(item: *mut c_void, routine: usize, _queue: u32, context: u64) {
+        queue(item, routine, context, Form::Item, "IoQueueWorkItemEx");
+    }
+}
+
+fn wrong(item: *mut c_void, rule: impl AsRef<str>) -> ! {
+    bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x101F, item as u64, 0, 0], rule)
+}
+
+fn live(item: *mut c_void, function: &str) -> *mut WorkItem {
+    if !ledger::holds(LEDGER_KIND, item as usize) {
+        wrong(item, format!("{function} is given what is no work item (any more)"));
+    }
+    item.cast()
+}
+
+fn end(item: *mut c_void, function: &str) {
+    let live = live(item, function);
+    // SAFETY: a live work item.
+    if unsafe { (*live).state } == QUEUED {
+        wrong(item, format!("{function} is given a work item that is queued"));
+    }
+    ledger::release(LEDGER_KIND, item as usize);
+}
+
+fn queue(item: *mut c_void, routine: usize, context: u64, form: Form, function: &str) {
+    let live = live(item, function);
+    // SAFETY: a live work item.
+    let (owner, before) = unsafe { ((*live).owner as usize, std::mem::replace(&mut (*live).state, QUEUED)) };
+    if before == QUEUED {
+        wrong(item, format!("{function} is given a work item that is queued already"));
+    }
+    let base = image::containing(routine).map_or(0, |image| image.base);
+    *running().get_or_insert_default().entry(base).or_default() += 1;
+    let item = item as usize;
+    worker::queue(move || {
+        // From here on the routine may end or queue the item again.
+        // SAFETY: queued items cannot have been ended.
+        unsafe { (*(item as *mut WorkItem)).state = IDLE };
+        let name = Context::new(ContextKind::WorkItem, "I/O work item");
+        // SAFETY: the routine that was queued, with the arguments of its type.
+        unsafe {
+            match form {
+                Form::Device => call_image!(name, routine => (); owner, context),
+                Form::Item => call_image!(name, routine => (); owner, context, item),
+            }
+        }
+        returned(base);
+    });
+}
+
+static RETURNED: std::sync::OnceLock<Event> = std::sync::OnceLock::new();
+
+fn event() -> &'static Event {
+    RETURNED.get_or_init(Event::notification)
+}
+
+fn returned(base: usize) {
+    if let Some(count) = running().get_or_insert_default().get_mut(&base) {
+        *count -= 1;
+    }
+    event().set();
+}
+
+/// Waits until no routine of an image is queued or running: what the reference to its driver object is for.
+pub(crate) fn wait_for_image(base: usize) {
+    loop {
+        event().reset();
+        if running().get_or_insert_default().get(&base).is_none_or(|count| *count == 0) {
+            return;
+        }
+        event().wait(None);
+    }
+}

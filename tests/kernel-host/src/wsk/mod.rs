@@ -1,0 +1,263 @@
+//! Winsock Kernel, as far as it leads to NDK adapters: registration of a client, capture of the provider, and the extension
+//! that opens adapters by the index of their interface. Sockets are not modelled.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ndkpi_sys::ndkinfo::NDK_VERSION;
+use ndkpi_sys::ndkpi::NDK_ADAPTER;
+use ndkpi_sys::wsk::{
+    WSK_CLIENT_NPI, WSK_PROVIDER_CHARACTERISTICS, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0,
+};
+use ndkpi_sys::wskndk::WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH;
+
+use crate::callback::host_function;
+use crate::dispatcher::Event;
+use crate::irql::{self, IrqlRange};
+use crate::ndis::adapter;
+use crate::ndis::loan::Loan;
+use crate::ndis::rule::{Group, broken};
+use crate::ndk::mediator;
+use crate::status::{self, NtStatus};
+
+/// The kind under which registrations are written down.
+pub const LEDGER_KIND: &str = "WSK registration";
+/// The kind under which adapters that a client opened are written down.
+pub const LEDGER_KIND_ADAPTER: &str = "NDK adapter opened through WSK";
+
+const REGISTERED: u64 = 0x4B53_5752;
+const SUCCESS: NtStatus = status::STATUS_SUCCESS;
+
+/// A registered client. The image sees the address of the loan and nothing behind it.
+struct Client {
+    handle: Loan<u64>,
+    state: Mutex<State>,
+    released: Event,
+}
+
+// SAFETY: the loan is an address that is only compared.
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+#[derive(Default)]
+struct State {
+    captured: usize,
+    adapters: Vec<usize>,
+}
+
+/// Clients by their registration.
+static CLIENTS: Mutex<Option<HashMap<usize, Arc<Client>>>> = Mutex::new(None);
+
+fn clients() -> MutexGuard<'static, Option<HashMap<usize, Arc<Client>>>> {
+    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn client_of(registration: usize, function: &str) -> Arc<Client> {
+    let found = clients().get_or_insert_default().get(&registration).cloned();
+    found.unwrap_or_else(|| broken(Group::Netio, registration, format!("{function}: no registered WSK client")))
+}
+
+fn client_at(handle: usize, function: &str) -> Arc<Client> {
+    let found = clients().get_or_insert_default().values().find(|client| client.address() == handle).cloned();
+    found.unwrap_or_else(|| broken(Group::Netio, handle, format!("{function}: no WSK client (deregistered?)")))
+}
+
+impl Client {
+    fn address(&self) -> usize {
+        self.handle.as_pointer() as usize
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_captured(&self, function: &str) {
+        if self.state().captured == 0 {
+            broken(Group::Netio, self.address(), format!("{function} is called without a captured provider"));
+        }
+    }
+}
+
+crate::exports! {
+    module "netio.sys";
+
+    /// Registers a client of WSK.
+    /// Checks: a dispatch with version 1.0; the registration is not in use; can be made to fail
+    /// Source: WSK: WskRegister
+    [PASSIVE_ONLY] fn WskRegister(npi: *const WSK_CLIENT_NPI, registration: *mut WSK_REGISTRATION) -> NtStatus {
+        // SAFETY: the image's structures.
+        let dispatch = unsafe { (*npi).Dispatch };
+        // SAFETY: as above, where there is one.
+        if dispatch.is_null() || unsafe { (*dispatch).Version } != WSK_VERSION_1_0 {
+            broken(Group::Netio, npi as usize, "WskRegister: the client names no dispatch of version 1.0");
+        }
+        if crate::fault::should_fail("WskRegister") {
+            return status::STATUS_INSUFFICIENT_RESOURCES;
+        }
+        let client = Client { handle: Loan::new(REGISTERED), state: Mutex::default(), released: Event::notification() };
+        if clients().get_or_insert_default().insert(registration as usize, Arc::new(client)).is_some() {
+            broken(Group::Netio, registration as usize, "WskRegister: the registration is in use");
+        }
+        crate::ledger::record(LEDGER_KIND, registration as usize, "");
+        // SAFETY: the image's structure, whose contents are the provider's.
+        unsafe { (*registration).ReservedRegistrationState = REGISTERED };
+        SUCCESS
+    }
+
+    /// Ends a registration; waits until the provider is released.
+    /// Checks: a registered client; no NDK adapter of it is open
+    /// Source: WSK: WskDeregister
+    [PASSIVE_ONLY] fn WskDeregister(registration: *mut WSK_REGISTRATION) {
+        let client = client_of(registration as usize, "WskDeregister");
+        while client.state().captured != 0 {
+            client.released.reset();
+            if client.state().captured != 0 {
+                client.released.wait(None);
+            }
+        }
+        let open = client.state().adapters.len();
+        if open != 0 {
+            let rule = format!("WskDeregister is called while {open} NDK adapters of the client are open");
+            broken(Group::Netio, registration as usize, rule);
+        }
+        clients().get_or_insert_default().remove(&(registration as usize));
+        crate::ledger::release(LEDGER_KIND, registration as usize);
+    }
+
+    /// Gives the provider's dispatch table; the provider is always there.
+    /// Checks: a registered client; at PASSIVE_LEVEL if it may wait
+    /// Source: WSK: WskCaptureProviderNPI
+    [UP_TO_DISPATCH] fn WskCaptureProviderNPI(
+        registration: *mut WSK_REGISTRATION, timeout: u32, npi: *mut WSK_PROVIDER_NPI,
+    ) -> NtStatus {
+        if timeout != 0 && irql::current() != irql::PASSIVE {
+            broken(Group::Netio, registration as usize, "WskCaptureProviderNPI: waiting needs PASSIVE_LEVEL");
+        }
+        let client = client_of(registration as usize, "WskCaptureProviderNPI");
+        client.state().captured += 1;
+        // SAFETY: the image's output.
+        unsafe { npi.write(WSK_PROVIDER_NPI { Client: client.address() as *mut _, Dispatch: dispatch_table().cast() }) };
+        SUCCESS
+    }
+
+    /// Lets the provider go.
+    /// Checks: captured as often
+    /// Source: WSK: WskReleaseProviderNPI
+    [UP_TO_DISPATCH] fn WskReleaseProviderNPI(registration: *mut WSK_REGISTRATION) {
+        let client = client_of(registration as usize, "WskReleaseProviderNPI");
+        client.check_captured("WskReleaseProviderNPI");
+        client.state().captured -= 1;
+        client.released.set();
+    }
+
+    /// The versions of the provider: 1.0.
+    /// Checks: a registered client
+    /// Source: WSK: WskQueryProviderCharacteristics
+    [PASSIVE_ONLY] fn WskQueryProviderCharacteristics(
+        registration: *mut WSK_REGISTRATION, characteristics: *mut WSK_PROVIDER_CHARACTERISTICS,
+    ) -> NtStatus {
+        let _ = client_of(registration as usize, "WskQueryProviderCharacteristics");
+        let versions = WSK_PROVIDER_CHARACTERISTICS { HighestVersion: WSK_VERSION_1_0, LowestVersion: WSK_VERSION_1_0 };
+        // SAFETY: the image's output.
+        unsafe { characteristics.write(versions) };
+        SUCCESS
+    }
+}
+
+/// `WSK_PROVIDER_DISPATCH`, as words: version, then a function a slot.
+fn dispatch_table() -> *const usize {
+    static TABLE: OnceLock<[usize; 7]> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let sockets = host_function(socket_function as *const c_void, 4) as usize;
+        let mut table = [sockets; 7];
+        table[0] = usize::from(WSK_VERSION_1_0);
+        table[3] = host_function(control_client as *const c_void, 8) as usize;
+        table
+    });
+    table.as_ptr()
+}
+
+/// `WSK_PROVIDER_NDK_DISPATCH`.
+fn ndk_table() -> [usize; 2] {
+    [
+        host_function(open_ndk_adapter as *const c_void, 4) as usize,
+        host_function(close_ndk_adapter as *const c_void, 2) as usize,
+    ]
+}
+
+unsafe extern "win64" fn socket_function(client: u64, _b: u64, _c: u64, _d: u64) -> u64 {
+    broken(Group::Netio, client as usize, "a function of WSK sockets is called; sockets are not modelled")
+}
+
+fn check_level(function: &str, range: IrqlRange) {
+    let level = irql::current();
+    if !range.contains(level) {
+        let rule = format!("{function} is called at {}; it needs {}", irql::name(level), range.describe());
+        broken(Group::Netio, 0, rule);
+    }
+}
+
+unsafe extern "win64" fn control_client(
+    client: u64,
+    code: u32,
+    _input_size: u64,
+    _input: u64,
+    output_size: u64,
+    output: *mut [usize; 2],
+    returned: *mut u64,
+    irp: u64,
+) -> NtStatus {
+    check_level("WskControlClient", IrqlRange::UP_TO_DISPATCH);
+    client_at(client as usize, "WskControlClient").check_captured("WskControlClient");
+    if code != WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH || irp != 0 {
+        return status::STATUS_NOT_SUPPORTED;
+    }
+    if output_size != size_of::<[usize; 2]>() as u64 || output.is_null() {
+        return status::STATUS_INVALID_PARAMETER;
+    }
+    // SAFETY: the image's output of that size, and its optional count.
+    unsafe {
+        output.write(ndk_table());
+        if !returned.is_null() {
+            returned.write(output_size);
+        }
+    }
+    SUCCESS
+}
+
+unsafe extern "win64" fn open_ndk_adapter(
+    client: u64,
+    version: NDK_VERSION,
+    if_index: u32,
+    opened: *mut *mut NDK_ADAPTER,
+) -> NtStatus {
+    check_level("WskOpenNdkAdapter", IrqlRange::PASSIVE_ONLY);
+    let client = client_at(client as usize, "WskOpenNdkAdapter");
+    client.check_captured("WskOpenNdkAdapter");
+    let Some(adapter) = adapter::of_interface(if_index) else { return status::STATUS_NOT_FOUND };
+    match adapter.open_ndk(version) {
+        Ok(open) => {
+            let pointer = mediator::adopt_adapter(open);
+            client.state().adapters.push(pointer as usize);
+            crate::ledger::record(LEDGER_KIND_ADAPTER, pointer as usize, "");
+            // SAFETY: the image's output.
+            unsafe { opened.write(pointer) };
+            SUCCESS
+        }
+        Err(failure) => failure,
+    }
+}
+
+unsafe extern "win64" fn close_ndk_adapter(client: u64, pointer: *mut NDK_ADAPTER) {
+    check_level("WskCloseNdkAdapter", IrqlRange::PASSIVE_ONLY);
+    let client = client_at(client as usize, "WskCloseNdkAdapter");
+    let adapters = client.state().adapters.len();
+    client.state().adapters.retain(|address| *address != pointer as usize);
+    if client.state().adapters.len() == adapters {
+        broken(Group::Netio, pointer as usize, "WskCloseNdkAdapter: not an adapter that this client has open");
+    }
+    mediator::close_adapter(pointer);
+    crate::ledger::release(LEDGER_KIND_ADAPTER, pointer as usize);
+}

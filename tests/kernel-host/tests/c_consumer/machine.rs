@@ -1,0 +1,93 @@
+//! A kernel with softndk.sys and two adapters, on which the consumer is loaded with its parameters.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kernel_host::inf::{AdapterConfig, Inx};
+use kernel_host::registry::{self, Value};
+use kernel_host::{Adapter, Driver, FrameOrder, Kernel, KernelConfig, Mode};
+use xtask::c_consumer;
+use xtask::workspace::Workspace;
+
+use crate::tally::{DONE, Tally};
+
+pub const SERVICE: &str = "c-consumer";
+pub struct Machine {
+    kernel: Kernel,
+    provider: Driver,
+    adapters: Vec<Adapter>,
+}
+
+/// A profile of the provider's asynchrony: the value of the keyword `Promptness`.
+#[derive(Clone, Copy)]
+pub struct Promptness(&'static str);
+
+pub const NATURAL: Promptness = Promptness("0");
+pub const FORCE_PENDING: Promptness = Promptness("1");
+pub const FORCE_INLINE: Promptness = Promptness("2");
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The image that `SOFTNDK_IMAGE` names, or that `cargo xtask driver` leaves; it has to be built before.
+fn provider_image() -> PathBuf {
+    let given = std::env::var_os("SOFTNDK_IMAGE");
+    root().join(given.unwrap_or_else(|| "target/driver/x64/debug/softndk.sys".into()))
+}
+
+/// Tells a child which consumer to load.
+pub const IMAGE: &str = "C_CONSUMER_IMAGE";
+
+fn consumer_image() -> PathBuf {
+    std::env::var_os(IMAGE).map_or_else(|| c_consumer::image(&Workspace::at(&root())), PathBuf::from)
+}
+
+impl Machine {
+    /// A kernel in which no page of a buffer has a neighbour in memory, with two adapters of softndk.sys.
+    pub fn boot(mode: Mode, promptness: Promptness) -> Self {
+        let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
+        let kernel = Kernel::boot(KernelConfig { mode, frames: FrameOrder::Scattered, ..KernelConfig::default() });
+        let provider = kernel.load_driver(provider_image(), "softndk").expect("softndk.sys loads");
+        let adapters = (1..=2).map(|number| {
+            let config = AdapterConfig::from_inx(&inx).expect("the INF installs");
+            let config = config.with_keyword("Promptness", promptness.0);
+            let config = config.with_address(format!("10.0.0.{number}").parse().expect("an address"), 24);
+            let config = config.with_address(format!("fd00::{number}").parse().expect("an address"), 64);
+            kernel.add_adapter(&provider, config).expect("the adapter starts")
+        });
+        Self { adapters: adapters.collect(), provider, kernel }
+    }
+
+    pub fn end(self) {
+        drop(self.adapters);
+        self.provider.unload();
+        let report = self.kernel.shutdown();
+        assert!(report.is_clean(), "{report}");
+    }
+
+    /// Loads the consumer with its parameters.
+    pub fn start_consumer(&self, addresses: [&str; 2], requests: u32) -> Driver {
+        let parameters = registry::parameters_path(SERVICE);
+        registry::set(&parameters, "Requests", requests);
+        registry::set(&parameters, "InitiatorInterface", self.adapters[0].if_index());
+        registry::set(&parameters, "InitiatorAddress", addresses[0]);
+        registry::set(&parameters, "TargetInterface", self.adapters[1].if_index());
+        registry::set(&parameters, "TargetAddress", addresses[1]);
+        registry::set(&parameters, "Tally", Value { kind: registry::REG_BINARY, data: vec![0; 1024] });
+        self.kernel.load_driver(consumer_image(), SERVICE).expect("the consumer in C loads")
+    }
+
+    /// Waits until the tally is as wished; the watchdog of the kernel host ends a wait for nothing.
+    pub fn wait(&self, what: &str, is_reached: impl Fn(&Tally) -> bool) -> Tally {
+        for _ in 0..60_000 {
+            if let Some(tally) = Tally::read()
+                && (is_reached(&tally) || tally.state == DONE)
+            {
+                return tally;
+            }
+            self.kernel.sleep(Duration::from_millis(10));
+        }
+        panic!("{what}: not reached; {:#?}", Tally::read())
+    }
+}

@@ -1,0 +1,132 @@
+//! The consumer in C of `tests/c-consumer` on the real driver image: two foreign sources in one kernel, which know of each
+//! other only what NDKPI says. The consumer keeps its own books and leaves them in its registry key; here they must
+//! balance.
+//!
+//! One process has one kernel, so each test is a child process.
+
+#[path = "../child/mod.rs"]
+#[allow(dead_code, reason = "other test files use the rest of it")]
+mod child;
+mod machine;
+mod mistakes;
+mod tally;
+
+use kernel_host::Mode;
+use machine::{FORCE_INLINE, FORCE_PENDING, Machine, NATURAL, root};
+use tally::{DONE, RUNNING, Tally};
+use xtask::c_consumer;
+use xtask::workspace::Workspace;
+
+/// As many requests as the consumer keeps in flight.
+const SLOTS: i64 = 32;
+
+/// Runs a body in a child process, with the consumer built.
+fn trial(test: &str, body: fn()) {
+    let build = || drop(c_consumer::build(&Workspace::at(&root())).expect("the consumer in C builds"));
+    if let Some(outcome) = child::in_child(test, build, body) {
+        outcome.expect_success();
+    }
+}
+
+const V4: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
+const V6: [&str; 2] = ["fd00::1", "fd00::2"];
+
+#[test]
+fn a_storage_initiator_and_its_target_in_c() {
+    trial("a_storage_initiator_and_its_target_in_c", || {
+        let machine = Machine::boot(Mode::Verify, NATURAL);
+        every_request_is_served(&machine, V4, 300);
+        every_request_is_served(&machine, V6, 100);
+        an_address_that_is_nobodys_ends_it_with_a_status(&machine);
+        machine.end();
+    });
+}
+
+#[test]
+fn it_unloads_in_the_middle_of_traffic() {
+    trial("it_unloads_in_the_middle_of_traffic", || {
+        let machine = Machine::boot(Mode::Verify, NATURAL);
+        for requests in [1, 40, 90] {
+            unload_after(&machine, requests);
+        }
+        machine.end();
+    });
+}
+
+#[test]
+fn everything_that_may_pend_pends() {
+    trial("everything_that_may_pend_pends", || {
+        let machine = Machine::boot(Mode::Verify, FORCE_PENDING);
+        let tally = every_request_is_served(&machine, V4, 100);
+        assert_eq!(tally.mappings_pended, 100, "every NdkBuildLAM pends");
+        unload_after(&machine, 20);
+        machine.end();
+    });
+}
+
+#[test]
+fn nothing_pends_that_need_not() {
+    trial("nothing_pends_that_need_not", || {
+        let machine = Machine::boot(Mode::Verify, FORCE_INLINE);
+        let tally = every_request_is_served(&machine, V4, 100);
+        assert_eq!(tally.mappings_pended, 0, "no NdkBuildLAM pends");
+        machine.end();
+    });
+}
+
+#[test]
+fn it_keeps_its_books_in_real_time() {
+    trial("it_keeps_its_books_in_real_time", || {
+        let machine = Machine::boot(Mode::Fast, NATURAL);
+        every_request_is_served(&machine, V4, 1000);
+        unload_after(&machine, 100);
+        machine.end();
+    });
+}
+
+fn every_request_is_served(machine: &Machine, addresses: [&str; 2], requests: u32) -> Tally {
+    let consumer = machine.start_consumer(addresses, requests);
+    let tally = machine.wait("all requests", |tally| tally.state == DONE);
+    tally.check_books();
+    let requests = i64::from(requests);
+    assert_eq!((tally.status, tally.requests), (0, requests), "as many as asked: {tally:#?}");
+    assert_eq!(tally.initiator_bytes, tally.target_bytes);
+    assert_eq!(tally.initiator_checksum, tally.target_checksum);
+    assert!(tally.initiator_bytes > requests * 4096, "{tally:#?}");
+    let [receive, send, send_and_invalidate, fast_register, invalidate, read, write] = tally.kinds;
+    assert_eq!((fast_register.silent, fast_register.completed), (requests, 0), "one registration a request");
+    assert_eq!(read.completed + write.silent, requests, "each is a Read or a Write of the target");
+    assert_eq!(
+        send.completed,
+        requests + invalidate.completed,
+        "a command a request, and the answers that keep the token"
+    );
+    assert_eq!(send_and_invalidate.completed + invalidate.completed, requests, "each token is invalidated by one side");
+    assert_eq!(invalidate.completed, requests / 4, "every fourth by the initiator");
+    assert_eq!(receive.completed - receive.failed, 2 * requests, "a message each way");
+    assert_eq!(receive.failed, 2 * SLOTS, "the receives that are left are flushed");
+    assert!(tally.notifications_at_dispatch > 0 && tally.notifications >= tally.notifications_at_dispatch);
+    consumer.unload();
+    tally
+}
+
+fn unload_after(machine: &Machine, requests: i64) {
+    let consumer = machine.start_consumer(V4, 0);
+    let before = machine.wait("traffic", |tally| tally.state == RUNNING && tally.requests >= requests);
+    assert_eq!((before.state, before.status), (RUNNING, 0), "{before:#?}");
+    consumer.unload();
+    let tally = Tally::read().expect("a tally");
+    tally.check_books();
+    assert_eq!(tally.status, 0, "{tally:#?}");
+    assert!(tally.requests >= requests, "{tally:#?}");
+    assert!(tally.kinds.iter().any(|kind| kind.failed > 0), "something was under way: {tally:#?}");
+}
+
+fn an_address_that_is_nobodys_ends_it_with_a_status(machine: &Machine) {
+    const STATUS_INVALID_ADDRESS: u32 = 0xC000_0141;
+    let consumer = machine.start_consumer(["10.0.0.1", "10.9.9.9"], 10);
+    let tally = machine.wait("the end", |tally| tally.state == DONE);
+    tally.check_books();
+    assert_eq!((tally.status, tally.requests), (STATUS_INVALID_ADDRESS, 0), "{tally:#?}");
+    consumer.unload();
+}

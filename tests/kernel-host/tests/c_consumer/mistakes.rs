@@ -1,0 +1,159 @@
+//! Mistakes that a consumer makes, one a test: a copy of the consumer in which one line is another, and how it ends.
+
+use std::path::PathBuf;
+
+use kernel_host::Mode;
+use kernel_host::bugcheck::BugCheck;
+use xtask::c_consumer;
+use xtask::workspace::Workspace;
+
+use crate::machine::{IMAGE, Machine, NATURAL, root};
+use crate::{V4, child, every_request_is_served};
+
+/// How the run with a mistake ends.
+#[derive(Clone, Copy)]
+enum Ends {
+    /// In a bugcheck with this first parameter and these words.
+    Bugcheck(BugCheck, u64, &'static str),
+    /// In a fault: the first parameter is an address.
+    Fault(BugCheck, &'static str),
+    /// With these words of a check of the test.
+    Failure(&'static str),
+}
+
+/// A line of a file of the consumer, and what stands there instead.
+struct Mistake {
+    file: &'static str,
+    right: &'static str,
+    wrong: &'static str,
+}
+
+/// A copy of the consumer's sources with the mistake, built.
+fn build(name: &str, mistake: &Mistake) -> PathBuf {
+    let folder = root().join("target/c-images/mistakes").join(name);
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    for entry in std::fs::read_dir(root().join("tests/c-consumer/src")).expect("the sources are readable") {
+        let path = entry.expect("a file").path();
+        let mut text = std::fs::read_to_string(&path).expect("a source is text");
+        if path.ends_with(mistake.file) {
+            assert_eq!(text.matches(mistake.right).count(), 1, "{:?} once in {}", mistake.right, mistake.file);
+            text = text.replace(mistake.right, mistake.wrong);
+        }
+        std::fs::write(folder.join(path.file_name().expect("a name")), text).expect("a copy can be written");
+    }
+    let folder = folder.to_str().expect("a path of text");
+    let image = format!("c-consumer-{name}.sys");
+    c_consumer::build_copy(&Workspace::at(&root()), &image, folder).expect("the copy builds")
+}
+
+fn made(test: &str, mistake: &Mistake, ends: Ends) {
+    if std::env::var_os(IMAGE).is_some() {
+        let served = || {
+            let machine = Machine::boot(Mode::Verify, NATURAL);
+            every_request_is_served(&machine, V4, 64);
+            machine.end();
+        };
+        assert!(child::in_child(test, || {}, served).is_none(), "this is the child");
+        return;
+    }
+    let name = test.rsplit("::").next().unwrap_or(test).replace('_', "-");
+    let image = build(&name, mistake);
+    let outcome = child::in_child_with(test, &[(IMAGE, image.to_str().expect("a path of text"))]);
+    match ends {
+        Ends::Bugcheck(code, first, words) => {
+            let report = reported(&outcome, code, words);
+            assert_eq!(report["parameters"][0].as_u64(), Some(first), "{report}");
+        }
+        Ends::Fault(code, words) => drop(reported(&outcome, code, words)),
+        Ends::Failure(words) => outcome.expect_failure(words),
+    }
+}
+
+fn reported(outcome: &child::Outcome, code: BugCheck, words: &str) -> serde_json::Value {
+    let report = outcome.expect_bugcheck();
+    assert_eq!(report["code"].as_u64(), Some(code as u64), "{report}");
+    assert!(report["rule"].as_str().is_some_and(|rule| rule.contains(words)), "no {words:?} in {report}");
+    report
+}
+
+const LEFT_BEHIND: u64 = 0x62;
+const NDK: u64 = 0x10F;
+const NETIO: u64 = 0x110;
+
+#[test]
+fn data_that_is_wrong() {
+    let mistake = Mistake {
+        file: "target.c",
+        right: "answer->Checksum = PatternFill(Buffer(Slot), command->Length, command->Seed);",
+        wrong: "answer->Checksum = PatternFill(Buffer(Slot), command->Length, command->Seed); Buffer(Slot)[8] ^= 1;",
+    };
+    made("mistakes::data_that_is_wrong", &mistake, Ends::Failure("no byte is wrong"));
+}
+
+#[test]
+fn rights_that_do_not_fit() {
+    let mistake = Mistake {
+        file: "initiator.c",
+        right: "NDK_OP_FLAG_ALLOW_REMOTE_WRITE : NDK_OP_FLAG_ALLOW_REMOTE_READ",
+        wrong: "NDK_OP_FLAG_ALLOW_REMOTE_READ : NDK_OP_FLAG_ALLOW_REMOTE_WRITE",
+    };
+    made("mistakes::rights_that_do_not_fit", &mistake, Ends::Failure("as many as asked"));
+}
+
+#[test]
+fn a_list_that_is_not_freed() {
+    let mistake = Mistake {
+        file: "initiator.c",
+        right: "    MdlChainFree(slot->Mdl);\n    slot->Mdl = NULL;\n    if (NT_SUCCESS(Status))",
+        wrong: "    slot->Mdl = NULL;\n    if (NT_SUCCESS(Status))",
+    };
+    let ends = Ends::Bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, LEFT_BEHIND, "MDL");
+    made("mistakes::a_list_that_is_not_freed", &mistake, ends);
+}
+
+#[test]
+fn a_mapping_that_is_not_released() {
+    let mistake = Mistake {
+        file: "initiator.c",
+        right: "    endpoint->Adapter->Dispatch->NdkReleaseLAM(endpoint->Adapter, Slot->Mapping);\n",
+        wrong: "",
+    };
+    let ends = Ends::Bugcheck(BugCheck::BUGCODE_NDIS_DRIVER, NDK, "not released");
+    made("mistakes::a_mapping_that_is_not_released", &mistake, ends);
+}
+
+#[test]
+fn a_client_that_stays_registered() {
+    let mistake = Mistake { file: "wsk.c", right: "        WskDeregister(&Consumer.Registration);\n", wrong: "" };
+    let ends = Ends::Bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, LEFT_BEHIND, "WSK registration");
+    made("mistakes::a_client_that_stays_registered", &mistake, ends);
+}
+
+#[test]
+fn an_adapter_that_stays_open() {
+    let mistake = Mistake { file: "driver.c", right: "    AdapterClose(&Consumer.Target);\n", wrong: "" };
+    let ends = Ends::Bugcheck(BugCheck::BUGCODE_NDIS_DRIVER, NETIO, "NDK adapters of the client are open");
+    made("mistakes::an_adapter_that_stays_open", &mistake, ends);
+}
+
+#[test]
+fn an_object_that_is_closed_already() {
+    let mistake = Mistake {
+        file: "driver.c",
+        right: "    AdapterClose(&Consumer.Initiator);\n",
+        wrong: "    Consumer.Initiator.Pair->Dispatch->NdkFlush(Consumer.Initiator.Pair);\n",
+    };
+    let ends = Ends::Fault(BugCheck::PAGE_FAULT_IN_FREED_SPECIAL_POOL, "freed pool block");
+    made("mistakes::an_object_that_is_closed_already", &mistake, ends);
+}
+
+#[test]
+fn a_question_at_the_wrong_level() {
+    let mistake = Mistake {
+        file: "wsk.c",
+        right: "    ULONG bytes = sizeof(Endpoint->Info);\n",
+        wrong: "    ULONG bytes = sizeof(Endpoint->Info);\n    KfRaiseIrql(DISPATCH_LEVEL);\n",
+    };
+    let ends = Ends::Bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, 0x1001, "NdkQueryAdapterInfo");
+    made("mistakes::a_question_at_the_wrong_level", &mistake, ends);
+}

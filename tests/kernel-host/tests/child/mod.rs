@@ -1,0 +1,71 @@
+//! Trials in child processes, since there is one kernel per process and a bugcheck ends it.
+
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use kernel_host::bugcheck::{EXIT_CODE, REPORT_PREFIX};
+
+const CHILD: &str = "KERNEL_HOST_TRIAL";
+
+/// How a trial ended.
+pub struct Outcome {
+    output: Output,
+}
+
+/// Runs the body in a child process: the test starts its own binary again for this one test. What it needs is made first,
+/// by the parent.
+pub fn in_child(test: &str, make: impl FnOnce(), body: impl FnOnce()) -> Option<Outcome> {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    if std::env::var(CHILD).is_ok_and(|name| name == test) {
+        assert!(STARTED.set(()).is_ok(), "one trial a process");
+        body();
+        return None;
+    }
+    make();
+    Some(run(test, &[]))
+}
+
+/// Runs a test again in a child, which is told something by its environment.
+pub fn in_child_with(test: &str, environment: &[(&str, &str)]) -> Outcome {
+    run(test, environment)
+}
+
+fn run(test: &str, environment: &[(&str, &str)]) -> Outcome {
+    let program = std::env::current_exe().expect("a test binary has a path");
+    let output = Command::new(program)
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, test)
+        .envs(environment.iter().copied())
+        .output()
+        .expect("a test binary starts");
+    Outcome { output }
+}
+
+impl Outcome {
+    fn text(&self) -> String {
+        format!("{}{}", String::from_utf8_lossy(&self.output.stdout), String::from_utf8_lossy(&self.output.stderr))
+    }
+
+    pub fn expect_success(&self) {
+        assert!(self.output.status.success(), "{}", self.text());
+    }
+
+    /// The child failed with these words.
+    pub fn expect_failure(&self, words: &str) {
+        assert!(!self.output.status.success(), "it ended well");
+        self.expect_output(words);
+    }
+
+    /// The report of the bugcheck that ended the child.
+    pub fn expect_bugcheck(&self) -> serde_json::Value {
+        let text = self.text();
+        assert_eq!(self.output.status.code(), Some(EXIT_CODE), "{text}");
+        let line = text.lines().find_map(|line| line.strip_prefix(REPORT_PREFIX));
+        serde_json::from_str(line.expect("a report")).expect("the report is JSON")
+    }
+
+    pub fn expect_output(&self, wanted: &str) {
+        let text = self.text();
+        assert!(text.contains(wanted), "no {wanted:?} in:\n{text}");
+    }
+}

@@ -1,0 +1,535 @@
+//! Queue pairs and what becomes of their requests: matching, moving, failing, flushing.
+
+use std::collections::VecDeque;
+
+use softndk_ioctl::{ScriptEvent, ScriptName, ScriptResult, Status};
+
+use super::memory::{Byte, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, Registered, Stretch};
+use super::{Address, Column, Id, Model, Phase, Thing};
+
+pub const SILENT: u64 = 1;
+pub const SOLICIT: u64 = 4;
+
+/// NDK_OPERATION_TYPE.
+pub mod operation {
+    pub const RECEIVE: u32 = 1;
+    pub const SEND: u32 = 2;
+    pub const FAST_REGISTER: u32 = 4;
+    pub const BIND: u32 = 8;
+    pub const INVALIDATE: u32 = 16;
+    pub const READ: u32 = 32;
+    pub const WRITE: u32 = 64;
+    pub const RECEIVE_AND_INVALIDATE: u32 = 0x8001;
+}
+
+/// An element: address, length, token.
+pub type Element = (u64, u64, Address);
+
+/// A posted receive.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    pub context: u64,
+    pub elements: Vec<Element>,
+    /// Buffers its elements lie in.
+    pub buffers: Vec<Id>,
+}
+
+impl Receive {
+    pub fn mentions(&self, buffer: Id) -> bool {
+        self.buffers.contains(&buffer)
+    }
+}
+
+/// Where a request's bytes come from or go to.
+#[derive(Clone, Debug)]
+pub enum Data {
+    Elements(Vec<Element>),
+    /// Taken when it was posted.
+    Inline(Vec<Byte>),
+}
+
+#[derive(Clone, Debug)]
+pub enum Action {
+    Send { data: Data, invalidate: Option<Address> },
+    Write { data: Data, remote: (u64, Address) },
+    Read { elements: Vec<Element>, remote: (u64, Address), invalidate: Option<Id> },
+    FastRegister { region: Id, becomes: Registered },
+    Bind { window: Id, bound: super::memory::Bound },
+    Invalidate { target: Id },
+}
+
+/// A posted initiator request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub context: u64,
+    pub flags: u64,
+    pub action: Action,
+    pub buffers: Vec<Id>,
+}
+
+impl Request {
+    /// Its elements carry this object's token, or it takes it away.
+    fn needs(&self, wanted: Id) -> bool {
+        let is = |token: &Address| matches!(token, Address::Of { object, .. } if *object == wanted);
+        let among = |elements: &[Element]| elements.iter().any(|(_, length, token)| *length > 0 && is(token));
+        let in_data = |data: &Data| matches!(data, Data::Elements(elements) if among(elements));
+        match &self.action {
+            Action::Send { data, invalidate } => in_data(data) || invalidate.as_ref().is_some_and(is),
+            Action::Write { data, .. } => in_data(data),
+            Action::Read { elements, .. } => among(elements),
+            Action::Bind { bound, .. } => bound.region == wanted,
+            _ => false,
+        }
+    }
+
+    fn operation(&self) -> u32 {
+        match self.action {
+            Action::Send { .. } => operation::SEND,
+            Action::Write { .. } => operation::WRITE,
+            Action::Read { .. } => operation::READ,
+            Action::FastRegister { .. } => operation::FAST_REGISTER,
+            Action::Bind { .. } => operation::BIND,
+            Action::Invalidate { .. } => operation::INVALIDATE,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct QueuePair {
+    pub domain: Id,
+    pub receive_queue: Id,
+    pub initiator_queue: Id,
+    pub shared: Option<Id>,
+    pub receive_depth: u32,
+    pub initiator_depth: u32,
+    pub receive_elements: u32,
+    pub initiator_elements: u32,
+    pub inline: u32,
+    pub receives: VecDeque<Receive>,
+    pub requests: VecDeque<Request>,
+    /// How many of the last requests are held back by their DEFER flag.
+    pub held: usize,
+    /// The connector that has it, from Connect or Accept on.
+    pub connector: Option<Id>,
+    /// Initiator requests may be posted: it is or was connected.
+    pub connected: bool,
+    /// Initiator requests end as cancelled.
+    pub ended: bool,
+    /// Receives end as cancelled.
+    pub drained: bool,
+}
+
+impl QueuePair {
+    pub fn mentions(&self, buffer: Id) -> bool {
+        self.receives.iter().any(|receive| receive.mentions(buffer))
+            || self.requests.iter().any(|request| request.buffers.contains(&buffer))
+    }
+}
+
+/// A shared receive queue.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    pub domain: Id,
+    pub depth: u32,
+    pub elements: u32,
+    pub threshold: u32,
+    pub armed: bool,
+    pub receives: VecDeque<Receive>,
+}
+
+/// What became of the request at the head.
+enum Fate {
+    Waits,
+    Done,
+    /// Its status; the queue pair has failed.
+    Failed(Status),
+    /// The receiver failed: the sender's status.
+    ReceiverFailed(Status),
+}
+
+impl Model {
+    /// Memory in use by a request that waits: a consumer does not take it away, and when a provider looks is its choice.
+    pub(super) fn in_use(&self, object: Id, except: Option<Id>) -> bool {
+        self.nodes.iter().enumerate().any(|(id, node)| match &node.thing {
+            Thing::QueuePair(pair) => Some(id) != except && pair.requests.iter().any(|request| request.needs(object)),
+            _ => false,
+        })
+    }
+
+    /// Takes one request of any queue pair to its end; false when nothing moves.
+    pub(super) fn transfer_something(&mut self) -> bool {
+        (0..self.nodes.len()).any(|id| match &self.nodes[id].thing {
+            Thing::QueuePair(pair) if !self.nodes[id].finished => {
+                if pair.ended && !pair.requests.is_empty() {
+                    self.cancel_requests(id);
+                    return true;
+                }
+                pair.requests.len() > pair.held && self.process(id)
+            }
+            _ => false,
+        })
+    }
+
+    fn process(&mut self, id: Id) -> bool {
+        let Some(request) = self.pair(id).requests.front().cloned() else { return false };
+        let Some(peer) = self.peer_of(id) else { return false };
+        let fate = match &request.action {
+            Action::Send { data, invalidate } => self.send(id, peer, &request, data, *invalidate),
+            Action::Write { data, remote } => self.write(id, peer, data, *remote),
+            Action::Read { elements, remote, invalidate } => self.read(id, peer, elements, *remote, *invalidate),
+            Action::FastRegister { region, becomes } => {
+                self.change(*region, &|now| *now == Registered::Invalid, becomes.clone())
+            }
+            Action::Bind { window, bound } => self.bind(*window, *bound),
+            Action::Invalidate { target } => self.invalidate(*target),
+        };
+        let status = match fate {
+            Fate::Waits => return false,
+            Fate::Done => Status::SUCCESS,
+            Fate::Failed(status) | Fate::ReceiverFailed(status) => status,
+        };
+        self.pair_mut(id).requests.pop_front();
+        self.complete_request(id, &request, status);
+        match fate {
+            Fate::Failed(_) => self.fail_pair(id),
+            Fate::ReceiverFailed(_) => self.fail_both(id, peer),
+            Fate::Waits | Fate::Done => {}
+        }
+        true
+    }
+
+    /// The queue pair at the other end, while the connection lasts.
+    pub(super) fn peer_of(&self, id: Id) -> Option<Id> {
+        let connector = self.connector(self.pair(id).connector?);
+        (connector.phase == Phase::Connected).then_some(())?;
+        self.connector(connector.peer?).pair
+    }
+
+    fn complete_request(&mut self, id: Id, request: &Request, status: Status) {
+        if status == Status::SUCCESS && request.flags & SILENT != 0 {
+            return;
+        }
+        let result = ScriptResult {
+            context: request.context,
+            queue_pair: self.nodes[id].name,
+            operation: request.operation(),
+            status: status.0,
+            ..ScriptResult::default()
+        };
+        let queue = self.pair(id).initiator_queue;
+        self.enter(queue, result, false);
+    }
+
+    fn complete_receive(&mut self, id: Id, context: u64, status: Status, message: (u64, bool, Option<ScriptName>)) {
+        let (bytes, solicited, invalidated) = message;
+        let result = ScriptResult {
+            context,
+            queue_pair: self.nodes[id].name,
+            operation: if invalidated.is_some() { operation::RECEIVE_AND_INVALIDATE } else { operation::RECEIVE },
+            status: status.0,
+            bytes: bytes as u32,
+            invalidated: invalidated.unwrap_or_default(),
+            reserved: 0,
+        };
+        let queue = self.pair(id).receive_queue;
+        self.enter(queue, result, solicited);
+    }
+
+    fn send(&mut self, id: Id, peer: Id, request: &Request, data: &Data, invalidate: Option<Address>) -> Fate {
+        let there = match self.pair(peer).shared {
+            Some(shared) => self.shared(shared).receives.front(),
+            None => self.pair(peer).receives.front(),
+        };
+        // A queue pair that has been flushed takes nothing from the shared queue any more.
+        let receive = there.filter(|_| !self.pair(peer).drained).cloned();
+        // A sender's own memory is its own fault, whether or not anybody waits for the message.
+        let Some(bytes) = self.gather(id, data) else { return Fate::Failed(Status::ACCESS_VIOLATION) };
+        let revoked = match invalidate {
+            None => None,
+            Some(token) => match self.remotely_invalid(peer, token) {
+                Some(object) => Some(object),
+                None => return Fate::ReceiverFailed(Status::REMOTE_RESOURCES),
+            },
+        };
+        let Some(receive) = receive else { return Fate::Waits };
+        self.take_receive(peer);
+        let too_small = receive.elements.iter().map(|(_, length, _)| length).sum::<u64>() < bytes.len() as u64;
+        if too_small {
+            let (here, there) = match self.column {
+                Column::Ndk => (Status::REMOTE_RESOURCES, Status::BUFFER_OVERFLOW),
+                Column::Nd => (Status::SUCCESS, Status::DATA_OVERRUN),
+            };
+            self.complete_receive(peer, receive.context, there, (0, true, None));
+            return Fate::ReceiverFailed(here);
+        }
+        let domain = self.receiving_domain(peer);
+        // A message of no bytes touches nothing.
+        let list = if bytes.is_empty() { &[] } else { receive.elements.as_slice() };
+        let Some(places) = self.places(domain, list, bytes.len() as u64) else {
+            self.forget(domain, &receive.elements);
+            self.complete_receive(peer, receive.context, Status::ACCESS_VIOLATION, (0, true, None));
+            return Fate::ReceiverFailed(Status::REMOTE_RESOURCES);
+        };
+        let sources = self.sources(id, data);
+        self.transfer(&places, &bytes, &sources);
+        if let Some(object) = revoked {
+            self.revoke(object);
+        }
+        let solicited = request.flags & SOLICIT != 0;
+        let name = revoked.map(|object| self.nodes[object].name);
+        self.complete_receive(peer, receive.context, Status::SUCCESS, (bytes.len() as u64, solicited, name));
+        Fate::Done
+    }
+
+    fn receiving_domain(&self, pair: Id) -> Id {
+        self.pair(pair).shared.map_or(self.pair(pair).domain, |shared| self.shared(shared).domain)
+    }
+
+    fn take_receive(&mut self, pair: Id) {
+        let Some(shared) = self.pair(pair).shared else {
+            self.pair_mut(pair).receives.pop_front();
+            return;
+        };
+        self.shared_mut(shared).receives.pop_front();
+        self.warn_if_low(shared);
+    }
+
+    /// The single-shot notification of a shared receive queue that has fewer receives than its threshold.
+    pub(super) fn warn_if_low(&mut self, shared: Id) {
+        let closed = self.closed(shared);
+        let queue = self.shared_mut(shared);
+        if queue.armed && (queue.receives.len() as u64) < u64::from(queue.threshold) && !closed {
+            queue.armed = false;
+            self.occur(ScriptEvent::Notify, shared, Status::SUCCESS);
+        }
+    }
+
+    fn write(&mut self, id: Id, peer: Id, data: &Data, (address, token): (u64, Address)) -> Fate {
+        let Some(bytes) = self.gather(id, data) else { return Fate::Failed(Status::ACCESS_VIOLATION) };
+        if bytes.is_empty() {
+            return Fate::Done;
+        }
+        let Some(place) = self.target(peer, address, bytes.len() as u64, token, REMOTE_WRITE) else {
+            return self.remote_refusal(peer);
+        };
+        let sources = self.sources(id, data);
+        self.transfer(&[place], &bytes, &sources);
+        Fate::Done
+    }
+
+    fn read(
+        &mut self,
+        id: Id,
+        peer: Id,
+        elements: &[Element],
+        (address, token): (u64, Address),
+        invalidate: Option<Id>,
+    ) -> Fate {
+        let length = elements.iter().map(|(_, length, _)| length).sum();
+        let domain = self.pair(id).domain;
+        let Some(places) = self.places(domain, elements, length) else {
+            self.forget(domain, elements);
+            return Fate::Failed(Status::ACCESS_VIOLATION);
+        };
+        if length > 0 {
+            let Some(from) = self.target(peer, address, length, token, REMOTE_READ) else {
+                return self.remote_refusal(peer);
+            };
+            let bytes = self.load(from);
+            self.transfer(&places, &bytes, &[from]);
+        }
+        if let Some(region) = invalidate {
+            self.region_mut(region).registered = Registered::Invalid;
+        }
+        Fate::Done
+    }
+
+    /// NDSPI: the target's connection breaks and its receives are cancelled too; NDKPI: the initiator's alone.
+    fn remote_refusal(&self, _peer: Id) -> Fate {
+        Fate::Failed(match self.column {
+            Column::Ndk => Status::REMOTE_RESOURCES,
+            Column::Nd => Status::ACCESS_VIOLATION,
+        })
+    }
+
+    fn change(&mut self, region: Id, from: &dyn Fn(&Registered) -> bool, to: Registered) -> Fate {
+        let region = self.region_mut(region);
+        if !from(&region.registered) {
+            return Fate::Failed(Status::INVALID_DEVICE_REQUEST);
+        }
+        region.registered = to;
+        Fate::Done
+    }
+
+    fn bind(&mut self, window: Id, bound: super::memory::Bound) -> Fate {
+        if self.window(window).bound.is_some() {
+            return Fate::Failed(Status::INVALID_DEVICE_REQUEST);
+        }
+        self.window_mut(window).bound = Some(bound);
+        Fate::Done
+    }
+
+    fn invalidate(&mut self, target: Id) -> Fate {
+        if let Thing::Window(window) = &self.nodes[target].thing {
+            if window.bound.is_none() {
+                return Fate::Failed(Status::INVALID_DEVICE_REQUEST);
+            }
+            self.unbind(target);
+            return Fate::Done;
+        }
+        self.change(target, &|now| matches!(now, Registered::Whole { .. }), Registered::Invalid)
+    }
+
+    /// What a peer's token names at this queue pair, if a peer may take it away.
+    fn remotely_invalid(&self, pair: Id, token: Address) -> Option<Id> {
+        let Address::Of { object, token } = token else { return None };
+        match &self.nodes[object].thing {
+            Thing::Region(region) => {
+                let good = region.fast && region.remote && region.token == token;
+                let valid = matches!(region.registered, Registered::Whole { .. });
+                (good && valid && region.domain == self.pair(pair).domain).then_some(object)
+            }
+            Thing::Window(window) => {
+                window.bound.is_some_and(|bound| bound.pair == pair && bound.token == token).then_some(object)
+            }
+            _ => None,
+        }
+    }
+
+    fn revoke(&mut self, object: Id) {
+        match &mut self.nodes[object].thing {
+            Thing::Region(region) => region.registered = Registered::Invalid,
+            Thing::Window(window) => window.bound = None,
+            _ => {}
+        }
+    }
+
+    fn gather(&self, id: Id, data: &Data) -> Option<Vec<Byte>> {
+        match data {
+            Data::Inline(bytes) => Some(bytes.clone()),
+            Data::Elements(elements) => {
+                let domain = self.pair(id).domain;
+                let mut bytes = Vec::new();
+                for (address, length, token) in elements.iter().filter(|(_, length, _)| *length > 0) {
+                    bytes.extend(self.load(self.local(domain, *address, *length, *token, 0)?));
+                }
+                Some(bytes)
+            }
+        }
+    }
+
+    /// Where a message of this length goes in a list that is long enough.
+    fn places(&self, domain: Id, elements: &[Element], mut length: u64) -> Option<Vec<Stretch>> {
+        let mut places = Vec::new();
+        for (address, room, token) in elements.iter().filter(|(_, length, _)| *length > 0) {
+            // All of a list must be good, also what the message does not reach.
+            let mut place = self.local(domain, *address, *room, *token, LOCAL_WRITE)?;
+            place.length = place.length.min(length);
+            length -= place.length;
+            places.push(place);
+        }
+        Some(places)
+    }
+
+    /// Where a request's bytes come from; inline ones were taken already.
+    fn sources(&self, id: Id, data: &Data) -> Vec<Stretch> {
+        let Data::Elements(elements) = data else { return Vec::new() };
+        let domain = self.pair(id).domain;
+        elements.iter().filter_map(|(at, length, token)| self.local(domain, *at, *length, *token, 0)).collect()
+    }
+
+    /// Moves bytes; where they come from and go to overlap, nobody knows what comes of it.
+    fn transfer(&mut self, places: &[Stretch], bytes: &[Byte], sources: &[Stretch]) {
+        let meet = |one: &Stretch, other: &Stretch| {
+            let apart = one.offset + one.length <= other.offset || other.offset + other.length <= one.offset;
+            one.buffer == other.buffer && !apart
+        };
+        if places.iter().any(|place| sources.iter().any(|source| meet(place, source))) {
+            self.store(places, &vec![None; bytes.len()]);
+        } else {
+            self.store(places, bytes);
+        }
+    }
+
+    fn load(&self, from: Stretch) -> Vec<Byte> {
+        self.buffer(from.buffer).bytes[from.offset as usize..(from.offset + from.length) as usize].to_vec()
+    }
+
+    fn store(&mut self, places: &[Stretch], bytes: &[Byte]) {
+        let mut rest = bytes;
+        for place in places {
+            let (now, later) = rest.split_at((place.length as usize).min(rest.len()));
+            let at = place.offset as usize;
+            self.buffer_mut(place.buffer).bytes[at..at + now.len()].copy_from_slice(now);
+            rest = later;
+        }
+    }
+
+    /// A failed request may have written wherever its list allows.
+    fn forget(&mut self, domain: Id, elements: &[Element]) {
+        for (address, length, token) in elements {
+            if let Some(place) = self.local(domain, *address, *length, *token, LOCAL_WRITE) {
+                let unknown = vec![None; place.length as usize];
+                self.store(&[place], &unknown);
+            }
+        }
+    }
+
+    pub(super) fn cancel_requests(&mut self, id: Id) {
+        let pair = self.pair_mut(id);
+        pair.held = 0;
+        let requests = std::mem::take(&mut pair.requests);
+        for request in requests {
+            self.complete_request(id, &request, Status::CANCELLED);
+        }
+    }
+
+    pub(super) fn cancel_receives(&mut self, id: Id) {
+        let receives = std::mem::take(&mut self.pair_mut(id).receives);
+        for receive in receives {
+            self.complete_receive(id, receive.context, Status::CANCELLED, (0, true, None));
+        }
+    }
+
+    /// NdkFlush: everything on both queues is cancelled, and what is posted later too.
+    pub(super) fn flush(&mut self, id: Id) {
+        let pair = self.pair_mut(id);
+        pair.ended = true;
+        pair.drained = true;
+        self.cancel_requests(id);
+        self.cancel_receives(id);
+        self.unbind_from(id);
+    }
+
+    /// The end of a queue pair is the end of what is bound to it.
+    pub(super) fn unbind_from(&mut self, pair: Id) {
+        for node in &mut self.nodes {
+            if let Thing::Window(window) = &mut node.thing {
+                window.bound = window.bound.filter(|bound| bound.pair != pair);
+            }
+        }
+    }
+
+    /// A queue pair in error: it is flushed, its connection has ended, the peer is told.
+    pub(super) fn fail_pair(&mut self, id: Id) {
+        if self.pair(id).drained && self.pair(id).ended {
+            return;
+        }
+        self.end_pair(id);
+    }
+
+    /// Also a flushed queue pair has a connection that can end.
+    pub(super) fn end_pair(&mut self, id: Id) {
+        let connector = self.pair(id).connector;
+        self.flush(id);
+        if let Some(connector) = connector {
+            self.break_connection(connector);
+        }
+    }
+
+    /// The receiver is in error, and so is the sender whose message it was; the receiver's consumer is told.
+    fn fail_both(&mut self, sender: Id, receiver: Id) {
+        self.flush(receiver);
+        self.fail_pair(sender);
+    }
+}

@@ -1,0 +1,565 @@
+//! `ndkctl stress`: consumers with several connections each, that do random legal operations at the same time.
+//!
+//! The first half of the time is calm: nothing but the consumers themselves, who also close each other's connections in the
+//! middle of transfers and leave connections open when they close their handle. Every operation has to succeed. In the second
+//! half, on Linux, the adapters are switched off and on, paused, and started again with other profiles, and memory is short
+//! now and then; most operations have to succeed. All the while what was posted has to be completed, and what arrived to be
+//! what was sent. When no operation ends for long, the watchdog ends the process.
+
+use crate::arguments::StressArguments;
+use crate::client::Client;
+use crate::connect::{Case, run_case};
+use crate::failure::{Failure, Kind};
+use crate::pattern::Pattern;
+use crate::random::Random;
+use crate::transport::{Disturbances, Job, Machine, SystemDevice, in_parallel, open_device};
+use crate::units;
+use clap::ValueEnum;
+use serde::Serialize;
+use softndk_ioctl::{
+    AdapterEntry, AddressFamily, MemcpyRequest, Operation, PairCreateReply, PairCreateRequest, PairFlags, RegionKind,
+    RequestHeader, Status, TransferFlags, TransferRequest, stride_count,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest region of one transfer.
+const REGION: u32 = 128 << 10;
+/// Operations on one handle before it is closed.
+const OPERATIONS: u32 = 40;
+/// An adapter that is off is not asked again at once.
+const BEFORE_ANOTHER_ATTEMPT: Duration = Duration::from_millis(10);
+/// How long no operation may end.
+const WATCHDOG: Duration = Duration::from_mins(2);
+/// What must succeed, in a thousand: while all is calm, and while it is not.
+const CALM: u64 = 999;
+const ROUGH: u64 = 600;
+/// A kind that was tried less often says nothing about a rate.
+const FEW: u64 = 20;
+
+/// What is done, and how it may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Deed {
+    Open,
+    Adapters,
+    Objects,
+    Memcpy,
+    Connect,
+    Moderate,
+    Read,
+    Write,
+    Send,
+    /// A transfer or a setting whose connection somebody closed meanwhile: it must end, and say so.
+    Interrupted,
+    Close,
+    /// One of the ways a connection can go, by a script.
+    Script,
+}
+
+/// How often, and how often well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Count {
+    tried: u64,
+    succeeded: u64,
+}
+
+/// What all requests of all transfers came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Requests {
+    posted: u64,
+    /// With success, the silent ones included.
+    completed: u64,
+    failed: u64,
+    bytes: u64,
+    /// Bytes compared with what was sent.
+    compared: u64,
+}
+
+/// One half of the run.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Half {
+    seconds: f64,
+    deeds: BTreeMap<Deed, Count>,
+    requests: Requests,
+    /// How often each status ended something that should have gone well.
+    failures: BTreeMap<String, u64>,
+    disturbances: Disturbances,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct StressReport {
+    seed: u64,
+    consumers: u32,
+    connections: u32,
+    calm: Half,
+    rough: Half,
+}
+
+/// What all threads of one half share.
+struct Shared {
+    until: Instant,
+    half: Mutex<Half>,
+    /// Transfers whose bytes or counts did not fit: the run has failed.
+    wrong: Mutex<Vec<String>>,
+    ended: AtomicU64,
+}
+
+impl Shared {
+    fn new(until: Instant) -> Self {
+        Self { until, half: Mutex::default(), wrong: Mutex::default(), ended: AtomicU64::new(0) }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until || !lock(&self.wrong).is_empty()
+    }
+
+    fn count(&self, deed: Deed, outcome: Result<(), &Failure>) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        let mut half = lock(&self.half);
+        let count = half.deeds.entry(deed).or_default();
+        count.tried += 1;
+        match outcome {
+            Ok(()) => count.succeeded += 1,
+            Err(failure) => *half.failures.entry(format!("{deed:?}: {}", failure.cause)).or_default() += 1,
+        }
+    }
+
+    fn count_done<T>(&self, deed: Deed, outcome: &Result<T, Failure>) {
+        self.count(deed, outcome.as_ref().map(|_| ()));
+    }
+
+    /// Counts, and passes on what there is.
+    fn counted<T>(&self, deed: Deed, outcome: Result<T, Failure>) -> Option<T> {
+        self.count_done(deed, &outcome);
+        outcome.ok()
+    }
+
+    fn wrong(&self, what: String) {
+        lock(&self.wrong).push(what);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection of one handle by its number, 0 for none, and the last one that somebody else closed.
+#[derive(Default)]
+struct Slot {
+    pair: AtomicU32,
+    taken_away: AtomicU32,
+}
+
+/// Runs both halves.
+pub fn run(machine: &Machine, arguments: &StressArguments) -> Result<StressReport, Failure> {
+    let half = arguments.time() / if arguments.calm { 1 } else { 2 };
+    let calm = run_half(machine, arguments, half, false)?;
+    let rough = if arguments.calm { Half::default() } else { run_half(machine, arguments, half, true)? };
+    let report = StressReport {
+        seed: arguments.seed,
+        consumers: arguments.consumers,
+        connections: arguments.connections,
+        calm,
+        rough,
+    };
+    report.check()?;
+    Ok(report)
+}
+
+fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, rough: bool) -> Result<Half, Failure> {
+    let started = Instant::now();
+    let shared = &Shared::new(started + time);
+    let (over, disturber) = (AtomicBool::new(false), machine.disturber());
+    let seed = arguments.seed.wrapping_add(if rough { 1 << 32 } else { 0 });
+    std::thread::scope(|scope| {
+        scope.spawn(|| watch(shared, &over));
+        let consumer = |number: u32| -> Job<'_> {
+            Box::new(move || consume(shared, arguments.connections, seed.wrapping_add(u64::from(number) * 1_000)))
+        };
+        let mut jobs: Vec<Job<'_>> = (0..arguments.consumers).map(consumer).collect();
+        if rough {
+            jobs.push(Box::new(move || {
+                let done = disturber.disturb(seed, shared.until);
+                lock(&shared.half).disturbances = done;
+            }));
+        }
+        in_parallel(jobs);
+        over.store(true, Ordering::Relaxed);
+    });
+    let wrong = lock(&shared.wrong).first().cloned();
+    if let Some(wrong) = wrong {
+        return Err(Failure::new(
+            Kind::Corrupt,
+            "the data or the counts of a transfer do not fit",
+            wrong,
+            "this is a fault of the driver; please report it with the seed",
+        ));
+    }
+    let mut half = std::mem::take(&mut *lock(&shared.half));
+    half.seconds = started.elapsed().as_secs_f64();
+    Ok(half)
+}
+
+/// Ends the process when nothing ends any more: a thread that hangs in the driver cannot be ended otherwise.
+fn watch(shared: &Shared, over: &AtomicBool) {
+    let (mut seen, mut since) = (0, Instant::now());
+    while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(200));
+        let ended = shared.ended.load(Ordering::Relaxed);
+        if ended != seen {
+            (seen, since) = (ended, Instant::now());
+        }
+        if since.elapsed() > WATCHDOG {
+            eprintln!("ndkctl: no operation has ended for {} s after {ended} that did", WATCHDOG.as_secs());
+            std::process::exit(i32::from(Kind::Refused.exit_code()));
+        }
+    }
+}
+
+/// One consumer: handle after handle, with a thread for each connection.
+fn consume(shared: &Shared, connections: u32, seed: u64) {
+    let mut random = Random::new(seed);
+    while !shared.is_over() {
+        let opened = open_device().and_then(Client::connect);
+        let Some((client, _)) = shared.counted(Deed::Open, opened) else { continue };
+        let Some(adapters) = shared.counted(Deed::Adapters, client.adapters()) else { continue };
+        let slots: Vec<Slot> = (0..connections).map(|_| Slot::default()).collect();
+        let worker = |number: usize, seed: u64| -> Job<'_> {
+            let (client, adapters, slots) = (&client, adapters.clone(), &slots);
+            Box::new(move || Worker { shared, client, adapters, slots, number, random: Random::new(seed) }.work())
+        };
+        in_parallel((0..slots.len()).map(|number| worker(number, random.draw())).collect());
+        // The handle is closed with whatever is still connected.
+    }
+}
+
+/// One connection of a handle, and all that is done with it.
+struct Worker<'scope> {
+    shared: &'scope Shared,
+    client: &'scope Client<SystemDevice>,
+    /// As they were when they were last asked for.
+    adapters: Vec<AdapterEntry>,
+    slots: &'scope [Slot],
+    number: usize,
+    random: Random,
+}
+
+impl Worker<'_> {
+    fn work(mut self) {
+        let mut pair: Option<PairCreateReply> = None;
+        for _ in 0..OPERATIONS {
+            if self.shared.is_over() {
+                break;
+            }
+            match (pair, self.random.below(20)) {
+                (_, 0) => drop(self.shared.counted(Deed::Objects, self.client.object_list())),
+                (_, 1) => self.memcpy(),
+                (_, 2) => self.script(),
+                (_, 3) if self.random.below(2) == 0 => self.close_another(),
+                (None, _) => pair = self.connect(),
+                (Some(open), 4..=5) => {
+                    self.close(&open);
+                    pair = None;
+                }
+                (Some(open), 6) => pair = self.moderate(&open).then_some(open),
+                (Some(open), _) => pair = self.transfer(&open).then_some(open),
+            }
+        }
+        // Half of the connections are left for the close of the handle.
+        if let Some(open) = pair
+            && self.random.below(2) == 0
+        {
+            self.close(&open);
+        }
+    }
+
+    /// An adapter was not as it was listed: it is off, or has been started again under another index.
+    fn look_again(&mut self) {
+        std::thread::sleep(BEFORE_ANOTHER_ATTEMPT);
+        if let Some(adapters) = self.shared.counted(Deed::Adapters, self.client.adapters()) {
+            self.adapters = adapters;
+        }
+    }
+
+    fn any_adapter(&mut self) -> Option<AdapterEntry> {
+        let index = self.random.below(self.adapters.len().max(1) as u64) as usize;
+        self.adapters.get(index).copied()
+    }
+
+    fn connect(&mut self) -> Option<PairCreateReply> {
+        let (near, far) = (self.any_adapter()?, self.any_adapter()?);
+        let mut flags = PairFlags::empty();
+        flags.set(PairFlags::NOTIFY, self.random.below(2) == 0);
+        flags.set(PairFlags::SHARED_RECEIVE, self.random.below(3) == 0);
+        let depth = [&near, &far].map(|entry| {
+            let limits = &entry.limits;
+            limits.max_initiator_queue_depth.min(limits.max_receive_queue_depth).min(limits.max_srq_depth.max(1))
+        });
+        let depth = self.random.between(1, depth[0].min(depth[1]).clamp(1, 64));
+        let families = [AddressFamily::UNSPECIFIED, AddressFamily::IPV4, AddressFamily::IPV6];
+        let request = PairCreateRequest {
+            header: RequestHeader::of::<PairCreateRequest>(),
+            client_adapter: near.index,
+            server_adapter: far.index,
+            family: families[self.random.below(3) as usize],
+            port: 0,
+            flags,
+            initiator_queue_depth: depth,
+            receive_queue_depth: depth,
+            max_request_sge: 0,
+            read_limit: 0,
+        };
+        let connected = self.shared.counted(Deed::Connect, self.client.create_pair(&request));
+        if connected.is_none() {
+            self.look_again();
+        }
+        let pair = connected?;
+        self.slots[self.number].pair.store(pair.pair, Ordering::SeqCst);
+        Some(pair)
+    }
+
+    /// Closes the own connection, unless somebody else does.
+    fn close(&self, pair: &PairCreateReply) {
+        if self.slots[self.number].pair.swap(0, Ordering::SeqCst) != 0 {
+            let closed = self.client.close_pair(pair.pair);
+            self.shared.count_done(Deed::Close, &closed);
+        }
+    }
+
+    /// Closes somebody else's connection, whatever it is doing.
+    fn close_another(&mut self) {
+        let other = self.random.below(self.slots.len() as u64) as usize;
+        let slot = &self.slots[other];
+        if other == self.number {
+            return;
+        }
+        let pair = slot.pair.swap(0, Ordering::SeqCst);
+        if pair != 0 {
+            slot.taken_away.store(pair, Ordering::SeqCst);
+            let closed = self.client.close_pair(pair);
+            self.shared.count_done(Deed::Close, &closed);
+        }
+    }
+
+    /// Whether the connection still stands.
+    fn moderate(&mut self, pair: &PairCreateReply) -> bool {
+        let (interval, count) = (self.random.between(0, 100), self.random.between(0, 16));
+        let outcome = self.client.moderate(pair.pair, interval, count);
+        self.judge(Deed::Moderate, pair, outcome.err())
+    }
+
+    /// Counts what became of something done with the connection; whether that still stands.
+    fn judge(&self, deed: Deed, pair: &PairCreateReply, failure: Option<Failure>) -> bool {
+        const ENDED: [Status; 4] =
+            [Status::NOT_FOUND, Status::CANCELLED, Status::CONNECTION_DISCONNECTED, Status::DEVICE_REMOVED];
+        let Some(failure) = failure else {
+            self.shared.count(deed, Ok(()));
+            return true;
+        };
+        if self.slots[self.number].taken_away.load(Ordering::SeqCst) == pair.pair {
+            let ended = ENDED.iter().any(|status| was(&failure, *status));
+            self.shared.count(Deed::Interrupted, if ended { Ok(()) } else { Err(&failure) });
+            return false;
+        }
+        self.shared.count(deed, Err(&failure));
+        // Whatever is wrong with it, a new connection is worth more.
+        self.close(pair);
+        false
+    }
+
+    /// Moves data through the connection; whether that still stands.
+    fn transfer(&mut self, pair: &PairCreateReply) -> bool {
+        let request = self.any_transfer(pair);
+        let deed = match request.operation {
+            Operation::READ => Deed::Read,
+            Operation::WRITE => Deed::Write,
+            _ => Deed::Send,
+        };
+        let seed = self.random.draw();
+        let outcome = self.client.allocate(request.region_length).and_then(|mut buffer| {
+            Pattern::new(seed).fill(buffer.source_mut());
+            let result = self.client.try_transfer(&request, &mut buffer)?;
+            let complete = result.failed == 0 && result.first_failure == Status::SUCCESS.0;
+            if result.posted != result.completed + result.failed {
+                let (posted, completed, failed) = (result.posted, result.completed, result.failed);
+                self.shared.wrong(format!("{posted} posted, {completed} completed, {failed} failed: {request:?}"));
+            }
+            let expected = request.region_length * (request.request_count / strides(&request));
+            if complete && (result.posted != request.request_count || result.bytes != expected) {
+                self.shared.wrong(format!("{} requests, {} bytes: {request:?}", result.posted, result.bytes));
+            }
+            if complete && buffer.source() != buffer.destination() {
+                self.shared.wrong(format!("other bytes arrived than were sent: {request:?}"));
+            }
+            let mut half = lock(&self.shared.half);
+            half.requests.posted += result.posted;
+            half.requests.completed += result.completed;
+            half.requests.failed += result.failed;
+            half.requests.bytes += result.bytes;
+            half.requests.compared += if complete { request.region_length } else { 0 };
+            drop(half);
+            if complete { Ok(()) } else { Err(Failure::refused("cannot transfer", Status(result.first_failure))) }
+        });
+        self.judge(deed, pair, outcome.err())
+    }
+
+    /// Any transfer that the limits of the adapters allow, over the whole region once or twice.
+    fn any_transfer(&mut self, pair: &PairCreateReply) -> TransferRequest {
+        let operations = [Operation::READ, Operation::WRITE, Operation::SEND];
+        let operation = operations[self.random.below(3) as usize];
+        let kinds = [RegionKind::REGISTERED, RegionKind::FAST_REGISTERED, RegionKind::LOGICAL, RegionKind::WINDOW];
+        // A message goes into a receive, not through a window.
+        let kinds = if operation == Operation::SEND { &kinds[..3] } else { &kinds[..] };
+        let region_kind = kinds[self.random.below(kinds.len() as u64) as usize];
+        let least = |limit: fn(&AdapterEntry) -> u64| self.adapters.iter().map(limit).min().unwrap_or(1).max(1);
+        let pages = least(|entry| u64::from(entry.limits.frmr_page_count)) * 4096;
+        let region = pages.min(least(|entry| entry.limits.max_registration_size));
+        let region = region.min(least(|entry| entry.limits.max_window_size)).min(u64::from(REGION));
+        let longest = least(|entry| u64::from(entry.limits.max_transfer_length));
+        let elements = least(|entry| u64::from(entry.limits.max_read_request_sge));
+        let region_length = self.random.between(1, u32::try_from(region).unwrap_or(REGION));
+        let depth = pair.initiator_queue_depth.min(pair.receive_queue_depth).clamp(1, 32);
+        let depth = self.random.between(1, depth);
+        let shortest = region_length.div_ceil(64);
+        let longest = region_length.min(u32::try_from(longest).unwrap_or(u32::MAX));
+        let mut flags = TransferFlags::empty();
+        flags.set(TransferFlags::READ_FENCE, self.random.below(4) == 0);
+        flags.set(TransferFlags::SILENT_SUCCESS, self.random.below(3) == 0);
+        flags.set(TransferFlags::SOLICITED, operation == Operation::SEND && self.random.below(3) == 0);
+        let mut request = TransferRequest {
+            header: RequestHeader::of::<TransferRequest>(),
+            pair: pair.pair,
+            operation,
+            region_kind,
+            flags,
+            region_length: u64::from(region_length),
+            request_count: 0,
+            request_length: self.random.between(shortest.min(longest), longest),
+            sge_count: self.random.between(1, pair.max_request_sge.min(elements as u32).clamp(1, 4)),
+            depth,
+            chain_length: self.random.between(1, depth),
+            time_budget: 0,
+            signal_interval: 0,
+        };
+        request.request_count = strides(&request) * u64::from(self.random.between(1, 2));
+        request
+    }
+
+    fn memcpy(&mut self) {
+        let length = self.random.between(1, REGION);
+        let request = MemcpyRequest {
+            header: RequestHeader::of::<MemcpyRequest>(),
+            region_length: u64::from(length),
+            request_count: 4,
+            request_length: length,
+            flags: TransferFlags::empty(),
+            time_budget: 0,
+            reserved: 0,
+        };
+        let outcome =
+            self.client.allocate(u64::from(length)).and_then(|mut buffer| self.client.memcpy(&request, &mut buffer));
+        self.shared.count_done(Deed::Memcpy, &outcome);
+    }
+
+    /// Some way a connection can go, by a script of its own objects.
+    fn script(&mut self) {
+        let cases = Case::value_variants();
+        let case = cases[self.random.below(cases.len() as u64) as usize];
+        let (Some(near), Some(far)) = (self.any_adapter(), self.any_adapter()) else { return };
+        // The scripts ask for two reads at once.
+        let two =
+            |entry: &AdapterEntry| entry.limits.max_inbound_read_limit.min(entry.limits.max_outbound_read_limit) >= 2;
+        if !two(&near) || !two(&far) {
+            return;
+        }
+        let lengths = (near.limits.max_caller_data, far.limits.max_callee_data);
+        let run = || run_case(self.client, case, (near.index, far.index), lengths);
+        // A script looks when nothing has happened for ten milliseconds, which on a busy machine may be too early.
+        let outcome = run().or_else(|failure| if failure.kind == Kind::Corrupt { run() } else { Err(failure) });
+        self.shared.count_done(Deed::Script, &outcome);
+        if outcome.is_err() {
+            self.look_again();
+        }
+    }
+}
+
+/// Whether a failure is this status.
+fn was(failure: &Failure, status: Status) -> bool {
+    failure.status == Some(status.0 as u32)
+}
+
+/// How many requests cover the region once.
+const fn strides(request: &TransferRequest) -> u64 {
+    stride_count(request.region_length, request.request_length)
+}
+
+impl Count {
+    /// Successes in a thousand.
+    fn rate(self) -> u64 {
+        self.succeeded * 1_000 / self.tried.max(1)
+    }
+}
+
+impl StressReport {
+    /// Enough has succeeded, of every kind and in both halves.
+    fn check(&self) -> Result<(), Failure> {
+        for (name, half, least) in [("calm", &self.calm, CALM), ("rough", &self.rough, ROUGH)] {
+            let bad = half.deeds.iter().find(|(_, count)| count.tried >= FEW && count.rate() < least);
+            if let Some((deed, count)) = bad {
+                let most = half.failures.iter().map(|(cause, times)| format!("{times} times {cause}"));
+                return Err(Failure::new(
+                    Kind::Refused,
+                    format!("too little succeeds in the {name} half"),
+                    format!(
+                        "{} of {} of the kind {deed:?}, of a thousand {least} must; {}",
+                        count.succeeded,
+                        count.tried,
+                        most.collect::<Vec<_>>().join("; ")
+                    ),
+                    "run it again with the same seed, and report it",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for StressReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{} consumers, {} connections each, seed {}", self.consumers, self.connections, self.seed)?;
+        writeln!(formatter, "{:<12} {:>10} {:>9} {:>10} {:>9}", "", "calm", "good", "rough", "good")?;
+        for deed in self.calm.deeds.keys().chain(self.rough.deeds.keys()).collect::<std::collections::BTreeSet<_>>() {
+            let name = serde_json::to_value(deed).ok().and_then(|name| name.as_str().map(str::to_owned));
+            let cell = |half: &Half| {
+                let count = half.deeds.get(deed).copied().unwrap_or_default();
+                let rate = count.succeeded as f64 * 100.0 / count.tried.max(1) as f64;
+                format!("{:>10} {rate:>7.2} %", units::count(count.tried))
+            };
+            writeln!(formatter, "{:<12} {} {}", name.unwrap_or_default(), cell(&self.calm), cell(&self.rough))?;
+        }
+        for (name, half) in [("calm", &self.calm), ("rough", &self.rough)] {
+            let Requests { posted, completed, failed, bytes, compared } = half.requests;
+            writeln!(
+                formatter,
+                "{name}: {} requests posted = {} completed + {} failed; {} bytes, {} of them compared; {:.0} s",
+                units::count(posted),
+                units::count(completed),
+                units::count(failed),
+                units::count(bytes),
+                units::count(compared),
+                half.seconds
+            )?;
+        }
+        let Disturbances { ndk_off, halts, profiles, pauses, failed_allocations } = self.rough.disturbances;
+        write!(
+            formatter,
+            "NDK switched off {ndk_off} times, {halts} halts, {profiles} changes of profiles, {pauses} pauses and changes of \
+             power, {failed_allocations} allocations failed"
+        )
+    }
+}

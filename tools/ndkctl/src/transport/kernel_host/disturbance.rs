@@ -1,0 +1,101 @@
+//! What happens to adapters while others use them: NDK goes off and on, adapters are paused, powered down, halted, started
+//! again with other profiles, and memory is short for a while.
+
+use crate::random::Random;
+use crate::transport::Disturbances;
+use kernel_host::ndis::adapter::{self, Adapter};
+use kernel_host::ndis::oid::OID_NDK_SET_STATE;
+use kernel_host::{HaltAction, dispatcher, fault};
+use std::time::Instant;
+
+/// A millisecond in the kernel's time.
+const MILLISECOND: i64 = -10_000;
+
+/// Out of so many allocations one fails while memory is short.
+const SHORTAGE: u64 = 400;
+
+/// Does to the adapters of a driver what an administrator, the system and a shortage of memory do.
+#[derive(Clone, Copy, Debug)]
+pub struct Disturber {
+    /// The driver's object, by which its adapters are found.
+    driver: usize,
+}
+
+impl Disturber {
+    pub(super) const fn of(driver: usize) -> Self {
+        Self { driver }
+    }
+
+    /// One thing after the other until the time is over; then all adapters run.
+    pub fn disturb(self, seed: u64, until: Instant) -> Disturbances {
+        disturb(self.driver, seed, until)
+    }
+}
+
+fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
+    let mut random = Random::new(seed);
+    let mut done = Disturbances::default();
+    let failures = fault::failures();
+    while Instant::now() < until {
+        // Most of the time all is well, so that something can succeed.
+        pause_for(&mut random, 200, 600);
+        let adapters = adapter::of_driver(driver);
+        let Some(chosen) = adapters.get(random.below(adapters.len() as u64) as usize) else { continue };
+        match random.below(5) {
+            0 => {
+                set_ndk(chosen, false);
+                pause_for(&mut random, 5, 40);
+                set_ndk(chosen, true);
+                done.ndk_off += 1;
+            }
+            1 => {
+                start_again(chosen);
+                done.halts += 1;
+            }
+            2 => {
+                chosen.set_keyword("Promptness", &random.below(3).to_string());
+                chosen.set_keyword("LimitsProfile", &random.below(3).to_string());
+                start_again(chosen);
+                done.profiles += 1;
+            }
+            3 => {
+                pause(chosen, &mut random);
+                done.pauses += 1;
+            }
+            _ => {
+                fault::fail_randomly(SHORTAGE, random.draw());
+                pause_for(&mut random, 50, 200);
+                fault::stop();
+            }
+        }
+    }
+    done.failed_allocations = fault::failures() - failures;
+    done
+}
+
+fn pause_for(random: &mut Random, least: u64, most: u64) {
+    let milliseconds = least + random.below(most - least);
+    dispatcher::delay(MILLISECOND * milliseconds as i64);
+}
+
+/// The consumers of the control device are the driver's own: it ends them itself.
+fn set_ndk(adapter: &Adapter, on: bool) {
+    let answer = adapter.set_oid(OID_NDK_SET_STATE, &[u8::from(on)]);
+    assert!(answer.is_ok_and(|answer| answer.status == 0), "OID_NDK_SET_STATE is refused");
+}
+
+fn start_again(adapter: &Adapter) {
+    adapter.halt(HaltAction::InstanceDeInitialized).unwrap_or_else(|error| panic!("halting an adapter: {error}"));
+    adapter.start().unwrap_or_else(|error| panic!("starting an adapter: {error}"));
+}
+
+fn pause(adapter: &Adapter, random: &mut Random) {
+    let ended = if random.below(2) == 0 {
+        adapter.restart().map_err(|error| error.to_string())
+    } else {
+        let down = adapter.power_down().map_err(|error| error.to_string());
+        pause_for(random, 5, 20);
+        down.and_then(|()| adapter.power_up().map_err(|error| error.to_string()))
+    };
+    ended.unwrap_or_else(|error| panic!("pausing an adapter: {error}"));
+}

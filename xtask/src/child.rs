@@ -1,0 +1,72 @@
+//! Waiting for a child process no longer than is sensible, and ending it with all that it started.
+
+use crate::command;
+use anyhow::Result;
+use std::{
+    process::{Child, Command, ExitStatus},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Waits for the child, or ends it when the time is over.
+pub fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if started.elapsed() > limit {
+            end(child)?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Makes the stage the leader of a process group: what it starts (test processes, compilers) can be ended with it.
+#[cfg(unix)]
+pub fn lead_a_group(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(unix)]
+fn end(child: &mut Child) -> Result<()> {
+    command::output(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]))?;
+    child.wait()?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub fn lead_a_group(_: &mut Command) {}
+
+#[cfg(not(unix))]
+fn end(child: &mut Child) -> Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn run(program: &str, words: &[&str], limit: Duration) -> Option<ExitStatus> {
+        let mut command = Command::new(program);
+        command.args(words);
+        lead_a_group(&mut command);
+        wait(&mut command.spawn().unwrap(), limit).unwrap()
+    }
+
+    #[test]
+    fn exit_status_is_passed_on() {
+        assert!(run("true", &[], Duration::from_mins(1)).unwrap().success());
+        assert!(!run("false", &[], Duration::from_mins(1)).unwrap().success());
+    }
+
+    #[test]
+    fn time_limit_ends_the_whole_group() {
+        let started = Instant::now();
+        let status = run("sh", &["-c", "sleep 600 & wait"], Duration::from_millis(200));
+        assert!(status.is_none() && started.elapsed() < Duration::from_mins(1));
+    }
+}

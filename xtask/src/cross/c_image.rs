@@ -1,0 +1,131 @@
+//! Driver images written in C: clang compiles, the toolchain's own linker links, and import libraries come from `.def`
+//! files, as those of the driver's kit do.
+//!
+//! The images are made as the driver kit makes drivers: with the security cookie (/GS), control flow guard and symbols.
+
+use super::{kit, toolchain};
+use crate::{
+    arch::Arch,
+    command, setup,
+    workspace::{Workspace, write_if_changed},
+};
+use anyhow::{Context, Result};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What an image is made of. Paths are relative to the work tree.
+pub struct CImage<'image> {
+    /// File name of the image; its folder below `target/c-images` is called the same without the extension.
+    pub name: &'image str,
+    /// C files, or folders of them.
+    pub sources: &'image [&'image str],
+    pub include: &'image [&'image str],
+    /// `.def` files of the modules that it imports from.
+    pub imports: &'image [&'image str],
+    /// The `.def` file of its own exports.
+    pub exports: Option<&'image str>,
+}
+
+const COMPILER_FLAGS: &[&str] = &[
+    "--target=x86_64-pc-windows-msvc",
+    "-std=c11",
+    "-O1",
+    "-g",
+    "-gcodeview",
+    "-ffreestanding",
+    "-fno-strict-aliasing",
+    "-fms-extensions",
+    "-fshort-wchar",
+    "-fstack-protector-strong",
+    "-Xclang",
+    "-cfguard",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-multichar",
+    "-Wno-four-char-constants",
+];
+
+const LINKER_FLAGS: &[&str] = &[
+    "-flavor",
+    "link",
+    "-driver",
+    "-subsystem:native",
+    "-entry:DriverEntry",
+    "-nodefaultlib",
+    "-debug",
+    "-guard:cf",
+    "-dynamicbase",
+    "-nxcompat",
+];
+
+/// Where the image is once it is built.
+pub fn path(workspace: &Workspace, name: &str) -> PathBuf {
+    folder(workspace, name).join(name)
+}
+
+fn folder(workspace: &Workspace, name: &str) -> PathBuf {
+    let stem = Path::new(name).file_stem().unwrap_or_default();
+    workspace.path("target/c-images").join(stem)
+}
+
+/// Builds the image and returns its path.
+pub fn build(workspace: &Workspace, image: &CImage<'_>) -> Result<PathBuf> {
+    setup::ensure(&[setup::Need::Clang])?;
+    let folder = folder(workspace, image.name);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let mut linker = Command::new(toolchain::linker()?);
+    linker.current_dir(&folder).args(LINKER_FLAGS).arg(format!("-out:{}", image.name));
+    for source in sources(workspace, image.sources)? {
+        linker.arg(compile(workspace, image, &folder, &source)?);
+    }
+    for definition in image.imports {
+        linker.arg(import_library(workspace, &folder, definition)?);
+    }
+    if let Some(exports) = image.exports {
+        linker.arg(format!("-def:{}", workspace.path(exports).display()));
+    }
+    command::output(&mut linker).with_context(|| format!("{} does not link", image.name))?;
+    Ok(folder.join(image.name))
+}
+
+fn sources(workspace: &Workspace, names: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for name in names {
+        let path = workspace.path(name);
+        if path.is_dir() {
+            for entry in fs::read_dir(&path).with_context(|| format!("cannot read the folder {}", path.display()))? {
+                files.push(entry?.path());
+            }
+        } else {
+            files.push(path);
+        }
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "c"));
+    files.sort();
+    Ok(files)
+}
+
+fn compile(workspace: &Workspace, image: &CImage<'_>, folder: &Path, source: &Path) -> Result<PathBuf> {
+    let object = folder.join(source.file_name().unwrap_or_default()).with_extension("obj");
+    let mut clang = Command::new(setup::clang().context("there is no clang")?);
+    clang.current_dir(workspace.root()).args(COMPILER_FLAGS);
+    clang.args(image.include.iter().map(|folder| format!("-I{folder}")));
+    // Relative, so that symbols name the same file on every machine.
+    clang.arg("-c").arg(source.strip_prefix(workspace.root()).unwrap_or(source)).arg("-o").arg(&object);
+    command::output(&mut clang).with_context(|| format!("{} does not compile", workspace.show(source)))?;
+    Ok(object)
+}
+
+fn import_library(workspace: &Workspace, folder: &Path, definition: &str) -> Result<PathBuf> {
+    let file = workspace.path(definition);
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {definition}"))?;
+    let module = text.lines().find_map(|line| line.strip_prefix("LIBRARY ")).context("no line LIBRARY")?.trim();
+    let names = kit::exported_names(&text, module).with_context(|| format!("{definition} is wrong"))?;
+    let library = folder.join(file.file_stem().unwrap_or_default()).with_extension("lib");
+    write_if_changed(&library, &kit::import_library(module, &names, Arch::X64)?)?;
+    Ok(library)
+}

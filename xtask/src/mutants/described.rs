@@ -1,0 +1,75 @@
+//! Mutants as cargo-mutants describes them: which file, which function, which stretch of text, and what to put there.
+
+use super::{Arguments, Shard};
+use crate::{command, workspace::Workspace};
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::{collections::BTreeMap, fs, ops::Range, process::Command};
+
+/// Line and column, both from 1; columns count characters.
+pub type Position = (usize, usize);
+
+/// One change of the code.
+#[derive(Clone)]
+pub struct Mutant {
+    pub name: String,
+    pub file: String,
+    /// The function around it; constants have none.
+    pub function: Option<Range<Position>>,
+    pub place: Range<Position>,
+    pub replacement: String,
+}
+
+/// The mutants that were asked for.
+pub fn list(workspace: &Workspace, arguments: &Arguments, package: &str) -> Result<Vec<Mutant>> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(workspace.root()).args(["mutants", "--list", "--json", "--package", package]);
+    let described = serde_json::from_str::<Value>(&command::output(&mut cargo)?)?;
+    let described = described.as_array().context("cargo-mutants lists something else than mutants")?;
+    let mut mutants = described.iter().map(read).collect::<Result<Vec<_>>>()?;
+    mutants.retain(|mutant| arguments.wants(mutant));
+    let mut tests = BTreeMap::new();
+    for mutant in &mutants {
+        if !tests.contains_key(&mutant.file) {
+            let source = fs::read_to_string(workspace.path(&mutant.file))?;
+            tests.insert(mutant.file.clone(), first_test_line(&source));
+        }
+    }
+    mutants.retain(|mutant| mutant.place.start.0 < tests[&mutant.file]);
+    let Shard { part, of } = arguments.shard;
+    Ok(mutants.into_iter().skip(part).step_by(of).collect())
+}
+
+/// Where a file's own tests begin. cargo-mutants knows them by `#[cfg(test)]` only, and some depend on the model checker too.
+fn first_test_line(source: &str) -> usize {
+    source.lines().position(|line| line == "mod tests {").map_or(usize::MAX, |index| index + 1)
+}
+
+fn read(one: &Value) -> Result<Mutant> {
+    let word = |key: &str| one[key].as_str().map(str::to_owned).with_context(|| format!("a mutant without {key}"));
+    let function = &one["function"];
+    Ok(Mutant {
+        name: word("name")?,
+        file: word("file")?,
+        function: if function.is_null() { None } else { Some(range(&function["span"])?) },
+        place: range(&one["span"])?,
+        replacement: word("replacement")?,
+    })
+}
+
+fn range(span: &Value) -> Result<Range<Position>> {
+    let number = |value: &Value| value.as_u64().map(|number| number as usize).context("a mutant without a place");
+    let position = |end: &Value| Ok::<_, anyhow::Error>((number(&end["line"])?, number(&end["column"])?));
+    Ok(position(&span["start"])?..position(&span["end"])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_test_line;
+
+    #[test]
+    fn tests_begin_with_their_module() {
+        assert_eq!(first_test_line("fn f() {}\n\n#[cfg(all(test, not(loom)))]\nmod tests {\n}\n"), 4);
+        assert_eq!(first_test_line("fn f() {}\n"), usize::MAX);
+    }
+}

@@ -1,0 +1,22 @@
+//! `cargo xtask oracle`: the model of the contract beside the engine, for as many operations as one likes.
+//!
+//! Builds and runs `tests/oracle`; what is compared, and how, is its business.
+
+use crate::{command, workspace::Workspace};
+use anyhow::{Context, Result};
+use std::{ffi::OsString, process::Command};
+
+/// Compare the engine with a model of the contract, over random operations.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Passed to the oracle: `--operations N --seed S --column ndk|nd`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(workspace.root()).args(["run", "--quiet", "-p", "oracle", "--"]).args(&arguments.words);
+    command::run(&mut cargo).context("model and engine differ")
+}

@@ -1,0 +1,44 @@
+//! `cargo xtask stress`: many consumers at once on the loaded image, for minutes, while adapters go and come and memory is
+//! short. What happens is `ndkctl stress`; here it gets the image and the kernel host's strict mode.
+
+use crate::{
+    arch::Arch,
+    command,
+    driver::{self, Profile},
+    tools,
+    workspace::Workspace,
+};
+use anyhow::{Context, Result};
+use std::{ffi::OsString, process::Command};
+
+/// Many consumers at once on the loaded image, with adapters that go and come and short memory.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Minutes of the whole run, half of them calm
+    #[arg(long, default_value_t = 2)]
+    minutes: u64,
+
+    /// Chooses all random numbers
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// In real time and without guard pages, instead of with every check
+    #[arg(long)]
+    fast: bool,
+
+    /// Passed to `ndkctl stress`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
+    let ndkctl = tools::build(&workspace)?;
+    let mut stress = Command::new(ndkctl);
+    stress.current_dir(workspace.root()).arg("--image").arg(image);
+    stress.args(["--mode", if arguments.fast { "fast" } else { "verify" }, "stress"]);
+    stress.args(["--seconds", &(arguments.minutes * 60).to_string(), "--seed", &arguments.seed.to_string()]);
+    stress.args(&arguments.words);
+    command::run(&mut stress).context("the stress run failed")
+}

@@ -1,0 +1,318 @@
+//! `cargo xtask verify`: the driver under every rule of the kernel host, then with every call of it that can fail made to
+//! fail.
+//!
+//! First the life cycle, the contract's trials and the C consumer (where it is built) with all rules on. Then the faults:
+//! each life of `tests/conformance/src/life` runs in a process of its own, in which site after site fails at its first,
+//! second and last hit. A process that ends early (a bugcheck, a leak, a wrong status) is a failed case; the next process
+//! goes on behind it. Every failed case is printed with the command that repeats it.
+
+use crate::{
+    arch::Arch,
+    command,
+    conformance::{self, PROMPTNESS},
+    driver::{self, Profile},
+    setup,
+    workspace::Workspace,
+};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Run the driver under every rule of the kernel host, and with every allocation failed.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only the faults, not the trials before them
+    #[arg(long)]
+    faults: bool,
+
+    /// Faults in these lives only
+    #[arg(long, value_delimiter = ',')]
+    life: Vec<String>,
+
+    /// Only these ways of answering: natural, force-pending, force-inline
+    #[arg(long, value_delimiter = ',', value_parser = PROMPTNESS)]
+    promptness: Vec<String>,
+
+    /// Only this call site, by its number; implies --faults
+    #[arg(long)]
+    site: Option<String>,
+
+    /// Only this hit of the site
+    #[arg(long, requires = "site")]
+    hit: Option<u64>,
+
+    /// Against the optimised image
+    #[arg(long)]
+    release: bool,
+
+    /// One line of JSON for a program instead of the last lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Before a run with a fault, as the child says it.
+struct Begins {
+    site: String,
+    hit: u64,
+    export: String,
+    stack: Vec<String>,
+    /// Sites known so far.
+    sites: usize,
+}
+
+/// After it.
+struct Ended {
+    site: String,
+    fired: bool,
+    stopped: bool,
+}
+
+impl Begins {
+    fn read(line: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let stack = value.get("stack")?.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned);
+        Some(Self {
+            site: value.get("site")?.as_str()?.to_owned(),
+            hit: value.get("hit")?.as_u64()?,
+            export: value.get("export")?.as_str()?.to_owned(),
+            stack: stack.collect(),
+            sites: usize::try_from(value.get("sites")?.as_u64()?).ok()?,
+        })
+    }
+}
+
+impl Ended {
+    fn read(line: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        Some(Self {
+            site: value.get("site")?.as_str()?.to_owned(),
+            fired: value.get("fired")?.as_bool()?,
+            stopped: value.get("stopped")?.as_bool()?,
+        })
+    }
+}
+
+/// A case that did not end well.
+struct Failure {
+    command: String,
+    export: String,
+    stack: Vec<String>,
+    output: String,
+}
+
+/// What all faults together came to.
+#[derive(Default)]
+struct Tally {
+    found: BTreeSet<String>,
+    failed: BTreeSet<String>,
+    runs: usize,
+    faults: usize,
+    /// Runs that the fault made stop early.
+    stopped: usize,
+    failures: Vec<Failure>,
+}
+
+/// One life in one profile.
+struct Case<'a> {
+    life: &'a str,
+    promptness: &'a str,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    setup::run(&setup::Arguments { quiet: true })?;
+    let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
+    if !arguments.faults && arguments.site.is_none() {
+        rules(&workspace, &image)?;
+    }
+    let started = Instant::now();
+    let binary = conformance::build_test(&workspace, "faults")?;
+    let lives = lives(&binary)?;
+    if let Some(unknown) = arguments.life.iter().find(|wanted| !lives.contains(wanted)) {
+        bail!("there is no life {unknown:?}; there are {}", lives.join(", "));
+    }
+    let mut tally = Tally::default();
+    for promptness in PROMPTNESS.into_iter().filter(|name| chosen(&arguments.promptness, name)) {
+        for life in lives.iter().filter(|name| chosen(&arguments.life, name)) {
+            run_life(&binary, &image, &Case { life, promptness }, arguments, &mut tally)?;
+        }
+    }
+    report(&tally, arguments, started.elapsed());
+    if tally.runs == 0 {
+        bail!("no fault was tried");
+    }
+    if !tally.failures.is_empty() {
+        bail!("{} faults did not end well", tally.failures.len());
+    }
+    Ok(())
+}
+
+fn chosen(list: &[String], name: &str) -> bool {
+    list.is_empty() || list.iter().any(|wanted| wanted == name)
+}
+
+/// Everything without a fault, with all rules on.
+fn rules(workspace: &Workspace, image: &Path) -> Result<()> {
+    let host_test = |name: &str| {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(workspace.root()).args(["test", "--quiet", "--locked", "--package", "kernel-host"]);
+        cargo.args(["--test", name]).env("SOFTNDK_IMAGE", image);
+        command::output(&mut cargo).with_context(|| format!("{name} fails"))
+    };
+    host_test("softndk_life")?;
+    println!("life cycle: clean");
+    println!("conformance: {} trials passed", conformance::run_plain(workspace, image)?);
+    host_test("c_consumer")?;
+    println!("C consumer: clean");
+    Ok(())
+}
+
+/// The lives that the test binary knows.
+fn lives(binary: &Path) -> Result<Vec<String>> {
+    let list = command::output(Command::new(binary).arg("--list"))?;
+    let names = list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect::<Vec<_>>();
+    if names.is_empty() {
+        bail!("{} names no life", binary.display());
+    }
+    Ok(names)
+}
+
+/// Starts processes for one life until one of them comes to the end.
+fn run_life(binary: &Path, image: &Path, case: &Case<'_>, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
+    let bar = ProgressBar::new_spinner().with_message(format!("{}, {}", case.life, case.promptness));
+    bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
+    bar.enable_steady_tick(Duration::from_millis(120));
+    let mut done: Vec<String> = Vec::new();
+    loop {
+        let failure = run_process(binary, image, case, arguments, &mut done, tally, &bar)?;
+        let Some(failure) = failure else { break };
+        let single = arguments.hit.is_some();
+        tally.failures.push(failure);
+        if single {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn run_process(
+    binary: &Path,
+    image: &Path,
+    case: &Case<'_>,
+    arguments: &Arguments,
+    done: &mut Vec<String>,
+    tally: &mut Tally,
+    bar: &ProgressBar,
+) -> Result<Option<Failure>> {
+    let mut command = Command::new(binary);
+    command.env("SOFTNDK_TRIAL", case.life).env("SOFTNDK_PROMPTNESS", case.promptness).env("SOFTNDK_IMAGE", image);
+    command.env("SOFTNDK_FAULT_DONE", done.join(","));
+    command.envs(arguments.site.as_ref().map(|site| ("SOFTNDK_FAULT_SITE", site)));
+    command.envs(arguments.hit.map(|hit| ("SOFTNDK_FAULT_HIT", hit.to_string())));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut errors = child.stderr.take().context("the child has no error output")?;
+    let errors = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is all there is to show.
+        let _ = errors.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let output = child.stdout.take().context("the child has no output")?;
+    let mut running: Option<Begins> = None;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        if let Some(begins) = line.strip_prefix("FAULT-BEGINS ") {
+            let begins = Begins::read(begins).with_context(|| format!("no line of the child: {line}"))?;
+            tally.found.insert(begins.site.clone());
+            done.push(format!("{}:{}", begins.site, begins.hit));
+            bar.set_message(format!(
+                "{}, {}: run {} over {} sites",
+                case.life,
+                case.promptness,
+                done.len(),
+                begins.sites
+            ));
+            running = Some(begins);
+        } else if let Some(ended) = line.strip_prefix("FAULT-ENDED ") {
+            tally.add(&Ended::read(ended).with_context(|| format!("no line of the child: {line}"))?);
+            running = None;
+        }
+    }
+    let status = child.wait()?;
+    let errors = errors.join().unwrap_or_default();
+    if status.success() {
+        return Ok(None);
+    }
+    let Some(begins) = running else {
+        bail!("{}, {}: ended with {status} outside of a fault:\n{errors}", case.life, case.promptness);
+    };
+    tally.runs += 1;
+    Ok(Some(Failure {
+        command: case.command(&begins, arguments),
+        export: begins.export,
+        stack: begins.stack,
+        output: errors,
+    }))
+}
+
+impl Case<'_> {
+    /// What repeats one fault.
+    fn command(&self, fault: &Begins, arguments: &Arguments) -> String {
+        let Self { life, promptness } = self;
+        let release = if arguments.release { " --release" } else { "" };
+        let Begins { site, hit, .. } = fault;
+        format!("cargo xtask verify --life {life} --promptness {promptness} --site {site} --hit {hit}{release}")
+    }
+}
+
+impl Tally {
+    fn add(&mut self, ended: &Ended) {
+        self.runs += 1;
+        if ended.fired {
+            self.faults += 1;
+            self.failed.insert(ended.site.clone());
+        }
+        self.stopped += usize::from(ended.stopped);
+    }
+}
+
+fn report(tally: &Tally, arguments: &Arguments, time: Duration) {
+    for failure in &tally.failures {
+        eprintln!("{}\n  {} at", failure.command, failure.export);
+        failure.stack.iter().for_each(|frame| eprintln!("    {frame}"));
+        eprintln!("{}", failure.output.trim_end());
+    }
+    let (found, failed) = (tally.found.len(), tally.failed.len());
+    let (runs, bad) = (tally.runs, tally.failures.len());
+    if arguments.json {
+        let failures: Vec<_> = tally.failures.iter().map(|failure| &failure.command).collect();
+        let all = serde_json::json!({
+            "sites_found": found, "sites_failed": failed, "runs": runs, "faults": tally.faults,
+            "stopped_by_the_fault": tally.stopped, "failures": failures, "seconds": time.as_secs(),
+        });
+        println!("{all}");
+        return;
+    }
+    println!("sites found:  {found}");
+    println!("sites failed: {failed} ({} were not met again)", found - failed);
+    println!(
+        "runs:         {runs}, {} with a fault, {} of them stopped by it; {} s",
+        tally.faults,
+        tally.stopped,
+        time.as_secs()
+    );
+    for failure in &tally.failures {
+        println!("failed:       {}", failure.command);
+    }
+    if bad == 0 {
+        println!("all clean");
+    }
+}
