@@ -349,7 +349,7 @@ impl Model {
         self.connector_mut(active).phase = Phase::Over;
         let Some(passive) = self.connector(active).peer else { return };
         self.connector_mut(passive).phase = Phase::Over;
-        self.free(active);
+        self.free_pair(active);
         self.free(passive);
         self.occur(
             ScriptEvent::Accept,
