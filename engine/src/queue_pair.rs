@@ -44,12 +44,10 @@ pub(crate) mod state {
     pub(crate) const ENDED: u32 = 1 << 2;
     /// Receives are cancelled too.
     pub(crate) const DRAIN: u32 = 1 << 3;
-    /// Both queues were seen empty after the end.
-    pub(crate) const DRAINED: u32 = 1 << 4;
     /// The connection has no outbound Reads at all. Any other limit is kept by itself: one Read is under way at a time.
-    pub(crate) const NO_READS: u32 = 1 << 5;
+    pub(crate) const NO_READS: u32 = 1 << 4;
     /// It has failed, and a turn is to end its connection.
-    pub(crate) const FAILED: u32 = 1 << 6;
+    pub(crate) const FAILED: u32 = 1 << 5;
 
     /// The bits of a connection that has begun, with this many outbound Reads.
     pub(crate) const fn connected(outbound_reads: u32) -> u32 {
@@ -869,7 +867,6 @@ pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     if pair.state() & state::DRAIN == 0 || !pair.receiving.is_drained() {
         return;
     }
-    pair.mark(state::DRAINED);
     if let Some(sharing) = &pair.sharing {
         sharing.leave();
     }

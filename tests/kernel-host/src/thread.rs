@@ -302,7 +302,8 @@ impl<T> JoinHandle<T> {
     /// Waits for the thread's end.
     pub fn join(self) -> T {
         self.ended.wait(None);
-        match self.handle.join() {
+        // It has said that it ends; its packets may have to be waited for.
+        match crate::dispatcher::while_blocked(|| self.handle.join()) {
             Ok(value) => value,
             Err(payload) => std::panic::resume_unwind(payload),
         }

@@ -481,7 +481,7 @@ fn storm(
                         other => panic!("a send completed with {other:#x}"),
                     };
                 }
-                dispatcher::delay(-100);
+                dispatcher::delay(-2000);
             }
         },
         || {
@@ -508,7 +508,7 @@ fn storm_while_the_other_end_comes_and_goes() {
             assert_eq!(storm.paused.load(Ordering::Acquire), 0, "the sender was never paused");
             storm.sent.load(Ordering::Acquire) > 100
         };
-        storm(machine, (first, second), 100, met, |round| {
+        storm(machine, (first, second), 40, met, |round| {
             match round % 4 {
                 0 => second.restart().expect("a pause and a restart"),
                 1 => {
@@ -532,7 +532,7 @@ fn storm_while_the_other_end_comes_and_goes() {
 fn storm_while_the_sender_pauses() {
     with_wire(|machine, first, second| {
         let met = |storm: &Storm| storm.sent.load(Ordering::Acquire) > 100 && storm.paused.load(Ordering::Acquire) > 0;
-        storm(machine, (first, second), 50, met, |_| {
+        storm(machine, (first, second), 30, met, |_| {
             first.pause().expect("a pause");
             dispatcher::delay(-1000);
             first.restart().expect("a restart");

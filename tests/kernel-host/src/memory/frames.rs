@@ -193,14 +193,28 @@ pub fn runs(frames: &[u32]) -> Vec<Range<u32>> {
 fn discard(run: &Range<u32>) {
     const WORTH_A_SYSTEM_CALL: usize = 64;
     if run.len() >= WORTH_A_SYSTEM_CALL {
-        // SAFETY: punches a hole into our own file where no allocation lies any more.
-        unsafe {
-            libc::fallocate(
-                file(),
-                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-                offset_of(run.start),
-                (run.len() * PAGE_SIZE) as libc::off_t,
-            );
-        }
+        // SAFETY: no allocation lies there any more.
+        let _ = unsafe { punch(run) };
     }
+}
+
+/// Makes frames read as zero that lie side by side in the file, and says whether it could: no page is touched.
+///
+/// # Safety
+///
+/// The frames are the caller's.
+pub unsafe fn clear(frames: &[u32]) -> bool {
+    let adjacent = frames.windows(2).all(|pair| matches!(pair, [one, next] if one + 1 == *next));
+    let Some((first, last)) = frames.first().zip(frames.last()).filter(|_| adjacent) else { return false };
+    // SAFETY: as the caller says.
+    unsafe { punch(&(*first..*last + 1)) }
+}
+
+/// # Safety
+///
+/// The frames hold nothing that anybody wants.
+unsafe fn punch(run: &Range<u32>) -> bool {
+    let (start, length) = (offset_of(run.start), (run.len() * PAGE_SIZE) as libc::off_t);
+    // SAFETY: a hole in our own file, whose contents are the caller's to drop.
+    unsafe { libc::fallocate(file(), libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, start, length) == 0 }
 }

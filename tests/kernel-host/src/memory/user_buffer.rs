@@ -30,8 +30,11 @@ impl UserBuffer {
         let frames = frames::allocate_in_order(bytes / PAGE_SIZE, order)
             .unwrap_or_else(|| panic!("no memory for a user buffer of {length} bytes"));
         reservation.map(&frames, Protection::ReadWrite);
-        // SAFETY: mapped read-write just now.
-        unsafe { std::ptr::write_bytes(reservation.address() as *mut u8, 0, bytes) };
+        // SAFETY: the frames are ours alone.
+        if !unsafe { frames::clear(&frames) } {
+            // SAFETY: mapped read-write just now.
+            unsafe { std::ptr::write_bytes(reservation.address() as *mut u8, 0, bytes) };
+        }
         Self { reservation, frames, offset, length }
     }
 

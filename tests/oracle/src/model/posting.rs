@@ -206,6 +206,7 @@ impl Model {
             ScriptCode::Write => Action::Write { data, remote: self.remote(call.number(2), call.number(3))? },
             _ => {
                 let invalidate = if flags & LOCAL_INVALIDATE == 0 { None } else { Some(self.sink_of(first?)?) };
+                (!invalidate.is_some_and(|sink| self.in_use(sink, Some(id)))).then_some(())?;
                 Action::Read { elements, remote: self.remote(call.number(2), call.number(3))?, invalidate }
             }
         };
