@@ -166,7 +166,9 @@ fn a_stale_token_is_refused_after_deregister_and_after_reuse_of_its_slot() {
         pair.a.pair.read(1, NONE, list, 0, stale).unwrap();
         assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
         drop((here.close(1), region.close(1)));
-        fresh.into_iter().for_each(|fresh| drop(fresh.close(1)));
+        for fresh in fresh {
+            drop(fresh.close(1));
+        }
         pair.close();
     }
 }
