@@ -167,6 +167,14 @@ const STAGES: &[Stage] = &[
         minutes: 30,
     },
     Stage {
+        name: "fuzz",
+        shows: "a minute of libFuzzer on each thing that takes bytes from outside, from the seeds on",
+        program: Program::Xtask,
+        words: &["fuzz"],
+        environment: &[],
+        minutes: 40,
+    },
+    Stage {
         name: "loom",
         shows: "the lock-free cells in every order of events",
         program: Program::Cargo,
