@@ -18,7 +18,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use softndk_ioctl::{
     AdapterEntry, AddressFamily, MemcpyRequest, Operation, PairCreateReply, PairCreateRequest, PairFlags, RegionKind,
-    RequestHeader, Status, TransferFlags, TransferRequest, stride_count,
+    RequestHeader, Status, TransferFlags, TransferRequest, TransferResult, stride_count,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,6 +142,17 @@ impl Shared {
     fn wrong(&self, what: String) {
         lock(&self.wrong).push(what);
     }
+
+    /// Nothing was wrong with any transfer.
+    fn check(&self) -> Result<(), Failure> {
+        let Some(wrong) = lock(&self.wrong).first().cloned() else { return Ok(()) };
+        Err(Failure::new(
+            Kind::Corrupt,
+            "the data or the counts of a transfer do not fit",
+            wrong,
+            "this is a fault of the driver; please report it with the seed",
+        ))
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -177,7 +188,13 @@ fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, roug
     let (over, disturber) = (AtomicBool::new(false), machine.disturber());
     let seed = arguments.seed.wrapping_add(if rough { 1 << 32 } else { 0 });
     std::thread::scope(|scope| {
-        scope.spawn(|| watch(shared, &over));
+        scope.spawn(|| {
+            // A thread that hangs in the driver cannot be ended otherwise.
+            if let Some(ended) = hangs(shared, &over, WATCHDOG) {
+                eprintln!("ndkctl: no operation has ended for {} s after {ended} that did", WATCHDOG.as_secs());
+                std::process::exit(i32::from(Kind::Refused.exit_code()));
+            }
+        });
         let consumer = |number: u32| -> Job<'_> {
             Box::new(move || consume(shared, arguments.connections, seed.wrapping_add(u64::from(number) * 1_000)))
         };
@@ -191,22 +208,14 @@ fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, roug
         in_parallel(jobs);
         over.store(true, Ordering::Relaxed);
     });
-    let wrong = lock(&shared.wrong).first().cloned();
-    if let Some(wrong) = wrong {
-        return Err(Failure::new(
-            Kind::Corrupt,
-            "the data or the counts of a transfer do not fit",
-            wrong,
-            "this is a fault of the driver; please report it with the seed",
-        ));
-    }
+    shared.check()?;
     let mut half = std::mem::take(&mut *lock(&shared.half));
     half.seconds = started.elapsed().as_secs_f64();
     Ok(half)
 }
 
-/// Ends the process when nothing ends any more: a thread that hangs in the driver cannot be ended otherwise.
-fn watch(shared: &Shared, over: &AtomicBool) {
+/// Waits until all is over, or no operation has ended for too long: then says how many did before.
+fn hangs(shared: &Shared, over: &AtomicBool, limit: Duration) -> Option<u64> {
     let (mut seen, mut since) = (0, Instant::now());
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(200));
@@ -214,11 +223,11 @@ fn watch(shared: &Shared, over: &AtomicBool) {
         if ended != seen {
             (seen, since) = (ended, Instant::now());
         }
-        if since.elapsed() > WATCHDOG {
-            eprintln!("ndkctl: no operation has ended for {} s after {ended} that did", WATCHDOG.as_secs());
-            std::process::exit(i32::from(Kind::Refused.exit_code()));
+        if since.elapsed() > limit {
+            return Some(ended);
         }
     }
+    None
 }
 
 /// One consumer: handle after handle, with a thread for each connection.
@@ -384,17 +393,9 @@ impl Worker<'_> {
         let outcome = self.client.allocate(request.region_length).and_then(|mut buffer| {
             Pattern::new(seed).fill(buffer.source_mut());
             let result = self.client.try_transfer(&request, &mut buffer)?;
-            let complete = result.failed == 0 && result.first_failure == Status::SUCCESS.0;
-            if result.posted != result.completed + result.failed {
-                let (posted, completed, failed) = (result.posted, result.completed, result.failed);
-                self.shared.wrong(format!("{posted} posted, {completed} completed, {failed} failed: {request:?}"));
-            }
-            let expected = request.region_length * (request.request_count / strides(&request));
-            if complete && (result.posted != request.request_count || result.bytes != expected) {
-                self.shared.wrong(format!("{} requests, {} bytes: {request:?}", result.posted, result.bytes));
-            }
-            if complete && buffer.source() != buffer.destination() {
-                self.shared.wrong(format!("other bytes arrived than were sent: {request:?}"));
+            let complete = is_complete(&result);
+            if let Some(misfit) = misfit(&request, &result, buffer.source(), buffer.destination()) {
+                self.shared.wrong(format!("{misfit}: {request:?}"));
             }
             let mut half = lock(&self.shared.half);
             half.requests.posted += result.posted;
@@ -488,6 +489,27 @@ impl Worker<'_> {
     }
 }
 
+/// Everything went through.
+fn is_complete(result: &TransferResult) -> bool {
+    result.failed == 0 && result.first_failure == Status::SUCCESS.0
+}
+
+/// What does not fit in what a transfer says, or in what arrived.
+fn misfit(request: &TransferRequest, result: &TransferResult, sent: &[u8], arrived: &[u8]) -> Option<String> {
+    let TransferResult { posted, completed, failed, bytes, .. } = *result;
+    if posted != completed + failed {
+        return Some(format!("{posted} posted, {completed} completed, {failed} failed"));
+    }
+    if !is_complete(result) {
+        return None;
+    }
+    let expected = request.region_length * (request.request_count / strides(request));
+    if posted != request.request_count || bytes != expected {
+        return Some(format!("{posted} requests, {bytes} bytes"));
+    }
+    (sent != arrived).then(|| "other bytes arrived than were sent".to_owned())
+}
+
 /// Whether a failure is this status.
 fn was(failure: &Failure, status: Status) -> bool {
     failure.status == Some(status.0 as u32)
@@ -561,5 +583,94 @@ impl fmt::Display for StressReport {
             "NDK switched off {ndk_off} times, {halts} halts, {profiles} changes of profiles, {pauses} pauses and changes of \
              power, {failed_allocations} allocations failed"
         )
+    }
+}
+
+/// That a run can fail: what ends it, one by one.
+#[cfg(test)]
+mod tests {
+    use super::{Count, Deed, Half, Shared, StressReport, hangs, misfit};
+    use crate::failure::Kind;
+    use softndk_ioctl::{Operation, RegionKind, RequestHeader, Status, TransferFlags, TransferRequest, TransferResult};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    /// Four requests of 100 bytes over a region of 200, twice.
+    const REQUEST: TransferRequest = TransferRequest {
+        header: RequestHeader::of::<TransferRequest>(),
+        pair: 1,
+        operation: Operation::WRITE,
+        region_kind: RegionKind::REGISTERED,
+        flags: TransferFlags::SILENT_SUCCESS,
+        region_length: 200,
+        request_count: 4,
+        request_length: 100,
+        sge_count: 1,
+        depth: 4,
+        chain_length: 2,
+        time_budget: 0,
+        signal_interval: 0,
+    };
+    const WELL: TransferResult = TransferResult { posted: 4, completed: 4, bytes: 400, ..TransferResult::EMPTY };
+
+    fn said(result: &TransferResult, arrived: &[u8]) -> String {
+        misfit(&REQUEST, result, &[7; 200], arrived).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_byte_that_arrives_wrong_is_a_misfit() {
+        let mut arrived = [7; 200];
+        assert_eq!(said(&WELL, &arrived), "");
+        arrived[199] = 8;
+        assert_eq!(said(&WELL, &arrived), "other bytes arrived than were sent");
+    }
+
+    #[test]
+    fn a_request_that_is_not_completed_is_a_misfit() {
+        let lost = TransferResult { completed: 3, ..WELL };
+        assert_eq!(said(&lost, &[7; 200]), "4 posted, 3 completed, 0 failed");
+        let twice = TransferResult { completed: 4, failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
+        assert_eq!(said(&twice, &[7; 200]), "4 posted, 4 completed, 1 failed");
+        let flushed = TransferResult { completed: 3, failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
+        assert_eq!(said(&flushed, &[0; 200]), "", "nobody says that the bytes of a failed transfer arrive");
+    }
+
+    #[test]
+    fn success_with_too_few_requests_or_bytes_is_a_misfit() {
+        let early = TransferResult { posted: 3, completed: 3, bytes: 300, ..WELL };
+        assert_eq!(said(&early, &[7; 200]), "3 requests, 300 bytes");
+        let short = TransferResult { bytes: 399, ..WELL };
+        assert_eq!(said(&short, &[7; 200]), "4 requests, 399 bytes");
+    }
+
+    #[test]
+    fn a_misfit_ends_the_run_as_corrupt() {
+        let shared = Shared::new(Instant::now() + Duration::from_mins(1));
+        assert!(!shared.is_over() && shared.check().is_ok());
+        shared.wrong("something".to_owned());
+        assert!(shared.is_over());
+        assert_eq!(shared.check().unwrap_err().kind, Kind::Corrupt);
+    }
+
+    #[test]
+    fn the_watchdog_barks_when_nothing_ends() {
+        let shared = Shared::new(Instant::now());
+        let over = AtomicBool::new(false);
+        shared.count(Deed::Open, Ok(()));
+        assert_eq!(hangs(&shared, &over, Duration::from_millis(500)), Some(1));
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(hangs(&shared, &over, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn a_kind_of_operation_that_fails_too_often_fails_the_run() {
+        let report = |tried, succeeded| {
+            let deeds = [(Deed::Read, Count { tried, succeeded })].into();
+            let calm = Half { deeds, ..Half::default() };
+            StressReport { seed: 1, consumers: 1, connections: 1, calm, rough: Half::default() }.check()
+        };
+        assert!(report(1_000, 999).is_ok());
+        assert_eq!(report(1_000, 998).unwrap_err().kind, Kind::Refused);
+        assert!(report(19, 0).is_ok(), "too few to say anything");
     }
 }
