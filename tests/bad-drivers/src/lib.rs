@@ -11,6 +11,7 @@
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "nothing here is safe, that is its purpose")]
 
+mod connector;
 mod device;
 mod irql;
 mod kernel;
@@ -74,6 +75,7 @@ static CASES: &[(&str, Case)] = &[
     ("spin-locks-out-of-order", Load(spin_lock::out_of_order)),
     ("spin-locks-in-a-circle", Load(spin_lock::out_of_order_by_a_third)),
     ("spin-lock-held-over-wait", Load(spin_lock::held_over_a_wait)),
+    ("spin-lock-never-released", Load(spin_lock::never_released)),
     ("spin-lock-freed-while-held", Load(spin_lock::freed_while_held)),
     ("dpc-too-long", Load(spin_lock::dpc_too_long)),
     ("dpc-returns-raised", Load(spin_lock::dpc_returns_raised)),
@@ -140,7 +142,10 @@ static CASES: &[(&str, Case)] = &[
     ("completion-in-call", Miniport(Fault::CompletionInCall)),
     ("completion-after-success", Miniport(Fault::CompletionAfterSuccess)),
     ("completion-twice", Miniport(Fault::CompletionTwice)),
+    ("completion-never", Miniport(Fault::CompletionNever)),
     ("close-fails", Miniport(Fault::CloseFails)),
+    ("dispatch-overwritten", Miniport(Fault::DispatchOverwritten)),
+    ("disconnect-twice", Miniport(Fault::DisconnectTwice)),
     ("device-left", Miniport(Fault::DeviceLeft)),
     ("completion-under-lock", Miniport(Fault::CompletionLocked)),
     ("notification-under-lock", Miniport(Fault::NotificationLocked)),

@@ -1,8 +1,8 @@
 //! A small NDK miniport that keeps the contract, and the places where one case each makes it break it.
 //!
-//! It has a data path of its own frames (`traffic`), no connections and two kinds of object below the adapter: a protection
-//! domain created asynchronously and a completion queue (`queue`). Everything it registers is right unless `faulty` says that the running case is the bad twin of the
-//! fault named at that line.
+//! It has a data path of its own frames (`traffic`) and three kinds of object below the adapter: a protection domain created
+//! asynchronously, a completion queue (`queue`) and a connector that nothing is behind (`connector`). Everything it registers
+//! is right unless `faulty` says that the running case is the bad twin of the fault named at that line.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -21,7 +21,7 @@ use crate::kernel::{
     STATUS_SUCCESS, SpinLock, UnicodeString, allocate, free,
 };
 use crate::spin_lock::Shared;
-use crate::{queue, traffic};
+use crate::{connector, queue, traffic};
 
 /// Where the miniport can break the contract.
 #[repr(u8)]
@@ -59,7 +59,10 @@ pub enum Fault {
     CompletionInCall,
     CompletionAfterSuccess,
     CompletionTwice,
+    CompletionNever,
     CloseFails,
+    DispatchOverwritten,
+    DisconnectTwice,
     DeviceLeft,
     CompletionLocked,
     NotificationLocked,
@@ -468,7 +471,7 @@ static ADAPTER_TABLE: NDK_ADAPTER_DISPATCH = NDK_ADAPTER_DISPATCH {
     NdkCreateCq: queue::create,
     NdkCreatePd: create_domain,
     NdkCreateSharedEndpoint: refuse(),
-    NdkCreateConnector: refuse(),
+    NdkCreateConnector: connector::create,
     NdkCreateListener: refuse(),
     NdkBuildLAM: refuse(),
     NdkReleaseLAM: release_mapping,
@@ -565,6 +568,9 @@ unsafe extern "C" fn create_domain(
         return STATUS_PENDING;
     }
     KeInitializeDpc(DPC.0.get(), complete_creation, opened.cast());
+    if faulty(Fault::CompletionNever) {
+        return STATUS_PENDING;
+    }
     KeInsertQueueDpc(DPC.0.get(), core::ptr::null_mut(), core::ptr::null_mut());
     if faulty(Fault::CompletionAfterSuccess) {
         *out = &raw mut (*opened).domain;

@@ -88,6 +88,9 @@ unsafe fn notify() {
 
 unsafe extern "C" fn first(_: *mut Dpc, _: *mut c_void, _: *mut c_void, _: *mut c_void) {
     RUNNING.store(true, Ordering::Release);
+    if faulty(Fault::DispatchOverwritten) {
+        (*QUEUE.0.get().cast::<NDK_CQ>()).Dispatch = &raw const TABLE;
+    }
     if faulty(Fault::NotificationLocked) {
         KeAcquireSpinLockAtDpcLevel(LOCK.0.get());
     }

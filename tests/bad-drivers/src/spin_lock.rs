@@ -148,6 +148,34 @@ pub unsafe fn held_over_a_wait(good: bool) {
     }
 }
 
+static HELD: AtomicBool = AtomicBool::new(false);
+static SAID: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn wait_with_the_lock(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
+    KeAcquireSpinLockAtDpcLevel(LOCK.0.get());
+    HELD.store(true, Ordering::Release);
+    while !bad.is_null() && !SAID.load(Ordering::Acquire) {
+        core::hint::spin_loop();
+    }
+    KeReleaseSpinLockFromDpcLevel(LOCK.0.get());
+}
+
+/// A DPC on another processor keeps the lock until this thread has said something, which waits for the lock.
+pub unsafe fn never_released(good: bool) {
+    let dpc = DPC.0.get();
+    KeInitializeDpc(dpc, wait_with_the_lock, usize::from(!good) as *mut c_void);
+    let mut other = ProcessorNumber { group: 0, number: 1, reserved: 0 };
+    KeSetTargetProcessorDpcEx(dpc, &raw mut other);
+    KeInsertQueueDpc(dpc, core::ptr::null_mut(), core::ptr::null_mut());
+    while !HELD.load(Ordering::Acquire) {
+        core::hint::spin_loop();
+    }
+    let before = KeAcquireSpinLockRaiseToDpc(LOCK.0.get());
+    SAID.store(true, Ordering::Release);
+    KeReleaseSpinLock(LOCK.0.get(), before);
+    KeFlushQueuedDpcs();
+}
+
 /// The lock is in a block of pool that is freed while it is held.
 pub unsafe fn freed_while_held(good: bool) {
     let lock: *mut SpinLock = crate::kernel::allocate(size_of::<SpinLock>()).cast();

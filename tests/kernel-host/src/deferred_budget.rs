@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::processor_time;
 
 /// Far more than a sound DPC needs, unoptimised, with guard pages and under the host's checks; far less than Windows' own
 /// limit of 20 s in a system that is being debugged.
@@ -34,25 +35,17 @@ pub(crate) fn begin(stalls: &Stalls) -> Option<Started> {
         return None;
     }
     stalls.0.store(0, Ordering::Relaxed);
-    Some(Started(processor_time()))
+    Some(Started(processor_time::mine()))
 }
 
 /// After it returned.
 pub(crate) fn end(started: Option<Started>, stalls: &Stalls, routine: usize) {
     let Some(Started(began)) = started else { return };
-    let worked = processor_time().saturating_sub(began);
+    let worked = processor_time::mine().saturating_sub(began);
     let stalled = Duration::from_micros(stalls.0.load(Ordering::Relaxed));
     if worked.max(stalled) > BUDGET {
         too_long(worked, stalled, routine);
     }
-}
-
-/// What the calling thread has used of the machine's processors.
-fn processor_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the structure, which is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cold]

@@ -31,6 +31,7 @@
 pub mod bugcheck;
 pub mod callback;
 pub mod callout;
+mod deadlock;
 mod deferred_budget;
 pub mod dispatcher;
 pub mod documentation;
@@ -54,6 +55,7 @@ pub mod nt;
 pub mod ntoskrnl;
 pub mod object_table;
 pub mod processor;
+mod processor_time;
 pub mod registry;
 pub mod rundown;
 pub mod schedule;

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::deadlock::Wait;
 use crate::irql;
 use crate::lock_order::{self, Held};
 use crate::thread::Thread;
@@ -15,8 +16,8 @@ const HELD: usize = 1;
 const QUEUED: usize = 2;
 const WRITER: i32 = i32::MIN;
 
-/// How long a thread spins before the host says that it never will succeed.
-const DEADLOCK_AFTER: std::time::Duration = std::time::Duration::from_secs(20);
+/// Rounds of waiting after which the waiter asks whether there is hope.
+const BETWEEN_LOOKS: u32 = 4096;
 
 /// How a lock was taken; the two ways must not be mixed on one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub unsafe fn acquire(thread: &'static Thread, lock: *mut usize, manner: Manner)
 #[inline(never)]
 extern "win64" fn acquire_contended(thread: &'static Thread, word: &AtomicUsize, manner: Manner) {
     let me = std::ptr::from_ref(thread) as usize;
-    let began = std::time::Instant::now();
+    let mut wait = Wait::default();
     let mut rounds = 0_u32;
     loop {
         let seen = word.load(Ordering::Relaxed);
@@ -93,11 +94,17 @@ extern "win64" fn acquire_contended(thread: &'static Thread, word: &AtomicUsize,
         if rounds.is_multiple_of(256) {
             // The owner's operating-system thread may wait for this very processor.
             std::thread::yield_now();
-            if began.elapsed() > DEADLOCK_AFTER {
+        }
+        if seen == 0 {
+            wait = Wait::default();
+        } else if rounds.is_multiple_of(BETWEEN_LOOKS) {
+            let hopeless = wait.is_hopeless(Some(seen & !(HELD | QUEUED)));
+            // Released meanwhile, it says nothing about its holder.
+            if hopeless && word.load(Ordering::Relaxed) == seen {
                 bugcheck(
                     BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
                     [0x1009, word.as_ptr() as u64, seen as u64, 0],
-                    format!("a spin lock has not been released for {} s: a deadlock", DEADLOCK_AFTER.as_secs()),
+                    "a spin lock is not released, however long its holder runs: a deadlock",
                 );
             }
         }
@@ -279,13 +286,14 @@ fn check_not_held(thread: &Thread, lock: usize) {
 }
 
 fn spin_until(lock: u64, mut attempt: impl FnMut() -> bool) {
-    let began = std::time::Instant::now();
+    let mut wait = Wait::default();
     let mut rounds = 0_u32;
     while !attempt() {
         rounds += 1;
         if rounds.is_multiple_of(256) {
             std::thread::yield_now();
-            if began.elapsed() > DEADLOCK_AFTER {
+            // The word says how many hold it, not who.
+            if rounds.is_multiple_of(BETWEEN_LOOKS) && wait.is_hopeless(None) {
                 bugcheck(
                     BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
                     [0x1009, lock, 0, 0],

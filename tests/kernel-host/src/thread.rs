@@ -57,6 +57,8 @@ pub struct Thread {
     pub(crate) runnable: AtomicBool,
     /// The thread is at DISPATCH on the processor whose favourite it is.
     pub(crate) at_favourite: AtomicBool,
+    /// What it uses of the machine's processors is read from this clock.
+    pub(crate) clock: libc::clockid_t,
     /// For schedules by a seed.
     pub(crate) dice: crate::schedule::Dice,
 }
@@ -235,6 +237,7 @@ pub fn attach(name: &str) -> Attachment {
         wait_result: AtomicI32::new(0),
         runnable: AtomicBool::new(true),
         at_favourite: AtomicBool::new(false),
+        clock: crate::processor_time::clock(),
         dice: crate::schedule::Dice::new(),
     }));
     let stack = KernelStack::allocate();

@@ -31,9 +31,11 @@ const PENDING: i32 = 0x103;
 const QUERY_ADAPTER_INFO: usize = 1;
 const CREATE_CQ: usize = 2;
 const CREATE_PD: usize = 3;
+const CREATE_CONNECTOR: usize = 5;
 const RELEASE_LAM: usize = 8;
 const CLOSE: usize = 0;
 const ARM_CQ: usize = 3;
+const COMPLETE_CONNECT: usize = 4;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -66,8 +68,13 @@ impl Machine {
         self.kernel.sleep(Duration::from_millis(50));
     }
 
-    /// Creates an object by a slot that takes a completion at the end, and waits for it.
+    /// Creates an object by a slot that takes a completion at the end.
     fn create(&self, slot: usize, first: &[u64]) -> usize {
+        self.try_create(slot, first).expect("an object")
+    }
+
+    /// The same; none when the completion has not come for a while.
+    fn try_create(&self, slot: usize, first: &[u64]) -> Option<usize> {
         let mut out = 0_u64;
         let mut arguments = vec![self.opened as u64];
         arguments.extend(first);
@@ -75,8 +82,8 @@ impl Machine {
         let status = call(self.opened, slot, &arguments);
         self.settle();
         let made = if status == PENDING { CREATED.load(Ordering::SeqCst) } else { out };
-        assert!(status >= 0 && made != 0, "the create gave {status:#x}");
-        made as usize
+        assert!(status >= 0, "the create gave {status:#x}");
+        (made != 0).then_some(made as usize)
     }
 
     fn close(&self, object: usize) {
@@ -86,13 +93,20 @@ impl Machine {
 
     /// The whole life of the objects that the bad drivers have.
     fn live(self) {
-        let domain = self.create(CREATE_PD, &[]);
-        self.close(domain);
+        // One that never comes is missed when the adapter is closed.
+        if let Some(domain) = self.try_create(CREATE_PD, &[]) {
+            self.close(domain);
+        }
         let queue = self.create(CREATE_CQ, &[8, function(notified as *const _, 2), COOKIE, 0]);
         QUEUE.store(queue, Ordering::SeqCst);
         call(queue, ARM_CQ, &[queue as u64, 1]);
         self.settle();
         self.close(queue);
+        let connector = self.create(CREATE_CONNECTOR, &[]);
+        let event = function(disconnected as *const _, 1);
+        call(connector, COMPLETE_CONNECT, &[connector as u64, event, COOKIE, function(request_done as *const _, 2), 0]);
+        self.settle();
+        self.close(connector);
         assert_eq!(STRANGERS.load(Ordering::SeqCst), 0, "every callback has the consumer's context");
         self.end();
     }
@@ -126,6 +140,12 @@ unsafe extern "win64" fn create_done(context: u64, _status: u64, object: u64) {
 unsafe extern "win64" fn close_done(context: u64) {
     meet(context);
 }
+
+unsafe extern "win64" fn disconnected(context: u64) {
+    meet(context);
+}
+
+unsafe extern "win64" fn request_done(_context: u64, _status: u64) {}
 
 /// Arms the queue again, once.
 unsafe extern "win64" fn notified(context: u64, _status: u64) {
@@ -189,6 +209,24 @@ fn a_close_that_fails() {
 }
 
 #[test]
+fn a_completion_that_never_comes() {
+    let words = "before the completion of NdkCreatePd came";
+    provider("a_completion_that_never_comes", "completion-never", BugCheck::BUGCODE_NDIS_DRIVER, NDK, words);
+}
+
+#[test]
+fn a_disconnect_that_is_told_twice() {
+    let words = "told twice";
+    provider("a_disconnect_that_is_told_twice", "disconnect-twice", BugCheck::BUGCODE_NDIS_DRIVER, NDK, words);
+}
+
+#[test]
+fn a_table_that_the_provider_takes_back() {
+    let words = "somebody wrote to Dispatch";
+    provider("a_table_that_the_provider_takes_back", "dispatch-overwritten", BugCheck::BUGCODE_NDIS_DRIVER, NDK, words);
+}
+
+#[test]
 fn a_completion_inside_the_call() {
     let code = BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION;
     provider("a_completion_inside_the_call", "completion-in-call", code, 0x1005, "in the call stack");
@@ -232,6 +270,15 @@ fn an_object_is_not_used_after_its_close() {
         let context = Context::new(ContextKind::Other, "a consumer");
         // SAFETY: the function of that slot, with an object that is closed: the mistake.
         unsafe { callout::call_image(context, arm, &[queue as u64, 1]) };
+    });
+}
+
+#[test]
+fn objects_are_closed_before_their_adapter() {
+    let test = "objects_are_closed_before_their_adapter";
+    consumer(test, BugCheck::BUGCODE_NDIS_DRIVER, NDK, "with 2 objects that the consumer has not closed", |machine| {
+        let _ = (machine.create(CREATE_PD, &[]), machine.create(CREATE_CQ, &[8, 0, 0, 0]));
+        mediator::close_adapter(machine.opened as *mut _);
     });
 }
 

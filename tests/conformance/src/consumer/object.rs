@@ -127,6 +127,9 @@ impl<T: NdkObject> Object<T> {
         let reserved = unsafe { (*pointer.cast::<NDK_OBJECT_HEADER>()).NdkReserved };
         let untouched = reserved.rf.iter().all(|word| word.addr() == FOREIGN_WORD);
         assert!(untouched, "{}: the provider wrote the reserved block", T::NAME);
+        // SAFETY: behind the header of every object stands its dispatch pointer.
+        let dispatch = unsafe { pointer.cast::<NDK_OBJECT_HEADER>().add(1).cast::<usize>().read() };
+        assert!(dispatch == FOREIGN_TABLE, "{}: the provider wrote Dispatch", T::NAME);
         self.open.set(false);
         begin_close(T::NAME, |callback, context| {
             let kind = Context::new(ContextKind::DispatchFunction, "NDK_FN_CLOSE_OBJECT");

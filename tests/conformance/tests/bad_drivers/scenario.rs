@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::consumer::{Adapter, CompletionQueue, ProtectionDomain};
+use conformance::consumer::{Adapter, CompletionQueue, Connector, ProtectionDomain};
 use conformance::machine::inx;
 use kernel_host::inf::AdapterConfig;
 use kernel_host::ndis::data_path::Frame;
@@ -19,7 +19,7 @@ pub enum Scenario {
     /// Load, unload.
     Load,
     /// Load, start an adapter, every mandatory OID, pause, restart, a frame each way, open NDK, create and close a
-    /// protection domain, arm a completion queue twice, close, remove, unload.
+    /// protection domain, arm a completion queue twice, have a connection that the peer ends, close, remove, unload.
     Adapter,
     /// Load, start an adapter, open the control device, a control that completes, one that pends, close, one that pends
     /// when its thread ends, remove, unload.
@@ -109,6 +109,7 @@ fn adapter_life() {
     conformance::machine::settle();
     domain.close();
     notifications(&consumer);
+    disconnect(&consumer);
     drop(consumer);
     conformance::consumer::completion::verify_all();
     adapter.remove();
@@ -141,6 +142,15 @@ fn notifications(consumer: &Adapter) {
     assert_eq!(queue.notification_count(), 2, "each arm brings a notification");
     queue.on_notification(|| {});
     queue.close();
+}
+
+/// A connection that the peer ends as soon as it stands.
+fn disconnect(consumer: &Adapter) {
+    let connector = Connector::new(consumer).expect("a connector");
+    assert_eq!(connector.begin_complete_connect().wait(), 0, "the connection stands");
+    assert!(connector.wait_for_disconnect(), "the peer has left");
+    conformance::machine::settle();
+    connector.close();
 }
 
 /// CTL_CODE(0x8BAD, function, METHOD_BUFFERED, READ | WRITE) of the bad device.

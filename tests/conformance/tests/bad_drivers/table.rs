@@ -124,6 +124,12 @@ pub const CASES: &[Case] = &[
         "with 1 spin lock(s) held; a wait needs",
     ),
     load(
+        "spin-lock-never-released",
+        "A spin lock is released without the help of somebody who waits for it.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "a spin lock is not released, however long its holder runs",
+    ),
+    load(
         "spin-lock-freed-while-held",
         "Memory is not freed with a held spin lock in it.",
         Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
@@ -719,6 +725,24 @@ pub const CASES: &[Case] = &[
         Scenario::Adapter,
     ),
     refused("completion-twice", "A completion comes once.", "came 2 times", Scenario::Adapter),
+    refused(
+        "completion-never",
+        "A call that pended is completed.",
+        "NDK_FN_CREATE_PD returned STATUS_PENDING and its completion never came",
+        Scenario::Adapter,
+    ),
+    refused(
+        "dispatch-overwritten",
+        "Dispatch of an object is not touched after it was handed out.",
+        "NDK_CQ: the provider wrote Dispatch",
+        Scenario::Adapter,
+    ),
+    refused(
+        "disconnect-twice",
+        "The end of a connection is told once.",
+        "2 disconnect events for one connection",
+        Scenario::Adapter,
+    ),
     refused("close-fails", "A close does not fail.", "NDK_PD failed with", Scenario::Adapter),
     refused(
         "unknown-import",

@@ -136,8 +136,12 @@ fn enter(number: u64, expected: fn(Purpose) -> bool, name: &'static str) -> Call
         callbacks.remove(&number);
     }
     drop(table);
-    if callback.object.get().is_some_and(|object| object.is_closed()) {
-        broken(Group::Ndk, number as usize, format!("{name} is called after the close of its object was completed"));
+    if let Some(object) = callback.object.get() {
+        if object.is_closed() {
+            let rule = format!("{name} is called after the close of its object was completed");
+            broken(Group::Ndk, number as usize, rule);
+        }
+        object::check_unless_closing(object);
     }
     callback
 }

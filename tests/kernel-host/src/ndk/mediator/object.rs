@@ -136,6 +136,19 @@ pub(super) fn find(kind: Kind, address: usize, function: &str) -> Arc<Object> {
     }
 }
 
+/// Looks at an object that the provider calls back about: when it has taken its table back, the consumer's next call passes the
+/// layer by. The lock keeps a close from beginning meanwhile.
+pub(super) fn check_unless_closing(object: &Arc<Object>) {
+    let objects = objects();
+    let open =
+        objects.as_ref().and_then(|open| open.get(&object.address)).is_some_and(|open| Arc::ptr_eq(open, object));
+    let word = if open { object.overwritten() } else { None };
+    drop(objects);
+    if let Some(word) = word {
+        object.accuse(word);
+    }
+}
+
 /// Takes an object out, whose close begins: the consumer does not use it any more, and the provider may soon hand its
 /// address out again.
 pub(super) fn take(kind: Kind, address: usize, function: &str) -> Arc<Object> {
@@ -164,15 +177,23 @@ impl Object {
 
     /// The layer's words are still what it wrote.
     fn check(&self) {
+        if let Some(word) = self.overwritten() {
+            self.accuse(word);
+        }
+    }
+
+    fn accuse(&self, word: &str) -> ! {
+        broken(Group::Ndk, self.address, format!("somebody wrote to {word} of an open {:?} object", self.kind));
+    }
+
+    /// The word of an open object that somebody wrote to.
+    fn overwritten(&self) -> Option<&'static str> {
         let pointer = self.address as *mut NDK_OBJECT_HEADER;
         // SAFETY: an open object.
         let (reserved, table) = unsafe { (reserved_block(pointer).read(), pointer.add(1).cast::<usize>().read()) };
-        let kind = self.kind;
         if reserved != self.reserved {
-            broken(Group::Ndk, self.address, format!("somebody wrote to NdkReserved of an open {kind:?} object"));
+            return Some("NdkReserved");
         }
-        if table != tables::of(kind) as usize {
-            broken(Group::Ndk, self.address, format!("somebody wrote to Dispatch of an open {kind:?} object"));
-        }
+        (table != tables::of(self.kind) as usize).then_some("Dispatch")
     }
 }

@@ -1,0 +1,78 @@
+//! When waiting for a spin lock is hopeless: by what holder and waiter have used of the machine's processors, and never by the
+//! clock, which goes on while a busy machine runs neither of them. Circles of locks are `lock_order`'s to find.
+
+use std::time::Duration;
+
+use crate::processor_time;
+use crate::thread;
+
+/// What a holder may use while somebody waits for its lock; a DPC has one second for all that it does.
+const HOLDER: Duration = Duration::from_secs(3);
+/// What the waiter may use. Much more, because a holder that is not run is not at fault.
+const WAITER: Duration = Duration::from_secs(30);
+
+/// Somebody waits for a lock.
+#[derive(Default)]
+pub(crate) struct Wait {
+    since: Option<Since>,
+}
+
+/// What both had used when this holder was seen first.
+struct Since {
+    /// Address of the thread; 0 where the lock does not say who holds it.
+    holder: usize,
+    holder_used: Duration,
+    waiter_used: Duration,
+}
+
+impl Wait {
+    /// Looks again, now and then while waiting for the thread at an address, or for nobody known.
+    pub(crate) fn is_hopeless(&mut self, holder: Option<usize>) -> bool {
+        let Some(address) = holder else { return self.look(0, Duration::ZERO, processor_time::mine()) };
+        let holder = thread::all().into_iter().find(|thread| std::ptr::from_ref(*thread) as usize == address);
+        // One that has ended releases nothing.
+        let Some(used) = holder.and_then(|holder| processor_time::of(holder.clock)) else { return true };
+        self.look(address, used, processor_time::mine())
+    }
+
+    fn look(&mut self, holder: usize, holder_used: Duration, waiter_used: Duration) -> bool {
+        let Some(since) = self.since.as_ref().filter(|since| since.holder == holder) else {
+            self.since = Some(Since { holder, holder_used, waiter_used });
+            return false;
+        };
+        holder_used.saturating_sub(since.holder_used) > HOLDER || waiter_used.saturating_sub(since.waiter_used) > WAITER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HOLDER, WAITER, Wait};
+    use std::time::Duration;
+
+    const NOTHING: Duration = Duration::ZERO;
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_holder_that_works_on_without_releasing_is_hopeless() {
+        let mut wait = Wait::default();
+        assert!(!wait.look(1, MOMENT, NOTHING));
+        assert!(!wait.look(1, MOMENT + HOLDER, NOTHING));
+        assert!(wait.look(1, MOMENT + HOLDER + MOMENT, NOTHING));
+    }
+
+    #[test]
+    fn a_holder_that_the_machine_does_not_run_is_not() {
+        let mut wait = Wait::default();
+        assert!(!wait.look(1, MOMENT, NOTHING));
+        assert!(!wait.look(1, MOMENT, WAITER));
+        assert!(wait.look(1, MOMENT, WAITER + MOMENT), "but not for ever");
+    }
+
+    #[test]
+    fn another_holder_is_a_new_wait() {
+        let mut wait = Wait::default();
+        assert!(!wait.look(1, NOTHING, NOTHING));
+        assert!(!wait.look(2, HOLDER * 2, WAITER * 2), "the lock goes from hand to hand");
+        assert!(!wait.look(1, HOLDER * 2, WAITER * 2));
+    }
+}
