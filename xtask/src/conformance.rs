@@ -15,16 +15,17 @@ use cargo_metadata::Message;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     io::{BufRead, BufReader},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 /// Run the contract's trials in every combination of asynchrony and limits.
-#[derive(clap::Args, Default)]
+#[derive(clap::Args, Clone, Default)]
 pub struct Arguments {
-    /// Only trials whose names contain this
-    filter: Option<String>,
+    /// Only trials whose names contain one of these
+    filters: Vec<String>,
 
     /// Only these ways of answering: natural, force-pending, force-inline
     #[arg(long, value_delimiter = ',', value_parser = PROMPTNESS)]
@@ -38,9 +39,10 @@ pub struct Arguments {
     #[arg(long)]
     part: bool,
 
-    /// Threads step aside at every export and spin lock, by this seed (docs/kernel-host.md says how far it replays)
-    #[arg(long)]
-    schedule: Option<u64>,
+    /// One thread at a time, in the order that a seed gives, or with each of some seeds: 7, or 1..500
+    /// (docs/kernel-host.md says how far it replays)
+    #[arg(long, value_parser = seeds)]
+    schedule: Option<Seeds>,
 
     /// Against the optimised image
     #[arg(long)]
@@ -51,6 +53,19 @@ pub struct Arguments {
     json: bool,
 }
 
+/// Seeds of schedules, the last one included.
+type Seeds = RangeInclusive<u64>;
+
+/// One seed, or the first and the last of many.
+fn seeds(text: &str) -> Result<Seeds> {
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    let range = first.parse()?..=last.parse()?;
+    if range.is_empty() {
+        bail!("there is no seed from {first} to {last}");
+    }
+    Ok(range)
+}
+
 pub(crate) const PROMPTNESS: [&str; 3] = ["natural", "force-pending", "force-inline"];
 const LIMITS: [&str; 3] = ["connectx-like", "generous", "tiny"];
 
@@ -58,6 +73,15 @@ const LIMITS: [&str; 3] = ["connectx-like", "generous", "tiny"];
 struct Combination {
     promptness: &'static str,
     limits: &'static str,
+}
+
+impl Combination {
+    /// What a driver has that nobody tells anything.
+    const DEFAULTS: Self = Self { promptness: PROMPTNESS[0], limits: LIMITS[0] };
+
+    fn name(self) -> String {
+        format!("{}, {}", self.promptness, self.limits)
+    }
 }
 
 /// How one combination went.
@@ -103,9 +127,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     setup::run(&setup::Arguments { quiet: true })?;
     let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
     let trials = build_test(&workspace, "contract")?;
+    if let Some(seeds) = arguments.many_seeds() {
+        return search(&trials, &image, &combinations, arguments, seeds);
+    }
     let mut tallies = Vec::new();
     for combination in combinations {
         let tally = run_one(&trials, &image, combination, arguments)?;
+        // Beside the table, which comes when all are done; without a terminal the spinner says nothing.
+        eprintln!("{}: {}", combination.name(), tally.line());
         tallies.push((combination, tally));
     }
     report(&tallies, arguments.json);
@@ -116,8 +145,52 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+impl Arguments {
+    /// The seeds, if it is more than one.
+    fn many_seeds(&self) -> Option<Seeds> {
+        self.schedule.clone().filter(|seeds| seeds.start() != seeds.end())
+    }
+
+    /// Nobody said which profiles.
+    fn any_profile(&self) -> bool {
+        !self.part && self.promptness.is_empty() && self.limits.is_empty()
+    }
+}
+
+/// Every seed, one after the other; says which of them a trial fails with.
+fn search(
+    trials: &Path,
+    image: &Path,
+    combinations: &[Combination],
+    arguments: &Arguments,
+    seeds: Seeds,
+) -> Result<()> {
+    let (mut passed, mut failed) = (0, Vec::new());
+    let (first, last) = (*seeds.start(), *seeds.end());
+    for seed in seeds {
+        for combination in combinations {
+            let arguments = Arguments { schedule: Some(seed..=seed), ..arguments.clone() };
+            let tally = run_one(trials, image, *combination, &arguments)?;
+            passed += tally.passed;
+            for name in tally.failed {
+                println!("seed {seed}, {}: FAILED {name}", combination.name());
+                failed.push((seed, *combination, name));
+            }
+        }
+    }
+    println!("schedules {first} to {last}: {passed} passed, {} failed", failed.len());
+    let Some((seed, Combination { promptness, limits }, name)) = failed.first() else { return Ok(()) };
+    bail!(
+        "{} failed; again: cargo xtask conformance --promptness {promptness} --limits {limits} --schedule {seed} {name}",
+        failed.len()
+    );
+}
+
 fn combinations(arguments: &Arguments) -> Vec<Combination> {
     let chosen = |list: &[String], name: &str| list.is_empty() || list.iter().any(|wanted| wanted == name);
+    if arguments.many_seeds().is_some() && arguments.any_profile() {
+        return vec![Combination::DEFAULTS];
+    }
     let all = PROMPTNESS.into_iter().flat_map(|promptness| LIMITS.map(|limits| Combination { promptness, limits }));
     all.filter(|combination| {
         let whole = !arguments.part || combination.promptness == PROMPTNESS[0] || combination.limits == LIMITS[0];
@@ -129,8 +202,7 @@ fn combinations(arguments: &Arguments) -> Vec<Combination> {
 /// Every trial with the driver's defaults: how many passed.
 pub(crate) fn run_plain(workspace: &Workspace, image: &Path) -> Result<usize> {
     let trials = build_test(workspace, "contract")?;
-    let tally =
-        run_one(&trials, image, Combination { promptness: PROMPTNESS[0], limits: LIMITS[0] }, &Arguments::default())?;
+    let tally = run_one(&trials, image, Combination::DEFAULTS, &Arguments::default())?;
     if !tally.failed.is_empty() {
         bail!("{} trials failed: {}", tally.failed.len(), tally.failed.join(", "));
     }
@@ -160,18 +232,39 @@ pub(crate) fn build_test(workspace: &Workspace, name: &str) -> Result<PathBuf> {
 }
 
 fn run_one(trials: &Path, image: &Path, combination: Combination, arguments: &Arguments) -> Result<Tally> {
-    let Combination { promptness, limits } = combination;
+    let mut tally = Tally::default();
     let started = Instant::now();
+    let filters: Vec<Option<&str>> = match arguments.filters.as_slice() {
+        [] => vec![None],
+        filters => filters.iter().map(|filter| Some(filter.as_str())).collect(),
+    };
+    for filter in filters {
+        run_filtered(trials, image, combination, filter, arguments, &mut tally)?;
+    }
+    tally.seconds = started.elapsed().as_secs_f64();
+    Ok(tally)
+}
+
+/// One run of the trials' binary, which takes one filter.
+fn run_filtered(
+    trials: &Path,
+    image: &Path,
+    combination: Combination,
+    filter: Option<&str>,
+    arguments: &Arguments,
+    tally: &mut Tally,
+) -> Result<()> {
+    let Combination { promptness, limits } = combination;
+    let before = (tally.trials(), tally.failed.len());
     let bar = ProgressBar::new_spinner().with_message(format!("{promptness}, {limits}"));
     bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(120));
     let mut command = Command::new(trials);
-    command.args(&arguments.filter).env("SOFTNDK_PROMPTNESS", promptness).env("SOFTNDK_LIMITS", limits);
-    command.envs(arguments.schedule.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));
+    command.args(filter).env("SOFTNDK_PROMPTNESS", promptness).env("SOFTNDK_LIMITS", limits);
+    command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", trials.display()))?;
     let output = child.stdout.take().context("the trials have no output")?;
-    let mut tally = Tally::default();
     for line in BufReader::new(output).lines() {
         let line = line?;
         match tally.read(&line) {
@@ -179,19 +272,16 @@ fn run_one(trials: &Path, image: &Path, combination: Combination, arguments: &Ar
                 bar.set_message(format!("{promptness}, {limits}: {} done, {name}", tally.trials()));
             }
             // What a failed trial said comes after the list.
-            None if !tally.failed.is_empty() => bar.suspend(|| eprintln!("{line}")),
+            None if tally.failed.len() > before.1 => bar.suspend(|| eprintln!("{line}")),
             None => {}
         }
     }
     let status = child.wait()?;
     bar.finish_and_clear();
-    tally.seconds = started.elapsed().as_secs_f64();
-    // Beside the table, which comes when all are done; without a terminal the spinner says nothing.
-    eprintln!("{promptness}, {limits}: {}", tally.line());
-    if tally.trials() == 0 || status.success() != tally.failed.is_empty() {
+    if tally.trials() == before.0 || status.success() != (tally.failed.len() == before.1) {
         bail!("{promptness}, {limits}: the run ended with {status} after {} trials", tally.trials());
     }
-    Ok(tally)
+    Ok(())
 }
 
 fn report(tallies: &[(Combination, Tally)], json: bool) {
@@ -244,6 +334,22 @@ mod tests {
         assert_eq!(combinations(&arguments(false, &[])).len(), 9);
         assert_eq!(combinations(&arguments(true, &[])).len(), 5);
         assert_eq!(combinations(&arguments(true, &["force-pending"])).len(), 1);
+    }
+
+    #[test]
+    fn many_seeds_run_with_the_defaults_unless_somebody_wishes_otherwise() {
+        let many = |part| Arguments { schedule: Some(1..=3), ..arguments(part, &[]) };
+        assert_eq!(combinations(&many(false)), [Combination::DEFAULTS]);
+        assert_eq!(combinations(&many(true)).len(), 5);
+        let one = Arguments { schedule: Some(3..=3), ..arguments(false, &[]) };
+        assert_eq!(combinations(&one).len(), 9);
+    }
+
+    #[test]
+    fn seeds_are_one_or_a_range_with_its_end() {
+        assert_eq!(seeds("7").unwrap(), 7..=7);
+        assert_eq!(seeds("1..500").unwrap(), 1..=500);
+        assert!(seeds("5..4").is_err() && seeds("1..").is_err() && seeds("x").is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kernel_host::inf::{AdapterConfig, Inx};
-use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
+use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher, schedule};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::nt::NTSTATUS;
 
@@ -155,7 +155,7 @@ impl Machine {
         completion::verify_all();
         unload(self.driver, self.adapters);
         let report = self.kernel.shutdown();
-        if let Some(summary) = kernel_host::schedule::summary() {
+        if let Some(summary) = schedule::summary() {
             println!("{summary}");
         }
         assert!(report.is_clean(), "{report}");
@@ -218,7 +218,9 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "not within a minute: {what}");
         // Virtual time goes on, and other threads of the machine run.
         dispatcher::delay(-1000);
-        std::thread::sleep(Duration::from_millis(1));
+        if !schedule::is_on() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -229,9 +231,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// may be waiting for what will not come.
 pub fn concurrently(machine: &Machine, one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
-        let running = scope.spawn(machine.kernel.starting_thread(|| or_end(other)));
+        let (body, starting) = machine.kernel.starting_thread(|| or_end(other));
+        let running = scope.spawn(body);
         or_end(one);
-        let joined = dispatcher::while_blocked(|| running.join());
+        let joined = starting.join(|| running.join());
         if let Err(panic) = joined {
             std::panic::resume_unwind(panic);
         }

@@ -31,6 +31,11 @@ impl Outcome {
         Self { status, text, bugcheck }
     }
 
+    /// What the child wrote.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The child did what it had to and nothing ended it early.
     pub fn expect_success(&self) -> Result<(), Failed> {
         if self.status.success() { Ok(()) } else { Err(self.failure("the child failed")) }

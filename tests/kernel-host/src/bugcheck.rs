@@ -150,6 +150,9 @@ fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[Sta
     for (index, frame) in frames.iter().enumerate() {
         let _ = writeln!(text, "    {index:2} {frame}");
     }
+    if let Some(schedule) = crate::schedule::summary() {
+        let _ = writeln!(text, "*** {schedule}");
+    }
     let export = Thread::try_current().and_then(Thread::last_export).map(|export| export.name);
     let line = serde_json::json!({
         "code": code,

@@ -234,6 +234,7 @@ pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> 
     }
     let locks = thread.spin_locks_held.load(std::sync::atomic::Ordering::Relaxed);
     let depth = push_context(thread, context, locks, target);
+    crate::schedule::point(thread, &context.name);
     let measurement = kernel_stack::begin_measurement(thread);
     // SAFETY: the caller's contract.
     let result = unsafe { thunk::call_image_raw(target, arguments) };
@@ -242,6 +243,7 @@ pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> 
     if !context.kind.may_keep_locks() {
         check_return(thread, context, level, locks, target);
     }
+    crate::schedule::point(thread, &"a routine has returned");
     result
 }
 

@@ -16,6 +16,7 @@ use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::irql;
 use crate::nt::{DISPATCHER_HEADER, KEVENT, KMUTANT, LIST_ENTRY, object_type};
 use crate::processor;
+use crate::schedule;
 use crate::status::{NtStatus, STATUS_CANCELLED, STATUS_SUCCESS, STATUS_TIMEOUT};
 use crate::thread::{self, Thread};
 use crate::timer;
@@ -106,12 +107,19 @@ pub(crate) fn initialise(hang_limit: Option<Duration>) {
 
 /// Interrupt time: 100 ns units since boot, including what was skipped.
 pub fn now() -> Time {
+    if schedule::is_on() {
+        return schedule::time() + SKIPPED.load(Ordering::Relaxed);
+    }
     let real = BOOTED.get().map_or(0, |booted| booted.elapsed().as_nanos() as u64 / 100);
     real / creep() + SKIPPED.load(Ordering::Relaxed)
 }
 
 /// Busy waiting: as long by the machine's clock as by ours, however slowly that goes.
 pub(crate) fn stall(time: Duration) {
+    if schedule::is_on() {
+        SKIPPED.fetch_add(time.as_nanos() as u64 / 100, Ordering::Relaxed);
+        return;
+    }
     let (machine, host) = (Instant::now(), now());
     while machine.elapsed() < time {
         std::hint::spin_loop();
@@ -127,10 +135,16 @@ fn creep() -> u64 {
 /// Starts the thread that serves deadlines.
 pub(crate) fn start_clock() {
     thread_starting();
-    let started = std::thread::Builder::new().name("clock".to_owned()).stack_size(1 << 20).spawn(|| {
+    let place = schedule::announce();
+    let started = std::thread::Builder::new().name("clock".to_owned()).stack_size(1 << 20).spawn(move || {
+        place.take_as_clock();
         let _attachment = thread::attach("clock");
         processor_thread_started(Thread::current());
-        clock_loop();
+        if schedule::is_on() {
+            scheduled_clock_loop();
+        } else {
+            clock_loop();
+        }
     });
     assert!(started.is_ok(), "cannot start the clock");
 }
@@ -171,6 +185,41 @@ fn clock_loop() {
         let until =
             if state.running == 0 { until.min(Duration::from_millis(if idle { 250 } else { 1 })) } else { until };
         state = Locked(CLOCK.wait_timeout(state.0, until).unwrap_or_else(std::sync::PoisonError::into_inner).0);
+    }
+}
+
+/// The clock of a schedule: time goes on with every point, and jumps when nobody is ready.
+fn scheduled_clock_loop() {
+    let mut blocked_since: Option<Instant> = None;
+    loop {
+        let mut state = lock();
+        if state.stopping {
+            return;
+        }
+        let next = state.deadlines.keys().next().map(|(due, _)| *due);
+        schedule::first_deadline(next);
+        let time = now();
+        match next {
+            Some(due) if due <= time => {
+                if let Some((_, deadline)) = state.deadlines.pop_first() {
+                    drop(serve(state, deadline));
+                }
+                continue;
+            }
+            Some(due) if state.is_idle() && schedule::only_the_clock() => {
+                SKIPPED.fetch_add(due - time, Ordering::Relaxed);
+                continue;
+            }
+            _ => drop(state),
+        }
+        if schedule::clock_rests(Thread::current()) {
+            blocked_since = None;
+        } else {
+            let state = lock();
+            if state.is_idle() && state.deadlines.is_empty() {
+                check_hang(&state, &mut blocked_since);
+            }
+        }
     }
 }
 
@@ -249,6 +298,7 @@ impl State {
         self.sequence += 1;
         let key = (due, self.sequence);
         self.deadlines.insert(key, deadline);
+        schedule::deadline_added(due);
         if self.deadlines.keys().next() == Some(&key) {
             CLOCK.notify_all();
         }
@@ -302,7 +352,11 @@ fn finish(state: &mut State, index: usize, status: NtStatus) {
     wait.thread.runnable.store(true, Ordering::Relaxed);
     wait.thread.wait_result.store(status, Ordering::Relaxed);
     wait.thread.wake.store(1, Ordering::Release);
-    processor::futex_wake(&wait.thread.wake, 1);
+    if schedule::is_on() {
+        schedule::wake(wait.thread);
+    } else {
+        processor::futex_wake(&wait.thread.wake, 1);
+    }
 }
 
 /// Takes what a wait is for, if it is there: the index of the object, or 0 for all.
@@ -478,6 +532,10 @@ fn waited_at_dispatch(thread: &Thread, what: &str) -> ! {
 }
 
 fn block(thread: &'static Thread) -> NtStatus {
+    if schedule::is_on() {
+        schedule::wait_while(thread, &thread.wake, 0, "a wait");
+        return thread.wait_result.load(Ordering::Relaxed);
+    }
     if !crate::kernel::is_verifying() {
         // A futex round trip costs tens of microseconds; what is about to come is worth a short spin.
         let began = crate::thunk::time_stamp_counter();
@@ -624,17 +682,17 @@ impl Event {
 /// Runs something that blocks outside of the kernel (a join, a channel), so that virtual time does not stand still for
 /// this thread meanwhile.
 pub fn while_blocked<T>(body: impl FnOnce() -> T) -> T {
-    {
-        let mut state = lock();
-        state.outside += 1;
-        state.set_running(false);
-    }
-    let result = body();
-    let mut state = lock();
-    state.outside -= 1;
-    state.set_running(true);
-    drop(state);
+    lock().outside += 1;
+    set_blocked(true);
+    let result = if schedule::is_on() { schedule::outside(body) } else { body() };
+    set_blocked(false);
+    lock().outside -= 1;
     result
+}
+
+/// The current thread does not count as running while it is blocked.
+pub(crate) fn set_blocked(blocked: bool) {
+    lock().set_running(!blocked);
 }
 
 /// A thread is being made; it counts as running from now on.

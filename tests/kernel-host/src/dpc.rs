@@ -213,6 +213,9 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
 /// What `KeShouldYieldProcessor` answers: the running DPC has used its time. The time counts from the first question, since
 /// reading the clock for every DPC would cost more than most of them do.
 pub(crate) fn should_yield(thread: &Thread) -> bool {
+    if crate::schedule::is_on() {
+        return crate::schedule::draw(16);
+    }
     let started = &processor::get(thread.processor()).deferred_call_started;
     match started.load(Ordering::Relaxed) {
         0 => false,

@@ -140,7 +140,7 @@ pub fn enter(declaration: &'static ExportDeclaration) -> &'static Thread {
     if !declaration.irql.contains(irql) {
         called_at_wrong_level(declaration, irql);
     }
-    crate::schedule::point(thread);
+    crate::schedule::point(thread, &declaration.name);
     thread
 }
 

@@ -56,7 +56,7 @@ pub struct KernelConfig {
     pub debug_output: bool,
     /// The Windows build that drivers are told.
     pub build: u32,
-    /// Let threads step aside at every export and spin lock, by this seed.
+    /// Let one thread run at a time, in an order that this seed gives.
     pub schedule: Option<u64>,
 }
 
@@ -150,14 +150,18 @@ impl Kernel {
         body()
     }
 
-    /// As [`Self::run_thread`], later and on another thread, which counts as running from now on.
-    pub fn starting_thread<T>(&self, body: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    /// As [`Self::run_thread`], later and on another thread, which counts as running from now on: what that thread calls, and
+    /// what waits for it.
+    pub fn starting_thread<T>(&self, body: impl FnOnce() -> T) -> (impl FnOnce() -> T, Starting) {
         dispatcher::thread_starting();
-        || {
+        let place = crate::schedule::announce();
+        let starting = move || {
+            place.take();
             let _attachment = thread::attach("test");
             dispatcher::thread_started();
             body()
-        }
+        };
+        (starting, Starting(place))
     }
 
     /// Starts a kernel thread of the host's own.
@@ -211,6 +215,17 @@ impl Kernel {
         processor::stop();
         dispatcher::stop_clock();
         report
+    }
+}
+
+/// A thread of [`Kernel::starting_thread`], for whoever waits for its end.
+#[derive(Clone, Copy)]
+pub struct Starting(crate::schedule::Place);
+
+impl Starting {
+    /// Runs a join of the thread, so that virtual time and the other threads go on meanwhile.
+    pub fn join<T>(self, body: impl FnOnce() -> T) -> T {
+        self.0.join(body)
     }
 }
 

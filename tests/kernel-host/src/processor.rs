@@ -37,6 +37,7 @@ pub(crate) struct Processor {
     released: AtomicU32,
     pub(crate) queue: DeferredCallQueue,
     stack: OnceLock<KernelStack>,
+    own_thread: OnceLock<&'static Thread>,
     /// The futex word of the processor's own thread.
     pub(crate) idle_wake: AtomicU32,
     /// When the running DPC was first asked to yield, in time stamp ticks; 1 before that, 0 when none runs.
@@ -58,6 +59,7 @@ impl Processor {
             released: AtomicU32::new(0),
             queue: DeferredCallQueue::new(),
             stack: OnceLock::new(),
+            own_thread: OnceLock::new(),
             idle_wake: AtomicU32::new(0),
             deferred_call_started: std::sync::atomic::AtomicU64::new(0),
             stalls: Stalls::new(),
@@ -87,7 +89,7 @@ pub(crate) fn initialise(processors: usize) {
     for processor in &PROCESSORS[..processors] {
         processor.stack.get_or_init(KernelStack::allocate);
     }
-    if !crate::kernel::is_verifying() {
+    if !crate::kernel::is_verifying() && !crate::schedule::is_on() {
         FAVOURITES.store(membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED), Ordering::Relaxed);
     }
 }
@@ -96,12 +98,15 @@ pub(crate) fn initialise(processors: usize) {
 pub(crate) fn start() {
     for index in 0..count() {
         crate::dispatcher::thread_starting();
+        let place = crate::schedule::announce();
         let started =
             std::thread::Builder::new().name(format!("processor {index}")).stack_size(1 << 20).spawn(move || {
+                place.take();
                 let _attachment = crate::thread::attach(&format!("processor {index}"));
                 let thread = Thread::current();
                 thread.set_processor(index);
                 thread.affinity.store(1 << index, Ordering::Relaxed);
+                get(index).own_thread.get_or_init(|| thread);
                 crate::dispatcher::processor_thread_started(thread);
                 idle_loop(thread, index);
             });
@@ -116,7 +121,7 @@ pub(crate) fn stop() {
 
 fn idle_loop(thread: &'static Thread, index: usize) {
     let processor = get(index);
-    let spin = if crate::kernel::is_verifying() { 0 } else { 20_000 };
+    let spin = if crate::kernel::is_verifying() || crate::schedule::is_on() { 0 } else { 20_000 };
     while !STOPPING.load(Ordering::SeqCst) {
         let word = processor.idle_wake.load(Ordering::SeqCst);
         if processor.queue.length() == 0 {
@@ -130,6 +135,8 @@ fn idle_loop(thread: &'static Thread, index: usize) {
             thread.set_irql(irql::DISPATCH);
             release(thread, irql::PASSIVE);
             crate::dispatcher::processor_became_idle();
+        } else if crate::schedule::is_on() {
+            crate::schedule::wait_while(thread, &processor.idle_wake, word, "an idle processor");
         } else {
             futex_wait(&processor.idle_wake, word);
         }
@@ -148,7 +155,10 @@ pub(crate) fn kick(index: usize) {
 fn wake_idle(index: usize) {
     let processor = get(index);
     processor.idle_wake.fetch_add(1, Ordering::SeqCst);
-    futex_wake(&processor.idle_wake, 1);
+    match processor.own_thread.get() {
+        Some(thread) if crate::schedule::is_on() => crate::schedule::wake(thread),
+        _ => futex_wake(&processor.idle_wake, 1),
+    }
 }
 
 /// Where the next thread is at home.
@@ -267,6 +277,14 @@ extern "win64" fn acquire_contended(thread: &'static Thread) {
             thread.set_processor(index);
             return;
         }
+    }
+    if crate::schedule::is_on() {
+        // Any that is free by then, as a scheduler would find one.
+        return crate::schedule::until(thread, "the processor is taken", || {
+            let free = (0..count()).find(|index| affinity >> index & 1 != 0 && try_acquire(thread, *index))?;
+            thread.set_processor(free);
+            Some(())
+        });
     }
     let processor = get(home);
     for _ in 0..2_000 {
@@ -530,6 +548,21 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
             libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
             value,
             ptr::null::<libc::timespec>(),
+        );
+    }
+}
+
+/// Sleeps while the word has this value, but not longer than this.
+pub(crate) fn futex_wait_for(word: &AtomicU32, value: u32, longest: std::time::Duration) {
+    let time = libc::timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+    // SAFETY: the word is a live 32-bit integer, and the time is ours.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            &raw const time,
         );
     }
 }

@@ -60,7 +60,7 @@ pub unsafe fn acquire(thread: &'static Thread, lock: *mut usize, manner: Manner)
         acquire_contended(thread, word, manner);
     }
     acquired(thread, lock as usize);
-    crate::schedule::point(thread);
+    crate::schedule::point(thread, &"a spin lock is taken");
 }
 
 #[cold]
@@ -89,6 +89,9 @@ extern "win64" fn acquire_contended(thread: &'static Thread, word: &AtomicUsize,
             && word.compare_exchange_weak(0, owner_word(thread, manner), Ordering::Acquire, Ordering::Relaxed).is_ok()
         {
             return;
+        }
+        if crate::schedule::is_on() {
+            crate::schedule::hand_over(thread, "a spin lock is held");
         }
         rounds += 1;
         if rounds.is_multiple_of(256) {
@@ -188,7 +191,7 @@ pub unsafe fn release(thread: &'static Thread, lock: *mut usize, manner: Manner)
     }
     released(thread, lock as usize);
     word.store(0, Ordering::Release);
-    crate::schedule::point(thread);
+    crate::schedule::point(thread, &"a spin lock is released");
 }
 
 #[cold]
@@ -254,8 +257,11 @@ pub unsafe fn acquire_exclusive(thread: &'static Thread, lock: *mut i32) {
     let word = unsafe { AtomicI32::from_ptr(lock) };
     check_not_held(thread, lock as usize);
     acquiring(thread, lock as usize);
-    spin_until(lock as u64, || word.compare_exchange_weak(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok());
+    spin_until(thread, lock as u64, || {
+        word.compare_exchange_weak(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    });
     acquired(thread, lock as usize);
+    crate::schedule::point(thread, &"a spin lock is taken");
 }
 
 /// Acquires it for reading.
@@ -268,11 +274,12 @@ pub unsafe fn acquire_shared(thread: &'static Thread, lock: *mut i32) {
     let word = unsafe { AtomicI32::from_ptr(lock) };
     check_not_held(thread, lock as usize);
     acquiring(thread, lock as usize);
-    spin_until(lock as u64, || {
+    spin_until(thread, lock as u64, || {
         let readers = word.load(Ordering::Relaxed);
         readers >= 0 && word.compare_exchange_weak(readers, readers + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     });
     acquired(thread, lock as usize);
+    crate::schedule::point(thread, &"a spin lock is taken");
 }
 
 fn check_not_held(thread: &Thread, lock: usize) {
@@ -285,10 +292,13 @@ fn check_not_held(thread: &Thread, lock: usize) {
     }
 }
 
-fn spin_until(lock: u64, mut attempt: impl FnMut() -> bool) {
+fn spin_until(thread: &Thread, lock: u64, mut attempt: impl FnMut() -> bool) {
     let mut wait = Wait::default();
     let mut rounds = 0_u32;
     while !attempt() {
+        if crate::schedule::is_on() {
+            crate::schedule::hand_over(thread, "a reader-writer lock is held");
+        }
         rounds += 1;
         if rounds.is_multiple_of(256) {
             std::thread::yield_now();
@@ -328,4 +338,5 @@ pub unsafe fn release_reader_writer(thread: &'static Thread, lock: *mut i32, exc
     } else {
         word.fetch_sub(1, Ordering::Release);
     }
+    crate::schedule::point(thread, &"a spin lock is released");
 }

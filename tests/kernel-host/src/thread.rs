@@ -59,8 +59,8 @@ pub struct Thread {
     pub(crate) at_favourite: AtomicBool,
     /// What it uses of the machine's processors is read from this clock.
     pub(crate) clock: libc::clockid_t,
-    /// For schedules by a seed.
-    pub(crate) dice: crate::schedule::Dice,
+    /// The thread's place in a schedule by a seed.
+    pub(crate) seat: Option<&'static crate::schedule::Seat>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Thread, host_stack) == HOST_STACK_OFFSET);
@@ -215,6 +215,7 @@ pub fn attach(name: &str) -> Attachment {
     if Thread::try_current().is_some() {
         return Attachment { attached: false };
     }
+    let seat = crate::schedule::seat_of_attaching();
     let thread: &'static Thread = Box::leak(Box::new(Thread {
         processor_control_region: UnsafeCell::new([0; 512]),
         host_stack: Cell::new(0),
@@ -238,7 +239,7 @@ pub fn attach(name: &str) -> Attachment {
         runnable: AtomicBool::new(true),
         at_favourite: AtomicBool::new(false),
         clock: crate::processor_time::clock(),
-        dice: crate::schedule::Dice::new(),
+        seat,
     }));
     let stack = KernelStack::allocate();
     thread.kernel_stack.set(stack.top() as u64);
@@ -291,6 +292,7 @@ impl Drop for Attachment {
         // The stack goes with the thread; its block stays, since reports and late readers may still hold it. A block is
         // two pages and threads are few.
         drop(thread.stack.borrow_mut().take());
+        crate::schedule::leave();
     }
 }
 
@@ -298,6 +300,7 @@ impl Drop for Attachment {
 /// goes on.
 pub struct JoinHandle<T> {
     handle: std::thread::JoinHandle<T>,
+    place: crate::schedule::Place,
     ended: std::sync::Arc<crate::dispatcher::Event>,
 }
 
@@ -306,7 +309,7 @@ impl<T> JoinHandle<T> {
     pub fn join(self) -> T {
         self.ended.wait(None);
         // It has said that it ends; its packets may have to be waited for.
-        match crate::dispatcher::while_blocked(|| self.handle.join()) {
+        match self.place.join(|| self.handle.join()) {
             Ok(value) => value,
             Err(payload) => std::panic::resume_unwind(payload),
         }
@@ -319,10 +322,12 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     let signal = std::sync::Arc::clone(&ended);
     let thread_name = name.to_owned();
     crate::dispatcher::thread_starting();
+    let place = crate::schedule::announce();
     let handle = std::thread::Builder::new()
         .name(thread_name.chars().take(15).collect())
         .stack_size(1 << 20)
         .spawn(move || {
+            place.take();
             let attachment = attach(&thread_name);
             crate::dispatcher::thread_started();
             let ended_guard = SignalOnDrop(signal);
@@ -332,7 +337,7 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
             value
         })
         .unwrap_or_else(|error| panic!("cannot start the kernel thread {name}: {error}"));
-    JoinHandle { handle, ended }
+    JoinHandle { handle, place, ended }
 }
 
 struct SignalOnDrop(std::sync::Arc<crate::dispatcher::Event>);

@@ -122,7 +122,7 @@ trial! {
         let probe = Probe::boot(KernelConfig::default());
         let ended = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let late = probe.kernel.starting_thread(|| {
+            let (late, _) = probe.kernel.starting_thread(|| {
                 let began = Instant::now();
                 while began.elapsed() < Duration::from_millis(100) {
                     std::hint::spin_loop();

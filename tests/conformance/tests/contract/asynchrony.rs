@@ -1,6 +1,7 @@
 //! The asynchronous contract in its three profiles: everything pends that may, nothing pends that need not, and what is
 //! natural. Whether the rest of the contract holds in all of them is for the other suites, which run in each.
 
+use kernel_host::schedule;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -320,7 +321,7 @@ fn object_closed_in_its_create_completion() {
             );
             assert_eq!(started.inline(), STATUS_PENDING, "the close cannot be over before this callback is");
             // Time for another processor to do what it should not, on a busy machine too.
-            std::thread::sleep(Duration::from_millis(200));
+            schedule::linger(Duration::from_millis(200));
             assert!(!started.is_done());
             inside.store(false, Ordering::SeqCst);
             assert!(closing.set(started).is_ok());

@@ -1,6 +1,7 @@
 //! Callbacks and what waits for them: completions that come once, objects closed inside callbacks, closes that wait until
 //! a callback has returned, requests that a close ends, and everything at DISPATCH_LEVEL.
 
+use kernel_host::schedule;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -90,7 +91,7 @@ fn region_closed_inside_the_completion_of_its_registration() {
                 move |status, _| {
                     let closing = closed.object().begin_close();
                     // Long enough for a provider that does not wait.
-                    std::thread::sleep(Duration::from_millis(20));
+                    schedule::linger(Duration::from_millis(20));
                     put(&inside, (status, closing, closing.is_done()));
                 },
                 || region.register(&buffer, NDK_MR_FLAG_ALLOW_REMOTE_WRITE),
@@ -181,7 +182,7 @@ fn queue_closes_after_its_notification_has_returned() {
         let closed = Arc::clone(&queue);
         queue.on_notification(move || {
             let closing = closed.object().begin_close();
-            std::thread::sleep(Duration::from_millis(20));
+            schedule::linger(Duration::from_millis(20));
             put(&inside, (closing, closing.is_done()));
         });
         queue.arm(NDK_CQ_NOTIFY_ANY);
@@ -245,7 +246,7 @@ fn result_that_comes_while_the_callback_runs_is_told_after_it() {
 
 fn wait_until(happened: &AtomicBool) {
     while !happened.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(1));
+        schedule::linger(Duration::from_millis(1));
     }
 }
 
@@ -260,7 +261,7 @@ fn adapter_closes_after_the_last_close_completion_has_returned() {
         // Pends for its region; its completion is the last callback under the adapter.
         let closing = reacting(
             move |_, _| {
-                std::thread::sleep(Duration::from_millis(50));
+                schedule::linger(Duration::from_millis(50));
                 put(&inside, watched.load(Ordering::Acquire));
             },
             || domain.object().begin_close(),
@@ -271,7 +272,7 @@ fn adapter_closes_after_the_last_close_completion_has_returned() {
             machine,
             || {
                 while !begun.load(Ordering::Acquire) {
-                    std::thread::yield_now();
+                    schedule::let_others();
                 }
                 settle();
                 region.object().begin_close().wait();
@@ -303,7 +304,7 @@ fn adapter_closed_while_the_last_close_completion_runs() {
             move |_, _| {
                 running.store(true, Ordering::Release);
                 // Time for the other thread, on a busy machine too.
-                std::thread::sleep(Duration::from_millis(300));
+                schedule::linger(Duration::from_millis(300));
                 put(&inside, watched.load(Ordering::Acquire));
             },
             || domain.object().begin_close(),

@@ -1,6 +1,7 @@
 //! Completion queues: limits, arming and its merge table, the notification after entries that are already there, one
 //! notification at a time, posting from inside one.
 
+use kernel_host::schedule;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -382,7 +383,7 @@ fn results_that_come_during_the_callback_are_new() {
 
 fn wait_for(happened: &AtomicBool) {
     while !happened.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(1));
+        schedule::linger(Duration::from_millis(1));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Queue pairs that share completion queues, flushes at any time, and who hears of a failure.
 
+use kernel_host::schedule;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conformance::case;
@@ -91,7 +92,7 @@ fn flush_at_any_time() {
                 },
                 || {
                     while accepted.load(Ordering::Acquire) < round * count / 20 {
-                        std::hint::spin_loop();
+                        schedule::spin();
                     }
                     pair.active.queue_pair.flush();
                 },

@@ -1,6 +1,7 @@
 //! The ground taken away: NDK disabled, the adapter halted, removed or powered down, the driver unloaded, while a
 //! consumer has connections open and transfers running. The consumer does what Windows makes it do: it closes when told.
 
+use kernel_host::schedule;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -106,7 +107,7 @@ impl Consumer {
         let copier = Arc::clone(&objects);
         let copying = machine.kernel.spawn("copies", move || copier.copy_without_end());
         while objects.succeeded.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
+            schedule::let_others();
         }
         Self { copying, objects, first, second }
     }
@@ -116,7 +117,7 @@ impl Consumer {
         let Self { copying, objects, first, second } = self;
         // Between the end of one batch and the next nothing is under way for a moment.
         while objects.under_way() == 0 {
-            std::thread::yield_now();
+            schedule::let_others();
         }
         objects.pair.active.queue_pair.flush();
         let failed = copying.join();

@@ -7,6 +7,7 @@ use conformance::consumer::{
 };
 use conformance::machine::{Setup, concurrently, settle, with_machine, with_two_adapters};
 use conformance::trial::Case;
+use kernel_host::schedule;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_ACTIVE, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_PARAMETER,
@@ -507,7 +508,7 @@ fn posts_while_the_connector_is_closed() {
             };
             let closing = || {
                 for _ in 0..round * 20 {
-                    std::hint::spin_loop();
+                    schedule::spin();
                 }
                 scene.pair.active.connector().close();
             };

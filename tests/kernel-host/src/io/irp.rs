@@ -5,9 +5,9 @@
 //! and only if it marked the packet pending, otherwise the status it completed it with; `Information` stays within the
 //! output (WDM: IoCompleteRequest, IoMarkIrpPending, IRP_MJ_DEVICE_CONTROL).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::device::Device;
 use super::object::{FILE_OBJECT, IO_TYPE_IRP};
@@ -140,7 +140,7 @@ struct Parts {
 // SAFETY: the MDL is kernel memory of which any thread may dispose.
 unsafe impl Send for Parts {}
 
-static ACTIVE: LazyLock<Mutex<HashMap<usize, Arc<ActiveIrp>>>> = LazyLock::new(|| Mutex::new(HashMap::new()));
+static ACTIVE: Mutex<BTreeMap<usize, Arc<ActiveIrp>>> = Mutex::new(BTreeMap::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

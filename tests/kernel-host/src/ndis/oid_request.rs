@@ -3,7 +3,7 @@
 //!
 //! The request and its buffer are lent to the miniport and taken back at completion, so that a later touch of either faults.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -72,7 +72,7 @@ const UNTOUCHED: u8 = 0xCD;
 pub struct OidPath {
     /// Whose turn it is on the serial path.
     turn: Turn,
-    outstanding: Mutex<HashMap<usize, Arc<Outstanding>>>,
+    outstanding: Mutex<BTreeMap<usize, Arc<Outstanding>>>,
     next_id: AtomicUsize,
 }
 

@@ -48,8 +48,14 @@ exports! {
 
     /// Source: C: memcpy
     [ANY; direct] fn memcpy(destination: *mut u8, source: *const u8, count: usize) -> *mut u8 {
+        let first = crate::schedule::up_to_a_point(count);
         // SAFETY: the image's memory.
-        unsafe { std::ptr::copy_nonoverlapping(source, destination, count) };
+        unsafe { std::ptr::copy_nonoverlapping(source, destination, first) };
+        if first < count {
+            crate::schedule::inside_a_copy();
+            // SAFETY: the image's memory.
+            unsafe { std::ptr::copy_nonoverlapping(source.add(first), destination.add(first), count - first) };
+        }
         destination
     }
 

@@ -133,5 +133,8 @@ fn start(routine: usize, context: u64) -> usize {
         ledger::release(LEDGER_KIND, object);
     };
     drop(thread::spawn("system thread", body));
+    if crate::schedule::is_on() {
+        return crate::schedule::until(Thread::current(), "a thread starts", || receiver.try_recv().ok());
+    }
     receiver.recv().unwrap_or_else(|error| panic!("the system thread did not start: {error}"))
 }

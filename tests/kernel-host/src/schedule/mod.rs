@@ -1,0 +1,340 @@
+//! Schedules by a seed: with one, a single thread of the host runs at a time. It holds the baton, and at every point (an export,
+//! a spin lock taken or released, a routine of an image entered or left, a wait) a generator that the seed starts says whether
+//! it goes on or another thread that is ready does. Time goes by points, not by the machine's clock, and jumps when nobody is
+//! ready. So the same seed gives the same order of events, and another seed another one.
+//!
+//! What this is not: a model checker. Orders are drawn, not enumerated, and a thread is interrupted at points only: a row of
+//! atomic operations of image code between two of them is one step. Real processors at once are the business of runs
+//! without a seed.
+//!
+//! Two things come from outside, and each is counted as a doubt, with which a run may not replay: a thread that the kernel
+//! learns of when it is there already, and one that keeps the baton without coming to a point ([`watch`]).
+
+mod table;
+mod watch;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::dispatcher::{self, Time};
+use crate::processor::{futex_wait, futex_wait_for};
+use crate::thread::Thread;
+use table::{Locked, lock};
+
+static ON: AtomicBool = AtomicBool::new(false);
+/// Units of 100 ns: one for each point.
+static TIME: AtomicU64 = AtomicU64::new(0);
+/// No deadline is before this.
+static EARLIEST: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// A copy of so many bytes has a point in its middle, so that memory can go under it.
+const LONG_COPY: usize = 512;
+
+/// How long the clock waits, in real time, before it looks again whether anything moves.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A thread's place in the schedule. Its number is the order in which threads were announced.
+pub(crate) struct Seat {
+    number: usize,
+    /// A futex word: the thread has been given the baton and has not taken it.
+    turn: AtomicU32,
+    /// The operating system's number of the thread, for the watch.
+    task: AtomicI32,
+}
+
+thread_local! {
+    static SEAT: Cell<Option<&'static Seat>> = const { Cell::new(None) };
+}
+
+/// Starts with the boot of the kernel, before any thread.
+pub(crate) fn start(seed: Option<u64>) {
+    let Some(seed) = seed else { return };
+    lock().begin(seed);
+    ON.store(true, Ordering::Relaxed);
+    watch::start();
+}
+
+/// Whether threads run by a seed.
+#[inline]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// What goes by points, in the dispatcher's units.
+pub(crate) fn time() -> Time {
+    TIME.load(Ordering::Relaxed)
+}
+
+/// A point: another thread may go on instead of this one.
+#[inline]
+pub(crate) fn point(thread: &Thread, name: &&'static str) {
+    if ON.load(Ordering::Relaxed) {
+        at_point(thread, name);
+    }
+}
+
+// The Windows convention, as for every cold path of an export.
+#[cold]
+#[inline(never)]
+extern "win64" fn at_point(thread: &Thread, name: &&'static str) {
+    let Some(seat) = thread.seat else { return };
+    let mut table = arrive(seat, name);
+    if table.goes_on() {
+        return;
+    }
+    let next = table.choose(None);
+    turn_over(table, seat, next);
+}
+
+/// How much of a copy comes before the point in its middle: all of it without a schedule, or when it is short.
+#[inline]
+pub(crate) fn up_to_a_point(count: usize) -> usize {
+    if count >= LONG_COPY && ON.load(Ordering::Relaxed) { count / 2 } else { count }
+}
+
+/// The point in the middle of a copy.
+#[cold]
+#[inline(never)]
+pub(crate) extern "win64" fn inside_a_copy() {
+    if let Some(thread) = Thread::try_current() {
+        at_point(thread, &"a copy");
+    }
+}
+
+/// A point of a thread that cannot go on before another does something: another one is chosen if one is ready.
+pub(crate) fn hand_over(thread: &Thread, name: &'static str) {
+    let Some(seat) = thread.seat else { return };
+    let mut table = arrive(seat, name);
+    let next = table.choose(Some(seat.number)).or(Some(seat.number));
+    turn_over(table, seat, next);
+}
+
+/// Counts a point; the thread has the baton afterwards. The watch may have taken it away before.
+fn arrive(seat: &'static Seat, name: &'static str) -> Locked {
+    let mut table = lock();
+    if table.come_to(seat, name) {
+        return table;
+    }
+    table.set_ready(seat, true);
+    drop(table);
+    wait_for_turn(seat);
+    lock()
+}
+
+/// Tries until something comes of it, and lets the others go on in between. Only with a schedule.
+pub(crate) fn until<T>(thread: &Thread, name: &'static str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        hand_over(thread, name);
+    }
+}
+
+/// One round of a loop of host code that looks whether another thread has done something.
+pub fn spin() {
+    match Thread::try_current() {
+        Some(thread) if is_on() => hand_over(thread, "a loop of the host"),
+        _ => std::hint::spin_loop(),
+    }
+}
+
+/// As [`spin`], where the operating system's scheduler is asked to let others run.
+pub fn let_others() {
+    if is_on() { spin() } else { std::thread::yield_now() }
+}
+
+/// Gives others time, at any level: real time, or with a schedule a few hundred points of theirs.
+pub fn linger(time: Duration) {
+    match Thread::try_current() {
+        Some(thread) if is_on() => (0..300).for_each(|_| hand_over(thread, "lingering")),
+        _ => std::thread::sleep(time),
+    }
+}
+
+/// Gives the baton to `next`, and waits for it unless that is the caller.
+fn turn_over(mut table: Locked, seat: &'static Seat, next: Option<usize>) {
+    if next == Some(seat.number) {
+        table.holder = next;
+        return;
+    }
+    table.give(next);
+    drop(table);
+    wait_for_turn(seat);
+}
+
+fn wait_for_turn(seat: &Seat) {
+    while seat.turn.swap(0, Ordering::Acquire) == 0 {
+        futex_wait(&seat.turn, 0);
+    }
+}
+
+/// Waits while `word` has this value; who changes it says [`wake`] afterwards.
+pub(crate) fn wait_while(thread: &Thread, word: &AtomicU32, value: u32, name: &'static str) {
+    let Some(seat) = thread.seat else { return };
+    while word.load(Ordering::Acquire) == value {
+        let mut table = arrive(seat, name);
+        // Whoever changed it before this has found us ready, whoever does later finds us waiting.
+        if word.load(Ordering::Acquire) == value {
+            table.set_ready(seat, false);
+            let next = table.choose_or_clock();
+            turn_over(table, seat, next);
+        }
+    }
+}
+
+/// A thread that waits may have what it waits for.
+pub(crate) fn wake(thread: &Thread) {
+    if let Some(seat) = thread.seat {
+        lock().set_ready(seat, true);
+    }
+}
+
+/// Runs something that blocks outside of the kernel while others go on. When it comes back is not the schedule's.
+pub(crate) fn outside<T>(body: impl FnOnce() -> T) -> T {
+    let Some(seat) = SEAT.get() else { return body() };
+    let mut table = arrive(seat, "outside");
+    table.doubt("a thread blocks outside of the kernel");
+    table.set_ready(seat, false);
+    let next = table.choose_or_clock();
+    table.give(next);
+    drop(table);
+    let result = body();
+    come_in(seat);
+    result
+}
+
+/// Waits for the baton, or takes it when nobody has it.
+fn come_in(seat: &'static Seat) {
+    let mut table = lock();
+    table.set_ready(seat, true);
+    drop(table);
+    wait_for_turn(seat);
+}
+
+/// A place for a thread that is about to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(Option<&'static Seat>);
+
+/// Makes a place for a thread; from then on it can be chosen, and whoever is chosen is waited for.
+pub(crate) fn announce() -> Place {
+    Place(is_on().then(|| {
+        let mut table = lock();
+        let seat = table.add_seat();
+        table.set_ready(seat, true);
+        seat
+    }))
+}
+
+impl Place {
+    /// The first thing that the new thread does.
+    pub(crate) fn take(self) {
+        let Some(seat) = self.0 else { return };
+        sit(seat);
+        wait_for_turn(seat);
+    }
+
+    /// As [`Self::take`], for the one that keeps the time.
+    pub(crate) fn take_as_clock(self) {
+        if let Some(seat) = self.0 {
+            lock().clock = Some(seat.number);
+        }
+        self.take();
+    }
+
+    /// Waits for a thread outside of the kernel (`body` is a join), which with a schedule is about to end by then.
+    pub(crate) fn join<T>(self, body: impl FnOnce() -> T) -> T {
+        let (Some(other), Some(seat)) = (self.0, SEAT.get()) else { return dispatcher::while_blocked(body) };
+        dispatcher::set_blocked(true);
+        loop {
+            let mut table = arrive(seat, "a join");
+            if table.has_left(other) {
+                break;
+            }
+            table.wait_for_end(seat, other);
+            let next = table.choose_or_clock();
+            turn_over(table, seat, next);
+        }
+        dispatcher::set_blocked(false);
+        body()
+    }
+}
+
+fn sit(seat: &'static Seat) {
+    // SAFETY: asks for the caller's own number.
+    seat.task.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+    SEAT.set(Some(seat));
+}
+
+/// The seat of the thread that attaches itself now. One that was not announced comes when the machine lets it.
+pub(crate) fn seat_of_attaching() -> Option<&'static Seat> {
+    if !is_on() || SEAT.get().is_some() {
+        return SEAT.get();
+    }
+    let mut table = lock();
+    let seat = table.add_seat();
+    if seat.number > 0 {
+        table.doubt("a thread came by itself");
+    }
+    drop(table);
+    sit(seat);
+    come_in(seat);
+    Some(seat)
+}
+
+/// The thread is no kernel thread any more.
+pub(crate) fn leave() {
+    let Some(seat) = SEAT.take() else { return };
+    let mut table = arrive(seat, "the end");
+    table.leave(seat);
+    let next = table.choose_or_clock();
+    table.give(next);
+}
+
+/// A deadline was added.
+pub(crate) fn deadline_added(due: Time) {
+    EARLIEST.fetch_min(due, Ordering::Relaxed);
+}
+
+/// The clock has looked: this is the first deadline.
+pub(crate) fn first_deadline(due: Option<Time>) {
+    EARLIEST.store(due.unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// The clock's thread has nothing to do until a deadline has come or nobody is ready. False when nothing at all has moved for
+/// a while of real time.
+pub(crate) fn clock_rests(thread: &Thread) -> bool {
+    let Some(seat) = thread.seat else { return true };
+    let mut table = lock();
+    table.set_ready(seat, false);
+    let next = table.choose(None);
+    let somebody = next.is_some();
+    table.give(next);
+    drop(table);
+    if !somebody {
+        futex_wait_for(&seat.turn, 0, LOOK);
+        let mut table = lock();
+        if table.holder.is_none() {
+            table.holder = Some(seat.number);
+            return false;
+        }
+    }
+    wait_for_turn(seat);
+    true
+}
+
+/// Whether time goes on without the machine's: nobody is ready but the clock.
+pub(crate) fn only_the_clock() -> bool {
+    !is_on() || lock().choose(None).is_none()
+}
+
+/// An answer that the seed gives: true once in `of` times.
+pub(crate) fn draw(of: u64) -> bool {
+    lock().draw(of) == 0
+}
+
+/// What the schedule did so far; nothing without one. Writes the log that `KERNEL_HOST_SCHEDULE_LOG` names.
+pub fn summary() -> Option<String> {
+    is_on().then(|| lock().summary())
+}
