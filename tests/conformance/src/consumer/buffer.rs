@@ -265,6 +265,17 @@ impl<'a> MemoryList<'a> {
         unsafe { (*self.list).Next = next.list };
     }
 
+    /// Maps the first list's pages for the consumer's own use, until [`Self::unmap`].
+    pub fn map(&self) -> usize {
+        // SAFETY: the list lives and its pages are locked.
+        unsafe { mdl::map(self.list, 0) }.expect("room for a mapping")
+    }
+
+    pub fn unmap(&self, address: usize) {
+        // SAFETY: the list lives.
+        unsafe { mdl::unmap(address, self.list) };
+    }
+
     pub fn unlink(&self) {
         // SAFETY: the list lives.
         unsafe { (*self.list).Next = ptr::null_mut() };

@@ -9,7 +9,7 @@ use conformance::consumer::{
 use conformance::machine::with_two_adapters;
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
-use ndkpi_sys::nt::{MDL, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES};
+use ndkpi_sys::nt::{MDL, MDL_FLAGS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES};
 
 pub const CASES: &[Case] = &[
     case!(rights_of_a_registration_are_compared_whole: "NDK-MR-10", "NDK-MR-11"),
@@ -20,6 +20,8 @@ pub const CASES: &[Case] = &[
     case!(read_sink_flags_change_nothing: "NDK-QP-40"),
     case!(base_of_a_fast_registration_is_any_label: "NDK-FRMR-13"),
     case!(mapping_leaves_the_memory_list_as_it_was: "NDK-LAM-10"),
+    case!(registration_outlives_the_consumers_own_mapping: "NDK-MR-2"),
+    case!(memory_that_is_not_locked_is_refused: "NDK-MR-17"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -263,5 +265,57 @@ fn mapping_leaves_the_memory_list_as_it_was() {
         assert_eq!(words(list.pointer()), before, "after registering");
         region.close();
         assert_eq!(words(list.pointer()), before, "after closing the region");
+    });
+}
+
+fn registration_outlives_the_consumers_own_mapping() {
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
+        near.buffer.fill_with_seed(8);
+        let buffer = Buffer::scattered(LENGTH);
+        let region = pair.passive.domain.create_region(false).expect("a region");
+        // The consumer has looked at the first part of its memory, and at the second not yet.
+        let list = buffer.chain(&[3000]);
+        let mapped = list.map();
+        assert_eq!(region.register_list(list.pointer(), LENGTH, NDK_MR_FLAG_ALLOW_REMOTE_WRITE), 0);
+        list.unmap(mapped);
+        drop(list);
+        let remote = Remote { address: buffer.label(), token: region.remote_token() };
+        assert_eq!(pair.active.queue_pair.write(1, &[near.element(0..LENGTH)], remote, NONE), 0);
+        assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
+        buffer.assert_seed(8, 0..LENGTH);
+        region.close();
+    });
+}
+
+/// Gives a memory list other flags for the time of a call.
+fn with_flags<T>(list: *mut MDL, flags: MDL_FLAGS, call: impl FnOnce() -> T) -> T {
+    // SAFETY: a list that the trial holds.
+    let list = unsafe { &raw mut (*list).MdlFlags };
+    // SAFETY: as above; nobody else looks at it between the calls.
+    let before = unsafe { list.replace(flags) };
+    let answer = call();
+    // SAFETY: as above.
+    unsafe { list.write(before) };
+    answer
+}
+
+fn memory_that_is_not_locked_is_refused() {
+    with_two_adapters(|first, _| {
+        let end = End::new(first, QueuePairShape::default());
+        let buffer = Buffer::scattered(LENGTH);
+        let list = buffer.chain(&[5000]);
+        // SAFETY: the chain lives.
+        let second = unsafe { (*list.pointer()).Next };
+        let region = end.domain.create_region(false).expect("a region");
+        let register = || region.register_list(list.pointer(), LENGTH, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
+        for part in [list.pointer(), second] {
+            for flags in [MDL_FLAGS::empty(), MDL_FLAGS::PAGES_LOCKED | MDL_FLAGS::IO_SPACE] {
+                assert_eq!(with_flags(part, flags, register), STATUS_INVALID_PARAMETER, "{flags:?}");
+            }
+        }
+        assert_eq!(register(), 0, "the same memory, locked");
+        region.close();
     });
 }
