@@ -1,9 +1,11 @@
 //! `cargo xtask driver`: the driver image and its symbols.
 
-#[cfg(unix)]
-use crate::cross;
 use crate::{arch::Arch, command, image_check, workspace::Workspace};
+#[cfg(unix)]
+use crate::{coverage::COUNTING, cross};
 use anyhow::{Context, Result};
+#[cfg(unix)]
+use std::ffi::OsString;
 use std::{
     fs,
     io::{IsTerminal, stderr},
@@ -69,11 +71,47 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
     Ok(image)
 }
 
+/// A debug image that counts what runs of it, for [`crate::coverage`], in a folder where nothing else looks for images.
+///
+/// The rules of the finished image are not asked of it: what counts has sections, frames and instructions of its own.
+#[cfg(unix)]
+pub fn build_counting(workspace: &Workspace) -> Result<PathBuf> {
+    let target = workspace.driver_target().join("mirror/target-coverage");
+    let mut cargo = cargo_in(workspace, "rustc", Arch::X64, &target)?;
+    cargo.env("RUSTC_BOOTSTRAP", "1");
+    let mut flags: Vec<String> = COUNTING.split(' ').chain(["-Zno-profiler-runtime"]).map(str::to_owned).collect();
+    // The sources under the names that they have in the tree: what the libraries' own tests count is put beside it.
+    let (mirror, root) = (workspace.driver_target().join("mirror"), workspace.root());
+    flags.push(format!("--remap-path-prefix={}={}", mirror.display(), root.display()));
+    cargo.arg("--config").arg(format!("target.{}.rustflags={flags:?}", Arch::X64.triple()));
+    let mut object = OsString::from("-Clink-arg=");
+    object.push(cross::counting_object(workspace)?);
+    // Functions that nothing calls are to be in the map of counters, as such.
+    cargo.args(["--", "-Clink-arg=/OPT:NOREF"]).arg(object);
+    command::run(&mut cargo).context("the driver does not build with counters")?;
+
+    let made = target.join(Arch::X64.triple()).join(Profile::Debug.name());
+    let folder = workspace.driver_target().join(Arch::X64.name()).join("coverage");
+    let image = folder.join("softndk.sys");
+    publish(&made.join("softndk.dll"), &image)?;
+    publish(&made.join("softndk.pdb"), &folder.join("softndk.pdb"))?;
+    Ok(image)
+}
+
+#[cfg(not(unix))]
+pub fn build_counting(_: &Workspace) -> Result<PathBuf> {
+    anyhow::bail!("images with counters are built on Linux only, where the kernel host reads them")
+}
+
 /// A cargo command on the driver package, ready for the build that this host makes.
 pub fn cargo(workspace: &Workspace, subcommand: &str, arch: Arch) -> Result<Command> {
+    cargo_in(workspace, subcommand, arch, &target(workspace))
+}
+
+fn cargo_in(workspace: &Workspace, subcommand: &str, arch: Arch, target: &Path) -> Result<Command> {
     let mut cargo = Command::new("cargo");
     cargo.args([subcommand, "--locked", "--package", "softndk", "--target", arch.triple()]);
-    cargo.arg("--target-dir").arg(target(workspace));
+    cargo.arg("--target-dir").arg(target);
     if !stderr().is_terminal() {
         cargo.arg("--quiet");
     }

@@ -13,6 +13,7 @@ pub mod child;
 pub mod clippy;
 pub mod command;
 pub mod conformance;
+pub mod coverage;
 pub mod cross;
 pub mod demo;
 pub mod driver;
@@ -48,6 +49,7 @@ enum Command {
     CConsumer(c_consumer::Arguments),
     Clippy(clippy::Arguments),
     Conformance(conformance::Arguments),
+    Coverage(coverage::Arguments),
     Rules(rules::Arguments),
     Breaks(breaks::Arguments),
     Mutants(mutants::Arguments),
@@ -71,6 +73,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::CConsumer(arguments) => c_consumer::run(arguments),
         Command::Clippy(arguments) => clippy::run(arguments),
         Command::Conformance(arguments) => conformance::run(arguments),
+        Command::Coverage(arguments) => coverage::run(arguments),
         Command::Rules(arguments) => rules::run(arguments),
         Command::Breaks(arguments) => breaks::run(arguments),
         Command::Mutants(arguments) => mutants::run(arguments),

@@ -42,6 +42,8 @@ pub enum Need {
     CppCompiler,
     /// A component of the toolchain: `clippy`, `rustfmt`.
     Component(&'static str),
+    /// The programs that read what instrumented code counted.
+    LlvmTools,
     /// A nightly toolchain with the interpreter that sees undefined behaviour.
     Miri,
 }
@@ -69,6 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     needs.extend(MIRI_NEEDS);
     needs.push(Need::Clang);
     needs.push(Need::CppCompiler);
+    needs.push(Need::LlvmTools);
     ensure(&needs)?;
     if !arguments.quiet {
         println!("set up: everything the commands need is installed");
@@ -99,6 +102,7 @@ fn describe(need: Need) -> String {
         Need::CppCompiler => "a C++ compiler for the fuzzers".to_owned(),
         Need::ToolLinker => "the mingw-w64 linker for the Windows tools".to_owned(),
         Need::Component(name) => format!("the toolchain component {name}"),
+        Need::LlvmTools => "the toolchain component llvm-tools, which reads what was counted".to_owned(),
         Need::Miri => "miri and the library sources it runs, for a nightly toolchain".to_owned(),
     }
 }
@@ -112,6 +116,7 @@ fn is_met(need: Need) -> Result<bool> {
         Need::CppCompiler => on_path("c++").is_some(),
         Need::ToolLinker => on_path(TOOL_LINKER).is_some(),
         Need::Component(name) => on_path(&format!("cargo-{}", if name == "rustfmt" { "fmt" } else { name })).is_some(),
+        Need::LlvmTools => ["llvm-cov", "llvm-profdata"].into_iter().all(|tool| toolchain::llvm_tool(tool).is_ok()),
         Need::Miri => has_nightly() && nightly_has_miri()?,
     })
 }
@@ -128,6 +133,7 @@ fn install(need: Need) -> Result<()> {
         Need::CppCompiler => apt(&["g++"]),
         Need::ToolLinker => apt(&["gcc-mingw-w64-x86-64"]),
         Need::Component(name) => rustup(&["component", "add", name]),
+        Need::LlvmTools => rustup(&["component", "add", "llvm-tools"]),
         Need::Miri => {
             if !has_nightly() {
                 rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;

@@ -143,6 +143,14 @@ const STAGES: &[Stage] = &[
         minutes: 20,
     },
     Stage {
+        name: "coverage",
+        shows: "tests run through as many lines and branches of driver and engine as before",
+        program: Program::Xtask,
+        words: &["coverage"],
+        environment: &[],
+        minutes: 30,
+    },
+    Stage {
         name: "conformance",
         shows: "the contract holds in every profile of asynchrony and of limits",
         program: Program::Xtask,

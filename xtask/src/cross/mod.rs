@@ -18,11 +18,11 @@ pub mod toolchain;
 pub mod wdk_build;
 
 #[cfg(unix)]
-use crate::{arch::Arch, setup, workspace::Workspace};
+use crate::{arch::Arch, command, setup, workspace::Workspace};
 #[cfg(unix)]
-use anyhow::Result;
+use anyhow::{Context, Result};
 #[cfg(unix)]
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 /// Makes a cargo command on the driver package run in the mirror, with our kit and the libraries that are there.
 #[cfg(unix)]
@@ -33,4 +33,15 @@ pub fn prepare(cargo: &mut Command, workspace: &Workspace, arch: Arch) -> Result
     cargo.env(arch.linker_variable(), toolchain::linker()?);
     toolchain::require(arch.triple())?.apply(cargo, toolchain::Use::Driver);
     Ok(())
+}
+
+/// What an image with counters has instead of LLVM's run-time (`xtask/counting-runtime.rs`), compiled.
+#[cfg(unix)]
+pub fn counting_object(workspace: &Workspace) -> Result<PathBuf> {
+    let object = workspace.driver_target().join("counting-runtime.obj");
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition=2024", "--crate-type=lib", "--emit=obj", "-Cpanic=abort", "--target", Arch::X64.triple()]);
+    rustc.arg("-o").arg(&object).arg(workspace.path("xtask/counting-runtime.rs"));
+    command::output(&mut rustc).context("cannot compile what stands in for the run-time of counters")?;
+    Ok(object)
 }

@@ -75,10 +75,23 @@ impl TargetLibraries {
     }
 }
 
+/// Where the toolchain has programs of LLVM.
+fn programs() -> Result<PathBuf> {
+    Ok(sysroot()?.join("lib/rustlib").join(rustc_line("host: ")?).join("bin"))
+}
+
+/// A program of the toolchain's component `llvm-tools`: of the very LLVM that the compiler is built on.
+pub fn llvm_tool(name: &str) -> Result<PathBuf> {
+    let tool = programs()?.join(name);
+    if !tool.is_file() {
+        bail!("the toolchain has no {}; `rustup component add llvm-tools` brings it", tool.display());
+    }
+    Ok(tool)
+}
+
 /// The toolchain's own linker.
 pub fn linker() -> Result<PathBuf> {
-    let host = rustc_line("host: ")?;
-    let linker = sysroot()?.join("lib/rustlib").join(host).join("bin/rust-lld");
+    let linker = programs()?.join("rust-lld");
     if !linker.is_file() {
         bail!("the toolchain has no {}; install a toolchain of rustup, which brings it", linker.display());
     }

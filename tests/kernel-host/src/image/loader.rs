@@ -12,10 +12,10 @@ use object::LittleEndian as LE;
 use object::pe;
 use object::read::pe::{ExportTarget, ImageNtHeaders as _, ImageOptionalHeader as _, Import, PeFile64};
 
-use super::load_configuration;
 use super::stack_trace::UnwindModule;
 use super::symbols::Symbols;
 use super::{Export, Image, Section, Target};
+use super::{coverage, load_configuration};
 use crate::export::{self, Resolved};
 use crate::memory::address_space::{self, Protection, Reservation};
 use crate::memory::{PAGE_SIZE, frames};
@@ -105,6 +105,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
 
 /// Takes the image out of the address space. Nothing may run in it any more.
 pub fn unload(image: &Arc<Image>) {
+    coverage::write(image);
     super::forget(image);
     image.reservation.release();
     frames::free_run(image.frames.clone());
@@ -251,6 +252,7 @@ fn describe_sections(file: &PeFile64<'_>, base: usize) -> Vec<Section> {
                 name: String::from_utf8_lossy(name).into_owned(),
                 address: base + section.virtual_address.get(LE) as usize,
                 length: (section.virtual_size.get(LE) as usize).next_multiple_of(PAGE_SIZE),
+                used: section.virtual_size.get(LE) as usize,
                 readable: flags & pe::IMAGE_SCN_MEM_READ.0 != 0,
                 writable: flags & pe::IMAGE_SCN_MEM_WRITE.0 != 0,
                 executable: flags & pe::IMAGE_SCN_MEM_EXECUTE.0 != 0,

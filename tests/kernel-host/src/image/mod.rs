@@ -1,6 +1,7 @@
 //! Driver images: what is loaded, where it lies, and what of it is code. The loader is in [`loader`], names and line
 //! numbers in [`symbols`], unwinding in [`stack_trace`].
 
+mod coverage;
 mod load_configuration;
 pub mod loader;
 pub mod stack_trace;
@@ -17,6 +18,8 @@ pub struct Section {
     pub name: String,
     pub address: usize,
     pub length: usize,
+    /// The part of it that holds something; the rest fills the last page.
+    pub used: usize,
     pub readable: bool,
     pub writable: bool,
     pub executable: bool,
