@@ -42,6 +42,7 @@ unsafe impl Sync for DataExport {}
 pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::io::cancel::EXPORTS,
     crate::io::irp::EXPORTS,
+    crate::io::wdm::EXPORTS,
     crate::ndis::configuration::EXPORTS,
     crate::ndis::data_path::EXPORTS,
     crate::ndis::device::EXPORTS,
@@ -61,6 +62,8 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::ntoskrnl::debug_print::EXPORTS,
     crate::ntoskrnl::dispatcher_objects::EXPORTS,
     crate::ntoskrnl::dpcs::EXPORTS,
+    crate::ntoskrnl::formatting::EXPORTS,
+    crate::ntoskrnl::interlocked_lists::EXPORTS,
     crate::ntoskrnl::locks::EXPORTS,
     crate::ntoskrnl::lookasides::EXPORTS,
     crate::ntoskrnl::mdls::EXPORTS,
@@ -75,6 +78,7 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::ntoskrnl::strings::EXPORTS,
     crate::ntoskrnl::threads::EXPORTS,
     crate::ntoskrnl::timers::EXPORTS,
+    crate::ntoskrnl::tracing::EXPORTS,
     crate::ntoskrnl::work_items::EXPORTS,
     crate::wsk::EXPORTS,
 ];

@@ -137,6 +137,7 @@ impl Kernel {
             call_image!(entry, driver.image.entry => NtStatus; driver.object, &raw const *driver.registry_path)
         };
         crate::ndis::driver_object::after_driver_entry(driver.object, status::is_success(status));
+        crate::io::wdm::after_driver_entry(driver.object);
         if status::is_success(status) {
             return Ok(driver);
         }

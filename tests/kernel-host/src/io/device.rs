@@ -1,15 +1,17 @@
-//! Named devices and their symbolic links: what `NdisRegisterDeviceEx` makes and what opening a path finds.
+//! Device objects: what `NdisRegisterDeviceEx` and `IoCreateDevice` make, and what opening a path finds.
 //!
 //! A device that its driver has deleted keeps its open files and its dispatch table until the last of them is closed, as with
-//! `IoDeleteDevice`; it can only no longer be found.
+//! `IoDeleteDevice`; it can only no longer be found. Its symbolic links are `links.rs`'s.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::links;
 use super::object::{DEVICE_OBJECT, IO_TYPE_DEVICE};
 use super::security::SecurityDescriptor;
 use crate::ndis::loan::{Loan, LoanedBytes};
+use crate::nt::DRIVER_OBJECT;
 
 /// Number of major functions (`IRP_MJ_MAXIMUM_FUNCTION` + 1).
 pub const MAJOR_FUNCTIONS: usize = 28;
@@ -17,14 +19,34 @@ pub const MAJOR_FUNCTIONS: usize = 28;
 /// Where NDIS's own extension would lie: touching `DeviceObject->DeviceExtension` of such a device faults.
 const FOREIGN_EXTENSION: usize = 0x00ED_1500_E000_0000;
 
+/// `DEVICE_OBJECT.Flags` (wdm.h).
+pub const DO_BUFFERED_IO: u32 = 0x4;
+pub const DO_EXCLUSIVE: u32 = 0x8;
+pub const DO_DEVICE_HAS_NAME: u32 = 0x40;
+pub const DO_DEVICE_INITIALIZING: u32 = 0x80;
+
+/// Whose dispatch routines serve a device.
+pub enum Dispatch {
+    /// Those that the driver gave NDIS; the device's extension is reached by asking NDIS.
+    OfNdis(Box<[usize; MAJOR_FUNCTIONS]>),
+    /// Those that are in the driver object when a packet comes.
+    OfDriver,
+}
+
 /// What a device is made of.
 pub struct DeviceDescription {
+    /// Empty for a device without a name.
     pub name: String,
+    /// A link that comes and goes with the device.
     pub symbolic_link: Option<String>,
     pub driver_object: usize,
-    pub dispatch: [usize; MAJOR_FUNCTIONS],
+    pub dispatch: Dispatch,
     pub extension_size: usize,
     pub security: SecurityDescriptor,
+    /// `DeviceType`, `Flags` and `Characteristics`.
+    pub kind: u32,
+    pub flags: u32,
+    pub characteristics: u32,
 }
 
 /// A device object.
@@ -55,9 +77,11 @@ pub enum CreateError {
 impl Device {
     /// Makes a device that can be opened from now on.
     pub fn create(description: DeviceDescription) -> Result<Arc<Self>, CreateError> {
-        const FILE_DEVICE_NETWORK: u32 = 0x12;
-        const DO_BUFFERED_IO: u32 = 0x4;
-        const FILE_DEVICE_SECURE_OPEN: u32 = 0x100;
+        let extension = LoanedBytes::filled(description.extension_size, 0);
+        let visible = match description.dispatch {
+            Dispatch::OfNdis(_) => FOREIGN_EXTENSION as *mut c_void,
+            Dispatch::OfDriver => extension.as_pointer().cast(),
+        };
         let object = DEVICE_OBJECT {
             Type: IO_TYPE_DEVICE,
             Size: size_of::<DEVICE_OBJECT>() as u16,
@@ -67,27 +91,25 @@ impl Device {
             AttachedDevice: std::ptr::null_mut(),
             CurrentIrp: std::ptr::null_mut(),
             Timer: std::ptr::null_mut(),
-            Flags: DO_BUFFERED_IO,
-            Characteristics: FILE_DEVICE_SECURE_OPEN,
+            Flags: description.flags,
+            Characteristics: description.characteristics,
             Vpb: std::ptr::null_mut(),
-            DeviceExtension: FOREIGN_EXTENSION as *mut c_void,
-            DeviceType: FILE_DEVICE_NETWORK,
+            DeviceExtension: visible,
+            DeviceType: description.kind,
             StackSize: 1,
             Queue: [0; 9],
             AlignmentRequirement: 0,
             Rest: [0; 22],
         };
         let mut all = devices();
-        let live = |device: &&Arc<Self>| !device.is_deleted();
-        if all.iter().filter(live).any(|device| device.description.name.eq_ignore_ascii_case(&description.name)) {
+        if !description.name.is_empty() && all.iter().any(|device| device.is_called(&description.name)) {
             return Err(CreateError::NameTaken);
         }
-        let link = description.symbolic_link.as_deref().map(link_name);
-        if all.iter().filter(live).any(|device| link.is_some() && device.link() == link) {
+        if description.symbolic_link.as_deref().is_some_and(|link| links::add(link, &description.name).is_none()) {
             return Err(CreateError::LinkTaken);
         }
         let device = Arc::new(Self {
-            extension: LoanedBytes::filled(description.extension_size, 0),
+            extension,
             object: Loan::new(object),
             description,
             deleted: AtomicBool::new(false),
@@ -99,8 +121,36 @@ impl Device {
 
     /// Takes the device out of the name space; it goes with its last open file.
     pub fn delete(self: &Arc<Self>) {
+        if let Some(link) = &self.description.symbolic_link {
+            links::remove(link);
+        }
         self.deleted.store(true, Ordering::SeqCst);
         self.forget_when_unused();
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        !self.is_deleted() && self.description.name.eq_ignore_ascii_case(name)
+    }
+
+    /// The routine for a major function; 0 when the driver has none.
+    #[must_use]
+    pub fn routine(&self, major: usize) -> usize {
+        match &self.description.dispatch {
+            Dispatch::OfNdis(table) => table.get(major).copied().unwrap_or(0),
+            Dispatch::OfDriver => {
+                let driver = self.description.driver_object as *const DRIVER_OBJECT;
+                // SAFETY: the driver object outlives its devices; the driver may write its table at any time.
+                let table = unsafe { (&raw const (*driver).MajorFunction).read_volatile() };
+                table.get(major).map_or(0, |routine| *routine as usize)
+            }
+        }
+    }
+
+    /// `DEVICE_OBJECT.Flags`, which the driver may change.
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        // SAFETY: the object is the device's own memory.
+        unsafe { (&raw const (*self.object()).Flags).read_volatile() }
     }
 
     #[must_use]
@@ -119,8 +169,11 @@ impl Device {
         self.extension.as_pointer()
     }
 
-    pub(super) fn file_opened(&self) {
-        self.open_files.fetch_add(1, Ordering::SeqCst);
+    /// Counts a file that is being opened; `false` when the device is exclusive and open already.
+    pub(super) fn file_opened(&self) -> bool {
+        let most = if self.flags() & DO_EXCLUSIVE != 0 { 0 } else { usize::MAX - 1 };
+        let one_more = |files: usize| (files <= most).then_some(files + 1);
+        self.open_files.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
     pub(super) fn file_closed(self: &Arc<Self>) {
@@ -133,17 +186,6 @@ impl Device {
             devices().retain(|device| !Arc::ptr_eq(device, self));
         }
     }
-
-    fn link(&self) -> Option<String> {
-        self.description.symbolic_link.as_deref().map(link_name)
-    }
-}
-
-/// The link's name below the directory of DOS devices, in lower case.
-fn link_name(path: &str) -> String {
-    let lower = path.to_lowercase();
-    let prefixes = [r"\dosdevices\global\", r"\dosdevices\", r"\global??\", r"\??\"];
-    prefixes.iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower).to_owned()
 }
 
 /// The device that a Win32 path names, and what of the path is left for it.
@@ -151,9 +193,8 @@ fn link_name(path: &str) -> String {
 pub fn find(path: &str) -> Option<(Arc<Device>, String)> {
     let rest = path.strip_prefix(r"\\.\").or_else(|| path.strip_prefix(r"\\?\"))?;
     let (name, remaining) = rest.find('\\').map_or((rest, ""), |position| rest.split_at(position));
-    let name = name.to_lowercase();
-    let device =
-        devices().iter().find(|device| !device.is_deleted() && device.link().as_ref() == Some(&name)).cloned()?;
+    let target = links::target(name)?;
+    let device = devices().iter().find(|device| device.is_called(&target)).cloned()?;
     Some((device, remaining.to_owned()))
 }
 

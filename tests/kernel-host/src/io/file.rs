@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::cancel;
 use super::control_code::{ControlCode, Method};
-use super::device::{self, Device};
+use super::device::{self, DO_DEVICE_INITIALIZING, Device};
 use super::irp::{self, ActiveIrp, IoResult, Major, Request, UNWRITTEN};
 use super::object::{FILE_OBJECT, IO_TYPE_FILE};
 use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, map_generic};
@@ -63,6 +63,12 @@ pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
     if !device.description.security.grants(opener.caller, access) {
         return Err(status::STATUS_ACCESS_DENIED);
     }
+    if device.flags() & DO_DEVICE_INITIALIZING != 0 {
+        return Err(status::STATUS_NO_SUCH_DEVICE);
+    }
+    if !device.file_opened() {
+        return Err(status::STATUS_ACCESS_DENIED);
+    }
     let units: Vec<u8> = remaining.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let name = LoanedBytes::copy_of(&units);
     let granted = map_generic(access);
@@ -91,7 +97,6 @@ pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
         Rest: [0; 14],
     });
     let inner = Arc::new(Inner { device, object, _name: name, granted, opener, closed: AtomicBool::new(false) });
-    inner.device.file_opened();
     let kernel_mode = opener.caller == Caller::Kernel;
     let create = Request::plain(Major::Create, opener.process, kernel_mode);
     let sent = irp::send(&inner.device, inner.object.as_pointer(), create);

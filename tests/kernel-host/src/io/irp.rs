@@ -184,9 +184,9 @@ pub(crate) fn thread_ends(thread: u64) {
 pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<ActiveIrp> {
     let major = request.major;
     let irp = build(device, file, request);
-    let routine = device.description.dispatch.get(major as usize).copied().unwrap_or(0);
+    let routine = device.routine(major as usize);
     if routine == 0 {
-        // NDIS completes what the driver has no routine for.
+        // NDIS and the I/O manager complete what the driver has no routine for.
         finish(&irp, status::STATUS_INVALID_DEVICE_REQUEST, 0, false);
         return irp;
     }

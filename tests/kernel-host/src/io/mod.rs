@@ -8,8 +8,10 @@ pub mod control_code;
 pub mod device;
 pub mod file;
 pub mod irp;
+pub mod links;
 pub mod object;
 pub mod security;
+pub mod wdm;
 
 pub use file::{File, Opener, PendingIrp};
 pub use irp::IoResult;

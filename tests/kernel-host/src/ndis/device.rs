@@ -9,7 +9,7 @@ use super::attributes::{ExpectedHeader, check_header};
 use super::configuration::text_of;
 use super::rule::{Group, broken, live};
 use super::{NdisStatus, ndis, status};
-use crate::io::device::{self, Device, DeviceDescription, MAJOR_FUNCTIONS};
+use crate::io::device::{self, DO_BUFFERED_IO, Device, DeviceDescription, Dispatch, MAJOR_FUNCTIONS};
 use crate::io::security::SecurityDescriptor;
 
 /// A registered control device.
@@ -39,6 +39,9 @@ fn check_attributes(from: &NDIS_DEVICE_OBJECT_ATTRIBUTES) -> Result<(), String> 
     Ok(())
 }
 
+const FILE_DEVICE_NETWORK: u32 = 0x12;
+const FILE_DEVICE_SECURE_OPEN: u32 = 0x100;
+
 fn describe(from: &NDIS_DEVICE_OBJECT_ATTRIBUTES, driver_object: usize) -> Result<DeviceDescription, String> {
     check_attributes(from)?;
     let name =
@@ -67,9 +70,12 @@ fn describe(from: &NDIS_DEVICE_OBJECT_ATTRIBUTES, driver_object: usize) -> Resul
         name,
         symbolic_link: Some(link),
         driver_object,
-        dispatch,
+        dispatch: Dispatch::OfNdis(Box::new(dispatch)),
         extension_size: from.ExtensionSize as usize,
         security,
+        kind: FILE_DEVICE_NETWORK,
+        flags: DO_BUFFERED_IO,
+        characteristics: FILE_DEVICE_SECURE_OPEN,
     })
 }
 

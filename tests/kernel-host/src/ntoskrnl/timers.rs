@@ -38,6 +38,16 @@ exports! {
         u8::from(unsafe { timer::set(object, due, period, deferred) })
     }
 
+    /// Sets a timer that may be late by so many milliseconds; it never is.
+    /// Checks: as KeSetTimerEx
+    /// Source: WDM: KeSetCoalescableTimer
+    [UP_TO_DISPATCH] fn KeSetCoalescableTimer(
+        object: *mut KTIMER, due: i64, period: u32, _late: u32, deferred: *mut KDPC,
+    ) -> u8 {
+        // SAFETY: the image's objects.
+        u8::from(unsafe { timer::set(object, due, period as i32, deferred) })
+    }
+
     /// Sets a timer that expires once.
     /// Checks: as KeSetTimerEx
     /// Source: WDM: KeSetTimer
