@@ -107,7 +107,7 @@ pub fn detach(driver: &Driver) {
 /// An adapter is about to go: what files have open on it ends now, without waiting for user mode. PASSIVE_LEVEL.
 pub fn adapter_leaves(driver: &Driver, adapter: &Adapter) {
     adapter.provider.leave();
-    driver.pairs.end_adapter(adapter.index);
+    driver.pairs.end_adapter(adapter.index, &driver.workers);
 }
 
 fn register(driver_handle: NDIS_HANDLE) -> Result<NDIS_HANDLE, NDIS_STATUS> {

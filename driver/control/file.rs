@@ -58,9 +58,13 @@ impl ControlFile {
     /// Ends everything of the file. PASSIVE_LEVEL.
     fn clean_up(&self) {
         self.closing.store(true, Ordering::Release);
+        let driver = Driver::get();
+        if let Some(driver) = driver {
+            driver.workers.call_off();
+        }
         self.requests.shut();
-        if let Some(driver) = Driver::get() {
-            driver.pairs.close_file(self.id());
+        if let Some(driver) = driver {
+            driver.pairs.close_file(self.id(), &driver.workers);
         }
     }
 }

@@ -2,10 +2,15 @@
 //!
 //! The parameters are taken out once, when the request arrives; afterwards only the buffers and the completion are touched.
 
-use core::{ffi::c_void, ptr::NonNull};
+use core::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, Ordering, fence},
+};
 
 use wdk_sys::{
-    FILE_OBJECT, IO_NO_INCREMENT, IO_STACK_LOCATION, IRP, MDL, NTSTATUS, STATUS_PENDING, ntddk::IofCompleteRequest,
+    DRIVER_CANCEL, FILE_OBJECT, IO_NO_INCREMENT, IO_STACK_LOCATION, IRP, MDL, NTSTATUS, STATUS_PENDING,
+    ntddk::IofCompleteRequest,
 };
 
 /// SL_PENDING_RETURNED: what IoMarkIrpPending sets in the stack location.
@@ -100,7 +105,37 @@ impl Request {
         STATUS_PENDING
     }
 
-    pub fn as_ptr(&self) -> NonNull<IRP> {
-        self.irp
+    /// What a cancel routine, which is given the IRP, finds the request by.
+    pub fn id(&self) -> usize {
+        self.irp.addr().get()
+    }
+
+    /// Whether the request has been cancelled. The I/O manager says so before it takes the cancel routine.
+    pub fn is_cancelled(&self) -> bool {
+        // SAFETY: the IRP lives until it is completed; only the address of the flag is computed.
+        let flag = unsafe { &raw const (*self.irp.as_ptr()).Cancel };
+        // SAFETY: the I/O manager sets the flag at any time; a volatile read sees it sooner or later.
+        unsafe { flag.read_volatile() != 0 }
+    }
+
+    /// IoSetCancelRoutine (inline in C). Ask afterwards whether the request is cancelled already: then nobody calls it.
+    pub fn set_cancel_routine(&self, routine: DRIVER_CANCEL) {
+        let routine = routine.map_or(ptr::null_mut(), |routine| routine as *mut c_void);
+        self.exchange_cancel_routine(routine);
+        // The I/O manager writes the flag and reads the routine; here it is the other way round.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes the cancel routine back; false when the I/O manager has taken it, to call it or in the middle of that.
+    pub fn take_cancel_routine(&self) -> bool {
+        !self.exchange_cancel_routine(ptr::null_mut()).is_null()
+    }
+
+    fn exchange_cancel_routine(&self, routine: *mut c_void) -> *mut c_void {
+        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        let place = unsafe { &raw mut (*self.irp.as_ptr()).CancelRoutine };
+        // SAFETY: a pointer-sized, aligned field that everybody exchanges atomically (WDM: IoSetCancelRoutine).
+        let place = unsafe { AtomicPtr::from_ptr(place.cast::<*mut c_void>()) };
+        place.swap(routine, Ordering::SeqCst)
     }
 }

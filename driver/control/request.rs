@@ -29,7 +29,6 @@ use crate::{
     session::{
         replay,
         request::{Passage, PendingRequest, Work},
-        worker::Job,
     },
     version,
 };
@@ -86,6 +85,7 @@ impl Buffer {
 }
 
 /// What a request comes to: bytes of output, or a status; a cut reply carries both.
+#[derive(Clone, Copy)]
 pub struct Outcome {
     pub status: Status,
     pub information: usize,
@@ -171,7 +171,7 @@ fn close_pair(request: &Request, input: &[u8]) -> Result<usize, Status> {
     }
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     let file = file::state(request).ok_or(Status::INVALID_DEVICE_REQUEST)?;
-    driver.pairs.close(asked.pair, file.id()).map(|()| 0)
+    driver.pairs.close(asked.pair, file.id(), &driver.workers).map(|()| 0)
 }
 
 #[inline(never)]
@@ -213,7 +213,7 @@ fn pend(request: Request, work: Work, passage: Passage) -> NTSTATUS {
 }
 
 /// Everything a pended request needs, before it is marked as one.
-fn place_for(request: &Request) -> Result<(&'static Driver, NonNull<ControlFile>, PoolSpace<Job>), Status> {
+fn place_for(request: &Request) -> Result<(&'static Driver, NonNull<ControlFile>, PoolSpace<PendingRequest>), Status> {
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     let file = file::state(request).map(NonNull::from).ok_or(Status::INVALID_DEVICE_REQUEST)?;
     let space = PoolSpace::try_new(tags::SESSION).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
@@ -223,7 +223,7 @@ fn place_for(request: &Request) -> Result<(&'static Driver, NonNull<ControlFile>
 
 fn begin(
     (driver, file): (&'static Driver, &ControlFile),
-    space: PoolSpace<Job>,
+    space: PoolSpace<PendingRequest>,
     mut request: Request,
     work: Work,
     passage: Passage,
@@ -231,7 +231,7 @@ fn begin(
     // From here on the answer is PENDING, whatever becomes of the request.
     let pending = request.mark_pending();
     match PendingRequest::new(request, file, work, passage) {
-        Ok(request) => driver.workers.queue(space.fill(Job::new(request))),
+        Ok(request) => driver.workers.queue(space.fill(request)),
         Err(request) => {
             driver.workers.give_back();
             request.complete(Status::CANCELLED.0, 0);

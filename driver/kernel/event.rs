@@ -9,11 +9,17 @@ use core::{
 };
 
 use wdk_sys::{
-    _EVENT_TYPE, _KWAIT_REASON, _MODE, KEVENT, KPROCESSOR_MODE, LARGE_INTEGER, STATUS_TIMEOUT,
-    ntddk::{KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeSetEvent, KeWaitForSingleObject},
+    _EVENT_TYPE, _KWAIT_REASON, _MODE, _WAIT_TYPE, KEVENT, KPROCESSOR_MODE, LARGE_INTEGER, PVOID, STATUS_TIMEOUT,
+    ntddk::{
+        KeClearEvent, KeEnterCriticalRegion, KeInitializeEvent, KeLeaveCriticalRegion, KeSetEvent,
+        KeWaitForMultipleObjects, KeWaitForSingleObject,
+    },
 };
 
 use super::pool::{OutOfMemory, PoolBox, tags};
+
+/// Events that a thread can wait for at a time (THREAD_WAIT_OBJECTS).
+const WAIT_MAX: usize = 3;
 
 pub struct Event {
     event: PoolBox<UnsafeCell<KEVENT>>,
@@ -46,6 +52,43 @@ impl Event {
     pub fn set(&self) {
         // SAFETY: the event is initialised and Wait is FALSE, so the IRQL is unchanged on return.
         let _previous = unsafe { KeSetEvent(self.event.get(), 0, 0) };
+    }
+
+    /// No longer signalled. `IRQL <= DISPATCH_LEVEL`.
+    pub fn clear(&self) {
+        // SAFETY: the event is initialised.
+        unsafe { KeClearEvent(self.event.get()) };
+    }
+
+    /// Waits for this event or one of some others, [`WAIT_MAX`] in all, for so many nanoseconds if a limit is given. Which one
+    /// it was (this one is 0); none when the time is over. PASSIVE_LEVEL.
+    pub fn wait_with(&self, others: &[&Self], limit: Option<u64>) -> Option<usize> {
+        let mut objects: [PVOID; WAIT_MAX] = [ptr::null_mut(); WAIT_MAX];
+        let mut count = 0;
+        for (object, event) in objects.iter_mut().zip([self].iter().chain(others)) {
+            *object = event.event.get().cast();
+            count += 1;
+        }
+        // Negative means relative, in units of 100 ns; at least one, so that it is a wait.
+        let units = limit.map_or(0, |limit| i64::try_from(limit / 100).unwrap_or(i64::MAX).max(1));
+        let mut due = LARGE_INTEGER { QuadPart: -units };
+        let due = if limit.is_some() { &raw mut due } else { ptr::null_mut() };
+        // SAFETY: the events are initialised, no more than the thread has wait blocks for, and alive for the call; the callers
+        // run at PASSIVE_LEVEL; kernel mode, not alertable.
+        let status = unsafe {
+            KeWaitForMultipleObjects(
+                count,
+                objects.as_mut_ptr(),
+                _WAIT_TYPE::WaitAny,
+                _KWAIT_REASON::Executive,
+                _MODE::KernelMode as KPROCESSOR_MODE,
+                0,
+                due,
+                ptr::null_mut(),
+            )
+        };
+        // STATUS_WAIT_0 is 0.
+        usize::try_from(status).ok().filter(|&index| index < count as usize)
     }
 
     /// Waits without limit. PASSIVE_LEVEL.

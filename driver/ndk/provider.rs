@@ -199,7 +199,7 @@ impl Provider {
         self.on.store(false, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);
         if let Some(driver) = Driver::get() {
-            driver.pairs.end_adapter(adapter_index);
+            driver.pairs.end_adapter(adapter_index, &driver.workers);
         }
         self.engine.shut_down();
         self.sessions.shut();

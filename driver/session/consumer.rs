@@ -38,23 +38,22 @@ use crate::{
     },
 };
 
-/// How long one slice of a wait is, in milliseconds: how late an end of the request is noticed.
-const SLICE: u32 = 10;
-
 /// What NDK calls are answered to: one request at a time.
 pub struct Waiter {
+    /// Stays set once the completion has come.
     done: Event,
     status: AtomicI32,
 }
 
 impl Waiter {
     pub fn try_new() -> Result<Self, Status> {
-        let done = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let done = Event::try_notification().map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         Ok(Self { done, status: AtomicI32::new(STATUS_PENDING) })
     }
 
     /// Ready for another request. None is under way.
     pub fn reset(&self) {
+        self.done.clear();
         self.status.store(STATUS_PENDING, Ordering::Release);
     }
 
@@ -76,20 +75,30 @@ impl Waiter {
         self.status.load(Ordering::Acquire)
     }
 
-    /// As [`Waiter::finish`], but gives up when `give_up` says so. Then the request is still pending: the object it was made on
-    /// has to be closed before the waiter goes.
+    /// As [`Waiter::finish`], but gives up with the error of `wait`, which says whether the event has come. Then the request is
+    /// still pending: the object it was made on has to be closed before the waiter goes.
     pub fn finish_unless(
         &self,
         status: NTSTATUS,
-        mut give_up: impl FnMut() -> Result<(), Status>,
+        wait: impl Fn(&Event) -> Result<bool, Status>,
     ) -> Result<NTSTATUS, Status> {
         if status != STATUS_PENDING {
             return Ok(status);
         }
-        while !self.done.wait_at_most(SLICE) {
-            give_up()?;
-        }
+        while !wait(&self.done)? {}
         Ok(self.status.load(Ordering::Acquire))
+    }
+
+    /// As [`Waiter::finish`], for so many nanoseconds at most. A request that is late is still pending.
+    pub fn finish_within(&self, status: NTSTATUS, limit: u64) {
+        if status == STATUS_PENDING {
+            self.done.wait_with(&[], Some(limit));
+        }
+    }
+
+    /// What a thread waits for that waits for something else, too.
+    pub fn event(&self) -> &Event {
+        &self.done
     }
 }
 
@@ -514,7 +523,7 @@ impl CompletionQueue {
 
 /// What the notifications of a completion queue come to.
 pub struct QueueSignal {
-    arrived: Event,
+    pub arrived: Event,
     pub notifications: AtomicU32,
     failure: AtomicI32,
 }
@@ -527,16 +536,6 @@ impl QueueSignal {
 
     fn context(&self) -> PVOID {
         ptr::from_ref(self).cast_mut().cast()
-    }
-
-    /// Waits for the next notification, one slice at most.
-    pub fn wait(&self) {
-        self.arrived.wait_at_most(SLICE);
-    }
-
-    /// Lets others run for a moment.
-    pub fn rest(&self) {
-        self.arrived.wait_at_most(1);
     }
 
     pub fn failed(&self) -> bool {
@@ -606,7 +605,8 @@ impl Drop for PairListener {
         let status = unsafe { close(self.object.cast(), Some(close_done), self.waiter.context()) };
         if status == STATUS_PENDING {
             // The close waits for connectors that nobody has taken.
-            while !self.waiter.done.wait_at_most(SLICE) {
+            self.arrivals.discard();
+            while self.waiter.done.wait_with(&[&self.arrivals.arrived], None) != Some(0) {
                 self.arrivals.discard();
             }
         }
@@ -633,7 +633,7 @@ const ARRIVALS: usize = 16;
 
 /// What has arrived at a pair's listener: the pair's own connection, and perhaps strangers' before it.
 pub struct Arrivals {
-    arrived: Event,
+    pub arrived: Event,
     connectors: [AtomicPtr<NDK_CONNECTOR>; ARRIVALS],
 }
 
@@ -668,11 +668,6 @@ impl Arrivals {
             place.compare_exchange(ptr::null_mut(), connector, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         self.connectors.iter().any(put)
-    }
-
-    /// One slice of waiting.
-    pub fn wait(&self) {
-        self.arrived.wait_at_most(SLICE);
     }
 
     /// Closes connectors that came after nobody waited any more: once the listener has been paused, and again while it closes.

@@ -22,7 +22,7 @@ pub fn run(
     driver: &'static Driver,
     request: &Request,
     asked: &MemcpyRequest,
-    patience: Patience<'_>,
+    patience: &Patience<'_>,
 ) -> Result<usize, Status> {
     let layout = asked.check_fields()?;
     let buffer = UserBuffer::of(request, &layout)?;
@@ -60,9 +60,7 @@ pub fn run(
         result.bytes += u64::from(part.length);
         if result.posted - looked_at.0 >= COPIES || result.bytes - looked_at.1 >= PIECE {
             looked_at = (result.posted, result.bytes);
-            if let Some(status) = patience.ended() {
-                return Err(status);
-            }
+            patience.check()?;
             if driver.adapter_count() == 0 {
                 // The device is about to go with the last adapter, and must not wait for user mode.
                 return Err(Status::DEVICE_REMOVED);

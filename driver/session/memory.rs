@@ -19,6 +19,7 @@ use zerocopy::IntoBytes;
 use super::{
     consumer::{self, OpenedAdapter, Owned, Waiter, check, completion},
     pair::Side,
+    request::Patience,
 };
 use crate::{
     control::irp::Request,
@@ -183,13 +184,13 @@ impl Registered {
         part: &Part,
         kind: RegionKind,
         purpose: Purpose,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
+        patience: &Patience<'_>,
     ) -> Result<Self, Status> {
         match kind {
-            RegionKind::WINDOW if purpose.remote => Self::windowed(side, part, purpose, give_up),
+            RegionKind::WINDOW if purpose.remote => Self::windowed(side, part, purpose, patience),
             RegionKind::REGISTERED | RegionKind::WINDOW => Self::whole(side, part, purpose),
             RegionKind::LOGICAL if !purpose.remote => Self::logical(side, part),
-            _ => Self::fast_registered(side, part, purpose, give_up),
+            _ => Self::fast_registered(side, part, purpose, patience),
         }
     }
 
@@ -222,12 +223,7 @@ impl Registered {
     }
 
     /// A region, and a window over all of it.
-    fn windowed(
-        side: &Side,
-        part: &Part,
-        purpose: Purpose,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
-    ) -> Result<Self, Status> {
+    fn windowed(side: &Side, part: &Part, purpose: Purpose, patience: &Patience<'_>) -> Result<Self, Status> {
         let whole = Self::whole(side, part, purpose)?;
         let region = whole.region().ok_or(Status::INSUFFICIENT_RESOURCES)?;
         let window = consumer::create_memory_window(&side.domain)?;
@@ -247,7 +243,7 @@ impl Registered {
             )
         };
         check(status)?;
-        check(side.wait_for_one(give_up)?.Status)?;
+        check(side.wait_for_one(patience)?.Status)?;
         // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MW of a bound window.
         let remote_token = unsafe { (window.table().NdkGetRemoteTokenFromMw)(window.as_ptr()) };
         Ok(Self { window: Some(window), remote_token, fast: true, ..whole })
@@ -271,12 +267,7 @@ impl Registered {
         })
     }
 
-    fn fast_registered(
-        side: &Side,
-        part: &Part,
-        purpose: Purpose,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
-    ) -> Result<Self, Status> {
+    fn fast_registered(side: &Side, part: &Part, purpose: Purpose, patience: &Patience<'_>) -> Result<Self, Status> {
         let mapping = LogicalMapping::try_new(&side.adapter, part.list(), part.length as usize)?;
         let waiter = Waiter::try_new()?;
         let region = consumer::create_memory_region(&side.domain, true)?;
@@ -316,7 +307,7 @@ impl Registered {
             )
         };
         check(status)?;
-        check(side.wait_for_one(give_up)?.Status)?;
+        check(side.wait_for_one(patience)?.Status)?;
         Ok(Self {
             window: None,
             // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of an initialised region.
@@ -331,11 +322,7 @@ impl Registered {
     }
 
     /// Invalidates a fast registration or a window through its own side's queue pair.
-    pub fn invalidate(
-        &self,
-        side: &Side,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
-    ) -> Result<NDK_RESULT_EX, Status> {
+    pub fn invalidate(&self, side: &Side, patience: &Patience<'_>) -> Result<NDK_RESULT_EX, Status> {
         let window = self.window.as_ref().map(|window| window.as_ptr().cast());
         let target = window.or_else(|| self.region().map(<*mut _>::cast)).ok_or(Status::INVALID_PARAMETER)?;
         let queue_pair = &side.queue_pair;
@@ -344,7 +331,7 @@ impl Registered {
             (queue_pair.table().NdkInvalidate)(queue_pair.as_ptr(), ptr::null_mut(), target, NDK_OP_FLAGS::empty())
         };
         check(status)?;
-        side.wait_for_one(give_up)
+        side.wait_for_one(patience)
     }
 }
 

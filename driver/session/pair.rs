@@ -23,7 +23,7 @@ use crate::{
     adapter::Adapter,
     driver::AdapterReference,
     kernel::{
-        event::Mutex,
+        event::{Event, Mutex},
         pool::{PoolBox, tags},
         rundown::Rundown,
     },
@@ -31,14 +31,17 @@ use crate::{
 
 /// How long connecting may take, in nanoseconds.
 const CONNECT_LIMIT: u64 = 10_000_000_000;
-/// How long a graceful end may take, in nanoseconds.
+/// How long each end's graceful end may take, in nanoseconds.
 const DISCONNECT_LIMIT: u64 = 1_000_000_000;
+/// How long a connect that strangers have crowded out waits before it tries again, in nanoseconds.
+const RETRY: u64 = 10_000_000;
 /// Requests of the server's own (registrations and invalidations, one at a time).
 const SERVER_INITIATOR_DEPTH: u32 = 4;
 /// Receives of the client's own: none is ever used.
 const CLIENT_RECEIVE_DEPTH: u32 = 1;
-/// Empty polls before a thread without notifications lets others run.
-const SPINS: u32 = 2_000;
+/// Empty polls before a thread without notifications lets others run, and for how long, in nanoseconds.
+pub const SPINS: u32 = 2_000;
+pub const REST: u64 = 1_000_000;
 
 /// One pair, as the table keeps it.
 pub struct Pair {
@@ -88,14 +91,14 @@ impl Pair {
         (status != 0).then_some(Status(status))
     }
 
-    /// Whether a request on this pair should end, and why.
-    pub fn give_up(&self, patience: Patience<'_>) -> Result<(), Status> {
-        self.ended().or_else(|| patience.ended()).map_or(Ok(()), Err)
+    /// From now on requests on the pair give up. The first reason stays. Those that wait have to be called
+    /// ([`Workers::call_off`](super::worker::Workers::call_off)).
+    pub fn condemn(&self, reason: Status) {
+        let _kept = self.ending.compare_exchange(0, reason.0, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Ends the pair: running requests give up, then its objects are closed. PASSIVE_LEVEL. The first reason stays.
-    pub fn end(&self, reason: Status) {
-        let _kept = self.ending.compare_exchange(0, reason.0, Ordering::AcqRel, Ordering::Acquire);
+    /// Ends a pair that was condemned: waits for its requests, then closes its objects. PASSIVE_LEVEL.
+    pub fn end(&self) {
         self.users.shut();
         let ends = self.ends.lock().take();
         drop(ends);
@@ -207,7 +210,7 @@ impl Side {
     }
 
     /// Waits for one completion of this end's own.
-    pub fn wait_for_one(&self, give_up: &mut dyn FnMut() -> Result<(), Status>) -> Result<NDK_RESULT_EX, Status> {
+    pub fn wait_for_one(&self, patience: &Patience<'_>) -> Result<NDK_RESULT_EX, Status> {
         let mut results = [NDK_RESULT_EX::zeroed(); 1];
         let mut spins = 0;
         while self.queue.poll(&mut results) == 0 {
@@ -217,8 +220,8 @@ impl Side {
             spins += 1;
             if spins == SPINS {
                 spins = 0;
-                give_up()?;
-                self.signal.rest();
+                patience.check()?;
+                patience.pause(&[&self.signal.arrived], Some(REST));
             }
         }
         Ok(results[0])
@@ -256,13 +259,12 @@ fn first_address(adapter: &Adapter, ipv4: bool) -> Option<IpAddr> {
 }
 
 impl Ends {
-    /// Connects both ends. `give_up` is asked while waiting.
+    /// Connects both ends, as long as there is patience.
     pub fn connect(
         plan: &Plan<'_>,
         client: AdapterReference,
         server: AdapterReference,
-        now: &dyn Fn() -> u64,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
+        patience: &Patience<'_>,
     ) -> Result<Self, Status> {
         let limits = plan.limits;
         let flags = Flags { disconnected: AtomicBool::new(false) };
@@ -297,17 +299,12 @@ impl Ends {
         listener.listen(SocketAddr::new(server_ip, plan.asked.port))?;
         let destination = listener.address()?;
         let client_connector = client.adapter.create_connector()?;
-        let limit = now().saturating_add(CONNECT_LIMIT);
-        let mut patience = || {
-            give_up()?;
-            if now() > limit { Err(Status::IO_TIMEOUT) } else { Ok(()) }
-        };
+        let patience = patience.within(CONNECT_LIMIT);
         let attempt = Attempt { client: &client, server: &server, steps: &steps, flags: &flags, limits };
         let source = SocketAddr::new(client_ip, 0);
         let ways = (source, destination);
-        let (server_connector, connecting) =
-            attempt.meet(&listener.arrivals, &client_connector, ways, &mut patience)?;
-        attempt.establish(&client_connector, &server_connector, connecting, &mut patience)?;
+        let (server_connector, connecting) = attempt.meet(&listener.arrivals, &client_connector, ways, &patience)?;
+        attempt.establish(&client_connector, &server_connector, connecting, &patience)?;
         // The pair has its one connection: strangers meet nobody from now on.
         listener.pause();
         listener.arrivals.discard();
@@ -368,14 +365,8 @@ impl Ends {
         let (done, context) = completion(&self.steps.server_disconnect);
         // SAFETY: as above.
         let second = unsafe { (server.table().NdkDisconnect)(server.as_ptr(), done, context) };
-        let slices = core::cell::Cell::new(0_u64);
-        // Slices are ten milliseconds.
-        let patience = || {
-            slices.set(slices.get() + 1);
-            if slices.get() * 10_000_000 > DISCONNECT_LIMIT { Err(Status::IO_TIMEOUT) } else { Ok(()) }
-        };
-        let _first = self.steps.client_disconnect.finish_unless(first, patience);
-        let _second = self.steps.server_disconnect.finish_unless(second, patience);
+        self.steps.client_disconnect.finish_within(first, DISCONNECT_LIMIT);
+        self.steps.server_disconnect.finish_within(second, DISCONNECT_LIMIT);
     }
 }
 
@@ -419,18 +410,18 @@ impl Attempt<'_> {
         arrivals: &Arrivals,
         client: &Owned<NDK_CONNECTOR>,
         (source, destination): (SocketAddr, SocketAddr),
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
+        patience: &Patience<'_>,
     ) -> Result<(Owned<NDK_CONNECTOR>, i32), Status> {
         loop {
             let connecting = self.connect(client, source, destination);
-            match self.arrival(arrivals, client, connecting, give_up) {
+            match self.arrival(arrivals, client, connecting, patience) {
                 Err(Status::CONNECTION_REFUSED) => {}
                 arrived => return Ok((arrived?, connecting)),
             }
             self.steps.connect.reset();
             arrivals.discard();
-            arrivals.wait();
-            give_up()?;
+            patience.check()?;
+            patience.pause(&[&arrivals.arrived], Some(RETRY));
         }
     }
 
@@ -441,7 +432,7 @@ impl Attempt<'_> {
         arrivals: &Arrivals,
         client: &Owned<NDK_CONNECTOR>,
         connecting: i32,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
+        patience: &Patience<'_>,
     ) -> Result<Owned<NDK_CONNECTOR>, Status> {
         if connecting != ndkpi_sys::nt::STATUS_PENDING {
             check(connecting)?;
@@ -457,8 +448,7 @@ impl Attempt<'_> {
                 check(self.steps.connect.finish(connecting))?;
                 return Err(Status::CONNECTION_ABORTED);
             }
-            arrivals.wait();
-            give_up()?;
+            patience.wait(&[&arrivals.arrived, self.steps.connect.event()])?;
         }
     }
 
@@ -468,7 +458,7 @@ impl Attempt<'_> {
         client: &Owned<NDK_CONNECTOR>,
         server: &Owned<NDK_CONNECTOR>,
         connecting: i32,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
+        patience: &Patience<'_>,
     ) -> Result<(), Status> {
         let context: *mut core::ffi::c_void = ptr::from_ref(self.flags).cast_mut().cast();
         let (done, asked) = completion(&self.steps.accept);
@@ -487,13 +477,14 @@ impl Attempt<'_> {
                 asked,
             )
         };
-        check(self.steps.connect.finish_unless(connecting, &mut *give_up)?)?;
+        let wait = |done: &Event| patience.wait(&[done]);
+        check(self.steps.connect.finish_unless(connecting, wait)?)?;
         let (done, asked) = completion(&self.steps.complete);
         // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; flags and waiter outlive the connector.
         let completing =
             unsafe { (client.table().NdkCompleteConnect)(client.as_ptr(), Some(disconnected), context, done, asked) };
-        check(self.steps.complete.finish_unless(completing, &mut *give_up)?)?;
-        check(self.steps.accept.finish_unless(accepting, &mut *give_up)?)
+        check(self.steps.complete.finish_unless(completing, wait)?)?;
+        check(self.steps.accept.finish_unless(accepting, wait)?)
     }
 }
 

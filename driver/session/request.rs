@@ -1,23 +1,25 @@
 //! A control request that pends: the IRP, the file it came through, and what it asks for.
 //!
-//! Whoever waits on behalf of a request asks it now and then whether it should end: cancelled by its owner, its file being
-//! closed. The IRP's cancel flag is looked at instead of a cancel routine, because the request is always being worked on by a
-//! thread of ours and never lies in a queue for long.
+//! Who ends a request early (its owner cancels it, its file is closed, its pair or adapter goes) first makes the reason visible
+//! and then calls the thread that works on it (`worker.rs`). A thread that waits on behalf of a request waits for that call, too,
+//! and asks its [`Patience`] before it waits again.
 
 use core::ptr::NonNull;
 
+use softndk_engine::Platform;
 use softndk_ioctl::{MemcpyRequest, PairCreateRequest, Status, TransferRequest};
-use wdk_sys::IRP;
 
 use super::{
-    memcpy, replay,
+    memcpy,
+    pair::Pair,
+    replay,
     table::{self, ClaimedPair},
     transfer,
 };
 use crate::{
     control::{file::ControlFile, irp::Request, request::Outcome},
     driver::Driver,
-    kernel::rundown::RundownGuard,
+    kernel::{event::Event, rundown::RundownGuard},
 };
 
 /// What a pended request asks for.
@@ -29,7 +31,7 @@ pub enum Work {
     Replay(replay::Script),
 }
 
-/// A request on its way to a thread. Its file cannot be closed while it lives.
+/// A request from being marked pending to its completion. Its file cannot be closed while it lives.
 pub struct PendingRequest {
     request: Request,
     file: NonNull<ControlFile>,
@@ -44,44 +46,47 @@ pub type Passage = RundownGuard<'static>;
 // SAFETY: IRP and file belong to the request until it is complete, on whatever thread that happens.
 unsafe impl Send for PendingRequest {}
 
-/// What a worker asks while it waits.
-#[derive(Clone, Copy)]
-pub struct Patience<'a> {
-    file: &'a ControlFile,
-    irp: NonNull<IRP>,
-}
-
-impl Patience<'_> {
-    /// Why the request should end now, if it should.
-    pub fn ended(&self) -> Option<Status> {
-        // SAFETY: the IRP lives until it is completed; only the address of the flag is computed.
-        let flag = unsafe { &raw const (*self.irp.as_ptr()).Cancel };
-        // SAFETY: the I/O manager sets the flag at any time; a volatile read sees it sooner or later.
-        let cancelled = unsafe { flag.read_volatile() } != 0;
-        (cancelled || self.file.is_closing()).then_some(Status::CANCELLED)
-    }
-
-    /// The identity of the file, for pairs.
-    pub fn file_id(&self) -> usize {
-        self.file.id()
-    }
-}
-
 impl PendingRequest {
     /// Takes a reference on the file; nothing when the file is being closed.
     pub fn new(request: Request, file: &ControlFile, work: Work, passage: Passage) -> Result<Self, Request> {
         if file.enter() { Ok(Self { request, file: NonNull::from(file), work, passage }) } else { Err(request) }
     }
 
-    /// Does it and completes it. PASSIVE_LEVEL.
-    pub fn run(self) {
+    pub fn irp(&self) -> &Request {
+        &self.request
+    }
+
+    fn file(&self) -> &ControlFile {
         // SAFETY: the reference taken by `new` keeps the file alive.
-        let file = unsafe { self.file.as_ref() };
-        let patience = Patience { file, irp: self.request.as_ptr() };
-        let outcome = match Driver::get() {
-            Some(driver) => self.act(driver, patience),
-            None => Err(Status::DEVICE_REMOVED).into(),
+        unsafe { self.file.as_ref() }
+    }
+
+    /// Why a request that nobody works on yet should end, if it should. `IRQL <= DISPATCH_LEVEL`.
+    pub fn ended(&self) -> Option<Status> {
+        let pair = match &self.work {
+            Work::Transfer(_, pair) => pair.ended(),
+            _ => None,
         };
+        pair.or_else(|| ended(&self.request, self.file()))
+    }
+
+    /// Does it, on a thread that is called with `call`. PASSIVE_LEVEL. The functions are not part of this one: their frames
+    /// would all be there, whichever of them runs.
+    pub fn act(&self, driver: &'static Driver, call: &Event) -> Outcome {
+        let (file, request) = (self.file(), &self.request);
+        let patience = Patience { driver, file, request, call, pair: None, deadline: u64::MAX };
+        match &self.work {
+            Work::PairCreate(asked) => table::create(driver, request, asked, &patience).into(),
+            Work::Transfer(asked, pair) => transfer::run(driver, request, asked, pair, &patience).into(),
+            Work::Replay(script) => replay::run(driver, request, script, &patience).into(),
+            Work::Memcpy(asked) => memcpy::run(driver, request, asked, &patience).into(),
+        }
+    }
+
+    /// Completes it. Nobody has it in a list, and its cancel routine is out. `IRQL <= DISPATCH_LEVEL`, without a lock.
+    pub fn finish(self, outcome: Outcome) {
+        // SAFETY: the reference taken by `new` keeps the file alive until it is given back below.
+        let file = unsafe { self.file.as_ref() };
         // Before the answer: whoever gets it may ask for the next transfer at once.
         drop(self.work);
         self.request.complete(outcome.status.0, outcome.information);
@@ -89,14 +94,80 @@ impl PendingRequest {
         file.leave();
         drop(self.passage);
     }
+}
 
-    /// The functions are not part of this one: their frames would all be there, whichever of them runs.
-    fn act(&self, driver: &'static Driver, patience: Patience<'_>) -> Outcome {
-        match &self.work {
-            Work::PairCreate(asked) => table::create(driver, &self.request, asked, patience).into(),
-            Work::Transfer(asked, pair) => transfer::run(driver, &self.request, asked, pair, patience).into(),
-            Work::Replay(script) => replay::run(driver, &self.request, script, patience).into(),
-            Work::Memcpy(asked) => memcpy::run(driver, &self.request, asked, patience).into(),
+/// Why a request should end, whatever it asks for.
+fn ended(request: &Request, file: &ControlFile) -> Option<Status> {
+    (request.is_cancelled() || file.is_closing()).then_some(Status::CANCELLED)
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    Event,
+    /// A call: the request may have to end.
+    Call,
+    Time,
+}
+
+/// How long a thread waits on behalf of a request.
+#[derive(Clone, Copy)]
+pub struct Patience<'a> {
+    driver: &'static Driver,
+    file: &'a ControlFile,
+    request: &'a Request,
+    /// Set after something has happened for which requests end.
+    call: &'a Event,
+    pair: Option<&'a Pair>,
+    /// When it is over, in the platform's time.
+    deadline: u64,
+}
+
+impl<'a> Patience<'a> {
+    /// Over when the pair ends, too.
+    pub fn with(self, pair: &'a Pair) -> Self {
+        Self { pair: Some(pair), ..self }
+    }
+
+    /// Over in so many nanoseconds, too.
+    pub fn within(self, limit: u64) -> Self {
+        let deadline = self.now().saturating_add(limit).min(self.deadline);
+        Self { deadline, ..self }
+    }
+
+    /// The identity of the file, for pairs.
+    pub fn file_id(&self) -> usize {
+        self.file.id()
+    }
+
+    fn now(&self) -> u64 {
+        self.driver.fabric.platform().now()
+    }
+
+    /// Whether the request should end now, and why.
+    pub fn check(&self) -> Result<(), Status> {
+        let pair = self.pair.and_then(Pair::ended);
+        if let Some(status) = pair.or_else(|| ended(self.request, self.file)) {
+            return Err(status);
+        }
+        let late = self.deadline != u64::MAX && self.now() > self.deadline;
+        if late { Err(Status::IO_TIMEOUT) } else { Ok(()) }
+    }
+
+    /// Waits for one of the events (two at most), unless the request should end; true when one has come. PASSIVE_LEVEL.
+    pub fn wait(&self, events: &[&Event]) -> Result<bool, Status> {
+        self.check()?;
+        let left = (self.deadline != u64::MAX).then(|| self.deadline.saturating_sub(self.now()));
+        Ok(self.pause(events, left) == Wake::Event)
+    }
+
+    /// Waits for one of the events (two at most), a call, or so many nanoseconds. The caller asks whether to go on.
+    /// PASSIVE_LEVEL.
+    pub fn pause(&self, events: &[&Event], limit: Option<u64>) -> Wake {
+        match self.call.wait_with(events, limit) {
+            None => Wake::Time,
+            Some(0) => Wake::Call,
+            Some(_) => Wake::Event,
         }
     }
 }

@@ -10,7 +10,6 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use softndk_engine::Platform;
 use softndk_ioctl::{
     AdapterAddress, PairCreateReply, PairCreateRequest, PairEndpoint, PairLimits, RequestHeader, Status,
 };
@@ -18,6 +17,7 @@ use softndk_ioctl::{
 use super::{
     pair::{self, Ends, Pair, Plan},
     request::Patience,
+    worker::Workers,
 };
 use crate::{
     adapter::Adapter,
@@ -116,7 +116,11 @@ impl Pairs {
     }
 
     /// Ends a pair and takes it out of the table. PASSIVE_LEVEL.
-    pub fn close(&self, id: u32, file: usize) -> Result<(), Status> {
+    pub fn close(&self, id: u32, file: usize, workers: &Workers) -> Result<(), Status> {
+        // Before `closing` is taken, as requests are completed by it.
+        if self.condemn(|pair| pair.id == id && pair.file == file, Status::CANCELLED) {
+            workers.call_off();
+        }
         let slot = (id & ((1 << SLOT_BITS) - 1)) as usize;
         let _one_at_a_time = self.closing.lock();
         let pair = {
@@ -126,7 +130,7 @@ impl Pairs {
             NonNull::from(&**pair)
         };
         // SAFETY: pairs are taken out of the table only under `closing`, which is held.
-        unsafe { pair.as_ref() }.end(Status::CANCELLED);
+        unsafe { pair.as_ref() }.end();
         let closed = {
             let mut slots = self.slots.lock();
             slots.get_mut(slot).and_then(|place| place.take_if(|pair| pair.id == id))
@@ -134,17 +138,30 @@ impl Pairs {
         closed.map(drop).ok_or(Status::NOT_FOUND)
     }
 
+    /// Has the requests of some pairs give up; whether there is such a pair.
+    fn condemn(&self, which: impl Fn(&Pair) -> bool, reason: Status) -> bool {
+        let mut any = false;
+        for pair in self.slots.lock().iter().flatten().filter(|pair| which(pair)) {
+            pair.condemn(reason);
+            any = true;
+        }
+        any
+    }
+
     /// Closes all pairs of a file. PASSIVE_LEVEL, when no request of the file is left.
-    pub fn close_file(&self, file: usize) {
+    pub fn close_file(&self, file: usize, workers: &Workers) {
         loop {
             let next = self.slots.lock().iter().flatten().find(|pair| pair.file == file).map(|pair| pair.id);
             let Some(id) = next else { break };
-            let _closed = self.close(id, file);
+            let _closed = self.close(id, file, workers);
         }
     }
 
     /// Ends all pairs that use an adapter; they stay in the table, dead. PASSIVE_LEVEL.
-    pub fn end_adapter(&self, adapter: usize) {
+    pub fn end_adapter(&self, adapter: usize, workers: &Workers) {
+        self.condemn(|pair| pair.adapters.contains(&adapter), Status::DEVICE_REMOVED);
+        // Whether there is such a pair or not: scripts have the adapter open, too.
+        workers.call_off();
         let _one_at_a_time = self.closing.lock();
         for slot in 0..PAIR_MAX {
             let pair = {
@@ -154,7 +171,10 @@ impl Pairs {
             };
             if let Some(pair) = pair {
                 // SAFETY: pairs are taken out of the table only under `closing`, which is held.
-                unsafe { pair.as_ref() }.end(Status::DEVICE_REMOVED);
+                let pair = unsafe { pair.as_ref() };
+                // One that is being made since; it gives up by itself.
+                pair.condemn(Status::DEVICE_REMOVED);
+                pair.end();
             }
         }
     }
@@ -171,7 +191,7 @@ pub fn create(
     driver: &'static Driver,
     request: &Request,
     asked: &PairCreateRequest,
-    patience: Patience<'_>,
+    patience: &Patience<'_>,
 ) -> Result<usize, Status> {
     let mut buffer = Buffer::of(request);
     if buffer.output_length() < size_of::<PairCreateReply>() {
@@ -190,14 +210,14 @@ pub fn create(
     let pair = driver.pairs.insert(patience.file_id(), adapters, limits)?;
     let connected = ready(&client).and_then(|()| ready(&server)).and_then(|()| {
         let plan = Plan { asked, session: pair.id, limits: &limits, addresses };
-        connect(driver, &pair, &plan, client, server, patience)
+        connect(&pair, &plan, client, server, patience)
     });
     let id = pair.id;
     drop(pair);
     match connected {
         Ok(reply) => buffer.reply(&PairCreateReply { pair: id, ..reply }),
         Err(status) => {
-            let _removed = driver.pairs.close(id, patience.file_id());
+            let _removed = driver.pairs.close(id, patience.file_id(), &driver.workers);
             Err(status)
         }
     }
@@ -218,15 +238,13 @@ fn ready(adapter: &Adapter) -> Result<(), Status> {
 /// Connects the ends of a pair and describes them. Not part of its caller, whose frame would be there all the way down.
 #[inline(never)]
 fn connect(
-    driver: &'static Driver,
     pair: &Pair,
     plan: &Plan<'_>,
     client: AdapterReference,
     server: AdapterReference,
-    patience: Patience<'_>,
+    patience: &Patience<'_>,
 ) -> Result<PairCreateReply, Status> {
-    let now = || driver.fabric.platform().now();
-    let ends = Ends::connect(plan, client, server, &now, &mut || pair.give_up(patience))?;
+    let ends = Ends::connect(plan, client, server, &patience.with(pair))?;
     let [client, server] = ends.addresses.map(|address| endpoint(&address));
     let reply = PairCreateReply {
         header: RequestHeader::of::<PairCreateReply>(),

@@ -19,8 +19,8 @@ use super::{
     consumer::check,
     cursor::Cursor,
     memory::{Part, Purpose, Registered, UserBuffer},
-    pair::{Ends, Pair},
-    request::Patience,
+    pair::{Ends, Pair, REST, SPINS},
+    request::{Patience, Wake},
 };
 use crate::{
     control::irp::Request,
@@ -31,8 +31,9 @@ use crate::{
 pub const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 /// Completions taken at a time.
 const BATCH: usize = 16;
-/// Empty polls before a thread lets others run.
-const SPINS: u32 = 2_000;
+/// How long a thread waits for a notification before it looks for completions all the same, in nanoseconds: moderation may hold
+/// a notification back for as long as it likes.
+const LOOK: u64 = 100_000_000;
 /// Rounds of posting and polling between two looks at clock and cancellation.
 const ROUNDS: u32 = 64;
 
@@ -43,7 +44,7 @@ pub fn run(
     request: &Request,
     asked: &TransferRequest,
     pair: &Pair,
-    patience: Patience<'_>,
+    patience: &Patience<'_>,
 ) -> Result<usize, Status> {
     let layout = asked.check_fields()?;
     asked.check_against(&pair.limits)?;
@@ -53,15 +54,16 @@ pub fn run(
     if ends.flags.disconnected.load(Ordering::Acquire) {
         return Err(if ends.is_home() { Status::CONNECTION_DISCONNECTED } else { Status::DEVICE_REMOVED });
     }
+    let patience = &patience.with(pair);
     let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
     let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
     let now = || driver.fabric.platform().now();
     let parts = Parts::try_new(&buffer, &layout)?;
     let begin = now();
-    let memory = Memory::try_new(ends, asked, &parts, &mut || pair.give_up(patience))?;
+    let memory = Memory::try_new(ends, asked, &parts, patience)?;
     result.setup = now().saturating_sub(begin);
     let mut transfer = Transfer::try_new(ends, asked, &layout, &memory, &mut result, &now)?;
-    let gave_up = transfer.run(pair, patience);
+    let gave_up = transfer.run(patience);
     let (invalidated, drained) = (transfer.invalidated, transfer.is_drained());
     drop(transfer);
     let broken = result.failed != 0;
@@ -74,7 +76,7 @@ pub fn run(
         ends.flags.disconnected.store(true, Ordering::Release);
     }
     let finished = now();
-    let ended = memory.release(ends, asked, pair, patience, invalidated, broken);
+    let ended = memory.release(ends, asked, patience, invalidated, broken);
     result.teardown = now().saturating_sub(finished);
     gave_up.and(ended)?;
     if broken && !ends.is_home() {
@@ -113,7 +115,7 @@ impl<'a> Memory<'a> {
         ends: &Ends,
         asked: &TransferRequest,
         parts: &'a Parts,
-        give_up: &mut dyn FnMut() -> Result<(), Status>,
+        patience: &Patience<'_>,
     ) -> Result<Self, Status> {
         let (Some(source), Some(destination)) = (&parts.source, &parts.destination) else {
             return Ok(Self { client: Registered::NOTHING, server: Registered::NOTHING, inline: None });
@@ -124,8 +126,8 @@ impl<'a> Memory<'a> {
         // Only what the client may address can be invalidated by it.
         let remote = asked.operation != Operation::SEND || asked.flags.contains(TransferFlags::REMOTE_INVALIDATE);
         let server_purpose = Purpose { written: !read, remote };
-        let server = Registered::try_new(&ends.server, server_part, asked.region_kind, server_purpose, give_up)?;
-        let client = Registered::try_new(&ends.client, client_part, asked.region_kind, client_purpose, give_up)?;
+        let server = Registered::try_new(&ends.server, server_part, asked.region_kind, server_purpose, patience)?;
+        let client = Registered::try_new(&ends.client, client_part, asked.region_kind, client_purpose, patience)?;
         let inline = asked.flags.contains(TransferFlags::INLINE);
         let inline = if inline { Some(client_part.map()?) } else { None };
         Ok(Self { client, server, inline })
@@ -136,30 +138,28 @@ impl<'a> Memory<'a> {
         &self,
         ends: &Ends,
         asked: &TransferRequest,
-        pair: &Pair,
-        patience: Patience<'_>,
+        patience: &Patience<'_>,
         invalidated: Invalidated,
         broken: bool,
     ) -> Result<(), Status> {
         if broken || ends.flags.disconnected.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut give_up = || pair.give_up(patience);
         if self.server.fast && !invalidated.server {
             if asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) && asked.operation != Operation::SEND {
-                self.invalidate_remotely(ends, &mut give_up)?;
+                self.invalidate_remotely(ends, patience)?;
             } else {
-                check(self.server.invalidate(&ends.server, &mut give_up)?.Status)?;
+                check(self.server.invalidate(&ends.server, patience)?.Status)?;
             }
         }
         if self.client.fast && !invalidated.client {
-            check(self.client.invalidate(&ends.client, &mut give_up)?.Status)?;
+            check(self.client.invalidate(&ends.client, patience)?.Status)?;
         }
         Ok(())
     }
 
     /// An empty SendAndInvalidate into an empty receive.
-    fn invalidate_remotely(&self, ends: &Ends, give_up: &mut dyn FnMut() -> Result<(), Status>) -> Result<(), Status> {
+    fn invalidate_remotely(&self, ends: &Ends, patience: &Patience<'_>) -> Result<(), Status> {
         // SAFETY: there are no elements.
         check(unsafe { ends.server.receive(ptr::null(), 0) })?;
         let client = &ends.client.queue_pair;
@@ -175,8 +175,8 @@ impl<'a> Memory<'a> {
             )
         };
         check(status)?;
-        check(ends.client.wait_for_one(give_up)?.Status)?;
-        check(ends.server.wait_for_one(give_up)?.Status)
+        check(ends.client.wait_for_one(patience)?.Status)?;
+        check(ends.server.wait_for_one(patience)?.Status)
     }
 }
 
@@ -252,7 +252,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// Posts and collects until all is done. What was posted is waited for, unless completions have stopped coming.
-    fn run(&mut self, pair: &Pair, patience: Patience<'_>) -> Result<(), Status> {
+    fn run(&mut self, patience: &Patience<'_>) -> Result<(), Status> {
         if self.asked.flags.contains(TransferFlags::SOLICITED) {
             self.ends.server.queue.arm_solicited();
         }
@@ -263,7 +263,10 @@ impl<'a> Transfer<'a> {
         let mut spins = 0;
         loop {
             let posted = self.post_chains();
-            self.await_notification();
+            let left = (self.asked.time_budget != 0 && !self.stop).then(|| limit.saturating_sub((self.now)()));
+            if self.await_notification(patience, left) {
+                rounds = ROUNDS;
+            }
             let collected = self.collect();
             if collected {
                 spins = 0;
@@ -271,16 +274,16 @@ impl<'a> Transfer<'a> {
             if self.is_finished() {
                 break;
             }
+            if gave_up.is_err() && self.result.failed != 0 {
+                // Nobody waits for what a broken connection may never tell.
+                break;
+            }
             rounds += 1;
-            if rounds == ROUNDS {
+            if rounds >= ROUNDS {
                 rounds = 0;
                 if gave_up.is_ok() {
-                    gave_up = pair.give_up(patience);
+                    gave_up = patience.check();
                     self.stop |= gave_up.is_err();
-                }
-                if gave_up.is_err() && self.result.failed != 0 {
-                    // Nobody waits for what a broken connection may never tell.
-                    break;
                 }
                 if self.asked.time_budget != 0 && !self.stop && (self.now)() >= limit {
                     self.stop = true;
@@ -289,35 +292,42 @@ impl<'a> Transfer<'a> {
             }
             if !posted && !collected {
                 spins += 1;
-                self.idle(spins)?;
+                if self.idle(spins, patience)? {
+                    rounds = ROUNDS;
+                }
             }
         }
         self.result.elapsed = (self.now)().saturating_sub(started);
         gave_up
     }
 
-    /// Nothing to post and nothing arrived: waits a moment.
-    fn idle(&mut self, spins: u32) -> Result<(), Status> {
+    /// Nothing to post and nothing arrived: now and then waits a moment. Whether it is time to look round.
+    fn idle(&mut self, spins: u32, patience: &Patience<'_>) -> Result<bool, Status> {
         let client = &self.ends.client;
         if client.signal.failed() || self.ends.server.signal.failed() {
             return Err(Status::IO_DEVICE_ERROR);
         }
-        if spins.is_multiple_of(SPINS) {
-            client.signal.rest();
+        let tired = spins.is_multiple_of(SPINS);
+        if tired {
+            patience.pause(&[&client.signal.arrived], Some(REST));
         }
-        Ok(())
+        Ok(tired)
     }
 
-    /// With notifications, completions are looked for only after one has come.
-    fn await_notification(&mut self) {
+    /// With notifications, completions are looked for only after one has come, or a call, or the time is over. Whether it is
+    /// time to look round.
+    fn await_notification(&mut self, patience: &Patience<'_>, limit: Option<u64>) -> bool {
         let client = &self.ends.client;
-        if self.ends.notify && self.posted != self.completed {
-            let before = client.signal.notifications.load(Ordering::Relaxed);
-            client.queue.arm();
-            client.signal.wait();
-            let taken = client.signal.notifications.load(Ordering::Relaxed).wrapping_sub(before);
-            self.result.notifications += u64::from(taken);
+        if !self.ends.notify || self.posted == self.completed {
+            return false;
         }
+        let before = client.signal.notifications.load(Ordering::Relaxed);
+        client.queue.arm();
+        let limit = limit.map_or(LOOK, |limit| limit.min(LOOK));
+        let woken = patience.pause(&[&client.signal.arrived], Some(limit));
+        let taken = client.signal.notifications.load(Ordering::Relaxed).wrapping_sub(before);
+        self.result.notifications += u64::from(taken);
+        woken != Wake::Event
     }
 
     fn wants_more(&self) -> bool {

@@ -1,7 +1,12 @@
-//! Threads for requests that take their time.
+//! Threads for requests that take their time, and the ways in which such a request ends early.
 //!
-//! A request that pends goes to a queue; a thread takes it, does it at PASSIVE_LEVEL and completes it. Threads are started when
-//! all others are busy, up to a limit, and live until the driver is unloaded.
+//! A request that pends waits in a line; a thread takes it to its desk, does it at PASSIVE_LEVEL and completes it. Threads are
+//! started when all others are busy, up to a limit, and live until the driver is unloaded.
+//!
+//! Every request has its cancel routine from the moment it stands in the line until just before it is completed. Whoever takes
+//! the routine out of the IRP decides: if one of us does, nobody is called any more and the request is ours; if the I/O manager
+//! does, the routine is going to look for the request, in the line or at a desk, and the request stays there until it has
+//! come. What it finds in the line it completes; what it finds at a desk it calls.
 
 use core::{
     ffi::c_void,
@@ -9,11 +14,14 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
+use softndk_ioctl::Status;
+use wdk_sys::{DEVICE_OBJECT, IRP, ntddk::IoReleaseCancelSpinLock};
+
 use crate::{
     driver::Driver,
     kernel::{
         event::Event,
-        pool::{OutOfMemory, PoolBox},
+        pool::{OutOfMemory, PoolArray, PoolBox, tags},
         spin_lock::SpinLock,
         thread::{self, Thread},
     },
@@ -22,60 +30,94 @@ use crate::{
 
 /// Requests done at the same time; more wait.
 const THREAD_MAX: usize = 32;
-
-/// A request in the queue.
-pub struct Job {
-    request: PendingRequest,
-    next: Option<PoolBox<Job>>,
-}
-
-impl Job {
-    pub fn new(request: PendingRequest) -> Self {
-        Self { request, next: None }
-    }
-}
+/// Requests that are done or wait; more are refused.
+const REQUEST_MAX: usize = 512;
 
 pub struct Workers {
     state: SpinLock<State>,
     wake: Event,
+    /// For each desk: what is done there may have to end.
+    calls: PoolArray<Event>,
     stopping: AtomicBool,
     /// Requests that have or wait for a thread. Counted up under the lock of the state.
     busy: AtomicU32,
 }
 
 struct State {
-    newest: Option<PoolBox<Job>>,
-    threads: [Option<Thread>; THREAD_MAX],
+    line: Line,
+    desks: PoolArray<Desk>,
+    threads: PoolArray<Option<Thread>>,
     started: usize,
     /// Threads on their way: a start may fail, so nobody relies on them yet.
     starting: usize,
 }
 
+/// Where one thread works.
+#[derive(Clone, Copy, Default)]
+struct Desk {
+    taken: bool,
+    /// The request it works on, by [`Request::id`](crate::control::irp::Request::id); 0 is none.
+    request: usize,
+    /// That request's cancel routine has been here.
+    cancelled: bool,
+}
+
+/// Requests that nobody has begun, oldest first.
+struct Line {
+    places: PoolArray<Option<PoolBox<PendingRequest>>>,
+    length: usize,
+}
+
+impl Line {
+    fn push(&mut self, request: PoolBox<PendingRequest>) {
+        // There is room: no more are counted than there are places.
+        if let Some(place) = self.places.get_mut(self.length) {
+            *place = Some(request);
+            self.length += 1;
+        }
+    }
+
+    /// Takes the oldest of a kind; the younger ones move up.
+    fn take(&mut self, wanted: impl Fn(&PendingRequest) -> bool) -> Option<PoolBox<PendingRequest>> {
+        let standing = self.places.get_mut(..self.length)?;
+        let index = standing.iter().position(|place| place.as_ref().is_some_and(|request| wanted(request)))?;
+        let request = standing.get_mut(index)?.take();
+        standing.get_mut(index..).filter(|rest| !rest.is_empty())?.rotate_left(1);
+        self.length -= 1;
+        request
+    }
+}
+
 impl Workers {
+    #[inline(never)]
     pub fn try_new() -> Result<Self, OutOfMemory> {
-        let state = State { newest: None, threads: [const { None }; THREAD_MAX], started: 0, starting: 0 };
+        let places = PoolArray::try_from_fn(tags::SESSION, REQUEST_MAX, |_| Ok::<_, OutOfMemory>(None))?;
+        let desks = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, OutOfMemory>(Desk::default()))?;
+        let threads = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, OutOfMemory>(None))?;
+        let state = State { line: Line { places, length: 0 }, desks, threads, started: 0, starting: 0 };
         Ok(Self {
             state: SpinLock::new(state),
             wake: Event::try_synchronization(false)?,
+            calls: PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Event::try_synchronization(false))?,
             stopping: AtomicBool::new(false),
             busy: AtomicU32::new(0),
         })
     }
 
     /// Makes sure that there is a thread for one more request, and counts the request: `queue` or `give_back` follows.
-    /// PASSIVE_LEVEL. False: there is none and none can be made.
+    /// PASSIVE_LEVEL. False: there is none and none can be made, or there are too many requests.
     pub fn prepare(&self) -> bool {
         {
             let mut state = self.state.lock();
-            let free = (self.busy.load(Ordering::Relaxed) as usize) < state.started;
+            let busy = self.busy.load(Ordering::Relaxed) as usize;
             let full = state.started + state.starting == THREAD_MAX;
-            if full && state.started == 0 {
-                // All are being started, and each start may still fail.
+            if busy >= REQUEST_MAX || (full && state.started == 0) {
+                // In the second case all are being started, and each start may still fail.
                 return false;
             }
             // Counted at once: of two requests that come together only one gets the thread that is free.
             self.busy.fetch_add(1, Ordering::Relaxed);
-            if free || full {
+            if busy < state.started || full {
                 return true;
             }
             state.starting += 1;
@@ -99,55 +141,117 @@ impl Workers {
         true
     }
 
-    /// A request that `prepare` counted is not queued.
+    /// A request that `prepare` counted is not queued, or is over.
     pub fn give_back(&self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Queues a request that `prepare` counted. `IRQL <= DISPATCH_LEVEL`.
-    pub fn queue(&self, mut job: PoolBox<Job>) {
-        {
+    pub fn queue(&self, request: PoolBox<PendingRequest>) {
+        let over = {
             let mut state = self.state.lock();
-            job.next = state.newest.take();
-            state.newest = Some(job);
+            request.irp().set_cancel_routine(Some(cancel));
+            // Whoever ends requests has not seen this one so far.
+            match request.ended() {
+                Some(status) if request.irp().take_cancel_routine() => Some((request, status)),
+                _ => {
+                    state.line.push(request);
+                    None
+                }
+            }
+        };
+        match over {
+            Some((request, status)) => self.dismiss(request, status),
+            None => self.wake.set(),
         }
-        self.wake.set();
     }
 
-    /// The oldest request, and whether more wait behind it.
-    fn take(&self) -> Option<(PoolBox<Job>, bool)> {
-        let mut state = self.state.lock();
-        let mut waiting = state.newest.take();
-        // The list is short: as long as there are requests that nobody has begun.
-        let mut newer: Option<PoolBox<Job>> = None;
-        let mut oldest = None;
-        while let Some(mut job) = waiting {
-            waiting = job.next.take();
+    /// Something has happened for which requests end, and can be seen: those in the line end now, the others are called.
+    /// PASSIVE_LEVEL, without a lock.
+    pub fn call_off(&self) {
+        loop {
+            let over = {
+                let mut state = self.state.lock();
+                // The I/O manager's cancel routine comes for the ones of which it has it.
+                state.line.take(|request| request.ended().is_some() && request.irp().take_cancel_routine())
+            };
+            let Some(request) = over else { break };
+            let status = request.ended().unwrap_or(Status::CANCELLED);
+            self.dismiss(request, status);
+        }
+        for call in self.calls.iter() {
+            call.set();
+        }
+    }
+
+    /// Completes a request that nobody has begun.
+    fn dismiss(&self, request: PoolBox<PendingRequest>, status: Status) {
+        // First: when a request is completed, the driver may go.
+        self.give_back();
+        request.into_inner().finish(Err(status).into());
+    }
+
+    /// The cancel routine of a request, which stays where it is until this has run.
+    fn cancelled(&self, id: usize) {
+        let waiting = {
+            let mut state = self.state.lock();
+            let waiting = state.line.take(|request| request.irp().id() == id);
             if waiting.is_none() {
-                oldest = Some(job);
-            } else {
-                job.next = newer;
-                newer = Some(job);
+                let mut desks = state.desks.iter_mut().zip(self.calls.iter());
+                if let Some((desk, call)) = desks.find(|(desk, _)| desk.request == id) {
+                    desk.cancelled = true;
+                    call.set();
+                }
+            }
+            waiting
+        };
+        if let Some(request) = waiting {
+            self.dismiss(request, Status::CANCELLED);
+        }
+    }
+
+    /// A desk for a thread: there are as many as threads.
+    fn sit_down(&self) -> Option<(usize, &Event)> {
+        let mut state = self.state.lock();
+        let mut desks = state.desks.iter_mut().zip(self.calls.iter()).enumerate();
+        let (index, (desk, call)) = desks.find(|(_, (desk, _))| !desk.taken)?;
+        desk.taken = true;
+        Some((index, call))
+    }
+
+    /// The oldest request, at a desk now, and whether more wait behind it.
+    fn take(&self, desk: usize) -> Option<(PoolBox<PendingRequest>, bool)> {
+        let mut state = self.state.lock();
+        let request = state.line.take(|_| true)?;
+        if let Some(desk) = state.desks.get_mut(desk) {
+            *desk = Desk { taken: true, request: request.irp().id(), cancelled: false };
+        }
+        Some((request, state.line.length != 0))
+    }
+
+    /// Takes a request from a desk. Afterwards nobody cancels it any more. PASSIVE_LEVEL.
+    fn clear(&self, desk: usize, call: &Event, request: &PendingRequest) {
+        if !request.irp().take_cancel_routine() {
+            // It has been called, on another processor perhaps, and needs the request until it has been here.
+            while !self.state.lock().desks.get(desk).is_none_or(|desk| desk.cancelled) {
+                call.wait();
             }
         }
-        // `newer` is oldest first now; turn it round again.
-        let more = newer.is_some();
-        while let Some(mut job) = newer {
-            newer = job.next.take();
-            job.next = state.newest.take();
-            state.newest = Some(job);
+        if let Some(desk) = self.state.lock().desks.get_mut(desk) {
+            *desk = Desk { taken: true, ..Desk::default() };
         }
-        oldest.map(|job| (job, more))
     }
 
-    fn work(&self) {
-        while let Some((job, more)) = self.take() {
+    fn work(&self, driver: &'static Driver, desk: usize, call: &Event) {
+        while let Some((request, more)) = self.take(desk) {
             if more {
                 // Another thread may take the next one.
                 self.wake.set();
             }
-            job.into_inner().request.run();
+            let outcome = request.act(driver, call);
+            self.clear(desk, call, &request);
             self.give_back();
+            request.into_inner().finish(outcome);
         }
     }
 
@@ -168,11 +272,27 @@ impl Workers {
 unsafe extern "C" fn run(_context: *mut c_void) {
     if let Some(driver) = Driver::get() {
         let workers = &driver.workers;
-        while !workers.stopping.load(Ordering::Acquire) {
-            workers.wake.wait();
-            workers.work();
+        if let Some((desk, call)) = workers.sit_down() {
+            while !workers.stopping.load(Ordering::Acquire) {
+                workers.wake.wait();
+                workers.work(driver, desk, call);
+            }
         }
         workers.wake.set();
     }
     thread::exit();
+}
+
+/// DRIVER_CANCEL of every request that pends: called with the system's cancel spin lock, which it gives back.
+///
+/// # Safety
+/// The I/O manager passes an IRP that has this routine, and has taken the routine out of it.
+unsafe extern "C" fn cancel(_device: *mut DEVICE_OBJECT, irp: *mut IRP) {
+    // SAFETY: nobody completes the IRP before this routine has found it.
+    let level = unsafe { (*irp).CancelIrql };
+    // SAFETY: the routine is entered with the lock, acquired at this level.
+    unsafe { IoReleaseCancelSpinLock(level) };
+    if let Some(driver) = Driver::get() {
+        driver.workers.cancelled(irp.addr());
+    }
 }

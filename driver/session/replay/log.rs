@@ -4,11 +4,7 @@
 //! becomes of the objects in their slots, so that a callback never meets freed memory. The log is made in advance and bounded;
 //! what does not fit is counted as lost.
 
-use core::{
-    ffi::c_void,
-    ptr,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::{ffi::c_void, ptr};
 
 use ndkpi_sys::{
     ndkpi::NDK_CONNECTOR,
@@ -18,6 +14,7 @@ use softndk_ioctl::{ScriptEvent, ScriptName, ScriptOccurrence, Status};
 
 use crate::{
     kernel::{
+        event::Event,
         pool::{PoolSlice, tags},
         spin_lock::SpinLock,
     },
@@ -31,10 +28,8 @@ const ARRIVAL_MAX: usize = 64;
 
 pub struct Log {
     state: SpinLock<State>,
-    /// Counts everything that happens.
-    changes: AtomicU32,
-    /// Closes that have not come back.
-    closes: AtomicU32,
+    /// Something has happened.
+    pub changed: Event,
 }
 
 struct State {
@@ -43,6 +38,8 @@ struct State {
     lost: bool,
     arrivals: PoolSlice<Arrival>,
     arrived: usize,
+    /// Closes that have not come back.
+    closes: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -62,26 +59,27 @@ impl Log {
             lost: false,
             arrivals: PoolSlice::try_filled(tags::SESSION, ARRIVAL_MAX, arrival).map_err(none)?,
             arrived: 0,
+            closes: 0,
         };
-        Ok(Self { state: SpinLock::new(state), changes: AtomicU32::new(0), closes: AtomicU32::new(0) })
-    }
-
-    /// Differs when something has happened in between.
-    pub fn changes(&self) -> u32 {
-        self.changes.load(Ordering::Acquire)
+        let changed = Event::try_synchronization(false).map_err(none)?;
+        Ok(Self { state: SpinLock::new(state), changed })
     }
 
     pub fn closes(&self) -> u32 {
-        self.closes.load(Ordering::Acquire)
+        self.state.lock().closes
     }
 
     pub fn begin_close(&self) {
-        self.closes.fetch_add(1, Ordering::AcqRel);
+        let mut state = self.state.lock();
+        state.closes = state.closes.saturating_add(1);
     }
 
-    /// The last touch of the log by a close.
+    /// The last touch of the log by a close. All of it is done under the lock: whoever sees there that no close is left frees
+    /// the log.
     pub fn end_close(&self) {
-        self.closes.fetch_sub(1, Ordering::AcqRel);
+        let mut state = self.state.lock();
+        state.closes = state.closes.saturating_sub(1);
+        self.changed.set();
     }
 
     pub fn record(&self, event: ScriptEvent, object: ScriptName, status: NTSTATUS) {
@@ -96,7 +94,7 @@ impl Log {
                 None => state.lost = true,
             }
         }
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changed.set();
     }
 
     /// Keeps a connector that arrived; false when there is no room.

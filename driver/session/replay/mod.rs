@@ -67,13 +67,13 @@ pub fn run(
     driver: &'static Driver,
     request: &Request,
     script: &Script,
-    patience: Patience<'_>,
+    patience: &Patience<'_>,
 ) -> Result<usize, Status> {
     let mut buffer = Buffer::of(request);
     if buffer.output_length() < size_of::<ScriptReply>() {
         return Err(Status::BUFFER_TOO_SMALL);
     }
-    let mut session = Session::try_new(driver, patience)?;
+    let mut session = Session::try_new(driver, *patience)?;
     let mut rest: &[u8] = &script.bytes;
     let mut reply = ScriptReply::default();
     let mut seen = 0;

@@ -9,7 +9,6 @@ use ndkpi_sys::{
     ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE},
     nt::{NTSTATUS, PVOID},
 };
-use softndk_engine::Platform;
 use softndk_ioctl::{
     SCRIPT_TAIL_MAX, ScriptAnswer, ScriptEvent, ScriptItem, ScriptKind, ScriptName, ScriptOccurrence, Status,
     script_byte,
@@ -22,13 +21,10 @@ use super::{
 };
 use crate::{
     driver::Driver,
-    kernel::{
-        event::Event,
-        pool::{PoolArray, PoolBox, PoolSlice, tags},
-    },
+    kernel::pool::{PoolArray, PoolBox, PoolSlice, tags},
     session::{
         consumer::{OpenedAdapter, Waiter},
-        request::Patience,
+        request::{Patience, Wake},
     },
 };
 
@@ -42,9 +38,8 @@ const MEMORY_MAX: u64 = 64 << 20;
 const BURIED_MAX: usize = 256;
 /// Adapters that were closed before what was made from them.
 const CLOSING_MAX: usize = 64;
-/// A slice of waiting, in milliseconds, and how many without a change mean rest.
-const SLICE: u32 = 5;
-const SLICES_OF_REST: u32 = 2;
+/// How long nothing must happen for the system to be at rest, in nanoseconds.
+const REST: u64 = 10_000_000;
 /// When the system must have come to rest, in nanoseconds.
 const REST_LIMIT: u64 = 20_000_000_000;
 
@@ -76,7 +71,6 @@ pub struct Session<'a> {
     patience: Patience<'a>,
     pub slots: Slots,
     pub log: PoolBox<Log>,
-    nap: Event,
     /// Answers the requests that a step waits for; in the pool, because a request that was given up may still end.
     pub waiter: PoolBox<Waiter>,
     /// The memory list of a registration that was given up.
@@ -115,7 +109,6 @@ impl<'a> Session<'a> {
             patience,
             slots: Slots::try_new(&log)?,
             log,
-            nap: Event::try_synchronization(false).map_err(none)?,
             waiter: PoolBox::try_new(tags::SESSION, Waiter::try_new()?).map_err(none)?,
             list: None,
             elements: PoolSlice::try_filled(tags::SESSION, tail, NDK_SGE::zeroed()).map_err(none)?,
@@ -133,9 +126,7 @@ impl<'a> Session<'a> {
 
     /// Whether the script should end: cancelled, file closed, an adapter of its gone.
     pub fn give_up(&self) -> Result<(), Status> {
-        if let Some(status) = self.patience.ended() {
-            return Err(status);
-        }
+        self.patience.check()?;
         if self.driver.adapter_count() == 0 {
             // The device is about to go with the last adapter, and must not wait for a script that has none open.
             return Err(Status::DEVICE_REMOVED);
@@ -149,24 +140,14 @@ impl<'a> Session<'a> {
         if gone { Err(Status::DEVICE_REMOVED) } else { Ok(()) }
     }
 
-    /// One slice of waiting.
-    pub fn nap(&self) {
-        self.nap.wait_at_most(SLICE);
-    }
-
     /// Waits until nothing happens any more.
     pub fn rest(&mut self) -> Result<(), Stop> {
-        let now = || self.driver.fabric.platform().now();
-        let limit = now().saturating_add(REST_LIMIT);
-        let (mut quiet, mut changes) = (0, self.log.changes());
-        while quiet < SLICES_OF_REST {
-            self.nap();
+        let patience = self.patience.within(REST_LIMIT);
+        loop {
             self.give_up()?;
-            let latest = self.log.changes();
-            quiet = if latest == changes { quiet + 1 } else { 0 };
-            changes = latest;
-            if now() > limit {
-                return Err(Status::IO_TIMEOUT.into());
+            patience.check()?;
+            if patience.pause(&[&self.log.changed], Some(REST)) == Wake::Time {
+                break;
             }
         }
         self.finish_closing();
@@ -175,11 +156,10 @@ impl<'a> Session<'a> {
 
     /// The final status of a request that the session's waiter was given to.
     pub fn finish(&mut self, status: NTSTATUS) -> Result<Answer, Stop> {
-        let limit = self.driver.fabric.platform().now().saturating_add(REST_LIMIT);
-        let status = self.waiter.finish_unless(status, || {
+        let patience = self.patience.within(REST_LIMIT);
+        let status = self.waiter.finish_unless(status, |done| {
             self.give_up()?;
-            let late = self.driver.fabric.platform().now() > limit;
-            if late { Err(Status::IO_TIMEOUT) } else { Ok(()) }
+            patience.wait(&[done])
         })?;
         Ok(Answer::of(status))
     }
@@ -286,7 +266,7 @@ impl Drop for Session<'_> {
             if self.log.closes() == 0 {
                 break;
             }
-            self.nap();
+            self.log.changed.wait();
         }
         self.drop_all(ScriptKind::Buffer);
         self.buried.fill_with(|| None);

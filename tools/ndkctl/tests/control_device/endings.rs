@@ -26,7 +26,7 @@ pub const CASES: &[Case] = cases![
     a_handle_outlives_the_device_and_serves_the_next_one,
 ];
 
-fn endless(pair: u32) -> TransferRequest {
+pub fn endless(pair: u32) -> TransferRequest {
     TransferRequest { request_count: u64::MAX, ..transfer_request(pair, 65_536) }
 }
 
@@ -74,7 +74,7 @@ fn mappings_are_counted_while_a_transfer_has_them() {
     machine.finish();
 }
 
-fn endless_memcpy() -> MemcpyRequest {
+pub fn endless_memcpy() -> MemcpyRequest {
     MemcpyRequest {
         header: RequestHeader::of::<MemcpyRequest>(),
         region_length: 4096,

@@ -6,6 +6,7 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod cancels;
 mod endings;
 mod faults;
 mod inputs;
@@ -36,8 +37,16 @@ macro_rules! cases {
 pub(crate) use cases;
 
 fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 7] =
-        [inputs::CASES, listing::CASES, pairs::CASES, transfers::CASES, endings::CASES, faults::CASES, replay::CASES];
+    let suites: [&'static [Case]; 8] = [
+        inputs::CASES,
+        listing::CASES,
+        pairs::CASES,
+        transfers::CASES,
+        endings::CASES,
+        cancels::CASES,
+        faults::CASES,
+        replay::CASES,
+    ];
     suites.into_iter().flatten().copied()
 }
 

@@ -27,7 +27,7 @@ pub const CASES: &[Case] = cases![
 
 pub const TRANSFERS: &str = include_str!("../scripts/transfers.ndk");
 
-fn input(steps: &[u8]) -> Vec<u8> {
+pub fn input(steps: &[u8]) -> Vec<u8> {
     let size = (size_of::<ScriptRequest>() + steps.len()) as u32;
     let header = RequestHeader { size, ..RequestHeader::of::<ScriptRequest>() };
     [ScriptRequest { header, length: steps.len() as u32, reserved: 0 }.as_bytes(), steps].concat()
@@ -361,7 +361,7 @@ fn an_adapter_without_a_place_to_wait_in_stays_open() {
 fn a_script_without_an_adapter_ends_with_the_last_one() {
     let mut machine = Machine::start();
     let file = std::sync::Arc::new(machine.open());
-    // Each observation takes two slices of waiting: some forty seconds.
+    // Each observation waits ten milliseconds: some forty seconds.
     let steps = encode(&parse(&"events -> []\n".repeat(4000)).unwrap());
     let begun = kernel_host::dispatcher::now();
     let theirs = std::sync::Arc::clone(&file);
