@@ -234,20 +234,22 @@ fn page_list_that_changes_while_it_is_posted() {
         let region = pair.passive.domain.fast_region(count as u32, true);
         let list: Vec<AtomicU64> = mapping.pages().iter().map(|page| AtomicU64::new(*page)).collect();
         let (good, crooked) = (mapping.pages()[count - 1], mapping.pages()[0] + 7);
-        let done = AtomicBool::new(false);
-        let (mut accepted, mut refused) = (0, 0);
+        let (done, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (mut accepted, mut refused, mut met) = (0, 0, 0);
         concurrently(
             machine,
             || {
                 let begun = Instant::now();
-                // A list that did not change in time has shown nothing.
-                let enough = if schedule::is_on() { 50 } else { 3000 };
+                // A list that did not change while it was read has shown nothing. One at a time, threads change it between calls.
+                let (enough, often) = if schedule::is_on() { (50, 0) } else { (3000, 200) };
                 for round in 0.. {
-                    if round >= enough && accepted > 10 && refused > 10 {
+                    if round >= enough && accepted > 10 && refused > 10 && met >= often {
                         break;
                     }
-                    assert!(begun.elapsed() < PATIENCE, "{accepted} accepted, {refused} refused");
+                    assert!(begun.elapsed() < PATIENCE, "{accepted} accepted, {refused} refused, {met} met a change");
+                    let before = changes.load(Ordering::Acquire);
                     let status = post(&pair.passive, &region, &list, buffer.label());
+                    met += u32::from(changes.load(Ordering::Acquire) != before);
                     if status != 0 {
                         refused += 1;
                         continue;
@@ -269,6 +271,7 @@ fn page_list_that_changes_while_it_is_posted() {
                     list[count - 1].store(crooked, Ordering::Relaxed);
                     schedule::spin();
                     list[count - 1].store(good, Ordering::Relaxed);
+                    changes.fetch_add(1, Ordering::Release);
                     schedule::spin();
                 }
             },
