@@ -110,7 +110,7 @@ unsafe fn units<T: Copy + Default + PartialEq>(text: *const T, limit: Option<usi
 
 /// # Safety
 ///
-/// As [`units`].
+/// Terminated by 0, or as long as the limit.
 pub unsafe fn narrow(text: *const u8, limit: Option<usize>) -> String {
     // SAFETY: the caller's contract.
     String::from_utf8_lossy(&unsafe { units(text, limit) }).into_owned()
@@ -118,7 +118,7 @@ pub unsafe fn narrow(text: *const u8, limit: Option<usize>) -> String {
 
 /// # Safety
 ///
-/// As [`units`].
+/// Terminated by 0, or as long as the limit.
 pub unsafe fn wide(text: *const u16, limit: Option<usize>) -> String {
     // SAFETY: the caller's contract.
     String::from_utf16_lossy(&unsafe { units(text, limit) })

@@ -8,7 +8,7 @@
 //! without a seed.
 //!
 //! Two things come from outside, and each is counted as a doubt, with which a run may not replay: a thread that the kernel
-//! learns of when it is there already, and one that keeps the baton without coming to a point ([`watch`]).
+//! learns of when it is there already, and one that keeps the baton without coming to a point (`watch`).
 
 mod table;
 mod watch;
