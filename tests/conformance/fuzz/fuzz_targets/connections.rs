@@ -106,6 +106,9 @@ struct World<'a> {
     endpoints: Vec<SharedEndpoint>,
     connectors: Vec<Connector>,
     started: Vec<Started>,
+    /// What is closing: it ends when the connectors are closed that arrived at it or connect over it.
+    ending_listeners: Vec<(Listener, Started)>,
+    ending_endpoints: Vec<(SharedEndpoint, Started)>,
 }
 
 impl<'a> World<'a> {
@@ -123,6 +126,8 @@ impl<'a> World<'a> {
             endpoints: Vec::new(),
             connectors: Vec::new(),
             started: Vec::new(),
+            ending_listeners: Vec::new(),
+            ending_endpoints: Vec::new(),
         }
     }
 
@@ -229,34 +234,42 @@ impl<'a> World<'a> {
         let out_of = |count: usize| which.checked_rem(count);
         match kind % 3 {
             0 => drop(out_of(self.connectors.len()).map(|at| self.connectors.remove(at))),
-            1 => drop(out_of(self.endpoints.len()).map(|at| self.endpoints.remove(at))),
+            1 => {
+                if let Some(at) = out_of(self.endpoints.len()) {
+                    let endpoint = self.endpoints.remove(at);
+                    let ending = endpoint.object().begin_close();
+                    self.ending_endpoints.push((endpoint, ending));
+                }
+            }
             _ => {
                 if let Some(at) = out_of(self.listeners.len()) {
                     let (listener, _) = self.listeners.remove(at);
-                    self.end_listener(&listener);
+                    let ending = listener.object().begin_close();
+                    self.ending_listeners.push((listener, ending));
                 }
             }
         }
     }
 
-    /// What arrived and was not taken is the consumer's to close; before that its listener's close does not end.
-    fn end_listener(&self, listener: &Listener) {
-        let closing = listener.object().begin_close();
-        conformance::machine::settle();
-        while listener.waiting() > 0 {
-            drop(listener.next());
-        }
-        closing.wait();
-    }
-
-    /// Parents last; every call that pended has its completion then.
+    /// Closes everything; every call that pended has its completion then. What arrived and was not taken is the consumer's to
+    /// close, too.
     fn close(mut self) {
+        while !self.listeners.is_empty() {
+            self.close_one(&mut Input(&[2, 0]));
+        }
+        while !self.endpoints.is_empty() {
+            self.close_one(&mut Input(&[1, 0]));
+        }
         self.connectors.clear();
-        let listeners = std::mem::take(&mut self.listeners);
-        listeners.iter().for_each(|(listener, _)| self.end_listener(listener));
-        self.endpoints.clear();
-        for started in &self.started {
-            started.wait();
+        conformance::machine::settle();
+        for (listener, ending) in &self.ending_listeners {
+            while listener.waiting() > 0 {
+                drop(listener.next());
+            }
+            ending.wait();
+        }
+        for ending in self.ending_endpoints.iter().map(|(_, ending)| ending).chain(&self.started) {
+            ending.wait();
         }
     }
 }
