@@ -71,12 +71,16 @@ unsafe fn format_wide(buffer: *mut u16, count: usize, format: *const u16, argume
 }
 
 /// The arguments of a `va_list`, one after the other.
-fn list(arguments: *const u64) -> impl FnMut() -> u64 {
+///
+/// # Safety
+///
+/// No more are taken than there are.
+unsafe fn list(arguments: *const u64) -> impl FnMut() -> u64 {
     let mut at = arguments;
     move || {
         let current = at;
         at = at.wrapping_add(1);
-        // SAFETY: the format says how many there are.
+        // SAFETY: the caller's contract.
         unsafe { current.read() }
     }
 }
