@@ -1,8 +1,9 @@
 //! A transfer over a pair: register, post in chains, collect, take the registrations back.
 //!
 //! The client posts everything; the server only receives. Requests complete in their order, so the number in a completion says
-//! how many are done, silent ones included. Whatever happens, what was posted is waited for before the memory goes: by its
-//! completion, or, when completions do not come any more, by closing the queue pairs.
+//! how many are done, silent ones included. Which were silent is known from the post, so that a completion that is missing or one
+//! too many shows in the counts. Whatever happens, what was posted is waited for before the memory goes: by its completion, or,
+//! when completions do not come any more, by closing the queue pairs.
 
 use core::{ptr, sync::atomic::Ordering};
 
@@ -199,6 +200,8 @@ struct Transfer<'a> {
     results: PoolSlice<NDK_RESULT_EX>,
     /// When each outstanding chain was begun, by chain number modulo its length.
     chain_starts: PoolSlice<u64>,
+    /// Whether each outstanding request was posted silent, by the low bits of its number: the length is a power of two.
+    silent: PoolSlice<bool>,
     to_post: Cursor,
     to_receive: Cursor,
     done: Cursor,
@@ -225,7 +228,7 @@ impl<'a> Transfer<'a> {
         now: &'a dyn Fn() -> u64,
     ) -> Result<Self, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
-        let elements = asked.sge_count as usize;
+        let (elements, depth) = (asked.sge_count as usize, asked.depth as usize);
         let cursor = Cursor::new(layout.region_length, asked.request_length);
         Ok(Self {
             ends,
@@ -236,7 +239,8 @@ impl<'a> Transfer<'a> {
             elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
             receive_elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
             results: PoolSlice::try_filled(tags::SESSION, BATCH, NDK_RESULT_EX::zeroed()).map_err(none)?,
-            chain_starts: PoolSlice::try_filled(tags::SESSION, asked.depth as usize, 0).map_err(none)?,
+            chain_starts: PoolSlice::try_filled(tags::SESSION, depth, 0).map_err(none)?,
+            silent: PoolSlice::try_filled(tags::SESSION, depth.next_power_of_two(), false).map_err(none)?,
             to_post: cursor,
             to_receive: cursor,
             done: cursor,
@@ -405,7 +409,20 @@ impl<'a> Transfer<'a> {
             }
             self.posted += 1;
             self.result.posted += 1;
+            let index = self.silent_index(self.posted);
+            if let Some(silent) = self.silent.get_mut(index) {
+                *silent = self.tail_silent;
+            }
         }
+    }
+
+    /// Where it is kept whether a request is silent: no more than the depth are outstanding.
+    fn silent_index(&self, number: u64) -> usize {
+        number as usize & self.silent.len().wrapping_sub(1)
+    }
+
+    fn was_silent(&self, number: u64) -> bool {
+        self.silent.get(self.silent_index(number)).is_some_and(|&silent| silent)
     }
 
     /// Where the start of the chain of a request is kept.
@@ -551,9 +568,11 @@ impl<'a> Transfer<'a> {
         while self.completed < succeeded_until {
             self.result.bytes += u64::from(self.done.next().length);
             self.completed += 1;
-            self.result.completed += 1;
+            self.result.silent += u64::from(self.was_silent(self.completed));
         }
-        if result.Status != STATUS_SUCCESS {
+        if result.Status == STATUS_SUCCESS {
+            self.result.completed += 1;
+        } else {
             self.result.record_failure(Status(result.Status));
             self.result.end_reason = EndReason::FAILURE;
             self.done.next();

@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The version of this ABI. A change that an older partner would misread raises it; the driver answers any other version
 /// with [`crate::Status::REVISION_MISMATCH`] (except [`crate::VersionRequest`], which is how a tool finds out).
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// The device object, as the driver names it.
 pub const DEVICE_NAME: &str = r"\Device\SoftNdk";

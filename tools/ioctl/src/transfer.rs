@@ -187,9 +187,12 @@ pub struct TransferResult {
     pub header: RequestHeader,
     /// Requests accepted by the client's queue pair.
     pub posted: u64,
-    /// Requests that completed with success (silent ones included).
+    /// Completions with success that were taken from the client's completion queue (of memcpy: copies).
     pub completed: u64,
-    /// Bytes of those.
+    /// Requests posted with NDK_OP_FLAG_SILENT_SUCCESS that are known to be done because one behind them is. In a transfer that
+    /// answers SUCCESS, every request posted is among `completed`, `silent` or `failed`, and among one of them only.
+    pub silent: u64,
+    /// Bytes of completed and silent requests.
     pub bytes: u64,
     /// Requests that completed with another status.
     pub failed: u64,
@@ -245,6 +248,7 @@ impl TransferResult {
         header: RequestHeader::of::<Self>(),
         posted: 0,
         completed: 0,
+        silent: 0,
         bytes: 0,
         failed: 0,
         elapsed: 0,
@@ -257,6 +261,12 @@ impl TransferResult {
         other_failures: 0,
         latency: Histogram::EMPTY,
     };
+
+    /// Requests that succeeded, told or silent.
+    #[must_use]
+    pub const fn succeeded(&self) -> u64 {
+        self.completed.saturating_add(self.silent)
+    }
 
     /// Counts a failed request.
     pub fn record_failure(&mut self, status: Status) {
@@ -372,12 +382,13 @@ const _: () = {
     assert!(core::mem::offset_of!(MemcpyRequest, time_budget) == 32);
     assert!(size_of::<StatusCount>() == 16);
     assert!(core::mem::offset_of!(TransferResult, posted) == 8);
-    assert!(core::mem::offset_of!(TransferResult, elapsed) == 40);
-    assert!(core::mem::offset_of!(TransferResult, first_failure) == 72);
-    assert!(core::mem::offset_of!(TransferResult, failures) == 80);
-    assert!(core::mem::offset_of!(TransferResult, other_failures) == 208);
-    assert!(core::mem::offset_of!(TransferResult, latency) == 216);
-    assert!(size_of::<TransferResult>() == 216 + 32 + 4 * 608);
+    assert!(core::mem::offset_of!(TransferResult, silent) == 24);
+    assert!(core::mem::offset_of!(TransferResult, elapsed) == 48);
+    assert!(core::mem::offset_of!(TransferResult, first_failure) == 80);
+    assert!(core::mem::offset_of!(TransferResult, failures) == 88);
+    assert!(core::mem::offset_of!(TransferResult, other_failures) == 216);
+    assert!(core::mem::offset_of!(TransferResult, latency) == 224);
+    assert!(size_of::<TransferResult>() == 224 + 32 + 4 * 608);
     assert!(size_of::<TransferResult>() as u64 <= RESULT_LENGTH);
 };
 

@@ -215,21 +215,21 @@ fn row<D: Device>(
         signal_interval: common.silent.unwrap_or(0),
     };
     let result = client.transfer(&request, &mut buffer)?;
-    if count != 0 && result.completed != count {
+    let requests = result.succeeded();
+    if count != 0 && requests != count {
         return Err(Failure::new(
             Kind::Refused,
             format!("cannot trust the requests of {}", units::size(u64::from(size))),
-            format!("{} of {count} completed", result.completed),
+            format!("of {count} {} completed and {} were silent", result.completed, result.silent),
             "this is a fault of the driver; please report it",
         ));
     }
-    let verified = if common.verify { verify(&buffer, size, result.completed)? } else { 0 };
+    let verified = if common.verify { verify(&buffer, size, requests)? } else { 0 };
     let latency = |part| (result.latency.count != 0).then(|| result.latency.quantile(part)).flatten();
-    let per_request =
-        (result.completed != 0 && result.elapsed != 0).then(|| result.elapsed as f64 / result.completed as f64);
+    let per_request = (requests != 0 && result.elapsed != 0).then(|| result.elapsed as f64 / requests as f64);
     Ok(RowReport {
         size,
-        requests: result.completed,
+        requests,
         bytes: result.bytes,
         elapsed: result.elapsed,
         ns_per_request: per_request,

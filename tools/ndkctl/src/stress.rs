@@ -71,8 +71,10 @@ struct Count {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Requests {
     posted: u64,
-    /// With success, the silent ones included.
+    /// With success.
     completed: u64,
+    /// Silent ones that succeeded: nothing told of them.
+    silent: u64,
     failed: u64,
     bytes: u64,
     /// Bytes compared with what was sent.
@@ -400,6 +402,7 @@ impl Worker<'_> {
             let mut half = lock(&self.shared.half);
             half.requests.posted += result.posted;
             half.requests.completed += result.completed;
+            half.requests.silent += result.silent;
             half.requests.failed += result.failed;
             half.requests.bytes += result.bytes;
             half.requests.compared += if complete { request.region_length } else { 0 };
@@ -430,7 +433,9 @@ impl Worker<'_> {
         let longest = region_length.min(u32::try_from(longest).unwrap_or(u32::MAX));
         let mut flags = TransferFlags::empty();
         flags.set(TransferFlags::READ_FENCE, self.random.below(4) == 0);
-        flags.set(TransferFlags::SILENT_SUCCESS, self.random.below(3) == 0);
+        // Silent within chains, or all but every Nth, or none.
+        let (quiet, interval) = (self.random.below(3), self.random.between(2, 2 * depth));
+        flags.set(TransferFlags::SILENT_SUCCESS, quiet == 0);
         flags.set(TransferFlags::SOLICITED, operation == Operation::SEND && self.random.below(3) == 0);
         let mut request = TransferRequest {
             header: RequestHeader::of::<TransferRequest>(),
@@ -445,7 +450,7 @@ impl Worker<'_> {
             depth,
             chain_length: self.random.between(1, depth),
             time_budget: 0,
-            signal_interval: 0,
+            signal_interval: if quiet == 1 { interval } else { 0 },
         };
         request.request_count = strides(&request) * u64::from(self.random.between(1, 2));
         request
@@ -496,9 +501,9 @@ fn is_complete(result: &TransferResult) -> bool {
 
 /// What does not fit in what a transfer says, or in what arrived.
 fn misfit(request: &TransferRequest, result: &TransferResult, sent: &[u8], arrived: &[u8]) -> Option<String> {
-    let TransferResult { posted, completed, failed, bytes, .. } = *result;
-    if posted != completed + failed {
-        return Some(format!("{posted} posted, {completed} completed, {failed} failed"));
+    let TransferResult { posted, completed, silent, failed, bytes, .. } = *result;
+    if posted != completed + silent + failed {
+        return Some(format!("{posted} posted, {completed} completed, {silent} silent, {failed} failed"));
     }
     if !is_complete(result) {
         return None;
@@ -565,12 +570,13 @@ impl fmt::Display for StressReport {
             writeln!(formatter, "{:<12} {} {}", name.unwrap_or_default(), cell(&self.calm), cell(&self.rough))?;
         }
         for (name, half) in [("calm", &self.calm), ("rough", &self.rough)] {
-            let Requests { posted, completed, failed, bytes, compared } = half.requests;
+            let Requests { posted, completed, silent, failed, bytes, compared } = half.requests;
             writeln!(
                 formatter,
-                "{name}: {} requests posted = {} completed + {} failed; {} bytes, {} of them compared; {:.0} s",
+                "{name}: {} requests posted = {} completed + {} silent + {} failed; {} bytes, {} of them compared; {:.0} s",
                 units::count(posted),
                 units::count(completed),
+                units::count(silent),
                 units::count(failed),
                 units::count(bytes),
                 units::count(compared),
@@ -611,7 +617,8 @@ mod tests {
         time_budget: 0,
         signal_interval: 0,
     };
-    const WELL: TransferResult = TransferResult { posted: 4, completed: 4, bytes: 400, ..TransferResult::EMPTY };
+    const WELL: TransferResult =
+        TransferResult { posted: 4, completed: 2, silent: 2, bytes: 400, ..TransferResult::EMPTY };
 
     fn said(result: &TransferResult, arrived: &[u8]) -> String {
         misfit(&REQUEST, result, &[7; 200], arrived).unwrap_or_default()
@@ -627,17 +634,19 @@ mod tests {
 
     #[test]
     fn a_request_that_is_not_completed_is_a_misfit() {
-        let lost = TransferResult { completed: 3, ..WELL };
-        assert_eq!(said(&lost, &[7; 200]), "4 posted, 3 completed, 0 failed");
-        let twice = TransferResult { completed: 4, failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
-        assert_eq!(said(&twice, &[7; 200]), "4 posted, 4 completed, 1 failed");
-        let flushed = TransferResult { completed: 3, failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
+        let lost = TransferResult { completed: 1, ..WELL };
+        assert_eq!(said(&lost, &[7; 200]), "4 posted, 1 completed, 2 silent, 0 failed");
+        let loud = TransferResult { completed: 3, ..WELL };
+        assert_eq!(said(&loud, &[7; 200]), "4 posted, 3 completed, 2 silent, 0 failed");
+        let twice = TransferResult { failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
+        assert_eq!(said(&twice, &[7; 200]), "4 posted, 2 completed, 2 silent, 1 failed");
+        let flushed = TransferResult { completed: 1, failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
         assert_eq!(said(&flushed, &[0; 200]), "", "nobody says that the bytes of a failed transfer arrive");
     }
 
     #[test]
     fn success_with_too_few_requests_or_bytes_is_a_misfit() {
-        let early = TransferResult { posted: 3, completed: 3, bytes: 300, ..WELL };
+        let early = TransferResult { posted: 3, silent: 1, bytes: 300, ..WELL };
         assert_eq!(said(&early, &[7; 200]), "3 requests, 300 bytes");
         let short = TransferResult { bytes: 399, ..WELL };
         assert_eq!(said(&short, &[7; 200]), "4 requests, 399 bytes");

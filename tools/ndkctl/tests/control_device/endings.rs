@@ -211,7 +211,7 @@ fn requests_after_the_last_adapter_answer_device_removed() {
         adapter.remove();
     }
     for code in [AdapterListRequest::CODE, ObjectSummaryRequest::CODE] {
-        let header = RequestHeader { version: 1, size: 8 };
+        let header = RequestHeader::of::<VersionRequest>();
         let (status, output) = send(&file, code, header.as_bytes(), 4096);
         assert_eq!(status, Status::DEVICE_REMOVED, "0x{code:08X}");
         assert!(output.is_empty());
