@@ -439,8 +439,9 @@ impl Attempt<'_> {
         }
         loop {
             while let Some(connector) = arrivals.take()? {
-                // A stranger that is gone already has no address.
-                if peer_address(&connector).ok() == Some(connector_address(client)?) {
+                // A stranger that is gone already has no address, nor has the client once it is refused: why, its connect tells.
+                let (from, own) = (peer_address(&connector).ok(), connector_address(client).ok());
+                if own.is_some() && from == own {
                     return Ok(connector);
                 }
             }

@@ -44,9 +44,11 @@ pub struct Wish {
     pub wire: u32,
     pub ipv4: bool,
     pub ipv6: bool,
+    /// Every call pends that may: the keyword `Promptness`.
+    pub force_pending: bool,
 }
 
-pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true };
+pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true, force_pending: false };
 
 impl Machine {
     /// Two ordinary adapters.
@@ -55,7 +57,8 @@ impl Machine {
     }
 
     pub fn with(wishes: &[Wish]) -> Self {
-        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, ..KernelConfig::default() });
+        let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
+        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, ..KernelConfig::default() });
         Self::load(kernel, wishes)
     }
 
@@ -117,7 +120,9 @@ impl Machine {
 
 fn config(inx: &Inx, host: u8, wish: Wish) -> AdapterConfig {
     let mut config = AdapterConfig::from_inx(inx).expect("our own file installs");
-    config = config.with_keyword("WireNumber", &wish.wire.to_string());
+    config = config
+        .with_keyword("WireNumber", &wish.wire.to_string())
+        .with_keyword("Promptness", if wish.force_pending { "1" } else { "0" });
     if wish.ipv4 {
         config = config.with_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), 24);
     }

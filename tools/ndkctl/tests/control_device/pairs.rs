@@ -4,6 +4,8 @@ use crate::machine::{Machine, ORDINARY, Wish, ask, list, refused, region, send, 
 use crate::replay::replay;
 use crate::transfers::{arrived, prepare, transfer_request};
 use crate::{Case, cases};
+use kernel_host::fault::{self, Site, SiteRecord};
+use kernel_host::image::stack_trace;
 use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
@@ -14,7 +16,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 pub const CASES: &[Case] = cases![
     pair_connects_over_the_wanted_family,
@@ -28,6 +30,7 @@ pub const CASES: &[Case] = cases![
     closed_pairs_are_not_found,
     many_pairs_at_once,
     strangers_at_the_port_are_not_taken_for_the_client,
+    strangers_at_the_port_of_a_pair_whose_connect_fails,
     closing_the_file_closes_its_pairs,
 ];
 
@@ -235,12 +238,68 @@ fn many_pairs_at_once() {
 
 /// Somebody else connects to the port of a pair that is being made, again and again: each pair is still its own two ends'.
 fn strangers_at_the_port_are_not_taken_for_the_client() {
-    const PORT: u16 = 4321;
-    const PAIRS: usize = 60;
+    with_strangers(ORDINARY, |machine, file| {
+        for _ in 0..60 {
+            let pair = ask(file, &PairCreateRequest { port: PORT, ..create_request(machine) });
+            check_and_close(file, &pair);
+        }
+    });
+}
+
+/// Whatever may pend does: while a connect that failed is yet to say so, the client's connector has no address that a stranger's
+/// could be compared with. The pair's maker hears of the failure and of nothing else.
+fn strangers_at_the_port_of_a_pair_whose_connect_fails() {
+    with_strangers(Wish { force_pending: true, ..ORDINARY }, |machine, file| {
+        let request = PairCreateRequest { port: PORT, ..create_request(machine) };
+        fault::start_recording();
+        let pair = ask(file, &request);
+        let sites = fault::sites();
+        fault::stop();
+        check_and_close(file, &pair);
+        // Of the pair's own connect: the stranger's are steps of a script.
+        let calls = |record: &SiteRecord, name| {
+            stack_trace::name(&record.stack).iter().any(|frame| frame.to_string().contains(name))
+        };
+        let own =
+            |record: &SiteRecord| calls(record, "session::table::connect") && calls(record, "ndk::connector::connect(");
+        let sites: Vec<Site> = sites.iter().filter(|record| own(record)).map(|record| record.site).collect();
+        assert!(!sites.is_empty(), "nothing of a connect can fail");
+        let mut short = 0;
+        for (attempt, site) in sites.iter().cycle().take(60).enumerate() {
+            fault::fail(*site, 1);
+            let (status, output) =
+                send(file, PairCreateRequest::CODE, request.as_bytes(), size_of::<PairCreateReply>());
+            fault::stop();
+            if status == Status::SUCCESS {
+                // What failed was the note of an answer, which then came inline.
+                check_and_close(file, &PairCreateReply::read_from_bytes(&output).expect("a whole reply"));
+            } else {
+                assert_eq!(status, Status::INSUFFICIENT_RESOURCES, "attempt {attempt}");
+                short += 1;
+            }
+        }
+        assert!(short > 0, "no connect has failed");
+    });
+}
+
+const PORT: u16 = 4321;
+
+/// Moves a message over a new pair, and closes it.
+fn check_and_close(file: &File, pair: &PairCreateReply) {
+    assert_eq!(pair.server.port, PORT);
+    let request = TransferRequest { operation: Operation::SEND, ..transfer_request(pair.pair, 4096) };
+    let mut buffer = region(4096);
+    prepare(&mut buffer, 4096);
+    assert_eq!(send_direct(file, &request, &mut buffer), Status::SUCCESS);
+    assert!(arrived(&buffer, 4096));
+    assert_eq!(close(file, pair.pair), Status::SUCCESS);
+}
+
+/// Does something while a stranger connects to the port all the time, more often at once than find a place there.
+fn with_strangers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let mut script =
         String::from("open A0 adapter=0 -> SUCCESS\nopen A1 adapter=1 -> SUCCESS\npd P0 adapter=A0 -> SUCCESS\n");
     script += "cq C0 adapter=A0 depth=16 -> SUCCESS\n";
-    // More at a time than find a place at the port.
     for number in 0..24 {
         writeln!(
             script,
@@ -251,7 +310,7 @@ fn strangers_at_the_port_are_not_taken_for_the_client() {
         .expect("text");
     }
     let steps = encode(&parse(&script).expect("a script"));
-    let machine = Machine::start();
+    let machine = Machine::with(&[adapter, adapter]);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
     let stranger = kernel_host::thread::spawn("stranger", move || {
@@ -266,18 +325,9 @@ fn strangers_at_the_port_are_not_taken_for_the_client() {
         rounds
     });
     let file = machine.open();
-    for _ in 0..PAIRS {
-        let pair = ask(&file, &PairCreateRequest { port: PORT, ..create_request(&machine) });
-        assert_eq!(pair.server.port, PORT);
-        let request = TransferRequest { operation: Operation::SEND, ..transfer_request(pair.pair, 4096) };
-        let mut buffer = region(4096);
-        prepare(&mut buffer, 4096);
-        assert_eq!(send_direct(&file, &request, &mut buffer), Status::SUCCESS);
-        assert!(arrived(&buffer, 4096));
-        assert_eq!(close(&file, pair.pair), Status::SUCCESS);
-    }
+    work(&machine, &file);
     stop.store(true, Ordering::SeqCst);
-    println!("{} scripts of a stranger beside {PAIRS} pairs", stranger.join());
+    println!("{} scripts of a stranger", stranger.join());
     file.close();
     machine.finish();
 }
