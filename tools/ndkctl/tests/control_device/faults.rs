@@ -1,11 +1,11 @@
-//! Every allocation and every mapping of a program's life on the device made to fail once: the request that needed it says
-//! so, those after it are answered as documented, and nothing is left behind.
+//! Every allocation and every mapping of a program's lives on the device made to fail once, in each profile of promptness: the
+//! request that needed it says so, those after it are answered as documented, and nothing is left behind.
 //!
-//! The sites are found by running the life once while the host records them; then each is failed at each of its hits, and
+//! The sites are found by running a life once while the host records them; then each is failed at each of its hits, and
 //! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the
-//! driver, so each life has a freshly loaded one; loading and unloading run without faults.
+//! driver, so each run has a freshly loaded one; loading and unloading run without faults.
 
-use crate::machine::{Machine, open, region, result_of, send, send_direct};
+use crate::machine::{Machine, ORDINARY, Promptness, Wish, open, region, result_of, send, send_direct};
 use crate::pairs::{close_request, create_request, objects};
 use crate::replay::{TRANSFERS, replay};
 use crate::transfers::{KINDS, arrived, memcpy_request, prepare, transfer_request};
@@ -16,56 +16,96 @@ use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
     ObjectListRequest, ObjectPosition, ObjectSummaryReply, PairCloseRequest, PairCreateReply, PairCreateRequest,
-    PairFlags, PairModerationRequest, Request, RequestHeader, ScriptReply, Status, TransferRequest, WIN32_DEVICE_NAME,
+    PairFlags, PairModerationRequest, RegionKind, Request, RequestHeader, ScriptReply, Status, TransferRequest,
+    WIN32_DEVICE_NAME,
 };
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
-pub const CASES: &[Case] = cases![every_allocation_of_a_life_on_the_device_fails_once];
+pub const CASES: &[Case] = cases![
+    every_allocation_of_a_life_on_the_device_fails_once,
+    every_allocation_of_a_life_in_which_all_pends_fails_once,
+    every_allocation_of_a_life_in_which_nothing_pends_fails_once,
+];
 
 /// Long enough for several pages in each region.
 const LENGTH: u64 = 20_000;
 
+/// Longer than what the driver maps while it is asked: here the profiles of promptness part.
+const LARGE: u64 = (4 << 20) + 1;
+
 /// Which step did not succeed, and what it answered.
 type Failure = (&'static str, Status);
 
-/// Opens the device, makes a pair, moderates it, lists the objects, moves memory of each kind, copies, closes the pair, replays
-/// a script, closes the device. A request that
-/// fails does not keep those after it from being tried, as far as they need no more than there is.
-fn life(create: &PairCreateRequest) -> Vec<Failure> {
-    let mut failures = Vec::new();
-    let file = match open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE) {
-        Ok(file) => file,
-        Err(status) => return vec![("open", Status(status))],
-    };
-    let mut note = |step, status| {
+/// The steps of a life that did not succeed.
+struct Steps(Vec<Failure>);
+
+impl Steps {
+    /// Whether a step succeeded.
+    fn note(&mut self, step: &'static str, status: Status) -> bool {
         if status != Status::SUCCESS {
-            failures.push((step, status));
+            self.0.push((step, status));
         }
         status == Status::SUCCESS
-    };
-    let (status, output) = send(&file, PairCreateRequest::CODE, create.as_bytes(), size_of::<PairCreateReply>());
-    let pair = note("pair create", status).then(|| PairCreateReply::read_from_bytes(&output).expect("a reply").pair);
+    }
+}
+
+/// What a program does between opening the device and closing it. A request that fails does not keep those after it from being
+/// tried, as far as they need no more than there is.
+type Life = fn(&File, &PairCreateRequest, &mut Steps);
+
+/// What a life comes to that those before it came to as well is not failed again.
+const LIVES: [Life; 2] = [everything, much_memory];
+
+/// Makes a pair, moderates it, moves memory of each kind, lists the objects, copies, closes the pair, replays a script.
+fn everything(file: &File, create: &PairCreateRequest, steps: &mut Steps) {
+    let pair = create_pair(file, create, steps);
     if let Some(pair) = pair {
         let header = RequestHeader::of::<PairModerationRequest>();
         let request = PairModerationRequest { header, pair, interval: 20, count: 4, reserved: 0 };
-        note("moderation", send(&file, PairModerationRequest::CODE, request.as_bytes(), 0).0);
-        for region_kind in KINDS {
+        steps.note("moderation", send(file, PairModerationRequest::CODE, request.as_bytes(), 0).0);
+        for region_kind in KINDS.into_iter().chain([RegionKind::WINDOW]) {
             let request = TransferRequest { region_kind, ..transfer_request(pair, LENGTH) };
-            note("transfer", moved(&file, &request));
+            steps.note("transfer", moved(file, &request, LENGTH));
         }
     }
     let header = RequestHeader::of::<ObjectListRequest>();
     let list = ObjectListRequest { header, position: ObjectPosition::default() };
-    note("object list", send(&file, ObjectListRequest::CODE, list.as_bytes(), 4096).0);
-    note("memcpy", moved(&file, &memcpy_request(LENGTH)));
+    steps.note("object list", send(file, ObjectListRequest::CODE, list.as_bytes(), 4096).0);
+    steps.note("memcpy", moved(file, &memcpy_request(LENGTH), LENGTH));
     if let Some(pair) = pair {
-        let (status, _) = send(&file, PairCloseRequest::CODE, close_request(pair).as_bytes(), 0);
-        note("pair close", status);
+        close_pair(file, pair, steps);
     }
-    note("replay", replayed(&file));
+    steps.note("replay", replayed(file));
+}
+
+/// Moves more memory than is mapped while the driver is asked, over a pair of its own.
+fn much_memory(file: &File, create: &PairCreateRequest, steps: &mut Steps) {
+    if let Some(pair) = create_pair(file, create, steps) {
+        steps.note("transfer", moved(file, &transfer_request(pair, LARGE), LARGE));
+        close_pair(file, pair, steps);
+    }
+}
+
+fn create_pair(file: &File, create: &PairCreateRequest, steps: &mut Steps) -> Option<u32> {
+    let (status, output) = send(file, PairCreateRequest::CODE, create.as_bytes(), size_of::<PairCreateReply>());
+    steps.note("pair create", status).then(|| PairCreateReply::read_from_bytes(&output).expect("a reply").pair)
+}
+
+fn close_pair(file: &File, pair: u32, steps: &mut Steps) {
+    steps.note("pair close", send(file, PairCloseRequest::CODE, close_request(pair).as_bytes(), 0).0);
+}
+
+/// Opens the device, lives, closes it; the steps that failed.
+fn live(life: Life, create: &PairCreateRequest) -> Vec<Failure> {
+    let file = match open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE) {
+        Ok(file) => file,
+        Err(status) => return vec![("open", Status(status))],
+    };
+    let mut steps = Steps(Vec::new());
+    life(&file, create, &mut steps);
     file.close();
-    failures
+    steps.0
 }
 
 /// Steps of the script that are replayed: to a connection and a read over it.
@@ -91,9 +131,9 @@ fn replayed(file: &File) -> Status {
 }
 
 /// Runs a transfer or a copy. What it answers is the request's status, or what the result page calls the first failure.
-fn moved<R: Request>(file: &File, request: &R) -> Status {
-    let mut buffer = region(LENGTH);
-    prepare(&mut buffer, LENGTH);
+fn moved<R: Request>(file: &File, request: &R, length: u64) -> Status {
+    let mut buffer = region(length);
+    prepare(&mut buffer, length);
     let status = send_direct(file, request, &mut buffer);
     if status != Status::SUCCESS {
         return status;
@@ -101,7 +141,7 @@ fn moved<R: Request>(file: &File, request: &R) -> Status {
     let result = result_of(&buffer);
     let status = Status(result.first_failure);
     assert_eq!(status == Status::SUCCESS, result.failed == 0, "the result page agrees with itself: {result:?}");
-    assert!(status != Status::SUCCESS || arrived(&buffer, LENGTH), "success without the bytes: {result:?}");
+    assert!(status != Status::SUCCESS || arrived(&buffer, length), "success without the bytes: {result:?}");
     status
 }
 
@@ -119,16 +159,17 @@ fn is_documented(failures: &[Failure]) -> bool {
 }
 
 /// A life on a fresh driver, during which `plan` says what fails, and one after it without a fault, which must succeed on
-/// what the first left. Returns how the first ended, and the summary at the end.
-fn two_lives(machine: &Machine, plan: impl FnOnce()) -> (Vec<Failure>, ObjectSummaryReply) {
+/// what the first left. Returns how the first ended, and the summary at the end, when what an answer leaves to be freed is.
+fn two_lives(machine: &Machine, life: Life, plan: impl FnOnce()) -> (Vec<Failure>, ObjectSummaryReply) {
     let create = PairCreateRequest { flags: PairFlags::SHARED_RECEIVE, ..create_request(machine) };
     let watcher = machine.open();
     let before = objects(&watcher);
     plan();
-    let failures = life(&create);
+    let failures = live(life, &create);
     fault::stop();
     assert_nothing_live(&objects(&watcher), &before, &failures);
-    assert_eq!(life(&create), [], "the life after one that ended in {failures:x?}");
+    assert_eq!(live(life, &create), [], "the life after one that ended in {failures:x?}");
+    machine.settle();
     let after = objects(&watcher);
     assert_nothing_live(&after, &before, &failures);
     watcher.close();
@@ -171,18 +212,43 @@ fn new_targets(known: &mut BTreeSet<Site>) -> Vec<Target> {
 
 // Rule: IOCTL-11
 fn every_allocation_of_a_life_on_the_device_fails_once() {
-    let mut machine = Machine::start();
+    fail_all(Promptness::Natural);
+}
+
+// Rule: IOCTL-11
+fn every_allocation_of_a_life_in_which_all_pends_fails_once() {
+    fail_all(Promptness::Pending);
+}
+
+// Rule: IOCTL-11
+fn every_allocation_of_a_life_in_which_nothing_pends_fails_once() {
+    fail_all(Promptness::Inline);
+}
+
+fn fail_all(promptness: Promptness) {
+    let adapters = [Wish { promptness, ..ORDINARY }; 2];
+    let mut machine = Machine::with(&adapters);
     let mut known = BTreeSet::new();
-    let (failures, usual) = two_lives(&machine, fault::start_recording);
+    for life in LIVES {
+        machine = fail_life(machine, &adapters, life, &mut known);
+    }
+    machine.finish();
+}
+
+/// One life with a call failing at every site that is not known yet.
+fn fail_life(machine: Machine, adapters: &[Wish], life: Life, known: &mut BTreeSet<Site>) -> Machine {
+    let mut machine = machine.restart(adapters);
+    let before = known.len();
+    let (failures, usual) = two_lives(&machine, life, fault::start_recording);
     assert_eq!(failures, [], "the life without a fault");
-    let mut targets = new_targets(&mut known);
+    let mut targets = new_targets(known);
     let (mut fired, mut refused) = (0, 0);
     while let Some(Target { site, hit, stack }) = targets.pop() {
         // A bugcheck names its own stack; this line names the fault that led there.
         eprintln!("failing hit {hit} of {stack}");
-        machine = machine.restart();
+        machine = machine.restart(adapters);
         let before = fault::failures();
-        let (failures, after) = two_lives(&machine, || fault::fail(site, hit));
+        let (failures, after) = two_lives(&machine, life, || fault::fail(site, hit));
         let injected = fault::failures() - before;
         eprintln!("ended in {failures:x?}");
         assert!(is_documented(&failures), "the life ended in {failures:x?} after failing hit {hit} of {stack}");
@@ -190,12 +256,12 @@ fn every_allocation_of_a_life_on_the_device_fails_once() {
         assert_nothing_left(&after, &usual, &stack);
         fired += injected;
         refused += u64::from(!failures.is_empty());
-        targets.extend(new_targets(&mut known));
+        targets.extend(new_targets(known));
     }
-    println!("{} sites, {fired} faults, {refused} lives with a refused request", known.len());
-    assert!(!known.is_empty(), "no site was recorded");
-    assert!(fired > 0 && refused > 0, "of {} sites {fired} failed and {refused} showed", known.len());
-    machine = machine.restart();
-    assert_eq!(two_lives(&machine, || ()), (Vec::new(), usual), "the life after all faults");
-    machine.finish();
+    let sites = known.len() - before;
+    println!("{sites} sites, {fired} faults, {refused} lives with a refused request");
+    assert!(fired > 0 && refused > 0, "of {sites} sites {fired} failed and {refused} showed");
+    machine = machine.restart(adapters);
+    assert_eq!(two_lives(&machine, life, || ()), (Vec::new(), usual), "the life after all faults");
+    machine
 }

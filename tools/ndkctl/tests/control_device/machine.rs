@@ -6,7 +6,7 @@ use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE, IoResult, Opener, Pendi
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::adapter::{self, Adapter};
 use kernel_host::status::NtStatus;
-use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode};
+use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
 use softndk_ioctl::{
     AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, Request, RequestHeader, Status, TransferResult,
     WIN32_DEVICE_NAME,
@@ -44,11 +44,18 @@ pub struct Wish {
     pub wire: u32,
     pub ipv4: bool,
     pub ipv6: bool,
-    /// Every call pends that may: the keyword `Promptness`.
-    pub force_pending: bool,
+    pub promptness: Promptness,
 }
 
-pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true, force_pending: false };
+/// Which way an adapter answers: the keyword of that name.
+#[derive(Clone, Copy)]
+pub enum Promptness {
+    Natural = 0,
+    Pending = 1,
+    Inline = 2,
+}
+
+pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true, promptness: Promptness::Natural };
 
 impl Machine {
     /// Two ordinary adapters.
@@ -91,12 +98,18 @@ impl Machine {
         panic!("waited a minute for nothing");
     }
 
-    /// Unloads, finds nothing left, and loads again with two ordinary adapters: a process has one kernel only.
-    pub fn restart(self) -> Self {
+    /// Lets everything that is under way come to rest.
+    #[expect(clippy::unused_self, reason = "there is nothing under way without a machine")]
+    pub fn settle(&self) {
+        assert!(dispatcher::rest(-500_000), "something runs without end");
+    }
+
+    /// Unloads, finds nothing left, and loads again: a process has one kernel only.
+    pub fn restart(self, wishes: &[Wish]) -> Self {
         let kernel = self.unload();
         let report = kernel.report();
         assert!(report.is_clean(), "left behind: {report}");
-        Self::load(kernel, &[ORDINARY, ORDINARY])
+        Self::load(kernel, wishes)
     }
 
     /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.
@@ -122,7 +135,7 @@ fn config(inx: &Inx, host: u8, wish: Wish) -> AdapterConfig {
     let mut config = AdapterConfig::from_inx(inx).expect("our own file installs");
     config = config
         .with_keyword("WireNumber", &wish.wire.to_string())
-        .with_keyword("Promptness", if wish.force_pending { "1" } else { "0" });
+        .with_keyword("Promptness", &(wish.promptness as u32).to_string());
     if wish.ipv4 {
         config = config.with_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), 24);
     }

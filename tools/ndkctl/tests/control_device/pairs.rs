@@ -1,6 +1,6 @@
 //! Pairs: made, refused, owned by one file, closed.
 
-use crate::machine::{Machine, ORDINARY, Wish, ask, list, refused, region, send, send_direct};
+use crate::machine::{Machine, ORDINARY, Promptness, Wish, ask, list, refused, region, send, send_direct};
 use crate::replay::replay;
 use crate::transfers::{arrived, prepare, transfer_request};
 use crate::{Case, cases};
@@ -249,7 +249,7 @@ fn strangers_at_the_port_are_not_taken_for_the_client() {
 /// Whatever may pend does: while a connect that failed is yet to say so, the client's connector has no address that a stranger's
 /// could be compared with. The pair's maker hears of the failure and of nothing else.
 fn strangers_at_the_port_of_a_pair_whose_connect_fails() {
-    with_strangers(Wish { force_pending: true, ..ORDINARY }, |machine, file| {
+    with_strangers(Wish { promptness: Promptness::Pending, ..ORDINARY }, |machine, file| {
         let request = PairCreateRequest { port: PORT, ..create_request(machine) };
         fault::start_recording();
         let pair = ask(file, &request);
