@@ -138,7 +138,7 @@ impl<'a> Prover<'a> {
             // Its binary is built elsewhere.
             Place::Trial => {}
         }
-        cargo.arg("--target-dir").arg(self.workspace.path("target/breaks/target"));
+        cargo.args(["--profile", "breaks"]).arg("--target-dir").arg(self.workspace.path("target/breaks/target"));
         cargo
     }
 
