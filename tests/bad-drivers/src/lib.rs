@@ -78,6 +78,7 @@ static CASES: &[(&str, Case)] = &[
     ("spin-lock-never-released", Load(spin_lock::never_released)),
     ("spin-lock-freed-while-held", Load(spin_lock::freed_while_held)),
     ("dpc-too-long", Load(spin_lock::dpc_too_long)),
+    ("dpc-without-end", Load(spin_lock::dpc_without_end)),
     ("dpc-returns-raised", Load(spin_lock::dpc_returns_raised)),
     ("dpc-waits", Load(spin_lock::dpc_waits)),
     ("double-free", Load(pool::double_free)),

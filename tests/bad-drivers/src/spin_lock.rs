@@ -199,6 +199,16 @@ pub unsafe fn dpc_too_long(good: bool) {
     run_dpc(stall, good);
 }
 
+unsafe extern "C" fn go_on(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
+    while !bad.is_null() {
+        core::hint::spin_loop();
+    }
+}
+
+pub unsafe fn dpc_without_end(good: bool) {
+    run_dpc(go_on, good);
+}
+
 pub unsafe fn dpc_returns_raised(good: bool) {
     run_dpc(keep_the_level, good);
 }

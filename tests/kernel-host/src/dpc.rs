@@ -193,7 +193,7 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
         });
         let Some((routine, arguments)) = taken else { break };
         processor.deferred_call_started.store(RUNNING, Ordering::Relaxed);
-        let started = deferred_budget::begin(&processor.stalls);
+        let kept = deferred_budget::begin(&processor.running, thread, routine);
         let context = Context::new(ContextKind::DeferredProcedureCall, "a DPC routine");
         processor::on_deferred_call_stack(thread, processor, || {
             if crate::callback::is_kernel_routine(routine) {
@@ -205,7 +205,7 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
             }
         });
         processor.deferred_call_started.store(0, Ordering::Relaxed);
-        deferred_budget::end(started, &processor.stalls, routine);
+        deferred_budget::end(&processor.running, kept);
     }
     thread.set_irql(level);
 }

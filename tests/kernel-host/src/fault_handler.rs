@@ -9,6 +9,7 @@ use std::ptr;
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
 
 use crate::bugcheck::{BugCheck, bugcheck_with_stack};
+use crate::deferred_budget;
 use crate::emulation;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
@@ -29,6 +30,39 @@ pub(crate) fn install() {
         // SAFETY: installs a handler of the right signature.
         let result = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
         assert_eq!(result, 0, "sigaction failed");
+    }
+}
+
+/// The signal by which a thread is asked what it is doing.
+fn interrupt_signal() -> libc::c_int {
+    libc::SIGRTMIN() + 1
+}
+
+/// Installs the handler of [`interrupt`].
+pub(crate) fn install_interrupt() {
+    // SAFETY: a zeroed sigaction is a valid one to fill in.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = be_interrupted as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: installs a handler of the right signature.
+    let result = unsafe { libc::sigaction(interrupt_signal(), &raw const action, ptr::null_mut()) };
+    assert_eq!(result, 0, "sigaction failed");
+}
+
+/// Interrupts a thread, by its number, to have it look at the DPC that it runs. Nothing happens in the host's code, which may hold
+/// what a report needs.
+pub(crate) fn interrupt(task: libc::pid_t) {
+    // SAFETY: a signal to a thread of this process, or to none any more; its handler is installed.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), task, interrupt_signal()) };
+}
+
+extern "C" fn be_interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel hands over the context of this thread.
+    let registers = registers(unsafe { &*context.cast::<libc::ucontext_t>() });
+    if let Some(thread) = Thread::try_current()
+        && crate::image::containing(registers.instruction as usize).is_some()
+    {
+        deferred_budget::interrupted(thread, || stack_trace::of_fault(registers));
     }
 }
 

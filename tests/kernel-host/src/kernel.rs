@@ -17,7 +17,9 @@ use crate::memory::{address_space, frames, kernel_stack, pool};
 use crate::nt::{DRIVER_EXTENSION, DRIVER_OBJECT, UNICODE_STRING};
 use crate::ntoskrnl::work_items;
 use crate::status::{self, NtStatus};
-use crate::{call_image, dispatcher, dpc, emulation, fault_handler, processor, registry, thread, timer, worker};
+use crate::{
+    call_image, deferred_budget, dispatcher, dpc, emulation, fault_handler, processor, registry, thread, timer, worker,
+};
 
 pub use crate::image::loader::ImageError;
 
@@ -118,6 +120,7 @@ impl Kernel {
         processor::initialise(config.processors);
         std::mem::forget(thread::attach("boot"));
         processor::start();
+        deferred_budget::start();
         dispatcher::start_clock();
         worker::start();
         Self { config }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callout::ContextKind;
-use crate::deferred_budget::Stalls;
+use crate::deferred_budget::Running;
 use crate::dpc;
 use crate::irql::{self, Irql};
 use crate::memory::kernel_stack::KernelStack;
@@ -42,7 +42,7 @@ pub(crate) struct Processor {
     pub(crate) idle_wake: AtomicU32,
     /// When the running DPC was first asked to yield, in time stamp ticks; 1 before that, 0 when none runs.
     pub(crate) deferred_call_started: std::sync::atomic::AtomicU64,
-    pub(crate) stalls: Stalls,
+    pub(crate) running: Running,
 }
 
 // SAFETY: the stack is made once and its contents are used by the owner only.
@@ -62,7 +62,7 @@ impl Processor {
             own_thread: OnceLock::new(),
             idle_wake: AtomicU32::new(0),
             deferred_call_started: std::sync::atomic::AtomicU64::new(0),
-            stalls: Stalls::new(),
+            running: Running::new(),
         }
     }
 }

@@ -59,6 +59,8 @@ pub struct Thread {
     pub(crate) at_favourite: AtomicBool,
     /// What it uses of the machine's processors is read from this clock.
     pub(crate) clock: libc::clockid_t,
+    /// Its number for signals.
+    pub(crate) task: libc::pid_t,
     /// The thread's place in a schedule by a seed.
     pub(crate) seat: Option<&'static crate::schedule::Seat>,
 }
@@ -239,6 +241,8 @@ pub fn attach(name: &str) -> Attachment {
         runnable: AtomicBool::new(true),
         at_favourite: AtomicBool::new(false),
         clock: crate::processor_time::clock(),
+        // SAFETY: asks for the caller's own number.
+        task: unsafe { libc::gettid() },
         seat,
     }));
     let stack = KernelStack::allocate();

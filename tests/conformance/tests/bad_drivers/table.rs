@@ -136,6 +136,7 @@ pub const CASES: &[Case] = &[
         "frees memory that holds a spin lock that is held",
     ),
     load("dpc-too-long", "A DPC keeps to its budget.", Code::DPC_WATCHDOG_VIOLATION, "a DPC has 1000 ms at the most"),
+    load("dpc-without-end", "A DPC comes to an end.", Code::DPC_WATCHDOG_VIOLATION, "and has not returned"),
     load(
         "dpc-returns-raised",
         "A DPC returns at DISPATCH_LEVEL.",

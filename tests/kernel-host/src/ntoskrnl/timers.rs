@@ -116,7 +116,7 @@ exports! {
             bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x101E, u64::from(microseconds), 0, 0],
                 "KeStallExecutionProcessor for more than a second");
         }
-        processor::get(Thread::current().processor()).stalls.add(microseconds);
+        processor::get(Thread::current().processor()).running.stall(microseconds);
         dispatcher::stall(Duration::from_micros(u64::from(microseconds)));
     }
 }
