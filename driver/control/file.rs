@@ -21,6 +21,12 @@ use crate::{
     },
 };
 
+// Create, cleanup and close do not pass the driver's gate for requests (`Driver::requests`), and need not. They use what lives until
+// unload (the pairs, the workers), and the system does not unload a driver one of whose devices has an open file (NDIS: the device
+// object keeps the driver object). What a pair has of an adapter is a reference on that adapter's gate, for which HaltEx waits; of a
+// halt and a cleanup that end the same pair, one waits for the other (`Pairs::closing`). And a file has to be cleaned up when the
+// gate is shut, too: handles outlive adapters.
+
 /// What a handle owns.
 pub struct ControlFile {
     /// One reference per request that pends.

@@ -2,13 +2,14 @@
 //! way in or out. Each is completed once (the kernel host sees to that) and without waiting for anything else.
 
 use crate::endings::{endless, endless_memcpy};
-use crate::machine::{Machine, ask, region, send, send_direct, start_direct};
+use crate::machine::{Machine, ask, refused, region, send, send_direct, start_direct};
 use crate::pairs::{close, create_request, objects};
 use crate::replay;
 use crate::transfers::{memcpy_request, transfer_request};
 use crate::{Case, cases};
 use kernel_host::io::{File, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
+use kernel_host::ndis::life::DeviceEvent;
 use softndk_ioctl::{
     MemcpyRequest, PairCreateReply, PairCreateRequest, PairFlags, PairModerationRequest, Request, RequestHeader,
     ScriptRequest, Status, TransferRequest,
@@ -22,6 +23,8 @@ pub const CASES: &[Case] = cases![
     requests_in_the_line_are_cancelled_at_once,
     a_pair_closes_while_its_transfer_stands_in_the_line,
     an_adapter_goes_while_its_transfer_stands_in_the_line,
+    a_surprise_removal_ends_requests_before_the_halt,
+    files_close_while_their_adapter_is_pulled_out,
     a_file_closes_while_its_requests_stand_in_the_line,
     a_thread_that_waits_hears_of_a_cancel_at_once,
     a_thread_that_waits_hears_of_the_end_of_its_pair_at_once,
@@ -136,6 +139,66 @@ fn an_adapter_goes_while_its_transfer_stands_in_the_line() {
     crowd.scatter();
     assert_eq!(close(&file, pair), Status::SUCCESS);
     file.close();
+    machine.finish();
+}
+
+/// At work, in the line, and a pair that is being made: the miniport is told of the removal, and nobody has called HaltEx yet.
+// Rule: IOCTL-9
+fn a_surprise_removal_ends_requests_before_the_halt() {
+    let machine = Machine::start();
+    let (file, buffer) = (machine.open(), region(65_536));
+    let create = create_request(&machine);
+    let pairs = [(); 2].map(|()| ask(&file, &create).pair);
+    let at_work = start_direct(&file, &endless(pairs[0]), &buffer);
+    let crowd = Crowd::gather(&machine);
+    let waiting = start_direct(&file, &endless(pairs[1]), &buffer);
+    machine.adapters[1].device_event(DeviceEvent::SurpriseRemoved).expect("the adapter is started");
+    assert_eq!(status_now(&at_work), Status::DEVICE_REMOVED);
+    assert_eq!(status_now(&waiting), Status::DEVICE_REMOVED);
+    crowd.scatter();
+    refused(&file, &create, Status::DEVICE_REMOVED);
+    let left = objects(&file);
+    assert_eq!((left.pairs, left.queue_pairs, left.connectors, left.memory_regions), (2, 0, 0, 0));
+    for pair in pairs {
+        let status = send_direct(&file, &transfer_request(pair, 4096), &mut region(4096));
+        assert_eq!(status, Status::DEVICE_REMOVED);
+        assert_eq!(close(&file, pair), Status::SUCCESS);
+    }
+    file.close();
+    machine.finish();
+}
+
+/// A cleanup and a removal that end the same pairs, and a last adapter that takes the device away in the middle of cleanups.
+// Rule: IOCTL-8, IOCTL-9
+fn files_close_while_their_adapter_is_pulled_out() {
+    const ROUNDS: usize = 40;
+    let machine = Machine::start();
+    for _ in 0..ROUNDS {
+        let buffer = Arc::new(region(65_536));
+        let closing: Vec<_> = (0..3)
+            .map(|_| {
+                let file = machine.open();
+                let pairs = [(); 2].map(|()| ask(&file, &create_request(&machine)).pair);
+                let lent = Arc::clone(&buffer);
+                kernel_host::thread::spawn("program", move || {
+                    let running = pairs.map(|pair| start_direct(&file, &endless(pair), &lent));
+                    file.close();
+                    running.map(|request| status_now(&request))
+                })
+            })
+            .collect();
+        for adapter in &machine.adapters {
+            adapter.surprise_remove().expect("is pulled out");
+        }
+        for program in closing {
+            for status in program.join() {
+                assert!(matches!(status, Status::CANCELLED | Status::DEVICE_REMOVED), "{status:?}");
+            }
+        }
+        for adapter in &machine.adapters {
+            adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
+        }
+    }
     machine.finish();
 }
 
