@@ -1,13 +1,16 @@
 //! System threads of our own, joined before the memory and the code they use go away.
+//!
+//! A thread is known by its handle, which the system gives together with the thread: nothing that can fail lies between a thread that
+//! runs and its being joined.
 
-use core::{ffi::c_void, mem::size_of, ptr, ptr::NonNull};
+use core::{ffi::c_void, mem::size_of, ptr};
 
 use wdk_sys::{
-    _KWAIT_REASON, _MODE, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
-    STATUS_SUCCESS, THREAD_ALL_ACCESS,
+    _MODE, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, STATUS_SUCCESS,
+    THREAD_ALL_ACCESS,
     ntddk::{
-        KeDelayExecutionThread, KeSetPriorityThread, KeWaitForSingleObject, ObReferenceObjectByHandle,
-        ObfDereferenceObject, PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
+        KeDelayExecutionThread, KeSetPriorityThread, ObReferenceObjectByHandle, ObfDereferenceObject,
+        PsCreateSystemThread, PsTerminateSystemThread, ZwClose, ZwWaitForSingleObject,
     },
 };
 
@@ -18,10 +21,11 @@ const LOW_REALTIME_PRIORITY: i32 = 16;
 pub type Routine = unsafe extern "C" fn(*mut c_void);
 
 pub struct Thread {
-    object: NonNull<c_void>,
+    /// A kernel handle: good in whatever process, for kernel callers only.
+    handle: HANDLE,
 }
 
-// SAFETY: the thread object is referenced and only waited for.
+// SAFETY: the handle is a token that every thread may use.
 unsafe impl Send for Thread {}
 // SAFETY: as above.
 unsafe impl Sync for Thread {}
@@ -53,56 +57,41 @@ impl Thread {
                 context,
             )
         };
-        if status != STATUS_SUCCESS {
-            return Err(status);
-        }
-        let object = reference_and_close(handle);
-        // A kernel handle that was just created resolves always; without the object the thread could not be joined, so
-        // this driver could never be unloaded safely, which is why the failure is not passed on as a mere status.
-        NonNull::new(object).map(|object| Self { object }).ok_or(wdk_sys::STATUS_UNSUCCESSFUL)
+        if status == STATUS_SUCCESS { Ok(Self { handle }) } else { Err(status) }
     }
 
-    /// Lifts the thread over the ordinary ones, which may be waiting for its work without ever sleeping. PASSIVE_LEVEL.
+    /// Lifts the thread over the ordinary ones, which may be waiting for its work without ever sleeping. One that cannot be lifted
+    /// does the same work later. PASSIVE_LEVEL.
     pub fn prefer(&self) {
+        let mut object: *mut c_void = ptr::null_mut();
+        // SAFETY: our own kernel handle; without an object type the check is skipped, which the contract allows for kernel
+        // mode; `object` is a valid place for the answer.
+        let status = unsafe {
+            ObReferenceObjectByHandle(
+                self.handle,
+                THREAD_ALL_ACCESS,
+                ptr::null_mut(),
+                _MODE::KernelMode as KPROCESSOR_MODE,
+                &raw mut object,
+                ptr::null_mut(),
+            )
+        };
+        if status != STATUS_SUCCESS {
+            return;
+        }
         // SAFETY: a referenced thread object; PASSIVE_LEVEL.
-        let _previous = unsafe { KeSetPriorityThread(self.object.as_ptr().cast(), LOW_REALTIME_PRIORITY) };
+        let _previous = unsafe { KeSetPriorityThread(object.cast(), LOW_REALTIME_PRIORITY) };
+        // SAFETY: gives back the reference taken above.
+        unsafe { ObfDereferenceObject(object) };
     }
 
     /// Waits until the thread has ended. PASSIVE_LEVEL. Tell it to end first.
     pub fn join(self) {
-        // SAFETY: a referenced thread object; PASSIVE_LEVEL; no time-out.
-        let _status = unsafe {
-            KeWaitForSingleObject(
-                self.object.as_ptr(),
-                _KWAIT_REASON::Executive,
-                _MODE::KernelMode as KPROCESSOR_MODE,
-                0,
-                ptr::null_mut(),
-            )
-        };
-        // SAFETY: gives back the reference taken in `start`, once, because `join` consumes the owner.
-        unsafe { ObfDereferenceObject(self.object.as_ptr()) };
+        // SAFETY: our own kernel handle; PASSIVE_LEVEL; not alertable; no time-out.
+        let _status = unsafe { ZwWaitForSingleObject(self.handle, 0, ptr::null_mut()) };
+        // SAFETY: our own kernel handle, closed once, because `join` consumes the owner.
+        let _status = unsafe { ZwClose(self.handle) };
     }
-}
-
-/// Turns the handle into a referenced object, null on failure, and closes the handle.
-fn reference_and_close(handle: HANDLE) -> *mut c_void {
-    let mut object: *mut c_void = ptr::null_mut();
-    // SAFETY: our own kernel handle; without an object type the check is skipped, which the contract allows for kernel
-    // mode; `object` is a valid place for the answer.
-    let status = unsafe {
-        ObReferenceObjectByHandle(
-            handle,
-            THREAD_ALL_ACCESS,
-            ptr::null_mut(),
-            _MODE::KernelMode as KPROCESSOR_MODE,
-            &raw mut object,
-            ptr::null_mut(),
-        )
-    };
-    // SAFETY: our own kernel handle, closed once.
-    let _status = unsafe { ZwClose(handle) };
-    if status == STATUS_SUCCESS { object } else { ptr::null_mut() }
 }
 
 /// Lets other threads run for a tick of the system's clock. Below DISPATCH_LEVEL.

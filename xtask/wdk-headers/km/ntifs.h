@@ -9,3 +9,5 @@
 
 #include "wdm.h"
 #include "layout.h"
+
+NTSTATUS ZwWaitForSingleObject(HANDLE Handle, BOOLEAN Alertable, PLARGE_INTEGER Timeout);

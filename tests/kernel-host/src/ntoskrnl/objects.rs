@@ -3,14 +3,18 @@
 use std::ffi::c_void;
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::dispatcher;
 use crate::export::DataExport;
 use crate::exports;
+use crate::fault;
 use crate::image::loader;
 use crate::ledger;
 use crate::nt::UNICODE_STRING;
 use crate::object_table::{self, ObjectKind};
 use crate::registry;
-use crate::status::{NtStatus, STATUS_INVALID_HANDLE, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS};
+use crate::status::{
+    NtStatus, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS,
+};
 
 /// What the type exports point at: an opaque object whose address names the type.
 #[repr(transparent)]
@@ -35,12 +39,15 @@ exports! {
     module "ntoskrnl.exe";
 
     /// A reference to the object of a handle.
-    /// Checks: the handle is open; the type fits
+    /// Checks: the handle is open; the type fits; can be made to fail
     /// Source: WDM: ObReferenceObjectByHandle
     [PASSIVE_ONLY] fn ObReferenceObjectByHandle(
         handle: usize, _access: u32, kind: *const u8, _mode: u8, object: *mut usize, _information: *mut c_void,
     ) -> NtStatus {
         let Some(found) = object_table::object_of(handle) else { return STATUS_INVALID_HANDLE };
+        if fault::should_fail("ObReferenceObjectByHandle") {
+            return STATUS_INSUFFICIENT_RESOURCES;
+        }
         if !kind.is_null() && kind != THREAD_TYPE.0 {
             return STATUS_OBJECT_TYPE_MISMATCH;
         }
@@ -82,6 +89,24 @@ exports! {
                 format!("ZwClose is given {handle:#x}, which is no open handle"));
         }
         STATUS_SUCCESS
+    }
+
+    /// Waits for the object of a handle, for ever or until a time-out. The wait keeps the object.
+    /// Checks: the handle is open; a bad kernel handle is a bugcheck under Driver Verifier
+    /// Source: WDM: ZwWaitForSingleObject
+    [PASSIVE_ONLY] fn ZwWaitForSingleObject(handle: usize, _alertable: u8, timeout: *const i64) -> NtStatus {
+        let object = object_table::object_of(handle).filter(|object| object_table::reference(*object));
+        let Some(object) = object else {
+            bugcheck(BugCheck::INVALID_KERNEL_HANDLE, [handle as u64, 0, 0, 1],
+                format!("ZwWaitForSingleObject is given {handle:#x}, which is no open handle of an object"));
+        };
+        // SAFETY: an object that is referenced; the image's time-out.
+        let status = unsafe {
+            let timeout = (!timeout.is_null()).then(|| timeout.read());
+            dispatcher::wait("ZwWaitForSingleObject", &[object], false, timeout)
+        };
+        object_table::dereference(object, "ZwWaitForSingleObject");
+        status
     }
 
     /// The address of a routine of ntoskrnl or hal by name, or NULL.
