@@ -14,7 +14,7 @@ use core::{
 
 use wdk_alloc::WdkAllocator;
 use wdk_sys::{
-    POOL_FLAG_CACHE_ALIGNED, POOL_FLAG_NON_PAGED, SIZE_T, ULONG,
+    POOL_FLAG_CACHE_ALIGNED, POOL_FLAG_NON_PAGED, POOL_FLAG_UNINITIALIZED, POOL_FLAGS, SIZE_T, ULONG,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
 };
 
@@ -42,7 +42,8 @@ pub mod tags {
 
     pub const DRIVER: Tag = Tag::new(*b"SnDr");
     pub const ADAPTER: Tag = Tag::new(*b"SnAd");
-    pub const ALIGNED: Tag = Tag::new(*b"SnAl");
+    /// Of the engine's: what the global allocator does not leave to `wdk-alloc`.
+    pub const ENGINE: Tag = Tag::new(*b"SnEn");
     pub const ADDRESS_TABLE: Tag = Tag::new(*b"SnIp");
     pub const EVENT: Tag = Tag::new(*b"SnEv");
     pub const RUNDOWN: Tag = Tag::new(*b"SnRu");
@@ -71,15 +72,21 @@ const POOL_ALIGNMENT: usize = 16;
 const CACHE_ALIGNMENT: usize = 64;
 
 /// Zeroed non-paged memory of `size` bytes, or nothing. `IRQL <= DISPATCH_LEVEL`.
-#[inline(never)]
 fn allocate(size: usize, align: usize, tag: Tag) -> Option<NonNull<c_void>> {
-    let flags = if align <= POOL_ALIGNMENT {
-        POOL_FLAG_NON_PAGED
-    } else if align <= CACHE_ALIGNMENT {
-        POOL_FLAG_NON_PAGED | POOL_FLAG_CACHE_ALIGNED
-    } else {
-        return None;
-    };
+    allocate_with(0, size, align, tag)
+}
+
+/// As [`allocate`], with further flags: memory that is not zeroed, for example.
+#[inline(never)]
+fn allocate_with(more: POOL_FLAGS, size: usize, align: usize, tag: Tag) -> Option<NonNull<c_void>> {
+    let flags = more
+        | if align <= POOL_ALIGNMENT {
+            POOL_FLAG_NON_PAGED
+        } else if align <= CACHE_ALIGNMENT {
+            POOL_FLAG_NON_PAGED | POOL_FLAG_CACHE_ALIGNED
+        } else {
+            return None;
+        };
     // SAFETY: ExAllocatePool2 may be called at IRQL <= DISPATCH_LEVEL for non-paged memory, which is where this driver
     // runs; it returns null instead of raising because POOL_FLAG_RAISE_ON_FAILURE is not given.
     let block = unsafe { ExAllocatePool2(flags, size.max(1) as SIZE_T, tag.value()) };
@@ -118,15 +125,28 @@ pub fn held() -> (u64, u64) {
     (BLOCKS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }
 
-/// The global allocator for what the engine allocates: counted, and with the alignment that `wdk-alloc` does not honour.
+/// From this size on a block of the engine's is not zeroed. It is room that is filled before it is read, as Rust sees to, and a deep
+/// queue has up to hundreds of MiB of it: a caller at DISPATCH_LEVEL would wait while nothing but zeroes is written.
+const ROOM: usize = 16 << 10;
+
+/// The global allocator for what the engine allocates: counted, with the alignment that `wdk-alloc` does not honour, and without
+/// its zeroes where there would be many.
 pub struct CountedAllocator(pub WdkAllocator);
 
+impl CountedAllocator {
+    /// Whether a block is our own pool, and not left to the allocator below.
+    const fn is_own(layout: Layout) -> bool {
+        layout.align() > POOL_ALIGNMENT || layout.size() >= ROOM
+    }
+}
+
+// Not inlined: both ways would be at every place that allocates.
 // SAFETY: hands every call to an allocator; counting changes nothing about its blocks.
 unsafe impl GlobalAlloc for CountedAllocator {
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // The allocator below does not look at alignment: what wants more than a pool block has, gets it here.
-        if layout.align() > POOL_ALIGNMENT {
-            let block = allocate(layout.size(), layout.align(), tags::ALIGNED);
+        if Self::is_own(layout) {
+            let block = allocate_with(POOL_FLAG_UNINITIALIZED, layout.size(), layout.align(), tags::ENGINE);
             return block.map_or(core::ptr::null_mut(), |block| block.as_ptr().cast());
         }
         // SAFETY: the caller's promise.
@@ -137,11 +157,12 @@ unsafe impl GlobalAlloc for CountedAllocator {
         block
     }
 
+    #[inline(never)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if layout.align() > POOL_ALIGNMENT {
+        if Self::is_own(layout) {
             if let Some(block) = NonNull::new(block) {
                 // SAFETY: allocated above with this size and tag.
-                unsafe { release(block.cast(), layout.size(), tags::ALIGNED) };
+                unsafe { release(block.cast(), layout.size(), tags::ENGINE) };
             }
             return;
         }

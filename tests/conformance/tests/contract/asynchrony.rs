@@ -16,6 +16,7 @@ use conformance::machine::{Setup, settle, with_machine};
 use conformance::trial::Case;
 use kernel_host::FrameOrder;
 use kernel_host::irql;
+use kernel_host::memory::pool;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::*;
 
@@ -25,6 +26,7 @@ pub const CASES: &[Case] = &[
     case!(misuse_is_answered_inline_where_everything_pends: "NDK-ASY-1"),
     case!(nothing_pends_that_can_finish_inline: "NDK-ASY-9"),
     case!(nothing_large_pends_where_all_is_inline: "NDK-ASY-9"),
+    case!(deep_queues_are_made_at_dispatch_without_being_zeroed: "BUG-7"),
     case!(what_is_large_pends_naturally: "NDK-ASY-12"),
     case!(large_mapping_with_a_completion_pends_naturally: "NDK-ASY-12", "NDK-LAM-1", "NDK-LAM-2"),
     case!(every_mapping_with_a_completion_pends: "NDK-ASY-7", "NDK-LAM-1", "NDK-LAM-2"),
@@ -144,20 +146,25 @@ fn misuse_is_answered_inline_where_everything_pends() {
 /// Bytes that are more than a caller at DISPATCH_LEVEL should wait for.
 const LARGE: usize = 5 << 20;
 
-/// A queue, a queue pair and a region that need as much.
-fn large_objects(adapter: &Adapter) {
+/// The largest queue pair there may be.
+fn deepest(adapter: &Adapter) -> QueuePairShape {
     let info = adapter.info();
-    let queue = CompletionQueue::new(adapter, info.MaxCqDepth).expect("a deep queue");
-    let domain = ProtectionDomain::new(adapter).expect("a protection domain");
-    let shape = QueuePairShape {
+    QueuePairShape {
         receive_depth: info.MaxReceiveQueueDepth,
         initiator_depth: info.MaxInitiatorQueueDepth,
         receive_elements: info.MaxReceiveRequestSge,
         initiator_elements: info.MaxInitiatorRequestSge,
         inline_size: info.MaxInlineDataSize,
         ..QueuePairShape::default()
-    };
-    let queue_pair = QueuePair::new(&domain, &queue, &queue, shape).expect("a queue pair");
+    }
+}
+
+/// A queue, a queue pair and a region that need as much.
+fn large_objects(adapter: &Adapter) {
+    let info = adapter.info();
+    let queue = CompletionQueue::new(adapter, info.MaxCqDepth).expect("a deep queue");
+    let domain = ProtectionDomain::new(adapter).expect("a protection domain");
+    let queue_pair = QueuePair::new(&domain, &queue, &queue, deepest(adapter)).expect("a queue pair");
     let buffer = Buffer::new(LARGE, 0, FrameOrder::Contiguous);
     let region = domain.register(&buffer, NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
     let mapping = Mapping::build(adapter, &buffer).expect("a mapping");
@@ -197,6 +204,23 @@ fn nothing_large_pends_where_all_is_inline() {
         settle();
         // The queue pair drains before it is closed.
         assert_calls(&completion::take_calls(), |call| !call.pended || call.name == "NDK_QP");
+    });
+}
+
+/// The greatest of everything that has queues, inline, by a caller at DISPATCH_LEVEL: none of their room is written to.
+fn deep_queues_are_made_at_dispatch_without_being_zeroed() {
+    const LITTLE: usize = 64 << 10;
+    with_room(INLINE, |adapter| {
+        let info = adapter.info();
+        let domain = ProtectionDomain::new(adapter).expect("a protection domain");
+        let shape = deepest(adapter);
+        completion::calling_at_dispatch(|| {
+            let queue = CompletionQueue::new(adapter, info.MaxCqDepth).expect("a deep queue");
+            assert_eq!(queue.resize(info.MaxCqDepth / 2), 0);
+            QueuePair::new(&domain, &queue, &queue, shape).expect("a queue pair");
+        });
+        let most = pool::most_zeroes_at_dispatch();
+        assert!(most > 0 && most <= LITTLE, "{most} bytes zeroed at DISPATCH_LEVEL");
     });
 }
 

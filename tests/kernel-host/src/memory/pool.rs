@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::bugcheck::{BugCheck, bugcheck};
@@ -85,6 +86,17 @@ pub fn tag_text(tag: u32) -> String {
         .iter()
         .map(|byte| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' })
         .collect()
+}
+
+static MOST_ZEROES: AtomicUsize = AtomicUsize::new(0);
+
+/// The most bytes that a caller at DISPATCH_LEVEL had zeroed in one allocation.
+pub fn most_zeroes_at_dispatch() -> usize {
+    MOST_ZEROES.load(Ordering::Relaxed)
+}
+
+pub(crate) fn note_zeroes_at_dispatch(size: usize) {
+    MOST_ZEROES.fetch_max(size, Ordering::Relaxed);
 }
 
 /// Allocates for the image that called the running export. `what` names the export.

@@ -154,5 +154,8 @@ fn allocate(what: &'static str, request: Request) -> *mut u8 {
     if request.tag != 0 && request.size != 0 && fault::should_fail(what) {
         return ptr::null_mut();
     }
+    if request.zeroed && irql::current() >= irql::DISPATCH {
+        pool::note_zeroes_at_dispatch(request.size);
+    }
     pool::allocate(what, request).unwrap_or(ptr::null_mut())
 }
