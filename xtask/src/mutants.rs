@@ -1,12 +1,13 @@
 //! `cargo xtask mutants`: small changes of the code, one at a time, and whether a test notices.
 //!
 //! cargo-mutants thinks them up. Those of the engine and the cells are judged by their own tests. The driver's
-//! translation layer has no tests that run without its image: its mutants are applied to a copy of the tree, the image is
-//! built, and the trials that speak to the changed file run until one of them fails. docs/mutants.md has the results.
+//! translation layer has no tests that run without its image: its mutants are compiled into one image, and the trials that
+//! speak to the changed file run until one of them fails. docs/mutants.md has the results.
 
 mod described;
 mod driver;
 mod library;
+mod settled;
 mod suite;
 mod switched;
 
@@ -65,6 +66,13 @@ enum Package {
 struct Shard {
     part: usize,
     of: usize,
+}
+
+impl Shard {
+    /// Its part of a list.
+    fn part<T>(self, list: Vec<T>) -> Vec<T> {
+        list.into_iter().skip(self.part).step_by(self.of).collect()
+    }
 }
 
 impl FromStr for Shard {
@@ -127,6 +135,7 @@ mod tests {
     #[test]
     fn shard_is_part_of_parts() {
         assert_eq!("3/40".parse(), Ok(Shard { part: 3, of: 40 }));
+        assert_eq!(Shard { part: 1, of: 3 }.part(vec![0, 1, 2, 3, 4]), [1, 4]);
         assert!(["3", "40/40", "0/0", "a/4", "-1/4"].into_iter().all(|text| text.parse::<Shard>().is_err()));
     }
 }

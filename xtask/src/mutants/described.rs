@@ -1,6 +1,6 @@
 //! Mutants as cargo-mutants describes them: which file, which function, which stretch of text, and what to put there.
 
-use super::{Arguments, Shard};
+use super::Arguments;
 use crate::{command, workspace::Workspace};
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -20,10 +20,10 @@ pub struct Mutant {
     pub replacement: String,
 }
 
-/// The mutants that were asked for.
-pub fn list(workspace: &Workspace, arguments: &Arguments, package: &str) -> Result<Vec<Mutant>> {
+/// The mutants of a package that were asked for, of all shards; `words` go to cargo-mutants.
+pub fn list(workspace: &Workspace, arguments: &Arguments, package: &str, words: &[&str]) -> Result<Vec<Mutant>> {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root()).args(["mutants", "--list", "--json", "--package", package]);
+    cargo.current_dir(workspace.root()).args(["mutants", "--list", "--json", "--package", package]).args(words);
     let described = serde_json::from_str::<Value>(&command::output(&mut cargo)?)?;
     let described = described.as_array().context("cargo-mutants lists something else than mutants")?;
     let mut mutants = described.iter().map(read).collect::<Result<Vec<_>>>()?;
@@ -36,8 +36,7 @@ pub fn list(workspace: &Workspace, arguments: &Arguments, package: &str) -> Resu
         }
     }
     mutants.retain(|mutant| mutant.place.start.0 < tests[&mutant.file]);
-    let Shard { part, of } = arguments.shard;
-    Ok(mutants.into_iter().skip(part).step_by(of).collect())
+    Ok(mutants)
 }
 
 /// Where a file's own tests begin. cargo-mutants knows them by `#[cfg(test)]` only, and some depend on the model checker too.

@@ -7,23 +7,26 @@ mod judge;
 mod results;
 mod together;
 
-use super::{Arguments, Shard};
+use super::{
+    Arguments,
+    described::{self, Mutant},
+    settled::Settled,
+    switched::changed,
+};
 use crate::{
     breaks::{
         proof::{self, ImageBuilder},
-        tree::{Change, Tree},
+        tree::Tree,
     },
-    command,
     workspace::{Workspace, write_if_changed},
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use judge::Judge;
 use results::{Results, Verdict};
 use std::{
     collections::BTreeMap,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    process::Command,
 };
 use together::Together;
 
@@ -78,104 +81,80 @@ const LAYER: &[(&str, &[&str])] = &[
     ("driver/version.rs", &["adapter::"]),
 ];
 
-/// A mutant as cargo-mutants describes it.
-struct Mutant {
-    name: String,
-    file: &'static str,
-    /// First and last place of the function it is in: line and column, from 1.
-    function: [(usize, usize); 2],
-    change: Change,
+/// A mutant, and the trials that speak to it.
+struct Judged {
+    mutant: Mutant,
     suites: &'static [&'static str],
 }
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     let mutants = list(workspace, arguments)?;
     if arguments.list {
-        for mutant in &mutants {
-            println!("{}", mutant.name);
+        for judged in &mutants {
+            println!("{}", judged.mutant.name);
         }
         println!("{} mutants", mutants.len());
         return Ok(());
     }
     let mut results = Results::read(workspace)?;
-    let open = mutants.iter().filter(|mutant| !results.is_settled(&mutant.name)).collect::<Vec<_>>();
+    let open = mutants.iter().filter(|judged| !results.is_settled(&judged.mutant.name)).collect::<Vec<_>>();
     println!("{} mutants, {} to be judged", mutants.len(), open.len());
     if open.is_empty() {
         return Ok(());
     }
-    let together = Together::build(&Tree::copy(workspace, "mutants")?, &open)?;
-    println!(
-        "{} in one image, {} alone, {} unviable",
-        together.inside.len(),
-        together.alone.len(),
-        together.unviable.len()
-    );
+    let described = open.iter().map(|judged| &judged.mutant).collect::<Vec<_>>();
+    let together = Together::build(&Tree::copy(workspace, "mutants")?, &described)?;
+    let Settled { unviable, alone } = &together.settled;
+    let numbered = (1..).zip(open).collect::<BTreeMap<u32, _>>();
+    let mut left = numbered.keys().copied().filter(|number| together.settled.is_inside(*number)).collect::<Vec<_>>();
+    println!("{} in one image, {} alone, {} unviable", left.len(), alone.len(), unviable.len());
     let (clean, image) = (workspace.path("target/mutants/clean.sys"), workspace.path("target/mutants/softndk.sys"));
-    together.choose(None, &clean)?;
+    together.choose(0, &clean)?;
     let mut judge = Judge::new(workspace, &clean, &image)?;
     let mut counts = BTreeMap::new();
-    let mut add = |verdict: Verdict, mutant: &Mutant| {
+    let mut add = |verdict: Verdict, judged: &Judged| {
         *counts.entry(verdict.word()).or_insert(0_u32) += 1;
-        results.add(&verdict, &mutant.name)
+        results.add(&verdict, &judged.mutant.name)
     };
-    for number in &together.unviable {
-        add(Verdict::Unviable, open[*number])?;
+    for number in unviable {
+        add(Verdict::Unviable, numbered[number])?;
     }
-    let mut left = together.inside.clone();
     for every in [false, true] {
         for number in std::mem::take(&mut left) {
-            together.choose(Some(number), &image)?;
-            match judge.verdict(open[number], every)? {
-                Verdict::Missed if !every => drop(left.insert(number)),
-                verdict => add(verdict, open[number])?,
+            together.choose(number, &image)?;
+            match judge.verdict(numbered[&number], every)? {
+                Verdict::Missed if !every => left.push(number),
+                verdict => add(verdict, numbered[&number])?,
             }
         }
     }
     let tree = Tree::copy(workspace, "mutants")?;
     let images = ImageBuilder::new()?;
-    for mutant in together.alone.iter().map(|number| open[*number]) {
-        let verdict = tree.with(&mutant.change, || match images.build(&tree) {
+    for judged in alone.iter().map(|number| numbered[number]) {
+        let (source, file) = (tree.original(&judged.mutant.file)?, tree.root().join(&judged.mutant.file));
+        write_if_changed(&file, changed(&source, &judged.mutant).as_bytes())?;
+        let verdict = match images.build(&tree) {
             Ok(()) => {
                 fs::copy(proof::image(&tree), &image)?;
-                judge.verdict(mutant, true)
+                judge.verdict(judged, true)?
             }
-            Err(_) => Ok(Verdict::Unviable),
-        })?;
-        add(verdict, mutant)?;
+            Err(_) => Verdict::Unviable,
+        };
+        write_if_changed(&file, source.as_bytes())?;
+        add(verdict, judged)?;
     }
     println!("{counts:?}; {}", workspace.show(&results.path));
     Ok(())
 }
 
-fn list(workspace: &Workspace, arguments: &Arguments) -> Result<Vec<Mutant>> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root());
+fn list(workspace: &Workspace, arguments: &Arguments) -> Result<Vec<Judged>> {
     // Without our settings, which name the files of the libraries.
-    cargo.args(["mutants", "--no-config", "--list", "--json", "--diff", "--package", "softndk"]);
-    let described = serde_json::from_str::<serde_json::Value>(&command::output(&mut cargo)?)?;
-    let Shard { part, of } = arguments.shard;
-    let mut mutants = Vec::new();
-    for one in described.as_array().context("cargo-mutants lists something else than mutants")? {
-        let word = |key: &str| one[key].as_str().with_context(|| format!("a mutant without {key}"));
-        let file = word("file")?;
-        let Some((file, suites)) = LAYER.iter().find(|(name, _)| *name == file) else { continue };
-        if arguments.file.as_ref().is_some_and(|wanted| !file.contains(wanted.as_str())) {
-            continue;
-        }
-        let diff = workspace.path("target/mutants/driver").join(format!("{}.diff", mutants.len()));
-        write_if_changed(&diff, unified(file, word("diff")?)?.as_bytes())?;
-        let change = Change { diff, files: vec![(*file).to_owned()] };
-        let function = [place(&one["function"]["span"]["start"])?, place(&one["function"]["span"]["end"])?];
-        mutants.push(Mutant { name: word("name")?.to_owned(), file, function, change, suites });
-    }
-    mutants.sort_by_cached_key(|mutant| scattered(&mutant.name));
-    Ok(mutants.into_iter().skip(part).step_by(of).collect())
-}
-
-/// A line and a column.
-fn place(place: &serde_json::Value) -> Result<(usize, usize)> {
-    let number = |key: &str| place[key].as_u64().and_then(|number| usize::try_from(number).ok());
-    number("line").zip(number("column")).context("a mutant outside of functions")
+    let described = described::list(workspace, arguments, "softndk", &["--no-config"])?;
+    let suites = |file: &str| LAYER.iter().find(|(name, _)| *name == file).map(|(_, suites)| *suites);
+    let judged = described.into_iter().filter_map(|mutant| Some(Judged { suites: suites(&mutant.file)?, mutant }));
+    let mut judged = judged.collect::<Vec<_>>();
+    judged.sort_by_cached_key(|judged| scattered(&judged.mutant.name));
+    Ok(arguments.shard.part(judged))
 }
 
 /// A number that has nothing to do with where the mutant is, and is the same in every run.
@@ -183,21 +162,4 @@ fn scattered(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
-}
-
-/// The diff with a head that git understands.
-fn unified(file: &str, diff: &str) -> Result<String> {
-    let body = diff.find("@@").and_then(|start| diff.get(start..)).context("a mutant without a diff")?;
-    Ok(format!("--- a/{file}\n+++ b/{file}\n{body}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unified;
-
-    #[test]
-    fn head_names_the_file_twice() {
-        let diff = unified("driver/x.rs", "--- driver/x.rs\n+++ replace a with b\n@@ -1 +1 @@\n-a\n+b\n").unwrap();
-        assert_eq!(diff, "--- a/driver/x.rs\n+++ b/driver/x.rs\n@@ -1 +1 @@\n-a\n+b\n");
-    }
 }

@@ -1,33 +1,12 @@
 //! A source file with all its mutants at once: each function asks at run time which of its bodies it has.
 //!
 //! What it is: text in, text out. A function with mutants becomes `match crate::mutant() { 7 => {…} 8 => {…} _ => {…} }`, with
-//! a copy of the body for each of them and the body as it was for everybody else. What it is not: a parser; it finds the body
-//! of a function by its first brace, and what it cannot switch (constants, a function that returns an unnamed type) is
-//! tried alone.
+//! a copy of the body for each of them and the body as it was for everybody else; where the number comes from is the crate's
+//! matter. What it is not: a parser; it finds the body of a function by its first brace, and what it cannot switch (constants, a
+//! function that returns an unnamed type) is tried alone.
 
 use super::described::{Mutant, Position};
 use std::{collections::BTreeMap, ops::Range};
-
-/// What `crate::mutant()` is, for the root of the switched crate. It reads the number from a file in the current folder,
-/// because that needs no memory, of which some tests have none left.
-pub const SWITCH: &str = r#"
-extern crate std as system;
-static MUTANT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(u32::MAX);
-pub(crate) fn mutant() -> u32 {
-    match MUTANT.load(core::sync::atomic::Ordering::Relaxed) {
-        u32::MAX => ask(),
-        number => number,
-    }
-}
-#[cold]
-fn ask() -> u32 {
-    let mut text = [0_u8; 16];
-    let length = system::fs::File::open("mutant").and_then(|mut file| system::io::Read::read(&mut file, &mut text)).unwrap_or(0);
-    let number = text.iter().take(length).fold(0, |sum, digit| sum * 10 + u32::from(*digit - b'0'));
-    MUTANT.store(number, core::sync::atomic::Ordering::Relaxed);
-    number
-}
-"#;
 
 /// Who is to blame for a line that does not compile.
 #[derive(Debug, Eq, PartialEq)]

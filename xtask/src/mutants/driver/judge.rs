@@ -4,7 +4,7 @@
 //! A trial that catches its first mutant must pass without one, or it judges no more; one that took long to fail must fail again, so
 //! that a busy machine catches nothing by itself.
 
-use super::{Mutant, results::Verdict};
+use super::{Judged, results::Verdict};
 use crate::{breaks::proof, child, command, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::{
@@ -71,7 +71,7 @@ pub struct Judge<'a> {
     /// How long each took when it passed.
     times: BTreeMap<String, Duration>,
     /// How many mutants of a file a trial has caught.
-    catches: BTreeMap<(&'static str, String), usize>,
+    catches: BTreeMap<(String, String), usize>,
     /// Trials that were run without a mutant, and whether they passed.
     sound: BTreeMap<String, bool>,
 }
@@ -98,8 +98,8 @@ impl<'a> Judge<'a> {
     }
 
     /// What becomes of the mutant whose image is in place, with every trial that speaks to it or only the most promising ones.
-    pub fn verdict(&mut self, mutant: &Mutant, every: bool) -> Result<Verdict> {
-        let mut order = self.order(mutant);
+    pub fn verdict(&mut self, judged: &Judged, every: bool) -> Result<Verdict> {
+        let mut order = self.order(judged);
         order.truncate(if every { order.len() } else { PROMISING });
         for names in order.chunks(AT_ONCE) {
             for (name, end, time) in self.run_all(MUTANT, names)? {
@@ -110,7 +110,7 @@ impl<'a> Judge<'a> {
                 if !self.is_sound(&name)? {
                     continue;
                 }
-                *self.catches.entry((mutant.file, name.clone())).or_insert(0) += 1;
+                *self.catches.entry((judged.mutant.file.clone(), name.clone())).or_insert(0) += 1;
                 return Ok(if end == End::Hung { Verdict::Hung(name) } else { Verdict::Caught(name) });
             }
         }
@@ -132,14 +132,14 @@ impl<'a> Judge<'a> {
     }
 
     /// Those first that caught mutants, then the first of each suite, then the second of each.
-    fn order(&self, mutant: &Mutant) -> Vec<String> {
+    fn order(&self, judged: &Judged) -> Vec<String> {
         let mut names = Vec::new();
-        for suite in mutant.suites {
+        for suite in judged.suites {
             let of_suite = self.names.iter().filter(|name| name.starts_with(suite));
             names.extend(of_suite.enumerate().map(|(place, name)| (place, name.clone())));
         }
         let caught = |name: &String| {
-            let here = self.catches.get(&(mutant.file, name.clone())).copied().unwrap_or(0);
+            let here = self.catches.get(&(judged.mutant.file.clone(), name.clone())).copied().unwrap_or(0);
             let anywhere = self.catches.iter().filter(|((_, other), _)| other == name).map(|(_, count)| count);
             Reverse((here, anywhere.sum::<usize>()))
         };
