@@ -227,7 +227,7 @@ fn every_allocation_of_a_life_in_which_nothing_pends_fails_once() {
 
 fn fail_all(promptness: Promptness) {
     let adapters = [Wish { promptness, ..ORDINARY }; 2];
-    let mut machine = Machine::with(&adapters);
+    let mut machine = Machine::with_one_processor(&adapters);
     let mut known = BTreeSet::new();
     for life in LIVES {
         machine = fail_life(machine, &adapters, life, &mut known);

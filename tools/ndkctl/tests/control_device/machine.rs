@@ -64,8 +64,18 @@ impl Machine {
     }
 
     pub fn with(wishes: &[Wish]) -> Self {
+        Self::boot(KernelConfig::default(), wishes)
+    }
+
+    /// On a machine with one processor, where a life of the same requests ends with the same pool: tables that the driver has for each
+    /// processor grow with their first use.
+    pub fn with_one_processor(wishes: &[Wish]) -> Self {
+        Self::boot(KernelConfig { processors: 1, ..KernelConfig::default() }, wishes)
+    }
+
+    fn boot(config: KernelConfig, wishes: &[Wish]) -> Self {
         let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
-        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, ..KernelConfig::default() });
+        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, ..config });
         Self::load(kernel, wishes)
     }
 
