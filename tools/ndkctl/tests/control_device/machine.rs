@@ -64,18 +64,18 @@ impl Machine {
     }
 
     pub fn with(wishes: &[Wish]) -> Self {
-        Self::boot(KernelConfig::default(), wishes)
+        Self::boot(KernelConfig::default().processors, wishes)
     }
 
     /// On a machine with one processor, where a life of the same requests ends with the same pool: tables that the driver has for each
     /// processor grow with their first use.
     pub fn with_one_processor(wishes: &[Wish]) -> Self {
-        Self::boot(KernelConfig { processors: 1, ..KernelConfig::default() }, wishes)
+        Self::boot(1, wishes)
     }
 
-    fn boot(config: KernelConfig, wishes: &[Wish]) -> Self {
+    fn boot(processors: usize, wishes: &[Wish]) -> Self {
         let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
-        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, ..config });
+        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, processors, ..KernelConfig::default() });
         Self::load(kernel, wishes)
     }
 
