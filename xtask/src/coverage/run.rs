@@ -1,7 +1,7 @@
 //! The runs that are counted: the libraries' own tests, and what loads the image.
 
 use super::COUNTING;
-use crate::{command, workspace::Workspace};
+use crate::{command, test::FORCED_FAULTS, workspace::Workspace};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 use std::{
@@ -56,8 +56,7 @@ pub(super) fn trials(workspace: &Workspace, image: &Path, profiles: &Path, filte
     for (package, test) in LOADING {
         cargo.args(["--package", package, "--test", test]);
     }
-    // Faults in the other two profiles take minutes with counters, and are run by the stage `test` without.
-    cargo.args(["--", "--skip", "life_in_which"]).args(filter);
+    cargo.args(["--", "--skip", FORCED_FAULTS]).args(filter);
     cargo.env("SOFTNDK_IMAGE", image).env("KERNEL_HOST_COVERAGE", profiles);
     command::output(&mut cargo).context("a trial failed on the image that counts").map(drop)
 }
