@@ -141,9 +141,13 @@ typedef struct _ENDPOINT {
     NDK_CONNECTOR *Connector;
     NDK_LISTENER *Listener;
     UINT32 PrivilegedToken;
+    /* Microseconds that results may wait for their notification. */
+    ULONG Moderation;
 
     /* Held by every request that will have a result, and by queued work. Rundown ends the traffic. */
     EX_RUNDOWN_REF Busy;
+    /* Held by a notification while it uses its queue: the last result in it may be the one that lets the queue be closed. */
+    EX_RUNDOWN_REF Polling;
     KSPIN_LOCK InitiatorLock;
     KSPIN_LOCK ReceiveLock;
     KEVENT Connected;
@@ -173,6 +177,7 @@ typedef struct _CONSUMER {
     KEVENT Idle;
     LONG64 Wanted;
     LONG64 Started;
+    /* Two for a request: one of the initiator, one of the target, whose receive is posted again last. */
     LONG64 InFlight;
     /* Written before, and looked at under, the locks of the endpoints. */
     BOOLEAN Stopping;
@@ -244,6 +249,7 @@ ULONG64 Random(ULONG64 *State);
 
 /* driver.c */
 VOID Failed(NTSTATUS Status);
+VOID Over(VOID);
 
 /* connect.c */
 NTSTATUS Connect(ENDPOINT *Initiator, ENDPOINT *Target);

@@ -12,6 +12,14 @@ VOID Failed(NTSTATUS Status)
     }
 }
 
+/* One half of a request is over. */
+VOID Over(VOID)
+{
+    if (InterlockedDecrement64(&Consumer.InFlight) == 0) {
+        KeSetEvent(&Consumer.Idle, 0, FALSE);
+    }
+}
+
 static NTSTATUS Prepare(VOID)
 {
     const NDK_VERSION first = {1, 2};
@@ -72,6 +80,8 @@ static VOID Finish(VOID)
 {
     ExWaitForRundownProtectionRelease(&Consumer.Initiator.Busy);
     ExWaitForRundownProtectionRelease(&Consumer.Target.Busy);
+    ExWaitForRundownProtectionRelease(&Consumer.Initiator.Polling);
+    ExWaitForRundownProtectionRelease(&Consumer.Target.Polling);
     EndpointClose(&Consumer.Initiator);
     EndpointClose(&Consumer.Target);
     AdapterClose(&Consumer.Initiator);

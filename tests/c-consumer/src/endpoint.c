@@ -65,25 +65,28 @@ static VOID Notified(PVOID Context, NTSTATUS Status)
     ENDPOINT *endpoint = notifier->Endpoint;
     NDK_RESULT_EX results[RESULTS_AT_ONCE];
     KIRQL level;
+    if (!ExAcquireRundownProtection(&endpoint->Polling)) {
+        return;
+    }
     InterlockedIncrement64(&endpoint->Tally->Notifications);
     if (KeGetCurrentIrql() == DISPATCH_LEVEL) {
         InterlockedIncrement64(&endpoint->Tally->NotificationsAtDispatch);
     }
-    if (!NT_SUCCESS(Status)) {
-        return;
-    }
-    KeRaiseIrql(DISPATCH_LEVEL, &level);
-    for (;;) {
-        ULONG count = notifier->Queue->Dispatch->NdkGetCqResultsEx(notifier->Queue, results, RESULTS_AT_ONCE);
-        if (count == 0) {
-            break;
+    if (NT_SUCCESS(Status)) {
+        KeRaiseIrql(DISPATCH_LEVEL, &level);
+        for (;;) {
+            ULONG count = notifier->Queue->Dispatch->NdkGetCqResultsEx(notifier->Queue, results, RESULTS_AT_ONCE);
+            if (count == 0) {
+                break;
+            }
+            for (ULONG index = 0; index < count; index++) {
+                RequestDone(endpoint, &results[index]);
+            }
         }
-        for (ULONG index = 0; index < count; index++) {
-            RequestDone(endpoint, &results[index]);
-        }
+        notifier->Queue->Dispatch->NdkArmCq(notifier->Queue, NDK_CQ_NOTIFY_ANY);
+        KeLowerIrql(level);
     }
-    notifier->Queue->Dispatch->NdkArmCq(notifier->Queue, NDK_CQ_NOTIFY_ANY);
-    KeLowerIrql(level);
+    ExReleaseRundownProtection(&endpoint->Polling);
 }
 
 NTSTATUS PostReceive(SLOT *Slot)
@@ -150,6 +153,7 @@ VOID EndpointPrepare(ENDPOINT *Endpoint, PCSTR Name)
     Endpoint->Name = Name;
     Endpoint->Tally = &Consumer.Tally;
     ExInitializeRundownProtection(&Endpoint->Busy);
+    ExInitializeRundownProtection(&Endpoint->Polling);
     KeInitializeEvent(&Endpoint->Connected, NotificationEvent, FALSE);
     KeInitializeEvent(&Endpoint->Disconnected, NotificationEvent, FALSE);
     for (ULONG index = 0; index < SLOTS; index++) {
@@ -199,7 +203,7 @@ static NTSTATUS CreateQueue(ENDPOINT *Endpoint, NOTIFIER *Notifier, ULONG Depth)
         return status;
     }
     if ((Endpoint->Info.AdapterFlags & NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED) != 0) {
-        status = Notifier->Queue->Dispatch->NdkControlCqInterruptModeration(Notifier->Queue, 20, MAXULONG);
+        status = Notifier->Queue->Dispatch->NdkControlCqInterruptModeration(Notifier->Queue, Endpoint->Moderation, MAXULONG);
     }
     Notifier->Queue->Dispatch->NdkArmCq(Notifier->Queue, NDK_CQ_NOTIFY_ANY);
     return status;

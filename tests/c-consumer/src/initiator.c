@@ -7,13 +7,6 @@
 static ULONG64 RandomState = 0x2545F4914F6CDD1Dull;
 static ULONG64 Sequence;
 
-static VOID Over(VOID)
-{
-    if (InterlockedDecrement64(&Consumer.InFlight) == 0) {
-        KeSetEvent(&Consumer.Idle, 0, FALSE);
-    }
-}
-
 /* A name for the buffer that is no address of anything: a region's base is only an index. */
 static PVOID Label(SLOT *Slot)
 {
@@ -114,6 +107,8 @@ static VOID Next(SLOT *Slot)
         Over();
         return;
     }
+    /* The target gives it back when the receive that the command took is posted again: not before its answer's own result. */
+    InterlockedIncrement64(&Consumer.InFlight);
     Begin(Slot);
 }
 

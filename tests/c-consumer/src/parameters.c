@@ -67,6 +67,7 @@ static NTSTATUS Address(PCWSTR Name, SOCKADDR_INET *Address)
 NTSTATUS ParametersRead(VOID)
 {
     ULONG requests = 0;
+    Consumer.Initiator.Moderation = 20;
     NTSTATUS status = Number(L"Requests", &requests);
     Consumer.Wanted = requests;
     if (NT_SUCCESS(status)) {
@@ -74,6 +75,9 @@ NTSTATUS ParametersRead(VOID)
     }
     if (NT_SUCCESS(status)) {
         status = Number(L"TargetInterface", &Consumer.Target.Interface);
+    }
+    if (NT_SUCCESS(status)) {
+        status = Number(L"TargetModeration", &Consumer.Target.Moderation);
     }
     if (NT_SUCCESS(status)) {
         status = Address(L"InitiatorAddress", &Consumer.Initiator.Address);

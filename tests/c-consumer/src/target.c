@@ -116,6 +116,7 @@ static VOID AnswerSent(SLOT *Slot, const NDK_RESULT_EX *Result)
     if (!NT_SUCCESS(status)) {
         Failed(status);
     }
+    Over();
 }
 
 NTSTATUS TargetCreate(ENDPOINT *Endpoint)

@@ -16,6 +16,8 @@ pub struct Machine {
     kernel: Kernel,
     provider: Driver,
     adapters: Vec<Adapter>,
+    /// How long the target's results may wait for their notification.
+    pub target_moderation: Duration,
 }
 
 /// A profile of the provider's asynchrony: the value of the keyword `Promptness`.
@@ -56,7 +58,7 @@ impl Machine {
             let config = config.with_address(format!("fd00::{number}").parse().expect("an address"), 64);
             kernel.add_adapter(&provider, config).expect("the adapter starts")
         });
-        Self { adapters: adapters.collect(), provider, kernel }
+        Self { adapters: adapters.collect(), provider, kernel, target_moderation: Duration::from_micros(20) }
     }
 
     pub fn end(self) {
@@ -74,6 +76,7 @@ impl Machine {
         registry::set(&parameters, "InitiatorAddress", addresses[0]);
         registry::set(&parameters, "TargetInterface", self.adapters[1].if_index());
         registry::set(&parameters, "TargetAddress", addresses[1]);
+        registry::set(&parameters, "TargetModeration", self.target_moderation.as_micros() as u32);
         registry::set(&parameters, "Tally", Value { kind: registry::REG_BINARY, data: vec![0; 1024] });
         self.kernel.load_driver(consumer_image(), SERVICE).expect("the consumer in C loads")
     }

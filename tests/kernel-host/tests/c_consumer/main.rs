@@ -11,6 +11,8 @@ mod machine;
 mod mistakes;
 mod tally;
 
+use std::time::Duration;
+
 use kernel_host::Mode;
 use machine::{FORCE_INLINE, FORCE_PENDING, Machine, NATURAL, root};
 use tally::{DONE, RUNNING, Tally};
@@ -80,6 +82,17 @@ fn it_keeps_its_books_in_real_time() {
         let machine = Machine::boot(Mode::Fast, NATURAL);
         every_request_is_served(&machine, V4, 1000);
         unload_after(&machine, 100);
+        machine.end();
+    });
+}
+
+/// The target hears of its last answers long after the initiator has them: the end waits for the receives that they give back.
+#[test]
+fn a_target_that_hears_late_posts_its_last_receives_again() {
+    trial("a_target_that_hears_late_posts_its_last_receives_again", || {
+        let mut machine = Machine::boot(Mode::Verify, NATURAL);
+        machine.target_moderation = Duration::from_millis(5);
+        every_request_is_served(&machine, V4, 100);
         machine.end();
     });
 }
