@@ -9,6 +9,7 @@ extern crate alloc;
 
 mod adapter;
 mod address;
+mod callback;
 mod configuration;
 mod control;
 mod copy;

@@ -25,6 +25,7 @@ use crate::{
     memory::Chain,
     ndk::{block, logical_mapping::BuildRequest, memory_region},
     platform::{Callback, KernelPlatform},
+    turn::Rest,
 };
 
 /// One piece of work, linked into the queue.
@@ -170,10 +171,12 @@ impl Mapper {
         oldest_first
     }
 
-    fn work(&self) {
-        let mut rest = self.take_all();
-        while let Some(mut job) = rest {
-            rest = job.next.take();
+    fn work(&self, driver: &Driver) {
+        let mut jobs = self.take_all();
+        let mut rest = Rest::new(driver);
+        while let Some(mut job) = jobs {
+            jobs = job.next.take();
+            rest.take_when_due(driver);
             match job.into_inner().work {
                 Work::Errand(errand) => errand.run(),
                 Work::Register(request) => memory_region::register_now(request),
@@ -191,7 +194,7 @@ unsafe extern "C" fn run(_context: *mut c_void) {
         loop {
             mapper.wake.wait();
             let stopping = mapper.stopping.load(Ordering::Acquire);
-            mapper.work();
+            mapper.work(driver);
             if stopping {
                 break;
             }

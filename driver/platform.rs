@@ -9,7 +9,7 @@ use ndkpi_sys::ndkpi::{
 use softndk_engine::{Lock, Memory, Platform};
 use wdk_sys::{
     LARGE_INTEGER,
-    ntddk::{KeEnterCriticalRegion, KeLeaveCriticalRegion, KeQueryPerformanceCounter, KeShouldYieldProcessor},
+    ntddk::{KeQueryPerformanceCounter, KeShouldYieldProcessor},
 };
 
 use crate::{
@@ -162,15 +162,7 @@ impl Platform for KernelPlatform {
         seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.wrapping_mul(1_000_000_000) / self.frequency)
     }
 
-    fn uninterrupted<R>(&self, piece: impl FnOnce() -> R) -> R {
-        if irql::at_dispatch() {
-            return piece();
-        }
-        // SAFETY: IRQL <= APC_LEVEL; paired below on the same thread.
-        unsafe { KeEnterCriticalRegion() };
-        let result = piece();
-        // SAFETY: paired with the call above.
-        unsafe { KeLeaveCriticalRegion() };
-        result
+    fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {
+        irql::raised(piece)
     }
 }

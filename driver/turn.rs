@@ -1,8 +1,11 @@
 //! Turns of the engine: who runs them, and the callbacks they make.
 //!
-//! Every processor has a DPC of its own. A kick queues it; it runs turns within a budget, queues itself again a few times
-//! when more is left, and then hands over to a thread at PASSIVE_LEVEL. Two contexts never run turns of one processor at the
-//! same time: whoever comes second leaves a mark and goes, whoever was first looks at the mark before it stops.
+//! Every processor has a DPC of its own. A kick queues it; it runs one turn within a budget, queues itself again twice when
+//! more is left, and then hands over to a thread, so that other DPCs and threads of the processor have theirs. The thread runs
+//! the same turns: each at DISPATCH_LEVEL, because what a turn holds must not be preempted and a consumer is to meet its
+//! callbacks at one level; between two of them it is an ordinary thread at PASSIVE_LEVEL, and after some milliseconds without
+//! rest it sleeps for a tick. Two contexts never run turns of one processor at the same time: the second one leaves a mark and
+//! goes, the first looks at the mark before it stops.
 //!
 //! A timer a processor wakes the one whose next moment has come: the engine asks for one moment at a time.
 //!
@@ -37,12 +40,12 @@ use crate::{
     status,
 };
 
-/// What one run of a DPC may do: some tens of microseconds.
-const DPC_BUDGET: Budget = Budget { bytes: 256 << 10, items: 64 };
-/// What the thread does before it looks whether it should go on.
-const THREAD_BUDGET: Budget = Budget { bytes: 4 << 20, items: 256 };
-/// DPC runs in a row that leave work behind before the thread takes over.
-const DPC_ROUNDS: u32 = 8;
+/// What one turn may do: some tens of microseconds.
+const BUDGET: Budget = Budget { bytes: 256 << 10, items: 64 };
+/// Times that a DPC queues itself again before the thread takes over.
+pub const DPC_ROUNDS: u32 = 2;
+/// Nanoseconds that a thread works without rest before it sleeps for a tick.
+const STRETCH: u64 = 5_000_000;
 /// No moment.
 const NEVER: u64 = u64::MAX;
 /// Threads for all processors together.
@@ -151,11 +154,12 @@ impl Turners {
         let mine = self.each.iter().enumerate().skip(index).step_by(self.threads.len().max(1));
         for (processor, turner) in mine {
             if turner.for_thread.swap(false, Ordering::AcqRel)
-                && turner.run(driver, processor, THREAD_BUDGET) == Turn::More
+                && irql::raised(|| turner.run(driver, processor)) == Turn::More
             {
                 turner.for_thread.store(true, Ordering::Release);
                 more = true;
             }
+            more |= driver.later.pass(processor);
         }
         more
     }
@@ -164,6 +168,11 @@ impl Turners {
         if let Some(turner) = self.each.get(processor) {
             turner.for_thread.store(true, Ordering::Release);
         }
+        self.wake_thread(processor);
+    }
+
+    /// Wakes the thread that takes over from the DPCs of a processor. `IRQL <= DISPATCH_LEVEL`.
+    pub fn wake_thread(&self, processor: usize) {
         if let Some(slot) = processor.checked_rem(self.threads.len()).and_then(|index| self.threads.get(index)) {
             slot.wake.set();
         }
@@ -209,24 +218,20 @@ impl Turner {
         false
     }
 
-    /// Runs turns until nothing is left, or until one used up its budget.
-    fn run(&self, driver: &Driver, processor: usize, budget: Budget) -> Turn {
+    /// Runs one turn at DISPATCH_LEVEL, unless another context is at it. More is left when the turn used up its budget, or another
+    /// context wanted one meanwhile.
+    fn run(&self, driver: &Driver, processor: usize) -> Turn {
         // The mark and `busy` are a store and a load of different places on each side: whoever sees `busy` set must be seen by
         // its holder's next look at the mark, which takes one order of all four (arm64 keeps none without it).
         self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            if self.busy.swap(true, Ordering::SeqCst) {
-                // Whoever is at it sees the mark before it stops.
-                return Turn::Idle;
-            }
-            self.again.store(false, Ordering::Relaxed);
-            let turn = driver.fabric.turn(processor as u32, budget, &mut Callbacks);
-            self.busy.store(false, Ordering::SeqCst);
-            if turn == Turn::More {
-                return Turn::More;
-            }
+        if self.busy.swap(true, Ordering::SeqCst) {
+            // The context that is at it sees the mark before it stops.
+            return Turn::Idle;
         }
-        Turn::Idle
+        self.again.store(false, Ordering::Relaxed);
+        let turn = driver.fabric.turn(processor as u32, BUDGET, &mut Callbacks);
+        self.busy.store(false, Ordering::SeqCst);
+        if self.again.load(Ordering::SeqCst) { Turn::More } else { turn }
     }
 }
 
@@ -260,13 +265,35 @@ unsafe extern "C" fn run_dpc(
     let Some(driver) = Driver::get() else { return };
     let turners = &driver.fabric.platform().turners;
     let Some(turner) = turners.each.get(processor) else { return };
-    if turner.run(driver, processor, DPC_BUDGET) == Turn::Idle {
+    if turner.run(driver, processor) == Turn::Idle {
         turner.rounds.store(0, Ordering::Relaxed);
     } else if turner.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
         turner.dpc.queue();
     } else {
         turner.rounds.store(0, Ordering::Relaxed);
         turners.hand_to_thread(processor);
+    }
+}
+
+/// The rest that a preferred thread takes, so that the threads below it get the processor.
+pub struct Rest {
+    /// Working without rest since then.
+    since: u64,
+}
+
+impl Rest {
+    /// The thread has just been idle.
+    pub fn new(driver: &Driver) -> Self {
+        Self { since: driver.fabric.platform().now() }
+    }
+
+    /// Sleeps for a tick when it has worked for long. PASSIVE_LEVEL.
+    pub fn take_when_due(&mut self, driver: &Driver) {
+        let platform = driver.fabric.platform();
+        if platform.now().saturating_sub(self.since) > STRETCH {
+            thread::pause();
+            self.since = platform.now();
+        }
     }
 }
 
@@ -280,13 +307,16 @@ unsafe extern "C" fn run_thread(context: *mut c_void) {
             if turners.stopping.load(Ordering::Acquire) {
                 break;
             }
-            while turners.pass(driver, index) {}
+            let mut rest = Rest::new(driver);
+            while turners.pass(driver, index) {
+                rest.take_when_due(driver);
+            }
         }
     }
     thread::exit();
 }
 
-/// Makes the consumers' callbacks. Each event is dropped after the callback has returned, because it is what lets closes
+/// Makes the consumers' callbacks: inside a turn, so at DISPATCH_LEVEL. Each event is dropped after the callback has returned, because it is what lets closes
 /// complete.
 struct Callbacks;
 

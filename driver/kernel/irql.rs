@@ -5,7 +5,8 @@ use core::ptr;
 use wdk_sys::{
     DISPATCH_LEVEL, KIRQL, PROCESSOR_NUMBER,
     ntddk::{
-        KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeGetProcessorIndexFromNumber, KeQueryActiveProcessorCountEx,
+        KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeGetProcessorIndexFromNumber, KeLowerIrql,
+        KeQueryActiveProcessorCountEx, KeStallExecutionProcessor, KfRaiseIrql,
     },
 };
 
@@ -21,6 +22,25 @@ pub fn current() -> KIRQL {
 
 pub fn at_dispatch() -> bool {
     current() >= DISPATCH_LEVEL as KIRQL
+}
+
+/// Runs `work` at DISPATCH_LEVEL. `IRQL <= DISPATCH_LEVEL`; the work is short and ends at the level it began at.
+pub fn raised<R>(work: impl FnOnce() -> R) -> R {
+    if at_dispatch() {
+        return work();
+    }
+    // SAFETY: the level is below DISPATCH_LEVEL (looked at above, and only this thread changes it).
+    let before = unsafe { KfRaiseIrql(DISPATCH_LEVEL as KIRQL) };
+    let result = work();
+    // SAFETY: the level that was raised from, restored on the same thread.
+    unsafe { KeLowerIrql(before) };
+    result
+}
+
+/// Waits a microsecond without letting the processor go: for what another processor finishes within a few of them. Any IRQL.
+pub fn stall() {
+    // SAFETY: no preconditions; far below the 50 microseconds that the contract recommends as the most.
+    unsafe { KeStallExecutionProcessor(1) };
 }
 
 /// Index of the processor this code runs on, over all groups.

@@ -14,8 +14,8 @@ use wdk_sys::{
     },
 };
 
-/// WDM: the lowest of the priorities that the system does not change by itself.
-const LOW_REALTIME_PRIORITY: i32 = 16;
+/// The highest of the ordinary priorities: above threads that poll for our work, below every real-time thread.
+const HIGHEST_ORDINARY_PRIORITY: i32 = 15;
 
 /// What a thread runs, at PASSIVE_LEVEL, until it returns.
 pub type Routine = unsafe extern "C" fn(*mut c_void);
@@ -60,8 +60,8 @@ impl Thread {
         if status == STATUS_SUCCESS { Ok(Self { handle }) } else { Err(status) }
     }
 
-    /// Lifts the thread over the ordinary ones, which may be waiting for its work without ever sleeping. One that cannot be lifted
-    /// does the same work later. PASSIVE_LEVEL.
+    /// Lifts the thread over most ordinary ones, which may be polling for its work without ever sleeping. Who prefers a thread has
+    /// it [`pause`] when it has been busy for long. One that cannot be lifted does the same work later. PASSIVE_LEVEL.
     pub fn prefer(&self) {
         let mut object: *mut c_void = ptr::null_mut();
         // SAFETY: our own kernel handle; without an object type the check is skipped, which the contract allows for kernel
@@ -80,7 +80,7 @@ impl Thread {
             return;
         }
         // SAFETY: a referenced thread object; PASSIVE_LEVEL.
-        let _previous = unsafe { KeSetPriorityThread(object.cast(), LOW_REALTIME_PRIORITY) };
+        let _previous = unsafe { KeSetPriorityThread(object.cast(), HIGHEST_ORDINARY_PRIORITY) };
         // SAFETY: gives back the reference taken above.
         unsafe { ObfDereferenceObject(object) };
     }

@@ -27,6 +27,7 @@ use super::{
     shared_receive_queue::SharedReceiveQueueKind,
 };
 use crate::{
+    callback,
     configuration::Promptness,
     driver::Driver,
     kernel::pool::{PoolBox, Tag, tags},
@@ -259,7 +260,7 @@ fn create_by_thread<K: Kind>(
         // SAFETY: null, or a complete object that nobody knows yet.
         let hold = unsafe { handle::<K>(object) }.map(K::hold);
         // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
-        unsafe { (callback.function)(callback.context.0, status, object.cast()) };
+        callback::make(|| unsafe { (callback.function)(callback.context.0, status, object.cast()) });
         // Only now may the object, or what it would have been made from, finish its close.
         drop(hold);
         drop(parent);
@@ -336,7 +337,7 @@ pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
     drop(completion.object.block.take());
     if let Some(function) = completion.callback.function {
         // SAFETY: the consumer gave function and context with the close, which answered STATUS_PENDING.
-        unsafe { function(completion.callback.context.0) };
+        callback::make(|| unsafe { function(completion.callback.context.0) });
     }
     drop(completion);
 }
@@ -357,7 +358,7 @@ pub fn finish_retired(retired: Retired<KernelPlatform>) {
     drop(retired.memory);
     if let Some(callback) = callback {
         // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-        unsafe { (callback.function)(callback.context.0, STATUS_SUCCESS) };
+        callback::make(|| unsafe { (callback.function)(callback.context.0, STATUS_SUCCESS) });
     } else {
         logical_mapping::unmapped();
     }

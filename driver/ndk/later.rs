@@ -13,7 +13,7 @@
 use core::{
     ffi::c_void,
     ptr::{self, NonNull},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use ndkpi_sys::{
@@ -29,6 +29,7 @@ use softndk_engine::{CloseCompletion, Hold, Retired};
 
 use super::block;
 use crate::{
+    callback,
     configuration::Promptness,
     driver::Driver,
     kernel::{
@@ -40,6 +41,7 @@ use crate::{
     mapper::{Errand, Job, Work},
     memory::LARGE,
     platform::{Callback, KernelPlatform},
+    turn::DPC_ROUNDS,
 };
 
 /// Answers told in one run of a DPC; what is left waits for the next.
@@ -76,12 +78,12 @@ impl Answer {
         match self {
             Self::Created { callback, status, object, hold } => {
                 // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
-                unsafe { (callback.function)(callback.context.0, status, object.0) };
+                callback::make(|| unsafe { (callback.function)(callback.context.0, status, object.0) });
                 drop(hold);
             }
             Self::Requested { callback, status, hold } => {
                 // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-                unsafe { (callback.function)(callback.context.0, status) };
+                callback::make(|| unsafe { (callback.function)(callback.context.0, status) });
                 drop(hold);
             }
             Self::Closed(completion) => block::closed(completion),
@@ -123,6 +125,10 @@ unsafe impl Send for Queue {}
 struct Teller {
     dpc: Dpc,
     queue: SpinLock<Queue>,
+    /// Runs in a row that left answers behind.
+    rounds: AtomicU32,
+    /// Handed to the thread.
+    for_thread: AtomicBool,
 }
 
 /// The tellers of all processors.
@@ -144,6 +150,19 @@ impl Later {
         for teller in self.each.iter() {
             teller.dpc.stop();
         }
+    }
+
+    /// The thread's part, when the DPC of a processor has handed over: tells some at DISPATCH_LEVEL; true when more may be left.
+    pub fn pass(&self, processor: usize) -> bool {
+        let Some(teller) = self.each.get(processor) else { return false };
+        if !teller.for_thread.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let more = irql::raised(|| teller.tell_some());
+        if more {
+            teller.for_thread.store(true, Ordering::Release);
+        }
+        more
     }
 
     /// Has the note's answer told by another processor than this one, if there is one.
@@ -193,19 +212,25 @@ impl Teller {
         // SAFETY: `run` takes an index; `Later::stop` stops the DPC before the driver state goes.
         let dpc = unsafe { Dpc::try_new(run, ptr::without_provenance_mut(processor)) }?;
         dpc.target(processor as u32);
-        Ok(Self { dpc, queue: SpinLock::new(Queue { first: ptr::null_mut(), last: ptr::null_mut() }) })
+        Ok(Self {
+            dpc,
+            queue: SpinLock::new(Queue { first: ptr::null_mut(), last: ptr::null_mut() }),
+            rounds: AtomicU32::new(0),
+            for_thread: AtomicBool::new(false),
+        })
     }
 
-    fn tell_some(&self) {
+    /// Tells some; true when more may be left.
+    fn tell_some(&self) -> bool {
         for _ in 0..ROUND {
-            let Some((answer, own)) = self.queue.lock().pop() else { return };
+            let Some((answer, own)) = self.queue.lock().pop() else { return false };
             // Before the callback: what is told may free the object that the note lies in.
             drop(own);
             if let Some(answer) = answer {
                 answer.tell();
             }
         }
-        self.dpc.queue();
+        true
     }
 }
 
@@ -215,8 +240,18 @@ unsafe extern "C" fn run(
     _argument1: *mut c_void,
     _argument2: *mut c_void,
 ) {
-    if let Some(teller) = Driver::get().and_then(|driver| driver.later.each.get(context.addr())) {
-        teller.tell_some();
+    let processor = context.addr();
+    let Some(driver) = Driver::get() else { return };
+    let Some(teller) = driver.later.each.get(processor) else { return };
+    if !teller.tell_some() {
+        teller.rounds.store(0, Ordering::Relaxed);
+    } else if teller.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
+        teller.dpc.queue();
+    } else {
+        // Answers that bring about more answers would keep the processor from its threads.
+        teller.rounds.store(0, Ordering::Relaxed);
+        teller.for_thread.store(true, Ordering::Release);
+        driver.fabric.platform().turners.wake_thread(processor);
     }
 }
 

@@ -15,16 +15,16 @@ use ndkpi_sys::{
         STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
     },
 };
-use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, limits::MAPPING_LENGTH};
+use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH};
 
 use super::{block, later, open::OpenAdapter};
 use crate::{
+    callback,
     configuration::Promptness,
     driver::Driver,
     kernel::{
         irql,
         pool::{PoolBox, tags},
-        thread,
     },
     mapper::{Job, Work},
     memory::{Access, Chain, Extent, Mapping},
@@ -39,9 +39,6 @@ static LIVE: AtomicU32 = AtomicU32::new(0);
 pub fn live() -> u32 {
     LIVE.load(Ordering::Relaxed)
 }
-
-/// Looks for the end of other processors' pieces, which take some tens of microseconds.
-const PIECE_TRIES: u32 = 1000;
 
 /// A released mapping has been unmapped.
 pub fn unmapped() {
@@ -151,7 +148,7 @@ impl BuildRequest {
     pub fn run(self) {
         let status = build_now(&self.opening, &self.chain, self.output);
         // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-        unsafe { (self.callback.function)(self.callback.context.0, status) };
+        callback::make(|| unsafe { (self.callback.function)(self.callback.context.0, status) });
         // Only now may the open finish its close.
         drop(self.hold);
     }
@@ -203,17 +200,13 @@ pub unsafe extern "C" fn release(adapter: *mut NDK_ADAPTER, mapping: *mut NDK_LO
     }
 }
 
-/// Waits until whoever was copying when the mapping went has finished the piece it was at. At DISPATCH_LEVEL that may be a
-/// thread that this very call keeps from running, so the wait is short there and a turn has to do the rest.
+/// Waits until the contexts that were copying when the mapping went have finished the piece they were at: a few microseconds,
+/// because none of them can be preempted (each piece is copied at DISPATCH_LEVEL).
 fn wait_for_others(releasing: &Releasing<KernelPlatform>) -> Option<Retired<KernelPlatform>> {
     loop {
-        let soon = (0..PIECE_TRIES).find_map(|_| {
-            core::hint::spin_loop();
-            releasing.try_finish()
-        });
-        if soon.is_some() || irql::at_dispatch() {
-            return soon;
+        match releasing.try_finish() {
+            Ok(retired) => return retired,
+            Err(StillCopied) => irql::stall(),
         }
-        thread::pause();
     }
 }

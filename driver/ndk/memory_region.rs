@@ -18,6 +18,7 @@ use super::{
     later,
 };
 use crate::{
+    callback,
     configuration::Promptness,
     driver::Driver,
     kernel::pool::{PoolBox, Tag, tags},
@@ -155,7 +156,7 @@ fn register_later(
 pub fn register_now(request: RegisterRequest) {
     let status = register_chain(&request.region, &request.chain, request.rights);
     // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-    unsafe { (request.callback.function)(request.callback.context.0, status) };
+    callback::make(|| unsafe { (request.callback.function)(request.callback.context.0, status) });
     // Only now may the region finish its close.
     drop(request.hold);
 }

@@ -161,6 +161,11 @@ impl Queue {
         self.notified.later(self.taken)
     }
 
+    /// What has not been taken counts as added after the last notification: a poll has denied it.
+    pub(crate) fn hold_new(&mut self) {
+        self.notified = self.taken;
+    }
+
     fn failure_is_news(&self) -> bool {
         self.failure.is_some() && !self.failure_told
     }

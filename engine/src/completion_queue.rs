@@ -11,12 +11,13 @@ use alloc::vec::Vec;
 
 use softndk_cells::{NoMemory, Shared};
 
+use crate::allowance::Allowance;
 use crate::arming::{Ask, Moderation, Queue, Resized, UNBOUNDED};
 use crate::cause::{CreateError, ModerationError, Outcome, ResizeError};
 use crate::event::{Close, Notification, Sink};
 use crate::flags::Operation;
 use crate::life::{Antecedents, Core, Hold, Object};
-use crate::limits::{BATCH, RINGS, SEVER_STEP};
+use crate::limits::{BATCH, DISPATCH_RESULTS, RINGS, SEVER_STEP};
 use crate::opening::OpeningObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::End;
@@ -76,6 +77,8 @@ struct Inner<P: Platform> {
     queue: Queue,
     /// There once the queue has been moderated by an interval.
     timer: Option<Timer<P>>,
+    /// The exhaustion of an allowance in which the queue has answered that it has nothing.
+    answered_empty: u64,
     /// Where in the adapter's registry the search for queue pairs of this failed queue is; `None` when there is nothing to do.
     severing: Option<usize>,
 }
@@ -127,6 +130,7 @@ impl<P: Platform> CompletionQueue<P> {
             inner: P::Lock::new(Inner {
                 queue: Queue::try_new(depth, opening.semantics.queue_slack)?,
                 timer: None,
+                answered_empty: 0,
                 severing: None,
             }),
         })?;
@@ -149,7 +153,49 @@ impl<P: Platform> CompletionQueue<P> {
     /// Takes up to `most` completions, oldest first, and gives each with its index to `each`, with no lock held: what it writes
     /// to may be pageable when the caller is at PASSIVE_LEVEL. Answers how many there were. Callers take turns, as the contract
     /// asks of them; two at a time get each completion once, but in no order.
-    pub fn poll(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
+    ///
+    /// At DISPATCH_LEVEL a poll that finds nothing brings a queue pair that waits on this processor a bounded step forward and
+    /// still answers 0, and one that has handed out [`DISPATCH_RESULTS`](crate::limits::DISPATCH_RESULTS) in a row answers 0 once:
+    /// a loop that ends with an empty queue ends, and one that waits for a result finds it.
+    pub fn poll(&self, most: u32, each: impl FnMut(u32, &Completion)) -> u32 {
+        let fabric = &self.0.core.fabric;
+        let allowance = if fabric.0.platform.at_dispatch() { fabric.allowance() } else { None };
+        let permitted = allowance.map_or(most, |allowance| most.min(self.permitted(allowance)));
+        let given = self.hand_out(permitted, each);
+        if let Some(allowance) = allowance {
+            allowance.hand_out(u64::from(given));
+        }
+        if given == 0 {
+            fabric.step_for_poll();
+        }
+        given
+    }
+
+    /// Results that a poll at DISPATCH_LEVEL may hand out.
+    fn permitted(&self, allowance: &Allowance) -> u32 {
+        let left = allowance.results();
+        if left != 0 && left != DISPATCH_RESULTS {
+            return u32::try_from(left).unwrap_or(u32::MAX);
+        }
+        let ask = self.0.inner.with(|inner| {
+            let waiting = inner.queue.waiting();
+            if left != 0 {
+                allowance.expect(waiting);
+                return Ask::Nothing;
+            }
+            if core::mem::replace(&mut inner.answered_empty, allowance.exhaustion()) == allowance.exhaustion() {
+                allowance.renew_results(waiting);
+                return Ask::Nothing;
+            }
+            // What stays behind has not been seen: the arm that follows, or stands, notifies of it.
+            inner.queue.hold_new();
+            inner.settle(&self.0)
+        });
+        ask_turn(&self.0, ask);
+        u32::try_from(allowance.results()).unwrap_or(u32::MAX)
+    }
+
+    fn hand_out(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
         let mut given = 0;
         let mut batch = [Completion::default(); BATCH];
         while given < most {

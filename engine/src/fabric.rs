@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use softndk_cells::{Epoch, Guard, NoMemory, Shared, SlotTable, Stamp};
 
 use crate::adapter::{Adapter, AdapterObject, AdapterSettings};
+use crate::allowance::Allowance;
 use crate::cause::CreateError;
 use crate::completion_queue::CompletionQueueObject;
 use crate::endpoint::Directory;
@@ -44,6 +45,8 @@ pub(crate) struct FabricObject<P: Platform> {
     work: Box<[P::Lock<Lists<P>>]>,
     /// What waits for a moment, by processor.
     clocks: Box<[Clock<P>]>,
+    /// What calls at DISPATCH_LEVEL may still do, by processor.
+    allowances: Box<[Allowance]>,
     /// Those who wait for contexts to leave the epoch.
     parked: P::Lock<Lists<P>>,
 }
@@ -69,6 +72,9 @@ impl<P: Platform> Fabric<P> {
         let mut clocks = Vec::new();
         clocks.try_reserve_exact(processors)?;
         clocks.extend((0..processors).map(|_| Clock::new()));
+        let mut allowances = Vec::new();
+        allowances.try_reserve_exact(processors)?;
+        allowances.extend((0..processors).map(|_| Allowance::new()));
         let generations = |bits: u32| (1 << bits) - 1;
         Ok(Self(Shared::try_new(FabricObject {
             platform,
@@ -91,6 +97,7 @@ impl<P: Platform> Fabric<P> {
             epoch,
             work: work.into_boxed_slice(),
             clocks: clocks.into_boxed_slice(),
+            allowances: allowances.into_boxed_slice(),
             parked: P::Lock::new(Lists::new()),
         })?))
     }
@@ -214,12 +221,58 @@ impl<P: Platform> Fabric<P> {
         }
     }
 
-    /// Works off the list of a processor: call from a DPC or a thread of the front end, with no lock held and not under a
-    /// dispatch function. After [`Turn::Idle`] the next work kicks; after [`Turn::More`] nobody does. Objects whose moment has
-    /// come are looked at too, see [`Platform::wake_at`].
+    /// What calls at DISPATCH_LEVEL may still do on the processor that runs this.
+    pub(crate) fn allowance(&self) -> Option<&Allowance> {
+        let processor = self.0.platform.processor() as usize;
+        self.0.allowances.get(processor.checked_rem(self.0.allowances.len())?)
+    }
+
+    /// Runs a callback of a consumer that is not handed out by [`Self::turn`]: at DISPATCH_LEVEL, and so that posts inside it
+    /// only enqueue, as inside a pass.
+    pub fn callback<R>(&self, call: impl FnOnce() -> R) -> R {
+        self.0.platform.raised(|| {
+            let allowance = self.allowance();
+            if let Some(allowance) = allowance {
+                allowance.enter();
+            }
+            let result = call();
+            if let Some(allowance) = allowance {
+                allowance.leave();
+            }
+            result
+        })
+    }
+
+    /// One bounded step of a queue pair that waits on this processor's list, for a poll that found nothing: at DISPATCH_LEVEL
+    /// nothing else on this processor would bring it forward. No callback is made.
+    pub(crate) fn step_for_poll(&self) {
+        self.0.platform.raised(|| {
+            let processor = self.0.platform.processor();
+            let index = processor as usize % self.0.work.len().max(1);
+            let Some(pair) = self.0.work.get(index).and_then(|work| work.with(Lists::pop_queue_pair)) else { return };
+            let mut bytes = limits::PIECE;
+            queue_pair::look_at(&pair, index as u32, &mut bytes);
+            if let Some(allowance) = self.allowance() {
+                allowance.charge_pass(limits::PIECE - bytes);
+            }
+            if pair.core.holds() == 0 {
+                // Finished: only a turn hands it out.
+                self.link_at(&Object::QueuePair(pair), Some(index as u32));
+            }
+        });
+    }
+
+    /// Works off the list of a processor: call from a DPC or a thread of the front end, at DISPATCH_LEVEL, with no lock held
+    /// and not under a dispatch function. After [`Turn::Idle`] the next work kicks; after [`Turn::More`] nothing does. Objects
+    /// whose moment has come are looked at too, see [`Platform::wake_at`].
     pub fn turn(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Turn {
+        self.callback(|| self.service(processor, budget, sink))
+    }
+
+    fn service(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Turn {
         let processor = processor as usize % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return Turn::Idle };
+        let allowance = self.allowance();
         if let Some(clock) = self.clock(processor as u32) {
             clock.expire(self, processor as u32);
         }
@@ -227,6 +280,7 @@ impl<P: Platform> Fabric<P> {
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(Lists::pop) else { break };
             look_at(item, processor as u32, &mut bytes, sink);
+            bytes = bytes.saturating_sub(allowance.map_or(0, Allowance::take_owed));
             if bytes == 0 || self.0.platform.should_yield() {
                 break;
             }

@@ -142,6 +142,14 @@ pub(crate) enum Stepped {
     More(u64),
 }
 
+impl Stepped {
+    pub(crate) const fn used(self) -> u64 {
+        match self {
+            Self::Rest(used) | Self::More(used) => used,
+        }
+    }
+}
+
 /// Why a run stopped.
 enum Stop {
     Bounds,
@@ -646,12 +654,9 @@ fn request_flags<P: Platform>(requests: &Receiver<Request<P>>) -> RequestFlags {
 }
 
 /// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the list of
-/// `processor`, whose turn this is; without one to the list of the processor that runs this.
+/// `processor`, whose turn this is; without one to the list of the processor that runs this. At DISPATCH_LEVEL: who holds the
+/// baton or is inside the epoch is not preempted.
 pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
-    pair.core.fabric.0.platform.uninterrupted(|| step_inside(pair, processor, most))
-}
-
-fn step_inside<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
     let fabric = &pair.core.fabric;
     let Some(mut held) = pair.work.raise() else { return Stepped::Rest(0) };
     let mut bytes = 0_u64;

@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod access;
 mod adapter;
+mod allowance;
 mod arming;
 mod cause;
 mod completion_queue;
@@ -63,7 +64,7 @@ pub use flags::{Operation, RequestFlags, Rights};
 pub use life::Hold;
 pub use limits::Limits;
 pub use listener::Listener;
-pub use mapping::{LogicalMapping, Releasing};
+pub use mapping::{LogicalMapping, Releasing, StillCopied};
 pub use memory_region::{MemoryRegion, Registration};
 pub use memory_window::MemoryWindow;
 pub use opening::Opening;

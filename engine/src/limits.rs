@@ -13,6 +13,11 @@ pub const LAST_BYTES: usize = 64;
 pub const IN_PLACE_PASSIVE: u64 = 1024 * 1024;
 /// Most bytes a post at DISPATCH_LEVEL copies before it leaves the rest to a turn.
 pub const IN_PLACE_DISPATCH: u64 = PIECE;
+/// Most bytes that posts at DISPATCH_LEVEL copy on one processor between two service passes there.
+pub const DISPATCH_BYTES: u64 = 4 * IN_PLACE_DISPATCH;
+/// Results that polls at DISPATCH_LEVEL hand out on one processor before each queue answers once that it has none, unless more
+/// were there at the beginning.
+pub const DISPATCH_RESULTS: u64 = 4096;
 /// Most requests processed in one step.
 pub const STEP_REQUESTS: usize = 64;
 /// What a request costs at least of a bound in bytes, so that short ones are bounded too.

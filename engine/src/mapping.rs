@@ -89,10 +89,15 @@ pub(crate) fn build<P: Platform>(
 #[must_use = "dropping it leaves the memory to a turn"]
 pub struct Releasing<P: Platform>(Shared<MappingObject<P>>);
 
+/// Another context may be copying from or to the mapping.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StillCopied;
+
 impl<P: Platform> Releasing<P> {
-    /// The memory, if nothing copies any more; at most once. Who is inside stays for one piece of copying at most.
-    pub fn try_finish(&self) -> Option<Retired<P>> {
-        self.0.finish().ok().flatten()
+    /// The memory, once nothing copies any more; nothing after that. A context that is inside stays for one piece of copying at
+    /// most.
+    pub fn try_finish(&self) -> Result<Option<Retired<P>>, StillCopied> {
+        self.0.finish().map_err(|_stamp| StillCopied)
     }
 }
 

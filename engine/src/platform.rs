@@ -84,9 +84,9 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// Nanoseconds since some fixed moment.
     fn now(&self) -> u64;
 
-    /// Runs one piece of work (at most 64 KiB of copying) in which this thread may be preempted but not suspended: a critical
-    /// region at PASSIVE_LEVEL, nothing at DISPATCH_LEVEL.
-    fn uninterrupted<R>(&self, piece: impl FnOnce() -> R) -> R {
+    /// Runs one piece of work (at most 64 KiB of copying) at DISPATCH_LEVEL: a context that holds a queue pair or is inside the
+    /// epoch must not be preempted, or every other context that waits for it stands still.
+    fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {
         piece()
     }
 }

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use softndk_cells::ring::{self, Claim, Sender};
 use softndk_cells::{Baton, NoMemory, Ready, Reserved, Shared};
 
+use crate::allowance::Allowance;
 use crate::cause::{CreateError, PostError};
 use crate::completion_queue::{CompletionQueue, CompletionQueueObject};
 use crate::connector::ConnectorObject;
@@ -20,7 +21,7 @@ use crate::event::Close;
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::initiator::{self, Initiator};
 use crate::life::{Antecedents, Core, Hold, Object};
-use crate::limits::{FLUSH_STEP, IN_PLACE_DISPATCH, IN_PLACE_PASSIVE, PAGE, PIECE};
+use crate::limits::{FLUSH_STEP, IN_PLACE_PASSIVE, PAGE, PIECE};
 use crate::memory_region::{FastRegion, MemoryRegion, RegionObject};
 use crate::memory_window::{self, MemoryWindow, WindowObject, Windows};
 use crate::opening::OpeningObject;
@@ -487,7 +488,7 @@ impl<P: Platform> QueuePair<P> {
             pair.mark(state::ENDED | state::DRAIN);
             // What is idle is closed at once; the rest drains in a turn.
             if pair.requests.is_empty() && pair.receives.is_empty() {
-                initiator::step(pair, None, PIECE);
+                pair.core.fabric.0.platform.raised(|| initiator::step(pair, None, PIECE));
             } else {
                 pair.core.fabric.link(&Object::QueuePair(pair.clone()));
             }
@@ -771,17 +772,33 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
     if bad { Err(PostError::BadParameter) } else { Ok(()) }
 }
 
-/// Processes posted requests in the caller's context as far as its level allows; the rest goes to a turn.
+/// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
+/// turn. Inside a callback of ours that is everything.
 fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
-    let platform = &pair.core.fabric.0.platform;
-    let mut left = if platform.at_dispatch() { IN_PLACE_DISPATCH } else { IN_PLACE_PASSIVE };
+    let fabric = &pair.core.fabric;
+    let platform = &fabric.0.platform;
+    let allowance = fabric.allowance();
+    let at_dispatch = platform.at_dispatch();
+    let mut left = if at_dispatch {
+        allowance.map_or(0, Allowance::in_place)
+    } else {
+        if let Some(allowance) = allowance {
+            allowance.renew();
+        }
+        IN_PLACE_PASSIVE
+    };
     while left > 0 {
-        match initiator::step(pair, None, left.min(PIECE)) {
+        let piece = || initiator::step(pair, None, left.min(PIECE));
+        let stepped = if at_dispatch { piece() } else { platform.raised(piece) };
+        if let Some(allowance) = allowance.filter(|_| at_dispatch) {
+            allowance.charge(stepped.used());
+        }
+        match stepped {
             initiator::Stepped::Rest(_) => return,
             initiator::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
         }
     }
-    pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+    fabric.link(&Object::QueuePair(pair.clone()));
 }
 
 impl<P: Platform> QueuePairObject<P> {
@@ -889,12 +906,8 @@ pub(crate) fn look_at<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor:
         end_connection(pair);
     }
     let stepped = initiator::step(pair, Some(processor), (*bytes).min(PIECE));
-    let (used, more) = match stepped {
-        initiator::Stepped::Rest(used) => (used, false),
-        initiator::Stepped::More(used) => (used, true),
-    };
-    *bytes = bytes.saturating_sub(used);
-    if more || more_receives {
+    *bytes = bytes.saturating_sub(stepped.used());
+    if matches!(stepped, initiator::Stepped::More(_)) || more_receives {
         pair.core.fabric.link_at(&Object::QueuePair(pair.clone()), Some(processor));
     }
 }

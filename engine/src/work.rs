@@ -154,6 +154,11 @@ impl<P: Platform> Lists<P> {
         })
     }
 
+    /// The next queue pair.
+    pub(crate) fn pop_queue_pair(&mut self) -> Option<Shared<QueuePairObject<P>>> {
+        self.queue_pairs.pop()
+    }
+
     /// The next queue of those that are looked at when everything else has been.
     pub(crate) fn pop_last(&mut self) -> Option<Item<P>> {
         self.last.pop().map(|object| Item::Object(Object::CompletionQueue(object)))

@@ -193,6 +193,8 @@ impl Drop for Block {
 thread_local! {
     /// The processor this thread plays.
     pub static PROCESSOR: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    /// This thread is at DISPATCH_LEVEL.
+    static RAISED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 /// Everything outside the engine.
@@ -273,7 +275,14 @@ impl Platform for Harness {
     }
 
     fn at_dispatch(&self) -> bool {
-        self.dispatch.load(Ordering::Relaxed)
+        self.dispatch.load(Ordering::Relaxed) || RAISED.with(std::cell::Cell::get)
+    }
+
+    fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {
+        let before = RAISED.with(|raised| raised.replace(true));
+        let result = piece();
+        RAISED.with(|raised| raised.set(before));
+        result
     }
 
     fn wake_at(&self, processor: u32, deadline: u64) {
