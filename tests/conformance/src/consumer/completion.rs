@@ -203,14 +203,14 @@ unsafe fn find(context: PVOID) -> &'static Completion {
 
 windows_abi! {
     unsafe fn close_completion(context: PVOID) {
-        callback::enter_consumer_callback("NDK_FN_CLOSE_COMPLETION", IrqlRange::UP_TO_DISPATCH);
+        callback::enter_consumer_callback("NDK_FN_CLOSE_COMPLETION", IrqlRange::DISPATCH_ONLY);
         // SAFETY: the provider passes the context of the call.
         let completion = unsafe { find(context) };
         completion.complete(0, ptr::null_mut());
     }
 
     unsafe fn request_completion(context: PVOID, status: NTSTATUS) {
-        callback::enter_consumer_callback("NDK_FN_REQUEST_COMPLETION", IrqlRange::UP_TO_DISPATCH);
+        callback::enter_consumer_callback("NDK_FN_REQUEST_COMPLETION", IrqlRange::DISPATCH_ONLY);
         assert!(status != STATUS_PENDING, "a request completes with STATUS_PENDING");
         // SAFETY: the provider passes the context of the call.
         let completion = unsafe { find(context) };
@@ -218,7 +218,7 @@ windows_abi! {
     }
 
     unsafe fn create_completion(context: PVOID, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
-        callback::enter_consumer_callback("NDK_FN_CREATE_COMPLETION", IrqlRange::UP_TO_DISPATCH);
+        callback::enter_consumer_callback("NDK_FN_CREATE_COMPLETION", IrqlRange::DISPATCH_ONLY);
         assert!(status < 0 || !object.is_null(), "a create succeeds without an object");
         assert!(status >= 0 || object.is_null(), "a create fails and brings an object");
         // SAFETY: the provider passes the context of the call.

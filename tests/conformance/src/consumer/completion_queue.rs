@@ -37,7 +37,7 @@ pub struct CompletionQueue {
 
 windows_abi! {
     unsafe fn notified(context: PVOID, status: NTSTATUS) {
-        callback::enter_consumer_callback("NDK_FN_CQ_NOTIFICATION_CALLBACK", IrqlRange::UP_TO_DISPATCH);
+        callback::enter_consumer_callback("NDK_FN_CQ_NOTIFICATION_CALLBACK", IrqlRange::DISPATCH_ONLY);
         // SAFETY: the context is a leaked `Notifications`.
         let notifications = unsafe { &*context.cast::<Notifications>() };
         assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");

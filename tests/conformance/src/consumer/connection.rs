@@ -109,7 +109,7 @@ struct Arrivals {
 
 windows_abi! {
     unsafe fn connect_event(context: PVOID, connector: *mut NDK_CONNECTOR) {
-        callback::enter_consumer_callback("NDK_FN_CONNECT_EVENT_CALLBACK", IrqlRange::UP_TO_DISPATCH);
+        callback::enter_consumer_callback("NDK_FN_CONNECT_EVENT_CALLBACK", IrqlRange::DISPATCH_ONLY);
         assert!(!connector.is_null(), "a connect event without a connector");
         // SAFETY: the context is a leaked `Arrivals`.
         let arrivals = unsafe { &*context.cast::<Arrivals>() };
@@ -231,7 +231,7 @@ impl Events {
 
 windows_abi! {
     unsafe fn disconnect_event(context: PVOID) {
-        callback::enter_consumer_callback("NDK_FN_DISCONNECT_EVENT_CALLBACK", IrqlRange::UP_TO_DISPATCH);
+        callback::enter_consumer_callback("NDK_FN_DISCONNECT_EVENT_CALLBACK", IrqlRange::DISPATCH_ONLY);
         // SAFETY: the context is a leaked `Events`.
         let events = unsafe { &*context.cast::<Events>() };
         let before = events.calls.fetch_add(1, Ordering::AcqRel);
@@ -243,7 +243,7 @@ windows_abi! {
 
 windows_abi! {
     unsafe fn disconnect_event_ex(context: PVOID, reason: u32) {
-        callback::enter_consumer_callback("NDK_FN_DISCONNECT_EVENT_CALLBACK_EX", IrqlRange::UP_TO_DISPATCH);
+        callback::enter_consumer_callback("NDK_FN_DISCONNECT_EVENT_CALLBACK_EX", IrqlRange::DISPATCH_ONLY);
         // SAFETY: the context is a leaked `Events`.
         let events = unsafe { &*context.cast::<Events>() };
         events.reason.store(reason, Ordering::Release);

@@ -13,6 +13,7 @@ mod completion_queue;
 mod connection;
 mod connection_end;
 mod connection_state;
+mod drain;
 mod endpoint;
 mod fault;
 mod limits;
@@ -66,6 +67,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("endpoint", endpoint::CASES),
     ("close_order", close_order::CASES),
     ("callback", callback::CASES),
+    ("patterns", drain::CASES),
     ("limits", limits::CASES),
     ("lock", lock::CASES),
     ("race", race::CASES),
