@@ -342,10 +342,10 @@ pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
     drop(completion);
 }
 
-/// Memory that nothing copies any more. Large memory of a Deregister is unmapped by the mapper. A released mapping is unmapped
-/// at once however large it is: nothing tells its consumer to keep the pages any longer. `IRQL <= DISPATCH_LEVEL`.
+/// Memory that nothing copies any more; large memory is unmapped by the mapper. A Deregister waits for it, or the close of an
+/// open whose consumer forgot the mapping (a mapping that is released is unmapped in the call). `IRQL <= DISPATCH_LEVEL`.
 pub fn retired(mut retired: Retired<KernelPlatform>) {
-    let space = if retired.callback.is_some() { retired.memory.take_retire_space() } else { None };
+    let space = retired.memory.take_retire_space();
     match (space, Driver::get()) {
         (Some(space), Some(driver)) => driver.mapper.queue(space.fill(Job::new(Work::Unmap(retired)))),
         _ => finish_retired(retired),

@@ -15,7 +15,9 @@ use ndkpi_sys::{
         STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
     },
 };
-use softndk_engine::{Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH};
+use softndk_engine::{
+    Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH,
+};
 
 use super::{block, later, open::OpenAdapter};
 use crate::{

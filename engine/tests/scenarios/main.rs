@@ -4,6 +4,7 @@
 
 mod access;
 mod allocation;
+mod bounded;
 mod closing;
 mod connection;
 mod crossing;

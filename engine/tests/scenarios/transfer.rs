@@ -529,7 +529,11 @@ fn a_chain_of_invalidating_reads_is_cut_into_turns_by_its_bytes() {
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)], "64 KiB in the post");
     pair.world.step(1 << 16);
     let taken = outcomes(&pair.a.initiator);
-    assert_eq!(taken, [(2, Outcome::Success), (3, Outcome::Success)], "64 KiB in the poll that found nothing, 64 KiB in a turn");
+    assert_eq!(
+        taken,
+        [(2, Outcome::Success), (3, Outcome::Success)],
+        "64 KiB in the poll that found nothing, 64 KiB in a turn"
+    );
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator).len(), 3);
     for region in &regions {

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use conformance::case;
 use conformance::consumer::{
-    Adapter, Buffer, CompletionQueue, End, Pair, ProtectionDomain, QueuePair, QueuePairShape, Remote, Window, WindowKind,
+    Adapter, Buffer, CompletionQueue, End, Pair, ProtectionDomain, QueuePair, QueuePairShape, Window, WindowKind,
 };
 use conformance::machine::{Machine, Setup, settle, wait_until, with_machine};
 use conformance::trial::Case;
 use kernel_host::irql;
 use ndkpi_sys::ndkpi::*;
-use ndkpi_sys::nt::{GROUP_AFFINITY, NTSTATUS};
+use ndkpi_sys::nt::GROUP_AFFINITY;
 
 pub const CASES: &[Case] = &[
     case!(reads_posted_while_their_queue_is_drained_in_its_callback: "NDK-CQ-6", "BUG-7"),
@@ -153,7 +153,10 @@ impl<'a> Traffic<'a> {
         settle();
         let [longest, received] = [&self.longest, &self.longest_received].map(|most| most.load(Ordering::Acquire));
         let results = self.results.load(Ordering::Acquire);
-        println!("{:?}: {results} results, {longest} at most before the queue was empty, {received} receives", self.operation);
+        println!(
+            "{:?}: {results} results, {longest} at most before the queue was empty, {received} receives",
+            self.operation
+        );
         for (most, what) in [(longest, "results"), (received, "receives")] {
             assert!(most < WITHOUT_END, "{most} {what} in one loop that ends when the queue is empty");
         }

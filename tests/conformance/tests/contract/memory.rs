@@ -6,7 +6,7 @@ use conformance::consumer::{
 };
 use conformance::machine::{Setup, concurrently, with_machine, with_two_adapters};
 use conformance::trial::Case;
-use kernel_host::FrameOrder;
+use kernel_host::{FrameOrder, irql};
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
     STATUS_ACCESS_VIOLATION, STATUS_BUFFER_TOO_SMALL, STATUS_IMPLEMENTATION_LIMIT, STATUS_INVALID_PARAMETER,
@@ -34,6 +34,7 @@ pub const CASES: &[Case] = &[
     case!(adjacent_logical_pages_may_be_merged: "NDK-LAM-3"),
     case!(mappings_never_touch_each_other: "NDK-LAM-7"),
     case!(memory_is_the_consumers_when_release_returns: "NDK-LAM-11"),
+    case!(memory_is_the_consumers_when_release_at_dispatch_level_returns: "NDK-LAM-11"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -422,8 +423,20 @@ fn mappings_never_touch_each_other() {
 /// The kernel host bugchecks when a buffer goes away that something still maps: here at once after the release, with another
 /// connection copying all the while.
 fn memory_is_the_consumers_when_release_returns() {
+    released_while_another_copies(&Setup::default(), irql::PASSIVE);
+}
+
+/// With a schedule always: so the copying is often in the middle of a piece when the release begins, and it goes on only if the
+/// release lets it.
+fn memory_is_the_consumers_when_release_at_dispatch_level_returns() {
+    let mut setup = Setup::default();
+    setup.kernel.schedule.get_or_insert(1);
+    released_while_another_copies(&setup, irql::DISPATCH);
+}
+
+fn released_while_another_copies(setup: &Setup, level: irql::Irql) {
     const ROUNDS: usize = 40;
-    with_machine(&Setup::default(), |machine| {
+    with_machine(setup, |machine| {
         let (first, second) = (&machine.open(0), &machine.open(1));
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(1 << 20), WindowKind::Registered);
@@ -446,7 +459,9 @@ fn memory_is_the_consumers_when_release_returns() {
                     let length = if round % 8 == 7 { 5 << 20 } else { 3 * 4096 };
                     let buffer = Buffer::scattered(length);
                     let mapping = Mapping::build(first, &buffer).expect("a mapping");
+                    let before = irql::raise(level);
                     drop(mapping);
+                    irql::lower(before);
                     drop(buffer);
                 }
                 over.store(true, Ordering::Release);
