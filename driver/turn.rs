@@ -129,7 +129,7 @@ impl Turners {
     /// Makes sure that a turn runs soon. Any IRQL up to DISPATCH_LEVEL, also with a lock held.
     pub fn kick(&self, processor: u32) {
         if let Some(turner) = self.turner(processor) {
-            turner.dpc.queue();
+            turner.kick();
         }
     }
 
@@ -153,11 +153,8 @@ impl Turners {
         let mut more = false;
         let mine = self.each.iter().enumerate().skip(index).step_by(self.threads.len().max(1));
         for (processor, turner) in mine {
-            if turner.for_thread.swap(false, Ordering::AcqRel)
-                && irql::raised(|| turner.run(driver, processor)) == Turn::More
-            {
-                turner.for_thread.store(true, Ordering::Release);
-                more = true;
+            if turner.for_thread.load(Ordering::SeqCst) {
+                more |= irql::raised(|| turner.run_for_thread(driver, processor)) == Turn::More;
             }
             more |= driver.later.pass(processor);
         }
@@ -166,7 +163,7 @@ impl Turners {
 
     fn hand_to_thread(&self, processor: usize) {
         if let Some(turner) = self.each.get(processor) {
-            turner.for_thread.store(true, Ordering::Release);
+            turner.for_thread.store(true, Ordering::SeqCst);
         }
         self.wake_thread(processor);
     }
@@ -204,6 +201,16 @@ impl Turner {
         self.dpc.stop();
     }
 
+    /// Has a turn run soon. Work that comes up inside a turn is left to the context that runs it, or to the thread if that has
+    /// taken over: a DPC queued from inside itself would run again at once, and before every thread of its processor.
+    fn kick(&self) {
+        // The mark and `busy` (and `for_thread`) as in `run`.
+        self.again.store(true, Ordering::SeqCst);
+        if !self.busy.load(Ordering::SeqCst) && !self.for_thread.load(Ordering::SeqCst) {
+            self.dpc.queue();
+        }
+    }
+
     /// The timer has run: true when its moment has come, else it is set for the rest. The system's clock has coarser steps than
     /// the performance counter, so it may run too soon.
     fn has_come(&self, now: u64) -> bool {
@@ -221,17 +228,30 @@ impl Turner {
     /// Runs one turn at DISPATCH_LEVEL, unless another context is at it. More is left when the turn used up its budget, or another
     /// context wanted one meanwhile.
     fn run(&self, driver: &Driver, processor: usize) -> Turn {
-        // The mark and `busy` are a store and a load of different places on each side: whoever sees `busy` set must be seen by
-        // its holder's next look at the mark, which takes one order of all four (arm64 keeps none without it).
+        // The mark and `busy` are a store and a load of different places on each side: a context that sees `busy` set must be seen
+        // by its holder's next look at the mark, which takes one order of all four (arm64 keeps none without it).
         self.again.store(true, Ordering::SeqCst);
         if self.busy.swap(true, Ordering::SeqCst) {
             // The context that is at it sees the mark before it stops.
             return Turn::Idle;
         }
-        self.again.store(false, Ordering::Relaxed);
+        self.again.store(false, Ordering::SeqCst);
         let turn = driver.fabric.turn(processor as u32, BUDGET, &mut Callbacks);
         self.busy.store(false, Ordering::SeqCst);
         if self.again.load(Ordering::SeqCst) { Turn::More } else { turn }
+    }
+
+    /// The thread's turn. It keeps the processor's work until nothing is left, and looks at the mark once more when it gives it
+    /// back: kicks in between have queued no DPC.
+    fn run_for_thread(&self, driver: &Driver, processor: usize) -> Turn {
+        if self.run(driver, processor) == Turn::More {
+            return Turn::More;
+        }
+        self.for_thread.store(false, Ordering::SeqCst);
+        if self.again.swap(false, Ordering::SeqCst) {
+            self.dpc.queue();
+        }
+        Turn::Idle
     }
 }
 
@@ -251,7 +271,7 @@ unsafe extern "C" fn run_timer(
     let platform = driver.fabric.platform();
     let Some(turner) = platform.turners.each.get(context.addr()) else { return };
     if turner.has_come(platform.now()) {
-        turner.dpc.queue();
+        turner.kick();
     }
 }
 

@@ -125,6 +125,8 @@ unsafe impl Send for Queue {}
 struct Teller {
     dpc: Dpc,
     queue: SpinLock<Queue>,
+    /// A context is telling: it looks at the queue again before it stops.
+    telling: AtomicBool,
     /// Runs in a row that left answers behind.
     rounds: AtomicU32,
     /// Handed to the thread.
@@ -155,14 +157,18 @@ impl Later {
     /// The thread's part, when the DPC of a processor has handed over: tells some at DISPATCH_LEVEL; true when more may be left.
     pub fn pass(&self, processor: usize) -> bool {
         let Some(teller) = self.each.get(processor) else { return false };
-        if !teller.for_thread.swap(false, Ordering::AcqRel) {
+        if !teller.for_thread.load(Ordering::SeqCst) {
             return false;
         }
-        let more = irql::raised(|| teller.tell_some());
-        if more {
-            teller.for_thread.store(true, Ordering::Release);
+        if irql::raised(|| teller.tell_some()) {
+            return true;
         }
-        more
+        // The thread gives the work back, and looks once more: answers queued in between have queued no DPC.
+        teller.for_thread.store(false, Ordering::SeqCst);
+        if !teller.queue.lock().first.is_null() {
+            teller.dpc.queue();
+        }
+        false
     }
 
     /// Has the note's answer told by another processor than this one, if there is one.
@@ -174,7 +180,10 @@ impl Later {
         if let Some(teller) = self.each.get(next) {
             // SAFETY: the caller's promise.
             unsafe { teller.queue.lock().push(note) };
-            teller.dpc.queue();
+            // A DPC queued from inside itself would run again at once, and before every thread of its processor.
+            if !teller.telling.load(Ordering::SeqCst) && !teller.for_thread.load(Ordering::SeqCst) {
+                teller.dpc.queue();
+            }
         }
     }
 }
@@ -215,22 +224,30 @@ impl Teller {
         Ok(Self {
             dpc,
             queue: SpinLock::new(Queue { first: ptr::null_mut(), last: ptr::null_mut() }),
+            telling: AtomicBool::new(false),
             rounds: AtomicU32::new(0),
             for_thread: AtomicBool::new(false),
         })
     }
 
-    /// Tells some; true when more may be left.
+    /// Tells some; true when more is left.
     fn tell_some(&self) -> bool {
+        self.telling.store(true, Ordering::SeqCst);
+        self.tell_a_round();
+        // Before the look: an answer that was queued while the mark stood is seen by it.
+        self.telling.store(false, Ordering::SeqCst);
+        !self.queue.lock().first.is_null()
+    }
+
+    fn tell_a_round(&self) {
         for _ in 0..ROUND {
-            let Some((answer, own)) = self.queue.lock().pop() else { return false };
+            let Some((answer, own)) = self.queue.lock().pop() else { return };
             // Before the callback: what is told may free the object that the note lies in.
             drop(own);
             if let Some(answer) = answer {
                 answer.tell();
             }
         }
-        true
     }
 }
 
@@ -250,7 +267,7 @@ unsafe extern "C" fn run(
     } else {
         // Answers that bring about more answers would keep the processor from its threads.
         teller.rounds.store(0, Ordering::Relaxed);
-        teller.for_thread.store(true, Ordering::Release);
+        teller.for_thread.store(true, Ordering::SeqCst);
         driver.fabric.platform().turners.wake_thread(processor);
     }
 }

@@ -18,6 +18,8 @@ use crate::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH};
 pub(crate) struct Allowance {
     /// Service passes and callbacks under way on the processor; they nest.
     passes: AtomicU32,
+    /// The work list that the pass under way serves, counted from 1; 0 for none.
+    serving: AtomicU32,
     /// Bytes that posts at DISPATCH_LEVEL may still process in place.
     bytes: AtomicU64,
     /// Bytes processed by polls inside a pass, which the pass pays for.
@@ -32,6 +34,7 @@ impl Allowance {
     pub(crate) const fn new() -> Self {
         Self {
             passes: AtomicU32::new(0),
+            serving: AtomicU32::new(0),
             bytes: AtomicU64::new(DISPATCH_BYTES),
             owed: AtomicU64::new(0),
             results: AtomicU64::new(DISPATCH_RESULTS),
@@ -60,6 +63,20 @@ impl Allowance {
     /// Whether the caller, at DISPATCH_LEVEL, is inside a service pass or callback.
     fn in_pass(&self) -> bool {
         self.passes.load(Ordering::Relaxed) > 0
+    }
+
+    /// A pass serves a work list until [`Self::serve_none`].
+    pub(crate) fn serve(&self, list: u32) {
+        self.serving.store(list.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn serve_none(&self) {
+        self.serving.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the caller is inside a pass that looks at this work list before it ends.
+    pub(crate) fn serves(&self, list: u32) -> bool {
+        self.serving.load(Ordering::Relaxed) == list.wrapping_add(1)
     }
 
     /// Bytes that a post at DISPATCH_LEVEL may process in place.

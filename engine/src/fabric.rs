@@ -190,7 +190,8 @@ impl<P: Platform> Fabric<P> {
             add(lists);
             was_empty && !lists.is_empty()
         });
-        if woken {
+        // A pass over this very list looks whether something is left, under the lock and after it has said that it serves none.
+        if woken && !self.allowance().is_some_and(|allowance| allowance.serves(processor as u32)) {
             self.0.platform.kick(processor as u32);
         }
     }
@@ -273,6 +274,9 @@ impl<P: Platform> Fabric<P> {
         let processor = processor as usize % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return Turn::Idle };
         let allowance = self.allowance();
+        if let Some(allowance) = allowance {
+            allowance.serve(processor as u32);
+        }
         if let Some(clock) = self.clock(processor as u32) {
             clock.expire(self, processor as u32);
         }
@@ -291,6 +295,9 @@ impl<P: Platform> Fabric<P> {
             if self.0.platform.should_yield() {
                 break;
             }
+        }
+        if let Some(allowance) = allowance {
+            allowance.serve_none();
         }
         if work.with(|lists| lists.is_empty()) { Turn::Idle } else { Turn::More }
     }

@@ -59,8 +59,8 @@ pub trait Platform: Send + Sync + Sized + 'static {
     fn processor(&self) -> u32;
 
     /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called when its list was empty, also
-    /// while a turn works off what it has taken: a front end takes several for one. After
-    /// [`Turn::More`](crate::Turn::More) nobody calls. Perhaps with a lock of the engine held: do not call back.
+    /// by others while a turn works off what it has taken: a front end takes several for one. Not after
+    /// [`Turn::More`](crate::Turn::More), nor for what a turn adds to its own list. Perhaps with a lock of the engine held: do not call back.
     fn kick(&self, processor: u32);
 
     /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs for this processor when [`Self::now`] has reached `deadline`,

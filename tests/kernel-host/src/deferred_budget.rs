@@ -3,9 +3,11 @@
 //! the time that the DPC asked `KeStallExecutionProcessor` for. Kept when verifying only.
 //!
 //! A DPC that returns is judged when it does. One that does not is met by a thread that looks at all processors now and then.
+//!
+//! In fast mode nothing is judged; the longest DPC is kept for those who [`measure`] it.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::image::stack_trace::StackFrame;
@@ -27,10 +29,33 @@ const EVERY: Duration = Duration::from_millis(200);
 /// Looks at which an endless DPC may be in the host's code, where its stack cannot be taken, before it is reported without.
 const PATIENCE: u32 = 10;
 
+/// Somebody measures.
+static MEASURED: AtomicBool = AtomicBool::new(false);
+/// Ticks of the processor's clock that the longest DPC took.
+static LONGEST: AtomicU64 = AtomicU64::new(0);
+
+/// From now on the longest DPC is kept: the time from its first instruction to its last, with everything that keeps the
+/// processor from it meanwhile.
+pub fn measure() {
+    LONGEST.store(0, Ordering::Relaxed);
+    MEASURED.store(true, Ordering::Relaxed);
+}
+
+/// The longest DPC since [`measure`].
+pub fn longest() -> Duration {
+    MEASURED.store(false, Ordering::Relaxed);
+    let (ticks, clock) = (crate::thunk::time_stamp_counter(), Instant::now());
+    std::thread::sleep(Duration::from_millis(20));
+    let frequency = (crate::thunk::time_stamp_counter() - ticks) as f64 / clock.elapsed().as_secs_f64();
+    Duration::from_secs_f64(LONGEST.load(Ordering::Relaxed) as f64 / frequency)
+}
+
 /// The DPC that a processor runs.
 pub(crate) struct Running {
     /// Odd while one runs.
     turn: AtomicU64,
+    /// When it began, by the processor's clock; kept while somebody measures.
+    since: AtomicU64,
     /// What its thread had used before, in nanoseconds.
     began: AtomicU64,
     /// What it has asked to be stalled, in microseconds.
@@ -45,6 +70,7 @@ impl Running {
     pub(crate) const fn new() -> Self {
         Self {
             turn: AtomicU64::new(0),
+            since: AtomicU64::new(0),
             began: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
             clock: AtomicI32::new(0),
@@ -87,6 +113,9 @@ struct Use {
 
 /// Before a DPC runs; whether its time is kept.
 pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool {
+    if MEASURED.load(Ordering::Relaxed) {
+        running.since.store(crate::thunk::time_stamp_counter(), Ordering::Relaxed);
+    }
     if !crate::kernel::is_verifying() {
         return false;
     }
@@ -101,6 +130,12 @@ pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool 
 
 /// After it returned.
 pub(crate) fn end(running: &Running, kept: bool) {
+    if MEASURED.load(Ordering::Relaxed) {
+        let since = running.since.swap(0, Ordering::Relaxed);
+        if since != 0 {
+            LONGEST.fetch_max(crate::thunk::time_stamp_counter().saturating_sub(since), Ordering::Relaxed);
+        }
+    }
     if !kept {
         return;
     }

@@ -32,7 +32,7 @@ pub mod bugcheck;
 pub mod callback;
 pub mod callout;
 mod deadlock;
-mod deferred_budget;
+pub mod deferred_budget;
 pub mod dispatcher;
 pub mod documentation;
 pub mod dpc;

@@ -76,6 +76,8 @@ pub struct BenchReport {
     pub rows: Vec<RowReport>,
     /// The driver was built without optimisation.
     pub debug_build: bool,
+    /// Nanoseconds that the longest DPC took; nothing where the system does not tell.
+    pub longest_dpc_ns: Option<u64>,
 }
 
 /// One row: medians over the rounds.
@@ -106,12 +108,24 @@ pub fn run<D: Device>(
 ) -> Result<BenchReport, Failure> {
     let rows = rows(arguments)?;
     let bar = progress.operations(rows.len() as u64 * u64::from(ROUNDS), "bench");
+    #[cfg(not(windows))]
+    kernel_host::deferred_budget::measure();
     let mut reports = Vec::new();
     for row in rows {
         reports.push(measure(client, &arguments.pair, row, arguments.time(), || bar.inc(1))?);
     }
     bar.finish_and_clear();
-    Ok(BenchReport { rows: reports, debug_build })
+    Ok(BenchReport { rows: reports, debug_build, longest_dpc_ns: longest_dpc() })
+}
+
+#[cfg(not(windows))]
+fn longest_dpc() -> Option<u64> {
+    u64::try_from(kernel_host::deferred_budget::longest().as_nanos()).ok()
+}
+
+#[cfg(windows)]
+fn longest_dpc() -> Option<u64> {
+    None
 }
 
 fn rows(arguments: &BenchArguments) -> Result<Vec<Row>, Failure> {
@@ -290,6 +304,9 @@ impl fmt::Display for BenchReport {
         let mut table = table.build();
         table.with(Style::rounded()).modify(Columns::new(1..), Alignment::right());
         write!(formatter, "{table}")?;
+        if let Some(longest) = self.longest_dpc_ns {
+            write!(formatter, "\nLongest DPC: {}.", units::duration(longest as f64))?;
+        }
         if self.debug_build {
             write!(formatter, "\nThis is a debug build of the driver: its speed says nothing.")?;
         }
@@ -390,10 +407,10 @@ mod tests {
         let report = report(row, &rounds).unwrap();
         assert_eq!((report.ns_per_request, report.memcpy_ns, report.ratio), (300.0, 100.0, 3.0));
         assert_eq!(report.requests, 30);
-        let report = BenchReport { rows: vec![report], debug_build: true };
+        let report = BenchReport { rows: vec![report], debug_build: true, longest_dpc_ns: Some(84_000) };
         let text = report.to_string();
         assert!(text.contains("Read 64 KiB") && text.contains("300 ns") && text.contains("3.00"), "{text}");
-        assert!(text.contains("debug build"), "{text}");
+        assert!(text.contains("debug build") && text.contains("Longest DPC: 84"), "{text}");
         assert_eq!(serde_json::to_value(&report).unwrap()["rows"][0]["ratio"], 3.0);
     }
 

@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     case!(sends_posted_while_their_queue_is_drained_at_dispatch_level: "NDK-ASY-10", "BUG-7"),
     case!(sends_on_two_processors_that_feed_each_other: "NDK-CQ-6", "BUG-7"),
     case!(result_polled_for_at_dispatch_level_comes: "NDK-ASY-10", "BUG-7"),
+    case!(thread_goes_on_while_a_consumer_of_its_processor_drains_and_posts: "NDK-CQ-6", "BUG-7"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -381,6 +382,39 @@ fn result_polled_for_at_dispatch_level_comes() {
                     Err(polls) => panic!("a {operation:?} of {length} bytes has no result after {polls} polls"),
                 }
             }
+        }
+    });
+}
+
+/// A thread that gets its processor at every chance, and a consumer there that posts for each result in its callback. The consumer
+/// stops by itself, so that a provider whose DPC goes on for ever fails here and does not hang.
+fn thread_goes_on_while_a_consumer_of_its_processor_drains_and_posts() {
+    const STEPS: u32 = 200;
+    let mut setup = Setup::default();
+    setup.kernel.processors = 1;
+    with_machine(&setup, |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        for operation in [Operation::Read, Operation::Write] {
+            let traffic = Arc::new(Traffic::new(&first, &second, operation, first.fit_registered(4096)));
+            let draining = traffic.lasting();
+            traffic.pair.active.initiator.on_notification(move || {
+                let Some(traffic) = draining.upgrade() else { return };
+                traffic.drain(|| {});
+                if traffic.is_over() {
+                    traffic.stopped.store(true, Ordering::Release);
+                }
+                traffic.pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
+            });
+            traffic.begin();
+            traffic.pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
+            let steps = (0..STEPS).take_while(|_| {
+                at_dispatch(|| ());
+                !traffic.is_over()
+            });
+            let steps = steps.count() as u32;
+            println!("{operation:?}: {} results beside {steps} steps", traffic.results.load(Ordering::Acquire));
+            traffic.end();
+            assert_eq!(steps, STEPS, "the thread came to its processor {steps} times while the other consumer ran");
         }
     });
 }
