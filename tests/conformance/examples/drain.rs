@@ -9,7 +9,7 @@
 use conformance::consumer::{Adapter, Buffer, Pair, Window, WindowKind};
 use conformance::machine::{Machine, Setup, settle, with_machine};
 use kernel_host::{Mode, deferred_budget};
-use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAGS};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -120,18 +120,18 @@ fn measure(machine: &Machine, operation: &'static str, processors: usize, time: 
     draining.side.pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
     let begun = Instant::now();
     let beside = post_and_poll(&other, time);
-    let elapsed = begun.elapsed().as_secs_f64();
+    let elapsed = begun.elapsed();
     let results = draining.results.load(Ordering::Acquire);
     draining.stopped.store(true, Ordering::Release);
     settle();
     draining.side.pair.active.initiator.on_notification(|| {});
     settle();
     let most = draining.most.load(Ordering::Acquire);
-    let mean = results as f64 / draining.notifications.load(Ordering::Acquire).max(1) as f64;
+    let mean = results / draining.notifications.load(Ordering::Acquire).max(1);
+    let rate = rate(results, elapsed);
+    let longest = format!("{:.0?}", deferred_budget::longest());
     println!(
-        "{operation:<6} {processors:>10} {:>10.0} {mean:>8.1} {most:>8} {:>12} {alone:>10.0}/s {beside:>10.0}/s",
-        results as f64 / elapsed,
-        format!("{:.0?}", deferred_budget::longest()),
+        "{operation:<6} {processors:>10} {rate:>10} {mean:>8} {most:>8} {longest:>12} {alone:>10}/s {beside:>10}/s"
     );
     most
 }
@@ -158,12 +158,17 @@ fn drain_in_callback(draining: &Arc<Draining<'_>>, operation: &'static str) {
 }
 
 /// Requests in a second of a consumer that posts one and polls for it.
-fn post_and_poll(side: &Side<'_>, time: Duration) -> f64 {
+fn post_and_poll(side: &Side<'_>, time: Duration) -> u64 {
     let (mut done, begun) = (0_u64, Instant::now());
     while begun.elapsed() < time {
         side.post("Read");
         while side.pair.active.initiator.take(1).is_empty() {}
         done += 1;
     }
-    done as f64 / begun.elapsed().as_secs_f64()
+    rate(done, begun.elapsed())
+}
+
+/// So many a second.
+fn rate(count: u64, time: Duration) -> u64 {
+    (u128::from(count) * 1_000_000 / time.as_micros().max(1)).try_into().unwrap_or(u64::MAX)
 }

@@ -44,10 +44,11 @@ pub fn measure() {
 /// The longest DPC since [`measure`].
 pub fn longest() -> Duration {
     MEASURED.store(false, Ordering::Relaxed);
-    let (ticks, clock) = (crate::thunk::time_stamp_counter(), Instant::now());
+    let (began, clock) = (crate::thunk::time_stamp_counter(), Instant::now());
     std::thread::sleep(Duration::from_millis(20));
-    let frequency = (crate::thunk::time_stamp_counter() - ticks) as f64 / clock.elapsed().as_secs_f64();
-    Duration::from_secs_f64(LONGEST.load(Ordering::Relaxed) as f64 / frequency)
+    let (ticks, time) = (crate::thunk::time_stamp_counter() - began, clock.elapsed());
+    let longest = u128::from(LONGEST.load(Ordering::Relaxed)) * time.as_nanos() / u128::from(ticks.max(1));
+    Duration::from_nanos(u64::try_from(longest).unwrap_or(u64::MAX))
 }
 
 /// The DPC that a processor runs.
