@@ -15,6 +15,8 @@ mod control;
 mod copy;
 mod driver;
 mod entry;
+#[cfg(own_guard_support)]
+mod guard_support;
 mod kernel;
 mod mapper;
 mod memory;

@@ -115,6 +115,37 @@ fn header_without_force_integrity() {
 }
 
 #[test]
+fn header_without_guard_and_load_configuration_without_its_parts() {
+    const CHARACTERISTICS_AFTER_CHECKSUM: usize = 6;
+    // Of the directories behind the 112 bytes in front of them the load configuration is the eleventh.
+    const LOAD_CONFIGURATION_AFTER_CHECKSUM: usize = 112 - 64 + 10 * 8;
+    let unmarked = changed("guard_bit", true, |bytes, image| {
+        bytes[image.checksum_offset + CHARACTERISTICS_AFTER_CHECKSUM + 1] &= !0x40;
+    });
+    assert_eq!(unmarked, [Rule::Characteristics]);
+    let place = |image: &Image| image.checksum_offset + LOAD_CONFIGURATION_AFTER_CHECKSUM;
+    let missing = changed("no_configuration", true, |bytes, image| bytes[place(image)..place(image) + 8].fill(0));
+    assert_eq!(missing, [Rule::Guard]);
+    for (name, offset) in
+        [("guard_flags", 0x90), ("guard_count", 0x88), ("guard_check", 0x70), ("guard_dispatch", 0x78)]
+    {
+        let without = changed(name, true, |bytes, image| {
+            let directory = place(image);
+            let address = u32::from_le_bytes(bytes[directory..directory + 4].try_into().unwrap());
+            let section = image.sections.iter().find(|section| section.holds(address)).unwrap();
+            let field = (section.file_offset + address - section.address) as usize + offset;
+            bytes[field..field + 4].fill(0);
+        });
+        assert_eq!(without, [Rule::Guard], "{name}");
+    }
+}
+
+#[test]
+fn call_that_is_not_checked() {
+    assert_eq!(rules(&check("unguarded_call", &lists_of("unguarded_call"))), [Rule::UnguardedCall]);
+}
+
+#[test]
 fn section_writable_and_executable() {
     let broken = changed("section", true, |bytes, _| {
         let header = bytes.windows(8).position(|name| name == b".text\0\0\0").unwrap();

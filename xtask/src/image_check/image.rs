@@ -41,6 +41,15 @@ pub struct RuntimeFunction {
     pub unwind_info: u32,
 }
 
+/// What the load configuration says about control flow guard. Addresses are relative to the image base, 0 is none.
+pub struct Guard {
+    pub flags: u32,
+    pub check_slot: u32,
+    pub dispatch_slot: u32,
+    /// Where indirect calls may go.
+    pub targets: Vec<u32>,
+}
+
 /// An image, taken apart.
 pub struct Image {
     pub bytes: Vec<u8>,
@@ -59,6 +68,7 @@ pub struct Image {
     /// Values of the pointers that the loader relocates, as addresses relative to the image base.
     pub pointers: Vec<u32>,
     pub runtime_functions: Vec<RuntimeFunction>,
+    pub guard: Option<Guard>,
 }
 
 impl Image {
@@ -86,12 +96,18 @@ impl Image {
             exports: exports(&file)?,
             pointers: Vec::new(),
             runtime_functions: Vec::new(),
+            guard: None,
             bytes: Vec::new(),
         };
         let relocated = relocated_places(&file)?;
         let exceptions =
             file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_EXCEPTION).map(pe::ImageDataDirectory::address_range);
+        let configuration = file
+            .data_directory(pe::IMAGE_DIRECTORY_ENTRY_LOAD_CONFIG)
+            .map(|directory| directory.address_range().0)
+            .filter(|address| *address != 0);
         image.bytes = bytes;
+        image.guard = configuration.and_then(|configuration| image.read_guard(configuration));
         image.pointers = relocated.into_iter().filter_map(|place| image.pointer_at(place)).collect();
         if let (Machine::X64, Some((address, size))) = (machine, exceptions) {
             image.runtime_functions = image.read_runtime_functions(address, size)?;
@@ -118,6 +134,27 @@ impl Image {
     fn pointer_at(&self, place: u32) -> Option<u32> {
         let bytes = self.at(place, 8)?.try_into().ok()?;
         u64::from_le_bytes(bytes).checked_sub(self.image_base)?.try_into().ok()
+    }
+
+    /// Offsets are those of IMAGE_LOAD_CONFIG_DIRECTORY64.
+    fn read_guard(&self, configuration: u32) -> Option<Guard> {
+        const FLAGS: u32 = 0x90;
+        let size = read_u32(self.at(configuration, 4)?, 0)?;
+        if size < FLAGS + 4 {
+            return None;
+        }
+        let configuration = self.at(configuration, FLAGS + 4)?;
+        let word = |offset: usize| Some(u64::from_le_bytes(configuration.get(offset..offset + 8)?.try_into().ok()?));
+        let address =
+            |offset| Some(word(offset)?.checked_sub(self.image_base).and_then(|it| it.try_into().ok()).unwrap_or(0));
+        let flags = read_u32(configuration, FLAGS as usize)?;
+        // Behind each offset as many bytes as the flags' upper four bits say.
+        let (table, stride): (u32, _) = (address(0x80)?, 4 + (flags >> 28));
+        let targets = (0..word(0x88)?)
+            .map_while(|index| u32::try_from(index).ok()?.checked_mul(stride)?.checked_add(table))
+            .map_while(|entry| read_u32(self.at(entry, 4)?, 0))
+            .collect();
+        Some(Guard { flags, check_slot: address(0x70)?, dispatch_slot: address(0x78)?, targets })
     }
 
     fn read_runtime_functions(&self, address: u32, size: u32) -> Result<Vec<RuntimeFunction>> {

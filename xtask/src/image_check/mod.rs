@@ -66,6 +66,8 @@ pub enum Rule {
     Entry,
     Characteristics,
     WritableCode,
+    Guard,
+    UnguardedCall,
     Checksum,
     ImportModule,
     ImportName,
@@ -90,6 +92,9 @@ impl Rule {
         match self {
             Self::Subsystem | Self::Entry | Self::Characteristics | Self::WritableCode | Self::Checksum => {
                 "the linker's arguments come from wdk-build and build.rs"
+            }
+            Self::Guard | Self::UnguardedCall => {
+                "-C control-flow-guard of .cargo/config.toml has to reach the compiler: RUSTFLAGS in the environment replaces it"
             }
             Self::ImportModule | Self::ImportName => {
                 "if every supported Windows exports it, `cargo xtask check-image --bless` lists it"
@@ -223,6 +228,7 @@ pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<Findi
     let mut panics = BTreeMap::new();
     let (mut frames, mut depths) = (Vec::new(), Vec::new());
     if strictness.optimised {
+        violations.extend(check_calls(&code, &symbols));
         violations.extend(check_stack_probe(&image, &symbols));
         if image.machine == Machine::X64 {
             let sizes = frames::sizes(&image);
@@ -271,6 +277,16 @@ fn check_instructions(code: &Code, symbols: &Symbols) -> Vec<Violation> {
         violations.push(Rule::VectorExtension.broken(format!("{mnemonic} at {address:#x} in {function}")));
     }
     violations
+}
+
+/// Optimised images only: the standard library comes compiled, with or without the guard, and is compiled again only with LTO.
+fn check_calls(code: &Code, symbols: &Symbols) -> Vec<Violation> {
+    let place = |at: &u32| {
+        let function = symbols.holding(*at).and_then(|index| symbols.functions.get(index));
+        let function = function.map_or("?", |function| function.name.as_str());
+        Rule::UnguardedCall.broken(format!("a call that is not checked at {at:#x} in {function}"))
+    };
+    code.unguarded_calls.iter().map(place).collect()
 }
 
 fn check_stack_probe(image: &Image, symbols: &Symbols) -> Option<Violation> {

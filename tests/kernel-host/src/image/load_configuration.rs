@@ -94,6 +94,15 @@ fn random_cookie() -> u64 {
 global_asm!(
     ".globl kernel_host_guard_dispatch",
     "kernel_host_guard_dispatch:",
+    // Free at a call: r10, r11 and the flags.
+    "mov r11, rax",
+    "shr r11, 4",
+    "and r11d, {last}",
+    "lea r10, [rip + {known}]",
+    "cmp rax, [r10 + r11 * 8]",
+    "jne 6f",
+    "jmp rax",
+    "6:",
     "call 7f",
     "jne 8f",
     "jmp rax",
@@ -175,7 +184,20 @@ global_asm!(
     "ret",
     is_good = sym is_good_target,
     wrong = sym WRONG_TARGET,
+    known = sym KNOWN_TARGETS,
+    last = const KNOWN_MAX - 1,
 );
+
+/// Places for targets that were found good, by their address: most calls go where one went before.
+const KNOWN_MAX: usize = 4096;
+static KNOWN_TARGETS: [AtomicUsize; KNOWN_MAX] = [const { AtomicUsize::new(0) }; KNOWN_MAX];
+
+/// An image is going: what was good in it is no more.
+pub(super) fn forget_known_targets() {
+    for place in &KNOWN_TARGETS {
+        place.store(0, Ordering::SeqCst);
+    }
+}
 
 unsafe extern "sysv64" {
     fn kernel_host_guard_check();
@@ -190,7 +212,11 @@ fn initialise_guard() {
 
 /// Runs on the image's stack, so it is short.
 extern "sysv64" fn is_good_target(target: usize) -> bool {
-    super::is_call_target(target).unwrap_or_else(|| thunk::is_stub(target))
+    let good = super::is_call_target(target).unwrap_or_else(|| thunk::is_stub(target));
+    if good && let Some(place) = KNOWN_TARGETS.get((target >> 4) % KNOWN_MAX) {
+        place.store(target, Ordering::Relaxed);
+    }
+    good
 }
 
 unsafe extern "win64" fn wrong_target(target: u64) {

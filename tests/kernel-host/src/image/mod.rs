@@ -115,4 +115,5 @@ pub(crate) fn register(image: Arc<Image>) {
 
 pub(crate) fn forget(image: &Arc<Image>) {
     IMAGES.write().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, image));
+    load_configuration::forget_known_targets();
 }

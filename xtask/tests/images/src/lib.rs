@@ -2,6 +2,9 @@
 
 #![no_std]
 
+#[path = "../../../../driver/guard_support.rs"]
+mod guard_support;
+
 use core::{
     alloc::{GlobalAlloc, Layout},
     ffi::c_void,
@@ -44,6 +47,12 @@ fn panic(_: &PanicInfo) -> ! {
 
 #[unsafe(no_mangle)]
 pub static _fltused: i32 = 0;
+
+/// The handler that unwinding would call; nothing unwinds.
+#[unsafe(no_mangle)]
+extern "C" fn __CxxFrameHandler3() -> i32 {
+    0
+}
 
 /// A driver's object, of which the images use a few callback slots.
 #[repr(C)]
