@@ -316,7 +316,8 @@ impl DriverKey {
     fn keyword(&self, name: &str) -> Result<Keyword, InfError> {
         let subkey = format!(r"Ndi\Params\{name}");
         let attribute = |attribute: &str| self.get(&subkey, attribute);
-        let kind = match attribute("type").unwrap_or_default().to_lowercase().as_str() {
+        let kind_name = attribute("type").unwrap_or_default().to_lowercase();
+        let kind = match kind_name.as_str() {
             "enum" => KeywordKind::Enumeration,
             "int" | "long" | "word" | "dword" => KeywordKind::Number,
             "edit" => KeywordKind::Edit,
@@ -334,11 +335,32 @@ impl DriverKey {
             maximum: attribute("max").and_then(|text| text.trim().parse().ok()),
             choices: choices.map(|((_, value), text)| (value.clone(), text.clone())).collect(),
         };
+        keyword.check_type(&kind_name)?;
         keyword.check().map(|()| keyword.clone())
     }
 }
 
 impl Keyword {
+    /// A range that the type cannot hold: an `int` has 16 bits and a sign.
+    fn check_type(&self, kind: &str) -> Result<(), InfError> {
+        let (least, most) = match kind {
+            "int" => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            "word" => (0, i64::from(u16::MAX)),
+            "long" => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            "dword" => (0, i64::from(u32::MAX)),
+            _ => return Ok(()),
+        };
+        let bounds = [("min", self.minimum), ("max", self.maximum)];
+        match bounds.into_iter().find(|(_, bound)| bound.is_some_and(|bound| !(least..=most).contains(&bound))) {
+            None => Ok(()),
+            Some((bound, value)) => Err(InfError::Invalid(format!(
+                "{bound} {} of keyword {} is no value of type {kind}, which goes from {least} to {most}",
+                value.unwrap_or_default(),
+                self.name
+            ))),
+        }
+    }
+
     /// What the Advanced property page could not show: a default outside the list or the range.
     fn check(&self) -> Result<(), InfError> {
         let Some(default) = &self.default else {
@@ -684,6 +706,27 @@ Device = "A device"
         assert!(matches!(refuse("%Device%", "%Devices%"), Err(InfError::Syntax { .. })));
         assert!(matches!(refuse("Default, 0, \"1\"", "Default, 0, \"2\""), Err(InfError::Invalid(_))));
         assert!(matches!(refuse("HKR, Ndi, Service", "HKLM, Ndi, Service"), Err(InfError::Invalid(_))));
+    }
+
+    #[test]
+    fn a_range_that_its_type_cannot_hold_is_refused() {
+        let typed = |kind: &str, most: &str| {
+            let depth = r"HKR, Ndi\Params\Depth, ";
+            let lines = [
+                format!("{depth}ParamDesc, 0, \"Depth\""),
+                format!("{depth}Type, 0, \"{kind}\""),
+                format!("{depth}Default, 0, \"0\""),
+                format!("{depth}Min, 0, \"0\""),
+                format!("{depth}Max, 0, \"{most}\""),
+            ];
+            let text = SAMPLE.replace("[Install.More]", &format!("[Install.More]\n{}", lines.join("\n")));
+            Inx::parse(&text).and_then(|inx| inx.install()).map(|_| ())
+        };
+        for (kind, most) in [("int", 32_767_i64), ("word", 65_535), ("long", 2_147_483_647), ("dword", 4_294_967_295)] {
+            assert_eq!(typed(kind, &most.to_string()), Ok(()));
+            let wider = typed(kind, &(most + 1).to_string());
+            assert!(matches!(wider, Err(InfError::Invalid(_))), "{kind}: {wider:?}");
+        }
     }
 
     #[test]
