@@ -15,7 +15,7 @@ use wdk_sys::NTSTATUS;
 
 use crate::{
     adapter::Adapter,
-    control::device::ControlDevice,
+    control::{device::ControlDevice, file::Files},
     kernel::{
         event::Mutex,
         pool::{OutOfMemory, PoolBox, tags},
@@ -37,6 +37,8 @@ pub struct Driver {
     registration: AtomicPtr<c_void>,
     adapters: SpinLock<[Entry; ADAPTER_MAX]>,
     pub control: Mutex<ControlDevice>,
+    /// Handles of the control device.
+    pub files: Files,
     /// Open while the control device is registered; one reference for each request that is being worked on.
     pub requests: Rundown,
     pub fabric: Fabric<KernelPlatform>,
@@ -70,6 +72,7 @@ impl Driver {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
             control: Mutex::try_new(ControlDevice::new())?,
+            files: Files::new(),
             requests: Rundown::try_shut()?,
             fabric,
             mapper: Mapper::try_new()?,

@@ -37,6 +37,8 @@ pub unsafe extern "C" fn unload(_driver_object: *mut ndkpi_sys::nt::DRIVER_OBJEC
     if let Some(driver) = Driver::get() {
         miniport::deregister(driver);
         driver.stop();
+        // SAFETY: the device went with the last adapter, and a driver is not unloaded while a packet is in it.
+        unsafe { driver.files.free() };
     }
     // SAFETY: no adapter and no registration is left, so no entry point can run any more.
     unsafe { Driver::withdraw() };

@@ -23,6 +23,7 @@ mod memory;
 mod miniport;
 mod ndk;
 mod platform;
+mod refusal;
 mod session;
 mod status;
 mod turn;

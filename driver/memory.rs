@@ -91,15 +91,15 @@ impl Chain {
         let mut segments = 0_usize;
         while covered < length {
             let part = parts.next().ok_or(MappingError::NotContiguous)?;
-            if !is_pinned(part) {
+            if !part.is_pinned() {
                 return Err(MappingError::NotPinned);
             }
-            let address = virtual_address(part);
+            let address = part.virtual_address();
             let expected = base.get_or_insert(address).checked_add(covered).ok_or(MappingError::NotContiguous)?;
             if address != expected {
                 return Err(MappingError::NotContiguous);
             }
-            covered = covered.checked_add(u64::from(part.ByteCount)).ok_or(MappingError::NotContiguous)?;
+            covered = covered.checked_add(u64::from(part.byte_count)).ok_or(MappingError::NotContiguous)?;
             segments += 1;
         }
         // No base: no bytes were asked for.
@@ -122,44 +122,74 @@ impl Chain {
     }
 }
 
-/// The MDLs of a chain that describe any bytes. Chains of network buffers have empty ones, whose address means nothing.
-struct Parts<'chain> {
-    next: Option<&'chain MDL>,
+/// What one MDL of a chain says, read once: its owner and the memory manager may write it at any time (mapping it sets flags
+/// and an address), so no reference is made to it and nothing of it is read twice.
+#[derive(Clone, Copy)]
+struct Part {
+    mdl: NonNull<MDL>,
+    next: *mut MDL,
+    flags: MDL_FLAGS,
+    start: u64,
+    byte_offset: u32,
+    byte_count: u32,
+    mapped: *mut c_void,
 }
 
-impl Parts<'_> {
+impl Part {
     /// # Safety
-    /// `first` starts a live chain that stays as it is for the life of the iterator.
-    unsafe fn of(first: NonNull<MDL>) -> Self {
-        // SAFETY: live, by the caller's promise.
-        Self { next: Some(unsafe { first.as_ref() }) }
+    /// `mdl` is live.
+    unsafe fn read(mdl: NonNull<MDL>) -> Self {
+        // SAFETY: live, by the caller's promise; a copy, made by volatile reads so that each field is read just once.
+        let copy = unsafe { mdl.as_ptr().read_volatile() };
+        Self {
+            mdl,
+            next: copy.Next,
+            flags: copy.MdlFlags,
+            start: copy.StartVa.addr() as u64,
+            byte_offset: copy.ByteOffset,
+            byte_count: copy.ByteCount,
+            mapped: copy.MappedSystemVa,
+        }
+    }
+
+    /// Whether the pages stay what they are: locked, or non-paged pool, or part of such; and memory, not a device.
+    fn is_pinned(&self) -> bool {
+        let pinned = MDL_FLAGS::PAGES_LOCKED | MDL_FLAGS::SOURCE_IS_NONPAGED_POOL | MDL_FLAGS::PARTIAL;
+        self.flags.intersects(pinned) && !self.flags.contains(MDL_FLAGS::IO_SPACE)
+    }
+
+    /// Start of the bytes in the address space they were described in.
+    fn virtual_address(&self) -> u64 {
+        self.start.wrapping_add(u64::from(self.byte_offset))
     }
 }
 
-impl<'chain> Iterator for Parts<'chain> {
-    type Item = &'chain MDL;
+/// The MDLs of a chain that describe any bytes. Chains of network buffers have empty ones, whose address means nothing.
+struct Parts {
+    next: *mut MDL,
+}
 
-    fn next(&mut self) -> Option<&'chain MDL> {
+impl Parts {
+    /// # Safety
+    /// `first` starts a chain that is live for the life of the iterator.
+    unsafe fn of(first: NonNull<MDL>) -> Self {
+        Self { next: first.as_ptr() }
+    }
+}
+
+impl Iterator for Parts {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
         loop {
-            let part = self.next?;
-            // SAFETY: null or the next MDL of a live chain (`of`).
-            self.next = unsafe { part.Next.as_ref() };
-            if part.ByteCount != 0 {
+            // SAFETY: the next MDL of a live chain (`of`).
+            let part = unsafe { Part::read(NonNull::new(self.next)?) };
+            self.next = part.next;
+            if part.byte_count != 0 {
                 return Some(part);
             }
         }
     }
-}
-
-/// Whether the pages of an MDL stay what they are: locked, or non-paged pool, or part of such; and memory, not a device.
-fn is_pinned(mdl: &MDL) -> bool {
-    let pinned = MDL_FLAGS::PAGES_LOCKED | MDL_FLAGS::SOURCE_IS_NONPAGED_POOL | MDL_FLAGS::PARTIAL;
-    mdl.MdlFlags.intersects(pinned) && !mdl.MdlFlags.contains(MDL_FLAGS::IO_SPACE)
-}
-
-/// Start of an MDL's bytes in the address space they were described in.
-fn virtual_address(mdl: &MDL) -> u64 {
-    (mdl.StartVa.addr() as u64).wrapping_add(u64::from(mdl.ByteOffset))
 }
 
 /// Mapped memory. See the module.
@@ -205,8 +235,13 @@ impl Mapping {
         let parts = unsafe { Parts::of(chain.first) };
         let mut rest = chain.length;
         for (segment, part) in mapping.body.segments.iter_mut().zip(parts) {
-            let length = rest.min(u64::from(part.ByteCount));
-            *segment = map(part, length as u32, access)?;
+            let covered = chain.length.saturating_sub(rest);
+            if !part.is_pinned() || chain.base.checked_add(covered) != Some(part.virtual_address()) {
+                // As below; `check` believed another MDL.
+                return Err(MappingError::NotContiguous);
+            }
+            let length = rest.min(u64::from(part.byte_count));
+            *segment = map(&part, length as u32, access)?;
             rest -= length;
         }
         if rest != 0 {
@@ -322,9 +357,9 @@ impl Drop for Body {
 }
 
 /// Maps the first `length` bytes of one MDL of a chain.
-fn map(part: &MDL, length: u32, access: Access) -> Result<Segment, MappingError> {
-    if part.MdlFlags.contains(MDL_FLAGS::SOURCE_IS_NONPAGED_POOL) {
-        let address = part.MappedSystemVa.cast();
+fn map(part: &Part, length: u32, access: Access) -> Result<Segment, MappingError> {
+    if part.flags.contains(MDL_FLAGS::SOURCE_IS_NONPAGED_POOL) {
+        let address = part.mapped.cast();
         return Ok(Segment { length: u64::from(length), address, ..UNUSED });
     }
     let mdl = PrivateMdl::try_new(part, length)?;
@@ -337,28 +372,28 @@ fn map(part: &MDL, length: u32, access: Access) -> Result<Segment, MappingError>
 struct PrivateMdl(NonNull<wdk_sys::MDL>);
 
 impl PrivateMdl {
-    fn try_new(part: &MDL, length: u32) -> Result<Self, MappingError> {
-        let address: *mut c_void = ptr::without_provenance_mut(virtual_address(part) as usize);
+    fn try_new(part: &Part, length: u32) -> Result<Self, MappingError> {
+        let address: *mut c_void = ptr::without_provenance_mut(part.virtual_address() as usize);
         // SAFETY: only reserves room for the page frames of this span; no IRP; IRQL <= DISPATCH_LEVEL.
         let mdl = unsafe { IoAllocateMdl(address, length, 0, 0, ptr::null_mut()) };
         let mdl = Self(NonNull::new(mdl).ok_or(MappingError::NoResources)?);
-        if part.MdlFlags.contains(MDL_FLAGS::MAPPED_TO_SYSTEM_VA) {
+        if part.flags.contains(MDL_FLAGS::MAPPED_TO_SYSTEM_VA) {
             // A partial MDL would share the consumer's mapping, which dies when the consumer unmaps.
             mdl.copy_frames(part, length);
         } else {
-            let source: *const MDL = part;
             // SAFETY: the span lies inside the source, which is locked; our MDL has room for its frames.
-            unsafe { IoBuildPartialMdl(source.cast_mut().cast(), mdl.0.as_ptr(), address, length) };
+            unsafe { IoBuildPartialMdl(part.mdl.as_ptr().cast(), mdl.0.as_ptr(), address, length) };
         }
         Ok(mdl)
     }
 
     /// Describes the same frames as the start of `part`.
-    fn copy_frames(&self, part: &MDL, length: u32) {
-        let pages = (part.ByteOffset as usize + length as usize).div_ceil(PAGE_SIZE);
-        let source: *const MDL = part;
+    fn copy_frames(&self, part: &Part, length: u32) {
+        // As many as IoAllocateMdl has made room for: the offset in its page comes from the same address.
+        let offset = part.virtual_address() % PAGE_SIZE as u64;
+        let pages = (offset + u64::from(length)).div_ceil(PAGE_SIZE as u64) as usize;
         // SAFETY: the page frame numbers follow the MDL, as many as its bytes touch pages.
-        let from = unsafe { source.add(1) }.cast::<u64>();
+        let from = unsafe { part.mdl.as_ptr().add(1) }.cast::<u64>();
         // SAFETY: IoAllocateMdl made room for as many frames behind our MDL.
         let to = unsafe { self.0.as_ptr().add(1) }.cast::<u64>();
         // SAFETY: `pages` frames on both sides, in different MDLs.

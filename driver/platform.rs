@@ -7,6 +7,7 @@ use ndkpi_sys::ndkpi::{
     NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
 };
 use softndk_engine::{Lock, Memory, Platform};
+use softndk_ioctl::NdkCall;
 use wdk_sys::{
     LARGE_INTEGER,
     ntddk::{KeQueryPerformanceCounter, KeShouldYieldProcessor},
@@ -40,6 +41,13 @@ impl<F: Copy> Callback<F> {
     pub fn new(function: F, context: *mut c_void) -> Self {
         Self { function, context: Context(context) }
     }
+}
+
+/// Whom a request tells of its end, and which request it is.
+#[derive(Clone, Copy)]
+pub struct RequestCallback {
+    pub callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+    pub call: NdkCall,
 }
 
 /// Whom to notify of incoming connections, and for which open the connectors are made.
@@ -104,7 +112,7 @@ impl Platform for KernelPlatform {
     type Memory = Mapping;
     type Block = Block;
     type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
-    type RequestCallback = Callback<NDK_FN_REQUEST_COMPLETION>;
+    type RequestCallback = RequestCallback;
     type NotifyCallback = Callback<NDK_FN_CQ_NOTIFICATION_CALLBACK>;
     type ConnectCallback = ConnectCallback;
     type DisconnectCallback = Callback<DisconnectFunction>;

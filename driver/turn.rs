@@ -22,7 +22,8 @@ use softndk_engine::{
     Budget, CloseCompletion, ConnectEvent, DisconnectEvent, Notification, Platform, RequestCompletion, Retired, Sink,
     Turn,
 };
-use wdk_sys::NTSTATUS;
+use softndk_ioctl::RefusalWay;
+use wdk_sys::{NTSTATUS, STATUS_SUCCESS};
 
 use crate::{
     driver::Driver,
@@ -36,7 +37,8 @@ use crate::{
         timer::Timer,
     },
     ndk::{block, connector},
-    platform::{DisconnectFunction, KernelPlatform},
+    platform::{DisconnectFunction, KernelPlatform, RequestCallback},
+    refusal::refuse_by,
     status,
 };
 
@@ -350,9 +352,11 @@ impl Sink<KernelPlatform> for Callbacks {
     }
 
     fn request_completed(&mut self, event: RequestCompletion<KernelPlatform>) {
-        let callback = event.callback;
+        let RequestCallback { callback, call } = event.callback;
+        let refused = |cause| refuse_by(RefusalWay::COMPLETION, call, event.hold(), cause);
+        let status = event.result.map_or_else(refused, |()| STATUS_SUCCESS);
         // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-        unsafe { (callback.function)(callback.context.0, status::of_result(event.result)) };
+        unsafe { (callback.function)(callback.context.0, status) };
         drop(event);
     }
 

@@ -1,12 +1,14 @@
 //! An open handle of the control device: made at create, emptied at cleanup, freed at close.
 
 use core::{
+    cell::UnsafeCell,
     ptr,
     ptr::NonNull,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
+use softndk_ioctl::Status;
 use wdk_sys::{
     FILE_OBJECT, NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND,
     STATUS_SUCCESS,
@@ -18,6 +20,7 @@ use crate::{
     kernel::{
         pool::{OutOfMemory, PoolBox, tags},
         rundown::Rundown,
+        spin_lock::SpinLock,
     },
 };
 
@@ -33,13 +36,113 @@ pub struct ControlFile {
     requests: Rundown,
     /// The last handle is closed: requests should end.
     closing: AtomicBool,
+    /// Under the lock of [`Files`].
+    links: UnsafeCell<Links>,
+}
+
+// SAFETY: the links are reached under the lock of `Files` only; everything else guards itself.
+unsafe impl Send for ControlFile {}
+// SAFETY: as above.
+unsafe impl Sync for ControlFile {}
+
+/// A file's neighbours in the list; null at its ends.
+struct Links {
+    next: *mut ControlFile,
+    previous: *mut ControlFile,
+}
+
+/// Every file that is not closed, so that unload can free those of which the driver hears no more: when and whether cleanup and
+/// close of a handle reach a driver that has taken its device back with NdisDeregisterDeviceEx is up to NDIS.
+pub struct Files {
+    first: SpinLock<First>,
+}
+
+struct First(*mut ControlFile);
+
+// SAFETY: the files are followed under the lock only.
+unsafe impl Send for First {}
+
+impl Files {
+    pub const fn new() -> Self {
+        Self { first: SpinLock::new(First(ptr::null_mut())) }
+    }
+
+    /// Takes a file over. `IRQL <= DISPATCH_LEVEL`.
+    fn add(&self, file: PoolBox<ControlFile>) -> NonNull<ControlFile> {
+        let file = file.into_raw();
+        let mut first = self.first.lock();
+        let next = core::mem::replace(&mut first.0, file.as_ptr());
+        // SAFETY: the file is alive, and reached under the lock only.
+        unsafe { file.as_ref() }.set_links(Links { next, previous: ptr::null_mut() });
+        // SAFETY: null, or a file in the list, which is alive.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.with_links(|links| links.previous = file.as_ptr());
+        }
+        file
+    }
+
+    /// Gives a file back to its caller.
+    ///
+    /// # Safety
+    /// The file is in the list, and nothing else uses it or will.
+    unsafe fn take(&self, file: NonNull<ControlFile>) -> PoolBox<ControlFile> {
+        let mut first = self.first.lock();
+        // SAFETY: the caller's promise; the lock is held.
+        unsafe { Self::unlink(&mut first, file) }
+    }
+
+    /// # Safety
+    /// As [`Files::take`].
+    unsafe fn unlink(first: &mut First, file: NonNull<ControlFile>) -> PoolBox<ControlFile> {
+        // SAFETY: a file in the list is alive.
+        let (next, previous) = unsafe { file.as_ref() }.with_links(|links| (links.next, links.previous));
+        // SAFETY: null, or a file in the list, which is alive.
+        match unsafe { previous.as_ref() } {
+            Some(previous) => previous.with_links(|links| links.next = next),
+            None => first.0 = next,
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.with_links(|links| links.previous = previous);
+        }
+        // SAFETY: `add` took it from a box with this tag; it is in no list any more (the caller's promise).
+        unsafe { PoolBox::from_raw(tags::CONTROL_FILE, file) }
+    }
+
+    /// Frees what is left. PASSIVE_LEVEL.
+    ///
+    /// # Safety
+    /// No request of any file is under way or will come.
+    pub unsafe fn free(&self) {
+        loop {
+            let file = {
+                let mut first = self.first.lock();
+                let Some(file) = NonNull::new(first.0) else { return };
+                // SAFETY: the caller's promise.
+                unsafe { Self::unlink(&mut first, file) }
+            };
+            drop(file);
+        }
+    }
 }
 
 impl ControlFile {
     fn try_new() -> Result<Self, OutOfMemory> {
         let requests = Rundown::try_open()?;
         FILES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { requests, closing: AtomicBool::new(false) })
+        let links = UnsafeCell::new(Links { next: ptr::null_mut(), previous: ptr::null_mut() });
+        Ok(Self { requests, closing: AtomicBool::new(false), links })
+    }
+
+    /// Under the lock of [`Files`].
+    fn with_links<R>(&self, change: impl FnOnce(&mut Links) -> R) -> R {
+        // SAFETY: every caller holds the lock of the list, and no `change` comes back here.
+        change(unsafe { &mut *self.links.get() })
+    }
+
+    /// Under the lock of [`Files`].
+    fn set_links(&self, links: Links) {
+        self.with_links(|place| *place = links);
     }
 
     /// A reference for a request; false once the file is being closed.
@@ -89,22 +192,25 @@ pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> N
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let status = match request.file() {
-        // SAFETY: the file object lives as long as the request.
-        Some(mut file) => open(unsafe { file.as_mut() }),
+        Some(file) => open(file),
         None => STATUS_INVALID_DEVICE_REQUEST,
     };
     request.complete(status, 0);
     status
 }
 
-fn open(file: &mut FILE_OBJECT) -> NTSTATUS {
+fn open(file: NonNull<FILE_OBJECT>) -> NTSTATUS {
+    // SAFETY: the file object lives as long as the request; only the address of the field is computed.
+    let name_length = unsafe { &raw const (*file.as_ptr()).FileName.Length };
     // There is nothing behind the device; a name there would slip past the device's own security descriptor.
-    if file.FileName.Length != 0 {
+    // SAFETY: a field of a live file object.
+    if unsafe { name_length.read() } != 0 {
         return STATUS_OBJECT_NAME_NOT_FOUND;
     }
+    let Some(driver) = Driver::get() else { return Status::DEVICE_REMOVED.0 };
     match ControlFile::try_new().and_then(|state| PoolBox::try_new(tags::CONTROL_FILE, state)) {
         Ok(state) => {
-            file.FsContext = state.into_raw().as_ptr().cast();
+            set_context(file, driver.files.add(state).as_ptr());
             STATUS_SUCCESS
         }
         Err(_) => STATUS_INSUFFICIENT_RESOURCES,
@@ -132,14 +238,12 @@ pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> 
 pub unsafe extern "C" fn close(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
-    if let Some(mut file) = request.file() {
-        // SAFETY: the file object lives as long as the request.
-        let file = unsafe { file.as_mut() };
-        let state = core::mem::replace(&mut file.FsContext, ptr::null_mut());
-        if let Some(state) = NonNull::new(state.cast::<ControlFile>()) {
-            // SAFETY: `open` put it there and close comes once, after everything else of the file.
-            drop(unsafe { PoolBox::from_raw(tags::CONTROL_FILE, state) });
-        }
+    if let (Some(file), Some(driver)) = (request.file(), Driver::get())
+        && let Some(state) = NonNull::new(context(file))
+    {
+        set_context(file, ptr::null_mut());
+        // SAFETY: `open` put it there and in the list, and close comes once, after everything else of the file.
+        drop(unsafe { driver.files.take(state) });
     }
     request.complete(STATUS_SUCCESS, 0);
     STATUS_SUCCESS
@@ -147,9 +251,25 @@ pub unsafe extern "C" fn close(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NT
 
 /// The state of the file a request came through.
 pub fn state(request: &Request) -> Option<&ControlFile> {
-    let file = request.file()?;
-    // SAFETY: the file object lives as long as the request.
-    let context = unsafe { file.as_ref() }.FsContext.cast::<ControlFile>();
+    let context = context(request.file()?);
     // SAFETY: `open` put it there and `close` comes after the last request.
     unsafe { context.as_ref() }
+}
+
+// The I/O manager writes other fields of a file object at any time, so no reference is made to one.
+
+/// What `open` left in the file object of a request that is not complete.
+fn context(file: NonNull<FILE_OBJECT>) -> *mut ControlFile {
+    // SAFETY: the file object lives as long as the request; only the address of the field is computed.
+    let place = unsafe { &raw const (*file.as_ptr()).FsContext };
+    // SAFETY: a field of a live file object that is this driver's own.
+    unsafe { place.read() }.cast()
+}
+
+/// PASSIVE_LEVEL, in create and close, beside which no request of the file runs.
+fn set_context(file: NonNull<FILE_OBJECT>, state: *mut ControlFile) {
+    // SAFETY: the file object lives as long as the request; only the address of the field is computed.
+    let place = unsafe { &raw mut (*file.as_ptr()).FsContext };
+    // SAFETY: a field of a live file object that is this driver's own.
+    unsafe { place.write(state.cast()) };
 }

@@ -1,6 +1,8 @@
 //! Reading an IRP of the control device and completing it.
 //!
 //! The parameters are taken out once, when the request arrives; afterwards only the buffers and the completion are touched.
+//! The I/O manager writes other fields of an IRP at any time (cancelling does), so fields are read and written by their
+//! addresses and no reference is made to an IRP or a stack location.
 
 use core::{
     ffi::c_void,
@@ -40,29 +42,22 @@ impl Request {
     /// `irp` is such an IRP, and is used through this value only.
     pub unsafe fn from_raw(irp: *mut ndkpi_sys::nt::IRP) -> Option<Self> {
         let irp = NonNull::new(irp.cast::<IRP>())?;
-        // SAFETY: the IRP is ours until it is completed.
-        let tail = unsafe { &irp.as_ref().Tail };
-        // SAFETY: a dispatched IRP uses the overlay form of its tail.
-        let overlay = unsafe { &tail.Overlay };
-        // SAFETY: a dispatched IRP has a current stack location in this union.
-        let stack = unsafe { overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
+        // SAFETY: the IRP is ours until it is completed, and a dispatched one uses the overlay form of its tail; only the
+        // address of the field is computed.
+        let place =
+            unsafe { &raw const (*irp.as_ptr()).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
+        // SAFETY: a field of our IRP, which the I/O manager has set.
+        let stack = unsafe { place.read() };
         Some(Self { irp, stack: NonNull::new(stack)? })
-    }
-
-    fn stack(&self) -> &IO_STACK_LOCATION {
-        // SAFETY: the current stack location is ours until the IRP is completed.
-        unsafe { self.stack.as_ref() }
-    }
-
-    fn irp(&self) -> &IRP {
-        // SAFETY: the IRP is ours until it is completed.
-        unsafe { self.irp.as_ref() }
     }
 
     /// The parameters of a device control request.
     pub fn device_control(&self) -> DeviceControl {
-        // SAFETY: the caller is the device control routine, so this form of the union is in use; all of it is numbers.
-        let parameters = unsafe { self.stack().Parameters.DeviceIoControl };
+        // SAFETY: the current stack location is ours until the IRP is completed, and the caller is the device control routine,
+        // so this form of the union is in use; only the address of the field is computed.
+        let place = unsafe { &raw const (*self.stack.as_ptr()).Parameters.DeviceIoControl };
+        // SAFETY: as above; all of it is numbers.
+        let parameters = unsafe { place.read() };
         DeviceControl {
             code: parameters.IoControlCode,
             input_length: parameters.InputBufferLength as usize,
@@ -72,26 +67,38 @@ impl Request {
 
     /// The file the request came through.
     pub fn file(&self) -> Option<NonNull<FILE_OBJECT>> {
-        NonNull::new(self.stack().FileObject)
+        // SAFETY: the current stack location is ours until the IRP is completed; only the address of the field is computed.
+        let place = unsafe { &raw const (*self.stack.as_ptr()).FileObject };
+        // SAFETY: as above.
+        NonNull::new(unsafe { place.read() })
     }
 
     /// The buffer that METHOD_BUFFERED shares between input and output; null when both are empty.
     pub fn system_buffer(&self) -> *mut c_void {
-        // SAFETY: a device control IRP uses this member of the union.
-        unsafe { self.irp().AssociatedIrp.SystemBuffer }
+        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        let place = unsafe { &raw const (*self.irp.as_ptr()).AssociatedIrp.SystemBuffer };
+        // SAFETY: as above; a device control IRP uses this member of the union.
+        unsafe { place.read() }
     }
 
     /// The locked pages of the second buffer of a direct method.
     pub fn mdl(&self) -> *mut MDL {
-        self.irp().MdlAddress
+        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        let place = unsafe { &raw const (*self.irp.as_ptr()).MdlAddress };
+        // SAFETY: as above.
+        unsafe { place.read() }
     }
 
     /// Completes the request.
-    pub fn complete(mut self, status: NTSTATUS, information: usize) {
-        // SAFETY: the IRP is ours until it is completed.
-        let irp = unsafe { self.irp.as_mut() };
-        irp.IoStatus.__bindgen_anon_1.Status = status;
-        irp.IoStatus.Information = information as u64;
+    pub fn complete(self, status: NTSTATUS, information: usize) {
+        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        let place = unsafe { &raw mut (*self.irp.as_ptr()).IoStatus.__bindgen_anon_1.Status };
+        // SAFETY: as above.
+        unsafe { place.write(status) };
+        // SAFETY: as above.
+        let place = unsafe { &raw mut (*self.irp.as_ptr()).IoStatus.Information };
+        // SAFETY: as above.
+        unsafe { place.write(information as u64) };
         // SAFETY: every IRP is completed once, because `complete` consumes the only value that stands for it; IRQL <=
         // DISPATCH_LEVEL.
         unsafe { IofCompleteRequest(self.irp.as_ptr(), IO_NO_INCREMENT as i8) };
@@ -99,9 +106,12 @@ impl Request {
 
     /// IoMarkIrpPending: before anybody else can complete the request; the dispatch routine then returns the result.
     pub fn mark_pending(&mut self) -> NTSTATUS {
-        // SAFETY: the current stack location is ours until the IRP is completed.
-        let stack = unsafe { self.stack.as_mut() };
-        stack.Control |= PENDING_RETURNED;
+        // SAFETY: the current stack location is ours until the IRP is completed; only the address of the field is computed.
+        let place = unsafe { &raw mut (*self.stack.as_ptr()).Control };
+        // SAFETY: as above.
+        let control = unsafe { place.read() };
+        // SAFETY: as above.
+        unsafe { place.write(control | PENDING_RETURNED) };
         STATUS_PENDING
     }
 

@@ -8,4 +8,5 @@ pub mod device;
 pub mod file;
 pub mod irp;
 pub mod object_list;
+pub mod refusal_list;
 pub mod request;

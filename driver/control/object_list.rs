@@ -68,7 +68,8 @@ fn entry(object: &ObjectSnapshot, adapter: u32, now: u64) -> ObjectEntry {
     }
 }
 
-fn kind(kind: Kind) -> ObjectKind {
+/// A kind in the ABI's form.
+pub fn kind(kind: Kind) -> ObjectKind {
     match kind {
         Kind::Opening => ObjectKind::ADAPTER,
         Kind::CompletionQueue => ObjectKind::COMPLETION_QUEUE,

@@ -6,8 +6,8 @@ use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_engine::ObjectKind;
 use softndk_ioctl::{
     ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
-    PairCloseRequest, PairCreateRequest, PairModerationRequest, Request as ControlRequest, RequestHeader,
-    ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request,
+    PairCloseRequest, PairCreateRequest, PairModerationRequest, RefusalListRequest, Request as ControlRequest,
+    RequestHeader, ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request,
     read_request_of_any_version,
 };
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
@@ -17,7 +17,7 @@ use super::{
     adapter_list, device,
     file::{self, ControlFile},
     irp::Request,
-    object_list,
+    object_list, refusal_list,
 };
 use crate::{
     driver::{ADAPTER_MAX, Driver},
@@ -118,6 +118,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         AdapterListRequest::CODE => adapter_list::answer(&mut buffer),
         ObjectSummaryRequest::CODE => object_summary(&mut buffer).into(),
         ObjectListRequest::CODE => object_list::answer(&mut buffer).into(),
+        RefusalListRequest::CODE => refusal_list::answer(&mut buffer).into(),
         PairModerationRequest::CODE => moderate(&request, buffer.input()).into(),
         PairCloseRequest::CODE => close_pair(&request, buffer.input()).into(),
         PairCreateRequest::CODE | TransferRequest::CODE | MemcpyRequest::CODE | ScriptRequest::CODE => {

@@ -40,30 +40,57 @@ impl Tag {
 pub mod tags {
     use super::Tag;
 
-    pub const DRIVER: Tag = Tag::new(*b"SnDr");
-    pub const ADAPTER: Tag = Tag::new(*b"SnAd");
-    /// Of the engine's: what the global allocator does not leave to `wdk-alloc`.
-    pub const ENGINE: Tag = Tag::new(*b"SnEn");
-    pub const ADDRESS_TABLE: Tag = Tag::new(*b"SnIp");
-    pub const EVENT: Tag = Tag::new(*b"SnEv");
-    pub const RUNDOWN: Tag = Tag::new(*b"SnRu");
-    pub const DPC: Tag = Tag::new(*b"SnDp");
-    pub const FRAME: Tag = Tag::new(*b"SnFr");
-    pub const CONTROL_FILE: Tag = Tag::new(*b"SnCf");
-    pub const NDK_ADAPTER: Tag = Tag::new(*b"SnNa");
-    pub const COMPLETION_QUEUE: Tag = Tag::new(*b"SnCq");
-    pub const PROTECTION_DOMAIN: Tag = Tag::new(*b"SnPd");
-    pub const MEMORY_REGION: Tag = Tag::new(*b"SnMr");
-    pub const MEMORY_WINDOW: Tag = Tag::new(*b"SnMw");
-    pub const QUEUE_PAIR: Tag = Tag::new(*b"SnQp");
-    pub const SHARED_RECEIVE_QUEUE: Tag = Tag::new(*b"SnSr");
-    pub const LISTENER: Tag = Tag::new(*b"SnLi");
-    pub const CONNECTOR: Tag = Tag::new(*b"SnCo");
-    pub const SHARED_ENDPOINT: Tag = Tag::new(*b"SnSe");
-    pub const MAPPING: Tag = Tag::new(*b"SnMa");
-    pub const LATER: Tag = Tag::new(*b"SnLa");
-    pub const TURN: Tag = Tag::new(*b"SnTu");
-    pub const SESSION: Tag = Tag::new(*b"SnSe");
+    /// Declares the tags and keeps a list of them, which [`distinct`] looks at.
+    macro_rules! tags {
+        ($($(#[$attribute:meta])* $name:ident = $characters:literal,)+) => {
+            $($(#[$attribute])* pub const $name: Tag = Tag::new(*$characters);)+
+            const ALL: &[Tag] = &[$($name),+];
+        };
+    }
+
+    tags! {
+        DRIVER = b"SnDr",
+        ADAPTER = b"SnAd",
+        /// Of the engine's: what the global allocator does not leave to `wdk-alloc`.
+        ENGINE = b"SnEn",
+        ADDRESS_TABLE = b"SnIp",
+        EVENT = b"SnEv",
+        RUNDOWN = b"SnRu",
+        DPC = b"SnDp",
+        FRAME = b"SnFr",
+        CONTROL_FILE = b"SnCf",
+        NDK_ADAPTER = b"SnNa",
+        COMPLETION_QUEUE = b"SnCq",
+        PROTECTION_DOMAIN = b"SnPd",
+        MEMORY_REGION = b"SnMr",
+        MEMORY_WINDOW = b"SnMw",
+        QUEUE_PAIR = b"SnQp",
+        SHARED_RECEIVE_QUEUE = b"SnSr",
+        LISTENER = b"SnLi",
+        CONNECTOR = b"SnCo",
+        SHARED_ENDPOINT = b"SnSe",
+        MAPPING = b"SnMa",
+        LATER = b"SnLa",
+        TURN = b"SnTu",
+        SESSION = b"SnSs",
+    }
+
+    const _: () = assert!(distinct(ALL), "two kinds of objects have one tag");
+
+    const fn distinct(tags: &[Tag]) -> bool {
+        let mut rest = tags;
+        while let [first, others @ ..] = rest {
+            let mut index = 0;
+            while index < others.len() {
+                if others[index].value() == first.value() {
+                    return false;
+                }
+                index += 1;
+            }
+            rest = others;
+        }
+        true
+    }
 }
 
 /// Alignment that `ExAllocatePool2` promises for every block.
@@ -318,6 +345,12 @@ impl<T: Copy> PoolSlice<T> {
             unsafe { element.write(value) };
         }
         Ok(Self { block, length, tag })
+    }
+
+    /// The address of the first element, good for writing: elements that others write, too, are reached by pointers from here
+    /// and never by a reference.
+    pub fn first(&self) -> *mut T {
+        self.block.as_ptr()
     }
 }
 

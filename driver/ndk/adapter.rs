@@ -9,12 +9,10 @@ use ndkpi_sys::{
         NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_CREATE_COMPLETION, NDK_LISTENER,
         NDK_OBJECT_HEADER, NDK_PD, NDK_SHARED_ENDPOINT,
     },
-    nt::{
-        GROUP_AFFINITY, GUID, NTSTATUS, PVOID, SOCKADDR, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER,
-        STATUS_NOT_SUPPORTED, STATUS_SUCCESS, ULONG,
-    },
+    nt::{GROUP_AFFINITY, GUID, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::Opening;
+use softndk_ioctl::NdkCall;
 
 use super::{
     block::Creation, completion_queue::CompletionQueueKind, connector::ConnectorKind, limits, listener::ListenerKind,
@@ -24,7 +22,7 @@ use super::{
 use crate::{
     kernel::irql,
     platform::{Callback, ConnectCallback, KernelPlatform, OpenPointer},
-    status,
+    refusal::{Nothing, Refusal, refuse},
 };
 
 /// The table every open adapter points to.
@@ -47,7 +45,7 @@ pub unsafe extern "C" fn query_extension(
     _version: NDK_VERSION,
     _interface: *mut NDK_EXTENSION_INTERFACE,
 ) -> NTSTATUS {
-    STATUS_NOT_SUPPORTED
+    refuse(NdkCall::QUERY_EXTENSION, &Nothing, Refusal::NO_EXTENSION)
 }
 
 /// The open and its engine part behind what a consumer passes.
@@ -67,13 +65,17 @@ unsafe extern "C" fn query_adapter_info(
     size: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some(open) = (unsafe { OpenAdapter::from_object(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+        return refuse(NdkCall::QUERY_ADAPTER_INFO, &Nothing, Refusal::NO_OBJECT);
+    };
     // SAFETY: the consumer passes a place that holds its buffer's size.
-    let Some(size) = (unsafe { size.as_mut() }) else { return STATUS_INVALID_PARAMETER };
+    let Some(size) = (unsafe { size.as_mut() }) else {
+        return refuse(NdkCall::QUERY_ADAPTER_INFO, opening, Refusal::NO_LENGTH);
+    };
     let needed = information_size(open.origin.version);
     let room = core::mem::replace(size, needed as ULONG) as usize;
     if information.is_null() || room < needed {
-        return STATUS_BUFFER_TOO_SMALL;
+        return refuse(NdkCall::QUERY_ADAPTER_INFO, opening, Refusal::SMALL_BUFFER);
     }
     let answer = limits::adapter_information(open.origin.version, &open.adapter().configuration);
     let answer: *const NDK_ADAPTER_INFO = &raw const answer;
@@ -99,17 +101,19 @@ unsafe extern "C" fn create_cq(
     result: *mut *mut NDK_CQ,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+        return refuse(NdkCall::CREATE_CQ, &Nothing, Refusal::NO_OBJECT);
+    };
     let size = match opening.completion_queue_size(depth) {
         Ok(size) => size,
-        Err(cause) => return status::of_create(cause),
+        Err(cause) => return refuse(NdkCall::CREATE_CQ, opening, cause),
     };
     let notify = notification.map(|function| Callback::new(function, notification_context));
     // SAFETY: null, or the consumer's affinity for the length of the call.
     let home = unsafe { affinity.as_ref() }.and_then(home);
     let maker = opening.clone();
-    let make = move |block| maker.create_completion_queue(depth, notify, home, block).map_err(status::of_create);
-    let creation = Creation { origin: open.origin, completion, context, result };
+    let make = move |block| maker.create_completion_queue(depth, notify, home, block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_CQ, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run_sized::<CompletionQueueKind>(size, || opening.hold(), make) }
 }
@@ -128,9 +132,11 @@ unsafe extern "C" fn create_pd(
     result: *mut *mut NDK_PD,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
-    let make = |block| opening.create_protection_domain(block).map_err(status::of_create);
-    let creation = Creation { origin: open.origin, completion, context, result };
+    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+        return refuse(NdkCall::CREATE_PD, &Nothing, Refusal::NO_OBJECT);
+    };
+    let make = |block| opening.create_protection_domain(block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_PD, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<ProtectionDomainKind>(|| opening.hold(), make) }
 }
@@ -145,14 +151,16 @@ unsafe extern "C" fn create_shared_endpoint(
     result: *mut *mut NDK_SHARED_ENDPOINT,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+        return refuse(NdkCall::CREATE_SHARED_ENDPOINT, &Nothing, Refusal::NO_OBJECT);
+    };
     // SAFETY: the consumer's address for the length of the call.
     let address = match unsafe { socket::read(address, address_length) } {
         Ok(address) => address,
-        Err(status) => return status,
+        Err(refusal) => return refuse(NdkCall::CREATE_SHARED_ENDPOINT, opening, refusal),
     };
-    let make = |block| opening.create_shared_endpoint(address, block).map_err(status::of_connect);
-    let creation = Creation { origin: open.origin, completion, context, result };
+    let make = |block| opening.create_shared_endpoint(address, block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_SHARED_ENDPOINT, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<SharedEndpointKind>(|| opening.hold(), make) }
 }
@@ -165,9 +173,11 @@ unsafe extern "C" fn create_connector(
     result: *mut *mut NDK_CONNECTOR,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
-    let make = |block| opening.create_connector(block).map_err(status::of_create);
-    let creation = Creation { origin: open.origin, completion, context, result };
+    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+        return refuse(NdkCall::CREATE_CONNECTOR, &Nothing, Refusal::NO_OBJECT);
+    };
+    let make = |block| opening.create_connector(block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_CONNECTOR, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<ConnectorKind>(|| opening.hold(), make) }
 }
@@ -182,14 +192,18 @@ unsafe extern "C" fn create_listener(
     result: *mut *mut NDK_LISTENER,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else { return STATUS_INVALID_PARAMETER };
-    let Some(function) = connect_event else { return STATUS_INVALID_PARAMETER };
+    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+        return refuse(NdkCall::CREATE_LISTENER, &Nothing, Refusal::NO_OBJECT);
+    };
+    let Some(function) = connect_event else {
+        return refuse(NdkCall::CREATE_LISTENER, opening, Refusal::NO_CALLBACK);
+    };
     let callback = ConnectCallback {
         callback: Callback::new(function, connect_event_context),
         open: OpenPointer(core::ptr::from_ref(open)),
     };
-    let make = |block| opening.create_listener(callback, block).map_err(status::of_create);
-    let creation = Creation { origin: open.origin, completion, context, result };
+    let make = |block| opening.create_listener(callback, block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_LISTENER, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<ListenerKind>(|| opening.hold(), make) }
 }

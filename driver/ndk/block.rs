@@ -8,9 +8,10 @@ use core::cell::UnsafeCell;
 use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
     ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE},
-    nt::{NTSTATUS, PVOID, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS},
+    nt::{NTSTATUS, PVOID, STATUS_PENDING, STATUS_SUCCESS},
 };
 use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
+use softndk_ioctl::{NdkCall, RefusalWay};
 
 use super::{
     completion_queue::CompletionQueueKind,
@@ -34,6 +35,7 @@ use crate::{
     mapper::{Errand, Job, Work},
     memory::{LARGE, Mapping},
     platform::{Callback, KernelPlatform},
+    refusal::{Nothing, Refusal, refuse, refuse_by},
 };
 
 /// A block of some kind, as the engine keeps it. Dropping it frees it.
@@ -101,8 +103,8 @@ impl<K: Kind> Object<K> {
     /// Makes a block and, with it, the engine's object. The result is what the consumer gets.
     fn create(
         origin: Origin,
-        make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS>,
-    ) -> Result<*mut K::Visible, NTSTATUS> {
+        make: impl FnOnce(Block) -> Result<K::Handle, Refusal>,
+    ) -> Result<*mut K::Visible, Refusal> {
         let (object, block) = Self::reserve(origin)?;
         // On failure the engine drops the block.
         let handle = make(block)?;
@@ -111,14 +113,14 @@ impl<K: Kind> Object<K> {
     }
 
     /// A block without the engine's object, for objects that the engine makes first.
-    pub fn reserve(origin: Origin) -> Result<(*mut Self, Block), NTSTATUS> {
+    pub fn reserve(origin: Origin) -> Result<(*mut Self, Block), Refusal> {
         let object = Self {
             visible: UnsafeCell::new(K::visible(NDK_OBJECT_HEADER::new(origin.version, K::TYPE))),
             origin,
             note: UnsafeCell::new(Note::blank()),
             handle: UnsafeCell::new(None),
         };
-        let object = PoolBox::try_new(K::TAG, object).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        let object = PoolBox::try_new(K::TAG, object).map_err(|_| Refusal::NO_MEMORY)?;
         Ok((object.as_ptr(), K::block(object)))
     }
 
@@ -161,6 +163,7 @@ pub unsafe fn handle<'a, K: Kind + 'a>(visible: *mut K::Visible) -> Option<&'a K
 
 /// A create call of a consumer: how it is answered.
 pub struct Creation<V> {
+    pub call: NdkCall,
     pub origin: Origin,
     pub completion: Option<NDK_FN_CREATE_COMPLETION>,
     pub context: PVOID,
@@ -175,13 +178,14 @@ impl<V> Creation<V> {
     /// The members are what a consumer passes to a create function.
     pub unsafe fn run<K: Kind<Visible = V>>(
         self,
-        parent: impl FnOnce() -> Hold<KernelPlatform>,
-        make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS>,
+        parent: impl Fn() -> Hold<KernelPlatform>,
+        make: impl FnOnce(Block) -> Result<K::Handle, Refusal>,
     ) -> NTSTATUS {
         if self.result.is_null() {
-            return STATUS_INVALID_PARAMETER;
+            return refuse(self.call, &parent(), Refusal::NO_PLACE);
         }
-        match (Object::<K>::create(self.origin, make), self.callback()) {
+        let created = Object::<K>::create(self.origin, make);
+        match (created.map_err(|refusal| refuse(self.call, &parent(), refusal)), self.callback()) {
             (Ok(object), Some(callback)) if self.origin.promptness == Promptness::Pending => {
                 // SAFETY: the object was just made and nobody knows it yet.
                 unsafe { tell_created::<K>(object, callback) }.unwrap_or_else(|| self.give(object))
@@ -205,11 +209,11 @@ impl<V> Creation<V> {
         self,
         size: u64,
         parent: impl Fn() -> Hold<KernelPlatform>,
-        make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS> + Send + 'static,
+        make: impl FnOnce(Block) -> Result<K::Handle, Refusal> + Send + 'static,
     ) -> NTSTATUS {
         let at_once = size <= LARGE || self.origin.promptness == Promptness::Inline || self.result.is_null();
         match self.callback() {
-            Some(callback) if !at_once => create_by_thread::<K>(self.origin, callback, parent(), make),
+            Some(callback) if !at_once => create_by_thread::<K>(self.call, self.origin, callback, parent(), make),
             // SAFETY: the caller's promise.
             _ => unsafe { self.run::<K>(parent, make) },
         }
@@ -245,16 +249,19 @@ unsafe fn tell_created<K: Kind>(object: *mut K::Visible, callback: CreateCallbac
 
 /// Leaves a create to the mapper's thread.
 fn create_by_thread<K: Kind>(
+    call: NdkCall,
     origin: Origin,
     callback: CreateCallback,
     parent: Hold<KernelPlatform>,
-    make: impl FnOnce(Block) -> Result<K::Handle, NTSTATUS> + Send + 'static,
+    make: impl FnOnce(Block) -> Result<K::Handle, Refusal> + Send + 'static,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let Some(driver) = Driver::get() else { return refuse(call, &parent, Refusal::NO_MEMORY) };
+    let from = parent.object();
     let errand = Errand::try_new(move || {
         // Taken whole: its parts alone may not change threads.
         let callback = callback;
-        let created = Object::<K>::create(origin, make);
+        let refused = |refusal| refuse_by(RefusalWay::COMPLETION, call, &parent, refusal);
+        let created = Object::<K>::create(origin, make).map_err(refused);
         let status = created.err().unwrap_or(STATUS_SUCCESS);
         let object = created.unwrap_or(core::ptr::null_mut());
         // SAFETY: null, or a complete object that nobody knows yet.
@@ -270,7 +277,7 @@ fn create_by_thread<K: Kind>(
             driver.mapper.queue(job);
             STATUS_PENDING
         }
-        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
+        Err(_) => refuse(call, &from, Refusal::NO_MEMORY),
     }
 }
 
@@ -281,8 +288,10 @@ pub unsafe extern "C" fn close<K: Kind>(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an object of this kind and closes it once.
-    let Some(block) = (unsafe { Object::<K>::from_visible(object.cast()) }) else { return STATUS_INVALID_PARAMETER };
-    let Some(handle) = block.handle() else { return STATUS_INVALID_PARAMETER };
+    let Some(block) = (unsafe { Object::<K>::from_visible(object.cast()) }) else {
+        return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT);
+    };
+    let Some(handle) = block.handle() else { return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT) };
     // The block may go while the engine is still at it, so nothing below may be the block's own. The note is used only if the
     // engine gives the block back, which means that nothing is under way any more.
     let (handle, promptness, note) = (handle.clone(), block.origin.promptness, block.note.get());
@@ -357,6 +366,7 @@ pub fn finish_retired(retired: Retired<KernelPlatform>) {
     let callback = retired.callback;
     drop(retired.memory);
     if let Some(callback) = callback {
+        let callback = callback.callback;
         // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
         callback::make(|| unsafe { (callback.function)(callback.context.0, STATUS_SUCCESS) });
     } else {

@@ -7,9 +7,10 @@ use ndkpi_sys::{
         NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
         NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
     },
-    nt::{NTSTATUS, PVOID, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG},
+    nt::{NTSTATUS, PVOID, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{Arm, Close, Completion, CompletionQueue, Hold, Operation};
+use softndk_ioctl::{NdkCall, RefusalWay};
 
 use super::{
     adapter::query_extension,
@@ -19,6 +20,7 @@ use super::{
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
+    refusal::{Nothing, Refusal, refuse, refuse_by},
     status,
 };
 
@@ -67,24 +69,30 @@ unsafe extern "C" fn resize(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a completion queue of ours.
     let Some(object) = (unsafe { Object::<CompletionQueueKind>::from_visible(queue) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::RESIZE_CQ, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(queue) = object.handle() else { return STATUS_INVALID_PARAMETER };
+    let Some(queue) = object.handle() else { return refuse(NdkCall::RESIZE_CQ, &Nothing, Refusal::NO_OBJECT) };
     let size = match queue.size_of(depth) {
         Ok(size) => size,
-        Err(cause) => return status::of_create(cause),
+        Err(cause) => return refuse(NdkCall::RESIZE_CQ, queue, cause),
     };
     let callback = completion.map(|function| Callback::new(function, context));
     let resizing = queue.clone();
-    let resize = move || resizing.resize(depth).map_or_else(status::of_resize, |()| STATUS_SUCCESS);
-    later::request_sized(object.origin.promptness, size, callback, || queue.hold(), resize)
+    let resize = move || {
+        let refused = |cause| refuse(NdkCall::RESIZE_CQ, &resizing, cause);
+        resizing.resize(depth).map_or_else(refused, |()| STATUS_SUCCESS)
+    };
+    later::request_sized(NdkCall::RESIZE_CQ, object.origin.promptness, size, callback, || queue.hold(), resize)
 }
 
 /// NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION. In force when it returns.
 unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, count: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a completion queue of ours.
-    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else { return STATUS_INVALID_PARAMETER };
-    queue.moderate(interval, count).map_or_else(status::of_moderation, |()| STATUS_SUCCESS)
+    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else {
+        return refuse(NdkCall::CONTROL_CQ_INTERRUPT_MODERATION, &Nothing, Refusal::NO_OBJECT);
+    };
+    let refused = |cause| refuse(NdkCall::CONTROL_CQ_INTERRUPT_MODERATION, queue, cause);
+    queue.moderate(interval, count).map_or_else(refused, |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_ARM_CQ. An unknown type arms for everything, so that nobody waits for ever.
@@ -114,7 +122,7 @@ unsafe extern "C" fn get_results_ex(queue: *mut NDK_CQ, results: *mut NDK_RESULT
 ///
 /// # Safety
 /// `queue` is a completion queue of ours; `results` is null or has room for `most` entries.
-unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Completion) -> R) -> ULONG {
+unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Completion, NTSTATUS) -> R) -> ULONG {
     // SAFETY: the caller's promise.
     let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else { return 0 };
     if results.is_null() {
@@ -124,22 +132,28 @@ unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Co
         // SAFETY: the engine gives indices below `most`.
         let place = unsafe { results.add(index as usize) };
         // SAFETY: inside the consumer's array.
-        unsafe { place.write(form(completion)) };
+        unsafe { place.write(form(completion, status_of(queue, completion))) };
     })
 }
 
-fn plain(completion: &Completion) -> NDK_RESULT {
+/// The status of a result. A failure is a refusal, told by this result.
+fn status_of(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
+    let refused = |refusal| refuse_by(RefusalWay::RESULT, call_of(completion.operation), queue, refusal);
+    status::of_outcome(completion.outcome).unwrap_or_else(refused)
+}
+
+fn plain(completion: &Completion, status: NTSTATUS) -> NDK_RESULT {
     NDK_RESULT {
-        Status: status::of_outcome(completion.outcome),
+        Status: status,
         BytesTransferred: completion.bytes,
         QPContext: pointer(completion.queue_pair_context),
         RequestContext: pointer(completion.context),
     }
 }
 
-fn extended(completion: &Completion) -> NDK_RESULT_EX {
+fn extended(completion: &Completion, status: NTSTATUS) -> NDK_RESULT_EX {
     NDK_RESULT_EX {
-        Status: status::of_outcome(completion.outcome),
+        Status: status,
         BytesTransferred: completion.bytes,
         QPContext: pointer(completion.queue_pair_context),
         RequestContext: pointer(completion.context),
@@ -152,6 +166,20 @@ fn extended(completion: &Completion) -> NDK_RESULT_EX {
 /// A consumer's word, given back as it came.
 fn pointer(word: u64) -> PVOID {
     core::ptr::with_exposed_provenance_mut(word as usize)
+}
+
+/// The call that posted a request; receives of shared queues count as the others.
+fn call_of(operation: Operation) -> NdkCall {
+    match operation {
+        Operation::Receive | Operation::ReceiveAndInvalidate => NdkCall::RECEIVE,
+        Operation::Send => NdkCall::SEND,
+        Operation::SendAndInvalidate => NdkCall::SEND_AND_INVALIDATE,
+        Operation::Read => NdkCall::READ,
+        Operation::Write => NdkCall::WRITE,
+        Operation::Bind => NdkCall::BIND,
+        Operation::FastRegister => NdkCall::FAST_REGISTER,
+        Operation::Invalidate => NdkCall::INVALIDATE,
+    }
 }
 
 fn operation_type(operation: Operation) -> NDK_OPERATION_TYPE {

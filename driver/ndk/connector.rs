@@ -11,14 +11,12 @@ use ndkpi_sys::{
         NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_QP, NDK_SHARED_ENDPOINT,
         NdkObjectTypeConnector,
     },
-    nt::{
-        NTSTATUS, PVOID, SOCKADDR, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS,
-        ULONG,
-    },
+    nt::{NTSTATUS, PVOID, SOCKADDR, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{
     Accept, Close, Connect, ConnectError, ConnectEvent, Connector, Hold, ReadLimits, Requested, Source,
 };
+use softndk_ioctl::NdkCall;
 
 use super::{
     adapter::query_extension,
@@ -31,8 +29,8 @@ use super::{
 use crate::{
     configuration::Promptness,
     kernel::pool::{PoolBox, Tag, tags},
-    platform::{Callback, DisconnectFunction, KernelPlatform},
-    status,
+    platform::{Callback, DisconnectFunction, KernelPlatform, RequestCallback},
+    refusal::{Nothing, Refusal, refuse},
 };
 
 static DISPATCH: NDK_CONNECTOR_DISPATCH = NDK_CONNECTOR_DISPATCH {
@@ -103,15 +101,15 @@ pub fn deliver(event: ConnectEvent<KernelPlatform>) {
 ///
 /// # Safety
 /// `data` is null or has `length` bytes that stay as they are during the call.
-unsafe fn private_data<'a>(data: *const c_void, length: ULONG) -> Result<&'a [u8], NTSTATUS> {
+unsafe fn private_data<'a>(data: *const c_void, length: ULONG) -> Result<&'a [u8], Refusal> {
     if length == 0 {
         return Ok(&[]);
     }
     if length > PRIVATE_DATA_MAX {
-        return Err(status::of_connect(ConnectError::PrivateDataTooLong));
+        return Err(ConnectError::PrivateDataTooLong.into());
     }
     if data.is_null() {
-        return Err(STATUS_INVALID_PARAMETER);
+        return Err(Refusal::NO_PRIVATE_DATA);
     }
     // SAFETY: the consumer's buffer for the length of the call.
     Ok(unsafe { slice::from_raw_parts(data.cast(), length as usize) })
@@ -132,18 +130,19 @@ fn requested(
     connector: &Connector<KernelPlatform>,
     promptness: Promptness,
     answer: Result<Requested, ConnectError>,
-    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+    callback: RequestCallback,
 ) -> NTSTATUS {
     let status = match answer {
         Ok(Requested::Pending) => return STATUS_PENDING,
         Ok(Requested::Done) => STATUS_SUCCESS,
-        Err(cause) => status::of_connect(cause),
+        Err(cause) => refuse(callback.call, connector, cause),
     };
-    later::request(promptness, status, Some(callback), || connector.hold())
+    later::request(promptness, status, Some(callback.callback), || connector.hold())
 }
 
 /// What NdkConnect and NdkConnectWithSharedEndpoint have in common.
 struct ConnectArguments {
+    call: NdkCall,
     connector: *mut NDK_CONNECTOR,
     queue_pair: *mut NDK_QP,
     destination: *const SOCKADDR,
@@ -172,6 +171,7 @@ unsafe extern "C" fn connect(
 ) -> NTSTATUS {
     let limits = ReadLimits { inbound, outbound };
     let arguments = ConnectArguments {
+        call: NdkCall::CONNECT,
         connector,
         queue_pair,
         destination,
@@ -186,7 +186,8 @@ unsafe extern "C" fn connect(
     match unsafe { socket::read(source, source_length) } {
         // SAFETY: the consumer's arguments, passed on.
         Ok(source) => unsafe { connect_from(&arguments, Source::Address(source)) },
-        Err(status) => status,
+        // SAFETY: the consumer passes a connector of ours.
+        Err(refusal) => refuse(NdkCall::CONNECT, &unsafe { block::handle::<ConnectorKind>(connector) }, refusal),
     }
 }
 
@@ -206,6 +207,7 @@ unsafe extern "C" fn connect_with_shared_endpoint(
 ) -> NTSTATUS {
     let limits = ReadLimits { inbound, outbound };
     let arguments = ConnectArguments {
+        call: NdkCall::CONNECT_WITH_SHARED_ENDPOINT,
         connector,
         queue_pair,
         destination,
@@ -218,7 +220,9 @@ unsafe extern "C" fn connect_with_shared_endpoint(
     };
     // SAFETY: the consumer passes a shared endpoint of ours.
     let Some(endpoint) = (unsafe { block::handle::<SharedEndpointKind>(endpoint) }) else {
-        return STATUS_INVALID_PARAMETER;
+        // SAFETY: the consumer passes a connector of ours.
+        let connector = unsafe { block::handle::<ConnectorKind>(connector) };
+        return refuse(NdkCall::CONNECT_WITH_SHARED_ENDPOINT, &connector, Refusal::NO_OBJECT);
     };
     let endpoint = endpoint.clone();
     // SAFETY: the consumer's arguments, passed on.
@@ -232,10 +236,11 @@ unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPl
     let connector = unsafe { find(arguments.connector) };
     // SAFETY: the consumer passes a queue pair of ours.
     let queue_pair = unsafe { block::handle::<QueuePairKind>(arguments.queue_pair) };
-    let (Some((promptness, connector)), Some(queue_pair), Some(function)) =
-        (connector, queue_pair, arguments.completion)
-    else {
-        return STATUS_INVALID_PARAMETER;
+    let (Some((promptness, connector)), Some(queue_pair)) = (connector, queue_pair) else {
+        return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
+    };
+    let Some(function) = arguments.completion else {
+        return refuse(arguments.call, connector, Refusal::NO_CALLBACK);
     };
     // SAFETY: the consumer's address for the length of the call.
     let destination = unsafe { socket::read(arguments.destination, arguments.destination_length) };
@@ -243,10 +248,10 @@ unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPl
     let data = unsafe { private_data(arguments.data, arguments.data_length) };
     let (destination, private_data) = match (destination, data) {
         (Ok(destination), Ok(data)) => (destination, data),
-        (Err(status), _) | (_, Err(status)) => return status,
+        (Err(refusal), _) | (_, Err(refusal)) => return refuse(arguments.call, connector, refusal),
     };
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    let callback = Callback::new(function, arguments.context);
+    let callback = RequestCallback { callback: Callback::new(function, arguments.context), call: arguments.call };
     let answer = connector.connect(Connect {
         queue_pair: &queue_pair,
         source,
@@ -268,7 +273,7 @@ unsafe extern "C" fn complete_connect(
 ) -> NTSTATUS {
     let disconnect = disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
     // SAFETY: the consumer's arguments, passed on.
-    unsafe { complete(connector, disconnect, completion, context) }
+    unsafe { complete(NdkCall::COMPLETE_CONNECT, connector, disconnect, completion, context) }
 }
 
 /// NDKPI: NDK_FN_COMPLETE_CONNECT_EX.
@@ -282,12 +287,13 @@ unsafe extern "C" fn complete_connect_ex(
     let disconnect =
         disconnect.map(|function| Callback::new(DisconnectFunction::Extended(function), disconnect_context));
     // SAFETY: the consumer's arguments, passed on.
-    unsafe { complete(connector, disconnect, completion, context) }
+    unsafe { complete(NdkCall::COMPLETE_CONNECT_EX, connector, disconnect, completion, context) }
 }
 
 /// # Safety
 /// `connector` is null or a connector of ours that is not closed yet.
 unsafe fn complete(
+    call: NdkCall,
     connector: *mut NDK_CONNECTOR,
     disconnect: Option<DisconnectCallback>,
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
@@ -295,15 +301,16 @@ unsafe fn complete(
 ) -> NTSTATUS {
     // SAFETY: the caller's promise.
     let connector = unsafe { find(connector) };
-    let (Some((promptness, connector)), Some(function)) = (connector, completion) else {
-        return STATUS_INVALID_PARAMETER;
-    };
-    let (connector, callback) = (connector.clone(), Callback::new(function, context));
+    let Some((promptness, connector)) = connector else { return refuse(call, &Nothing, Refusal::NO_OBJECT) };
+    let Some(function) = completion else { return refuse(call, connector, Refusal::NO_CALLBACK) };
+    let connector = connector.clone();
+    let callback = RequestCallback { callback: Callback::new(function, context), call };
     requested(&connector, promptness, connector.complete_connect(disconnect, callback), callback)
 }
 
 /// What NdkAccept and NdkAcceptEx have in common.
 struct AcceptArguments {
+    call: NdkCall,
     connector: *mut NDK_CONNECTOR,
     queue_pair: *mut NDK_QP,
     limits: ReadLimits,
@@ -328,7 +335,16 @@ unsafe extern "C" fn accept(
 ) -> NTSTATUS {
     let limits = ReadLimits { inbound, outbound };
     let disconnect = disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
-    let arguments = AcceptArguments { connector, queue_pair, limits, data, data_length, completion, context };
+    let arguments = AcceptArguments {
+        call: NdkCall::ACCEPT,
+        connector,
+        queue_pair,
+        limits,
+        data,
+        data_length,
+        completion,
+        context,
+    };
     // SAFETY: the consumer's arguments, passed on.
     unsafe { accept_with(&arguments, disconnect) }
 }
@@ -349,7 +365,16 @@ unsafe extern "C" fn accept_ex(
     let limits = ReadLimits { inbound, outbound };
     let disconnect =
         disconnect.map(|function| Callback::new(DisconnectFunction::Extended(function), disconnect_context));
-    let arguments = AcceptArguments { connector, queue_pair, limits, data, data_length, completion, context };
+    let arguments = AcceptArguments {
+        call: NdkCall::ACCEPT_EX,
+        connector,
+        queue_pair,
+        limits,
+        data,
+        data_length,
+        completion,
+        context,
+    };
     // SAFETY: the consumer's arguments, passed on.
     unsafe { accept_with(&arguments, disconnect) }
 }
@@ -362,16 +387,19 @@ unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<Disconnect
     // SAFETY: the consumer passes a queue pair of ours.
     let queue_pair = unsafe { block::handle::<QueuePairKind>(arguments.queue_pair) };
     let (Some((promptness, connector)), Some(queue_pair)) = (connector, queue_pair) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
     };
-    let Some(function) = arguments.completion else { return STATUS_INVALID_PARAMETER };
+    let Some(function) = arguments.completion else {
+        return refuse(arguments.call, connector, Refusal::NO_CALLBACK);
+    };
     // SAFETY: the consumer's private data for the length of the call.
     let private_data = match unsafe { private_data(arguments.data, arguments.data_length) } {
         Ok(data) => data,
-        Err(status) => return status,
+        Err(refusal) => return refuse(arguments.call, connector, refusal),
     };
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    let (limits, callback) = (arguments.limits, Callback::new(function, arguments.context));
+    let callback = RequestCallback { callback: Callback::new(function, arguments.context), call: arguments.call };
+    let limits = arguments.limits;
     let answer = connector.accept(Accept { queue_pair: &queue_pair, limits, private_data, disconnect, callback });
     requested(&connector, promptness, answer, callback)
 }
@@ -380,13 +408,12 @@ unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<Disconnect
 unsafe extern "C" fn reject(connector: *mut NDK_CONNECTOR, data: *const c_void, data_length: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
     let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::REJECT, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's private data for the length of the call.
-    match unsafe { private_data(data, data_length) } {
-        Ok(data) => connector.reject(data).map_or_else(status::of_connect, |()| STATUS_SUCCESS),
-        Err(status) => status,
-    }
+    let data = unsafe { private_data(data, data_length) };
+    let rejected = data.and_then(|data| connector.reject(data).map_err(Refusal::from));
+    rejected.map_or_else(|refusal| refuse(NdkCall::REJECT, connector, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_GET_CONNECTION_DATA. The size reported is the one a buffer needs, not what the peer sent.
@@ -399,12 +426,14 @@ unsafe extern "C" fn connection_data(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
     let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::GET_CONNECTION_DATA, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: null, or the consumer's place for the length.
-    let Some(length) = (unsafe { data_length.as_mut() }) else { return STATUS_INVALID_PARAMETER };
+    let Some(length) = (unsafe { data_length.as_mut() }) else {
+        return refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::NO_LENGTH);
+    };
     if data.is_null() && *length != 0 {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::NO_PRIVATE_DATA);
     }
     let room = if data.is_null() { 0 } else { *length as usize };
     // The engine writes into memory of ours; the consumer's buffer is filled from it.
@@ -412,7 +441,7 @@ unsafe extern "C" fn connection_data(
     let taken = room.min(copy.len());
     let found = match connector.connection_data(copy.get_mut(..taken).unwrap_or(&mut [])) {
         Ok(found) => found,
-        Err(cause) => return status::of_connect(cause),
+        Err(cause) => return refuse(NdkCall::GET_CONNECTION_DATA, connector, cause),
     };
     let copied = (found.copied as usize).min(taken);
     // SAFETY: `copied` is at most the room the consumer's buffer has.
@@ -426,7 +455,10 @@ unsafe extern "C" fn connection_data(
     if let Some(outbound) = unsafe { outbound.as_mut() } {
         *outbound = found.limits.outbound;
     }
-    if data.is_null() || room >= found.required as usize { STATUS_SUCCESS } else { STATUS_BUFFER_TOO_SMALL }
+    if data.is_null() || room >= found.required as usize {
+        return STATUS_SUCCESS;
+    }
+    refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::SMALL_BUFFER)
 }
 
 /// NDKPI: NDK_FN_GET_LOCAL_ADDRESS.
@@ -437,10 +469,11 @@ unsafe extern "C" fn local_address(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
     let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's buffer and its length.
-    unsafe { socket::write(connector.local_address(), address, length) }
+    let written = unsafe { socket::write(connector.local_address(), address, length) };
+    written.map_or_else(|refusal| refuse(NdkCall::GET_LOCAL_ADDRESS, connector, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_GET_PEER_ADDRESS.
@@ -451,10 +484,11 @@ unsafe extern "C" fn peer_address(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
     let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::GET_PEER_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's buffer and its length.
-    unsafe { socket::write(connector.peer_address(), address, length) }
+    let written = unsafe { socket::write(connector.peer_address(), address, length) };
+    written.map_or_else(|refusal| refuse(NdkCall::GET_PEER_ADDRESS, connector, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_DISCONNECT.
@@ -465,9 +499,11 @@ unsafe extern "C" fn disconnect(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
     let connector = unsafe { find(connector) };
-    let (Some((promptness, connector)), Some(function)) = (connector, completion) else {
-        return STATUS_INVALID_PARAMETER;
+    let Some((promptness, connector)) = connector else {
+        return refuse(NdkCall::DISCONNECT, &Nothing, Refusal::NO_OBJECT);
     };
-    let (connector, callback) = (connector.clone(), Callback::new(function, context));
+    let Some(function) = completion else { return refuse(NdkCall::DISCONNECT, connector, Refusal::NO_CALLBACK) };
+    let connector = connector.clone();
+    let callback = RequestCallback { callback: Callback::new(function, context), call: NdkCall::DISCONNECT };
     requested(&connector, promptness, connector.disconnect(callback), callback)
 }

@@ -26,6 +26,7 @@ use ndkpi_sys::{
     },
 };
 use softndk_engine::{CloseCompletion, Hold, Retired};
+use softndk_ioctl::NdkCall;
 
 use super::block;
 use crate::{
@@ -41,6 +42,7 @@ use crate::{
     mapper::{Errand, Job, Work},
     memory::LARGE,
     platform::{Callback, KernelPlatform},
+    refusal::{Refusal, refuse},
     turn::DPC_ROUNDS,
 };
 
@@ -328,6 +330,7 @@ pub fn request(
 /// As [`request`], for one that allocates `size` bytes: many are allocated by a thread at PASSIVE_LEVEL. While
 /// one is, the next go the same way however small they are: none overtakes an earlier one of its object.
 pub fn request_sized(
+    call: NdkCall,
     promptness: Promptness,
     size: u64,
     callback: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
@@ -337,7 +340,7 @@ pub fn request_sized(
     let behind = Driver::get().is_some_and(|driver| driver.later.sized.load(Ordering::SeqCst) != 0);
     match callback {
         Some(callback) if (size > LARGE || behind) && promptness != Promptness::Inline => {
-            by_thread(callback, hold(), run)
+            by_thread(call, callback, hold(), run)
         }
         _ => request(promptness, run(), callback, hold),
     }
@@ -361,11 +364,13 @@ impl Drop for UnderWay {
 
 /// Leaves a request to the mapper's thread.
 fn by_thread(
+    call: NdkCall,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
     hold: Hold<KernelPlatform>,
     run: impl FnOnce() -> NTSTATUS + Send + 'static,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let Some(driver) = Driver::get() else { return refuse(call, &hold, Refusal::NO_MEMORY) };
+    let object = hold.object();
     let under_way = UnderWay::new(&driver.later.sized);
     let errand = Errand::try_new(move || {
         let status = run();
@@ -377,7 +382,7 @@ fn by_thread(
             driver.mapper.queue(job);
             STATUS_PENDING
         }
-        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
+        Err(_) => refuse(call, &object, Refusal::NO_MEMORY),
     }
 }
 

@@ -5,9 +5,10 @@ use ndkpi_sys::{
         NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
         NdkObjectTypeListener,
     },
-    nt::{BOOLEAN, FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG},
+    nt::{BOOLEAN, FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{Close, Hold, Listener};
+use softndk_ioctl::NdkCall;
 
 use super::{
     adapter::query_extension,
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
-    status,
+    refusal::{Nothing, Refusal, refuse},
 };
 
 static DISPATCH: NDK_LISTENER_DISPATCH = NDK_LISTENER_DISPATCH {
@@ -64,13 +65,16 @@ unsafe extern "C" fn listen(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a listener of ours.
     let Some(object) = (unsafe { Object::<ListenerKind>::from_visible(listener) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::LISTEN, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(listener) = object.handle() else { return STATUS_INVALID_PARAMETER };
+    let Some(listener) = object.handle() else { return refuse(NdkCall::LISTEN, &Nothing, Refusal::NO_OBJECT) };
     // SAFETY: the consumer's address for the length of the call.
     let status = match unsafe { socket::read(address, address_length) } {
-        Ok(address) => listener.listen(address).map_or_else(status::of_connect, |()| STATUS_SUCCESS),
-        Err(status) => return status,
+        Ok(address) => {
+            let refused = |cause| refuse(NdkCall::LISTEN, listener, cause);
+            listener.listen(address).map_or_else(refused, |()| STATUS_SUCCESS)
+        }
+        Err(refusal) => return refuse(NdkCall::LISTEN, listener, refusal),
     };
     let callback = completion.map(|function| Callback::new(function, context));
     later::request(object.origin.promptness, status, callback, || listener.hold())
@@ -83,9 +87,12 @@ unsafe extern "C" fn local_address(
     length: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a listener of ours.
-    let Some(listener) = (unsafe { block::handle::<ListenerKind>(listener) }) else { return STATUS_INVALID_PARAMETER };
+    let Some(listener) = (unsafe { block::handle::<ListenerKind>(listener) }) else {
+        return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
+    };
     // SAFETY: the consumer's buffer and its length.
-    unsafe { socket::write(listener.local_address(), address, length) }
+    let written = unsafe { socket::write(listener.local_address(), address, length) };
+    written.map_or_else(|refusal| refuse(NdkCall::GET_LOCAL_ADDRESS, listener, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.

@@ -10,14 +10,12 @@ use core::{
 
 use ndkpi_sys::{
     ndkpi::{NDK_ADAPTER, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING},
-    nt::{
-        MDL, NTSTATUS, PAGE_SIZE, PVOID, SIZE_T, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES,
-        STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, ULONG,
-    },
+    nt::{MDL, NTSTATUS, PAGE_SIZE, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{
     Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH,
 };
+use softndk_ioctl::{NdkCall, RefusalWay};
 
 use super::{block, later, open::OpenAdapter};
 use crate::{
@@ -29,9 +27,9 @@ use crate::{
         pool::{PoolBox, tags},
     },
     mapper::{Job, Work},
-    memory::{Access, Chain, Extent, Mapping},
+    memory::{Access, Chain, Extent, Mapping, MappingError},
     platform::{Callback, KernelPlatform},
-    status,
+    refusal::{Nothing, Refusal, refuse, refuse_by},
 };
 
 /// Mappings of all adapters that are not unmapped yet.
@@ -81,20 +79,24 @@ pub unsafe extern "C" fn build(
     first_byte_offset: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some(open) = (unsafe { OpenAdapter::from_object(adapter) }) else { return STATUS_INVALID_PARAMETER };
+    let Some(open) = (unsafe { OpenAdapter::from_object(adapter) }) else {
+        return refuse(NdkCall::BUILD_LAM, &Nothing, Refusal::NO_OBJECT);
+    };
     let (Some(opening), false) = (open.opening(), mapping_size.is_null() || length == 0) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::BUILD_LAM, &open.opening(), Refusal::NO_LENGTH);
     };
     // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
     let chain = match unsafe { Chain::check(mdl, length as u64, MAPPING_LENGTH) } {
         Ok(chain) => chain,
-        Err(cause) => return status::of_mapping(cause),
+        Err(cause) => return refuse(NdkCall::BUILD_LAM, opening, cause),
     };
-    let Some(needed) = size_for(&chain) else { return STATUS_INVALID_PARAMETER };
+    let Some(needed) = size_for(&chain) else {
+        return refuse(NdkCall::BUILD_LAM, opening, MappingError::TooLong);
+    };
     // SAFETY: the consumer's place for the size.
     let room = unsafe { mapping_size.replace(needed) };
     if mapping.is_null() || room < needed {
-        return STATUS_BUFFER_TOO_SMALL;
+        return refuse(NdkCall::BUILD_LAM, opening, Refusal::SMALL_BUFFER);
     }
     let output = Output { mapping, size: mapping_size, first_byte_offset, needed };
     let promptness = open.origin.promptness;
@@ -103,7 +105,11 @@ pub unsafe extern "C" fn build(
         Some(callback) if chain.is_large() && promptness != Promptness::Inline => {
             build_later(opening, chain, output, callback)
         }
-        _ => later::request(promptness, build_now(opening, &chain, output), callback, || opening.hold()),
+        _ => {
+            let refused = |refusal| refuse(NdkCall::BUILD_LAM, opening, refusal);
+            let status = build_now(opening, &chain, output).map_or_else(refused, |()| STATUS_SUCCESS);
+            later::request(promptness, status, callback, || opening.hold())
+        }
     }
 }
 
@@ -113,18 +119,15 @@ fn size_for(chain: &Chain) -> Option<ULONG> {
     ULONG::try_from(NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages)?).ok()
 }
 
-fn build_now(opening: &Opening<KernelPlatform>, chain: &Chain, output: Output) -> NTSTATUS {
-    let memory = match Mapping::try_new(chain, Access::ReadWrite, Extent::Pages) {
-        Ok(memory) => memory,
-        Err(cause) => return status::of_mapping(cause),
-    };
+fn build_now(opening: &Opening<KernelPlatform>, chain: &Chain, output: Output) -> Result<(), Refusal> {
+    let memory = Mapping::try_new(chain, Access::ReadWrite, Extent::Pages)?;
     match opening.build_mapping(memory) {
         Ok(built) => {
             LIVE.fetch_add(1, Ordering::Relaxed);
             output.write(&built, chain.first_byte_offset());
-            STATUS_SUCCESS
+            Ok(())
         }
-        Err((cause, _unmapped_here)) => status::of_region(cause),
+        Err((cause, _unmapped_here)) => Err(cause.into()),
     }
 }
 
@@ -134,21 +137,22 @@ fn build_later(
     output: Output,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let Some(driver) = Driver::get() else { return refuse(NdkCall::BUILD_LAM, opening, Refusal::NO_MEMORY) };
     let request = BuildRequest { opening: opening.clone(), chain, output, callback, hold: opening.hold() };
     match PoolBox::try_new(tags::MAPPING, Job::new(Work::Build(request))) {
         Ok(job) => {
             driver.mapper.queue(job);
             STATUS_PENDING
         }
-        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
+        Err(_) => refuse(NdkCall::BUILD_LAM, opening, Refusal::NO_MEMORY),
     }
 }
 
 impl BuildRequest {
     /// The mapper's part. PASSIVE_LEVEL.
     pub fn run(self) {
-        let status = build_now(&self.opening, &self.chain, self.output);
+        let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::BUILD_LAM, &self.opening, refusal);
+        let status = build_now(&self.opening, &self.chain, self.output).map_or_else(refused, |()| STATUS_SUCCESS);
         // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
         callback::make(|| unsafe { (self.callback.function)(self.callback.context.0, status) });
         // Only now may the open finish its close.

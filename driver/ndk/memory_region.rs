@@ -5,12 +5,10 @@ use ndkpi_sys::{
         NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_MR_FLAGS, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
         NdkObjectTypeMr,
     },
-    nt::{
-        BOOLEAN, FALSE, MDL, NTSTATUS, PVOID, SIZE_T, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST,
-        STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS, UINT32, ULONG,
-    },
+    nt::{BOOLEAN, FALSE, MDL, NTSTATUS, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, UINT32, ULONG},
 };
 use softndk_engine::{Close, Deregistered, Hold, MemoryRegion, Registration, Retired, Rights};
+use softndk_ioctl::{NdkCall, RefusalWay};
 
 use super::{
     adapter::query_extension,
@@ -24,8 +22,8 @@ use crate::{
     kernel::pool::{PoolBox, Tag, tags},
     mapper::{Job, RegisterRequest, Work},
     memory::{Access, Chain, Extent, Mapping},
-    platform::{Callback, KernelPlatform},
-    status,
+    platform::{Callback, KernelPlatform, RequestCallback},
+    refusal::{Nothing, Refusal, refuse, refuse_by},
 };
 
 static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {
@@ -101,37 +99,38 @@ unsafe extern "C" fn register(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some((promptness, region)) = (unsafe { find(region) }) else { return STATUS_INVALID_PARAMETER };
-    let Some(rights) = rights(flags) else { return STATUS_INVALID_PARAMETER };
+    let Some((promptness, region)) = (unsafe { find(region) }) else {
+        return refuse(NdkCall::REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
+    };
+    let Some(rights) = rights(flags) else { return refuse(NdkCall::REGISTER_MR, region, Refusal::UNKNOWN_FLAGS) };
     if region.is_fast_register() {
-        return STATUS_INVALID_DEVICE_REQUEST;
+        return refuse(NdkCall::REGISTER_MR, region, Refusal::FAST_REGISTER_REGION);
     }
     // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
     let chain = match unsafe { Chain::check(mdl, length as u64, region.longest()) } {
         Ok(chain) => chain,
-        Err(cause) => return status::of_mapping(cause),
+        Err(cause) => return refuse(NdkCall::REGISTER_MR, region, cause),
     };
     let callback = completion.map(|function| Callback::new(function, context));
     match callback {
         Some(callback) if chain.is_large() && promptness != Promptness::Inline => {
             register_later(region, chain, rights, callback)
         }
-        _ => later::request(promptness, register_chain(region, &chain, rights), callback, || region.hold()),
+        _ => {
+            let registered = register_chain(region, &chain, rights);
+            let refused = |refusal| refuse(NdkCall::REGISTER_MR, region, refusal);
+            let status = registered.map_or_else(refused, |()| STATUS_SUCCESS);
+            later::request(promptness, status, callback, || region.hold())
+        }
     }
 }
 
 /// Maps and registers.
-fn register_chain(region: &MemoryRegion<KernelPlatform>, chain: &Chain, rights: Rights) -> NTSTATUS {
+fn register_chain(region: &MemoryRegion<KernelPlatform>, chain: &Chain, rights: Rights) -> Result<(), Refusal> {
     let access = if rights.contains(Rights::LOCAL_WRITE) { Access::ReadWrite } else { Access::ReadOnly };
-    let memory = match Mapping::try_new(chain, access, Extent::Bytes) {
-        Ok(memory) => memory,
-        Err(cause) => return status::of_mapping(cause),
-    };
+    let memory = Mapping::try_new(chain, access, Extent::Bytes)?;
     let registration = Registration { memory, base: chain.base, length: chain.length, rights };
-    match region.register(registration) {
-        Ok(()) => STATUS_SUCCESS,
-        Err((cause, _unmapped_here)) => status::of_region(cause),
-    }
+    region.register(registration).map_err(|(cause, _unmapped_here)| cause.into())
 }
 
 /// Leaves it to the mapper.
@@ -141,20 +140,22 @@ fn register_later(
     rights: Rights,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return STATUS_INSUFFICIENT_RESOURCES };
+    let Some(driver) = Driver::get() else { return refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY) };
     let request = RegisterRequest { region: region.clone(), chain, rights, callback, hold: region.hold() };
     match PoolBox::try_new(tags::MAPPING, Job::new(Work::Register(request))) {
         Ok(job) => {
             driver.mapper.queue(job);
             STATUS_PENDING
         }
-        Err(_) => STATUS_INSUFFICIENT_RESOURCES,
+        Err(_) => refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY),
     }
 }
 
 /// The mapper's part of a registration. PASSIVE_LEVEL.
 pub fn register_now(request: RegisterRequest) {
-    let status = register_chain(&request.region, &request.chain, request.rights);
+    let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::REGISTER_MR, &request.region, refusal);
+    let registered = register_chain(&request.region, &request.chain, request.rights);
+    let status = registered.map_or_else(refused, |()| STATUS_SUCCESS);
     // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
     callback::make(|| unsafe { (request.callback.function)(request.callback.context.0, status) });
     // Only now may the region finish its close.
@@ -168,23 +169,22 @@ unsafe extern "C" fn deregister(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some((promptness, region)) = (unsafe { find(region) }) else { return STATUS_INVALID_PARAMETER };
-    let Some(function) = completion else { return STATUS_INVALID_PARAMETER };
+    let Some((promptness, region)) = (unsafe { find(region) }) else {
+        return refuse(NdkCall::DEREGISTER_MR, &Nothing, Refusal::NO_OBJECT);
+    };
+    let Some(function) = completion else { return refuse(NdkCall::DEREGISTER_MR, region, Refusal::NO_CALLBACK) };
     // The consumer may close the region from the completion, before the engine returns here.
     let region = region.clone();
-    match region.deregister(Callback::new(function, context)) {
+    let callback = RequestCallback { callback: Callback::new(function, context), call: NdkCall::DEREGISTER_MR };
+    match region.deregister(callback) {
         Ok(Deregistered::Pending) => STATUS_PENDING,
-        Ok(Deregistered::Done(retired)) => deregistered(retired, promptness, Callback::new(function, context)),
-        Err(cause) => status::of_region(cause),
+        Ok(Deregistered::Done(retired)) => deregistered(retired, promptness, callback),
+        Err(cause) => refuse(NdkCall::DEREGISTER_MR, &region, cause),
     }
 }
 
 /// Answers a deregister that the engine did at once.
-fn deregistered(
-    mut retired: Retired<KernelPlatform>,
-    promptness: Promptness,
-    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
-) -> NTSTATUS {
+fn deregistered(mut retired: Retired<KernelPlatform>, promptness: Promptness, callback: RequestCallback) -> NTSTATUS {
     if let Some(space) = later::space(promptness) {
         retired.callback = Some(callback);
         return space.tell(later::Answer::Retired(retired));
@@ -207,10 +207,13 @@ unsafe extern "C" fn initialize_fast_register(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some((promptness, region)) = (unsafe { find(region) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((promptness, region)) = (unsafe { find(region) }) else {
+        return refuse(NdkCall::INITIALIZE_FAST_REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
+    };
     let callback = completion.map(|function| Callback::new(function, context));
     let initialized = region.initialize_fast_register(pages, remote_access != FALSE);
-    let status = initialized.map_or_else(status::of_region, |()| STATUS_SUCCESS);
+    let refused = |cause| refuse(NdkCall::INITIALIZE_FAST_REGISTER_MR, region, cause);
+    let status = initialized.map_or_else(refused, |()| STATUS_SUCCESS);
     later::request(promptness, status, callback, || region.hold())
 }
 

@@ -5,13 +5,14 @@ use core::{cell::UnsafeCell, ffi::c_void, ptr::NonNull};
 use ndkpi_sys::{
     ndis::{
         NDIS_HANDLE, NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_BAD_VERSION, NDIS_STATUS_FAILURE,
-        NDIS_STATUS_INVALID_PARAMETER, NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS,
+        NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS,
     },
     ndisndk::NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
     ndkinfo::NDK_VERSION,
     ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER, NdkObjectTypeAdapter},
 };
 use softndk_engine::{Close, CreateError, Opening, Semantics};
+use softndk_ioctl::{NdkCall, RefusalCause};
 
 use super::{
     adapter,
@@ -25,7 +26,8 @@ use crate::{
         spin_lock::SpinLock,
     },
     platform::KernelPlatform,
-    status, version,
+    refusal::{Nothing, Refusal, refuse},
+    version,
 };
 
 /// One open of the adapter. The consumer sees the first member; `Dispatch` and `NdkReserved` in it are not ours after
@@ -48,7 +50,7 @@ unsafe impl Send for OpenAdapter {}
 unsafe impl Sync for OpenAdapter {}
 
 impl OpenAdapter {
-    fn try_new(adapter: &Adapter, version: NDK_VERSION) -> Result<NonNull<Self>, NDIS_STATUS> {
+    fn try_new(adapter: &Adapter, version: NDK_VERSION) -> Result<NonNull<Self>, Refusal> {
         let object = NDK_ADAPTER {
             Header: NDK_OBJECT_HEADER::new(version, NdkObjectTypeAdapter),
             Dispatch: &raw const adapter::DISPATCH,
@@ -69,7 +71,7 @@ impl OpenAdapter {
         let cell = unsafe { &raw mut (*place).opening };
         // SAFETY: nobody else reaches the opening yet.
         unsafe { *(*cell).get_mut() = Some(opening) };
-        NonNull::new(place).ok_or(NDIS_STATUS_RESOURCES)
+        NonNull::new(place).ok_or_else(|| resources(OutOfMemory))
     }
 
     /// The open behind the object a consumer passes.
@@ -93,14 +95,16 @@ impl OpenAdapter {
     }
 }
 
-fn resources(_: OutOfMemory) -> NDIS_STATUS {
-    NDIS_STATUS_RESOURCES
+fn resources(_: OutOfMemory) -> Refusal {
+    Refusal::new(RefusalCause::NO_MEMORY, NDIS_STATUS_RESOURCES)
 }
 
 /// An open that meets a disable on its way, or comes before an enable is through.
-fn refused(cause: CreateError) -> NDIS_STATUS {
-    if cause == CreateError::AdapterGone { NDIS_STATUS_ADAPTER_NOT_READY } else { status::of_create(cause) }
+fn refused(cause: CreateError) -> Refusal {
+    if cause == CreateError::AdapterGone { NDK_OFF } else { cause.into() }
 }
+
+const NDK_OFF: Refusal = Refusal::new(RefusalCause::NDK_OFF, NDIS_STATUS_ADAPTER_NOT_READY);
 
 /// NDKPI: OPEN_NDK_ADAPTER_HANDLER. PASSIVE_LEVEL.
 ///
@@ -112,12 +116,17 @@ pub unsafe extern "C" fn open_adapter(
     result: *mut *mut NDK_ADAPTER,
 ) -> NDIS_STATUS {
     // SAFETY: NDIS passes our context while the adapter is initialised.
-    let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return NDIS_STATUS_FAILURE };
+    let Some(adapter) = (unsafe { Adapter::from_context(context) }) else {
+        let refusal = Refusal::new(RefusalCause::NO_OBJECT, NDIS_STATUS_FAILURE);
+        return refuse(NdkCall::OPEN_ADAPTER, &Nothing, refusal);
+    };
     // SAFETY: the parameters are valid for the call.
-    let Some(parameters) = (unsafe { parameters.as_ref() }) else { return NDIS_STATUS_INVALID_PARAMETER };
+    let Some(parameters) = (unsafe { parameters.as_ref() }) else {
+        return refuse(NdkCall::OPEN_ADAPTER, &Nothing, Refusal::NO_OBJECT);
+    };
     let open = match open(adapter, parameters.Version) {
         Ok(open) => open,
-        Err(status) => return status,
+        Err(refusal) => return refuse(NdkCall::OPEN_ADAPTER, &Nothing, refusal),
     };
     // SAFETY: NDIS gave a place for the result.
     unsafe { result.write(open) };
@@ -125,16 +134,17 @@ pub unsafe extern "C" fn open_adapter(
 }
 
 /// Opens the adapter with a version that satisfies `wanted`. PASSIVE_LEVEL.
-pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<*mut NDK_ADAPTER, NDIS_STATUS> {
-    let version = version::negotiate(wanted).ok_or(NDIS_STATUS_BAD_VERSION)?;
+pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<*mut NDK_ADAPTER, Refusal> {
+    let unknown = Refusal::new(RefusalCause::UNKNOWN_VERSION, NDIS_STATUS_BAD_VERSION);
+    let version = version::negotiate(wanted).ok_or(unknown)?;
     if !adapter.provider.opening() {
-        return Err(NDIS_STATUS_ADAPTER_NOT_READY);
+        return Err(NDK_OFF);
     }
     match OpenAdapter::try_new(adapter, version) {
         Ok(open) => Ok(open.as_ptr().cast()),
-        Err(status) => {
+        Err(refusal) => {
             adapter.provider.closed();
-            Err(status)
+            Err(refusal)
         }
     }
 }

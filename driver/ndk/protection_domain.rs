@@ -5,11 +5,12 @@ use ndkpi_sys::{
         NDK_CQ, NDK_FN_CREATE_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK, NDK_MR, NDK_MW, NDK_OBJECT_HEADER,
         NDK_OBJECT_TYPE, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_SRQ, NdkObjectTypePd,
     },
-    nt::{BOOLEAN, FALSE, GROUP_AFFINITY, NTSTATUS, PVOID, STATUS_INVALID_PARAMETER, UINT32, ULONG},
+    nt::{BOOLEAN, FALSE, GROUP_AFFINITY, NTSTATUS, PVOID, UINT32, ULONG},
 };
 use softndk_engine::{
     Close, CompletionQueue, Hold, ProtectionDomain, QueuePairSettings, SharedReceiveQueue, SharedReceiveQueueSettings,
 };
+use softndk_ioctl::NdkCall;
 
 use super::{
     adapter::{home, query_extension},
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
-    status,
+    refusal::{Nothing, Refusal, refuse},
 };
 
 static DISPATCH: NDK_PD_DISPATCH = NDK_PD_DISPATCH {
@@ -84,9 +85,11 @@ unsafe extern "C" fn create_mr(
     result: *mut *mut NDK_MR,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a protection domain of ours.
-    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
-    let make = |block| domain.create_memory_region(fast_register != FALSE, block).map_err(status::of_create);
-    let creation = Creation { origin: object.origin, completion, context, result };
+    let Some((object, domain)) = (unsafe { find(domain) }) else {
+        return refuse(NdkCall::CREATE_MR, &Nothing, Refusal::NO_OBJECT);
+    };
+    let make = |block| domain.create_memory_region(fast_register != FALSE, block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_MR, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<MemoryRegionKind>(|| domain.hold(), make) }
 }
@@ -99,9 +102,11 @@ unsafe extern "C" fn create_mw(
     result: *mut *mut NDK_MW,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a protection domain of ours.
-    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
-    let make = |block| domain.create_memory_window(block).map_err(status::of_create);
-    let creation = Creation { origin: object.origin, completion, context, result };
+    let Some((object, domain)) = (unsafe { find(domain) }) else {
+        return refuse(NdkCall::CREATE_MW, &Nothing, Refusal::NO_OBJECT);
+    };
+    let make = |block| domain.create_memory_window(block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_MW, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<MemoryWindowKind>(|| domain.hold(), make) }
 }
@@ -120,18 +125,20 @@ unsafe extern "C" fn create_srq(
     result: *mut *mut NDK_SRQ,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a protection domain of ours.
-    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((object, domain)) = (unsafe { find(domain) }) else {
+        return refuse(NdkCall::CREATE_SRQ, &Nothing, Refusal::NO_OBJECT);
+    };
     // SAFETY: null, or the consumer's affinity for the length of the call.
     let processor = unsafe { affinity.as_ref() }.and_then(home);
     let notify = notification.map(|function| Callback::new(function, notification_context));
     let settings = SharedReceiveQueueSettings { depth, elements, threshold, notify, processor };
     let size = match domain.shared_receive_queue_size(&settings) {
         Ok(size) => size,
-        Err(cause) => return status::of_create(cause),
+        Err(cause) => return refuse(NdkCall::CREATE_SRQ, domain, cause),
     };
     let maker = domain.clone();
-    let make = move |block| maker.create_shared_receive_queue(settings, block).map_err(status::of_create);
-    let creation = Creation { origin: object.origin, completion, context, result };
+    let make = move |block| maker.create_shared_receive_queue(settings, block).map_err(Refusal::from);
+    let creation = Creation { call: NdkCall::CREATE_SRQ, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run_sized::<SharedReceiveQueueKind>(size, || domain.hold(), make) }
 }
@@ -152,13 +159,15 @@ unsafe extern "C" fn create_qp(
     result: *mut *mut NDK_QP,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a protection domain of ours.
-    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((object, domain)) = (unsafe { find(domain) }) else {
+        return refuse(NdkCall::CREATE_QP, &Nothing, Refusal::NO_OBJECT);
+    };
     // SAFETY: the consumer passes completion queues of ours.
     let receive_queue = unsafe { block::handle::<CompletionQueueKind>(receive_queue) };
     // SAFETY: as above.
     let initiator_queue = unsafe { block::handle::<CompletionQueueKind>(initiator_queue) };
     let (Some(receive_queue), Some(initiator_queue)) = (receive_queue, initiator_queue) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::CREATE_QP, domain, Refusal::NO_OBJECT);
     };
     let shape = Shape {
         context: queue_pair_context.expose_provenance() as u64,
@@ -168,7 +177,7 @@ unsafe extern "C" fn create_qp(
         initiator_elements,
         inline_data,
     };
-    let creation = Creation { origin: object.origin, completion, context, result };
+    let creation = Creation { call: NdkCall::CREATE_QP, origin: object.origin, completion, context, result };
     let queues = Queues { receive: receive_queue.clone(), initiator: initiator_queue.clone(), shared: None };
     // SAFETY: the consumer's arguments.
     unsafe { create_queue_pair(creation, domain, queues, shape) }
@@ -218,7 +227,7 @@ unsafe fn create_queue_pair(
 ) -> NTSTATUS {
     let size = match domain.queue_pair_size(&queues.settings(shape)) {
         Ok(size) => size,
-        Err(cause) => return status::of_create(cause),
+        Err(cause) => return refuse(creation.call, domain, cause),
     };
     let maker = domain.clone();
     // The consumer may close the queues while our thread is at it.
@@ -227,7 +236,7 @@ unsafe fn create_queue_pair(
     let make = move |block| {
         let created = maker.create_queue_pair(queues.settings(shape), block);
         drop(holds);
-        created.map_err(status::of_create)
+        created.map_err(Refusal::from)
     };
     // SAFETY: the caller's promise.
     unsafe { creation.run_sized::<QueuePairKind>(size, || domain.hold(), make) }
@@ -248,7 +257,9 @@ unsafe extern "C" fn create_qp_with_srq(
     result: *mut *mut NDK_QP,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a protection domain of ours.
-    let Some((object, domain)) = (unsafe { find(domain) }) else { return STATUS_INVALID_PARAMETER };
+    let Some((object, domain)) = (unsafe { find(domain) }) else {
+        return refuse(NdkCall::CREATE_QP_WITH_SRQ, &Nothing, Refusal::NO_OBJECT);
+    };
     // SAFETY: the consumer passes queues of ours.
     let receive_queue = unsafe { block::handle::<CompletionQueueKind>(receive_queue) };
     // SAFETY: as above.
@@ -256,7 +267,7 @@ unsafe extern "C" fn create_qp_with_srq(
     // SAFETY: as above.
     let shared = unsafe { block::handle::<SharedReceiveQueueKind>(shared_receive_queue) };
     let (Some(receive_queue), Some(initiator_queue), Some(shared)) = (receive_queue, initiator_queue, shared) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::CREATE_QP_WITH_SRQ, domain, Refusal::NO_OBJECT);
     };
     let shape = Shape {
         context: queue_pair_context.expose_provenance() as u64,
@@ -268,7 +279,7 @@ unsafe extern "C" fn create_qp_with_srq(
     };
     let queues =
         Queues { receive: receive_queue.clone(), initiator: initiator_queue.clone(), shared: Some(shared.clone()) };
-    let creation = Creation { origin: object.origin, completion, context, result };
+    let creation = Creation { call: NdkCall::CREATE_QP_WITH_SRQ, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { create_queue_pair(creation, domain, queues, shape) }
 }

@@ -15,6 +15,7 @@ use ndkpi_sys::ndis::{
 };
 
 use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric};
+use softndk_ioctl::{NdkCall, RefusalCause};
 
 use super::limits;
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
         thread::{self, Thread},
     },
     platform::KernelPlatform,
-    status,
+    refusal::{Nothing, Refusal, refuse},
 };
 
 pub struct Provider {
@@ -68,7 +69,8 @@ impl Provider {
             wire: configuration.wire_number,
             timeouts: configuration.timeouts,
         };
-        let engine = fabric.add_adapter(settings).map_err(status::of_create)?;
+        let refused = |cause| refuse(NdkCall::INITIALIZE, &Nothing, cause);
+        let engine = fabric.add_adapter(settings).map_err(refused)?;
         if !configuration.network_direct {
             engine.shut_down();
         }
@@ -205,9 +207,9 @@ impl Provider {
         self.sessions.shut();
     }
 
-    /// Makes what is wanted so, and tells NDIS where it was told otherwise; false when NDIS did not take it. What is so and what
-    /// NDIS was told may differ: a request may be taken back before the event that failed is raised again.
-    fn follow(&self, adapter: &Adapter, told: &mut bool) -> bool {
+    /// Makes what is wanted so, and tells NDIS where it was told otherwise; an error when NDIS did not take it. What is so and
+    /// what NDIS was told may differ: a request may be taken back before the event that failed is raised again.
+    fn follow(&self, adapter: &Adapter, told: &mut bool) -> Result<(), NDIS_STATUS> {
         while !self.is_leaving() {
             let wanted = self.wanted.load(Ordering::SeqCst);
             if wanted != self.on.load(Ordering::SeqCst) {
@@ -216,46 +218,70 @@ impl Provider {
             if wanted == *told {
                 break;
             }
-            if !announce(adapter.miniport, wanted) {
-                return false;
-            }
+            announce(adapter.miniport, wanted)?;
             *told = wanted;
         }
-        true
+        Ok(())
     }
 }
 
-/// How long the event thread waits before it tries again what failed, in milliseconds.
+/// How long the event thread waits before it tries again what failed for the first time, in milliseconds; twice as long with
+/// each further failure.
 const AGAIN: u32 = 100;
+/// How often that doubles: the longest wait is 25.6 s.
+const DOUBLINGS: u32 = 8;
+/// How often an event for which NDIS has no resources is raised: over about 50 s.
+const TRIES: u32 = 10;
+
+/// The wait after so many failures in a row, in milliseconds.
+fn pause(failures: u32) -> u32 {
+    AGAIN << failures.saturating_sub(1).min(DOUBLINGS)
+}
 
 /// The event thread of one adapter. It compares what is wanted with what NDIS was told last, so that requests that cross are
 /// answered by events that alternate; and it follows changes of addresses for which there was no memory when they came. While a
 /// disable waits for consumers to close, that has to wait too: everything of the engine's has ended then, and nothing is let in.
+///
+/// Only lack of resources is waited out: addresses are read again for as long as the adapter lives, an event is raised at most
+/// [`TRIES`] times. An event that NDIS refuses for another reason is not raised again before the next request.
 unsafe extern "C" fn run_events(context: *mut c_void) {
     // SAFETY: `Provider::start` gave the adapter, which outlives this thread.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
         let provider = &adapter.provider;
         let mut told = adapter.configuration.network_direct;
-        let mut failed = false;
+        // In a row; and how often the event may be raised before the next request.
+        let (mut failures, mut tries) = (0_u32, TRIES);
         loop {
-            if failed {
-                provider.wake.wait_at_most(AGAIN);
-            } else {
+            let called = if failures == 0 {
                 provider.wake.wait();
-            }
+                true
+            } else {
+                provider.wake.wait_at_most(pause(failures))
+            };
             if provider.ending.load(Ordering::SeqCst) {
                 break;
             }
+            if called {
+                tries = TRIES;
+            }
             let caught_up = adapter.addresses.catch_up(adapter);
-            failed = !provider.follow(adapter, &mut told) || !caught_up;
+            if tries != 0 {
+                tries = match provider.follow(adapter, &mut told) {
+                    Ok(()) => TRIES,
+                    Err(NDIS_STATUS_RESOURCES) => tries.saturating_sub(1),
+                    Err(_) => 0,
+                };
+            }
+            let again = !caught_up || (tries != 0 && tries != TRIES);
+            failures = if again { failures.saturating_add(1) } else { 0 };
         }
     }
     thread::exit();
 }
 
-/// Tells NDIS that NDK was switched; false when NDIS did not take it. Disabling returns when every NDK adapter has been closed.
-/// PASSIVE_LEVEL.
-fn announce(miniport: MiniportHandle, enabled: bool) -> bool {
+/// Tells NDIS that NDK was switched; an error when NDIS did not take it. Disabling returns when every NDK adapter has been
+/// closed. PASSIVE_LEVEL.
+fn announce(miniport: MiniportHandle, enabled: bool) -> Result<(), NDIS_STATUS> {
     let mut notification = NET_PNP_EVENT_NOTIFICATION::zeroed();
     notification.Header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_DEFAULT,
@@ -265,5 +291,9 @@ fn announce(miniport: MiniportHandle, enabled: bool) -> bool {
     notification.NetPnPEvent.NetEvent = if enabled { NetEventNDKEnable } else { NetEventNDKDisable };
     // SAFETY: PASSIVE_LEVEL on our own thread, outside any OID handler and without locks; the notification is complete.
     let status = unsafe { NdisMNetPnPEvent(miniport.0, &raw mut notification) };
-    status == NDIS_STATUS_SUCCESS
+    if status == NDIS_STATUS_SUCCESS {
+        return Ok(());
+    }
+    let refusal = Refusal::new(RefusalCause::NDIS_REFUSED, status);
+    Err(refuse(NdkCall::NET_PNP_EVENT, &Nothing, refusal))
 }

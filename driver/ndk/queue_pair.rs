@@ -10,11 +10,12 @@ use ndkpi_sys::{
         NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OP_FLAG_REMOTE_WRITE_BIT,
         NDK_OP_FLAGS, NDK_QP, NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeMw, NdkObjectTypeQp,
     },
-    nt::{NTSTATUS, PVOID, SIZE_T, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, UINT32, UINT64, ULONG},
+    nt::{NTSTATUS, PVOID, SIZE_T, STATUS_SUCCESS, UINT32, UINT64, ULONG},
 };
 use softndk_engine::{
     Close, Element, FastRegistration, Hold, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights,
 };
+use softndk_ioctl::NdkCall;
 
 use super::{
     adapter::query_extension,
@@ -25,7 +26,7 @@ use super::{
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
     platform::KernelPlatform,
-    status,
+    refusal::{Nothing, Refusal, refuse},
 };
 
 static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {
@@ -138,14 +139,19 @@ pub fn word(context: *mut c_void) -> u64 {
     context.expose_provenance() as u64
 }
 
-fn result(posted: Result<(), PostError>) -> NTSTATUS {
-    posted.map_or_else(status::of_post, |()| STATUS_SUCCESS)
+fn result(call: NdkCall, queue_pair: &QueuePair<KernelPlatform>, posted: Result<(), PostError>) -> NTSTATUS {
+    posted.map_or_else(|cause| refuse(call, queue_pair, cause), |()| STATUS_SUCCESS)
 }
 
 /// A post refused before the engine saw it.
-fn refuse(queue_pair: &QueuePair<KernelPlatform>) -> NTSTATUS {
+fn refuse_early(call: NdkCall, queue_pair: &QueuePair<KernelPlatform>, refusal: Refusal) -> NTSTATUS {
     queue_pair.kick_held();
-    STATUS_INVALID_PARAMETER
+    refuse(call, queue_pair, refusal)
+}
+
+/// What is wrong with flags or a list of which one is.
+fn flags_or_list(flags_are_good: bool) -> Refusal {
+    if flags_are_good { Refusal::NO_LIST } else { Refusal::UNKNOWN_FLAGS }
 }
 
 /// NDKPI: NDK_FN_FLUSH.
@@ -166,13 +172,13 @@ unsafe extern "C" fn send(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::SEND, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
     let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
-        return refuse(queue_pair);
+        return refuse_early(NdkCall::SEND, queue_pair, flags_or_list(request_flags(flags).is_some()));
     };
-    result(queue_pair.send(word(context), flags, list.iter().map(element)))
+    result(NdkCall::SEND, queue_pair, queue_pair.send(word(context), flags, list.iter().map(element)))
 }
 
 /// NDKPI: NDK_FN_SEND_AND_INVALIDATE.
@@ -186,24 +192,30 @@ unsafe extern "C" fn send_and_invalidate(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::SEND_AND_INVALIDATE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
     let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
-        return refuse(queue_pair);
+        return refuse_early(NdkCall::SEND_AND_INVALIDATE, queue_pair, flags_or_list(request_flags(flags).is_some()));
     };
-    result(queue_pair.send_and_invalidate(word(context), flags, list.iter().map(element), MemoryToken(token)))
+    result(
+        NdkCall::SEND_AND_INVALIDATE,
+        queue_pair,
+        queue_pair.send_and_invalidate(word(context), flags, list.iter().map(element), MemoryToken(token)),
+    )
 }
 
 /// NDKPI: NDK_FN_RECEIVE.
 unsafe extern "C" fn receive(queue_pair: *mut NDK_QP, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::RECEIVE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
-    let Some(list) = (unsafe { elements(list, count) }) else { return STATUS_INVALID_PARAMETER };
-    result(queue_pair.receive(word(context), list.iter().map(element)))
+    let Some(list) = (unsafe { elements(list, count) }) else {
+        return refuse(NdkCall::RECEIVE, queue_pair, Refusal::NO_LIST);
+    };
+    result(NdkCall::RECEIVE, queue_pair, queue_pair.receive(word(context), list.iter().map(element)))
 }
 
 /// The arguments of a Read or Write.
@@ -218,17 +230,19 @@ struct Transfer<'a> {
 /// # Safety
 /// As NDK_FN_READ: a queue pair of ours that is not closed, and a list that stays as it is during the call.
 unsafe fn transfer<'a>(
+    call: NdkCall,
     queue_pair: *mut NDK_QP,
     list: *const NDK_SGE,
     count: ULONG,
     flags: NDK_OP_FLAGS,
 ) -> Result<Transfer<'a>, NTSTATUS> {
     // SAFETY: the caller's promise.
-    let queue_pair = unsafe { block::handle::<QueuePairKind>(queue_pair) }.ok_or(STATUS_INVALID_PARAMETER)?;
+    let queue_pair = unsafe { block::handle::<QueuePairKind>(queue_pair) };
+    let Some(queue_pair) = queue_pair else { return Err(refuse(call, &Nothing, Refusal::NO_OBJECT)) };
     // SAFETY: the caller's promise.
     match (request_flags(flags), unsafe { elements(list, count) }) {
         (Some(flags), Some(list)) => Ok(Transfer { queue_pair, flags, list }),
-        _ => Err(refuse(queue_pair)),
+        (flags, _) => Err(refuse_early(call, queue_pair, flags_or_list(flags.is_some()))),
     }
 }
 
@@ -243,10 +257,12 @@ unsafe extern "C" fn read(
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
     // SAFETY: what the consumer passes is what `transfer` wants.
-    match unsafe { transfer(queue_pair, list, count, flags) } {
-        Ok(Transfer { queue_pair, flags, list }) => {
-            result(queue_pair.read(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
-        }
+    match unsafe { transfer(NdkCall::READ, queue_pair, list, count, flags) } {
+        Ok(Transfer { queue_pair, flags, list }) => result(
+            NdkCall::READ,
+            queue_pair,
+            queue_pair.read(word(context), flags, list.iter().map(element), address, MemoryToken(token)),
+        ),
         Err(status) => status,
     }
 }
@@ -262,10 +278,12 @@ unsafe extern "C" fn write(
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
     // SAFETY: what the consumer passes is what `transfer` wants.
-    match unsafe { transfer(queue_pair, list, count, flags) } {
-        Ok(Transfer { queue_pair, flags, list }) => {
-            result(queue_pair.write(word(context), flags, list.iter().map(element), address, MemoryToken(token)))
-        }
+    match unsafe { transfer(NdkCall::WRITE, queue_pair, list, count, flags) } {
+        Ok(Transfer { queue_pair, flags, list }) => result(
+            NdkCall::WRITE,
+            queue_pair,
+            queue_pair.write(word(context), flags, list.iter().map(element), address, MemoryToken(token)),
+        ),
         Err(status) => status,
     }
 }
@@ -282,17 +300,19 @@ unsafe extern "C" fn bind(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::BIND, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer passes a memory region of ours.
     let region = unsafe { block::handle::<MemoryRegionKind>(region) };
     // SAFETY: the consumer passes a memory window of ours.
     let window = unsafe { block::handle::<MemoryWindowKind>(window) };
     let (Some(region), Some(window), Some((flags, rights))) = (region, window, window_flags(flags)) else {
-        return refuse(queue_pair);
+        let objects = region.is_some() && window.is_some();
+        let refusal = if objects { Refusal::UNKNOWN_FLAGS } else { Refusal::NO_OBJECT };
+        return refuse_early(NdkCall::BIND, queue_pair, refusal);
     };
     let (address, length) = (address.addr() as u64, length as u64);
-    result(queue_pair.bind(word(context), flags, region, window, address, length, rights))
+    result(NdkCall::BIND, queue_pair, queue_pair.bind(word(context), flags, region, window, address, length, rights))
 }
 
 /// NDKPI: NDK_FN_FAST_REGISTER.
@@ -309,18 +329,23 @@ unsafe extern "C" fn fast_register(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::FAST_REGISTER, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer passes a memory region of ours.
     let region = unsafe { block::handle::<MemoryRegionKind>(region) };
     // SAFETY: the consumer's array for the length of the call.
     let pages = unsafe { page_list(pages, page_count) };
     let (Some(region), Some(pages), Some((flags, rights))) = (region, pages, registration_flags(flags)) else {
-        return refuse(queue_pair);
+        let refusal = if region.is_none() { Refusal::NO_OBJECT } else { flags_or_list(pages.is_none()) };
+        return refuse_early(NdkCall::FAST_REGISTER, queue_pair, refusal);
     };
     let registration = FastRegistration { first_byte_offset, length: length as u64, base: base.addr() as u64, rights };
     let pages = pages.iter().map(|page| LogicalAddress(page.QuadPart.cast_unsigned()));
-    result(queue_pair.fast_register(word(context), flags, region, registration, pages))
+    result(
+        NdkCall::FAST_REGISTER,
+        queue_pair,
+        queue_pair.fast_register(word(context), flags, region, registration, pages),
+    )
 }
 
 /// The consumer's page list; nothing for a null list that is said to have pages.
@@ -338,6 +363,21 @@ unsafe fn page_list<'a>(pages: *const NDK_LOGICAL_ADDRESS, count: ULONG) -> Opti
     Some(unsafe { slice::from_raw_parts(pages, count as usize) })
 }
 
+/// What kind of object a header says it heads; nothing without one. Read by its address: the layers above write other words of
+/// the header at any time.
+///
+/// # Safety
+/// `object` is null or the header of an object of ours that is not closed.
+unsafe fn object_type(object: *mut NDK_OBJECT_HEADER) -> Option<NDK_OBJECT_TYPE> {
+    if object.is_null() || !object.is_aligned() {
+        return None;
+    }
+    // SAFETY: the caller's promise; only the address of the field is computed.
+    let place = unsafe { &raw const (*object).ObjectType };
+    // SAFETY: as above.
+    Some(unsafe { place.read_volatile() })
+}
+
 /// NDKPI: NDK_FN_INVALIDATE, of a fast-register region or a window.
 unsafe extern "C" fn invalidate(
     queue_pair: *mut NDK_QP,
@@ -347,22 +387,28 @@ unsafe extern "C" fn invalidate(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
     let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::INVALIDATE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: null, or the header of an object of ours.
-    let (Some(header), Some(flags)) = (unsafe { object.as_ref() }, request_flags(flags)) else {
-        return refuse(queue_pair);
+    let (Some(kind), Some(flags)) = (unsafe { object_type(object) }, request_flags(flags)) else {
+        let refusal = if object.is_null() { Refusal::NO_OBJECT } else { Refusal::UNKNOWN_FLAGS };
+        return refuse_early(NdkCall::INVALIDATE, queue_pair, refusal);
     };
-    if header.ObjectType == NdkObjectTypeMr {
+    if kind == NdkObjectTypeMr {
         // SAFETY: the header says that this is a memory region.
         let region = unsafe { block::handle::<MemoryRegionKind>(object.cast()) };
-        return region.map_or_else(|| refuse(queue_pair), |it| result(queue_pair.invalidate(word(context), flags, it)));
+        return region.map_or_else(
+            || refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT),
+            |it| result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate(word(context), flags, it)),
+        );
     }
-    if header.ObjectType == NdkObjectTypeMw {
+    if kind == NdkObjectTypeMw {
         // SAFETY: the header says that this is a memory window.
         let window = unsafe { block::handle::<MemoryWindowKind>(object.cast()) };
-        return window
-            .map_or_else(|| refuse(queue_pair), |it| result(queue_pair.invalidate_window(word(context), flags, it)));
+        return window.map_or_else(
+            || refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT),
+            |it| result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate_window(word(context), flags, it)),
+        );
     }
-    refuse(queue_pair)
+    refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT)
 }

@@ -5,9 +5,10 @@ use ndkpi_sys::{
         NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH,
         NdkObjectTypeSharedEndpoint,
     },
-    nt::{NTSTATUS, SOCKADDR, STATUS_INVALID_PARAMETER, ULONG},
+    nt::{NTSTATUS, SOCKADDR, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{Close, Hold, SharedEndpoint};
+use softndk_ioctl::NdkCall;
 
 use super::{
     adapter::query_extension,
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
     platform::KernelPlatform,
+    refusal::{Nothing, Refusal, refuse},
 };
 
 static DISPATCH: NDK_SHARED_ENDPOINT_DISPATCH = NDK_SHARED_ENDPOINT_DISPATCH {
@@ -59,8 +61,9 @@ unsafe extern "C" fn local_address(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a shared endpoint of ours.
     let Some(endpoint) = (unsafe { block::handle::<SharedEndpointKind>(endpoint) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's buffer and its length.
-    unsafe { socket::write(Some(endpoint.local_address()), address, length) }
+    let written = unsafe { socket::write(Some(endpoint.local_address()), address, length) };
+    written.map_or_else(|refusal| refuse(NdkCall::GET_LOCAL_ADDRESS, endpoint, refusal), |()| STATUS_SUCCESS)
 }

@@ -5,9 +5,10 @@ use ndkpi_sys::{
         NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_SGE, NDK_SRQ, NDK_SRQ_DISPATCH,
         NdkObjectTypeSrq,
     },
-    nt::{NTSTATUS, PVOID, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG},
+    nt::{NTSTATUS, PVOID, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{Close, Hold, SharedReceiveQueue};
+use softndk_ioctl::NdkCall;
 
 use super::{
     adapter::query_extension,
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
-    status,
+    refusal::{Nothing, Refusal, refuse},
 };
 
 static DISPATCH: NDK_SRQ_DISPATCH = NDK_SRQ_DISPATCH {
@@ -64,22 +65,35 @@ unsafe extern "C" fn modify(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a shared receive queue of ours.
     let Some(object) = (unsafe { Object::<SharedReceiveQueueKind>::from_visible(queue) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::MODIFY_SRQ, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(queue) = object.handle() else { return STATUS_INVALID_PARAMETER };
+    let Some(queue) = object.handle() else { return refuse(NdkCall::MODIFY_SRQ, &Nothing, Refusal::NO_OBJECT) };
     let callback = completion.map(|function| Callback::new(function, context));
     let changed = queue.clone();
-    let act = move || changed.modify(depth, threshold).map_or_else(status::of_resize, |()| STATUS_SUCCESS);
-    later::request_sized(object.origin.promptness, queue.size_of(depth), callback, || queue.hold(), act)
+    let act = move || {
+        let refused = |cause| refuse(NdkCall::MODIFY_SRQ, &changed, cause);
+        changed.modify(depth, threshold).map_or_else(refused, |()| STATUS_SUCCESS)
+    };
+    later::request_sized(
+        NdkCall::MODIFY_SRQ,
+        object.origin.promptness,
+        queue.size_of(depth),
+        callback,
+        || queue.hold(),
+        act,
+    )
 }
 
 /// NDKPI: NDK_FN_SRQ_RECEIVE.
 unsafe extern "C" fn receive(queue: *mut NDK_SRQ, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a shared receive queue of ours.
     let Some(queue) = (unsafe { block::handle::<SharedReceiveQueueKind>(queue) }) else {
-        return STATUS_INVALID_PARAMETER;
+        return refuse(NdkCall::SRQ_RECEIVE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
-    let Some(list) = (unsafe { elements(list, count) }) else { return STATUS_INVALID_PARAMETER };
-    queue.receive(word(context), list.iter().map(element)).map_or_else(status::of_post, |()| STATUS_SUCCESS)
+    let Some(list) = (unsafe { elements(list, count) }) else {
+        return refuse(NdkCall::SRQ_RECEIVE, queue, Refusal::NO_LIST);
+    };
+    let refused = |cause| refuse(NdkCall::SRQ_RECEIVE, queue, cause);
+    queue.receive(word(context), list.iter().map(element)).map_or_else(refused, |()| STATUS_SUCCESS)
 }

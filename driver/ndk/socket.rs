@@ -5,28 +5,27 @@ use core::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
 };
 
-use ndkpi_sys::nt::{
-    AF_INET, AF_INET6, IN_ADDR, IN6_ADDR, NTSTATUS, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET,
-    STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS, ULONG,
-};
+use ndkpi_sys::nt::{AF_INET, AF_INET6, IN_ADDR, IN6_ADDR, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET, ULONG};
+
+use crate::refusal::Refusal;
 
 /// Reads a consumer's address.
 ///
 /// # Safety
 /// `address` is null or has `length` readable bytes.
-pub unsafe fn read(address: *const SOCKADDR, length: ULONG) -> Result<SocketAddr, NTSTATUS> {
+pub unsafe fn read(address: *const SOCKADDR, length: ULONG) -> Result<SocketAddr, Refusal> {
     if address.is_null() || (length as usize) < size_of::<u16>() {
-        return Err(STATUS_INVALID_PARAMETER);
+        return Err(Refusal::BAD_ADDRESS);
     }
     // SAFETY: two readable bytes.
     let family = unsafe { address.cast::<u16>().read_unaligned() };
     let needed = match family {
         AF_INET => size_of::<SOCKADDR_IN>(),
         AF_INET6 => size_of::<SOCKADDR_IN6>(),
-        _ => return Err(STATUS_INVALID_ADDRESS),
+        _ => return Err(Refusal::UNKNOWN_FAMILY),
     };
     if (length as usize) < needed {
-        return Err(STATUS_INVALID_PARAMETER);
+        return Err(Refusal::BAD_ADDRESS);
     }
     if family == AF_INET {
         // SAFETY: as many readable bytes as the IPv4 form has.
@@ -46,20 +45,20 @@ pub unsafe fn read(address: *const SOCKADDR, length: ULONG) -> Result<SocketAddr
 ///
 /// # Safety
 /// `length` is null or valid; `place` is null or has `*length` writable bytes.
-pub unsafe fn write(address: Option<SocketAddr>, place: *mut SOCKADDR, length: *mut ULONG) -> NTSTATUS {
+pub unsafe fn write(address: Option<SocketAddr>, place: *mut SOCKADDR, length: *mut ULONG) -> Result<(), Refusal> {
     // SAFETY: null or valid (the caller's promise).
-    let Some(length) = (unsafe { length.as_mut() }) else { return STATUS_INVALID_PARAMETER };
-    let Some(address) = address else { return ndkpi_sys::nt::STATUS_INVALID_DEVICE_STATE };
+    let Some(length) = (unsafe { length.as_mut() }) else { return Err(Refusal::NO_LENGTH) };
+    let address = address.ok_or(Refusal::NO_ADDRESS_YET)?;
     let needed = size(&address) as ULONG;
     let room = core::mem::replace(length, needed);
     if place.is_null() || room < needed {
-        return STATUS_BUFFER_TOO_SMALL;
+        return Err(Refusal::SMALL_BUFFER);
     }
     let form = inet(&address);
     let form: *const SOCKADDR_INET = &raw const form;
     // SAFETY: the buffer has `needed` bytes, which is the size of the form the address has.
     unsafe { place.cast::<u8>().copy_from_nonoverlapping(form.cast(), needed as usize) };
-    STATUS_SUCCESS
+    Ok(())
 }
 
 fn size(address: &SocketAddr) -> usize {

@@ -24,7 +24,7 @@ use ndkpi_sys::{
         STATUS_PENDING, STATUS_SUCCESS, TRUE,
     },
 };
-use softndk_ioctl::Status;
+use softndk_ioctl::{NdkCall, Status};
 
 use crate::{
     driver::AdapterReference,
@@ -36,6 +36,7 @@ use crate::{
         open::{self, OpenAdapter},
         socket,
     },
+    refusal::{Nothing, refuse},
 };
 
 /// What NDK calls are answered to: one request at a time.
@@ -294,8 +295,9 @@ impl OpenedAdapter {
                 }
                 Ok(Self { adapter, object, generation })
             }
-            Err(status) => {
+            Err(refusal) => {
                 adapter.provider.session_closed();
+                let status = refuse(NdkCall::OPEN_ADAPTER, &Nothing, refusal);
                 let off = status == ndkpi_sys::ndis::NDIS_STATUS_ADAPTER_NOT_READY;
                 Err(if off { Status::DEVICE_NOT_READY } else { Status(status) })
             }
@@ -625,7 +627,8 @@ pub fn read_address(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NTSTATUS) -> Re
     let mut length = size_of::<SOCKADDR_INET>() as u32;
     check(ask((&raw mut address).cast(), &raw mut length))?;
     // SAFETY: the buffer is complete, whatever was written into it.
-    unsafe { socket::read((&raw const address).cast(), size_of::<SOCKADDR_INET>() as u32) }.map_err(Status)
+    let read = unsafe { socket::read((&raw const address).cast(), size_of::<SOCKADDR_INET>() as u32) };
+    read.map_err(|refusal| Status(refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, refusal)))
 }
 
 /// Connections that arrived and were not looked at yet; more at a time are refused.

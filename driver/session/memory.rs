@@ -33,6 +33,8 @@ const BASE: u64 = 0x5EED_0000_0000;
 /// The locked second buffer of a direct request.
 pub struct UserBuffer {
     mdl: NonNull<MDL>,
+    /// Address of the first byte in its process: a label.
+    start: usize,
 }
 
 impl UserBuffer {
@@ -42,10 +44,10 @@ impl UserBuffer {
             // No buffer: it cannot hold the result page.
             return Err(Status::BUFFER_TOO_SMALL);
         };
-        // SAFETY: the I/O manager's memory list lives as long as the request.
-        let list = unsafe { mdl.as_ref() };
+        // SAFETY: the I/O manager's memory list lives as long as the request; a copy, because mapping a list writes it.
+        let list = unsafe { mdl.as_ptr().read_volatile() };
         layout.check_buffer(u64::from(list.ByteOffset), u64::from(list.ByteCount))?;
-        Ok(Self { mdl })
+        Ok(Self { mdl, start: list.StartVa.addr().wrapping_add(list.ByteOffset as usize) })
     }
 
     /// A part of the buffer; nothing for no bytes.
@@ -53,9 +55,7 @@ impl UserBuffer {
         if length == 0 {
             return Ok(None);
         }
-        // SAFETY: as `of`.
-        let list = unsafe { self.mdl.as_ref() };
-        let start = list.StartVa.addr() + list.ByteOffset as usize + offset as usize;
+        let start = self.start.wrapping_add(offset as usize);
         let address: *mut c_void = ptr::without_provenance_mut(start);
         // SAFETY: only reserves room for the page frames of this span; no IRP.
         let part = unsafe { IoAllocateMdl(address, length as u32, 0, 0, ptr::null_mut()) };

@@ -39,6 +39,8 @@ pub struct Pairs {
     closing: Mutex<()>,
     slots: Mutex<PoolArray<Option<PoolBox<Pair>>>>,
     generation: AtomicU32,
+    /// Pairs in the table: readable at any IRQL, which the table is not.
+    live: AtomicU32,
 }
 
 /// A pair that cannot go away while this lives.
@@ -85,7 +87,12 @@ impl Drop for ClaimedPair {
 impl Pairs {
     pub fn try_new() -> Result<Self, OutOfMemory> {
         let slots = PoolArray::try_from_fn(tags::SESSION, PAIR_MAX, |_| Ok::<_, OutOfMemory>(None))?;
-        Ok(Self { closing: Mutex::try_new(())?, slots: Mutex::try_new(slots)?, generation: AtomicU32::new(0) })
+        Ok(Self {
+            closing: Mutex::try_new(())?,
+            slots: Mutex::try_new(slots)?,
+            generation: AtomicU32::new(0),
+            live: AtomicU32::new(0),
+        })
     }
 
     /// The pair with this id on this file. PASSIVE_LEVEL.
@@ -112,6 +119,7 @@ impl Pairs {
         let pair = Pair::try_new(generation << SLOT_BITS | slot as u32, file, adapters, limits)?;
         let reference = PairReference::take(&pair).ok_or(Status::INSUFFICIENT_RESOURCES)?;
         *place = Some(pair);
+        self.live.fetch_add(1, Ordering::Relaxed);
         Ok(reference)
     }
 
@@ -135,7 +143,10 @@ impl Pairs {
             let mut slots = self.slots.lock();
             slots.get_mut(slot).and_then(|place| place.take_if(|pair| pair.id == id))
         };
-        closed.map(drop).ok_or(Status::NOT_FOUND)
+        let closed = closed.ok_or(Status::NOT_FOUND)?;
+        self.live.fetch_sub(1, Ordering::Relaxed);
+        drop(closed);
+        Ok(())
     }
 
     /// Has the requests of some pairs give up; whether there is such a pair.
@@ -179,9 +190,9 @@ impl Pairs {
         }
     }
 
-    /// Pairs of all files.
+    /// Pairs of all files. Any IRQL.
     pub fn count(&self) -> u32 {
-        self.slots.lock().iter().flatten().count() as u32
+        self.live.load(Ordering::Relaxed)
     }
 }
 

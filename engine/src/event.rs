@@ -38,8 +38,15 @@ pub struct Notification<P: Platform> {
 pub struct RequestCompletion<P: Platform> {
     pub callback: P::RequestCallback,
     pub result: Result<(), ConnectError>,
-    #[expect(dead_code, reason = "kept for the end of its life")]
     pub(crate) hold: Hold<P>,
+}
+
+impl<P: Platform> RequestCompletion<P> {
+    /// The object that the request was made on.
+    #[must_use]
+    pub fn hold(&self) -> &Hold<P> {
+        &self.hold
+    }
 }
 
 /// Somebody wants to connect. The front end makes its block, calls [`Arrival::adopt`] and hands the connector to the

@@ -26,6 +26,7 @@ use crate::protection_domain::DomainObject;
 use crate::queue_pair::QueuePairObject;
 use crate::shared_endpoint::SharedEndpointObject;
 use crate::shared_receive_queue::SharedReceiveObject;
+use crate::snapshot::ObjectKind;
 
 /// Any object that can be closed.
 pub(crate) enum Object<P: Platform> {
@@ -100,6 +101,12 @@ impl<P: Platform> Hold<P> {
     pub(crate) fn new(object: Object<P>) -> Self {
         object.core().holds.fetch_add(1, Ordering::Relaxed);
         Self(object)
+    }
+
+    /// What it holds: kind and number, as in a listing ([`ObjectSnapshot`](crate::ObjectSnapshot)).
+    #[must_use]
+    pub fn object(&self) -> (ObjectKind, u64) {
+        (ObjectKind::of(&self.0), self.0.core().number)
     }
 }
 

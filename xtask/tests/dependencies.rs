@@ -102,3 +102,30 @@ fn engine_forbids_unsafe_code() {
     let source = fs::read_to_string(source).unwrap();
     assert!(source.contains("#![forbid(unsafe_code)]") && source.contains("#![no_std]"));
 }
+
+/// Failures of dispatch functions go through `driver/refusal.rs`, which keeps them for the tools: no status of a failure is returned
+/// or made there otherwise. (A refusal that NDIS answers is made by `Refusal::new`; OIDs are not calls of a consumer.)
+#[test]
+fn dispatch_functions_fail_through_refusals_only() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver/ndk");
+    let mut found = Vec::new();
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.ends_with("enumeration.rs") {
+            continue;
+        }
+        let source = fs::read_to_string(&path).unwrap();
+        for (number, line) in source.lines().enumerate() {
+            for returned in ["return ", "Err(", "=> ", "unwrap_or(", "else { "] {
+                let status = line.split(returned).nth(1).unwrap_or_default();
+                let status = status.strip_prefix("NDIS_").unwrap_or(status);
+                let fails = status.starts_with("STATUS_")
+                    && !["STATUS_SUCCESS", "STATUS_PENDING"].iter().any(|good| status.starts_with(good));
+                if fails && !line.contains("Err(NDIS_STATUS_RESOURCES) =>") {
+                    found.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "these failures leave no cause:\n{}", found.join("\n"));
+}

@@ -39,7 +39,7 @@ impl ScriptBuffer {
         let memory = PoolSlice::try_filled(tags::SESSION, Self::size_of(length)? as usize, 0_u8);
         let length = length as usize;
         let memory = memory.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        let start = memory.as_ptr().addr().next_multiple_of(PAGE_SIZE) - memory.as_ptr().addr();
+        let start = memory.first().addr().next_multiple_of(PAGE_SIZE) - memory.first().addr();
         let buffer = Self { mapping: None, memory, start, length };
         buffer.fill(0, length as u64, seed)?;
         Ok(buffer)
@@ -60,7 +60,7 @@ impl ScriptBuffer {
     /// The address of the first byte.
     pub fn address(&self) -> u64 {
         // Within the block.
-        self.memory.as_ptr().wrapping_add(self.start).addr() as u64
+        self.memory.first().wrapping_add(self.start).addr() as u64
     }
 
     /// The logical address of the first byte; 0 once the mapping is released.
@@ -86,7 +86,7 @@ impl ScriptBuffer {
 
     /// A byte of the buffer, by a pointer and not by a reference: adapters may copy into and out of it at any time.
     fn byte(&self, position: usize) -> *mut u8 {
-        self.memory.as_ptr().cast_mut().wrapping_add(position)
+        self.memory.first().wrapping_add(position)
     }
 
     pub fn fill(&self, offset: u64, length: u64, seed: u64) -> Result<(), Stop> {
@@ -116,9 +116,9 @@ impl ScriptBuffer {
     }
 
     fn list(&self, offset: usize, length: usize) -> Result<List, Stop> {
-        let address: *const c_void = self.memory.as_ptr().wrapping_add(self.start).wrapping_add(offset).cast();
+        let address: *mut c_void = self.memory.first().wrapping_add(self.start).wrapping_add(offset).cast();
         // SAFETY: only reserves room for the page frames of this span; no IRP.
-        let list = unsafe { IoAllocateMdl(address.cast_mut(), length as u32, 0, 0, ptr::null_mut()) };
+        let list = unsafe { IoAllocateMdl(address, length as u32, 0, 0, ptr::null_mut()) };
         let list = NonNull::new(list).ok_or(Status::INSUFFICIENT_RESOURCES)?;
         // SAFETY: a fresh list over non-paged pool of ours.
         unsafe { MmBuildMdlForNonPagedPool(list.as_ptr()) };

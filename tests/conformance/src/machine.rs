@@ -13,7 +13,7 @@ use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher, sc
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::nt::NTSTATUS;
 
-use crate::consumer::{self, completion};
+use crate::consumer::{self, completion, refusals};
 
 /// One adapter of a machine.
 #[derive(Clone, Debug)]
@@ -122,6 +122,9 @@ impl Machine {
     pub fn start(setup: &Setup) -> Self {
         let kernel = Kernel::boot(setup.kernel.clone());
         let (driver, adapters) = load(&kernel, setup);
+        if !adapters.is_empty() {
+            refusals::watch();
+        }
         Self { kernel, driver, adapters, setup: setup.clone() }
     }
 
@@ -153,6 +156,7 @@ impl Machine {
     /// Takes everything down and checks that nothing is left.
     pub fn stop(self) {
         completion::verify_all();
+        refusals::stop();
         unload(self.driver, self.adapters);
         let report = self.kernel.shutdown();
         if let Some(summary) = schedule::summary() {
@@ -187,8 +191,21 @@ pub fn unload(driver: Driver, adapters: Vec<kernel_host::Adapter>) {
 /// Runs a trial on a machine and takes it down.
 pub fn with_machine(setup: &Setup, trial: impl FnOnce(&Machine)) {
     let machine = Machine::start(setup);
+    let on_failure = TellRefusals;
     trial(&machine);
+    drop(on_failure);
     machine.stop();
+}
+
+/// Says what the driver refused last when a trial fails.
+struct TellRefusals;
+
+impl Drop for TellRefusals {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the driver's last refusals, newest first:\n{}", refusals::last());
+        }
+    }
 }
 
 /// Runs a trial with both adapters of the usual machine open.

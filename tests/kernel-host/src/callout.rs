@@ -66,12 +66,12 @@ impl ContextKind {
     /// The levels at which the host may enter an image for this.
     pub fn irql(self) -> IrqlRange {
         match self {
-            Self::DriverEntry | Self::DriverUnload | Self::WorkItem | Self::SystemThread | Self::DeviceDispatch => {
-                IrqlRange::PASSIVE_ONLY
-            }
+            Self::DriverEntry | Self::DriverUnload | Self::WorkItem | Self::SystemThread => IrqlRange::PASSIVE_ONLY,
             Self::DeferredProcedureCall => IrqlRange::DISPATCH_ONLY,
+            // Other drivers may send control requests up to DISPATCH_LEVEL; `irp::send` sees to the rest.
             Self::Timer
             | Self::MiniportEntry
+            | Self::DeviceDispatch
             | Self::CancelRoutine
             | Self::QueueCallback
             | Self::DispatchFunction

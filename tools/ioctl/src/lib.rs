@@ -18,10 +18,12 @@ mod adapter;
 mod check;
 mod header;
 mod histogram;
+mod names;
 mod object_list;
 mod objects;
 mod pair;
 mod pair_limits;
+mod refusal;
 mod script;
 mod status;
 mod transfer;
@@ -43,6 +45,9 @@ pub use object_list::{
 pub use objects::{ObjectSummaryReply, ObjectSummaryRequest};
 pub use pair::{PairCloseRequest, PairCreateReply, PairCreateRequest, PairEndpoint, PairFlags, PairModerationRequest};
 pub use pair_limits::PairLimits;
+pub use refusal::{
+    NdkCall, REFUSALS_KEPT, RefusalCause, RefusalEntry, RefusalListReply, RefusalListRequest, RefusalWay,
+};
 pub use script::{
     SCRIPT_ARGUMENTS, SCRIPT_BUFFER_MAX, SCRIPT_LENGTH_MAX, SCRIPT_SLOTS, SCRIPT_TAIL_MAX, ScriptAnswer, ScriptCode,
     ScriptElement, ScriptEvent, ScriptForm, ScriptItem, ScriptKind, ScriptName, ScriptOccurrence, ScriptReply,

@@ -1,8 +1,8 @@
 //! Every live NDK object, one entry each: what it is, what it is doing, and who keeps whom.
 
 use crate::header::{Method, Request, RequestHeader, control_code};
+use crate::names::open_names;
 use crate::status::Status;
-use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Antecedents of one object in a listing.
@@ -87,37 +87,6 @@ pub struct ObjectEntry {
     /// Of an NDK_ADAPTER: the session of the control device that opened it (a pair's id; all ones: a replay), or 0 for a
     /// foreign consumer. 0 for every other kind.
     pub session: u32,
-}
-
-macro_rules! open_names {
-    ($(#[$documentation:meta])* $Name:ident { $($(#[$about:meta])* $CONSTANT:ident = $value:literal, $text:literal;)* }) => {
-        $(#[$documentation])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]
-        #[repr(transparent)]
-        pub struct $Name(pub u32);
-
-        impl $Name {
-            $($(#[$about])* pub const $CONSTANT: Self = Self($value);)*
-
-            /// Its name, if this version knows it.
-            #[must_use]
-            pub const fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($value => Some($text),)*
-                    _ => None,
-                }
-            }
-        }
-
-        impl fmt::Display for $Name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self.name() {
-                    Some(name) => formatter.pad(name),
-                    None => write!(formatter, "{}", self.0),
-                }
-            }
-        }
-    };
 }
 
 open_names! {

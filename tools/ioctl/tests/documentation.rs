@@ -3,8 +3,8 @@
 use softndk_ioctl::{
     AdapterEntry, AdapterListReply, AdapterListRequest, DEVICE_TYPE, MemcpyRequest, ObjectEntry, ObjectListReply,
     ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
-    PairModerationRequest, Request, ScriptReply, ScriptRequest, ScriptResult, Status, TransferRequest, VersionReply,
-    VersionRequest,
+    PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest, Request, ScriptReply, ScriptRequest,
+    ScriptResult, Status, TransferRequest, VersionReply, VersionRequest,
 };
 use std::fs;
 use std::path::Path;
@@ -26,6 +26,7 @@ fn every_code_and_input_size_is_in_the_table() {
         row::<AdapterListRequest>("AdapterListRequest"),
         row::<ObjectSummaryRequest>("ObjectSummaryRequest"),
         row::<ObjectListRequest>("ObjectListRequest"),
+        row::<RefusalListRequest>("RefusalListRequest"),
         row::<PairCreateRequest>("PairCreateRequest"),
         row::<PairModerationRequest>("PairModerationRequest"),
         row::<PairCloseRequest>("PairCloseRequest"),
@@ -49,6 +50,7 @@ fn reply_sizes_are_in_the_table() {
         format!("`ObjectSummaryReply` {}", size_of::<ObjectSummaryReply>()),
         format!("`PairCreateReply` {}", size_of::<PairCreateReply>()),
         format!("`ObjectListReply` {}, then entries of {}", size_of::<ObjectListReply>(), size_of::<ObjectEntry>()),
+        format!("`RefusalListReply` {}, then entries of {}", size_of::<RefusalListReply>(), size_of::<RefusalEntry>()),
         format!("`ScriptReply` {}, then entries of {}", size_of::<ScriptReply>(), size_of::<ScriptResult>()),
     ] {
         assert!(page.contains(&reply), "{reply} is not documented");
@@ -64,6 +66,7 @@ fn no_other_code_is_documented() {
         AdapterListRequest::CODE,
         ObjectSummaryRequest::CODE,
         ObjectListRequest::CODE,
+        RefusalListRequest::CODE,
         PairModerationRequest::CODE,
         ScriptRequest::CODE,
         PairCreateRequest::CODE,

@@ -118,6 +118,11 @@ pub enum Command {
     /// An object that its consumer has closed stays "closing" until the last of its holders is gone: other objects made from it,
     /// requests under way, callbacks that have not returned. This list names them.
     Objects(ObjectsArguments),
+    /// List the NDK calls that the driver refused last: on which object, with which status, and why.
+    ///
+    /// The driver keeps the last 256: calls that failed, requests that completed with a failure, and failed results of completion
+    /// queues. Objects have the numbers that "objects" shows.
+    Refusals(RefusalsArguments),
     /// Run a script of NDK operations, each with the answer it must give, and say where it differs.
     ///
     /// The driver runs the script through its dispatch tables, as a consumer would, and stops at the first difference (exit
@@ -144,6 +149,7 @@ impl Command {
             Self::Write(_) => "write",
             Self::Connect(_) => "connect",
             Self::Objects(_) => "objects",
+            Self::Refusals(_) => "refusals",
             Self::Replay(_) => "replay",
             Self::Stress(_) => "stress",
             #[cfg(not(windows))]
@@ -272,6 +278,17 @@ pub struct ObjectsArguments {
     /// List while a connected pair of our own is there, so that there is something to see.
     #[arg(long)]
     pub example: bool,
+}
+
+#[derive(Args, Debug, Clone, Default)]
+pub struct RefusalsArguments {
+    /// Only the newest so many.
+    #[arg(long, value_name = "COUNT")]
+    pub last: Option<usize>,
+    /// Run this script first (- reads standard input), and list what it was refused; whether its answers are those it expects
+    /// does not matter here.
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
 }
 
 /// The two ends of a connection.

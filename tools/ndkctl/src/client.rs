@@ -7,8 +7,9 @@ use crate::transport::{Answer, Device, DirectBuffer};
 use softndk_ioctl::{
     ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MemcpyRequest, ObjectEntry,
     ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
-    PairCreateReply, PairCreateRequest, PairModerationRequest, Request, RequestHeader, ScriptReply, ScriptRequest,
-    Status, TransferRequest, TransferResult, VersionReply, VersionRequest,
+    PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest,
+    Request, RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, VersionReply,
+    VersionRequest,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -89,6 +90,27 @@ impl<D: Device> Client<D> {
             request.position = fixed.next;
         }
         Err(malformed(WHAT))
+    }
+
+    /// The refusals that the driver keeps, oldest first.
+    pub fn refusals(&self) -> Result<Vec<RefusalEntry>, Failure> {
+        const WHAT: &str = "cannot list the driver's refusals";
+        let mut request = RefusalListRequest { header: RequestHeader::of::<RefusalListRequest>(), first: 0 };
+        let mut output = vec![0_u8; OBJECT_PART];
+        let mut refusals = Vec::new();
+        // More come while they are read: each part but the last is full.
+        for _ in 0..LIST_ATTEMPTS {
+            let answer = self.device.buffered(RefusalListRequest::CODE, request.as_bytes(), &mut output);
+            let reply = valid_part(WHAT, answer, &output, &[Status::SUCCESS])?;
+            let (fixed, entries) = RefusalListReply::read_from_prefix(reply).map_err(|_| malformed(WHAT))?;
+            let (count, size) = (fixed.returned_count, fixed.entry_size);
+            refusals.extend(read_entries::<RefusalEntry>(count, size, entries).ok_or_else(|| malformed(WHAT))?);
+            if count == 0 {
+                break;
+            }
+            request.first = fixed.next;
+        }
+        Ok(refusals)
     }
 
     /// Connects a pair.

@@ -24,6 +24,7 @@ pub mod pattern;
 pub mod ping;
 pub mod progress;
 pub mod random;
+pub mod refusals;
 pub mod replay;
 pub mod run;
 pub mod script;

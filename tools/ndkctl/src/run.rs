@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
-use crate::{bench, connect, copy, info, objects, ping, replay, stream, stress};
+use crate::{bench, connect, copy, info, objects, ping, refusals, replay, stream, stress};
 use serde::Serialize;
 use serde_json::{Value, json};
 use softndk_ioctl::{VersionFlags, VersionReply};
@@ -95,6 +95,7 @@ fn dispatch(
         Command::Write(arguments) => printed(stream::run(client, &Stream::write(arguments), progress)?),
         Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
         Command::Objects(arguments) => printed(objects::run(client, arguments)?),
+        Command::Refusals(arguments) => printed(refusals::run(client, arguments)?),
         Command::Stress(_) => unreachable!("the stress run opens its own handles"),
         #[cfg(not(windows))]
         Command::Demo(_) => unreachable!("the demonstration has its own way"),

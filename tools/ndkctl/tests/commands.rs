@@ -100,6 +100,23 @@ fn info_shows_as_many_adapters_as_were_asked_for() {
 }
 
 #[test]
+fn refusals_of_a_script_say_why() {
+    let image = image();
+    assert_eq!(report(&image, &["refusals"])["refusals"].as_array().unwrap().len(), 0);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/refusals.ndk");
+    let listed = report(&image, &["refusals", "--script", script.to_str().unwrap()]);
+    let refusals = listed["refusals"].as_array().unwrap();
+    let told = refusals.iter().map(|refusal| {
+        assert_eq!((&refusal["kind"], &refusal["way"]), (&"queue pair".into(), &"call".into()), "{refusal}");
+        (refusal["call"].as_str().unwrap(), refusal["status"].as_str().unwrap())
+    });
+    let expected =
+        [("NdkReceive", "STATUS_NO_MORE_ENTRIES (0x8000001A)"), ("NdkSend", "STATUS_CONNECTION_INVALID (0xC000023A)")];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(refusals[1]["cause"].as_str().unwrap().contains("never connected"), "{listed}");
+}
+
+#[test]
 fn objects_lists_a_pair_and_who_holds_what() {
     let image = image();
     assert_eq!(report(&image, &["objects"])["objects"].as_array().unwrap().len(), 0);

@@ -4,7 +4,6 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::ptr;
 
-use kernel_host::call_image;
 use kernel_host::ndk::NdkAdapter;
 use ndkpi_sys::ndkinfo::{NDK_ADAPTER_INFO, NDK_VERSION};
 use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_ADAPTER_DISPATCH};
@@ -12,6 +11,7 @@ use ndkpi_sys::nt::NTSTATUS;
 
 use super::QueuePairShape;
 use super::object::{Object, function};
+use super::refusals::call_provider;
 
 pub struct Adapter {
     object: ManuallyDrop<Object<NDK_ADAPTER>>,
@@ -58,7 +58,7 @@ impl Adapter {
         let info = buffer.map_or(ptr::null_mut(), <[u8]>::as_mut_ptr);
         // SAFETY: the arguments are those of NDK_FN_QUERY_ADAPTER_INFO.
         unsafe {
-            call_image!(function("NDK_FN_QUERY_ADAPTER_INFO"), self.table().NdkQueryAdapterInfo => NTSTATUS;
+            call_provider!(function("NDK_FN_QUERY_ADAPTER_INFO"), self.table().NdkQueryAdapterInfo => NTSTATUS;
                 self.pointer(), info, ptr::from_mut(size))
         }
     }
@@ -93,7 +93,7 @@ impl Adapter {
         let mut size = size_of::<NDK_ADAPTER_INFO>() as u32;
         // SAFETY: the arguments are those of NDK_FN_QUERY_ADAPTER_INFO.
         let status = unsafe {
-            call_image!(function("NDK_FN_QUERY_ADAPTER_INFO"), self.table().NdkQueryAdapterInfo => NTSTATUS;
+            call_provider!(function("NDK_FN_QUERY_ADAPTER_INFO"), self.table().NdkQueryAdapterInfo => NTSTATUS;
                 self.pointer(), &raw mut info, &raw mut size)
         };
         assert_eq!(status, 0, "NDK_FN_QUERY_ADAPTER_INFO");

@@ -20,6 +20,7 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 use ndkpi_sys::nt::{NTSTATUS, PVOID, STATUS_PENDING};
 use ndkpi_sys::windows_abi;
 
+use super::refusals;
 use super::signal::Signal;
 
 /// What a trial does inside a callback, with the status and the object that it brings.
@@ -136,6 +137,7 @@ impl Completion {
     }
 
     fn complete(&self, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+        refusals::expect(self.name, status);
         let reaction = self.reaction.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(reaction) = reaction {
             reaction(status, object);

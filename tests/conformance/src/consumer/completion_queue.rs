@@ -6,7 +6,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use kernel_host::call_image;
 use kernel_host::callback;
 use kernel_host::irql::IrqlRange;
 use ndkpi_sys::ndkpi::*;
@@ -16,6 +15,7 @@ use ndkpi_sys::windows_abi;
 use super::Adapter;
 use super::completion::{create, request, stub};
 use super::object::{Object, function};
+use super::refusals::{self, call_provider};
 use super::signal::Signal;
 
 type Reaction = Box<dyn FnMut() + Send>;
@@ -92,7 +92,7 @@ impl CompletionQueue {
         let object = create("NDK_FN_CREATE_CQ", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_CQ.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_CQ"), adapter.table().NdkCreateCq => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_CQ"), adapter.table().NdkCreateCq => NTSTATUS;
                     adapter.pointer(), depth, callback_function, ptr::from_ref(notifications),
                     affinity.as_mut().map_or(ptr::null_mut(), ptr::from_mut), callback, context, out)
             }
@@ -113,7 +113,7 @@ impl CompletionQueue {
     pub fn arm(&self, kind: u32) {
         // SAFETY: the arguments are those of NDK_FN_ARM_CQ.
         unsafe {
-            call_image!(function("NDK_FN_ARM_CQ"), self.object.table().NdkArmCq => (); self.object.pointer(), kind);
+            call_provider!(function("NDK_FN_ARM_CQ"), self.object.table().NdkArmCq => (); self.object.pointer(), kind);
         }
     }
 
@@ -121,7 +121,7 @@ impl CompletionQueue {
         request("NDK_FN_RESIZE_CQ", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_RESIZE_CQ.
             unsafe {
-                call_image!(function("NDK_FN_RESIZE_CQ"), self.object.table().NdkResizeCq => NTSTATUS;
+                call_provider!(function("NDK_FN_RESIZE_CQ"), self.object.table().NdkResizeCq => NTSTATUS;
                     self.object.pointer(), depth, callback, context)
             }
         })
@@ -131,7 +131,7 @@ impl CompletionQueue {
     pub fn moderate(&self, interval: u32, count: u32) -> NTSTATUS {
         // SAFETY: the arguments are those of NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION.
         unsafe {
-            call_image!(function("NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION"),
+            call_provider!(function("NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION"),
                 self.object.table().NdkControlCqInterruptModeration => NTSTATUS;
                 self.object.pointer(), interval, count)
         }
@@ -142,11 +142,14 @@ impl CompletionQueue {
         let mut results = vec![NDK_RESULT_EX::zeroed(); room];
         // SAFETY: the arguments are those of NDK_FN_GET_CQ_RESULTS_EX.
         let count = unsafe {
-            call_image!(function("NDK_FN_GET_CQ_RESULTS_EX"), self.object.table().NdkGetCqResultsEx => u32;
+            call_provider!(function("NDK_FN_GET_CQ_RESULTS_EX"), self.object.table().NdkGetCqResultsEx => u32;
                 self.object.pointer(), results.as_mut_ptr(), room as u32)
         };
         assert!(count as usize <= room, "{count} results in a buffer for {room}");
         results.truncate(count as usize);
+        for result in &results {
+            refusals::expect_result(result.Status);
+        }
         results
     }
 
@@ -155,11 +158,14 @@ impl CompletionQueue {
         let mut results = vec![NDK_RESULT::zeroed(); room];
         // SAFETY: the arguments are those of NDK_FN_GET_CQ_RESULTS.
         let count = unsafe {
-            call_image!(function("NDK_FN_GET_CQ_RESULTS"), self.object.table().NdkGetCqResults => u32;
+            call_provider!(function("NDK_FN_GET_CQ_RESULTS"), self.object.table().NdkGetCqResults => u32;
                 self.object.pointer(), results.as_mut_ptr(), room as u32)
         };
         assert!(count as usize <= room, "{count} results in a buffer for {room}");
         results.truncate(count as usize);
+        for result in &results {
+            refusals::expect_result(result.Status);
+        }
         results
     }
 

@@ -6,7 +6,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use kernel_host::call_image;
 use kernel_host::callback;
 use kernel_host::irql::IrqlRange;
 use ndkpi_sys::ndkinfo::NDK_VERSION;
@@ -16,6 +15,7 @@ use ndkpi_sys::windows_abi;
 
 use super::completion::{Started, begin_request, create, request, stub};
 use super::object::{Object, function};
+use super::refusals::call_provider;
 use super::signal::Signal;
 use super::{Adapter, QueuePair, SharedEndpoint};
 
@@ -141,7 +141,7 @@ impl Listener {
         let object = create("NDK_FN_CREATE_LISTENER", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_LISTENER.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_LISTENER"), adapter.table().NdkCreateListener => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_LISTENER"), adapter.table().NdkCreateListener => NTSTATUS;
                     adapter.pointer(), event, ptr::from_ref(arrivals), callback, context, out)
             }
         })?;
@@ -161,7 +161,7 @@ impl Listener {
         request("NDK_FN_LISTEN", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_LISTEN.
             unsafe {
-                call_image!(function("NDK_FN_LISTEN"), self.object.table().NdkListen => NTSTATUS;
+                call_provider!(function("NDK_FN_LISTEN"), self.object.table().NdkListen => NTSTATUS;
                     self.object.pointer(), address.pointer(), address.length, callback, context)
             }
         })
@@ -171,7 +171,7 @@ impl Listener {
         query_address(|address, length| {
             // SAFETY: the arguments are those of NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
             unsafe {
-                call_image!(function("NDK_FN_GET_LISTENER_LOCAL_ADDRESS"),
+                call_provider!(function("NDK_FN_GET_LISTENER_LOCAL_ADDRESS"),
                     self.object.table().NdkGetLocalAddress => NTSTATUS; self.object.pointer(), address, length)
             }
         })
@@ -180,7 +180,7 @@ impl Listener {
     pub fn pause_events(&self, pause: bool) {
         // SAFETY: the arguments are those of NDK_FN_CONTROL_CONNECT_EVENTS.
         unsafe {
-            call_image!(function("NDK_FN_CONTROL_CONNECT_EVENTS"),
+            call_provider!(function("NDK_FN_CONTROL_CONNECT_EVENTS"),
                 self.object.table().NdkControlConnectEvents => (); self.object.pointer(), pause);
         }
     }
@@ -302,7 +302,7 @@ impl Connector {
         let object = create("NDK_FN_CREATE_CONNECTOR", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_CONNECTOR.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_CONNECTOR"), adapter.table().NdkCreateConnector => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_CONNECTOR"), adapter.table().NdkCreateConnector => NTSTATUS;
                     adapter.pointer(), callback, context, out)
             }
         })?;
@@ -338,7 +338,7 @@ impl Connector {
         begin_request("NDK_FN_CONNECT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_CONNECT.
             unsafe {
-                call_image!(function("NDK_FN_CONNECT"), self.object.table().NdkConnect => NTSTATUS;
+                call_provider!(function("NDK_FN_CONNECT"), self.object.table().NdkConnect => NTSTATUS;
                     self.object.pointer(), pair.object().pointer(), from.pointer(), from.length,
                     to.pointer(), to.length, offer.inbound_reads, offer.outbound_reads,
                     offer.data(), offer.private_data.len() as u32, callback, context)
@@ -357,7 +357,7 @@ impl Connector {
         begin_request("NDK_FN_CONNECT_WITH_SHARED_ENDPOINT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_CONNECT_WITH_SHARED_ENDPOINT.
             unsafe {
-                call_image!(function("NDK_FN_CONNECT_WITH_SHARED_ENDPOINT"),
+                call_provider!(function("NDK_FN_CONNECT_WITH_SHARED_ENDPOINT"),
                     self.object.table().NdkConnectWithSharedEndpoint => NTSTATUS;
                     self.object.pointer(), pair.object().pointer(), from.object().pointer(),
                     to.pointer(), to.length, offer.inbound_reads, offer.outbound_reads,
@@ -371,7 +371,7 @@ impl Connector {
         begin_request("NDK_FN_COMPLETE_CONNECT_EX", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_COMPLETE_CONNECT_EX.
             unsafe {
-                call_image!(function("NDK_FN_COMPLETE_CONNECT_EX"),
+                call_provider!(function("NDK_FN_COMPLETE_CONNECT_EX"),
                     self.object.table().NdkCompleteConnectEx => NTSTATUS;
                     self.object.pointer(), disconnect_callback_ex(), ptr::from_ref(self.events), callback, context)
             }
@@ -383,7 +383,7 @@ impl Connector {
         begin_request("NDK_FN_COMPLETE_CONNECT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_COMPLETE_CONNECT; the event is optional.
             unsafe {
-                call_image!(function("NDK_FN_COMPLETE_CONNECT"), self.object.table().NdkCompleteConnect => NTSTATUS;
+                call_provider!(function("NDK_FN_COMPLETE_CONNECT"), self.object.table().NdkCompleteConnect => NTSTATUS;
                     self.object.pointer(), ptr::null::<c_void>(), ptr::null::<c_void>(), callback, context)
             }
         })
@@ -393,7 +393,7 @@ impl Connector {
         begin_request("NDK_FN_COMPLETE_CONNECT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_COMPLETE_CONNECT.
             unsafe {
-                call_image!(function("NDK_FN_COMPLETE_CONNECT"), self.object.table().NdkCompleteConnect => NTSTATUS;
+                call_provider!(function("NDK_FN_COMPLETE_CONNECT"), self.object.table().NdkCompleteConnect => NTSTATUS;
                     self.object.pointer(), disconnect_callback(), ptr::from_ref(self.events), callback, context)
             }
         })
@@ -403,7 +403,7 @@ impl Connector {
         begin_request("NDK_FN_ACCEPT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_ACCEPT.
             unsafe {
-                call_image!(function("NDK_FN_ACCEPT"), self.object.table().NdkAccept => NTSTATUS;
+                call_provider!(function("NDK_FN_ACCEPT"), self.object.table().NdkAccept => NTSTATUS;
                     self.object.pointer(), pair.object().pointer(), offer.inbound_reads, offer.outbound_reads,
                     offer.data(), offer.private_data.len() as u32, disconnect_callback(),
                     ptr::from_ref(self.events), callback, context)
@@ -416,7 +416,7 @@ impl Connector {
         begin_request("NDK_FN_ACCEPT_EX", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_ACCEPT_EX.
             unsafe {
-                call_image!(function("NDK_FN_ACCEPT_EX"), self.object.table().NdkAcceptEx => NTSTATUS;
+                call_provider!(function("NDK_FN_ACCEPT_EX"), self.object.table().NdkAcceptEx => NTSTATUS;
                     self.object.pointer(), pair.object().pointer(), offer.inbound_reads, offer.outbound_reads,
                     offer.data(), offer.private_data.len() as u32, disconnect_callback_ex(),
                     ptr::from_ref(self.events), callback, context)
@@ -429,7 +429,7 @@ impl Connector {
         begin_request("NDK_FN_ACCEPT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_ACCEPT; the event is optional.
             unsafe {
-                call_image!(function("NDK_FN_ACCEPT"), self.object.table().NdkAccept => NTSTATUS;
+                call_provider!(function("NDK_FN_ACCEPT"), self.object.table().NdkAccept => NTSTATUS;
                     self.object.pointer(), pair.object().pointer(), offer.inbound_reads, offer.outbound_reads,
                     offer.data(), offer.private_data.len() as u32, ptr::null::<c_void>(),
                     ptr::null::<c_void>(), callback, context)
@@ -441,7 +441,7 @@ impl Connector {
         let data = if private_data.is_empty() { ptr::null() } else { private_data.as_ptr() };
         // SAFETY: the arguments are those of NDK_FN_REJECT.
         unsafe {
-            call_image!(function("NDK_FN_REJECT"), self.object.table().NdkReject => NTSTATUS;
+            call_provider!(function("NDK_FN_REJECT"), self.object.table().NdkReject => NTSTATUS;
                 self.object.pointer(), data, private_data.len() as u32)
         }
     }
@@ -450,7 +450,7 @@ impl Connector {
         begin_request("NDK_FN_DISCONNECT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_DISCONNECT.
             unsafe {
-                call_image!(function("NDK_FN_DISCONNECT"), self.object.table().NdkDisconnect => NTSTATUS;
+                call_provider!(function("NDK_FN_DISCONNECT"), self.object.table().NdkDisconnect => NTSTATUS;
                     self.object.pointer(), callback, context)
             }
         })
@@ -462,7 +462,7 @@ impl Connector {
         let data = buffer.map_or(ptr::null_mut(), <[u8]>::as_mut_ptr);
         // SAFETY: the arguments are those of NDK_FN_GET_CONNECTION_DATA.
         let status = unsafe {
-            call_image!(function("NDK_FN_GET_CONNECTION_DATA"), self.object.table().NdkGetConnectionData => NTSTATUS;
+            call_provider!(function("NDK_FN_GET_CONNECTION_DATA"), self.object.table().NdkGetConnectionData => NTSTATUS;
                 self.object.pointer(), &raw mut inbound, &raw mut outbound, data, ptr::from_mut(length))
         };
         (status, inbound, outbound)
@@ -487,7 +487,7 @@ impl Connector {
         query_address(|address, length| {
             // SAFETY: the arguments are those of NDK_FN_GET_LOCAL_ADDRESS.
             unsafe {
-                call_image!(function("NDK_FN_GET_LOCAL_ADDRESS"), self.object.table().NdkGetLocalAddress => NTSTATUS;
+                call_provider!(function("NDK_FN_GET_LOCAL_ADDRESS"), self.object.table().NdkGetLocalAddress => NTSTATUS;
                     self.object.pointer(), address, length)
             }
         })
@@ -497,7 +497,7 @@ impl Connector {
         query_address(|address, length| {
             // SAFETY: the arguments are those of NDK_FN_GET_PEER_ADDRESS.
             unsafe {
-                call_image!(function("NDK_FN_GET_PEER_ADDRESS"), self.object.table().NdkGetPeerAddress => NTSTATUS;
+                call_provider!(function("NDK_FN_GET_PEER_ADDRESS"), self.object.table().NdkGetPeerAddress => NTSTATUS;
                     self.object.pointer(), address, length)
             }
         })
@@ -509,13 +509,13 @@ impl Connector {
         let mut length = bytes.len() as u32;
         // SAFETY: the arguments are those of NDK_FN_GET_LOCAL_ADDRESS.
         let local = unsafe {
-            call_image!(function("NDK_FN_GET_LOCAL_ADDRESS"), self.object.table().NdkGetLocalAddress => NTSTATUS;
+            call_provider!(function("NDK_FN_GET_LOCAL_ADDRESS"), self.object.table().NdkGetLocalAddress => NTSTATUS;
                 self.object.pointer(), bytes.as_mut_ptr(), &raw mut length)
         };
         length = bytes.len() as u32;
         // SAFETY: the arguments are those of NDK_FN_GET_PEER_ADDRESS.
         let peer = unsafe {
-            call_image!(function("NDK_FN_GET_PEER_ADDRESS"), self.object.table().NdkGetPeerAddress => NTSTATUS;
+            call_provider!(function("NDK_FN_GET_PEER_ADDRESS"), self.object.table().NdkGetPeerAddress => NTSTATUS;
                 self.object.pointer(), bytes.as_mut_ptr(), &raw mut length)
         };
         [local, peer]

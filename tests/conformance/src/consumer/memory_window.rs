@@ -1,12 +1,12 @@
 //! A memory window: what is lent to a peer through it is bound by work requests.
 
-use kernel_host::call_image;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::NTSTATUS;
 
 use super::ProtectionDomain;
 use super::completion::create;
 use super::object::{Object, function};
+use super::refusals::call_provider;
 
 pub struct MemoryWindow {
     object: Object<NDK_MW>,
@@ -17,7 +17,7 @@ impl MemoryWindow {
         let object = create("NDK_FN_CREATE_MW", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_MW.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_MW"), domain.object().table().NdkCreateMw => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_MW"), domain.object().table().NdkCreateMw => NTSTATUS;
                     domain.object().pointer(), callback, context, out)
             }
         })?;
@@ -35,7 +35,7 @@ impl MemoryWindow {
     pub fn remote_token(&self) -> u32 {
         // SAFETY: the argument is that of NDK_FN_GET_REMOTE_TOKEN_FROM_MW.
         unsafe {
-            call_image!(function("NDK_FN_GET_REMOTE_TOKEN_FROM_MW"),
+            call_provider!(function("NDK_FN_GET_REMOTE_TOKEN_FROM_MW"),
                 self.object.table().NdkGetRemoteTokenFromMw => u32; self.object.pointer())
         }
     }

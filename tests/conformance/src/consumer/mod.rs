@@ -16,6 +16,7 @@ mod object;
 mod pair;
 mod protection_domain;
 mod queue_pair;
+pub mod refusals;
 mod shared_endpoint;
 mod shared_receive_queue;
 mod signal;

@@ -6,13 +6,13 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
-use kernel_host::call_image;
 use kernel_host::callout::{Context, ContextKind};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{GUID, NTSTATUS};
 
 use super::completion::{Started, begin_close};
+use super::refusals::call_provider;
 
 /// Stands in `Dispatch` while the consumer has the object: not canonical, so that following it is a fault.
 const FOREIGN_TABLE: usize = 0xDEAD_0000_7AB1_E000;
@@ -115,7 +115,7 @@ impl<T: NdkObject> Object<T> {
         let context = Context::new(ContextKind::DispatchFunction, "NDK_FN_QUERY_EXTENSION_INTERFACE");
         // SAFETY: the slot holds a function of this type; a version is passed by value in four bytes.
         unsafe {
-            call_image!(context, self.slot(index) => NTSTATUS;
+            call_provider!(context, self.slot(index) => NTSTATUS;
                 self.pointer(), &raw mut identifier, 1_u32, &raw mut interface)
         }
     }
@@ -134,7 +134,7 @@ impl<T: NdkObject> Object<T> {
         begin_close(T::NAME, |callback, context| {
             let kind = Context::new(ContextKind::DispatchFunction, "NDK_FN_CLOSE_OBJECT");
             // SAFETY: the slot holds a function of this type.
-            unsafe { call_image!(kind, self.slot(0) => NTSTATUS; pointer, callback, context) }
+            unsafe { call_provider!(kind, self.slot(0) => NTSTATUS; pointer, callback, context) }
         })
     }
 

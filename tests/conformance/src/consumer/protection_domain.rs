@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use kernel_host::call_image;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{MDL, NTSTATUS};
 
 use super::completion::{Creating, Started, begin_create, begin_request, request};
 use super::object::{Object, function};
+use super::refusals::call_provider;
 use super::{Adapter, Buffer};
 
 pub struct ProtectionDomain {
@@ -25,7 +25,7 @@ impl ProtectionDomain {
         begin_create("NDK_FN_CREATE_PD", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_PD.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_PD"), adapter.table().NdkCreatePd => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_PD"), adapter.table().NdkCreatePd => NTSTATUS;
                     adapter.pointer(), callback, context, out)
             }
         })
@@ -44,7 +44,7 @@ impl ProtectionDomain {
         let mut token = 0_u32;
         // SAFETY: the arguments are those of NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN.
         unsafe {
-            call_image!(function("NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN"),
+            call_provider!(function("NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN"),
                 self.object.table().NdkGetPrivilegedMemoryRegionToken => ();
                 self.object.pointer(), &raw mut token);
         }
@@ -60,7 +60,7 @@ impl ProtectionDomain {
         begin_create("NDK_FN_CREATE_MR", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_MR.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_MR"), self.object.table().NdkCreateMr => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_MR"), self.object.table().NdkCreateMr => NTSTATUS;
                     self.object.pointer(), fast_register, callback, context, out)
             }
         })
@@ -114,7 +114,7 @@ impl MemoryRegion {
         begin_request("NDK_FN_REGISTER_MR", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_REGISTER_MR.
             unsafe {
-                call_image!(function("NDK_FN_REGISTER_MR"), self.object.table().NdkRegisterMr => NTSTATUS;
+                call_provider!(function("NDK_FN_REGISTER_MR"), self.object.table().NdkRegisterMr => NTSTATUS;
                     self.object.pointer(), list, length, flags.bits(), callback, context)
             }
         })
@@ -124,7 +124,7 @@ impl MemoryRegion {
         begin_request("NDK_FN_DEREGISTER_MR", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_DEREGISTER_MR.
             unsafe {
-                call_image!(function("NDK_FN_DEREGISTER_MR"), self.object.table().NdkDeregisterMr => NTSTATUS;
+                call_provider!(function("NDK_FN_DEREGISTER_MR"), self.object.table().NdkDeregisterMr => NTSTATUS;
                     self.object.pointer(), callback, context)
             }
         })
@@ -138,7 +138,7 @@ impl MemoryRegion {
         request("NDK_FN_INITIALIZE_FAST_REGISTER_MR", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_INITIALIZE_FAST_REGISTER_MR.
             unsafe {
-                call_image!(function("NDK_FN_INITIALIZE_FAST_REGISTER_MR"),
+                call_provider!(function("NDK_FN_INITIALIZE_FAST_REGISTER_MR"),
                     self.object.table().NdkInitializeFastRegisterMr => NTSTATUS;
                     self.object.pointer(), pages, remote, callback, context)
             }
@@ -148,7 +148,7 @@ impl MemoryRegion {
     pub fn local_token(&self) -> u32 {
         // SAFETY: the argument is that of NDK_FN_GET_LOCAL_TOKEN_FROM_MR.
         unsafe {
-            call_image!(function("NDK_FN_GET_LOCAL_TOKEN_FROM_MR"), self.object.table().NdkGetLocalTokenFromMr => u32;
+            call_provider!(function("NDK_FN_GET_LOCAL_TOKEN_FROM_MR"), self.object.table().NdkGetLocalTokenFromMr => u32;
                 self.object.pointer())
         }
     }
@@ -156,7 +156,7 @@ impl MemoryRegion {
     pub fn remote_token(&self) -> u32 {
         // SAFETY: the argument is that of NDK_FN_GET_REMOTE_TOKEN_FROM_MR.
         unsafe {
-            call_image!(function("NDK_FN_GET_REMOTE_TOKEN_FROM_MR"),
+            call_provider!(function("NDK_FN_GET_REMOTE_TOKEN_FROM_MR"),
                 self.object.table().NdkGetRemoteTokenFromMr => u32; self.object.pointer())
         }
     }
@@ -198,7 +198,7 @@ impl<'a> Mapping<'a> {
         let started = begin_request("NDK_FN_BUILD_LAM", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_BUILD_LAM; the buffers outlive the wait below.
             unsafe {
-                call_image!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
+                call_provider!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
                     adapter.pointer(), list.pointer(), buffer.length(), callback, context, words.as_mut_ptr(),
                     &raw mut size, &raw mut offset)
             }
@@ -222,7 +222,7 @@ impl<'a> Mapping<'a> {
         let none: *const c_void = ptr::null();
         // SAFETY: the arguments are those of NDK_FN_BUILD_LAM; without a callback it completes inline.
         unsafe {
-            call_image!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
+            call_provider!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
                 adapter.pointer(), list, length, none, none, mapping, ptr::from_mut(size), ptr::from_mut(offset))
         }
     }
@@ -251,7 +251,7 @@ impl Drop for Mapping<'_> {
         }
         // SAFETY: the arguments are those of NDK_FN_RELEASE_LAM.
         unsafe {
-            call_image!(function("NDK_FN_RELEASE_LAM"), self.adapter.table().NdkReleaseLAM => ();
+            call_provider!(function("NDK_FN_RELEASE_LAM"), self.adapter.table().NdkReleaseLAM => ();
                 self.adapter.pointer(), self.words.as_mut_ptr());
         }
     }

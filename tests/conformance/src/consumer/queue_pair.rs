@@ -4,12 +4,12 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use kernel_host::call_image;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{NTSTATUS, PVOID};
 
 use super::completion::{Creating, begin_create, create};
 use super::object::{NdkObject, Object, function};
+use super::refusals::call_provider;
 use super::{CompletionQueue, ProtectionDomain, SharedReceiveQueue};
 
 /// What a queue pair is created with.
@@ -102,7 +102,7 @@ impl QueuePair {
         begin_create("NDK_FN_CREATE_QP", |callback, completion, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_QP.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_QP"), domain.object().table().NdkCreateQp => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_QP"), domain.object().table().NdkCreateQp => NTSTATUS;
                     domain.object().pointer(), receive.object().pointer(), initiator.object().pointer(),
                     shape.context as *const c_void, shape.receive_depth, shape.initiator_depth,
                     shape.receive_elements, shape.initiator_elements, shape.inline_size,
@@ -127,7 +127,7 @@ impl QueuePair {
         let object = create("NDK_FN_CREATE_QP_WITH_SRQ", |callback, completion, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_QP_WITH_SRQ.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_QP_WITH_SRQ"),
+                call_provider!(function("NDK_FN_CREATE_QP_WITH_SRQ"),
                     domain.object().table().NdkCreateQpWithSrq => NTSTATUS;
                     domain.object().pointer(), receive.object().pointer(), initiator.object().pointer(),
                     shared.object().pointer(), shape.context as *const c_void, shape.initiator_depth,
@@ -147,14 +147,14 @@ impl QueuePair {
 
     pub fn flush(&self) {
         // SAFETY: the argument is that of NDK_FN_FLUSH.
-        unsafe { call_image!(function("NDK_FN_FLUSH"), self.object.table().NdkFlush => (); self.object.pointer()) }
+        unsafe { call_provider!(function("NDK_FN_FLUSH"), self.object.table().NdkFlush => (); self.object.pointer()) }
     }
 
     pub fn receive(&self, request: u64, elements: &[NDK_SGE]) -> NTSTATUS {
         let list = Passing::new(elements);
         // SAFETY: the arguments are those of NDK_FN_RECEIVE.
         unsafe {
-            call_image!(function("NDK_FN_RECEIVE"), self.object.table().NdkReceive => NTSTATUS;
+            call_provider!(function("NDK_FN_RECEIVE"), self.object.table().NdkReceive => NTSTATUS;
                 self.object.pointer(), context(request), list.pointer(), list.count())
         }
     }
@@ -163,7 +163,7 @@ impl QueuePair {
         let list = Passing::new(elements);
         // SAFETY: the arguments are those of NDK_FN_SEND.
         unsafe {
-            call_image!(function("NDK_FN_SEND"), self.object.table().NdkSend => NTSTATUS;
+            call_provider!(function("NDK_FN_SEND"), self.object.table().NdkSend => NTSTATUS;
                 self.object.pointer(), context(request), list.pointer(), list.count(), flags.bits())
         }
     }
@@ -172,7 +172,7 @@ impl QueuePair {
         let list = Passing::new(elements);
         // SAFETY: the arguments are those of NDK_FN_SEND_AND_INVALIDATE.
         unsafe {
-            call_image!(function("NDK_FN_SEND_AND_INVALIDATE"), self.object.table().NdkSendAndInvalidate => NTSTATUS;
+            call_provider!(function("NDK_FN_SEND_AND_INVALIDATE"), self.object.table().NdkSendAndInvalidate => NTSTATUS;
                 self.object.pointer(), context(request), list.pointer(), list.count(), flags.bits(), token)
         }
     }
@@ -181,7 +181,7 @@ impl QueuePair {
         let list = Passing::new(elements);
         // SAFETY: the arguments are those of NDK_FN_READ.
         unsafe {
-            call_image!(function("NDK_FN_READ"), self.object.table().NdkRead => NTSTATUS;
+            call_provider!(function("NDK_FN_READ"), self.object.table().NdkRead => NTSTATUS;
                 self.object.pointer(), context(request), list.pointer(), list.count(), remote.address, remote.token,
                 flags.bits())
         }
@@ -191,7 +191,7 @@ impl QueuePair {
         let list = Passing::new(elements);
         // SAFETY: the arguments are those of NDK_FN_WRITE.
         unsafe {
-            call_image!(function("NDK_FN_WRITE"), self.object.table().NdkWrite => NTSTATUS;
+            call_provider!(function("NDK_FN_WRITE"), self.object.table().NdkWrite => NTSTATUS;
                 self.object.pointer(), context(request), list.pointer(), list.count(), remote.address, remote.token,
                 flags.bits())
         }
@@ -208,7 +208,7 @@ impl QueuePair {
         let mut pages = registration.pages.to_vec();
         // SAFETY: the arguments are those of NDK_FN_FAST_REGISTER.
         let status = unsafe {
-            call_image!(function("NDK_FN_FAST_REGISTER"), self.object.table().NdkFastRegister => NTSTATUS;
+            call_provider!(function("NDK_FN_FAST_REGISTER"), self.object.table().NdkFastRegister => NTSTATUS;
                 self.object.pointer(), context(request), region.pointer(), pages.len() as u32, pages.as_ptr(),
                 registration.first_byte_offset, registration.length, registration.base as *const c_void, flags.bits())
         };
@@ -228,7 +228,7 @@ impl QueuePair {
     ) -> NTSTATUS {
         // SAFETY: the arguments are those of NDK_FN_FAST_REGISTER.
         unsafe {
-            call_image!(function("NDK_FN_FAST_REGISTER"), self.object.table().NdkFastRegister => NTSTATUS;
+            call_provider!(function("NDK_FN_FAST_REGISTER"), self.object.table().NdkFastRegister => NTSTATUS;
                 self.object.pointer(), context(request), region.pointer(), count as u32, pages,
                 0_u32, length, base as *const c_void, flags.bits())
         }
@@ -245,7 +245,7 @@ impl QueuePair {
     ) -> NTSTATUS {
         // SAFETY: the arguments are those of NDK_FN_BIND.
         unsafe {
-            call_image!(function("NDK_FN_BIND"), self.object.table().NdkBind => NTSTATUS;
+            call_provider!(function("NDK_FN_BIND"), self.object.table().NdkBind => NTSTATUS;
                 self.object.pointer(), context(request), region.pointer(), window.pointer(),
                 address as *const c_void, length, flags.bits())
         }
@@ -254,7 +254,7 @@ impl QueuePair {
     pub fn invalidate<T: NdkObject>(&self, request: u64, object: &Object<T>, flags: NDK_OP_FLAGS) -> NTSTATUS {
         // SAFETY: the arguments are those of NDK_FN_INVALIDATE.
         unsafe {
-            call_image!(function("NDK_FN_INVALIDATE"), self.object.table().NdkInvalidate => NTSTATUS;
+            call_provider!(function("NDK_FN_INVALIDATE"), self.object.table().NdkInvalidate => NTSTATUS;
                 self.object.pointer(), context(request), object.pointer(), flags.bits())
         }
     }

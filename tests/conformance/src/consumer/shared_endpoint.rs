@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use kernel_host::call_image;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::NTSTATUS;
 
@@ -10,6 +9,7 @@ use super::Adapter;
 use super::completion::create;
 use super::connection::{SocketAddress, query_address};
 use super::object::{Object, function};
+use super::refusals::call_provider;
 
 pub struct SharedEndpoint {
     object: Object<NDK_SHARED_ENDPOINT>,
@@ -21,7 +21,7 @@ impl SharedEndpoint {
         let object = create("NDK_FN_CREATE_SHARED_ENDPOINT", |callback, context, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_SHARED_ENDPOINT.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_SHARED_ENDPOINT"),
+                call_provider!(function("NDK_FN_CREATE_SHARED_ENDPOINT"),
                     adapter.table().NdkCreateSharedEndpoint => NTSTATUS;
                     adapter.pointer(), address.pointer(), address.length(), callback, context, out)
             }
@@ -41,7 +41,7 @@ impl SharedEndpoint {
         query_address(|address, length| {
             // SAFETY: the arguments are those of NDK_FN_GET_SHARED_ENDPOINT_LOCAL_ADDRESS.
             unsafe {
-                call_image!(function("NDK_FN_GET_SHARED_ENDPOINT_LOCAL_ADDRESS"),
+                call_provider!(function("NDK_FN_GET_SHARED_ENDPOINT_LOCAL_ADDRESS"),
                     self.object.table().NdkGetLocalAddress => NTSTATUS; self.object.pointer(), address, length)
             }
         })

@@ -5,7 +5,6 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use kernel_host::call_image;
 use kernel_host::callback;
 use kernel_host::irql::IrqlRange;
 use ndkpi_sys::ndkpi::*;
@@ -16,6 +15,7 @@ use super::ProtectionDomain;
 use super::completion::{create, request, stub};
 use super::object::{Object, function};
 use super::queue_pair::{Passing, context};
+use super::refusals::call_provider;
 
 /// What a shared receive queue is created with.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl SharedReceiveQueue {
         let object = create("NDK_FN_CREATE_SRQ", |callback, completion, out| {
             // SAFETY: the arguments are those of NDK_FN_CREATE_SRQ.
             unsafe {
-                call_image!(function("NDK_FN_CREATE_SRQ"), domain.object().table().NdkCreateSrq => NTSTATUS;
+                call_provider!(function("NDK_FN_CREATE_SRQ"), domain.object().table().NdkCreateSrq => NTSTATUS;
                     domain.object().pointer(), shape.depth, shape.elements, shape.threshold, notification,
                     ptr::from_ref(notifications), ptr::null_mut::<c_void>(), callback, completion, out)
             }
@@ -93,7 +93,7 @@ impl SharedReceiveQueue {
         let list = Passing::new(elements);
         // SAFETY: the arguments are those of NDK_FN_SRQ_RECEIVE.
         unsafe {
-            call_image!(function("NDK_FN_SRQ_RECEIVE"), self.object.table().NdkSrqReceive => NTSTATUS;
+            call_provider!(function("NDK_FN_SRQ_RECEIVE"), self.object.table().NdkSrqReceive => NTSTATUS;
                 self.object.pointer(), context(request), list.pointer(), list.count())
         }
     }
@@ -103,7 +103,7 @@ impl SharedReceiveQueue {
         request("NDK_FN_MODIFY_SRQ", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_MODIFY_SRQ.
             unsafe {
-                call_image!(function("NDK_FN_MODIFY_SRQ"), self.object.table().NdkModifySrq => NTSTATUS;
+                call_provider!(function("NDK_FN_MODIFY_SRQ"), self.object.table().NdkModifySrq => NTSTATUS;
                     self.object.pointer(), depth, threshold, callback, context)
             }
         })

@@ -24,6 +24,7 @@ mod ndk_state;
 mod oid;
 mod queue_pair;
 mod race;
+mod refusals;
 mod registration;
 mod removal;
 mod resize;
@@ -75,6 +76,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("teardown", teardown::CASES),
     ("removal", removal::CASES),
     ("fault", fault::CASES),
+    ("refusals", refusals::CASES),
     ("rules", rules::CASES),
 ];
 

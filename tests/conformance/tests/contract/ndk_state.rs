@@ -10,7 +10,7 @@ use conformance::trial::Case;
 use kernel_host::HaltAction;
 use kernel_host::fault::{self, Site};
 use kernel_host::ndis::life::DeviceEvent;
-use ndkpi_sys::ndis::{NDIS_STATUS_ADAPTER_NOT_READY, OID_NDK_SET_STATE};
+use ndkpi_sys::ndis::{NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_FAILURE, NDIS_STATUS_RESOURCES, OID_NDK_SET_STATE};
 use ndkpi_sys::ndkinfo::{NDK_RDMA_TECHNOLOGY, NDK_VERSION, NdkRoCEv2, NdkiWarp};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_REFUSED};
 
@@ -23,6 +23,7 @@ pub const CASES: &[Case] = &[
     case!(adapter_that_starts_disabled_is_enabled_by_request: "NDIS-OID-8", "NDIS-OID-10"),
     case!(enable_that_meets_a_surprise_removal_lets_nobody_in: "NDIS-LIFE-3", "NDIS-OID-8"),
     case!(event_that_fails_is_raised_again: "NDIS-OID-11"),
+    case!(event_that_is_refused_is_not_raised_without_end: "NDIS-OID-11"),
     case!(request_taken_back_before_its_event_is_raised: "NDIS-OID-11"),
     case!(address_that_goes_without_memory_is_missed_later: "NDK-CM-45"),
     case!(keyword_names_the_technology: "NDK-INFO-7"),
@@ -239,6 +240,41 @@ fn event_that_fails_is_raised_again() {
             assert_eq!(adapter.ndk_events()[before..], [enable]);
         }
         drop(machine.open(0));
+    });
+}
+
+fn event_that_is_refused_is_not_raised_without_end() {
+    with_machine(&Setup::default(), |machine| {
+        let adapter = &machine.adapters[0];
+        for enable in [false, true] {
+            // For a reason that time does not mend: once a request, and no more.
+            let before = adapter.ndk_events().len();
+            adapter.refuse_ndk_events(Some(NDIS_STATUS_FAILURE));
+            set_state(adapter, enable);
+            kernel_host::dispatcher::delay(-600_000_000);
+            assert_eq!(adapter.ndk_events_refused(), 1, "an event that NDIS does not want");
+            set_state(adapter, enable);
+            settle();
+            assert_eq!(adapter.ndk_events_refused(), 2, "asked for again, raised again");
+            // For lack of resources: after longer and longer pauses, and not for ever.
+            adapter.refuse_ndk_events(Some(NDIS_STATUS_RESOURCES));
+            set_state(adapter, enable);
+            kernel_host::dispatcher::delay(-10_000_000);
+            let soon = adapter.ndk_events_refused();
+            assert!((2..=5).contains(&soon), "{soon} in the first second");
+            kernel_host::dispatcher::delay(-6_000_000_000);
+            let late = adapter.ndk_events_refused();
+            assert!((soon + 1..=16).contains(&late), "{late} in ten minutes");
+            kernel_host::dispatcher::delay(-6_000_000_000);
+            assert_eq!(adapter.ndk_events_refused(), late, "given up");
+            // What was given up is made good with the next request.
+            adapter.refuse_ndk_events(None);
+            assert_eq!(adapter.ndk_events().len(), before);
+            set_state(adapter, enable);
+            settle();
+            assert_eq!(adapter.ndk_events()[before..], [enable]);
+            assert_eq!(open_directly(adapter).is_ok(), enable);
+        }
     });
 }
 

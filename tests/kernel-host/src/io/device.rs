@@ -55,11 +55,26 @@ pub struct Device {
     object: Loan<DEVICE_OBJECT>,
     extension: LoanedBytes,
     deleted: AtomicBool,
+    /// The driver gets no more packets: those of its files are completed for it.
+    cut_off: AtomicBool,
     open_files: AtomicUsize,
 }
 
 // SAFETY: the device object is memory shared with the image by design; the host only passes its address around.
 unsafe impl Sync for Device {}
+
+/// Whether NDIS keeps the packets of a control device that its driver has taken back, see [`keep_packets_of_gone_devices`].
+static KEEPS_PACKETS: AtomicBool = AtomicBool::new(false);
+
+/// What NDIS does with the packets of files that are open when NdisDeregisterDeviceEx is called, cleanup and close: it passes them
+/// to the driver (how it starts), or completes them itself. Its documents promise neither.
+pub fn keep_packets_of_gone_devices(keeps: bool) {
+    KEEPS_PACKETS.store(keeps, Ordering::SeqCst);
+}
+
+pub(crate) fn ndis_keeps_packets() -> bool {
+    KEEPS_PACKETS.load(Ordering::SeqCst)
+}
 
 static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
 
@@ -113,6 +128,7 @@ impl Device {
             object: Loan::new(object),
             description,
             deleted: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
             open_files: AtomicUsize::new(0),
         });
         all.push(Arc::clone(&device));
@@ -128,6 +144,11 @@ impl Device {
         self.forget_when_unused();
     }
 
+    /// From now on packets of the device are completed without its driver, cleanup and close among them.
+    pub fn cut_off(&self) {
+        self.cut_off.store(true, Ordering::SeqCst);
+    }
+
     fn is_called(&self, name: &str) -> bool {
         !self.is_deleted() && self.description.name.eq_ignore_ascii_case(name)
     }
@@ -135,6 +156,9 @@ impl Device {
     /// The routine for a major function; 0 when the driver has none.
     #[must_use]
     pub fn routine(&self, major: usize) -> usize {
+        if self.cut_off.load(Ordering::SeqCst) {
+            return 0;
+        }
         match &self.description.dispatch {
             Dispatch::OfNdis(table) => table.get(major).copied().unwrap_or(0),
             Dispatch::OfDriver => {

@@ -15,6 +15,7 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
+use crate::irql;
 use crate::memory::user_buffer::LockedMdl;
 use crate::ndis::loan::{Loan, LoanedBytes};
 use crate::nt::{IO_STACK_LOCATION, IO_STATUS_BLOCK, IO_STATUS_BLOCK_UNION, IRP, LIST_ENTRY};
@@ -183,6 +184,13 @@ pub(crate) fn thread_ends(thread: u64) {
 /// Sends a packet to a device and returns it, completed or pending.
 pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<ActiveIrp> {
     let major = request.major;
+    let may_be_raised = major == Major::DeviceControl && request.kernel_mode;
+    let level = irql::current();
+    assert!(
+        level == irql::PASSIVE || may_be_raised,
+        "{} at level {level:?}: programs call at PASSIVE_LEVEL",
+        major.name()
+    );
     let irp = build(device, file, request);
     let routine = device.routine(major as usize);
     if routine == 0 {
@@ -279,7 +287,10 @@ impl ActiveIrp {
 
     /// Waits for completion, at most so long in kernel time; `None` when it did not come.
     pub fn wait(&self, limit: Option<std::time::Duration>) -> Option<IoResult> {
-        self.completed.wait(limit);
+        // No wait at all where there is nothing to wait for: the caller may be a driver at DISPATCH_LEVEL.
+        if !self.is_completed() {
+            self.completed.wait(limit);
+        }
         lock(&self.completion).as_ref().map(|completion| completion.result.clone())
     }
 

@@ -171,6 +171,22 @@ impl Adapter {
         miniport.map(|miniport| lock(&miniport.indications).ndk_events.clone()).unwrap_or_default()
     }
 
+    /// Has NDIS answer every NDK event of the miniport with a status instead of following it; `None` ends that. Starts the count
+    /// of refused events again.
+    pub fn refuse_ndk_events(&self, answer: Option<NdisStatus>) {
+        if let Some(miniport) = lock(&self.node.miniport).as_ref() {
+            let mut indications = lock(&miniport.indications);
+            indications.ndk_event_answer = answer;
+            indications.ndk_events_refused = 0;
+        }
+    }
+
+    /// How many NDK events were refused in a row.
+    #[must_use]
+    pub fn ndk_events_refused(&self) -> usize {
+        lock(&self.node.miniport).as_ref().map_or(0, |miniport| lock(&miniport.indications).ndk_events_refused)
+    }
+
     /// Starts a halted adapter: initialise, restart, bind the protocol, give it its addresses.
     pub fn start(&self) -> Result<(), StartError> {
         if lock(&self.node.miniport).is_some() {

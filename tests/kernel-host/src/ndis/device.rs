@@ -120,11 +120,15 @@ crate::exports! {
         }
     }
 
-    /// Deletes a control device; files that are open on it keep it until they are closed.
+    /// Deletes a control device; files that are open on it keep it until they are closed. Whether their last packets reach the
+    /// driver is a test's choice, because NDIS promises neither.
     /// Checks: a live device handle.
     /// Source: NDIS: NdisDeregisterDeviceEx
     [PASSIVE_ONLY] fn NdisDeregisterDeviceEx(handle: *mut c_void) {
         let device = live(ndis().devices.remove(handle), "NdisDeregisterDeviceEx", "control device", handle);
+        if device::ndis_keeps_packets() {
+            device.device.cut_off();
+        }
         device.device.delete();
     }
 

@@ -81,6 +81,10 @@ pub struct Indications {
     pub link_speed: Option<u64>,
     /// The NDK events of NdisMNetPnPEvent in their order: enabled or disabled.
     pub ndk_events: Vec<bool>,
+    /// What NdisMNetPnPEvent answers instead of doing what it is asked, while a test wants that.
+    pub ndk_event_answer: Option<NdisStatus>,
+    /// Calls of NdisMNetPnPEvent that failed, since the last one that did not.
+    pub ndk_events_refused: usize,
 }
 
 impl Miniport {

@@ -37,7 +37,8 @@ crate::exports! {
     module "ndis.sys";
 
     /// Reports NDK enable or disable to the layers above; disable returns when every NDK adapter of the miniport is closed.
-    /// Checks: never inside an OID handler, neither during initialisation nor after MiniportHaltEx; notification header, port, event code.
+    /// Checks: never inside an OID handler, neither during initialisation nor after MiniportHaltEx; notification header, port, event
+    /// code; an event that fails is not raised again without end.
     /// Source: NDIS: NdisMNetPnPEvent, NET_PNP_EVENT_NOTIFICATION; NDKPI: OID_NDK_SET_STATE
     [PASSIVE_ONLY] fn NdisMNetPnPEvent(handle: *mut c_void, notification: *const NET_PNP_EVENT_NOTIFICATION) -> NdisStatus {
         const NDK_ENABLE: i32 = 13;
@@ -53,9 +54,14 @@ crate::exports! {
             rule(&miniport, "NetPnPEventNotification is NULL");
         }
         let event = check_notification(&miniport, notification);
+        let answer = lock(&miniport.indications).ndk_event_answer;
         if crate::fault::should_fail("NdisMNetPnPEvent") {
-            return status::RESOURCES;
+            return refuse(&miniport, status::RESOURCES);
         }
+        if let Some(answer) = answer {
+            return refuse(&miniport, answer);
+        }
+        lock(&miniport.indications).ndk_events_refused = 0;
         if matches!(event, NDK_ENABLE | NDK_DISABLE) {
             lock(&miniport.indications).ndk_events.push(event == NDK_ENABLE);
         }
@@ -75,6 +81,25 @@ crate::exports! {
             }
         }
     }
+}
+
+/// How often a driver may raise events that fail, with none in between that does not.
+const REFUSED_IN_A_ROW: usize = 64;
+
+/// Answers an event with a failure, and reports a driver that raises it again for ever.
+fn refuse(miniport: &Miniport, answer: NdisStatus) -> NdisStatus {
+    let refused = {
+        let mut indications = lock(&miniport.indications);
+        indications.ndk_events_refused += 1;
+        indications.ndk_events_refused
+    };
+    if refused > REFUSED_IN_A_ROW {
+        rule(
+            miniport,
+            &format!("has failed {refused} times in a row (last with {answer:#x}) and is called again without end"),
+        );
+    }
+    answer
 }
 
 fn check_notification(miniport: &Miniport, notification: *const NET_PNP_EVENT_NOTIFICATION) -> i32 {

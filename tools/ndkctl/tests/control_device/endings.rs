@@ -5,6 +5,7 @@ use crate::pairs::{close, create_request, objects};
 use crate::transfers::{KINDS, transfer_request};
 use crate::{Case, cases};
 use kernel_host::HaltAction;
+use kernel_host::io::device::keep_packets_of_gone_devices;
 use softndk_ioctl::{
     AdapterListRequest, MemcpyRequest, ObjectSummaryRequest, Operation, PairCreateRequest, PairFlags, RegionKind,
     Request, RequestHeader, Status, TransferFlags, TransferRequest, VersionRequest,
@@ -24,6 +25,7 @@ pub const CASES: &[Case] = cases![
     unload_with_handles_open,
     requests_are_over_when_the_last_adapter_is_gone,
     a_handle_outlives_the_device_and_serves_the_next_one,
+    handles_of_which_the_driver_hears_no_more_are_freed,
 ];
 
 pub fn endless(pair: u32) -> TransferRequest {
@@ -258,6 +260,27 @@ fn requests_are_over_when_the_last_adapter_is_gone() {
     }
     refused(&file, &VersionRequest { header: RequestHeader::of::<VersionRequest>() }, Status::DEVICE_REMOVED);
     file.close();
+    machine.finish();
+}
+
+/// NDIS does not promise that cleanup and close of a handle reach a driver that has taken its device back.
+// Rule: IOCTL-9
+fn handles_of_which_the_driver_hears_no_more_are_freed() {
+    let mut machine = Machine::start();
+    let files = [(); 4].map(|()| machine.open());
+    let mut pairs = files.iter().map(|file| ask(file, &create_request(&machine)).pair).collect::<Vec<_>>();
+    let [first, second, third, fourth] = files;
+    // Out of the middle, the end and the start of any list.
+    second.close();
+    assert_eq!(objects(&third).files, 3);
+    assert_eq!(close(&third, pairs.remove(2)), Status::SUCCESS);
+    keep_packets_of_gone_devices(true);
+    for adapter in machine.adapters.drain(..) {
+        adapter.remove();
+    }
+    for file in [third, first, fourth] {
+        file.close();
+    }
     machine.finish();
 }
 

@@ -1,13 +1,16 @@
 //! What every request checks before it looks at its meaning: code, length, version, size, room for the answer; and who may ask.
 
-use crate::machine::{Machine, list, open, region, send, send_direct};
+use crate::machine::{Machine, ask, list, open, region, send, send_direct};
+use crate::pairs::{close, create_request, objects};
 use crate::{Case, cases};
+use kernel_host::io::file::open as open_as;
 use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener};
+use kernel_host::irql;
 use softndk_ioctl::{
     ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MemcpyRequest, ObjectListRequest,
     ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
-    PairModerationRequest, Request, RequestHeader, ScriptRequest, Status, TransferRequest, VersionReply,
-    VersionRequest, WIN32_DEVICE_NAME,
+    PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status, TransferRequest,
+    VersionReply, VersionRequest, WIN32_DEVICE_NAME,
 };
 use std::collections::HashSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,6 +25,7 @@ pub const CASES: &[Case] = cases![
     adapter_list_takes_two_calls,
     adapters_are_told_apart,
     object_summary_counts_files,
+    every_request_of_a_driver_at_dispatch_is_answered_there,
     unknown_codes_are_refused,
     handles_need_read_and_write,
     only_administrators_and_system_open_it,
@@ -47,6 +51,7 @@ fn buffered_requests() -> Vec<Buffered> {
         buffered::<AdapterListRequest>(),
         buffered::<ObjectSummaryRequest>(),
         buffered::<ObjectListRequest>(),
+        buffered::<RefusalListRequest>(),
         buffered::<PairCreateRequest>(),
         buffered::<PairCloseRequest>(),
         buffered::<PairModerationRequest>(),
@@ -71,6 +76,41 @@ fn version_answers_every_abi_version() {
         assert_eq!((reply.ndis_version, reply.ndkpi_version), ([6, 60], [2, 1]));
         assert!(reply.processor_count >= 1);
     }
+    file.close();
+    machine.finish();
+}
+
+/// Another driver may ask at DISPATCH_LEVEL. What has to wait refuses; nothing waits.
+// Rule: IOCTL-12
+fn every_request_of_a_driver_at_dispatch_is_answered_there() {
+    let machine = Machine::start();
+    let opener = Opener { caller: Caller::Kernel, ..Opener::default() };
+    let file = open_as(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, opener).expect("a driver opens the device");
+    let pair = ask(&file, &create_request(&machine)).pair;
+    let at_dispatch = |code, input: &[u8]| {
+        let before = irql::raise(irql::DISPATCH);
+        let answer = send(&file, code, input, 4096);
+        irql::lower(before);
+        answer
+    };
+    let queries = [
+        VersionRequest::CODE,
+        AdapterListRequest::CODE,
+        ObjectSummaryRequest::CODE,
+        ObjectListRequest::CODE,
+        RefusalListRequest::CODE,
+    ];
+    for request in buffered_requests() {
+        let (status, output) = at_dispatch(request.code, &input(ABI_VERSION, request.input, request.input));
+        let expected = if queries.contains(&request.code) { Status::SUCCESS } else { Status::NOT_SUPPORTED };
+        assert_eq!(status, expected, "0x{:08X}", request.code);
+        if request.code == ObjectSummaryRequest::CODE {
+            let summary = ObjectSummaryReply::read_from_bytes(&output).expect("a whole reply");
+            assert_eq!((summary.pairs, summary.queue_pairs), (1, 2));
+        }
+    }
+    assert_eq!(close(&file, pair), Status::SUCCESS);
+    assert_eq!(objects(&file).pairs, 0);
     file.close();
     machine.finish();
 }
@@ -235,6 +275,7 @@ fn unknown_codes_are_refused() {
         AdapterListRequest::CODE,
         ObjectSummaryRequest::CODE,
         ObjectListRequest::CODE,
+        RefusalListRequest::CODE,
         PairCreateRequest::CODE,
         PairCloseRequest::CODE,
         PairModerationRequest::CODE,

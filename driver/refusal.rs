@@ -1,0 +1,183 @@
+//! Refusals: every call of a consumer that fails passes [`refuse_by`], with its cause, and the last ones are kept for the tools.
+//!
+//! A [`Refusal`] is a cause with its status, and the status comes out of it here only, so a dispatch function cannot fail without
+//! a trace. `IRQL <= DISPATCH_LEVEL` everywhere; nothing is allocated; a call that succeeds does nothing here.
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS,
+    STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
+};
+use softndk_engine::{
+    CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, Opening, Platform, ProtectionDomain,
+    QueuePair, SharedEndpoint, SharedReceiveQueue,
+};
+use softndk_ioctl::{NdkCall, ObjectKind, REFUSALS_KEPT, RefusalCause, RefusalEntry, RefusalWay};
+
+use crate::{
+    control::object_list,
+    driver::Driver,
+    kernel::{irql, spin_lock::SpinLock},
+    platform::KernelPlatform,
+};
+
+/// Why a call fails, and the status that says so.
+#[derive(Clone, Copy)]
+#[must_use]
+pub struct Refusal {
+    cause: RefusalCause,
+    status: NTSTATUS,
+}
+
+impl Refusal {
+    pub const NO_OBJECT: Self = Self::new(RefusalCause::NO_OBJECT, STATUS_INVALID_PARAMETER);
+    pub const NO_CALLBACK: Self = Self::new(RefusalCause::NO_CALLBACK, STATUS_INVALID_PARAMETER);
+    pub const NO_PLACE: Self = Self::new(RefusalCause::NO_PLACE, STATUS_INVALID_PARAMETER);
+    pub const NO_LIST: Self = Self::new(RefusalCause::NO_LIST, STATUS_INVALID_PARAMETER);
+    pub const UNKNOWN_FLAGS: Self = Self::new(RefusalCause::UNKNOWN_FLAGS, STATUS_INVALID_PARAMETER);
+    pub const NO_LENGTH: Self = Self::new(RefusalCause::NO_LENGTH, STATUS_INVALID_PARAMETER);
+    pub const BAD_ADDRESS: Self = Self::new(RefusalCause::BAD_ADDRESS_ARGUMENT, STATUS_INVALID_PARAMETER);
+    pub const UNKNOWN_FAMILY: Self = Self::new(RefusalCause::UNKNOWN_FAMILY, STATUS_INVALID_ADDRESS);
+    pub const NO_PRIVATE_DATA: Self = Self::new(RefusalCause::NO_PRIVATE_DATA, STATUS_INVALID_PARAMETER);
+    pub const SMALL_BUFFER: Self = Self::new(RefusalCause::SMALL_BUFFER, STATUS_BUFFER_TOO_SMALL);
+    pub const NO_EXTENSION: Self = Self::new(RefusalCause::NO_EXTENSION, STATUS_NOT_SUPPORTED);
+    pub const NO_ADDRESS_YET: Self = Self::new(RefusalCause::NO_ADDRESS_YET, STATUS_INVALID_DEVICE_STATE);
+    pub const NO_MEMORY: Self = Self::new(RefusalCause::NO_MEMORY, STATUS_INSUFFICIENT_RESOURCES);
+    pub const FAST_REGISTER_REGION: Self = Self::new(RefusalCause::FAST_REGISTER_REGION, STATUS_INVALID_DEVICE_REQUEST);
+
+    pub const fn new(cause: RefusalCause, status: NTSTATUS) -> Self {
+        Self { cause, status }
+    }
+}
+
+/// What a refused call was made on, as the object list has it: kind and number.
+pub trait Subject {
+    fn subject(&self) -> (ObjectKind, u64);
+}
+
+/// A call on no object of this driver.
+pub struct Nothing;
+
+impl Subject for Nothing {
+    fn subject(&self) -> (ObjectKind, u64) {
+        (ObjectKind::default(), 0)
+    }
+}
+
+impl Subject for (softndk_engine::ObjectKind, u64) {
+    fn subject(&self) -> (ObjectKind, u64) {
+        (object_list::kind(self.0), self.1)
+    }
+}
+
+impl Subject for Hold<KernelPlatform> {
+    fn subject(&self) -> (ObjectKind, u64) {
+        self.object().subject()
+    }
+}
+
+impl<T: Subject> Subject for Option<&T> {
+    fn subject(&self) -> (ObjectKind, u64) {
+        self.map_or_else(|| Nothing.subject(), Subject::subject)
+    }
+}
+
+macro_rules! subjects {
+    ($($Handle:ident)+) => {
+        $(impl Subject for $Handle<KernelPlatform> {
+            fn subject(&self) -> (ObjectKind, u64) {
+                self.hold().subject()
+            }
+        })+
+    };
+}
+
+subjects! {
+    Opening CompletionQueue ProtectionDomain MemoryRegion MemoryWindow SharedReceiveQueue QueuePair Listener Connector
+    SharedEndpoint
+}
+
+/// Refuses a call: the status to answer it with.
+pub fn refuse(call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>) -> NTSTATUS {
+    refuse_by(RefusalWay::CALL, call, object, refusal)
+}
+
+/// As [`refuse`], for whatever way the consumer is told. Every refusal passes here.
+#[cold]
+#[inline(never)]
+pub fn refuse_by(way: RefusalWay, call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>) -> NTSTATUS {
+    let Refusal { cause, status } = refusal.into();
+    let (kind, object) = object.subject();
+    keep(RefusalEntry {
+        number: 0,
+        age: now(),
+        object,
+        kind,
+        call,
+        status,
+        cause,
+        way,
+        irql: u32::from(irql::current()),
+        processor: irql::processor(),
+        reserved: 0,
+    });
+    status
+}
+
+/// The last refusals. An entry's place is its number modulo the places, and its age is the moment it was made.
+struct Kept {
+    entries: [RefusalEntry; REFUSALS_KEPT],
+    total: u64,
+}
+
+static KEPT: SpinLock<Kept> = SpinLock::new(Kept {
+    entries: [RefusalEntry {
+        number: 0,
+        age: 0,
+        object: 0,
+        kind: ObjectKind(0),
+        call: NdkCall(0),
+        status: 0,
+        cause: RefusalCause(0),
+        way: RefusalWay(0),
+        irql: 0,
+        processor: 0,
+        reserved: 0,
+    }; REFUSALS_KEPT],
+    total: 0,
+});
+
+impl Kept {
+    fn place(number: u64) -> usize {
+        (number % REFUSALS_KEPT as u64) as usize
+    }
+}
+
+fn now() -> u64 {
+    Driver::get().map_or(0, |driver| driver.fabric.platform().now())
+}
+
+#[inline(never)]
+fn keep(entry: RefusalEntry) {
+    let mut kept = KEPT.lock();
+    kept.total = kept.total.wrapping_add(1);
+    let number = kept.total;
+    if let Some(place) = kept.entries.get_mut(Kept::place(number)) {
+        *place = RefusalEntry { number, ..entry };
+    }
+}
+
+/// Refusals so far; the newest has this number.
+pub fn total() -> u64 {
+    KEPT.lock().total
+}
+
+/// The refusal with this number, or the oldest that is kept if it is gone; nothing behind the newest.
+pub fn at(number: u64) -> Option<RefusalEntry> {
+    let entry = {
+        let kept = KEPT.lock();
+        let oldest = kept.total.saturating_sub(REFUSALS_KEPT as u64 - 1).max(1);
+        let number = number.max(oldest);
+        kept.entries.get(Kept::place(number)).copied().filter(|entry| entry.number == number)?
+    };
+    Some(RefusalEntry { age: now().saturating_sub(entry.age), ..entry })
+}

@@ -1,0 +1,385 @@
+//! The calls that the driver refused last: which, on what, with which status and why.
+
+use crate::header::{Method, Request, RequestHeader, control_code};
+use crate::names::open_names;
+use crate::object_list::ObjectKind;
+use crate::status::Status;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Refusals that the driver keeps; an older one gives its place to a new one.
+pub const REFUSALS_KEPT: usize = 256;
+
+/// Lists the refusals that are kept, in parts. METHOD_BUFFERED.
+///
+/// Output: one [`RefusalListReply`], then `returned_count` entries of `entry_size` bytes each, oldest first, from the one with the
+/// number `first` or, if that is gone, the oldest that is kept. The next part begins at [`RefusalListReply::next`]; a part without
+/// entries is the end. A tool that asks again later from there sees what has come since, and by the numbers what it missed.
+///
+/// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (output shorter than the fixed part and one
+/// entry); DEVICE_REMOVED (no adapter is left).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RefusalListRequest {
+    /// Version and size.
+    pub header: RequestHeader,
+    /// Number of the first refusal to list; 0 begins with the oldest.
+    pub first: u64,
+}
+
+impl Request for RefusalListRequest {
+    const CODE: u32 = control_code(0x804, Method::Buffered);
+    type Reply = RefusalListReply;
+}
+
+impl RefusalListRequest {
+    /// How many entries fit an output of this length.
+    ///
+    /// # Errors
+    /// [`Status::BUFFER_TOO_SMALL`]: not even one.
+    pub const fn capacity(output_length: usize) -> Result<usize, Status> {
+        let room = output_length.saturating_sub(size_of::<RefusalListReply>()) / size_of::<RefusalEntry>();
+        if room == 0 { Err(Status::BUFFER_TOO_SMALL) } else { Ok(room) }
+    }
+}
+
+/// The fixed part of a list of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RefusalListReply {
+    /// ABI version, and the size of this fixed part.
+    pub header: RequestHeader,
+    /// Entries that follow.
+    pub returned_count: u32,
+    /// Distance from one entry to the next, in bytes.
+    pub entry_size: u32,
+    /// Where to go on.
+    pub next: u64,
+    /// Refusals since the driver was loaded; the newest has this number, the first had 1.
+    pub total: u64,
+}
+
+/// One refusal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RefusalEntry {
+    /// 1 for the driver's first, and one more with each.
+    pub number: u64,
+    /// Nanoseconds since.
+    pub age: u64,
+    /// Number of the object that the call was made on, as the object list has it; 0 when the call named none.
+    pub object: u64,
+    /// What that object is; 0 when the call named none.
+    pub kind: ObjectKind,
+    /// Which call.
+    pub call: NdkCall,
+    /// The status it was answered with.
+    pub status: i32,
+    /// Why.
+    pub cause: RefusalCause,
+    /// How the caller was told.
+    pub way: RefusalWay,
+    /// IRQL at which the driver decided.
+    pub irql: u32,
+    /// Processor on which the driver decided.
+    pub processor: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl RefusalEntry {
+    /// The status.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        Status(self.status)
+    }
+}
+
+open_names! {
+    /// Calls that can be refused, by the names of the dispatch tables. Open.
+    NdkCall {
+        /// NdkOpenAdapter.
+        OPEN_ADAPTER = 1, "NdkOpenAdapter";
+        /// NdkQueryAdapterInfo.
+        QUERY_ADAPTER_INFO = 2, "NdkQueryAdapterInfo";
+        /// NdkCreateCq.
+        CREATE_CQ = 3, "NdkCreateCq";
+        /// NdkCreatePd.
+        CREATE_PD = 4, "NdkCreatePd";
+        /// NdkCreateSharedEndpoint.
+        CREATE_SHARED_ENDPOINT = 5, "NdkCreateSharedEndpoint";
+        /// NdkCreateConnector.
+        CREATE_CONNECTOR = 6, "NdkCreateConnector";
+        /// NdkCreateListener.
+        CREATE_LISTENER = 7, "NdkCreateListener";
+        /// NdkBuildLAM.
+        BUILD_LAM = 8, "NdkBuildLAM";
+        /// NdkReleaseLAM.
+        RELEASE_LAM = 9, "NdkReleaseLAM";
+        /// NdkQueryExtension.
+        QUERY_EXTENSION = 10, "NdkQueryExtension";
+        /// NdkClose.
+        CLOSE = 11, "NdkClose";
+        /// NdkResizeCq.
+        RESIZE_CQ = 12, "NdkResizeCq";
+        /// NdkControlCqInterruptModeration.
+        CONTROL_CQ_INTERRUPT_MODERATION = 13, "NdkControlCqInterruptModeration";
+        /// NdkGetCqResults.
+        GET_CQ_RESULTS = 14, "NdkGetCqResults";
+        /// NdkCreateMr.
+        CREATE_MR = 15, "NdkCreateMr";
+        /// NdkCreateMw.
+        CREATE_MW = 16, "NdkCreateMw";
+        /// NdkCreateSrq.
+        CREATE_SRQ = 17, "NdkCreateSrq";
+        /// NdkCreateQp.
+        CREATE_QP = 18, "NdkCreateQp";
+        /// NdkCreateQpWithSrq.
+        CREATE_QP_WITH_SRQ = 19, "NdkCreateQpWithSrq";
+        /// NdkRegisterMr.
+        REGISTER_MR = 20, "NdkRegisterMr";
+        /// NdkDeregisterMr.
+        DEREGISTER_MR = 21, "NdkDeregisterMr";
+        /// NdkInitializeFastRegisterMr.
+        INITIALIZE_FAST_REGISTER_MR = 22, "NdkInitializeFastRegisterMr";
+        /// NdkModifySrq.
+        MODIFY_SRQ = 23, "NdkModifySrq";
+        /// NdkSrqReceive.
+        SRQ_RECEIVE = 24, "NdkSrqReceive";
+        /// NdkSend.
+        SEND = 25, "NdkSend";
+        /// NdkSendAndInvalidate.
+        SEND_AND_INVALIDATE = 26, "NdkSendAndInvalidate";
+        /// NdkReceive.
+        RECEIVE = 27, "NdkReceive";
+        /// NdkRead.
+        READ = 28, "NdkRead";
+        /// NdkWrite.
+        WRITE = 29, "NdkWrite";
+        /// NdkBind.
+        BIND = 30, "NdkBind";
+        /// NdkFastRegister.
+        FAST_REGISTER = 31, "NdkFastRegister";
+        /// NdkInvalidate.
+        INVALIDATE = 32, "NdkInvalidate";
+        /// NdkListen.
+        LISTEN = 33, "NdkListen";
+        /// NdkConnect.
+        CONNECT = 34, "NdkConnect";
+        /// NdkConnectWithSharedEndpoint.
+        CONNECT_WITH_SHARED_ENDPOINT = 35, "NdkConnectWithSharedEndpoint";
+        /// NdkCompleteConnect.
+        COMPLETE_CONNECT = 36, "NdkCompleteConnect";
+        /// NdkCompleteConnectEx.
+        COMPLETE_CONNECT_EX = 37, "NdkCompleteConnectEx";
+        /// NdkAccept.
+        ACCEPT = 38, "NdkAccept";
+        /// NdkAcceptEx.
+        ACCEPT_EX = 39, "NdkAcceptEx";
+        /// NdkReject.
+        REJECT = 40, "NdkReject";
+        /// NdkGetConnectionData.
+        GET_CONNECTION_DATA = 41, "NdkGetConnectionData";
+        /// NdkGetLocalAddress.
+        GET_LOCAL_ADDRESS = 42, "NdkGetLocalAddress";
+        /// NdkGetPeerAddress.
+        GET_PEER_ADDRESS = 43, "NdkGetPeerAddress";
+        /// NdkDisconnect.
+        DISCONNECT = 44, "NdkDisconnect";
+        /// NdisMNetPnPEvent.
+        NET_PNP_EVENT = 45, "NdisMNetPnPEvent";
+        /// MiniportInitializeEx.
+        INITIALIZE = 46, "MiniportInitializeEx";
+    }
+}
+
+open_names! {
+    /// How a refusal is told. Open.
+    RefusalWay {
+        /// By the value that the call returns, or, where the adapter makes calls pend, by its completion instead of that.
+        CALL = 1, "call";
+        /// By the completion of a call that pended.
+        COMPLETION = 2, "completion";
+        /// By a result in a completion queue.
+        RESULT = 3, "result";
+    }
+}
+
+open_names! {
+    /// Why a call was refused. Open. The names are sentences without their end.
+    RefusalCause {
+        /// In words: an object argument is NULL, or no object of this driver.
+        NO_OBJECT = 0x1, "an object argument is NULL, or no object of this driver";
+        /// In words: a callback that the call needs is NULL.
+        NO_CALLBACK = 0x2, "a callback that the call needs is NULL";
+        /// In words: the place for the result is NULL.
+        NO_PLACE = 0x3, "the place for the result is NULL";
+        /// In words: a list that has elements is NULL or not aligned.
+        NO_LIST = 0x4, "a list that has elements is NULL or not aligned";
+        /// In words: a flag that the call does not have.
+        UNKNOWN_FLAGS = 0x5, "a flag that the call does not have";
+        /// In words: a length of zero, or no place for a length.
+        NO_LENGTH = 0x6, "a length of zero, or no place for a length";
+        /// In words: a socket address that is NULL or shorter than its family's.
+        BAD_ADDRESS_ARGUMENT = 0x7, "a socket address that is NULL or shorter than its family's";
+        /// In words: a socket address of a family other than IPv4 and IPv6.
+        UNKNOWN_FAMILY = 0x8, "a socket address of a family other than IPv4 and IPv6";
+        /// In words: private data with a length is NULL.
+        NO_PRIVATE_DATA = 0x9, "private data with a length is NULL";
+        /// In words: the buffer is shorter than the result; the needed length is written.
+        SMALL_BUFFER = 0xa, "the buffer is shorter than the result; the needed length is written";
+        /// In words: no extension is offered.
+        NO_EXTENSION = 0xb, "no extension is offered";
+        /// In words: the object has no such address (yet).
+        NO_ADDRESS_YET = 0xc, "the object has no such address (yet)";
+        /// In words: no version that satisfies the wanted one is spoken.
+        UNKNOWN_VERSION = 0xd, "no version that satisfies the wanted one is spoken";
+        /// In words: NDK is off on the adapter, or the adapter is leaving.
+        NDK_OFF = 0xe, "NDK is off on the adapter, or the adapter is leaving";
+        /// In words: the system has no memory left for it.
+        NO_MEMORY = 0xf, "the system has no memory left for it";
+        /// In words: the region was made for fast registration.
+        FAST_REGISTER_REGION = 0x10, "the region was made for fast registration";
+        /// In words: NDIS did not take the event.
+        NDIS_REFUSED = 0x11, "NDIS did not take the event";
+        /// In words: memory or a table of the adapter ran out.
+        CREATE_NO_RESOURCES = 0x100, "memory or a table of the adapter ran out";
+        /// In words: a number is over the adapter's limit.
+        CREATE_OVER_LIMIT = 0x101, "a number is over the adapter's limit";
+        /// In words: the objects belong to different adapters or opens.
+        CREATE_FOREIGN = 0x102, "the objects belong to different adapters or opens";
+        /// In words: the adapter is leaving, or NDK is off.
+        CREATE_ADAPTER_GONE = 0x103, "the adapter is leaving, or NDK is off";
+        /// In words: the MDL chain is shorter than the length, or not virtually contiguous.
+        MAPPING_NOT_CONTIGUOUS = 0x200, "the MDL chain is shorter than the length, or not virtually contiguous";
+        /// In words: the MDL's pages are not locked and not non-paged pool.
+        MAPPING_NOT_PINNED = 0x201, "the MDL's pages are not locked and not non-paged pool";
+        /// In words: more bytes than can be mapped at a time.
+        MAPPING_TOO_LONG = 0x202, "more bytes than can be mapped at a time";
+        /// In words: the system has no memory or mappings left for it.
+        MAPPING_NO_RESOURCES = 0x203, "the system has no memory or mappings left for it";
+        /// In words: memory or memory tokens ran out.
+        REGION_NO_RESOURCES = 0x300, "memory or memory tokens ran out";
+        /// In words: a length that the region cannot have.
+        REGION_BAD_LENGTH = 0x301, "a length that the region cannot have";
+        /// In words: the region is registered already, or not registered.
+        REGION_IN_USE = 0x302, "the region is registered already, or not registered";
+        /// In words: memory windows are bound to the region.
+        REGION_WINDOWS_BOUND = 0x303, "memory windows are bound to the region";
+        /// In words: the region is of the other kind, or not initialized for fast registration.
+        REGION_WRONG_KIND = 0x304, "the region is of the other kind, or not initialized for fast registration";
+        /// In words: more pages than the adapter fast-registers.
+        REGION_TOO_MANY_PAGES = 0x305, "more pages than the adapter fast-registers";
+        /// In words: the region is being closed.
+        REGION_CLOSING = 0x306, "the region is being closed";
+        /// In words: no memory for the new depth.
+        RESIZE_NO_RESOURCES = 0x400, "no memory for the new depth";
+        /// In words: a depth over the adapter's limit, or zero.
+        RESIZE_OVER_LIMIT = 0x401, "a depth over the adapter's limit, or zero";
+        /// In words: the new depth is less than what the queue holds.
+        RESIZE_OCCUPIED = 0x402, "the new depth is less than what the queue holds";
+        /// In words: the queue has failed.
+        RESIZE_FAILED = 0x403, "the queue has failed";
+        /// In words: no timer for the interval.
+        MODERATION_NO_RESOURCES = 0x500, "no timer for the interval";
+        /// In words: an interval without a count, or a count without an interval.
+        MODERATION_MIX = 0x501, "an interval without a count, or a count without an interval";
+        /// In words: as many requests are outstanding as the queue was made for.
+        POST_QUEUE_FULL = 0x600, "as many requests are outstanding as the queue was made for";
+        /// In words: more scatter/gather elements than the queue was made for.
+        POST_TOO_MANY_ELEMENTS = 0x601, "more scatter/gather elements than the queue was made for";
+        /// In words: more bytes than the adapter transfers in a request.
+        POST_TOO_MUCH_DATA = 0x602, "more bytes than the adapter transfers in a request";
+        /// In words: a flag that does not go with the request.
+        POST_BAD_FLAGS = 0x603, "a flag that does not go with the request";
+        /// In words: an argument that the request cannot have.
+        POST_BAD_PARAMETER = 0x604, "an argument that the request cannot have";
+        /// In words: the queue pair was never connected.
+        POST_NOT_CONNECTED = 0x605, "the queue pair was never connected";
+        /// In words: the memory does not belong to the queue pair's protection domain or lacks the right.
+        POST_ACCESS_DENIED = 0x606, "the memory does not belong to the queue pair's protection domain or lacks the right";
+        /// In words: no room for the request's list.
+        POST_NO_RESOURCES = 0x607, "no room for the request's list";
+        /// In words: another thread posts to the queue at this moment.
+        POST_CONCURRENT = 0x608, "another thread posts to the queue at this moment";
+        /// In words: a local element lies outside of its region, or the region lacks the right.
+        RESULT_LOCAL_ACCESS = 0x700, "a local element lies outside of its region, or the region lacks the right";
+        /// In words: the peer's memory or rights do not allow the access.
+        RESULT_REMOTE_ACCESS = 0x701, "the peer's memory or rights do not allow the access";
+        /// In words: the peer's memory, rights or receive did not allow the request.
+        RESULT_REMOTE_ERROR = 0x702, "the peer's memory, rights or receive did not allow the request";
+        /// In words: the peer posted no receive in time.
+        RESULT_NOT_READY = 0x703, "the peer posted no receive in time";
+        /// In words: the message is longer than the receive's elements.
+        RESULT_RECEIVE_TOO_SMALL = 0x704, "the message is longer than the receive's elements";
+        /// In words: the request cannot be done on its objects in their present state.
+        RESULT_INVALID_REQUEST = 0x705, "the request cannot be done on its objects in their present state";
+        /// In words: memory ran out.
+        CONNECT_NO_RESOURCES = 0x800, "memory ran out";
+        /// In words: the adapter does not have the local address.
+        CONNECT_INVALID_ADDRESS = 0x801, "the adapter does not have the local address";
+        /// In words: the local address and port are in use.
+        CONNECT_ADDRESS_IN_USE = 0x802, "the local address and port are in use";
+        /// In words: a connection between the two addresses exists.
+        CONNECT_TUPLE_IN_USE = 0x803, "a connection between the two addresses exists";
+        /// In words: no port is left.
+        CONNECT_NO_PORTS = 0x804, "no port is left";
+        /// In words: there is no way to the destination's network.
+        CONNECT_NETWORK_UNREACHABLE = 0x805, "there is no way to the destination's network";
+        /// In words: no adapter on the wire has the destination.
+        CONNECT_HOST_UNREACHABLE = 0x806, "no adapter on the wire has the destination";
+        /// In words: nothing listens there, or the listener rejected.
+        CONNECT_REFUSED = 0x807, "nothing listens there, or the listener rejected";
+        /// In words: the peer or an adapter ended the attempt.
+        CONNECT_ABORTED = 0x808, "the peer or an adapter ended the attempt";
+        /// In words: the peer did not answer in time.
+        CONNECT_TIMED_OUT = 0x809, "the peer did not answer in time";
+        /// In words: the queue pair or connector is connected or connecting.
+        CONNECT_ALREADY_CONNECTED = 0x80a, "the queue pair or connector is connected or connecting";
+        /// In words: the call does not fit the connector's state.
+        CONNECT_INVALID_STATE = 0x80b, "the call does not fit the connector's state";
+        /// In words: more private data than a connection carries.
+        CONNECT_PRIVATE_DATA_TOO_LONG = 0x80c, "more private data than a connection carries";
+        /// In words: the objects belong to different adapters or opens.
+        CONNECT_FOREIGN = 0x80d, "the objects belong to different adapters or opens";
+        /// In words: the adapter is leaving, or NDK is off.
+        CONNECT_ADAPTER_GONE = 0x80e, "the adapter is leaving, or NDK is off";
+    }
+}
+
+const _: () = {
+    assert!(size_of::<RefusalListRequest>() == 16);
+    assert!(size_of::<RefusalListReply>() == 32);
+    assert!(size_of::<RefusalEntry>() == 56);
+    assert!(core::mem::offset_of!(RefusalEntry, kind) == 24);
+    assert!(core::mem::offset_of!(RefusalEntry, processor) == 48);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::{NdkCall, RefusalCause, RefusalEntry, RefusalListReply, RefusalListRequest};
+    use crate::Status;
+
+    extern crate std;
+    use std::string::ToString;
+
+    #[test]
+    fn an_output_holds_the_fixed_part_and_whole_entries() {
+        let (head, entry) = (size_of::<RefusalListReply>(), size_of::<RefusalEntry>());
+        for (length, room) in [(head + entry, 1), (head + 2 * entry - 1, 1), (head + 2 * entry, 2)] {
+            assert_eq!(RefusalListRequest::capacity(length), Ok(room), "{length}");
+        }
+        for length in [0, 1, head, head + entry - 1] {
+            assert_eq!(RefusalListRequest::capacity(length), Err(Status::BUFFER_TOO_SMALL), "{length}");
+        }
+    }
+
+    #[test]
+    fn calls_and_causes_of_later_versions_are_numbers() {
+        assert_eq!(NdkCall::SEND_AND_INVALIDATE.to_string(), "NdkSendAndInvalidate");
+        assert_eq!(
+            RefusalCause::POST_QUEUE_FULL.to_string(),
+            "as many requests are outstanding as the queue was made for"
+        );
+        assert_eq!((NdkCall(9999).to_string(), RefusalCause(0).to_string()), ("9999".into(), "0".into()));
+    }
+}
