@@ -21,6 +21,7 @@ pub mod fuzz;
 pub mod image_check;
 pub mod mutants;
 pub mod oracle;
+pub mod repeat;
 pub mod rules;
 pub mod setup;
 pub mod stress;
@@ -59,6 +60,7 @@ enum Command {
     Oracle(oracle::Arguments),
     Verify(verify::Arguments),
     Stress(stress::Arguments),
+    Repeat(repeat::Arguments),
     Fuzz(fuzz::Arguments),
 }
 
@@ -83,6 +85,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Oracle(arguments) => oracle::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
         Command::Stress(arguments) => stress::run(arguments),
+        Command::Repeat(arguments) => repeat::run(arguments),
         Command::Fuzz(arguments) => fuzz::run(arguments),
     }
 }

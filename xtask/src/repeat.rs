@@ -1,0 +1,326 @@
+//! `cargo xtask repeat`: every suite many times, idle and beside a busy machine, and a table of what failed.
+//!
+//! A suite is a test binary of the workspace, which is built once and started again and again; the rounds go through all suites
+//! in turn. The load is a loop without end for each processor, in this process. The output of each run that fails is kept.
+
+use crate::{
+    arch::Arch,
+    bad_drivers,
+    child::{lead_a_group, wait},
+    driver::{self, Profile},
+    setup,
+    workspace::Workspace,
+};
+use anyhow::{Context, Result, bail};
+use cargo_metadata::Message;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    hint,
+    io::BufReader,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Run every suite many times, idle and beside a busy machine, and print a table of the failures.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only suites whose names contain one of these: `kernel-host/c_consumer`, `conformance/`
+    suites: Vec<String>,
+
+    /// Runs of each suite under each load
+    #[arg(long, default_value_t = 30)]
+    times: u32,
+
+    /// Only under these loads
+    #[arg(long, value_delimiter = ',', value_enum)]
+    load: Vec<Load>,
+
+    /// Only trials whose names contain this; a suite without one is passed over
+    #[arg(long)]
+    trial: Option<String>,
+
+    /// Minutes after which a run is ended and counts as failed
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+
+    /// Against the optimised image
+    #[arg(long)]
+    release: bool,
+
+    /// One line of JSON for a program instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the machine does beside the suites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Load {
+    /// Nothing that this command starts
+    Idle,
+    /// A loop without end for each processor
+    Busy,
+}
+
+impl Load {
+    const ALL: [Self; 2] = [Self::Idle, Self::Busy];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+/// A test binary.
+struct Suite {
+    /// The folder of its package and its own name.
+    name: String,
+    binary: PathBuf,
+    /// Where cargo would start it.
+    folder: PathBuf,
+}
+
+/// Failures of one trial of a suite under one load, or of the suite as such.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    load: &'static str,
+    suite: String,
+    trial: String,
+    failed: u32,
+    /// What the first failed run said.
+    log: String,
+}
+
+/// What stands for the trial where a run ended without naming one.
+const WHOLE: &str = "(the run itself)";
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    setup::run(&setup::Arguments { quiet: true })?;
+    let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
+    bad_drivers::build(&workspace)?;
+    let mut suites = suites(&workspace)?;
+    suites.retain(|suite| is_chosen(&arguments.suites, &suite.name));
+    if suites.is_empty() {
+        bail!("no suite has a name with one of {:?} in it", arguments.suites);
+    }
+    let logs = workspace.path("target/repeat-logs");
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    let started = Instant::now();
+    let runner = Runner { workspace: &workspace, arguments, image: &image, logs: &logs };
+    let mut rows = Vec::new();
+    for load in Load::ALL.into_iter().filter(|load| arguments.load.is_empty() || arguments.load.contains(load)) {
+        let _busy = (load == Load::Busy).then(Busy::start);
+        rows.extend(runner.under(load, &suites)?);
+    }
+    report(&rows, &suites, arguments, started.elapsed());
+    if !rows.is_empty() {
+        bail!("{} trials failed at least once", rows.len());
+    }
+    Ok(())
+}
+
+fn is_chosen(wanted: &[String], name: &str) -> bool {
+    wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))
+}
+
+/// Builds all test binaries and says where they are.
+fn suites(workspace: &Workspace) -> Result<Vec<Suite>> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(workspace.root());
+    cargo.args(["test", "--quiet", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
+    cargo.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = cargo.spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut suites = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        if let Message::CompilerArtifact(artifact) = message?
+            && artifact.profile.test
+            && let Some(binary) = artifact.executable
+        {
+            let folder = artifact.manifest_path.parent().context("a package has a folder")?;
+            let package = folder.file_name().unwrap_or_default();
+            suites.push(Suite {
+                name: format!("{package}/{}", artifact.target.name),
+                binary: binary.into(),
+                folder: folder.into(),
+            });
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("the tests do not build");
+    }
+    suites.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(suites)
+}
+
+/// Loops without end, one for each processor, until it is dropped.
+struct Busy {
+    stopping: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn start() -> Self {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let spin = |stopping: Arc<AtomicBool>| {
+            move || {
+                while !stopping.load(Ordering::Relaxed) {
+                    hint::spin_loop();
+                }
+            }
+        };
+        let count = thread::available_parallelism().map_or(1, usize::from);
+        let threads = (0..count).map(|_| thread::spawn(spin(Arc::clone(&stopping)))).collect();
+        Self { stopping, threads }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A loop cannot panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Runner<'run> {
+    workspace: &'run Workspace,
+    arguments: &'run Arguments,
+    image: &'run Path,
+    logs: &'run Path,
+}
+
+impl Runner<'_> {
+    /// All rounds under one load.
+    fn under(&self, load: Load, suites: &[Suite]) -> Result<Vec<Row>> {
+        let mut failures: BTreeMap<(String, String), (u32, String)> = BTreeMap::new();
+        let bar = ProgressBar::new(u64::from(self.arguments.times) * suites.len() as u64);
+        bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {pos}/{len} {msg}")?);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        for round in 1..=self.arguments.times {
+            for suite in suites {
+                bar.set_message(format!("{}, round {round}: {}", load.name(), suite.name));
+                let log = self.logs.join(format!("{}-{}-{round}.log", load.name(), suite.name.replace('/', "-")));
+                for trial in self.once(suite, &log)? {
+                    let shown = self.workspace.show(&log).to_string();
+                    bar.suspend(|| eprintln!("{}, round {round}: FAILED {} {trial}; {shown}", load.name(), suite.name));
+                    failures.entry((suite.name.clone(), trial)).or_insert((0, shown)).0 += 1;
+                }
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        let row = |((suite, trial), (failed, log))| Row { load: load.name(), suite, trial, failed, log };
+        Ok(failures.into_iter().map(row).collect())
+    }
+
+    /// One run of a suite: the trials that failed. Its output is kept if there are any.
+    fn once(&self, suite: &Suite, log: &Path) -> Result<Vec<String>> {
+        let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new(&suite.binary);
+        command.current_dir(&suite.folder).args(self.arguments.trial.as_ref());
+        command.env("CARGO_MANIFEST_DIR", &suite.folder).env("SOFTNDK_IMAGE", self.image);
+        command.env("SOFTNDK_BAD_DRIVERS", bad_drivers::image(self.workspace));
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        lead_a_group(&mut command);
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", suite.binary.display()))?;
+        let status = wait(&mut child, Duration::from_mins(self.arguments.minutes))?;
+        let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+        let failed = failed(&text, status.is_some_and(|status| status.success()));
+        if failed.is_empty() {
+            fs::remove_file(log)?;
+        }
+        Ok(failed)
+    }
+}
+
+/// The trials that a run of a test binary names as failed; the run itself if it did not end well and names none.
+fn failed(text: &str, success: bool) -> Vec<String> {
+    let name = |line: &str| {
+        let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+        verdict.trim().starts_with("FAILED").then(|| name.trim().to_owned())
+    };
+    let mut names = text.lines().filter_map(name).collect::<Vec<_>>();
+    // Output of a test's own child process stands below the list and may repeat a name.
+    names.sort();
+    names.dedup();
+    if names.is_empty() && !success {
+        names.push(WHOLE.to_owned());
+    }
+    if success { Vec::new() } else { names }
+}
+
+fn report(rows: &[Row], suites: &[Suite], arguments: &Arguments, time: Duration) {
+    let (times, count, seconds) = (arguments.times, suites.len(), time.as_secs());
+    if arguments.json {
+        let row = |row: &Row| {
+            serde_json::json!({
+                "load": row.load, "suite": row.suite, "trial": row.trial, "failed": row.failed, "log": row.log,
+            })
+        };
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        let all = serde_json::json!({ "times": times, "suites": count, "failures": rows, "seconds": seconds });
+        println!("{all}");
+        return;
+    }
+    if !rows.is_empty() {
+        let width = |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).len()).max().unwrap_or(0).max(5);
+        let (suite, trial) = (width(|row| &row.suite), width(|row| &row.trial));
+        println!("load  {:<suite$}  {:<trial$}  {:>8}  first log", "suite", "trial", "failed");
+        for row in rows {
+            let of = format!("{}/{times}", row.failed);
+            println!("{:<4}  {:<suite$}  {:<trial$}  {of:>8}  {}", row.load, row.suite, row.trial, row.log);
+        }
+    }
+    let loads = if arguments.load.is_empty() { Load::ALL.len() } else { arguments.load.len() };
+    println!("repeat: {count} suites, {times} times under {loads} loads, {} failures, {seconds} s", rows.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_trials_are_read_from_both_kinds_of_binaries() {
+        let libtest = "running 2 tests\ntest a::one ... ok\ntest a::two ... FAILED\n\nfailures:\n    a::two\n";
+        assert_eq!(failed(libtest, false), ["a::two"]);
+        let mimic = "test suite::three            ... FAILED\ntest suite::four ... ignored\n";
+        assert_eq!(failed(mimic, false), ["suite::three"]);
+        assert!(failed("test a::one ... ok\n", true).is_empty());
+    }
+
+    #[test]
+    fn run_that_names_no_trial_counts_as_one() {
+        assert_eq!(failed("memory allocation failed", false), [WHOLE]);
+        // A test may print what looks like a failure of its child and pass.
+        assert!(failed("test inner ... FAILED\ntest outer ... ok\n", true).is_empty());
+    }
+
+    #[test]
+    fn suites_are_chosen_by_parts_of_their_names() {
+        let wanted = ["c_consumer".to_owned(), "engine/".to_owned()];
+        assert!(is_chosen(&wanted, "kernel-host/c_consumer") && is_chosen(&wanted, "engine/softndk_engine"));
+        assert!(!is_chosen(&wanted, "conformance/contract") && is_chosen(&[], "conformance/contract"));
+    }
+
+    #[test]
+    fn load_ends_with_its_owner() {
+        let busy = Busy::start();
+        let stopping = Arc::clone(&busy.stopping);
+        assert_eq!(busy.threads.len(), thread::available_parallelism().unwrap().get());
+        drop(busy);
+        assert_eq!(Arc::strong_count(&stopping), 1, "the loops have ended");
+    }
+}
