@@ -14,7 +14,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH};
 
-/// See the module.
+/// See the module. A cache line of its own: each processor writes its own all the time.
+#[repr(align(64))]
 pub(crate) struct Allowance {
     /// Service passes and callbacks under way on the processor; they nest.
     passes: AtomicU32,
