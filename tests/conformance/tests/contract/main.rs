@@ -22,6 +22,7 @@ mod memory;
 mod moderation;
 mod ndk_state;
 mod oid;
+mod patterns;
 mod queue_pair;
 mod race;
 mod refusals;
@@ -69,6 +70,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("close_order", close_order::CASES),
     ("callback", callback::CASES),
     ("patterns", drain::CASES),
+    ("patterns", patterns::CASES),
     ("limits", limits::CASES),
     ("lock", lock::CASES),
     ("race", race::CASES),
