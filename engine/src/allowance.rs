@@ -4,8 +4,8 @@
 //! DISPATCH_LEVEL its loop would never end, and neither would the DPC that it is in. Hence three bounds for each processor:
 //! a post inside a service pass (in a callback of ours) copies nothing and leaves its request to the pass; a post elsewhere at
 //! DISPATCH_LEVEL copies in place as far as the allowance goes; polls hand out so many results in a row, and then each queue
-//! answers once that it has none. A service pass and a call below DISPATCH_LEVEL renew the allowance: they prove that the loop,
-//! if there was one, has been left.
+//! answers once that it has none and goes on with as many of its own. A service pass and a call below DISPATCH_LEVEL renew the
+//! allowance: they prove that the loop, if there was one, has been left.
 //!
 //! Rules: a processor's allowance is used at DISPATCH_LEVEL on that processor, or renewed; a value that is lost between two
 //! processors costs nothing but a renewal too many. What an empty answer holds back counts as new: an arm that follows notifies.
@@ -46,7 +46,7 @@ impl Allowance {
     /// The processor has left whatever loop it was in.
     pub(crate) fn renew(&self) {
         self.bytes.store(DISPATCH_BYTES, Ordering::Relaxed);
-        self.renew_results(0);
+        self.results.store(DISPATCH_RESULTS, Ordering::Relaxed);
     }
 
     /// A service pass or a callback begins.
@@ -107,7 +107,7 @@ impl Allowance {
         self.results.load(Ordering::Relaxed)
     }
 
-    /// Which exhaustion the processor is in, if it is in one. A queue that has answered empty in this one may renew.
+    /// Which exhaustion the processor is in, if it is in one. A queue that has answered empty in this one may go on by itself.
     pub(crate) fn exhaustion(&self) -> u64 {
         self.exhausted.load(Ordering::Relaxed)
     }
@@ -126,11 +126,6 @@ impl Allowance {
             self.exhausted.fetch_add(1, Ordering::Relaxed);
         }
         self.results.store(left, Ordering::Relaxed);
-    }
-
-    /// A queue that has answered empty is asked again: its consumer is not in a loop that ends there.
-    pub(crate) fn renew_results(&self, waiting: u64) {
-        self.results.store(DISPATCH_RESULTS.max(waiting), Ordering::Relaxed);
     }
 }
 
@@ -177,8 +172,8 @@ mod tests {
         assert_eq!((allowance.results(), allowance.exhaustion()), (1, before));
         allowance.hand_out(1);
         assert_eq!((allowance.results(), allowance.exhaustion()), (0, before + 1));
-        allowance.renew_results(DISPATCH_RESULTS + 5);
-        assert_eq!(allowance.results(), DISPATCH_RESULTS + 5);
+        allowance.renew();
+        assert_eq!(allowance.results(), DISPATCH_RESULTS);
     }
 
     #[test]

@@ -79,6 +79,8 @@ struct Inner<P: Platform> {
     timer: Option<Timer<P>>,
     /// The exhaustion of an allowance in which the queue has answered that it has nothing.
     answered_empty: u64,
+    /// Results that the queue may still hand out in that exhaustion: it alone, whatever others have answered.
+    granted: u64,
     /// Where in the adapter's registry the search for queue pairs of this failed queue is; `None` when there is nothing to do.
     severing: Option<usize>,
 }
@@ -100,6 +102,27 @@ impl<P: Platform> Inner<P> {
         }
         ask
     }
+}
+
+/// What a poll at DISPATCH_LEVEL may hand out.
+#[derive(Clone, Copy)]
+enum Permitted {
+    /// Of the processor's allowance.
+    Results(u32),
+    /// Of what the queue has earned by an empty answer.
+    Granted(u32),
+}
+
+impl Permitted {
+    fn results(self) -> u32 {
+        match self {
+            Self::Results(results) | Self::Granted(results) => results,
+        }
+    }
+}
+
+fn saturate(results: u64) -> u32 {
+    u32::try_from(results).unwrap_or(u32::MAX)
 }
 
 /// A completion queue.
@@ -131,6 +154,7 @@ impl<P: Platform> CompletionQueue<P> {
                 queue: Queue::try_new(depth, opening.semantics.queue_slack)?,
                 timer: None,
                 answered_empty: 0,
+                granted: 0,
                 severing: None,
             }),
         })?;
@@ -160,10 +184,14 @@ impl<P: Platform> CompletionQueue<P> {
     pub fn poll(&self, most: u32, each: impl FnMut(u32, &Completion)) -> u32 {
         let fabric = &self.0.core.fabric;
         let allowance = if fabric.0.platform.at_dispatch() { fabric.allowance() } else { None };
-        let permitted = allowance.map_or(most, |allowance| most.min(self.permitted(allowance)));
-        let given = self.hand_out(permitted, each);
-        if let Some(allowance) = allowance {
-            allowance.hand_out(u64::from(given));
+        let permitted = allowance.map_or(Permitted::Results(u32::MAX), |allowance| self.permitted(allowance));
+        let given = self.hand_out(most.min(permitted.results()), each);
+        match (allowance, permitted) {
+            (Some(allowance), Permitted::Results(_)) => allowance.hand_out(u64::from(given)),
+            (Some(_), Permitted::Granted(_)) => {
+                self.0.inner.with(|inner| inner.granted = inner.granted.saturating_sub(u64::from(given)));
+            }
+            (None, _) => {}
         }
         if given == 0 {
             fabric.step_for_poll();
@@ -172,27 +200,30 @@ impl<P: Platform> CompletionQueue<P> {
     }
 
     /// Results that a poll at DISPATCH_LEVEL may hand out.
-    fn permitted(&self, allowance: &Allowance) -> u32 {
+    fn permitted(&self, allowance: &Allowance) -> Permitted {
         let left = allowance.results();
         if left != 0 && left != DISPATCH_RESULTS {
-            return u32::try_from(left).unwrap_or(u32::MAX);
+            return Permitted::Results(saturate(left));
         }
-        let ask = self.0.inner.with(|inner| {
+        let (permitted, ask) = self.0.inner.with(|inner| {
             let waiting = inner.queue.waiting();
             if left != 0 {
                 allowance.expect(waiting);
-                return Ask::Nothing;
+                return (Permitted::Results(saturate(allowance.results())), Ask::Nothing);
             }
-            if core::mem::replace(&mut inner.answered_empty, allowance.exhaustion()) == allowance.exhaustion() {
-                allowance.renew_results(waiting);
-                return Ask::Nothing;
+            let again = core::mem::replace(&mut inner.answered_empty, allowance.exhaustion()) == allowance.exhaustion();
+            if again && inner.granted > 0 {
+                return (Permitted::Granted(saturate(inner.granted)), Ask::Nothing);
             }
+            // The consumer that asks this queue again is not in a loop that ends with it. It may be in one that ends with another
+            // queue, which has not answered yet: the grant is this queue's.
+            inner.granted = DISPATCH_RESULTS.max(waiting);
             // What stays behind has not been seen: the arm that follows, or stands, notifies of it.
             inner.queue.hold_new();
-            inner.settle(&self.0)
+            (Permitted::Granted(0), inner.settle(&self.0))
         });
         ask_turn(&self.0, ask);
-        u32::try_from(allowance.results()).unwrap_or(u32::MAX)
+        permitted
     }
 
     fn hand_out(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
