@@ -108,46 +108,48 @@ typedef struct _NDK_QP NDK_QP;
 typedef struct _NDK_CONNECTOR NDK_CONNECTOR;
 typedef struct _NDK_LISTENER NDK_LISTENER;
 
-typedef VOID NDK_FN_CLOSE_COMPLETION(PVOID Context);
-typedef VOID NDK_FN_REQUEST_COMPLETION(PVOID Context, NTSTATUS Status);
-typedef VOID NDK_FN_CREATE_COMPLETION(PVOID Context, NTSTATUS Status, NDK_OBJECT_HEADER *pNdkObject);
-typedef VOID NDK_FN_CQ_NOTIFICATION_CALLBACK(PVOID CqNotificationContext, NTSTATUS CqStatus);
-typedef VOID NDK_FN_CONNECT_EVENT_CALLBACK(PVOID ConnectEventContext, NDK_CONNECTOR *pNdkConnector);
-typedef VOID NDK_FN_DISCONNECT_EVENT_CALLBACK(PVOID DisconnectEventContext);
-typedef NTSTATUS NDK_FN_CLOSE_OBJECT(NDK_OBJECT_HEADER *pNdkObject, NDK_FN_CLOSE_COMPLETION *CloseCompletion, PVOID Context);
+/* The kit's NDK_FN_* are pointers to functions; what points at them is no pointer more. */
+typedef VOID (*NDK_FN_CLOSE_COMPLETION)(PVOID Context);
+typedef VOID (*NDK_FN_REQUEST_COMPLETION)(PVOID Context, NTSTATUS Status);
+typedef VOID (*NDK_FN_CREATE_COMPLETION)(PVOID Context, NTSTATUS Status, NDK_OBJECT_HEADER *pNdkObject);
+typedef VOID (*NDK_FN_CQ_NOTIFICATION_CALLBACK)(PVOID CqNotificationContext, NTSTATUS CqStatus);
+typedef VOID (*NDK_FN_CONNECT_EVENT_CALLBACK)(PVOID ConnectEventContext, NDK_CONNECTOR *pNdkConnector);
+typedef VOID (*NDK_FN_DISCONNECT_EVENT_CALLBACK)(PVOID DisconnectEventContext);
+typedef NTSTATUS (*NDK_FN_CLOSE_OBJECT)(NDK_OBJECT_HEADER *pNdkObject, NDK_FN_CLOSE_COMPLETION CloseCompletion,
+                                        PVOID RequestContext);
 
 typedef struct _NDK_ADAPTER_DISPATCH {
     PVOID NdkQueryExtension;
     NTSTATUS (*NdkQueryAdapterInfo)(NDK_ADAPTER *, NDK_ADAPTER_INFO *Info, PULONG pBufferSize);
-    NTSTATUS (*NdkCreateCq)(NDK_ADAPTER *, ULONG CqDepth, NDK_FN_CQ_NOTIFICATION_CALLBACK *, PVOID NotificationContext,
-                            GROUP_AFFINITY *Affinity, NDK_FN_CREATE_COMPLETION *, PVOID Context, NDK_CQ **);
-    NTSTATUS (*NdkCreatePd)(NDK_ADAPTER *, NDK_FN_CREATE_COMPLETION *, PVOID Context, NDK_PD **);
+    NTSTATUS (*NdkCreateCq)(NDK_ADAPTER *, ULONG CqDepth, NDK_FN_CQ_NOTIFICATION_CALLBACK, PVOID NotificationContext,
+                            GROUP_AFFINITY *Affinity, NDK_FN_CREATE_COMPLETION, PVOID Context, NDK_CQ **);
+    NTSTATUS (*NdkCreatePd)(NDK_ADAPTER *, NDK_FN_CREATE_COMPLETION, PVOID Context, NDK_PD **);
     PVOID NdkCreateSharedEndpoint;
-    NTSTATUS (*NdkCreateConnector)(NDK_ADAPTER *, NDK_FN_CREATE_COMPLETION *, PVOID Context, NDK_CONNECTOR **);
-    NTSTATUS (*NdkCreateListener)(NDK_ADAPTER *, NDK_FN_CONNECT_EVENT_CALLBACK *, PVOID ConnectEventContext,
-                                  NDK_FN_CREATE_COMPLETION *, PVOID Context, NDK_LISTENER **);
-    NTSTATUS (*NdkBuildLAM)(NDK_ADAPTER *, MDL *, SIZE_T Length, NDK_FN_REQUEST_COMPLETION *, PVOID Context,
+    NTSTATUS (*NdkCreateConnector)(NDK_ADAPTER *, NDK_FN_CREATE_COMPLETION, PVOID Context, NDK_CONNECTOR **);
+    NTSTATUS (*NdkCreateListener)(NDK_ADAPTER *, NDK_FN_CONNECT_EVENT_CALLBACK, PVOID ConnectEventContext,
+                                  NDK_FN_CREATE_COMPLETION, PVOID Context, NDK_LISTENER **);
+    NTSTATUS (*NdkBuildLAM)(NDK_ADAPTER *, MDL *, SIZE_T Length, NDK_FN_REQUEST_COMPLETION, PVOID Context,
                             NDK_LOGICAL_ADDRESS_MAPPING *, PULONG pLAMSize, PULONG pFBO);
     VOID (*NdkReleaseLAM)(NDK_ADAPTER *, NDK_LOGICAL_ADDRESS_MAPPING *);
 } NDK_ADAPTER_DISPATCH;
 C_ASSERT(sizeof(NDK_ADAPTER_DISPATCH) == 72);
 
 typedef struct _NDK_PD_DISPATCH {
-    NDK_FN_CLOSE_OBJECT *NdkClosePd;
+    NDK_FN_CLOSE_OBJECT NdkClosePd;
     PVOID NdkQueryExtension;
-    NTSTATUS (*NdkCreateMr)(NDK_PD *, BOOLEAN FastRegister, NDK_FN_CREATE_COMPLETION *, PVOID Context, NDK_MR **);
+    NTSTATUS (*NdkCreateMr)(NDK_PD *, BOOLEAN FastRegister, NDK_FN_CREATE_COMPLETION, PVOID Context, NDK_MR **);
     PVOID NdkCreateMw;
     PVOID NdkCreateSrq;
     NTSTATUS (*NdkCreateQp)(NDK_PD *, NDK_CQ *pReceiveCq, NDK_CQ *pInitiatorCq, PVOID QPContext, ULONG ReceiveQueueDepth,
                             ULONG InitiatorQueueDepth, ULONG MaxReceiveRequestSge, ULONG MaxInitiatorRequestSge,
-                            ULONG InlineDataSize, NDK_FN_CREATE_COMPLETION *, PVOID Context, NDK_QP **);
+                            ULONG InlineDataSize, NDK_FN_CREATE_COMPLETION, PVOID Context, NDK_QP **);
     PVOID NdkCreateQpWithSrq;
     VOID (*NdkGetPrivilegedMemoryRegionToken)(NDK_PD *, UINT32 *pToken);
 } NDK_PD_DISPATCH;
 C_ASSERT(sizeof(NDK_PD_DISPATCH) == 64);
 
 typedef struct _NDK_CQ_DISPATCH {
-    NDK_FN_CLOSE_OBJECT *NdkCloseCq;
+    NDK_FN_CLOSE_OBJECT NdkCloseCq;
     PVOID NdkQueryExtension;
     PVOID NdkResizeCq;
     VOID (*NdkArmCq)(NDK_CQ *, ULONG Type);
@@ -158,65 +160,65 @@ typedef struct _NDK_CQ_DISPATCH {
 C_ASSERT(sizeof(NDK_CQ_DISPATCH) == 56);
 
 typedef struct _NDK_MR_DISPATCH {
-    NDK_FN_CLOSE_OBJECT *NdkCloseMr;
+    NDK_FN_CLOSE_OBJECT NdkCloseMr;
     PVOID NdkQueryExtension;
-    NTSTATUS (*NdkRegisterMr)(NDK_MR *, MDL *, SIZE_T Length, ULONG Flags, NDK_FN_REQUEST_COMPLETION *, PVOID Context);
-    NTSTATUS (*NdkDeregisterMr)(NDK_MR *, NDK_FN_REQUEST_COMPLETION *, PVOID Context);
+    NTSTATUS (*NdkRegisterMr)(NDK_MR *, MDL *, SIZE_T Length, ULONG Flags, NDK_FN_REQUEST_COMPLETION, PVOID Context);
+    NTSTATUS (*NdkDeregisterMr)(NDK_MR *, NDK_FN_REQUEST_COMPLETION, PVOID Context);
     NTSTATUS (*NdkInitializeFastRegisterMr)(NDK_MR *, ULONG AdapterPageCount, BOOLEAN RemoteAccess,
-                                            NDK_FN_REQUEST_COMPLETION *, PVOID Context);
+                                            NDK_FN_REQUEST_COMPLETION, PVOID Context);
     UINT32 (*NdkGetRemoteTokenFromMr)(NDK_MR *);
     UINT32 (*NdkGetLocalTokenFromMr)(NDK_MR *);
 } NDK_MR_DISPATCH;
 C_ASSERT(sizeof(NDK_MR_DISPATCH) == 56);
 
 typedef struct _NDK_QP_DISPATCH {
-    NDK_FN_CLOSE_OBJECT *NdkCloseQp;
+    NDK_FN_CLOSE_OBJECT NdkCloseQp;
     PVOID NdkQueryExtension;
     VOID (*NdkFlush)(NDK_QP *);
-    NTSTATUS (*NdkSend)(NDK_QP *, PVOID Context, const NDK_SGE *, ULONG nSge, ULONG Flags);
-    NTSTATUS (*NdkReceive)(NDK_QP *, PVOID Context, const NDK_SGE *, ULONG nSge);
+    NTSTATUS (*NdkSend)(NDK_QP *, PVOID Context, CONST NDK_SGE *, ULONG nSge, ULONG Flags);
+    NTSTATUS (*NdkReceive)(NDK_QP *, PVOID Context, CONST NDK_SGE *, ULONG nSge);
     PVOID NdkBind;
     NTSTATUS (*NdkFastRegister)(NDK_QP *, PVOID Context, NDK_MR *, ULONG AdapterPageCount,
-                                const NDK_LOGICAL_ADDRESS *AdapterPageArray, ULONG FBO, SIZE_T Length,
+                                CONST NDK_LOGICAL_ADDRESS *AdapterPageArray, ULONG FBO, SIZE_T Length,
                                 PVOID BaseVirtualAddress, ULONG Flags);
     NTSTATUS (*NdkInvalidate)(NDK_QP *, PVOID Context, NDK_OBJECT_HEADER *pNdkMrOrMw, ULONG Flags);
-    NTSTATUS (*NdkRead)(NDK_QP *, PVOID Context, const NDK_SGE *, ULONG nSge, ULONG64 RemoteAddress, UINT32 RemoteToken,
+    NTSTATUS (*NdkRead)(NDK_QP *, PVOID Context, CONST NDK_SGE *, ULONG nSge, UINT64 RemoteAddress, UINT32 RemoteToken,
                         ULONG Flags);
-    NTSTATUS (*NdkWrite)(NDK_QP *, PVOID Context, const NDK_SGE *, ULONG nSge, ULONG64 RemoteAddress, UINT32 RemoteToken,
+    NTSTATUS (*NdkWrite)(NDK_QP *, PVOID Context, CONST NDK_SGE *, ULONG nSge, UINT64 RemoteAddress, UINT32 RemoteToken,
                          ULONG Flags);
-    NTSTATUS (*NdkSendAndInvalidate)(NDK_QP *, PVOID Context, const NDK_SGE *, ULONG nSge, ULONG Flags, UINT32 RemoteToken);
+    NTSTATUS (*NdkSendAndInvalidate)(NDK_QP *, PVOID Context, CONST NDK_SGE *, ULONG nSge, ULONG Flags, UINT32 RemoteToken);
 } NDK_QP_DISPATCH;
 C_ASSERT(sizeof(NDK_QP_DISPATCH) == 88);
 
 typedef struct _NDK_LISTENER_DISPATCH {
-    NDK_FN_CLOSE_OBJECT *NdkCloseListener;
+    NDK_FN_CLOSE_OBJECT NdkCloseListener;
     PVOID NdkQueryExtension;
-    NTSTATUS (*NdkListen)(NDK_LISTENER *, const SOCKADDR *pAddress, ULONG AddressLength, NDK_FN_REQUEST_COMPLETION *,
+    NTSTATUS (*NdkListen)(NDK_LISTENER *, CONST PSOCKADDR pAddress, ULONG AddressLength, NDK_FN_REQUEST_COMPLETION,
                           PVOID Context);
-    NTSTATUS (*NdkGetLocalAddress)(NDK_LISTENER *, SOCKADDR *pAddress, PULONG pAddressLength);
+    NTSTATUS (*NdkGetLocalAddress)(NDK_LISTENER *, PSOCKADDR pAddress, PULONG pAddressLength);
     VOID (*NdkControlConnectEvents)(NDK_LISTENER *, BOOLEAN Pause);
 } NDK_LISTENER_DISPATCH;
 C_ASSERT(sizeof(NDK_LISTENER_DISPATCH) == 40);
 
 typedef struct _NDK_CONNECTOR_DISPATCH {
-    NDK_FN_CLOSE_OBJECT *NdkCloseConnector;
+    NDK_FN_CLOSE_OBJECT NdkCloseConnector;
     PVOID NdkQueryExtension;
-    NTSTATUS (*NdkConnect)(NDK_CONNECTOR *, NDK_QP *, const SOCKADDR *pSrcAddress, ULONG SrcAddressLength,
-                           const SOCKADDR *pDestAddress, ULONG DestAddressLength, ULONG InboundReadLimit,
-                           ULONG OutboundReadLimit, const VOID *pPrivateData, ULONG PrivateDataLength,
-                           NDK_FN_REQUEST_COMPLETION *, PVOID Context);
+    NTSTATUS (*NdkConnect)(NDK_CONNECTOR *, NDK_QP *, CONST PSOCKADDR pSrcAddress, ULONG SrcAddressLength,
+                           CONST PSOCKADDR pDestAddress, ULONG DestAddressLength, ULONG InboundReadLimit,
+                           ULONG OutboundReadLimit, CONST PVOID pPrivateData, ULONG PrivateDataLength,
+                           NDK_FN_REQUEST_COMPLETION, PVOID Context);
     PVOID NdkConnectWithSharedEndpoint;
-    NTSTATUS (*NdkCompleteConnect)(NDK_CONNECTOR *, NDK_FN_DISCONNECT_EVENT_CALLBACK *, PVOID DisconnectEventContext,
-                                   NDK_FN_REQUEST_COMPLETION *, PVOID Context);
+    NTSTATUS (*NdkCompleteConnect)(NDK_CONNECTOR *, NDK_FN_DISCONNECT_EVENT_CALLBACK, PVOID DisconnectEventContext,
+                                   NDK_FN_REQUEST_COMPLETION, PVOID Context);
     NTSTATUS (*NdkAccept)(NDK_CONNECTOR *, NDK_QP *, ULONG InboundReadLimit, ULONG OutboundReadLimit,
-                          const VOID *pPrivateData, ULONG PrivateDataLength, NDK_FN_DISCONNECT_EVENT_CALLBACK *,
-                          PVOID DisconnectEventContext, NDK_FN_REQUEST_COMPLETION *, PVOID Context);
-    NTSTATUS (*NdkReject)(NDK_CONNECTOR *, const VOID *pPrivateData, ULONG PrivateDataLength);
+                          CONST PVOID pPrivateData, ULONG PrivateDataLength, NDK_FN_DISCONNECT_EVENT_CALLBACK,
+                          PVOID DisconnectEventContext, NDK_FN_REQUEST_COMPLETION, PVOID Context);
+    NTSTATUS (*NdkReject)(NDK_CONNECTOR *, CONST PVOID pPrivateData, ULONG PrivateDataLength);
     NTSTATUS (*NdkGetConnectionData)(NDK_CONNECTOR *, PULONG pInboundReadLimit, PULONG pOutboundReadLimit,
                                      PVOID pPrivateData, PULONG pPrivateDataLength);
     PVOID NdkGetLocalAddress;
     PVOID NdkGetPeerAddress;
-    NTSTATUS (*NdkDisconnect)(NDK_CONNECTOR *, NDK_FN_REQUEST_COMPLETION *, PVOID Context);
+    NTSTATUS (*NdkDisconnect)(NDK_CONNECTOR *, NDK_FN_REQUEST_COMPLETION, PVOID Context);
     PVOID NdkCompleteConnectEx;
     PVOID NdkAcceptEx;
 } NDK_CONNECTOR_DISPATCH;
@@ -225,7 +227,7 @@ C_ASSERT(sizeof(NDK_CONNECTOR_DISPATCH) == 104);
 #define NDK_DECLARE_OBJECT(name)                \
     struct _##name {                            \
         NDK_OBJECT_HEADER Header;               \
-        const name##_DISPATCH *Dispatch;        \
+        CONST name##_DISPATCH *Dispatch;        \
     };                                          \
     C_ASSERT(sizeof(struct _##name) == 48)
 

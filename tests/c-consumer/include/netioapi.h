@@ -1,6 +1,5 @@
 /* Names of interfaces. */
 #pragma once
-#include <ntddk.h>
 
 typedef ULONG NET_IFINDEX;
 typedef union _NET_LUID {

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#define CONST const
+
 typedef void VOID, *PVOID;
 typedef char CHAR;
 typedef const char *PCSTR;
@@ -12,10 +14,12 @@ typedef unsigned char UCHAR, *PUCHAR, BOOLEAN, KIRQL, *PKIRQL;
 typedef short CSHORT;
 typedef unsigned short USHORT, *PUSHORT, WCHAR, *PWSTR;
 typedef const WCHAR *PCWSTR;
-typedef int LONG, NTSTATUS;
-typedef unsigned int ULONG, *PULONG, UINT32, ACCESS_MASK;
+/* 32 bits, and another type than int: an ULONG and an UINT32 do not stand for each other behind a pointer. */
+typedef long LONG, NTSTATUS;
+typedef unsigned long ULONG, *PULONG, ACCESS_MASK;
+typedef unsigned int UINT32;
 typedef long long LONGLONG, LONG64, LONG_PTR;
-typedef unsigned long long ULONGLONG, ULONG64, ULONG_PTR, SIZE_T, KSPIN_LOCK, *PKSPIN_LOCK, KAFFINITY;
+typedef unsigned long long ULONGLONG, ULONG64, UINT64, ULONG_PTR, SIZE_T, KSPIN_LOCK, *PKSPIN_LOCK, KAFFINITY;
 typedef void *HANDLE, **PHANDLE;
 
 #define TRUE 1
@@ -114,6 +118,31 @@ typedef enum _KWAIT_REASON { Executive } KWAIT_REASON;
 typedef enum _MODE { KernelMode, UserMode } MODE;
 typedef CHAR KPROCESSOR_MODE;
 
+typedef struct _KDPC {
+    ULONG TargetInfoAsUlong;
+    LIST_ENTRY *DpcListEntry;
+    ULONG_PTR ProcessorHistory;
+    PVOID DeferredRoutine;
+    PVOID DeferredContext;
+    PVOID SystemArgument1;
+    PVOID SystemArgument2;
+    PVOID DpcData;
+} KDPC, *PKDPC;
+C_ASSERT(sizeof(KDPC) == 64);
+
+typedef VOID KDEFERRED_ROUTINE(PKDPC Dpc, PVOID DeferredContext, PVOID SystemArgument1, PVOID SystemArgument2);
+
+typedef struct _KTIMER {
+    DISPATCHER_HEADER Header;
+    ULONGLONG DueTime;
+    LIST_ENTRY TimerListEntry;
+    PKDPC Dpc;
+    USHORT Processor;
+    USHORT TimerType;
+    ULONG Period;
+} KTIMER, *PKTIMER;
+C_ASSERT(sizeof(KTIMER) == 64);
+
 typedef struct _KLOCK_QUEUE_HANDLE {
     PVOID LockQueue[2];
     KIRQL OldIrql;
@@ -208,6 +237,11 @@ NTKERNELAPI VOID KeInitializeEvent(PKEVENT Event, EVENT_TYPE Type, BOOLEAN State
 NTKERNELAPI LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait);
 NTKERNELAPI NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON WaitReason, KPROCESSOR_MODE WaitMode,
                                            BOOLEAN Alertable, PLARGE_INTEGER Timeout);
+NTKERNELAPI VOID KeInitializeDpc(PKDPC Dpc, KDEFERRED_ROUTINE *DeferredRoutine, PVOID DeferredContext);
+NTKERNELAPI VOID KeFlushQueuedDpcs(VOID);
+NTKERNELAPI VOID KeInitializeTimer(PKTIMER Timer);
+NTKERNELAPI BOOLEAN KeSetTimerEx(PKTIMER Timer, LARGE_INTEGER DueTime, LONG Period, PKDPC Dpc);
+NTKERNELAPI BOOLEAN KeCancelTimer(PKTIMER Timer);
 NTKERNELAPI VOID KeAcquireInStackQueuedSpinLock(PKSPIN_LOCK SpinLock, PKLOCK_QUEUE_HANDLE LockHandle);
 NTKERNELAPI VOID KeReleaseInStackQueuedSpinLock(PKLOCK_QUEUE_HANDLE LockHandle);
 NTKERNELAPI KIRQL KfRaiseIrql(KIRQL NewIrql);
@@ -250,12 +284,37 @@ void *memset(void *destination, int value, SIZE_T count);
 #define RtlZeroMemory(destination, count) memset((destination), 0, (count))
 
 #define KeRaiseIrql(level, old) (*(old) = KfRaiseIrql(level))
-#define InterlockedIncrement64(value) __atomic_add_fetch((value), 1, __ATOMIC_SEQ_CST)
-#define InterlockedDecrement64(value) __atomic_sub_fetch((value), 1, __ATOMIC_SEQ_CST)
-#define InterlockedAdd64(value, amount) __atomic_add_fetch((value), (amount), __ATOMIC_SEQ_CST)
-#define InterlockedIncrement(value) __atomic_add_fetch((value), 1, __ATOMIC_SEQ_CST)
-#define InterlockedDecrement(value) __atomic_sub_fetch((value), 1, __ATOMIC_SEQ_CST)
-#define InterlockedExchange(value, with) __atomic_exchange_n((value), (with), __ATOMIC_SEQ_CST)
+
+/* Functions and not macros, as the kit's are: they take a pointer to LONG or LONG64 and no other. */
+static inline LONG64 InterlockedAdd64(LONG64 volatile *Addend, LONG64 Value)
+{
+    return __atomic_add_fetch(Addend, Value, __ATOMIC_SEQ_CST);
+}
+
+static inline LONG64 InterlockedIncrement64(LONG64 volatile *Addend)
+{
+    return InterlockedAdd64(Addend, 1);
+}
+
+static inline LONG64 InterlockedDecrement64(LONG64 volatile *Addend)
+{
+    return InterlockedAdd64(Addend, -1);
+}
+
+static inline LONG InterlockedIncrement(LONG volatile *Addend)
+{
+    return __atomic_add_fetch(Addend, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline LONG InterlockedDecrement(LONG volatile *Addend)
+{
+    return __atomic_sub_fetch(Addend, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline LONG InterlockedExchange(LONG volatile *Target, LONG Value)
+{
+    return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);
+}
 
 /* The level is a control register, and the header reads it in place. */
 static inline KIRQL KeGetCurrentIrql(VOID)

@@ -1,6 +1,5 @@
-/* Socket addresses, as far as this driver gives them to the provider. */
+/* Socket addresses, as far as this driver gives them to the provider. Needs ntddk.h before it, as the kit's headers here do. */
 #pragma once
-#include <ntddk.h>
 
 #define AF_INET 2
 #define AF_INET6 23

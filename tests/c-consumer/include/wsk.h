@@ -1,6 +1,6 @@
 /* Winsock Kernel, as far as it leads to NDK adapters. */
 #pragma once
-#include <ntddk.h>
+#include <ws2ipdef.h>
 
 #define MAKE_WSK_VERSION(major, minor) ((USHORT)(((major) << 8) | (minor)))
 #define WSK_NO_WAIT 0u

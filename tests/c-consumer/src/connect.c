@@ -8,7 +8,8 @@ typedef struct _HELLO {
     ULONG Reserved;
 } HELLO;
 
-static const HELLO Hello = {TAG, SLOTS, MESSAGE_BYTES, 0};
+/* Never written; the interface takes it through a pointer that could. */
+static HELLO Hello = {TAG, SLOTS, MESSAGE_BYTES, 0};
 
 static ULONG AddressLength(const SOCKADDR_INET *Address)
 {

@@ -6,11 +6,14 @@
  */
 #pragma once
 
+/* The kit's own order: ntddk.h before everything, and what uses addresses behind wsk.h. */
+#include <ntddk.h>
+
+#include <wsk.h>
+
 #include <ip2string.h>
 #include <ndkpi.h>
 #include <netioapi.h>
-#include <ntddk.h>
-#include <wsk.h>
 #include <wskndk.h>
 
 #define TAG 'CkdN'
@@ -62,6 +65,16 @@ typedef struct _KIND_TALLY {
     LONG64 Failed;
 } KIND_TALLY;
 
+/* What goes between the two. */
+typedef enum _PATTERN {
+    /* Requests of a storage initiator. */
+    PatternStorage,
+    /* Writes of no bytes, a new one for each that is done, posted by the loop in the notification that takes the results. */
+    PatternWrites,
+    /* Messages, posted by such a loop in the DPC of a timer of this driver; the queues are never armed. */
+    PatternTimer
+} PATTERN;
+
 typedef enum _STATE { StateStarting, StateRunning, StateEnding, StateDone } STATE;
 
 /* Written into the driver's registry key as it goes. `tests/kernel-host/tests/c_consumer/tally.rs` reads it. */
@@ -72,14 +85,17 @@ typedef struct _TALLY {
     LONG64 Requests;
     LONG64 InitiatorBytes;
     LONG64 TargetBytes;
-    ULONG64 InitiatorChecksum;
-    ULONG64 TargetChecksum;
+    /* Sums of unsigned numbers, in the type that can be added to atomically. */
+    LONG64 InitiatorChecksum;
+    LONG64 TargetChecksum;
     LONG64 Mismatches;
     /* Results of requests that were not posted, or twice. */
     LONG64 Strangers;
     LONG64 Notifications;
     LONG64 NotificationsAtDispatch;
     LONG64 MappingsPended;
+    /* Most results that were taken before a queue was found empty. */
+    LONG64 Longest;
 } TALLY;
 
 struct _ENDPOINT;
@@ -175,6 +191,7 @@ typedef struct _CONSUMER {
     PVOID Thread;
     KEVENT Stop;
     KEVENT Idle;
+    ULONG Pattern;
     LONG64 Wanted;
     LONG64 Started;
     /* Two for a request: one of the initiator, one of the target, whose receive is posted again last. */
@@ -208,8 +225,8 @@ typedef struct _WAITER {
 
 VOID WaiterPrepare(WAITER *Waiter);
 NTSTATUS WaiterResult(WAITER *Waiter, NTSTATUS Status, PVOID Object);
-NDK_FN_REQUEST_COMPLETION WaiterRequestDone;
-NDK_FN_CREATE_COMPLETION WaiterCreateDone;
+VOID WaiterRequestDone(PVOID Context, NTSTATUS Status);
+VOID WaiterCreateDone(PVOID Context, NTSTATUS Status, NDK_OBJECT_HEADER *Object);
 
 typedef struct _CLOSER {
     LONG Pending;
@@ -217,7 +234,7 @@ typedef struct _CLOSER {
 } CLOSER;
 
 VOID CloserPrepare(CLOSER *Closer);
-VOID CloserClose(CLOSER *Closer, PVOID Object, NDK_FN_CLOSE_OBJECT *Close);
+VOID CloserClose(CLOSER *Closer, PVOID Object, NDK_FN_CLOSE_OBJECT Close);
 VOID CloserWait(CLOSER *Closer);
 
 /* endpoint.c */
@@ -225,6 +242,7 @@ VOID EndpointPrepare(ENDPOINT *Endpoint, PCSTR Name);
 NTSTATUS EndpointCreate(ENDPOINT *Endpoint, BOOLEAN OneQueue);
 VOID EndpointBarrier(ENDPOINT *Endpoint);
 VOID EndpointClose(ENDPOINT *Endpoint);
+VOID EndpointDrain(ENDPOINT *Endpoint);
 BOOLEAN RequestBegin(ENDPOINT *Endpoint, REQUEST *Request, KIND Kind, BOOLEAN Silent);
 VOID RequestRefused(ENDPOINT *Endpoint, REQUEST *Request);
 VOID RequestSettle(ENDPOINT *Endpoint, REQUEST *Request);
@@ -259,6 +277,11 @@ VOID DisconnectGracefully(ENDPOINT *Initiator, ENDPOINT *Target);
 NTSTATUS InitiatorCreate(ENDPOINT *Endpoint);
 VOID InitiatorStart(ENDPOINT *Endpoint);
 NTSTATUS TargetCreate(ENDPOINT *Endpoint);
+
+/* drain.c */
+NTSTATUS DrainPrepare(ENDPOINT *Initiator, ENDPOINT *Target);
+VOID DrainStart(ENDPOINT *Initiator);
+VOID DrainStop(VOID);
 
 /* parameters.c */
 NTSTATUS ParametersOpen(PUNICODE_STRING RegistryPath);

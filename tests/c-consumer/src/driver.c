@@ -37,11 +37,13 @@ static NTSTATUS Prepare(VOID)
     if (NT_SUCCESS(status)) {
         status = EndpointCreate(&Consumer.Initiator, FALSE);
     }
-    if (NT_SUCCESS(status)) {
+    if (NT_SUCCESS(status) && Consumer.Pattern == PatternStorage) {
         status = TargetCreate(&Consumer.Target);
-    }
-    if (NT_SUCCESS(status)) {
-        status = InitiatorCreate(&Consumer.Initiator);
+        if (NT_SUCCESS(status)) {
+            status = InitiatorCreate(&Consumer.Initiator);
+        }
+    } else if (NT_SUCCESS(status)) {
+        status = DrainPrepare(&Consumer.Initiator, &Consumer.Target);
     }
     if (NT_SUCCESS(status)) {
         status = Connect(&Consumer.Initiator, &Consumer.Target);
@@ -80,6 +82,7 @@ static VOID Finish(VOID)
 {
     ExWaitForRundownProtectionRelease(&Consumer.Initiator.Busy);
     ExWaitForRundownProtectionRelease(&Consumer.Target.Busy);
+    DrainStop();
     ExWaitForRundownProtectionRelease(&Consumer.Initiator.Polling);
     ExWaitForRundownProtectionRelease(&Consumer.Target.Polling);
     EndpointClose(&Consumer.Initiator);
@@ -95,7 +98,11 @@ static VOID Lead(PVOID Context)
     NTSTATUS status = Prepare();
     if (NT_SUCCESS(status)) {
         Consumer.Tally.State = StateRunning;
-        InitiatorStart(&Consumer.Initiator);
+        if (Consumer.Pattern == PatternStorage) {
+            InitiatorStart(&Consumer.Initiator);
+        } else {
+            DrainStart(&Consumer.Initiator);
+        }
         Watch();
     } else {
         Consumer.Tally.Status = status;

@@ -77,6 +77,9 @@ NTSTATUS ParametersRead(VOID)
         status = Number(L"TargetInterface", &Consumer.Target.Interface);
     }
     if (NT_SUCCESS(status)) {
+        status = Number(L"Pattern", &Consumer.Pattern);
+    }
+    if (NT_SUCCESS(status)) {
         status = Number(L"TargetModeration", &Consumer.Target.Moderation);
     }
     if (NT_SUCCESS(status)) {

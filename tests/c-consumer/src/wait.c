@@ -54,7 +54,7 @@ static VOID CloseDone(PVOID Context)
     }
 }
 
-VOID CloserClose(CLOSER *Closer, PVOID Object, NDK_FN_CLOSE_OBJECT *Close)
+VOID CloserClose(CLOSER *Closer, PVOID Object, NDK_FN_CLOSE_OBJECT Close)
 {
     InterlockedIncrement(&Closer->Pending);
     if (Close(Object, CloseDone, Closer) != STATUS_PENDING) {

@@ -524,10 +524,11 @@ fn waited_at_dispatch(thread: &Thread, what: &str) -> ! {
     };
     let held = thread.spin_locks_held.load(Ordering::Relaxed);
     let holding = if held == 0 { String::new() } else { format!(" with {held} spin lock(s) held") };
+    let inside = thread.running_callback().map_or_else(String::new, |name| format!(" inside the callback {name}"));
     bugcheck(
         code,
         [thread.object() as u64, u64::from(thread.irql()), u64::from(held), 0],
-        format!("{what} would wait at {}{holding}; a wait needs <= APC_LEVEL", irql::name(thread.irql())),
+        format!("{what} would wait at {}{holding}{inside}; a wait needs <= APC_LEVEL", irql::name(thread.irql())),
     )
 }
 

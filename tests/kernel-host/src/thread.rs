@@ -162,6 +162,12 @@ impl Thread {
         self.contexts.borrow().iter().any(|active| active.kind == kind)
     }
 
+    /// The callback of a consumer whose own code runs now.
+    pub(crate) fn running_callback(&self) -> Option<&'static str> {
+        let contexts = self.contexts.borrow();
+        contexts.last().filter(|active| active.kind == ContextKind::ConsumerCallback).map(|active| active.name)
+    }
+
     /// Spin locks that were held when the last DPC began, or none: what a callback may find held.
     pub(crate) fn locks_at_context_entry(&self) -> u32 {
         let contexts = self.contexts.borrow();

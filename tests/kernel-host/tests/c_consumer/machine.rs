@@ -18,6 +18,8 @@ pub struct Machine {
     adapters: Vec<Adapter>,
     /// How long the target's results may wait for their notification.
     pub target_moderation: Duration,
+    /// `PATTERN` of the consumer.
+    pub pattern: u32,
 }
 
 /// A profile of the provider's asynchrony: the value of the keyword `Promptness`.
@@ -58,7 +60,13 @@ impl Machine {
             let config = config.with_address(format!("fd00::{number}").parse().expect("an address"), 64);
             kernel.add_adapter(&provider, config).expect("the adapter starts")
         });
-        Self { adapters: adapters.collect(), provider, kernel, target_moderation: Duration::from_micros(20) }
+        Self {
+            adapters: adapters.collect(),
+            provider,
+            kernel,
+            target_moderation: Duration::from_micros(20),
+            pattern: 0,
+        }
     }
 
     pub fn end(self) {
@@ -76,6 +84,7 @@ impl Machine {
         registry::set(&parameters, "InitiatorAddress", addresses[0]);
         registry::set(&parameters, "TargetInterface", self.adapters[1].if_index());
         registry::set(&parameters, "TargetAddress", addresses[1]);
+        registry::set(&parameters, "Pattern", self.pattern);
         registry::set(&parameters, "TargetModeration", self.target_moderation.as_micros() as u32);
         registry::set(&parameters, "Tally", Value { kind: registry::REG_BINARY, data: vec![0; 1024] });
         self.kernel.load_driver(consumer_image(), SERVICE).expect("the consumer in C loads")

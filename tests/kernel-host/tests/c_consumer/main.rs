@@ -97,6 +97,48 @@ fn a_target_that_hears_late_posts_its_last_receives_again() {
     });
 }
 
+/// `while (poll() > 0) { post another }`: in the notification with Writes, in the DPC of a timer with messages.
+fn every_result_brings_another_post(pattern: u32) -> Tally {
+    /// More results than this without an empty queue are a loop without end.
+    const WITHOUT_END: i64 = 10_000;
+    let mut machine = Machine::boot(Mode::Verify, NATURAL);
+    machine.pattern = pattern;
+    let consumer = machine.start_consumer(V4, POSTS);
+    let tally = machine.wait("all posts", |_| false);
+    assert!(tally.longest < WITHOUT_END, "{} results in one loop that ends when the queue is empty", tally.longest);
+    consumer.unload();
+    tally.check_books();
+    assert_eq!((tally.status, tally.requests), (0, i64::from(POSTS)), "{tally:#?}");
+    machine.end();
+    tally
+}
+
+const POSTS: u32 = 20_000;
+const WRITES_BY_NOTIFICATION: u32 = 1;
+const MESSAGES_BY_TIMER: u32 = 2;
+
+#[test]
+fn a_drain_in_the_notification_that_posts_ends() {
+    trial("a_drain_in_the_notification_that_posts_ends", || {
+        let tally = every_result_brings_another_post(WRITES_BY_NOTIFICATION);
+        let [.., write] = tally.kinds;
+        assert_eq!((write.completed, write.failed), (i64::from(POSTS), 0), "{tally:#?}");
+        assert_eq!(tally.notifications, tally.notifications_at_dispatch, "callbacks come at DISPATCH_LEVEL");
+    });
+}
+
+#[test]
+fn a_drain_in_a_timer_that_posts_ends() {
+    trial("a_drain_in_a_timer_that_posts_ends", || {
+        let tally = every_result_brings_another_post(MESSAGES_BY_TIMER);
+        let [receive, send, ..] = tally.kinds;
+        let posts = i64::from(POSTS);
+        assert_eq!((send.completed, receive.completed - receive.failed), (posts, posts), "{tally:#?}");
+        assert_eq!((tally.target_bytes, tally.initiator_bytes), (64 * posts, 64 * posts));
+        assert_eq!(tally.notifications, 0, "no queue was armed");
+    });
+}
+
 fn every_request_is_served(machine: &Machine, addresses: [&str; 2], requests: u32) -> Tally {
     let consumer = machine.start_consumer(addresses, requests);
     let tally = machine.wait("all requests", |tally| tally.state == DONE);

@@ -148,6 +148,18 @@ fn an_object_that_is_closed_already() {
 }
 
 #[test]
+fn a_wait_in_a_callback() {
+    let mistake = Mistake {
+        file: "endpoint.c",
+        right: "    ExReleaseRundownProtection(&endpoint->Polling);\n}",
+        wrong: "    KeWaitForSingleObject(&endpoint->Disconnected, Executive, KernelMode, FALSE, NULL);\n\
+                ExReleaseRundownProtection(&endpoint->Polling);\n}",
+    };
+    let ends = Ends::Fault(BugCheck::ATTEMPTED_SWITCH_FROM_DPC, "inside the callback NDK_FN_CQ_NOTIFICATION_CALLBACK");
+    made("mistakes::a_wait_in_a_callback", &mistake, ends);
+}
+
+#[test]
 fn a_question_at_the_wrong_level() {
     let mistake = Mistake {
         file: "wsk.c",

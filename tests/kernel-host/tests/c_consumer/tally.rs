@@ -32,6 +32,7 @@ pub struct Tally {
     pub notifications: i64,
     pub notifications_at_dispatch: i64,
     pub mappings_pended: i64,
+    pub longest: i64,
 }
 
 pub const RUNNING: u32 = 1;
@@ -63,6 +64,7 @@ impl Tally {
             notifications: next(),
             notifications_at_dispatch: next(),
             mappings_pended: next(),
+            longest: next(),
         })
     }
 

@@ -3,8 +3,11 @@
  * spellings, locks, pages without addresses. `DriverEntry` fails with the line of the first thing that is not as it should
  * be. The exported functions do what a correct driver does not.
  */
-#include <ip2string.h>
 #include <ntddk.h>
+
+#include <ws2ipdef.h>
+
+#include <ip2string.h>
 
 #define CHECK(condition)                             \
     do {                                             \
@@ -76,11 +79,6 @@ static inline VOID WriteLevel(ULONG64 level)
     __asm__ volatile("mov %0, %%cr8" : : "r"(level) : "memory");
 }
 
-typedef struct _KDPC {
-    ULONGLONG Words[8];
-} KDPC, *PKDPC;
-typedef VOID KDEFERRED_ROUTINE(PKDPC Dpc, PVOID Context, PVOID Argument1, PVOID Argument2);
-NTKERNELAPI VOID KeInitializeDpc(PKDPC Dpc, KDEFERRED_ROUTINE *Routine, PVOID Context);
 NTKERNELAPI BOOLEAN KeInsertQueueDpc(PKDPC Dpc, PVOID Argument1, PVOID Argument2);
 
 static VOID Count(PKDPC Dpc, PVOID Context, PVOID Argument1, PVOID Argument2)
@@ -444,14 +442,10 @@ typedef struct _WORK_QUEUE_ITEM {
     VOID (*WorkerRoutine)(PVOID Parameter);
     PVOID Parameter;
 } WORK_QUEUE_ITEM;
-typedef struct _KTIMER {
-    ULONGLONG Words[8];
-} KTIMER;
 NTKERNELAPI VOID ExQueueWorkItem(WORK_QUEUE_ITEM *Item, ULONG Queue);
 NTKERNELAPI PIO_WORKITEM IoAllocateWorkItem(PVOID Object);
 NTKERNELAPI VOID IoFreeWorkItem(PIO_WORKITEM Item);
 NTKERNELAPI VOID IoQueueWorkItem(PIO_WORKITEM Item, VOID (*Routine)(PVOID Object, PVOID Context), ULONG Queue, PVOID Context);
-NTKERNELAPI VOID KeInitializeTimer(KTIMER *Timer);
 NTKERNELAPI BOOLEAN KeSetTimer(KTIMER *Timer, LARGE_INTEGER Due, PKDPC Dpc);
 
 static VOID SetEvent(PVOID event)
