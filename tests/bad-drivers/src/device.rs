@@ -14,6 +14,7 @@ use crate::kernel::{
     SL_PENDING_RETURNED, STACK_CONTROL, STACK_OUTPUT_LENGTH, STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS,
     SpinLock,
 };
+use crate::mutexes::KeEnterCriticalRegion;
 use crate::spin_lock::Shared;
 
 /// How the device can break the rules of the I/O manager.
@@ -34,6 +35,7 @@ pub enum Fault {
     OutputUnwritten,
     NotCancelable,
     CancelKeepsLock,
+    ReturnsInRegion,
 }
 
 /// CTL_CODE(0x8BAD, 0x801, METHOD_BUFFERED, READ | WRITE): pends until cleanup. Every other code completes at once.
@@ -144,6 +146,9 @@ unsafe extern "C" fn control(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP)
     }
     if faulty(Fault::CompletedCancelable) {
         set_cancel_routine(irp, cancel as *const () as usize);
+    }
+    if faulty(Fault::ReturnsInRegion) {
+        KeEnterCriticalRegion();
     }
     let information = match () {
         () if faulty(Fault::InformationTooLarge) => room + 1,

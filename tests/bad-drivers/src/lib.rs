@@ -13,12 +13,16 @@
 
 mod connector;
 mod device;
+mod handles;
 mod irql;
 mod kernel;
 mod lifetime;
+mod mappings;
 mod mdl;
 mod miniport;
+mod mutexes;
 mod pool;
+mod pool_kinds;
 mod queue;
 mod spin_lock;
 mod traffic;
@@ -192,7 +196,12 @@ static CASES: &[(&str, Case)] = &[
     ("irp-output-unwritten", Device(device::Fault::OutputUnwritten)),
     ("irp-survives-its-thread", Device(device::Fault::NotCancelable)),
     ("cancel-routine-keeps-lock", Device(device::Fault::CancelKeepsLock)),
+    ("irp-returns-in-critical-region", Device(device::Fault::ReturnsInRegion)),
+    ("sent-frame-written", Miniport(Fault::SendWritten)),
 ];
+
+/// Every table of cases: this one, and those of the files that have one of their own.
+static TABLES: &[&[(&str, Case)]] = &[CASES, handles::CASES, mappings::CASES, mutexes::CASES, pool_kinds::CASES];
 
 /// The case that this load plays, for the unload routine.
 static CHOICE: spin_lock::Shared<Option<(&'static Case, bool)>> = spin_lock::Shared(core::cell::UnsafeCell::new(None));
@@ -205,11 +214,18 @@ unsafe fn choose(path: &UnicodeString) -> Option<(&'static Case, bool)> {
         let expected = name.bytes().chain(twin.bytes()).map(u16::from);
         expected.eq(service.iter().copied())
     };
-    CASES.iter().find_map(|(name, case)| match () {
+    TABLES.iter().copied().flatten().find_map(|(name, case)| match () {
         () if named(name, ".bad") => Some((case, false)),
         () if named(name, ".good") => Some((case, true)),
         () => None,
     })
+}
+
+static DRIVER: core::sync::atomic::AtomicPtr<DriverObject> = core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
+
+/// The driver object of this image.
+fn driver_object() -> *mut DriverObject {
+    DRIVER.load(core::sync::atomic::Ordering::Relaxed)
 }
 
 unsafe extern "C" fn unload(_: *mut DriverObject) {
@@ -223,6 +239,7 @@ unsafe extern "C" fn unload(_: *mut DriverObject) {
 pub unsafe extern "C" fn DriverEntry(driver: *mut DriverObject, path: *const UnicodeString) -> NtStatus {
     let Some(choice) = choose(&*path) else { return STATUS_OBJECT_NAME_NOT_FOUND };
     *CHOICE.0.get() = Some(choice);
+    DRIVER.store(driver, core::sync::atomic::Ordering::Relaxed);
     let good = choice.1;
     match choice.0 {
         Load(step) | LoadUnload(step, _) => {

@@ -17,8 +17,8 @@ use ndkpi_sys::nt;
 
 use crate::kernel::{
     DISPATCH_LEVEL, Dpc, DriverObject, KeAcquireSpinLockAtDpcLevel, KeFlushQueuedDpcs, KeInitializeDpc,
-    KeInsertQueueDpc, KeReleaseSpinLockFromDpcLevel, KfRaiseIrql, NtStatus, STATUS_NOT_SUPPORTED, STATUS_PENDING,
-    STATUS_SUCCESS, SpinLock, UnicodeString, allocate, free,
+    KeInsertQueueDpc, KeLowerIrql, KeReleaseSpinLockFromDpcLevel, KfRaiseIrql, NtStatus, STATUS_NOT_SUPPORTED,
+    STATUS_PENDING, STATUS_SUCCESS, SpinLock, UnicodeString, allocate, free,
 };
 use crate::spin_lock::Shared;
 use crate::{connector, queue, traffic};
@@ -69,6 +69,7 @@ pub enum Fault {
     NotificationRaised,
     NotificationsAtOnce,
     NotificationAfterClose,
+    SendWritten,
     SendKept,
     SendCompletedTwice,
     SendCompletedPending,
@@ -564,7 +565,9 @@ unsafe extern "C" fn create_domain(
     (*opened).completion = completion;
     (*opened).context = context;
     if faulty(Fault::CompletionInCall) {
+        let before = KfRaiseIrql(DISPATCH_LEVEL);
         complete_creation(core::ptr::null_mut(), opened.cast(), core::ptr::null_mut(), core::ptr::null_mut());
+        KeLowerIrql(before);
         return STATUS_PENDING;
     }
     KeInitializeDpc(DPC.0.get(), complete_creation, opened.cast());

@@ -102,7 +102,7 @@ unsafe extern "C" fn wait_in_dpc(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, 
     }
 }
 
-unsafe fn run_dpc(routine: crate::kernel::DpcRoutine, good: bool) {
+pub unsafe fn run_dpc(routine: crate::kernel::DpcRoutine, good: bool) {
     let dpc = DPC.0.get();
     KeInitializeDpc(dpc, routine, usize::from(!good) as *mut c_void);
     KeInsertQueueDpc(dpc, core::ptr::null_mut(), core::ptr::null_mut());

@@ -32,6 +32,10 @@ pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port:
     if faulty(Fault::SendersListIndicated) {
         indicate(list);
     }
+    if faulty(Fault::SendWritten) {
+        let data = (*(*(*list).FirstNetBuffer).CurrentMdl.cast::<crate::kernel::Mdl>()).mapped_system_va.cast::<u8>();
+        data.write_volatile(0x5A);
+    }
     if faulty(Fault::SendKept) {
         return;
     }

@@ -122,6 +122,8 @@ pub struct ActiveContext {
     pub name: &'static str,
     /// Spin locks that the thread held when it entered.
     pub locks: u32,
+    /// How often its APCs were masked then.
+    pub masked_apcs: u32,
     /// The function that was entered.
     pub target: usize,
 }
@@ -239,8 +241,10 @@ pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> 
     // SAFETY: the caller's contract.
     let result = unsafe { thunk::call_image_raw(target, arguments) };
     kernel_stack::end_measurement(thread, context.kind, measurement);
+    let masked = thread.contexts.borrow().get(depth).map(|active| active.masked_apcs);
     thread.contexts.borrow_mut().truncate(depth);
     if !context.kind.may_keep_locks() {
+        check_regions(thread, context, masked.unwrap_or_default(), target);
         check_return(thread, context, level, locks, target);
     }
     crate::schedule::point(thread, &"a routine has returned");
@@ -270,7 +274,13 @@ fn push_context(thread: &Thread, context: Context, locks: u32, target: usize) ->
             format!("callouts nest {depth} deep; the last one is {}", context.name),
         );
     }
-    contexts.push(ActiveContext { kind: context.kind, name: context.name, locks, target });
+    contexts.push(ActiveContext {
+        kind: context.kind,
+        name: context.name,
+        locks,
+        masked_apcs: thread.masked_apcs(),
+        target,
+    });
     depth
 }
 
@@ -304,6 +314,27 @@ fn check_return(thread: &Thread, context: Context, level: irql::Irql, locks: u32
             ),
         );
     }
+}
+
+/// Critical and guarded regions are left, and mutexes released, by the routine that entered or took them.
+fn check_regions(thread: &Thread, context: Context, before: u32, target: usize) {
+    let now = thread.masked_apcs();
+    if now == before || context.kind == ContextKind::SystemThread {
+        return;
+    }
+    let (code, first) = match context.kind {
+        ContextKind::DeferredProcedureCall => (BugCheck::TIMER_OR_DPC_INVALID, 4),
+        ContextKind::DeviceDispatch => (BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, 0xC5),
+        _ => (BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, 0x4_0003),
+    };
+    bugcheck(
+        code,
+        [first, target as u64, u64::from(now), u64::from(before)],
+        format!(
+            "{} returned inside {now} critical or guarded regions and owned mutexes; there were {before} when it was entered",
+            context.name
+        ),
+    )
 }
 
 /// Ends the current system thread's image code and comes back at the outermost callout.

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::irql;
+use crate::memory::address_space::{self, Zone};
+use crate::memory::paged;
+use crate::mutex;
 use crate::nt::{DISPATCHER_HEADER, KEVENT, KMUTANT, LIST_ENTRY, object_type};
 use crate::processor;
 use crate::schedule;
@@ -433,6 +436,43 @@ pub(crate) unsafe fn initialise_header(header: *mut DISPATCHER_HEADER, kind: u8,
     }
 }
 
+/// Objects that threads synchronise with lie in memory that is always there.
+pub(crate) fn check_place(object: usize, function: &str) {
+    if crate::kernel::is_verifying() && paged::is_pageable(object) {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0xE1, object as u64, 0, 0],
+            format!("{function} is given a synchronization object in pageable memory, at {object:#x}"),
+        );
+    }
+}
+
+/// What a function that initialises an object checks: its place, and that nothing uses what is there.
+pub(crate) fn check_initialisation(object: usize, function: &str) {
+    check_place(object, function);
+    mutex::check_not_held(object, function);
+    if crate::kernel::is_verifying() && waited_within(object, object + 1).is_some() {
+        mutex::initialised_again(object, format!("{function} initialises {object:#x}, which a thread waits for"));
+    }
+}
+
+/// The wait of a thread whose stack may be paged out meanwhile, for what lies on a kernel stack.
+pub(crate) fn check_mode(objects: &[usize], mode: u8, function: &str) {
+    const USER_MODE: u8 = 1;
+    if mode != USER_MODE {
+        return;
+    }
+    if let Some(object) = objects.iter().find(|object| address_space::zone_of(**object) == Some(Zone::Stacks)) {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0x123, *object as u64, 0, 0],
+            format!(
+                "{function} waits in UserMode for {object:#x}, which lies on a kernel stack that may be paged out meanwhile"
+            ),
+        );
+    }
+}
+
 /// The checks of a dispatcher object that an image hands over.
 unsafe fn check_object(header: *mut DISPATCHER_HEADER, what: &str) {
     // SAFETY: a wrong address faults and is reported.
@@ -497,9 +537,18 @@ unsafe fn wait_with(
     }
     // SAFETY: the caller's contract.
     objects.iter().for_each(|object| unsafe { check_object(*object as *mut DISPATCHER_HEADER, what) });
+    // SAFETY: objects that were checked just now; those of others may be gone when the wait is over.
+    let mutexes = unsafe { mutex::among(objects) };
+    if timeout.is_none() && (all || objects.len() == 1) {
+        for (_, mutex) in &mutexes {
+            mutex::acquiring(thread, *mutex);
+        }
+    }
     let mut state = lock();
     // SAFETY: the caller's contract.
     if let Some(status) = unsafe { consume(objects, all, thread) } {
+        drop(state);
+        note_mutexes(thread, &mutexes, all, status);
         return status;
     }
     if timeout == Some(0) {
@@ -512,7 +561,18 @@ unsafe fn wait_with(
     state.waits.push(Wait { thread, objects: objects.to_vec(), all, deadline, result: None });
     state.set_running(false);
     drop(state);
-    block(thread)
+    let status = block(thread);
+    note_mutexes(thread, &mutexes, all, status);
+    status
+}
+
+/// Writes down the mutexes, by their index in the wait, that it has given to its thread.
+fn note_mutexes(thread: &Thread, mutexes: &[(usize, usize)], all: bool, status: NtStatus) {
+    let Ok(satisfied) = usize::try_from(status) else { return };
+    let got = mutexes.iter().filter(|(index, _)| status < STATUS_TIMEOUT && (all || *index == satisfied));
+    for (_, mutex) in got {
+        mutex::acquired(thread, *mutex, mutex::Kind::Mutex);
+    }
 }
 
 #[cold]

@@ -176,6 +176,7 @@ pub(crate) fn queued() -> Vec<usize> {
 pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'static Processor) {
     let level = thread.irql();
     thread.set_irql(irql::DISPATCH);
+    crate::memory::paged::trim();
     while processor.queue.length() != 0 {
         // SAFETY: a queued DPC is valid; its arguments are copied before it can be queued again.
         let taken = processor.queue.pop(|deferred| unsafe {

@@ -5,9 +5,11 @@
 //! begin with `Checks:` and `Source:` become columns of that table.
 
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::irql::{self, IrqlRange};
+use crate::memory::address_space::{self, Zone};
 use crate::thread::Thread;
 
 /// One exported function.
@@ -160,6 +162,68 @@ extern "win64" fn called_at_wrong_level(declaration: &'static ExportDeclaration,
     )
 }
 
+/// An argument of an export: an address, or something else.
+pub trait Argument {
+    /// The address, or 0 for what is none.
+    fn address(&self) -> usize {
+        0
+    }
+}
+
+impl<T> Argument for *const T {
+    fn address(&self) -> usize {
+        *self as usize
+    }
+}
+
+impl<T> Argument for *mut T {
+    fn address(&self) -> usize {
+        *self as usize
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl Argument for $number {})*
+    };
+}
+
+numbers!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
+
+/// Exports that may be asked about an address of a user program.
+const ASK_ABOUT_ADDRESSES: &[&str] = &["MmIsAddressValid"];
+
+/// What every export checks of its arguments when verifying: a user program's memory may change or go while the kernel uses
+/// it. `addresses` are those of the arguments that are pointers.
+#[inline(never)]
+pub extern "win64" fn check_addresses(declaration: &'static ExportDeclaration, addresses: *const usize, count: usize) {
+    // SAFETY: an array of the caller's.
+    let addresses = unsafe { std::slice::from_raw_parts(addresses, count) };
+    let of_users = |address: &&usize| address_space::zone_of(**address) == Some(Zone::UserBuffers);
+    let system_service = declaration.name.starts_with("Zw");
+    if let Some(address) = addresses.iter().find(of_users).filter(|_| !ASK_ABOUT_ADDRESSES.contains(&declaration.name))
+    {
+        user_address(declaration, *address, system_service);
+    }
+    if system_service && Thread::current().guarded_regions.load(Ordering::Relaxed) != 0 {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0xE6, declaration.address as u64, u64::from(irql::current()), 1],
+            format!("{} is called inside a guarded region, where special kernel APCs are masked", declaration.name),
+        );
+    }
+}
+
+/// Ends a driver that gives a kernel function an address of a user program.
+pub(crate) fn user_address(declaration: &'static ExportDeclaration, address: usize, system_service: bool) -> ! {
+    let subject = if system_service { 0xE3 } else { 0xE0 };
+    bugcheck(
+        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        [subject, address as u64, 0, 0],
+        format!("{} is given {address:#x}, an address of a user program", declaration.name),
+    )
+}
+
 /// Declares the exports of one module by subject.
 ///
 /// ```text
@@ -180,6 +244,13 @@ macro_rules! exports {
     (@count $head:ident $($tail:ident)*) => { 1usize + $crate::exports!(@count $($tail)*) };
     (@enter $name:ident) => { let _ = $crate::export::enter(&declaration::$name); };
     (@enter $name:ident $direct:ident) => {};
+    (@addresses $name:ident direct; $($argument:ident)*) => {};
+    (@addresses $name:ident; $($argument:ident)*) => {
+        if $crate::kernel::is_verifying() {
+            let addresses: &[usize] = &[$($crate::export::Argument::address(&$argument)),*];
+            $crate::export::check_addresses(&declaration::$name, addresses.as_ptr(), addresses.len());
+        }
+    };
     (@direct) => { false };
     (@direct direct) => { true };
     (
@@ -194,6 +265,7 @@ macro_rules! exports {
             $(#[doc = $doc])*
             pub unsafe extern "win64" fn $name($($argument: $type),*) $(-> $return)? {
                 $crate::exports!(@enter $name $($direct)?);
+                $crate::exports!(@addresses $name $($direct)?; $($argument)*);
                 $body
             }
         )*

@@ -14,7 +14,7 @@ use crate::emulation;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
-use crate::memory::{mdl, pool};
+use crate::memory::{mdl, paged, pool};
 use crate::processor;
 use crate::thread::Thread;
 
@@ -101,8 +101,15 @@ pub(crate) fn remove_signal_stack() {
 }
 
 extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel hands over both structures.
+    let too_high = match unsafe { pageable(signal, &*information, &*context.cast::<libc::ucontext_t>()) } {
+        paged::Fault::BroughtIn => return,
+        paged::Fault::TooHigh(code, rule) => Some((code, rule)),
+        paged::Fault::Other => None,
+    };
     // SAFETY: the kernel hands over both structures, and the context is this thread's to change.
     let emulated = signal == libc::SIGSEGV
+        && too_high.is_none()
         && Thread::try_current().is_some()
         && unsafe { emulation::emulate(&mut *context.cast::<libc::ucontext_t>(), (*information).si_addr() as usize) };
     if emulated {
@@ -123,12 +130,25 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
     }
     let frames = stack_trace::of_fault(registers);
     let (code, rule) = match signal {
+        _ if too_high.is_some() => too_high.unwrap_or_else(|| unreachable!("looked at just now")),
         libc::SIGILL => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "an illegal instruction".to_owned()),
         libc::SIGFPE => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "a division by zero or overflow".to_owned()),
         libc::SIGTRAP => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "a breakpoint".to_owned()),
         _ => explain(address, writes, executes),
     };
     bugcheck_with_stack(code, [address as u64, u64::from(writes), registers.instruction, 0], &rule, &frames)
+}
+
+/// Brings pageable memory in, or says that the access may not be made at this level.
+fn pageable(signal: libc::c_int, information: &libc::siginfo_t, context: &libc::ucontext_t) -> paged::Fault {
+    if signal != libc::SIGSEGV {
+        return paged::Fault::Other;
+    }
+    let error = context.uc_mcontext.gregs[libc::REG_ERR as usize];
+    let level = Thread::try_current().map_or(irql::PASSIVE, Thread::irql);
+    // SAFETY: a fault of memory has an address.
+    let address = unsafe { information.si_addr() } as usize;
+    paged::fault(address, level, error & 2 != 0, error & 16 != 0)
 }
 
 /// An access by host code counts against the image while an export or a callout of this thread is running.
@@ -174,7 +194,7 @@ fn explain(address: usize, writes: bool, executes: bool) -> (BugCheck, String) {
         BugCheck::PAGE_FAULT_IN_NONPAGED_AREA
     };
     let (code, place) = match address_space::zone_of(address) {
-        Some(Zone::Pool) => pool::describe(address),
+        Some(Zone::Pool | Zone::PagedPool) => pool::describe(address),
         Some(Zone::Mappings) => (wild, mdl::describe(address)),
         Some(Zone::Stacks) if is_stack_guard(address) => (
             BugCheck::UNEXPECTED_KERNEL_MODE_TRAP,

@@ -72,6 +72,7 @@ pub fn raise(new: Irql) -> Irql {
     }
     if old < DISPATCH && new >= DISPATCH {
         processor::acquire(thread);
+        crate::memory::paged::trim();
     }
     thread.set_irql(new);
     old

@@ -15,7 +15,7 @@ use crate::image::{self, Image, loader};
 use crate::ledger::{self, Leak};
 use crate::memory::{address_space, frames, kernel_stack, pool};
 use crate::nt::{DRIVER_EXTENSION, DRIVER_OBJECT, UNICODE_STRING};
-use crate::ntoskrnl::work_items;
+use crate::ntoskrnl::{runtime, work_items};
 use crate::status::{self, NtStatus};
 use crate::{
     call_image, deferred_budget, dispatcher, dpc, emulation, fault_handler, processor, registry, thread, timer, worker,
@@ -114,6 +114,7 @@ impl Kernel {
         crate::schedule::start(config.schedule);
         fault_handler::install();
         emulation::initialise();
+        runtime::initialise();
         frames::initialise(config.memory, config.frames, config.seed);
         address_space::initialise();
         dispatcher::initialise(config.hang_limit);

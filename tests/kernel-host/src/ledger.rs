@@ -77,6 +77,11 @@ pub fn holds(kind: &'static str, address: usize) -> bool {
     entries().contains_key(&(kind, address))
 }
 
+/// A thing of a kind whose address lies in a range.
+pub fn within(kind: &'static str, range: std::ops::Range<usize>) -> Option<usize> {
+    entries().range((kind, range.start)..(kind, range.end)).next().map(|((_, address), _)| *address)
+}
+
 /// Everything of a kind.
 pub fn all_of(kind: &'static str) -> Vec<Entry> {
     entries().range((kind, 0)..=(kind, usize::MAX)).map(|(_, entry)| entry.clone()).collect()

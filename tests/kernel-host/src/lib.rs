@@ -48,6 +48,7 @@ pub mod kernel;
 pub mod ledger;
 mod lock_order;
 pub mod memory;
+mod mutex;
 pub mod ndis;
 pub mod ndk;
 pub mod netio;

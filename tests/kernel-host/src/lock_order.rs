@@ -1,8 +1,8 @@
-//! The order in which spin locks are taken: an edge from each lock that a thread holds to the lock that it takes next. An
+//! The order in which spin locks and mutexes are taken: an edge from each lock that a thread holds to the lock that it takes next. An
 //! edge that closes a circle is a deadlock that only waits for the right moment, so it is a bugcheck at once, whether or not
 //! anybody spins. Locks are told apart by address; what is known of an address is forgotten when the lock is initialised
 //! again or its memory goes. An attempt that gives up (`KeTryToAcquireSpinLockAtDpcLevel`) waits for nobody and adds no edge
-//! to its lock. Kept when verifying only.
+//! to its lock. What a thread holds, it gives back in the order opposite to that in which it took it. Kept when verifying only.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +13,15 @@ use std::sync::{Mutex, PoisonError};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::image::stack_trace;
 use crate::memory::address_space::{self, Zone};
+use crate::thread::Thread;
 
 /// A lock that a thread holds, and where it took it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub lock: usize,
     pub from: u64,
+    /// A mutex: held below DISPATCH_LEVEL, so that a DPC may come in between.
+    pub sleeps: bool,
 }
 
 /// Somebody held the first lock and took the second.
@@ -49,6 +52,30 @@ pub(crate) fn taking(held: &[Held], second: Held) {
             out_of_order(edge, &path);
         }
     }
+}
+
+/// A thread gives a lock back. Mutexes of a thread whom a DPC interrupts are not the DPC's.
+pub(crate) fn released(thread: &Thread, lock: usize) {
+    let mut held = thread.held_locks.borrow_mut();
+    let Some(index) = held.iter().rposition(|held| held.lock == lock) else { return };
+    let taken = held.remove(index);
+    let later = held.get(index..).unwrap_or_default().iter().find(|later| later.sleeps == taken.sleeps).copied();
+    drop(held);
+    if let Some(later) = later {
+        released_out_of_order(taken, later);
+    }
+}
+
+#[cold]
+fn released_out_of_order(taken: Held, later: Held) -> ! {
+    let rule = format!(
+        "locks are released in another order than taken: {:#x} ({}) is given back while {:#x} ({}), taken after it, is held",
+        taken.lock,
+        place(taken.from),
+        later.lock,
+        place(later.from)
+    );
+    bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x1031, taken.lock as u64, later.lock as u64, 0], rule)
 }
 
 /// Stack memory serves one lock after the other without anybody saying so.
@@ -107,7 +134,8 @@ pub(crate) fn forget(range: &Range<usize>) {
 #[cold]
 fn out_of_order(edge: Edge, path: &[Edge]) -> ! {
     let mut rule = format!(
-        "spin locks are taken out of order: {:#x} ({}) is taken while {:#x} ({}) is held",
+        "{} are taken out of order: {:#x} ({}) is taken while {:#x} ({}) is held",
+        if edge.first.sleeps || edge.second.sleeps { "mutexes or locks" } else { "spin locks" },
         edge.second.lock,
         place(edge.second.from),
         edge.first.lock,
@@ -131,7 +159,7 @@ fn out_of_order(edge: Edge, path: &[Edge]) -> ! {
 }
 
 /// The name of the code that took a lock.
-fn place(from: u64) -> String {
+pub(crate) fn place(from: u64) -> String {
     match stack_trace::name(&[from]).first() {
         Some(frame) => frame.to_string(),
         None => "the host".to_owned(),
@@ -143,7 +171,7 @@ mod tests {
     use super::*;
 
     fn edge(first: usize, second: usize) -> Edge {
-        let held = |lock| Held { lock, from: 0 };
+        let held = |lock| Held { lock, from: 0, sleeps: false };
         Edge { first: held(first), second: held(second) }
     }
 

@@ -40,6 +40,10 @@ pub struct Thread {
     irql: AtomicU8,
     /// Lower-IRQL processing is masked (critical regions entered and not left).
     pub(crate) critical_regions: AtomicU32,
+    /// All APCs are masked (guarded regions entered and not left).
+    pub(crate) guarded_regions: AtomicU32,
+    /// How often it owns a KMUTEX, which masks ordinary APCs as well.
+    pub(crate) mutexes_owned: AtomicU32,
     pub(crate) processor: AtomicUsize,
     pub(crate) affinity: AtomicU64,
     pub(crate) spin_locks_held: AtomicU32,
@@ -184,6 +188,12 @@ impl Thread {
         self.spin_locks_held.load(Ordering::Relaxed).saturating_sub(before)
     }
 
+    /// How often APCs of the thread are masked, of whatever kind: what must be the same when a routine returns.
+    pub(crate) fn masked_apcs(&self) -> u32 {
+        let parts = [&self.critical_regions, &self.guarded_regions, &self.mutexes_owned];
+        parts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// The address ranges of the kernel stacks that this thread's image code may be on.
     pub(crate) fn kernel_stack_ranges(&self) -> Option<Vec<std::ops::Range<u64>>> {
         let mut ranges = crate::processor::deferred_call_stack_ranges();
@@ -231,6 +241,8 @@ pub fn attach(name: &str) -> Attachment {
         transition: Cell::new(ptr::null()),
         irql: AtomicU8::new(irql::PASSIVE),
         critical_regions: AtomicU32::new(0),
+        guarded_regions: AtomicU32::new(0),
+        mutexes_owned: AtomicU32::new(0),
         processor: AtomicUsize::new(0),
         affinity: AtomicU64::new(u64::MAX),
         spin_locks_held: AtomicU32::new(0),

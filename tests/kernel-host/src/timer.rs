@@ -30,6 +30,7 @@ pub(crate) fn interrupt_time_of_system_time(system_time: i64) -> Time {
 ///
 /// `timer` is writable.
 pub(crate) unsafe fn initialise(timer: *mut KTIMER, synchronization: bool) {
+    dispatcher::check_place(timer as usize, "KeInitializeTimerEx");
     let kind = if synchronization { object_type::SYNCHRONIZATION_TIMER } else { object_type::NOTIFICATION_TIMER };
     let mut state = dispatcher::lock();
     if is_set(&state, timer as usize) {

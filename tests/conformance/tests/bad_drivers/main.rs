@@ -9,6 +9,7 @@
 mod image;
 mod scenario;
 mod table;
+mod verifier_kernel;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ use conformance::machine::workspace;
 use conformance::trial::{become_child, in_child};
 use libtest_mimic::{Arguments, Failed, Trial};
 use scenario::Scenario;
-use table::{CASES, Case};
+use table::Case;
 
 /// Tells the child where the image is.
 const IMAGE: &str = "SOFTNDK_BAD_DRIVERS";
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     let image = if arguments.list { None } else { Some(image::build()) };
     let image: &'static Path = Box::leak(image.unwrap_or_default().into_boxed_path());
     let mut trials = vec![Trial::test("table_in_the_documentation_is_up_to_date", table_is_up_to_date)];
-    for case in CASES {
+    for case in table::cases() {
         trials.push(Trial::test(format!("{}::bad", case.name), move || bad_twin_is_caught(image, case)));
         trials.push(Trial::test(format!("{}::good", case.name), move || good_twin_passes(image, case)));
     }

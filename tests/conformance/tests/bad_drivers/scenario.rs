@@ -1,14 +1,17 @@
 //! What the host does with a bad driver or its twin: the same for both, far enough that the rule has to be met.
 
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::consumer::{Adapter, CompletionQueue, Connector, ProtectionDomain};
 use conformance::machine::inx;
 use kernel_host::inf::AdapterConfig;
+use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::data_path::Frame;
 use kernel_host::ndis::oid::{Direction, ETHERNET, NDK, OID_NDK_SET_STATE};
+use kernel_host::registry;
 use kernel_host::{Driver, Kernel, KernelConfig};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_CQ_NOTIFY_ANY;
@@ -28,10 +31,22 @@ pub enum Scenario {
     UnknownImport,
     /// Start an adapter whose INF lacks a mandatory keyword.
     MissingKeyword,
+    /// Load a copy of the image one of whose sections is writable and executable.
+    WritableCode,
+    /// Load a copy of the image whose sections are aligned to less than a page.
+    UnalignedSections,
 }
 
 impl Scenario {
-    const ALL: [Self; 5] = [Self::Load, Self::Adapter, Self::Device, Self::UnknownImport, Self::MissingKeyword];
+    const ALL: [Self; 7] = [
+        Self::Load,
+        Self::Adapter,
+        Self::Device,
+        Self::UnknownImport,
+        Self::MissingKeyword,
+        Self::WritableCode,
+        Self::UnalignedSections,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -40,6 +55,8 @@ impl Scenario {
             Self::Device => "device",
             Self::UnknownImport => "unknown import",
             Self::MissingKeyword => "missing keyword",
+            Self::WritableCode => "writable code",
+            Self::UnalignedSections => "unaligned sections",
         }
     }
 
@@ -55,6 +72,8 @@ impl Scenario {
             Self::Device => device_life,
             Self::UnknownImport => unknown_import,
             Self::MissingKeyword => missing_keyword,
+            Self::WritableCode => writable_code,
+            Self::UnalignedSections => unaligned_sections,
         }
     }
 }
@@ -69,10 +88,18 @@ fn is_good() -> bool {
 }
 
 fn boot() -> (Kernel, Driver) {
-    let kernel = Kernel::boot(KernelConfig { hang_limit: Some(Duration::from_secs(10)), ..KernelConfig::default() });
-    let path = std::env::var_os(super::IMAGE).expect("the path of the image");
-    let driver = kernel.load_driver(path, &service()).unwrap_or_else(|error| panic!("loading: {error}"));
+    let kernel = Kernel::boot(config_of_kernel());
+    let driver = load(&kernel);
     (kernel, driver)
+}
+
+fn config_of_kernel() -> KernelConfig {
+    KernelConfig { hang_limit: Some(Duration::from_secs(10)), ..KernelConfig::default() }
+}
+
+fn load(kernel: &Kernel) -> Driver {
+    let path = std::env::var_os(super::IMAGE).expect("the path of the image");
+    kernel.load_driver(path, &service()).unwrap_or_else(|error| panic!("loading: {error}"))
 }
 
 /// Unloads, and nothing may be left.
@@ -82,8 +109,14 @@ fn end(kernel: Kernel, driver: Driver) {
     assert!(report.is_clean(), "{report}");
 }
 
+/// The parameters that a driver finds hold the address of a user program's buffer.
 fn load_and_unload() {
-    let (kernel, driver) = boot();
+    let kernel = Kernel::boot(config_of_kernel());
+    let buffer = UserBuffer::new(64);
+    let address = (buffer.address() as u64).to_le_bytes().to_vec();
+    let value = registry::Value { kind: registry::REG_BINARY, data: address };
+    registry::set(&registry::parameters_path("BadDrivers"), "UserBuffer", value);
+    let driver = load(&kernel);
     end(kernel, driver);
 }
 
@@ -190,20 +223,60 @@ fn call_of_a_thread_that_ends(kernel: &Kernel) {
     file.close();
 }
 
-/// Loads a copy of the image in which one import was renamed; the good twin renames it to a name that exists.
+/// Loads a copy of the image in which one import was renamed to a name that does not exist.
 fn unknown_import() {
+    load_patched(|bytes| {
+        let old = b"KeCancelTimer\0";
+        let place = bytes.windows(old.len()).position(|window| window == old).expect("the import to rename");
+        bytes[place..place + old.len()].copy_from_slice(b"KeCancelTimes\0");
+    });
+}
+
+/// Offsets in a PE file: of the new header in the old one, and from the new header on.
+const NEW_HEADER: usize = 0x3C;
+const SIZE_OF_OPTIONAL_HEADER: usize = 20;
+const OPTIONAL_HEADER: usize = 24;
+const SECTION_ALIGNMENT: usize = OPTIONAL_HEADER + 32;
+const SECTION_CHARACTERISTICS: usize = 36;
+
+fn number_at<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
+    bytes[place..place + N].try_into().expect("bytes of the image")
+}
+
+fn new_header(bytes: &[u8]) -> usize {
+    u32::from_le_bytes(number_at(bytes, NEW_HEADER)) as usize
+}
+
+/// Makes the first section, which holds code, writable.
+fn writable_code() {
+    const MEM_WRITE: u8 = 0x80;
+    load_patched(|bytes| {
+        let header = new_header(bytes);
+        let optional = u16::from_le_bytes(number_at(bytes, header + SIZE_OF_OPTIONAL_HEADER));
+        let sections = header + OPTIONAL_HEADER + usize::from(optional);
+        bytes[sections + SECTION_CHARACTERISTICS + 3] |= MEM_WRITE;
+    });
+}
+
+fn unaligned_sections() {
+    load_patched(|bytes| {
+        let place = new_header(bytes) + SECTION_ALIGNMENT;
+        bytes[place..place + 4].copy_from_slice(&512_u32.to_le_bytes());
+    });
+}
+
+/// Loads a copy of the image; that of the bad twin is patched first.
+fn load_patched(alter: impl FnOnce(&mut Vec<u8>)) {
     let kernel = Kernel::boot(KernelConfig::default());
     let path = std::env::var_os(super::IMAGE).expect("the path of the image");
     let mut bytes = std::fs::read(path).expect("the image");
-    let good = is_good();
-    let old = b"KeCancelTimer\0";
-    let new = if good { b"KeCancelTimer\0" } else { b"KeCancelTimes\0" };
-    let place = bytes.windows(old.len()).position(|window| window == old).expect("the import to rename");
-    bytes[place..place + new.len()].copy_from_slice(new);
-    let copy = std::env::temp_dir().join(format!("bad_drivers_{}.sys", std::process::id()));
+    if !is_good() {
+        alter(&mut bytes);
+    }
+    // A bugcheck leaves the copy; the next run writes over it.
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.sys", service()));
     std::fs::write(&copy, bytes).expect("a copy of the image");
     let loaded = kernel.load_driver(&copy, "size-zero.good");
-    std::fs::remove_file(&copy).expect("the copy removed");
     end(kernel, loaded.unwrap_or_else(|error| panic!("loading: {error}")));
 }
 

@@ -18,15 +18,15 @@ pub struct Case {
     pub scenario: Scenario,
 }
 
-const fn load(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
+pub const fn load(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
     Case { name, rule, bugcheck: Some(code), words, scenario: Scenario::Load }
 }
 
-const fn adapter(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
+pub const fn adapter(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
     Case { name, rule, bugcheck: Some(code), words, scenario: Scenario::Adapter }
 }
 
-const fn device(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
+pub const fn device(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
     Case { name, rule, bugcheck: Some(code), words, scenario: Scenario::Device }
 }
 
@@ -34,9 +34,19 @@ const fn refused(name: &'static str, rule: &'static str, words: &'static str, sc
     Case { name, rule, bugcheck: None, words, scenario }
 }
 
+/// A fault of the image itself, which the scenario puts into a copy of it.
+pub const fn patched(name: &'static str, rule: &'static str, words: &'static str, scenario: Scenario) -> Case {
+    Case { name, rule, bugcheck: Some(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION), words, scenario }
+}
+
+/// Every row.
+pub fn cases() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().chain(crate::verifier_kernel::CASES)
+}
+
 use BugCheck as Code;
 
-pub const CASES: &[Case] = &[
+const CASES: &[Case] = &[
     load("wait-at-dispatch", "No wait at DISPATCH_LEVEL.", Code::IRQL_NOT_LESS_OR_EQUAL, "a wait needs <= APC_LEVEL"),
     load("delay-at-dispatch", "No delay at DISPATCH_LEVEL.", Code::IRQL_NOT_LESS_OR_EQUAL, "a wait needs <= APC_LEVEL"),
     load(
@@ -770,7 +780,7 @@ pub fn as_markdown() -> String {
          when the table is not that of its list.\n\n\
          | driver | rule | bugcheck | bad one | good twin |\n|---|---|---|---|---|\n",
     );
-    for case in CASES {
+    for case in cases() {
         let end = match case.bugcheck {
             Some(code) => format!("{:#X} {}", code as u32, code.name()),
             None => format!("none; refused: \"{}\"", case.words),
@@ -780,8 +790,8 @@ pub fn as_markdown() -> String {
     let _ = writeln!(
         text,
         "\n{0} rules, {1} drivers: {0} of {0} caught, {0} of {0} good twins pass.",
-        CASES.len(),
-        CASES.len() * 2
+        cases().count(),
+        cases().count() * 2
     );
     text
 }

@@ -16,9 +16,10 @@ use super::stack_trace::UnwindModule;
 use super::symbols::Symbols;
 use super::{Export, Image, Section, Target};
 use super::{coverage, load_configuration};
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::export::{self, Resolved};
 use crate::memory::address_space::{self, Protection, Reservation};
-use crate::memory::{PAGE_SIZE, frames};
+use crate::memory::{PAGE_SIZE, frames, paged};
 use crate::thunk;
 
 /// Why an image could not be loaded.
@@ -81,6 +82,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
     let configuration = configuration.map_or(0, |directory| directory.virtual_address.get(LE) as usize);
     let call_targets = if configuration == 0 { None } else { load_configuration::apply(memory, base, configuration) };
     let sections = describe_sections(&file, base);
+    check_integrity(path, optional.section_alignment(), base, &sections);
     protect(&reservation, base, length, &sections);
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let export_table = export_table(&file, base);
@@ -100,6 +102,13 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
         frames,
     });
     super::register(Arc::clone(&image));
+    if crate::kernel::is_verifying() {
+        image.sections.iter().filter(|section| section.is_pageable()).for_each(|section| {
+            let what = format!("the pageable section {} of {}", section.name(), image.name);
+            // SAFETY: pages of the image's reservation; `unload` takes the range back first.
+            unsafe { paged::add(section.address, section.length, protection_of(section), what) };
+        });
+    }
     Ok(image)
 }
 
@@ -107,6 +116,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
 pub fn unload(image: &Arc<Image>) {
     coverage::write(image);
     super::forget(image);
+    image.sections.iter().filter(|section| section.is_pageable()).for_each(|section| paged::remove(section.address));
     image.reservation.release();
     frames::free_run(image.frames.clone());
 }
@@ -264,13 +274,32 @@ fn describe_sections(file: &PeFile64<'_>, base: usize) -> Vec<Section> {
 fn protect(reservation: &Reservation, base: usize, length: usize, sections: &[Section]) {
     reservation.protect(0, length, Protection::ReadOnly);
     for section in sections {
-        let protection = match (section.writable, section.executable) {
-            (true, true) => Protection::ReadWriteExecute,
-            (true, false) => Protection::ReadWrite,
-            (false, true) => Protection::ReadExecute,
-            (false, false) => Protection::ReadOnly,
-        };
-        reservation.protect(section.address - base, section.length, protection);
+        reservation.protect(section.address - base, section.length, protection_of(section));
+    }
+}
+
+fn protection_of(section: &Section) -> Protection {
+    match (section.writable, section.executable) {
+        (true, true) => Protection::ReadWriteExecute,
+        (true, false) => Protection::ReadWrite,
+        (false, true) => Protection::ReadExecute,
+        (false, false) => Protection::ReadOnly,
+    }
+}
+
+/// What Windows asks of an image where the hypervisor protects the integrity of code (HVCI).
+fn check_integrity(path: &Path, alignment: u32, base: usize, sections: &[Section]) {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    for section in sections {
+        let parameters = |subject| [subject, base as u64, section.address as u64, 0];
+        if section.writable && section.executable {
+            let rule = format!("the section {} of {name} is writable and executable", section.name());
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, parameters(0x2003), rule);
+        }
+        if !section.address.is_multiple_of(PAGE_SIZE) || (alignment as usize) < PAGE_SIZE {
+            let rule = format!("the section {} of {name} is not aligned to a page", section.name());
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, parameters(0x2004), rule);
+        }
     }
 }
 

@@ -25,6 +25,19 @@ pub struct Section {
     pub executable: bool,
 }
 
+impl Section {
+    /// Its name without the zeroes behind it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.trim_end_matches('\0')
+    }
+
+    /// Windows may page it out, unless the driver sees to it that it stays.
+    pub(crate) fn is_pageable(&self) -> bool {
+        self.name.starts_with("PAGE")
+    }
+}
+
 /// One export.
 pub(crate) struct Export {
     pub name: Option<String>,

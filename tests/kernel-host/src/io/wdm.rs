@@ -17,6 +17,7 @@ use crate::fault;
 use crate::ledger;
 use crate::ndis::configuration::text_of;
 use crate::nt::{DRIVER_OBJECT, UNICODE_STRING};
+use crate::ntoskrnl::tracing;
 use crate::status::{self, NtStatus};
 
 /// The kinds under which they are written down.
@@ -140,13 +141,17 @@ crate::exports! {
     }
 
     /// Deletes a device object; files that are open on it keep it until they are closed.
-    /// Checks: a device of IoCreateDevice, deleted once
+    /// Checks: a device of IoCreateDevice, deleted once, not registered with WMI
     /// Source: WDM: IoDeleteDevice
     [UP_TO_APC] fn IoDeleteDevice(object: *mut DEVICE_OBJECT) {
         let Some(device) = device::of_object(object.cast::<c_void>()).filter(|_| ledger::release(DEVICE, object as usize).is_some())
         else {
             wrong(object as usize, "IoDeleteDevice: no device of IoCreateDevice, or one that was deleted before");
         };
+        if ledger::holds(tracing::KIND_WMI, object as usize) {
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0xDB, object as u64, 0, 0],
+                "IoDeleteDevice is given a device that is registered with WMI");
+        }
         // SAFETY: a live device in its driver's list.
         unsafe { delist(device.description.driver_object as *mut DRIVER_OBJECT, object) };
         device.delete();

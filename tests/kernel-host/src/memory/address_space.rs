@@ -19,17 +19,18 @@ pub enum Zone {
     Mappings,
     UserBuffers,
     Stacks,
+    PagedPool,
 }
 
 impl Zone {
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 
     fn index(self) -> usize {
         self as usize
     }
 
     fn from_index(index: usize) -> Option<Self> {
-        [Self::Images, Self::Pool, Self::Mappings, Self::UserBuffers, Self::Stacks].get(index).copied()
+        [Self::Images, Self::Pool, Self::Mappings, Self::UserBuffers, Self::Stacks, Self::PagedPool].get(index).copied()
     }
 }
 
@@ -126,6 +127,17 @@ pub fn frames_at(address: usize, pages: usize) -> Option<Vec<u32>> {
     (0..pages).map(|page| frame_in(&backing, address.checked_add(page * PAGE_SIZE)?)).collect()
 }
 
+/// Changes the protection of mapped pages.
+///
+/// # Safety
+///
+/// They lie inside of one live reservation.
+pub(crate) unsafe fn protect(address: usize, length: usize, protection: Protection) {
+    // SAFETY: the caller's contract.
+    let result = unsafe { libc::mprotect(address as *mut libc::c_void, length, protection.bits()) };
+    assert_eq!(result, 0, "mprotect failed");
+}
+
 /// Addresses of our own, followed by at least one page without access.
 #[derive(Debug)]
 pub struct Reservation {
@@ -193,8 +205,7 @@ impl Reservation {
     pub fn protect(&self, offset: usize, length: usize, protection: Protection) {
         assert!(offset + length <= self.length, "a protection change outside of the reservation");
         // SAFETY: a part of our own reservation.
-        let result = unsafe { libc::mprotect((self.address + offset) as *mut libc::c_void, length, protection.bits()) };
-        assert_eq!(result, 0, "mprotect failed");
+        unsafe { protect(self.address + offset, length, protection) };
     }
 
     /// Takes all access away for good; the addresses are not given out again.

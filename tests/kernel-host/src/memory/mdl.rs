@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::ledger;
 use crate::memory::address_space::{self, Protection, Reservation, Zone};
-use crate::memory::{PAGE_SIZE, frames, pool};
+use crate::memory::{PAGE_SIZE, frames, paged, pool};
 use crate::nt::MDL;
 
 pub const MDL_MAPPED_TO_SYSTEM_VA: i16 = 0x0001;
@@ -23,6 +23,7 @@ pub const LEDGER_KIND: &str = "MDL";
 pub const LEDGER_KIND_MAPPING: &str = "MDL mapping";
 
 const MDL_MAPPING_NO_WRITE: u32 = 0x8000_0000;
+pub const MDL_MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
 
 /// The largest length that one MDL can describe: its `Size` is a 16-bit signed number of bytes on paper, but the
 /// documentation allows lists up to 4 GiB - PAGE_SIZE, whose `Size` wraps.
@@ -165,6 +166,26 @@ unsafe fn is_lock_owner(mdl: *mut MDL) -> bool {
     unsafe { ledger::holds("locked pages", mdl as usize) && page_count(mdl) > 0 }
 }
 
+/// The flags of an MDL whose pages `MmProbeAndLockPages` must not lock.
+///
+/// # Safety
+///
+/// `mdl` is an MDL.
+pub unsafe fn check_lockable(mdl: *mut MDL) {
+    // SAFETY: the caller's contract.
+    let flags = unsafe { (*mdl).MdlFlags };
+    let wrong = flags & (MDL_PAGES_LOCKED | MDL_SOURCE_IS_NONPAGED_POOL | MDL_PARTIAL | MDL_MAPPED_TO_SYSTEM_VA);
+    if wrong != 0 {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0xB0, mdl as u64, flags as u64, wrong as u64],
+            format!(
+                "MmProbeAndLockPages is given an MDL that is locked, built for pool, partial or mapped (flags {flags:#x})"
+            ),
+        );
+    }
+}
+
 /// Fills in locked frames, as `MmProbeAndLockPages` does.
 ///
 /// # Safety
@@ -178,6 +199,7 @@ pub unsafe fn fill_locked(mdl: *mut MDL, list: &[u32], access: Access) {
         for (index, frame) in list.iter().take(pages).enumerate() {
             array.add(index).write(u64::from(*frame));
         }
+        paged::lock((*mdl).StartVa as usize);
         (*mdl).MdlFlags |= MDL_PAGES_LOCKED;
         if access == Access::Write {
             (*mdl).MdlFlags |= MDL_WRITE_OPERATION;
@@ -209,6 +231,7 @@ pub unsafe fn unlock(mdl: *mut MDL) {
             unmap(at + (*mdl).ByteOffset as usize, mdl);
         }
         (*mdl).MdlFlags &= !(MDL_PAGES_LOCKED | MDL_WRITE_OPERATION);
+        paged::unlock((*mdl).StartVa as usize);
         with(|table| {
             for frame in &list {
                 take_one(&mut table.locks, *frame);
@@ -247,6 +270,18 @@ pub unsafe fn frames_of(mdl: *mut MDL, what: &str) -> Vec<u32> {
     }
 }
 
+/// What lies at an address, if an MDL may not describe it as non-paged pool.
+fn pageable_or_mapped(address: usize) -> Option<&'static str> {
+    match address_space::zone_of(address)? {
+        Zone::PagedPool => Some("paged pool"),
+        Zone::UserBuffers => Some("memory of a user program"),
+        Zone::Mappings => Some("the mapping of another MDL"),
+        Zone::Stacks => Some("a kernel stack"),
+        Zone::Images => paged::is_pageable(address).then_some("a pageable section"),
+        Zone::Pool => None,
+    }
+}
+
 /// `MmBuildMdlForNonPagedPool`.
 ///
 /// # Safety
@@ -265,6 +300,13 @@ pub unsafe fn build_for_nonpaged_pool(mdl: *mut MDL) {
             );
         }
         let start = (*mdl).StartVa as usize;
+        if let Some(kind) = pageable_or_mapped(start) {
+            bugcheck(
+                BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                [0x7F, mdl as u64, start as u64, u64::from((*mdl).ByteCount)],
+                format!("MmBuildMdlForNonPagedPool is given an MDL over {kind}, which is no non-paged pool"),
+            );
+        }
         let Some(list) = address_space::frames_at(start, page_count(mdl)) else {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
@@ -365,6 +407,13 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
                 "MmMapLockedPages is called for an MDL whose pages are not locked",
             );
         }
+        if priority & MDL_MAPPING_NO_EXECUTE == 0 {
+            bugcheck(
+                BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                [0x2002, mdl as u64, flags as u64, u64::from(priority)],
+                "MmMapLockedPagesSpecifyCache is called without MdlMappingNoExecute: the mapping would be executable",
+            );
+        }
         let list = frames_of(mdl, "MmMapLockedPages");
         let pages = list.len();
         let runs = frames::runs(&list).len();
@@ -374,7 +423,6 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
         let reservation = Reservation::new(Zone::Mappings, pages * PAGE_SIZE)?;
         let protection =
             if priority & MDL_MAPPING_NO_WRITE != 0 { Protection::ReadOnly } else { Protection::ReadWrite };
-        // Never executable: a kernel that enforces it (HVCI) refuses the other kind.
         reservation.map(&list, protection);
         let at = reservation.address();
         let address = at + (*mdl).ByteOffset as usize;

@@ -1,10 +1,11 @@
 //! Memory: the physical page frames ([`frames`]), the kernel's address space ([`address_space`]), pool ([`pool`]),
-//! memory descriptor lists ([`mdl`]), buffers of user programs ([`user_buffer`]) and kernel stacks ([`kernel_stack`]).
+//! what may be paged out ([`paged`]), memory descriptor lists ([`mdl`]), buffers of user programs ([`user_buffer`]) and kernel stacks ([`kernel_stack`]).
 
 pub mod address_space;
 pub mod frames;
 pub mod kernel_stack;
 pub mod mdl;
+pub(crate) mod paged;
 pub mod pool;
 pub mod user_buffer;
 

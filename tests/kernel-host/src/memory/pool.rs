@@ -12,8 +12,9 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::image::stack_trace;
 use crate::ledger::{self, Leak};
 use crate::memory::address_space::{self, Protection, Reservation, Zone};
-use crate::memory::{PAGE_SIZE, frames, mdl};
-use crate::{dispatcher, dpc, lock_order, spin_lock, timer};
+use crate::memory::{PAGE_SIZE, frames, mdl, paged};
+use crate::ntoskrnl::{lookasides, work_items};
+use crate::{dispatcher, dpc, irql, lock_order, mutex, spin_lock, timer};
 
 /// What a caller wants of a block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +23,7 @@ pub struct Request {
     pub tag: u32,
     pub zeroed: bool,
     pub cache_aligned: bool,
+    pub paged: bool,
 }
 
 /// The byte around a block inside its pages.
@@ -51,6 +53,7 @@ struct Block {
     /// Base of the owning image; 0 is the host.
     image: usize,
     stack: Vec<u64>,
+    paged: bool,
     storage: Storage,
 }
 
@@ -122,7 +125,7 @@ pub fn allocate(what: &str, request: Request) -> Option<*mut u8> {
 
 /// Allocates for the host itself: structures that images only look at.
 pub fn allocate_for_host(size: usize, tag: u32) -> Option<*mut u8> {
-    allocate_block(Request { size, tag, zeroed: true, cache_aligned: false }, 0, Vec::new())
+    allocate_block(Request { size, tag, zeroed: true, ..Request::default() }, 0, Vec::new())
 }
 
 /// Ends a lookaside list that is asked for blocks without a size or a tag.
@@ -142,9 +145,19 @@ pub fn free_for_host(address: *mut u8, tag: u32) {
     free("the host", address, Some(tag));
 }
 
+/// Lets nothing write into a block that the host lends for reading, where it has pages of its own.
+pub(crate) fn make_read_only(address: *mut u8) {
+    with(|pool| {
+        if let Some(Block { storage: Storage::Guarded(reservation, _), .. }) = pool.blocks.get(&(address as usize)) {
+            reservation.protect(0, reservation.length(), Protection::ReadOnly);
+        }
+    });
+}
+
 fn allocate_block(request: Request, image: usize, stack: Vec<u64>) -> Option<*mut u8> {
+    let pageable = request.paged && crate::kernel::is_verifying();
     let guarded = crate::kernel::is_verifying() && address_space::maps() < MAPS_FOR_GUARDS;
-    let (address, storage) = if guarded || slot_size(request).is_none() {
+    let (address, storage) = if guarded || pageable || slot_size(request).is_none() {
         allocate_pages(request, guarded)?
     } else {
         allocate_slot(request)?
@@ -159,6 +172,13 @@ fn allocate_block(request: Request, image: usize, stack: Vec<u64>) -> Option<*mu
     };
     // SAFETY: a block of that size, made just now.
     unsafe { std::ptr::write_bytes(address as *mut u8, fill, request.size) };
+    if let Storage::Guarded(reservation, _) = &storage
+        && pageable
+    {
+        let what = format!("paged pool with the tag '{}', {} bytes", tag_text(request.tag), request.size);
+        // SAFETY: the block's own pages; `free` takes the range back first.
+        unsafe { paged::add(reservation.address(), reservation.length(), Protection::ReadWrite, what) };
+    }
     Some(record(request, image, stack, address, storage))
 }
 
@@ -166,7 +186,10 @@ fn record(request: Request, image: usize, stack: Vec<u64>, address: usize, stora
     with(|pool| {
         pool.bytes += request.size;
         pool.unguarded += usize::from(matches!(storage, Storage::Slot(_)));
-        pool.blocks.insert(address, Block { size: request.size, tag: request.tag, image, stack, storage });
+        pool.blocks.insert(
+            address,
+            Block { size: request.size, tag: request.tag, image, stack, paged: request.paged, storage },
+        );
     });
     address as *mut u8
 }
@@ -180,7 +203,8 @@ fn allocate_pages(request: Request, guarded: bool) -> Option<(usize, Storage)> {
     let bytes = request.size.checked_next_multiple_of(PAGE_SIZE)?;
     let pages = bytes / PAGE_SIZE;
     let list = frames::allocate(pages)?;
-    let Some(reservation) = Reservation::new(Zone::Pool, bytes) else {
+    let zone = if request.paged { Zone::PagedPool } else { Zone::Pool };
+    let Some(reservation) = Reservation::new(zone, bytes) else {
         frames::free(&list);
         return None;
     };
@@ -246,6 +270,13 @@ pub fn free(what: &str, address: *mut u8, tag: Option<u32>) {
             ),
         );
     }
+    if block.paged && irql::current() > irql::APC {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0x11, u64::from(irql::current()), 1, start as u64],
+            format!("{what} frees paged pool at {}; that needs <= APC_LEVEL", irql::name(irql::current())),
+        );
+    }
     let end = start + block.size;
     if crate::kernel::is_verifying() {
         check_slack(start, &block);
@@ -256,6 +287,7 @@ pub fn free(what: &str, address: *mut u8, tag: Option<u32>) {
             if mdl::any_mapped() {
                 mdl::check_frames_unmapped(list, "a pool block is freed");
             }
+            paged::remove(reservation.address());
             reservation.release();
             frames::free(list);
             if crate::kernel::is_verifying() {
@@ -332,21 +364,22 @@ fn bad_slack(start: usize, block: &Block, at: usize, place: &str) -> ! {
 
 /// Kernel objects inside freed memory that the kernel still uses.
 fn check_unused(what: &str, start: usize, end: usize) {
+    const TIMERS: BugCheck = BugCheck::TIMER_OR_DPC_INVALID;
+    const VERIFIER: BugCheck = BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION;
     let found = [
-        (timer::set_within(start, end), "a timer that is set", BugCheck::TIMER_OR_DPC_INVALID),
-        (dpc::queued_within(start, end), "a DPC that is queued", BugCheck::TIMER_OR_DPC_INVALID),
-        (
-            dispatcher::waited_within(start, end),
-            "a dispatcher object that a thread waits for",
-            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-        ),
-        (spin_lock::held_within(start, end), "a spin lock that is held", BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION),
+        (timer::set_within(start, end), "a timer that is set", TIMERS, 0x1012),
+        (dpc::queued_within(start, end), "a DPC that is queued", TIMERS, 0x1012),
+        (dispatcher::waited_within(start, end), "a dispatcher object that a thread waits for", VERIFIER, 0x1012),
+        (spin_lock::held_within(start, end), "a spin lock that is held", VERIFIER, 0x1012),
+        (mutex::held_within(start, end), "a mutex that is held", VERIFIER, 0x1012),
+        (work_items::queued_within(start, end), "a work item that is queued", VERIFIER, 0x1012),
+        (lookasides::live_within(start, end), "a lookaside list that was not deleted", VERIFIER, 0xCC),
     ];
-    for (address, thing, code) in found {
+    for (address, thing, code, subject) in found {
         if let Some(address) = address {
             bugcheck(
                 code,
-                [0x1012, address as u64, start as u64, end as u64],
+                [subject, address as u64, start as u64, end as u64],
                 format!("{what} frees memory that holds {thing}"),
             );
         }
@@ -404,7 +437,10 @@ pub(crate) fn describe(address: usize) -> (BugCheck, String) {
     if let Some((at, block)) = before
         && !inside_freed
     {
-        let text = format!("{distance_before} bytes behind the end of {}", block_text(*at, block));
+        let text = match address.checked_sub(at + block.size) {
+            Some(distance) => format!("{distance} bytes behind the end of {}", block_text(*at, block)),
+            None => format!("inside {}", block_text(*at, block)),
+        };
         return (BugCheck::PAGE_FAULT_BEYOND_END_OF_ALLOCATION, text);
     }
     match freed {

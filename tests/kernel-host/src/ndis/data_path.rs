@@ -149,6 +149,11 @@ impl DataPath {
             let following = frame.following.iter().map(|bytes| built(List::with_data(&[bytes], 0)));
             let following: Vec<List> = following.collect();
             list.continue_with(&following);
+            // A driver may write into unused data space in front of the frame, and into nothing else of it.
+            if frame.unused == 0 {
+                list.lend_for_reading();
+            }
+            following.iter().for_each(List::lend_for_reading);
             let pointer = list.pointer();
             // SAFETY: the list is the host's own and not given to anybody yet.
             unsafe {

@@ -86,6 +86,11 @@ impl LoanedBytes {
         self.length == 0
     }
 
+    /// Lets nothing write into the bytes until they are given back; when verifying, where a block has pages of its own.
+    pub fn make_read_only(&self) {
+        pool::make_read_only(self.pointer);
+    }
+
     /// What the image has left there.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {

@@ -45,7 +45,7 @@ pub struct List {
 /// A piece of data with its MDL.
 struct Part {
     mdl: *mut MDL,
-    _data: LoanedBytes,
+    data: LoanedBytes,
 }
 
 // SAFETY: kernel memory of which any thread may dispose.
@@ -65,7 +65,7 @@ impl Part {
         let mdl = unsafe { mdl::allocate(data.as_pointer() as usize, bytes.len()) }?;
         // SAFETY: a fresh MDL over non-paged memory.
         unsafe { mdl::build_for_nonpaged_pool(mdl) };
-        Some(Self { mdl, _data: data })
+        Some(Self { mdl, data })
     }
 }
 
@@ -83,6 +83,11 @@ impl List {
         // SAFETY: the buffer lies in this list's memory.
         unsafe { list.describe(unused, length.saturating_sub(unused)) };
         Some(list)
+    }
+
+    /// The data may be read and not written from now on, where the host can see to that.
+    pub fn lend_for_reading(&self) {
+        self.parts.iter().for_each(|part| part.data.make_read_only());
     }
 
     /// Hangs the buffers of other lists behind this one's. They stay theirs: whoever owns this list keeps those as well.

@@ -1,11 +1,13 @@
 //! Events, semaphores, mutexes, fast mutexes, critical regions and waits.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dispatcher;
 use crate::exports;
 use crate::irql;
+use crate::lock_order;
+use crate::mutex;
 use crate::nt::{FAST_MUTEX, KEVENT, KMUTANT, KSEMAPHORE, object_type};
 use crate::status::{NtStatus, STATUS_SUCCESS};
 use crate::thread::Thread;
@@ -18,9 +20,11 @@ exports! {
     module "ntoskrnl.exe";
 
     /// Fills a KEVENT.
+    /// Checks: no thread waits for it; not in pageable memory
     /// Source: WDM: KeInitializeEvent
     [ANY] fn KeInitializeEvent(event: *mut KEVENT, kind: u32, state: u8) {
         let kind = if kind == 0 { object_type::NOTIFICATION_EVENT } else { object_type::SYNCHRONIZATION_EVENT };
+        dispatcher::check_initialisation(event as usize, "KeInitializeEvent");
         // SAFETY: the image's event.
         unsafe { dispatcher::initialise_header(event.cast(), kind, size_of::<KEVENT>(), i32::from(state != 0)) };
     }
@@ -55,11 +59,12 @@ exports! {
     }
 
     /// Waits for a dispatcher object, for ever, until a time-out, or not at all.
-    /// Checks: no wait at DISPATCH unless the time-out is 0; an initialised object
+    /// Checks: no wait at DISPATCH unless the time-out is 0; an initialised object; not on a stack in UserMode
     /// Source: WDM: KeWaitForSingleObject
     [UP_TO_DISPATCH] fn KeWaitForSingleObject(
-        object: usize, _reason: u32, _mode: u8, _alertable: u8, timeout: *const i64,
+        object: usize, _reason: u32, mode: u8, _alertable: u8, timeout: *const i64,
     ) -> NtStatus {
+        dispatcher::check_mode(&[object], mode, "KeWaitForSingleObject");
         // SAFETY: the image's object and time-out.
         unsafe {
             let timeout = (!timeout.is_null()).then(|| timeout.read());
@@ -71,7 +76,7 @@ exports! {
     /// Checks: as KeWaitForSingleObject; at most 3 objects without wait blocks, 64 with
     /// Source: WDM: KeWaitForMultipleObjects
     [UP_TO_DISPATCH] fn KeWaitForMultipleObjects(
-        count: u32, objects: *const usize, wait_type: u32, _reason: u32, _mode: u8, _alertable: u8, timeout: *const i64,
+        count: u32, objects: *const usize, wait_type: u32, _reason: u32, mode: u8, _alertable: u8, timeout: *const i64,
         blocks: *mut u8,
     ) -> NtStatus {
         let most = if blocks.is_null() { THREAD_WAIT_OBJECTS } else { MAXIMUM_WAIT_OBJECTS };
@@ -82,6 +87,7 @@ exports! {
         // SAFETY: the image's array and time-out.
         unsafe {
             let objects = std::slice::from_raw_parts(objects, count as usize);
+            dispatcher::check_mode(objects, mode, "KeWaitForMultipleObjects");
             let timeout = (!timeout.is_null()).then(|| timeout.read());
             dispatcher::wait("KeWaitForMultipleObjects", objects, wait_type == 0, timeout)
         }
@@ -97,8 +103,10 @@ exports! {
     }
 
     /// Fills a KSEMAPHORE.
+    /// Checks: no thread waits for it; not in pageable memory
     /// Source: WDM: KeInitializeSemaphore
     [ANY] fn KeInitializeSemaphore(semaphore: *mut KSEMAPHORE, count: i32, limit: i32) {
+        dispatcher::check_initialisation(semaphore as usize, "KeInitializeSemaphore");
         // SAFETY: the image's semaphore.
         unsafe {
             dispatcher::initialise_header(semaphore.cast(), object_type::SEMAPHORE, size_of::<KSEMAPHORE>(), count);
@@ -125,8 +133,11 @@ exports! {
     }
 
     /// Fills a KMUTEX.
+    /// Checks: not held; no thread waits for it; not in pageable memory
     /// Source: WDM: KeInitializeMutex
     [ANY] fn KeInitializeMutex(mutex: *mut KMUTANT, _level: u32) {
+        dispatcher::check_initialisation(mutex as usize, "KeInitializeMutex");
+        lock_order::forget(&(mutex as usize..mutex as usize + 1));
         // SAFETY: the image's mutex.
         unsafe {
             dispatcher::initialise_header(mutex.cast(), object_type::MUTANT, size_of::<KMUTANT>(), 1);
@@ -145,6 +156,7 @@ exports! {
                 bugcheck(BugCheck::KMODE_EXCEPTION_NOT_HANDLED, [0xC000_0046, mutex as u64, 0, 0],
                     "KeReleaseMutex raises STATUS_MUTANT_NOT_OWNED");
             }
+            mutex::released(Thread::current(), mutex as usize, mutex::Kind::Mutex);
             dispatcher::change(mutex.cast(), |state| {
                 if state == 0 {
                     (*mutex).OwnerThread = std::ptr::null_mut();
@@ -178,14 +190,19 @@ exports! {
             }
             (*mutex).OldIrql = u32::from(irql::raise(irql::APC));
             (*mutex).Owner = thread.object().cast();
+            mutex::acquired(thread, mutex as usize, mutex::Kind::Fast);
             1
         }
     }
 
     /// Releases a fast mutex.
-    /// Checks: the owner
+    /// Checks: the owner; at APC_LEVEL, as it was acquired
     /// Source: WDM: ExReleaseFastMutex
     [UP_TO_APC] fn ExReleaseFastMutex(mutex: *mut FAST_MUTEX) {
+        if irql::current() != irql::APC {
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x34, u64::from(irql::current()), mutex as u64, 0],
+                format!("ExReleaseFastMutex is called at {}; a fast mutex is held at APC_LEVEL", irql::name(irql::current())));
+        }
         // SAFETY: the image's mutex.
         unsafe {
             let old = (*mutex).OldIrql as u8;
@@ -198,24 +215,22 @@ exports! {
     /// Checks: APCs are masked; no recursion
     /// Source: WDM: ExAcquireFastMutexUnsafe
     [UP_TO_APC] fn ExAcquireFastMutexUnsafe(mutex: *mut FAST_MUTEX) {
-        let thread = Thread::current();
-        if thread.irql() < irql::APC && thread.critical_regions.load(Ordering::Relaxed) == 0 {
-            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x38, mutex as u64, 0, 0],
-                "ExAcquireFastMutexUnsafe is called with APCs enabled");
-        }
+        check_apcs(0x39, mutex, "ExAcquireFastMutexUnsafe");
         // SAFETY: the image's mutex.
         unsafe { acquire_fast_mutex(mutex, "ExAcquireFastMutexUnsafe") };
     }
 
     /// Releases it and leaves the level alone.
-    /// Checks: the owner
+    /// Checks: APCs are masked; the owner
     /// Source: WDM: ExReleaseFastMutexUnsafe
     [UP_TO_APC] fn ExReleaseFastMutexUnsafe(mutex: *mut FAST_MUTEX) {
+        check_apcs(0x3A, mutex, "ExReleaseFastMutexUnsafe");
         // SAFETY: the image's mutex.
         unsafe { release_fast_mutex(mutex) };
     }
 
     /// Fills a guarded mutex, which has the layout of a fast one.
+    /// Checks: not held; not in pageable memory
     /// Source: WDM: KeInitializeGuardedMutex
     [UP_TO_APC] fn KeInitializeGuardedMutex(mutex: *mut FAST_MUTEX) {
         // SAFETY: the image's mutex.
@@ -230,7 +245,7 @@ exports! {
     /// Checks: no recursion
     /// Source: WDM: KeAcquireGuardedMutex
     [UP_TO_APC] fn KeAcquireGuardedMutex(mutex: *mut FAST_MUTEX) {
-        Thread::current().critical_regions.fetch_add(1, Ordering::Relaxed);
+        Thread::current().guarded_regions.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the image's mutex.
         unsafe { acquire_fast_mutex(mutex, "KeAcquireGuardedMutex") };
     }
@@ -241,7 +256,7 @@ exports! {
     [UP_TO_APC] fn KeReleaseGuardedMutex(mutex: *mut FAST_MUTEX) {
         // SAFETY: the image's mutex.
         unsafe { release_fast_mutex(mutex) };
-        leave_region("KeReleaseGuardedMutex");
+        leave_region(&Thread::current().guarded_regions, 0x4_000E, "KeReleaseGuardedMutex");
     }
 
     /// Masks ordinary APCs for the thread.
@@ -254,26 +269,38 @@ exports! {
     /// Checks: one was entered
     /// Source: WDM: KeLeaveCriticalRegion
     [UP_TO_APC] fn KeLeaveCriticalRegion() {
-        leave_region("KeLeaveCriticalRegion");
+        leave_region(&Thread::current().critical_regions, 0x1016, "KeLeaveCriticalRegion");
     }
 
     /// Masks all APCs for the thread.
     /// Source: WDM: KeEnterGuardedRegion
     [UP_TO_APC] fn KeEnterGuardedRegion() {
-        Thread::current().critical_regions.fetch_add(1, Ordering::Relaxed);
+        Thread::current().guarded_regions.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends a guarded region.
     /// Checks: one was entered
     /// Source: WDM: KeLeaveGuardedRegion
     [UP_TO_APC] fn KeLeaveGuardedRegion() {
-        leave_region("KeLeaveGuardedRegion");
+        leave_region(&Thread::current().guarded_regions, 0x4_000E, "KeLeaveGuardedRegion");
     }
 
     /// Whether ordinary APCs are masked.
     /// Source: WDM: KeAreApcsDisabled
     [ANY] fn KeAreApcsDisabled() -> u8 {
-        u8::from(Thread::current().critical_regions.load(Ordering::Relaxed) != 0)
+        u8::from(Thread::current().masked_apcs() != 0)
+    }
+}
+
+/// The unsafe forms of a fast mutex leave it to the caller to mask APCs.
+fn check_apcs(subject: u64, mutex: *mut FAST_MUTEX, what: &str) {
+    let thread = Thread::current();
+    if thread.irql() < irql::APC && thread.masked_apcs() == 0 {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [subject, mutex as u64, 0, 0],
+            format!("{what} is called with APCs enabled"),
+        );
     }
 }
 
@@ -282,6 +309,8 @@ exports! {
 /// A mutex with its count, and a synchronization event.
 unsafe fn acquire_fast_mutex(mutex: *mut FAST_MUTEX, what: &'static str) {
     let thread = Thread::current();
+    dispatcher::check_place(mutex as usize, what);
+    mutex::acquiring(thread, mutex as usize);
     // SAFETY: the caller's contract.
     unsafe {
         if (*mutex).Owner == thread.object().cast() {
@@ -297,6 +326,7 @@ unsafe fn acquire_fast_mutex(mutex: *mut FAST_MUTEX, what: &'static str) {
         }
         (*mutex).Owner = thread.object().cast();
     }
+    mutex::acquired(thread, mutex as usize, mutex::Kind::Fast);
 }
 
 /// # Safety
@@ -312,6 +342,7 @@ unsafe fn release_fast_mutex(mutex: *mut FAST_MUTEX) {
                 "a fast mutex is released by a thread that does not own it",
             );
         }
+        mutex::released(Thread::current(), mutex as usize, mutex::Kind::Fast);
         (*mutex).Owner = std::ptr::null_mut();
         let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
         if count.fetch_add(1, Ordering::Release) < 0 {
@@ -320,12 +351,11 @@ unsafe fn release_fast_mutex(mutex: *mut FAST_MUTEX) {
     }
 }
 
-fn leave_region(what: &str) {
-    let regions = &Thread::current().critical_regions;
+fn leave_region(regions: &AtomicU32, subject: u64, what: &str) {
     if regions.load(Ordering::Relaxed) == 0 {
         bugcheck(
             BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-            [0x1016, 0, 0, 0],
+            [subject, 0, 0, 0],
             format!("{what} is called without the region having been entered"),
         );
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dpc;
 use crate::exports;
 use crate::nt::{KDPC, PROCESSOR_NUMBER};
@@ -62,10 +63,15 @@ exports! {
     }
 
     /// Chooses the processor of group 0.
+    /// Checks: a processor that is there
     /// Source: WDM: KeSetTargetProcessorDpc
     [ANY] fn KeSetTargetProcessorDpc(deferred: *mut KDPC, number: u8) {
+        if usize::from(number) >= processor::count() {
+            bugcheck(BugCheck::TIMER_OR_DPC_INVALID, [3, deferred as u64, u64::from(number), processor::count() as u64],
+                format!("KeSetTargetProcessorDpc is given processor {number}; there are {}", processor::count()));
+        }
         // SAFETY: the image's DPC object.
-        unsafe { dpc::set_target(deferred, usize::from(number) % processor::count()) };
+        unsafe { dpc::set_target(deferred, usize::from(number)) };
     }
 
     /// High importance goes to the front of the queue.

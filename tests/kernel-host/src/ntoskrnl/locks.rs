@@ -1,6 +1,7 @@
 //! Spin locks of every kind, and the IRQL itself.
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::dispatcher;
 use crate::exports;
 use crate::irql::{self, Irql};
 use crate::lock_order;
@@ -44,8 +45,11 @@ exports! {
     }
 
     /// Frees the lock word.
+    /// Checks: not held; not in pageable memory
     /// Source: WDM: KeInitializeSpinLock
     [ANY] fn KeInitializeSpinLock(lock: *mut usize) {
+        dispatcher::check_place(lock as usize, "KeInitializeSpinLock");
+        spin_lock::check_not_in_use(lock, "KeInitializeSpinLock");
         lock_order::forget(&(lock as usize..lock as usize + 1));
         // SAFETY: the image's lock.
         unsafe { lock.write(0) };

@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
 use crate::callback::host_function;
 use crate::callout::{Context, ContextKind};
@@ -18,6 +19,8 @@ use super::pools;
 pub const LEDGER_KIND: &str = "lookaside list";
 
 const PAGED: u32 = 1;
+/// An entry of an S-list has to fit into a block.
+const MINIMUM_SIZE: usize = 8;
 /// Depths with which Windows begins and beyond which it does not go.
 const DEPTH: u16 = 4;
 const MAXIMUM_DEPTH: u16 = 256;
@@ -43,7 +46,7 @@ exports! {
     module "ntoskrnl.exe";
 
     /// Fills a list of non-paged blocks; without functions of the driver's, pool by its tag.
-    /// Checks: size and tag not 0
+    /// Checks: size and tag not 0; room for a link; not a list already
     /// Source: WDM: ExInitializeNPagedLookasideList
     [UP_TO_DISPATCH] fn ExInitializeNPagedLookasideList(
         list: *mut Lookaside, allocate: usize, free: usize, flags: u32, size: usize, tag: u32, _depth: u16,
@@ -61,7 +64,7 @@ exports! {
     }
 
     /// The same for paged blocks.
-    /// Checks: size and tag not 0
+    /// Checks: size and tag not 0; room for a link; not a list already
     /// Source: WDM: ExInitializePagedLookasideList
     [UP_TO_APC] fn ExInitializePagedLookasideList(
         list: *mut Lookaside, allocate: usize, free: usize, _flags: u32, size: usize, tag: u32, _depth: u16,
@@ -79,7 +82,7 @@ exports! {
     }
 
     /// Fills a list of either kind, whose functions are told the list.
-    /// Checks: size and tag not 0; no flags, as they are not modelled
+    /// Checks: size and tag not 0; room for a link; not a list already; no flags, as they are not modelled
     /// Source: WDM: ExInitializeLookasideListEx
     [UP_TO_DISPATCH] fn ExInitializeLookasideListEx(
         list: *mut Lookaside, allocate: usize, free: usize, kind: u32, flags: u32, size: usize, tag: u32, _depth: u16,
@@ -135,6 +138,16 @@ unsafe fn initialise(list: *mut Lookaside, functions: (usize, usize), kind: u32,
     if size == 0 || tag == 0 {
         pool::refuse("a lookaside list", size, tag);
     }
+    if size < MINIMUM_SIZE {
+        let rule = format!("a lookaside list is made for blocks of {size} bytes; {MINIMUM_SIZE} is the least");
+        broken([0xCD, list as u64, size as u64, MINIMUM_SIZE as u64], rule);
+    }
+    if ledger::holds(LEDGER_KIND, list as usize) {
+        broken(
+            [0xCA, list as u64, 0, 0],
+            format!("the lookaside list at {list:p} is initialised again before it is deleted"),
+        );
+    }
     // SAFETY: the caller's contract.
     unsafe {
         list.write(Lookaside {
@@ -150,6 +163,15 @@ unsafe fn initialise(list: *mut Lookaside, functions: (usize, usize), kind: u32,
         });
     }
     ledger::record(LEDGER_KIND, list as usize, "");
+}
+
+fn broken(parameters: [u64; 4], rule: String) -> ! {
+    bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, parameters, rule)
+}
+
+/// A list inside a range of addresses that was not deleted.
+pub(crate) fn live_within(start: usize, end: usize) -> Option<usize> {
+    ledger::within(LEDGER_KIND, start..end)
 }
 
 fn check(list: *mut Lookaside, function: &str) {

@@ -54,7 +54,7 @@ exports! {
     }
 
     /// Fills in the frames of non-paged pool (or of an image's variables).
-    /// Checks: the range is such memory; the MDL describes nothing yet
+    /// Checks: the range is such memory, and no paged pool, user buffer, mapping or stack; the MDL describes nothing yet
     /// Source: WDM: MmBuildMdlForNonPagedPool
     [UP_TO_DISPATCH] fn MmBuildMdlForNonPagedPool(list: *mut MDL) {
         // SAFETY: the image's MDL.
@@ -62,15 +62,20 @@ exports! {
     }
 
     /// A real alias of the frames: read-only with MdlMappingNoWrite, never executable.
-    /// Checks: KernelMode and MmCached; pages locked; not mapped; not over pool; can be made to fail
+    /// Checks: KernelMode and MmCached; MdlMappingNoExecute; no BugCheckOnFailure; pages locked; not mapped; not over pool; can be made to fail
     /// Source: WDM: MmMapLockedPagesSpecifyCache
     [UP_TO_DISPATCH] fn MmMapLockedPagesSpecifyCache(
-        list: *mut MDL, mode: u8, cache: u32, requested: usize, _bugcheck_on_failure: u32, priority: u32,
+        list: *mut MDL, mode: u8, cache: u32, requested: usize, bugcheck_on_failure: u32, priority: u32,
     ) -> usize {
         if mode != KERNEL_MODE || cache != MM_CACHED || requested != 0 {
             bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
                 [0x1018, list as u64, u64::from(mode), u64::from(cache)],
                 "MmMapLockedPagesSpecifyCache: only KernelMode, MmCached and no requested address are modelled");
+        }
+        if bugcheck_on_failure != 0 {
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+                [0x82, list as u64, u64::from(bugcheck_on_failure), u64::from(priority)],
+                "MmMapLockedPagesSpecifyCache is called with BugCheckOnFailure: a shortage would stop the machine");
         }
         if fault::should_fail("MmMapLockedPagesSpecifyCache") {
             return 0;
@@ -88,13 +93,15 @@ exports! {
     }
 
     /// Locks the pages of a kernel or user address.
-    /// Checks: <= APC for user buffers; the exception that Windows raises for wrong memory is a bugcheck
+    /// Checks: not locked, built for pool, partial or mapped; <= APC for user buffers and paged pool; the exception that Windows raises for wrong memory is a bugcheck
     /// Source: WDM: MmProbeAndLockPages
     [UP_TO_DISPATCH] fn MmProbeAndLockPages(list: *mut MDL, _mode: u8, operation: u32) {
         // SAFETY: the image's MDL.
         unsafe {
+            mdl::check_lockable(list);
             let start = (*list).StartVa as usize;
-            if address_space::zone_of(start) == Some(Zone::UserBuffers) && irql::current() > irql::APC {
+            let pageable = matches!(address_space::zone_of(start), Some(Zone::UserBuffers | Zone::PagedPool));
+            if pageable && irql::current() > irql::APC {
                 bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x1019, list as u64, start as u64, 0],
                     "MmProbeAndLockPages is called for pageable memory at DISPATCH_LEVEL");
             }

@@ -44,7 +44,11 @@ exports! {
     [PASSIVE_ONLY] fn ObReferenceObjectByHandle(
         handle: usize, _access: u32, kind: *const u8, _mode: u8, object: *mut usize, _information: *mut c_void,
     ) -> NtStatus {
-        let Some(found) = object_table::object_of(handle) else { return STATUS_INVALID_HANDLE };
+        let Some(found) = object_table::object_of(handle) else {
+            let (subject, what) = if handle == 0 { (0xF5, "NULL".to_owned()) } else { (0x3C, format!("{handle:#x}")) };
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [subject, handle as u64, kind as u64, 0],
+                format!("ObReferenceObjectByHandle is given {what}, which is no open handle of an object"));
+        };
         if fault::should_fail("ObReferenceObjectByHandle") {
             return STATUS_INSUFFICIENT_RESOURCES;
         }

@@ -50,7 +50,7 @@ exports! {
 
 unsafe fn allocate(pages: usize, zeroed: bool) -> *mut MDL {
     let size = size_of::<MDL>() + pages * size_of::<u64>();
-    let request = Request { size, tag: TAG, zeroed: true, cache_aligned: false };
+    let request = Request { size, tag: TAG, zeroed: true, ..Request::default() };
     let Some(block) = pool::allocate("MmAllocatePagesForMdlEx", request) else { return std::ptr::null_mut() };
     let list = block.cast::<MDL>();
     let Some(frames) = frames::allocate(pages) else {
@@ -62,7 +62,7 @@ unsafe fn allocate(pages: usize, zeroed: bool) -> *mut MDL {
         (*list).Size = size as i16;
         (*list).ByteCount = (pages * PAGE_SIZE) as u32;
         mdl::fill_locked(list, &frames, mdl::Access::Write);
-        if zeroed && let Some(address) = mdl::map(list, 0) {
+        if zeroed && let Some(address) = mdl::map(list, mdl::MDL_MAPPING_NO_EXECUTE) {
             std::ptr::write_bytes(address as *mut u8, 0, pages * PAGE_SIZE);
             mdl::unmap(address, list);
         }

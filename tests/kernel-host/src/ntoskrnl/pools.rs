@@ -7,6 +7,8 @@ use crate::exports;
 use crate::fault;
 use crate::irql;
 use crate::memory::pool::{self, Request};
+use crate::processor;
+use crate::thread::Thread;
 
 const POOL_FLAG_USE_QUOTA: u64 = 0x1;
 const POOL_FLAG_UNINITIALIZED: u64 = 0x2;
@@ -66,10 +68,14 @@ exports! {
     }
 
     /// As ExAllocatePoolWithTag, charged to the process; without memory it raises, unless the kind says otherwise.
-    /// Checks: as ExAllocatePoolWithTag
+    /// Checks: as ExAllocatePoolWithTag; not in a DPC
     /// Source: WDM: ExAllocatePoolWithQuotaTag
     [UP_TO_DISPATCH] fn ExAllocatePoolWithQuotaTag(kind: u32, size: usize, tag: u32) -> *mut u8 {
         const POOL_QUOTA_FAIL_INSTEAD_OF_RAISE: u32 = 8;
+        if processor::in_deferred_call(Thread::current()) {
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x10B, u64::from(kind), size as u64, u64::from(tag)],
+                "ExAllocatePoolWithQuotaTag is called in a DPC, whose process is whichever was interrupted");
+        }
         let block = allocate_by_type("ExAllocatePoolWithQuotaTag", kind, size, tag);
         if block.is_null() && kind & POOL_QUOTA_FAIL_INSTEAD_OF_RAISE == 0 {
             bugcheck(BugCheck::KMODE_EXCEPTION_NOT_HANDLED, [0xC000_009A, size as u64, u64::from(tag), 0],
@@ -79,7 +85,8 @@ exports! {
     }
 
     /// Frees a block.
-    /// Checks: a block's own address; its tag; not freed before; nothing overwritten around it; nothing in it in use
+    /// Checks: a block's own address; its tag; not freed before; nothing overwritten around it; nothing in it in use; paged
+    /// pool below DISPATCH
     /// Source: WDM: ExFreePoolWithTag
     [UP_TO_DISPATCH] fn ExFreePoolWithTag(block: *mut u8, tag: u32) {
         pool::free("ExFreePoolWithTag", block, Some(tag));
@@ -114,6 +121,7 @@ fn allocate2(what: &'static str, flags: u64, size: usize, tag: u32) -> *mut u8 {
         tag,
         zeroed: flags & POOL_FLAG_UNINITIALIZED == 0,
         cache_aligned: flags & POOL_FLAG_CACHE_ALIGNED != 0,
+        paged: kinds == POOL_FLAG_PAGED,
     };
     let block = allocate(what, request);
     if block.is_null() && flags & POOL_FLAG_RAISE_ON_FAILURE != 0 {
@@ -130,7 +138,7 @@ fn allocate_by_type(what: &'static str, kind: u32, size: usize, tag: u32) -> *mu
     // POOL_TYPE: bit 0 paged, bit 2 cache-aligned, bit 9 no-execute.
     let paged = kind & 1 != 0;
     check_kind(what, !paged && kind & 0x200 == 0, paged);
-    allocate(what, Request { size, tag, zeroed: false, cache_aligned: kind & 4 != 0 })
+    allocate(what, Request { size, tag, zeroed: false, cache_aligned: kind & 4 != 0, paged })
 }
 
 fn check_kind(what: &str, executable: bool, paged: bool) {

@@ -3,11 +3,12 @@
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::exports;
 use crate::fault;
+use crate::ndis::configuration::text_of;
 use crate::nt::{OBJECT_ATTRIBUTES, UNICODE_STRING};
 use crate::registry::{self, Value};
 use crate::status::{
-    NtStatus, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE,
-    STATUS_INVALID_PARAMETER, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+    NtStatus, STATUS_BUFFER_OVERFLOW, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
+    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
 };
 
 const OBJ_KERNEL_HANDLE: u32 = 0x200;
@@ -19,13 +20,17 @@ exports! {
     module "ntoskrnl.exe";
 
     /// Opens a key that exists.
-    /// Checks: a kernel handle is asked for; a whole path, as relative ones are not modelled; can be made to fail
+    /// Checks: a kernel handle is asked for; well-formed attributes and name; a whole path, as relative ones are not modelled; can be made to fail
     /// Source: WDM: ZwOpenKey
     [PASSIVE_ONLY] fn ZwOpenKey(handle: *mut usize, _access: u32, attributes: *const OBJECT_ATTRIBUTES) -> NtStatus {
         // SAFETY: the image's attributes.
-        let (path, flags, root) = unsafe {
-            ((*(*attributes).ObjectName).text(), (*attributes).Attributes, (*attributes).RootDirectory)
+        let (length, name, flags, root) = unsafe {
+            ((*attributes).Length, (*attributes).ObjectName, (*attributes).Attributes, (*attributes).RootDirectory)
         };
+        if length as usize != size_of::<OBJECT_ATTRIBUTES>() {
+            malformed("ZwOpenKey", attributes as usize, "an OBJECT_ATTRIBUTES");
+        }
+        let path = text(name, "ZwOpenKey");
         if flags & OBJ_KERNEL_HANDLE == 0 {
             bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x101A, 1, 0, 0],
                 "ZwOpenKey is called without OBJ_KERNEL_HANDLE: a user program could use the handle");
@@ -40,36 +45,58 @@ exports! {
     }
 
     /// Gives a value's type and data; only the partial information is modelled.
-    /// Checks: an open key
+    /// Checks: an open key (a bad kernel handle is a bugcheck under Driver Verifier)
     /// Source: WDM: ZwQueryValueKey
     [PASSIVE_ONLY] fn ZwQueryValueKey(
         key: usize, name: *const UNICODE_STRING, class: u32, information: *mut u8, length: u32, needed: *mut u32,
     ) -> NtStatus {
-        let Some(path) = registry::path_of(key) else { return STATUS_INVALID_HANDLE };
+        let path = path_of(key, "ZwQueryValueKey");
         if class != KEY_VALUE_PARTIAL_INFORMATION {
             return STATUS_INVALID_PARAMETER;
         }
-        // SAFETY: the image's string.
-        let Some(value) = registry::get(&path, &unsafe { (*name).text() }) else { return STATUS_OBJECT_NAME_NOT_FOUND };
+        let Some(value) = registry::get(&path, &text(name, "ZwQueryValueKey")) else { return STATUS_OBJECT_NAME_NOT_FOUND };
         // SAFETY: the image's outputs, of the length that it says.
         unsafe { give(&value, information, length as usize, needed) }
     }
 
     /// Writes a value.
-    /// Checks: an open key; can be made to fail
+    /// Checks: an open key (a bad kernel handle is a bugcheck under Driver Verifier); can be made to fail
     /// Source: WDM: ZwSetValueKey
     [PASSIVE_ONLY] fn ZwSetValueKey(
         key: usize, name: *const UNICODE_STRING, _title: u32, kind: u32, data: *const u8, length: u32,
     ) -> NtStatus {
-        let Some(path) = registry::path_of(key) else { return STATUS_INVALID_HANDLE };
+        let path = path_of(key, "ZwSetValueKey");
         if fault::should_fail("ZwSetValueKey") {
             return STATUS_INSUFFICIENT_RESOURCES;
         }
-        // SAFETY: the image's string and data.
-        let (name, data) = unsafe { ((*name).text(), std::slice::from_raw_parts(data, length as usize)) };
-        registry::set(&path, &name, Value { kind, data: data.to_vec() });
+        // SAFETY: the image's data.
+        let data = unsafe { std::slice::from_raw_parts(data, length as usize) };
+        registry::set(&path, &text(name, "ZwSetValueKey"), Value { kind, data: data.to_vec() });
         STATUS_SUCCESS
     }
+}
+
+fn malformed(function: &str, address: usize, what: &str) -> ! {
+    bugcheck(
+        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        [0xE4, 0, address as u64, 0],
+        format!("{function} is given {what} that is malformed, at {address:#x}"),
+    )
+}
+
+/// The text of a counted string of a system service.
+fn text(string: *const UNICODE_STRING, function: &str) -> String {
+    text_of(string.cast()).unwrap_or_else(|| malformed(function, string as usize, "a UNICODE_STRING"))
+}
+
+fn path_of(key: usize, function: &str) -> String {
+    registry::path_of(key).unwrap_or_else(|| {
+        bugcheck(
+            BugCheck::INVALID_KERNEL_HANDLE,
+            [key as u64, 0, 0, 1],
+            format!("{function} is given {key:#x}, which is no open key"),
+        )
+    })
 }
 
 /// Writes `KEY_VALUE_PARTIAL_INFORMATION`, or as much of it as fits.

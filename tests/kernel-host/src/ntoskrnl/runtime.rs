@@ -2,8 +2,10 @@
 
 use std::arch::global_asm;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::callback::host_function;
 use crate::export::DataExport;
 use crate::exports;
 
@@ -43,11 +45,41 @@ pub static DATA_EXPORTS: &[DataExport] = &[DataExport {
     address: kernel_host_chkstk as *const c_void,
 }];
 
+/// The stub through which `memcpy`, which runs on the image's stack, reaches [`copied_inside_itself`].
+static COPIED_INSIDE_ITSELF: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes the stub, before the first image is loaded.
+pub(crate) fn initialise() {
+    COPIED_INSIDE_ITSELF.store(host_function(copied_inside_itself as *const c_void, 3) as usize, Ordering::SeqCst);
+}
+
+unsafe extern "win64" fn copied_inside_itself(destination: *mut u8, source: *const u8, count: usize) {
+    bugcheck(
+        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        [0xF0, destination as u64, source as u64, count as u64],
+        format!("memcpy of {count} bytes from {source:p} to {destination:p}, which overlap"),
+    )
+}
+
+/// Whether two ranges share bytes. Compilers copy things onto themselves, which hurts nothing.
+fn overlap(destination: usize, source: usize, count: usize) -> bool {
+    destination != source && destination.abs_diff(source) < count
+}
+
 exports! {
     module "ntoskrnl.exe";
 
+    /// Copies bytes.
+    /// Checks: the ranges do not overlap, unless they are the same
     /// Source: C: memcpy
     [ANY; direct] fn memcpy(destination: *mut u8, source: *const u8, count: usize) -> *mut u8 {
+        if crate::kernel::is_verifying() && overlap(destination as usize, source as usize, count) {
+            // SAFETY: the stub of `copied_inside_itself`, made when the kernel was booted; image code runs.
+            unsafe {
+                let stub = COPIED_INSIDE_ITSELF.load(Ordering::Relaxed);
+                std::mem::transmute::<usize, unsafe extern "win64" fn(*mut u8, *const u8, usize)>(stub)(destination, source, count);
+            }
+        }
         let first = crate::schedule::up_to_a_point(count);
         // SAFETY: the image's memory.
         unsafe { std::ptr::copy_nonoverlapping(source, destination, first) };

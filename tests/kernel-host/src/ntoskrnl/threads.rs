@@ -1,7 +1,6 @@
 //! System threads.
 
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callout::{self, Context, ContextKind, call_image_until_terminated};
@@ -9,6 +8,7 @@ use crate::exports;
 use crate::fault;
 use crate::irql;
 use crate::ledger;
+use crate::mutex;
 use crate::nt::{KTHREAD, OBJECT_ATTRIBUTES};
 use crate::object_table;
 use crate::status::{NtStatus, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
@@ -23,7 +23,7 @@ exports! {
     module "ntoskrnl.exe";
 
     /// Starts a system thread on a 24 KiB stack of its own.
-    /// Checks: a kernel handle is asked for; can be made to fail
+    /// Checks: a kernel handle is asked for; no region entered and no mutex held at its end; can be made to fail
     /// Source: WDM: PsCreateSystemThread
     [PASSIVE_ONLY] fn PsCreateSystemThread(
         handle: *mut usize, _access: u32, attributes: *const OBJECT_ATTRIBUTES, _process: usize, _client: *mut c_void,
@@ -123,11 +123,12 @@ fn start(routine: usize, context: u64) -> usize {
         let entry = Context::new(ContextKind::SystemThread, "a system thread's start routine");
         // SAFETY: the routine that the driver named, with its context; the frames between hold nothing.
         unsafe { call_image_until_terminated(entry, routine, &[context]) };
-        if current.critical_regions.load(Ordering::Relaxed) != 0 {
+        mutex::thread_ends(current);
+        if current.masked_apcs() != 0 {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
                 [0x101D, 0, 0, 0],
-                "a system thread ends inside a critical region",
+                "a system thread ends inside a critical or guarded region",
             );
         }
         ledger::release(LEDGER_KIND, object);

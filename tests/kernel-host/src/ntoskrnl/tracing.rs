@@ -9,6 +9,8 @@ use crate::ledger;
 use crate::status::{self, NtStatus};
 
 const KIND: &str = "ETW registration";
+/// The kind under which registrations with WMI are written down, by device object or callback.
+pub(crate) const KIND_WMI: &str = "WMI registration";
 
 fn check(function: &str, handle: u64) {
     if !ledger::holds(KIND, handle as usize) {
@@ -87,9 +89,18 @@ crate::exports! {
         status::STATUS_SUCCESS
     }
 
-    /// Takes a registration or its end (WPP) and forgets it.
+    /// Takes a registration or its end, of a device object or of a callback (WPP); nothing is asked of it.
+    /// Checks: ended before the device is deleted and the driver is unloaded
     /// Source: WDM: IoWMIRegistrationControl
-    [PASSIVE_ONLY] fn IoWMIRegistrationControl(_object: *mut c_void, _action: u32) -> NtStatus {
+    [PASSIVE_ONLY] fn IoWMIRegistrationControl(object: *mut c_void, action: u32) -> NtStatus {
+        const REGISTER: u32 = 1;
+        const DEREGISTER: u32 = 2;
+        // The low word is the action, the high one says what the object is.
+        match action & 0xFFFF {
+            REGISTER => ledger::record(KIND_WMI, object as usize, "(WMI callback or device)"),
+            DEREGISTER if ledger::release(KIND_WMI, object as usize).is_none() => return status::STATUS_INVALID_PARAMETER,
+            _ => {}
+        }
         status::STATUS_SUCCESS
     }
 }

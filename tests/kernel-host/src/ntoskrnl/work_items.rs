@@ -1,7 +1,7 @@
 //! I/O work items: they belong to a driver or a device object, and keep the driver's image in memory until their routine
 //! has returned.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use crate::exports;
 use crate::fault;
 use crate::image;
 use crate::ledger;
-use crate::memory::pool;
+use crate::memory::{paged, pool};
 use crate::worker;
 
 /// The kind under which work items are written down.
@@ -63,12 +63,13 @@ exports! {
     }
 
     /// Makes a work item in memory of the driver's.
-    /// Checks: an owner
+    /// Checks: an owner; not in pageable memory
     /// Source: WDM: IoInitializeWorkItem
     [UP_TO_DISPATCH] fn IoInitializeWorkItem(owner: *mut c_void, item: *mut c_void) {
         if owner.is_null() {
             wrong(item, "IoInitializeWorkItem is given no driver or device object");
         }
+        check_memory(item as usize, "IoInitializeWorkItem");
         // SAFETY: the image's memory of `IoSizeofWorkItem` bytes.
         unsafe { item.cast::<WorkItem>().write(WorkItem { owner, state: IDLE }) };
         ledger::record(LEDGER_KIND, item as usize, "");
@@ -114,11 +115,18 @@ exports! {
     }
 
     /// Queues a routine without an owner; the driver itself has to see that it is not unloaded meanwhile.
+    /// Checks: an item that is not queued; not in pageable memory
     /// Source: WDM: ExQueueWorkItem
     [UP_TO_DISPATCH] fn ExQueueWorkItem(item: *const WorkQueueItem, _queue: u32) {
         // SAFETY: the image's item, filled by the inline ExInitializeWorkItem.
         let (routine, parameter) = unsafe { ((*item).routine, (*item).parameter) };
+        check_memory(item as usize, "ExQueueWorkItem");
+        let address = item as usize;
+        if !queued().insert(address) {
+            wrong(address as *mut c_void, "ExQueueWorkItem is given a work item that is queued already");
+        }
         worker::queue(move || {
+            queued().remove(&address);
             let name = Context::new(ContextKind::WorkItem, "executive work item");
             // SAFETY: the routine that was queued, with its parameter.
             unsafe { call_image!(name, routine => (); parameter) };
@@ -130,6 +138,32 @@ exports! {
     /// Source: WDM: IoQueueWorkItemEx
     [UP_TO_DISPATCH] fn IoQueueWorkItemEx(item: *mut c_void, routine: usize, _queue: u32, context: u64) {
         queue(item, routine, context, Form::Item, "IoQueueWorkItemEx");
+    }
+}
+
+/// Work items of `ExQueueWorkItem` that are queued, by their addresses.
+static QUEUED_ITEMS: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+fn queued() -> MutexGuard<'static, BTreeSet<usize>> {
+    QUEUED_ITEMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A queued work item inside a range of addresses.
+pub(crate) fn queued_within(start: usize, end: usize) -> Option<usize> {
+    let executive = queued().range(start..end).next().copied();
+    executive.or_else(|| {
+        // SAFETY: an item that is written down was initialised there.
+        ledger::within(LEDGER_KIND, start..end).filter(|item| unsafe { (*(*item as *const WorkItem)).state == QUEUED })
+    })
+}
+
+fn check_memory(item: usize, function: &str) {
+    if crate::kernel::is_verifying() && paged::is_pageable(item) {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0x131, item as u64, 0, 0],
+            format!("{function} is given a work item in pageable memory"),
+        );
     }
 }
 
