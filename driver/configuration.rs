@@ -70,6 +70,8 @@ impl LimitsProfile {
 
 /// Longest time-out taken, in milliseconds: a day.
 const MAX_TIMEOUT_MS: u32 = 86_400_000;
+/// How long a connection request waits for the peer when the registry does not say, in milliseconds: as long as a card.
+const CONNECTION_TIMEOUT_MS: u32 = 30_000;
 
 /// What the registry says about this adapter.
 #[derive(Clone, Copy, Debug)]
@@ -106,10 +108,10 @@ impl Configuration {
             technology,
             limits: LimitsProfile::from_keyword(store.integer(keyword::LIMITS)),
             timeouts: Timeouts {
-                connect: store.timeout(keyword::CONNECT_TIMEOUT),
-                accept: store.timeout(keyword::ACCEPT_TIMEOUT),
-                disconnect: store.timeout(keyword::DISCONNECT_TIMEOUT),
-                receiver_not_ready: store.timeout(keyword::RECEIVER_NOT_READY),
+                connect: store.timeout(keyword::CONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
+                accept: store.timeout(keyword::ACCEPT_TIMEOUT, CONNECTION_TIMEOUT_MS),
+                disconnect: store.timeout(keyword::DISCONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
+                receiver_not_ready: store.timeout(keyword::RECEIVER_NOT_READY, 0),
             },
             promptness: Promptness::from_keyword(store.integer(keyword::PROMPTNESS)),
             network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
@@ -197,9 +199,9 @@ impl Store {
         Some(unsafe { parameter.ParameterData.IntegerData })
     }
 
-    /// A time-out in nanoseconds from a keyword in milliseconds; 0, never, when it is absent or out of range.
-    fn timeout(&self, name: &[u16]) -> u64 {
-        let milliseconds = self.integer(name).filter(|milliseconds| *milliseconds <= MAX_TIMEOUT_MS).unwrap_or(0);
+    /// A time-out in nanoseconds from a keyword in milliseconds, 0 is never; `default` when it is absent or out of range.
+    fn timeout(&self, name: &[u16], default: u32) -> u64 {
+        let milliseconds = self.integer(name).filter(|milliseconds| *milliseconds <= MAX_TIMEOUT_MS).unwrap_or(default);
         u64::from(milliseconds) * 1_000_000
     }
 

@@ -40,6 +40,9 @@ pub fn live() -> u32 {
     LIVE.load(Ordering::Relaxed)
 }
 
+/// A longer mapping is not built by a caller at DISPATCH_LEVEL whose completion can bring it.
+const LONG: u64 = 64 << 20;
+
 /// A released mapping has been unmapped.
 pub fn unmapped() {
     LIVE.fetch_sub(1, Ordering::Relaxed);
@@ -67,7 +70,8 @@ pub struct BuildRequest {
 // SAFETY: the consumer leaves its buffers to us until the request is complete, on whatever thread that happens.
 unsafe impl Send for BuildRequest {}
 
-/// NDKPI: NDK_FN_BUILD_LAM. Inline, except for large memory with a completion: then our thread maps it.
+/// NDKPI: NDK_FN_BUILD_LAM. Inline whatever its size, because consumers pass no context for its completion; except at
+/// DISPATCH_LEVEL with a completion and more than [`LONG`]: then our thread maps it.
 pub unsafe extern "C" fn build(
     adapter: *mut NDK_ADAPTER,
     mdl: *mut MDL,
@@ -102,14 +106,21 @@ pub unsafe extern "C" fn build(
     let promptness = open.origin.promptness;
     let callback = completion.map(|function| Callback::new(function, context));
     match callback {
-        Some(callback) if chain.is_large() && promptness != Promptness::Inline => {
-            build_later(opening, chain, output, callback)
-        }
+        Some(callback) if is_for_thread(&chain, promptness) => build_later(opening, chain, output, callback),
         _ => {
             let refused = |refusal| refuse(NdkCall::BUILD_LAM, opening, refusal);
             let status = build_now(opening, &chain, output).map_or_else(refused, |()| STATUS_SUCCESS);
             later::request(promptness, status, callback, || opening.hold())
         }
+    }
+}
+
+/// Whether a mapping with a completion is left to our thread.
+fn is_for_thread(chain: &Chain, promptness: Promptness) -> bool {
+    match promptness {
+        Promptness::Natural => chain.length > LONG && irql::at_dispatch(),
+        Promptness::Pending => chain.is_large(),
+        Promptness::Inline => false,
     }
 }
 

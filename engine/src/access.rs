@@ -45,7 +45,7 @@ pub(crate) enum View<'g, P: Platform> {
     /// One stretch of mapped memory, from an offset.
     Memory(&'g P::Memory, u64),
     /// Pages of a fast registration, from an offset in the first page.
-    Pages { list: &'g PageList, opening: usize, offset: u64 },
+    Pages { list: &'g PageList, adapter: u32, offset: u64 },
 }
 
 /// A stretch of mapped memory: the memory, the offset, the length.
@@ -61,8 +61,8 @@ impl<'g, P: Platform> Accessor<'g, P> {
     pub(crate) fn local(self, element: &Element, needed: Rights) -> Result<View<'g, P>, Denied> {
         let length = u64::from(element.length);
         match self.entry(element.token)? {
-            Entry::Privileged { domain, opening } if *domain == self.domain => {
-                self.logical(LogicalAddress(element.address), length, *opening)
+            Entry::Privileged { domain, adapter } if *domain == self.domain => {
+                self.logical(LogicalAddress(element.address), length, *adapter)
             }
             Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
             other => self.region(other, element.address, length, needed),
@@ -139,17 +139,17 @@ impl<'g, P: Platform> Accessor<'g, P> {
                 let granted = region.domain == self.domain && list.rights.contains(needed);
                 let offset = inside(list.base, list.length, address, length).filter(|_| granted).ok_or(Denied)?;
                 let offset = list.first_byte_offset + offset;
-                Ok(View::Pages { list, opening: region.opening, offset })
+                Ok(View::Pages { list, adapter: region.adapter, offset })
             }
         }
     }
 
-    /// Logical addresses of one mapping of one opening.
-    fn logical(self, address: LogicalAddress, length: u64, opening: usize) -> Result<View<'g, P>, Denied> {
+    /// Logical addresses of one mapping of one adapter, whichever open it was built on.
+    fn logical(self, address: LogicalAddress, length: u64, adapter: u32) -> Result<View<'g, P>, Denied> {
         let key = SlotKey { slot: address.slot(), generation: address.generation() };
         let mapping = self.fabric.0.mappings.get(key, self.guard).ok_or(Denied)?;
         let offset = u64::from(address.offset());
-        let fits = mapping.opening == opening && offset + length <= mapping.length;
+        let fits = mapping.adapter == adapter && offset + length <= mapping.length;
         if fits { Ok(View::Memory(&mapping.memory, offset)) } else { Err(Denied) }
     }
 
@@ -158,12 +158,12 @@ impl<'g, P: Platform> Accessor<'g, P> {
     pub(crate) fn span(self, view: &View<'g, P>, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
         match view {
             View::Memory(memory, offset) => Ok((*memory, offset + at, most)),
-            View::Pages { list, opening, offset } => self.pages(list, *opening, offset + at, most),
+            View::Pages { list, adapter, offset } => self.pages(list, *adapter, offset + at, most),
         }
     }
 
     /// Neighbouring pages of a list that are neighbours in one mapping too are one stretch.
-    fn pages(self, list: &'g PageList, opening: usize, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+    fn pages(self, list: &'g PageList, adapter: u32, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
         let index = (at / PAGE) as usize;
         let inside = at % PAGE;
         let first = *list.pages.get(index).ok_or(Denied)?;
@@ -175,7 +175,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
         }
         let length = length.min(most);
         let start = LogicalAddress(first.wrapping_add(inside));
-        match self.logical(start, length, opening)? {
+        match self.logical(start, length, adapter)? {
             View::Memory(memory, offset) => Ok((memory, offset, length)),
             View::Pages { .. } => Err(Denied),
         }

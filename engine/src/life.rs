@@ -220,6 +220,11 @@ impl<P: Platform> Core<P> {
         self.holds.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
+    /// Objects of one adapter work together, whichever open each was made on.
+    pub(crate) fn is_of(&self, adapter: &Shared<AdapterObject<P>>) -> bool {
+        self.adapter.is(adapter)
+    }
+
     pub(crate) fn holds(&self) -> u32 {
         self.holds.load(Ordering::Relaxed)
     }

@@ -19,13 +19,15 @@ use crate::token::LogicalAddress;
 pub(crate) struct Mapping<P: Platform> {
     pub(crate) memory: P::Memory,
     pub(crate) length: u64,
-    /// The opening that built it, as a number.
-    pub(crate) opening: usize,
+    /// The adapter it was built on, as a number: the addresses are good for all of its opens.
+    pub(crate) adapter: u32,
 }
 
 /// The builder's side: waits for the readers after the release.
 pub(crate) struct MappingObject<P: Platform> {
     fabric: Fabric<P>,
+    adapter: u32,
+    /// The opening that built it, as a number: it goes with that one.
     opening: usize,
     key: SlotKey,
     leaving: P::Lock<Leaving<P>>,
@@ -58,7 +60,8 @@ pub(crate) fn build<P: Platform>(
     let key = vacant.key();
     let hold = Hold::new(Object::Opening(opening.clone()));
     let leaving = P::Lock::new(Leaving { hold: Some(hold), removed: None });
-    let builder = MappingObject { fabric: fabric.clone(), opening: opening.address(), key, leaving };
+    let adapter = opening.core.adapter.number;
+    let builder = MappingObject { fabric: fabric.clone(), adapter, opening: opening.address(), key, leaving };
     let Ok(builder) = Shared::try_new(builder) else { return Err((RegionError::NoResources, memory)) };
     let published = fabric.0.builders.with(|builders| {
         // In here, because a close marks the opening before it looks for its mappings: either it finds this one, or we find it.
@@ -75,7 +78,7 @@ pub(crate) fn build<P: Platform>(
             *place = Some(builder);
         }
         // Whoever finds the builder finds the entry too.
-        vacant.fill(Mapping { memory, length, opening: opening.address() });
+        vacant.fill(Mapping { memory, length, adapter });
         Ok(())
     });
     match published {
@@ -109,7 +112,8 @@ impl<P: Platform> Drop for Releasing<P> {
     }
 }
 
-/// Revokes the mapping that an address lies in, if the opening has one there.
+/// Revokes the mapping that an address lies in, if the opening's adapter has one there. Whichever open built it: a release
+/// cannot report anything, and its consumer takes the memory back.
 pub(crate) fn release<P: Platform>(
     opening: &Shared<OpeningObject<P>>,
     address: LogicalAddress,
@@ -118,7 +122,7 @@ pub(crate) fn release<P: Platform>(
     let key = SlotKey { slot: address.slot(), generation: address.generation() };
     let builder = fabric.0.builders.with(|builders| {
         let place = builders.get_mut(key.slot as usize)?;
-        place.take_if(|builder| builder.key == key && builder.opening == opening.address())
+        place.take_if(|builder| builder.key == key && builder.adapter == opening.core.adapter.number)
     });
     builder.and_then(|builder| revoke(&builder))
 }

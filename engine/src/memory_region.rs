@@ -25,10 +25,10 @@ use crate::token::MemoryToken;
 
 /// What a memory token names.
 pub(crate) enum Entry<P: Platform> {
-    /// Any logical address of an opening, for local use in one domain.
+    /// Any logical address of an adapter, for local use in one domain.
     Privileged {
         domain: MemoryToken,
-        opening: usize,
+        adapter: u32,
     },
     Registered(Registered<P>),
     Fast(Shared<FastRegion>),
@@ -48,7 +48,7 @@ pub(crate) struct Registered<P: Platform> {
 pub(crate) struct FastRegion {
     pub(crate) editions: Editions<PageList>,
     pub(crate) domain: MemoryToken,
-    pub(crate) opening: usize,
+    pub(crate) adapter: u32,
     pub(crate) remote_access: bool,
     pub(crate) most_pages: u32,
 }
@@ -218,7 +218,7 @@ impl<P: Platform> MemoryRegion<P> {
         let fast = Shared::try_new(FastRegion {
             editions: Editions::new(lists.0, lists.1, epoch),
             domain: region.domain.number,
-            opening: region.domain.opening.address(),
+            adapter: region.core.adapter.number,
             remote_access,
             most_pages: pages,
         })?;

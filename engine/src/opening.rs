@@ -110,7 +110,7 @@ impl<P: Platform> Opening<P> {
         mapping::build(&self.0, memory)
     }
 
-    /// Revokes a mapping by any of its addresses; false when this opening has no such mapping. The memory comes back by
+    /// Revokes a mapping by any of its addresses; false when the adapter has no such mapping. The memory comes back by
     /// [`Sink::retired`](crate::Sink::retired).
     pub fn release_mapping(&self, address: LogicalAddress) -> bool {
         self.begin_release(address).is_some()

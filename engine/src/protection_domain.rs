@@ -56,7 +56,7 @@ impl<P: Platform> ProtectionDomain<P> {
         let core = Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone())));
         let domain = Shared::try_new(DomainObject { core, opening: opening.clone(), number })?;
         adapter.register(&Object::Domain(domain.clone()))?;
-        vacant.fill(Entry::Privileged { domain: number, opening: opening.address() });
+        vacant.fill(Entry::Privileged { domain: number, adapter: adapter.number });
         Ok(Self(domain))
     }
 

@@ -193,7 +193,7 @@ impl<P: Platform> QueuePairSettings<'_, P> {
         if over {
             return Err(CreateError::OverLimit);
         }
-        let foreign = |queue: &CompletionQueue<P>| !queue.0.opening.is(&domain.opening);
+        let foreign = |queue: &CompletionQueue<P>| !queue.0.core.is_of(&domain.core.adapter);
         let unshared = self.shared.is_some_and(|queue| !queue.0.domain.is(domain));
         if foreign(self.receive_queue) || foreign(self.initiator_queue) || unshared {
             return Err(CreateError::Foreign);

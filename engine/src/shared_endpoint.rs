@@ -20,7 +20,6 @@ use crate::platform::{Lock, Platform};
 
 pub(crate) struct SharedEndpointObject<P: Platform> {
     pub(crate) core: Core<P>,
-    pub(crate) opening: Shared<OpeningObject<P>>,
     pub(crate) key: EndpointKey,
     pub(crate) address: SocketAddr,
 }
@@ -50,7 +49,6 @@ impl<P: Platform> SharedEndpoint<P> {
         address.set_port(key.port());
         let endpoint = Shared::try_new(SharedEndpointObject {
             core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
-            opening: opening.clone(),
             key,
             address,
         });

@@ -1,7 +1,7 @@
 //! How long an adapter waits for somebody else.
 //!
-//! What it is: times in nanoseconds, 0 = never, which is the default for all of them, because people sit in debuggers.
-//! What it is not: configuration; the front end reads it from wherever it likes.
+//! What it is: times in nanoseconds; 0 is never, for people who sit in a debugger. What it is not: configuration, nor a choice
+//! of times; the front end has both.
 
 /// The times after which an adapter gives up waiting, in nanoseconds; 0 = never.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -351,7 +351,7 @@ fn claim<P: Platform>(
     connector: &Shared<ConnectorObject<P>>,
 ) -> Result<Shared<QueuePairObject<P>>, ConnectError> {
     let pair = &pair.0;
-    if !pair.domain.opening.is(&connector.opening) {
+    if !pair.core.is_of(&connector.core.adapter) {
         return Err(ConnectError::Foreign);
     }
     if pair.state() & (pair_state::CONNECTED | pair_state::ENDED) != 0 {
@@ -384,7 +384,7 @@ impl<P: Platform> ConnectorObject<P> {
         let adapter = &self.core.adapter;
         match source {
             Source::Address(address) => adapter.own_address(*address).ok_or(ConnectError::InvalidAddress),
-            Source::Shared(shared) if !shared.0.opening.is(&self.opening) => Err(ConnectError::Foreign),
+            Source::Shared(shared) if !shared.0.core.is_of(adapter) => Err(ConnectError::Foreign),
             Source::Shared(shared) => adapter.own_address(shared.0.address).ok_or(ConnectError::NetworkUnreachable),
         }
     }

@@ -1,8 +1,8 @@
 //! Time-outs: how long a connector waits for the other side.
 //!
 //! What it is: one moment a connector, because it has one request at a time: Connect waits for an answer, Accept for the peer's
-//! CompleteConnect, Disconnect for the peer's. A turn sees that the moment has come and ends the wait. What it is not: on by
-//! default; every time-out of 0 is never.
+//! CompleteConnect, Disconnect for the peer's. A turn sees that the moment has come and ends the wait; a time-out of 0 is never.
+//! What it is not: a limit for the consumer, who takes as long as it likes between a connect event and its answer.
 //!
 //! Rules (NDKPI: NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_DISCONNECT): a Connect that timed out may be tried again; the other two
 //! end the connection.

@@ -86,8 +86,9 @@ fn connectors_share_an_endpoint_to_different_remotes_and_meet_each_once() {
     assert_eq!(to(0, 446), Ok(Requested::Pending));
     assert_eq!(to(1, 446), Err(ConnectError::TupleInUse));
     assert_eq!(others[0].local_address(), Some(SocketAddr::new(FIRST, port)));
-    // An endpoint of another opening is not this consumer's.
-    assert_eq!(over(&more[0], &shared, 446), Err(ConnectError::Foreign));
+    // An endpoint of another opening is as good as one's own; one of another adapter is not.
+    assert_eq!(over(&more[0], &shared, 446), Err(ConnectError::TupleInUse));
+    assert_eq!(over(&pair.b, &shared, 446), Err(ConnectError::Foreign));
     pair.world.run();
     assert_eq!(pair.world.events.arrived.len(), 2);
     for arrived in pair.world.events.arrived.drain(..) {

@@ -6,12 +6,16 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use crate::pair::meanwhile::at_every_step;
-use crate::pair::{A, ACCEPT, B, CONNECT, Depths, Event, Events, FIRST, GONE, Harness, Pair, SECOND, World, meanwhile};
+use crate::pair::{
+    A, ACCEPT, B, CONNECT, DISCONNECT, Depths, Event, Events, FIRST, GONE, Harness, Pair, SECOND, World, meanwhile,
+};
 use softndk_engine::{
-    Adapter, Budget, Connect, ConnectError, Connector, Fabric, QueuePair, ReadLimits, Semantics, Turn,
+    Accept, Adapter, AdapterSettings, Budget, Connect, ConnectError, Connector, Fabric, QueuePair, ReadLimits,
+    Requested, Semantics, Timeouts, Turn,
 };
 
 fn unconnected() -> Pair {
@@ -290,4 +294,124 @@ fn a_listener_whose_home_goes_while_it_begins_to_listen_has_no_endpoint() {
             done
         });
     }
+}
+
+const EACH: Timeouts = Timeouts { connect: 1, accept: 1, disconnect: 1, receiver_not_ready: 0 };
+
+/// An answer and the turn that finds the time-out due, each made whole after a step of the other: whether both were made, the
+/// answer's result, and all events.
+fn met_by_its_time_out<T: 'static>(
+    pair: &mut Pair,
+    (place, swapped): (u32, bool),
+    answer: impl FnOnce() -> T + 'static,
+) -> (bool, Option<T>, Vec<Event>) {
+    let (other, result) = (Other::of(pair), Rc::new(RefCell::new(None)));
+    let (turning, answered) = (other.clone(), result.clone());
+    pair.world.harness().clock.fetch_add(10, Ordering::SeqCst);
+    let (turn, answer) = (move || turning.turn(), move || *answered.borrow_mut() = Some(answer()));
+    let done = if swapped { meanwhile::at_step(place, answer, turn) } else { meanwhile::at_step(place, turn, answer) };
+    let events = other.finish(pair);
+    (done, result.take(), events)
+}
+
+/// Every place of both orders, until neither has one.
+fn at_every_meeting(mut round: impl FnMut((u32, bool)) -> bool) {
+    for swapped in [false, true] {
+        at_every_step(|place| round((place, swapped)));
+    }
+}
+
+fn count(events: &[Event], event: &Event) -> usize {
+    events.iter().filter(|other| *other == event).count()
+}
+
+fn late_pair() -> Pair {
+    let settings = AdapterSettings { timeouts: EACH, ..AdapterSettings::default() };
+    let mut pair = Pair::unconnected(World::with_settings(settings), Semantics::NDK, Depths::default());
+    pair.connect_request().unwrap();
+    pair.world.run();
+    pair.take_arrived();
+    pair
+}
+
+#[test]
+fn an_accept_that_meets_the_time_out_of_its_connect_is_heard_or_fails() {
+    at_every_meeting(|meeting| {
+        let mut pair = late_pair();
+        let (connector, queue_pair) = (pair.b.connector.clone(), pair.b.pair.clone());
+        let accept = move || {
+            let limits = ReadLimits { inbound: 1, outbound: 1 };
+            let queue_pair = &queue_pair;
+            connector.accept(Accept { queue_pair, limits, private_data: &[], disconnect: None, callback: B + ACCEPT })
+        };
+        let (done, accepted, events) = met_by_its_time_out(&mut pair, meeting, accept);
+        if done {
+            let connected = count(&events, &Event::Completed(A + CONNECT, Ok(())));
+            let timed_out = count(&events, &Event::Completed(A + CONNECT, Err(ConnectError::TimedOut)));
+            assert_eq!(connected + timed_out, 1, "{meeting:?}: {accepted:?}, then {events:?}");
+            if connected == 1 {
+                assert_eq!(accepted, Some(Ok(Requested::Pending)));
+                pair.a.connector.complete_connect(None, 0).unwrap();
+                assert_eq!(pair.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
+            } else {
+                let inline = usize::from(accepted == Some(Err(ConnectError::Aborted)));
+                let later = count(&events, &Event::Completed(B + ACCEPT, Err(ConnectError::Aborted)));
+                assert_eq!(inline + later, 1, "{meeting:?}: {accepted:?}, then {events:?}");
+            }
+        }
+        pair.close();
+        done
+    });
+}
+
+#[test]
+fn a_complete_connect_that_meets_the_time_out_of_the_accept_ends_for_both_sides_alike() {
+    at_every_meeting(|meeting| {
+        let mut pair = late_pair();
+        pair.accept().unwrap();
+        pair.world.run();
+        let connector = pair.a.connector.clone();
+        let complete = move || connector.complete_connect(Some(A + GONE), 0);
+        let (done, completed, events) = met_by_its_time_out(&mut pair, meeting, complete);
+        if done {
+            let accepted = count(&events, &Event::Completed(B + ACCEPT, Ok(())));
+            let timed_out = count(&events, &Event::Completed(B + ACCEPT, Err(ConnectError::TimedOut)));
+            assert_eq!(accepted + timed_out, 1, "{meeting:?}: {completed:?}, then {events:?}");
+            let stood = completed == Some(Ok(Requested::Done));
+            assert!(stood || completed == Some(Err(ConnectError::TimedOut)) && timed_out == 1, "{completed:?}");
+            // A side that was connected hears of the end.
+            let told = count(&events, &Event::Disconnected(A + GONE));
+            assert_eq!(told, usize::from(stood && timed_out == 1), "{meeting:?}: {completed:?}, then {events:?}");
+        }
+        pair.close();
+        done
+    });
+}
+
+#[test]
+fn a_disconnect_that_meets_the_time_out_of_the_peers_completes_once_on_both_sides() {
+    at_every_meeting(|meeting| {
+        let mut pair = late_pair();
+        pair.accept().unwrap();
+        pair.world.run();
+        pair.a.connector.complete_connect(Some(A + GONE), 0).unwrap();
+        pair.world.run();
+        pair.a.pair.receive(7, std::iter::empty()).unwrap();
+        pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+        pair.world.run();
+        let connector = pair.b.connector.clone();
+        let leave = move || connector.disconnect(B + DISCONNECT);
+        let (done, answered, events) = met_by_its_time_out(&mut pair, meeting, leave);
+        if done {
+            assert_eq!(answered, Some(Ok(Requested::Pending)));
+            for side in [A, B] {
+                let ends =
+                    events.iter().filter(|event| matches!(event, Event::Completed(of, _) if *of == side + DISCONNECT));
+                assert_eq!(ends.count(), 1, "{meeting:?}: {events:?}");
+            }
+            assert_eq!(count(&events, &Event::Disconnected(A + GONE)), 0, "{meeting:?}: {events:?}");
+        }
+        pair.close();
+        done
+    });
 }

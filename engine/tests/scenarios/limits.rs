@@ -84,12 +84,12 @@ fn a_queue_pair_with_a_shared_queue_has_no_receives_of_its_own() {
     pair.close();
 }
 
-/// What is made of another opening or another protection domain does not belong to a queue pair.
+/// What is made of another adapter or another protection domain does not belong to a queue pair.
 #[test]
-fn a_queue_pair_of_strangers_is_refused() {
+fn a_queue_pair_of_two_adapters_or_two_domains_is_refused() {
     let pair = unconnected();
     let other = Side::open(&pair.world, &pair.world.first, Semantics::NDK, DEPTHS, A);
-    let (own, foreign) = (&pair.a.initiator, &other.initiator);
+    let (own, foreign) = (&pair.a.initiator, &pair.b.initiator);
     let shared = other.domain.create_shared_receive_queue(shared(1, 1), pair.world.block(1)).unwrap();
     for settings in [
         QueuePairSettings { receive_queue: foreign, ..settings(own) },
@@ -101,6 +101,14 @@ fn a_queue_pair_of_strangers_is_refused() {
         assert_eq!(made.err(), Some(CreateError::Foreign));
     }
     drop(shared.close(1));
+    // Of another opening they are good.
+    for settings in [
+        QueuePairSettings { receive_queue: &other.initiator, ..settings(own) },
+        QueuePairSettings { initiator_queue: &other.initiator, ..settings(own) },
+    ] {
+        assert!(pair.a.domain.queue_pair_size(&settings).is_ok());
+        drop(pair.a.domain.create_queue_pair(settings, pair.world.block(2)).unwrap().close(1));
+    }
     drop(other.connector.close(CLOSE));
     drop(other.pair.close(CLOSE));
     drop(other.initiator.close(CLOSE));

@@ -139,6 +139,12 @@ impl Generator {
         for adapter in 0..2_u16 {
             let opened = ScriptName::new(Of::Adapter, adapter);
             self.act(Do::Open, opened, &[u64::from(adapter)]);
+            // A second open: what is made of either works with the other's.
+            if self.random.one_in(2) {
+                let second = ScriptName::new(Of::Adapter, 2 + adapter);
+                self.act(Do::Open, second, &[u64::from(adapter)]);
+                self.act(Do::CreateDomain, ScriptName::new(Of::Domain, 2 + adapter), &[u64::from(second.0)]);
+            }
             let domain = ScriptName::new(Of::Domain, adapter);
             self.act(Do::CreateDomain, domain, &[u64::from(opened.0)]);
             for queue in 0..2 {
@@ -219,7 +225,7 @@ impl Generator {
                 Thing::QueuePair(pair) => {
                     pair.connector.is_none()
                         && !pair.ended
-                        && self.model.nodes[pair.domain].antecedents.contains(&adapter)
+                        && self.model.host(self.model.nodes[pair.domain].antecedents[0]) == self.model.host(adapter)
                 }
                 _ => false,
             })

@@ -245,8 +245,8 @@ open_names! {
         CREATE_NO_RESOURCES = 0x100, "memory or a table of the adapter ran out";
         /// In words: a number is over the adapter's limit.
         CREATE_OVER_LIMIT = 0x101, "a number is over the adapter's limit";
-        /// In words: the objects belong to different adapters or opens.
-        CREATE_FOREIGN = 0x102, "the objects belong to different adapters or opens";
+        /// In words: the objects belong to different adapters or protection domains.
+        CREATE_FOREIGN = 0x102, "the objects belong to different adapters or protection domains";
         /// In words: the adapter is leaving, or NDK is off.
         CREATE_ADAPTER_GONE = 0x103, "the adapter is leaving, or NDK is off";
         /// In words: the MDL chain is shorter than the length, or not virtually contiguous.
@@ -339,8 +339,8 @@ open_names! {
         CONNECT_INVALID_STATE = 0x80b, "the call does not fit the connector's state";
         /// In words: more private data than a connection carries.
         CONNECT_PRIVATE_DATA_TOO_LONG = 0x80c, "more private data than a connection carries";
-        /// In words: the objects belong to different adapters or opens.
-        CONNECT_FOREIGN = 0x80d, "the objects belong to different adapters or opens";
+        /// In words: the objects belong to different adapters.
+        CONNECT_FOREIGN = 0x80d, "the objects belong to different adapters";
         /// In words: the adapter is leaving, or NDK is off.
         CONNECT_ADAPTER_GONE = 0x80e, "the adapter is leaving, or NDK is off";
     }

@@ -2,7 +2,7 @@
 //! came exactly once if and only if the call pended.
 //!
 //! What the contract allows inside a callback, a trial can do there ([`reacting`]), and what it allows at DISPATCH_LEVEL, a
-//! trial can do at that level ([`calling_at_dispatch`]).
+//! trial can do at that level ([`calling_at`]).
 //!
 //! Contexts are never freed: a provider that calls back twice, or after a close completed, must find the counter and
 //! not freed memory. [`verify_all`] looks at every one at the end of a trial.
@@ -32,7 +32,7 @@ const NOBODYS_OBJECT: usize = 0x0B1E_C700_0000_0000;
 thread_local! {
     /// For the next asynchronous call of this thread.
     static NEXT_REACTION: RefCell<Option<Reaction>> = const { RefCell::new(None) };
-    static AT_DISPATCH: Cell<bool> = const { Cell::new(false) };
+    static LEVEL: Cell<u8> = const { Cell::new(irql::PASSIVE) };
 }
 
 /// Makes one asynchronous call; if it pends, the reaction runs inside its completion, before anybody else hears of it.
@@ -46,19 +46,24 @@ pub fn reacting<T>(
     result
 }
 
-/// Makes the asynchronous calls inside at DISPATCH_LEVEL. The waits between them are at PASSIVE_LEVEL.
-pub fn calling_at_dispatch<T>(calls: impl FnOnce() -> T) -> T {
-    AT_DISPATCH.set(true);
+/// Makes the asynchronous calls inside at a level. The waits between them are at PASSIVE_LEVEL.
+pub fn calling_at<T>(level: u8, calls: impl FnOnce() -> T) -> T {
+    LEVEL.set(level);
     let result = calls();
-    AT_DISPATCH.set(false);
+    LEVEL.set(irql::PASSIVE);
     result
 }
 
+/// [`calling_at`] DISPATCH_LEVEL.
+pub fn calling_at_dispatch<T>(calls: impl FnOnce() -> T) -> T {
+    calling_at(irql::DISPATCH, calls)
+}
+
 fn at_the_level<T>(call: impl FnOnce() -> T) -> T {
-    if !AT_DISPATCH.get() {
+    if LEVEL.get() == irql::PASSIVE {
         return call();
     }
-    let before = irql::raise(irql::DISPATCH);
+    let before = irql::raise(LEVEL.get());
     let result = call();
     irql::lower(before);
     result
@@ -245,6 +250,18 @@ pub fn request_callback() -> *const c_void {
     stub(&SLOT, request_completion as *const c_void, 2)
 }
 
+windows_abi! {
+    unsafe fn never_called(_context: PVOID, status: NTSTATUS) {
+        panic!("the completion of a call that may not pend, with {status:#010x}");
+    }
+}
+
+/// For a call that may not pend.
+pub fn no_request_callback() -> *const c_void {
+    static SLOT: OnceLock<usize> = OnceLock::new();
+    stub(&SLOT, never_called as *const c_void, 2)
+}
+
 pub fn create_callback() -> *const c_void {
     static SLOT: OnceLock<usize> = OnceLock::new();
     stub(&SLOT, create_completion as *const c_void, 3)
@@ -282,6 +299,11 @@ impl Started {
     pub fn wait(&self) -> NTSTATUS {
         if self.status == STATUS_PENDING { self.completion.wait() } else { self.status }
     }
+}
+
+/// A request whose function or context of completion is null, so that its status must come inline.
+pub fn inline_request(call: impl FnOnce() -> NTSTATUS) -> NTSTATUS {
+    at_the_level(call)
 }
 
 /// As [`request`], without the wait.

@@ -6,7 +6,7 @@ use std::ptr;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{MDL, NTSTATUS};
 
-use super::completion::{Creating, Started, begin_create, begin_request, request};
+use super::completion::{Creating, Started, begin_create, begin_request, inline_request, no_request_callback, request};
 use super::object::{Object, function};
 use super::refusals::call_provider;
 use super::{Adapter, Buffer};
@@ -188,6 +188,22 @@ impl<'a> Mapping<'a> {
         }
     }
 
+    /// As [`Self::build`], with a completion function that takes no context: the consumer counts on an inline answer.
+    pub fn build_without_context(adapter: &'a Adapter, buffer: &Buffer) -> Result<Self, NTSTATUS> {
+        let list = buffer.memory_list();
+        let (mut size, mut offset) = (0_u32, 0_u32);
+        Self::call(adapter, list.pointer(), buffer.length(), None, &mut size, &mut offset);
+        let mut words = vec![0_u64; size as usize / 8];
+        let none: *const c_void = ptr::null();
+        // SAFETY: the arguments are those of NDK_FN_BUILD_LAM.
+        let status = inline_request(|| unsafe {
+            call_provider!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
+                adapter.pointer(), list.pointer(), buffer.length(), no_request_callback(), none, words.as_mut_ptr(),
+                &raw mut size, &raw mut offset)
+        });
+        if status == 0 { Ok(Self { adapter, words, first_byte_offset: offset }) } else { Err(status) }
+    }
+
     /// As [`Self::build`], with a completion: what the call itself answered, and the mapping.
     pub fn build_with_completion(adapter: &'a Adapter, buffer: &Buffer) -> (NTSTATUS, Result<Self, NTSTATUS>) {
         let list = buffer.memory_list();
@@ -221,10 +237,10 @@ impl<'a> Mapping<'a> {
         let mapping = words.map_or(ptr::null_mut(), Vec::as_mut_ptr);
         let none: *const c_void = ptr::null();
         // SAFETY: the arguments are those of NDK_FN_BUILD_LAM; without a callback it completes inline.
-        unsafe {
+        inline_request(|| unsafe {
             call_provider!(function("NDK_FN_BUILD_LAM"), adapter.table().NdkBuildLAM => NTSTATUS;
                 adapter.pointer(), list, length, none, none, mapping, ptr::from_mut(size), ptr::from_mut(offset))
-        }
+        })
     }
 
     /// The logical address of each page: a mapping is its own word, the page count, then the pages.
@@ -237,6 +253,15 @@ impl<'a> Mapping<'a> {
         self.first_byte_offset
     }
 
+    /// Asks an open to release the mapping, whichever open built it. It is not told apart here whether the open has it.
+    pub fn release_through(&mut self, adapter: &Adapter) {
+        // SAFETY: the arguments are those of NDK_FN_RELEASE_LAM.
+        unsafe {
+            call_provider!(function("NDK_FN_RELEASE_LAM"), adapter.table().NdkReleaseLAM => ();
+                adapter.pointer(), self.words.as_mut_ptr());
+        }
+    }
+
     /// The logical address of a byte of the buffer.
     pub fn address_of(&self, offset: usize) -> u64 {
         let position = self.first_byte_offset as usize + offset;
@@ -246,13 +271,8 @@ impl<'a> Mapping<'a> {
 
 impl Drop for Mapping<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        // SAFETY: the arguments are those of NDK_FN_RELEASE_LAM.
-        unsafe {
-            call_provider!(function("NDK_FN_RELEASE_LAM"), self.adapter.table().NdkReleaseLAM => ();
-                self.adapter.pointer(), self.words.as_mut_ptr());
+        if !std::thread::panicking() {
+            self.release_through(self.adapter);
         }
     }
 }

@@ -28,8 +28,8 @@ pub const CASES: &[Case] = &[
     case!(nothing_large_pends_where_all_is_inline: "NDK-ASY-9"),
     case!(deep_queues_are_made_at_dispatch_without_being_zeroed: "BUG-7"),
     case!(what_is_large_pends_naturally: "NDK-ASY-12"),
-    case!(large_mapping_with_a_completion_pends_naturally: "NDK-ASY-12", "NDK-LAM-1", "NDK-LAM-2"),
-    case!(every_mapping_with_a_completion_pends: "NDK-ASY-7", "NDK-LAM-1", "NDK-LAM-2"),
+    case!(only_the_longest_mappings_at_dispatch_pend_naturally: "NDK-ASY-13", "NDK-ASY-11", "NDK-LAM-1", "NDK-LAM-2"),
+    case!(every_mapping_with_a_completion_pends: "NDK-ASY-7", "NDK-ASY-11", "NDK-LAM-1", "NDK-LAM-2"),
     case!(no_mapping_pends_where_all_is_inline: "NDK-ASY-9", "NDK-LAM-1"),
     case!(deepest_queue_holds_what_it_promises: "NDK-ASY-12", "NDK-LIM-1"),
     case!(queue_closed_while_a_queue_pair_is_made_for_it: "NDK-CLOSE-2", "NDK-ASY-6"),
@@ -241,33 +241,50 @@ fn what_is_large_pends_naturally() {
     });
 }
 
-/// BuildLAM with somebody to be told: at once or later, what is built is the same.
-fn mappings_pend(promptness: &'static str, small_pends: bool, large_pends: bool) {
+/// The longest mapping that every caller gets inline.
+const LONG: usize = 64 << 20;
+
+fn is_whole(mapping: &Mapping<'_>, buffer_offset: usize, length: usize) {
+    assert_eq!(mapping.first_byte_offset() as usize, buffer_offset);
+    assert_eq!(mapping.pages().len(), (buffer_offset + length).div_ceil(4096));
+    let first = mapping.pages()[0];
+    let in_order = mapping.pages().iter().enumerate().all(|(page, it)| *it == first + page as u64 * 4096);
+    assert!(first.is_multiple_of(4096) && in_order, "{:#x?}", mapping.pages());
+}
+
+/// BuildLAM of several sizes at every level, with a completion, with one without a context, and without: what is built is the
+/// same, and it pends only with a completion and where `pends` says so of length and level.
+fn mappings_pend(promptness: &'static str, pends: fn(usize, u8) -> bool) {
     with_room(promptness, |adapter| {
-        for (length, pends) in [(5000, small_pends), (LARGE, large_pends)] {
-            let buffer = Buffer::scattered(length);
-            let (answer, built) = Mapping::build_with_completion(adapter, &buffer);
-            assert_eq!(answer == STATUS_PENDING, pends, "{length} bytes");
-            let mapping = built.expect("a mapping");
-            assert_eq!(mapping.first_byte_offset(), 1016);
-            assert_eq!(mapping.pages().len(), (1016 + length).div_ceil(4096));
-            let first = mapping.pages()[0];
-            let in_order = mapping.pages().iter().enumerate().all(|(page, it)| *it == first + page as u64 * 4096);
-            assert!(first.is_multiple_of(4096) && in_order, "{:#x?}", mapping.pages());
+        let scattered = [5000, LARGE].map(Buffer::scattered);
+        let long = [LONG, LONG + 1].map(|length| Buffer::new(length, 0, FrameOrder::Contiguous));
+        for (buffer, offset) in scattered.iter().map(|buffer| (buffer, 1016)).chain(long.iter().map(|long| (long, 0))) {
+            let length = buffer.length();
+            for level in [irql::PASSIVE, irql::APC, irql::DISPATCH] {
+                let (answer, built) = completion::calling_at(level, || Mapping::build_with_completion(adapter, buffer));
+                assert_eq!(answer == STATUS_PENDING, pends(length, level), "{length} bytes at level {level}");
+                is_whole(&built.expect("a mapping"), offset, length);
+                let built = completion::calling_at(level, || Mapping::build(adapter, buffer));
+                is_whole(&built.expect("a mapping without a completion"), offset, length);
+                if !pends(length, level) {
+                    let built = completion::calling_at(level, || Mapping::build_without_context(adapter, buffer));
+                    is_whole(&built.expect("a mapping without a context"), offset, length);
+                }
+            }
         }
     });
 }
 
-fn large_mapping_with_a_completion_pends_naturally() {
-    mappings_pend(NATURAL, false, true);
+fn only_the_longest_mappings_at_dispatch_pend_naturally() {
+    mappings_pend(NATURAL, |length, level| length > LONG && level == irql::DISPATCH);
 }
 
 fn every_mapping_with_a_completion_pends() {
-    mappings_pend(PENDING, true, true);
+    mappings_pend(PENDING, |_, _| true);
 }
 
 fn no_mapping_pends_where_all_is_inline() {
-    mappings_pend(INLINE, false, false);
+    mappings_pend(INLINE, |_, _| false);
 }
 
 fn deepest_queue_holds_what_it_promises() {

@@ -22,6 +22,7 @@ mod memory;
 mod moderation;
 mod ndk_state;
 mod oid;
+mod opens;
 mod patterns;
 mod queue_pair;
 mod race;
@@ -48,6 +49,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("arguments", arguments::CASES),
     ("asynchrony", asynchrony::CASES),
     ("oid", oid::CASES),
+    ("opens", opens::CASES),
     ("ndk_state", ndk_state::CASES),
     ("statistics", statistics::CASES),
     ("completion_queue", completion_queue::CASES),

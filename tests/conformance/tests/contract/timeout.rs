@@ -1,13 +1,14 @@
-//! Time-outs of connections, which the registry sets and which are never by default.
+//! Time-outs of connections, which the registry sets: 30 s by default, 0 is never.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use conformance::case;
 use conformance::consumer::{Adapter, Connector, End, Listener, Offer, QueuePairShape, Started};
-use conformance::machine::{Setup, settle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, settle, with_machine};
 use conformance::trial::Case;
 use kernel_host::dispatcher;
+use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_IO_TIMEOUT};
 
 pub const CASES: &[Case] = &[
@@ -15,8 +16,13 @@ pub const CASES: &[Case] = &[
     case!(accept_whose_peer_never_completes_times_out: "NDK-CM-48"),
     case!(disconnect_that_is_never_answered_times_out: "NDK-CM-49", "NDK-CM-24"),
     case!(answers_in_time_are_no_time_outs: "NDK-CM-47", "NDK-CM-48", "NDK-CM-49"),
+    case!(cards_time_outs_are_the_default: "NDK-LIM-7", "NDK-CM-47", "NDK-CM-48", "NDK-CM-49", "NDK-QP-8"),
+    case!(consumer_of_a_dead_peer_closes_its_open: "NDK-CM-57", "NDK-OPEN-5"),
     case!(without_time_outs_everybody_waits: "NDK-CM-31", "NDK-LIM-6"),
 ];
+
+const KEYWORDS: [&str; 3] = ["ConnectTimeoutMs", "AcceptTimeoutMs", "DisconnectTimeoutMs"];
+const HOUR: Duration = Duration::from_hours(1);
 
 fn port_zero(adapter: &Adapter) -> SocketAddr {
     SocketAddr::new(adapter.address().ip(), 0)
@@ -28,18 +34,18 @@ fn pass(time: Duration) {
 }
 
 /// A connection in the making.
-struct Attempt<'a> {
+struct Attempt<'a, 'b> {
     // In the order in which they may be closed.
     near: Connector,
     far: Connector,
     active: End<'a>,
-    passive: End<'a>,
+    passive: End<'b>,
     listener: Listener,
     connecting: Started,
 }
 
-impl<'a> Attempt<'a> {
-    fn begin(first: &'a Adapter, second: &'a Adapter) -> Self {
+impl<'a, 'b> Attempt<'a, 'b> {
+    fn begin(first: &'a Adapter, second: &'b Adapter) -> Self {
         let listener = Listener::new(second).expect("a listener");
         assert_eq!(listener.listen(port_zero(second)), 0);
         let (active, passive) =
@@ -132,9 +138,7 @@ fn disconnect_that_is_never_answered_times_out() {
 fn answers_in_time_are_no_time_outs() {
     let mut setup = Setup::default();
     for adapter in &mut setup.adapters {
-        adapter
-            .keywords
-            .extend(["ConnectTimeoutMs", "AcceptTimeoutMs", "DisconnectTimeoutMs"].map(|keyword| (keyword, "2000")));
+        adapter.keywords.extend(KEYWORDS.map(|keyword| (keyword, "2000")));
     }
     with_machine(&setup, |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
@@ -155,9 +159,94 @@ fn answers_in_time_are_no_time_outs() {
     });
 }
 
+/// With the INF's defaults on one adapter and, on the other, values out of range that stand for the driver's own.
+fn cards_time_outs_are_the_default() {
+    let mut setup = Setup::default();
+    setup.adapters[1].keywords.extend(KEYWORDS.map(|keyword| (keyword, "86400001")));
+    with_machine(&setup, |machine| {
+        let adapters = [machine.open(0), machine.open(1)];
+        for (first, second) in [(&adapters[0], &adapters[1]), (&adapters[1], &adapters[0])] {
+            give_up_like_a_card(first, second);
+        }
+    });
+}
+
+fn give_up_like_a_card(first: &Adapter, second: &Adapter) {
+    let times_out = |started: Started| {
+        pass(Duration::from_millis(29_900));
+        assert!(!started.is_done(), "a time-out before its time");
+        pass(Duration::from_millis(200));
+        assert!(started.is_done(), "no time-out at its time");
+        assert_eq!(started.wait(), STATUS_IO_TIMEOUT);
+    };
+    times_out(Attempt::begin(first, second).connecting);
+    let attempt = Attempt::begin(first, second);
+    let accepting = attempt.accept();
+    assert_eq!(attempt.connecting.wait(), 0);
+    times_out(accepting);
+    let attempt = Attempt::begin(first, second);
+    attempt.establish();
+    assert_eq!(attempt.active.queue_pair.send(1, &[], NDK_OP_FLAGS::empty()), 0);
+    pass(HOUR);
+    assert!(attempt.active.initiator.take(1).is_empty(), "a Send waits for its receive as long as it takes");
+    assert_eq!(attempt.passive.queue_pair.receive(2, &[]), 0);
+    assert_eq!(attempt.active.initiator.wait_for_one().Status, 0);
+    times_out(attempt.near.begin_disconnect());
+}
+
+/// A consumer waits for each of its requests before it closes, and its peer does nothing at all: everything still comes to its
+/// end, its open as well.
+fn consumer_of_a_dead_peer_closes_its_open() {
+    type Step = fn(&Attempt<'_, '_>) -> Started;
+    let steps: [(Step, bool); 3] = [
+        (|attempt| attempt.connecting, true),
+        (
+            |attempt| {
+                let accepting = attempt.accept();
+                assert_eq!(attempt.connecting.wait(), 0);
+                accepting
+            },
+            false,
+        ),
+        (
+            |attempt| {
+                attempt.establish();
+                attempt.near.begin_disconnect()
+            },
+            true,
+        ),
+    ];
+    with_machine(&Setup::default(), |machine| {
+        for (step, active) in steps {
+            let (first, second) = (machine.open(0), machine.open(1));
+            let attempt = Attempt::begin(&first, &second);
+            let request = step(&attempt);
+            pass(Duration::from_secs(31));
+            assert_eq!(request.wait(), STATUS_IO_TIMEOUT);
+            // The other side has called nothing yet, and keeps all of its objects.
+            let Attempt { near, far, active: a, passive: p, listener, .. } = attempt;
+            if active {
+                drop((near, a));
+                drop(first);
+                assert_eq!(machine.adapters[0].ndk_opens(), 0);
+                drop((far, p, listener));
+            } else {
+                drop((far, p, listener));
+                drop(second);
+                assert_eq!(machine.adapters[1].ndk_opens(), 0);
+                drop((near, a));
+            }
+        }
+    });
+}
+
 fn without_time_outs_everybody_waits() {
-    const HOUR: Duration = Duration::from_hours(1);
-    with_two_adapters(|first, second| {
+    let mut setup = Setup::default();
+    for adapter in &mut setup.adapters {
+        adapter.keywords.extend(KEYWORDS.map(|keyword| (keyword, "0")));
+    }
+    with_machine(&setup, |machine| {
+        let (first, second) = (&machine.open(0), &machine.open(1));
         let attempt = Attempt::begin(first, second);
         pass(HOUR);
         assert!(!attempt.connecting.is_done());

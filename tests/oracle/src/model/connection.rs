@@ -112,17 +112,13 @@ impl Model {
 
     /// In use by a listener or shared endpoint, until it and every connector over it is closed.
     fn port_in_use(&self, adapter: Id, port: u64) -> bool {
-        let host = |id: Id| match self.nodes[id].thing {
-            Thing::Adapter(host) => host,
-            _ => u64::MAX,
-        };
         port != 0
             && self.nodes.iter().any(|node| match &node.thing {
                 Thing::Listener(listener) if !node.finished => {
-                    listener.port == Some(port) && host(listener.adapter) == host(adapter)
+                    listener.port == Some(port) && self.host(listener.adapter) == self.host(adapter)
                 }
                 Thing::Endpoint(endpoint) if !node.finished => {
-                    endpoint.port == port && host(endpoint.adapter) == host(adapter)
+                    endpoint.port == port && self.host(endpoint.adapter) == self.host(adapter)
                 }
                 _ => false,
             })
@@ -162,8 +158,8 @@ impl Model {
         } else {
             self.listener(target?).port?;
         }
-        let same = |other: Id| self.nodes[other].antecedents.contains(&adapter);
-        (self.adapter_of_pair(pair) == adapter && endpoint.is_none_or(same)).then_some(())?;
+        let same = |other: Id| self.host(self.nodes[other].antecedents[0]) == self.host(adapter);
+        (self.host_of_pair(pair) == self.host(adapter) && endpoint.is_none_or(same)).then_some(())?;
         (self.connector(id).phase == Phase::Idle && inbound > 0 && outbound > 0).then_some(())?;
         let used = self.pair(pair).connector.is_some() || self.pair(pair).ended;
         let too_long = data > CALLER_DATA;
@@ -213,8 +209,8 @@ impl Model {
         Some(Expected::Nothing)
     }
 
-    fn adapter_of_pair(&self, pair: Id) -> Id {
-        self.nodes[self.pair(pair).domain].antecedents[0]
+    fn host_of_pair(&self, pair: Id) -> u64 {
+        self.host(self.nodes[self.pair(pair).domain].antecedents[0])
     }
 
     /// A connection between the same two addresses.
@@ -240,7 +236,8 @@ impl Model {
         let id = self.find(name, ScriptKind::Connector)?;
         let pair = self.find(call.name(0), ScriptKind::QueuePair)?;
         let (inbound, outbound, data) = (call.small(1), call.small(2), call.number(3));
-        (self.adapter_of_pair(pair) == self.connector(id).adapter && inbound > 0 && outbound > 0).then_some(())?;
+        (self.host_of_pair(pair) == self.host(self.connector(id).adapter) && inbound > 0 && outbound > 0)
+            .then_some(())?;
         let used = self.pair(pair).connector.is_some() || self.pair(pair).ended;
         let too_long = data > CALLEE_DATA;
         let gone = self.connector(id).phase == Phase::Deserted && self.connector(id).pair.is_none();

@@ -304,7 +304,7 @@ impl Model {
             Address::Privileged => {
                 let Thing::Domain { adapter } = self.nodes[domain].thing else { return None };
                 self.nodes.iter().enumerate().find_map(|(id, node)| match &node.thing {
-                    Thing::Buffer(buffer) if !node.finished && buffer.adapter == adapter => {
+                    Thing::Buffer(buffer) if !node.finished && self.host(buffer.adapter) == self.host(adapter) => {
                         let offset = address.checked_sub(buffer.place + LOGICAL)?;
                         (offset.checked_add(length)? <= buffer.bytes.len() as u64).then_some(Stretch {
                             buffer: id,

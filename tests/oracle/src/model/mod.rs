@@ -305,6 +305,14 @@ impl Model {
         Some(DONE)
     }
 
+    /// The adapter that an open is of: whatever its opens make works together.
+    pub(crate) fn host(&self, open: Id) -> u64 {
+        match self.nodes[open].thing {
+            Thing::Adapter(host) => host,
+            _ => u64::MAX,
+        }
+    }
+
     /// A close never fails; when it is complete is found out in [`Self::settle`].
     fn close(&mut self, name: ScriptName) -> Option<Expected> {
         let id = *self.slots.get(&name)?;

@@ -54,7 +54,9 @@ impl Model {
         ];
         let Thing::Domain { adapter } = self.nodes[domain].thing else { return None };
         let over = over || initiator_depth > DEPTH || initiator_elements > ELEMENTS || inline > INLINE_DATA;
-        let foreign = [receive_queue, initiator_queue].iter().any(|queue| self.queue(*queue).adapter != adapter);
+        let foreign = [receive_queue, initiator_queue]
+            .iter()
+            .any(|queue| self.host(self.queue(*queue).adapter) != self.host(adapter));
         let dead = [receive_queue, initiator_queue].iter().any(|queue| self.queue(*queue).dead);
         // A queue that may overrun has one order only: whose entries of one call are lost is the provider's choice otherwise.
         let lone = |queue: Id| self.queue(queue).depth >= 200 || self.attached(queue).next().is_none();
@@ -297,7 +299,7 @@ impl Model {
         let adapter = self.nodes[of.domain].antecedents[0];
         let whole = self.buffer(buffer);
         let inside = page.checked_add(pages)? <= whole.bytes.len() as u64 / PAGE;
-        (same && inside && whole.adapter == adapter && pages > 0).then_some(())?;
+        (same && inside && self.host(whole.adapter) == self.host(adapter) && pages > 0).then_some(())?;
         // A third list for one region is refused where two are kept; how many are is the provider's choice.
         let queued = self.nodes.iter().any(|node| match &node.thing {
             Thing::QueuePair(pair) => pair.requests.iter().any(|request| match request.action {
