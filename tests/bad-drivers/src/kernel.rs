@@ -159,6 +159,9 @@ unsafe extern "system" {
     ) -> NtStatus;
     pub fn ObfDereferenceObject(object: *mut c_void) -> isize;
     pub fn ZwClose(handle: *mut c_void) -> NtStatus;
+    pub fn KeGetCurrentThread() -> *mut c_void;
+    pub fn KeSetPriorityThread(thread: *mut c_void, priority: i32) -> i32;
+    pub fn KeQueryActiveProcessorCountEx(group: u16) -> u32;
 
     pub fn IofCompleteRequest(irp: *mut c_void, boost: i8);
     pub fn IoReleaseCancelSpinLock(level: u8);

@@ -23,6 +23,7 @@ mod miniport;
 mod mutexes;
 mod pool;
 mod pool_kinds;
+mod priority;
 mod queue;
 mod spin_lock;
 mod traffic;
@@ -116,6 +117,7 @@ static CASES: &[(&str, Case)] = &[
     ("handle-closed-twice", Load(lifetime::handle_closed_twice)),
     ("rundown-released-too-often", Load(lifetime::rundown_released_too_often)),
     ("stack-overflow", Load(lifetime::stack_overflow)),
+    ("threads-that-starve-others", Load(priority::starve)),
     ("characteristics-type", Miniport(Fault::CharacteristicsType)),
     ("characteristics-revision", Miniport(Fault::CharacteristicsRevision)),
     ("characteristics-size", Miniport(Fault::CharacteristicsSize)),

@@ -18,6 +18,7 @@ use crate::memory::address_space::{self, Zone};
 use crate::memory::paged;
 use crate::mutex;
 use crate::nt::{DISPATCHER_HEADER, KEVENT, KMUTANT, LIST_ENTRY, object_type};
+use crate::priority;
 use crate::processor;
 use crate::schedule;
 use crate::status::{NtStatus, STATUS_CANCELLED, STATUS_SUCCESS, STATUS_TIMEOUT};
@@ -353,6 +354,7 @@ fn finish(state: &mut State, index: usize, status: NtStatus) {
     wait.result = Some(status);
     state.set_running(true);
     wait.thread.runnable.store(true, Ordering::Relaxed);
+    priority::ready_changed(wait.thread, true);
     wait.thread.wait_result.store(status, Ordering::Relaxed);
     wait.thread.wake.store(1, Ordering::Release);
     if schedule::is_on() {
@@ -558,6 +560,8 @@ unsafe fn wait_with(
     let deadline = timeout.map(|interval| state.add_deadline(deadline_of(interval), ending(identifier)));
     thread.wake.store(0, Ordering::Relaxed);
     thread.runnable.store(false, Ordering::Relaxed);
+    thread.waits.fetch_add(1, Ordering::Relaxed);
+    priority::ready_changed(thread, false);
     state.waits.push(Wait { thread, objects: objects.to_vec(), all, deadline, result: None });
     state.set_running(false);
     drop(state);
@@ -609,6 +613,7 @@ fn block(thread: &'static Thread) -> NtStatus {
     while thread.wake.load(Ordering::Acquire) == 0 {
         processor::futex_wait(&thread.wake, 0);
     }
+    schedule::wait_is_over(thread);
     thread.wait_result.load(Ordering::Relaxed)
 }
 
@@ -770,12 +775,21 @@ pub(crate) fn thread_attached(_thread: &'static Thread) {
     lock().set_running(true);
 }
 
-pub(crate) fn thread_detaching(_thread: &'static Thread) {
-    lock().set_running(false);
+pub(crate) fn thread_detaching(thread: &'static Thread) {
+    let mut state = lock();
+    state.set_running(false);
+    thread.runnable.store(false, Ordering::Relaxed);
+    priority::ready_changed(thread, false);
+}
+
+/// Whether every other thread of the kernel waits, and no other processor has anything to run. The caller counts as running.
+pub(crate) fn all_others_wait(thread: &Thread) -> bool {
+    lock().running <= 1 && !processor::any_active_besides(thread)
 }
 
 /// The threads of processors and the clock do not count: they run only when there is something to run.
-pub(crate) fn processor_thread_started(_thread: &'static Thread) {
+pub(crate) fn processor_thread_started(thread: &'static Thread) {
+    priority::set_highest(thread);
     let mut state = lock();
     state.set_running(false);
     state.set_running(false);

@@ -14,7 +14,7 @@ use crate::emulation;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
-use crate::memory::{mdl, paged, pool};
+use crate::memory::{first_touch, mdl, paged, pool};
 use crate::processor;
 use crate::thread::Thread;
 
@@ -102,6 +102,17 @@ pub(crate) fn remove_signal_stack() {
 
 extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over both structures.
+    let (place, instruction) = unsafe {
+        let context = &*context.cast::<libc::ucontext_t>();
+        ((*information).si_addr() as usize, context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize)
+    };
+    if signal == libc::SIGSEGV
+        && crate::schedule::is_on()
+        && first_touch::touched(place, crate::image::containing(instruction).is_some())
+    {
+        return;
+    }
+    // SAFETY: as above.
     let too_high = match unsafe { pageable(signal, &*information, &*context.cast::<libc::ucontext_t>()) } {
         paged::Fault::BroughtIn => return,
         paged::Fault::TooHigh(code, rule) => Some((code, rule)),

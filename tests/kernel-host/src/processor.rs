@@ -173,6 +173,14 @@ pub(crate) fn any_active() -> bool {
         .any(|processor| processor.queue.length() != 0 || !processor.owner.load(Ordering::SeqCst).is_null())
 }
 
+/// As [`any_active`], without the processor on which a thread is at DISPATCH.
+pub(crate) fn any_active_besides(thread: &Thread) -> bool {
+    PROCESSORS[..count()].iter().any(|processor| {
+        let owner = processor.owner.load(Ordering::SeqCst).cast_const();
+        if owner.is_null() { processor.queue.length() != 0 } else { !ptr::eq(owner, thread) }
+    })
+}
+
 /// Takes the thread's processor, or another that its affinity allows.
 #[inline]
 pub(crate) fn acquire(thread: &'static Thread) {

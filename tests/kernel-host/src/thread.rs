@@ -59,6 +59,9 @@ pub struct Thread {
     pub(crate) wake: AtomicU32,
     pub(crate) wait_result: AtomicI32,
     pub(crate) runnable: AtomicBool,
+    pub(crate) priority: AtomicI32,
+    /// How often it has waited.
+    pub(crate) waits: AtomicU64,
     /// The thread is at DISPATCH on the processor whose favourite it is.
     pub(crate) at_favourite: AtomicBool,
     /// What it uses of the machine's processors is read from this clock.
@@ -125,6 +128,11 @@ impl Thread {
     pub fn last_export(&self) -> Option<&'static ExportDeclaration> {
         // SAFETY: only ever set from a static reference.
         unsafe { self.export.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// What KeSetPriorityThread gave it, or the normal priority.
+    pub fn priority(&self) -> i32 {
+        self.priority.load(Ordering::Relaxed)
     }
 
     /// The processor that the thread runs on; stable at DISPATCH.
@@ -257,6 +265,8 @@ pub fn attach(name: &str) -> Attachment {
         wake: AtomicU32::new(0),
         wait_result: AtomicI32::new(0),
         runnable: AtomicBool::new(true),
+        priority: AtomicI32::new(crate::priority::NORMAL),
+        waits: AtomicU64::new(0),
         at_favourite: AtomicBool::new(false),
         clock: crate::processor_time::clock(),
         // SAFETY: asks for the caller's own number.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr;
 
 use kernel_host::FrameOrder;
-use kernel_host::memory::mdl::{self, Access};
+use kernel_host::memory::mdl::{self, Access, View};
 use kernel_host::memory::user_buffer::{LockedMdl, UserBuffer};
 use ndkpi_sys::ndkpi::{NDK_SGE, NDK_SGE_ADDRESS};
 use ndkpi_sys::nt::MDL;
@@ -77,6 +77,11 @@ impl Buffer {
     fn surroundings(&self) -> [Range<usize>; 2] {
         let end = self.offset + self.length;
         [0..self.offset, end..end.max(1).next_multiple_of(PAGE)]
+    }
+
+    /// What the provider, or anything else in the kernel, maps of the buffer's pages now.
+    pub fn views(&self) -> Vec<View> {
+        mdl::views_of(self.pages.frames())
     }
 
     /// Nothing outside the buffer was written.
@@ -268,7 +273,7 @@ impl<'a> MemoryList<'a> {
     /// Maps the first list's pages for the consumer's own use, until [`Self::unmap`].
     pub fn map(&self) -> usize {
         // SAFETY: the list lives and its pages are locked.
-        unsafe { mdl::map(self.list, 0) }.expect("room for a mapping")
+        unsafe { mdl::map(self.list, mdl::MDL_MAPPING_NO_EXECUTE) }.expect("room for a mapping")
     }
 
     pub fn unmap(&self, address: usize) {

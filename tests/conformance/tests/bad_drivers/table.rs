@@ -300,6 +300,12 @@ const CASES: &[Case] = &[
         "more often than it was acquired",
     ),
     load("stack-overflow", "24 KiB of kernel stack must do.", Code::UNEXPECTED_KERNEL_MODE_TRAP, "a stack overflow"),
+    load(
+        "threads-that-starve-others",
+        "Threads of a realtime priority wait now and then.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "is ready and gets no processor for 1 s",
+    ),
     refused(
         "characteristics-type",
         "Miniport characteristics have their object type.",

@@ -7,6 +7,7 @@ use conformance::consumer::{
 };
 use conformance::machine::{Setup, with_machine, with_two_adapters};
 use conformance::trial::Case;
+use kernel_host::priority;
 use ndkpi_sys::ndis::{NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_BAD_VERSION};
 use ndkpi_sys::ndkinfo::*;
 use ndkpi_sys::ndkpi::NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
@@ -24,6 +25,7 @@ pub const CASES: &[Case] = &[
     case!(unknown_extensions_are_refused_everywhere: "NDK-EXT-1"),
     case!(objects_are_complete_and_marked: "NDK-OBJ-1", "NDK-OBJ-2", "NDK-OBJ-3", "NDK-OBJ-4"),
     case!(what_there_is_is_advertised_and_works: "NDK-INFO-9", "NDK-CAP-1"),
+    case!(threads_of_the_driver_are_preferred_and_never_realtime: "NDIS-LIFE-11"),
 ];
 
 const fn version(major: u16, minor: u16) -> NDK_VERSION {
@@ -208,5 +210,17 @@ fn what_there_is_is_advertised_and_works() {
         let flags = NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
         assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..64)], far.remote(0), flags), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
+    });
+}
+
+/// Those that consumers may poll for come before ordinary ones; none keeps a machine from doing anything else.
+fn threads_of_the_driver_are_preferred_and_never_realtime() {
+    with_machine(&Setup::default(), |machine| {
+        let _open = machine.open(0);
+        let threads = kernel_host::thread::all();
+        let of_the_driver = threads.iter().filter(|thread| thread.name() == "system thread");
+        let priorities: Vec<i32> = of_the_driver.map(|thread| thread.priority()).collect();
+        assert!(priorities.iter().any(|priority| *priority > priority::NORMAL), "{priorities:?}");
+        assert!(priorities.iter().all(|priority| *priority < priority::LOW_REALTIME), "{priorities:?}");
     });
 }

@@ -8,6 +8,7 @@ use conformance::consumer::{Adapter, Connector, End, Listener, Offer, QueuePairS
 use conformance::machine::{AdapterSetup, Machine, Setup, settle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use kernel_host::Mode;
+use kernel_host::netio::address_table::DetectionState;
 use ndkpi_sys::ndis::OID_NDK_LOCAL_ENDPOINTS;
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{
@@ -31,6 +32,7 @@ pub const CASES: &[Case] = &[
     case!(addresses_may_come_and_go_under_a_wildcard_listener: "NDK-CM-42", "NDK-CM-45", "NDK-CM-46"),
     case!(vanished_address_stops_its_shared_endpoint_until_it_is_back: "NDK-CM-45", "NDK-CM-46"),
     case!(address_that_comes_back_is_listened_on_and_connected_to: "NDK-CM-46"),
+    case!(address_is_used_only_when_duplicate_address_detection_has_cleared_it: "NDK-CM-56", "NDK-CM-45", "NDK-CM-46"),
     case!(link_local_addresses_carry_the_zone_of_their_interface: "NDK-CM-9", "NDK-CM-50"),
     case!(shared_endpoints_are_listed_as_such: "NDIS-OID-20"),
 ];
@@ -406,6 +408,55 @@ fn address_that_comes_back_is_listened_on_and_connected_to() {
         connect_to(&first, &second, &again, here);
         lost.close();
         connect_to(&first, &second, &again, here);
+    });
+}
+
+fn address_is_used_only_when_duplicate_address_detection_has_cleared_it() {
+    with_machine(&Setup::default(), |machine| {
+        let (first, second) = (machine.open(0), machine.open(1));
+        let interface = &machine.adapters[1];
+        let everywhere = listener(&second, SocketAddr::new(EVERYWHERE, 7700));
+        let other = SocketAddr::new(second.address().ip(), 7702);
+        let there = listener(&first, at(&first, 7701));
+        for ip in [IpAddr::from([10, 0, 0, 77]), Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 77).into()] {
+            let (address, prefix) = (SocketAddr::new(ip, 7702), if ip.is_ipv4() { 24 } else { 64 });
+            let becomes = |detection| {
+                assert!(interface.set_address_detection(ip, detection), "the interface has {ip}");
+                settle();
+            };
+            let check_unused = |why| {
+                assert_eq!(listen(&second, address).1, STATUS_INVALID_ADDRESS, "{why}: listened on");
+                assert_eq!(SharedEndpoint::new(&second, address).err(), Some(STATUS_INVALID_ADDRESS), "{why}: shared");
+                let from = if ip.is_ipv4() { first.address() } else { first.address_v6() };
+                let from = SocketAddr::new(from.ip(), 0);
+                let called = connect_status(&first, from, SocketAddr::new(ip, 7700));
+                assert_eq!(called, STATUS_HOST_UNREACHABLE, "{why}: called");
+                if ip.is_ipv4() {
+                    let status = connect_status(&second, SocketAddr::new(ip, 0), there.local_address());
+                    assert_eq!(status, STATUS_INVALID_ADDRESS, "{why}: connected from");
+                }
+            };
+            assert!(
+                interface.add_address_in(ip, prefix, DetectionState::Tentative),
+                "the interface does not have {ip}"
+            );
+            settle();
+            check_unused("not cleared yet");
+            becomes(DetectionState::Preferred);
+            let listening = listener(&second, address);
+            connect_to(&first, &second, &listening, address);
+            if ip.is_ipv4() {
+                connect_to(&first, &second, &everywhere, SocketAddr::new(ip, 7700));
+            }
+            becomes(DetectionState::Deprecated);
+            connect_to(&first, &second, &listening, address);
+            for lost in [DetectionState::Duplicate, DetectionState::Invalid] {
+                becomes(lost);
+                check_unused("another station has it");
+            }
+            listening.close();
+            listener(&second, other).close();
+        }
     });
 }
 

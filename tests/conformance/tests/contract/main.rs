@@ -16,6 +16,7 @@ mod connection_state;
 mod drain;
 mod endpoint;
 mod fault;
+mod interruption;
 mod limits;
 mod lock;
 mod memory;
@@ -77,6 +78,7 @@ const SUITES: &[(&str, &[Case])] = &[
     ("lock", lock::CASES),
     ("race", race::CASES),
     ("wire", wire::CASES),
+    ("interruption", interruption::CASES),
     ("teardown", teardown::CASES),
     ("removal", removal::CASES),
     ("fault", fault::CASES),

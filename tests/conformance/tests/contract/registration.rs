@@ -6,7 +6,7 @@ use conformance::consumer::{
     Adapter, Buffer, End, FastRegistration, Mapping, MemoryRegion, Pair, QueuePairShape, Remote, Window, WindowKind,
     register_fast,
 };
-use conformance::machine::with_two_adapters;
+use conformance::machine::{settle, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{MDL, MDL_FLAGS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES};
@@ -22,6 +22,7 @@ pub const CASES: &[Case] = &[
     case!(mapping_leaves_the_memory_list_as_it_was: "NDK-LAM-10"),
     case!(registration_outlives_the_consumers_own_mapping: "NDK-MR-2"),
     case!(memory_that_is_not_locked_is_refused: "NDK-MR-17"),
+    case!(mapping_of_a_region_is_writable_only_where_bytes_may_arrive: "NDK-MR-18"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -317,5 +318,38 @@ fn memory_that_is_not_locked_is_refused() {
         }
         assert_eq!(register(), 0, "the same memory, locked");
         region.close();
+    });
+}
+
+/// Inline and by the thread for large memory, in one list and in a chain; a view is never executable, or the host ends the trial.
+fn mapping_of_a_region_is_writable_only_where_bytes_may_arrive() {
+    with_two_adapters(|first, _| {
+        let end = End::new(first, QueuePairShape::default());
+        for (flags, writable) in [
+            (NDK_MR_FLAG_ALLOW_LOCAL_READ, false),
+            (NDK_MR_FLAG_ALLOW_REMOTE_READ, false),
+            (NDK_MR_FLAG_RDMA_READ_SINK | NDK_MR_FLAG_ALLOW_REMOTE_READ, false),
+            (NDK_MR_FLAG_ALLOW_LOCAL_WRITE, true),
+            (NDK_MR_FLAG_ALLOW_REMOTE_WRITE, true),
+            (NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_LOCAL_WRITE, true),
+        ] {
+            let longest = first.info().MaxRegistrationSize;
+            for length in [LENGTH, longest.min(5 << 20)] {
+                let buffer = Buffer::scattered(length);
+                assert_eq!(buffer.views(), [], "before the registration");
+                let region = end.domain.create_region(false).expect("a region");
+                let list = buffer.chain(&[5000]);
+                assert_eq!(region.register_list(list.pointer(), length, flags), 0);
+                let views = buffer.views();
+                assert!(!views.is_empty(), "{length} bytes are mapped");
+                assert!(
+                    views.iter().all(|view| view.writable == writable),
+                    "{length} bytes under {flags:?}: {views:?}"
+                );
+                region.close();
+                settle();
+                assert_eq!(buffer.views(), [], "after the close");
+            }
+        }
     });
 }

@@ -1,13 +1,13 @@
 //! Memory descriptor lists: building them over pool, over part of another and over locked user pages; mapping them into
 //! the kernel's address space as real aliases of their frames, and taking the mapping away for real.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::ledger;
 use crate::memory::address_space::{self, Protection, Reservation, Zone};
-use crate::memory::{PAGE_SIZE, frames, paged, pool};
+use crate::memory::{PAGE_SIZE, first_touch, frames, paged, pool};
 use crate::nt::MDL;
 
 pub const MDL_MAPPED_TO_SYSTEM_VA: i16 = 0x0001;
@@ -42,6 +42,7 @@ struct Mapping {
     mdl: usize,
     reservation: Reservation,
     frames: Vec<u32>,
+    writable: bool,
 }
 
 #[derive(Default)]
@@ -425,6 +426,7 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
             if priority & MDL_MAPPING_NO_WRITE != 0 { Protection::ReadOnly } else { Protection::ReadWrite };
         reservation.map(&list, protection);
         let at = reservation.address();
+        first_touch::watch(at, pages, protection);
         let address = at + (*mdl).ByteOffset as usize;
         (*mdl).MdlFlags |= MDL_MAPPED_TO_SYSTEM_VA;
         if flags & MDL_PARTIAL != 0 {
@@ -437,7 +439,8 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
                     *table.mapped.entry(*frame).or_default() += 1;
                 }
             }
-            table.mappings.insert(at, Mapping { mdl: mdl as usize, reservation, frames: list });
+            let writable = protection == Protection::ReadWrite;
+            table.mappings.insert(at, Mapping { mdl: mdl as usize, reservation, frames: list, writable });
         });
         ledger::record(LEDGER_KIND_MAPPING, at, format!("of {pages} pages"));
         Some(address)
@@ -484,6 +487,7 @@ pub unsafe fn unmap(address: usize, mdl: *mut MDL) {
                 "an MDL names other frames when it is unmapped than when it was mapped",
             );
         }
+        first_touch::forget(at);
         mapping.reservation.release();
         ledger::release(LEDGER_KIND_MAPPING, at);
         (*mdl).MdlFlags &= !(MDL_MAPPED_TO_SYSTEM_VA | MDL_PARTIAL_HAS_BEEN_MAPPED);
@@ -505,6 +509,24 @@ pub fn check_frames_unmapped(list: &[u32], what: &str) {
             format!("{what} while an MDL still maps them at {at:#x}"),
         );
     }
+}
+
+/// A mapping as a trial sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    pub pages: usize,
+    pub writable: bool,
+}
+
+/// What maps any of these frames now.
+#[must_use]
+pub fn views_of(list: &[u32]) -> Vec<View> {
+    let list: HashSet<u32> = list.iter().copied().collect();
+    with(|table| {
+        let overlapping =
+            table.mappings.values().filter(|mapping| mapping.frames.iter().any(|frame| list.contains(frame)));
+        overlapping.map(|mapping| View { pages: mapping.frames.len(), writable: mapping.writable }).collect()
+    })
 }
 
 /// Counts down, and forgets what reaches nothing.

@@ -2,6 +2,7 @@
 //! what may be paged out ([`paged`]), memory descriptor lists ([`mdl`]), buffers of user programs ([`user_buffer`]) and kernel stacks ([`kernel_stack`]).
 
 pub mod address_space;
+pub(crate) mod first_touch;
 pub mod frames;
 pub mod kernel_stack;
 pub mod mdl;

@@ -17,7 +17,7 @@ use super::{NdisStatus, oid, status};
 use crate::inf::{AdapterConfig, InterfaceAddress};
 use crate::kernel::{Driver, Kernel};
 use crate::ndk::{self, ConsumerRegistration, NdkAdapter};
-use crate::netio::address_table::InterfaceLuid;
+use crate::netio::address_table::{DetectionState, InterfaceLuid};
 use crate::netio::notification::{Change, announce};
 use crate::netio::table;
 use crate::status::NtStatus;
@@ -204,7 +204,7 @@ impl Adapter {
         *lock(&self.node.miniport) = Some(Arc::clone(&miniport));
         bind(&miniport);
         for address in addresses {
-            self.announce_address(address);
+            self.announce_address(address, DetectionState::Preferred);
         }
         Ok(())
     }
@@ -335,7 +335,23 @@ impl Adapter {
     /// Gives the interface an address; `false` when it has it already.
     #[must_use]
     pub fn add_address(&self, address: IpAddr, prefix_length: u8) -> bool {
-        self.announce_address(InterfaceAddress { address, prefix_length })
+        self.add_address_in(address, prefix_length, DetectionState::Preferred)
+    }
+
+    /// As [`Self::add_address`], with the address in a state of duplicate address detection.
+    #[must_use]
+    pub fn add_address_in(&self, address: IpAddr, prefix_length: u8, detection: DetectionState) -> bool {
+        self.announce_address(InterfaceAddress { address, prefix_length }, detection)
+    }
+
+    /// Lets duplicate address detection come to a result; `false` when the interface does not have the address.
+    #[must_use]
+    pub fn set_address_detection(&self, address: IpAddr, detection: DetectionState) -> bool {
+        let row = table().set_detection(self.node.if_index, address, detection);
+        if let Some(row) = &row {
+            announce(row, Change::Parameter);
+        }
+        row.is_some()
     }
 
     /// Takes an address away; `false` when the interface does not have it.
@@ -426,8 +442,8 @@ impl Adapter {
         Ok(Call { miniport })
     }
 
-    fn announce_address(&self, address: InterfaceAddress) -> bool {
-        let row = table().add(self.node.if_index, address);
+    fn announce_address(&self, address: InterfaceAddress, detection: DetectionState) -> bool {
+        let row = table().add(self.node.if_index, address, detection);
         if let Some(row) = &row {
             announce(row, Change::Added);
         }

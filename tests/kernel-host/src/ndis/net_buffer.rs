@@ -244,7 +244,7 @@ unsafe fn system_address(described: *mut MDL) -> Option<usize> {
         if (*described).MdlFlags & MAPPED_OR_NONPAGED != 0 {
             return Some((*described).MappedSystemVa as usize);
         }
-        mdl::map(described, NORMAL_PRIORITY)
+        mdl::map(described, NORMAL_PRIORITY | mdl::MDL_MAPPING_NO_EXECUTE)
     }
 }
 

@@ -17,12 +17,27 @@ impl InterfaceLuid {
     }
 }
 
+/// Where duplicate address detection stands with an address: `NL_DAD_STATE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum DetectionState {
+    Invalid = 0,
+    /// The answer is not known yet.
+    Tentative = 1,
+    /// Another station has the address.
+    Duplicate = 2,
+    /// Still good, not for new uses where there is another.
+    Deprecated = 3,
+    Preferred = 4,
+}
+
 /// One address of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     pub luid: InterfaceLuid,
     pub if_index: u32,
     pub address: InterfaceAddress,
+    pub detection: DetectionState,
 }
 
 #[derive(Default)]
@@ -55,7 +70,12 @@ impl AddressTable {
         let luid = InterfaceLuid::new(IF_TYPE_LOOPBACK, 0);
         let v4 = InterfaceAddress { address: std::net::Ipv4Addr::LOCALHOST.into(), prefix_length: 8 };
         let v6 = InterfaceAddress { address: std::net::Ipv6Addr::LOCALHOST.into(), prefix_length: 128 };
-        let rows = [v4, v6].map(|address| Row { luid, if_index: LOOPBACK_INDEX, address });
+        let rows = [v4, v6].map(|address| Row {
+            luid,
+            if_index: LOOPBACK_INDEX,
+            address,
+            detection: DetectionState::Preferred,
+        });
         let interfaces = BTreeMap::from([(LOOPBACK_INDEX, luid)]);
         Self { inner: Mutex::new(Inner { interfaces, rows: rows.to_vec(), luids_given: 0 }) }
     }
@@ -82,15 +102,23 @@ impl AddressTable {
     }
 
     /// Adds an address; `None` when the interface does not exist or the address is there already.
-    pub fn add(&self, if_index: u32, address: InterfaceAddress) -> Option<Row> {
+    pub fn add(&self, if_index: u32, address: InterfaceAddress, detection: DetectionState) -> Option<Row> {
         let mut inner = self.lock();
         let luid = *inner.interfaces.get(&if_index)?;
         if inner.rows.iter().any(|row| row.if_index == if_index && row.address.address == address.address) {
             return None;
         }
-        let row = Row { luid, if_index, address };
+        let row = Row { luid, if_index, address, detection };
         inner.rows.push(row);
         Some(row)
+    }
+
+    /// What duplicate address detection has found out about an address; `None` when the address is not there.
+    pub fn set_detection(&self, if_index: u32, address: std::net::IpAddr, detection: DetectionState) -> Option<Row> {
+        let mut inner = self.lock();
+        let row = inner.rows.iter_mut().find(|row| row.if_index == if_index && row.address.address == address)?;
+        row.detection = detection;
+        Some(*row)
     }
 
     /// Removes an address; `None` when it is not there.
@@ -136,9 +164,9 @@ mod tests {
         assert_eq!(table.add_interface(6, Some(first)), None);
         assert_eq!(table.luid_of(first), Some(luid));
         assert_eq!(table.index_of(luid), Some(first));
-        assert!(table.add(first, address("10.0.0.1")).is_some());
-        assert!(table.add(first, address("10.0.0.1")).is_none());
-        assert!(table.add(first + 1, address("10.0.0.1")).is_none());
+        assert!(table.add(first, address("10.0.0.1"), DetectionState::Preferred).is_some());
+        assert!(table.add(first, address("10.0.0.1"), DetectionState::Preferred).is_none());
+        assert!(table.add(first + 1, address("10.0.0.1"), DetectionState::Preferred).is_none());
         assert_eq!(table.rows().len(), 3);
         assert_eq!(table.remove_interface(first).len(), 1);
         assert_eq!(table.index_of(luid), None);

@@ -66,7 +66,6 @@ fn address_of(address: &SOCKADDR_INET) -> Option<IpAddr> {
 }
 
 fn full_row(row: &Row) -> MIB_UNICASTIPADDRESS_ROW {
-    const PREFERRED: i32 = 4;
     let mut full = MIB_UNICASTIPADDRESS_ROW::zeroed();
     full.Address = socket_address(row.address.address);
     full.InterfaceLuid.Value = row.luid.0;
@@ -82,7 +81,7 @@ fn full_row(row: &Row) -> MIB_UNICASTIPADDRESS_ROW {
     full.ValidLifetime = FOREVER;
     full.PreferredLifetime = FOREVER;
     full.OnLinkPrefixLength = row.address.prefix_length;
-    full.DadState = NL_DAD_STATE(PREFERRED);
+    full.DadState = NL_DAD_STATE(row.detection as i32);
     full
 }
 

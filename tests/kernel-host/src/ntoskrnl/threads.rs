@@ -11,6 +11,7 @@ use crate::ledger;
 use crate::mutex;
 use crate::nt::{KTHREAD, OBJECT_ATTRIBUTES};
 use crate::object_table;
+use crate::priority;
 use crate::status::{NtStatus, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
 use crate::thread::{self, Thread};
 
@@ -97,15 +98,17 @@ exports! {
         4
     }
 
-    /// Remembers nothing: the operating system below schedules. Returns the normal priority.
-    /// Checks: 1 to 31
+    /// Gives a thread a priority and returns the one before. From 16 on a thread keeps all lower ones from running.
+    /// Checks: 1 to 31; no thread that is ready gets no processor for a second because of it
     /// Source: WDM: KeSetPriorityThread
-    [PASSIVE_ONLY] fn KeSetPriorityThread(_thread: *mut KTHREAD, priority: i32) -> i32 {
+    [PASSIVE_ONLY] fn KeSetPriorityThread(thread: *mut KTHREAD, priority: i32) -> i32 {
         if !(1..=31).contains(&priority) {
             bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x101C, priority as u64, 0, 0],
                 format!("KeSetPriorityThread is asked for priority {priority}"));
         }
-        8
+        let named = thread::all().into_iter().find(|other| other.object() == thread);
+        // One that has ended has none any more.
+        named.map_or(priority::NORMAL, |thread| priority::set(thread, priority))
     }
 }
 

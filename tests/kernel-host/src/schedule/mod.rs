@@ -14,15 +14,25 @@ mod table;
 mod watch;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::dispatcher::{self, Time};
+use crate::interruption;
+use crate::irql;
+use crate::priority;
 use crate::processor::{futex_wait, futex_wait_for};
-use crate::thread::Thread;
+use crate::thread::{self, Thread};
 use table::{Locked, lock};
 
-static ON: AtomicBool = AtomicBool::new(false);
+/// What points are for now: a bit for each of these. Nothing in most runs, in which a point is one load.
+static POINTS: AtomicU8 = AtomicU8::new(0);
+const BY_A_SEED: u8 = 1;
+/// A thread is to be interrupted at one of its points.
+const INTERRUPTING: u8 = 2;
+/// Threads of a realtime priority have all processors.
+const CROWDED: u8 = 4;
+
 /// Units of 100 ns: one for each point.
 static TIME: AtomicU64 = AtomicU64::new(0);
 /// No deadline is before this.
@@ -41,6 +51,10 @@ pub(crate) struct Seat {
     turn: AtomicU32,
     /// The operating system's number of the thread, for the watch.
     task: AtomicI32,
+    /// The thread has a realtime priority.
+    realtime: AtomicBool,
+    /// At its last point it was at DISPATCH_LEVEL, where its processor is its own.
+    raised: AtomicBool,
 }
 
 thread_local! {
@@ -51,14 +65,37 @@ thread_local! {
 pub(crate) fn start(seed: Option<u64>) {
     let Some(seed) = seed else { return };
     lock().begin(seed);
-    ON.store(true, Ordering::Relaxed);
+    POINTS.store(BY_A_SEED, Ordering::Relaxed);
     watch::start();
 }
 
 /// Whether threads run by a seed.
 #[inline]
 pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+    POINTS.load(Ordering::Relaxed) & BY_A_SEED != 0
+}
+
+/// A thread is to be interrupted from now on, or no longer. One at a time.
+pub(crate) fn set_interrupting(interrupting: bool) {
+    set_points(INTERRUPTING, interrupting);
+}
+
+/// Realtime threads have all processors from now on, or no longer.
+pub(crate) fn set_crowded(crowded: bool) {
+    set_points(CROWDED, crowded);
+}
+
+fn set_points(bit: u8, on: bool) {
+    if on {
+        POINTS.fetch_or(bit, Ordering::Relaxed);
+    } else {
+        POINTS.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// The thread of this seat has a realtime priority now, or none.
+pub(crate) fn set_priority(seat: &Seat, realtime: bool) {
+    seat.realtime.store(realtime, Ordering::Relaxed);
 }
 
 /// What goes by points, in the dispatcher's units.
@@ -69,8 +106,16 @@ pub(crate) fn time() -> Time {
 /// A point: another thread may go on instead of this one.
 #[inline]
 pub(crate) fn point(thread: &Thread, name: &&'static str) {
-    if ON.load(Ordering::Relaxed) {
+    if POINTS.load(Ordering::Relaxed) != 0 {
         at_point(thread, name);
+    }
+}
+
+/// The end of a wait, which is no point of a schedule: the wait was.
+#[inline]
+pub(crate) fn wait_is_over(thread: &Thread) {
+    if POINTS.load(Ordering::Relaxed) & CROWDED != 0 {
+        priority::at_point(thread);
     }
 }
 
@@ -78,19 +123,52 @@ pub(crate) fn point(thread: &Thread, name: &&'static str) {
 #[cold]
 #[inline(never)]
 extern "win64" fn at_point(thread: &Thread, name: &&'static str) {
-    let Some(seat) = thread.seat else { return };
-    let mut table = arrive(seat, name);
-    if table.goes_on() {
+    let points = POINTS.load(Ordering::Relaxed);
+    if points & BY_A_SEED != 0 {
+        by_the_seed(thread, name, false);
         return;
     }
-    let next = table.choose(None);
+    if points & INTERRUPTING != 0 {
+        interruption::at_point(thread);
+    }
+    if points & CROWDED != 0 {
+        priority::at_point(thread);
+    }
+}
+
+fn by_the_seed(thread: &Thread, name: &'static str, leave: bool) {
+    let Some(seat) = thread.seat else { return };
+    seat.raised.store(thread.irql() >= irql::DISPATCH, Ordering::Relaxed);
+    let mut table = arrive(seat, name);
+    if !leave && table.goes_on() {
+        return;
+    }
+    if leave {
+        table.set_aside(seat);
+    }
+    let next = table.choose_by_priority();
+    if let Some(held) = table.starving() {
+        drop(table);
+        let offenders: Vec<&Thread> =
+            thread::all().into_iter().filter(|thread| is_realtime_and_ready(thread)).collect();
+        priority::report(&held, &offenders);
+    }
     turn_over(table, seat, next);
+}
+
+fn is_realtime_and_ready(thread: &Thread) -> bool {
+    thread.seat.is_some_and(|seat| seat.realtime.load(Ordering::Relaxed)) && thread.runnable.load(Ordering::Relaxed)
+}
+
+/// A page that an image's own copy has touched: the thread is set aside, if another is ready.
+pub(crate) fn inside_a_copy_of_the_image(thread: &Thread) {
+    by_the_seed(thread, "a copy of the image", true);
 }
 
 /// How much of a copy comes before the point in its middle: all of it without a schedule, or when it is short.
 #[inline]
 pub(crate) fn up_to_a_point(count: usize) -> usize {
-    if count >= LONG_COPY && ON.load(Ordering::Relaxed) { count / 2 } else { count }
+    if count >= LONG_COPY && POINTS.load(Ordering::Relaxed) & !CROWDED != 0 { count / 2 } else { count }
 }
 
 /// The point in the middle of a copy.
@@ -327,6 +405,11 @@ pub(crate) fn clock_rests(thread: &Thread) -> bool {
 /// Whether time goes on without the machine's: nobody is ready but the clock.
 pub(crate) fn only_the_clock() -> bool {
     !is_on() || lock().choose(None).is_none()
+}
+
+/// A number that the seed gives, below another.
+pub(crate) fn draw_below(below: u64) -> u64 {
+    lock().draw(below.max(1))
 }
 
 /// An answer that the seed gives: true once in `of` times.

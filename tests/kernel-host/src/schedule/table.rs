@@ -2,12 +2,13 @@
 //! thread waits for its turn.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{EARLIEST, Seat, TIME};
 use crate::dispatcher;
-use crate::processor::futex_wake;
+use crate::priority;
+use crate::processor::{self, futex_wake};
 
 /// How often a thread goes on at a point before another is chosen, on the average. A seed has one of them: some mistakes show
 /// when threads alternate, others when one gets far ahead.
@@ -25,6 +26,8 @@ struct Entry {
     aside_until: u64,
     /// The thread whose end it waits for.
     waits_for: Option<usize>,
+    /// Since when it has been ready and was not chosen because of its priority, in the dispatcher's units.
+    held_since: Option<dispatcher::Time>,
 }
 
 pub(super) struct Table {
@@ -91,8 +94,14 @@ impl Table {
     pub(super) fn add_seat(&mut self) -> &'static Seat {
         let number = self.places.len();
         // Blocks of threads live as long as the process, and so do their seats.
-        let seat: &Seat = Box::leak(Box::new(Seat { number, turn: AtomicU32::new(0), task: AtomicI32::new(0) }));
-        self.places.push(Entry { seat, ready: false, left: false, aside_until: 0, waits_for: None });
+        let seat: &Seat = Box::leak(Box::new(Seat {
+            number,
+            turn: AtomicU32::new(0),
+            task: AtomicI32::new(0),
+            realtime: AtomicBool::new(false),
+            raised: AtomicBool::new(false),
+        }));
+        self.places.push(Entry { seat, ready: false, left: false, aside_until: 0, waits_for: None, held_since: None });
         seat
     }
 
@@ -118,6 +127,13 @@ impl Table {
         self.draw(self.stride) != 0
     }
 
+    /// The thread is not chosen for some points, if another can be; as often as not it may be chosen at once.
+    pub(super) fn set_aside(&mut self, seat: &Seat) {
+        if self.draw(2) == 0 {
+            self.places[seat.number].aside_until = self.points + 1 + self.draw(ASIDE_FOR);
+        }
+    }
+
     /// One of those that can go on, except for one.
     pub(super) fn choose(&mut self, except: Option<usize>) -> Option<usize> {
         let time = dispatcher::now();
@@ -132,6 +148,43 @@ impl Table {
         let aside = able(false).next().is_none();
         let count = able(aside).count().max(1) as u64;
         able(aside).nth((random % count) as usize).map(|place| place.seat.number)
+    }
+
+    /// As [`Self::choose`] for all, by their priorities: realtime threads that have all processors keep from running who is below
+    /// DISPATCH_LEVEL and not one of them.
+    pub(super) fn choose_by_priority(&mut self) -> Option<usize> {
+        let realtime = |place: &Entry| place.seat.realtime.load(Ordering::Relaxed);
+        let ready = self.places.iter().filter(|place| place.ready && realtime(place)).count();
+        if ready == 0 || ready < processor::count() {
+            self.places.iter_mut().for_each(|place| place.held_since = None);
+            return self.choose(None);
+        }
+        let time = dispatcher::now();
+        let clock = self.clock;
+        let mut held = Vec::new();
+        for (number, place) in self.places.iter_mut().enumerate() {
+            let free = realtime(place) || place.seat.raised.load(Ordering::Relaxed) || Some(number) == clock;
+            if place.ready && !free {
+                place.held_since.get_or_insert(time);
+                place.ready = false;
+                held.push(number);
+            } else {
+                place.held_since = None;
+            }
+        }
+        let next = self.choose(None);
+        for number in held {
+            self.places[number].ready = true;
+        }
+        next
+    }
+
+    /// A thread that its priority has kept from running for too long.
+    pub(super) fn starving(&self) -> Option<String> {
+        let time = dispatcher::now();
+        let longest = priority::LONGEST.as_nanos() as dispatcher::Time / 100;
+        let starves = |place: &&Entry| place.held_since.is_some_and(|since| time.saturating_sub(since) > longest);
+        self.places.iter().find(starves).map(|place| format!("number {} of the schedule", place.seat.number))
     }
 
     /// As [`Self::choose`]; when nobody can go on, the clock does, to let time jump.

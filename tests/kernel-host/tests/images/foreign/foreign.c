@@ -385,6 +385,8 @@ static NTSTATUS Locks(VOID)
     return STATUS_SUCCESS;
 }
 
+#define MdlMappingNoExecute 0x40000000
+
 NTKERNELAPI PMDL MmAllocatePagesForMdlEx(PHYSICAL_ADDRESS Low, PHYSICAL_ADDRESS High, PHYSICAL_ADDRESS Skip, SIZE_T Bytes,
                                          ULONG Cache, ULONG Flags);
 NTKERNELAPI VOID MmFreePagesFromMdl(PMDL Mdl);
@@ -400,7 +402,7 @@ static NTSTATUS PageLists(VOID)
     const PHYSICAL_ADDRESS low = {.QuadPart = 0}, high = {.QuadPart = -1};
     PMDL pages = MmAllocatePagesForMdlEx(low, high, low, 5 * PAGE_SIZE - 10, 1, 0);
     CHECK(pages != NULL && pages->ByteCount == 5 * PAGE_SIZE && pages->Next == NULL);
-    PUCHAR mapped = MmMapLockedPagesSpecifyCache(pages, KernelMode, 1, NULL, 0, 0x40000010);
+    PUCHAR mapped = MmMapLockedPagesSpecifyCache(pages, KernelMode, 1, NULL, 0, 16 | MdlMappingNoExecute);
     CHECK(mapped != NULL && mapped[0] == 0 && mapped[5 * PAGE_SIZE - 1] == 0);
     mapped[3 * PAGE_SIZE + 7] = 0x77;
     PMDL part = IoAllocateMdl(mapped + 3 * PAGE_SIZE, 100, FALSE, FALSE, NULL);
@@ -410,7 +412,7 @@ static NTSTATUS PageLists(VOID)
     IoFreeMdl(part);
     MmUnmapLockedPages(mapped, pages);
     /* Another address, the same pages. */
-    mapped = MmMapLockedPagesSpecifyCache(pages, KernelMode, 1, NULL, 0, 0x40000010);
+    mapped = MmMapLockedPagesSpecifyCache(pages, KernelMode, 1, NULL, 0, 16 | MdlMappingNoExecute);
     CHECK(mapped[3 * PAGE_SIZE + 7] == 0x77);
     MmUnmapLockedPages(mapped, pages);
     MmFreePagesFromMdl(pages);

@@ -1,0 +1,119 @@
+//! One thread stopped at a chosen point, so that another does something whole in between. Points are those of a schedule: the
+//! entry of an export, a spin lock taken or released, a routine of an image entered or left, the middle of a long copy. A
+//! test that goes through all points of a call this way has met each of its windows, on real threads and without a seed.
+//!
+//! The stopped thread goes on when the other one has ended, or cannot go on without it: every other thread of the kernel waits,
+//! or for a while of real time nothing has come to an end (it spins for a lock or a processor that the stopped one has).
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::dispatcher;
+use crate::schedule;
+use crate::thread::{self, Thread};
+
+/// How long the other thread may take while it does not wait.
+const LONGEST: Duration = Duration::from_millis(50);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_micros(200);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The point has not been reached.
+    Ready,
+    /// It has: the other thread begins.
+    Begins,
+    Runs,
+    Ended,
+    /// The point was never reached.
+    Off,
+}
+
+struct Meeting {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+thread_local! {
+    /// What this thread is to be interrupted for, and before which of its points.
+    static EXPECTED: Cell<(*const Meeting, u64)> = const { Cell::new((ptr::null(), 0)) };
+}
+
+impl Meeting {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn become_(&self, state: State) {
+        *self.state() = state;
+        self.changed.notify_all();
+    }
+
+    /// On the other thread: whether the point is reached.
+    fn is_wanted(&self) -> bool {
+        let waiting = self.changed.wait_while(self.state(), |state| *state == State::Ready);
+        *waiting.unwrap_or_else(PoisonError::into_inner) == State::Begins
+    }
+}
+
+/// Runs `body` and, on another thread at the point of `body` that has this number, `other`. Whether there was such a point: if not,
+/// `other` has not run. At PASSIVE, and not with a schedule by a seed.
+pub fn interrupted(at: u64, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+    assert!(!schedule::is_on(), "a schedule has its own interruptions");
+    let meeting = Meeting { state: Mutex::new(State::Ready), changed: Condvar::new() };
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            if meeting.is_wanted() {
+                let attachment = thread::attach("interrupting");
+                meeting.become_(State::Runs);
+                other();
+                drop(attachment);
+                meeting.become_(State::Ended);
+            }
+        });
+        EXPECTED.set((&raw const meeting, at));
+        schedule::set_interrupting(true);
+        body();
+        schedule::set_interrupting(false);
+        EXPECTED.set((ptr::null(), 0));
+        let met = *meeting.state() != State::Ready;
+        if !met {
+            meeting.become_(State::Off);
+        }
+        if let Err(panic) = dispatcher::while_blocked(|| running.join()) {
+            std::panic::resume_unwind(panic);
+        }
+        met
+    })
+}
+
+/// A point of a thread while there is one to be interrupted.
+pub(crate) fn at_point(thread: &Thread) {
+    let (meeting, left) = EXPECTED.get();
+    // SAFETY: set by `interrupted`, on this thread, for as long as the meeting lives.
+    let Some(meeting) = (unsafe { meeting.as_ref() }) else { return };
+    if left > 0 {
+        EXPECTED.set((meeting, left - 1));
+        return;
+    }
+    EXPECTED.set((ptr::null(), 0));
+    meeting.become_(State::Begins);
+    let mut since = Instant::now();
+    let mut idle = 0;
+    loop {
+        std::thread::sleep(LOOK);
+        let state = *meeting.state();
+        if state == State::Begins {
+            // A busy machine has not run it yet.
+            since = Instant::now();
+            continue;
+        }
+        // Twice: between the end of a wait and the next look something may begin that is not counted yet.
+        idle = if dispatcher::all_others_wait(thread) { idle + 1 } else { 0 };
+        if state == State::Ended || idle == 2 || since.elapsed() > LONGEST {
+            return;
+        }
+    }
+}
