@@ -15,6 +15,8 @@ pub struct Bugcheck {
     pub name: String,
     /// The rule that was broken, in the host's words.
     pub rule: String,
+    /// The first parameter: the sub-code, where the bugcheck has such.
+    pub sub_code: Option<u64>,
 }
 
 /// The end of a child process.
@@ -65,6 +67,7 @@ fn parse(line: &str) -> Option<Bugcheck> {
         code: u32::try_from(report.get("code")?.as_u64()?).ok()?,
         name: report.get("name")?.as_str()?.to_owned(),
         rule: report.get("rule")?.as_str()?.to_owned(),
+        sub_code: report.get("parameters").and_then(|parameters| parameters.get(0)?.as_u64()),
     })
 }
 
@@ -74,10 +77,12 @@ mod tests {
 
     #[test]
     fn report_line_is_read() {
-        let line = format!(r#"{REPORT_PREFIX}{{"code":194,"name":"BAD_POOL_CALLER","rule":"freed twice"}}"#);
+        let line = format!(
+            r#"{REPORT_PREFIX}{{"code":194,"name":"BAD_POOL_CALLER","rule":"freed twice","parameters":[7,1,2,3]}}"#
+        );
         let bugcheck = parse(&line).expect("a report");
         assert_eq!((bugcheck.code, bugcheck.name.as_str()), (0xC2, "BAD_POOL_CALLER"));
-        assert_eq!(bugcheck.rule, "freed twice");
+        assert_eq!((bugcheck.rule.as_str(), bugcheck.sub_code), ("freed twice", Some(7)));
     }
 
     #[test]

@@ -61,7 +61,8 @@ fn bad_twin_is_caught(image: &Path, case: &Case) -> Result<(), Failed> {
     let outcome = run(image, case, "bad")?;
     let Some(code) = case.bugcheck else { return outcome.expect_failure(case.words) };
     let bugcheck = outcome.expect_bugcheck()?;
-    if bugcheck.code != code as u32 || !bugcheck.rule.contains(case.words) {
+    let numbered = case.sub_code.is_none_or(|number| bugcheck.sub_code == Some(number));
+    if bugcheck.code != code as u32 || !numbered || !bugcheck.rule.contains(case.words) {
         let wanted = format!("caught as something else than {} with \"{}\"", code.name(), case.words);
         return Err(outcome.failure(&wanted));
     }

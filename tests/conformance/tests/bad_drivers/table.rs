@@ -13,30 +13,44 @@ pub struct Case {
     pub rule: &'static str,
     /// `None`: refused with an error and no bugcheck, by Windows' own answer or by a consumer that checks the contract.
     pub bugcheck: Option<BugCheck>,
+    /// The sub-code that the report gives as the first parameter, where the table names it.
+    pub sub_code: Option<u64>,
     /// What the report or the error says.
     pub words: &'static str,
     pub scenario: Scenario,
 }
 
 pub const fn load(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
-    Case { name, rule, bugcheck: Some(code), words, scenario: Scenario::Load }
+    Case { name, rule, bugcheck: Some(code), sub_code: None, words, scenario: Scenario::Load }
 }
 
 pub const fn adapter(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
-    Case { name, rule, bugcheck: Some(code), words, scenario: Scenario::Adapter }
+    Case { name, rule, bugcheck: Some(code), sub_code: None, words, scenario: Scenario::Adapter }
 }
 
 pub const fn device(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
-    Case { name, rule, bugcheck: Some(code), words, scenario: Scenario::Device }
+    Case { name, rule, bugcheck: Some(code), sub_code: None, words, scenario: Scenario::Device }
+}
+
+/// A violation that Driver Verifier gives a number of its own, or the host one from 0x1001 up.
+pub const fn violation(name: &'static str, rule: &'static str, sub_code: u64, words: &'static str) -> Case {
+    load(name, rule, BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, words).numbered(sub_code)
+}
+
+impl Case {
+    /// The report has this sub-code.
+    const fn numbered(self, sub_code: u64) -> Self {
+        Self { sub_code: Some(sub_code), ..self }
+    }
 }
 
 const fn refused(name: &'static str, rule: &'static str, words: &'static str, scenario: Scenario) -> Case {
-    Case { name, rule, bugcheck: None, words, scenario }
+    Case { name, rule, bugcheck: None, sub_code: None, words, scenario }
 }
 
 /// A fault of the image itself, which the scenario puts into a copy of it.
 pub const fn patched(name: &'static str, rule: &'static str, words: &'static str, scenario: Scenario) -> Case {
-    Case { name, rule, bugcheck: Some(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION), words, scenario }
+    Case { name, rule, bugcheck: Some(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION), sub_code: None, words, scenario }
 }
 
 /// Every row.
@@ -213,28 +227,18 @@ const CASES: &[Case] = &[
         Code::PAGE_FAULT_IN_NONPAGED_AREA,
         "an MDL mapping that was unmapped",
     ),
-    load(
+    violation(
         "mdl-freed-while-mapped",
         "An MDL is unmapped before it is freed.",
-        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        0xB8,
         "freed while its pages are mapped",
     ),
-    load(
-        "mdl-unmapped-twice",
-        "A mapping is unmapped once.",
-        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
-        "at which this MDL is not mapped",
-    ),
-    load(
-        "mdl-mapped-unlocked",
-        "Only locked pages are mapped.",
-        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
-        "whose pages are not locked",
-    ),
-    load(
+    violation("mdl-unmapped-twice", "A mapping is unmapped once.", 0x1010, "at which this MDL is not mapped"),
+    violation("mdl-mapped-unlocked", "Only locked pages are mapped.", 0xB3, "whose pages are not locked"),
+    violation(
         "mdl-of-pool-mapped",
         "An MDL of non-paged pool has its mapping already.",
-        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        0xB2,
         "over non-paged pool, which is mapped already",
     ),
     load(
@@ -249,10 +253,10 @@ const CASES: &[Case] = &[
         Code::PAGE_FAULT_IN_NONPAGED_AREA,
         "an MDL mapping that was unmapped",
     ),
-    load(
+    violation(
         "mdl-mapped-after-unlock",
         "Pages are not mapped after they are unlocked.",
-        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        0xB3,
         "whose pages are not locked",
     ),
     load(
@@ -261,16 +265,16 @@ const CASES: &[Case] = &[
         Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
         "pages are unlocked while an MDL still maps them",
     ),
-    load(
+    violation(
         "mdl-unlocked-twice",
         "Pages are unlocked once.",
-        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        0x7C,
         "MmUnlockPages is called for an MDL whose pages are not locked",
     ),
-    load(
+    violation(
         "mdl-freed-while-locked",
         "Pages are unlocked before their MDL is freed.",
-        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        0x1040,
         "freed while it holds its pages locked",
     ),
     load("mdl-leak", "MDLs are freed before unload.", Code::DRIVER_VERIFIER_DETECTED_VIOLATION, "1 MDL "),
@@ -788,7 +792,10 @@ pub fn as_markdown() -> String {
     );
     for case in cases() {
         let end = match case.bugcheck {
-            Some(code) => format!("{:#X} {}", code as u32, code.name()),
+            Some(code) => {
+                let sub_code = case.sub_code.map(|number| format!(", {number:#X}")).unwrap_or_default();
+                format!("{:#X} {}{sub_code}", code as u32, code.name())
+            }
             None => format!("none; refused: \"{}\"", case.words),
         };
         let _ = writeln!(text, "| {} | {} | {end} | caught | passes |", case.name, case.rule);

@@ -153,7 +153,7 @@ pub unsafe fn free(mdl: *mut MDL) {
         if (*mdl).MdlFlags & MDL_PAGES_LOCKED != 0 && (*mdl).MdlFlags & MDL_PARTIAL == 0 && is_lock_owner(mdl) {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-                [0xB6, mdl as u64, 0, 0],
+                [0x1040, mdl as u64, 0, 0],
                 "an MDL is freed while it holds its pages locked",
             );
         }
@@ -311,7 +311,7 @@ pub unsafe fn build_for_nonpaged_pool(mdl: *mut MDL) {
         let Some(list) = address_space::frames_at(start, page_count(mdl)) else {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-                [0xB0, mdl as u64, start as u64, u64::from((*mdl).ByteCount)],
+                [0x7F, u64::from(crate::irql::current()), mdl as u64, flags as u64],
                 "MmBuildMdlForNonPagedPool is given an MDL over memory that is no non-paged pool",
             );
         };
@@ -390,21 +390,21 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
         if flags & MDL_SOURCE_IS_NONPAGED_POOL != 0 {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-                [0x81, mdl as u64, flags as u64, 0],
+                [0xB2, mdl as u64, flags as u64, MDL_SOURCE_IS_NONPAGED_POOL as u64],
                 "MmMapLockedPages is called for an MDL over non-paged pool, which is mapped already",
             );
         }
         if flags & MDL_MAPPED_TO_SYSTEM_VA != 0 {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-                [0x80, mdl as u64, flags as u64, 0],
+                [0xB2, mdl as u64, flags as u64, MDL_MAPPED_TO_SYSTEM_VA as u64],
                 "MmMapLockedPages is called for an MDL that is mapped",
             );
         }
         if flags & MDL_PAGES_LOCKED == 0 {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-                [0x7D, mdl as u64, flags as u64, 0],
+                [0xB3, mdl as u64, flags as u64, MDL_PAGES_LOCKED as u64],
                 "MmMapLockedPages is called for an MDL whose pages are not locked",
             );
         }
@@ -462,7 +462,7 @@ pub unsafe fn unmap(address: usize, mdl: *mut MDL) {
         if flags & MDL_SOURCE_IS_NONPAGED_POOL != 0 {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-                [0x82, mdl as u64, address as u64, flags as u64],
+                [0x1010, mdl as u64, address as u64, flags as u64],
                 "MmUnmapLockedPages is called for an MDL over non-paged pool",
             );
         }
