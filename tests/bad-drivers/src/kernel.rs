@@ -32,8 +32,11 @@ pub const MAPPING_NO_WRITE: u32 = 0x8000_0000;
 pub const IRP_STATUS: usize = 48;
 pub const IRP_INFORMATION: usize = 56;
 pub const IRP_STACK_LOCATION: usize = 184;
+pub const IRP_MDL: usize = 8;
+pub const IRP_CANCEL: usize = 68;
 pub const IRP_CANCEL_IRQL: usize = 69;
 pub const IRP_CANCEL_ROUTINE: usize = 104;
+pub const IRP_LIST_ENTRY: usize = 168;
 pub const STACK_CONTROL: usize = 3;
 pub const STACK_OUTPUT_LENGTH: usize = 8;
 pub const SL_PENDING_RETURNED: u8 = 1;
@@ -63,6 +66,20 @@ pub struct Rundown(pub [u8; 8]);
 pub type SpinLock = usize;
 
 #[repr(C)]
+pub struct ListEntry {
+    pub next: *mut ListEntry,
+    pub previous: *mut ListEntry,
+}
+
+/// `WORK_QUEUE_ITEM`.
+#[repr(C)]
+pub struct WorkQueueItem {
+    pub link: [usize; 2],
+    pub routine: Option<StartRoutine>,
+    pub parameter: *mut c_void,
+}
+
+#[repr(C)]
 pub struct Mdl {
     pub next: *mut Mdl,
     pub size: i16,
@@ -90,6 +107,7 @@ unsafe extern "system" {
 
     pub fn KfRaiseIrql(level: u8) -> u8;
     pub fn KeLowerIrql(level: u8);
+    pub fn KeGetCurrentIrql() -> u8;
 
     pub fn KeInitializeEvent(event: *mut Event, kind: i32, state: u8);
     pub fn KeSetEvent(event: *mut Event, increment: i32, wait: u8) -> i32;
@@ -163,8 +181,30 @@ unsafe extern "system" {
     pub fn KeSetPriorityThread(thread: *mut c_void, priority: i32) -> i32;
     pub fn KeQueryActiveProcessorCountEx(group: u16) -> u32;
 
+    pub fn ExQueueWorkItem(item: *mut WorkQueueItem, queue: u32);
+    pub fn ExInterlockedInsertTailList(
+        head: *mut ListEntry,
+        entry: *mut ListEntry,
+        lock: *mut SpinLock,
+    ) -> *mut ListEntry;
+    pub fn IoCreateDevice(
+        driver: *mut DriverObject,
+        extension: u32,
+        name: *const UnicodeString,
+        kind: u32,
+        characteristics: u32,
+        exclusive: u8,
+        made: *mut *mut c_void,
+    ) -> NtStatus;
+    pub fn IoDeleteDevice(device: *mut c_void);
+
     pub fn IofCompleteRequest(irp: *mut c_void, boost: i8);
     pub fn IoReleaseCancelSpinLock(level: u8);
+}
+
+#[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
+unsafe extern "C" {
+    pub fn _snprintf(buffer: *mut u8, room: usize, format: *const u8, ...) -> i32;
 }
 
 // What the compiler calls by itself; no line of ours names them.

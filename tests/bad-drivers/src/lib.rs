@@ -9,6 +9,7 @@
 //! Unsafe everywhere: each line calls the kernel, half of them wrongly on purpose.
 
 #![no_std]
+#![allow(clashing_extern_declarations, reason = "files declare what they need, each in its own types")]
 #![allow(clippy::missing_safety_doc, reason = "nothing here is safe, that is its purpose")]
 
 mod connector;
@@ -26,7 +27,10 @@ mod pool_kinds;
 mod priority;
 mod queue;
 mod spin_lock;
+mod timing;
 mod traffic;
+mod unload;
+mod wdm;
 
 use core::panic::PanicInfo;
 
@@ -58,9 +62,11 @@ enum Case {
     Miniport(miniport::Fault),
     /// The same miniport; the fault shows at its control device.
     Device(device::Fault),
+    /// A device of `IoCreateDevice`.
+    Wdm,
 }
 
-use Case::{Device, Load, LoadUnload, Miniport};
+use Case::{Device, Load, LoadUnload, Miniport, Wdm};
 use miniport::Fault;
 
 static CASES: &[(&str, Case)] = &[
@@ -200,6 +206,24 @@ static CASES: &[(&str, Case)] = &[
     ("cancel-routine-keeps-lock", Device(device::Fault::CancelKeepsLock)),
     ("irp-returns-in-critical-region", Device(device::Fault::ReturnsInRegion)),
     ("sent-frame-written", Miniport(Fault::SendWritten)),
+    ("irp-status-unwritten", Device(device::Fault::StatusUnwritten)),
+    ("irp-status-meaningless", Device(device::Fault::StatusMeaningless)),
+    ("irp-cleanup-fails", Device(device::Fault::CleanupFails)),
+    ("irp-close-fails", Device(device::Fault::CloseFails)),
+    ("irp-marked-after-unlock", Device(device::Fault::MarkedAfterUnlock)),
+    ("irp-marked-after-interlocked-queue", Device(device::Fault::MarkedAfterQueue)),
+    ("irp-cancel-not-read", Device(device::Fault::CancelNotRead)),
+    ("irp-input-written", Device(device::Fault::InputWritten)),
+    ("device-flags-contradict", Wdm),
+    ("dpc-queued-at-unload", LoadUnload(unload::ready, unload::queue_call)),
+    ("work-item-queued-at-unload", LoadUnload(unload::queue_work, unload::leave_work)),
+    ("stall-too-long", Load(timing::stall_too_long)),
+    ("text-without-end", Load(timing::text_without_end)),
+    ("send-too-late", Miniport(Fault::SendTooLate)),
+    ("sends-stand-still", Miniport(Fault::SendsStandStill)),
+    ("oid-too-late", Miniport(Fault::OidTooLate)),
+    ("level-asked-in-send", Miniport(Fault::LevelAsked)),
+    ("periodic-timer-cancelled-raised", Miniport(Fault::TimerCancelledRaised)),
 ];
 
 /// Every table of cases: this one, and those of the files that have one of their own.
@@ -231,8 +255,10 @@ fn driver_object() -> *mut DriverObject {
 }
 
 unsafe extern "C" fn unload(_: *mut DriverObject) {
-    if let Some((LoadUnload(_, step), good)) = &*CHOICE.0.get() {
-        step(*good);
+    match &*CHOICE.0.get() {
+        Some((LoadUnload(_, step), good)) => step(*good),
+        Some((Wdm, _)) => wdm::delete(),
+        _ => {}
     }
 }
 
@@ -247,6 +273,11 @@ pub unsafe extern "C" fn DriverEntry(driver: *mut DriverObject, path: *const Uni
         Load(step) | LoadUnload(step, _) => {
             (*driver).unload = Some(unload);
             step(good);
+            STATUS_SUCCESS
+        }
+        Wdm => {
+            (*driver).unload = Some(unload);
+            wdm::make(driver, good);
             STATUS_SUCCESS
         }
         Miniport(fault) => miniport::register(driver, path, if good { Fault::None } else { *fault }),

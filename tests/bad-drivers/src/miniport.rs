@@ -96,6 +96,11 @@ pub enum Fault {
     OidNeverCompleted,
     OidCompletedTwice,
     OidCompletedAndReturned,
+    OidTooLate,
+    SendTooLate,
+    SendsStandStill,
+    LevelAsked,
+    TimerCancelledRaised,
 }
 
 /// The fault of the running case; `None` in every good twin.
@@ -248,6 +253,7 @@ unsafe extern "C" fn initialize(
         }
     }
     make_leftovers(miniport);
+    traffic::make_timer(miniport);
     NDIS_STATUS_SUCCESS
 }
 
@@ -381,6 +387,7 @@ unsafe fn make_leftovers(miniport: NDIS_HANDLE) {
 
 unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
     traffic::halting();
+    traffic::free_timer();
     let item = WORK_ITEM.load(Ordering::Relaxed);
     if !item.is_null() && !faulty(Fault::WorkItemLeft) {
         NdisFreeIoWorkItem(item);

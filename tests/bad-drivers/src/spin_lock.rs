@@ -188,10 +188,10 @@ pub unsafe fn freed_while_held(good: bool) {
 }
 
 unsafe extern "C" fn stall(_: *mut Dpc, bad: *mut c_void, _: *mut c_void, _: *mut c_void) {
-    // Half a second is the most that one call may ask for; three of them are more than a DPC has.
-    let times = if bad.is_null() { 1 } else { 3 };
+    // Half a second in stalls of 50 microseconds, the most that one call may ask for; three of that are more than a DPC has.
+    let times = if bad.is_null() { 10_000 } else { 30_000 };
     for _ in 0..times {
-        KeStallExecutionProcessor(500_000);
+        KeStallExecutionProcessor(50);
     }
 }
 

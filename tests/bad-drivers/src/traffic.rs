@@ -1,11 +1,16 @@
 //! Frames, pause and restart, status indications and OID requests of the miniport, and the ways to get them wrong.
 
+use core::ffi::c_void;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use ndkpi_sys::ndis::*;
+use ndkpi_sys::nt;
 
-use crate::kernel::{KeAcquireSpinLockRaiseToDpc, KeReleaseSpinLock, SpinLock};
+use crate::kernel::{
+    DISPATCH_LEVEL, KeAcquireSpinLockRaiseToDpc, KeGetCurrentIrql, KeLowerIrql, KeReleaseSpinLock, KfRaiseIrql,
+    SpinLock,
+};
 use crate::miniport::{Fault, buffer_pool, faulty, miniport_handle, unless};
 use crate::spin_lock::Shared;
 
@@ -36,8 +41,19 @@ pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port:
         let data = (*(*(*list).FirstNetBuffer).CurrentMdl.cast::<crate::kernel::Mdl>()).mapped_system_va.cast::<u8>();
         data.write_volatile(0x5A);
     }
-    if faulty(Fault::SendKept) {
+    if faulty(Fault::SendKept) || faulty(Fault::SendsStandStill) {
         return;
+    }
+    if faulty(Fault::LevelAsked) {
+        KeGetCurrentIrql();
+    }
+    if faulty(Fault::SendTooLate) {
+        // The first one of them stays, the others go; the third takes it along.
+        match SENDS.fetch_add(1, Ordering::AcqRel) {
+            0 => return KEPT.store(list, Ordering::Release),
+            1 => {}
+            _ => (*list).Next = KEPT.swap(core::ptr::null_mut(), Ordering::AcqRel),
+        }
     }
     (*list).Status = unless(Fault::SendCompletedPending, NDIS_STATUS_SUCCESS, NDIS_STATUS_PENDING);
     let flags = NDIS_SEND_COMPLETE_FLAGS::empty();
@@ -60,6 +76,9 @@ pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port:
         NdisFreeNetBufferList(answer);
     }
 }
+
+static SENDS: AtomicUsize = AtomicUsize::new(0);
+static KEPT: AtomicPtr<NET_BUFFER_LIST> = AtomicPtr::new(core::ptr::null_mut());
 
 /// A frame of the miniport's own pool.
 unsafe fn frame() -> *mut NET_BUFFER_LIST {
@@ -139,9 +158,56 @@ unsafe fn indicate_link() {
     NdisMIndicateStatusEx(miniport_handle(), &raw mut indication);
 }
 
+static TIMER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static REQUEST: AtomicPtr<NDIS_OID_REQUEST> = AtomicPtr::new(core::ptr::null_mut());
+
+unsafe extern "C" fn timer(_: nt::PVOID, _: nt::PVOID, _: nt::PVOID, _: nt::PVOID) {
+    let request = REQUEST.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    if !request.is_null() {
+        NdisMOidRequestComplete(miniport_handle(), request, NDIS_STATUS_SUCCESS);
+    }
+}
+
+pub unsafe fn make_timer(miniport: NDIS_HANDLE) {
+    let mut characteristics = NDIS_TIMER_CHARACTERISTICS::zeroed();
+    characteristics.Header = NDIS_OBJECT_HEADER {
+        Type: NDIS_OBJECT_TYPE_TIMER_CHARACTERISTICS,
+        Revision: 1,
+        Size: size_of::<NDIS_TIMER_CHARACTERISTICS>() as u16,
+    };
+    characteristics.AllocationTag = crate::kernel::TAG;
+    characteristics.TimerFunction = Some(timer);
+    let mut handle = core::ptr::null_mut();
+    if NdisAllocateTimerObject(miniport, &raw mut characteristics, &raw mut handle) == NDIS_STATUS_SUCCESS {
+        TIMER.store(handle, Ordering::Release);
+    }
+}
+
+unsafe fn set_timer(seconds: i64, period: i32) {
+    let due = nt::LARGE_INTEGER { QuadPart: -10_000_000 * seconds };
+    NdisSetTimerObject(TIMER.load(Ordering::Acquire), due, period, core::ptr::null_mut());
+}
+
+pub unsafe fn free_timer() {
+    let handle = TIMER.load(Ordering::Acquire);
+    set_timer(60, 60_000);
+    let raised = faulty(Fault::TimerCancelledRaised);
+    let before = if raised { KfRaiseIrql(DISPATCH_LEVEL) } else { 0 };
+    NdisCancelTimerObject(handle);
+    if raised {
+        KeLowerIrql(before);
+    }
+    NdisFreeTimerObject(handle);
+}
+
 /// How an answered OID request ends: the good way is the return value.
 pub unsafe fn end_request(request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
     if faulty(Fault::OidNeverCompleted) {
+        return NDIS_STATUS_PENDING;
+    }
+    if faulty(Fault::OidTooLate) {
+        REQUEST.store(request, Ordering::Release);
+        set_timer(13, 0);
         return NDIS_STATUS_PENDING;
     }
     if faulty(Fault::OidCompletedTwice) || faulty(Fault::OidCompletedAndReturned) {

@@ -84,6 +84,12 @@ impl Running {
         self.stalled.fetch_add(u64::from(microseconds), Ordering::Relaxed);
     }
 
+    /// The routine of the DPC that runs now.
+    pub(crate) fn routine(&self) -> Option<usize> {
+        let runs = !self.turn.load(Ordering::Acquire).is_multiple_of(2);
+        runs.then(|| self.routine.load(Ordering::Relaxed))
+    }
+
     /// What the DPC has had so far when its thread has used so much.
     fn use_at(&self, used: Duration) -> Use {
         Use {

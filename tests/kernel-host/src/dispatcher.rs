@@ -55,6 +55,8 @@ pub(crate) enum Deadline {
     Rest(u64, Instant),
     /// The KTIMER at this address expires.
     Timer(usize),
+    /// A miniport's sends are looked at.
+    Sends(usize),
 }
 
 struct Wait {
@@ -259,6 +261,11 @@ fn serve(mut state: Locked, deadline: Deadline) -> Locked {
             if let Some(deferred) = deferred {
                 timer::queue_deferred_call(deferred);
             }
+            lock()
+        }
+        Deadline::Sends(miniport) => {
+            drop(state);
+            crate::ndis::data_path::look_at_sends(miniport);
             lock()
         }
     }

@@ -2,6 +2,7 @@
 //! one is on runs at once, in a context of its own, as the software interrupt would make it.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -164,6 +165,20 @@ pub(crate) fn queued_within(start: usize, end: usize) -> Option<usize> {
     (0..processor::count())
         .flat_map(|index| processor::get(index).queue.addresses())
         .find(|address| (start..end).contains(address))
+}
+
+/// DPCs whose routines lie in a range of addresses: where each is queued, or on which processor it runs.
+pub(crate) fn left_within(code: &Range<usize>) -> Vec<String> {
+    let mut left = Vec::new();
+    for index in 0..processor::count() {
+        let processor = processor::get(index);
+        if processor.running.routine().is_some_and(|routine| code.contains(&routine)) {
+            left.push(format!("that runs on processor {index}"));
+        }
+        let queued = processor.queue.calls().into_iter().filter(|(_, routine)| code.contains(routine));
+        left.extend(queued.map(|(address, _)| format!("at {address:#x}, queued to processor {index}")));
+    }
+    left
 }
 
 /// Every DPC that is queued now.

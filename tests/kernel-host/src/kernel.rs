@@ -430,12 +430,16 @@ impl Driver {
         for check in checks {
             check(&self);
         }
+        // Before anything waits for something else: what the unload routine has not waited for.
+        let queued = queued_calls_of(&self.image);
+        let routines = work_items::unreferenced_of(self.image.base);
         work_items::wait_for_image(self.image.base);
         processor::visit_all(thread::Thread::current());
         let base = self.image.base;
         let mut leaks = pool::outstanding(Some(base));
         leaks.extend(ledger::outstanding(Some(base)));
-        leaks.extend(queued_calls_of(&self.image));
+        leaks.extend(queued);
+        leaks.extend(routines);
         pool::disown(base);
         ledger::forget(base);
         if leaks.is_empty() {
@@ -447,19 +451,10 @@ impl Driver {
     }
 }
 
-/// DPCs whose object lies in the image's variables and that are queued still.
+/// DPCs whose routine lies in the image and that are queued or running still.
 fn queued_calls_of(image: &Image) -> Vec<Leak> {
-    dpc::queued()
-        .into_iter()
-        .filter(|address| image.contains(*address))
-        .map(|address| Leak {
-            kind: "queued DPC".to_owned(),
-            detail: format!("at {address:#x}"),
-            count: 1,
-            bytes: 0,
-            stack: Vec::new(),
-        })
-        .collect()
+    let leak = |detail| Leak { kind: "DPC".to_owned(), detail, count: 1, bytes: 0, stack: Vec::new() };
+    dpc::left_within(&(image.base..image.base + image.length)).into_iter().map(leak).collect()
 }
 
 fn wide(text: &str) -> Vec<u16> {

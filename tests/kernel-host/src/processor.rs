@@ -531,6 +531,21 @@ impl DeferredCallQueue {
         })
     }
 
+    /// The queued DPCs and their routines.
+    pub(crate) fn calls(&self) -> Vec<(usize, usize)> {
+        self.with(|ends| {
+            let mut found = Vec::new();
+            let mut at = ends.head;
+            while !at.is_null() {
+                // SAFETY: queued DPCs stay valid.
+                let (routine, next) = unsafe { ((*at).DeferredRoutine as usize, (*at).DpcListEntry) };
+                found.push((at as usize, routine));
+                at = next;
+            }
+            found
+        })
+    }
+
     /// The addresses of the queued DPCs.
     pub(crate) fn addresses(&self) -> Vec<usize> {
         self.with(|ends| {

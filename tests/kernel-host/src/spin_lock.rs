@@ -176,6 +176,7 @@ extern "win64" fn list(thread: &Thread, lock: usize) {
 
 #[inline(never)]
 extern "win64" fn strike(thread: &Thread, lock: usize) {
+    crate::io::irp::before_lock_release();
     lock_order::released(thread, lock);
 }
 

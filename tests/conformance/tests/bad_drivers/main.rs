@@ -4,12 +4,13 @@
 //! The drivers are one image, `tests/bad-drivers`, built here on demand; the service name under which it is loaded
 //! chooses rule and twin. A row passes when the bad one ends in the bugcheck and the words of the table, and the good
 //! one lives through the same scenario and leaves nothing behind. `docs/bad-drivers.md` is written from the table by a run
-//! with `SOFTNDK_BLESS=1` in which every row passed.
+//! with `SOFTNDK_BLESS=1` in which every row passed; `docs/verifier.md` is held to it (`verifier_page`).
 
 mod image;
 mod scenario;
 mod table;
 mod verifier_kernel;
+mod verifier_page;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let image = if arguments.list { None } else { Some(image::build()) };
     let image: &'static Path = Box::leak(image.unwrap_or_default().into_boxed_path());
     let mut trials = vec![Trial::test("table_in_the_documentation_is_up_to_date", table_is_up_to_date)];
+    trials.push(Trial::test("page_of_the_verifiers_is_true", verifier_page::page_is_true));
     for case in table::cases() {
         trials.push(Trial::test(format!("{}::bad", case.name), move || bad_twin_is_caught(image, case)));
         trials.push(Trial::test(format!("{}::good", case.name), move || good_twin_passes(image, case)));

@@ -24,8 +24,11 @@ pub enum Scenario {
     /// Load, start an adapter, every mandatory OID, pause, restart, a frame each way, open NDK, create and close a
     /// protection domain, arm a completion queue twice, have a connection that the peer ends, close, remove, unload.
     Adapter,
+    /// Load, start an adapter, three frames 16 seconds apart, remove, unload.
+    RareFrames,
     /// Load, start an adapter, open the control device, a control that completes, one that pends, close, one that pends
-    /// when its thread ends, remove, unload.
+    /// when its thread ends, controls with buffers
+    /// and cancels of other kinds, remove, unload.
     Device,
     /// Load an image one of whose imports has a name that no module exports.
     UnknownImport,
@@ -38,9 +41,10 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Load,
         Self::Adapter,
+        Self::RareFrames,
         Self::Device,
         Self::UnknownImport,
         Self::MissingKeyword,
@@ -52,6 +56,7 @@ impl Scenario {
         match self {
             Self::Load => "load",
             Self::Adapter => "adapter",
+            Self::RareFrames => "rare frames",
             Self::Device => "device",
             Self::UnknownImport => "unknown import",
             Self::MissingKeyword => "missing keyword",
@@ -69,6 +74,7 @@ impl Scenario {
         match self {
             Self::Load => load_and_unload,
             Self::Adapter => adapter_life,
+            Self::RareFrames => rare_frames,
             Self::Device => device_life,
             Self::UnknownImport => unknown_import,
             Self::MissingKeyword => missing_keyword,
@@ -150,6 +156,24 @@ fn adapter_life() {
     end(kernel, driver);
 }
 
+/// The first frame is waited for in the end: the miniport has time to be late.
+fn rare_frames() {
+    let (kernel, driver) = boot();
+    let adapter = kernel.add_adapter(&driver, config()).unwrap_or_else(|error| panic!("starting: {error}"));
+    adapter.restart().expect("pause and restart");
+    let frame = || vec![Frame::from(vec![0xFF; 60])];
+    let first = adapter.send(frame()).expect("a running adapter");
+    for _ in 0..2 {
+        kernel.sleep(Duration::from_secs(16));
+        let sent = adapter.send(frame()).expect("a running adapter");
+        assert_eq!(sent.wait(), [0], "the frame was sent");
+    }
+    assert_eq!(first.wait(), [0], "the frame was sent");
+    adapter.remove();
+    drop(adapter);
+    end(kernel, driver);
+}
+
 /// One frame out and one in, which stays with the host for a while.
 fn frames(adapter: &kernel_host::Adapter) {
     adapter.keep_received(true).expect("a started adapter");
@@ -205,9 +229,24 @@ fn device_life() {
     file.close();
     assert!(pending.is_completed(), "a packet survived the cleanup of its file");
     call_of_a_thread_that_ends(&kernel);
+    more_controls(&kernel);
     adapter.remove();
     drop(adapter);
     end(kernel, driver);
+}
+
+/// A control that pends in another way, one that is cancelled before the driver has it, a buffer to read.
+fn more_controls(kernel: &Kernel) {
+    const IN_DIRECT: u32 = 1;
+    let file = kernel.open_device(r"\\.\SoftNdkBad", GENERIC_READ_WRITE).expect("the control device");
+    let pending = file.start_ioctl(control(0x803), &[], 16).expect("a pended control");
+    assert!(pending.cancel());
+    assert_eq!(pending.wait().status, STATUS_CANCELLED);
+    let cancelled = file.start_ioctl_cancelled(control(0x801), &[], 16).expect("a cancelled control");
+    assert_eq!(cancelled.wait().status, STATUS_CANCELLED);
+    let mut buffer = UserBuffer::from_slice(&[7; 64]);
+    assert_eq!(file.ioctl_direct(control(0x804) | IN_DIRECT, &[], &mut buffer).status, 0);
+    file.close();
 }
 
 /// A thread sends a control that pends and ends.

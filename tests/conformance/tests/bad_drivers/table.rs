@@ -28,6 +28,10 @@ pub const fn adapter(name: &'static str, rule: &'static str, code: BugCheck, wor
     Case { name, rule, bugcheck: Some(code), sub_code: None, words, scenario: Scenario::Adapter }
 }
 
+const fn rare_frames(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
+    Case { scenario: Scenario::RareFrames, ..adapter(name, rule, code, words) }
+}
+
 pub const fn device(name: &'static str, rule: &'static str, code: BugCheck, words: &'static str) -> Case {
     Case { name, rule, bugcheck: Some(code), sub_code: None, words, scenario: Scenario::Device }
 }
@@ -646,9 +650,10 @@ const CASES: &[Case] = &[
     adapter(
         "oid-never-completed",
         "A pending OID request is completed in time.",
-        Code::BUGCODE_NDIS_DRIVER,
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
         "was not completed within",
-    ),
+    )
+    .numbered(0x92003),
     adapter(
         "oid-completed-twice",
         "An OID request is completed once.",
@@ -738,6 +743,112 @@ const CASES: &[Case] = &[
         "A cancel routine gives the cancel spin lock back.",
         Code::IRQL_UNEXPECTED_VALUE,
         "a cancel routine returned at DISPATCH_LEVEL",
+    ),
+    device(
+        "irp-status-unwritten",
+        "IoStatus.Status is written before an IRP is completed.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "completed with 0xffffffff, which is no status",
+    ),
+    device(
+        "irp-status-meaningless",
+        "An IRP is completed with a status that there is.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "completed with 0xdeadbeef, which is no status",
+    ),
+    device(
+        "irp-cleanup-fails",
+        "IRP_MJ_CLEANUP does not fail.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "IRP_MJ_CLEANUP failed with 0xc0000001",
+    ),
+    device(
+        "irp-close-fails",
+        "IRP_MJ_CLOSE does not fail.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "IRP_MJ_CLOSE failed with 0xc0000001",
+    ),
+    device(
+        "irp-marked-after-unlock",
+        "A queued IRP is marked pending before the queue's lock is released.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "in a queue whose lock is released, and not marked pending",
+    ),
+    device(
+        "irp-marked-after-interlocked-queue",
+        "An IRP is marked pending before an interlocked function queues it.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "in a queue whose lock is released, and not marked pending",
+    ),
+    device(
+        "irp-cancel-not-read",
+        "Irp->Cancel is read after the cancel routine was set.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "Irp->Cancel is not read after that",
+    ),
+    device(
+        "irp-input-written",
+        "A buffer that is lent for reading is not written.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "byte 0 of the buffer was written, which is lent for reading",
+    ),
+    load(
+        "device-flags-contradict",
+        "DO_BUFFERED_IO and DO_DIRECT_IO exclude each other.",
+        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
+        "DO_BUFFERED_IO and DO_DIRECT_IO are both set",
+    ),
+    load(
+        "dpc-queued-at-unload",
+        "DPCs have run before unload.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "queued to processor 1",
+    ),
+    load(
+        "work-item-queued-at-unload",
+        "Executive work items have ended before unload.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "1 executive work item queued or running",
+    ),
+    violation(
+        "stall-too-long",
+        "A stall is no longer than 50 microseconds.",
+        0x101E,
+        "KeStallExecutionProcessor for 51",
+    ),
+    violation("text-without-end", "A formatted text has its terminator.", 0x1041, "_snprintf fills its 4 characters"),
+    rare_frames(
+        "send-too-late",
+        "A sent list is completed within 30 seconds.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "a sent NET_BUFFER_LIST was not completed within 30s",
+    )
+    .numbered(0x9200D),
+    rare_frames(
+        "sends-stand-still",
+        "While sends are pending, one is completed every 22 seconds.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "and none was completed for 22s",
+    )
+    .numbered(0x9200F),
+    adapter(
+        "oid-too-late",
+        "An OID request is completed within 12 seconds.",
+        Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        "the request was not completed within 12s",
+    )
+    .numbered(0x92003),
+    adapter(
+        "level-asked-in-send",
+        "A handler that is told its level by a flag does not ask for it.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "KeGetCurrentIrql is called in MiniportSendNetBufferLists",
+    ),
+    adapter(
+        "periodic-timer-cancelled-raised",
+        "A periodic timer is cancelled at PASSIVE_LEVEL.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "a periodic timer is cancelled above PASSIVE_LEVEL",
     ),
     refused(
         "completion-after-success",

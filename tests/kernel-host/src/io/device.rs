@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::links;
 use super::object::{DEVICE_OBJECT, IO_TYPE_DEVICE};
 use super::security::SecurityDescriptor;
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::ndis::loan::{Loan, LoanedBytes};
 use crate::nt::DRIVER_OBJECT;
 
@@ -22,8 +23,11 @@ const FOREIGN_EXTENSION: usize = 0x00ED_1500_E000_0000;
 /// `DEVICE_OBJECT.Flags` (wdm.h).
 pub const DO_BUFFERED_IO: u32 = 0x4;
 pub const DO_EXCLUSIVE: u32 = 0x8;
+pub const DO_DIRECT_IO: u32 = 0x10;
 pub const DO_DEVICE_HAS_NAME: u32 = 0x40;
 pub const DO_DEVICE_INITIALIZING: u32 = 0x80;
+
+const BOTH_METHODS: u32 = DO_BUFFERED_IO | DO_DIRECT_IO;
 
 /// Whose dispatch routines serve a device.
 pub enum Dispatch {
@@ -175,6 +179,15 @@ impl Device {
     pub fn flags(&self) -> u32 {
         // SAFETY: the object is the device's own memory.
         unsafe { (&raw const (*self.object()).Flags).read_volatile() }
+    }
+
+    /// A device says one way in which the I/O manager passes it buffers, or none.
+    pub(super) fn check_flags(&self) {
+        if self.flags() & BOTH_METHODS == BOTH_METHODS {
+            let parameters = [0, self.object() as u64, u64::from(self.flags()), 0];
+            let rule = "DO_BUFFERED_IO and DO_DIRECT_IO are both set in the flags of a device";
+            bugcheck(BugCheck::DRIVER_VERIFIER_IOMANAGER_VIOLATION, parameters, rule);
+        }
     }
 
     #[must_use]

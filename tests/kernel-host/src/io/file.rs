@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cancel;
 use super::control_code::{ControlCode, Method};
 use super::device::{self, DO_DEVICE_INITIALIZING, Device};
-use super::irp::{self, ActiveIrp, IoResult, Major, Request, UNWRITTEN};
+use super::irp::{self, ActiveIrp, IoResult, Lent, Major, Request, UNWRITTEN};
 use super::object::{FILE_OBJECT, IO_TYPE_FILE};
 use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, map_generic};
 use crate::bugcheck::{BugCheck, bugcheck};
@@ -63,6 +63,7 @@ pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
     if !device.description.security.grants(opener.caller, access) {
         return Err(status::STATUS_ACCESS_DENIED);
     }
+    device.check_flags();
     if device.flags() & DO_DEVICE_INITIALIZING != 0 {
         return Err(status::STATUS_NO_SUCH_DEVICE);
     }
@@ -143,6 +144,13 @@ impl File {
         Ok(self.send(request))
     }
 
+    /// As [`Self::start_ioctl`], for a request that is cancelled before the driver has it, as by `CancelIoEx` of another thread.
+    pub fn start_ioctl_cancelled(&self, code: u32, input: &[u8], output_length: usize) -> Result<PendingIrp, NtStatus> {
+        let mut request = self.buffered(self.check(code)?, input, output_length);
+        request.cancelled = true;
+        Ok(self.send(request))
+    }
+
     /// `DeviceIoControl` with a code whose method is IN_DIRECT or OUT_DIRECT: the second buffer's pages are locked and
     /// described by an MDL, which is unmapped and unlocked when the driver completes.
     pub fn ioctl_direct(&self, code: u32, input: &[u8], buffer: &mut UserBuffer) -> IoResult {
@@ -214,6 +222,9 @@ impl File {
         request.system_buffer = system_buffer(input, 0);
         let access = if control.method() == Method::InDirect { mdl::Access::Read } else { mdl::Access::Write };
         request.mdl = buffer.map(|buffer| buffer.lock(access));
+        if access == mdl::Access::Read {
+            request.lent_for_reading = buffer.filter(|_| crate::kernel::is_verifying()).map(Lent::of);
+        }
         request
     }
 
@@ -260,7 +271,14 @@ impl Inner {
     fn send_and_wait(&self, major: Major) {
         let kernel_mode = self.opener.caller == Caller::Kernel;
         let request = Request::plain(major, self.opener.process, kernel_mode);
-        irp::send(&self.device, self.object.as_pointer(), request).wait(None);
+        let packet = irp::send(&self.device, self.object.as_pointer(), request);
+        let has_routine = self.device.routine(major as usize) != 0;
+        let failed = packet.wait(None).filter(|result| has_routine && !status::is_success(result.status));
+        if let Some(IoResult { status, .. }) = failed {
+            let rule = format!("{} failed with {:#x}, and cannot fail", major.name(), status as u32);
+            let parameters = [major as u64, packet.address() as u64, status as u64, 0];
+            bugcheck(BugCheck::DRIVER_VERIFIER_IOMANAGER_VIOLATION, parameters, rule);
+        }
     }
 }
 

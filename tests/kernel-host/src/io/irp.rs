@@ -1,10 +1,11 @@
 //! I/O request packets: building one, sending it to a device, its completion, and the I/O manager's rules about all of that.
 //!
 //! A packet lies in lent memory and is taken back the moment it is completed, so that a driver that touches it later faults.
-//! Rules: completed exactly once; never with STATUS_PENDING or a cancel routine; the dispatch routine returns STATUS_PENDING if
+//! Rules: completed exactly once; never with STATUS_PENDING or a cancel routine; marked pending before others can find it; the dispatch routine returns STATUS_PENDING if
 //! and only if it marked the packet pending, otherwise the status it completed it with; `Information` stays within the
 //! output (WDM: IoCompleteRequest, IoMarkIrpPending, IRP_MJ_DEVICE_CONTROL).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
 use crate::irql;
-use crate::memory::user_buffer::LockedMdl;
+use crate::memory::user_buffer::{LockedMdl, UserBuffer};
 use crate::ndis::loan::{Loan, LoanedBytes};
 use crate::nt::{IO_STACK_LOCATION, IO_STATUS_BLOCK, IO_STATUS_BLOCK_UNION, IRP, LIST_ENTRY};
 use crate::status::{self, NtStatus};
@@ -36,7 +37,7 @@ pub enum Major {
 }
 
 impl Major {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Create => "IRP_MJ_CREATE",
             Self::Close => "IRP_MJ_CLOSE",
@@ -79,6 +80,30 @@ pub struct Request {
     pub user_buffer: usize,
     pub kernel_mode: bool,
     pub process: u32,
+    /// The packet is cancelled before the driver has it.
+    pub cancelled: bool,
+    /// The second buffer of an IN_DIRECT code, which is the driver's to read.
+    pub lent_for_reading: Option<Lent>,
+}
+
+/// Memory that a driver may read and not write, with its contents when the driver got it.
+pub struct Lent {
+    address: usize,
+    contents: Vec<u8>,
+}
+
+impl Lent {
+    #[must_use]
+    pub fn of(buffer: &UserBuffer) -> Self {
+        Self { address: buffer.address(), contents: buffer.as_slice().to_vec() }
+    }
+
+    /// The first byte that is another now.
+    fn change(&self) -> Option<usize> {
+        // SAFETY: the program's buffer, which outlives the request.
+        let now = unsafe { std::slice::from_raw_parts(self.address as *const u8, self.contents.len()) };
+        now.iter().zip(&self.contents).position(|(now, before)| now != before)
+    }
 }
 
 impl Request {
@@ -96,6 +121,8 @@ impl Request {
             user_buffer: 0,
             kernel_mode,
             process,
+            cancelled: false,
+            lent_for_reading: None,
         }
     }
 }
@@ -126,6 +153,7 @@ pub struct ActiveIrp {
     output_length: usize,
     buffered_output: bool,
     input_length: usize,
+    lent_for_reading: Option<Lent>,
     parts: Mutex<Option<Parts>>,
     completion: Mutex<Option<Completion>>,
     completed: Event,
@@ -191,6 +219,7 @@ pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> A
         "{} at level {level:?}: programs call at PASSIVE_LEVEL",
         major.name()
     );
+    let cancelled = request.cancelled;
     let irp = build(device, file, request);
     let routine = device.routine(major as usize);
     if routine == 0 {
@@ -199,9 +228,14 @@ pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> A
         return irp;
     }
     let context = Context::new(ContextKind::DeviceDispatch, major.name());
+    let outer = DISPATCHED.replace(irp.address);
     // SAFETY: a dispatch routine that the driver registered, with the arguments of DRIVER_DISPATCH.
     let returned = unsafe { call_image!(context, routine => i32; device.object(), irp.address) };
+    DISPATCHED.set(outer);
     check_returned(&irp, returned);
+    if cancelled {
+        check_cancel_seen(&irp);
+    }
     irp
 }
 
@@ -209,6 +243,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<
     let null = std::ptr::null_mut();
     let system_buffer = request.system_buffer.as_ref().map_or(null, |buffer| buffer.as_pointer().cast());
     let mdl = request.mdl.as_ref().map_or(std::ptr::null_mut(), LockedMdl::as_ptr);
+    let unwritten = if crate::kernel::is_verifying() { STATUS_UNWRITTEN } else { 0 };
     let no_list = LIST_ENTRY { Flink: std::ptr::null_mut(), Blink: std::ptr::null_mut() };
     let packet = Loan::new(Packet {
         irp: IRP {
@@ -218,12 +253,12 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<
             Flags: 0,
             SystemBuffer: system_buffer,
             ThreadListEntry: no_list,
-            IoStatus: IO_STATUS_BLOCK { u: IO_STATUS_BLOCK_UNION { Pointer: null }, Information: 0 },
+            IoStatus: IO_STATUS_BLOCK { u: IO_STATUS_BLOCK_UNION { Status: unwritten }, Information: 0 },
             RequestorMode: i8::from(!request.kernel_mode),
             PendingReturned: 0,
             StackCount: 1,
             CurrentLocation: 1,
-            Cancel: 0,
+            Cancel: u8::from(request.cancelled),
             CancelIrql: 0,
             ApcEnvironment: 0,
             AllocationFlags: 0,
@@ -265,6 +300,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<
         output_length: request.output_length,
         buffered_output: request.buffered_output,
         input_length: request.input_length,
+        lent_for_reading: request.lent_for_reading,
         parts: Mutex::new(Some(Parts { packet, system_buffer: request.system_buffer, mdl: request.mdl })),
         completion: Mutex::new(None),
         completed: Event::notification(),
@@ -313,8 +349,63 @@ impl ActiveIrp {
     }
 }
 
+thread_local! {
+    /// The packet whose dispatch routine runs on this thread; 0 for none.
+    static DISPATCHED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A spin lock is about to be released: a packet that is in a list must be marked pending by then, as anybody may take and
+/// complete it from now on.
+pub(crate) fn before_lock_release() {
+    let address = DISPATCHED.get();
+    if address == 0 || !crate::kernel::is_verifying() {
+        return;
+    }
+    let table = lock(&ACTIVE);
+    let Some(irp) = table.get(&address) else { return };
+    // SAFETY: in the table, therefore not completed and not taken back.
+    let (next, control) = unsafe {
+        let packet = address as *const Packet;
+        (
+            (&raw const (*packet).irp.ListEntry.Flink).read_volatile(),
+            (&raw const (*packet).stack.Control).read_volatile(),
+        )
+    };
+    if !next.is_null() && control & PENDING_RETURNED == 0 {
+        let irp = Arc::clone(irp);
+        drop(table);
+        let name = irp.major.name();
+        violation(&irp, format!("{name}: the packet is in a queue whose lock is released, and not marked pending"));
+    }
+}
+
+/// What a driver that never writes `IoStatus.Status` completes with.
+const STATUS_UNWRITTEN: NtStatus = -1;
+
+/// Bit 28 of a status is 0 in every status there is.
+fn check_meaning(irp: &ActiveIrp, answer: NtStatus, what: &str) {
+    if answer as u32 & 0x1000_0000 != 0 {
+        let status = answer as u32;
+        violation(irp, format!("{}: {what} {status:#x}, which is no status; was it ever written?", irp.major.name()));
+    }
+}
+
+/// A packet that was cancelled before its cancel routine was set: the routine is not called for it any more, so the driver
+/// reads `Irp->Cancel` after it has set it.
+fn check_cancel_seen(irp: &ActiveIrp) {
+    // SAFETY: live while the closure runs; the field is the driver's to change at any time.
+    let routine = with_live(irp, |packet| unsafe { (&raw const (*packet).CancelRoutine).read_volatile() });
+    if routine.is_some_and(|routine| !routine.is_null()) {
+        let name = irp.major.name();
+        let rule =
+            format!("{name}: cancelled before its cancel routine was set, and Irp->Cancel is not read after that");
+        violation(irp, rule);
+    }
+}
+
 /// What a dispatch routine may return.
 fn check_returned(irp: &ActiveIrp, returned: NtStatus) {
+    check_meaning(irp, returned, "the dispatch routine returned");
     let name = irp.major.name();
     let marked = irp.is_marked_pending().unwrap_or(false);
     let completed = lock(&irp.completion).as_ref().map(|completion| completion.result.status);
@@ -357,6 +448,12 @@ fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pen
         output.truncate(information);
     }
     check_output(irp, &output);
+    if let Some(offset) = irp.lent_for_reading.as_ref().and_then(Lent::change) {
+        violation(
+            irp,
+            format!("{}: byte {offset} of the buffer was written, which is lent for reading", irp.major.name()),
+        );
+    }
     let result = IoResult { status: answer, information };
     // Under the table's lock: whoever does not find the packet there finds how it ended.
     *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
@@ -386,8 +483,9 @@ crate::exports! {
     module "ntoskrnl.exe";
 
     /// Completes a packet; it and its buffers are taken back at once.
-    /// Checks: a live packet (completed once), no final status of STATUS_PENDING, no cancel routine left, no spin lock held,
-    /// Information within the output, every returned byte written.
+    /// Checks: a live packet (completed once), a status that is one and not STATUS_PENDING, no cancel routine left, no spin lock held,
+    /// Information within the output, every returned byte written, nothing written to a
+    /// buffer that was lent for reading.
     /// Source: WDM: IoCompleteRequest
     [UP_TO_DISPATCH] fn IofCompleteRequest(irp: *mut IRP, _boost: i8) {
         let Some(live) = active(irp) else {
@@ -407,6 +505,7 @@ crate::exports! {
                 (&raw const (*(irp.cast::<Packet>())).stack.Control).read(),
             )
         };
+        check_meaning(&live, answer, "completed with");
         if answer == status::STATUS_PENDING {
             violation(&live, format!("{}: completed with STATUS_PENDING", live.major.name()));
         }

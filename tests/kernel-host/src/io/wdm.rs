@@ -38,6 +38,9 @@ pub fn after_driver_entry(driver: *mut DRIVER_OBJECT) {
         let mut next = (*driver).DeviceObject.cast::<DEVICE_OBJECT>();
         while !next.is_null() {
             (*next).Flags &= !DO_DEVICE_INITIALIZING;
+            if let Some(device) = device::of_object(next.cast()) {
+                device.check_flags();
+            }
             next = (*next).NextDevice;
         }
     }

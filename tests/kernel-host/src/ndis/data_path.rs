@@ -9,19 +9,23 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ndkpi_sys::ndis::NET_BUFFER_LIST;
 
 use super::gate::Gate;
 use super::miniport::{Miniport, State, lock, miniport};
 use super::net_buffer::{self, List, read_data};
-use super::rendezvous::LIMIT;
+use super::rendezvous;
 use super::rule::{Group, broken};
-use super::{NdisStatus, status};
+use super::{NdisStatus, ndis, status};
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
-use crate::dispatcher::Event;
+use crate::dispatcher::{self, Deadline, Event, Time};
 use crate::irql;
+use crate::kernel::is_verifying;
+use crate::thread::Thread;
 
 /// Ethernet header: two addresses and a type.
 const HEADER: usize = 14;
@@ -33,6 +37,7 @@ pub struct DataPath {
     held: Mutex<Vec<Held>>,
     received: Mutex<Vec<Vec<u8>>>,
     keep: AtomicBool,
+    watch: Mutex<Watch>,
     /// Calls of the send handler; shut while the adapter is not running.
     sending: Gate,
 }
@@ -52,6 +57,32 @@ struct Sent {
     following: Vec<List>,
     index: usize,
     batch: Arc<Batch>,
+    /// When the miniport got it.
+    since: Time,
+}
+
+/// The end of a wait for completions.
+#[derive(Default)]
+struct Watch {
+    /// The deadline at which the sends are looked at.
+    deadline: Option<(Time, u64)>,
+    /// When a list was completed last, or the first one given.
+    progress: Time,
+}
+
+/// In how long a sent list is completed (NDIS rule `NdisTimedDataSend`), and how long all of them may stand still
+/// (`NdisTimedDataHang`), with the numbers that Driver Verifier has for the rules.
+const SEND_LIMIT: Duration = Duration::from_secs(30);
+const STANDSTILL: Duration = Duration::from_secs(22);
+const NDIS_TIMED_DATA_SEND: u64 = 0x9200D;
+const NDIS_TIMED_DATA_HANG: u64 = 0x9200F;
+
+const fn units(time: Duration) -> Time {
+    time.as_nanos() as Time / 100
+}
+
+fn too_late(number: u64, miniport: usize, rule: String) -> ! {
+    bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [number, miniport as u64, 0, 0], rule)
 }
 
 /// Frames that were sent together.
@@ -70,11 +101,12 @@ impl SendBatch {
     /// Waits for every completion and returns the statuses in the order of the frames.
     #[must_use]
     pub fn wait(self) -> Vec<NdisStatus> {
-        self.batch.done.wait(Some(LIMIT));
+        let limit = if is_verifying() { SEND_LIMIT } else { rendezvous::LIMIT };
+        self.batch.done.wait(Some(limit));
         let statuses: Option<Vec<_>> = lock(&self.batch.statuses).iter().copied().collect();
         statuses.unwrap_or_else(|| {
-            let rule = format!("a sent NET_BUFFER_LIST was not completed within {LIMIT:?}");
-            broken(Group::Send, self.miniport, rule)
+            let rule = format!("a sent NET_BUFFER_LIST was not completed within {limit:?}");
+            too_late(NDIS_TIMED_DATA_SEND, self.miniport, rule)
         })
     }
 }
@@ -132,7 +164,7 @@ impl DataPath {
         const DISPATCH_LEVEL: u32 = 1;
         let first = self.build(miniport, frames, batch);
         let flags = if irql::current() == irql::DISPATCH { DISPATCH_LEVEL } else { 0 };
-        let context = Context::new(ContextKind::MiniportEntry, "MiniportSendNetBufferLists");
+        let context = Context::new(ContextKind::MiniportEntry, SEND_HANDLER);
         let target = miniport.driver.handlers.send;
         // SAFETY: the registered handler, with the arguments of MINIPORT_SEND_NET_BUFFER_LISTS.
         unsafe { call_image!(context, target => (); miniport.context(), first, 0_u32, flags) };
@@ -161,10 +193,56 @@ impl DataPath {
                 (*pointer).SourceHandle = miniport.handle as *mut c_void;
                 (*pointer).NetBufferListInfo[CANCEL_ID_SLOT] = frame.cancel_id as *mut c_void;
             }
-            sends.insert(pointer as usize, Sent { list, following, index, batch: Arc::clone(batch) });
+            let batch = Arc::clone(batch);
+            sends.insert(pointer as usize, Sent { list, following, index, batch, since: dispatcher::now() });
             next = pointer;
         }
+        drop(sends);
+        if is_verifying() {
+            self.watch_from_now(miniport.handle, false);
+        }
         next
+    }
+
+    /// Looks at the sends when nothing has been completed for so long. `progress`: something was just now.
+    fn watch_from_now(&self, miniport: usize, progress: bool) {
+        let mut watch = lock(&self.watch);
+        let idle = lock(&self.sends).is_empty();
+        if watch.deadline.is_some() && !progress {
+            return;
+        }
+        let mut clock = dispatcher::lock();
+        if let Some(key) = watch.deadline.take() {
+            clock.deadlines.remove(&key);
+        }
+        if !idle {
+            watch.progress = dispatcher::now();
+            let due = watch.progress + units(STANDSTILL);
+            watch.deadline = Some(clock.add_deadline(due, Deadline::Sends(miniport)));
+        }
+    }
+
+    /// Nothing was completed since the watch began.
+    fn stood_still(&self, miniport: usize) {
+        let mut watch = lock(&self.watch);
+        watch.deadline = None;
+        let pending = lock(&self.sends).len();
+        if pending != 0 && dispatcher::now() >= watch.progress + units(STANDSTILL) {
+            let rule =
+                format!("{pending} sent NET_BUFFER_LISTs are pending, and none was completed for {STANDSTILL:?}");
+            too_late(NDIS_TIMED_DATA_HANG, miniport, rule);
+        }
+    }
+
+    /// What came back came in time, and so will the rest.
+    fn check_completed(&self, miniport: &Miniport, sent: &Sent) {
+        let oldest = lock(&self.sends).values().map(|other| other.since).chain(Some(sent.since)).min();
+        let now = dispatcher::now();
+        if oldest.is_some_and(|since| now > since + units(SEND_LIMIT)) {
+            let rule = format!("a sent NET_BUFFER_LIST was not completed within {SEND_LIMIT:?}");
+            too_late(NDIS_TIMED_DATA_SEND, miniport.handle, rule);
+        }
+        self.watch_from_now(miniport.handle, true);
     }
 
     /// Lets sends through, or lets none through any more and waits for the calls in progress, which may well meet a paused
@@ -229,7 +307,7 @@ impl DataPath {
             return;
         }
         let flags = if irql::current() == irql::DISPATCH { DISPATCH_LEVEL } else { 0 };
-        let context = Context::new(ContextKind::MiniportEntry, "MiniportReturnNetBufferLists");
+        let context = Context::new(ContextKind::MiniportEntry, RETURN_HANDLER);
         let target = miniport.driver.handlers.return_lists;
         // SAFETY: the registered handler, with the arguments of MINIPORT_RETURN_NET_BUFFER_LISTS.
         unsafe { call_image!(context, target => (); miniport.context(), chain, flags) };
@@ -279,6 +357,9 @@ impl DataPath {
             }
             statuses.iter().all(Option::is_some)
         };
+        if is_verifying() {
+            self.check_completed(miniport, &sent);
+        }
         drop((sent.list, sent.following));
         if all {
             sent.batch.done.set();
@@ -363,9 +444,28 @@ fn check_indicated(miniport: &Miniport, list: *mut NET_BUFFER_LIST) -> Vec<u8> {
     }
 }
 
+/// The clock, at the deadline of a miniport's sends.
+pub(crate) fn look_at_sends(handle: usize) {
+    if let Ok(miniport) = ndis().miniports.get(handle as *mut c_void) {
+        miniport.data.stood_still(handle);
+    }
+}
+
+const SEND_HANDLER: &str = "MiniportSendNetBufferLists";
+const RETURN_HANDLER: &str = "MiniportReturnNetBufferLists";
+
+/// A handler that gets the level as a flag has no need to ask for it.
+pub(crate) fn check_level_not_told(thread: &Thread) {
+    let entered = thread.contexts.borrow().last().map_or("", |active| active.name);
+    if entered == SEND_HANDLER || entered == RETURN_HANDLER {
+        let rule = format!("KeGetCurrentIrql is called in {entered}, whose flags say the level");
+        broken(Group::Send, 0, rule);
+    }
+}
+
 /// What the call sets going may come back into the miniport.
 fn check_locks(miniport: &Miniport, function: &str) {
-    let held = crate::thread::Thread::current().locks_of_running_entry();
+    let held = Thread::current().locks_of_running_entry();
     if held != 0 {
         let rule = format!("{function} is called with {held} spin lock(s) held");
         broken(Group::Send, miniport.handle, rule);
@@ -386,7 +486,7 @@ crate::exports! {
     module "ndis.sys";
 
     /// Takes sent lists back.
-    /// Checks: each list outstanding on this adapter, completed once, with a final status; DISPATCH_LEVEL flag only there; no
+    /// Checks: each list outstanding on this adapter, completed once and in time, with a final status; DISPATCH_LEVEL flag only there; no
     /// spin lock held.
     /// Source: NDIS: NdisMSendNetBufferListsComplete
     [UP_TO_DISPATCH] fn NdisMSendNetBufferListsComplete(handle: *mut c_void, chain: *mut NET_BUFFER_LIST, flags: u32) {

@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ndkpi_sys::ndis::{NDIS_OBJECT_HEADER, NDIS_OID_REQUEST};
 
 use super::loan::{Loan, LoanedBytes};
 use super::miniport::{Miniport, lock, miniport};
 use super::pnp_event::OidHandlerScope;
-use super::rendezvous::{LIMIT, Mismatch, Rendezvous};
+use super::rendezvous::{self, Mismatch, Rendezvous};
 use super::rule::{Group, broken};
 use super::{NdisStatus, oid, status};
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
@@ -64,6 +66,13 @@ impl OidKind {
         }
     }
 }
+
+/// How long a miniport may take for a request, in kernel time, and Driver Verifier's rule about it. Real time is a busy
+/// machine's as well.
+fn limit() -> Duration {
+    if crate::kernel::is_verifying() { Duration::from_secs(12) } else { rendezvous::LIMIT }
+}
+const NDIS_TIMED_OID_COMPLETE: u64 = 0x92003;
 
 const UNTOUCHED: u8 = 0xCD;
 
@@ -211,9 +220,14 @@ fn wait_for(miniport: &Miniport, entry: &Outstanding, oid: u32) -> NdisStatus {
     if oid == oid::OID_NDK_SET_STATE {
         oid_rule(miniport, oid, "returned NDIS_STATUS_PENDING, which NDKPI forbids");
     }
-    match entry.met.wait() {
+    let limit = limit();
+    match entry.met.wait_for(limit) {
         Ok(answer) => answer,
-        Err(Mismatch::NeverCompleted) => oid_rule(miniport, oid, &format!("was not completed within {LIMIT:?}")),
+        Err(Mismatch::NeverCompleted) => {
+            let rule = format!("{}: the request was not completed within {limit:?}", oid::name(oid));
+            let parameters = [NDIS_TIMED_OID_COMPLETE, miniport.handle as u64, u64::from(oid), 0];
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, parameters, rule)
+        }
         Err(other) => oid_rule(miniport, oid, &format!("was not completed rightly ({other:?})")),
     }
 }

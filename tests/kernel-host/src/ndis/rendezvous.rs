@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::dispatcher::Event;
 
-/// How long a miniport may take, in kernel time, before the host calls it a hang (NDIS: `NdisTimedOidComplete`).
+/// How long a pause or restart may take, in kernel time, before the host calls it a hang.
 pub const LIMIT: Duration = Duration::from_mins(1);
 
 enum Phase<T> {
@@ -32,7 +32,7 @@ pub enum Mismatch {
     CompletedTwice,
     /// Completed by the completion function and finished by the return value as well.
     CompletedAndReturned,
-    /// Still not completed after [`LIMIT`].
+    /// Still not completed after so long.
     NeverCompleted,
 }
 
@@ -70,9 +70,14 @@ impl<T> Rendezvous<T> {
         }
     }
 
-    /// After the handler returned pending: waits for the completion.
+    /// After the handler returned pending: waits for the completion, [`LIMIT`] at most.
     pub fn wait(&self) -> Result<T, Mismatch> {
-        self.completed.wait(Some(LIMIT));
+        self.wait_for(LIMIT)
+    }
+
+    /// As [`Self::wait`], with a limit of its own.
+    pub fn wait_for(&self, limit: Duration) -> Result<T, Mismatch> {
+        self.completed.wait(Some(limit));
         match std::mem::replace(&mut *self.lock(), Phase::Idle) {
             Phase::Completed(value) => Ok(value),
             Phase::Idle | Phase::Called => Err(Mismatch::NeverCompleted),

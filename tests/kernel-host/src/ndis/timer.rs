@@ -14,7 +14,7 @@ use crate::call_image;
 use crate::callback::host_function;
 use crate::callout::{Context, ContextKind};
 use crate::nt::{KDPC, KTIMER};
-use crate::{dpc, timer};
+use crate::{dpc, irql, timer};
 
 /// A timer object.
 pub struct Timer {
@@ -118,10 +118,15 @@ crate::exports! {
     }
 
     /// Cancels a timer; FALSE when it was not set, in which case its function may be running.
-    /// Checks: a live timer.
+    /// Checks: a live timer; a periodic one at PASSIVE_LEVEL only
     /// Source: NDIS: NdisCancelTimerObject
     [UP_TO_DISPATCH] fn NdisCancelTimerObject(handle: *mut c_void) -> u8 {
         let object = timer_object(handle, "NdisCancelTimerObject");
+        // SAFETY: initialised at allocation.
+        let periodic = unsafe { (*object.timer()).Period } != 0;
+        if periodic && irql::current() != irql::PASSIVE {
+            broken(Group::Timer, object.handle, "NdisCancelTimerObject: a periodic timer is cancelled above PASSIVE_LEVEL");
+        }
         // SAFETY: initialised at allocation.
         u8::from(unsafe { timer::cancel(object.timer()) })
     }

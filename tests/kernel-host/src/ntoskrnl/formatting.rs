@@ -2,6 +2,7 @@
 //! taken as functions of twelve arguments: in the Windows convention a variadic function finds its arguments where an ordinary
 //! one does, and a `va_list` is the address of the first.
 
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::nt::UNICODE_STRING;
 
 crate::exports! {
@@ -23,6 +24,7 @@ crate::exports! {
     }
 
     /// As _vsnprintf, with the arguments themselves, nine at most.
+    /// Checks: the text gets its terminator
     /// Source: C: _snprintf
     [ANY] fn _snprintf(
         buffer: *mut u8, count: usize, format: *const u8,
@@ -30,10 +32,13 @@ crate::exports! {
     ) -> i32 {
         let all = [a, b, c, d, e, f, g, h, i];
         // SAFETY: a format with its arguments, and the image's buffer.
-        unsafe { format_narrow(buffer, count, format, all.as_ptr()) }
+        let written = unsafe { format_narrow(buffer, count, format, all.as_ptr()) };
+        check_terminated("_snprintf", written, count);
+        written
     }
 
     /// As _snprintf, with wide characters.
+    /// Checks: the text gets its terminator
     /// Source: C: _snwprintf
     [ANY] fn _snwprintf(
         buffer: *mut u16, count: usize, format: *const u16,
@@ -41,7 +46,22 @@ crate::exports! {
     ) -> i32 {
         let all = [a, b, c, d, e, f, g, h, i];
         // SAFETY: a format with its arguments, and the image's buffer.
-        unsafe { format_wide(buffer, count, format, all.as_ptr()) }
+        let written = unsafe { format_wide(buffer, count, format, all.as_ptr()) };
+        check_terminated("_snwprintf", written, count);
+        written
+    }
+}
+
+/// The safe string functions of the headers are made of `_vsnprintf` and write the terminator themselves; who calls these here
+/// has to have room for it.
+fn check_terminated(function: &str, written: i32, room: usize) {
+    let terminated = usize::try_from(written).is_ok_and(|written| written < room);
+    if room != 0 && !terminated && crate::kernel::is_verifying() {
+        bugcheck(
+            BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+            [0x1041, room as u64, written as u64, 0],
+            format!("{function} fills its {room} characters and leaves the text without a terminator"),
+        );
     }
 }
 

@@ -13,8 +13,12 @@ exports! {
     module "ntoskrnl.exe";
 
     /// The current level.
+    /// Checks: not asked by a miniport's handler that is told by a flag
     /// Source: WDM: KeGetCurrentIrql
     [ANY] fn KeGetCurrentIrql() -> Irql {
+        if crate::kernel::is_verifying() {
+            crate::ndis::data_path::check_level_not_told(Thread::current());
+        }
         irql::current()
     }
 

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
-use crate::dispatcher::Event;
+use crate::dispatcher::{self, Event};
 use crate::exports;
 use crate::fault;
 use crate::image;
-use crate::ledger;
+use crate::ledger::{self, Leak};
 use crate::memory::{paged, pool};
 use crate::worker;
 
@@ -115,7 +115,7 @@ exports! {
     }
 
     /// Queues a routine without an owner; the driver itself has to see that it is not unloaded meanwhile.
-    /// Checks: an item that is not queued; not in pageable memory
+    /// Checks: an item that is not queued; not in pageable memory; none queued or running when the driver is unloaded
     /// Source: WDM: ExQueueWorkItem
     [UP_TO_DISPATCH] fn ExQueueWorkItem(item: *const WorkQueueItem, _queue: u32) {
         // SAFETY: the image's item, filled by the inline ExInitializeWorkItem.
@@ -125,11 +125,14 @@ exports! {
         if !queued().insert(address) {
             wrong(address as *mut c_void, "ExQueueWorkItem is given a work item that is queued already");
         }
+        let base = image::containing(routine).map_or(0, |image| image.base);
+        count(&UNREFERENCED, base, 1);
         worker::queue(move || {
             queued().remove(&address);
             let name = Context::new(ContextKind::WorkItem, "executive work item");
             // SAFETY: the routine that was queued, with its parameter.
             unsafe { call_image!(name, routine => (); parameter) };
+            count(&UNREFERENCED, base, -1);
         });
     }
 
@@ -224,6 +227,28 @@ fn returned(base: usize) {
         *count -= 1;
     }
     event().set();
+}
+
+/// Executive work items that are queued or running, by the base of their image.
+static UNREFERENCED: Mutex<Option<HashMap<usize, isize>>> = Mutex::new(None);
+
+fn count(items: &Mutex<Option<HashMap<usize, isize>>>, base: usize, more: isize) -> isize {
+    let mut items = items.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = items.get_or_insert_default().entry(base).or_default();
+    *number += more;
+    *number
+}
+
+/// Executive work items of an image that is about to go. One that has said that it is done gets the time to return.
+pub(crate) fn unreferenced_of(base: usize) -> Option<Leak> {
+    const LAST_INSTRUCTIONS: i64 = -100_000;
+    if count(&UNREFERENCED, base, 0) == 0 {
+        return None;
+    }
+    dispatcher::delay(LAST_INSTRUCTIONS);
+    let left = count(&UNREFERENCED, base, 0) as usize;
+    let kind = "executive work item".to_owned();
+    (left != 0).then(|| Leak { kind, detail: "queued or running".to_owned(), count: left, bytes: 0, stack: Vec::new() })
 }
 
 /// Waits until no routine of an image is queued or running: what the reference to its driver object is for.
