@@ -1,12 +1,15 @@
 //! Runs a driver of others beside an NDK provider:
 //!
 //! ```text
-//! foreign_driver PROVIDER INX DRIVER [--adapter INDEX=ADDRESS[,ADDRESS…]]… [--parameter NAME=VALUE]… [--seconds N]
+//! foreign_driver PROVIDER INX DRIVER [--adapter INDEX=ADDRESS[,ADDRESS…]]… [--keyword NAME=VALUE]…
+//!                [--parameter NAME=VALUE]… [--seconds N] [--trace ndk]
 //! ```
 //!
-//! Each adapter gets the interface index and the IP addresses that it is given; each parameter is a value below the driver's
-//! `Parameters` key, a number or text. After N seconds of the kernel's time (10) the driver is unloaded, and what it left is
-//! printed. The bugcheck of a broken rule ends the process with 113.
+//! Each adapter gets the interface index and the IP addresses that it is given; each keyword is a value of every adapter's
+//! registry key, as its INF declares it (`docs/registry.md`); each parameter is a value below the driver's `Parameters` key, a
+//! number or text. After N seconds of the kernel's time (10) the driver is unloaded, and what it left is printed. `--trace ndk`
+//! writes a line for each NDK call and callback. The bugcheck of a broken rule ends the process with 113. `docs/own-driver.md`
+//! leads through all of it.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -17,14 +20,16 @@ use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::{Kernel, KernelConfig, registry};
 
 const USAGE: &str = "usage: foreign_driver PROVIDER INX DRIVER [--adapter INDEX=ADDRESS[,ADDRESS…]]… \
-                     [--parameter NAME=VALUE]… [--seconds N]";
+                     [--keyword NAME=VALUE]… [--parameter NAME=VALUE]… [--seconds N] [--trace ndk]";
 const SERVICE: &str = "foreign";
 
 #[derive(Default)]
 struct Words {
     files: Vec<String>,
     adapters: Vec<(u32, Vec<IpAddr>)>,
+    keywords: Vec<(String, String)>,
     parameters: Vec<(String, String)>,
+    trace_ndk: bool,
     seconds: Option<u64>,
 }
 
@@ -54,6 +59,11 @@ fn parse() -> Result<Words, Box<dyn Error>> {
                 let addresses: Result<_, _> = addresses.split(',').map(str::parse).collect();
                 words.adapters.push((index.parse()?, addresses?));
             }
+            "--keyword" => {
+                let (name, value) = pair?;
+                words.keywords.push((name.to_owned(), value.to_owned()));
+            }
+            "--trace" if value == "ndk" => words.trace_ndk = true,
             "--parameter" => {
                 let (name, value) = pair?;
                 words.parameters.push((name.to_owned(), value.to_owned()));
@@ -68,10 +78,18 @@ fn parse() -> Result<Words, Box<dyn Error>> {
 fn run(words: &Words) -> Result<ExitCode, Box<dyn Error>> {
     let [provider, inx, driver] = words.files.as_slice() else { return Err(USAGE.into()) };
     let inx = Inx::load(inx)?;
-    let kernel = Kernel::boot(KernelConfig { debug_output: true, ..KernelConfig::default() });
+    let mut config = KernelConfig { debug_output: true, ..KernelConfig::default() };
+    config.trace_ndk |= words.trace_ndk;
+    let kernel = Kernel::boot(config);
     let provider = kernel.load_driver(provider, "provider")?;
     for (index, addresses) in &words.adapters {
         let mut config = AdapterConfig::from_inx(&inx)?.with_if_index(*index);
+        for (name, value) in &words.keywords {
+            if !config.has_keyword(name) {
+                return Err(format!("the INF declares no keyword {name}").into());
+            }
+            config = config.with_keyword(name, value);
+        }
         for address in addresses {
             config = config.with_address(*address, if address.is_ipv4() { 24 } else { 64 });
         }

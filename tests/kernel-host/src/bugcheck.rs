@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::image::stack_trace::{self, StackFrame};
-use crate::irql;
 use crate::thread::Thread;
+use crate::{irql, status};
 
 /// The exit code of a process that ended in a bugcheck.
 pub const EXIT_CODE: i32 = 113;
@@ -25,6 +25,9 @@ macro_rules! bug_checks {
         }
 
         impl BugCheck {
+            /// Every code that the host uses.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)*
@@ -37,7 +40,7 @@ macro_rules! bug_checks {
             match code {
                 $($value => stringify!($name),)*
                 0x5250_4E43 => "panic of a Rust driver",
-                _ => "code of the driver's own",
+                other => crate::bugcheck_names::name(other).unwrap_or("code of the driver's own"),
             }
         }
     };
@@ -91,7 +94,7 @@ bug_checks! {
     PFN_LIST_CORRUPT = 0x4E;
     NO_MORE_SYSTEM_PTES = 0x3F;
     NO_PAGES_AVAILABLE = 0x4D;
-    UNMOUNTABLE_HANG = 0xEF;
+    UNMOUNTABLE_HANG = 0x4B48_0001;
 }
 
 static HAPPENED: AtomicBool = AtomicBool::new(false);
@@ -104,48 +107,117 @@ pub fn end_by(act: fn() -> !) {
     let _ = LAST_ACT.set(act);
 }
 
+/// What a fault adds to a report.
+pub(crate) struct Fault {
+    /// "trap 13 (general protection)".
+    pub trap: String,
+    pub number: u64,
+    /// The instruction, where it could be read.
+    pub instruction: Option<String>,
+    /// The registers that it reads, with their values.
+    pub operands: String,
+    /// Every register.
+    pub registers: Vec<(&'static str, u64)>,
+    /// It was the driver's own instruction, not the host's.
+    pub of_image: bool,
+}
+
 /// Ends the process with a bugcheck. `rule` says in a sentence which rule was broken, with the names and numbers that
 /// a person needs.
 #[cold]
 pub fn bugcheck(code: BugCheck, parameters: [u64; 4], rule: impl AsRef<str>) -> ! {
     let frames = stack_trace::of_current_thread();
-    report(code as u32, code.name(), parameters, rule.as_ref(), &frames)
+    report(code as u32, code.name(), parameters, rule.as_ref(), &frames, None)
 }
 
 /// As [`bugcheck`], for a code that an image chose itself.
 #[cold]
 pub fn bugcheck_of_image(code: u32, parameters: [u64; 4]) -> ! {
+    const WITH_STATUS: [u32; 4] = [0x1E, 0x7E, 0x8E, 0x3B];
     let frames = stack_trace::of_current_thread();
-    report(code, name_of_code(code), parameters, "the image called KeBugCheckEx", &frames)
+    let status = WITH_STATUS.contains(&code).then(|| format!(" ({})", status::text(parameters[0] as i32)));
+    let rule = format!("the image called KeBugCheckEx{}", status.unwrap_or_default());
+    report(code, name_of_code(code), parameters, &rule, &frames, None)
 }
 
-/// As [`bugcheck`], with a stack that a fault handler collected.
+/// As [`bugcheck`], with a stack that was collected before.
 #[cold]
 pub(crate) fn bugcheck_with_stack(code: BugCheck, parameters: [u64; 4], rule: &str, frames: &[StackFrame]) -> ! {
-    report(code as u32, code.name(), parameters, rule, frames)
+    report(code as u32, code.name(), parameters, rule, frames, None)
 }
 
-fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[StackFrame]) -> ! {
+/// As [`bugcheck`], of a fault.
+#[cold]
+pub(crate) fn bugcheck_of_fault(
+    code: BugCheck,
+    parameters: [u64; 4],
+    rule: &str,
+    frames: &[StackFrame],
+    fault: &Fault,
+) -> ! {
+    report(code as u32, code.name(), parameters, rule, frames, Some(fault))
+}
+
+/// Where the thread is: in a function of the kernel that a driver called, or in a driver's code.
+fn place(thread: &Thread, fault: Option<&Fault>) -> String {
+    let export = thread.last_export().map(|export| export.name);
+    if fault.is_some_and(|fault| fault.of_image) {
+        let last = export.map_or_else(|| "none since its routine was entered".to_owned(), str::to_owned);
+        return format!("in the driver's code; last export called: {last}");
+    }
+    export.map_or_else(|| "in no export".to_owned(), |export| format!("in {export}"))
+}
+
+/// The routines of images that the thread is inside of, outermost first.
+fn routines(thread: &Thread) -> Vec<&'static str> {
+    let contexts = thread.contexts.try_borrow();
+    contexts.map_or_else(|_| Vec::new(), |contexts| contexts.iter().map(|active| active.name).collect())
+}
+
+fn write_fault(text: &mut String, fault: &Fault) {
+    let instruction = fault.instruction.as_deref().unwrap_or("bytes that are no instruction");
+    let operands = if fault.operands.is_empty() { String::new() } else { format!(" with {}", fault.operands) };
+    let _ = writeln!(text, "*** {} at `{instruction}`{operands}", fault.trap);
+    for row in fault.registers.chunks(4) {
+        let values: Vec<String> = row.iter().map(|(name, value)| format!("{name:>3}={value:016x}")).collect();
+        let _ = writeln!(text, "***   {}", values.join(" "));
+    }
+}
+
+fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[StackFrame], fault: Option<&Fault>) -> ! {
     if HAPPENED.swap(true, Ordering::SeqCst) {
         // Another thread is reporting, or the report itself failed; the first one ends the process.
         loop {
             std::thread::sleep(std::time::Duration::from_secs(1));
         }
     }
+    crate::ndk::mediator::trace::flush();
     let mut text = String::new();
     let _ = writeln!(text, "\n*** STOP: {code:#010X} {name}");
     let [first, second, third, fourth] = parameters;
     let _ = writeln!(text, "*** parameters: {first:#x}, {second:#x}, {third:#x}, {fourth:#x}");
     let _ = writeln!(text, "*** {rule}");
-    if let Some(thread) = Thread::try_current() {
+    if let Some(fault) = fault {
+        write_fault(&mut text, fault);
+    }
+    let thread = Thread::try_current();
+    let callbacks = crate::ndk::mediator::describe_callbacks();
+    if let Some(thread) = thread {
         let _ = writeln!(
             text,
-            "*** thread {} at {}, processor {}, in {}",
+            "*** thread {} at {}, processor {}, {}",
             thread.identifier(),
             irql::name(thread.irql()),
             thread.processor(),
-            thread.last_export().map_or("no export", |export| export.name),
+            place(thread, fault),
         );
+        let routines = routines(thread);
+        if !routines.is_empty() {
+            let _ = writeln!(text, "*** routines entered: {}", routines.join(" > "));
+        }
+        for callback in &callbacks {
+            let _ = writeln!(text, "*** {callback}");
+        }
     }
     for (index, frame) in frames.iter().enumerate() {
         let _ = writeln!(text, "    {index:2} {frame}");
@@ -153,14 +225,18 @@ fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[Sta
     if let Some(schedule) = crate::schedule::summary() {
         let _ = writeln!(text, "*** {schedule}");
     }
-    let export = Thread::try_current().and_then(Thread::last_export).map(|export| export.name);
     let line = serde_json::json!({
         "code": code,
         "name": name,
         "parameters": parameters,
         "rule": rule,
-        "export": export,
-        "irql": Thread::try_current().map(Thread::irql),
+        "place": thread.map(|thread| place(thread, fault)),
+        "export": thread.and_then(Thread::last_export).map(|export| export.name),
+        "routines": thread.map(routines),
+        "callbacks": callbacks,
+        "trap": fault.map(|fault| fault.number),
+        "instruction": fault.and_then(|fault| fault.instruction.as_deref()),
+        "irql": thread.map(Thread::irql),
         "stack": frames.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
     let _ = writeln!(text, "{REPORT_PREFIX}{line}");

@@ -238,8 +238,11 @@ pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> 
     let depth = push_context(thread, context, locks, target);
     crate::schedule::point(thread, &context.name);
     let measurement = kernel_stack::begin_measurement(thread);
+    // The export that this callout belongs to goes on afterwards; the image has called none yet.
+    let export = thread.take_export();
     // SAFETY: the caller's contract.
     let result = unsafe { thunk::call_image_raw(target, arguments) };
+    thread.restore_export(export);
     kernel_stack::end_measurement(thread, context.kind, measurement);
     let masked = thread.contexts.borrow().get(depth).map(|active| active.masked_apcs);
     thread.contexts.borrow_mut().truncate(depth);

@@ -13,9 +13,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
+use crate::image::stack_trace;
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
-use crate::memory::paged;
+use crate::memory::{paged, pool};
 use crate::mutex;
 use crate::nt::{DISPATCHER_HEADER, KEVENT, KMUTANT, LIST_ENTRY, object_type};
 use crate::priority;
@@ -280,17 +281,69 @@ fn check_hang(state: &State, blocked_since: &mut Option<Instant>) {
     }
     let mut rule = format!("every kernel thread waits and nothing will wake one ({limit} ms passed):");
     for wait in state.waits.iter().filter(|wait| !wait.thread.serves_others()) {
-        let objects: Vec<String> = wait.objects.iter().map(|object| format!("{object:#x}")).collect();
-        let export = wait.thread.last_export().map_or("", |export| export.name);
-        let _ = write!(
-            rule,
-            "\n***   thread {} \"{}\" waits in {export} for {}",
-            wait.thread.identifier(),
-            wait.thread.name.try_borrow().map(|name| name.clone()).unwrap_or_default(),
-            objects.join(", ")
-        );
+        describe_wait(&mut rule, wait);
     }
+    crate::ndk::mediator::describe_pending(&mut rule);
     bugcheck_with_stack(BugCheck::UNMOUNTABLE_HANG, [0, 0, 0, 0], &rule, &[]);
+}
+
+/// A thread that waits: in what, for what, and from where in its images.
+fn describe_wait(text: &mut String, wait: &Wait) {
+    let thread = wait.thread;
+    let name = thread.name.try_borrow().map(|name| name.clone()).unwrap_or_default();
+    let place = thread.last_export().map_or("the host", |export| export.name);
+    let kind = if wait.all && wait.objects.len() > 1 { "all of " } else { "" };
+    let objects: Vec<String> = wait.objects.iter().map(|object| describe_object(*object)).collect();
+    let identifier = thread.identifier();
+    let _ = write!(text, "\n***   thread {identifier} \"{name}\" waits in {place} for {kind}{}", objects.join("; "));
+    for active in thread.contexts.try_borrow().iter().flat_map(|contexts| contexts.iter().rev()) {
+        let _ = write!(text, "\n***     inside {}", active.name);
+    }
+    for frame in stack_trace::of_thread(thread) {
+        let _ = write!(text, "\n***       {frame}");
+    }
+}
+
+/// A dispatcher object that is waited for: its kind, its state, and whose it is.
+fn describe_object(address: usize) -> String {
+    let header = address as *mut DISPATCHER_HEADER;
+    // SAFETY: an object that a thread waits for stays until the wait ends.
+    let (kind, state) =
+        unsafe { ((*header).Type.load(Ordering::Relaxed) & 0x7F, (*header).SignalState.load(Ordering::Relaxed)) };
+    let kind = match kind {
+        object_type::NOTIFICATION_EVENT => "a notification event",
+        object_type::SYNCHRONIZATION_EVENT => "a synchronization event",
+        object_type::MUTANT => "a mutex",
+        object_type::SEMAPHORE => "a semaphore",
+        object_type::THREAD => "the end of a thread",
+        object_type::NOTIFICATION_TIMER | object_type::SYNCHRONIZATION_TIMER => "a timer",
+        _ => "an object",
+    };
+    let owner = match address_space::zone_of(address) {
+        Some(Zone::Pool) => pool::whereabouts(address).unwrap_or_else(|| "in the kernel's pool".to_owned()),
+        Some(Zone::Images) => crate::image::containing(address).map_or_else(
+            || "in an image".to_owned(),
+            |image| format!("a variable of {} (+{:#x})", image.name, address - image.base),
+        ),
+        Some(Zone::Stacks) => stack_owner(address),
+        Some(_) => "in mapped memory".to_owned(),
+        None => "the host's own".to_owned(),
+    };
+    format!("{kind} at {address:#x} (state {state}), {owner}")
+}
+
+fn stack_owner(address: usize) -> String {
+    let owns = |thread: &&'static Thread| {
+        thread
+            .stack
+            .try_borrow()
+            .is_ok_and(|stack| stack.as_ref().is_some_and(|stack| stack.range().contains(&(address as u64))))
+    };
+    let owner = thread::all().into_iter().find(owns);
+    owner.map_or_else(
+        || "on a kernel stack".to_owned(),
+        |thread| format!("on the stack of thread {}", thread.identifier()),
+    )
 }
 
 impl State {

@@ -12,7 +12,7 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callback::host_function;
 use crate::irql;
 use crate::thread::Thread;
-use crate::{dispatcher, kernel, timer};
+use crate::{dispatcher, kernel, status, timer};
 
 /// `KI_USER_SHARED_DATA`.
 const SHARED_PAGE: usize = 0xFFFF_F780_0000_0000;
@@ -103,7 +103,7 @@ fn wrong_level(level: u64) -> ! {
 }
 
 /// The registers in the order in which instructions number them.
-const REGISTERS: [libc::c_int; 16] = [
+pub(crate) const REGISTERS: [libc::c_int; 16] = [
     libc::REG_RAX,
     libc::REG_RCX,
     libc::REG_RDX,
@@ -183,7 +183,11 @@ fn fast_fail(code: u32) -> ! {
         10 => "an indirect call goes where control flow guard does not allow it",
         _ => "the driver found itself corrupt",
     };
-    bugcheck(BugCheck::KERNEL_SECURITY_CHECK_FAILURE, [u64::from(code), 0, 0, 0], format!("fast fail: {what}"))
+    bugcheck(
+        BugCheck::KERNEL_SECURITY_CHECK_FAILURE,
+        [u64::from(code), 0, 0, 0],
+        format!("fast fail {code} ({}): {what}", status::fast_fail_name(code)),
+    )
 }
 
 /// What is known of the page, as bytes.

@@ -26,8 +26,10 @@ pub struct ExportDeclaration {
     pub direct: bool,
 }
 
-// SAFETY: the address names code, which nobody writes through.
+// SAFETY: the address names code, through which nothing is written.
 unsafe impl Sync for ExportDeclaration {}
+// SAFETY: as above.
+unsafe impl Send for ExportDeclaration {}
 
 /// One exported variable; the import slot receives the address of the variable.
 pub struct DataExport {
@@ -108,6 +110,12 @@ const FORWARDED_BY_HAL: &[&str] = &[
 /// Whether an address is that of an export which runs without a stub.
 pub fn is_direct(address: usize) -> bool {
     TABLES.iter().flat_map(|table| table.iter()).any(|export| export.direct && export.address as usize == address)
+}
+
+/// The name of an export which runs without a stub.
+pub(crate) fn direct_name(address: usize) -> Option<&'static str> {
+    let mut exports = TABLES.iter().flat_map(|table| table.iter());
+    exports.find(|export| export.direct && export.address as usize == address).map(|export| export.name)
 }
 
 /// What an import resolves to.

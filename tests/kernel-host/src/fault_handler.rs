@@ -8,15 +8,17 @@ use std::ptr;
 
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
 
-use crate::bugcheck::{BugCheck, bugcheck_with_stack};
+use crate::bugcheck::{BugCheck, Fault, bugcheck_of_fault};
 use crate::deferred_budget;
 use crate::emulation;
+use crate::export;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
 use crate::memory::{first_touch, mdl, paged, pool};
 use crate::processor;
 use crate::thread::Thread;
+use crate::trap::{self, Described, Trap};
 
 const SIGNAL_STACK: usize = 1 << 20;
 
@@ -127,27 +129,73 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
         return;
     }
     // SAFETY: as above.
-    let (address, registers, writes, executes) = unsafe {
-        let context = &*context.cast::<libc::ucontext_t>();
-        let error = context.uc_mcontext.gregs[libc::REG_ERR as usize];
-        ((*information).si_addr() as usize, registers(context), error & 2 != 0, error & 16 != 0)
+    let (address, sent, context) = unsafe {
+        ((*information).si_addr() as usize, (*information).si_code <= 0, &*context.cast::<libc::ucontext_t>())
     };
+    let registers = registers(context);
     let in_image = crate::image::containing(registers.instruction as usize).is_some();
-    if Thread::try_current().is_none() || (!in_image && !fault_of_export(signal)) {
+    if sent || Thread::try_current().is_none() || (!in_image && !fault_of_export(signal)) {
         // A defect of the host or of the test, not of an image: let the default action show it.
         // SAFETY: restores the default; the instruction faults again on return.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     }
     let frames = stack_trace::of_fault(registers);
-    let (code, rule) = match signal {
-        _ if too_high.is_some() => too_high.unwrap_or_else(|| unreachable!("looked at just now")),
-        libc::SIGILL => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "an illegal instruction".to_owned()),
-        libc::SIGFPE => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "a division by zero or overflow".to_owned()),
-        libc::SIGTRAP => (BugCheck::KMODE_EXCEPTION_NOT_HANDLED, "a breakpoint".to_owned()),
-        _ => explain(address, writes, executes),
+    let trap = trap_of(context);
+    let of_host = !in_image && is_host_code(registers.instruction as usize);
+    let runs_code = in_image || of_host;
+    let who = who(of_host, registers);
+    let described = if let Some((code, rule)) = too_high {
+        let writes = u64::from(trap.error & 2 != 0);
+        Described { code, parameters: [address as u64, writes, trap.pointer, 0], rule }
+    } else if trap.number == trap::PAGE_FAULT {
+        explain(address, trap.error & 2 != 0, trap.error & 16 != 0, &trap, &who)
+    } else {
+        trap.describe(&who)
     };
-    bugcheck_with_stack(code, [address as u64, u64::from(writes), registers.instruction, 0], &rule, &frames)
+    let fault = Fault {
+        trap: trap.title(),
+        number: trap.number,
+        instruction: if runs_code { trap.instruction() } else { None },
+        operands: if runs_code { trap.operands() } else { String::new() },
+        registers: trap::NAMES.into_iter().zip(trap.registers).chain([("rip", trap.pointer)]).collect(),
+        of_image: !of_host,
+    };
+    bugcheck_of_fault(described.code, described.parameters, &described.rule, &frames, &fault)
+}
+
+/// Whose instruction it was: the driver's own, or that of an export which believed a pointer of the driver.
+fn who(of_host: bool, registers: Registers) -> String {
+    if !of_host {
+        return "the driver".to_owned();
+    }
+    let thread = Thread::try_current();
+    // An export that runs on the driver's stack is not written down when it is entered; its call is.
+    let name = match thread.and_then(|thread| stack_trace::called_directly(thread, registers)) {
+        Some(target) => export::direct_name(target),
+        None => thread.and_then(Thread::last_export).map(|export| export.name),
+    };
+    name.map_or_else(|| "the host".to_owned(), |name| format!("{name}, which is given a pointer by the driver,"))
+}
+
+/// The trap, with the bytes of its instruction as far as they can be read.
+fn trap_of(context: &libc::ucontext_t) -> Trap {
+    let register = |index: libc::c_int| context.uc_mcontext.gregs[index as usize] as u64;
+    let (number, pointer) = (register(libc::REG_TRAPNO), register(libc::REG_RIP));
+    let at = (pointer - trap::bytes_behind(number).min(pointer)) as usize;
+    let end = crate::image::containing(at)
+        .and_then(|image| image.section(at).map(|section| section.address + section.length))
+        .or_else(|| is_host_code(at).then(|| at.saturating_add(16)));
+    let code = end.map_or_else(Vec::new, |end| trap::code_at(at, end));
+    Trap { number, error: register(libc::REG_ERR), pointer, registers: emulation::REGISTERS.map(register), code }
+}
+
+/// Whether an address lies in the program itself or in its libraries: nothing that an image could have made up.
+fn is_host_code(address: usize) -> bool {
+    // SAFETY: a zeroed structure is one to fill in.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: looks an address up in the list of loaded objects.
+    unsafe { libc::dladdr(address as *const libc::c_void, &raw mut found) != 0 }
 }
 
 /// Brings pageable memory in, or says that the access may not be made at this level.
@@ -190,7 +238,8 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     Registers { instruction, values }
 }
 
-fn explain(address: usize, writes: bool, executes: bool) -> (BugCheck, String) {
+/// A page fault: what there is, or was, at its address.
+fn explain(address: usize, writes: bool, executes: bool, trap: &Trap, who: &str) -> Described {
     let verb = if executes {
         "executes"
     } else if writes {
@@ -221,7 +270,17 @@ fn explain(address: usize, writes: bool, executes: bool) -> (BugCheck, String) {
         (_, Some(_)) if writes => BugCheck::ATTEMPTED_WRITE_TO_READONLY_MEMORY,
         (code, _) => code,
     };
-    (code, format!("the driver {verb} {address:#x}: {place}"))
+    let parameters = match code {
+        // Address, level, kind of access, instruction.
+        BugCheck::DRIVER_IRQL_NOT_LESS_OR_EQUAL => {
+            let access = if executes { 8 } else { u64::from(writes) };
+            [address as u64, u64::from(level), access, trap.pointer]
+        }
+        _ => [address as u64, u64::from(writes), trap.pointer, 0],
+    };
+    let closed = crate::ndk::mediator::describe_closed(address);
+    let closed = closed.map_or_else(String::new, |what| format!("\n***   there was the NDK object {what}"));
+    Described { code, parameters, rule: format!("{who} {verb} {address:#x}: {place}{closed}") }
 }
 
 fn explain_image(address: usize, writes: bool, executes: bool) -> (BugCheck, String) {

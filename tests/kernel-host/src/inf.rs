@@ -553,6 +553,12 @@ impl AdapterConfig {
         Ok(Self { installation, values, addresses: Vec::new(), if_index: None })
     }
 
+    /// Whether the package declares a keyword.
+    #[must_use]
+    pub fn has_keyword(&self, name: &str) -> bool {
+        self.installation.keywords.iter().any(|keyword| keyword.name.eq_ignore_ascii_case(name))
+    }
+
     /// Sets a value of the driver key, any text: the registry does not check it, the driver has to.
     #[must_use]
     pub fn with_keyword(mut self, name: &str, value: &str) -> Self {

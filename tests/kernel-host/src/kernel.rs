@@ -60,6 +60,8 @@ pub struct KernelConfig {
     pub build: u32,
     /// Let one thread run at a time, in an order that this seed gives.
     pub schedule: Option<u64>,
+    /// Write a line for each NDK call and callback of drivers that come through WSK.
+    pub trace_ndk: bool,
 }
 
 impl Default for KernelConfig {
@@ -74,6 +76,7 @@ impl Default for KernelConfig {
             debug_output: std::env::var_os("KERNEL_HOST_DEBUG_OUTPUT").is_some(),
             build: 20_348,
             schedule: None,
+            trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
         }
     }
 }
@@ -124,6 +127,9 @@ impl Kernel {
         deferred_budget::start();
         dispatcher::start_clock();
         worker::start();
+        if config.trace_ndk {
+            crate::ndk::mediator::trace::start();
+        }
         Self { config }
     }
 
@@ -215,6 +221,7 @@ impl Kernel {
 
     /// Ends the kernel and says what is left.
     pub fn shutdown(self) -> Report {
+        crate::ndk::mediator::trace::flush();
         let report = self.report();
         worker::stop();
         processor::stop();

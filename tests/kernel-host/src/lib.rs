@@ -29,6 +29,7 @@
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 pub mod bugcheck;
+pub mod bugcheck_names;
 pub mod callback;
 pub mod callout;
 mod deadlock;
@@ -67,6 +68,7 @@ pub mod status;
 pub mod thread;
 pub mod thunk;
 pub mod timer;
+mod trap;
 pub mod worker;
 pub mod wsk;
 

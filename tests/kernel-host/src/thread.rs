@@ -124,7 +124,20 @@ impl Thread {
         self.export.store(ptr::from_ref(declaration).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The export that the thread entered last.
+    /// Takes the export away while an image runs that has not called one yet; for [`Self::restore_export`].
+    #[inline]
+    pub(crate) fn take_export(&self) -> *mut ExportDeclaration {
+        let export = self.export.load(Ordering::Relaxed);
+        self.export.store(ptr::null_mut(), Ordering::Relaxed);
+        export
+    }
+
+    #[inline]
+    pub(crate) fn restore_export(&self, export: *mut ExportDeclaration) {
+        self.export.store(export, Ordering::Relaxed);
+    }
+
+    /// The export that the thread runs in host code, and in an image the last one that its running routine called.
     pub fn last_export(&self) -> Option<&'static ExportDeclaration> {
         // SAFETY: only ever set from a static reference.
         unsafe { self.export.load(Ordering::Relaxed).as_ref() }

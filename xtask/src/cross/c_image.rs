@@ -39,6 +39,8 @@ const COMPILER_FLAGS: &[&str] = &[
     "-fno-strict-aliasing",
     "-fms-extensions",
     "-fshort-wchar",
+    // Freestanding code has none otherwise, and without them no stack can be read.
+    "-fasynchronous-unwind-tables",
     "-fstack-protector-strong",
     "-Xclang",
     "-cfguard",

@@ -66,7 +66,11 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
     let reservation =
         Reservation::new(address_space::Zone::Images, length).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
     let base = reservation.address();
-    reservation.map_run(0, frames.clone(), Protection::ReadWrite);
+    let list: Vec<u32> = frames.clone().collect();
+    if !reservation.try_map(&list, Protection::ReadWrite) {
+        frames::free_run(frames);
+        return Err(ImageError::NoMemory(path.to_owned()));
+    }
     // SAFETY: the range was mapped read-write just now and nobody else knows it.
     let memory = unsafe { std::slice::from_raw_parts_mut(base as *mut u8, length) };
     memory.fill(0);

@@ -111,6 +111,11 @@ pub fn of_current_thread() -> Vec<StackFrame> {
     name(&addresses())
 }
 
+/// The frames of a thread that stands still in an export.
+pub(crate) fn of_thread(thread: &Thread) -> Vec<StackFrame> {
+    name(&walk(thread, None))
+}
+
 /// The frames of the current thread when a fault interrupted it at these registers.
 pub(crate) fn of_fault(registers: Registers) -> Vec<StackFrame> {
     Thread::try_current().map_or_else(Vec::new, |thread| name(&walk(thread, Some(registers))))
@@ -135,11 +140,77 @@ fn walk(thread: &Thread, fault: Option<Registers>) -> Vec<u64> {
     {
         // Addresses are return addresses, which name the instruction before; the interrupted one counts as that.
         found.push(registers.instruction + 1);
-        unwind_piece(registers, true, &mut found);
+        unwind_piece(thread, registers, true, &mut found);
         // The piece in front is the one before this callout.
         return walk_chain(thread, previous_piece(thread.host_stack.get()), found);
     }
+    if let Some(caller) = fault.and_then(|registers| caller_on_kernel_stack(thread, registers)) {
+        found.push(caller.instruction);
+        unwind_piece(thread, caller, false, &mut found);
+        return walk_chain(thread, previous_piece(thread.host_stack.get()), found);
+    }
     walk_chain(thread, (thread.transition.get(), thread.host_stack.get()), found)
+}
+
+/// How many words above the stack pointer are searched for a return address into an image.
+const WORDS_OF_A_LEAF: u64 = 64;
+
+/// The image's registers at the call of what faulted on the image's own stack without being image code: an address that is
+/// no code, or a routine of the host that runs there (memcpy). Of such a routine only the return address is known.
+fn caller_on_kernel_stack(thread: &Thread, fault: Registers) -> Option<Registers> {
+    let top = fault.values.sp();
+    let range = thread.kernel_stack_ranges()?.into_iter().find(|range| range.contains(&top))?;
+    let places = (0..WORDS_OF_A_LEAF).map(|word| top + 8 * word).take_while(|place| place + 8 <= range.end);
+    for place in places {
+        // SAFETY: inside one of this thread's kernel stacks, above its guard page.
+        let value = unsafe { (place as *const u64).read_unaligned() };
+        if super::contains_code(value as usize) && follows_a_call(value) {
+            let mut values = fault.values;
+            values.set(Reg::RSP, place + 8);
+            return Some(Registers { instruction: value, values });
+        }
+    }
+    None
+}
+
+/// What image code called that runs on the image's own stack: the value of the import slot, where the call was through one.
+pub(crate) fn called_directly(thread: &Thread, fault: Registers) -> Option<usize> {
+    let after = caller_on_kernel_stack(thread, fault)?.instruction;
+    let relative = |end: u64| {
+        // SAFETY: the last four bytes of an instruction of a loaded image.
+        let distance = unsafe { ((end - 4) as *const i32).read_unaligned() };
+        end.wrapping_add_signed(i64::from(distance))
+    };
+    let is = |address: u64, bytes: [u8; 2]| {
+        let inside = super::contains_code(address as usize) && super::contains_code(address as usize + 5);
+        // SAFETY: code of a loaded image.
+        inside && unsafe { (address as *const [u8; 2]).read() } == bytes
+    };
+    // call [rip + distance], or call of a jmp [rip + distance].
+    let target = relative(after);
+    let slot = if is(after - 6, [0xFF, 0x15]) {
+        target
+    } else if is(target, [0xFF, 0x25]) {
+        relative(target + 6)
+    } else {
+        return None;
+    };
+    super::containing(slot as usize)?;
+    // SAFETY: a slot of a loaded image.
+    Some(unsafe { (slot as *const usize).read_unaligned() })
+}
+
+/// Whether the instruction before an address of image code is a call.
+fn follows_a_call(address: u64) -> bool {
+    let before = |bytes: u64| super::contains_code((address - bytes) as usize);
+    // SAFETY: code of a loaded image.
+    let byte = |back: u64| unsafe { ((address - back) as *const u8).read() };
+    // call rel32, call [rip + rel32]
+    if before(6) && (byte(5) == 0xE8 || byte(6) == 0xFF && byte(5) == 0x15) {
+        return true;
+    }
+    // call by a register or by memory with a base: two to seven bytes, opcode FF /2.
+    (2..=7).any(|length| before(length) && byte(length) == 0xFF && byte(length - 1) >> 3 & 7 == 2)
 }
 
 /// Follows the chain of pieces: (registers saved by the import stub, host stack of the callout that the piece is in).
@@ -151,7 +222,7 @@ fn walk_chain(thread: &Thread, start: (*const Transition, u64), mut found: Vec<u
         let registers = unsafe { registers_of(&*transition) };
         if super::containing(registers.instruction as usize).is_some() {
             found.push(registers.instruction);
-            unwind_piece(registers, false, &mut found);
+            unwind_piece(thread, registers, false, &mut found);
         } else if let Some(entered) = entered_at(thread, host_stack) {
             // The function that was entered ended in a jump to the import and left no frame: its start stands for it.
             found.push(entered as u64 + 1);
@@ -201,20 +272,25 @@ thread_local! {
     static CACHE: Cell<Option<Box<CacheX86_64>>> = const { Cell::new(None) };
 }
 
-fn unwind_piece(start: Registers, interrupted: bool, found: &mut Vec<u64>) {
+fn unwind_piece(thread: &Thread, start: Registers, interrupted: bool, found: &mut Vec<u64>) {
     let mut cache = CACHE.take().unwrap_or_else(|| Box::new(CacheX86_64::new()));
-    unwind_with(&mut cache, start, interrupted, found);
+    unwind_with(&mut cache, thread.kernel_stack_ranges().as_deref(), start, interrupted, found);
     CACHE.set(Some(cache));
 }
 
-fn unwind_with(cache: &mut CacheX86_64, start: Registers, interrupted: bool, found: &mut Vec<u64>) {
+fn unwind_with(
+    cache: &mut CacheX86_64,
+    stack: Option<&[Range<u64>]>,
+    start: Registers,
+    interrupted: bool,
+    found: &mut Vec<u64>,
+) {
     let mut registers = start.values;
     let mut address = start.instruction;
     let mut first = interrupted;
-    let stack = Thread::try_current().and_then(Thread::kernel_stack_ranges);
     let mut read = |address: u64| {
-        let readable = stack.as_ref().is_none_or(|ranges| ranges.iter().any(|range| range.contains(&address)));
-        // SAFETY: the address lies inside one of this thread's kernel stacks, above its guard page.
+        let readable = stack.is_none_or(|ranges| ranges.iter().any(|range| range.contains(&address)));
+        // SAFETY: the address lies inside one of the thread's kernel stacks, above its guard page.
         if readable && address != 0 { Ok(unsafe { (address as *const u64).read_unaligned() }) } else { Err(()) }
     };
     while found.len() < MAXIMUM_FRAMES {

@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use crate::memory::{PAGE_SIZE, frames};
+use crate::bugcheck::{BugCheck, bugcheck};
+use crate::memory::{PAGE_SIZE, frames, map_budget};
 
 /// What a part of the address space is for; it tells the fault handler what a wild address was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +68,6 @@ struct Space {
 
 static SPACE: OnceLock<Space> = OnceLock::new();
 
-/// How many runs are mapped now: each is a map of the operating system's, of which there are 65 530.
-static MAPS: AtomicUsize = AtomicUsize::new(0);
-
 pub(crate) fn initialise() {
     let length = ZONE_LENGTH * Zone::COUNT;
     // SAFETY: reserves addresses without access.
@@ -86,6 +84,7 @@ pub(crate) fn initialise() {
     assert_ne!(base, libc::MAP_FAILED, "cannot reserve the kernel's address space");
     let base = base as usize;
     let next = std::array::from_fn(|zone| AtomicUsize::new(base + zone * ZONE_LENGTH + PAGE_SIZE));
+    map_budget::initialise();
     let made = SPACE.set(Space { base, next, backing: Mutex::new(BTreeMap::new()) });
     assert!(made.is_ok(), "the kernel's address space exists already");
 }
@@ -104,9 +103,9 @@ pub fn zone_of(address: usize) -> Option<Zone> {
     Zone::from_index(offset / ZONE_LENGTH)
 }
 
-/// How many maps the kernel's address space uses.
+/// How many maps of the operating system the kernel's address space uses.
 pub fn maps() -> usize {
-    MAPS.load(Ordering::Relaxed)
+    map_budget::in_use()
 }
 
 /// The frame behind an address.
@@ -135,7 +134,10 @@ pub fn frames_at(address: usize, pages: usize) -> Option<Vec<u32>> {
 pub(crate) unsafe fn protect(address: usize, length: usize, protection: Protection) {
     // SAFETY: the caller's contract.
     let result = unsafe { libc::mprotect(address as *mut libc::c_void, length, protection.bits()) };
-    assert_eq!(result, 0, "mprotect failed");
+    if result != 0 {
+        map_budget::refused();
+        out_of_maps();
+    }
 }
 
 /// Addresses of our own, followed by at least one page without access.
@@ -168,8 +170,16 @@ impl Reservation {
         self.length
     }
 
-    /// Maps adjacent frames at a byte offset.
+    /// Maps adjacent frames at a byte offset, for the host itself: without maps there is no kernel.
     pub fn map_run(&self, offset: usize, run: Range<u32>, protection: Protection) {
+        if !self.try_map_run(offset, run, protection) {
+            out_of_maps();
+        }
+    }
+
+    /// Maps adjacent frames at a byte offset; false when the operating system has no more maps.
+    #[must_use]
+    fn try_map_run(&self, offset: usize, run: Range<u32>, protection: Protection) -> bool {
         let length = run.len() * PAGE_SIZE;
         assert!(offset + length <= self.length, "a mapping longer than its reservation");
         let address = self.address + offset;
@@ -186,19 +196,45 @@ impl Reservation {
                 frames::offset_of(run.start),
             )
         };
-        assert_ne!(result, libc::MAP_FAILED, "the operating system refuses a map ({} are in use)", maps());
-        MAPS.fetch_add(1, Ordering::Relaxed);
-        backing().insert(address, (run.len(), run.start));
+        if result == libc::MAP_FAILED {
+            map_budget::refused();
+            return false;
+        }
+        let mut backing = backing();
+        let first = backing.range(self.address..self.address + self.length).next().is_none();
+        map_budget::add(1 + usize::from(first));
+        backing.insert(address, (run.len(), run.start));
+        true
     }
 
-    /// Maps frames in their order from the start.
+    /// Maps frames in their order from the start, for the host itself.
     pub fn map(&self, list: &[u32], protection: Protection) {
-        let mut offset = 0;
-        for run in frames::runs(list) {
-            let length = run.len() * PAGE_SIZE;
-            self.map_run(offset, run, protection);
-            offset += length;
+        if !self.map_all(list, protection) {
+            out_of_maps();
         }
+    }
+
+    /// Maps frames in their order from the start, for an image; false, and nothing is mapped, when there are no more maps.
+    #[must_use]
+    pub fn try_map(&self, list: &[u32], protection: Protection) -> bool {
+        if !map_budget::allows(frames::runs(list).len() + 1) {
+            return false;
+        }
+        let mapped = self.map_all(list, protection);
+        if !mapped {
+            self.release();
+        }
+        mapped
+    }
+
+    fn map_all(&self, list: &[u32], protection: Protection) -> bool {
+        let mut offset = 0;
+        frames::runs(list).into_iter().all(|run| {
+            let length = run.len() * PAGE_SIZE;
+            let mapped = self.try_map_run(offset, run, protection);
+            offset += length;
+            mapped
+        })
     }
 
     /// Changes the protection of a part.
@@ -221,13 +257,26 @@ impl Reservation {
                 0,
             )
         };
-        assert_ne!(result, libc::MAP_FAILED, "the operating system refuses to unmap");
+        if result == libc::MAP_FAILED {
+            map_budget::refused();
+            self.protect(0, self.length, Protection::None);
+        }
         let mut backing = backing();
         let starts: Vec<usize> =
             backing.range(self.address..self.address + self.length).map(|(start, _)| *start).collect();
-        MAPS.fetch_sub(starts.len(), Ordering::Relaxed);
+        map_budget::give_back(starts.len() + usize::from(!starts.is_empty()));
         for start in starts {
             backing.remove(&start);
         }
     }
+}
+
+/// The host itself needs a map and the operating system has none.
+#[cold]
+fn out_of_maps() -> ! {
+    bugcheck(
+        BugCheck::NO_MORE_SYSTEM_PTES,
+        [map_budget::in_use() as u64, map_budget::limit() as u64, 0, 0],
+        map_budget::sentence(),
+    )
 }

@@ -417,14 +417,12 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
         }
         let list = frames_of(mdl, "MmMapLockedPages");
         let pages = list.len();
-        let runs = frames::runs(&list).len();
-        if address_space::maps() + runs > LARGEST_NUMBER_OF_MAPS {
-            return None;
-        }
         let reservation = Reservation::new(Zone::Mappings, pages * PAGE_SIZE)?;
         let protection =
             if priority & MDL_MAPPING_NO_WRITE != 0 { Protection::ReadOnly } else { Protection::ReadWrite };
-        reservation.map(&list, protection);
+        if !reservation.try_map(&list, protection) {
+            return None;
+        }
         let at = reservation.address();
         first_touch::watch(at, pages, protection);
         let address = at + (*mdl).ByteOffset as usize;
@@ -446,9 +444,6 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
         Some(address)
     }
 }
-
-/// Maps of the operating system that mappings of MDLs may use up.
-const LARGEST_NUMBER_OF_MAPS: usize = 60_000;
 
 /// `MmUnmapLockedPages`.
 ///

@@ -5,6 +5,7 @@ pub mod address_space;
 pub(crate) mod first_touch;
 pub mod frames;
 pub mod kernel_stack;
+pub(crate) mod map_budget;
 pub mod mdl;
 pub(crate) mod paged;
 pub mod pool;

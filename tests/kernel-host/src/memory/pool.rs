@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::image::stack_trace;
 use crate::ledger::{self, Leak};
-use crate::memory::address_space::{self, Protection, Reservation, Zone};
-use crate::memory::{PAGE_SIZE, frames, mdl, paged};
+use crate::memory::address_space::{Protection, Reservation, Zone};
+use crate::memory::{PAGE_SIZE, frames, map_budget, mdl, paged};
 use crate::ntoskrnl::{lookasides, work_items};
 use crate::{dispatcher, dpc, irql, lock_order, mutex, spin_lock, timer};
 
@@ -33,9 +33,6 @@ const UNINITIALISED: u8 = 0xCD;
 
 const POOL_ALIGNMENT: usize = 16;
 const CACHE_LINE: usize = 64;
-
-/// Above this many maps new blocks get no guard page.
-const MAPS_FOR_GUARDS: usize = 40_000;
 
 /// How many freed blocks the reports remember.
 const REMEMBERED: usize = 65_536;
@@ -156,7 +153,7 @@ pub(crate) fn make_read_only(address: *mut u8) {
 
 fn allocate_block(request: Request, image: usize, stack: Vec<u64>) -> Option<*mut u8> {
     let pageable = request.paged && crate::kernel::is_verifying();
-    let guarded = crate::kernel::is_verifying() && address_space::maps() < MAPS_FOR_GUARDS;
+    let guarded = crate::kernel::is_verifying() && map_budget::allows_guards();
     let (address, storage) = if guarded || pageable || slot_size(request).is_none() {
         allocate_pages(request, guarded)?
     } else {
@@ -208,7 +205,10 @@ fn allocate_pages(request: Request, guarded: bool) -> Option<(usize, Storage)> {
         frames::free(&list);
         return None;
     };
-    reservation.map(&list, Protection::ReadWrite);
+    if !reservation.try_map(&list, Protection::ReadWrite) {
+        frames::free(&list);
+        return None;
+    }
     let start = reservation.address();
     let address = if request.size >= PAGE_SIZE || !guarded {
         start
@@ -240,7 +240,11 @@ fn allocate_slot(request: Request) -> Option<(usize, Storage)> {
     }
     let run = frames::allocate_run(CHUNK / PAGE_SIZE)?;
     let reservation = Reservation::new(Zone::Pool, CHUNK)?;
-    reservation.map_run(0, run, Protection::ReadWrite);
+    let list: Vec<u32> = run.collect();
+    if !reservation.try_map(&list, Protection::ReadWrite) {
+        frames::free(&list);
+        return None;
+    }
     let start = reservation.address();
     with(|pool| pool.slots.entry(class).or_default().extend((1..CHUNK / class).map(|index| start + index * class)));
     Some((start, Storage::Slot(class)))
@@ -456,6 +460,14 @@ pub(crate) fn describe(address: usize) -> (BugCheck, String) {
         ),
         None => (BugCheck::PAGE_FAULT_IN_NONPAGED_AREA, "an address of the pool where no block is".to_owned()),
     }
+}
+
+/// The live block that an address lies in; for reports.
+pub(crate) fn whereabouts(address: usize) -> Option<String> {
+    let pool = POOL.try_lock().ok()?;
+    let (at, block) = pool.as_ref()?.blocks.range(..=address).next_back()?;
+    (address < at + block.size)
+        .then(|| format!("in the pool block at {at:#x} (tag '{}', {} bytes)", tag_text(block.tag), block.size))
 }
 
 fn block_text(at: usize, block: &Block) -> String {

@@ -1,4 +1,4 @@
-//! The `NDIS_STATUS` values that this host returns or looks at, and the test for success.
+//! The `NDIS_STATUS` values: those that this host returns or looks at, and the names of all.
 
 /// The type of a status: the same numbers as NTSTATUS.
 pub type NdisStatus = i32;
@@ -7,15 +7,20 @@ macro_rules! statuses {
     ($($name:ident = $value:literal;)*) => {
         $(pub const $name: NdisStatus = $value as u32 as i32;)*
 
-        /// The name of a status in a report, without its `NDIS_STATUS_`.
-        #[must_use]
-        pub fn name(status: NdisStatus) -> String {
+        /// The name of a status that NDIS names, without its `NDIS_STATUS_`.
+        pub(crate) fn known(status: NdisStatus) -> Option<&'static str> {
             match status {
-                $($name => stringify!($name).to_owned(),)*
-                other => format!("{:#010x}", other as u32),
+                $($name => Some(stringify!($name)),)*
+                _ => None,
             }
         }
     };
+}
+
+/// The name of a status in a report, without its `NDIS_STATUS_`.
+#[must_use]
+pub fn name(status: NdisStatus) -> String {
+    known(status).map_or_else(|| crate::status::text(status), str::to_owned)
 }
 
 statuses! {
@@ -46,4 +51,58 @@ statuses! {
     SEND_ABORTED = 0xC023_000C;
     MEDIA_DISCONNECTED = 0xC023_001F;
     PAUSED = 0xC023_002A;
+    NOT_COPIED = 0x0001_0002;
+    CALL_ACTIVE = 0x0001_0007;
+    ONLINE = 0x4001_0003;
+    RESET_START = 0x4001_0004;
+    RESET_END = 0x4001_0005;
+    CLOSED = 0x4001_0007;
+    MEDIA_CONNECT = 0x4001_000B;
+    MEDIA_DISCONNECT = 0x4001_000C;
+    HARDWARE_LINE_UP = 0x4001_000D;
+    HARDWARE_LINE_DOWN = 0x4001_000E;
+    INTERFACE_UP = 0x4001_000F;
+    INTERFACE_DOWN = 0x4001_0010;
+    MEDIA_BUSY = 0x4001_0011;
+    MEDIA_SPECIFIC_INDICATION = 0x4001_0012;
+    LINK_SPEED_CHANGE = 0x4001_0013;
+    NETWORK_CHANGE = 0x4001_0018;
+    MEDIA_SPECIFIC_INDICATION_EX = 0x4001_0019;
+    PORT_STATE = 0x4001_0022;
+    OPER_STATUS = 0x4001_0023;
+    PACKET_FILTER = 0x4001_0024;
+    IP_OPER_STATUS = 0x4001_0026;
+    CURRENT_MAC_ADDRESS_CHANGE = 0x4002_00B0;
+    PM_CAPABILITIES_CHANGE = 0x4003_0053;
+    PM_HARDWARE_CAPABILITIES = 0x4003_0054;
+    PM_WAKE_REASON = 0x4003_0055;
+    NOT_RESETTABLE = 0x8001_0001;
+    SOFT_ERRORS = 0x8001_0003;
+    HARD_ERRORS = 0x8001_0004;
+    OPEN_FAILED = 0xC001_0007;
+    DEVICE_FAILED = 0xC001_0008;
+    MULTICAST_EXISTS = 0xC001_000A;
+    MULTICAST_NOT_FOUND = 0xC001_000B;
+    RESET_IN_PROGRESS = 0xC001_000D;
+    OPEN_LIST_FULL = 0xC001_0010;
+    ADAPTER_NOT_OPEN = 0xC001_0012;
+    NOT_INDICATING = 0xC001_0013;
+    UNSUPPORTED_MEDIA = 0xC001_0019;
+    GROUP_ADDRESS_IN_USE = 0xC001_001A;
+    FILE_NOT_FOUND = 0xC001_001B;
+    ERROR_READING_FILE = 0xC001_001C;
+    ALREADY_MAPPED = 0xC001_001D;
+    RESOURCE_CONFLICT = 0xC001_001E;
+    NO_CABLE = 0xC001_001F;
+    INVALID_ADDRESS = 0xC001_0022;
+    DEST_OUT_OF_ORDER = 0xC001_0024;
+    CELLRATE_NOT_AVAILABLE = 0xC001_0026;
+    AAL_PARAMS_UNSUPPORTED = 0xC001_0028;
+    NO_ROUTE_TO_DESTINATION = 0xC001_0029;
+    INTERFACE_NOT_FOUND = 0xC023_002B;
+    UNSUPPORTED_REVISION = 0xC023_002C;
+    INVALID_PORT = 0xC023_002D;
+    INVALID_PORT_STATE = 0xC023_002E;
+    LOW_POWER_STATE = 0xC023_002F;
+    REINIT_REQUIRED = 0xC023_0030;
 }

@@ -51,7 +51,9 @@ impl Machine {
     /// A kernel in which no page of a buffer has a neighbour in memory, with two adapters of softndk.sys.
     pub fn boot(mode: Mode, promptness: Promptness) -> Self {
         let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
-        let kernel = Kernel::boot(KernelConfig { mode, frames: FrameOrder::Scattered, ..KernelConfig::default() });
+        let hang_limit = Some(Duration::from_secs(5));
+        let frames = FrameOrder::Scattered;
+        let kernel = Kernel::boot(KernelConfig { mode, frames, hang_limit, ..KernelConfig::default() });
         let provider = kernel.load_driver(provider_image(), "softndk").expect("softndk.sys loads");
         let adapters = (1..=2).map(|number| {
             let config = AdapterConfig::from_inx(&inx).expect("the INF installs");
@@ -67,6 +69,10 @@ impl Machine {
             target_moderation: Duration::from_micros(20),
             pattern: 0,
         }
+    }
+
+    pub fn sleep(&self, time: Duration) {
+        self.kernel.sleep(time);
     }
 
     pub fn end(self) {

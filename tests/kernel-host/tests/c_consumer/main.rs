@@ -77,6 +77,69 @@ fn nothing_pends_that_need_not() {
 }
 
 #[test]
+fn a_trace_has_a_line_for_every_call_and_callback() {
+    const REQUESTS: u32 = 8;
+    let test = "a_trace_has_a_line_for_every_call_and_callback";
+    if std::env::var_os("KERNEL_HOST_TRACE").is_some() {
+        let served = || {
+            let machine = Machine::boot(Mode::Verify, NATURAL);
+            every_request_is_served(&machine, V4, REQUESTS);
+            machine.end();
+        };
+        assert!(child::in_child(test, || {}, served).is_none(), "this is the child");
+        return;
+    }
+    drop(c_consumer::build(&Workspace::at(&root())).expect("the consumer in C builds"));
+    let outcome = child::in_child_with(test, &[("KERNEL_HOST_TRACE", "ndk")]);
+    outcome.expect_success();
+    let requests = REQUESTS as usize;
+    let by = |function: &str| format!("  by c-consumer.sys!{function}");
+    let exactly: [(usize, &[&str]); 5] = [
+        (2, &["Adapter#", "WskOpenNdkAdapter", &by("AdapterOpen")]),
+        (
+            1,
+            &[
+                "PASSIVE",
+                "Connector#",
+                "NdkConnect(pNdkQp=QueuePair#",
+                "pSrcAddress=10.0.0.1:",
+                "= 0x00000103 STATUS_PENDING",
+                &by("Connect"),
+            ],
+        ),
+        (
+            1,
+            &[
+                "c-consumer.sys!WaiterRequestDone",
+                "is called as NDK_FN_REQUEST_COMPLETION of NdkConnect(Context=0x",
+                "Status=0x00000000 STATUS_SUCCESS",
+            ],
+        ),
+        (requests, &["NdkFastRegister(RequestContext=0x", "pMr=MemoryRegion#", "= 0x00000000 STATUS_SUCCESS"]),
+        (
+            2,
+            &[
+                "NdkCreateQp(",
+                " InitiatorQueueDepth=128, MaxReceiveRequestSge=1,",
+                "made QueuePair#",
+                &by("EndpointCreate"),
+            ],
+        ),
+    ];
+    for (count, words) in exactly {
+        assert_eq!(outcome.lines_with(words), count, "{words:?}");
+    }
+    let at_least: [(usize, &[&str]); 3] = [
+        (requests, &["NdkSend(RequestContext=0x", "pSgl=[0x", "+64 token 0x"]),
+        (requests, &["NdkGetCqResultsEx(", " results, STATUS_SUCCESS"]),
+        (1, &["c-consumer.sys!Notified", "is called as NDK_FN_CQ_NOTIFICATION_CALLBACK of NdkCreateCq"]),
+    ];
+    for (count, words) in at_least {
+        assert!(outcome.lines_with(words) >= count, "{words:?}");
+    }
+}
+
+#[test]
 fn it_keeps_its_books_in_real_time() {
     trial("it_keeps_its_books_in_real_time", || {
         let machine = Machine::boot(Mode::Fast, NATURAL);

@@ -1,6 +1,7 @@
 //! Mistakes that a consumer makes, one a test: a copy of the consumer in which one line is another, and how it ends.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kernel_host::Mode;
 use kernel_host::bugcheck::BugCheck;
@@ -19,6 +20,8 @@ enum Ends {
     Fault(BugCheck, &'static str),
     /// With these words of a check of the test.
     Failure(&'static str),
+    /// In a bugcheck of the driver that is unloaded in the middle, whose report has all of these words.
+    Report(&'static [BugCheck], &'static [&'static str]),
 }
 
 /// A line of a file of the consumer, and what stands there instead.
@@ -50,7 +53,14 @@ fn made(test: &str, mistake: &Mistake, ends: Ends) {
     if std::env::var_os(IMAGE).is_some() {
         let served = || {
             let machine = Machine::boot(Mode::Verify, NATURAL);
-            every_request_is_served(&machine, V4, 64);
+            if matches!(ends, Ends::Report(..)) {
+                // Nothing polls: a consumer that hangs leaves nothing to wake it.
+                let consumer = machine.start_consumer(V4, 8);
+                machine.sleep(Duration::from_secs(2));
+                consumer.unload();
+            } else {
+                every_request_is_served(&machine, V4, 64);
+            }
             machine.end();
         };
         assert!(child::in_child(test, || {}, served).is_none(), "this is the child");
@@ -66,6 +76,13 @@ fn made(test: &str, mistake: &Mistake, ends: Ends) {
         }
         Ends::Fault(code, words) => drop(reported(&outcome, code, words)),
         Ends::Failure(words) => outcome.expect_failure(words),
+        Ends::Report(codes, words) => {
+            let report = outcome.expect_bugcheck();
+            assert!(codes.iter().any(|code| report["code"] == *code as u32), "{report}");
+            for words in words {
+                outcome.expect_output(words);
+            }
+        }
     }
 }
 
@@ -168,4 +185,68 @@ fn a_question_at_the_wrong_level() {
     };
     let ends = Ends::Bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, 0x1001, "NdkQueryAdapterInfo");
     made("mistakes::a_question_at_the_wrong_level", &mistake, ends);
+}
+
+#[test]
+fn a_queue_pair_that_is_not_closed() {
+    let mistake = Mistake {
+        file: "endpoint.c",
+        right: "        CloserClose(&closer, Endpoint->Pair, Endpoint->Pair->Dispatch->NdkCloseQp);\n",
+        wrong: "",
+    };
+    let words: &[&str] = &[
+        "the close of ProtectionDomain#",
+        "the close of CompletionQueue#",
+        "waits for the close of QueuePair#",
+        "which the consumer has not called",
+        "made by NdkCreateQp",
+        "c-consumer-a-queue-pair-that-is-not-closed.sys!EndpointCreate",
+        "inside DriverUnload",
+        "c-consumer-a-queue-pair-that-is-not-closed.sys!CloserWait",
+    ];
+    let ends = Ends::Report(&[BugCheck::UNMOUNTABLE_HANG], words);
+    made("mistakes::a_queue_pair_that_is_not_closed", &mistake, ends);
+}
+
+#[test]
+fn a_queue_pair_that_is_closed_twice() {
+    let mistake = Mistake {
+        file: "endpoint.c",
+        right: "        CloserClose(&closer, Endpoint->Pair, Endpoint->Pair->Dispatch->NdkCloseQp);\n",
+        wrong: "        NDK_FN_CLOSE_OBJECT close = Endpoint->Pair->Dispatch->NdkCloseQp;\n\
+                \x20       CloserClose(&closer, Endpoint->Pair, close);\n\
+                \x20       CloserClose(&closer, Endpoint->Pair, close);\n",
+    };
+    let words: &[&str] = &[
+        "NdkCloseQp is given a QueuePair object that is not open",
+        "QueuePair#",
+        "made by NdkCreateQp",
+        "by a call",
+        "!EndpointClose",
+    ];
+    made(
+        "mistakes::a_queue_pair_that_is_closed_twice",
+        &mistake,
+        Ends::Report(&[BugCheck::BUGCODE_NDIS_DRIVER], words),
+    );
+}
+
+#[test]
+fn a_completion_context_that_is_none() {
+    let mistake = Mistake {
+        file: "connect.c",
+        right: "WaiterRequestDone, &waiter);\n    status = WaiterResult(&waiter, status, NULL);\n    \
+                if (NT_SUCCESS(status)) {\n        status = CheckHello(connector);",
+        wrong: "WaiterRequestDone, (PVOID)0x1230);\n    status = WaiterResult(&waiter, status, NULL);\n    \
+                if (NT_SUCCESS(status)) {\n        status = CheckHello(connector);",
+    };
+    let words: &[&str] = &[
+        "!WaiterRequestDone",
+        "inside NDK_FN_REQUEST_COMPLETION with Context=0x1230, given to NdkConnect of Connector#",
+        ".sys!Connect",
+    ];
+    let test = "mistakes::a_completion_context_that_is_none";
+    // The level of the callback decides.
+    let codes = &[BugCheck::DRIVER_IRQL_NOT_LESS_OR_EQUAL, BugCheck::PAGE_FAULT_IN_NONPAGED_AREA];
+    made(test, &mistake, Ends::Report(codes, words));
 }

@@ -64,6 +64,11 @@ impl Outcome {
         serde_json::from_str(line.expect("a report")).expect("the report is JSON")
     }
 
+    /// How many lines of the output have all of these words.
+    pub fn lines_with(&self, wanted: &[&str]) -> usize {
+        self.text().lines().filter(|line| wanted.iter().all(|words| line.contains(words))).count()
+    }
+
     pub fn expect_output(&self, wanted: &str) {
         let text = self.text();
         assert!(text.contains(wanted), "no {wanted:?} in:\n{text}");

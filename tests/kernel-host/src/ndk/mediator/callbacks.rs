@@ -1,6 +1,7 @@
 //! Callbacks on their way from the provider to the consumer: the provider is given a function of the layer and a number as
 //! context; the number finds the consumer's own.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,11 +10,13 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
 use super::super::object_check::Kind;
 use super::object::{self, Family, Object};
+use super::trace;
 use crate::call_image;
 use crate::callback::{enter_consumer_callback, host_function};
 use crate::callout::{Context, ContextKind};
 use crate::irql::IrqlRange;
 use crate::ndis::rule::{Group, broken};
+use crate::status;
 
 /// What a callback is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,14 @@ pub(super) struct Callback {
     pub family: Arc<Family>,
     /// Whose callback it is, where that is known: the object that is closed or that the events are of.
     pub object: Arc<OnceLock<Arc<Object>>>,
+    /// The object that the call was made on.
+    pub of: Arc<Object>,
+    /// What else the call was given that a made object needs.
+    pub needs: Vec<Arc<Object>>,
+    /// The number of the call in the trace.
+    pub call: u64,
+    /// Where in the consumer the call was made.
+    pub given_at: Vec<u64>,
     /// The consumer's structure that the call fills with a mapping.
     pub mapping: Option<u64>,
 }
@@ -99,6 +110,18 @@ pub(super) fn first_outstanding(family: &Arc<Family>) -> Option<&'static str> {
     let mut callbacks = table.as_ref()?.callbacks.values();
     let found = callbacks.find(|callback| callback.purpose.is_completion() && Arc::ptr_eq(&callback.family, family));
     found.map(|callback| callback.given_to)
+}
+
+/// Completions that have not come: the object of each, and the function that they were given to.
+pub(super) fn outstanding() -> Vec<(Arc<Object>, &'static str)> {
+    let Ok(table) = TABLE.try_lock() else { return Vec::new() };
+    let callbacks = table.iter().flat_map(|table| table.callbacks.iter());
+    let mut found: Vec<(u64, &Callback)> = callbacks
+        .filter(|(_, callback)| callback.purpose.is_completion())
+        .map(|(number, callback)| (*number, callback))
+        .collect();
+    found.sort_by_key(|(number, _)| *number);
+    found.into_iter().map(|(_, callback)| (Arc::clone(&callback.of), callback.given_to)).collect()
 }
 
 /// Drops what is left of an adapter that is closed.
@@ -150,6 +173,12 @@ fn enter(number: u64, expected: fn(Purpose) -> bool, name: &'static str) -> Call
 unsafe fn tell(callback: &Callback, arguments: &[u64]) {
     let name = Context::new(ContextKind::ConsumerCallback, callback.purpose.name());
     let function = callback.function;
+    if trace::is_on() {
+        trace_callback(callback, arguments);
+    }
+    let subject = callback.object.get().unwrap_or(&callback.of);
+    subject.telling.fetch_add(1, Ordering::SeqCst);
+    RUNNING.with_borrow_mut(|running| running.push(callback.clone()));
     // SAFETY: the consumer gave this function for this purpose; the arguments are those of its type.
     unsafe {
         match *arguments {
@@ -158,6 +187,59 @@ unsafe fn tell(callback: &Callback, arguments: &[u64]) {
             [first, second, ..] => call_image!(name, function => (); callback.context, first, second),
         }
     }
+    RUNNING.with_borrow_mut(Vec::pop);
+    subject.telling.fetch_sub(1, Ordering::SeqCst);
+}
+
+thread_local! {
+    /// The callbacks that this thread is inside of.
+    static RUNNING: RefCell<Vec<Callback>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The callbacks that the current thread is inside of: which call gave each, and from where; for reports.
+pub(super) fn describe_running() -> Vec<String> {
+    let describe = |callback: &Callback| {
+        format!(
+            "inside {} with Context={:#x}, given to {} of {}{}",
+            callback.purpose.name(),
+            callback.context,
+            callback.given_to,
+            callback.of.name(),
+            object::place(&callback.given_at)
+        )
+    };
+    RUNNING
+        .try_with(|running| running.try_borrow().map(|running| running.iter().map(describe).collect()))
+        .ok()
+        .and_then(Result::ok)
+        .unwrap_or_default()
+}
+
+/// The line of a callback, written when it begins.
+fn trace_callback(callback: &Callback, arguments: &[u64]) {
+    let subject = callback.object.get().unwrap_or(&callback.of);
+    let mut line = trace::Line::begin()
+        .text(format!("#{} {} ", callback.call, subject.name()))
+        .code(callback.function as u64 + 1)
+        .text(format!(
+            " is called as {} of {}(Context={:#x}",
+            callback.purpose.name(),
+            callback.given_to,
+            callback.context
+        ));
+    let has_status = matches!(
+        callback.purpose,
+        Purpose::Request | Purpose::Create(_) | Purpose::QueueNotification | Purpose::SharedReceiveNotification
+    );
+    for (index, argument) in arguments.iter().enumerate() {
+        let text = if index == 0 && has_status {
+            format!("Status={}", status::text(*argument as i32))
+        } else {
+            object::name_at(*argument as usize).unwrap_or_else(|| format!("{argument:#x}"))
+        };
+        line = line.text(format!(", {text}"));
+    }
+    line.text(")").end();
 }
 
 unsafe extern "win64" fn request_done(number: u64, status: u64) {
@@ -190,6 +272,8 @@ pub(super) fn created(callback: &Callback, made: *mut NDK_OBJECT_HEADER) {
     }
     object::adopt(kind, made, &callback.family, callback.given_to);
     let own = super::object_at(kind, made as usize, callback.given_to);
+    own.needs(std::slice::from_ref(&callback.of));
+    own.needs(&callback.needs);
     // The events that the create was given are this object's.
     let _ = callback.object.set(own);
 }
@@ -232,6 +316,9 @@ unsafe fn notify(number: u64, status: u64, purpose: Purpose) {
 unsafe extern "win64" fn connect_event(number: u64, connector: *mut NDK_OBJECT_HEADER) {
     let callback = enter(number, |purpose| purpose == Purpose::ConnectEvent, "NDK_FN_CONNECT_EVENT_CALLBACK");
     object::adopt(Kind::Connector, connector, &callback.family, "NDK_FN_CONNECT_EVENT_CALLBACK");
+    if let (Some(listener), Some(own)) = (callback.object.get(), object::open_at(connector as usize)) {
+        own.needs(std::slice::from_ref(listener));
+    }
     // SAFETY: the arguments of NDK_FN_CONNECT_EVENT_CALLBACK.
     unsafe { tell(&callback, &[connector as u64]) };
 }

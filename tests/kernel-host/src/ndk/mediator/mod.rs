@@ -10,8 +10,10 @@
 mod callbacks;
 mod object;
 mod tables;
+pub(crate) mod trace;
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER};
@@ -40,7 +42,16 @@ pub fn adopt_adapter(adapter: NdkAdapter) -> *mut NDK_ADAPTER {
     let family = Arc::new(Family::new(adapter.version()));
     object::adopt(Kind::Adapter, pointer.cast::<NDK_OBJECT_HEADER>(), &family, "WskOpenNdkAdapter");
     adapters().get_or_insert_default().insert(pointer as usize, Open { adapter, family });
+    trace_adapter("WskOpenNdkAdapter", pointer as usize);
     pointer
+}
+
+/// The line of an open, and of a close that begins.
+fn trace_adapter(function: &str, address: usize) {
+    if trace::is_on() {
+        let name = object::name_at(address).unwrap_or_default();
+        trace::Line::begin().text(format!("#{} {name} {function} at {address:#x}", trace::next_call())).end();
+    }
 }
 
 /// Closes an adapter of [`adopt_adapter`]; blocks as the provider's close does.
@@ -48,6 +59,7 @@ pub fn close_adapter(pointer: *mut NDK_ADAPTER) {
     let Some(Open { adapter, family }) = adapters().get_or_insert_default().remove(&(pointer as usize)) else {
         broken(Group::Ndk, pointer as usize, "WskCloseNdkAdapter is given what is no open NDK adapter");
     };
+    trace_adapter("WskCloseNdkAdapter", pointer as usize);
     if family.mappings_left() != 0 {
         let rule = format!("WskCloseNdkAdapter: {} logical address mappings are not released", family.mappings_left());
         broken(Group::Ndk, pointer as usize, rule);
@@ -76,4 +88,76 @@ pub fn open_adapters() -> usize {
 /// The object at an address, or the end: the consumer used one that is closed or never was.
 fn object_at(kind: Kind, address: usize, function: &str) -> Arc<Object> {
     object::find(kind, address, function)
+}
+
+/// What the memory at an address was: an NDK object that the consumer has closed.
+pub(crate) fn describe_closed(address: usize) -> Option<String> {
+    object::closed_at(address)
+}
+
+/// The callbacks that the current thread is inside of.
+pub(crate) fn describe_callbacks() -> Vec<String> {
+    callbacks::describe_running()
+}
+
+/// What is open and what is under way, for the report of a hang: the open objects, the requests whose completion has not
+/// come, and for each close that has not completed what it waits for.
+pub(crate) fn describe_pending(text: &mut String) {
+    let (open, closing) = object::live();
+    let requests = callbacks::outstanding();
+    if !open.is_empty() {
+        let _ = write!(text, "\n***   open NDK objects ({}):", open.len());
+    }
+    for object in &open {
+        let _ = write!(text, "\n***     {}", object.origin());
+    }
+    for (object, function) in &requests {
+        if !closing.iter().any(|closed| Arc::ptr_eq(closed, object)) {
+            let _ = write!(text, "\n***   {function} of {} has not completed", object.name());
+        }
+    }
+    for object in &closing {
+        let _ = write!(
+            text,
+            "\n***   the close of {} has not completed; it was called{}",
+            object.name(),
+            object.place_of_close()
+        );
+        for cause in causes(object, &open, &closing, &requests) {
+            let _ = write!(text, "\n***     waits for {cause}");
+        }
+    }
+}
+
+/// What the close of an object waits for, as far as the layer sees it.
+fn causes(
+    object: &Arc<Object>,
+    open: &[Arc<Object>],
+    closing: &[Arc<Object>],
+    requests: &[(Arc<Object>, &'static str)],
+) -> Vec<String> {
+    let mut causes = Vec::new();
+    let belongs = |other: &&Arc<Object>| {
+        let of_adapter = object.kind == Kind::Adapter && Arc::ptr_eq(&other.family, &object.family);
+        !Arc::ptr_eq(other, object) && (other.holds(object) || of_adapter)
+    };
+    for other in open.iter().filter(belongs) {
+        causes.push(format!("the close of {}, which the consumer has not called", other.name()));
+    }
+    for other in closing.iter().filter(belongs) {
+        causes.push(format!("the close of {}, which has not completed either", other.name()));
+    }
+    for (_, function) in
+        requests.iter().filter(|(other, name)| Arc::ptr_eq(other, object) && !name.contains("NdkClose"))
+    {
+        causes.push(format!("the completion of {function}, which has not come"));
+    }
+    let running = object.telling.load(std::sync::atomic::Ordering::SeqCst);
+    if running != 0 {
+        causes.push(format!("{running} callbacks of it that have not returned"));
+    }
+    if causes.is_empty() {
+        causes.push("nothing of the consumer's that the layer knows of: the provider has it".to_owned());
+    }
+    causes
 }

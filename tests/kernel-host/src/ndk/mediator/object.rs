@@ -1,14 +1,16 @@
 //! The objects behind the layer: what it wrote into each, and what the provider had there before.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
 use super::super::object_check::{self, Kind};
 use super::tables;
+use crate::image::stack_trace;
 use crate::ndis::rule::{Group, broken};
 
 /// An open adapter and everything that came from it.
@@ -74,6 +76,17 @@ pub(super) struct Object {
     pub notifying: AtomicU32,
     /// A disconnect was told.
     pub disconnected: AtomicBool,
+    /// Its number among the objects of its kind.
+    serial: usize,
+    /// The function that made it.
+    made_by: String,
+    /// Where in the consumer it was made, and where its close was called.
+    made_at: Vec<u64>,
+    closed_at: OnceLock<Vec<u64>>,
+    /// Callbacks of it that have not returned.
+    pub telling: AtomicU32,
+    /// The objects that it was made of or is connected with: their closes wait for its own.
+    needed: Mutex<Vec<Arc<Object>>>,
 }
 
 static OBJECTS: Mutex<Option<HashMap<usize, Arc<Object>>>> = Mutex::new(None);
@@ -91,29 +104,51 @@ pub(super) fn adopt(kind: Kind, pointer: *mut NDK_OBJECT_HEADER, family: &Arc<Fa
     }
     // SAFETY: as above.
     let provider = unsafe { pointer.add(1).cast::<usize>().read() };
-    // Values that nobody writes by accident, and that differ from object to object.
-    let reserved = std::array::from_fn(|word| address.rotate_left(8 * word as u32 + 3) ^ 0x4E44_4B4D_4544_4941);
-    let object = Arc::new(Object {
-        kind,
-        address,
-        family: Arc::clone(family),
-        provider,
-        reserved,
-        closed: AtomicBool::new(false),
-        notifying: AtomicU32::new(0),
-        disconnected: AtomicBool::new(false),
-    });
+    let object = Object::new(kind, address, family, provider, function);
     // SAFETY: dispatch and reserved block are the layer's from here on.
     unsafe {
-        reserved_block(pointer).write(reserved);
+        reserved_block(pointer).write(object.reserved);
         pointer.add(1).cast::<usize>().write(tables::of(kind) as usize);
     }
     if kind != Kind::Adapter {
         family.objects.fetch_add(1, Ordering::SeqCst);
     }
+    let object = Arc::new(object);
     if objects().get_or_insert_default().insert(address, object).is_some() {
         broken(Group::Ndk, address, format!("{function} hands out a {kind:?} object that is open already"));
     }
+}
+
+fn next_serial(kind: Kind) -> usize {
+    static SERIALS: [AtomicUsize; 10] = [const { AtomicUsize::new(0) }; 10];
+    SERIALS[kind as usize].fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Objects whose close was called and has not completed.
+static CLOSING: Mutex<Vec<Arc<Object>>> = Mutex::new(Vec::new());
+
+fn closing() -> MutexGuard<'static, Vec<Arc<Object>>> {
+    CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The open object at an address, whatever its kind.
+pub(super) fn open_at(address: usize) -> Option<Arc<Object>> {
+    objects().get_or_insert_default().get(&address).cloned()
+}
+
+/// The name of the open object at an address.
+pub(super) fn name_at(address: usize) -> Option<String> {
+    open_at(address).map(|object| object.name())
+}
+
+/// Open objects and those that are being closed, for reports; nothing when a lock is held.
+pub(super) fn live() -> (Vec<Arc<Object>>, Vec<Arc<Object>>) {
+    let open = OBJECTS.try_lock().ok();
+    let mut open: Vec<Arc<Object>> =
+        open.iter().flat_map(|open| open.iter()).flat_map(|open| open.values().cloned()).collect();
+    open.sort_by_key(|object| (object.kind as usize, object.serial));
+    let closing = CLOSING.try_lock().map_or_else(|_| Vec::new(), |closing| closing.clone());
+    (open, closing)
 }
 
 /// The reserved block of an object.
@@ -132,8 +167,50 @@ pub(super) fn find(kind: Kind, address: usize, function: &str) -> Arc<Object> {
         Some(object) => {
             broken(Group::Ndk, address, format!("{function} is given a {:?} object as {kind:?}", object.kind))
         }
-        None => broken(Group::Ndk, address, format!("{function} is given a {kind:?} object that is not open")),
+        None => {
+            let history = closed_at(address).map_or_else(String::new, |history| format!(": {history}"));
+            broken(Group::Ndk, address, format!("{function} is given a {kind:?} object that is not open{history}"))
+        }
     }
+}
+
+/// How many closed objects are remembered for reports.
+const REMEMBERED: usize = 4096;
+
+/// Objects by their addresses, the last one closed last.
+static RECENTLY_CLOSED: Mutex<VecDeque<(usize, Arc<Object>)>> = Mutex::new(VecDeque::new());
+
+fn recently_closed() -> MutexGuard<'static, VecDeque<(usize, Arc<Object>)>> {
+    RECENTLY_CLOSED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an address was before it was closed, with who closed it; for the report of a fault.
+pub(super) fn closed_at(address: usize) -> Option<String> {
+    let closed = RECENTLY_CLOSED.try_lock().ok()?;
+    let length = size_of::<NDK_OBJECT_HEADER>() + size_of::<usize>();
+    let found = closed.iter().rev().find(|(at, _)| (*at..*at + length).contains(&address))?;
+    Some(history(found))
+}
+
+/// What is known of an object that was closed.
+fn history((_, object): &(usize, Arc<Object>)) -> String {
+    let state = if object.is_closed() { "was closed" } else { "is being closed" };
+    format!("{}\n***     it {state} by a call{}", object.origin(), object.place_of_close())
+}
+
+/// Where the consumer is; when verifying, because it takes time.
+pub(super) fn call_site() -> Vec<u64> {
+    if crate::kernel::is_verifying() { stack_trace::addresses() } else { Vec::new() }
+}
+
+/// The innermost functions of a call, a line each.
+pub(super) fn place(addresses: &[u64]) -> String {
+    const SHOWN: usize = 4;
+    let mut text = String::new();
+    for frame in stack_trace::name(addresses).iter().take(SHOWN) {
+        let _ = write!(text, "\n***       {frame}");
+    }
+    text
 }
 
 /// Looks at an object that the provider calls back about: when it has taken its table back, the consumer's next call passes the
@@ -157,10 +234,41 @@ pub(super) fn take(kind: Kind, address: usize, function: &str) -> Arc<Object> {
     if kind != Kind::Adapter {
         object.family.objects.fetch_sub(1, Ordering::SeqCst);
     }
+    let _ = object.closed_at.set(call_site());
+    closing().push(Arc::clone(&object));
+    if crate::kernel::is_verifying() {
+        let mut closed = recently_closed();
+        closed.retain(|(at, _)| *at != address);
+        closed.push_back((address, Arc::clone(&object)));
+        if closed.len() > REMEMBERED {
+            closed.pop_front();
+        }
+    }
     object
 }
 
 impl Object {
+    fn new(kind: Kind, address: usize, family: &Arc<Family>, provider: usize, function: &str) -> Self {
+        // Values that no one writes by accident, and that differ from object to object.
+        let reserved = std::array::from_fn(|word| address.rotate_left(8 * word as u32 + 3) ^ 0x4E44_4B4D_4544_4941);
+        Self {
+            kind,
+            address,
+            family: Arc::clone(family),
+            provider,
+            reserved,
+            closed: AtomicBool::new(false),
+            notifying: AtomicU32::new(0),
+            disconnected: AtomicBool::new(false),
+            serial: next_serial(kind),
+            made_by: function.to_owned(),
+            made_at: call_site(),
+            closed_at: OnceLock::new(),
+            telling: AtomicU32::new(0),
+            needed: Mutex::default(),
+        }
+    }
+
     /// The provider's function in a slot.
     pub(super) fn provider_function(&self, slot: usize) -> usize {
         // SAFETY: checked when the object was adopted: a complete table in read-only memory of the provider's image.
@@ -169,6 +277,44 @@ impl Object {
 
     pub(super) fn set_closed(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        closing().retain(|other| !std::ptr::eq(&raw const **other, self));
+        // Nothing waits for it any more.
+        self.needed().clear();
+    }
+
+    fn needed(&self) -> MutexGuard<'_, Vec<Arc<Object>>> {
+        self.needed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It was made of these objects, or is connected with them.
+    pub(super) fn needs(&self, others: &[Arc<Object>]) {
+        let mut needed = self.needed();
+        for other in others {
+            if !needed.iter().any(|known| Arc::ptr_eq(known, other)) {
+                needed.push(Arc::clone(other));
+            }
+        }
+    }
+
+    /// Whether the close of another object has to wait for this one's.
+    pub(super) fn holds(&self, other: &Arc<Object>) -> bool {
+        let held = |needed: MutexGuard<'_, Vec<Arc<Object>>>| needed.iter().any(|known| Arc::ptr_eq(known, other));
+        self.needed.try_lock().is_ok_and(held)
+    }
+
+    /// `QueuePair#3`.
+    pub(super) fn name(&self) -> String {
+        format!("{:?}#{}", self.kind, self.serial)
+    }
+
+    /// Who made it, with the place in the consumer.
+    pub(super) fn origin(&self) -> String {
+        format!("{} at {:#x}, made by {}{}", self.name(), self.address, self.made_by, place(&self.made_at))
+    }
+
+    /// Where its close was called.
+    pub(super) fn place_of_close(&self) -> String {
+        self.closed_at.get().map_or_else(String::new, |addresses| place(addresses))
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -8,11 +8,14 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 use super::super::object_check::Kind;
 use super::callbacks::{self, Callback, Purpose};
 use super::object::{self, Object};
+use super::trace;
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callback::host_function;
 use crate::callout::{self, Context, ContextKind};
+use crate::export::ExportDeclaration;
 use crate::irql::{self, IrqlRange};
 use crate::ndis::rule::{Group, broken};
+use crate::status;
 use crate::thread::Thread;
 
 const PENDING: i32 = 0x103;
@@ -35,6 +38,23 @@ pub(super) struct Slot {
     event: Option<Given>,
     /// Where the structure of a mapping is, and whether the call builds or releases it.
     mapping: Option<(usize, Mapping)>,
+    /// Where objects are among the arguments that what is made, or connected, needs.
+    uses: &'static [usize],
+    answer: Answer,
+    /// The names of the arguments.
+    arguments: &'static [&'static str],
+    /// For reports: the function that the thread is in.
+    declaration: ExportDeclaration,
+}
+
+/// What a function returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Status,
+    Nothing,
+    Results,
+    ResultsEx,
+    Token,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,8 +68,29 @@ struct Entry {
     arguments: usize,
 }
 
-const fn slot(kind: Kind, index: usize, name: &'static str) -> Slot {
-    Slot { kind, index, name, level: IrqlRange::UP_TO_DISPATCH, completion: None, event: None, mapping: None }
+const fn slot(kind: Kind, index: usize, name: &'static str, arguments: &'static [&'static str]) -> Slot {
+    let level = IrqlRange::UP_TO_DISPATCH;
+    Slot {
+        kind,
+        index,
+        name,
+        level,
+        completion: None,
+        event: None,
+        mapping: None,
+        uses: &[],
+        answer: Answer::Status,
+        arguments,
+        declaration: ExportDeclaration {
+            module: "NDK",
+            name,
+            irql: level,
+            documentation: &[],
+            address: std::ptr::null(),
+            arguments: arguments.len(),
+            direct: false,
+        },
+    }
 }
 
 impl Slot {
@@ -75,6 +116,16 @@ impl Slot {
 
     const fn releases(mut self, at: usize) -> Self {
         self.mapping = Some((at, Mapping::Release));
+        self
+    }
+
+    const fn uses(mut self, places: &'static [usize]) -> Self {
+        self.uses = places;
+        self
+    }
+
+    const fn gives(mut self, answer: Answer) -> Self {
+        self.answer = answer;
         self
     }
 
@@ -108,7 +159,7 @@ macro_rules! table {
                     unsafe { forward(slot, &mut [$($argument),*]) }
                 }
                 let index = entries.len();
-                let _ = SLOT.set(slot(Kind::$kind, index, stringify!($name))$(.$special($($value),*))*);
+                let _ = SLOT.set(slot(Kind::$kind, index, stringify!($name), &[$(stringify!($argument)),*])$(.$special($($value),*))*);
                 entries.push(Entry { address: entry as *const c_void, arguments: count!($($argument)*) });
             }
         )*
@@ -132,110 +183,139 @@ fn build(kind: Kind) -> Vec<usize> {
         Kind::Adapter => adapter(),
         Kind::QueuePair => queue_pair(),
         Kind::CompletionQueue => table! { CompletionQueue;
-            NdkCloseCq(a b c).close();
-            NdkQueryExtension(a b c d);
-            NdkResizeCq(a b c d).request(2);
-            NdkArmCq(a b);
-            NdkGetCqResults(a b c);
-            NdkControlCqInterruptModeration(a b c);
-            NdkGetCqResultsEx(a b c);
+            NdkCloseCq(NdkCq CloseCompletion RequestContext).close();
+            NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+            NdkResizeCq(NdkCq CqDepth RequestCompletion RequestContext).request(2);
+            NdkArmCq(NdkCq Type).gives(Answer::Nothing);
+            NdkGetCqResults(NdkCq pResults nResults).gives(Answer::Results);
+            NdkControlCqInterruptModeration(NdkCq ModerationInterval ModerationCount);
+            NdkGetCqResultsEx(NdkCq pResults nResults).gives(Answer::ResultsEx);
         },
         Kind::MemoryRegion => table! { MemoryRegion;
-            NdkCloseMr(a b c).close();
-            NdkQueryExtension(a b c d);
-            NdkRegisterMr(a b c d e f).request(4);
-            NdkDeregisterMr(a b c).request(1);
-            NdkInitializeFastRegisterMr(a b c d e).request(3);
-            NdkGetRemoteTokenFromMr(a);
-            NdkGetLocalTokenFromMr(a);
+            NdkCloseMr(NdkMr CloseCompletion RequestContext).close();
+            NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+            NdkRegisterMr(NdkMr pMdl Length Flags RequestCompletion RequestContext).request(4);
+            NdkDeregisterMr(NdkMr RequestCompletion RequestContext).request(1);
+            NdkInitializeFastRegisterMr(NdkMr AdapterPageCount RemoteAccess RequestCompletion RequestContext).request(3);
+            NdkGetRemoteTokenFromMr(NdkMr).gives(Answer::Token);
+            NdkGetLocalTokenFromMr(NdkMr).gives(Answer::Token);
         },
         Kind::MemoryWindow => table! { MemoryWindow;
-            NdkCloseMw(a b c).close();
-            NdkQueryExtension(a b c d);
-            NdkGetRemoteTokenFromMw(a);
+            NdkCloseMw(NdkMw CloseCompletion RequestContext).close();
+            NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+            NdkGetRemoteTokenFromMw(NdkMw).gives(Answer::Token);
         },
         Kind::ProtectionDomain => protection_domain(),
         Kind::SharedEndpoint => table! { SharedEndpoint;
-            NdkCloseSharedEndpoint(a b c).close();
-            NdkQueryExtension(a b c d);
-            NdkGetLocalAddress(a b c);
+            NdkCloseSharedEndpoint(NdkSharedEndpoint CloseCompletion RequestContext).close();
+            NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+            NdkGetLocalAddress(NdkSharedEndpoint pAddress pAddressLength);
         },
         Kind::Connector => connector(),
         Kind::Listener => table! { Listener;
-            NdkCloseListener(a b c).close();
-            NdkQueryExtension(a b c d);
-            NdkListen(a b c d e).request(3);
-            NdkGetLocalAddress(a b c);
-            NdkControlConnectEvents(a b);
+            NdkCloseListener(NdkListener CloseCompletion RequestContext).close();
+            NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+            NdkListen(NdkListener pAddress AddressLength RequestCompletion RequestContext).request(3);
+            NdkGetLocalAddress(NdkListener pAddress pAddressLength);
+            NdkControlConnectEvents(NdkListener Pause).gives(Answer::Nothing);
         },
         Kind::SharedReceiveQueue => table! { SharedReceiveQueue;
-            NdkCloseSrq(a b c).close();
-            NdkQueryExtension(a b c d);
-            NdkModifySrq(a b c d e).request(3);
-            NdkSrqReceive(a b c d);
+            NdkCloseSrq(NdkSrq CloseCompletion RequestContext).close();
+            NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+            NdkModifySrq(NdkSrq SrqDepth NotifyThreshold RequestCompletion RequestContext).request(3);
+            NdkSrqReceive(NdkSrq RequestContext pSgl nSge);
         },
     }
 }
 
 fn adapter() -> Vec<usize> {
     table! { Adapter;
-        NdkQueryExtension(a b c d);
-        NdkQueryAdapterInfo(a b c).passive();
-        NdkCreateCq(a b c d e f g h).create(5, Kind::CompletionQueue).event(2, Purpose::QueueNotification);
-        NdkCreatePd(a b c d).create(1, Kind::ProtectionDomain);
-        NdkCreateSharedEndpoint(a b c d e f).create(3, Kind::SharedEndpoint);
-        NdkCreateConnector(a b c d).create(1, Kind::Connector);
-        NdkCreateListener(a b c d e f).create(3, Kind::Listener).event(1, Purpose::ConnectEvent);
-        NdkBuildLAM(a b c d e f g h).request(3).builds(5);
-        NdkReleaseLAM(a b).releases(1);
+        NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+        NdkQueryAdapterInfo(NdkAdapter pInfo pBufferSize).passive();
+        NdkCreateCq(
+            NdkAdapter CqDepth CqNotification CqNotificationContext pAffinity CreateCompletion RequestContext ppNdkCq
+        ).create(5, Kind::CompletionQueue).event(2, Purpose::QueueNotification);
+        NdkCreatePd(NdkAdapter CreateCompletion RequestContext ppNdkPd).create(1, Kind::ProtectionDomain);
+        NdkCreateSharedEndpoint(NdkAdapter pAddress AddressLength CreateCompletion RequestContext ppNdkSharedEndpoint)
+            .create(3, Kind::SharedEndpoint);
+        NdkCreateConnector(NdkAdapter CreateCompletion RequestContext ppNdkConnector).create(1, Kind::Connector);
+        NdkCreateListener(
+            NdkAdapter ConnectEvent ConnectEventContext CreateCompletion RequestContext ppNdkListener
+        ).create(3, Kind::Listener).event(1, Purpose::ConnectEvent);
+        NdkBuildLAM(NdkAdapter pMdl Length RequestCompletion RequestContext pNdkLAM pLAMSize pFBO).request(3).builds(5);
+        NdkReleaseLAM(NdkAdapter pNdkLAM).releases(1).gives(Answer::Nothing);
     }
 }
 
 fn protection_domain() -> Vec<usize> {
     table! { ProtectionDomain;
-        NdkClosePd(a b c).close();
-        NdkQueryExtension(a b c d);
-        NdkCreateMr(a b c d e).create(2, Kind::MemoryRegion);
-        NdkCreateMw(a b c d).create(1, Kind::MemoryWindow);
-        NdkCreateSrq(a b c d e f g h i j)
-            .create(7, Kind::SharedReceiveQueue).event(4, Purpose::SharedReceiveNotification);
-        NdkCreateQp(a b c d e f g h i j k l).create(9, Kind::QueuePair);
-        NdkCreateQpWithSrq(a b c d e f g h i j k).create(8, Kind::QueuePair);
-        NdkGetPrivilegedMemoryRegionToken(a b);
+        NdkClosePd(NdkPd CloseCompletion RequestContext).close();
+        NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+        NdkCreateMr(NdkPd FastRegister CreateCompletion RequestContext ppNdkMr).create(2, Kind::MemoryRegion);
+        NdkCreateMw(NdkPd CreateCompletion RequestContext ppNdkMw).create(1, Kind::MemoryWindow);
+        NdkCreateSrq(
+            NdkPd SrqDepth MaxReceiveRequestSge NotifyThreshold SrqNotification SrqNotificationContext pAffinity
+            CreateCompletion RequestContext ppNdkSrq
+        ).create(7, Kind::SharedReceiveQueue).event(4, Purpose::SharedReceiveNotification);
+        NdkCreateQp(
+            NdkPd pReceiveCq pInitiatorCq QPContext ReceiveQueueDepth InitiatorQueueDepth MaxReceiveRequestSge
+            MaxInitiatorRequestSge InlineDataSize CreateCompletion RequestContext ppNdkQp
+        ).create(9, Kind::QueuePair).uses(&[1, 2]);
+        NdkCreateQpWithSrq(
+            NdkPd pReceiveCq pInitiatorCq pSrq QPContext InitiatorQueueDepth MaxInitiatorRequestSge InlineDataSize
+            CreateCompletion RequestContext ppNdkQp
+        ).create(8, Kind::QueuePair).uses(&[1, 2, 3]);
+        NdkGetPrivilegedMemoryRegionToken(NdkPd pToken).gives(Answer::Nothing);
     }
 }
 
 fn queue_pair() -> Vec<usize> {
     table! { QueuePair;
-        NdkCloseQp(a b c).close();
-        NdkQueryExtension(a b c d);
-        NdkFlush(a);
-        NdkSend(a b c d e);
-        NdkReceive(a b c d);
-        NdkBind(a b c d e f g);
-        NdkFastRegister(a b c d e f g h i);
-        NdkInvalidate(a b c d);
-        NdkRead(a b c d e f g);
-        NdkWrite(a b c d e f g);
-        NdkSendAndInvalidate(a b c d e f);
+        NdkCloseQp(NdkQp CloseCompletion RequestContext).close();
+        NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+        NdkFlush(NdkQp).gives(Answer::Nothing);
+        NdkSend(NdkQp RequestContext pSgl nSge Flags);
+        NdkReceive(NdkQp RequestContext pSgl nSge);
+        NdkBind(NdkQp RequestContext pMr pMw pVirtualAddress Length Flags);
+        NdkFastRegister(
+            NdkQp RequestContext pMr AdapterPageCount pAdapterPageArray FBO Length pBaseVirtualAddress Flags
+        );
+        NdkInvalidate(NdkQp RequestContext pNdkMrOrMw Flags);
+        NdkRead(NdkQp RequestContext pSgl nSge RemoteAddress RemoteToken Flags);
+        NdkWrite(NdkQp RequestContext pSgl nSge RemoteAddress RemoteToken Flags);
+        NdkSendAndInvalidate(NdkQp RequestContext pSgl nSge Flags RemoteToken);
     }
 }
 
 fn connector() -> Vec<usize> {
     table! { Connector;
-        NdkCloseConnector(a b c).close();
-        NdkQueryExtension(a b c d);
-        NdkConnect(a b c d e f g h i j k l).request(10);
-        NdkConnectWithSharedEndpoint(a b c d e f g h i j k).request(9);
-        NdkCompleteConnect(a b c d e).request(3).event(1, Purpose::DisconnectEvent);
-        NdkAccept(a b c d e f g h i j).request(8).event(6, Purpose::DisconnectEvent);
-        NdkReject(a b c);
-        NdkGetConnectionData(a b c d e);
-        NdkGetLocalAddress(a b c);
-        NdkGetPeerAddress(a b c);
-        NdkDisconnect(a b c).request(1);
-        NdkCompleteConnectEx(a b c d e).request(3).event(1, Purpose::DisconnectEventEx);
-        NdkAcceptEx(a b c d e f g h i j).request(8).event(6, Purpose::DisconnectEventEx);
+        NdkCloseConnector(NdkConnector CloseCompletion RequestContext).close();
+        NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
+        NdkConnect(
+            NdkConnector pNdkQp pSrcAddress SrcAddressLength pDestAddress DestAddressLength InboundReadLimit
+            OutboundReadLimit pPrivateData PrivateDataLength RequestCompletion RequestContext
+        ).request(10).uses(&[1]);
+        NdkConnectWithSharedEndpoint(
+            NdkConnector pNdkQp pNdkSharedEndpoint pDestAddress DestAddressLength InboundReadLimit OutboundReadLimit
+            pPrivateData PrivateDataLength RequestCompletion RequestContext
+        ).request(9).uses(&[1, 2]);
+        NdkCompleteConnect(NdkConnector DisconnectEvent DisconnectEventContext RequestCompletion RequestContext)
+            .request(3).event(1, Purpose::DisconnectEvent);
+        NdkAccept(
+            NdkConnector pNdkQp InboundReadLimit OutboundReadLimit pPrivateData PrivateDataLength DisconnectEvent
+            DisconnectEventContext RequestCompletion RequestContext
+        ).request(8).event(6, Purpose::DisconnectEvent).uses(&[1]);
+        NdkReject(NdkConnector pPrivateData PrivateDataLength);
+        NdkGetConnectionData(NdkConnector pInboundReadLimit pOutboundReadLimit pPrivateData pPrivateDataLength);
+        NdkGetLocalAddress(NdkConnector pAddress pAddressLength);
+        NdkGetPeerAddress(NdkConnector pAddress pAddressLength);
+        NdkDisconnect(NdkConnector RequestCompletion RequestContext).request(1);
+        NdkCompleteConnectEx(NdkConnector DisconnectEvent DisconnectEventContext RequestCompletion RequestContext)
+            .request(3).event(1, Purpose::DisconnectEventEx);
+        NdkAcceptEx(
+            NdkConnector pNdkQp InboundReadLimit OutboundReadLimit pPrivateData PrivateDataLength DisconnectEvent
+            DisconnectEventContext RequestCompletion RequestContext
+        ).request(8).event(6, Purpose::DisconnectEventEx).uses(&[1]);
     }
 }
 
@@ -245,6 +325,8 @@ fn connector() -> Vec<usize> {
 ///
 /// The arguments are those of the slot's type.
 unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
+    let thread = Thread::current();
+    thread.set_export(&slot.declaration);
     check_level(slot);
     let closes = slot.completion.is_some_and(|(given, _)| given.purpose == Purpose::Close);
     let address = arguments[0] as usize;
@@ -259,36 +341,63 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
         Some((mapping, Mapping::Release)) => object.family.unmapped(mapping),
         None => {}
     }
+    let used: Vec<Arc<Object>> =
+        slot.uses.iter().filter_map(|at| arguments.get(*at)).filter_map(|at| object::open_at(*at as usize)).collect();
     let owner = Arc::new(OnceLock::new());
     let makes = slot.completion.is_some_and(|(given, _)| matches!(given.purpose, Purpose::Create(_)));
     if !makes {
         let _ = owner.set(Arc::clone(&object));
+        object.needs(&used);
     }
+    let call = trace::next_call();
+    let traced = trace::is_on().then(|| (trace::Line::begin(), arguments.to_vec()));
+    let substituted = Substituted { slot, object: &object, owner: &owner, used: &used, call };
     let completion = slot.completion.map(|(given, out)| {
-        let (callback, number) = substitute(slot, arguments, given, &object, &owner);
+        let (callback, number) = substituted.callback(arguments, given);
         (callback, number, out)
     });
-    let event = slot.event.map(|given| substitute(slot, arguments, given, &object, &owner));
+    let event = slot.event.map(|given| substituted.callback(arguments, given));
     let name = Context::new(ContextKind::DispatchFunction, slot.name);
     // SAFETY: the provider's function of this slot, with its arguments.
     let answer = unsafe { callout::call_image(name, object.provider_function(slot.index), arguments) };
-    let Some((callback, number, out)) = completion else { return answer };
-    let status = answer as i32;
-    if let Some((mapping, Mapping::Build)) = mapping
-        && status == 0
-    {
-        object.family.mapped(mapping);
-    }
-    if status != PENDING {
-        // SAFETY: the caller's contract.
-        unsafe { finish_inline(slot, &callback, number, status, arguments.get(out).copied()) };
-        if status < 0
-            && let Some((_, Some(number))) = event
+    if let Some((callback, number, out)) = completion {
+        let status = answer as i32;
+        if let Some((mapping, Mapping::Build)) = mapping
+            && status == 0
         {
-            callbacks::withdraw(number);
+            object.family.mapped(mapping);
+        }
+        if status != PENDING {
+            // SAFETY: the caller's contract.
+            unsafe { finish_inline(slot, &callback, number, status, arguments.get(out).copied()) };
+            if status < 0
+                && let Some((_, Some(number))) = event
+            {
+                callbacks::withdraw(number);
+            }
         }
     }
+    if let Some((line, given)) = traced {
+        let made = if makes { owner.get() } else { None };
+        trace_call(slot, line.text(format!("#{call} {} {}", object.name(), slot.name)), &given, answer, made);
+    }
     answer
+}
+
+/// The line of a call that has returned.
+fn trace_call(slot: &Slot, line: trace::Line, arguments: &[u64], answer: u64, made: Option<&Arc<Object>>) {
+    let line = line.arguments(slot.arguments, arguments);
+    let line = match slot.answer {
+        Answer::Status => line.text(format!(" = {}", status::text(answer as i32))),
+        Answer::Nothing => line,
+        Answer::Results => line.text(format!(" = {}", trace::results(arguments[1], answer as u32, false))),
+        Answer::ResultsEx => line.text(format!(" = {}", trace::results(arguments[1], answer as u32, true))),
+        Answer::Token => line.text(format!(" = {:#x}", answer as u32)),
+    };
+    match made {
+        Some(made) if answer as u32 == 0 => line.text(format!(", made {} at {:#x}", made.name(), made.address)).end(),
+        _ => line.end(),
+    }
 }
 
 fn check_level(slot: &Slot) {
@@ -302,33 +411,43 @@ fn check_level(slot: &Slot) {
     }
 }
 
-/// Puts the layer's function and number where the consumer's callback and context were. A NULL callback stays.
-fn substitute(
+/// What the callbacks of one call have in common.
+struct Substituted<'call> {
     slot: &'static Slot,
-    arguments: &mut [u64],
-    given: Given,
-    object: &Arc<Object>,
-    owner: &Arc<OnceLock<Arc<Object>>>,
-) -> (Callback, Option<u64>) {
-    let callback = Callback {
-        purpose: given.purpose,
-        given_to: slot.name,
-        function: arguments[given.at] as usize,
-        context: arguments[given.at + 1],
-        family: Arc::clone(&object.family),
-        object: Arc::clone(owner),
-        mapping: slot.mapping.map(|(at, _)| arguments[at]),
-    };
-    if callback.function == 0 {
-        if matches!(given.purpose, Purpose::Close | Purpose::Create(_)) {
-            broken(Group::Ndk, object.address, format!("{} is given no completion function", slot.name));
+    object: &'call Arc<Object>,
+    owner: &'call Arc<OnceLock<Arc<Object>>>,
+    used: &'call [Arc<Object>],
+    call: u64,
+}
+
+impl Substituted<'_> {
+    /// Puts the layer's function and number where the consumer's callback and context were. A NULL callback stays.
+    fn callback(&self, arguments: &mut [u64], given: Given) -> (Callback, Option<u64>) {
+        let callback = Callback {
+            purpose: given.purpose,
+            given_to: self.slot.name,
+            function: arguments[given.at] as usize,
+            context: arguments[given.at + 1],
+            family: Arc::clone(&self.object.family),
+            object: Arc::clone(self.owner),
+            of: Arc::clone(self.object),
+            needs: self.used.to_vec(),
+            call: self.call,
+            given_at: object::call_site(),
+            mapping: self.slot.mapping.map(|(at, _)| arguments[at]),
+        };
+        if callback.function == 0 {
+            if matches!(given.purpose, Purpose::Close | Purpose::Create(_)) {
+                let rule = format!("{} is given no completion function", self.slot.name);
+                broken(Group::Ndk, self.object.address, rule);
+            }
+            return (callback, None);
         }
-        return (callback, None);
+        let number = callbacks::remember(callback.clone());
+        arguments[given.at] = callbacks::stub(given.purpose) as u64;
+        arguments[given.at + 1] = number;
+        (callback, Some(number))
     }
-    let number = callbacks::remember(callback.clone());
-    arguments[given.at] = callbacks::stub(given.purpose) as u64;
-    arguments[given.at + 1] = number;
-    (callback, Some(number))
 }
 
 /// A call that did not pend: no completion may come, a created object is in its place, a closed one is closed.
@@ -338,7 +457,7 @@ fn substitute(
 /// `out` is the out pointer of a create.
 unsafe fn finish_inline(slot: &Slot, callback: &Callback, number: Option<u64>, status: i32, out: Option<u64>) {
     if number.is_some_and(|number| !callbacks::withdraw(number)) {
-        let rule = format!("{} returned {:#010X} although its completion was called", slot.name, status as u32);
+        let rule = format!("{} returned {} although its completion was called", slot.name, status::text(status));
         broken(Group::Ndk, 0, rule);
     }
     match callback.purpose {
@@ -352,7 +471,7 @@ unsafe fn finish_inline(slot: &Slot, callback: &Callback, number: Option<u64>, s
                 broken(
                     Group::Ndk,
                     0,
-                    format!("{} failed with {:#010X}; a close cannot fail", slot.name, status as u32),
+                    format!("{} failed with {}; a close cannot fail", slot.name, status::text(status)),
                 );
             }
             if let Some(object) = callback.object.get() {
