@@ -1,5 +1,5 @@
 //! Memory: the physical page frames ([`frames`]), the kernel's address space ([`address_space`]), pool ([`pool`]),
-//! what may be paged out ([`paged`]), memory descriptor lists ([`mdl`]), buffers of user programs ([`user_buffer`]) and kernel stacks ([`kernel_stack`]).
+//! what may be paged out (`paged`), memory descriptor lists ([`mdl`]), buffers of user programs ([`user_buffer`]) and kernel stacks ([`kernel_stack`]).
 
 pub mod address_space;
 pub(crate) mod first_touch;
