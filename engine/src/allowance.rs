@@ -113,7 +113,7 @@ impl Allowance {
     }
 
     /// A poll is about to hand out results while `waiting` are there: those of a queue that was full before may all be taken.
-    pub(crate) fn expect(&self, waiting: u64) {
+    pub(crate) fn foresee(&self, waiting: u64) {
         if self.results() == DISPATCH_RESULTS && waiting > DISPATCH_RESULTS {
             self.results.store(waiting, Ordering::Relaxed);
         }
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn results_that_were_there_before_may_all_be_taken() {
         let allowance = Allowance::new();
-        allowance.expect(3 * DISPATCH_RESULTS);
+        allowance.foresee(3 * DISPATCH_RESULTS);
         assert_eq!(allowance.results(), 3 * DISPATCH_RESULTS);
         allowance.hand_out(1);
-        allowance.expect(9 * DISPATCH_RESULTS);
+        allowance.foresee(9 * DISPATCH_RESULTS);
         assert_eq!(allowance.results(), 3 * DISPATCH_RESULTS - 1, "only at the beginning");
     }
 }

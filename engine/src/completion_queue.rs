@@ -208,7 +208,7 @@ impl<P: Platform> CompletionQueue<P> {
         let (permitted, ask) = self.0.inner.with(|inner| {
             let waiting = inner.queue.waiting();
             if left != 0 {
-                allowance.expect(waiting);
+                allowance.foresee(waiting);
                 return (Permitted::Results(saturate(allowance.results())), Ask::Nothing);
             }
             let again = core::mem::replace(&mut inner.answered_empty, allowance.exhaustion()) == allowance.exhaustion();

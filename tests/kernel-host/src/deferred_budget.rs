@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_millis(200);
 /// Looks at which an endless DPC may be in the host's code, where its stack cannot be taken, before it is reported without.
 const PATIENCE: u32 = 10;
 
-/// Somebody measures.
+/// A tool measures.
 static MEASURED: AtomicBool = AtomicBool::new(false);
 /// Ticks of the processor's clock that the longest DPC took.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
@@ -55,7 +55,7 @@ pub fn longest() -> Duration {
 pub(crate) struct Running {
     /// Odd while one runs.
     turn: AtomicU64,
-    /// When it began, by the processor's clock; kept while somebody measures.
+    /// When it began, by the processor's clock; kept while a tool measures.
     since: AtomicU64,
     /// What its thread had used before, in nanoseconds.
     began: AtomicU64,

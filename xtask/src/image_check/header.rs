@@ -60,7 +60,7 @@ fn check_guard(image: &Image) -> Vec<Violation> {
         violations.push(broken(&format!("call target {stray:#x} is no code")));
     }
     for (slot, name) in [(guard.check_slot, "check"), (guard.dispatch_slot, "dispatch")] {
-        // Whoever can write the slot decides where every call goes.
+        // Code that can write the slot decides where every call goes.
         let constant = image.sections.iter().any(|section| section.holds(slot) && !section.writable);
         if !constant && (name == "check" || image.machine == Machine::X64) {
             violations
