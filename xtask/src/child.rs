@@ -1,5 +1,6 @@
 //! Waiting for a child process no longer than is sensible, and ending it with all that it started.
 
+#[cfg(unix)]
 use crate::command;
 use anyhow::Result;
 use std::{

@@ -245,6 +245,14 @@ const STAGES: &[Stage] = &[
         environment: &[],
         minutes: 20,
     },
+    Stage {
+        name: "windows-tests",
+        shows: "`cargo test` compiles for Windows",
+        program: Program::Xtask,
+        words: &["tools", "--windows", "--check"],
+        environment: &[],
+        minutes: 15,
+    },
 ];
 
 impl Stage {

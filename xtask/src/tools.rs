@@ -1,6 +1,7 @@
-//! `cargo xtask tools`: ndkctl, for this machine or for Windows.
+//! `cargo xtask tools`: ndkctl, for this machine or for Windows; and whether the tests compile there.
 
 use crate::{
+    arch::Arch,
     command,
     cross::toolchain::{self, Use},
     setup::{self, TOOLS_TRIPLE},
@@ -20,10 +21,17 @@ pub struct Arguments {
     /// For Windows (x64), linked by mingw-w64; appears as target/tools/x64/ndkctl.exe
     #[arg(long)]
     windows: bool,
+
+    /// Only look whether everything but the driver compiles for Windows (x86_64-pc-windows-msvc), tests and examples included
+    #[arg(long, requires = "windows")]
+    check: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let workspace = Workspace::find()?;
+    if arguments.check {
+        return check_for_windows(&workspace);
+    }
     let program = if arguments.windows { build_for_windows(&workspace)? } else { build(&workspace)? };
     println!("{}", workspace.show(&program));
     Ok(())
@@ -49,6 +57,28 @@ fn build_for_windows(workspace: &Workspace) -> Result<PathBuf> {
     fs::copy(target.join(TOOLS_TRIPLE).join("release/ndkctl.exe"), &program)
         .with_context(|| format!("cannot write {}", program.display()))?;
     Ok(program)
+}
+
+/// What `cargo test` would build on Windows, up to the linker. In the ordinary target folder, where the build scripts and macros are.
+fn check_for_windows(workspace: &Workspace) -> Result<()> {
+    let triple = Arch::X64.triple();
+    setup::ensure(&setup::driver_needs(Arch::X64))?;
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(workspace.root()).args([
+        "check",
+        "--locked",
+        "--workspace",
+        "--exclude",
+        "softndk",
+        "--all-targets",
+        "--target",
+        triple,
+    ]);
+    if !stderr().is_terminal() {
+        cargo.arg("--quiet");
+    }
+    toolchain::require(triple)?.apply(&mut cargo, Use::Program);
+    command::run(&mut cargo).context("the tests do not compile for Windows")
 }
 
 fn folder(workspace: &Workspace) -> PathBuf {

@@ -3,6 +3,8 @@
 //! Rules about headers are broken by changing bytes of the good image; rules about code by small drivers compiled for the
 //! purpose (`images/`).
 
+#![cfg(target_os = "linux")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

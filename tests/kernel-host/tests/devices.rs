@@ -1,5 +1,7 @@
 //! Devices of a driver in C that NDIS knows nothing of: made, opened, served, deleted, and left behind.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 #[allow(dead_code, reason = "other test files use the rest of it")]
 mod child;
 

@@ -1,6 +1,8 @@
 //! Images that others might have written: two drivers in C, one of which imports from the other, with what the driver kit
 //! puts into every driver (security cookie, control flow guard) and what its headers do in line.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 #[allow(dead_code, reason = "other test files use the rest of it")]
 mod child;
 

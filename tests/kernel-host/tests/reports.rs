@@ -1,5 +1,7 @@
 //! What the host says when something goes wrong: a driver in C goes wrong in many ways, and the report must name what it was.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 #[allow(dead_code, reason = "other test files use the rest of it")]
 mod child;
 

@@ -3,6 +3,8 @@
 //!
 //! One process has one kernel, so the scenarios run one after the other, each with a fresh load of the driver.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,6 +2,8 @@
 //! restart, power down and up, addresses, control device, halt, unload. Nothing may be left, and every structure and call on the
 //! way is checked by the host.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 

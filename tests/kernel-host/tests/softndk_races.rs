@@ -2,6 +2,8 @@
 //! addresses, pauses, the control device, and adapters that are taken down and started again under all of it. Each thread counts
 //! what succeeded; a run in which something hardly ever did proves nothing: it goes on, and fails if that does not change.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

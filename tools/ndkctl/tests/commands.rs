@@ -3,6 +3,8 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use kernel_host::bugcheck::BugCheck;
 
-use crate::scenario::Scenario;
+use super::scenario::Scenario;
 
 pub struct Case {
     /// The service name of the drivers, without `.bad` or `.good`.
@@ -59,7 +59,7 @@ pub const fn patched(name: &'static str, rule: &'static str, words: &'static str
 
 /// Every row.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    CASES.iter().chain(crate::verifier_kernel::CASES)
+    CASES.iter().chain(super::verifier_kernel::CASES)
 }
 
 use BugCheck as Code;

@@ -2,8 +2,8 @@
 
 use kernel_host::bugcheck::BugCheck as Code;
 
-use crate::scenario::Scenario;
-use crate::table::{Case, adapter, device, load, patched};
+use super::scenario::Scenario;
+use super::table::{Case, adapter, device, load, patched};
 
 const VERIFIER: Code = Code::DRIVER_VERIFIER_DETECTED_VIOLATION;
 

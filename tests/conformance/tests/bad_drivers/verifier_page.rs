@@ -13,7 +13,7 @@ use conformance::machine::workspace;
 use kernel_host::export;
 use libtest_mimic::Failed;
 
-use crate::table::cases;
+use super::table::cases;
 
 const BEYOND: &str = "## Bad drivers beyond the two tools";
 

@@ -4,6 +4,8 @@
 //!
 //! One process has one kernel, so each test is a child process.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
 #[path = "../child/mod.rs"]
 #[allow(dead_code, reason = "other test files use the rest of it")]
 mod child;

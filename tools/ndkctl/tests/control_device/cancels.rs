@@ -1,12 +1,12 @@
 //! Requests that end before they are done, wherever they stand: in the line behind busy threads, at a thread that waits, on their
 //! way in or out. Each is completed once (the kernel host sees to that) and without waiting for anything else.
 
-use crate::endings::{endless, endless_memcpy};
-use crate::machine::{Machine, ask, refused, region, send, send_direct, start_direct};
-use crate::pairs::{close, create_request, objects};
-use crate::replay;
-use crate::transfers::{memcpy_request, transfer_request};
-use crate::{Case, cases};
+use super::endings::{endless, endless_memcpy};
+use super::machine::{Machine, ask, refused, region, send, send_direct, start_direct};
+use super::pairs::{close, create_request, objects};
+use super::replay;
+use super::transfers::{memcpy_request, transfer_request};
+use super::{Case, cases};
 use kernel_host::io::{File, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::life::DeviceEvent;

@@ -1,9 +1,9 @@
 //! Things that end while something is going on: cancelled requests, closed pairs and files, adapters that go.
 
-use crate::machine::{Machine, ask, list, refused, region, send, send_direct, start_direct};
-use crate::pairs::{close, create_request, objects};
-use crate::transfers::{KINDS, transfer_request};
-use crate::{Case, cases};
+use super::machine::{Machine, ask, list, refused, region, send, send_direct, start_direct};
+use super::pairs::{close, create_request, objects};
+use super::transfers::{KINDS, transfer_request};
+use super::{Case, cases};
 use kernel_host::HaltAction;
 use kernel_host::io::device::keep_packets_of_gone_devices;
 use softndk_ioctl::{

@@ -5,11 +5,11 @@
 //! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the
 //! driver, so each run has a freshly loaded one; loading and unloading run without faults.
 
-use crate::machine::{Machine, ORDINARY, Promptness, Wish, open, region, result_of, send, send_direct};
-use crate::pairs::{close_request, create_request, objects};
-use crate::replay::{TRANSFERS, replay};
-use crate::transfers::{KINDS, arrived, memcpy_request, prepare, transfer_request};
-use crate::{Case, cases};
+use super::machine::{Machine, ORDINARY, Promptness, Wish, open, region, result_of, send, send_direct};
+use super::pairs::{close_request, create_request, objects};
+use super::replay::{TRANSFERS, replay};
+use super::transfers::{KINDS, arrived, memcpy_request, prepare, transfer_request};
+use super::{Case, cases};
 use kernel_host::fault::{self, Site};
 use kernel_host::image::stack_trace;
 use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};

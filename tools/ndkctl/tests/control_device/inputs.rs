@@ -1,8 +1,8 @@
 //! What every request checks before it looks at its meaning: code, length, version, size, room for the answer; and who may ask.
 
-use crate::machine::{Machine, ask, list, open, region, send, send_direct};
-use crate::pairs::{close, create_request, objects};
-use crate::{Case, cases};
+use super::machine::{Machine, ask, list, open, region, send, send_direct};
+use super::pairs::{close, create_request, objects};
+use super::{Case, cases};
 use kernel_host::io::file::open as open_as;
 use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener};
 use kernel_host::irql;

@@ -1,8 +1,8 @@
 //! The list of live objects: complete, in parts, and true to who keeps whom.
 
-use crate::machine::{Machine, ask, refused, send};
-use crate::pairs::{close, create_request, objects};
-use crate::{Case, cases};
+use super::machine::{Machine, ask, refused, send};
+use super::pairs::{close, create_request, objects};
+use super::{Case, cases};
 use kernel_host::io::File;
 use softndk_ioctl::{
     ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState, Request, RequestHeader,

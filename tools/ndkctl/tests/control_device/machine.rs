@@ -1,6 +1,6 @@
 //! A booted kernel with the driver and its adapters, and requests as bytes, so that wrong ones can be sent.
 
-use crate::stack_marks;
+use super::stack_marks;
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE, IoResult, Opener, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;

@@ -1,9 +1,9 @@
 //! Pairs: made, refused, owned by one file, closed.
 
-use crate::machine::{Machine, ORDINARY, Promptness, Wish, ask, list, refused, region, send, send_direct};
-use crate::replay::replay;
-use crate::transfers::{arrived, prepare, transfer_request};
-use crate::{Case, cases};
+use super::machine::{Machine, ORDINARY, Promptness, Wish, ask, list, refused, region, send, send_direct};
+use super::replay::replay;
+use super::transfers::{arrived, prepare, transfer_request};
+use super::{Case, cases};
 use kernel_host::fault::{self, Site, SiteRecord};
 use kernel_host::image::stack_trace;
 use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
@@ -314,7 +314,7 @@ fn with_strangers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
     let stranger = kernel_host::thread::spawn("stranger", move || {
-        let file = crate::machine::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens");
+        let file = super::machine::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens");
         let mut rounds = 0;
         while !seen.load(Ordering::SeqCst) {
             // What its connects come to is its own affair.

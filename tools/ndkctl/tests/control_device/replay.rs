@@ -1,8 +1,8 @@
 //! Replay: scripts that check themselves, scripts that are wrong, scripts made by chance, and what a script leaves.
 
-use crate::machine::{Machine, send};
-use crate::pairs::objects;
-use crate::{Case, cases};
+use super::machine::{Machine, send};
+use super::pairs::objects;
+use super::{Case, cases};
 use kernel_host::io::File;
 use ndkctl::script::{Line, Tail, encode, parse};
 use softndk_ioctl::{

@@ -1,8 +1,8 @@
 //! Transfers and memcpy: every operation, registration, length and list; every refusal; what the result page says.
 
-use crate::machine::{Machine, ORDINARY, ask, list, region, result_of, send, send_direct, start_direct};
-use crate::pairs::{close, create_request, objects};
-use crate::{Case, cases};
+use super::machine::{Machine, ORDINARY, ask, list, region, result_of, send, send_direct, start_direct};
+use super::pairs::{close, create_request, objects};
+use super::{Case, cases};
 use kernel_host::FrameOrder;
 use kernel_host::io::File;
 use kernel_host::memory::user_buffer::UserBuffer;

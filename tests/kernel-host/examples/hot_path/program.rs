@@ -17,7 +17,7 @@ const ROUNDS: u64 = 200_000;
 const REPETITIONS: usize = 25;
 const OTHER: Context = Context::new(ContextKind::Other, "a function of the probe");
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     let Some(path) = std::env::args().nth(1) else {
         eprintln!("usage: hot_path IMAGE");
         return ExitCode::from(2);

@@ -22,7 +22,7 @@ const BOUND: u64 = 512 + 16;
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 const OPERATIONS: [&str; 3] = ["Read", "Write", "Send"];
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let [word, operation, processors, seconds] = &words[..]
         && word == "child"

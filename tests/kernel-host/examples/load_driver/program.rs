@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use kernel_host::{Kernel, KernelConfig};
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let Some(image) = arguments.next() else {
         eprintln!("usage: load_driver IMAGE [SERVICE]");

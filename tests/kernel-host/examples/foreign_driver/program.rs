@@ -33,7 +33,7 @@ struct Words {
     seconds: Option<u64>,
 }
 
-fn main() -> ExitCode {
+pub fn main() -> ExitCode {
     match parse().and_then(|words| run(&words)) {
         Ok(code) => code,
         Err(error) => {
