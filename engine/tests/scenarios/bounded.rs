@@ -202,6 +202,35 @@ fn a_queue_that_has_answered_empty_once_goes_on_when_it_is_asked_again() {
 }
 
 // Rule: BUG-7
+/// A consumer that for each result of one queue drains a second one and then looks once more whether that is empty. The second
+/// answer of that queue is no sign that the loop over the first one has been left.
+#[test]
+fn a_loop_that_drains_a_second_queue_for_each_result_of_the_first_ends() {
+    let pair = deep();
+    let mut elsewhere = Events::new(pair.world.counters.clone());
+    post(&pair.a.pair, 0);
+    let (first, second) = at_dispatch(&pair, || {
+        let (mut first, mut second) = (0, 0);
+        while poll_one(&pair.a.initiator) > 0 && first < ENDLESS {
+            first += 1;
+            post(&pair.a.pair, first);
+            post(&pair.b.pair, first);
+            work_elsewhere(&pair.world.fabric, &mut elsewhere);
+            for _look in 0..2 {
+                while poll_one(&pair.b.initiator) > 0 {
+                    second += 1;
+                }
+            }
+        }
+        (first, second)
+    });
+    assert!(first <= DISPATCH_RESULTS, "{first} results of the first queue");
+    assert_eq!(second + polled(&pair.b.initiator).len() as u64, first, "results of the second queue");
+    assert_eq!(polled(&pair.a.initiator).len(), 1, "the last one is still there");
+    pair.close();
+}
+
+// Rule: BUG-7
 #[test]
 fn posts_at_dispatch_level_copy_in_place_until_the_allowance_of_the_processor_is_used_up() {
     let mut pair = Pair::new();

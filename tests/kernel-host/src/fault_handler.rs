@@ -22,6 +22,9 @@ use crate::trap::{self, Described, Trap};
 
 const SIGNAL_STACK: usize = 1 << 20;
 
+/// In the error code of a page fault: the access was a write.
+const WRITE_FAULT: i64 = 1 << 1;
+
 /// Installs the handler for the process.
 pub(crate) fn install() {
     // SAFETY: a zeroed sigaction is a valid one to fill in.
@@ -104,13 +107,14 @@ pub(crate) fn remove_signal_stack() {
 
 extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over both structures.
-    let (place, instruction) = unsafe {
-        let context = &*context.cast::<libc::ucontext_t>();
-        ((*information).si_addr() as usize, context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize)
+    let (place, instruction, writes) = unsafe {
+        let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let writes = registers[libc::REG_ERR as usize] & WRITE_FAULT != 0;
+        ((*information).si_addr() as usize, registers[libc::REG_RIP as usize] as usize, writes)
     };
     if signal == libc::SIGSEGV
-        && crate::schedule::is_on()
-        && first_touch::touched(place, crate::image::containing(instruction).is_some())
+        && first_touch::is_on()
+        && first_touch::touched(place, writes, crate::image::containing(instruction).is_some())
     {
         return;
     }

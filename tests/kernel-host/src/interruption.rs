@@ -4,13 +4,18 @@
 //!
 //! The stopped thread goes on when the other one has ended, or cannot go on without it: every other thread of the kernel waits,
 //! or for a while of real time nothing has come to an end (it spins for a lock or a processor that the stopped one has).
+//!
+//! A thread can be preempted instead ([`preempted`]): at a point below DISPATCH_LEVEL, for a time of the kernel's, whatever the
+//! others do meanwhile. After [`watch_copies`] the pages that an image's own copies touch are points as well.
 
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::dispatcher;
+use crate::irql;
 use crate::schedule;
 use crate::thread::{self, Thread};
 
@@ -34,11 +39,27 @@ enum State {
 struct Meeting {
     state: Mutex<State>,
     changed: Condvar,
+    /// How long the thread is stopped, which then is below DISPATCH_LEVEL; none for as long as the other one takes.
+    preemption: Option<Duration>,
 }
 
 thread_local! {
     /// What this thread is to be interrupted for, and before which of its points.
     static EXPECTED: Cell<(*const Meeting, u64)> = const { Cell::new((ptr::null(), 0)) };
+}
+
+/// The pages that copies of images touch are points.
+static WATCHING: AtomicBool = AtomicBool::new(false);
+
+/// Without a schedule: of each mapping of an MDL that is made from now on one page at a time has no access, and its first touch by
+/// image code is a point.
+pub fn watch_copies() {
+    WATCHING.store(true, Ordering::Relaxed);
+}
+
+#[inline]
+pub(crate) fn watches_copies() -> bool {
+    WATCHING.load(Ordering::Relaxed)
 }
 
 impl Meeting {
@@ -51,6 +72,12 @@ impl Meeting {
         self.changed.notify_all();
     }
 
+    /// On the thread that was stopped: the other one runs, however busy the machine is.
+    fn has_begun(&self) {
+        let waiting = self.changed.wait_while(self.state(), |state| *state == State::Begins);
+        drop(waiting.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// On the other thread: whether the point is reached.
     fn is_wanted(&self) -> bool {
         let waiting = self.changed.wait_while(self.state(), |state| *state == State::Ready);
@@ -61,8 +88,18 @@ impl Meeting {
 /// Runs `body` and, on another thread at the point of `body` that has this number, `other`. Whether there was such a point: if not,
 /// `other` has not run. At PASSIVE, and not with a schedule by a seed.
 pub fn interrupted(at: u64, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+    meet(at, None, other, body)
+}
+
+/// As [`interrupted`] at the points below DISPATCH_LEVEL only, as a thread is that the system preempts: it gets no processor for so
+/// long, by the clock of the kernel.
+pub fn preempted(at: u64, length: Duration, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+    meet(at, Some(length), other, body)
+}
+
+fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
     assert!(!schedule::is_on(), "a schedule has its own interruptions");
-    let meeting = Meeting { state: Mutex::new(State::Ready), changed: Condvar::new() };
+    let meeting = Meeting { state: Mutex::new(State::Ready), changed: Condvar::new(), preemption };
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
             if meeting.is_wanted() {
@@ -94,12 +131,20 @@ pub(crate) fn at_point(thread: &Thread) {
     let (meeting, left) = EXPECTED.get();
     // SAFETY: set by `interrupted`, on this thread, for as long as the meeting lives.
     let Some(meeting) = (unsafe { meeting.as_ref() }) else { return };
+    if meeting.preemption.is_some() && thread.irql() >= irql::DISPATCH {
+        return;
+    }
     if left > 0 {
         EXPECTED.set((meeting, left - 1));
         return;
     }
     EXPECTED.set((ptr::null(), 0));
     meeting.become_(State::Begins);
+    if let Some(length) = meeting.preemption {
+        meeting.has_begun();
+        dispatcher::delay(-i64::try_from(length.as_nanos() / 100).unwrap_or(i64::MAX));
+        return;
+    }
     let mut since = Instant::now();
     let mut idle = 0;
     loop {

@@ -1,15 +1,20 @@
 //! Two calls that meet, with the one stopped at each of its points in turn while the other runs whole: what must wait for the first
-//! one waits, and what it uses does not go. Each window is met in every run, on real threads and without a seed.
+//! one waits, and what it uses does not go. Each window is met in every run, on real threads and without a seed. And a thread that
+//! the system preempts at each of its points below DISPATCH_LEVEL: what others do meanwhile does not wait for it.
 
 use conformance::case;
+use conformance::consumer::{Adapter as Open, Buffer, End, Mapping, Pair, Window, WindowKind};
 use conformance::machine::{Machine, Setup, settle, with_machine};
 use conformance::trial::Case;
-use kernel_host::interruption::interrupted;
-use kernel_host::{Adapter, HaltAction, schedule};
+use kernel_host::interruption::{interrupted, preempted, watch_copies};
+use kernel_host::irql::{self, Irql};
+use kernel_host::{Adapter, HaltAction, Mode, dispatcher, schedule};
 use ndkpi_sys::ndis::{OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_STATISTICS, OID_NDK_SET_STATE};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
+use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 pub const CASES: &[Case] = &[
     case!(halt_at_every_point_of_a_frame_from_the_peer: "NDIS-LIFE-1", "BUG-8"),
@@ -18,6 +23,8 @@ pub const CASES: &[Case] = &[
     case!(halt_at_every_point_of_a_change_of_addresses: "NDIS-LIFE-1", "BUG-8"),
     case!(halt_at_every_point_of_an_open: "NDIS-LIFE-2", "BUG-8"),
     case!(disable_at_every_point_of_an_open: "NDIS-OID-8", "NDK-OPEN-3"),
+    case!(memory_taken_back_while_a_thread_is_preempted_in_a_read: "NDK-MR-7", "NDK-FRMR-4", "NDK-LAM-11"),
+    case!(memory_taken_back_while_a_thread_is_preempted_in_a_write: "NDK-MR-7", "NDK-FRMR-4", "NDK-LAM-11"),
 ];
 
 /// With so many points a call is stopped at every one of them, with more at some.
@@ -26,12 +33,27 @@ const POINTS: u64 = 80;
 /// Runs `body` as often as it has points, with `other` in the middle, and `after` behind both. A schedule by a seed has
 /// interruptions of its own.
 fn at_every_point(other: impl Fn() + Sync, body: impl Fn(), after: impl Fn()) {
+    let other = || or_end(&other);
+    until_not_met(|point| interrupted(point, other, || or_end(&body)), after);
+}
+
+/// As [`at_every_point`] at the points below DISPATCH_LEVEL, pages that are copied included: `body` gets no processor for
+/// [`PREEMPTION`] there.
+pub fn preempted_at_every_point(other: impl Fn() + Sync, body: impl Fn(), after: impl Fn()) {
+    let other = || or_end(&other);
+    until_not_met(|point| preempted(point, PREEMPTION, other, || or_end(&body)), after);
+}
+
+/// How long a preempted thread gets no processor, by the clock of the kernel.
+const PREEMPTION: Duration = Duration::from_secs(1);
+
+fn until_not_met(attempt: impl Fn(u64) -> bool, after: impl Fn()) {
     if schedule::is_on() {
         return;
     }
     let mut points = 0;
     loop {
-        let met = interrupted(points, || or_end(&other), || or_end(&body));
+        let met = attempt(points);
         after();
         if !met {
             break;
@@ -162,5 +184,83 @@ fn disable_at_every_point_of_an_open() {
                 assert_eq!(second.query_oid(OID_GEN_STATISTICS, 256).expect("a started adapter").status, 0);
             },
         );
+    });
+}
+
+/// A call that does not wait for a thread which gets no processor. The kernel's clock creeps while something runs, so that a busy
+/// machine has four seconds.
+pub fn promptly<T>(what: &str, call: impl FnOnce() -> T) -> T {
+    const LONGEST: dispatcher::Time = dispatcher::UNITS_PER_SECOND / 4;
+    let begun = dispatcher::now();
+    let result = call();
+    let took = dispatcher::now() - begun;
+    assert!(took < LONGEST, "{what} takes {} ms beside a thread that is preempted", took / 10_000);
+    result
+}
+
+/// A machine whose threads can be preempted inside of a copy.
+pub fn with_preemption(trial: impl FnOnce(&Machine)) {
+    let mut setup = Setup::default();
+    // A second of the kernel's is none of the machine's.
+    setup.kernel.mode = Mode::Verify;
+    watch_copies();
+    with_machine(&setup, trial);
+}
+
+/// What one consumer has mapped, it takes back. The host looks that nothing maps a buffer that goes.
+fn take_memory_back(end: &End<'_>) {
+    let length = end.adapter.fit_fast(3 * 4096);
+    let fast = Window::open(end, Buffer::scattered(length), WindowKind::FastRegistered);
+    let registered = Window::open(end, Buffer::scattered(length), WindowKind::Registered);
+    promptly("an Invalidate", || {
+        let region = fast.region.as_ref().expect("a region");
+        assert_eq!(end.queue_pair.invalidate(1, region.object(), NDK_OP_FLAGS::empty()), 0);
+        assert_eq!(end.initiator.wait_for_one().Status, 0);
+    });
+    promptly("a Deregister", || assert_eq!(registered.region.as_ref().expect("a region").deregister(), 0));
+    drop((fast, registered));
+    for level in [irql::PASSIVE, irql::DISPATCH] {
+        release_a_mapping(end.adapter, level);
+    }
+}
+
+/// A mapping released at this level, whose memory then goes at once.
+pub fn release_a_mapping(open: &Open, level: Irql) {
+    let buffer = Buffer::scattered(3 * 4096);
+    let mapping = Mapping::build(open, &buffer).expect("a mapping");
+    promptly("a ReleaseLAM", || {
+        let before = irql::raise(level);
+        drop(mapping);
+        irql::lower(before);
+    });
+    assert!(buffer.views().is_empty(), "released at {level}, and still mapped");
+}
+
+fn while_a_thread_is_preempted(post: impl Fn(&Pair<'_>, &Window<'_>, &Window<'_>) -> i32) {
+    with_preemption(|machine| {
+        let [first, second, third, fourth] = [0, 1, 0, 1].map(|index| machine.open(index));
+        let (pair, others) = (Pair::connect(&first, &second), Pair::connect(&third, &fourth));
+        let length = first.fit_registered(1 << 20);
+        let near = Window::open(&pair.active, Buffer::scattered(length), WindowKind::Registered);
+        let far = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
+        preempted_at_every_point(
+            || take_memory_back(&others.active),
+            || assert_eq!(post(&pair, &near, &far), 0),
+            || assert_eq!(pair.active.initiator.wait_for_one().Status, 0),
+        );
+    });
+}
+
+fn memory_taken_back_while_a_thread_is_preempted_in_a_read() {
+    while_a_thread_is_preempted(|pair, near, far| {
+        let list = [near.element(0..near.buffer.length())];
+        pair.active.queue_pair.read(1, &list, far.remote(0), NDK_OP_FLAGS::empty())
+    });
+}
+
+fn memory_taken_back_while_a_thread_is_preempted_in_a_write() {
+    while_a_thread_is_preempted(|pair, near, far| {
+        let list = [near.element(0..near.buffer.length())];
+        pair.active.queue_pair.write(1, &list, far.remote(0), NDK_OP_FLAGS::empty())
     });
 }

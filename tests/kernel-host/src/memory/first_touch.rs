@@ -1,11 +1,12 @@
-//! Points of a schedule inside of an image's own copies. Such code calls nothing that the host could make a point of; but it
-//! touches pages. So with a seed one page of each mapping of an MDL has no access: the first touch by image code is a point, at
+//! Points of a schedule, or of an interruption that asks for them, inside of an image's own copies. Such code calls nothing that the
+//! host could make a point of; but it touches pages. So one page of each mapping of an MDL has no access: the first touch by image code is a point, at
 //! which another thread may go on, and another page of the mapping is without access from then on. The seed draws the pages, so
 //! the points are the same in each run.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::interruption;
 use crate::memory::PAGE_SIZE;
 use crate::memory::address_space::{self, Protection};
 use crate::schedule;
@@ -13,6 +14,9 @@ use crate::thread::Thread;
 
 /// With more maps of the operating system's than this, further mappings are left alone: a page without access makes two more.
 const MAPS: usize = 30_000;
+
+/// Without a seed: pages from one that was touched to the next.
+const DISTANCE: u64 = 5;
 
 struct Watched {
     pages: usize,
@@ -33,12 +37,17 @@ fn protect(start: usize, page: usize, protection: Protection) {
     unsafe { address_space::protect(start + page * PAGE_SIZE, PAGE_SIZE, protection) };
 }
 
+/// A page among so many, as the seed says or at a fixed distance.
+fn draw(pages: u64) -> usize {
+    (if schedule::is_on() { schedule::draw_below(pages) } else { DISTANCE.min(pages) - 1 }) as usize
+}
+
 /// Watches a mapping of so many pages, which have this protection.
 pub(crate) fn watch(start: usize, pages: usize, protection: Protection) {
-    if !schedule::is_on() || address_space::maps() > MAPS {
+    if !is_on() || address_space::maps() > MAPS {
         return;
     }
-    let page = schedule::draw_below(pages as u64) as usize;
+    let page = draw(pages as u64);
     let mut all = watched();
     protect(start, page, Protection::None);
     all.insert(start, Watched { pages, protection, page: Some(page) });
@@ -51,22 +60,27 @@ pub(crate) fn watch(start: usize, pages: usize, protection: Protection) {
 
 /// The mapping is about to go.
 pub(crate) fn forget(start: usize) {
-    if schedule::is_on() {
-        watched().remove(&start);
-    }
+    watched().remove(&start);
+}
+
+/// Whether there can be pages without access.
+pub(crate) fn is_on() -> bool {
+    schedule::is_on() || interruption::watches_copies()
 }
 
 /// A fault: whether it was the first touch of a watched page, which has its access now. In image code it is a point.
-pub(crate) fn touched(address: usize, in_image: bool) -> bool {
+pub(crate) fn touched(address: usize, writes: bool, in_image: bool) -> bool {
     {
         let mut all = watched();
         let Some((&start, found)) = all.range_mut(..=address).next_back() else { return false };
         let touched = (address - start) / PAGE_SIZE;
         if found.page != Some(touched) {
-            return false;
+            // Without a schedule two processors may come to a page at once, and the other one has opened it.
+            let permitted = found.protection == Protection::ReadWrite || !writes;
+            return !schedule::is_on() && touched < found.pages && permitted;
         }
         let others = found.pages as u64 - 1;
-        let next = (others > 0).then(|| (touched + 1 + schedule::draw_below(others) as usize) % found.pages);
+        let next = (others > 0).then(|| (touched + 1 + draw(others)) % found.pages);
         found.page = next;
         protect(start, touched, found.protection);
         if let Some(next) = next {

@@ -160,9 +160,14 @@ fn is_realtime_and_ready(thread: &Thread) -> bool {
     thread.seat.is_some_and(|seat| seat.realtime.load(Ordering::Relaxed)) && thread.runnable.load(Ordering::Relaxed)
 }
 
-/// A page that an image's own copy has touched: the thread is set aside, if another is ready.
+/// A page that an image's own copy has touched: with a seed the thread is set aside, if another is ready.
 pub(crate) fn inside_a_copy_of_the_image(thread: &Thread) {
-    by_the_seed(thread, "a copy of the image", true);
+    let points = POINTS.load(Ordering::Relaxed);
+    if points & BY_A_SEED != 0 {
+        by_the_seed(thread, "a copy of the image", true);
+    } else if points & INTERRUPTING != 0 {
+        interruption::at_point(thread);
+    }
 }
 
 /// How much of a copy comes before the point in its middle: all of it without a schedule, or when it is short.
