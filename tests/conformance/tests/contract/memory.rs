@@ -1,6 +1,6 @@
 //! Registering memory: what is accepted, what is refused, tokens, logical mappings, the life of a fast-register region.
 
-use crate::interruption::{preempted_at_every_point, release_a_mapping, with_preemption};
+use super::interruption::{preempted_at_every_point, release_a_mapping, with_preemption};
 use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, End, FastRegistration, Mapping, Pair, QueuePairShape, Window, WindowKind, register_fast,
