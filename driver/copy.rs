@@ -50,17 +50,15 @@ pub unsafe fn store_ascending(to: *mut u8, bytes: &[u8]) {
     let (first, rest) = bytes.split_at(head);
     // SAFETY: `head` bytes from the start of the range.
     unsafe { store_bytes(to, first) };
-    let mut done = head;
+    // SAFETY: `head` is at most the length of the range.
+    let mut place = unsafe { to.add(head) };
     let (words, tail) = rest.as_chunks::<8>();
     for word in words {
-        // SAFETY: `done` stays within the range.
-        let place = unsafe { to.add(done) };
         // SAFETY: eight bytes of the range, aligned because `head` bytes came before.
         unsafe { store_word(place, word) };
-        done += 8;
+        // SAFETY: the end of the eight bytes.
+        place = unsafe { place.add(8) };
     }
-    // SAFETY: `done` is at most the length of the range.
-    let place = unsafe { to.add(done) };
     // SAFETY: the rest of the range.
     unsafe { store_bytes(place, tail) };
 }
@@ -179,14 +177,15 @@ mod x64 {
     /// At least 16 bytes: whole vectors, and one that ends where the range ends.
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "address, load and store of one vector")]
     unsafe fn vectors(to: *mut u8, from: *const u8, length: usize) {
-        let last = length - 16;
+        // By the contract 16 at least; no checks in the innermost loop of a copy.
+        let last = length.wrapping_sub(16);
         // SAFETY: the last 16 bytes of the source; loaded first, as an overlapping target may cover them.
         let end = unsafe { load(from.add(last)) };
         let mut done = 0;
         while done < last {
             // SAFETY: `done + 16 <= length`.
             unsafe { store(to.add(done), load(from.add(done))) };
-            done += 16;
+            done = done.wrapping_add(16);
         }
         // SAFETY: the last 16 bytes of the target.
         unsafe { store(to.add(last), end) };

@@ -100,7 +100,7 @@ impl Chain {
                 return Err(MappingError::NotContiguous);
             }
             covered = covered.checked_add(u64::from(part.byte_count)).ok_or(MappingError::NotContiguous)?;
-            segments += 1;
+            segments = segments.checked_add(1).ok_or(MappingError::NotContiguous)?;
         }
         // No base: no bytes were asked for.
         let base = base.filter(|base| base.checked_add(length).is_some()).ok_or(MappingError::NotContiguous)?;

@@ -69,7 +69,7 @@ impl Epoch {
     /// Closes the present epoch; what the caller took out of sight before is unreachable once the stamp has passed.
     pub fn retire(&self) -> Stamp {
         settle();
-        Stamp(self.now.fetch_add(1, Ordering::SeqCst) + 1)
+        Stamp(self.now.fetch_add(1, Ordering::SeqCst).wrapping_add(1))
     }
 
     /// Whether every context inside entered after the stamp was taken.

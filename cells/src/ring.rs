@@ -111,7 +111,8 @@ impl<T> Claim<'_, T> {
             let place = unsafe { &mut *place };
             place.write(value);
         });
-        self.staged += 1;
+        // A position, as head and tail are.
+        self.staged = self.staged.wrapping_add(1);
         self.room -= 1;
         Ok(())
     }

@@ -281,7 +281,7 @@ impl<T> SlotTable<T> {
     /// Adds a block, keeps its first usable slot for the caller and frees the rest.
     fn grow(&self) -> Result<u32, NoMemory> {
         let mut fresh = Some(new_block::<T>()?);
-        for (place, number) in self.blocks.iter().zip((0..).step_by(BLOCK as usize)) {
+        for (place, number) in self.blocks.iter().zip((0..u32::MAX).step_by(BLOCK as usize)) {
             let Some(block) = fresh.take() else { break };
             let raw = Box::into_raw(block).cast::<Slot<T>>();
             if place.compare_exchange(ptr::null_mut(), raw, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -290,7 +290,7 @@ impl<T> SlotTable<T> {
                 continue;
             }
             let first = number.max(1_u32);
-            for other in (first + 1..number + BLOCK).rev() {
+            for other in (first.saturating_add(1)..number.saturating_add(BLOCK)).rev() {
                 if let Some(slot) = self.slot(other) {
                     push(&self.free, other, slot);
                 }

@@ -375,7 +375,7 @@ impl<T: Copy> Drop for PoolSlice<T> {
     #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: the block came from `allocate` with this size and tag and T has no destructor.
-        unsafe { release(self.block.cast(), size_of::<T>() * self.length, self.tag) };
+        unsafe { release(self.block.cast(), size_of_val::<[T]>(self), self.tag) };
     }
 }
 
@@ -438,7 +438,8 @@ impl<T> Drop for PoolArray<T> {
         let values = core::ptr::slice_from_raw_parts_mut(self.block.as_ptr(), self.length);
         // SAFETY: the first `length` values are initialised and dropped only here.
         unsafe { values.drop_in_place() };
+        // `try_from_fn` checked the product.
         // SAFETY: the block came from `allocate` with this size and tag and is not used any more.
-        unsafe { release(self.block.cast(), size_of::<T>() * self.capacity, self.tag) };
+        unsafe { release(self.block.cast(), size_of::<T>().wrapping_mul(self.capacity), self.tag) };
     }
 }

@@ -22,10 +22,9 @@ impl MulticastList {
     /// A list with the given addresses, one after the other; a tail shorter than an address is ignored.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TooMany> {
         let mut list = Self::new();
-        for address in bytes.as_chunks::<6>().0 {
-            *list.addresses.get_mut(list.count).ok_or(TooMany)? = *address;
-            list.count += 1;
-        }
+        let (addresses, _tail) = bytes.as_chunks::<6>();
+        list.addresses.get_mut(..addresses.len()).ok_or(TooMany)?.copy_from_slice(addresses);
+        list.count = addresses.len();
         Ok(list)
     }
 

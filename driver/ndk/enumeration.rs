@@ -112,7 +112,7 @@ fn list<const SIZE: usize>(
             let place = unsafe { answer.buffer.byte_add(offset) };
             // SAFETY: as above; the buffer is not our own memory.
             unsafe { place.cast::<u8>().copy_from_nonoverlapping(entry.as_ptr(), SIZE) };
-            count += 1;
+            count = count.saturating_add(1);
         }
     });
     let total = total_of::<SIZE>(count);

@@ -371,7 +371,7 @@ impl LogicalMapping {
         length: usize,
         capacity: &mut u32,
     ) -> i32 {
-        let room = self.words.len() * size_of::<u64>();
+        let room = size_of_val(&*self.words);
         let place = if room == 0 { ptr::null_mut() } else { self.words.as_mut_ptr() };
         // SAFETY: NDKPI: NDK_FN_BUILD_LAM with a buffer of `capacity` bytes.
         unsafe {
@@ -402,7 +402,7 @@ impl LogicalMapping {
             |pair| matches!(pair, [first, second] if first.QuadPart.wrapping_add(PAGE_SIZE as i64) == second.QuadPart),
         );
         let first = pages.first()?.QuadPart.cast_unsigned();
-        follows.then_some(first + u64::from(self.first_byte_offset))
+        first.checked_add(u64::from(self.first_byte_offset)).filter(|_| follows)
     }
 }
 

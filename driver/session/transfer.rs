@@ -357,11 +357,11 @@ impl<'a> Transfer<'a> {
     fn post_chains(&mut self) -> bool {
         let mut any = false;
         while self.wants_more() {
-            let outstanding = self.posted - self.completed;
+            let outstanding = self.posted.saturating_sub(self.completed);
             let room = u64::from(self.asked.depth).saturating_sub(outstanding);
             let rest = match self.asked.request_count {
                 0 => u64::MAX,
-                count => count - self.posted,
+                count => count.saturating_sub(self.posted),
             };
             let chain = u64::from(self.asked.chain_length).min(rest);
             if room < chain {
@@ -394,8 +394,9 @@ impl<'a> Transfer<'a> {
             }
         }
         // No further chain fits behind this one: its last request has to be heard of.
-        let outstanding = self.posted - self.completed + chain;
-        let fills = outstanding + u64::from(self.asked.chain_length) > u64::from(self.asked.depth);
+        // Numbers of completions are the adapter's word: they may be beyond what was posted.
+        let outstanding = self.posted.saturating_sub(self.completed).saturating_add(chain);
+        let fills = outstanding.saturating_add(u64::from(self.asked.chain_length)) > u64::from(self.asked.depth);
         for position in 1..=chain {
             let last = position == chain;
             let flags = self.flags(last, last && (fills || self.stop));
@@ -493,7 +494,7 @@ impl<'a> Transfer<'a> {
 
     /// Posts the server's next receive; false ends the transfer.
     fn post_receive(&mut self) -> bool {
-        if self.receives_posted - self.receives_done >= u64::from(self.asked.depth) {
+        if self.receives_posted.saturating_sub(self.receives_done) >= u64::from(self.asked.depth) {
             // Completions of earlier receives make room.
             self.collect_receives();
         }

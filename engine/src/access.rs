@@ -138,7 +138,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
                 let list = region.editions.read(self.guard).ok_or(Denied)?;
                 let granted = region.domain == self.domain && list.rights.contains(needed);
                 let offset = inside(list.base, list.length, address, length).filter(|_| granted).ok_or(Denied)?;
-                let offset = list.first_byte_offset + offset;
+                let offset = list.first_byte_offset.checked_add(offset).ok_or(Denied)?;
                 Ok(View::Pages { list, adapter: region.adapter, offset })
             }
         }
@@ -149,7 +149,8 @@ impl<'g, P: Platform> Accessor<'g, P> {
         let key = SlotKey { slot: address.slot(), generation: address.generation() };
         let mapping = self.fabric.0.mappings.get(key, self.guard).ok_or(Denied)?;
         let offset = u64::from(address.offset());
-        let fits = mapping.adapter == adapter && offset + length <= mapping.length;
+        let ends = offset.checked_add(length).is_some_and(|end| end <= mapping.length);
+        let fits = mapping.adapter == adapter && ends;
         if fits { Ok(View::Memory(&mapping.memory, offset)) } else { Err(Denied) }
     }
 
@@ -157,8 +158,10 @@ impl<'g, P: Platform> Accessor<'g, P> {
     #[inline]
     pub(crate) fn span(self, view: &View<'g, P>, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
         match view {
-            View::Memory(memory, offset) => Ok((*memory, offset + at, most)),
-            View::Pages { list, adapter, offset } => self.pages(list, *adapter, offset + at, most),
+            View::Memory(memory, offset) => Ok((*memory, offset.checked_add(at).ok_or(Denied)?, most)),
+            View::Pages { list, adapter, offset } => {
+                self.pages(list, *adapter, offset.checked_add(at).ok_or(Denied)?, most)
+            }
         }
     }
 
@@ -168,10 +171,11 @@ impl<'g, P: Platform> Accessor<'g, P> {
         let inside = at % PAGE;
         let first = *list.pages.get(index).ok_or(Denied)?;
         let mut length = PAGE - inside;
-        let mut following =
-            list.pages.iter().skip(index + 1).zip((1_u64..).map(|page| first.wrapping_add(page * PAGE)));
-        while length < most && following.next().is_some_and(|(page, expected)| *page == expected) {
-            length += PAGE;
+        let mut expected = first;
+        let mut following = list.pages.iter().skip(index).skip(1);
+        while length < most && following.next().is_some_and(|page| *page == expected.wrapping_add(PAGE)) {
+            expected = expected.wrapping_add(PAGE);
+            length = length.saturating_add(PAGE);
         }
         let length = length.min(most);
         let start = LogicalAddress(first.wrapping_add(inside));

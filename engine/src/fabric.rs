@@ -254,7 +254,7 @@ impl<P: Platform> Fabric<P> {
             let mut bytes = limits::PIECE;
             queue_pair::look_at(&pair, index as u32, &mut bytes);
             if let Some(allowance) = self.allowance() {
-                allowance.charge_pass(limits::PIECE - bytes);
+                allowance.charge_pass(limits::PIECE.saturating_sub(bytes));
             }
             if pair.core.holds() == 0 {
                 // Finished: only a turn hands it out.

@@ -293,6 +293,7 @@ impl<P: Platform> Initiator<P> {
             _ => 0,
         };
         let until = length.min(at.saturating_add(most));
+        let moved = until.saturating_sub(at);
         if length > 0 {
             match self.move_remote(ends, request, at..until) {
                 Ok(()) => {}
@@ -302,19 +303,19 @@ impl<P: Platform> Initiator<P> {
             }
         }
         if read {
-            self.incoming.add(until - at);
+            self.incoming.add(moved);
         } else {
-            self.outgoing.add(until - at);
+            self.outgoing.add(moved);
         }
         if until < length {
             self.phase = Phase::Moving(until);
-            return Progress::Moved(until - at);
+            return Progress::Moved(moved);
         }
         if request_flags(&self.requests).contains(RequestFlags::LOCAL_INVALIDATE) {
-            return self.invalidate_sink(ends, until - at);
+            return self.invalidate_sink(ends, moved);
         }
         self.complete(pair, Outcome::Success);
-        Progress::Moved(until - at)
+        Progress::Moved(moved)
     }
 
     fn move_remote(
@@ -383,17 +384,18 @@ impl<P: Platform> Initiator<P> {
         let inline = request.flags.contains(RequestFlags::INLINE);
         // Inline data is short and goes in one piece.
         let until = if inline { length } else { length.min(at.saturating_add(most)) };
+        let moved = until.saturating_sub(at);
         match self.move_send(ends, request, at..until) {
             Ok(()) => {}
             Err(Fault::Source) => return self.fail(ends.pair, Outcome::LocalAccess),
             Err(Fault::Sink) => return self.receiver_failed(ends, Outcome::LocalAccess),
         }
-        self.outgoing.add(until - at);
+        self.outgoing.add(moved);
         if until < length {
             self.phase = Phase::Moving(until);
-            return Progress::Moved(until - at);
+            return Progress::Moved(moved);
         }
-        self.end_send(ends, until - at)
+        self.end_send(ends, moved)
     }
 
     /// Finds and checks everything a message needs before its first byte moves; `Ok(false)` when there is no receive.

@@ -111,19 +111,20 @@ impl<'g, P: Platform, E: Elements> Spans<'g, P> for List<'g, P, E> {
     fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
         loop {
             if let Some((length, view)) = &self.current {
-                let inside = at - self.start;
+                let inside = at.checked_sub(self.start).ok_or(Denied)?;
                 if inside < *length {
                     return self.accessor.span(view, inside, most.min(length - inside));
                 }
-                self.start += length;
-                self.index += 1;
+                self.start = self.start.checked_add(*length).ok_or(Denied)?;
+                self.index = self.index.checked_add(1).ok_or(Denied)?;
                 self.current = None;
             }
             let element = self.elements.element(self.index).ok_or(Denied)?;
             let length = u64::from(element.length);
-            if length == 0 || at >= self.start + length {
-                self.start += length;
-                self.index += 1;
+            let end = self.start.checked_add(length).ok_or(Denied)?;
+            if at >= end {
+                self.start = end;
+                self.index = self.index.checked_add(1).ok_or(Denied)?;
                 continue;
             }
             self.current = Some((length, self.accessor.local(&element, self.needed)?));
@@ -157,14 +158,14 @@ pub(crate) fn copy<'g, P: Platform>(
     let mut at = range.start;
     while at < range.end {
         let end = if at < bulk { range.end.min(bulk) } else { range.end };
-        let (from, from_offset, length) = source.span(at, end - at).map_err(|Denied| Fault::Source)?;
+        let (from, from_offset, length) = source.span(at, end.saturating_sub(at)).map_err(|Denied| Fault::Source)?;
         let (to, to_offset, length) = sink.span(at, length).map_err(|Denied| Fault::Sink)?;
         if at < bulk {
             platform.copy((to, to_offset), (from, from_offset), length as usize);
         } else {
             platform.copy_last((to, to_offset), (from, from_offset), length as usize);
         }
-        at += length;
+        at = at.saturating_add(length);
     }
     Ok(())
 }
@@ -186,9 +187,9 @@ pub(crate) fn store<'g, P: Platform>(
         let chunk = chunks.peek(first.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source)?;
         let most = ((CHUNK - inside) as u64).min(total - at);
         let (to, offset, length) = sink.span(at, most).map_err(|Denied| Fault::Sink)?;
-        let bytes = chunk.get(inside..inside + length as usize).ok_or(Fault::Source)?;
+        let bytes = chunk.get(inside..inside.saturating_add(length as usize)).ok_or(Fault::Source)?;
         platform.store((to, offset), bytes);
-        at += length;
+        at = at.saturating_add(length);
     }
     Ok(())
 }

@@ -134,7 +134,7 @@ impl<P: Platform> Lists<P> {
     /// The next object; kinds take turns so that none starves another.
     pub(crate) fn pop(&mut self) -> Option<Item<P>> {
         (0..KINDS).find_map(|_| {
-            self.next = (self.next + 1) % KINDS;
+            self.next = self.next.wrapping_add(1) % KINDS;
             match self.next {
                 0 => self.queue_pairs.pop().map(|object| Item::Object(Object::QueuePair(object))),
                 1 => self.completion_queues.pop().map(|object| Item::Object(Object::CompletionQueue(object))),

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -15,7 +16,7 @@ use xtask::{
     arch::Arch,
     command,
     cross::toolchain::{self, Use},
-    image_check::{self, Argued, Findings, Image, Lists, Rule, Strictness},
+    image_check::{self, Argued, Findings, Image, Lists, Rule, Site, Strictness},
     setup,
 };
 
@@ -42,13 +43,16 @@ fn image(name: &str) -> PathBuf {
     images().join(name).with_extension("dll")
 }
 
+fn argued(count: usize) -> Argued {
+    Argued { count, reason: "the test says so".to_owned() }
+}
+
 /// Lists that say of an image just what it is.
 fn lists_of(name: &str) -> Lists {
     let findings = image_check::check(&image(name), &Lists::default(), STRICT).unwrap();
-    let argued = |count: &usize| Argued { count: *count, reason: "the test says so".to_owned() };
     Lists {
         imports: findings.imports.into_iter().map(|import| (import, false)).collect(),
-        panics: findings.panics.iter().map(|(site, count)| (site.clone(), argued(count))).collect(),
+        panics: findings.panics.iter().map(|(site, count)| (site.clone(), argued(*count))).collect(),
         frames: findings.frames.into_iter().take(1).collect(),
         depths: findings.depths.into_iter().take(1).collect(),
     }
@@ -258,6 +262,34 @@ fn one_more_branch_than_listed() {
     let mut lists = lists_of("panicking");
     lists.panics.values_mut().for_each(|argued| argued.count -= 1);
     assert_eq!(rules(&check("panicking", &lists)), [Rule::Panic]);
+}
+
+#[test]
+fn overflow_is_argued_for_a_module() {
+    let site = |function: &str, panic: &str| Site {
+        function: function.to_owned(),
+        panic: format!("core::panicking::{panic}"),
+    };
+    let overflow = "panic_const::panic_const_add_overflow";
+    let mut lists = Lists::default();
+    lists.panics.insert(site("ours::ring::*", overflow), argued(usize::MAX));
+    assert!(lists.argued(&site("ours::ring::Ring::push", overflow)).is_some());
+    assert!(lists.argued(&site("ours::ringing::bell", overflow)).is_none());
+    assert!(lists.argued(&site("ours::ring::Ring::push", "panic_bounds_check")).is_none());
+    // An entry for a module says nothing about other ways to panic.
+    let bounds = site("ours::ring::*", "panic_bounds_check");
+    lists.panics.insert(bounds.clone(), argued(usize::MAX));
+    assert!(lists.argued(&site("ours::ring::Ring::push", "panic_bounds_check")).is_none());
+
+    let found = BTreeMap::from([(site("ours::ring::Ring::push", overflow), 3), (site("ours::wire::put", overflow), 1)]);
+    assert_eq!(lists.stale(&found).collect::<Vec<_>>(), [&bounds]);
+    lists.bless_panics(&found);
+    let names = lists.panics.keys().map(|site| site.function.as_str()).collect::<Vec<_>>();
+    assert_eq!(names, ["ours::ring::*", "ours::wire::put"]);
+    assert_eq!(lists.unargued().len(), 1, "only the module had a reason");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
+    lists.write(&folder).unwrap();
+    assert_eq!(Lists::read(&folder).unwrap().panics, lists.panics);
 }
 
 #[test]

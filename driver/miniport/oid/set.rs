@@ -67,7 +67,7 @@ fn lookahead(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
 fn multicast_list(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
     const ROOM: usize = MULTICAST_MAX * 6;
     if !input.length.is_multiple_of(6) {
-        *input.needed = input.length.next_multiple_of(6);
+        *input.needed = input.length.div_ceil(6).saturating_mul(6);
         return Err(NDIS_STATUS_INVALID_LENGTH);
     }
     if input.length as usize > ROOM {

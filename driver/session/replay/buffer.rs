@@ -39,7 +39,7 @@ impl ScriptBuffer {
         let memory = PoolSlice::try_filled(tags::SESSION, Self::size_of(length)? as usize, 0_u8);
         let length = length as usize;
         let memory = memory.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        let start = memory.first().addr().next_multiple_of(PAGE_SIZE) - memory.first().addr();
+        let start = memory.first().addr().wrapping_neg() % PAGE_SIZE;
         let buffer = Self { mapping: None, memory, start, length };
         buffer.fill(0, length as u64, seed)?;
         Ok(buffer)
@@ -81,7 +81,7 @@ impl ScriptBuffer {
     fn range(&self, offset: u64, length: u64) -> Result<core::ops::Range<usize>, Stop> {
         let end = offset.checked_add(length).filter(|end| *end <= self.length as u64).ok_or(Stop::Broken)?;
         // Within the buffer, which is in memory.
-        Ok(self.start + offset as usize..self.start + end as usize)
+        Ok(self.start.saturating_add(offset as usize)..self.start.saturating_add(end as usize))
     }
 
     /// A byte of the buffer, by a pointer and not by a reference: adapters may copy into and out of it at any time.
@@ -90,7 +90,7 @@ impl ScriptBuffer {
     }
 
     pub fn fill(&self, offset: u64, length: u64, seed: u64) -> Result<(), Stop> {
-        for (number, position) in (offset..).zip(self.range(offset, length)?) {
+        for (number, position) in (offset..u64::MAX).zip(self.range(offset, length)?) {
             // SAFETY: `range` lies in the block.
             unsafe { self.byte(position).write_volatile(script_byte(seed, number)) };
         }

@@ -359,16 +359,18 @@ fn check_depths(depths: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
 fn check_panics(found: &BTreeMap<Site, usize>, lists: &Lists, strictness: Strictness) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (site, count) in found.iter().filter(|_| strictness.same_compiler) {
-        let listed = lists.panics.get(site).map_or(0, |argued| argued.count);
+        let listed = lists.argued(site).map_or(0, |argued| argued.count);
         if *count > listed {
             let text = format!("{} -> {}: {count} branches, docs/panics.txt has {listed}", site.function, site.panic);
             violations.push(Rule::Panic.broken(text));
         }
     }
     if strictness.same_compiler {
-        let gone = lists.panics.keys().filter(|site| !found.contains_key(site));
-        violations
-            .extend(gone.map(|site| Rule::StalePanic.broken(format!("{} -> {} is gone", site.function, site.panic))));
+        violations.extend(
+            lists
+                .stale(found)
+                .map(|site| Rule::StalePanic.broken(format!("{} -> {} is gone", site.function, site.panic))),
+        );
     }
     violations.extend(
         lists
