@@ -26,6 +26,7 @@ pub mod rules;
 pub mod setup;
 pub mod stress;
 pub mod test;
+mod test_log;
 pub mod tools;
 pub mod verify;
 pub mod workspace;

@@ -9,6 +9,7 @@ use crate::{
     child::{lead_a_group, wait},
     driver::{self, Profile},
     setup,
+    test_log::failed_trials,
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
@@ -220,6 +221,10 @@ impl Runner<'_> {
                 }
                 bar.inc(1);
             }
+            let failed = failures.len();
+            bar.suspend(|| {
+                eprintln!("{}, round {round} of {}: {failed} trials failed so far", load.name(), self.arguments.times);
+            });
         }
         bar.finish_and_clear();
         let row = |((suite, trial), (failed, log))| Row { load: load.name(), suite, trial, failed, log };
@@ -248,14 +253,7 @@ impl Runner<'_> {
 
 /// The trials that a run of a test binary names as failed; the run itself if it did not end well and names none.
 fn failed(text: &str, success: bool) -> Vec<String> {
-    let name = |line: &str| {
-        let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
-        verdict.trim().starts_with("FAILED").then(|| name.trim().to_owned())
-    };
-    let mut names = text.lines().filter_map(name).collect::<Vec<_>>();
-    // Output of a test's own child process stands below the list and may repeat a name.
-    names.sort();
-    names.dedup();
+    let mut names = failed_trials(text);
     if names.is_empty() && !success {
         names.push(WHOLE.to_owned());
     }
@@ -291,15 +289,6 @@ fn report(rows: &[Row], suites: &[Suite], arguments: &Arguments, time: Duration)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn failed_trials_are_read_from_both_kinds_of_binaries() {
-        let libtest = "running 2 tests\ntest a::one ... ok\ntest a::two ... FAILED\n\nfailures:\n    a::two\n";
-        assert_eq!(failed(libtest, false), ["a::two"]);
-        let mimic = "test suite::three            ... FAILED\ntest suite::four ... ignored\n";
-        assert_eq!(failed(mimic, false), ["suite::three"]);
-        assert!(failed("test a::one ... ok\n", true).is_empty());
-    }
 
     #[test]
     fn run_that_names_no_trial_counts_as_one() {

@@ -7,7 +7,7 @@
 use crate::{
     bad_drivers,
     child::{lead_a_group, wait},
-    command, setup,
+    command, setup, test_log,
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
@@ -294,8 +294,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     setup::run(&setup::Arguments { quiet: true })?;
     let before = tree_state(&workspace)?;
     let mut failed = run_stages(&workspace, &xtask, &stages)?;
-    if tree_state(&workspace)? != before {
-        println!("the work tree changed during the run; `git status` shows what");
+    let after = tree_state(&workspace)?;
+    if after != before {
+        println!("the work tree changed during the run; `git status --porcelain` says\n{}", after.0.trim_end());
         failed.push("work tree");
     }
     if !failed.is_empty() {
@@ -321,7 +322,7 @@ fn run_stages(workspace: &Workspace, xtask: &Path, stages: &[&Stage]) -> Result<
                     "{name:<15} {seconds:>6.1} s  FAILED ({why}); the whole output is in {}",
                     workspace.show(&log)
                 );
-                println!("{}", tail(&log)?);
+                println!("{}", test_log::excerpt(&String::from_utf8_lossy(&fs::read(&log)?)));
                 failed.push(name);
             }
         }
@@ -350,14 +351,6 @@ fn run_stage(stage: &Stage, mut command: Command, log: &Path) -> Result<Verdict>
         Some(status) if status.success() => Verdict::Passed,
         Some(status) => Verdict::Failed(status.to_string()),
     })
-}
-
-/// The end of a log, where the mistake usually stands.
-fn tail(log: &Path) -> Result<String> {
-    const LINES: usize = 80;
-    let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
-    let lines = text.lines().collect::<Vec<_>>();
-    Ok(lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("\n"))
 }
 
 /// What git says about the tree, and the contents of `Cargo.lock`.
