@@ -65,8 +65,9 @@ struct Turner {
     dpc: Dpc,
     /// Runs at the moment the engine wants to be woken at.
     timer: Timer,
-    /// That moment; [`NEVER`] when there is none. The timer is set under the lock, so that it follows the newest wish.
-    wake: SpinLock<u64>,
+    /// That moment; [`NEVER`] when there is none. The timer is set under the lock, so that it follows the newest wish; `None` once
+    /// the driver ends: a turn that runs meanwhile sets it no more.
+    wake: SpinLock<Option<u64>>,
     /// Somebody is running turns.
     busy: AtomicBool,
     /// Somebody wanted to.
@@ -139,8 +140,10 @@ impl Turners {
     pub fn wake_at(&self, processor: u32, deadline: u64, now: u64) {
         if let Some(turner) = self.turner(processor) {
             let mut wake = turner.wake.lock();
-            *wake = deadline;
-            turner.timer.set(deadline.saturating_sub(now));
+            if let Some(moment) = wake.as_mut() {
+                *moment = deadline;
+                turner.timer.set(deadline.saturating_sub(now));
+            }
         }
     }
 
@@ -188,7 +191,7 @@ impl Turner {
         Ok(Self {
             dpc,
             timer,
-            wake: SpinLock::new(NEVER),
+            wake: SpinLock::new(Some(NEVER)),
             busy: AtomicBool::new(false),
             again: AtomicBool::new(false),
             rounds: AtomicU32::new(0),
@@ -197,8 +200,8 @@ impl Turner {
     }
 
     fn stop(&self) {
-        // A run of the timer's DPC that comes in between sets it for the rest of this wish: there is none any more.
-        *self.wake.lock() = NEVER;
+        // Neither the timer's own DPC, for the rest of a wish, nor a turn sets it from here on.
+        *self.wake.lock() = None;
         self.timer.stop();
         self.dpc.stop();
     }
@@ -217,12 +220,13 @@ impl Turner {
     /// the performance counter, so it may run too soon.
     fn has_come(&self, now: u64) -> bool {
         let mut wake = self.wake.lock();
-        if *wake <= now {
-            *wake = NEVER;
+        let Some(moment) = wake.as_mut() else { return false };
+        if *moment <= now {
+            *moment = NEVER;
             return true;
         }
-        if *wake != NEVER {
-            self.timer.set(wake.saturating_sub(now));
+        if *moment != NEVER {
+            self.timer.set(moment.saturating_sub(now));
         }
         false
     }
@@ -289,6 +293,8 @@ unsafe extern "C" fn run_dpc(
     let Some(turner) = turners.each.get(processor) else { return };
     if turner.run(driver, processor) == Turn::Idle {
         turner.rounds.store(0, Ordering::Relaxed);
+    } else if turners.stopping.load(Ordering::Acquire) {
+        // The driver ends: no consumer waits for what is left, and `stop` takes the DPC from the queue once.
     } else if turner.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
         turner.dpc.queue();
     } else {

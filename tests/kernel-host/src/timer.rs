@@ -88,9 +88,10 @@ pub(crate) unsafe fn set(timer: *mut KTIMER, due: i64, period: i32, deferred: *m
             let due = dispatcher::deadline_of(due);
             (*timer).DueTime = due;
             state.add_deadline(due, Deadline::Timer(timer as usize));
-        }
-        if !was_set {
-            ledger::record(LEDGER_KIND, timer as usize, "");
+            // Under the lock, as the release is: a timer whose moment has come already expires as soon as the lock is free.
+            if !was_set {
+                ledger::record(LEDGER_KIND, timer as usize, "");
+            }
         }
         was_set
     }
@@ -102,7 +103,8 @@ pub(crate) unsafe fn set(timer: *mut KTIMER, due: i64, period: i32, deferred: *m
 ///
 /// `timer` is initialised.
 pub(crate) unsafe fn cancel(timer: *mut KTIMER) -> bool {
-    let was_set = remove(&mut dispatcher::lock(), timer as usize);
+    let mut state = dispatcher::lock();
+    let was_set = remove(&mut state, timer as usize);
     if was_set {
         ledger::release(LEDGER_KIND, timer as usize);
     }
