@@ -72,7 +72,9 @@ typedef enum _PATTERN {
     /* Writes of no bytes, a new one for each that is done, posted by the loop in the notification that takes the results. */
     PatternWrites,
     /* Messages, posted by such a loop in the DPC of a timer of this driver; the queues are never armed. */
-    PatternTimer
+    PatternTimer,
+    /* Writes of no bytes, one at a time, by a thread that stays at DISPATCH_LEVEL for many of them and polls for each result. */
+    PatternPolled
 } PATTERN;
 
 typedef enum _STATE { StateStarting, StateRunning, StateEnding, StateDone } STATE;

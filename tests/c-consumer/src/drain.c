@@ -1,11 +1,13 @@
 /*
  * Writes or messages instead of storage requests: each result brings the next post at once, in the loop that takes results
- * until there are none. That loop runs in the queue's notification or in the DPC of a timer.
+ * until there are none. That loop runs in the queue's notification or in the DPC of a timer. Or a thread polls for each result.
  */
 #include "consumer.h"
 
 #define SENDERS (SLOTS / 2)
 #define TICK_MILLISECONDS 1
+/* Writes that are posted and polled for before the thread goes below DISPATCH_LEVEL. */
+#define POLLED_AT_ONCE 1000
 
 static KTIMER Timer;
 static KDPC Deferred;
@@ -51,6 +53,49 @@ static VOID Written(SLOT *Slot, const NDK_RESULT_EX *Result)
     Next(Slot);
 }
 
+static VOID Polled(SLOT *Slot, const NDK_RESULT_EX *Result)
+{
+    UNREFERENCED_PARAMETER(Result);
+    InterlockedIncrement64(&Slot->Endpoint->Tally->Requests);
+    Slot->Waiting = 0;
+}
+
+/* Nothing else of this processor runs between the post and its result: the poll itself has to bring it forward. */
+static NTSTATUS WriteAndPoll(SLOT *Slot)
+{
+    KLOCK_QUEUE_HANDLE lock;
+    Slot->Waiting = 1;
+    KeAcquireInStackQueuedSpinLock(&Slot->Endpoint->InitiatorLock, &lock);
+    NTSTATUS status = PostWrite(Slot);
+    KeReleaseInStackQueuedSpinLock(&lock);
+    while (NT_SUCCESS(status) && Slot->Waiting != 0) {
+        EndpointDrain(Slot->Endpoint);
+    }
+    return status;
+}
+
+static VOID Poll(SLOT *Slot)
+{
+    NTSTATUS status = STATUS_SUCCESS;
+    BOOLEAN enough = FALSE;
+    while (NT_SUCCESS(status) && !enough && !Consumer.Stopping) {
+        KIRQL level;
+        KeRaiseIrql(DISPATCH_LEVEL, &level);
+        for (ULONG count = 0; count < POLLED_AT_ONCE && NT_SUCCESS(status) && !enough; count++) {
+            enough = InterlockedIncrement64(&Consumer.Started) > Consumer.Wanted && Consumer.Wanted != 0;
+            if (!enough) {
+                status = WriteAndPoll(Slot);
+            }
+        }
+        KeLowerIrql(level);
+        ParametersWriteTally();
+    }
+    if (!NT_SUCCESS(status) && status != STATUS_CANCELLED) {
+        Failed(status);
+    }
+    Over();
+}
+
 static VOID Sent(SLOT *Slot, const NDK_RESULT_EX *Result)
 {
     UNREFERENCED_PARAMETER(Result);
@@ -84,10 +129,12 @@ NTSTATUS DrainPrepare(ENDPOINT *Initiator, ENDPOINT *Target)
 {
     NTSTATUS status = STATUS_SUCCESS;
     for (ULONG index = 0; index < SLOTS && NT_SUCCESS(status); index++) {
-        Initiator->Slots[index].Transfer.Done = Written;
+        Initiator->Slots[index].Transfer.Done = Consumer.Pattern == PatternPolled ? Polled : Written;
         Initiator->Slots[index].Send.Done = Sent;
         Target->Slots[index].Receive.Done = Received;
-        status = PostReceive(&Target->Slots[index]);
+        if (Consumer.Pattern != PatternPolled) {
+            status = PostReceive(&Target->Slots[index]);
+        }
     }
     if (NT_SUCCESS(status) && Consumer.Pattern == PatternTimer) {
         LARGE_INTEGER due = {.QuadPart = -10000 * TICK_MILLISECONDS};
@@ -101,6 +148,11 @@ NTSTATUS DrainPrepare(ENDPOINT *Initiator, ENDPOINT *Target)
 
 VOID DrainStart(ENDPOINT *Initiator)
 {
+    if (Consumer.Pattern == PatternPolled) {
+        Consumer.InFlight = 1;
+        Poll(&Initiator->Slots[0]);
+        return;
+    }
     Consumer.InFlight = SENDERS;
     for (ULONG index = 0; index < SENDERS; index++) {
         Next(&Initiator->Slots[index]);

@@ -230,7 +230,7 @@ static NTSTATUS CreateQueue(ENDPOINT *Endpoint, NOTIFIER *Notifier, ULONG Depth)
     if ((Endpoint->Info.AdapterFlags & NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED) != 0) {
         status = Notifier->Queue->Dispatch->NdkControlCqInterruptModeration(Notifier->Queue, Endpoint->Moderation, MAXULONG);
     }
-    if (Consumer.Pattern != PatternTimer) {
+    if (Consumer.Pattern != PatternTimer && Consumer.Pattern != PatternPolled) {
         Notifier->Queue->Dispatch->NdkArmCq(Notifier->Queue, NDK_CQ_NOTIFY_ANY);
     }
     return status;

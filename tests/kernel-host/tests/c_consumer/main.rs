@@ -181,6 +181,7 @@ fn every_result_brings_another_post(pattern: u32) -> Tally {
 const POSTS: u32 = 20_000;
 const WRITES_BY_NOTIFICATION: u32 = 1;
 const MESSAGES_BY_TIMER: u32 = 2;
+const WRITES_BY_POLLING: u32 = 3;
 
 #[test]
 fn a_drain_in_the_notification_that_posts_ends() {
@@ -201,6 +202,16 @@ fn a_drain_in_a_timer_that_posts_ends() {
         assert_eq!((send.completed, receive.completed - receive.failed), (posts, posts), "{tally:#?}");
         assert_eq!((tally.target_bytes, tally.initiator_bytes), (64 * posts, 64 * posts));
         assert_eq!(tally.notifications, 0, "no queue was armed");
+    });
+}
+
+#[test]
+fn a_poll_at_dispatch_level_for_each_write_finds_it() {
+    trial("a_poll_at_dispatch_level_for_each_write_finds_it", || {
+        let tally = every_result_brings_another_post(WRITES_BY_POLLING);
+        let [.., write] = tally.kinds;
+        assert_eq!((write.completed, write.failed), (i64::from(POSTS), 0), "{tally:#?}");
+        assert_eq!((tally.notifications, tally.longest), (0, 1), "no queue was armed, and one request at a time");
     });
 }
 
