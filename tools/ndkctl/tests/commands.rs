@@ -2,7 +2,6 @@
 //! kernel host, and fails with a word on how to build one when there is no image.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use serde_json::Value;

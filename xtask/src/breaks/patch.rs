@@ -2,7 +2,8 @@
 //!
 //! What stands before the first `--- ` line says what it is about, a line each:
 //! `What:` the mistake in one sentence, `Rule:` the tags of the rules it offends, `Test:` a test that must notice, as often as
-//! there are tests. The rest is a unified diff against the work tree.
+//! there are tests. A trial may be played by seeds (`Test: trial race::x seeds 1-8`): one of these orders has to notice. The rest is a
+//! unified diff against the work tree.
 
 use super::tree::Change;
 use crate::{rules, workspace::Workspace};
@@ -25,6 +26,8 @@ pub enum Place {
 pub struct Test {
     pub place: Place,
     pub name: String,
+    /// The first and the last seed of the schedules by which a trial is played.
+    pub seeds: Option<(u64, u64)>,
 }
 
 impl fmt::Display for Test {
@@ -33,7 +36,8 @@ impl fmt::Display for Test {
             Place::Library(package) => write!(out, "{package} {}", self.name),
             Place::File(package, file) => write!(out, "{package}/{file} {}", self.name),
             Place::Trial => write!(out, "trial {}", self.name),
-        }
+        }?;
+        self.seeds.map_or(Ok(()), |(first, last)| write!(out, " seeds {first}-{last}"))
     }
 }
 
@@ -94,7 +98,14 @@ fn read_test(words: &str) -> Result<Test> {
         None if place == "trial" => Place::Trial,
         None => Place::Library(place.into()),
     };
-    Ok(Test { place, name: name.trim().into() })
+    let Some((name, seeds)) = name.split_once(" seeds ") else {
+        return Ok(Test { place, name: name.trim().into(), seeds: None });
+    };
+    let range =
+        seeds.split_once('-').and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
+    let seeds = range.filter(|(first, last)| first <= last && place == Place::Trial);
+    let seeds = seeds.with_context(|| format!("`{words}`: seeds are FIRST-LAST, for trials"))?;
+    Ok(Test { place, name: name.trim().into(), seeds: Some(seeds) })
 }
 
 #[cfg(test)]
@@ -112,6 +123,19 @@ mod tests {
         let places = patch.tests.iter().map(|test| test.place.clone()).collect::<Vec<_>>();
         let file = Place::File("softndk-engine".into(), "scenarios".into());
         assert_eq!(places, [file, Place::Trial, Place::Library("softndk-cells".into())]);
+    }
+
+    #[test]
+    fn trial_is_played_by_seeds() {
+        let text = TEXT.replace("trial suite::holds", "trial suite::holds seeds 3-9");
+        let patch = read("n", "n.patch".into(), &text).unwrap();
+        assert_eq!((&*patch.tests[1].name, patch.tests[1].seeds), ("suite::holds", Some((3, 9))));
+        assert_eq!(patch.tests[1].to_string(), "trial suite::holds seeds 3-9");
+        for wrong in ["trial suite::holds seeds 9-3", "trial suite::holds seeds", "trial suite::holds seeds x-y"] {
+            let read = read("n", "n.patch".into(), &TEXT.replace("trial suite::holds", wrong));
+            assert!(read.is_err() || read.unwrap().tests[1].seeds.is_none(), "{wrong}");
+        }
+        assert!(read("n", "n.patch".into(), &TEXT.replace("closing::holds", "closing::holds seeds 1-2")).is_err());
     }
 
     #[test]

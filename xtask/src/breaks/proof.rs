@@ -152,13 +152,25 @@ impl<'a> Prover<'a> {
         self.images.build(self.tree).context("the broken driver does not build")
     }
 
-    /// Runs one test that is built.
+    /// Runs one test that is built; by every seed it names until one does not pass.
     pub fn run(&self, test: &Test) -> Result<Outcome> {
+        let Some((first, last)) = test.seeds else { return self.once(test, None) };
+        for seed in first..=last {
+            let outcome = self.once(test, Some(seed))?;
+            if outcome != Outcome::Passed {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Passed)
+    }
+
+    fn once(&self, test: &Test, seed: Option<u64>) -> Result<Outcome> {
         let mut run = match (&test.place, &self.trials) {
             (Place::Trial, Some(trials)) => {
                 let mut run = Command::new(trials);
                 run.current_dir(self.workspace.path("tests/conformance")).args(["--exact", &test.name]);
                 run.env("SOFTNDK_IMAGE", image(self.tree));
+                run.envs(seed.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));
                 run
             }
             (place, _) => {
