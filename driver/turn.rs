@@ -89,7 +89,8 @@ impl Turners {
     pub fn try_new() -> Result<Self, OutOfMemory> {
         let processors = irql::processor_count().max(1) as usize;
         let each = PoolArray::try_from_fn(tags::TURN, processors, Turner::try_new)?;
-        let threads = PoolArray::try_from_fn(tags::TURN, processors.min(THREAD_MAX), |_| TurnThread::try_new())?;
+        let count = processors.min(THREAD_MAX);
+        let threads = PoolArray::try_from_fn(tags::SERVICE_THREAD, count, |_| TurnThread::try_new())?;
         Ok(Self { each, threads, stopping: AtomicBool::new(false) })
     }
 

@@ -71,7 +71,9 @@ pub mod tags {
         SHARED_ENDPOINT = b"SnSe",
         MAPPING = b"SnMa",
         LATER = b"SnLa",
+        COMPLETION_DPC = b"SnCd",
         TURN = b"SnTu",
+        SERVICE_THREAD = b"SnTh",
         SESSION = b"SnSs",
     }
 

@@ -146,7 +146,8 @@ impl Later {
     /// PASSIVE_LEVEL.
     pub fn try_new() -> Result<Self, OutOfMemory> {
         let processors = irql::processor_count().max(1) as usize;
-        Ok(Self { each: PoolArray::try_from_fn(tags::TURN, processors, Teller::try_new)?, sized: AtomicU32::new(0) })
+        let each = PoolArray::try_from_fn(tags::COMPLETION_DPC, processors, Teller::try_new)?;
+        Ok(Self { each, sized: AtomicU32::new(0) })
     }
 
     /// Waits until nothing is told any more. PASSIVE_LEVEL, when no adapter is left.
