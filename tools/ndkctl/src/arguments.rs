@@ -56,6 +56,18 @@ pub struct MachineArguments {
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, default_value_t)]
     pub limits: LimitsProfile,
+    /// A line for each NDK call and callback. Not yet: it is refused with the reason.
+    #[cfg(not(windows))]
+    #[arg(long, global = true, value_enum, value_name = "WHAT")]
+    pub trace: Option<Trace>,
+}
+
+/// What a trace shows.
+#[cfg(not(windows))]
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    /// NDK calls and callbacks.
+    Ndk,
 }
 
 /// The values of the registry keyword Promptness.

@@ -65,6 +65,18 @@ fn an_image_that_is_not_there_exits_3_and_says_what_to_do() {
 }
 
 #[test]
+fn a_trace_is_refused_with_the_reason() {
+    for words in [&["--trace", "ndk", "info"][..], &["demo", "--trace", "ndk"]] {
+        let output = ndkctl(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        for wanted in ["inside of the driver", "foreign_driver --trace ndk"] {
+            assert!(errors.contains(wanted), "{wanted} is not in\n{errors}");
+        }
+    }
+}
+
+#[test]
 fn failures_are_json_too() {
     let (code, document) = with_image(Path::new("/no/such/softndk.sys"), &["ping"]);
     assert_eq!(code, 3);

@@ -50,6 +50,9 @@ pub struct ImageFacts {
 impl Machine {
     /// Boots, loads, adds the adapters.
     pub fn start(arguments: &MachineArguments) -> Result<Self, Failure> {
+        if arguments.trace.is_some() {
+            return Err(cannot_trace());
+        }
         let image = ImageFacts::read(&find_image(arguments.image.as_deref())?)?;
         let mode = match arguments.mode {
             HostMode::Fast => Mode::Fast,
@@ -145,6 +148,18 @@ fn addresses(number: u32) -> [(IpAddr, u8); 2] {
     let ipv4 = Ipv4Addr::new(192, 168, 100, host);
     let ipv6 = Ipv6Addr::new(0xFD00, 0x736F, 0x6674, 0x6E64, 0, 0, 0, u16::from(host));
     [(ipv4.into(), 24), (ipv6.into(), 64)]
+}
+
+/// The trace is made in the layer of the kernel host that stands for tcpip.sys, and only what is opened through WSK passes it.
+fn cannot_trace() -> Failure {
+    Failure::new(
+        Kind::Usage,
+        "cannot trace the NDK calls of ndkctl",
+        "its consumer is a part of softndk.sys and opens adapters inside of the driver, so its calls do not pass the layer where the kernel \
+         host traces",
+        "trace a consumer that is a driver of its own with \"foreign_driver --trace ndk\" (docs/own-driver.md); \"ndkctl refusals\" and \
+         \"ndkctl objects\" show what this one was refused and what it holds",
+    )
 }
 
 fn cannot_add(number: u32, error: &dyn fmt::Display) -> Failure {
