@@ -20,7 +20,7 @@ pub static CASES: &[(&str, Case)] = &[
     ("mutexes-out-of-order", Load(mutexes_out_of_order)),
     ("fast-mutexes-out-of-order", Load(fast_out_of_order)),
     ("mutex-and-fast-mutex-out-of-order", Load(mixed_out_of_order)),
-    ("spin-locks-released-out-of-order", Load(spin_locks_released_out_of_order)),
+    ("level-lowered-hand-over-hand", Load(level_lowered_hand_over_hand)),
     ("spin-lock-initialised-while-held", Load(spin_lock_initialised_again)),
     ("mutex-initialised-while-held", Load(mutex_initialised_again)),
     ("fast-mutex-initialised-while-held", Load(fast_initialised_again)),
@@ -176,13 +176,18 @@ unsafe fn mixed_out_of_order(good: bool) {
     ExReleaseFastMutex(FAST.0.get());
 }
 
-unsafe fn spin_locks_released_out_of_order(good: bool) {
-    let (outer, inner) = (LOCK.0.get(), OTHER_LOCK.0.get());
-    let before = KeAcquireSpinLockRaiseToDpc(outer);
-    KeAcquireSpinLockAtDpcLevel(inner);
-    let (first, second) = if good { (inner, outer) } else { (outer, inner) };
-    KeReleaseSpinLockFromDpcLevel(first);
-    KeReleaseSpinLock(second, before);
+/// Locks hand over hand, which Windows accepts: the next lock is taken before the one before it is given back.
+unsafe fn level_lowered_hand_over_hand(good: bool) {
+    let (first, second) = (LOCK.0.get(), OTHER_LOCK.0.get());
+    let before = KeAcquireSpinLockRaiseToDpc(first);
+    KeAcquireSpinLockAtDpcLevel(second);
+    if good {
+        KeReleaseSpinLockFromDpcLevel(first);
+        KeReleaseSpinLock(second, before);
+    } else {
+        KeReleaseSpinLock(first, before);
+        KeReleaseSpinLockFromDpcLevel(second);
+    }
 }
 
 unsafe fn spin_lock_initialised_again(good: bool) {

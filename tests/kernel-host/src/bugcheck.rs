@@ -222,6 +222,13 @@ fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[Sta
     for (index, frame) in frames.iter().enumerate() {
         let _ = writeln!(text, "    {index:2} {frame}");
     }
+    let refusals = crate::ndk::mediator::describe_refusals();
+    if !refusals.is_empty() {
+        let _ = writeln!(text, "*** NDK calls that were refused, the last one last:");
+        for refusal in &refusals {
+            let _ = writeln!(text, "***   {refusal}");
+        }
+    }
     if let Some(schedule) = crate::schedule::summary() {
         let _ = writeln!(text, "*** {schedule}");
     }
@@ -235,6 +242,7 @@ fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[Sta
         "routines": thread.map(routines),
         "callbacks": callbacks,
         "trap": fault.map(|fault| fault.number),
+        "refusals": refusals,
         "instruction": fault.and_then(|fault| fault.instruction.as_deref()),
         "irql": thread.map(Thread::irql),
         "stack": frames.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -47,6 +47,10 @@ const REST_LIMIT: Duration = Duration::from_mins(1);
 /// How long everything may wait without anything to wake it before the host calls it a hang; in ms, 0 is for ever.
 static HANG_LIMIT: AtomicU64 = AtomicU64::new(20_000);
 
+/// For how many such times of the kernel's clock nothing but periodic timers may fire before the host calls that a hang: a DPC may
+/// count for a while.
+const TICKING_LIMITS: u64 = 30;
+
 /// What happens at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deadline {
@@ -76,6 +80,8 @@ pub(crate) struct State {
     outside: usize,
     pub(crate) deadlines: BTreeMap<(Time, u64), Deadline>,
     sequence: u64,
+    /// Waits of threads that have begun or ended, but for those of the host's workers.
+    moves: u64,
     stopping: bool,
 }
 
@@ -164,6 +170,7 @@ pub(crate) fn stop_clock() {
 fn clock_loop() {
     let mut state = lock();
     let mut blocked_since: Option<Instant> = None;
+    let mut ticking = None;
     while !state.stopping {
         let next = state.deadlines.keys().next().copied();
         let time = now();
@@ -179,6 +186,7 @@ fn clock_loop() {
         }
         let idle = state.is_idle();
         if idle && let Some((due, _)) = next {
+            check_ticking(&state, &mut ticking);
             if crate::kernel::is_verifying() {
                 SKIPPED.fetch_add(due - time, Ordering::Relaxed);
                 continue;
@@ -198,6 +206,7 @@ fn clock_loop() {
 /// The clock of a schedule: time goes on with every point, and jumps when nobody is ready.
 fn scheduled_clock_loop() {
     let mut blocked_since: Option<Instant> = None;
+    let mut ticking = None;
     loop {
         let mut state = lock();
         if state.stopping {
@@ -214,6 +223,7 @@ fn scheduled_clock_loop() {
                 continue;
             }
             Some(due) if state.is_idle() && schedule::only_the_clock() => {
+                check_ticking(&state, &mut ticking);
                 SKIPPED.fetch_add(due - time, Ordering::Relaxed);
                 continue;
             }
@@ -275,11 +285,38 @@ fn serve(mut state: Locked, deadline: Deadline) -> Locked {
 fn check_hang(state: &State, blocked_since: &mut Option<Instant>) {
     let limit = HANG_LIMIT.load(Ordering::Relaxed);
     let since = blocked_since.get_or_insert_with(Instant::now);
-    let nobody = state.waits.iter().all(|wait| wait.thread.serves_others());
-    if limit == 0 || nobody || state.outside != 0 || since.elapsed() < Duration::from_millis(limit) {
+    if limit == 0 || !state.is_waited() || since.elapsed() < Duration::from_millis(limit) {
         return;
     }
-    let mut rule = format!("every kernel thread waits and nothing will wake one ({limit} ms passed):");
+    hangs(state, format!("every kernel thread waits and nothing will wake one ({limit} ms passed):"));
+}
+
+/// As [`check_hang`], where something is always pending: timers that fire again and again, and no thread moves.
+fn check_ticking(state: &State, since: &mut Option<(Time, u64)>) {
+    let limit = HANG_LIMIT.load(Ordering::Relaxed) * (UNITS_PER_SECOND / 1000) * TICKING_LIMITS;
+    let periodic = |deadline: &Deadline| matches!(deadline, Deadline::Timer(timer) if timer::is_periodic(*timer));
+    if limit == 0 || !state.is_waited() || !state.deadlines.values().all(periodic) {
+        *since = None;
+        return;
+    }
+    let now = now();
+    let (began, _) = *since.insert(since.filter(|(_, moves)| *moves == state.moves).unwrap_or((now, state.moves)));
+    if now - began < limit {
+        return;
+    }
+    let seconds = (now - began) / UNITS_PER_SECOND;
+    let mut rule =
+        format!("every kernel thread waits, and in {seconds} s of its time only periodic timers have fired:");
+    for deadline in state.deadlines.values() {
+        if let Deadline::Timer(timer) = deadline {
+            let _ = write!(rule, "\n***   {}, {}", describe_object(*timer), timer::describe_period(*timer));
+        }
+    }
+    hangs(state, rule);
+}
+
+/// The report: who waits for what.
+fn hangs(state: &State, mut rule: String) -> ! {
     for wait in state.waits.iter().filter(|wait| !wait.thread.serves_others()) {
         describe_wait(&mut rule, wait);
     }
@@ -347,6 +384,11 @@ fn stack_owner(address: usize) -> String {
 }
 
 impl State {
+    /// A thread waits that has something of its own to do, and none is outside of the kernel.
+    fn is_waited(&self) -> bool {
+        self.outside == 0 && self.waits.iter().any(|wait| !wait.thread.serves_others())
+    }
+
     /// Every kernel thread waits and no processor has anything to run.
     fn is_idle(&self) -> bool {
         self.running == 0 && !processor::any_active()
@@ -412,6 +454,7 @@ fn finish(state: &mut State, index: usize, status: NtStatus) {
         state.deadlines.remove(&key);
     }
     wait.result = Some(status);
+    state.moves += u64::from(!wait.thread.serves_others());
     state.set_running(true);
     wait.thread.runnable.store(true, Ordering::Relaxed);
     priority::ready_changed(wait.thread, true);
@@ -622,6 +665,7 @@ unsafe fn wait_with(
     thread.runnable.store(false, Ordering::Relaxed);
     thread.waits.fetch_add(1, Ordering::Relaxed);
     priority::ready_changed(thread, false);
+    state.moves += u64::from(!thread.serves_others());
     state.waits.push(Wait { thread, objects: objects.to_vec(), all, deadline, result: None });
     state.set_running(false);
     drop(state);

@@ -2,7 +2,7 @@
 //! edge that closes a circle is a deadlock that only waits for the right moment, so it is a bugcheck at once, whether or not
 //! anybody spins. Locks are told apart by address; what is known of an address is forgotten when the lock is initialised
 //! again or its memory goes. An attempt that gives up (`KeTryToAcquireSpinLockAtDpcLevel`) waits for nobody and adds no edge
-//! to its lock. What a thread holds, it gives back in the order opposite to that in which it took it. Kept when verifying only.
+//! to its lock. Kept when verifying only.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -54,28 +54,12 @@ pub(crate) fn taking(held: &[Held], second: Held) {
     }
 }
 
-/// A thread gives a lock back. Mutexes of a thread whom a DPC interrupts are not the DPC's.
+/// A thread gives a lock back; in any order, as locking hand over hand does. A level that falls with the wrong one is seen elsewhere.
 pub(crate) fn released(thread: &Thread, lock: usize) {
     let mut held = thread.held_locks.borrow_mut();
-    let Some(index) = held.iter().rposition(|held| held.lock == lock) else { return };
-    let taken = held.remove(index);
-    let later = held.get(index..).unwrap_or_default().iter().find(|later| later.sleeps == taken.sleeps).copied();
-    drop(held);
-    if let Some(later) = later {
-        released_out_of_order(taken, later);
+    if let Some(index) = held.iter().rposition(|held| held.lock == lock) {
+        held.remove(index);
     }
-}
-
-#[cold]
-fn released_out_of_order(taken: Held, later: Held) -> ! {
-    let rule = format!(
-        "locks are released in another order than taken: {:#x} ({}) is given back while {:#x} ({}), taken after it, is held",
-        taken.lock,
-        place(taken.from),
-        later.lock,
-        place(later.from)
-    );
-    bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x1031, taken.lock as u64, later.lock as u64, 0], rule)
 }
 
 /// Stack memory serves one lock after the other without anybody saying so.

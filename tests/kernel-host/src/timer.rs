@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dispatcher::{self, Deadline, State, Time};
 use crate::dpc;
+use crate::image::stack_trace;
 use crate::ledger;
 use crate::nt::{KDPC, KTIMER, object_type};
 use crate::thread::Thread;
@@ -136,6 +137,24 @@ pub(crate) fn expire(state: &mut State, address: usize) -> Option<usize> {
 pub(crate) fn queue_deferred_call(address: usize) {
     // SAFETY: the timer's DPC, valid as long as the timer may expire.
     unsafe { dpc::insert_from_clock(Thread::current(), address as *mut KDPC) };
+}
+
+/// Whether a set timer fires again and again.
+pub(crate) fn is_periodic(address: usize) -> bool {
+    // SAFETY: a set timer is valid; freeing its memory while it is set is caught by the pool.
+    unsafe { (*(address as *const KTIMER)).Period != 0 }
+}
+
+/// How often a set timer fires, and what it calls; for the report of a hang.
+pub(crate) fn describe_period(address: usize) -> String {
+    let timer = address as *const KTIMER;
+    // SAFETY: as above; its DPC is valid as long as the timer may expire.
+    unsafe {
+        let period = format!("every {} ms", (*timer).Period);
+        let Some(deferred) = (*timer).Dpc.as_ref() else { return period };
+        let routine = stack_trace::name(&[deferred.DeferredRoutine as u64 + 1]);
+        routine.first().map_or_else(|| period.clone(), |routine| format!("{period}; its DPC is {routine}"))
+    }
 }
 
 /// Set timers inside an address range.

@@ -139,7 +139,7 @@ faults! {
         with ["writes 0x8, which is not a multiple of 16"];
     trap: "Trap" is KMODE_EXCEPTION_NOT_HANDLED 0xC000_001D by trap 6 at "ud2" with ["must not get to"];
     divide_by_zero: "DivideByZero" is KMODE_EXCEPTION_NOT_HANDLED 0xC000_0094 by trap 0 at "div ecx"
-        with ["a division by 0", "STATUS_INTEGER_DIVIDE_BY_ZERO"];
+        with ["is a division by 0", "STATUS_INTEGER_DIVIDE_BY_ZERO"];
     read_null: "ReadNull" is PAGE_FAULT_IN_NONPAGED_AREA 0x8 by trap 14 at "mov"
         with ["the driver reads 0x8", "no memory at all"];
     call_wild: "CallWild" is PAGE_FAULT_IN_NONPAGED_AREA 0x1230 by trap 14 at "none"
@@ -198,6 +198,36 @@ fn a_hang_shows_what_is_waited_for_and_where() {
     {
         assert!(rule.contains(words), "no {words:?} in {rule}");
     }
+}
+
+#[test]
+fn a_hang_under_a_periodic_timer_is_seen() {
+    let outcome = in_child("a_hang_under_a_periodic_timer_is_seen", || {
+        load(KernelConfig { hang_limit: Some(Duration::from_millis(100)), ..KernelConfig::default() });
+        // 200 s; the limit is three.
+        call("WaitForTicks", [20_000, 0]);
+    });
+    let Some(outcome) = outcome else { return };
+    let report = outcome.expect_bugcheck();
+    assert_eq!(report["code"], BugCheck::UNMOUNTABLE_HANG as u32, "{report}");
+    let rule = report["rule"].as_str().expect("a rule");
+    for words in
+        ["only periodic timers", "every 10 ms", "reports.sys!Tick", "waits in KeWaitForSingleObject", "!WaitForTicks"]
+    {
+        assert!(rule.contains(words), "no {words:?} in {rule}");
+    }
+}
+
+#[test]
+fn a_wait_that_a_periodic_timer_ends_is_no_hang() {
+    let outcome = in_child("a_wait_that_a_periodic_timer_ends_is_no_hang", || {
+        load(KernelConfig { hang_limit: Some(Duration::from_millis(100)), ..KernelConfig::default() });
+        // Two waits of two seconds: together longer than the limit of three, each shorter.
+        call("WaitForTicks", [200, 0]);
+        call("WaitForTicks", [200, 0]);
+    });
+    let Some(outcome) = outcome else { return };
+    outcome.expect_success();
 }
 
 /// Uses the process's maps up, but for a few: pages whose neighbours have another protection.

@@ -38,10 +38,12 @@ pub enum Scenario {
     WritableCode,
     /// Load a copy of the image whose sections are aligned to less than a page.
     UnalignedSections,
+    /// Load a copy of the image whose import address table can be executed.
+    ExecutableImports,
 }
 
 impl Scenario {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Load,
         Self::Adapter,
         Self::RareFrames,
@@ -50,6 +52,7 @@ impl Scenario {
         Self::MissingKeyword,
         Self::WritableCode,
         Self::UnalignedSections,
+        Self::ExecutableImports,
     ];
 
     pub fn name(self) -> &'static str {
@@ -62,6 +65,7 @@ impl Scenario {
             Self::MissingKeyword => "missing keyword",
             Self::WritableCode => "writable code",
             Self::UnalignedSections => "unaligned sections",
+            Self::ExecutableImports => "executable imports",
         }
     }
 
@@ -80,6 +84,7 @@ impl Scenario {
             Self::MissingKeyword => missing_keyword,
             Self::WritableCode => writable_code,
             Self::UnalignedSections => unaligned_sections,
+            Self::ExecutableImports => executable_imports,
         }
     }
 }
@@ -276,6 +281,12 @@ const NEW_HEADER: usize = 0x3C;
 const SIZE_OF_OPTIONAL_HEADER: usize = 20;
 const OPTIONAL_HEADER: usize = 24;
 const SECTION_ALIGNMENT: usize = OPTIONAL_HEADER + 32;
+const NUMBER_OF_SECTIONS: usize = 6;
+/// The thirteenth data directory of an optional header of 64 bits.
+const IMPORT_ADDRESS_TABLE: usize = OPTIONAL_HEADER + 112 + 12 * 8;
+const SECTION_HEADER: usize = 40;
+const SECTION_VIRTUAL_SIZE: usize = 8;
+const SECTION_VIRTUAL_ADDRESS: usize = 12;
 const SECTION_CHARACTERISTICS: usize = 36;
 
 fn number_at<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
@@ -286,14 +297,36 @@ fn new_header(bytes: &[u8]) -> usize {
     u32::from_le_bytes(number_at(bytes, NEW_HEADER)) as usize
 }
 
+/// The headers of the sections: where each begins.
+fn section_headers(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    let header = new_header(bytes);
+    let optional = u16::from_le_bytes(number_at(bytes, header + SIZE_OF_OPTIONAL_HEADER));
+    let first = header + OPTIONAL_HEADER + usize::from(optional);
+    let count = u16::from_le_bytes(number_at(bytes, header + NUMBER_OF_SECTIONS));
+    (0..usize::from(count)).map(move |index| first + index * SECTION_HEADER)
+}
+
 /// Makes the first section, which holds code, writable.
 fn writable_code() {
     const MEM_WRITE: u8 = 0x80;
     load_patched(|bytes| {
-        let header = new_header(bytes);
-        let optional = u16::from_le_bytes(number_at(bytes, header + SIZE_OF_OPTIONAL_HEADER));
-        let sections = header + OPTIONAL_HEADER + usize::from(optional);
-        bytes[sections + SECTION_CHARACTERISTICS + 3] |= MEM_WRITE;
+        let first = section_headers(bytes).next().expect("a section");
+        bytes[first + SECTION_CHARACTERISTICS + 3] |= MEM_WRITE;
+    });
+}
+
+/// Makes the section that holds the import address table executable.
+fn executable_imports() {
+    const MEM_EXECUTE: u8 = 0x20;
+    load_patched(|bytes| {
+        let table = u32::from_le_bytes(number_at(bytes, new_header(bytes) + IMPORT_ADDRESS_TABLE));
+        let holds = |header: &usize| {
+            let length = u32::from_le_bytes(number_at(bytes, header + SECTION_VIRTUAL_SIZE));
+            let address = u32::from_le_bytes(number_at(bytes, header + SECTION_VIRTUAL_ADDRESS));
+            (address..address + length).contains(&table)
+        };
+        let header = section_headers(bytes).find(holds).expect("a section with the table");
+        bytes[header + SECTION_CHARACTERISTICS + 3] |= MEM_EXECUTE;
     });
 }
 

@@ -43,7 +43,7 @@ pub const fn violation(name: &'static str, rule: &'static str, sub_code: u64, wo
 
 impl Case {
     /// The report has this sub-code.
-    const fn numbered(self, sub_code: u64) -> Self {
+    pub const fn numbered(self, sub_code: u64) -> Self {
         Self { sub_code: Some(sub_code), ..self }
     }
 }

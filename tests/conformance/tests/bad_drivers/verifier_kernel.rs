@@ -99,9 +99,9 @@ pub const CASES: &[Case] = &[
         "mutexes or locks are taken out of order",
     ),
     verifier(
-        "spin-locks-released-out-of-order",
-        "Locks are released in the opposite order.",
-        "locks are released in another order than taken",
+        "level-lowered-hand-over-hand",
+        "Locks that are taken hand over hand give the level back with the last one.",
+        "the IRQL is lowered to PASSIVE_LEVEL while 1 spin lock(s) are held",
     ),
     verifier(
         "spin-lock-initialised-while-held",
@@ -270,4 +270,11 @@ pub const CASES: &[Case] = &[
         "is not aligned to a page",
         Scenario::UnalignedSections,
     ),
+    patched(
+        "import-table-executable",
+        "The import address table cannot be executed.",
+        "is in the executable section",
+        Scenario::ExecutableImports,
+    )
+    .numbered(0x2005),
 ];

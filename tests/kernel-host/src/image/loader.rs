@@ -86,7 +86,8 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
     let configuration = configuration.map_or(0, |directory| directory.virtual_address.get(LE) as usize);
     let call_targets = if configuration == 0 { None } else { load_configuration::apply(memory, base, configuration) };
     let sections = describe_sections(&file, base);
-    check_integrity(path, optional.section_alignment(), base, &sections);
+    let imports = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_IAT).map(|directory| directory.virtual_address.get(LE));
+    check_integrity(path, optional.section_alignment(), base, &sections, imports);
     protect(&reservation, base, length, &sections);
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let export_table = export_table(&file, base);
@@ -291,8 +292,9 @@ fn protection_of(section: &Section) -> Protection {
     }
 }
 
-/// What Windows asks of an image where the hypervisor protects the integrity of code (HVCI).
-fn check_integrity(path: &Path, alignment: u32, base: usize, sections: &[Section]) {
+/// What Windows asks of an image where the hypervisor protects the integrity of code (HVCI). `imports` is the offset of the import
+/// address table.
+fn check_integrity(path: &Path, alignment: u32, base: usize, sections: &[Section], imports: Option<u32>) {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     for section in sections {
         let parameters = |subject| [subject, base as u64, section.address as u64, 0];
@@ -303,6 +305,11 @@ fn check_integrity(path: &Path, alignment: u32, base: usize, sections: &[Section
         if !section.address.is_multiple_of(PAGE_SIZE) || (alignment as usize) < PAGE_SIZE {
             let rule = format!("the section {} of {name} is not aligned to a page", section.name());
             bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, parameters(0x2004), rule);
+        }
+        let range = section.address..section.address + section.length;
+        if section.executable && imports.is_some_and(|offset| range.contains(&(base + offset as usize))) {
+            let rule = format!("the import address table of {name} is in the executable section {}", section.name());
+            bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, parameters(0x2005), rule);
         }
     }
 }

@@ -188,6 +188,23 @@ fn a_question_at_the_wrong_level() {
 }
 
 #[test]
+fn a_refusal_before_a_bugcheck() {
+    let mistake = Mistake {
+        file: "wsk.c",
+        right: "    ULONG bytes = sizeof(Endpoint->Info);\n",
+        wrong: "    ULONG bytes = 1;\n    \
+                Endpoint->Adapter->Dispatch->NdkQueryAdapterInfo(Endpoint->Adapter, &Endpoint->Info, &bytes);\n    \
+                bytes = sizeof(Endpoint->Info);\n    KfRaiseIrql(DISPATCH_LEVEL);\n",
+    };
+    let words: &[&str] = &[
+        "NDK calls that were refused",
+        "NdkQueryAdapterInfo of Adapter#1 returned 0xC0000023 STATUS_BUFFER_TOO_SMALL",
+    ];
+    let ends = Ends::Report(&[BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION], words);
+    made("mistakes::a_refusal_before_a_bugcheck", &mistake, ends);
+}
+
+#[test]
 fn a_queue_pair_that_is_not_closed() {
     let mistake = Mistake {
         file: "endpoint.c",

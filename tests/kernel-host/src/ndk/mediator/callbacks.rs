@@ -10,6 +10,7 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
 use super::super::object_check::Kind;
 use super::object::{self, Family, Object};
+use super::refusals;
 use super::trace;
 use crate::call_image;
 use crate::callback::{enter_consumer_callback, host_function};
@@ -245,6 +246,7 @@ fn trace_callback(callback: &Callback, arguments: &[u64]) {
 unsafe extern "win64" fn request_done(number: u64, status: u64) {
     let callback = enter(number, |purpose| purpose == Purpose::Request, "NDK_FN_REQUEST_COMPLETION");
     not_pending(status, &callback);
+    note_failure(&callback, status);
     if let Some(mapping) = callback.mapping
         && is_success(status)
     {
@@ -257,6 +259,7 @@ unsafe extern "win64" fn request_done(number: u64, status: u64) {
 unsafe extern "win64" fn create_done(number: u64, status: u64, made: *mut NDK_OBJECT_HEADER) {
     let callback = enter(number, |purpose| matches!(purpose, Purpose::Create(_)), "NDK_FN_CREATE_COMPLETION");
     not_pending(status, &callback);
+    note_failure(&callback, status);
     if is_success(status) {
         created(&callback, made);
     }
@@ -342,6 +345,12 @@ fn told_once(callback: &Callback) {
     let Some(object) = callback.object.get() else { return };
     if object.disconnected.swap(true, Ordering::SeqCst) {
         broken(Group::Ndk, object.address, "a disconnect is told twice for one connection");
+    }
+}
+
+fn note_failure(callback: &Callback, status: u64) {
+    if !is_success(status) {
+        refusals::completed(callback.given_to, &callback.of, status as i32);
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod callbacks;
 mod object;
+mod refusals;
 mod tables;
 pub(crate) mod trace;
 
@@ -98,6 +99,11 @@ pub(crate) fn describe_closed(address: usize) -> Option<String> {
 /// The callbacks that the current thread is inside of.
 pub(crate) fn describe_callbacks() -> Vec<String> {
     callbacks::describe_running()
+}
+
+/// The last calls that the provider refused.
+pub(crate) fn describe_refusals() -> Vec<String> {
+    refusals::describe()
 }
 
 /// What is open and what is under way, for the report of a hang: the open objects, the requests whose completion has not

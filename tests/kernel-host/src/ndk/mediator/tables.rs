@@ -8,6 +8,7 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 use super::super::object_check::Kind;
 use super::callbacks::{self, Callback, Purpose};
 use super::object::{self, Object};
+use super::refusals;
 use super::trace;
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callback::host_function;
@@ -376,6 +377,10 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
                 callbacks::withdraw(number);
             }
         }
+    }
+    let status = answer as i32;
+    if slot.answer == Answer::Status && status < 0 {
+        refusals::returned(slot.name, &object, status);
     }
     if let Some((line, given)) = traced {
         let made = if makes { owner.get() } else { None };

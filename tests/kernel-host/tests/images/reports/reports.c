@@ -70,6 +70,43 @@ NTSTATUS WaitForever(VOID)
     return status;
 }
 
+struct Ticker {
+    KTIMER Timer;
+    KDPC Dpc;
+    KEVENT Event;
+    ULONG64 Count;
+    ULONG64 Last;
+};
+
+static VOID Tick(PKDPC Dpc, PVOID Context, PVOID First, PVOID Second)
+{
+    struct Ticker *ticker = Context;
+    UNREFERENCED_PARAMETER(Dpc);
+    UNREFERENCED_PARAMETER(First);
+    UNREFERENCED_PARAMETER(Second);
+    if (++ticker->Count == ticker->Last) {
+        KeSetEvent(&ticker->Event, 0, FALSE);
+    }
+}
+
+/* A timer fires every ten milliseconds. The wait ends with the last tick. */
+NTSTATUS WaitForTicks(ULONG64 Last)
+{
+    struct Ticker *ticker = ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*ticker), TAG);
+    LARGE_INTEGER due;
+    due.QuadPart = -100000;
+    ticker->Last = Last;
+    KeInitializeEvent(&ticker->Event, SynchronizationEvent, FALSE);
+    KeInitializeTimer(&ticker->Timer);
+    KeInitializeDpc(&ticker->Dpc, Tick, ticker);
+    KeSetTimerEx(&ticker->Timer, due, 10, &ticker->Dpc);
+    NTSTATUS status = WaitInside(&ticker->Event);
+    KeCancelTimer(&ticker->Timer);
+    KeFlushQueuedDpcs();
+    ExFreePoolWithTag(ticker, TAG);
+    return status;
+}
+
 /* Takes blocks until one is refused, and gives all back. */
 ULONG64 AllocateUntilRefused(ULONG64 Bytes, ULONG64 Most)
 {
