@@ -109,8 +109,8 @@ impl Line {
 }
 
 fn is_pointer(name: &str) -> bool {
-    let first = name.as_bytes().first().copied().unwrap_or(0);
-    (first == b'p' && name.as_bytes().get(1).is_some_and(u8::is_ascii_uppercase))
+    let subject = name.trim_start_matches('p');
+    (subject.len() < name.len() && subject.starts_with(|letter: char| letter.is_ascii_uppercase()))
         || ["Completion", "Event", "Notification", "Context", "Affinity", "Mdl"].iter().any(|end| name.ends_with(end))
 }
 
@@ -292,4 +292,17 @@ fn write(lines: &VecDeque<Line>, names: &mut HashMap<u64, String>) {
         text.push('\n');
     }
     eprint!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn pointers_are_written_whole_and_what_is_above_a_number_is_left_out() {
+        for name in ["pNdkQp", "ppNdkPd", "RequestContext"] {
+            assert_eq!(number(name, 0x6BF7_B989_13E0), "0x6bf7b98913e0", "{name}");
+        }
+        assert_eq!(number("nSge", 0xFFFF_0000_0000_0002), "2");
+    }
 }
