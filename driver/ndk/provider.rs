@@ -5,7 +5,7 @@
 
 use core::{
     ffi::c_void,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use ndkpi_sys::ndis::{
@@ -50,8 +50,6 @@ pub struct Provider {
     opens: Rundown,
     /// Shut while NDK is off; one reference for each of the driver's own opens.
     sessions: Rundown,
-    /// How often NDK was switched off: the driver's own opens of an earlier time are out of service.
-    generation: AtomicU32,
     wake: Event,
     thread: SpinLock<Option<Thread>>,
 }
@@ -82,7 +80,6 @@ impl Provider {
             ending: AtomicBool::new(false),
             opens,
             sessions,
-            generation: AtomicU32::new(0),
             wake,
             thread: SpinLock::new(None),
         })
@@ -153,20 +150,14 @@ impl Provider {
         self.opens.release();
     }
 
-    /// A reference for one of the driver's own opens, and the time it belongs to. Give it back with
-    /// [`Provider::session_closed`], after the open is closed.
-    pub fn session_opening(&self) -> Option<u32> {
-        let generation = self.generation.load(Ordering::SeqCst);
-        self.sessions.acquire().then_some(generation)
+    /// A reference for one of the driver's own opens, or nothing while NDK is off. Give it back with
+    /// [`Provider::session_closed`], after the open is closed: NDK is not switched on again before.
+    pub fn session_opening(&self) -> bool {
+        self.sessions.acquire()
     }
 
     pub fn session_closed(&self) {
         self.sessions.release();
-    }
-
-    /// NDK is on, and has not been off since.
-    pub fn is_in_service(&self, generation: u32) -> bool {
-        self.is_enabled() && self.generation.load(Ordering::SeqCst) == generation
     }
 
     /// The interface's addresses changed: listeners and connections of vanished ones end. Nothing without memory for the list:
@@ -199,7 +190,6 @@ impl Provider {
     /// for the former, which never wait for user mode.
     fn switch_off(&self, adapter_index: usize) {
         self.on.store(false, Ordering::SeqCst);
-        self.generation.fetch_add(1, Ordering::SeqCst);
         if let Some(driver) = Driver::get() {
             driver.pairs.end_adapter(adapter_index, &driver.workers);
         }

@@ -272,8 +272,6 @@ pub unsafe extern "C" fn create_done(context: PVOID, status: NTSTATUS, object: *
 pub struct OpenedAdapter {
     adapter: AdapterReference,
     object: *mut NDK_ADAPTER,
-    /// The time between two ends of NDK that it belongs to.
-    generation: u32,
 }
 
 // SAFETY: as Owned.
@@ -285,7 +283,9 @@ impl OpenedAdapter {
     /// Opens the adapter for a session, under whose number its objects are listed.
     pub fn open(adapter: AdapterReference, session: u32) -> Result<Self, Status> {
         let newest = NDK_VERSION { Major: 2, Minor: 1 };
-        let generation = adapter.provider.session_opening().ok_or(Status::DEVICE_NOT_READY)?;
+        if !adapter.provider.session_opening() {
+            return Err(Status::DEVICE_NOT_READY);
+        }
         match open::open(&adapter, newest) {
             Ok(object) => {
                 // SAFETY: just opened, and closed only by our own drop.
@@ -293,7 +293,7 @@ impl OpenedAdapter {
                 if let Some(opening) = opening {
                     opening.set_label(u64::from(session));
                 }
-                Ok(Self { adapter, object, generation })
+                Ok(Self { adapter, object })
             }
             Err(refusal) => {
                 adapter.provider.session_closed();
@@ -317,7 +317,7 @@ impl OpenedAdapter {
 
     /// Neither halted nor switched off since it was opened.
     pub fn is_in_service(&self) -> bool {
-        self.adapter.provider.is_in_service(self.generation)
+        self.adapter.provider.is_enabled()
     }
 
     /// An address to listen on and to connect from: IPv4 before IPv6.

@@ -29,6 +29,11 @@ impl Pages {
     }
 
     unsafe fn free(self) {
+        (*self.private).flags &= !MDL_PAGES_LOCKED;
+        self.free_as_it_is();
+    }
+
+    unsafe fn free_as_it_is(self) {
         IoFreeMdl(self.private);
         IoFreeMdl(self.source);
         free(self.block);
@@ -137,6 +142,7 @@ pub unsafe fn unlocked_while_mapped(good: bool) {
         MmUnmapLockedPages(view.cast(), other);
     }
     MmUnlockPages(mdl);
+    (*other).flags &= !MDL_PAGES_LOCKED;
     IoFreeMdl(other);
     IoFreeMdl(mdl);
     free(block);
@@ -161,6 +167,15 @@ pub unsafe fn freed_while_locked(good: bool) {
     }
     IoFreeMdl(mdl);
     free(block);
+}
+
+pub unsafe fn freed_marked_locked(good: bool) {
+    let pages = Pages::new();
+    if good {
+        pages.free();
+    } else {
+        pages.free_as_it_is();
+    }
 }
 
 pub unsafe fn mapped_pool(good: bool) {

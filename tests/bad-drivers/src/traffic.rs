@@ -33,9 +33,14 @@ unsafe fn perhaps_locked(fault: Fault, call: impl FnOnce()) {
 }
 
 /// Every send is completed and answered by a frame of our own.
-pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port: u32, _flags: NDIS_SEND_FLAGS) {
+pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port: u32, flags: NDIS_SEND_FLAGS) {
+    let level = flags & NDIS_SEND_FLAGS::DISPATCH_LEVEL;
+    let (completed, received) = (
+        NDIS_SEND_COMPLETE_FLAGS::from_bits_retain(level.bits()),
+        NDIS_RECEIVE_FLAGS::from_bits_retain(level.bits()),
+    );
     if faulty(Fault::SendersListIndicated) {
-        indicate(list);
+        indicate(list, received);
     }
     if faulty(Fault::SendWritten) {
         let data = (*(*(*list).FirstNetBuffer).CurrentMdl.cast::<crate::kernel::Mdl>()).mapped_system_va.cast::<u8>();
@@ -56,7 +61,7 @@ pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port:
         }
     }
     (*list).Status = unless(Fault::SendCompletedPending, NDIS_STATUS_SUCCESS, NDIS_STATUS_PENDING);
-    let flags = NDIS_SEND_COMPLETE_FLAGS::empty();
+    let flags = unless(Fault::SendCompletedLevelUntold, completed, NDIS_SEND_COMPLETE_FLAGS::empty());
     perhaps_locked(Fault::SendCompletedLocked, || {
         NdisMSendNetBufferListsComplete(miniport_handle(), list, flags);
     });
@@ -67,10 +72,12 @@ pub unsafe extern "C" fn send(_: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _port:
         core::ptr::read_volatile(&raw const (*list).Status);
     }
     let answer = frame();
-    indicate(answer);
+    let received = unless(Fault::ReceiveLevelUntold, received, NDIS_RECEIVE_FLAGS::empty());
+    let received = unless(Fault::ReceiveLevelWrong, received, NDIS_RECEIVE_FLAGS::DISPATCH_LEVEL);
+    indicate(answer, received);
     if faulty(Fault::ReceiveIndicatedTwice) {
         core::ptr::write_bytes(&raw mut (*answer).NetBufferListInfo, 0, 1);
-        indicate(answer);
+        indicate(answer, received);
     }
     if faulty(Fault::ReceiveFreedEarly) {
         NdisFreeNetBufferList(answer);
@@ -92,18 +99,23 @@ unsafe fn frame() -> *mut NET_BUFFER_LIST {
     list
 }
 
-unsafe fn indicate(list: *mut NET_BUFFER_LIST) {
+unsafe fn indicate(list: *mut NET_BUFFER_LIST, flags: NDIS_RECEIVE_FLAGS) {
     LENT.fetch_add(1, Ordering::AcqRel);
     LENT_LIST.store(list, Ordering::Release);
     let count = unless(Fault::ReceiveMiscounted, 1, 2);
     perhaps_locked(Fault::ReceiveIndicatedLocked, || {
-        NdisMIndicateReceiveNetBufferLists(miniport_handle(), list, 0, count, NDIS_RECEIVE_FLAGS::empty());
+        NdisMIndicateReceiveNetBufferLists(miniport_handle(), list, 0, count, flags);
     });
 }
 
-pub unsafe extern "C" fn take_back(_context: NDIS_HANDLE, list: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {
-    LENT.fetch_sub(1, Ordering::AcqRel);
-    NdisFreeNetBufferList(list);
+pub unsafe extern "C" fn take_back(_context: NDIS_HANDLE, chain: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {
+    let mut next = chain;
+    while !next.is_null() {
+        let list = next;
+        next = (*list).Next;
+        LENT.fetch_sub(1, Ordering::AcqRel);
+        NdisFreeNetBufferList(list);
+    }
 }
 
 pub unsafe extern "C" fn pause(_: NDIS_HANDLE, _: *mut NDIS_MINIPORT_PAUSE_PARAMETERS) -> NDIS_STATUS {
@@ -131,7 +143,7 @@ pub unsafe extern "C" fn restart(_: NDIS_HANDLE, _: *mut NDIS_MINIPORT_RESTART_P
 /// Before MiniportHaltEx returns, when the adapter is not running any more.
 pub unsafe fn halting() {
     if faulty(Fault::ReceiveWhileHalting) {
-        indicate(frame());
+        indicate(frame(), NDIS_RECEIVE_FLAGS::empty());
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kernel_host::inf::{AdapterConfig, Inx};
-use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher, schedule};
+use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher, dpc, schedule};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::nt::NTSTATUS;
 
@@ -163,6 +163,7 @@ impl Machine {
             println!("{summary}");
         }
         assert!(report.is_clean(), "{report}");
+        assert_eq!(dpc::for_the_next_tick(), 0, "DPCs that another processor is not told of");
         for (kind, used) in &report.stack_marks {
             assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep\n{report}");
         }

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callout::{Context, ContextKind, call_image};
@@ -19,6 +19,10 @@ const TYPE_DPC: u8 = 19;
 const TYPE_THREADED_DPC: u8 = 24;
 
 const IMPORTANCE_HIGH: u8 = 2;
+const IMPORTANCE_MEDIUM_HIGH: u8 = 3;
+
+/// See [`for_the_next_tick`].
+static FOR_THE_NEXT_TICK: AtomicU64 = AtomicU64::new(0);
 
 /// `Number` of a DPC that has a target: this plus the processor's index.
 const TARGETED: u16 = 0x800;
@@ -77,6 +81,12 @@ pub(crate) unsafe fn set_target(deferred: *mut KDPC, processor: usize) {
     }
 }
 
+/// DPCs queued to another processor so far that Windows does not tell it of: it looks at them when its queue has grown or at its next
+/// clock tick, because their importance is medium or low. Here they run at once.
+pub fn for_the_next_tick() -> u64 {
+    FOR_THE_NEXT_TICK.load(Ordering::Relaxed)
+}
+
 unsafe fn queued_mark<'a>(deferred: *mut KDPC) -> &'a AtomicPtr<c_void> {
     // SAFETY: `DpcData` is a naturally aligned pointer inside a live DPC.
     unsafe { AtomicPtr::from_ptr(&raw mut (*deferred).DpcData) }
@@ -99,6 +109,9 @@ pub(crate) unsafe fn insert(
         let Some(target) = enqueue(deferred, here, argument1, argument2) else { return false };
         let level = thread.irql();
         if target != here {
+            if !matches!((*deferred).Importance, IMPORTANCE_HIGH | IMPORTANCE_MEDIUM_HIGH) {
+                FOR_THE_NEXT_TICK.fetch_add(1, Ordering::Relaxed);
+            }
             processor::kick(target);
         } else if level < irql::DISPATCH {
             processor::acquire_here(thread);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use conformance::consumer::{Adapter, CompletionQueue, Connector, ProtectionDomain};
 use conformance::machine::inx;
 use kernel_host::inf::AdapterConfig;
+use kernel_host::irql;
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::data_path::Frame;
 use kernel_host::ndis::oid::{Direction, ETHERNET, NDK, OID_NDK_SET_STATE};
@@ -179,15 +180,19 @@ fn rare_frames() {
     end(kernel, driver);
 }
 
-/// One frame out and one in, which stays with the host for a while.
+/// One frame out and one in at each level; those that come in stay with the host for a while.
 fn frames(adapter: &kernel_host::Adapter) {
+    let give = || adapter.send(vec![Frame::from(vec![0xFF; 60])]).expect("a running adapter");
     adapter.keep_received(true).expect("a started adapter");
-    let sent = adapter.send(vec![Frame::from(vec![0xFF; 60])]).expect("a running adapter");
+    let sent = give();
+    let before = irql::raise(irql::DISPATCH);
+    let sent_above = give();
+    irql::lower(before);
     conformance::machine::settle();
     adapter.keep_received(false).expect("a started adapter");
     adapter.return_received().expect("a started adapter");
     adapter.restart().expect("pause and restart");
-    assert_eq!(sent.wait(), [0], "the frame was sent");
+    assert_eq!((sent.wait(), sent_above.wait()), (vec![0], vec![0]), "the frames were sent");
 }
 
 /// A completion queue that is armed, and armed again by its first notification.

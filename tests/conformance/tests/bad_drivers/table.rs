@@ -279,7 +279,13 @@ const CASES: &[Case] = &[
         "mdl-freed-while-locked",
         "Pages are unlocked before their MDL is freed.",
         0x1040,
-        "freed while it holds its pages locked",
+        "freed while its flags say that it holds its pages locked",
+    ),
+    violation(
+        "mdl-freed-marked-locked",
+        "A lock flag that was set by hand is cleared before the MDL is freed.",
+        0x1040,
+        "freed while its flags say that it holds its pages locked",
     ),
     load("mdl-leak", "MDLs are freed before unload.", Code::DRIVER_VERIFIER_DETECTED_VIOLATION, "1 MDL "),
     load(
@@ -539,6 +545,12 @@ const CASES: &[Case] = &[
         "NdisMSendNetBufferListsComplete is called with 1 spin lock",
     ),
     adapter(
+        "send-completed-level-untold",
+        "Sends completed at DISPATCH_LEVEL say so where the level is known.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMSendNetBufferListsComplete: the level is known to be DISPATCH_LEVEL",
+    ),
+    adapter(
         "send-touched-after-completion",
         "A sent list is not touched after its completion.",
         Code::PAGE_FAULT_IN_FREED_SPECIAL_POOL,
@@ -585,6 +597,18 @@ const CASES: &[Case] = &[
         "A received list is not freed before it is back.",
         Code::BUGCODE_NDIS_DRIVER,
         "the list is indicated and not returned yet",
+    ),
+    adapter(
+        "receive-level-untold",
+        "Frames indicated at DISPATCH_LEVEL say so where the level is known.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMIndicateReceiveNetBufferLists: the level is known to be DISPATCH_LEVEL",
+    ),
+    adapter(
+        "receive-level-wrong",
+        "Frames indicated below DISPATCH_LEVEL do not claim that level.",
+        Code::BUGCODE_NDIS_DRIVER,
+        "NdisMIndicateReceiveNetBufferLists: the DISPATCH_LEVEL flag is set below DISPATCH_LEVEL",
     ),
     adapter(
         "receive-while-halting",

@@ -37,7 +37,7 @@ pub const CASES: &[Case] = &[
     case!(only_qualifying_results_are_new_for_a_solicited_arming: "NDK-CQ-13"),
     case!(a_queue_without_a_function_never_notifies: "NDK-CQ-15"),
     case!(any_affinity_or_none_is_accepted: "NDK-CQ-16"),
-    case!(notifications_come_from_the_preferred_processor: "NDK-CQ-16"),
+    case!(notifications_come_from_the_preferred_processor: "NDK-CQ-16", "NDIS-LIFE-12"),
     case!(several_queue_pairs_share_a_queue_with_their_own_contexts: "NDK-CQ-17", "NDK-CQ-18"),
     case!(a_receive_that_invalidated_tells_its_token_and_can_be_taken_plainly: "NDK-CQ-19", "NDK-CQ-20"),
     case!(a_close_waits_for_the_running_notification: "NDK-CLOSE-5"),

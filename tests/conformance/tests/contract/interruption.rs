@@ -3,7 +3,7 @@
 //! the system preempts at each of its points below DISPATCH_LEVEL: what others do meanwhile does not wait for it.
 
 use conformance::case;
-use conformance::consumer::{Adapter as Open, Buffer, End, Mapping, Pair, Window, WindowKind};
+use conformance::consumer::{Adapter as Open, Buffer, End, Listener, Mapping, Pair, Window, WindowKind};
 use conformance::machine::{Machine, Setup, settle, with_machine};
 use conformance::trial::Case;
 use kernel_host::interruption::{interrupted, preempted, watch_copies};
@@ -12,7 +12,7 @@ use kernel_host::{Adapter, HaltAction, Mode, dispatcher, schedule};
 use ndkpi_sys::ndis::{OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_STATISTICS, OID_NDK_SET_STATE};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ pub const CASES: &[Case] = &[
     case!(pause_at_every_point_of_a_frame_from_the_peer: "NDIS-LIFE-5"),
     case!(surprise_removal_at_every_point_of_a_frame_from_the_peer: "NDIS-LIFE-3", "BUG-8"),
     case!(halt_at_every_point_of_a_change_of_addresses: "NDIS-LIFE-1", "BUG-8"),
+    case!(address_added_at_every_point_of_another_change: "NDK-CM-58"),
     case!(halt_at_every_point_of_an_open: "NDIS-LIFE-2", "BUG-8"),
     case!(disable_at_every_point_of_an_open: "NDIS-OID-8", "NDK-OPEN-3"),
     case!(memory_taken_back_while_a_thread_is_preempted_in_a_read: "NDK-MR-7", "NDK-FRMR-4", "NDK-LAM-11"),
@@ -117,7 +118,15 @@ const HALTED: kernel_host::ndis::miniport::State = kernel_host::ndis::miniport::
 fn pause_at_every_point_of_a_frame_from_the_peer() {
     with_wire(|first, second| {
         let pause = || second.pause().expect("pauses");
-        at_every_point(pause, || send_to_the_peer(first), || second.restart().expect("restarts"));
+        let received = || second.take_received().expect("a started adapter");
+        let after = || {
+            let _before_the_pause = received();
+            second.restart().expect("restarts");
+            send_to_the_peer(first);
+            settle();
+            assert_eq!(received().len(), 2, "frames since the restart, and none that had come before");
+        };
+        at_every_point(pause, || send_to_the_peer(first), after);
     });
 }
 
@@ -149,6 +158,32 @@ fn halt_at_every_point_of_a_change_of_addresses() {
                 start(second);
             }
         });
+    });
+}
+
+/// Whichever of two changes is followed first, the one that is followed last has seen both.
+fn address_added_at_every_point_of_another_change() {
+    with_machine(&Setup::default(), |machine: &Machine| {
+        let (adapter, open) = (&machine.adapters[1], machine.open(1));
+        let [one, other] = [98, 99].map(|last| IpAddr::from([10, 0, 0, last]));
+        let add = |address| assert!(adapter.add_address(address, 24), "{address} is there already");
+        let is_known = |address| {
+            let listener = Listener::new(&open).expect("a listener");
+            listener.listen(SocketAddr::new(address, 5445)) == 0
+        };
+        at_every_point(
+            || add(other),
+            || add(one),
+            || {
+                settle();
+                let known = [one, other].map(is_known);
+                assert_eq!(
+                    known,
+                    [one, other].map(|address| adapter.remove_address(address)),
+                    "addresses of the interface"
+                );
+            },
+        );
     });
 }
 

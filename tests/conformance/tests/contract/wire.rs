@@ -30,7 +30,7 @@ pub const CASES: &[Case] = &[
     case!(layers_that_keep_every_frame_do_not_stop_the_wire: "NDIS-WIRE-8", "NDIS-WIRE-7"),
     case!(sends_that_come_late_come_back_paused: "NDIS-WIRE-6"),
     case!(frames_on_their_way_do_not_outlive_a_pause: "NDIS-LIFE-5"),
-    case!(traffic_goes_on_after_restart: "NDIS-LIFE-1", "NDIS-WIRE-1"),
+    case!(traffic_goes_on_after_restart: "NDIS-LIFE-1", "NDIS-WIRE-1", "NDIS-WIRE-11"),
     case!(sends_after_a_surprise_removal_are_not_accepted: "NDIS-LIFE-3"),
     case!(three_on_one_wire_and_one_on_another: "NDIS-WIRE-1", "NDIS-WIRE-2"),
     case!(storm_while_the_other_end_comes_and_goes: "NDIS-WIRE-9", "NDIS-WIRE-5"),

@@ -150,21 +150,15 @@ pub unsafe fn free(mdl: *mut MDL) {
     }
     // SAFETY: a live MDL from this module's pool blocks.
     unsafe {
-        if (*mdl).MdlFlags & MDL_PAGES_LOCKED != 0 && (*mdl).MdlFlags & MDL_PARTIAL == 0 && is_lock_owner(mdl) {
+        if (*mdl).MdlFlags & MDL_PAGES_LOCKED != 0 && (*mdl).MdlFlags & MDL_PARTIAL == 0 {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
                 [0x1040, mdl as u64, 0, 0],
-                "an MDL is freed while it holds its pages locked",
+                "an MDL is freed while its flags say that it holds its pages locked",
             );
         }
         pool::free_for_host(mdl.cast(), TAG);
     }
-}
-
-/// MDLs whose pages were locked by the host (and not flagged by an image by hand).
-unsafe fn is_lock_owner(mdl: *mut MDL) -> bool {
-    // SAFETY: the caller's contract: a live MDL.
-    unsafe { ledger::holds("locked pages", mdl as usize) && page_count(mdl) > 0 }
 }
 
 /// The flags of an MDL whose pages `MmProbeAndLockPages` must not lock.

@@ -472,13 +472,21 @@ fn check_locks(miniport: &Miniport, function: &str) {
     }
 }
 
-fn check_level(miniport: &Miniport, function: &str, says_dispatch: bool) {
-    if says_dispatch && irql::current() != irql::DISPATCH {
-        broken(
-            Group::Send,
-            miniport.handle,
-            format!("{function}: the DISPATCH_LEVEL flag is set below DISPATCH_LEVEL"),
-        );
+/// The flag says DISPATCH_LEVEL there only, and where the driver knows that it is there: in a DPC or a timer function, and in a
+/// handler whose own flags say so. A clear flag makes NDIS look and raise, for each call.
+fn check_level(miniport: &Miniport, group: Group, function: &str, says_dispatch: bool) {
+    let at_dispatch = irql::current() == irql::DISPATCH;
+    if says_dispatch && !at_dispatch {
+        let rule = format!("{function}: the DISPATCH_LEVEL flag is set below DISPATCH_LEVEL");
+        broken(group, miniport.handle, rule);
+    }
+    let known = Thread::current().contexts.borrow().last().is_some_and(|active| {
+        let told = active.name == SEND_HANDLER || active.name == RETURN_HANDLER;
+        told || matches!(active.kind, ContextKind::DeferredProcedureCall | ContextKind::Timer)
+    });
+    if !says_dispatch && at_dispatch && known {
+        let rule = format!("{function}: the level is known to be DISPATCH_LEVEL, and the DISPATCH_LEVEL flag is clear");
+        broken(group, miniport.handle, rule);
     }
 }
 
@@ -486,14 +494,14 @@ crate::exports! {
     module "ndis.sys";
 
     /// Takes sent lists back.
-    /// Checks: each list outstanding on this adapter, completed once and in time, with a final status; DISPATCH_LEVEL flag only there; no
-    /// spin lock held.
+    /// Checks: each list outstanding on this adapter, completed once and in time, with a final status; DISPATCH_LEVEL flag only there, and
+    /// where the driver knows that it is there; no spin lock held.
     /// Source: NDIS: NdisMSendNetBufferListsComplete
     [UP_TO_DISPATCH] fn NdisMSendNetBufferListsComplete(handle: *mut c_void, chain: *mut NET_BUFFER_LIST, flags: u32) {
         const DISPATCH_LEVEL: u32 = 1;
         let miniport = miniport(handle, "NdisMSendNetBufferListsComplete");
-        check_level(&miniport, "NdisMSendNetBufferListsComplete", flags & DISPATCH_LEVEL != 0);
         check_locks(&miniport, "NdisMSendNetBufferListsComplete");
+        check_level(&miniport, Group::Send, "NdisMSendNetBufferListsComplete", flags & DISPATCH_LEVEL != 0);
         let mut list = chain;
         while !list.is_null() {
             list = miniport.data.complete(&miniport, list);
@@ -502,8 +510,8 @@ crate::exports! {
 
     /// Takes received frames.
     /// Checks: the adapter is running, pausing or restarting; the count; lists of the adapter's own pools with its SourceHandle;
-    /// one buffer with the Ethernet header in its first MDL; length within the MTU; DISPATCH_LEVEL flag only there; no spin
-    /// lock held.
+    /// one buffer with the Ethernet header in its first MDL; length within the MTU; DISPATCH_LEVEL flag only there, and
+    /// where the driver knows that it is there; no spin lock held.
     /// Source: NDIS: NdisMIndicateReceiveNetBufferLists
     [UP_TO_DISPATCH] fn NdisMIndicateReceiveNetBufferLists(
         handle: *mut c_void,
@@ -515,8 +523,8 @@ crate::exports! {
         const DISPATCH_LEVEL: u32 = 1;
         const RESOURCES: u32 = 2;
         let miniport = miniport(handle, "NdisMIndicateReceiveNetBufferLists");
-        check_level(&miniport, "NdisMIndicateReceiveNetBufferLists", flags & DISPATCH_LEVEL != 0);
         check_locks(&miniport, "NdisMIndicateReceiveNetBufferLists");
+        check_level(&miniport, Group::Receive, "NdisMIndicateReceiveNetBufferLists", flags & DISPATCH_LEVEL != 0);
         let state = miniport.state();
         if !matches!(state, State::Running | State::Restarting | State::Pausing) {
             let rule = format!("NdisMIndicateReceiveNetBufferLists: the adapter is in state {state:?}");
