@@ -61,6 +61,8 @@ struct Traffic<'a> {
     pair: Pair<'a>,
     operation: Operation,
     length: usize,
+    /// Results with which it is over.
+    enough: u64,
     stopped: AtomicBool,
     results: AtomicU64,
     /// Most results that were taken before the queue was found empty.
@@ -81,6 +83,7 @@ impl<'a> Traffic<'a> {
             operation,
             length,
             stopped: AtomicBool::new(false),
+            enough: ENOUGH,
             results: AtomicU64::new(0),
             longest: AtomicU32::new(0),
             longest_received: AtomicU32::new(0),
@@ -141,7 +144,7 @@ impl<'a> Traffic<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.stopped.load(Ordering::Acquire) || self.results.load(Ordering::Acquire) >= ENOUGH
+        self.stopped.load(Ordering::Acquire) || self.results.load(Ordering::Acquire) >= self.enough
     }
 
     /// Lets what is posted end, takes the callbacks back and judges.
@@ -390,12 +393,16 @@ fn result_polled_for_at_dispatch_level_comes() {
 /// stops by itself, so that a provider whose DPC goes on for ever fails here and does not hang.
 fn thread_goes_on_while_a_consumer_of_its_processor_drains_and_posts() {
     const STEPS: u32 = 200;
+    // On a busy machine the thread itself runs seldom: the traffic ends first only where it keeps the processor.
+    const BOUND: u64 = 50 * ENOUGH;
     let mut setup = Setup::default();
     setup.kernel.processors = 1;
     with_machine(&setup, |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         for operation in [Operation::Read, Operation::Write] {
-            let traffic = Arc::new(Traffic::new(&first, &second, operation, first.fit_registered(4096)));
+            let mut traffic = Traffic::new(&first, &second, operation, first.fit_registered(4096));
+            traffic.enough = BOUND;
+            let traffic = Arc::new(traffic);
             let draining = traffic.lasting();
             traffic.pair.active.initiator.on_notification(move || {
                 let Some(traffic) = draining.upgrade() else { return };
