@@ -74,7 +74,7 @@ fn other_seeds() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The child. Every result is written down when it is taken, by whoever takes it.
+/// The child. Each result is written down under the name of the thread that takes it: one of the two that post, or the trial's own.
 fn order_of_results() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
@@ -84,24 +84,24 @@ fn order_of_results() {
             assert_eq!(pair.passive.queue_pair.receive(request, &[]), 0);
         }
         let order = Mutex::new(Vec::new());
-        let take = |who: char| {
+        let take = |taker: char| {
             for result in pair.active.initiator.take(4) {
                 assert_eq!(result.Status, 0);
-                let mut order = order.lock().expect("nobody panics with it");
-                order.push(format!("{who}{}", result.RequestContext.addr()));
+                let mut order = order.lock().expect("no thread panics with the lock held");
+                order.push(format!("{taker}{}", result.RequestContext.addr()));
             }
         };
-        let consume = |who: char, base: u64| {
+        let consume = |taker: char, base: u64| {
             for request in base..base + POSTS {
                 assert_eq!(pair.active.queue_pair.send(request, &[], NDK_OP_FLAGS::empty()), 0);
-                take(who);
+                take(taker);
             }
         };
         concurrently(machine, || consume('a', 0), || consume('b', 100));
-        while order.lock().expect("nobody panics with it").len() < 2 * POSTS as usize {
+        while order.lock().expect("no thread panics with the lock held").len() < 2 * POSTS as usize {
             take('c');
             schedule::spin();
         }
-        println!("{ORDER}{}", order.into_inner().expect("nobody panicked with it").join(" "));
+        println!("{ORDER}{}", order.into_inner().expect("no thread panicked with the lock held").join(" "));
     });
 }
