@@ -14,6 +14,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH};
 
+/// Bits of an exhaustion's number that count; the processor is above them.
+const EXHAUSTION_BITS: u32 = 44;
+
 /// See the module. A cache line of its own: each processor writes its own all the time.
 #[repr(align(64))]
 pub(crate) struct Allowance {
@@ -27,19 +30,19 @@ pub(crate) struct Allowance {
     owed: AtomicU64,
     /// Results that polls at DISPATCH_LEVEL may still hand out in a row.
     results: AtomicU64,
-    /// Counts how often `results` was used up, from 1.
+    /// Counts how often `results` was used up, from the processor's own first number: no two processors have one in common.
     exhausted: AtomicU64,
 }
 
 impl Allowance {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new(processor: u32) -> Self {
         Self {
             passes: AtomicU32::new(0),
             serving: AtomicU32::new(0),
             bytes: AtomicU64::new(DISPATCH_BYTES),
             owed: AtomicU64::new(0),
             results: AtomicU64::new(DISPATCH_RESULTS),
-            exhausted: AtomicU64::new(1),
+            exhausted: AtomicU64::new((u64::from(processor) << EXHAUSTION_BITS) + 1),
         }
     }
 
@@ -135,7 +138,7 @@ mod tests {
 
     #[test]
     fn posts_use_the_allowance_up_and_a_pass_renews_it() {
-        let allowance = Allowance::new();
+        let allowance = Allowance::new(0);
         let mut posts = 0;
         while allowance.in_place() > 0 {
             assert!(allowance.in_place() <= IN_PLACE_DISPATCH);
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_pass_pays_for_what_polls_process_inside_it() {
-        let allowance = Allowance::new();
+        let allowance = Allowance::new(0);
         allowance.charge_pass(1);
         assert_eq!(allowance.take_owed(), 0, "outside of a pass");
         allowance.enter();
@@ -166,7 +169,7 @@ mod tests {
 
     #[test]
     fn results_run_out_and_each_exhaustion_has_a_number() {
-        let allowance = Allowance::new();
+        let allowance = Allowance::new(0);
         let before = allowance.exhaustion();
         allowance.hand_out(DISPATCH_RESULTS - 1);
         assert_eq!((allowance.results(), allowance.exhaustion()), (1, before));
@@ -177,8 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn no_two_processors_have_an_exhaustion_in_common() {
+        let (one, other) = (Allowance::new(0), Allowance::new(1));
+        one.hand_out(DISPATCH_RESULTS);
+        other.hand_out(DISPATCH_RESULTS);
+        assert_ne!(one.exhaustion(), other.exhaustion());
+    }
+
+    #[test]
     fn results_that_were_there_before_may_all_be_taken() {
-        let allowance = Allowance::new();
+        let allowance = Allowance::new(0);
         allowance.foresee(3 * DISPATCH_RESULTS);
         assert_eq!(allowance.results(), 3 * DISPATCH_RESULTS);
         allowance.hand_out(1);

@@ -74,7 +74,7 @@ impl<P: Platform> Fabric<P> {
         clocks.extend((0..processors).map(|_| Clock::new()));
         let mut allowances = Vec::new();
         allowances.try_reserve_exact(processors)?;
-        allowances.extend((0..processors).map(|_| Allowance::new()));
+        allowances.extend((0..processors as u32).map(Allowance::new));
         let generations = |bits: u32| (1 << bits) - 1;
         Ok(Self(Shared::try_new(FabricObject {
             platform,

@@ -202,6 +202,32 @@ fn a_queue_that_has_answered_empty_once_goes_on_when_it_is_asked_again() {
 }
 
 // Rule: BUG-7
+/// What one processor has granted to a queue is no grant on another one.
+#[test]
+fn a_loop_that_goes_on_upon_another_processor_ends_there_as_soon() {
+    let pair = deep();
+    post(&pair.a.pair, 0);
+    let drain = || {
+        let mut taken = 0;
+        while poll_one(&pair.a.initiator) > 0 && taken < ENDLESS {
+            taken += 1;
+            post(&pair.a.pair, taken);
+        }
+        taken
+    };
+    let (here, there) = at_dispatch(&pair, || {
+        let here = drain();
+        PROCESSOR.with(|place| place.set(1));
+        let there = drain();
+        PROCESSOR.with(|place| place.set(0));
+        (here, there)
+    });
+    assert_eq!((here, there), (DISPATCH_RESULTS, DISPATCH_RESULTS));
+    assert_eq!(polled(&pair.a.initiator).len(), 1, "the last one is still there");
+    pair.close();
+}
+
+// Rule: BUG-7
 /// A consumer that for each result of one queue drains a second one and then looks once more whether that is empty. The second
 /// answer of that queue is no sign that the loop over the first one has been left.
 #[test]
