@@ -8,7 +8,9 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use std::{
+    collections::BTreeSet,
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -34,13 +36,28 @@ impl Tree {
         let tree = Self { origin: origin.clone(), root: origin.path("target").join(name).join("tree") };
         let mut git = Command::new("git");
         git.current_dir(origin.root()).args(["ls-files", "--cached", "--others", "--exclude-standard"]);
-        for name in command::output(&mut git)?.lines() {
-            // A file that git still lists may be gone.
-            if origin.path(name).is_file() {
-                tree.restore(name)?;
-            }
+        let listed = command::output(&mut git)?;
+        // A file that git still lists may be gone.
+        let names = listed.lines().filter(|name| origin.path(name).is_file()).collect::<BTreeSet<_>>();
+        tree.remove_all_but(&names)?;
+        for name in &names {
+            tree.restore(name)?;
         }
         Ok(tree)
+    }
+
+    /// Takes away what an earlier copy brought and the work tree has no more: cargo would build a test that is gone.
+    fn remove_all_but(&self, names: &BTreeSet<&str>) -> Result<()> {
+        let list = self.root.with_file_name("files.txt");
+        for gone in fs::read_to_string(&list).unwrap_or_default().lines().filter(|name| !names.contains(name)) {
+            match fs::remove_file(self.root.join(gone)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {gone} from the copy"));
+                }
+                _ => {}
+            }
+        }
+        write_if_changed(&list, names.iter().copied().collect::<Vec<_>>().join("\n").as_bytes())
     }
 
     pub fn root(&self) -> &Path {
@@ -81,5 +98,32 @@ impl Tree {
         git.current_dir(&self.root).env("GIT_CEILING_DIRECTORIES", self.root.parent().unwrap_or(&self.root));
         git.args(["apply", "--whitespace=nowarn"]).args(only_check.then_some("--check")).arg(&change.diff);
         command::output(&mut git).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tree;
+    use crate::{command, workspace::Workspace};
+    use std::{fs, process::Command};
+
+    #[test]
+    fn a_file_that_the_work_tree_has_no_more_leaves_the_copy() {
+        let root = Workspace::at("..".as_ref()).path("target/tree-test");
+        fs::create_dir_all(&root).unwrap();
+        command::output(Command::new("git").current_dir(&root).arg("init")).unwrap();
+        fs::write(root.join(".gitignore"), "target").unwrap();
+        let written = |name: &str| fs::write(root.join(name), name).unwrap();
+        let work_tree = Workspace::at(&root);
+        written("kept.rs");
+        written("gone.rs");
+        let copy = Tree::copy(&work_tree, "copy").unwrap();
+        let built = copy.root().join("built.o");
+        fs::write(&built, "by cargo").unwrap();
+        fs::remove_file(root.join("gone.rs")).unwrap();
+        let copy = Tree::copy(&work_tree, "copy").unwrap();
+        assert!(copy.root().join("kept.rs").is_file() && built.is_file());
+        assert!(!copy.root().join("gone.rs").exists());
+        fs::remove_dir_all(&root).unwrap();
     }
 }
