@@ -449,6 +449,7 @@ NTKERNELAPI PIO_WORKITEM IoAllocateWorkItem(PVOID Object);
 NTKERNELAPI VOID IoFreeWorkItem(PIO_WORKITEM Item);
 NTKERNELAPI VOID IoQueueWorkItem(PIO_WORKITEM Item, VOID (*Routine)(PVOID Object, PVOID Context), ULONG Queue, PVOID Context);
 NTKERNELAPI BOOLEAN KeSetTimer(KTIMER *Timer, LARGE_INTEGER Due, PKDPC Dpc);
+NTKERNELAPI VOID KeFlushQueuedDpcs(VOID);
 
 static VOID SetEvent(PVOID event)
 {
@@ -505,6 +506,8 @@ static NTSTATUS OtherThreads(PDRIVER_OBJECT driver)
     KeInitializeDpc(&dpc, SetEventInDpc, &done);
     CHECK(!KeSetTimer(&timer, due, &dpc));
     CHECKED(Wait(&done));
+    /* The event is set before the DPC has returned, and the unload may come next. */
+    KeFlushQueuedDpcs();
     InitializeObjectAttributes(&attributes, NULL, OBJ_KERNEL_HANDLE, NULL, NULL);
     CHECKED(PsCreateSystemThread(&handle, THREAD_ALL_ACCESS, &attributes, NULL, NULL, SetEvent, &done));
     CHECKED(ObReferenceObjectByHandle(handle, THREAD_ALL_ACCESS, *PsThreadType, KernelMode, &thread, NULL));
