@@ -9,11 +9,11 @@ use core::{
 
 use ndkpi_sys::ndis::NDIS_NDK_CAPABILITIES;
 use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
+use softndk_kernel::{rundown::Rundown, spin_lock::SpinLock};
 
 use crate::{
     address::Addresses,
     configuration::Configuration,
-    kernel::{rundown::Rundown, spin_lock::SpinLock},
     miniport::{multicast::MulticastList, statistics::Statistics},
     ndk::provider::Provider,
     wire::Port,

@@ -20,15 +20,13 @@ use ndkpi_sys::{
     nt::{AF_INET, AF_INET6, AF_UNSPEC, HANDLE, NTSTATUS, SOCKADDR_INET, STATUS_SUCCESS},
 };
 use softndk_engine::AdapterAddress;
-
-use crate::{
-    adapter::Adapter,
-    kernel::{
-        event::Mutex,
-        pool::{OutOfMemory, PoolSlice, tags},
-        spin_lock::SpinLock,
-    },
+use softndk_kernel::{
+    event::Mutex,
+    pool::{OutOfMemory, PoolSlice},
+    spin_lock::SpinLock,
 };
+
+use crate::{adapter::Adapter, tags};
 
 /// The zone in a SCOPE_ID; the four bits above it are the level.
 const ZONE: u32 = (1 << 28) - 1;
@@ -61,7 +59,7 @@ impl Addresses {
     pub fn try_new() -> Result<Self, OutOfMemory> {
         Ok(Self {
             snapshot: SpinLock::new(None),
-            refreshing: Mutex::try_new(())?,
+            refreshing: Mutex::try_new(tags::EVENT, ())?,
             notification: SpinLock::new(NotificationHandle(ptr::null_mut())),
             stale: AtomicBool::new(false),
         })

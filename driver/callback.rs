@@ -6,7 +6,9 @@
 //!
 //! The callbacks of a service pass need none of this: the whole pass runs so (`turn.rs`).
 
-use crate::{driver::Driver, kernel::irql};
+use softndk_kernel::irql;
+
+use crate::driver::Driver;
 
 /// Makes one callback. `IRQL <= DISPATCH_LEVEL`, no lock held.
 pub fn make<R>(call: impl FnOnce() -> R) -> R {

@@ -11,21 +11,22 @@ use core::{
 };
 
 use softndk_engine::Fabric;
+use softndk_kernel::{
+    event::Mutex,
+    pool::{OutOfMemory, PoolBox},
+    rundown::Rundown,
+    spin_lock::SpinLock,
+};
 use wdk_sys::NTSTATUS;
 
 use crate::{
     adapter::Adapter,
     control::{device::ControlDevice, file::Files},
-    kernel::{
-        event::Mutex,
-        pool::{OutOfMemory, PoolBox, tags},
-        rundown::Rundown,
-        spin_lock::SpinLock,
-    },
     mapper::Mapper,
     ndk::later::Later,
     platform::KernelPlatform,
     session::{table::Pairs, worker::Workers},
+    tags,
     turn::Turners,
 };
 
@@ -71,9 +72,9 @@ impl Driver {
         let driver = Self {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
-            control: Mutex::try_new(ControlDevice::new())?,
+            control: Mutex::try_new(tags::EVENT, ControlDevice::new())?,
             files: Files::new(),
-            requests: Rundown::try_shut()?,
+            requests: Rundown::try_shut(tags::RUNDOWN)?,
             fabric,
             mapper: Mapper::try_new()?,
             later: Later::try_new()?,

@@ -1,7 +1,7 @@
 //! softndk.sys: an NDIS virtual miniport that provides the NDK dispatch tables and moves bytes by copying memory.
 //!
 //! Thin by rule: it translates between NDIS, NDKPI and the control device on one side and `softndk-engine` on the other.
-//! Unsafe code sits in the entry points, in `kernel/`, `memory.rs` and `platform.rs`; each block names the contract it
+//! Unsafe code sits in the entry points, in `memory.rs` and `platform.rs`; each block names the contract it
 //! relies on.
 #![no_std]
 
@@ -15,9 +15,6 @@ mod control;
 mod copy;
 mod driver;
 mod entry;
-#[cfg(own_guard_support)]
-mod guard_support;
-mod kernel;
 mod mapper;
 mod memory;
 mod miniport;
@@ -26,15 +23,15 @@ mod platform;
 mod refusal;
 mod session;
 mod status;
+mod tags;
 mod turn;
 mod version;
 mod wire;
 
 extern crate wdk_panic;
 
-use kernel::pool::CountedAllocator;
-use wdk_alloc::WdkAllocator;
+use softndk_kernel::pool::CountedAllocator;
 
 /// For what the engine allocates; it does so fallibly, and never with an alignment that pool blocks do not have.
 #[global_allocator]
-static GLOBAL_ALLOCATOR: CountedAllocator = CountedAllocator(WdkAllocator);
+static GLOBAL_ALLOCATOR: CountedAllocator = CountedAllocator::new(tags::ENGINE);

@@ -12,19 +12,20 @@ use core::{
 
 use ndkpi_sys::ndkpi::NDK_FN_REQUEST_COMPLETION;
 use softndk_engine::{CloseCompletion, Hold, MemoryRegion, Retired, Rights};
+use softndk_kernel::{
+    event::Event,
+    pool::{OutOfMemory, PoolBox},
+    spin_lock::SpinLock,
+    thread::{self, Thread},
+};
 use wdk_sys::NTSTATUS;
 
 use crate::{
     driver::Driver,
-    kernel::{
-        event::Event,
-        pool::{OutOfMemory, PoolBox, tags},
-        spin_lock::SpinLock,
-        thread::{self, Thread},
-    },
     memory::Chain,
     ndk::{block, logical_mapping::BuildRequest, memory_region},
     platform::{Callback, KernelPlatform},
+    tags,
     turn::Rest,
 };
 
@@ -124,7 +125,7 @@ impl Mapper {
     pub fn try_new() -> Result<Self, OutOfMemory> {
         Ok(Self {
             queue: SpinLock::new(Queue { newest: None }),
-            wake: Event::try_synchronization(false)?,
+            wake: Event::try_synchronization(tags::EVENT, false)?,
             stopping: AtomicBool::new(false),
             thread: SpinLock::new(None),
         })

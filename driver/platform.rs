@@ -8,6 +8,7 @@ use ndkpi_sys::ndkpi::{
 };
 use softndk_engine::{Lock, Memory, Platform};
 use softndk_ioctl::NdkCall;
+use softndk_kernel::{irql, spin_lock::SpinLock, timer};
 use wdk_sys::{
     LARGE_INTEGER,
     ntddk::{KeQueryPerformanceCounter, KeShouldYieldProcessor},
@@ -15,7 +16,6 @@ use wdk_sys::{
 
 use crate::{
     copy,
-    kernel::{irql, spin_lock::SpinLock, timer},
     memory::Mapping,
     ndk::{block::Block, open::OpenAdapter},
     turn::Turners,
@@ -91,13 +91,16 @@ impl KernelPlatform {
     }
 }
 
-impl<T: Send> Lock<T> for SpinLock<T> {
+/// A spin lock as the engine takes it.
+pub struct EngineLock<T>(SpinLock<T>);
+
+impl<T: Send> Lock<T> for EngineLock<T> {
     fn new(value: T) -> Self {
-        Self::new(value)
+        Self(SpinLock::new(value))
     }
 
     fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R {
-        access(&mut self.lock())
+        access(&mut self.0.lock())
     }
 }
 
@@ -108,7 +111,7 @@ impl Memory for Mapping {
 }
 
 impl Platform for KernelPlatform {
-    type Lock<T: Send> = SpinLock<T>;
+    type Lock<T: Send> = EngineLock<T>;
     type Memory = Mapping;
     type Block = Block;
     type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;

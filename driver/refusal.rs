@@ -12,13 +12,9 @@ use softndk_engine::{
     QueuePair, SharedEndpoint, SharedReceiveQueue,
 };
 use softndk_ioctl::{NdkCall, ObjectKind, REFUSALS_KEPT, RefusalCause, RefusalEntry, RefusalWay};
+use softndk_kernel::{irql, spin_lock::SpinLock};
 
-use crate::{
-    control::object_list,
-    driver::Driver,
-    kernel::{irql, spin_lock::SpinLock},
-    platform::KernelPlatform,
-};
+use crate::{control::object_list, driver::Driver, platform::KernelPlatform};
 
 /// Why a call fails, and the status that says so.
 #[derive(Clone, Copy)]

@@ -23,23 +23,23 @@ use softndk_engine::{
     Turn,
 };
 use softndk_ioctl::RefusalWay;
+use softndk_kernel::{
+    dpc::Dpc,
+    event::Event,
+    irql,
+    pool::{OutOfMemory, PoolArray},
+    spin_lock::SpinLock,
+    thread::{self, Thread},
+    timer::Timer,
+};
 use wdk_sys::{NTSTATUS, STATUS_SUCCESS};
 
 use crate::{
     driver::Driver,
-    kernel::{
-        dpc::Dpc,
-        event::Event,
-        irql,
-        pool::{OutOfMemory, PoolArray, tags},
-        spin_lock::SpinLock,
-        thread::{self, Thread},
-        timer::Timer,
-    },
     ndk::{block, connector},
     platform::{DisconnectFunction, KernelPlatform, RequestCallback},
     refusal::refuse_by,
-    status,
+    status, tags,
 };
 
 /// What one turn may do: some tens of microseconds.
@@ -185,10 +185,11 @@ impl Turners {
 impl Turner {
     fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
         // SAFETY: `run_dpc` takes an index; `Turners::stop` stops the DPC before the driver state goes.
-        let dpc = unsafe { Dpc::try_new(run_dpc, ptr::without_provenance_mut(processor)) }?;
+        let dpc = unsafe { Dpc::try_new(tags::DPC, run_dpc, ptr::without_provenance_mut(processor)) }?;
         dpc.target(processor as u32);
         // SAFETY: as above, with `run_timer`.
-        let timer = unsafe { Timer::try_new(run_timer, ptr::without_provenance_mut(processor), processor as u32) }?;
+        let timer =
+            unsafe { Timer::try_new(tags::DPC, run_timer, ptr::without_provenance_mut(processor), processor as u32) }?;
         Ok(Self {
             dpc,
             timer,
@@ -264,7 +265,7 @@ impl Turner {
 
 impl TurnThread {
     fn try_new() -> Result<Self, OutOfMemory> {
-        Ok(Self { wake: Event::try_synchronization(false)?, thread: SpinLock::new(None) })
+        Ok(Self { wake: Event::try_synchronization(tags::EVENT, false)?, thread: SpinLock::new(None) })
     }
 }
 

@@ -20,17 +20,13 @@ use ndkpi_sys::{
     },
     nt::MDL,
 };
+use softndk_kernel::{dpc::Dpc, pool::PoolSlice, rundown::Rundown, spin_lock::SpinLock};
 
 use crate::{
     adapter::{Adapter, MacAddress, MiniportHandle},
     driver::{ADAPTER_MAX, Driver},
-    kernel::{
-        dpc::Dpc,
-        pool::{PoolSlice, tags},
-        rundown::Rundown,
-        spin_lock::SpinLock,
-    },
     miniport::{FRAME_MAX, FRAME_MIN, HEADER_LENGTH, statistics::Destination},
+    tags,
 };
 
 /// Frames an adapter can hold that its protocols have not seen yet.
@@ -184,11 +180,11 @@ impl Port {
         };
         // SAFETY: the routine takes the adapter's address; `stop` runs before the adapter is freed, and nothing queues the
         // DPC before the adapter is published.
-        let receive = unsafe { Dpc::try_new(indicate_received, context.cast()) }.map_err(none)?;
+        let receive = unsafe { Dpc::try_new(tags::DPC, indicate_received, context.cast()) }.map_err(none)?;
         let port = Self {
             lists: ListPool::try_new(miniport)?,
             frames: SpinLock::new(frames),
-            running: Rundown::try_shut().map_err(none)?,
+            running: Rundown::try_shut(tags::RUNDOWN).map_err(none)?,
             receive,
         };
         for _ in 0..FRAME_COUNT {

@@ -9,20 +9,18 @@ use core::{
 
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_ioctl::Status;
+use softndk_kernel::{
+    pool::{OutOfMemory, PoolBox},
+    rundown::Rundown,
+    spin_lock::SpinLock,
+};
 use wdk_sys::{
     FILE_OBJECT, NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_REQUEST, STATUS_OBJECT_NAME_NOT_FOUND,
     STATUS_SUCCESS,
 };
 
 use super::{device::FILES, irp::Request};
-use crate::{
-    driver::Driver,
-    kernel::{
-        pool::{OutOfMemory, PoolBox, tags},
-        rundown::Rundown,
-        spin_lock::SpinLock,
-    },
-};
+use crate::{driver::Driver, tags};
 
 // Create, cleanup and close do not pass the driver's gate for requests (`Driver::requests`), and need not. They use what lives until
 // unload (the pairs, the workers), and the system does not unload a driver one of whose devices has an open file (NDIS: the device
@@ -128,7 +126,7 @@ impl Files {
 
 impl ControlFile {
     fn try_new() -> Result<Self, OutOfMemory> {
-        let requests = Rundown::try_open()?;
+        let requests = Rundown::try_open(tags::RUNDOWN)?;
         FILES.fetch_add(1, Ordering::Relaxed);
         let links = UnsafeCell::new(Links { next: ptr::null_mut(), previous: ptr::null_mut() });
         Ok(Self { requests, closing: AtomicBool::new(false), links })

@@ -10,6 +10,10 @@ use softndk_ioctl::{
     RequestHeader, ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request,
     read_request_of_any_version,
 };
+use softndk_kernel::{
+    irql,
+    pool::{self, PoolSpace},
+};
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -21,16 +25,12 @@ use super::{
 };
 use crate::{
     driver::{ADAPTER_MAX, Driver},
-    kernel::{
-        irql,
-        pool::{self, PoolSpace, tags},
-    },
     ndk::logical_mapping,
     session::{
         replay,
         request::{Passage, PendingRequest, Work},
     },
-    version,
+    tags, version,
 };
 
 /// The system buffer of a buffered request: input first, overwritten by the output.

@@ -23,6 +23,10 @@ use ndkpi_sys::ndis::{
     NdisInterfaceInternal, NdisMSetMiniportAttributes, NdisMedium802_3, NdisPauseFunctionsUnsupported,
     NdisPhysicalMedium802_3,
 };
+use softndk_kernel::{
+    pool::{OutOfMemory, PoolBox, PoolSpace},
+    rundown::Rundown,
+};
 
 use super::{MTU, SUPPORTED_PACKET_FILTERS, multicast::MULTICAST_MAX, oid, statistics::SUPPORTED_STATISTICS};
 use crate::{
@@ -31,11 +35,8 @@ use crate::{
     configuration::Configuration,
     control,
     driver::{Driver, Reservation},
-    kernel::{
-        pool::{OutOfMemory, PoolBox, PoolSpace, tags},
-        rundown::Rundown,
-    },
     ndk::{limits, provider::Provider},
+    tags,
     wire::Port,
 };
 
@@ -107,7 +108,7 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
         net_luid: identity.net_luid,
         configuration,
         permanent_address: permanent_address(identity.net_luid),
-        gate: Rundown::try_open().map_err(resources)?,
+        gate: Rundown::try_open(tags::RUNDOWN).map_err(resources)?,
         port: Port::try_new(identity.miniport, context)?,
         addresses: Addresses::try_new().map_err(resources)?,
         provider: Provider::try_new(&configuration, &reservation.driver().fabric)?,

@@ -13,6 +13,7 @@ use ndkpi_sys::{
 };
 use softndk_engine::Opening;
 use softndk_ioctl::NdkCall;
+use softndk_kernel::irql;
 
 use super::{
     block::Creation, completion_queue::CompletionQueueKind, connector::ConnectorKind, limits, listener::ListenerKind,
@@ -20,7 +21,6 @@ use super::{
     socket,
 };
 use crate::{
-    kernel::irql,
     platform::{Callback, ConnectCallback, KernelPlatform, OpenPointer},
     refusal::{Nothing, Refusal, refuse},
 };

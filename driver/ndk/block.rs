@@ -12,6 +12,7 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
 use softndk_ioctl::{NdkCall, RefusalWay};
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     completion_queue::CompletionQueueKind,
@@ -31,11 +32,11 @@ use crate::{
     callback,
     configuration::Promptness,
     driver::Driver,
-    kernel::pool::{PoolBox, Tag, tags},
     mapper::{Errand, Job, Work},
     memory::{LARGE, Mapping},
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
+    tags,
 };
 
 /// A block of some kind, as the engine keeps it. Dropping it frees it.

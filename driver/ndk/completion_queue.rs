@@ -11,6 +11,7 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Arm, Close, Completion, CompletionQueue, Hold, Operation};
 use softndk_ioctl::{NdkCall, RefusalWay};
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
@@ -18,10 +19,9 @@ use super::{
     later,
 };
 use crate::{
-    kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
-    status,
+    status, tags,
 };
 
 static DISPATCH: NDK_CQ_DISPATCH = NDK_CQ_DISPATCH {

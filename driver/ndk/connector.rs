@@ -17,6 +17,7 @@ use softndk_engine::{
     Accept, Close, Connect, ConnectError, ConnectEvent, Connector, Hold, ReadLimits, Requested, Source,
 };
 use softndk_ioctl::NdkCall;
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
@@ -28,9 +29,9 @@ use super::{
 };
 use crate::{
     configuration::Promptness,
-    kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, DisconnectFunction, KernelPlatform, RequestCallback},
     refusal::{Nothing, Refusal, refuse},
+    tags,
 };
 
 static DISPATCH: NDK_CONNECTOR_DISPATCH = NDK_CONNECTOR_DISPATCH {

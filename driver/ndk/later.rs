@@ -27,22 +27,23 @@ use ndkpi_sys::{
 };
 use softndk_engine::{CloseCompletion, Hold, Retired};
 use softndk_ioctl::NdkCall;
+use softndk_kernel::{
+    dpc::Dpc,
+    irql,
+    pool::{OutOfMemory, PoolArray, PoolBox},
+    spin_lock::SpinLock,
+};
 
 use super::block;
 use crate::{
     callback,
     configuration::Promptness,
     driver::Driver,
-    kernel::{
-        dpc::Dpc,
-        irql,
-        pool::{OutOfMemory, PoolArray, PoolBox, tags},
-        spin_lock::SpinLock,
-    },
     mapper::{Errand, Job, Work},
     memory::LARGE,
     platform::{Callback, KernelPlatform},
     refusal::{Refusal, refuse},
+    tags,
     turn::DPC_ROUNDS,
 };
 
@@ -222,7 +223,7 @@ impl Queue {
 impl Teller {
     fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
         // SAFETY: `run` takes an index; `Later::stop` stops the DPC before the driver state goes.
-        let dpc = unsafe { Dpc::try_new(run, ptr::without_provenance_mut(processor)) }?;
+        let dpc = unsafe { Dpc::try_new(tags::DPC, run, ptr::without_provenance_mut(processor)) }?;
         dpc.target(processor as u32);
         Ok(Self {
             dpc,

@@ -9,6 +9,7 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Close, Hold, Listener};
 use softndk_ioctl::NdkCall;
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
@@ -16,9 +17,9 @@ use super::{
     later, socket,
 };
 use crate::{
-    kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse},
+    tags,
 };
 
 static DISPATCH: NDK_LISTENER_DISPATCH = NDK_LISTENER_DISPATCH {

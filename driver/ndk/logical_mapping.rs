@@ -16,20 +16,18 @@ use softndk_engine::{
     Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH,
 };
 use softndk_ioctl::{NdkCall, RefusalWay};
+use softndk_kernel::{irql, pool::PoolBox};
 
 use super::{block, later, open::OpenAdapter};
 use crate::{
     callback,
     configuration::Promptness,
     driver::Driver,
-    kernel::{
-        irql,
-        pool::{PoolBox, tags},
-    },
     mapper::{Job, Work},
     memory::{Access, Chain, Extent, Mapping, MappingError},
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
+    tags,
 };
 
 /// Mappings of all adapters that are not unmapped yet.

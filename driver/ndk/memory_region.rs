@@ -9,6 +9,7 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Close, Deregistered, Hold, MemoryRegion, Registration, Retired, Rights};
 use softndk_ioctl::{NdkCall, RefusalWay};
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
@@ -19,11 +20,11 @@ use crate::{
     callback,
     configuration::Promptness,
     driver::Driver,
-    kernel::pool::{PoolBox, Tag, tags},
     mapper::{Job, RegisterRequest, Work},
     memory::{Access, Chain, Extent, Mapping},
     platform::{Callback, KernelPlatform, RequestCallback},
     refusal::{Nothing, Refusal, refuse, refuse_by},
+    tags,
 };
 
 static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {

@@ -5,15 +5,13 @@ use ndkpi_sys::{
     nt::UINT32,
 };
 use softndk_engine::{Close, Hold, MemoryWindow};
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
     block::{self, Block, CloseCallback, Kind, Object},
 };
-use crate::{
-    kernel::pool::{PoolBox, Tag, tags},
-    platform::KernelPlatform,
-};
+use crate::{platform::KernelPlatform, tags};
 
 static DISPATCH: NDK_MW_DISPATCH = NDK_MW_DISPATCH {
     NdkCloseMw: block::close::<MemoryWindowKind>,

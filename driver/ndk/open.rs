@@ -13,6 +13,11 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Close, CreateError, Opening, Semantics};
 use softndk_ioctl::{NdkCall, RefusalCause};
+use softndk_kernel::{
+    event::Event,
+    pool::{OutOfMemory, PoolBox},
+    spin_lock::SpinLock,
+};
 
 use super::{
     adapter,
@@ -20,14 +25,9 @@ use super::{
 };
 use crate::{
     adapter::Adapter,
-    kernel::{
-        event::Event,
-        pool::{OutOfMemory, PoolBox, tags},
-        spin_lock::SpinLock,
-    },
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
-    version,
+    tags, version,
 };
 
 /// One open of the adapter. The consumer sees the first member; `Dispatch` and `NdkReserved` in it are not ours after
@@ -55,7 +55,7 @@ impl OpenAdapter {
             Header: NDK_OBJECT_HEADER::new(version, NdkObjectTypeAdapter),
             Dispatch: &raw const adapter::DISPATCH,
         };
-        let closed = Event::try_notification().map_err(resources)?;
+        let closed = Event::try_notification(tags::EVENT).map_err(resources)?;
         let open = Self {
             object: UnsafeCell::new(object),
             origin: Origin { version, promptness: adapter.configuration.promptness },

@@ -11,6 +11,7 @@ use softndk_engine::{
     Close, CompletionQueue, Hold, ProtectionDomain, QueuePairSettings, SharedReceiveQueue, SharedReceiveQueueSettings,
 };
 use softndk_ioctl::NdkCall;
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::{home, query_extension},
@@ -22,9 +23,9 @@ use super::{
     shared_receive_queue::SharedReceiveQueueKind,
 };
 use crate::{
-    kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse},
+    tags,
 };
 
 static DISPATCH: NDK_PD_DISPATCH = NDK_PD_DISPATCH {

@@ -13,6 +13,14 @@ use ndkpi_sys::ndis::{
     NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2,
     NdisMNetPnPEvent, NetEventNDKDisable, NetEventNDKEnable,
 };
+use softndk_kernel::{
+    dpc,
+    event::Event,
+    pool::OutOfMemory,
+    rundown::Rundown,
+    spin_lock::SpinLock,
+    thread::{self, Thread},
+};
 
 use softndk_engine::{Adapter as EngineAdapter, AdapterAddress, AdapterSettings, Counters, Fabric};
 use softndk_ioctl::{NdkCall, RefusalCause};
@@ -22,16 +30,9 @@ use crate::{
     adapter::{Adapter, MiniportHandle},
     configuration::Configuration,
     driver::Driver,
-    kernel::{
-        dpc,
-        event::Event,
-        pool::OutOfMemory,
-        rundown::Rundown,
-        spin_lock::SpinLock,
-        thread::{self, Thread},
-    },
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
+    tags,
 };
 
 pub struct Provider {
@@ -58,10 +59,11 @@ impl Provider {
     /// PASSIVE_LEVEL.
     pub fn try_new(configuration: &Configuration, fabric: &Fabric<KernelPlatform>) -> Result<Self, NDIS_STATUS> {
         let none = |OutOfMemory| NDIS_STATUS_RESOURCES;
-        let opens = Rundown::try_open().map_err(none)?;
+        let opens = Rundown::try_open(tags::RUNDOWN).map_err(none)?;
         let on = configuration.network_direct;
-        let sessions = if on { Rundown::try_open() } else { Rundown::try_shut() }.map_err(none)?;
-        let wake = Event::try_synchronization(false).map_err(none)?;
+        let sessions =
+            if on { Rundown::try_open(tags::RUNDOWN) } else { Rundown::try_shut(tags::RUNDOWN) }.map_err(none)?;
+        let wake = Event::try_synchronization(tags::EVENT, false).map_err(none)?;
         let settings = AdapterSettings {
             limits: limits::of(configuration),
             wire: configuration.wire_number,

@@ -16,6 +16,7 @@ use softndk_engine::{
     Close, Element, FastRegistration, Hold, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights,
 };
 use softndk_ioctl::NdkCall;
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
@@ -24,9 +25,9 @@ use super::{
     memory_window::MemoryWindowKind,
 };
 use crate::{
-    kernel::pool::{PoolBox, Tag, tags},
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
+    tags,
 };
 
 static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {

@@ -9,6 +9,7 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Close, Hold, SharedReceiveQueue};
 use softndk_ioctl::NdkCall;
+use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
@@ -17,9 +18,9 @@ use super::{
     queue_pair::{element, elements, word},
 };
 use crate::{
-    kernel::pool::{PoolBox, Tag, tags},
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse},
+    tags,
 };
 
 static DISPATCH: NDK_SRQ_DISPATCH = NDK_SRQ_DISPATCH {

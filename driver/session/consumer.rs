@@ -25,18 +25,16 @@ use ndkpi_sys::{
     },
 };
 use softndk_ioctl::{NdkCall, Status};
+use softndk_kernel::{event::Event, pool::PoolBox};
 
 use crate::{
     driver::AdapterReference,
-    kernel::{
-        event::Event,
-        pool::{PoolBox, tags},
-    },
     ndk::{
         open::{self, OpenAdapter},
         socket,
     },
     refusal::{Nothing, refuse},
+    tags,
 };
 
 /// What NDK calls are answered to: one request at a time.
@@ -48,7 +46,7 @@ pub struct Waiter {
 
 impl Waiter {
     pub fn try_new() -> Result<Self, Status> {
-        let done = Event::try_notification().map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let done = Event::try_notification(tags::EVENT).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         Ok(Self { done, status: AtomicI32::new(STATUS_PENDING) })
     }
 
@@ -532,7 +530,7 @@ pub struct QueueSignal {
 
 impl QueueSignal {
     pub fn try_new() -> Result<Self, Status> {
-        let arrived = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let arrived = Event::try_synchronization(tags::EVENT, false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         Ok(Self { arrived, notifications: AtomicU32::new(0), failure: AtomicI32::new(0) })
     }
 
@@ -642,7 +640,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     pub fn try_new() -> Result<Self, Status> {
-        let arrived = Event::try_synchronization(false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+        let arrived = Event::try_synchronization(tags::EVENT, false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         Ok(Self { arrived, connectors: [const { AtomicPtr::new(ptr::null_mut()) }; ARRIVALS] })
     }
 

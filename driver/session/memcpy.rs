@@ -2,13 +2,14 @@
 
 use softndk_engine::Platform;
 use softndk_ioctl::{EndReason, MemcpyRequest, Status, TransferFlags, TransferResult};
+use softndk_kernel::pool::PoolBox;
 
 use super::{cursor::Cursor, memory::UserBuffer, request::Patience, transfer::NANOSECONDS_PER_MILLISECOND};
 use crate::{
     control::irp::Request,
     driver::Driver,
-    kernel::pool::{PoolBox, tags},
     memory::{Access, Chain, Extent, Mapping},
+    tags,
 };
 
 /// Bytes copied between two looks at clock and cancellation.

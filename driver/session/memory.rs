@@ -10,6 +10,7 @@ use ndkpi_sys::{
     nt::{PAGE_SIZE, STATUS_BUFFER_TOO_SMALL, TRUE},
 };
 use softndk_ioctl::{BufferLayout, RegionKind, Status, TransferResult};
+use softndk_kernel::pool::PoolSlice;
 use wdk_sys::{
     _MEMORY_CACHING_TYPE, _MM_PAGE_PRIORITY, _MODE, KPROCESSOR_MODE, MDL,
     ntddk::{IoAllocateMdl, IoBuildPartialMdl, IoFreeMdl, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
@@ -21,11 +22,7 @@ use super::{
     pair::Side,
     request::Patience,
 };
-use crate::{
-    control::irp::Request,
-    kernel::pool::{PoolSlice, tags},
-    memory::MAPPING_NO_EXECUTE,
-};
+use crate::{control::irp::Request, memory::MAPPING_NO_EXECUTE, tags};
 
 /// The label a fast registration gives its first byte.
 const BASE: u64 = 0x5EED_0000_0000;

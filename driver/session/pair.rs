@@ -11,6 +11,11 @@ use ndkpi_sys::{
     nt::{NTSTATUS, SOCKADDR},
 };
 use softndk_ioctl::{AddressFamily, PairCreateRequest, PairFlags, PairLimits, Status};
+use softndk_kernel::{
+    event::{Event, Mutex},
+    pool::PoolBox,
+    rundown::Rundown,
+};
 
 use super::{
     consumer::{
@@ -19,15 +24,7 @@ use super::{
     },
     request::Patience,
 };
-use crate::{
-    adapter::Adapter,
-    driver::AdapterReference,
-    kernel::{
-        event::{Event, Mutex},
-        pool::{PoolBox, tags},
-        rundown::Rundown,
-    },
-};
+use crate::{adapter::Adapter, driver::AdapterReference, tags};
 
 /// How long connecting may take, in nanoseconds.
 const CONNECT_LIMIT: u64 = 10_000_000_000;
@@ -68,10 +65,10 @@ impl Pair {
             file,
             adapters,
             limits,
-            users: Rundown::try_open().map_err(none)?,
+            users: Rundown::try_open(tags::RUNDOWN).map_err(none)?,
             ending: AtomicI32::new(0),
             transferring: AtomicBool::new(false),
-            ends: Mutex::try_new(None).map_err(none)?,
+            ends: Mutex::try_new(tags::EVENT, None).map_err(none)?,
         };
         PoolBox::try_new(tags::SESSION, pair).map_err(none)
     }

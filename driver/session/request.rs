@@ -8,6 +8,7 @@ use core::ptr::NonNull;
 
 use softndk_engine::Platform;
 use softndk_ioctl::{MemcpyRequest, PairCreateRequest, Status, TransferRequest};
+use softndk_kernel::{event::Event, rundown::RundownGuard};
 
 use super::{
     memcpy,
@@ -19,7 +20,6 @@ use super::{
 use crate::{
     control::{file::ControlFile, irp::Request, request::Outcome},
     driver::Driver,
-    kernel::{event::Event, rundown::RundownGuard},
 };
 
 /// What a pended request asks for.

@@ -13,6 +13,10 @@ use core::{
 use softndk_ioctl::{
     AdapterAddress, PairCreateReply, PairCreateRequest, PairEndpoint, PairLimits, RequestHeader, Status,
 };
+use softndk_kernel::{
+    event::Mutex,
+    pool::{OutOfMemory, PoolArray, PoolBox},
+};
 
 use super::{
     pair::{self, Ends, Pair, Plan},
@@ -23,10 +27,7 @@ use crate::{
     adapter::Adapter,
     control::{adapter_list, irp::Request, request::Buffer},
     driver::{AdapterReference, Driver},
-    kernel::{
-        event::Mutex,
-        pool::{OutOfMemory, PoolArray, PoolBox, tags},
-    },
+    tags,
 };
 
 /// Pairs of all files together.
@@ -88,8 +89,8 @@ impl Pairs {
     pub fn try_new() -> Result<Self, OutOfMemory> {
         let slots = PoolArray::try_from_fn(tags::SESSION, PAIR_MAX, |_| Ok::<_, OutOfMemory>(None))?;
         Ok(Self {
-            closing: Mutex::try_new(())?,
-            slots: Mutex::try_new(slots)?,
+            closing: Mutex::try_new(tags::EVENT, ())?,
+            slots: Mutex::try_new(tags::EVENT, slots)?,
             generation: AtomicU32::new(0),
             live: AtomicU32::new(0),
         })

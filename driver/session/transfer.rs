@@ -15,6 +15,7 @@ use softndk_engine::Platform;
 use softndk_ioctl::{
     BufferLayout, EndReason, Operation, Status, Stride, TransferFlags, TransferRequest, TransferResult, segment,
 };
+use softndk_kernel::pool::{PoolBox, PoolSlice};
 
 use super::{
     consumer::check,
@@ -23,11 +24,7 @@ use super::{
     pair::{Ends, Pair, REST, SPINS},
     request::{Patience, Wake},
 };
-use crate::{
-    control::irp::Request,
-    driver::Driver,
-    kernel::pool::{PoolBox, PoolSlice, tags},
-};
+use crate::{control::irp::Request, driver::Driver, tags};
 
 pub const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 /// Completions taken at a time.

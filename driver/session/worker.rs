@@ -15,18 +15,15 @@ use core::{
 };
 
 use softndk_ioctl::Status;
+use softndk_kernel::{
+    event::Event,
+    pool::{OutOfMemory, PoolArray, PoolBox},
+    spin_lock::SpinLock,
+    thread::{self, Thread},
+};
 use wdk_sys::{DEVICE_OBJECT, IRP, ntddk::IoReleaseCancelSpinLock};
 
-use crate::{
-    driver::Driver,
-    kernel::{
-        event::Event,
-        pool::{OutOfMemory, PoolArray, PoolBox, tags},
-        spin_lock::SpinLock,
-        thread::{self, Thread},
-    },
-    session::request::PendingRequest,
-};
+use crate::{driver::Driver, session::request::PendingRequest, tags};
 
 /// Requests done at the same time; more wait.
 const THREAD_MAX: usize = 32;
@@ -97,8 +94,10 @@ impl Workers {
         let state = State { line: Line { places, length: 0 }, desks, threads, started: 0, starting: 0 };
         Ok(Self {
             state: SpinLock::new(state),
-            wake: Event::try_synchronization(false)?,
-            calls: PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Event::try_synchronization(false))?,
+            wake: Event::try_synchronization(tags::EVENT, false)?,
+            calls: PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| {
+                Event::try_synchronization(tags::EVENT, false)
+            })?,
             stopping: AtomicBool::new(false),
             busy: AtomicU32::new(0),
         })

@@ -11,6 +11,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("softndk-cells", &["loom"]),
     ("softndk-engine", &["bitflags", "softndk-cells"]),
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
+    ("softndk-kernel", &["wdk", "wdk-alloc", "wdk-sys"]),
     (
         "softndk",
         &[
@@ -19,6 +20,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
             "softndk-cells",
             "softndk-engine",
             "softndk-ioctl",
+            "softndk-kernel",
             "wdk",
             "wdk-alloc",
             "wdk-build",

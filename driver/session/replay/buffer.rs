@@ -4,6 +4,7 @@ use core::{ffi::c_void, ptr, ptr::NonNull};
 
 use ndkpi_sys::{ndkpi::NDK_LOGICAL_ADDRESS, nt::PAGE_SIZE};
 use softndk_ioctl::{SCRIPT_BUFFER_MAX, Status, script_byte, script_digest};
+use softndk_kernel::pool::PoolSlice;
 use wdk_sys::{
     MDL,
     ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool},
@@ -11,8 +12,8 @@ use wdk_sys::{
 
 use super::thing::Stop;
 use crate::{
-    kernel::pool::{PoolSlice, tags},
     session::{consumer::OpenedAdapter, memory::LogicalMapping},
+    tags,
 };
 
 pub struct ScriptBuffer {

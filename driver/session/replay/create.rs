@@ -7,6 +7,7 @@ use ndkpi_sys::{
     nt::{FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_PENDING, STATUS_SUCCESS, TRUE},
 };
 use softndk_ioctl::{ScriptCode, ScriptEvent, ScriptKind, ScriptName, Status};
+use softndk_kernel::pool::PoolBox;
 
 use super::{
     buffer::ScriptBuffer,
@@ -15,8 +16,8 @@ use super::{
     thing::{Stop, Thing},
 };
 use crate::{
-    kernel::pool::{PoolBox, tags},
     session::consumer::{Creation, OpenedAdapter, Tabled, completion, create_done, table_of, wire_form},
+    tags,
 };
 
 /// A create call and its end, inline or not.

@@ -11,15 +11,9 @@ use ndkpi_sys::{
     nt::{NTSTATUS, PVOID, STATUS_SUCCESS},
 };
 use softndk_ioctl::{ScriptEvent, ScriptName, ScriptOccurrence, Status};
+use softndk_kernel::{event::Event, pool::PoolSlice, spin_lock::SpinLock};
 
-use crate::{
-    kernel::{
-        event::Event,
-        pool::{PoolSlice, tags},
-        spin_lock::SpinLock,
-    },
-    session::consumer::close_unowned,
-};
+use crate::{session::consumer::close_unowned, tags};
 
 /// Occurrences between two observations.
 const OCCURRENCE_MAX: usize = 1024;
@@ -61,7 +55,7 @@ impl Log {
             arrived: 0,
             closes: 0,
         };
-        let changed = Event::try_synchronization(false).map_err(none)?;
+        let changed = Event::try_synchronization(tags::EVENT, false).map_err(none)?;
         Ok(Self { state: SpinLock::new(state), changed })
     }
 

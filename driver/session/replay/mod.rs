@@ -16,6 +16,7 @@ use softndk_ioctl::{
     ABI_VERSION, RequestHeader, SCRIPT_LENGTH_MAX, ScriptCode, ScriptItem, ScriptReply, ScriptRequest, Status,
     next_script_step,
 };
+use softndk_kernel::pool::PoolSlice;
 use zerocopy::{FromBytes, IntoBytes};
 
 use self::{
@@ -26,7 +27,7 @@ use super::request::Patience;
 use crate::{
     control::{irp::Request, request::Buffer},
     driver::Driver,
-    kernel::pool::{PoolSlice, tags},
+    tags,
 };
 
 /// What the opens of replays are listed under: no pair has this id.

@@ -13,6 +13,7 @@ use softndk_ioctl::{
     SCRIPT_TAIL_MAX, ScriptAnswer, ScriptEvent, ScriptItem, ScriptKind, ScriptName, ScriptOccurrence, Status,
     script_byte,
 };
+use softndk_kernel::pool::{PoolArray, PoolBox, PoolSlice};
 
 use super::{
     buffer::{List, ScriptBuffer},
@@ -21,11 +22,11 @@ use super::{
 };
 use crate::{
     driver::Driver,
-    kernel::pool::{PoolArray, PoolBox, PoolSlice, tags},
     session::{
         consumer::{OpenedAdapter, Waiter},
         request::{Patience, Wake},
     },
+    tags,
 };
 
 /// Longest private data of a step; longer than what any adapter takes.

@@ -7,15 +7,13 @@ use ndkpi_sys::{
     nt::PVOID,
 };
 use softndk_ioctl::{SCRIPT_SLOTS, ScriptKind, ScriptName, Status};
+use softndk_kernel::pool::{OutOfMemory, PoolArray, PoolBox};
 
 use super::{
     buffer::ScriptBuffer,
     log::{Cell, Log},
 };
-use crate::{
-    kernel::pool::{OutOfMemory, PoolArray, PoolBox, tags},
-    session::consumer::OpenedAdapter,
-};
+use crate::{session::consumer::OpenedAdapter, tags};
 
 /// Slots of all kinds.
 const SLOTS: usize = ScriptKind::ALL.len() * SCRIPT_SLOTS as usize;

@@ -130,7 +130,7 @@ fn write_html(workspace: &Workspace, folder: &Path, profile: &Path, programs: &[
     let html = folder.join("html");
     let mut tool = llvm_cov("show", profile, programs)?;
     tool.args(["--format=html", "--show-branches=count", "--show-instantiations=false", "--output-dir"]).arg(&html);
-    tool.args(report::CRATES.map(|(_, source)| workspace.path(source)));
+    tool.args(report::CRATES.iter().flat_map(|(_, folders)| *folders).map(|folder| workspace.path(folder)));
     command::output(&mut tool)?;
     eprintln!("{}", workspace.show(&html.join("index.html")));
     Ok(())

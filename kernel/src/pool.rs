@@ -1,7 +1,7 @@
 //! Blocks of non-paged pool: fallible, tagged by object type, never moved while they live.
 //!
 //! Everything that can be asked for by a consumer, a user or the network stack is allocated here, so a shortage is a
-//! status and never a bugcheck. The global allocator (`wdk-alloc`) serves only what the engine allocates fallibly itself.
+//! status and never a bugcheck. [`CountedAllocator`] over `wdk-alloc` is the global allocator of a driver that has one.
 
 use core::{
     alloc::{GlobalAlloc, Layout},
@@ -36,63 +36,30 @@ impl Tag {
     }
 }
 
-/// One tag per kind of object, so that a leak report names what leaked.
-pub mod tags {
-    use super::Tag;
+/// Declares a driver's tags, one per kind of object, so that a leak report names what leaked. Two kinds with one tag do not
+/// compile.
+#[macro_export]
+macro_rules! pool_tags {
+    ($($(#[$attribute:meta])* $name:ident = $characters:literal,)+) => {
+        $($(#[$attribute])* pub const $name: $crate::pool::Tag = $crate::pool::Tag::new(*$characters);)+
+        const _: () = assert!($crate::pool::distinct(&[$($name),+]), "two kinds of objects have one tag");
+    };
+}
 
-    /// Declares the tags and keeps a list of them, which [`distinct`] looks at.
-    macro_rules! tags {
-        ($($(#[$attribute:meta])* $name:ident = $characters:literal,)+) => {
-            $($(#[$attribute])* pub const $name: Tag = Tag::new(*$characters);)+
-            const ALL: &[Tag] = &[$($name),+];
-        };
-    }
-
-    tags! {
-        DRIVER = b"SnDr",
-        ADAPTER = b"SnAd",
-        /// Of the engine's: what the global allocator does not leave to `wdk-alloc`.
-        ENGINE = b"SnEn",
-        ADDRESS_TABLE = b"SnIp",
-        EVENT = b"SnEv",
-        RUNDOWN = b"SnRu",
-        DPC = b"SnDp",
-        FRAME = b"SnFr",
-        CONTROL_FILE = b"SnCf",
-        NDK_ADAPTER = b"SnNa",
-        COMPLETION_QUEUE = b"SnCq",
-        PROTECTION_DOMAIN = b"SnPd",
-        MEMORY_REGION = b"SnMr",
-        MEMORY_WINDOW = b"SnMw",
-        QUEUE_PAIR = b"SnQp",
-        SHARED_RECEIVE_QUEUE = b"SnSr",
-        LISTENER = b"SnLi",
-        CONNECTOR = b"SnCo",
-        SHARED_ENDPOINT = b"SnSe",
-        MAPPING = b"SnMa",
-        LATER = b"SnLa",
-        COMPLETION_DPC = b"SnCd",
-        TURN = b"SnTu",
-        SERVICE_THREAD = b"SnTh",
-        SESSION = b"SnSs",
-    }
-
-    const _: () = assert!(distinct(ALL), "two kinds of objects have one tag");
-
-    const fn distinct(tags: &[Tag]) -> bool {
-        let mut rest = tags;
-        while let [first, others @ ..] = rest {
-            let mut index = 0;
-            while index < others.len() {
-                if others[index].value() == first.value() {
-                    return false;
-                }
-                index += 1;
+/// Whether no two tags of a list are the same.
+pub const fn distinct(tags: &[Tag]) -> bool {
+    let mut rest = tags;
+    while let [first, others @ ..] = rest {
+        let mut index = 0;
+        while index < others.len() {
+            if others[index].value() == first.value() {
+                return false;
             }
-            rest = others;
+            index += 1;
         }
-        true
+        rest = others;
     }
+    true
 }
 
 /// Alignment that `ExAllocatePool2` promises for every block.
@@ -116,8 +83,8 @@ fn allocate_with(more: POOL_FLAGS, size: usize, align: usize, tag: Tag) -> Optio
         } else {
             return None;
         };
-    // SAFETY: ExAllocatePool2 may be called at IRQL <= DISPATCH_LEVEL for non-paged memory, which is where this driver
-    // runs; it returns null instead of raising because POOL_FLAG_RAISE_ON_FAILURE is not given.
+    // SAFETY: ExAllocatePool2 may be called at IRQL <= DISPATCH_LEVEL for non-paged memory, which is where drivers
+    // run; it returns null instead of raising because POOL_FLAG_RAISE_ON_FAILURE is not given.
     let block = unsafe { ExAllocatePool2(flags, size.max(1) as SIZE_T, tag.value()) };
     let block = NonNull::new(block)?;
     count_in(size);
@@ -135,7 +102,7 @@ unsafe fn release(block: NonNull<c_void>, size: usize, tag: Tag) {
     unsafe { ExFreePoolWithTag(block.as_ptr(), tag.value()) };
 }
 
-/// Blocks and bytes the driver holds, for the tools.
+/// Blocks and bytes that this image holds, for the tools.
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
@@ -154,15 +121,23 @@ pub fn held() -> (u64, u64) {
     (BLOCKS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }
 
-/// From this size on a block of the engine's is not zeroed. It is room that is filled before it is read, as Rust sees to, and a deep
-/// queue has up to hundreds of MiB of it: a caller at DISPATCH_LEVEL would wait while nothing but zeroes is written.
+/// From this size on a block of the global allocator is not zeroed. It is room that is filled before it is read, as Rust sees to,
+/// and a deep queue has up to hundreds of MiB of it: a caller at DISPATCH_LEVEL would wait while nothing but zeroes is written.
 const ROOM: usize = 16 << 10;
 
-/// The global allocator for what the engine allocates: counted, with the alignment that `wdk-alloc` does not honour, and without
-/// its zeroes where there would be many.
-pub struct CountedAllocator(pub WdkAllocator);
+/// The global allocator of a driver: counted, with the alignment that `wdk-alloc` does not honour, and without its zeroes where
+/// there would be many. What is allocated through it is allocated fallibly.
+pub struct CountedAllocator {
+    below: WdkAllocator,
+    /// Of the blocks that are not left to `wdk-alloc`.
+    tag: Tag,
+}
 
 impl CountedAllocator {
+    pub const fn new(tag: Tag) -> Self {
+        Self { below: WdkAllocator, tag }
+    }
+
     /// Whether a block is our own pool, and not left to the allocator below.
     const fn is_own(layout: Layout) -> bool {
         layout.align() > POOL_ALIGNMENT || layout.size() >= ROOM
@@ -175,11 +150,11 @@ unsafe impl GlobalAlloc for CountedAllocator {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if Self::is_own(layout) {
-            let block = allocate_with(POOL_FLAG_UNINITIALIZED, layout.size(), layout.align(), tags::ENGINE);
+            let block = allocate_with(POOL_FLAG_UNINITIALIZED, layout.size(), layout.align(), self.tag);
             return block.map_or(core::ptr::null_mut(), |block| block.as_ptr().cast());
         }
         // SAFETY: the caller's promise.
-        let block = unsafe { self.0.alloc(layout) };
+        let block = unsafe { self.below.alloc(layout) };
         if !block.is_null() {
             count_in(layout.size());
         }
@@ -191,13 +166,13 @@ unsafe impl GlobalAlloc for CountedAllocator {
         if Self::is_own(layout) {
             if let Some(block) = NonNull::new(block) {
                 // SAFETY: allocated above with this size and tag.
-                unsafe { release(block.cast(), layout.size(), tags::ENGINE) };
+                unsafe { release(block.cast(), layout.size(), self.tag) };
             }
             return;
         }
         count_out(layout.size());
         // SAFETY: the caller's promise.
-        unsafe { self.0.dealloc(block, layout) };
+        unsafe { self.below.dealloc(block, layout) };
     }
 }
 
@@ -270,7 +245,7 @@ impl<T> DerefMut for PoolBox<T> {
 }
 
 impl<T> Drop for PoolBox<T> {
-    // On its own frame: the engine drops blocks deep below its entry points.
+    // On its own frame: blocks are dropped deep below entry points.
     #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: the value is initialised and dropped only here.
@@ -315,7 +290,7 @@ impl<T> PoolSpace<T> {
 }
 
 impl<T> Drop for PoolSpace<T> {
-    // On its own frame: the engine drops blocks deep below its entry points.
+    // On its own frame: blocks are dropped deep below entry points.
     #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: the block came from `allocate` with this size and tag and holds no value.
@@ -373,7 +348,7 @@ impl<T: Copy> DerefMut for PoolSlice<T> {
 }
 
 impl<T: Copy> Drop for PoolSlice<T> {
-    // On its own frame: the engine drops blocks deep below its entry points.
+    // On its own frame: blocks are dropped deep below entry points.
     #[inline(never)]
     fn drop(&mut self) {
         // SAFETY: the block came from `allocate` with this size and tag and T has no destructor.
@@ -434,7 +409,7 @@ impl<T> DerefMut for PoolArray<T> {
 }
 
 impl<T> Drop for PoolArray<T> {
-    // On its own frame: the engine drops blocks deep below its entry points.
+    // On its own frame: blocks are dropped deep below entry points.
     #[inline(never)]
     fn drop(&mut self) {
         let values = core::ptr::slice_from_raw_parts_mut(self.block.as_ptr(), self.length);

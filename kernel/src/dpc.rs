@@ -13,7 +13,7 @@ use wdk_sys::{
     },
 };
 
-use super::pool::{OutOfMemory, PoolBox, tags};
+use crate::pool::{OutOfMemory, PoolBox, Tag};
 
 /// What runs at DISPATCH_LEVEL with the context given at creation.
 pub type Routine = unsafe extern "C" fn(*mut KDPC, *mut c_void, *mut c_void, *mut c_void);
@@ -32,8 +32,8 @@ impl Dpc {
     ///
     /// # Safety
     /// `routine` must be sound for `context` whenever it runs, until the owner stopped the DPC and flushed.
-    pub unsafe fn try_new(routine: Routine, context: *mut c_void) -> Result<Self, OutOfMemory> {
-        let dpc = PoolBox::try_new(tags::DPC, UnsafeCell::new(KDPC::default()))?;
+    pub unsafe fn try_new(tag: Tag, routine: Routine, context: *mut c_void) -> Result<Self, OutOfMemory> {
+        let dpc = PoolBox::try_new(tag, UnsafeCell::new(KDPC::default()))?;
         // SAFETY: the block is non-paged and not in use; routine and context are the caller's promise.
         unsafe { KeInitializeDpc(dpc.get(), Some(routine), context) };
         Ok(Self { dpc })

@@ -16,7 +16,7 @@ use wdk_sys::{
     },
 };
 
-use super::pool::{OutOfMemory, PoolBox, tags};
+use crate::pool::{OutOfMemory, PoolBox, Tag};
 
 /// Events that a thread can wait for at a time (THREAD_WAIT_OBJECTS).
 const WAIT_MAX: usize = 3;
@@ -32,17 +32,17 @@ unsafe impl Sync for Event {}
 
 impl Event {
     /// An event that stays signalled until it is cleared.
-    pub fn try_notification() -> Result<Self, OutOfMemory> {
-        Self::try_new(_EVENT_TYPE::NotificationEvent, false)
+    pub fn try_notification(tag: Tag) -> Result<Self, OutOfMemory> {
+        Self::try_new(tag, _EVENT_TYPE::NotificationEvent, false)
     }
 
     /// An event that releases one waiter and clears itself.
-    pub fn try_synchronization(signalled: bool) -> Result<Self, OutOfMemory> {
-        Self::try_new(_EVENT_TYPE::SynchronizationEvent, signalled)
+    pub fn try_synchronization(tag: Tag, signalled: bool) -> Result<Self, OutOfMemory> {
+        Self::try_new(tag, _EVENT_TYPE::SynchronizationEvent, signalled)
     }
 
-    fn try_new(kind: _EVENT_TYPE::Type, signalled: bool) -> Result<Self, OutOfMemory> {
-        let event = PoolBox::try_new(tags::EVENT, UnsafeCell::new(KEVENT::default()))?;
+    fn try_new(tag: Tag, kind: _EVENT_TYPE::Type, signalled: bool) -> Result<Self, OutOfMemory> {
+        let event = PoolBox::try_new(tag, UnsafeCell::new(KEVENT::default()))?;
         // SAFETY: the block is non-paged, large enough, and nobody waits on it yet.
         unsafe { KeInitializeEvent(event.get(), kind, u8::from(signalled)) };
         Ok(Self { event })
@@ -135,8 +135,8 @@ pub struct Mutex<T> {
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
-    pub fn try_new(value: T) -> Result<Self, OutOfMemory> {
-        Ok(Self { free: Event::try_synchronization(true)?, value: UnsafeCell::new(value) })
+    pub fn try_new(tag: Tag, value: T) -> Result<Self, OutOfMemory> {
+        Ok(Self { free: Event::try_synchronization(tag, true)?, value: UnsafeCell::new(value) })
     }
 
     /// PASSIVE_LEVEL. Inside a critical region, so that the holder cannot be suspended.

@@ -9,9 +9,9 @@ use wdk_sys::{
     ntddk::{KeCancelTimer, KeInitializeTimer, KeQueryTimeIncrement, KeSetTimer},
 };
 
-use super::{
+use crate::{
     dpc::{Dpc, Routine},
-    pool::{OutOfMemory, PoolBox, tags},
+    pool::{OutOfMemory, PoolBox, Tag},
 };
 
 /// A timer that runs its DPC once each time it is set.
@@ -30,12 +30,17 @@ impl Timer {
     ///
     /// # Safety
     /// `routine` must be sound for `context` whenever it runs, until the owner stopped the timer.
-    pub unsafe fn try_new(routine: Routine, context: *mut c_void, processor: u32) -> Result<Self, OutOfMemory> {
-        let timer = PoolBox::try_new(tags::DPC, UnsafeCell::new(KTIMER::default()))?;
+    pub unsafe fn try_new(
+        tag: Tag,
+        routine: Routine,
+        context: *mut c_void,
+        processor: u32,
+    ) -> Result<Self, OutOfMemory> {
+        let timer = PoolBox::try_new(tag, UnsafeCell::new(KTIMER::default()))?;
         // SAFETY: the block is non-paged and not in use.
         unsafe { KeInitializeTimer(timer.get()) };
         // SAFETY: the caller's promise.
-        let dpc = unsafe { Dpc::try_new(routine, context) }?;
+        let dpc = unsafe { Dpc::try_new(tag, routine, context) }?;
         dpc.target(processor);
         Ok(Self { timer, dpc })
     }

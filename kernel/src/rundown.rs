@@ -10,7 +10,7 @@ use wdk_sys::{
     },
 };
 
-use super::pool::{OutOfMemory, PoolBox, tags};
+use crate::pool::{OutOfMemory, PoolBox, Tag};
 
 pub struct Rundown {
     // A waiter hangs its wait block on the reference, so it must not move.
@@ -24,16 +24,16 @@ unsafe impl Sync for Rundown {}
 
 impl Rundown {
     /// A gate that lets users in.
-    pub fn try_open() -> Result<Self, OutOfMemory> {
-        let reference = PoolBox::try_new(tags::RUNDOWN, UnsafeCell::new(EX_RUNDOWN_REF::default()))?;
+    pub fn try_open(tag: Tag) -> Result<Self, OutOfMemory> {
+        let reference = PoolBox::try_new(tag, UnsafeCell::new(EX_RUNDOWN_REF::default()))?;
         // SAFETY: the block is non-paged and not yet in use.
         unsafe { ExInitializeRundownProtection(reference.get()) };
         Ok(Self { reference })
     }
 
     /// A gate that is shut; [`Rundown::reopen`] opens it.
-    pub fn try_shut() -> Result<Self, OutOfMemory> {
-        let gate = Self::try_open()?;
+    pub fn try_shut(tag: Tag) -> Result<Self, OutOfMemory> {
+        let gate = Self::try_open(tag)?;
         gate.shut();
         Ok(gate)
     }

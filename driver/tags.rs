@@ -1,0 +1,30 @@
+//! The pool tags of softndk.sys.
+
+softndk_kernel::pool_tags! {
+    DRIVER = b"SnDr",
+    ADAPTER = b"SnAd",
+    /// Of the engine's: what the global allocator does not leave to `wdk-alloc`.
+    ENGINE = b"SnEn",
+    ADDRESS_TABLE = b"SnIp",
+    EVENT = b"SnEv",
+    RUNDOWN = b"SnRu",
+    DPC = b"SnDp",
+    FRAME = b"SnFr",
+    CONTROL_FILE = b"SnCf",
+    NDK_ADAPTER = b"SnNa",
+    COMPLETION_QUEUE = b"SnCq",
+    PROTECTION_DOMAIN = b"SnPd",
+    MEMORY_REGION = b"SnMr",
+    MEMORY_WINDOW = b"SnMw",
+    QUEUE_PAIR = b"SnQp",
+    SHARED_RECEIVE_QUEUE = b"SnSr",
+    LISTENER = b"SnLi",
+    CONNECTOR = b"SnCo",
+    SHARED_ENDPOINT = b"SnSe",
+    MAPPING = b"SnMa",
+    LATER = b"SnLa",
+    COMPLETION_DPC = b"SnCd",
+    TURN = b"SnTu",
+    SERVICE_THREAD = b"SnTh",
+    SESSION = b"SnSs",
+}
