@@ -2,7 +2,7 @@
 
 #![no_std]
 
-#[path = "../../../../driver/guard_support.rs"]
+#[path = "../../../../kernel/src/guard_support.rs"]
 mod guard_support;
 
 use core::{
