@@ -3,14 +3,11 @@
 //! `cargo run --release -p softndk-engine --example bench`. What it is not: a benchmark of the driver; there is no kernel, and
 //! the locks are the test platform's.
 
-#[path = "../tests/scenarios/pair.rs"]
-mod pair;
-
 use std::hint::black_box;
 use std::time::Instant;
 
-use pair::{Buffer, Depths, EVERYTHING, Pair, element};
 use softndk_engine::{FastRegistration, LogicalAddress, MemoryToken, RequestFlags, Semantics};
+use softndk_engine_kit::{Buffer, Depths, EVERYTHING, Pair, element};
 
 const CHAIN: u32 = 16;
 
@@ -26,7 +23,8 @@ fn row(length: usize) -> Row {
     let depths = Depths { completions: 256, initiator: 64, receive: 64, elements: 4, inline: 64 };
     let pair = Pair::with(Semantics::NDK, depths);
     let (here, there) = (Buffer::new(length.max(4096), 1), Buffer::new(length.max(4096), 2));
-    let built = |side: &pair::Side, buffer| side.opening.build_mapping(pair.world.map(buffer)).ok().unwrap();
+    let built =
+        |side: &softndk_engine_kit::Side, buffer| side.opening.build_mapping(pair.world.map(buffer)).ok().unwrap();
     let (local, remote) = (built(&pair.a, &here), built(&pair.b, &there));
     let region = pair.b.domain.create_memory_region(true, pair.world.block(1)).unwrap();
     region.initialize_fast_register(512, true).unwrap();

@@ -22,8 +22,8 @@ pub struct Arguments {
     #[arg(long)]
     release: bool,
 
-    /// The architecture it is to run on
-    #[arg(long, value_enum, default_value = "x64")]
+    /// The architecture it is to run on: x64 or arm64
+    #[arg(long, default_value = "x64")]
     arch: Arch,
 }
 

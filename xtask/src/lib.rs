@@ -1,17 +1,15 @@
 //! The commands behind `cargo xtask`, at the desk and in CI.
 //!
 //! One file a sub-command; what several commands share lives under the thing it is about (`cross` for the cross build of
-//! the driver, `image_check` for the rules of the finished image). Commands are quiet when all is well: they print one
-//! line for what they made, and on failure the cause and the next step.
+//! the driver, `image_check` for the rules of the finished image), or in `softndk-images` where tests need it as well.
+//! Commands are quiet when all is well: they print one line for what they made, and on failure the cause and the next step.
 
-pub mod arch;
 pub mod bad_drivers;
 pub mod breaks;
 #[cfg(unix)]
 pub mod c_consumer;
 pub mod child;
 pub mod clippy;
-pub mod command;
 pub mod conformance;
 pub mod coverage;
 pub mod cross;
@@ -29,9 +27,9 @@ pub mod test;
 mod test_log;
 pub mod tools;
 pub mod verify;
-pub mod workspace;
 
 use clap::{Parser, Subcommand};
+pub use softndk_images::{arch, command, workspace};
 
 /// Build, check and run softndk.
 #[derive(Parser)]

@@ -37,8 +37,10 @@ const AROUND: &[(&str, &[&str])] = &[
     ("kernel-host", &["ndkpi-sys"]),
     ("conformance", &["kernel-host", "ndkpi-sys", "softndk-ioctl"]),
     // Model against engine, and against the image through the control device.
-    ("oracle", &["ndkctl", "softndk-engine", "softndk-ioctl"]),
-    ("xtask", &[]),
+    ("oracle", &["ndkctl", "softndk-engine", "softndk-engine-kit", "softndk-ioctl"]),
+    ("softndk-engine-kit", &["softndk-engine"]),
+    ("softndk-images", &[]),
+    ("xtask", &["softndk-images"]),
 ];
 
 fn metadata() -> Metadata {
@@ -77,6 +79,15 @@ fn crates_around_use_only_these_of_ours() {
             .collect::<Vec<_>>();
         assert!(foreign.is_empty(), "{name} must not depend on {foreign:?}");
     }
+}
+
+/// xtask is the top: it builds and starts the others, also those whose tests it runs.
+#[test]
+fn no_crate_depends_on_xtask() {
+    let metadata = metadata();
+    let above = |package: &&Package| package.dependencies.iter().any(|dependency| dependency.name == "xtask");
+    let above = metadata.packages.iter().filter(above).map(|package| &package.name).collect::<Vec<_>>();
+    assert!(above.is_empty(), "{above:?} depend on xtask");
 }
 
 #[test]

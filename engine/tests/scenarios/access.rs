@@ -1,10 +1,10 @@
 //! Accesses that must be refused: each with its outcome, no byte moved, and the connection ended as the contract says.
 
-use crate::pair::{self, A, B, Buffer, EVERYTHING, Event, GONE, Pair, element, outcomes, polled};
 use softndk_engine::{
     Deregistered, FastRegistration, LogicalAddress, MemoryRegion, MemoryToken, Operation, Outcome, PostError,
     RequestFlags, Rights, Semantics,
 };
+use softndk_engine_kit::{self as kit, A, B, Buffer, EVERYTHING, Event, GONE, Pair, element, outcomes, polled};
 
 const NONE: RequestFlags = RequestFlags::empty();
 const LENGTH: u64 = 256;
@@ -18,8 +18,8 @@ struct Names {
 }
 
 /// Two regions with every right, and what would be a good access to all of both.
-fn setup(semantics: Semantics) -> (Pair, Buffer, Buffer, Names, [MemoryRegion<pair::Harness>; 2]) {
-    let pair = Pair::with(semantics, pair::Depths::default());
+fn setup(semantics: Semantics) -> (Pair, Buffer, Buffer, Names, [MemoryRegion<kit::Harness>; 2]) {
+    let pair = Pair::with(semantics, kit::Depths::default());
     let (here, there) = (Buffer::new(LENGTH as usize, 1), Buffer::new(LENGTH as usize, 2));
     let local = pair.a.register(&pair.world, &here, BASE, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, BASE, EVERYTHING);
@@ -232,7 +232,7 @@ fn a_page_whose_mapping_was_released_fails_the_access() {
 #[test]
 fn a_receive_too_small_fails_the_receiver_and_the_sender_as_the_column_says() {
     for (semantics, sender) in [(Semantics::NDK, Outcome::RemoteError), (Semantics::ND, Outcome::Success)] {
-        let mut pair = Pair::with(semantics, pair::Depths::default());
+        let mut pair = Pair::with(semantics, kit::Depths::default());
         let buffer = Buffer::new(64, 0);
         let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
         let there = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
@@ -437,7 +437,7 @@ fn a_privileged_token_of_another_domain_of_the_same_opening_is_refused() {
 
 #[test]
 fn slots_of_departed_domains_are_used_again() {
-    let world = pair::World::new();
+    let world = kit::World::new();
     let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
     let mut highest = 0;
     for _ in 0..10_000 {

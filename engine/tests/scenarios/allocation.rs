@@ -6,10 +6,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::SocketAddr;
 
-use crate::pair::{self, A, B, Buffer, Depths, EVERYTHING, FIRST, Pair, SECOND, Side, World, element, outcomes};
 use softndk_engine::{
     Accept, Connect, Limits, Outcome, QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights, Semantics,
     Timeouts,
+};
+use softndk_engine_kit::{
+    self as kit, A, B, Buffer, Depths, EVERYTHING, FIRST, Pair, SECOND, Side, World, element, outcomes,
 };
 
 struct Failing;
@@ -95,7 +97,7 @@ macro_rules! made {
 
 fn life_of(
     world: &mut World,
-    sides: &[(softndk_engine::Adapter<pair::Harness>, u64)],
+    sides: &[(softndk_engine::Adapter<kit::Harness>, u64)],
     closers: &mut Vec<Closer>,
 ) -> Option<()> {
     let buffer = Buffer::new(8192, 3);
@@ -148,8 +150,8 @@ fn life_of(
 }
 
 struct Memory {
-    region: softndk_engine::MemoryRegion<pair::Harness>,
-    window: softndk_engine::MemoryWindow<pair::Harness>,
+    region: softndk_engine::MemoryRegion<kit::Harness>,
+    window: softndk_engine::MemoryWindow<kit::Harness>,
 }
 
 fn connect(world: &mut World, made: &[(Side, Memory)], closers: &mut Vec<Closer>) -> Option<()> {
@@ -238,7 +240,7 @@ fn every_allocation_of_a_fabric_and_its_adapters_fails_once() {
 }
 
 fn fabric() -> bool {
-    let harness = pair::Harness::default();
+    let harness = kit::Harness::default();
     let Ok(fabric) = engine(|| softndk_engine::Fabric::try_new(harness, 2)) else { return false };
     let settings = softndk_engine::AdapterSettings { limits: Limits::default(), wire: 0, ..Default::default() };
     let Ok(adapter) = engine(|| fabric.add_adapter(settings)) else { return false };

@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::pair::{A, Buffer, Depths, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, element, polled};
 use softndk_engine::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH};
 use softndk_engine::{Arm, Budget, CompletionQueue, Fabric, MemoryToken, QueuePair, RequestFlags, Semantics, Turn};
+use softndk_engine_kit::{A, Buffer, Depths, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, element, polled};
 
 const NONE: RequestFlags = RequestFlags::empty();
 /// More rounds than any bounded loop takes.

@@ -3,15 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::pair::meanwhile::at_step;
-use crate::pair::{
-    self, A, B, Buffer, CLOSE, DISCONNECT, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, World, element,
-    outcomes,
-};
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectError, ConnectEvent, Deregistered, DisconnectEvent, Fabric,
     Notification, ObjectKind, Outcome, RegionError, Registration, RequestCompletion, RequestFlags, Retired, Rights,
     Semantics, Sink, Turn,
+};
+use softndk_engine_kit::meanwhile::at_step;
+use softndk_engine_kit::{
+    self, A, B, Buffer, CLOSE, DISCONNECT, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, World, element,
+    outcomes,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -546,7 +546,12 @@ fn snapshots_list_every_object_with_its_holds() {
 
 #[test]
 fn a_flush_deeper_than_one_step_completes_everything_in_order() {
-    let depths = pair::Depths { completions: 4000, initiator: 1000, receive: 1000, ..pair::Depths::default() };
+    let depths = softndk_engine_kit::Depths {
+        completions: 4000,
+        initiator: 1000,
+        receive: 1000,
+        ..softndk_engine_kit::Depths::default()
+    };
     let mut pair = Pair::with(Semantics::NDK, depths);
     for context in 0..1000 {
         pair.a.pair.receive(context, std::iter::empty()).unwrap();
@@ -605,7 +610,8 @@ fn what_is_closed_is_freed_whatever_way_its_connection_ended() {
 /// The bound that keeps a deferred procedure short.
 #[test]
 fn one_turn_flushes_a_bounded_number_of_receives() {
-    let depths = pair::Depths { completions: 4000, receive: 3000, ..pair::Depths::default() };
+    let depths =
+        softndk_engine_kit::Depths { completions: 4000, receive: 3000, ..softndk_engine_kit::Depths::default() };
     let mut pair = Pair::with(Semantics::NDK, depths);
     for context in 0..3000 {
         pair.b.pair.receive(context, std::iter::empty()).unwrap();
@@ -646,7 +652,7 @@ fn cancelled_receives_say_whose_they_are() {
     pair.b.pair.receive(5, std::iter::empty()).unwrap();
     pair.b.pair.flush();
     pair.world.run();
-    let cancelled = pair::polled(&pair.b.receiver);
+    let cancelled = softndk_engine_kit::polled(&pair.b.receiver);
     assert_eq!(cancelled.len(), 1);
     let one = &cancelled[0];
     assert_eq!((one.context, one.queue_pair_context, one.bytes), (5, B + 4, 0));

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::pair::{
-    self, A, ACCEPT, B, Block, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, SECOND, Side, World,
-    outcomes,
-};
 use softndk_engine::{
     Accept, AdapterSettings, Close, Connect, ConnectError, ConnectionData, Limits, Outcome, PostError, ReadLimits,
     RequestFlags, Requested, Semantics, Source,
+};
+use softndk_engine_kit::{
+    self, A, ACCEPT, B, Block, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, SECOND, Side, World,
+    outcomes,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -511,7 +511,7 @@ fn a_shut_down_adapter_ends_everything_and_refuses_what_is_new() {
     assert_eq!(pair.world.second.openings(), 1);
     pair.world.second.start();
     let opening = pair.world.second.open(Semantics::NDK, pair.world.block(1)).unwrap();
-    drop::<Close<pair::Harness>>(opening.close(1));
+    drop::<Close<softndk_engine_kit::Harness>>(opening.close(1));
     pair.close();
 }
 

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use crate::pair::meanwhile::{at_every_step, at_step};
-use crate::pair::{A, CLOSE, Depths, Event, Events, Harness, Pair, World, outcomes};
 use softndk_engine::{
     Arm, Budget, Close, CompletionQueue, MemoryToken, Outcome, QueuePair, RequestFlags, ResizeError, Semantics, Turn,
 };
+use softndk_engine_kit::meanwhile::{at_every_step, at_step};
+use softndk_engine_kit::{A, CLOSE, Depths, Event, Events, Harness, Pair, World, outcomes};
 
 const MILLISECOND: u64 = 1_000_000;
 

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use crate::pair::{A, B, CONNECT, Depths, Event, FIRST, Harness, Pair, SECOND, Side, World};
 use softndk_engine::{
     AdapterAddress, Close, Connect, ConnectError, Connector, EndpointEntry, Listener, QueuePair, ReadLimits, Requested,
     Semantics, SharedEndpoint, Source,
 };
+use softndk_engine_kit::{A, B, CONNECT, Depths, Event, FIRST, Harness, Pair, SECOND, Side, World};
 
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 77));
 const EVERYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

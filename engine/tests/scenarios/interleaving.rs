@@ -9,13 +9,13 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use crate::pair::meanwhile::at_every_step;
-use crate::pair::{
-    A, ACCEPT, B, CONNECT, DISCONNECT, Depths, Event, Events, FIRST, GONE, Harness, Pair, SECOND, World, meanwhile,
-};
 use softndk_engine::{
     Accept, Adapter, AdapterSettings, Budget, Connect, ConnectError, Connector, Fabric, QueuePair, ReadLimits,
     Requested, Semantics, Timeouts, Turn,
+};
+use softndk_engine_kit::meanwhile::at_every_step;
+use softndk_engine_kit::{
+    A, ACCEPT, B, CONNECT, DISCONNECT, Depths, Event, Events, FIRST, GONE, Harness, Pair, SECOND, World, meanwhile,
 };
 
 fn unconnected() -> Pair {

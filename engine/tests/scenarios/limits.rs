@@ -5,7 +5,7 @@ use softndk_engine::{
     QueuePairSettings, RegionError, Registration, ResizeError, Rights, Semantics, SharedReceiveQueueSettings, limits,
 };
 
-use crate::pair::{A, Buffer, CLOSE, Depths, Harness, Pair, Side, World, element};
+use softndk_engine_kit::{A, Buffer, CLOSE, Depths, Harness, Pair, Side, World, element};
 
 /// Small, so that the largest of everything can be made.
 const LIMITS: Limits = Limits { registration_size: 0x2000, objects: 6, ..Limits::TINY };

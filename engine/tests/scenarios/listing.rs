@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::pair::{Buffer, Depths, Harness, Pair, World};
 use softndk_engine::{Adapter, ObjectKind, ObjectSnapshot, ObjectState, RequestFlags, Rights, Semantics};
+use softndk_engine_kit::{Buffer, Depths, Harness, Pair, World};
 
 fn listed(adapter: &Adapter<Harness>) -> Vec<ObjectSnapshot> {
     let mut objects = Vec::new();

@@ -14,7 +14,6 @@ mod limits;
 mod listing;
 mod memory_window;
 mod notification;
-mod pair;
 mod race;
 mod semantics;
 mod shared_receive;

@@ -1,10 +1,10 @@
 //! Memory windows: tokens, turns, edges to regions and queue pairs, and that binding allocates nothing (`allocation.rs`).
 
-use crate::pair::{self, A, B, Buffer, CLOSE, Event, Pair, element, meanwhile, outcomes};
 use softndk_engine::{
     Close, Deregistered, MemoryRegion, MemoryToken, MemoryWindow, Operation, Outcome, PostError, RegionError,
     RequestFlags, Rights,
 };
+use softndk_engine_kit::{self as kit, A, B, Buffer, CLOSE, Event, Pair, element, meanwhile, outcomes};
 
 const NONE: RequestFlags = RequestFlags::empty();
 const BASE: u64 = 0x7000;
@@ -14,9 +14,9 @@ const LENGTH: u64 = 4096;
 struct Scene {
     pair: Pair,
     buffer: Buffer,
-    sink: MemoryRegion<pair::Harness>,
-    region: MemoryRegion<pair::Harness>,
-    window: MemoryWindow<pair::Harness>,
+    sink: MemoryRegion<kit::Harness>,
+    region: MemoryRegion<kit::Harness>,
+    window: MemoryWindow<kit::Harness>,
 }
 
 impl Scene {

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::pair::{self, A, B, CLOSE, Depths, Event, FIRST, Pair, World, outcomes};
 use softndk_engine::{
     Accept, Arm, Connect, MemoryToken, ModerationError, Outcome, QueueFailure, QueuePairSettings, ReadLimits,
     RequestFlags, Semantics, Source,
 };
+use softndk_engine_kit::{self as kit, A, B, CLOSE, Depths, Event, FIRST, Pair, World, outcomes};
 
 const NONE: RequestFlags = RequestFlags::empty();
 
@@ -107,7 +107,7 @@ fn an_overflow_ends_the_queue_pair_and_is_told_once_with_its_status() {
     pair.a.initiator.arm(Arm::Errors);
     let events = pair.world.run();
     assert!(events.contains(&Event::Notified(A + 2, Err(QueueFailure::Overflow))), "{events:?}");
-    assert!(events.contains(&Event::Disconnected(B + pair::GONE)), "{events:?}");
+    assert!(events.contains(&Event::Disconnected(B + kit::GONE)), "{events:?}");
     assert_eq!(outcomes(&pair.a.initiator), [0, 1, 2, 3].map(|context| (context, Outcome::Success)));
     read(&pair, 9);
     pair.a.initiator.arm(Arm::Any);
@@ -118,7 +118,7 @@ fn an_overflow_ends_the_queue_pair_and_is_told_once_with_its_status() {
 }
 
 /// A queue pair beside that of a side, on the same completion queues.
-fn beside(pair: &Pair) -> softndk_engine::QueuePair<pair::Harness> {
+fn beside(pair: &Pair) -> softndk_engine::QueuePair<kit::Harness> {
     let settings = QueuePairSettings {
         receive_queue: &pair.a.receiver,
         initiator_queue: &pair.a.initiator,
@@ -148,7 +148,7 @@ fn cancelled_receives_that_overrun_a_queue_end_the_connection_for_the_peer() {
         }
         pair.a.pair.flush();
         let events = pair.world.run();
-        assert_eq!(events, [Event::Disconnected(B + pair::GONE)], "flushed first: {flushed_first}");
+        assert_eq!(events, [Event::Disconnected(B + kit::GONE)], "flushed first: {flushed_first}");
         assert_eq!(outcomes(&pair.a.receiver), [0, 1, 2, 3].map(|context| (context, Outcome::Cancelled)));
         assert_eq!(pair.world.first.counters().completion_queue_error, 1);
         pair.close();
@@ -171,7 +171,7 @@ fn a_receive_cancelled_into_a_failed_queue_ends_the_connection_too() {
     pair.connect();
     pair.a.pair.receive(7, std::iter::empty()).unwrap();
     pair.a.pair.flush();
-    assert!(pair.world.run().contains(&Event::Disconnected(B + pair::GONE)));
+    assert!(pair.world.run().contains(&Event::Disconnected(B + kit::GONE)));
     pair.close();
 }
 
@@ -183,7 +183,7 @@ fn a_queue_pair_that_was_flushed_before_ends_with_its_queue() {
     assert_eq!(pair.world.run(), []);
     (0..2).for_each(|context| beside.receive(context, std::iter::empty()).unwrap());
     beside.flush();
-    assert_eq!(pair.world.run(), [Event::Disconnected(B + pair::GONE)]);
+    assert_eq!(pair.world.run(), [Event::Disconnected(B + kit::GONE)]);
     drop(beside.close(CLOSE));
     pair.close();
 }

@@ -5,10 +5,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::pair::{self, A, B, Block, Buffer, Depths, EVERYTHING, Harness, HarnessCounters, PROCESSOR, Pair, element};
 use softndk_engine::{
     Budget, Close, CloseCompletion, Completion, CompletionQueue, ConnectEvent, DisconnectEvent, Fabric, LogicalAddress,
     Notification, Outcome, PostError, RequestCompletion, RequestFlags, Retired, Semantics, Sink,
+};
+use softndk_engine_kit::{
+    self as kit, A, B, Block, Buffer, Depths, EVERYTHING, Harness, HarnessCounters, PROCESSOR, Pair, element,
 };
 
 /// How long a busy machine may take.
@@ -170,7 +172,7 @@ fn every_accepted_request_completes_exactly_once_however_the_end_comes() {
         pair.world.run();
         let queues = [&pair.a.initiator, &pair.a.receiver, &pair.b.initiator, &pair.b.receiver];
         for (queue, posted) in queues.into_iter().zip(&posted) {
-            let completions = pair::outcomes(queue);
+            let completions = kit::outcomes(queue);
             let contexts: Vec<_> = completions.iter().map(|(context, _)| *context).collect();
             assert_eq!(contexts, (0..posted.load(Ordering::Relaxed)).collect::<Vec<_>>(), "seed {seed}");
             let first_failure = completions.iter().position(|(_, outcome)| *outcome != Outcome::Success);
@@ -250,7 +252,7 @@ fn tables_change_under_readers_and_everything_comes_back() {
 #[test]
 fn connects_that_meet_closes_leave_nothing() {
     for seed in 0..300_u64 {
-        let mut pair = Pair::unconnected(pair::World::new(), Semantics::NDK, Depths::default());
+        let mut pair = Pair::unconnected(kit::World::new(), Semantics::NDK, Depths::default());
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (fabric, stop) = (&pair.world.fabric, &stop);

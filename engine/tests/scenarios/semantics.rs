@@ -1,7 +1,7 @@
 //! The table of semantics: every row seen in both columns. A field without a row here does not compile.
 
-use crate::pair::{A, B, Buffer, DISCONNECT, Depths, EVERYTHING, Event, Pair, World, element, outcomes};
 use softndk_engine::{Arm, Close, Outcome, RequestFlags, Semantics};
+use softndk_engine_kit::{A, B, Buffer, DISCONNECT, Depths, EVERYTHING, Event, Pair, World, element, outcomes};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -1,11 +1,11 @@
 //! Shared receive queues: who gets which receive, who waits, when the consumer is told, what becomes of the rest.
 
-use crate::pair::{
-    self, A, B, CLOSE, Depths, EVERYTHING, Event, FIRST, Harness, SECOND, Side, World, outcomes, polled,
-};
 use softndk_engine::{
     Accept, Close, Connect, CreateError, Operation, Outcome, PostError, QueuePairSettings, ReadLimits, RequestFlags,
     ResizeError, Semantics, SharedReceiveQueue, SharedReceiveQueueSettings,
+};
+use softndk_engine_kit::{
+    self, A, B, CLOSE, Depths, EVERYTHING, Event, FIRST, Harness, SECOND, Side, World, outcomes, polled,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -168,20 +168,21 @@ fn receives_go_out_in_order_each_to_one_queue_pair_and_complete_there() {
 #[test]
 fn messages_go_into_the_elements_of_the_receive_they_took() {
     let hub = Hub::new(2, 4);
-    let (source, sink) = (pair::Buffer::new(64, 7), pair::Buffer::new(640, 0));
+    let (source, sink) = (softndk_engine_kit::Buffer::new(64, 7), softndk_engine_kit::Buffer::new(640, 0));
     let from: Vec<_> = hub.senders.iter().map(|side| side.register(&hub.world, &source, 0x1000, EVERYTHING)).collect();
     let into = hub.receivers[0].register(&hub.world, &sink, 0x8000, EVERYTHING);
     for round in 0..20_u64 {
         sink.fill(0);
         // One, two and three elements.
         for count in 1..=3_u64 {
-            let element = |part: u64| pair::element(0x8000 + 100 * count + 20 * part, 15, into.local_token());
+            let element =
+                |part: u64| softndk_engine_kit::element(0x8000 + 100 * count + 20 * part, 15, into.local_token());
             let list: Vec<_> = (0..count).map(element).collect();
             hub.shared.receive(count, list.into_iter()).unwrap();
         }
         for count in 1..=3_u32 {
             let side = (round as usize + count as usize) % 2;
-            let message = pair::element(0x1000, 15 * count, from[side].local_token());
+            let message = softndk_engine_kit::element(0x1000, 15 * count, from[side].local_token());
             hub.senders[side].pair.send(1, NONE, std::iter::once(message)).unwrap();
         }
         for count in 1..=3 {
@@ -296,13 +297,13 @@ fn a_flush_leaves_what_nobody_took_for_the_others() {
 fn a_receive_taken_by_a_message_that_breaks_off_completes_once_and_cancelled() {
     let mut hub = Hub::new(2, 16);
     let length = 1 << 20;
-    let (source, sink) = (pair::Buffer::new(length, 7), pair::Buffer::new(length, 0));
+    let (source, sink) = (softndk_engine_kit::Buffer::new(length, 7), softndk_engine_kit::Buffer::new(length, 0));
     let from = hub.senders[0].register(&hub.world, &source, 0, EVERYTHING);
     let into = hub.receivers[0].register(&hub.world, &sink, 0, EVERYTHING);
-    hub.shared.receive(40, std::iter::once(pair::element(0, length as u32, into.local_token()))).unwrap();
+    hub.shared.receive(40, std::iter::once(softndk_engine_kit::element(0, length as u32, into.local_token()))).unwrap();
     hub.post(41);
     hub.world.harness().dispatch.store(true, Ordering::SeqCst);
-    let message = pair::element(0, length as u32, from.local_token());
+    let message = softndk_engine_kit::element(0, length as u32, from.local_token());
     hub.senders[0].pair.send(1, NONE, std::iter::once(message)).unwrap();
     hub.world.harness().dispatch.store(false, Ordering::SeqCst);
     assert_eq!(outcomes(&hub.receivers[0].receiver), [], "under way");
@@ -417,7 +418,7 @@ fn what_is_over_the_limits_or_of_another_domain_is_refused() {
     assert_eq!(create(settings(limits.shared_depth + 1, 1, 0)), Some(CreateError::OverLimit));
     assert_eq!(create(settings(0, 1, 0)), Some(CreateError::OverLimit));
     assert_eq!(create(settings(4, limits.receive_elements + 1, 0)), Some(CreateError::OverLimit));
-    let four = (0..4).map(|_| pair::element(0, 0, softndk_engine::MemoryToken::NONE));
+    let four = (0..4).map(|_| softndk_engine_kit::element(0, 0, softndk_engine::MemoryToken::NONE));
     assert_eq!(hub.shared.receive(1, four.collect::<Vec<_>>().into_iter()), Err(PostError::TooManyElements));
     assert_eq!(side.pair.receive(1, std::iter::empty()), Err(PostError::BadParameter));
     let domain = side.opening.create_protection_domain(hub.world.block(0)).unwrap();
@@ -547,7 +548,7 @@ fn notifications_of_one_shared_queue_never_overlap() {
         if *event == Event::Notified(SHARED, Ok(())) && rounds < 3 {
             rounds += 1;
             shared.modify(0, 2).unwrap();
-            let mut meanwhile = pair::Events::new(counters.clone());
+            let mut meanwhile = softndk_engine_kit::Events::new(counters.clone());
             let budget = softndk_engine::Budget { bytes: 1 << 20, items: 64 };
             for processor in 0..2 {
                 fabric.turn(processor, budget, &mut meanwhile);

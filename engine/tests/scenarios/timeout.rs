@@ -1,8 +1,10 @@
 //! Time-outs of connections, off by default, and the reasons that disconnect events give.
 
-use crate::pair::{self, A, ACCEPT, B, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, Side, World};
 use softndk_engine::{
     AdapterSettings, Close, ConnectError, DisconnectReason, Outcome, RequestFlags, Semantics, Timeouts,
+};
+use softndk_engine_kit::{
+    self as kit, A, ACCEPT, B, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, Side, World,
 };
 
 const SECONDS: u64 = 1_000_000_000;
@@ -65,7 +67,7 @@ fn a_disconnect_that_is_never_answered_times_out_and_is_flushed() {
     let events: Vec<_> = pair.world.advance(4 * SECONDS);
     let completed = Event::Completed(A + DISCONNECT, Err(ConnectError::TimedOut));
     assert_eq!(events, [(2 * SECONDS, completed)]);
-    assert_eq!(pair::outcomes(&pair.a.receiver), [(7, Outcome::Cancelled)]);
+    assert_eq!(kit::outcomes(&pair.a.receiver), [(7, Outcome::Cancelled)]);
     assert_eq!(pair.world.events.reasons, [DisconnectReason::Disconnected]);
     // The other side has heard once, and its own Disconnect has nobody to wait for.
     pair.b.connector.disconnect(B + DISCONNECT).unwrap();
@@ -126,7 +128,7 @@ fn disconnect_events_say_why() {
     assert_eq!(reasons(|pair| drop(pair.a.connector.close(A + CLOSE))), [Reason::Closed]);
     let failed = reasons(|pair| {
         let token = softndk_engine::MemoryToken(99);
-        pair.a.pair.write(1, RequestFlags::empty(), std::iter::once(pair::element(0, 8, token)), 0, token).unwrap();
+        pair.a.pair.write(1, RequestFlags::empty(), std::iter::once(kit::element(0, 8, token)), 0, token).unwrap();
     });
     assert_eq!(failed, [Reason::PeerFailed]);
     let gone = reasons(|pair| pair.world.second.set_addresses(&[FIRST]).unwrap());

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use std::sync::atomic::Ordering;
 
-use crate::pair::{
-    A, B, Buffer, Depths, EVERYTHING, FIRST, PROCESSOR, Pair, SECOND, Side, World, element, outcomes, polled,
-};
 use softndk_engine::{
     AdapterSettings, Budget, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, PostError,
     RequestFlags, Rights, Semantics, Turn,
+};
+use softndk_engine_kit::{
+    A, B, Buffer, Depths, EVERYTHING, FIRST, PROCESSOR, Pair, SECOND, Side, World, element, outcomes, polled,
 };
 
 fn pattern(length: usize) -> Vec<u8> {

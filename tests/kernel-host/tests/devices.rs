@@ -13,8 +13,8 @@ use kernel_host::callout::{Context, ContextKind};
 use kernel_host::image::loader;
 use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener};
 use kernel_host::{Driver, Kernel, KernelConfig, call_image};
-use xtask::cross::c_image::{self, CImage};
-use xtask::workspace::Workspace;
+use softndk_images::c_image::{self, CImage};
+use softndk_images::workspace::Workspace;
 
 const DEVICE: CImage<'static> = CImage {
     name: "device.sys",

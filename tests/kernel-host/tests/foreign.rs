@@ -14,8 +14,8 @@ use kernel_host::bugcheck::BugCheck;
 use kernel_host::callout::{Context, ContextKind};
 use kernel_host::image::loader;
 use kernel_host::{Driver, Kernel, KernelConfig, LoadError, call_image};
-use xtask::cross::c_image::{self, CImage};
-use xtask::workspace::Workspace;
+use softndk_images::c_image::{self, CImage};
+use softndk_images::workspace::Workspace;
 
 const SUPPORT: &str = "tests/c-consumer/src/support.c";
 const INCLUDE: &str = "tests/c-consumer/include";

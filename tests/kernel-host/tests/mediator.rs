@@ -21,8 +21,8 @@ use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::ndk::mediator;
 use kernel_host::{Adapter, Driver, Kernel, KernelConfig, irql};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
-use xtask::bad_drivers;
-use xtask::workspace::Workspace;
+use softndk_images::bad_drivers;
+use softndk_images::workspace::Workspace;
 
 /// `BUGCODE_NDIS_DRIVER`, parameter 1: a rule of NDK.
 const NDK: u64 = 0x10F;

@@ -15,8 +15,8 @@ use kernel_host::callout::{Context, ContextKind};
 use kernel_host::image::loader;
 use kernel_host::{Kernel, KernelConfig, call_image};
 use serde_json::Value;
-use xtask::cross::c_image::{self, CImage};
-use xtask::workspace::Workspace;
+use softndk_images::c_image::{self, CImage};
+use softndk_images::workspace::Workspace;
 
 const IMAGE: CImage<'static> = CImage {
     name: "reports.sys",

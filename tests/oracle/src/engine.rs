@@ -20,7 +20,7 @@ use softndk_ioctl::{
 };
 
 use crate::model::{Column, Expected};
-use crate::pair::{Buffer, Event, FIRST, Harness, SECOND, World, polled};
+use softndk_engine_kit::{Buffer, Event, FIRST, Harness, SECOND, World, polled};
 
 enum Handle {
     Adapter(Opening<Harness>, IpAddr),

@@ -18,8 +18,3 @@ pub mod image;
 pub mod model;
 pub mod search;
 pub mod shrink;
-
-// The steppable world of the engine's own tests: one front end for both.
-#[path = "../../../engine/tests/scenarios/pair.rs"]
-#[allow(clippy::pedantic, reason = "test code of the engine, which is checked there")]
-mod pair;

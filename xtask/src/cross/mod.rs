@@ -8,14 +8,13 @@
 //! On a Windows host none of this is used: `cargo build -p softndk` is the ordinary build there.
 
 #[cfg(unix)]
-pub mod c_image;
-#[cfg(unix)]
-pub mod kit;
-#[cfg(unix)]
 pub mod mirror;
-pub mod toolchain;
 #[cfg(unix)]
 pub mod wdk_build;
+
+#[cfg(unix)]
+pub use softndk_images::kit;
+pub use softndk_images::toolchain;
 
 #[cfg(unix)]
 use crate::{arch::Arch, command, setup, workspace::Workspace};

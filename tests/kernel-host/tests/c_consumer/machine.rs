@@ -6,8 +6,8 @@ use std::time::Duration;
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::registry::{self, Value};
 use kernel_host::{Adapter, Driver, FrameOrder, Kernel, KernelConfig, Mode};
-use xtask::c_consumer;
-use xtask::workspace::Workspace;
+use softndk_images::c_consumer;
+use softndk_images::workspace::Workspace;
 
 use crate::tally::{DONE, Tally};
 

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use kernel_host::Mode;
 use machine::{FORCE_INLINE, FORCE_PENDING, Machine, NATURAL, root};
+use softndk_images::c_consumer;
+use softndk_images::workspace::Workspace;
 use tally::{DONE, RUNNING, Tally};
-use xtask::c_consumer;
-use xtask::workspace::Workspace;
 
 /// As many requests as the consumer keeps in flight.
 const SLOTS: i64 = 32;

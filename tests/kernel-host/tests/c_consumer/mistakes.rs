@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kernel_host::Mode;
 use kernel_host::bugcheck::BugCheck;
-use xtask::c_consumer;
-use xtask::workspace::Workspace;
+use softndk_images::c_consumer;
+use softndk_images::workspace::Workspace;
 
 use crate::machine::{IMAGE, Machine, NATURAL, root};
 use crate::{V4, child, every_request_is_served};

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Once;
 
 use kernel_host::{Driver, Kernel, KernelConfig};
-use xtask::cross::toolchain;
+use softndk_images::toolchain;
 
 use crate::child::{self, Outcome};
 

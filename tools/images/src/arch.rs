@@ -1,10 +1,10 @@
 //! The two architectures the driver is built for, and what each is called by whom.
 
 use ar_archive_writer::MachineTypes;
-use clap::ValueEnum;
+use std::str::FromStr;
 
 /// A Windows architecture, by the name the driver kit uses for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
     X64,
     Arm64,
@@ -46,5 +46,25 @@ impl Arch {
             Self::X64 => MachineTypes::AMD64,
             Self::Arm64 => MachineTypes::ARM64,
         }
+    }
+}
+
+impl FromStr for Arch {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = [Self::X64, Self::Arm64].into_iter().find(|arch| arch.name() == name);
+        found.ok_or_else(|| format!("{name:?} is neither x64 nor arm64"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arch;
+
+    #[test]
+    fn is_read_by_its_name() {
+        assert_eq!(("x64".parse(), "arm64".parse()), (Ok(Arch::X64), Ok(Arch::Arm64)));
+        assert!("x86".parse::<Arch>().is_err());
     }
 }

@@ -61,7 +61,7 @@ fn copy_headers(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// The names under `EXPORTS` of a module definition file for `module`.
-pub(super) fn exported_names(definition: &str, module: &str) -> Result<Vec<String>> {
+pub(crate) fn exported_names(definition: &str, module: &str) -> Result<Vec<String>> {
     let mut lines = definition
         .lines()
         .map(|line| line.split(';').next().unwrap_or_default().trim())
@@ -73,7 +73,7 @@ pub(super) fn exported_names(definition: &str, module: &str) -> Result<Vec<Strin
     Ok(lines.map(str::to_owned).collect())
 }
 
-pub(super) fn import_library(module: &str, names: &[String], arch: Arch) -> Result<Vec<u8>> {
+pub(crate) fn import_library(module: &str, names: &[String], arch: Arch) -> Result<Vec<u8>> {
     if names.is_empty() {
         return Ok(EMPTY_ARCHIVE.to_vec());
     }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn import_libraries_name_just_what_the_headers_declare() {
-        let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("wdk-headers");
+        let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/wdk-headers");
         let mut exported = BTreeSet::new();
         for (library, module) in IMPORT_LIBRARIES {
             let text = fs::read_to_string(headers.join(library).with_extension("def")).unwrap();

@@ -13,14 +13,15 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The work tree that holds this xtask.
+    /// The work tree that holds the running program's package, or this one.
     ///
-    /// Cargo names it at run time; the path of the compilation serves when the binary is started by hand.
+    /// Cargo names a package's folder at run time; the path of the compilation serves when a binary is started by hand.
     pub fn find() -> Result<Self> {
-        let manifest =
+        let package =
             env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-        let root = manifest.parent().context("xtask has no folder above it")?.to_path_buf();
-        Ok(Self { root })
+        let root = package.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
+        let root = root.with_context(|| format!("no folder above {} has a Cargo.lock", package.display()))?;
+        Ok(Self::at(root))
     }
 
     /// The work tree with this root: a copy of it, or the one of a test, which runs in the folder of its crate.

@@ -3,10 +3,9 @@
 //!
 //! The images are made as the driver kit makes drivers: with the security cookie (/GS), control flow guard and symbols.
 
-use super::{kit, toolchain};
 use crate::{
     arch::Arch,
-    command, setup,
+    command, kit, setup, toolchain,
     workspace::{Workspace, write_if_changed},
 };
 use anyhow::{Context, Result};

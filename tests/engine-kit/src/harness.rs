@@ -1,0 +1,153 @@
+//! The platform of the engine in tests: plain memory, time that a test moves, blocks and mappings that are counted.
+
+use crate::{
+    lock::SpinLock,
+    memory::{Buffer, Mapped},
+};
+use softndk_engine::Platform;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+/// A block of the front end.
+pub struct Block {
+    pub id: u64,
+    live: Arc<AtomicUsize>,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+thread_local! {
+    /// The processor this thread plays.
+    pub static PROCESSOR: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    /// This thread is at DISPATCH_LEVEL.
+    static RAISED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Everything outside the engine.
+#[derive(Default)]
+pub struct Harness {
+    pub kicked: AtomicBool,
+    pub dispatch: AtomicBool,
+    /// Nanoseconds; moved by [`World::advance`] only.
+    pub clock: AtomicU64,
+    /// The moment each processor wants to be woken at.
+    pub wakes: std::sync::Mutex<BTreeMap<u32, u64>>,
+    pub blocks: Arc<AtomicUsize>,
+    pub mappings: Arc<AtomicUsize>,
+    pub copies: AtomicU64,
+    /// Runs before each copy: a test steps in between two pieces.
+    pub before_copy: std::sync::Mutex<Option<Box<dyn FnMut() + Send>>>,
+    pub watch_copies: AtomicBool,
+    /// Copies in their order while watched: whether it was the end of a message, where to, how long.
+    pub order: std::sync::Mutex<Vec<(bool, u64, usize)>>,
+}
+
+impl Harness {
+    fn copied(&self, last: bool, to: u64, length: usize) {
+        if self.watch_copies.load(Ordering::Relaxed) {
+            self.order.lock().unwrap().push((last, to, length));
+            self.copies.fetch_add(1, Ordering::SeqCst);
+            let hook = self.before_copy.lock().unwrap().take();
+            if let Some(mut hook) = hook {
+                hook();
+                self.before_copy.lock().unwrap().get_or_insert(hook);
+            }
+        }
+    }
+}
+
+impl Platform for Harness {
+    type Lock<T: Send> = SpinLock<T>;
+    type Memory = Mapped;
+    type Block = Block;
+    type CloseCallback = u64;
+    type RequestCallback = u64;
+    type NotifyCallback = u64;
+    type ConnectCallback = u64;
+    type DisconnectCallback = u64;
+
+    fn copy(&self, to: (&Mapped, u64), from: (&Mapped, u64), length: usize) {
+        self.copied(false, to.1, length);
+        let (to, from) = (to.0.at(to.1, length), from.0.at(from.1, length));
+        // SAFETY: both ranges were checked by `at`; they may overlap.
+        unsafe { std::ptr::copy(from, to, length) };
+    }
+
+    fn copy_last(&self, to: (&Mapped, u64), from: (&Mapped, u64), length: usize) {
+        assert!(length <= softndk_engine::limits::LAST_BYTES);
+        self.copied(true, to.1, length);
+        let (to, from) = (to.0.at(to.1, length), from.0.at(from.1, length));
+        // SAFETY: as for `copy`.
+        unsafe { std::ptr::copy(from, to, length) };
+    }
+
+    fn store(&self, to: (&Mapped, u64), bytes: &[u8]) {
+        let to = to.0.at(to.1, bytes.len());
+        // SAFETY: checked by `at`; engine memory does not overlap consumer memory.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    fn read_inline(&self, address: u64, into: &mut [u8]) {
+        // SAFETY: an inline element of these tests names a buffer that outlives the post.
+        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
+    }
+
+    fn processor(&self) -> u32 {
+        PROCESSOR.with(std::cell::Cell::get)
+    }
+
+    fn kick(&self, _processor: u32) {
+        self.kicked.store(true, Ordering::SeqCst);
+    }
+
+    fn at_dispatch(&self) -> bool {
+        self.dispatch.load(Ordering::Relaxed) || RAISED.with(std::cell::Cell::get)
+    }
+
+    fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {
+        let before = RAISED.with(|raised| raised.replace(true));
+        let result = piece();
+        RAISED.with(|raised| raised.set(before));
+        result
+    }
+
+    fn wake_at(&self, processor: u32, deadline: u64) {
+        self.wakes.lock().unwrap().insert(processor, deadline);
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Clone)]
+pub struct HarnessCounters {
+    pub blocks: Arc<AtomicUsize>,
+    pub mappings: Arc<AtomicUsize>,
+}
+
+impl HarnessCounters {
+    pub fn block(&self, id: u64) -> Block {
+        self.blocks.fetch_add(1, Ordering::SeqCst);
+        Block { id, live: self.blocks.clone() }
+    }
+
+    pub fn map(&self, buffer: &Buffer) -> Mapped {
+        self.map_from(buffer, 0)
+    }
+
+    /// Maps a buffer from its `first` byte on.
+    pub fn map_from(&self, buffer: &Buffer, first: usize) -> Mapped {
+        self.mappings.fetch_add(1, Ordering::SeqCst);
+        buffer.mapped(first, self.mappings.clone())
+    }
+}

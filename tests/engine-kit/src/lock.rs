@@ -1,0 +1,43 @@
+//! The spin lock of the test platform: what the driver uses too.
+
+use crate::meanwhile;
+use softndk_engine::Lock;
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// A spin lock: what the driver uses too.
+pub struct SpinLock<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only while `taken` is ours.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
+
+impl<T: Send> Lock<T> for SpinLock<T> {
+    fn new(value: T) -> Self {
+        Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R {
+        let mut tries = 0_u32;
+        while self.taken.swap(true, Ordering::Acquire) {
+            tries += 1;
+            assert!(tries < 100_000_000, "a lock is never let go");
+            std::hint::spin_loop();
+            if tries.is_multiple_of(1024) {
+                std::thread::yield_now();
+            }
+        }
+        let watched = meanwhile::taken();
+        // SAFETY: `taken` was false and is ours now.
+        let result = access(unsafe { &mut *self.value.get() });
+        self.taken.store(false, Ordering::Release);
+        if watched {
+            meanwhile::let_go();
+        }
+        result
+    }
+}

@@ -1,0 +1,132 @@
+//! A fabric with two adapters, which runs when a test says so.
+
+use crate::{
+    events::{Event, Events},
+    harness::{Block, Harness, HarnessCounters},
+    memory::{Buffer, Mapped},
+};
+use softndk_engine::{Adapter, AdapterSettings, Budget, Fabric, Limits, Rights, Turn};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::atomic::Ordering,
+};
+
+pub const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+pub const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+pub const EVERYTHING: Rights = Rights::all();
+
+/// A fabric with two adapters on one wire.
+pub struct World {
+    pub fabric: Fabric<Harness>,
+    pub first: Adapter<Harness>,
+    pub second: Adapter<Harness>,
+    pub events: Events,
+    pub counters: HarnessCounters,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    pub fn with_limits(limits: Limits) -> Self {
+        Self::try_new(limits).unwrap()
+    }
+
+    pub fn with_settings(settings: AdapterSettings) -> Self {
+        Self::try_with(settings).unwrap()
+    }
+
+    pub fn try_new(limits: Limits) -> Option<Self> {
+        Self::try_with(AdapterSettings { limits, ..Default::default() })
+    }
+
+    fn try_with(settings: AdapterSettings) -> Option<Self> {
+        let harness = Harness::default();
+        let counters = HarnessCounters { blocks: harness.blocks.clone(), mappings: harness.mappings.clone() };
+        let fabric = Fabric::try_new(harness, 2).ok()?;
+        let first = fabric.add_adapter(settings).ok()?;
+        let Ok(second) = fabric.add_adapter(settings) else {
+            first.remove();
+            return None;
+        };
+        let addressed = first.set_addresses(&[FIRST]).is_ok() && second.set_addresses(&[SECOND]).is_ok();
+        if !addressed {
+            first.remove();
+            second.remove();
+            return None;
+        }
+        let events = Events::new(counters.clone());
+        Some(Self { fabric, first, second, events, counters })
+    }
+
+    pub fn harness(&self) -> &Harness {
+        self.fabric.platform()
+    }
+
+    pub fn block(&self, id: u64) -> Block {
+        self.counters.block(id)
+    }
+
+    pub fn map(&self, buffer: &Buffer) -> Mapped {
+        self.counters.map(buffer)
+    }
+
+    /// One turn with a small budget on both processors; true when something is left.
+    pub fn step(&mut self, bytes: u64) -> bool {
+        let budget = Budget { bytes, items: 1 };
+        let turns = [0, 1].map(|processor| self.fabric.turn(processor, budget, &mut self.events));
+        turns.contains(&Turn::More)
+    }
+
+    /// Runs until nothing is left to do and answers what came out.
+    pub fn run(&mut self) -> Vec<Event> {
+        let budget = Budget { bytes: 1 << 20, items: 64 };
+        let mut turns = 0;
+        loop {
+            self.harness().kicked.store(false, Ordering::SeqCst);
+            let outcome = [0, 1].map(|processor| self.fabric.turn(processor, budget, &mut self.events));
+            turns += 1;
+            assert!(turns < 100_000, "the engine never comes to rest");
+            if outcome == [Turn::Idle; 2] && !self.harness().kicked.load(Ordering::SeqCst) {
+                return std::mem::take(&mut self.events.seen);
+            }
+        }
+    }
+
+    /// Lets time pass: every processor gets its turn at the moment it asked for, none without asking. What came out, with the
+    /// moment of each event.
+    pub fn advance(&mut self, nanoseconds: u64) -> Vec<(u64, Event)> {
+        let end = self.harness().clock.load(Ordering::SeqCst) + nanoseconds;
+        let mut seen = Vec::new();
+        loop {
+            let due = self.harness().wakes.lock().unwrap().iter().map(|(&processor, &at)| (at, processor)).min();
+            let Some((at, processor)) = due.filter(|(at, _)| *at <= end) else { break };
+            self.harness().wakes.lock().unwrap().remove(&processor);
+            let now = self.harness().clock.fetch_max(at, Ordering::SeqCst).max(at);
+            let budget = Budget { bytes: 1 << 20, items: 64 };
+            while self.fabric.turn(processor, budget, &mut self.events) == Turn::More {}
+            seen.extend(std::mem::take(&mut self.events.seen).into_iter().map(|event| (now, event)));
+        }
+        self.harness().clock.fetch_max(end, Ordering::SeqCst);
+        seen
+    }
+
+    /// Nothing of ours is left in the engine.
+    pub fn assert_empty(&mut self) {
+        self.run();
+        assert_eq!(self.counters.blocks.load(Ordering::SeqCst), 0, "blocks are left");
+        assert_eq!(self.counters.mappings.load(Ordering::SeqCst), 0, "mappings are left");
+        let mut objects = 0;
+        self.first.objects(&mut |_| objects += 1);
+        self.second.objects(&mut |_| objects += 1);
+        assert_eq!(objects, 0, "objects are left");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.first.remove();
+        self.second.remove();
+    }
+}
