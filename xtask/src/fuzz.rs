@@ -6,6 +6,7 @@
 
 use crate::{
     arch::Arch,
+    cargo_tool::CargoTool,
     child::{lead_a_group, wait},
     command,
     driver::{self, Profile},
@@ -43,8 +44,8 @@ pub struct Arguments {
     keep: bool,
 }
 
-/// The version of cargo-fuzz that builds the targets.
-const CARGO_FUZZ: &str = "0.13.1";
+/// Builds the targets.
+const CARGO_FUZZ: CargoTool = CargoTool { name: "cargo-fuzz", version: "0.13.1" };
 
 /// Inputs of a target that are checked in.
 const SEEDS: usize = 60;
@@ -127,6 +128,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for run in &runs {
         println!("{run}");
     }
+    let (inputs, found) =
+        (runs.iter().map(|run| run.progress.runs).sum::<u64>(), runs.iter().filter(|run| !run.passed));
+    println!("fuzz: {} targets, {inputs} inputs, {} crashed", runs.len(), found.count());
     let crashed = runs.iter().filter(|run| !run.passed).map(|run| run.name).collect::<Vec<_>>();
     if !crashed.is_empty() {
         bail!("crashed: {}", crashed.join(", "));
@@ -147,7 +151,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Target>> {
 /// The fuzzers of the crates asked for, and the image for those that speak to it.
 fn build(workspace: &Workspace, targets: &[&Target]) -> Result<()> {
     setup::ensure(&[setup::Need::CppCompiler])?;
-    let cargo_fuzz = cargo_fuzz(workspace)?;
+    let cargo_fuzz = CARGO_FUZZ.require(workspace)?;
     if targets.iter().any(|target| target.image) {
         driver::build(workspace, Arch::X64, Profile::Debug)?;
     }
@@ -163,20 +167,6 @@ fn build(workspace: &Workspace, targets: &[&Target]) -> Result<()> {
         command::output(&mut build).with_context(|| format!("the fuzz targets of {about} do not build"))?;
     }
     Ok(())
-}
-
-/// cargo-fuzz in the version that is meant, installed below the target folder if it is not there.
-fn cargo_fuzz(workspace: &Workspace) -> Result<PathBuf> {
-    let root = workspace.path("target/tools");
-    let program = root.join("bin/cargo-fuzz");
-    let there = command::output(Command::new(&program).arg("--version"));
-    if !there.is_ok_and(|version| version.trim_end().ends_with(CARGO_FUZZ)) {
-        eprintln!("setup: installing cargo-fuzz {CARGO_FUZZ}");
-        let mut install = Command::new("cargo");
-        install.args(["install", "--quiet", "--locked", "cargo-fuzz", "--version", CARGO_FUZZ, "--root"]).arg(&root);
-        command::output(&mut install).context("cargo-fuzz cannot be installed")?;
-    }
-    Ok(program)
 }
 
 /// How a target's run went.

@@ -8,6 +8,7 @@ pub mod bad_drivers;
 pub mod breaks;
 #[cfg(unix)]
 pub mod c_consumer;
+mod cargo_tool;
 pub mod child;
 pub mod clippy;
 pub mod conformance;

@@ -1,6 +1,6 @@
 //! Mutants as cargo-mutants describes them: which file, which function, which stretch of text, and what to put there.
 
-use super::Arguments;
+use super::{Arguments, CARGO_MUTANTS};
 use crate::{command, workspace::Workspace};
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -20,10 +20,11 @@ pub struct Mutant {
     pub replacement: String,
 }
 
-/// The mutants of a package that were asked for, of all shards; `words` go to cargo-mutants.
-pub fn list(workspace: &Workspace, arguments: &Arguments, package: &str, words: &[&str]) -> Result<Vec<Mutant>> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root()).args(["mutants", "--list", "--json", "--package", package]).args(words);
+/// The mutants of a package that were asked for, of all shards.
+pub fn list(workspace: &Workspace, arguments: &Arguments, package: &str) -> Result<Vec<Mutant>> {
+    let mut cargo = Command::new(CARGO_MUTANTS.require(workspace)?);
+    // Without our settings, which name the files of the libraries.
+    cargo.current_dir(workspace.root()).args(["mutants", "--list", "--json", "--no-config", "--package", package]);
     let described = serde_json::from_str::<Value>(&command::output(&mut cargo)?)?;
     let described = described.as_array().context("cargo-mutants lists something else than mutants")?;
     let mut mutants = described.iter().map(read).collect::<Result<Vec<_>>>()?;

@@ -87,8 +87,8 @@ struct Judged {
     suites: &'static [&'static str],
 }
 
-pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
-    let mutants = list(workspace, arguments)?;
+pub(super) fn run(workspace: &Workspace, arguments: &Arguments, part: usize) -> Result<()> {
+    let mutants = list(workspace, arguments, part)?;
     if arguments.list {
         for judged in &mutants {
             println!("{}", judged.mutant.name);
@@ -147,14 +147,13 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn list(workspace: &Workspace, arguments: &Arguments) -> Result<Vec<Judged>> {
-    // Without our settings, which name the files of the libraries.
-    let described = described::list(workspace, arguments, "softndk", &["--no-config"])?;
+fn list(workspace: &Workspace, arguments: &Arguments, part: usize) -> Result<Vec<Judged>> {
+    let described = described::list(workspace, arguments, "softndk")?;
     let suites = |file: &str| LAYER.iter().find(|(name, _)| *name == file).map(|(_, suites)| *suites);
     let judged = described.into_iter().filter_map(|mutant| Some(Judged { suites: suites(&mutant.file)?, mutant }));
     let mut judged = judged.collect::<Vec<_>>();
     judged.sort_by_cached_key(|judged| scattered(&judged.mutant.name));
-    Ok(arguments.shard.part(judged))
+    Ok(judged.into_iter().skip(part).step_by(arguments.shard.of).collect())
 }
 
 /// A number that has nothing to do with where the mutant is, and is the same in every run.

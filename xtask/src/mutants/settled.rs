@@ -109,6 +109,6 @@ fn errors(mut compile: Command) -> Result<Vec<(String, usize, String)>> {
 }
 
 /// The messages of cargo, a line each.
-pub fn json(lines: &str) -> impl Iterator<Item = Value> {
+fn json(lines: &str) -> impl Iterator<Item = Value> {
     lines.lines().filter_map(|line| serde_json::from_str(line).ok())
 }
