@@ -29,6 +29,10 @@ pub struct Arguments {
     #[arg(long)]
     quick: bool,
 
+    /// Of each class of bugs the first break that needs no driver image: what the test run does
+    #[arg(long, conflicts_with = "names")]
+    sample: bool,
+
     /// Name the breaks, their rules and their tests, and do nothing
     #[arg(long)]
     list: bool,
@@ -40,11 +44,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     patches.retain(|patch| {
         arguments.names.is_empty() || arguments.names.iter().any(|name| patch.name.contains(name.as_str()))
     });
-    if arguments.quick {
+    if arguments.quick || arguments.sample {
         for patch in &mut patches {
             patch.tests.retain(|test| test.place != Place::Trial);
         }
         patches.retain(|patch| !patch.tests.is_empty());
+    }
+    if arguments.sample {
+        patches = sample(patches);
     }
     if patches.is_empty() {
         bail!("no break has such a name; `cargo xtask breaks --list` names them");
@@ -83,6 +90,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The first break of each class of bugs (BUG-1 to BUG-9 in docs/rules.md).
+fn sample(patches: Vec<Patch>) -> Vec<Patch> {
+    let mut classes = BTreeSet::new();
+    let mut is_new = |tag: &String| tag.starts_with("BUG-") && classes.insert(tag.clone());
+    patches.into_iter().filter(|patch| patch.rules.iter().filter(|tag| is_new(tag)).count() > 0).collect()
 }
 
 fn list(patch: &Patch) {
@@ -143,4 +157,21 @@ fn spinner(what: &str) -> Result<ProgressBar> {
     spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     spinner.enable_steady_tick(Duration::from_millis(120));
     Ok(spinner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{patch, sample};
+    use crate::workspace::Workspace;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn sample_has_each_class_of_bugs_once_as_far_as_it_can() {
+        let all = patch::read_all(&Workspace::find().unwrap()).unwrap();
+        let count = all.len();
+        let sample = sample(all);
+        let classes = sample.iter().flat_map(|patch| &patch.rules).filter(|tag| tag.starts_with("BUG-"));
+        assert_eq!(classes.collect::<BTreeSet<_>>().len(), 9);
+        assert!(sample.len() <= 9 && sample.len() < count);
+    }
 }

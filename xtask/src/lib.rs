@@ -23,6 +23,8 @@ pub mod oracle;
 pub mod repeat;
 pub mod rules;
 pub mod setup;
+pub mod soak;
+mod stages;
 pub mod stress;
 pub mod test;
 mod test_log;
@@ -56,6 +58,7 @@ enum Command {
     Mutants(mutants::Arguments),
     Tools(tools::Arguments),
     Test(test::Arguments),
+    Soak(soak::Arguments),
     Demo(demo::Arguments),
     Oracle(oracle::Arguments),
     Verify(verify::Arguments),
@@ -81,6 +84,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Mutants(arguments) => mutants::run(arguments),
         Command::Tools(arguments) => tools::run(arguments),
         Command::Test(arguments) => test::run(arguments),
+        Command::Soak(arguments) => soak::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),

@@ -1,24 +1,16 @@
 //! `cargo xtask test`: everything CI runs, in the order in which a mistake shows soonest.
 //!
-//! Each stage is a command of its own with a time limit; its output goes to `target/test-logs/` and is shown only when it
-//! fails. A failing stage does not keep the others from running. The last stage looks whether the work tree is still what
-//! it was before the first.
+//! Each kind of mistake is looked for once here; what looks for the same in more combinations, orders and numbers is a step of
+//! `cargo xtask soak`. The output of a stage goes to `target/test-logs/` and is shown only when it fails. At the end the work
+//! tree has to be what it was at the beginning.
 
 use crate::{
-    bad_drivers,
-    child::{lead_a_group, wait},
-    command, setup, test_log,
+    command, setup,
+    stages::{self, Program, Runner, Stage},
     workspace::Workspace,
 };
-use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::{
-    env,
-    fs::{self, File},
-    path::Path,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use anyhow::{Result, bail};
+use std::{fs, process::Command};
 
 /// Run everything that CI runs.
 #[derive(clap::Args)]
@@ -31,28 +23,12 @@ pub struct Arguments {
     list: bool,
 }
 
-/// One step of the test run.
-struct Stage {
-    name: &'static str,
-    /// What a person learns when it passes.
-    shows: &'static str,
-    program: Program,
-    words: &'static [&'static str],
-    environment: &'static [(&'static str, &'static str)],
-    minutes: u64,
-}
-
-/// What a stage runs.
-#[derive(Clone, Copy)]
-enum Program {
-    Cargo,
-    /// Another command of this program.
-    Xtask,
-}
-
-/// The control device's faults in the two profiles of promptness that force an answer. Each takes as long as the natural one, and the
-/// stage `test` has them: no other image does.
+/// The control device's faults in the two profiles of promptness that force an answer. Each takes as long as the natural one;
+/// `cargo xtask soak` has them.
 pub(crate) const FORCED_FAULTS: &str = "life_in_which";
+
+/// All of them.
+const FAULTS: &str = "every_allocation_of_a_life";
 
 const STAGES: &[Stage] = &[
     Stage {
@@ -123,75 +99,33 @@ const STAGES: &[Stage] = &[
         name: "test",
         shows: "unit tests, kernel host, conformance",
         program: Program::Cargo,
-        words: &["test", "--locked", "--no-fail-fast"],
+        words: &["test", "--locked", "--no-fail-fast", "--", "--skip", FORCED_FAULTS],
         environment: &[],
         minutes: 30,
     },
     Stage {
         name: "conformance",
-        shows: "the contract holds for the optimised image, in every profile of asynchrony and of limits",
+        shows: "the contract holds for the optimised image, where all that may pends and where nothing does",
         program: Program::Xtask,
-        words: &["conformance", "--part", "--release"],
+        words: &["conformance", "--part", "--release", "--promptness", "force-pending,force-inline"],
         environment: &[],
         minutes: 30,
     },
     Stage {
         name: "release-control",
-        shows: "so does the control device",
+        shows: "so does the control device, without its faults",
         program: Program::Cargo,
-        words: &["test", "--locked", "--package", "ndkctl", "--test", "control_device", "--", "--skip", FORCED_FAULTS],
+        words: &["test", "--locked", "--package", "ndkctl", "--test", "control_device", "--", "--skip", FAULTS],
         environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
         minutes: 20,
     },
     Stage {
-        name: "coverage",
-        shows: "tests run through as many lines and branches of driver and engine as before",
-        program: Program::Xtask,
-        words: &["coverage"],
-        environment: &[],
-        minutes: 30,
-    },
-    Stage {
         name: "schedules",
-        shows: "the trials with threads at once hold in two orders that seeds give",
+        shows: "the trials of races hold in two orders that seeds give",
         program: Program::Xtask,
-        words: &[
-            "conformance",
-            "--schedule",
-            "1..2",
-            "race::",
-            "callback::",
-            "close_order::",
-            "completion_queue::",
-            "resize::",
-            "sharing::",
-        ],
+        words: &["conformance", "--schedule", "1..2", "race::"],
         environment: &[],
         minutes: 10,
-    },
-    Stage {
-        name: "verify",
-        shows: "every allocation fails once, twice and last, in every life, and nothing is left",
-        program: Program::Xtask,
-        words: &["verify", "--faults", "--promptness", "natural", "--release"],
-        environment: &[],
-        minutes: 25,
-    },
-    Stage {
-        name: "stress",
-        shows: "two minutes of many consumers at once, while adapters go and come and memory is short",
-        program: Program::Xtask,
-        words: &["stress", "--minutes", "2"],
-        environment: &[],
-        minutes: 30,
-    },
-    Stage {
-        name: "fuzz",
-        shows: "a minute of libFuzzer on each thing that takes bytes from outside, from the seeds on",
-        program: Program::Xtask,
-        words: &["fuzz"],
-        environment: &[],
-        minutes: 40,
     },
     Stage {
         name: "loom",
@@ -223,9 +157,9 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "breaks",
-        shows: "the tests of the engine notice mistakes made on purpose",
+        shows: "the tests of the engine notice a mistake made on purpose, one of each class",
         program: Program::Xtask,
-        words: &["breaks", "--quick"],
+        words: &["breaks", "--sample"],
         environment: &[],
         minutes: 30,
     },
@@ -255,45 +189,21 @@ const STAGES: &[Stage] = &[
     },
 ];
 
-impl Stage {
-    fn command(&self, workspace: &Workspace, xtask: &Path) -> Command {
-        let mut command = match self.program {
-            Program::Cargo => Command::new("cargo"),
-            Program::Xtask => Command::new(xtask),
-        };
-        command.current_dir(workspace.root()).args(self.words).envs(self.environment.iter().copied());
-        for (name, value) in self.environment {
-            // Tests run in the folders of their crates: a path in the environment has to be whole.
-            if workspace.path(value).exists() {
-                command.env(name, workspace.path(value));
-            }
-        }
-        // Built by the stage before, by whichever compiler this machine has for Windows.
-        command.env("SOFTNDK_BAD_DRIVERS", bad_drivers::image(workspace));
-        command
-    }
-}
-
 pub fn run(arguments: &Arguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    // Asked before the first stage: `cargo test` puts another file in this one's place, and then only the path is good.
-    let xtask = env::current_exe().context("this program has no path")?;
+    let mut runner = Runner::new(&workspace, "target/test-logs")?;
     if arguments.list {
-        for stage in STAGES {
-            println!("{:<15} {}", stage.name, stage.shows);
-        }
+        stages::list(STAGES, &runner);
         return Ok(());
     }
-    for wanted in &arguments.stages {
-        if !STAGES.iter().any(|stage| stage.name == wanted) {
-            bail!("there is no stage {wanted:?}; `cargo xtask test --list` names them");
-        }
-    }
-    let asked = |stage: &&Stage| arguments.stages.is_empty() || arguments.stages.iter().any(|name| name == stage.name);
-    let stages = STAGES.iter().filter(asked).collect::<Vec<_>>();
+    let stages = stages::chosen(STAGES, &arguments.stages, "test")?;
     setup::run(&setup::Arguments { quiet: true })?;
     let before = tree_state(&workspace)?;
-    let mut failed = run_stages(&workspace, &xtask, &stages)?;
+    let mut failed = Vec::new();
+    runner.run(&stages, |stage, outcome| {
+        failed.extend(outcome.failure.is_some().then_some(stage.name));
+        Ok(())
+    })?;
     let after = tree_state(&workspace)?;
     if after != before {
         println!("the work tree changed during the run; `git status --porcelain` says\n{}", after.0.trim_end());
@@ -303,54 +213,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         bail!("failed: {}", failed.join(", "));
     }
     Ok(())
-}
-
-fn run_stages(workspace: &Workspace, xtask: &Path, stages: &[&Stage]) -> Result<Vec<&'static str>> {
-    let logs = workspace.path("target/test-logs");
-    fs::create_dir_all(&logs)?;
-    let mut failed = Vec::new();
-    for stage in stages {
-        let name = stage.name;
-        let log = logs.join(name).with_extension("log");
-        let started = Instant::now();
-        let verdict = run_stage(stage, stage.command(workspace, xtask), &log)?;
-        let seconds = started.elapsed().as_secs_f64();
-        match verdict {
-            Verdict::Passed => println!("{name:<15} {seconds:>6.1} s  {}", stage.shows),
-            Verdict::Failed(why) => {
-                println!(
-                    "{name:<15} {seconds:>6.1} s  FAILED ({why}); the whole output is in {}",
-                    workspace.show(&log)
-                );
-                println!("{}", test_log::excerpt(&String::from_utf8_lossy(&fs::read(&log)?)));
-                failed.push(name);
-            }
-        }
-    }
-    Ok(failed)
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Passed,
-    Failed(String),
-}
-
-fn run_stage(stage: &Stage, mut command: Command, log: &Path) -> Result<Verdict> {
-    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-    lead_a_group(&mut command);
-    let spinner = ProgressBar::new_spinner().with_message(format!("{}: {}", stage.name, stage.shows));
-    spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
-    spinner.enable_steady_tick(Duration::from_millis(120));
-    let mut child = command.spawn().with_context(|| format!("cannot start the stage {}", stage.name))?;
-    let status = wait(&mut child, Duration::from_mins(stage.minutes))?;
-    spinner.finish_and_clear();
-    Ok(match status {
-        None => Verdict::Failed(format!("not done after {} minutes", stage.minutes)),
-        Some(status) if status.success() => Verdict::Passed,
-        Some(status) => Verdict::Failed(status.to_string()),
-    })
 }
 
 /// What git says about the tree, and the contents of `Cargo.lock`.

@@ -312,7 +312,5 @@ fn report(tally: &Tally, arguments: &Arguments, time: Duration) {
     for failure in &tally.failures {
         println!("failed:       {}", failure.command);
     }
-    if bad == 0 {
-        println!("all clean");
-    }
+    println!("verify: {failed} of {found} sites failed, {runs} runs, {bad} did not end well");
 }

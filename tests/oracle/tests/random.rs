@@ -1,7 +1,11 @@
 //! Random sequences in every test run: the engine beside the model, in both columns.
 
+use std::fs;
+use std::path::Path;
+
 use oracle::account;
 use oracle::generate::Features;
+use oracle::hostile;
 use oracle::model::Column;
 use oracle::search::{Search, find};
 
@@ -37,4 +41,19 @@ fn the_engine_owes_nothing_when_it_is_behind() {
             panic!("{column:?}:\n{difference}");
         }
     }
+}
+
+/// What the fuzzer has found reaches most of what it can, and is kept (docs/fuzzing.md).
+#[test]
+fn the_engine_keeps_the_inputs_that_the_fuzzer_found() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/engine");
+    let mut engines = hostile::engines();
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let found = hostile::run(&fs::read(&path).unwrap(), &mut engines);
+        assert_eq!(found, Ok(()), "{}", path.display());
+        count += 1;
+    }
+    assert!(count >= 5, "{count} inputs");
 }

@@ -1,0 +1,338 @@
+//! `cargo xtask soak`: the long runs, which `cargo xtask test` has no time for, and their last results.
+//!
+//! What repeats the contract stands here: every combination of profiles, orders of threads, coverage, faults on the optimised image,
+//! random runs in large numbers, mutants. Each step is a command of its own. Its result goes to `target/soak/results.json`, with
+//! the commit and the date, as soon as it is there; `--record` puts what is in that file into the table of `docs/evidence.md`.
+
+use crate::{
+    command, setup,
+    stages::{self, Outcome, Program, Runner, Stage},
+    test::FORCED_FAULTS,
+    workspace::{Workspace, write_if_changed},
+};
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Run what takes hours, and keep the results.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Run only these steps
+    steps: Vec<String>,
+
+    /// Name the steps and do nothing
+    #[arg(long)]
+    list: bool,
+
+    /// Run nothing: write the last results into the table of docs/evidence.md
+    #[arg(long, conflicts_with_all = ["steps", "list"])]
+    record: bool,
+}
+
+const STEPS: &[Stage] = &[
+    Stage {
+        name: "coverage",
+        shows: "tests run through as many lines and branches of driver and engine as before",
+        program: Program::Xtask,
+        words: &["coverage"],
+        environment: &[],
+        minutes: 60,
+    },
+    Stage {
+        name: "release-control",
+        shows: "the control device's cases hold for the optimised image",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--package", "ndkctl", "--test", "control_device"],
+        environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
+        minutes: 40,
+    },
+    Stage {
+        name: "forced-control",
+        shows: "the control device's faults hold where every call pends, and where none does",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--package", "ndkctl", "--test", "control_device", FORCED_FAULTS],
+        environment: &[],
+        minutes: 40,
+    },
+    Stage {
+        name: "conformance",
+        shows: "the contract holds for the optimised image in all nine combinations of asynchrony and limits",
+        program: Program::Xtask,
+        words: &["conformance", "--release"],
+        environment: &[],
+        minutes: 120,
+    },
+    Stage {
+        name: "schedules",
+        shows: "the trials with threads at once hold in the orders of twenty seeds",
+        program: Program::Xtask,
+        words: &[
+            "conformance",
+            "--schedule",
+            "1..20",
+            "race::",
+            "callback::",
+            "close_order::",
+            "completion_queue::",
+            "resize::",
+            "sharing::",
+        ],
+        environment: &[],
+        minutes: 120,
+    },
+    Stage {
+        name: "verify",
+        shows: "every allocation fails once, twice and last, in every life and way of answering, and nothing is left",
+        program: Program::Xtask,
+        words: &["verify", "--release"],
+        environment: &[],
+        minutes: 120,
+    },
+    Stage {
+        name: "stress",
+        shows: "thirty minutes of many consumers at once, while adapters go and come and memory is short",
+        program: Program::Xtask,
+        words: &["stress", "--minutes", "30"],
+        environment: &[],
+        minutes: 60,
+    },
+    Stage {
+        name: "fuzz",
+        shows: "five minutes of libFuzzer on each thing that takes bytes from outside, from the seeds on",
+        program: Program::Xtask,
+        words: &["fuzz", "--seconds", "300"],
+        environment: &[],
+        minutes: 60,
+    },
+    Stage {
+        name: "oracle",
+        shows: "fifty million operations on the engine beside the model",
+        program: Program::Xtask,
+        words: &["oracle", "--operations", "50000000", "--seed", "22", "--column", "ndk"],
+        environment: &[],
+        minutes: 120,
+    },
+    Stage {
+        name: "breaks",
+        shows: "every mistake made on purpose turns its tests red",
+        program: Program::Xtask,
+        words: &["breaks"],
+        environment: &[],
+        minutes: 240,
+    },
+    Stage {
+        name: "mutants",
+        shows: "a fortieth of the small changes of engine and cells, chosen by the commit, is noticed by a test",
+        program: Program::Xtask,
+        words: &["mutants", "--shard", "commit/40"],
+        environment: &[],
+        minutes: 300,
+    },
+    Stage {
+        name: "driver-mutants",
+        shows: "so is each of those of the driver's layer, by the trials through the image",
+        program: Program::Xtask,
+        words: &["mutants", "--package", "driver"],
+        environment: &[],
+        minutes: 600,
+    },
+    Stage {
+        name: "repeat",
+        shows: "every suite passes ten times on the machine as it is, and ten times beside a busy one",
+        program: Program::Xtask,
+        words: &["repeat", "--times", "10"],
+        environment: &[],
+        minutes: 900,
+    },
+];
+
+/// How the line of a step's output begins that says what came out; the last such line counts, and without one the last of all.
+const RESULTS: &[(&str, &[&str])] = &[
+    ("coverage", &["all "]),
+    ("release-control", &["test result: "]),
+    ("forced-control", &["test result: "]),
+    ("conformance", &["conformance: "]),
+    ("schedules", &["schedules "]),
+    ("verify", &["verify: "]),
+    ("stress", &["stress: ", "all well"]),
+    ("fuzz", &["fuzz: "]),
+    ("oracle", &["oracle: "]),
+    ("repeat", &["repeat: "]),
+];
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    if arguments.record {
+        return record(&workspace);
+    }
+    let mut runner = Runner::new(&workspace, "target/soak")?;
+    if arguments.list {
+        stages::list(STEPS, &runner);
+        return Ok(());
+    }
+    let steps = stages::chosen(STEPS, &arguments.steps, "soak")?;
+    setup::run(&setup::Arguments { quiet: true })?;
+    let commit = commit(&workspace)?;
+    let mut failed = Vec::new();
+    runner.run(&steps, |step, outcome| {
+        failed.extend(outcome.failure.is_some().then_some(step.name));
+        let said = String::from_utf8_lossy(&fs::read(&outcome.log)?).into_owned();
+        let line = outcome.failure.clone().unwrap_or_else(|| result(step.name, &said));
+        println!("                 {line}");
+        keep(&workspace, step.name, &row(&commit, outcome, &line)?)
+    })?;
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn results(workspace: &Workspace) -> PathBuf {
+    workspace.path("target/soak/results.json")
+}
+
+/// The commit that is checked out; with a `+` where files differ from it.
+fn commit(workspace: &Workspace) -> Result<String> {
+    let git = |words: &[&str]| command::output(Command::new("git").current_dir(workspace.root()).args(words));
+    let dirty = !git(&["status", "--porcelain"])?.is_empty();
+    Ok(git(&["rev-parse", "--short=7", "HEAD"])?.trim_end().to_owned() + if dirty { "+" } else { "" })
+}
+
+fn row(commit: &str, outcome: &Outcome, line: &str) -> Result<Value> {
+    let date = command::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
+    Ok(json!({
+        "commit": commit, "date": date.trim_end(), "passed": outcome.failure.is_none(), "result": line,
+        "seconds": outcome.cost.elapsed.round(), "processor_seconds": outcome.cost.processor.round(),
+    }))
+}
+
+/// Puts one step's result in the place of its last one.
+fn keep(workspace: &Workspace, step: &str, row: &Value) -> Result<()> {
+    let path = results(workspace);
+    let mut rows = read(&path)?;
+    rows.insert(step.to_owned(), row.clone());
+    write_if_changed(&path, format!("{:#}\n", Value::Object(rows)).as_bytes())
+}
+
+fn read(path: &Path) -> Result<Map<String, Value>> {
+    if !path.exists() {
+        return Ok(Map::new());
+    }
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is no results; remove it", path.display()))
+}
+
+/// The line that says what came out, with single spaces.
+fn result(step: &str, said: &str) -> String {
+    let starts = RESULTS.iter().find(|(name, _)| *name == step).map_or(&[] as &[_], |(_, starts)| starts);
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let wanted = lines.clone().rfind(|line| starts.iter().any(|start| line.starts_with(start)));
+    let line = wanted.or_else(|| lines.clone().next_back()).unwrap_or_default();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+const BEGIN: &str = "<!-- cargo xtask soak --record writes this table -->";
+const END: &str = "<!-- end of the table -->";
+
+fn record(workspace: &Workspace) -> Result<()> {
+    let path = workspace.path("docs/evidence.md");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let rows = read(&results(workspace))?;
+    if rows.is_empty() {
+        bail!("there are no results yet; `cargo xtask soak` makes them");
+    }
+    write_if_changed(&path, with_table(&text, &rows)?.as_bytes())?;
+    println!("{}: {} results", workspace.show(&path), rows.len());
+    Ok(())
+}
+
+/// The page with a table in which these results stand in the place of older ones; those of other steps stay.
+fn with_table(page: &str, rows: &Map<String, Value>) -> Result<String> {
+    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("the page has no {BEGIN:?}"))?;
+    let (old, after) = rest.split_once(END).with_context(|| format!("the page has no {END:?}"))?;
+    let mut table = "| step | what it shows | result | commit | date | took |\n|---|---|---|---|---|---|\n".to_owned();
+    for step in STEPS {
+        let name = format!("| `{}` |", step.name);
+        let line = match rows.get(step.name) {
+            Some(row) => format!("{name} {} | {}\n", step.shows, cells(row)),
+            None => old
+                .lines()
+                .find(|line| line.starts_with(&name))
+                .map_or_else(|| format!("{name} {} | not run yet | | | |\n", step.shows), |line| format!("{line}\n")),
+        };
+        table.push_str(&line);
+    }
+    Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
+}
+
+fn cells(row: &Value) -> String {
+    let word = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default().replace('|', "\\|");
+    let verdict = if row.get("passed") == Some(&Value::Bool(true)) { "" } else { "**failed**: " };
+    let minutes = row.get("seconds").and_then(Value::as_f64).unwrap_or(0.0) / 60.0;
+    format!("{verdict}{} | `{}` | {} | {minutes:.0} min |", word("result"), word("commit"), word("date"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(step: &str, passed: bool) -> Map<String, Value> {
+        let row =
+            json!({ "commit": "abc1234", "date": "2026-01-02", "passed": passed, "result": "9 | 0", "seconds": 90 });
+        Map::from_iter([(step.to_owned(), row)])
+    }
+
+    #[test]
+    fn table_keeps_the_rows_of_steps_that_did_not_run() {
+        let page = format!("before\n{BEGIN}\nanything\n{END}\nafter\n");
+        let first = with_table(&page, &rows("verify", true)).unwrap();
+        assert!(first.starts_with("before\n") && first.ends_with(&format!("{END}\nafter\n")));
+        assert!(first.contains("9 \\| 0 | `abc1234` | 2026-01-02 | 2 min |\n") && !first.contains("anything"));
+        assert_eq!(first.matches("not run yet").count(), STEPS.len() - 1);
+        let second = with_table(&first, &rows("stress", false)).unwrap();
+        assert_eq!(second.matches("not run yet").count(), STEPS.len() - 2);
+        assert!(second.contains("| **failed**: 9") && second.contains("| 9 "), "{second}");
+        assert!(with_table("no table", &rows("verify", true)).is_err());
+    }
+
+    #[test]
+    fn page_has_its_table_and_every_step_a_row() {
+        let page = fs::read_to_string(Workspace::find().unwrap().path("docs/evidence.md")).unwrap();
+        let written = with_table(&page, &Map::new()).unwrap();
+        assert_eq!(written, page, "`cargo xtask soak --record` writes it anew");
+    }
+
+    #[test]
+    fn result_is_the_line_that_says_it() {
+        assert_eq!(
+            result("oracle", "1 operations\noracle: 5 operations,  0 differences\nend\n"),
+            "oracle: 5 operations, 0 differences"
+        );
+        assert_eq!(result("breaks", "a\n7 breaks, 7 turned their tests red\n\n"), "7 breaks, 7 turned their tests red");
+        assert_eq!(result("breaks", ""), "");
+    }
+
+    #[test]
+    fn step_names_are_unique() {
+        let names = STEPS.iter().map(|step| step.name).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(names.len(), STEPS.len());
+        assert!(RESULTS.iter().all(|(name, _)| names.contains(name)));
+    }
+
+    #[test]
+    fn results_of_steps_are_kept_beside_each_other() {
+        let root = Workspace::find().unwrap().path("target/soak-test");
+        let _ = fs::remove_dir_all(&root);
+        let workspace = Workspace::at(&root);
+        keep(&workspace, "verify", &json!({ "passed": true })).unwrap();
+        keep(&workspace, "stress", &json!({ "passed": true })).unwrap();
+        keep(&workspace, "verify", &json!({ "passed": false })).unwrap();
+        let rows = read(&results(&workspace)).unwrap();
+        assert_eq!((rows.len(), &rows["verify"]["passed"]), (2, &Value::Bool(false)));
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,295 @@
+//! Running one command after the other, each with a time limit and a log: what `cargo xtask test` and `cargo xtask soak` share.
+//!
+//! A stage that fails does not keep the others from running. What each took is kept in a file, from which the next run says what
+//! it expects; processor seconds say more than the clock on a machine that does other things as well.
+
+use crate::{
+    bad_drivers,
+    child::{lead_a_group, wait},
+    test_log,
+    workspace::{Workspace, write_if_changed},
+};
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    env,
+    fs::{self, File},
+    io::{IsTerminal, stderr},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// One command of a run.
+pub(crate) struct Stage {
+    pub name: &'static str,
+    /// What a person learns when it passes.
+    pub shows: &'static str,
+    pub program: Program,
+    pub words: &'static [&'static str],
+    pub environment: &'static [(&'static str, &'static str)],
+    /// After which it is ended.
+    pub minutes: u64,
+}
+
+/// What a stage runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Program {
+    Cargo,
+    /// Another command of this program.
+    Xtask,
+}
+
+/// How a stage went.
+pub(crate) struct Outcome {
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+    pub cost: Cost,
+    pub log: PathBuf,
+}
+
+/// Seconds by the clock, and of the processors in this process's children.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cost {
+    pub elapsed: f64,
+    pub processor: f64,
+}
+
+impl Stage {
+    fn command(&self, workspace: &Workspace, xtask: &Path) -> Command {
+        let mut command = match self.program {
+            Program::Cargo => Command::new("cargo"),
+            Program::Xtask => Command::new(xtask),
+        };
+        command.current_dir(workspace.root()).args(self.words).envs(self.environment.iter().copied());
+        for (name, value) in self.environment {
+            // Tests run in the folders of their crates: a path in the environment has to be whole.
+            if workspace.path(value).exists() {
+                command.env(name, workspace.path(value));
+            }
+        }
+        // Built by the stage before, by whichever compiler this machine has for Windows.
+        command.env("SOFTNDK_BAD_DRIVERS", bad_drivers::image(workspace));
+        command
+    }
+}
+
+/// Those of `all` that were asked for by name, in their order; all when none was.
+pub(crate) fn chosen<'a>(all: &'a [Stage], names: &[String], command: &str) -> Result<Vec<&'a Stage>> {
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|stage| stage.name == **name)) {
+        bail!("there is no stage {unknown:?}; `cargo xtask {command} --list` names them");
+    }
+    Ok(all.iter().filter(|stage| names.is_empty() || names.iter().any(|name| name == stage.name)).collect())
+}
+
+/// Names the stages, and what each took when it ran last on this machine.
+pub(crate) fn list(all: &[Stage], runner: &Runner<'_>) {
+    for stage in all {
+        let took = runner.expected(stage).map_or_else(|| "-".to_owned(), |cost| format!("{:.0} s", cost.elapsed));
+        println!("{:<16} {took:>7}  {}", stage.name, stage.shows);
+    }
+}
+
+/// Runs stages and remembers what they took.
+pub(crate) struct Runner<'a> {
+    workspace: &'a Workspace,
+    xtask: PathBuf,
+    folder: PathBuf,
+    known: BTreeMap<String, Cost>,
+}
+
+impl<'a> Runner<'a> {
+    /// Logs and times go to `folder`, below the work tree.
+    pub fn new(workspace: &'a Workspace, folder: &str) -> Result<Self> {
+        // Asked before the first stage: `cargo test` puts another file in this one's place, and then only the path is good.
+        let xtask = env::current_exe().context("this program has no path")?;
+        let folder = workspace.path(folder);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let known = fs::read_to_string(times(&folder)).map(|text| read_times(&text)).unwrap_or_default();
+        Ok(Self { workspace, xtask, folder, known })
+    }
+
+    /// What the stage took when it passed last.
+    fn expected(&self, stage: &Stage) -> Option<Cost> {
+        self.known.get(stage.name).copied()
+    }
+
+    /// Runs the stages in turn, prints a line for each, and tells `done` how it went.
+    pub fn run(&mut self, stages: &[&Stage], mut done: impl FnMut(&Stage, &Outcome) -> Result<()>) -> Result<()> {
+        let started = Instant::now();
+        let mut sum = Cost::default();
+        for (place, stage) in stages.iter().enumerate() {
+            let place = format!("{} of {}", place + 1, stages.len());
+            let whole = format!("{} since the start{}", clock(started.elapsed()), self.left(stages, stage));
+            let outcome = self.stage(stage, &place, &whole)?;
+            self.print(stage, &outcome)?;
+            sum.elapsed += outcome.cost.elapsed;
+            sum.processor += outcome.cost.processor;
+            if outcome.failure.is_none() {
+                self.known.insert(stage.name.to_owned(), outcome.cost);
+                write_if_changed(&times(&self.folder), write_times(&self.known).as_bytes())?;
+            }
+            done(stage, &outcome)?;
+        }
+        println!("{} stages, {sum}", stages.len());
+        Ok(())
+    }
+
+    /// What the stages from this one on took last time, for those that are known.
+    fn left(&self, stages: &[&Stage], from: &Stage) -> String {
+        let rest = stages.iter().skip_while(|stage| stage.name != from.name);
+        let (mut seconds, mut unknown) = (0.0, 0);
+        for stage in rest {
+            match self.expected(stage) {
+                Some(cost) => seconds += cost.elapsed,
+                None => unknown += 1,
+            }
+        }
+        let time = clock(Duration::from_secs_f64(seconds));
+        match (seconds > 0.0, unknown) {
+            (false, _) => String::new(),
+            (true, 0) => format!(", about {time} left"),
+            (true, _) => format!(", about {time} and {unknown} stages of unknown length left"),
+        }
+    }
+
+    fn stage(&self, stage: &Stage, place: &str, whole: &str) -> Result<Outcome> {
+        let log = self.folder.join(stage.name).with_extension("log");
+        let expected = self.expected(stage).map(|cost| clock(Duration::from_secs_f64(cost.elapsed)));
+        let about = expected.map_or_else(|| "of unknown length".to_owned(), |time| format!("of about {time}"));
+        let message = format!("{about}  {place}, {}: {} ({whole})", stage.name, stage.shows);
+        if !stderr().is_terminal() {
+            eprintln!("        {message}");
+        }
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = stage.command(self.workspace, &self.xtask);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        lead_a_group(&mut command);
+        let bar = ProgressBar::new_spinner().with_message(message);
+        bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        let (started, processor) = (Instant::now(), children_seconds());
+        let mut child = command.spawn().with_context(|| format!("cannot start the stage {}", stage.name))?;
+        let status = wait(&mut child, Duration::from_mins(stage.minutes))?;
+        bar.finish_and_clear();
+        let failure = match status {
+            None => Some(format!("not done after {} minutes", stage.minutes)),
+            Some(status) if status.success() => None,
+            Some(status) => Some(status.to_string()),
+        };
+        let cost = Cost { elapsed: started.elapsed().as_secs_f64(), processor: children_seconds() - processor };
+        Ok(Outcome { failure, cost, log })
+    }
+
+    fn print(&self, stage: &Stage, outcome: &Outcome) -> Result<()> {
+        let Outcome { failure, cost: Cost { elapsed, processor }, log } = outcome;
+        let took = format!("{:<16} {elapsed:>7.1} s {processor:>7.1} s", stage.name);
+        match failure {
+            None => println!("{took}  {}", stage.shows),
+            Some(why) => {
+                println!("{took}  FAILED ({why}); the whole output is in {}", self.workspace.show(log));
+                println!("{}", test_log::excerpt(&String::from_utf8_lossy(&fs::read(log)?)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:.0} s by the clock, {:.0} s of the processors", self.elapsed, self.processor)
+    }
+}
+
+/// Hours, minutes and seconds.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+fn times(folder: &Path) -> PathBuf {
+    folder.join("times.json")
+}
+
+/// What cannot be read is not known.
+fn read_times(text: &str) -> BTreeMap<String, Cost> {
+    let Ok(Value::Object(stages)) = serde_json::from_str(text) else { return BTreeMap::new() };
+    let cost = |value: &Value| {
+        Some(Cost { elapsed: value.get("elapsed")?.as_f64()?, processor: value.get("processor")?.as_f64()? })
+    };
+    stages.into_iter().filter_map(|(name, value)| Some((name, cost(&value)?))).collect()
+}
+
+fn write_times(known: &BTreeMap<String, Cost>) -> String {
+    let of = |cost: &Cost| json!({ "elapsed": cost.elapsed, "processor": cost.processor });
+    let stages: serde_json::Map<_, _> = known.iter().map(|(name, cost)| (name.clone(), of(cost))).collect();
+    format!("{:#}\n", Value::Object(stages))
+}
+
+/// Processor seconds of all children that have ended, with what they waited for; 0 where the system does not say.
+fn children_seconds() -> f64 {
+    // Of proc(5): the 16th and 17th field, in hundredths of a second; the second may have spaces, in parentheses.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = stat.rsplit(") ").next().unwrap_or_default();
+    after.split(' ').skip(13).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &'static str, program: &'static [&'static str]) -> Stage {
+        Stage { name, shows: "", program: Program::Cargo, words: program, environment: &[], minutes: 1 }
+    }
+
+    fn runner<'a>(workspace: &'a Workspace, folder: &str) -> Runner<'a> {
+        let _ = fs::remove_dir_all(workspace.path(folder));
+        Runner::new(workspace, folder).unwrap()
+    }
+
+    #[test]
+    fn unknown_name_is_refused_and_the_order_is_kept() {
+        let all = [stage("one", &[]), stage("two", &[])];
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(chosen(&all, &names(&["two", "one"]), "test").unwrap()[0].name, "one");
+        assert_eq!(chosen(&all, &[], "test").unwrap().len(), 2);
+        assert!(chosen(&all, &names(&["three"]), "test").is_err());
+    }
+
+    #[test]
+    fn failing_stage_does_not_stop_the_next_and_only_times_of_good_ones_are_kept() {
+        let workspace = Workspace::find().unwrap();
+        let mut runner = runner(&workspace, "target/stages-test");
+        let (good, bad) = (stage("good", &["--version"]), stage("bad", &["no-such-command"]));
+        let mut failed = Vec::new();
+        let done = |stage: &Stage, outcome: &Outcome| {
+            failed.push((stage.name, outcome.failure.is_some()));
+            Ok(())
+        };
+        runner.run(&[&bad, &good], done).unwrap();
+        assert_eq!(failed, [("bad", true), ("good", false)]);
+        let again = Runner::new(&workspace, "target/stages-test").unwrap();
+        assert!(again.expected(&good).is_some_and(|cost| cost.elapsed > 0.0) && again.expected(&bad).is_none());
+        assert!(again.left(&[&bad, &good], &bad).contains("1 stages of unknown length"));
+        fs::remove_dir_all(workspace.path("target/stages-test")).unwrap();
+    }
+
+    #[test]
+    fn times_are_written_and_read() {
+        let known = BTreeMap::from([("a".to_owned(), Cost { elapsed: 1.5, processor: 2.0 })]);
+        assert_eq!(read_times(&write_times(&known)), known);
+        assert!(read_times("{").is_empty() && read_times("{\"a\": 1}").is_empty());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processor_time_of_children_counts() {
+        let before = children_seconds();
+        let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        assert!(children_seconds() > before);
+    }
+}
