@@ -133,7 +133,7 @@ impl<'a> Runner<'a> {
             }
             done(stage, &outcome)?;
         }
-        println!("{} stages, {sum}", stages.len());
+        println!("{:<16} {sum}", "all");
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl<'a> Runner<'a> {
         match (seconds > 0.0, unknown) {
             (false, _) => String::new(),
             (true, 0) => format!(", about {time} left"),
-            (true, _) => format!(", about {time} and {unknown} stages of unknown length left"),
+            (true, _) => format!(", about {time} left without the {unknown} of unknown length"),
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(failed, [("bad", true), ("good", false)]);
         let again = Runner::new(&workspace, "target/stages-test").unwrap();
         assert!(again.expected(&good).is_some_and(|cost| cost.elapsed > 0.0) && again.expected(&bad).is_none());
-        assert!(again.left(&[&bad, &good], &bad).contains("1 stages of unknown length"));
+        assert!(again.left(&[&bad, &good], &bad).ends_with("without the 1 of unknown length"));
         fs::remove_dir_all(workspace.path("target/stages-test")).unwrap();
     }
 

@@ -37,7 +37,7 @@ thread_local! {
 pub struct Harness {
     pub kicked: AtomicBool,
     pub dispatch: AtomicBool,
-    /// Nanoseconds; moved by [`World::advance`] only.
+    /// Nanoseconds; moved by [`crate::World::advance`] only.
     pub clock: AtomicU64,
     /// The moment each processor wants to be woken at.
     pub wakes: std::sync::Mutex<BTreeMap<u32, u64>>,
