@@ -4,7 +4,7 @@
 //! what it may do there does not depend on how busy the machine is, and a wait in a callback is seen the first time it is
 //! tried. The processor is marked meanwhile, so that posts made inside only enqueue (`engine/src/allowance.rs`).
 //!
-//! The callbacks of a service pass need none of this: the whole pass runs so (`turn.rs`).
+//! The callbacks of a service pass need none of this: the whole pass runs so (`service.rs`).
 
 use softndk_kernel::irql;
 

@@ -29,22 +29,22 @@ const MAX_LINK_SPEED_MBPS: u32 = 1_600_000;
 
 /// Which calls are answered inline: what a consumer may not notice, because the contract leaves it open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Promptness {
+pub enum CompletionMode {
     /// Inline where that is quick, pending where it is not.
     #[default]
-    Natural,
+    Auto,
     /// Whatever may pend does, and is completed by another processor.
     Pending,
     /// Whatever can finish inline does, however long it takes.
     Inline,
 }
 
-impl Promptness {
+impl CompletionMode {
     fn from_keyword(value: Option<u32>) -> Self {
         match value {
             Some(1) => Self::Pending,
             Some(2) => Self::Inline,
-            _ => Self::Natural,
+            _ => Self::Auto,
         }
     }
 }
@@ -81,7 +81,7 @@ pub struct Configuration {
     /// Bits a second in each direction.
     pub link_speed: u64,
     pub technology: NDK_RDMA_TECHNOLOGY,
-    pub promptness: Promptness,
+    pub completion_mode: CompletionMode,
     pub limits: LimitsProfile,
     pub timeouts: Timeouts,
     /// NDK is on from the start.
@@ -113,7 +113,7 @@ impl Configuration {
                 disconnect: store.timeout(keyword::DISCONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 receiver_not_ready: store.timeout(keyword::RECEIVER_NOT_READY, 0),
             },
-            promptness: Promptness::from_keyword(store.integer(keyword::PROMPTNESS)),
+            completion_mode: CompletionMode::from_keyword(store.integer(keyword::COMPLETION_MODE)),
             network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
             network_address: store.network_address(),
         })
@@ -135,7 +135,7 @@ mod keyword {
     pub const ACCEPT_TIMEOUT: &[u16] = &utf16(*b"AcceptTimeoutMs");
     pub const DISCONNECT_TIMEOUT: &[u16] = &utf16(*b"DisconnectTimeoutMs");
     pub const RECEIVER_NOT_READY: &[u16] = &utf16(*b"ReceiverNotReadyMs");
-    pub const PROMPTNESS: &[u16] = &utf16(*b"Promptness");
+    pub const COMPLETION_MODE: &[u16] = &utf16(*b"CompletionMode");
     pub const TECHNOLOGY: &[u16] = &utf16(*b"*NetworkDirectTechnology");
 
     const fn utf16<const LENGTH: usize>(ascii: [u8; LENGTH]) -> [u16; LENGTH] {

@@ -23,11 +23,11 @@ use crate::{
     adapter::Adapter,
     control::{device::ControlDevice, file::Files},
     mapper::Mapper,
-    ndk::later::Later,
+    ndk::deferred::DeferredCompletions,
     platform::KernelPlatform,
+    service::ProcessorServices,
     session::{table::Pairs, worker::Workers},
     tags,
-    turn::Turners,
 };
 
 /// Adapters one driver serves at the same time.
@@ -44,7 +44,7 @@ pub struct Driver {
     pub requests: Rundown,
     pub fabric: Fabric<KernelPlatform>,
     pub mapper: Mapper,
-    pub later: Later,
+    pub deferred: DeferredCompletions,
     pub workers: Workers,
     pub pairs: Pairs,
 }
@@ -66,9 +66,9 @@ static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
 impl Driver {
     /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
     pub fn publish() -> Result<&'static Self, OutOfMemory> {
-        let turners = Turners::try_new()?;
-        let processors = turners.processors();
-        let fabric = Fabric::try_new(KernelPlatform::new(turners), processors).map_err(|_| OutOfMemory)?;
+        let services = ProcessorServices::try_new()?;
+        let processors = services.processors();
+        let fabric = Fabric::try_new(KernelPlatform::new(services), processors).map_err(|_| OutOfMemory)?;
         let driver = Self {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
@@ -77,7 +77,7 @@ impl Driver {
             requests: Rundown::try_shut(tags::RUNDOWN)?,
             fabric,
             mapper: Mapper::try_new()?,
-            later: Later::try_new()?,
+            deferred: DeferredCompletions::try_new()?,
             workers: Workers::try_new()?,
             pairs: Pairs::try_new()?,
         };
@@ -90,16 +90,16 @@ impl Driver {
     /// Starts the driver's threads. PASSIVE_LEVEL, from DriverEntry.
     pub fn start(&self) -> Result<(), NTSTATUS> {
         self.mapper.start()?;
-        self.fabric.platform().turners.start()
+        self.fabric.platform().services.start()
     }
 
     /// Waits for the driver's threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
     pub fn stop(&self) {
         self.workers.stop();
-        self.later.stop();
+        self.deferred.stop();
         // Before the turns: the end of a mapper's job lets holds go, which kicks. No adapter is left, so no job can come.
         self.mapper.stop();
-        self.fabric.platform().turners.stop();
+        self.fabric.platform().services.stop();
     }
 
     /// The driver state, while there is one.

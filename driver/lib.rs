@@ -21,10 +21,10 @@ mod miniport;
 mod ndk;
 mod platform;
 mod refusal;
+mod service;
 mod session;
 mod status;
 mod tags;
-mod turn;
 mod version;
 mod wire;
 

@@ -23,10 +23,10 @@ use wdk_sys::NTSTATUS;
 use crate::{
     driver::Driver,
     memory::Chain,
-    ndk::{block, logical_mapping::BuildRequest, memory_region},
+    ndk::{consumer_object, logical_mapping::BuildRequest, memory_region},
     platform::{Callback, KernelPlatform},
+    service::Rest,
     tags,
-    turn::Rest,
 };
 
 /// One piece of work, linked into the queue.
@@ -37,7 +37,7 @@ pub struct Job {
 
 pub enum Work {
     /// The creation or resizing of a large object.
-    Errand(Errand),
+    WorkItem(WorkItem),
     /// NdkRegisterMr of large memory.
     Register(RegisterRequest),
     /// NdkBuildLAM of large memory.
@@ -49,7 +49,7 @@ pub enum Work {
 }
 
 /// A closure in a block of its own. Dropping it drops what it owns.
-pub struct Errand {
+pub struct WorkItem {
     /// Of a type that only `finish` knows.
     closure: NonNull<c_void>,
     /// Runs the closure or only drops it, and frees the block.
@@ -57,9 +57,9 @@ pub struct Errand {
 }
 
 // SAFETY: the closure is `Send` (`try_new`).
-unsafe impl Send for Errand {}
+unsafe impl Send for WorkItem {}
 
-impl Errand {
+impl WorkItem {
     /// `IRQL <= DISPATCH_LEVEL`.
     pub fn try_new<F: FnOnce() + Send + 'static>(closure: F) -> Result<Self, OutOfMemory> {
         let closure = PoolBox::try_new(tags::MAPPING, closure)?.into_raw().cast();
@@ -75,7 +75,7 @@ impl Errand {
     }
 }
 
-impl Drop for Errand {
+impl Drop for WorkItem {
     fn drop(&mut self) {
         // SAFETY: as in `run`, which forgets the errand.
         unsafe { (self.finish)(self.closure, false) };
@@ -179,11 +179,11 @@ impl Mapper {
             jobs = job.next.take();
             rest.take_when_due(driver);
             match job.into_inner().work {
-                Work::Errand(errand) => errand.run(),
+                Work::WorkItem(work_item) => work_item.run(),
                 Work::Register(request) => memory_region::register_now(request),
                 Work::Build(request) => request.run(),
-                Work::Unmap(retired) => block::finish_retired(retired),
-                Work::Close(completion) => block::finish_closed(completion),
+                Work::Unmap(retired) => consumer_object::finish_retired(retired),
+                Work::Close(completion) => consumer_object::finish_closed(completion),
             }
         }
     }

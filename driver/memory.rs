@@ -291,8 +291,8 @@ impl Mapping {
             _ => segments.get(segments.partition_point(|segment| segment.start <= offset).checked_sub(1)?)?,
         };
         let inside = offset.checked_sub(segment.start)?;
-        let room = segment.length.checked_sub(inside).filter(|room| *room != 0)?;
-        Some((segment.address.wrapping_add(inside as usize), room as usize))
+        let capacity = segment.length.checked_sub(inside).filter(|capacity| *capacity != 0)?;
+        Some((segment.address.wrapping_add(inside as usize), capacity as usize))
     }
 
     /// Copies between two mappings, piece by piece where their segments end.
@@ -335,12 +335,12 @@ impl Mapping {
         let mut rest = bytes;
         let mut place = offset;
         while !rest.is_empty() {
-            let Some((target, room)) = self.at(place) else { return };
-            let Some((piece, later)) = rest.split_at_checked(rest.len().min(room)) else { return };
+            let Some((target, capacity)) = self.at(place) else { return };
+            let Some((piece, deferred)) = rest.split_at_checked(rest.len().min(capacity)) else { return };
             // SAFETY: the piece lies in this live mapping.
             unsafe { copy::store_ascending(target, piece) };
             place += piece.len() as u64;
-            rest = later;
+            rest = deferred;
         }
     }
 }

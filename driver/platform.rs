@@ -17,8 +17,8 @@ use wdk_sys::{
 use crate::{
     copy,
     memory::Mapping,
-    ndk::{block::Block, open::OpenAdapter},
-    turn::Turners,
+    ndk::{consumer_object::ConsumerObject, open::OpenAdapter},
+    service::ProcessorServices,
 };
 
 /// A consumer's context word. Only ever given back.
@@ -75,19 +75,19 @@ pub enum DisconnectFunction {
 
 /// The kernel as the engine's platform.
 pub struct KernelPlatform {
-    pub turners: Turners,
+    pub services: ProcessorServices,
     /// Ticks of the performance counter in a second.
     frequency: NonZeroU64,
 }
 
 impl KernelPlatform {
-    pub fn new(turners: Turners) -> Self {
+    pub fn new(services: ProcessorServices) -> Self {
         let mut frequency = LARGE_INTEGER::default();
         // SAFETY: a valid place for the frequency; any IRQL.
         let _now = unsafe { KeQueryPerformanceCounter(&raw mut frequency) };
         // SAFETY: every bit pattern of the union is a number.
         let frequency = unsafe { frequency.QuadPart };
-        Self { turners, frequency: NonZeroU64::new(frequency.cast_unsigned()).unwrap_or(NonZeroU64::MIN) }
+        Self { services, frequency: NonZeroU64::new(frequency.cast_unsigned()).unwrap_or(NonZeroU64::MIN) }
     }
 }
 
@@ -113,7 +113,7 @@ impl Memory for Mapping {
 impl Platform for KernelPlatform {
     type Lock<T: Send> = EngineLock<T>;
     type Memory = Mapping;
-    type Block = Block;
+    type ConsumerObject = ConsumerObject;
     type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
     type RequestCallback = RequestCallback;
     type NotifyCallback = Callback<NDK_FN_CQ_NOTIFICATION_CALLBACK>;
@@ -142,12 +142,12 @@ impl Platform for KernelPlatform {
         irql::processor()
     }
 
-    fn kick(&self, processor: u32) {
-        self.turners.kick(processor);
+    fn schedule(&self, processor: u32) {
+        self.services.schedule(processor);
     }
 
     fn wake_at(&self, processor: u32, deadline: u64) {
-        self.turners.wake_at(processor, deadline, self.now());
+        self.services.wake_at(processor, deadline, self.now());
     }
 
     fn timer_resolution(&self) -> u64 {

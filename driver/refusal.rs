@@ -8,7 +8,7 @@ use ndkpi_sys::nt::{
     STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
 };
 use softndk_engine::{
-    CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, Opening, Platform, ProtectionDomain,
+    CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, Open, Platform, ProtectionDomain,
     QueuePair, SharedEndpoint, SharedReceiveQueue,
 };
 use softndk_ioctl::{NdkCall, ObjectKind, REFUSALS_KEPT, RefusalCause, RefusalEntry, RefusalWay};
@@ -88,7 +88,7 @@ macro_rules! subjects {
 }
 
 subjects! {
-    Opening CompletionQueue ProtectionDomain MemoryRegion MemoryWindow SharedReceiveQueue QueuePair Listener Connector
+    Open CompletionQueue ProtectionDomain MemoryRegion MemoryWindow SharedReceiveQueue QueuePair Listener Connector
     SharedEndpoint
 }
 

@@ -120,7 +120,7 @@ impl From<PostError> for Refusal {
     fn from(cause: PostError) -> Self {
         let status = match cause {
             PostError::QueueFull => STATUS_NO_MORE_ENTRIES,
-            PostError::TooManyElements => STATUS_DATA_OVERRUN,
+            PostError::TooManySges => STATUS_DATA_OVERRUN,
             PostError::TooMuchData => STATUS_BUFFER_OVERFLOW,
             PostError::BadFlags | PostError::BadParameter => STATUS_INVALID_PARAMETER,
             PostError::NotConnected => STATUS_CONNECTION_INVALID,
@@ -130,7 +130,7 @@ impl From<PostError> for Refusal {
         };
         let cause = match cause {
             PostError::QueueFull => RefusalCause::POST_QUEUE_FULL,
-            PostError::TooManyElements => RefusalCause::POST_TOO_MANY_ELEMENTS,
+            PostError::TooManySges => RefusalCause::POST_TOO_MANY_ELEMENTS,
             PostError::TooMuchData => RefusalCause::POST_TOO_MUCH_DATA,
             PostError::BadFlags => RefusalCause::POST_BAD_FLAGS,
             PostError::BadParameter => RefusalCause::POST_BAD_PARAMETER,

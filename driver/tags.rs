@@ -22,9 +22,9 @@ softndk_kernel::pool_tags! {
     CONNECTOR = b"SnCo",
     SHARED_ENDPOINT = b"SnSe",
     MAPPING = b"SnMa",
-    LATER = b"SnLa",
+    DEFERRED = b"SnLa",
     COMPLETION_DPC = b"SnCd",
-    TURN = b"SnTu",
+    SERVICE = b"SnTu",
     SERVICE_THREAD = b"SnTh",
     SESSION = b"SnSs",
 }

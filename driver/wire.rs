@@ -162,8 +162,8 @@ impl Drop for ListPool {
 
 /// Where the data of an MDL that NDIS made lies: non-paged memory that is always mapped.
 fn system_address(mdl: &MDL) -> Option<*mut u8> {
-    let room = mdl.ByteCount >= FRAME_MAX;
-    (room && !mdl.MappedSystemVa.is_null()).then_some(mdl.MappedSystemVa.cast())
+    let capacity = mdl.ByteCount >= FRAME_MAX;
+    (capacity && !mdl.MappedSystemVa.is_null()).then_some(mdl.MappedSystemVa.cast())
 }
 
 impl Port {

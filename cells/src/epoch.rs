@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_without_places_lets_nobody_in() {
+    fn an_epoch_without_places_lets_no_context_in() {
         assert!(Epoch::try_new(0).unwrap().enter(0).is_none());
     }
 }

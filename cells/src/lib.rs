@@ -2,8 +2,8 @@
 //!
 //! What it is: everything in the engine that needs `unsafe` to be shared between processors. A fallible shared pointer
 //! ([`Shared`]), an intrusive list that links each object once ([`List`]), a single-producer ring ([`ring`]), a flag that
-//! gives work to one context at a time ([`Baton`]), reclamation by epoch ([`Epoch`]), a slot table whose keys carry
-//! generations ([`SlotTable`]) and a pair of buffers of which readers see the current one ([`Editions`]).
+//! gives work to one context at a time ([`Serialized`]), reclamation by epoch ([`Epoch`]), a slot table whose keys carry
+//! generations ([`SlotTable`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]).
 //!
 //! What it is not: it knows nothing of RDMA, of the kernel or of locks. Nothing here waits or spins, and after creation
 //! nothing allocates (a slot table grows by a block when it is full).
@@ -16,18 +16,18 @@ extern crate alloc;
 #[cfg(any(test, loom))]
 extern crate std;
 
-mod baton;
-mod editions;
+mod double_buffer;
 mod epoch;
 mod list;
 pub mod ring;
+mod serialized;
 mod shared;
 mod slot_table;
 mod sync;
 
-pub use baton::{Baton, Held};
-pub use editions::{Draft, Editions, Ready};
+pub use double_buffer::{DoubleBuffer, Draft, Ready};
 pub use epoch::{Epoch, Guard, Stamp};
 pub use list::{Linked, List};
+pub use serialized::{Held, Serialized};
 pub use shared::{NoMemory, Reserved, Shared};
 pub use slot_table::{Removed, SlotKey, SlotTable, Vacant};

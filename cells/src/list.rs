@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_moves_to_another_list_without_a_moment_in_between() {
+    fn an_object_moves_to_another_list_without_a_deadline_in_between() {
         let (mut from, mut to) = (List::new(), List::new());
         assert!(from.is_empty() && from.pop_linked().is_none());
         let object = Shared::try_new(7).unwrap();

@@ -44,7 +44,7 @@ pub struct Claim<'a, T> {
     ring: &'a Ring<T>,
     tail: usize,
     staged: usize,
-    room: usize,
+    free: usize,
 }
 
 /// A ring for exactly `capacity` entries.
@@ -78,7 +78,7 @@ impl<T> Sender<T> {
         }
         let tail = self.0.tail.0.load(Ordering::Relaxed);
         let used = tail.wrapping_sub(self.0.head.0.load(Ordering::Acquire));
-        Some(Claim { ring: &self.0, tail, staged: 0, room: self.0.capacity.saturating_sub(used) })
+        Some(Claim { ring: &self.0, tail, staged: 0, free: self.0.capacity.saturating_sub(used) })
     }
 
     /// Entries published and not yet popped, at this moment.
@@ -94,8 +94,8 @@ impl<T> Sender<T> {
 
 impl<T> Claim<'_, T> {
     /// How many more entries can be staged.
-    pub fn room(&self) -> usize {
-        self.room
+    pub fn free(&self) -> usize {
+        self.free
     }
 
     /// The position the next staged entry gets; the consumer names it by [`Receiver::at`].
@@ -105,7 +105,7 @@ impl<T> Claim<'_, T> {
 
     /// Stages an entry; it is given back when the ring is full.
     pub fn stage(&mut self, value: T) -> Result<(), T> {
-        let Some(entry) = self.ring.entry(self.position()).filter(|_| self.room > 0) else { return Err(value) };
+        let Some(entry) = self.ring.entry(self.position()).filter(|_| self.free > 0) else { return Err(value) };
         entry.with_mut(|place| {
             // SAFETY: the position is outside head..tail, so the consumer does not touch it, and the claim is ours alone.
             let place = unsafe { &mut *place };
@@ -113,7 +113,7 @@ impl<T> Claim<'_, T> {
         });
         // A position, as head and tail are.
         self.staged = self.staged.wrapping_add(1);
-        self.room -= 1;
+        self.free -= 1;
         Ok(())
     }
 
@@ -260,7 +260,7 @@ mod tests {
         for capacity in [0, 1, 2, 3, 7, 8] {
             let (sender, mut receiver) = channel(capacity).unwrap();
             let mut claim = sender.claim().unwrap();
-            assert_eq!(claim.room(), capacity);
+            assert_eq!(claim.free(), capacity);
             for value in 0..capacity {
                 claim.stage(value).unwrap();
             }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_keep_their_order_over_many_turns_of_the_ring() {
+    fn entries_keep_their_order_over_many_passes_of_the_ring() {
         let (sender, mut receiver) = channel(3).unwrap();
         for value in 0..1000_u32 {
             let mut claim = sender.claim().unwrap();
@@ -318,7 +318,7 @@ mod tests {
         assert!(receiver.pop().is_none());
         assert_eq!(Arc::strong_count(&value), 1);
         let mut claim = sender.claim().unwrap();
-        assert_eq!(claim.room(), 4);
+        assert_eq!(claim.free(), 4);
         claim.stage(value.clone()).unwrap();
         claim.stage(value.clone()).unwrap();
         claim.publish();

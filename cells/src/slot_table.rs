@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_nobody_gave_out_find_nothing() {
+    fn keys_no_context_gave_out_find_nothing() {
         let (epoch, table) = table(256, 2);
         let key = table.insert(Arc::new(0)).unwrap();
         let guard = epoch.enter(0).unwrap();

@@ -32,16 +32,16 @@ fn fill(buffer: &mut Buffer) -> Result<(usize, bool), Status> {
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     adapters_left()?;
     let output = buffer.output();
-    let (head, mut room) =
+    let (head, mut capacity) =
         output.split_at_mut_checked(size_of::<AdapterListReply>()).ok_or(Status::BUFFER_TOO_SMALL)?;
     let (mut adapters, mut returned) = (0_u32, 0_u32);
     for index in 0..ADAPTER_MAX {
         let Some(adapter) = driver.adapter(index) else { continue };
         adapters += 1;
-        if let Some((place, rest)) = core::mem::take(&mut room).split_at_mut_checked(size_of::<AdapterEntry>()) {
+        if let Some((place, rest)) = core::mem::take(&mut capacity).split_at_mut_checked(size_of::<AdapterEntry>()) {
             describe(&adapter, place);
             returned += 1;
-            room = rest;
+            capacity = rest;
         }
     }
     let entry_size = size_of::<AdapterEntry>() as u32;

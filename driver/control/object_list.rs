@@ -71,7 +71,7 @@ fn entry(object: &ObjectSnapshot, adapter: u32, now: u64) -> ObjectEntry {
 /// A kind in the ABI's form.
 pub fn kind(kind: Kind) -> ObjectKind {
     match kind {
-        Kind::Opening => ObjectKind::ADAPTER,
+        Kind::Open => ObjectKind::ADAPTER,
         Kind::CompletionQueue => ObjectKind::COMPLETION_QUEUE,
         Kind::ProtectionDomain => ObjectKind::PROTECTION_DOMAIN,
         Kind::MemoryRegion => ObjectKind::MEMORY_REGION,

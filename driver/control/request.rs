@@ -28,7 +28,7 @@ use crate::{
     ndk::logical_mapping,
     session::{
         replay,
-        request::{Passage, PendingRequest, Work},
+        request::{PendingRequest, RundownReference, Work},
     },
     tags, version,
 };
@@ -108,7 +108,7 @@ impl From<Result<usize, Status>> for Outcome {
 pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
-    let Some(passage) = Driver::get().and_then(|driver| driver.requests.enter()) else {
+    let Some(reference) = Driver::get().and_then(|driver| driver.requests.enter()) else {
         request.complete(Status::DEVICE_REMOVED.0, 0);
         return Status::DEVICE_REMOVED.0;
     };
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         PairCloseRequest::CODE => close_pair(&request, buffer.input()).into(),
         PairCreateRequest::CODE | TransferRequest::CODE | MemcpyRequest::CODE | ScriptRequest::CODE => {
             match pending_work(&request, buffer.input()) {
-                Ok(work) => return pend(request, work, passage),
+                Ok(work) => return pend(request, work, reference),
                 Err(status) => Err(status).into(),
             }
         }
@@ -197,12 +197,12 @@ fn moderate(request: &Request, input: &[u8]) -> Result<usize, Status> {
 }
 
 /// Hands a request to a thread of ours.
-fn pend(request: Request, work: Work, passage: Passage) -> NTSTATUS {
+fn pend(request: Request, work: Work, reference: RundownReference) -> NTSTATUS {
     match place_for(&request) {
         Ok((driver, file, space)) => {
             // SAFETY: the file outlives the request that came through it.
             let file = unsafe { file.as_ref() };
-            begin((driver, file), space, request, work, passage)
+            begin((driver, file), space, request, work, reference)
         }
         Err(status) => {
             // Before the answer: whoever gets it may ask for the next transfer at once.
@@ -227,11 +227,11 @@ fn begin(
     space: PoolSpace<PendingRequest>,
     mut request: Request,
     work: Work,
-    passage: Passage,
+    reference: RundownReference,
 ) -> NTSTATUS {
     // From here on the answer is PENDING, whatever becomes of the request.
     let pending = request.mark_pending();
-    match PendingRequest::new(request, file, work, passage) {
+    match PendingRequest::new(request, file, work, reference) {
         Ok(request) => driver.workers.queue(space.fill(request)),
         Err(request) => {
             driver.workers.give_back();
@@ -283,7 +283,7 @@ fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
 /// Counts one object.
 fn count(summary: &mut ObjectSummaryReply, kind: ObjectKind) {
     let counter = match kind {
-        ObjectKind::Opening => &mut summary.ndk_adapters,
+        ObjectKind::Open => &mut summary.ndk_adapters,
         ObjectKind::CompletionQueue => &mut summary.completion_queues,
         ObjectKind::ProtectionDomain => &mut summary.protection_domains,
         ObjectKind::MemoryRegion => &mut summary.memory_regions,

@@ -11,14 +11,14 @@ use ndkpi_sys::{
     },
     nt::{GROUP_AFFINITY, GUID, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
 };
-use softndk_engine::Opening;
+use softndk_engine::Open;
 use softndk_ioctl::NdkCall;
 use softndk_kernel::irql;
 
 use super::{
-    block::Creation, completion_queue::CompletionQueueKind, connector::ConnectorKind, limits, listener::ListenerKind,
-    logical_mapping, open::OpenAdapter, protection_domain::ProtectionDomainKind, shared_endpoint::SharedEndpointKind,
-    socket,
+    completion_queue::CompletionQueueKind, connector::ConnectorKind, consumer_object::Creation, limits,
+    listener::ListenerKind, logical_mapping, open::OpenAdapter, protection_domain::ProtectionDomainKind,
+    shared_endpoint::SharedEndpointKind, socket,
 };
 use crate::{
     platform::{Callback, ConnectCallback, KernelPlatform, OpenPointer},
@@ -52,10 +52,10 @@ pub unsafe extern "C" fn query_extension(
 ///
 /// # Safety
 /// `adapter` is null or an adapter that was opened and is not closed yet.
-unsafe fn find<'a>(adapter: *mut NDK_ADAPTER) -> Option<(&'a OpenAdapter, &'a Opening<KernelPlatform>)> {
+unsafe fn find<'a>(adapter: *mut NDK_ADAPTER) -> Option<(&'a OpenAdapter, &'a Open<KernelPlatform>)> {
     // SAFETY: the caller's promise.
     let open = unsafe { OpenAdapter::from_object(adapter) }?;
-    Some((open, open.opening()?))
+    Some((open, open.engine_open()?))
 }
 
 /// NDKPI: NDK_FN_QUERY_ADAPTER_INFO. PASSIVE_LEVEL.
@@ -65,21 +65,21 @@ unsafe extern "C" fn query_adapter_info(
     size: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+    let Some((open, engine_open)) = (unsafe { find(adapter) }) else {
         return refuse(NdkCall::QUERY_ADAPTER_INFO, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer passes a place that holds its buffer's size.
     let Some(size) = (unsafe { size.as_mut() }) else {
-        return refuse(NdkCall::QUERY_ADAPTER_INFO, opening, Refusal::NO_LENGTH);
+        return refuse(NdkCall::QUERY_ADAPTER_INFO, engine_open, Refusal::NO_LENGTH);
     };
     let needed = information_size(open.origin.version);
-    let room = core::mem::replace(size, needed as ULONG) as usize;
-    if information.is_null() || room < needed {
-        return refuse(NdkCall::QUERY_ADAPTER_INFO, opening, Refusal::SMALL_BUFFER);
+    let capacity = core::mem::replace(size, needed as ULONG) as usize;
+    if information.is_null() || capacity < needed {
+        return refuse(NdkCall::QUERY_ADAPTER_INFO, engine_open, Refusal::SMALL_BUFFER);
     }
     let answer = limits::adapter_information(open.origin.version, &open.adapter().configuration);
     let answer: *const NDK_ADAPTER_INFO = &raw const answer;
-    // SAFETY: the consumer's buffer holds `room >= needed` bytes, and `needed` is at most the size of the structure.
+    // SAFETY: the consumer's buffer holds `capacity >= needed` bytes, and `needed` is at most the size of the structure.
     unsafe { information.cast::<u8>().copy_from_nonoverlapping(answer.cast(), needed) };
     STATUS_SUCCESS
 }
@@ -101,21 +101,23 @@ unsafe extern "C" fn create_cq(
     result: *mut *mut NDK_CQ,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+    let Some((open, engine_open)) = (unsafe { find(adapter) }) else {
         return refuse(NdkCall::CREATE_CQ, &Nothing, Refusal::NO_OBJECT);
     };
-    let size = match opening.completion_queue_size(depth) {
+    let size = match engine_open.completion_queue_size(depth) {
         Ok(size) => size,
-        Err(cause) => return refuse(NdkCall::CREATE_CQ, opening, cause),
+        Err(cause) => return refuse(NdkCall::CREATE_CQ, engine_open, cause),
     };
     let notify = notification.map(|function| Callback::new(function, notification_context));
     // SAFETY: null, or the consumer's affinity for the length of the call.
     let home = unsafe { affinity.as_ref() }.and_then(home);
-    let maker = opening.clone();
-    let make = move |block| maker.create_completion_queue(depth, notify, home, block).map_err(Refusal::from);
+    let maker = engine_open.clone();
+    let make = move |consumer_object| {
+        maker.create_completion_queue(depth, notify, home, consumer_object).map_err(Refusal::from)
+    };
     let creation = Creation { call: NdkCall::CREATE_CQ, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
-    unsafe { creation.run_sized::<CompletionQueueKind>(size, || opening.hold(), make) }
+    unsafe { creation.run_sized::<CompletionQueueKind>(size, || engine_open.hold(), make) }
 }
 
 /// The first processor a consumer prefers, if there is one.
@@ -132,13 +134,13 @@ unsafe extern "C" fn create_pd(
     result: *mut *mut NDK_PD,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+    let Some((open, engine_open)) = (unsafe { find(adapter) }) else {
         return refuse(NdkCall::CREATE_PD, &Nothing, Refusal::NO_OBJECT);
     };
-    let make = |block| opening.create_protection_domain(block).map_err(Refusal::from);
+    let make = |consumer_object| engine_open.create_protection_domain(consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_PD, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
-    unsafe { creation.run::<ProtectionDomainKind>(|| opening.hold(), make) }
+    unsafe { creation.run::<ProtectionDomainKind>(|| engine_open.hold(), make) }
 }
 
 /// NDKPI: NDK_FN_CREATE_SHARED_ENDPOINT.
@@ -151,18 +153,18 @@ unsafe extern "C" fn create_shared_endpoint(
     result: *mut *mut NDK_SHARED_ENDPOINT,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+    let Some((open, engine_open)) = (unsafe { find(adapter) }) else {
         return refuse(NdkCall::CREATE_SHARED_ENDPOINT, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's address for the length of the call.
     let address = match unsafe { socket::read(address, address_length) } {
         Ok(address) => address,
-        Err(refusal) => return refuse(NdkCall::CREATE_SHARED_ENDPOINT, opening, refusal),
+        Err(refusal) => return refuse(NdkCall::CREATE_SHARED_ENDPOINT, engine_open, refusal),
     };
-    let make = |block| opening.create_shared_endpoint(address, block).map_err(Refusal::from);
+    let make = |consumer_object| engine_open.create_shared_endpoint(address, consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_SHARED_ENDPOINT, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
-    unsafe { creation.run::<SharedEndpointKind>(|| opening.hold(), make) }
+    unsafe { creation.run::<SharedEndpointKind>(|| engine_open.hold(), make) }
 }
 
 /// NDKPI: NDK_FN_CREATE_CONNECTOR.
@@ -173,13 +175,13 @@ unsafe extern "C" fn create_connector(
     result: *mut *mut NDK_CONNECTOR,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+    let Some((open, engine_open)) = (unsafe { find(adapter) }) else {
         return refuse(NdkCall::CREATE_CONNECTOR, &Nothing, Refusal::NO_OBJECT);
     };
-    let make = |block| opening.create_connector(block).map_err(Refusal::from);
+    let make = |consumer_object| engine_open.create_connector(consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_CONNECTOR, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
-    unsafe { creation.run::<ConnectorKind>(|| opening.hold(), make) }
+    unsafe { creation.run::<ConnectorKind>(|| engine_open.hold(), make) }
 }
 
 /// NDKPI: NDK_FN_CREATE_LISTENER.
@@ -192,18 +194,18 @@ unsafe extern "C" fn create_listener(
     result: *mut *mut NDK_LISTENER,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes an adapter that it opened.
-    let Some((open, opening)) = (unsafe { find(adapter) }) else {
+    let Some((open, engine_open)) = (unsafe { find(adapter) }) else {
         return refuse(NdkCall::CREATE_LISTENER, &Nothing, Refusal::NO_OBJECT);
     };
     let Some(function) = connect_event else {
-        return refuse(NdkCall::CREATE_LISTENER, opening, Refusal::NO_CALLBACK);
+        return refuse(NdkCall::CREATE_LISTENER, engine_open, Refusal::NO_CALLBACK);
     };
     let callback = ConnectCallback {
         callback: Callback::new(function, connect_event_context),
         open: OpenPointer(core::ptr::from_ref(open)),
     };
-    let make = |block| opening.create_listener(callback, block).map_err(Refusal::from);
+    let make = |consumer_object| engine_open.create_listener(callback, consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_LISTENER, origin: open.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
-    unsafe { creation.run::<ListenerKind>(|| opening.hold(), make) }
+    unsafe { creation.run::<ListenerKind>(|| engine_open.hold(), make) }
 }

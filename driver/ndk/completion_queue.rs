@@ -15,8 +15,8 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
-    later,
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
+    deferred,
 };
 use crate::{
     platform::{Callback, KernelPlatform},
@@ -25,7 +25,7 @@ use crate::{
 };
 
 static DISPATCH: NDK_CQ_DISPATCH = NDK_CQ_DISPATCH {
-    NdkCloseCq: block::close::<CompletionQueueKind>,
+    NdkCloseCq: consumer_object::close::<CompletionQueueKind>,
     NdkQueryExtension: query_extension,
     NdkResizeCq: resize,
     NdkArmCq: arm,
@@ -47,8 +47,8 @@ impl Kind for CompletionQueueKind {
         NDK_CQ { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::CompletionQueue(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::CompletionQueue(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -82,13 +82,13 @@ unsafe extern "C" fn resize(
         let refused = |cause| refuse(NdkCall::RESIZE_CQ, &resizing, cause);
         resizing.resize(depth).map_or_else(refused, |()| STATUS_SUCCESS)
     };
-    later::request_sized(NdkCall::RESIZE_CQ, object.origin.promptness, size, callback, || queue.hold(), resize)
+    deferred::request_sized(NdkCall::RESIZE_CQ, object.origin.completion_mode, size, callback, || queue.hold(), resize)
 }
 
 /// NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION. In force when it returns.
 unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, count: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a completion queue of ours.
-    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else {
+    let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else {
         return refuse(NdkCall::CONTROL_CQ_INTERRUPT_MODERATION, &Nothing, Refusal::NO_OBJECT);
     };
     let refused = |cause| refuse(NdkCall::CONTROL_CQ_INTERRUPT_MODERATION, queue, cause);
@@ -98,7 +98,7 @@ unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, cou
 /// NDKPI: NDK_FN_ARM_CQ. An unknown type arms for everything, so that nobody waits for ever.
 unsafe extern "C" fn arm(queue: *mut NDK_CQ, kind: ULONG) {
     // SAFETY: the consumer passes a completion queue of ours.
-    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else { return };
+    let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else { return };
     queue.arm(match kind {
         NDK_CQ_NOTIFY_ERRORS => Arm::Errors,
         ndkpi_sys::ndkpi::NDK_CQ_NOTIFY_SOLICITED => Arm::Solicited,
@@ -124,7 +124,7 @@ unsafe extern "C" fn get_results_ex(queue: *mut NDK_CQ, results: *mut NDK_RESULT
 /// `queue` is a completion queue of ours; `results` is null or has room for `most` entries.
 unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Completion, NTSTATUS) -> R) -> ULONG {
     // SAFETY: the caller's promise.
-    let Some(queue) = (unsafe { block::handle::<CompletionQueueKind>(queue) }) else { return 0 };
+    let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else { return 0 };
     if results.is_null() {
         return 0;
     }

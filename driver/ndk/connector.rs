@@ -21,21 +21,21 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
-    later,
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
+    deferred,
     queue_pair::QueuePairKind,
     shared_endpoint::SharedEndpointKind,
     socket,
 };
 use crate::{
-    configuration::Promptness,
+    configuration::CompletionMode,
     platform::{Callback, DisconnectFunction, KernelPlatform, RequestCallback},
     refusal::{Nothing, Refusal, refuse},
     tags,
 };
 
 static DISPATCH: NDK_CONNECTOR_DISPATCH = NDK_CONNECTOR_DISPATCH {
-    NdkCloseConnector: block::close::<ConnectorKind>,
+    NdkCloseConnector: consumer_object::close::<ConnectorKind>,
     NdkQueryExtension: query_extension,
     NdkConnect: connect,
     NdkConnectWithSharedEndpoint: connect_with_shared_endpoint,
@@ -63,8 +63,8 @@ impl Kind for ConnectorKind {
         NDK_CONNECTOR { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::Connector(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::Connector(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -88,8 +88,8 @@ pub fn deliver(event: ConnectEvent<KernelPlatform>) {
     // SAFETY: the open outlives its listeners, and the listener cannot close before the event is dropped.
     let Some(open) = (unsafe { callback.open.0.as_ref() }) else { return };
     // Dropping the arrival refuses the connection.
-    let Ok((object, block)) = Object::<ConnectorKind>::reserve(open.origin) else { return };
-    let handle = connector.adopt(block);
+    let Ok((object, consumer_object)) = Object::<ConnectorKind>::reserve(open.origin) else { return };
+    let handle = connector.adopt(consumer_object);
     // SAFETY: the engine keeps the block, and the consumer does not know the object yet.
     let visible = unsafe { Object::complete(object, handle) };
     let notify = callback.callback;
@@ -120,16 +120,16 @@ unsafe fn private_data<'a>(data: *const c_void, length: ULONG) -> Result<&'a [u8
 ///
 /// # Safety
 /// `connector` is null or a connector of ours that is not closed yet.
-unsafe fn find<'a>(connector: *mut NDK_CONNECTOR) -> Option<(Promptness, &'a Connector<KernelPlatform>)> {
+unsafe fn find<'a>(connector: *mut NDK_CONNECTOR) -> Option<(CompletionMode, &'a Connector<KernelPlatform>)> {
     // SAFETY: the caller's promise.
     let object = unsafe { Object::<ConnectorKind>::from_visible(connector) }?;
-    Some((object.origin.promptness, object.handle()?))
+    Some((object.origin.completion_mode, object.handle()?))
 }
 
 /// Answers a request that the engine has decided on or taken over.
 fn requested(
     connector: &Connector<KernelPlatform>,
-    promptness: Promptness,
+    completion_mode: CompletionMode,
     answer: Result<Requested, ConnectError>,
     callback: RequestCallback,
 ) -> NTSTATUS {
@@ -138,7 +138,7 @@ fn requested(
         Ok(Requested::Done) => STATUS_SUCCESS,
         Err(cause) => refuse(callback.call, connector, cause),
     };
-    later::request(promptness, status, Some(callback.callback), || connector.hold())
+    deferred::request(completion_mode, status, Some(callback.callback), || connector.hold())
 }
 
 /// What NdkConnect and NdkConnectWithSharedEndpoint have in common.
@@ -188,7 +188,9 @@ unsafe extern "C" fn connect(
         // SAFETY: the consumer's arguments, passed on.
         Ok(source) => unsafe { connect_from(&arguments, Source::Address(source)) },
         // SAFETY: the consumer passes a connector of ours.
-        Err(refusal) => refuse(NdkCall::CONNECT, &unsafe { block::handle::<ConnectorKind>(connector) }, refusal),
+        Err(refusal) => {
+            refuse(NdkCall::CONNECT, &unsafe { consumer_object::handle::<ConnectorKind>(connector) }, refusal)
+        }
     }
 }
 
@@ -220,9 +222,9 @@ unsafe extern "C" fn connect_with_shared_endpoint(
         context,
     };
     // SAFETY: the consumer passes a shared endpoint of ours.
-    let Some(endpoint) = (unsafe { block::handle::<SharedEndpointKind>(endpoint) }) else {
+    let Some(endpoint) = (unsafe { consumer_object::handle::<SharedEndpointKind>(endpoint) }) else {
         // SAFETY: the consumer passes a connector of ours.
-        let connector = unsafe { block::handle::<ConnectorKind>(connector) };
+        let connector = unsafe { consumer_object::handle::<ConnectorKind>(connector) };
         return refuse(NdkCall::CONNECT_WITH_SHARED_ENDPOINT, &connector, Refusal::NO_OBJECT);
     };
     let endpoint = endpoint.clone();
@@ -236,8 +238,8 @@ unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPl
     // SAFETY: the consumer passes a connector of ours.
     let connector = unsafe { find(arguments.connector) };
     // SAFETY: the consumer passes a queue pair of ours.
-    let queue_pair = unsafe { block::handle::<QueuePairKind>(arguments.queue_pair) };
-    let (Some((promptness, connector)), Some(queue_pair)) = (connector, queue_pair) else {
+    let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(arguments.queue_pair) };
+    let (Some((completion_mode, connector)), Some(queue_pair)) = (connector, queue_pair) else {
         return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
     };
     let Some(function) = arguments.completion else {
@@ -261,7 +263,7 @@ unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPl
         private_data,
         callback,
     });
-    requested(&connector, promptness, answer, callback)
+    requested(&connector, completion_mode, answer, callback)
 }
 
 /// NDKPI: NDK_FN_COMPLETE_CONNECT.
@@ -302,11 +304,11 @@ unsafe fn complete(
 ) -> NTSTATUS {
     // SAFETY: the caller's promise.
     let connector = unsafe { find(connector) };
-    let Some((promptness, connector)) = connector else { return refuse(call, &Nothing, Refusal::NO_OBJECT) };
+    let Some((completion_mode, connector)) = connector else { return refuse(call, &Nothing, Refusal::NO_OBJECT) };
     let Some(function) = completion else { return refuse(call, connector, Refusal::NO_CALLBACK) };
     let connector = connector.clone();
     let callback = RequestCallback { callback: Callback::new(function, context), call };
-    requested(&connector, promptness, connector.complete_connect(disconnect, callback), callback)
+    requested(&connector, completion_mode, connector.complete_connect(disconnect, callback), callback)
 }
 
 /// What NdkAccept and NdkAcceptEx have in common.
@@ -386,8 +388,8 @@ unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<Disconnect
     // SAFETY: the consumer passes a connector of ours.
     let connector = unsafe { find(arguments.connector) };
     // SAFETY: the consumer passes a queue pair of ours.
-    let queue_pair = unsafe { block::handle::<QueuePairKind>(arguments.queue_pair) };
-    let (Some((promptness, connector)), Some(queue_pair)) = (connector, queue_pair) else {
+    let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(arguments.queue_pair) };
+    let (Some((completion_mode, connector)), Some(queue_pair)) = (connector, queue_pair) else {
         return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
     };
     let Some(function) = arguments.completion else {
@@ -402,13 +404,13 @@ unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<Disconnect
     let callback = RequestCallback { callback: Callback::new(function, arguments.context), call: arguments.call };
     let limits = arguments.limits;
     let answer = connector.accept(Accept { queue_pair: &queue_pair, limits, private_data, disconnect, callback });
-    requested(&connector, promptness, answer, callback)
+    requested(&connector, completion_mode, answer, callback)
 }
 
 /// NDKPI: NDK_FN_REJECT. Inline only.
 unsafe extern "C" fn reject(connector: *mut NDK_CONNECTOR, data: *const c_void, data_length: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
-    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::REJECT, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's private data for the length of the call.
@@ -426,7 +428,7 @@ unsafe extern "C" fn connection_data(
     data_length: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
-    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::GET_CONNECTION_DATA, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: null, or the consumer's place for the length.
@@ -436,10 +438,10 @@ unsafe extern "C" fn connection_data(
     if data.is_null() && *length != 0 {
         return refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::NO_PRIVATE_DATA);
     }
-    let room = if data.is_null() { 0 } else { *length as usize };
+    let capacity = if data.is_null() { 0 } else { *length as usize };
     // The engine writes into memory of ours; the consumer's buffer is filled from it.
     let mut copy = [0_u8; PRIVATE_DATA_MAX as usize];
-    let taken = room.min(copy.len());
+    let taken = capacity.min(copy.len());
     let found = match connector.connection_data(copy.get_mut(..taken).unwrap_or(&mut [])) {
         Ok(found) => found,
         Err(cause) => return refuse(NdkCall::GET_CONNECTION_DATA, connector, cause),
@@ -456,7 +458,7 @@ unsafe extern "C" fn connection_data(
     if let Some(outbound) = unsafe { outbound.as_mut() } {
         *outbound = found.limits.outbound;
     }
-    if data.is_null() || room >= found.required as usize {
+    if data.is_null() || capacity >= found.required as usize {
         return STATUS_SUCCESS;
     }
     refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::SMALL_BUFFER)
@@ -469,7 +471,7 @@ unsafe extern "C" fn local_address(
     length: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
-    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's buffer and its length.
@@ -484,7 +486,7 @@ unsafe extern "C" fn peer_address(
     length: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
-    let Some(connector) = (unsafe { block::handle::<ConnectorKind>(connector) }) else {
+    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::GET_PEER_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's buffer and its length.
@@ -500,11 +502,11 @@ unsafe extern "C" fn disconnect(
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a connector of ours.
     let connector = unsafe { find(connector) };
-    let Some((promptness, connector)) = connector else {
+    let Some((completion_mode, connector)) = connector else {
         return refuse(NdkCall::DISCONNECT, &Nothing, Refusal::NO_OBJECT);
     };
     let Some(function) = completion else { return refuse(NdkCall::DISCONNECT, connector, Refusal::NO_CALLBACK) };
     let connector = connector.clone();
     let callback = RequestCallback { callback: Callback::new(function, context), call: NdkCall::DISCONNECT };
-    requested(&connector, promptness, connector.disconnect(callback), callback)
+    requested(&connector, completion_mode, connector.disconnect(callback), callback)
 }

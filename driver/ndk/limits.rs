@@ -53,9 +53,9 @@ pub fn adapter_information(version: NDK_VERSION, configuration: &Configuration) 
     // A window lies inside a region.
     information.MaxWindowSize = limits.registration_size as usize;
     information.FRMRPageCount = limits.fast_register_pages;
-    information.MaxInitiatorRequestSge = limits.initiator_elements;
-    information.MaxReceiveRequestSge = limits.receive_elements;
-    information.MaxReadRequestSge = limits.read_elements;
+    information.MaxInitiatorRequestSge = limits.initiator_sges;
+    information.MaxReceiveRequestSge = limits.receive_sges;
+    information.MaxReadRequestSge = limits.read_sges;
     information.MaxTransferLength = limits.transfer_length;
     information.MaxInlineDataSize = limits.inline_data;
     information.MaxInboundReadLimit = limits.inbound_reads;

@@ -13,8 +13,8 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
-    later, socket,
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
+    deferred, socket,
 };
 use crate::{
     platform::{Callback, KernelPlatform},
@@ -23,7 +23,7 @@ use crate::{
 };
 
 static DISPATCH: NDK_LISTENER_DISPATCH = NDK_LISTENER_DISPATCH {
-    NdkCloseListener: block::close::<ListenerKind>,
+    NdkCloseListener: consumer_object::close::<ListenerKind>,
     NdkQueryExtension: query_extension,
     NdkListen: listen,
     NdkGetLocalAddress: local_address,
@@ -43,8 +43,8 @@ impl Kind for ListenerKind {
         NDK_LISTENER { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::Listener(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::Listener(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -78,7 +78,7 @@ unsafe extern "C" fn listen(
         Err(refusal) => return refuse(NdkCall::LISTEN, listener, refusal),
     };
     let callback = completion.map(|function| Callback::new(function, context));
-    later::request(object.origin.promptness, status, callback, || listener.hold())
+    deferred::request(object.origin.completion_mode, status, callback, || listener.hold())
 }
 
 /// NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
@@ -88,7 +88,7 @@ unsafe extern "C" fn local_address(
     length: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a listener of ours.
-    let Some(listener) = (unsafe { block::handle::<ListenerKind>(listener) }) else {
+    let Some(listener) = (unsafe { consumer_object::handle::<ListenerKind>(listener) }) else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's buffer and its length.
@@ -99,7 +99,7 @@ unsafe extern "C" fn local_address(
 /// NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.
 unsafe extern "C" fn control_connect_events(listener: *mut NDK_LISTENER, pause: BOOLEAN) {
     // SAFETY: the consumer passes a listener of ours.
-    if let Some(listener) = unsafe { block::handle::<ListenerKind>(listener) } {
+    if let Some(listener) = unsafe { consumer_object::handle::<ListenerKind>(listener) } {
         listener.pause(pause != FALSE);
     }
 }

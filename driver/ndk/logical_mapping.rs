@@ -13,15 +13,15 @@ use ndkpi_sys::{
     nt::{MDL, NTSTATUS, PAGE_SIZE, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{
-    Hold, LogicalAddress, LogicalMapping, Opening, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH,
+    Hold, LogicalAddress, LogicalMapping, Open, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH,
 };
 use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::{irql, pool::PoolBox};
 
-use super::{block, later, open::OpenAdapter};
+use super::{consumer_object, deferred, open::OpenAdapter};
 use crate::{
     callback,
-    configuration::Promptness,
+    configuration::CompletionMode,
     driver::Driver,
     mapper::{Job, Work},
     memory::{Access, Chain, Extent, Mapping, MappingError},
@@ -57,7 +57,7 @@ struct Output {
 
 /// A BuildLAM that the mapper does.
 pub struct BuildRequest {
-    opening: Opening<KernelPlatform>,
+    engine_open: Open<KernelPlatform>,
     chain: Chain,
     output: Output,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
@@ -84,41 +84,43 @@ pub unsafe extern "C" fn build(
     let Some(open) = (unsafe { OpenAdapter::from_object(adapter) }) else {
         return refuse(NdkCall::BUILD_LAM, &Nothing, Refusal::NO_OBJECT);
     };
-    let (Some(opening), false) = (open.opening(), mapping_size.is_null() || length == 0) else {
-        return refuse(NdkCall::BUILD_LAM, &open.opening(), Refusal::NO_LENGTH);
+    let (Some(engine_open), false) = (open.engine_open(), mapping_size.is_null() || length == 0) else {
+        return refuse(NdkCall::BUILD_LAM, &open.engine_open(), Refusal::NO_LENGTH);
     };
     // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
     let chain = match unsafe { Chain::check(mdl, length as u64, MAPPING_LENGTH) } {
         Ok(chain) => chain,
-        Err(cause) => return refuse(NdkCall::BUILD_LAM, opening, cause),
+        Err(cause) => return refuse(NdkCall::BUILD_LAM, engine_open, cause),
     };
     let Some(needed) = size_for(&chain) else {
-        return refuse(NdkCall::BUILD_LAM, opening, MappingError::TooLong);
+        return refuse(NdkCall::BUILD_LAM, engine_open, MappingError::TooLong);
     };
     // SAFETY: the consumer's place for the size.
-    let room = unsafe { mapping_size.replace(needed) };
-    if mapping.is_null() || room < needed {
-        return refuse(NdkCall::BUILD_LAM, opening, Refusal::SMALL_BUFFER);
+    let capacity = unsafe { mapping_size.replace(needed) };
+    if mapping.is_null() || capacity < needed {
+        return refuse(NdkCall::BUILD_LAM, engine_open, Refusal::SMALL_BUFFER);
     }
     let output = Output { mapping, size: mapping_size, first_byte_offset, needed };
-    let promptness = open.origin.promptness;
+    let completion_mode = open.origin.completion_mode;
     let callback = completion.map(|function| Callback::new(function, context));
     match callback {
-        Some(callback) if is_for_thread(&chain, promptness) => build_later(opening, chain, output, callback),
+        Some(callback) if is_for_thread(&chain, completion_mode) => {
+            build_deferred(engine_open, chain, output, callback)
+        }
         _ => {
-            let refused = |refusal| refuse(NdkCall::BUILD_LAM, opening, refusal);
-            let status = build_now(opening, &chain, output).map_or_else(refused, |()| STATUS_SUCCESS);
-            later::request(promptness, status, callback, || opening.hold())
+            let refused = |refusal| refuse(NdkCall::BUILD_LAM, engine_open, refusal);
+            let status = build_now(engine_open, &chain, output).map_or_else(refused, |()| STATUS_SUCCESS);
+            deferred::request(completion_mode, status, callback, || engine_open.hold())
         }
     }
 }
 
 /// Whether a mapping with a completion is left to our thread.
-fn is_for_thread(chain: &Chain, promptness: Promptness) -> bool {
-    match promptness {
-        Promptness::Natural => chain.length > LONG && irql::at_dispatch(),
-        Promptness::Pending => chain.is_large(),
-        Promptness::Inline => false,
+fn is_for_thread(chain: &Chain, completion_mode: CompletionMode) -> bool {
+    match completion_mode {
+        CompletionMode::Auto => chain.length > LONG && irql::at_dispatch(),
+        CompletionMode::Pending => chain.is_large(),
+        CompletionMode::Inline => false,
     }
 }
 
@@ -128,9 +130,9 @@ fn size_for(chain: &Chain) -> Option<ULONG> {
     ULONG::try_from(NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages)?).ok()
 }
 
-fn build_now(opening: &Opening<KernelPlatform>, chain: &Chain, output: Output) -> Result<(), Refusal> {
+fn build_now(engine_open: &Open<KernelPlatform>, chain: &Chain, output: Output) -> Result<(), Refusal> {
     let memory = Mapping::try_new(chain, Access::ReadWrite, Extent::Pages)?;
-    match opening.build_mapping(memory) {
+    match engine_open.build_mapping(memory) {
         Ok(built) => {
             LIVE.fetch_add(1, Ordering::Relaxed);
             output.write(&built, chain.first_byte_offset());
@@ -140,28 +142,28 @@ fn build_now(opening: &Opening<KernelPlatform>, chain: &Chain, output: Output) -
     }
 }
 
-fn build_later(
-    opening: &Opening<KernelPlatform>,
+fn build_deferred(
+    engine_open: &Open<KernelPlatform>,
     chain: Chain,
     output: Output,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return refuse(NdkCall::BUILD_LAM, opening, Refusal::NO_MEMORY) };
-    let request = BuildRequest { opening: opening.clone(), chain, output, callback, hold: opening.hold() };
+    let Some(driver) = Driver::get() else { return refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY) };
+    let request = BuildRequest { engine_open: engine_open.clone(), chain, output, callback, hold: engine_open.hold() };
     match PoolBox::try_new(tags::MAPPING, Job::new(Work::Build(request))) {
         Ok(job) => {
             driver.mapper.queue(job);
             STATUS_PENDING
         }
-        Err(_) => refuse(NdkCall::BUILD_LAM, opening, Refusal::NO_MEMORY),
+        Err(_) => refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY),
     }
 }
 
 impl BuildRequest {
     /// The mapper's part. PASSIVE_LEVEL.
     pub fn run(self) {
-        let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::BUILD_LAM, &self.opening, refusal);
-        let status = build_now(&self.opening, &self.chain, self.output).map_or_else(refused, |()| STATUS_SUCCESS);
+        let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::BUILD_LAM, &self.engine_open, refusal);
+        let status = build_now(&self.engine_open, &self.chain, self.output).map_or_else(refused, |()| STATUS_SUCCESS);
         // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
         callback::make(|| unsafe { (self.callback.function)(self.callback.context.0, status) });
         // Only now may the open finish its close.
@@ -204,14 +206,15 @@ pub unsafe extern "C" fn release(adapter: *mut NDK_ADAPTER, mapping: *mut NDK_LO
     // SAFETY: the consumer passes an adapter that it opened.
     let open = unsafe { OpenAdapter::from_object(adapter) };
     // SAFETY: the consumer passes a mapping that BuildLAM filled.
-    let (Some(opening), Some(mapping)) = (open.and_then(OpenAdapter::opening), unsafe { mapping.as_ref() }) else {
+    let (Some(engine_open), Some(mapping)) = (open.and_then(OpenAdapter::engine_open), unsafe { mapping.as_ref() })
+    else {
         return;
     };
     let address = LogicalAddress(mapping.AdapterContext.addr() as u64);
     // None: a mapping that is not there (any more); a release cannot report it.
-    let Some(releasing) = opening.begin_release(address) else { return };
+    let Some(releasing) = engine_open.begin_release(address) else { return };
     if let Some(retired) = wait_for_others(&releasing) {
-        block::finish_retired(retired);
+        consumer_object::finish_retired(retired);
     }
 }
 

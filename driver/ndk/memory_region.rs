@@ -13,12 +13,12 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
-    later,
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
+    deferred,
 };
 use crate::{
     callback,
-    configuration::Promptness,
+    configuration::CompletionMode,
     driver::Driver,
     mapper::{Job, RegisterRequest, Work},
     memory::{Access, Chain, Extent, Mapping},
@@ -28,7 +28,7 @@ use crate::{
 };
 
 static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {
-    NdkCloseMr: block::close::<MemoryRegionKind>,
+    NdkCloseMr: consumer_object::close::<MemoryRegionKind>,
     NdkQueryExtension: query_extension,
     NdkRegisterMr: register,
     NdkDeregisterMr: deregister,
@@ -50,8 +50,8 @@ impl Kind for MemoryRegionKind {
         NDK_MR { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::MemoryRegion(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::MemoryRegion(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -84,10 +84,10 @@ fn rights(flags: NDK_MR_FLAGS) -> Option<Rights> {
 ///
 /// # Safety
 /// `region` is null or a memory region of ours that is not closed yet.
-unsafe fn find<'a>(region: *mut NDK_MR) -> Option<(Promptness, &'a MemoryRegion<KernelPlatform>)> {
+unsafe fn find<'a>(region: *mut NDK_MR) -> Option<(CompletionMode, &'a MemoryRegion<KernelPlatform>)> {
     // SAFETY: the caller's promise.
     let object = unsafe { Object::<MemoryRegionKind>::from_visible(region) }?;
-    Some((object.origin.promptness, object.handle()?))
+    Some((object.origin.completion_mode, object.handle()?))
 }
 
 /// NDKPI: NDK_FN_REGISTER_MR. Inline, or PENDING through our thread for large memory.
@@ -100,7 +100,7 @@ unsafe extern "C" fn register(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some((promptness, region)) = (unsafe { find(region) }) else {
+    let Some((completion_mode, region)) = (unsafe { find(region) }) else {
         return refuse(NdkCall::REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
     let Some(rights) = rights(flags) else { return refuse(NdkCall::REGISTER_MR, region, Refusal::UNKNOWN_FLAGS) };
@@ -114,14 +114,14 @@ unsafe extern "C" fn register(
     };
     let callback = completion.map(|function| Callback::new(function, context));
     match callback {
-        Some(callback) if chain.is_large() && promptness != Promptness::Inline => {
-            register_later(region, chain, rights, callback)
+        Some(callback) if chain.is_large() && completion_mode != CompletionMode::Inline => {
+            register_deferred(region, chain, rights, callback)
         }
         _ => {
             let registered = register_chain(region, &chain, rights);
             let refused = |refusal| refuse(NdkCall::REGISTER_MR, region, refusal);
             let status = registered.map_or_else(refused, |()| STATUS_SUCCESS);
-            later::request(promptness, status, callback, || region.hold())
+            deferred::request(completion_mode, status, callback, || region.hold())
         }
     }
 }
@@ -135,7 +135,7 @@ fn register_chain(region: &MemoryRegion<KernelPlatform>, chain: &Chain, rights: 
 }
 
 /// Leaves it to the mapper.
-fn register_later(
+fn register_deferred(
     region: &MemoryRegion<KernelPlatform>,
     chain: Chain,
     rights: Rights,
@@ -170,7 +170,7 @@ unsafe extern "C" fn deregister(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some((promptness, region)) = (unsafe { find(region) }) else {
+    let Some((completion_mode, region)) = (unsafe { find(region) }) else {
         return refuse(NdkCall::DEREGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
     let Some(function) = completion else { return refuse(NdkCall::DEREGISTER_MR, region, Refusal::NO_CALLBACK) };
@@ -179,20 +179,24 @@ unsafe extern "C" fn deregister(
     let callback = RequestCallback { callback: Callback::new(function, context), call: NdkCall::DEREGISTER_MR };
     match region.deregister(callback) {
         Ok(Deregistered::Pending) => STATUS_PENDING,
-        Ok(Deregistered::Done(retired)) => deregistered(retired, promptness, callback),
+        Ok(Deregistered::Done(retired)) => deregistered(retired, completion_mode, callback),
         Err(cause) => refuse(NdkCall::DEREGISTER_MR, &region, cause),
     }
 }
 
 /// Answers a deregister that the engine did at once.
-fn deregistered(mut retired: Retired<KernelPlatform>, promptness: Promptness, callback: RequestCallback) -> NTSTATUS {
-    if let Some(space) = later::space(promptness) {
+fn deregistered(
+    mut retired: Retired<KernelPlatform>,
+    completion_mode: CompletionMode,
+    callback: RequestCallback,
+) -> NTSTATUS {
+    if let Some(space) = deferred::space(completion_mode) {
         retired.callback = Some(callback);
-        return space.tell(later::Answer::Retired(retired));
+        return space.deliver(deferred::Answer::Retired(retired));
     }
-    if retired.memory.is_large() && promptness != Promptness::Inline {
+    if retired.memory.is_large() && completion_mode != CompletionMode::Inline {
         retired.callback = Some(callback);
-        block::retired(retired);
+        consumer_object::retired(retired);
         return STATUS_PENDING;
     }
     drop(retired);
@@ -208,24 +212,24 @@ unsafe extern "C" fn initialize_fast_register(
     context: PVOID,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a memory region of ours.
-    let Some((promptness, region)) = (unsafe { find(region) }) else {
+    let Some((completion_mode, region)) = (unsafe { find(region) }) else {
         return refuse(NdkCall::INITIALIZE_FAST_REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
     let callback = completion.map(|function| Callback::new(function, context));
     let initialized = region.initialize_fast_register(pages, remote_access != FALSE);
     let refused = |cause| refuse(NdkCall::INITIALIZE_FAST_REGISTER_MR, region, cause);
     let status = initialized.map_or_else(refused, |()| STATUS_SUCCESS);
-    later::request(promptness, status, callback, || region.hold())
+    deferred::request(completion_mode, status, callback, || region.hold())
 }
 
 /// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR.
 unsafe extern "C" fn remote_token(region: *mut NDK_MR) -> UINT32 {
     // SAFETY: the consumer passes a memory region of ours.
-    unsafe { block::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.remote_token().0)
+    unsafe { consumer_object::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.remote_token().0)
 }
 
 /// NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR.
 unsafe extern "C" fn local_token(region: *mut NDK_MR) -> UINT32 {
     // SAFETY: the consumer passes a memory region of ours.
-    unsafe { block::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.local_token().0)
+    unsafe { consumer_object::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.local_token().0)
 }

@@ -9,12 +9,12 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
 };
 use crate::{platform::KernelPlatform, tags};
 
 static DISPATCH: NDK_MW_DISPATCH = NDK_MW_DISPATCH {
-    NdkCloseMw: block::close::<MemoryWindowKind>,
+    NdkCloseMw: consumer_object::close::<MemoryWindowKind>,
     NdkQueryExtension: query_extension,
     NdkGetRemoteTokenFromMw: remote_token,
 };
@@ -32,8 +32,8 @@ impl Kind for MemoryWindowKind {
         NDK_MW { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::MemoryWindow(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::MemoryWindow(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -48,5 +48,5 @@ impl Kind for MemoryWindowKind {
 /// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MW. Of the newest bind, also while that waits for its turn.
 unsafe extern "C" fn remote_token(window: *mut NDK_MW) -> UINT32 {
     // SAFETY: the consumer passes a memory window of ours.
-    unsafe { block::handle::<MemoryWindowKind>(window) }.map_or(0, |window| window.remote_token().0)
+    unsafe { consumer_object::handle::<MemoryWindowKind>(window) }.map_or(0, |window| window.remote_token().0)
 }

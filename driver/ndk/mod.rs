@@ -4,11 +4,11 @@
 //! are made in `status.rs`, memory is mapped in `memory.rs`.
 
 pub mod adapter;
-pub mod block;
 pub mod completion_queue;
 pub mod connector;
+pub mod consumer_object;
+pub mod deferred;
 pub mod enumeration;
-pub mod later;
 pub mod limits;
 pub mod listener;
 pub mod logical_mapping;

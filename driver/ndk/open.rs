@@ -11,7 +11,7 @@ use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
     ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER, NdkObjectTypeAdapter},
 };
-use softndk_engine::{Close, CreateError, Opening, Semantics};
+use softndk_engine::{Close, CreateError, Open, Semantics};
 use softndk_ioctl::{NdkCall, RefusalCause};
 use softndk_kernel::{
     event::Event,
@@ -21,7 +21,7 @@ use softndk_kernel::{
 
 use super::{
     adapter,
-    block::{Block, CloseCallback, Origin},
+    consumer_object::{CloseCallback, ConsumerObject, Origin},
 };
 use crate::{
     adapter::Adapter,
@@ -38,7 +38,7 @@ pub struct OpenAdapter {
     pub origin: Origin,
     adapter: NonNull<Adapter>,
     /// Set once, before the consumer knows the object.
-    opening: UnsafeCell<Option<Opening<KernelPlatform>>>,
+    engine_open: UnsafeCell<Option<Open<KernelPlatform>>>,
     /// What the close waits for; made in advance, because a close cannot fail.
     closed: SpinLock<Option<Event>>,
 }
@@ -58,19 +58,20 @@ impl OpenAdapter {
         let closed = Event::try_notification(tags::EVENT).map_err(resources)?;
         let open = Self {
             object: UnsafeCell::new(object),
-            origin: Origin { version, promptness: adapter.configuration.promptness },
+            origin: Origin { version, completion_mode: adapter.configuration.completion_mode },
             adapter: NonNull::from(adapter),
-            opening: UnsafeCell::new(None),
+            engine_open: UnsafeCell::new(None),
             closed: SpinLock::new(Some(closed)),
         };
         let open = PoolBox::try_new(tags::NDK_ADAPTER, open).map_err(resources)?;
         let place = open.as_ptr();
         // On failure the engine drops the block.
-        let opening = adapter.provider.engine().open(Semantics::NDK, Block::Open(open)).map_err(refused)?;
+        let engine_open =
+            adapter.provider.engine().open(Semantics::NDK, ConsumerObject::Open(open)).map_err(refused)?;
         // SAFETY: the engine keeps the block.
-        let cell = unsafe { &raw mut (*place).opening };
+        let cell = unsafe { &raw mut (*place).engine_open };
         // SAFETY: nobody else reaches the opening yet.
-        unsafe { *(*cell).get_mut() = Some(opening) };
+        unsafe { *(*cell).get_mut() = Some(engine_open) };
         NonNull::new(place).ok_or_else(|| resources(OutOfMemory))
     }
 
@@ -89,9 +90,9 @@ impl OpenAdapter {
     }
 
     /// The engine's part.
-    pub fn opening(&self) -> Option<&Opening<KernelPlatform>> {
+    pub fn engine_open(&self) -> Option<&Open<KernelPlatform>> {
         // SAFETY: written once, before the object was handed out.
-        unsafe { (*self.opening.get()).as_ref() }
+        unsafe { (*self.engine_open.get()).as_ref() }
     }
 }
 
@@ -137,7 +138,7 @@ pub unsafe extern "C" fn open_adapter(
 pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<*mut NDK_ADAPTER, Refusal> {
     let unknown = Refusal::new(RefusalCause::UNKNOWN_VERSION, NDIS_STATUS_BAD_VERSION);
     let version = version::negotiate(wanted).ok_or(unknown)?;
-    if !adapter.provider.opening() {
+    if !adapter.provider.engine_open() {
         return Err(NDK_OFF);
     }
     match OpenAdapter::try_new(adapter, version) {
@@ -168,14 +169,14 @@ pub unsafe extern "C" fn close_adapter(context: NDIS_HANDLE, object: *mut NDK_AD
 pub unsafe fn close(adapter: &Adapter, object: *mut NDK_ADAPTER) {
     // SAFETY: the caller's promise.
     let Some(open) = (unsafe { OpenAdapter::from_object(object) }) else { return };
-    let (Some(opening), Some(closed)) = (open.opening().cloned(), open.closed.lock().take()) else { return };
+    let (Some(engine_open), Some(closed)) = (open.engine_open().cloned(), open.closed.lock().take()) else { return };
     // From here on the block belongs to the engine's close.
     let event: *const Event = &raw const closed;
-    match opening.close(CloseCallback::new(Some(signal), event.cast_mut().cast())) {
+    match engine_open.close(CloseCallback::new(Some(signal), event.cast_mut().cast())) {
         Close::Done(object) => drop(object),
         Close::Pending => closed.wait(),
     }
-    drop(opening);
+    drop(engine_open);
     adapter.provider.closed();
 }
 

@@ -15,8 +15,8 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::{home, query_extension},
-    block::{self, Block, CloseCallback, Creation, Kind, Object},
     completion_queue::CompletionQueueKind,
+    consumer_object::{self, CloseCallback, ConsumerObject, Creation, Kind, Object},
     memory_region::MemoryRegionKind,
     memory_window::MemoryWindowKind,
     queue_pair::QueuePairKind,
@@ -29,7 +29,7 @@ use crate::{
 };
 
 static DISPATCH: NDK_PD_DISPATCH = NDK_PD_DISPATCH {
-    NdkClosePd: block::close::<ProtectionDomainKind>,
+    NdkClosePd: consumer_object::close::<ProtectionDomainKind>,
     NdkQueryExtension: query_extension,
     NdkCreateMr: create_mr,
     NdkCreateMw: create_mw,
@@ -52,8 +52,8 @@ impl Kind for ProtectionDomainKind {
         NDK_PD { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::ProtectionDomain(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::ProtectionDomain(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -89,7 +89,8 @@ unsafe extern "C" fn create_mr(
     let Some((object, domain)) = (unsafe { find(domain) }) else {
         return refuse(NdkCall::CREATE_MR, &Nothing, Refusal::NO_OBJECT);
     };
-    let make = |block| domain.create_memory_region(fast_register != FALSE, block).map_err(Refusal::from);
+    let make =
+        |consumer_object| domain.create_memory_region(fast_register != FALSE, consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_MR, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<MemoryRegionKind>(|| domain.hold(), make) }
@@ -106,7 +107,7 @@ unsafe extern "C" fn create_mw(
     let Some((object, domain)) = (unsafe { find(domain) }) else {
         return refuse(NdkCall::CREATE_MW, &Nothing, Refusal::NO_OBJECT);
     };
-    let make = |block| domain.create_memory_window(block).map_err(Refusal::from);
+    let make = |consumer_object| domain.create_memory_window(consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_MW, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run::<MemoryWindowKind>(|| domain.hold(), make) }
@@ -116,7 +117,7 @@ unsafe extern "C" fn create_mw(
 unsafe extern "C" fn create_srq(
     domain: *mut NDK_PD,
     depth: ULONG,
-    elements: ULONG,
+    sges: ULONG,
     threshold: ULONG,
     notification: Option<NDK_FN_SRQ_NOTIFICATION_CALLBACK>,
     notification_context: PVOID,
@@ -132,13 +133,14 @@ unsafe extern "C" fn create_srq(
     // SAFETY: null, or the consumer's affinity for the length of the call.
     let processor = unsafe { affinity.as_ref() }.and_then(home);
     let notify = notification.map(|function| Callback::new(function, notification_context));
-    let settings = SharedReceiveQueueSettings { depth, elements, threshold, notify, processor };
+    let settings = SharedReceiveQueueSettings { depth, sges, threshold, notify, processor };
     let size = match domain.shared_receive_queue_size(&settings) {
         Ok(size) => size,
         Err(cause) => return refuse(NdkCall::CREATE_SRQ, domain, cause),
     };
     let maker = domain.clone();
-    let make = move |block| maker.create_shared_receive_queue(settings, block).map_err(Refusal::from);
+    let make =
+        move |consumer_object| maker.create_shared_receive_queue(settings, consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_SRQ, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run_sized::<SharedReceiveQueueKind>(size, || domain.hold(), make) }
@@ -152,8 +154,8 @@ unsafe extern "C" fn create_qp(
     queue_pair_context: PVOID,
     receive_depth: ULONG,
     initiator_depth: ULONG,
-    receive_elements: ULONG,
-    initiator_elements: ULONG,
+    receive_sges: ULONG,
+    initiator_sges: ULONG,
     inline_data: ULONG,
     completion: Option<NDK_FN_CREATE_COMPLETION>,
     context: PVOID,
@@ -164,9 +166,9 @@ unsafe extern "C" fn create_qp(
         return refuse(NdkCall::CREATE_QP, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer passes completion queues of ours.
-    let receive_queue = unsafe { block::handle::<CompletionQueueKind>(receive_queue) };
+    let receive_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(receive_queue) };
     // SAFETY: as above.
-    let initiator_queue = unsafe { block::handle::<CompletionQueueKind>(initiator_queue) };
+    let initiator_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(initiator_queue) };
     let (Some(receive_queue), Some(initiator_queue)) = (receive_queue, initiator_queue) else {
         return refuse(NdkCall::CREATE_QP, domain, Refusal::NO_OBJECT);
     };
@@ -174,8 +176,8 @@ unsafe extern "C" fn create_qp(
         context: queue_pair_context.expose_provenance() as u64,
         receive_depth,
         initiator_depth,
-        receive_elements,
-        initiator_elements,
+        receive_sges,
+        initiator_sges,
         inline_data,
     };
     let creation = Creation { call: NdkCall::CREATE_QP, origin: object.origin, completion, context, result };
@@ -190,8 +192,8 @@ struct Shape {
     context: u64,
     receive_depth: u32,
     initiator_depth: u32,
-    receive_elements: u32,
-    initiator_elements: u32,
+    receive_sges: u32,
+    initiator_sges: u32,
     inline_data: u32,
 }
 
@@ -210,8 +212,8 @@ impl Queues {
             context: shape.context,
             receive_depth: shape.receive_depth,
             initiator_depth: shape.initiator_depth,
-            receive_elements: shape.receive_elements,
-            initiator_elements: shape.initiator_elements,
+            receive_sges: shape.receive_sges,
+            initiator_sges: shape.initiator_sges,
             inline_data: shape.inline_data,
             shared: self.shared.as_ref(),
         }
@@ -234,8 +236,8 @@ unsafe fn create_queue_pair(
     // The consumer may close the queues while our thread is at it.
     let shared = queues.shared.as_ref().map(SharedReceiveQueue::hold);
     let holds = (queues.receive.hold(), queues.initiator.hold(), shared);
-    let make = move |block| {
-        let created = maker.create_queue_pair(queues.settings(shape), block);
+    let make = move |consumer_object| {
+        let created = maker.create_queue_pair(queues.settings(shape), consumer_object);
         drop(holds);
         created.map_err(Refusal::from)
     };
@@ -251,7 +253,7 @@ unsafe extern "C" fn create_qp_with_srq(
     shared_receive_queue: *mut NDK_SRQ,
     queue_pair_context: PVOID,
     initiator_depth: ULONG,
-    initiator_elements: ULONG,
+    initiator_sges: ULONG,
     inline_data: ULONG,
     completion: Option<NDK_FN_CREATE_COMPLETION>,
     context: PVOID,
@@ -262,11 +264,11 @@ unsafe extern "C" fn create_qp_with_srq(
         return refuse(NdkCall::CREATE_QP_WITH_SRQ, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer passes queues of ours.
-    let receive_queue = unsafe { block::handle::<CompletionQueueKind>(receive_queue) };
+    let receive_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(receive_queue) };
     // SAFETY: as above.
-    let initiator_queue = unsafe { block::handle::<CompletionQueueKind>(initiator_queue) };
+    let initiator_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(initiator_queue) };
     // SAFETY: as above.
-    let shared = unsafe { block::handle::<SharedReceiveQueueKind>(shared_receive_queue) };
+    let shared = unsafe { consumer_object::handle::<SharedReceiveQueueKind>(shared_receive_queue) };
     let (Some(receive_queue), Some(initiator_queue), Some(shared)) = (receive_queue, initiator_queue, shared) else {
         return refuse(NdkCall::CREATE_QP_WITH_SRQ, domain, Refusal::NO_OBJECT);
     };
@@ -274,8 +276,8 @@ unsafe extern "C" fn create_qp_with_srq(
         context: queue_pair_context.expose_provenance() as u64,
         receive_depth: 0,
         initiator_depth,
-        receive_elements: 0,
-        initiator_elements,
+        receive_sges: 0,
+        initiator_sges,
         inline_data,
     };
     let queues =

@@ -144,7 +144,7 @@ impl Provider {
     }
 
     /// A reference for a new open, or nothing while NDK is off. Give it back with [`Provider::closed`].
-    pub fn opening(&self) -> bool {
+    pub fn engine_open(&self) -> bool {
         self.is_enabled() && self.opens.acquire()
     }
 
@@ -154,7 +154,7 @@ impl Provider {
 
     /// A reference for one of the driver's own opens, or nothing while NDK is off. Give it back with
     /// [`Provider::session_closed`], after the open is closed: NDK is not switched on again before.
-    pub fn session_opening(&self) -> bool {
+    pub fn session_open(&self) -> bool {
         self.sessions.acquire()
     }
 

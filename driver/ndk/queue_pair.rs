@@ -13,14 +13,14 @@ use ndkpi_sys::{
     nt::{NTSTATUS, PVOID, SIZE_T, STATUS_SUCCESS, UINT32, UINT64, ULONG},
 };
 use softndk_engine::{
-    Close, Element, FastRegistration, Hold, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights,
+    Close, FastRegistration, Hold, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights, Sge,
 };
 use softndk_ioctl::NdkCall;
 use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
     memory_region::MemoryRegionKind,
     memory_window::MemoryWindowKind,
 };
@@ -31,7 +31,7 @@ use crate::{
 };
 
 static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {
-    NdkCloseQp: block::close::<QueuePairKind>,
+    NdkCloseQp: consumer_object::close::<QueuePairKind>,
     NdkQueryExtension: query_extension,
     NdkFlush: flush,
     NdkSend: send,
@@ -57,8 +57,8 @@ impl Kind for QueuePairKind {
         NDK_QP { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::QueuePair(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::QueuePair(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -120,7 +120,7 @@ fn window_flags(flags: NDK_OP_FLAGS) -> Option<(RequestFlags, Rights)> {
 ///
 /// # Safety
 /// `list` is null or has `count` elements that stay as they are during the call.
-pub unsafe fn elements<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SGE]> {
+pub unsafe fn sges<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SGE]> {
     if count == 0 {
         return Some(&[]);
     }
@@ -131,8 +131,8 @@ pub unsafe fn elements<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [ND
     Some(unsafe { slice::from_raw_parts(list, count as usize) })
 }
 
-pub fn element(entry: &NDK_SGE) -> Element {
-    Element { address: entry.Address.value(), length: entry.Length, token: MemoryToken(entry.MemoryRegionToken) }
+pub fn sge(entry: &NDK_SGE) -> Sge {
+    Sge { address: entry.Address.value(), length: entry.Length, token: MemoryToken(entry.MemoryRegionToken) }
 }
 
 /// A consumer's context as the number the engine keeps.
@@ -146,7 +146,7 @@ fn result(call: NdkCall, queue_pair: &QueuePair<KernelPlatform>, posted: Result<
 
 /// A post refused before the engine saw it.
 fn refuse_early(call: NdkCall, queue_pair: &QueuePair<KernelPlatform>, refusal: Refusal) -> NTSTATUS {
-    queue_pair.kick_held();
+    queue_pair.schedule_held();
     refuse(call, queue_pair, refusal)
 }
 
@@ -158,7 +158,7 @@ fn flags_or_list(flags_are_good: bool) -> Refusal {
 /// NDKPI: NDK_FN_FLUSH.
 unsafe extern "C" fn flush(queue_pair: *mut NDK_QP) {
     // SAFETY: the consumer passes a queue pair of ours.
-    if let Some(queue_pair) = unsafe { block::handle::<QueuePairKind>(queue_pair) } {
+    if let Some(queue_pair) = unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) } {
         queue_pair.flush();
     }
 }
@@ -172,14 +172,14 @@ unsafe extern "C" fn send(
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
-    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::SEND, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
-    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
+    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { sges(list, count) }) else {
         return refuse_early(NdkCall::SEND, queue_pair, flags_or_list(request_flags(flags).is_some()));
     };
-    result(NdkCall::SEND, queue_pair, queue_pair.send(word(context), flags, list.iter().map(element)))
+    result(NdkCall::SEND, queue_pair, queue_pair.send(word(context), flags, list.iter().map(sge)))
 }
 
 /// NDKPI: NDK_FN_SEND_AND_INVALIDATE.
@@ -192,31 +192,31 @@ unsafe extern "C" fn send_and_invalidate(
     token: UINT32,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
-    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::SEND_AND_INVALIDATE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
-    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { elements(list, count) }) else {
+    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { sges(list, count) }) else {
         return refuse_early(NdkCall::SEND_AND_INVALIDATE, queue_pair, flags_or_list(request_flags(flags).is_some()));
     };
     result(
         NdkCall::SEND_AND_INVALIDATE,
         queue_pair,
-        queue_pair.send_and_invalidate(word(context), flags, list.iter().map(element), MemoryToken(token)),
+        queue_pair.send_and_invalidate(word(context), flags, list.iter().map(sge), MemoryToken(token)),
     )
 }
 
 /// NDKPI: NDK_FN_RECEIVE.
 unsafe extern "C" fn receive(queue_pair: *mut NDK_QP, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
-    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::RECEIVE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
-    let Some(list) = (unsafe { elements(list, count) }) else {
+    let Some(list) = (unsafe { sges(list, count) }) else {
         return refuse(NdkCall::RECEIVE, queue_pair, Refusal::NO_LIST);
     };
-    result(NdkCall::RECEIVE, queue_pair, queue_pair.receive(word(context), list.iter().map(element)))
+    result(NdkCall::RECEIVE, queue_pair, queue_pair.receive(word(context), list.iter().map(sge)))
 }
 
 /// The arguments of a Read or Write.
@@ -238,10 +238,10 @@ unsafe fn transfer<'a>(
     flags: NDK_OP_FLAGS,
 ) -> Result<Transfer<'a>, NTSTATUS> {
     // SAFETY: the caller's promise.
-    let queue_pair = unsafe { block::handle::<QueuePairKind>(queue_pair) };
+    let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) };
     let Some(queue_pair) = queue_pair else { return Err(refuse(call, &Nothing, Refusal::NO_OBJECT)) };
     // SAFETY: the caller's promise.
-    match (request_flags(flags), unsafe { elements(list, count) }) {
+    match (request_flags(flags), unsafe { sges(list, count) }) {
         (Some(flags), Some(list)) => Ok(Transfer { queue_pair, flags, list }),
         (flags, _) => Err(refuse_early(call, queue_pair, flags_or_list(flags.is_some()))),
     }
@@ -262,7 +262,7 @@ unsafe extern "C" fn read(
         Ok(Transfer { queue_pair, flags, list }) => result(
             NdkCall::READ,
             queue_pair,
-            queue_pair.read(word(context), flags, list.iter().map(element), address, MemoryToken(token)),
+            queue_pair.read(word(context), flags, list.iter().map(sge), address, MemoryToken(token)),
         ),
         Err(status) => status,
     }
@@ -283,7 +283,7 @@ unsafe extern "C" fn write(
         Ok(Transfer { queue_pair, flags, list }) => result(
             NdkCall::WRITE,
             queue_pair,
-            queue_pair.write(word(context), flags, list.iter().map(element), address, MemoryToken(token)),
+            queue_pair.write(word(context), flags, list.iter().map(sge), address, MemoryToken(token)),
         ),
         Err(status) => status,
     }
@@ -300,13 +300,13 @@ unsafe extern "C" fn bind(
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
-    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::BIND, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer passes a memory region of ours.
-    let region = unsafe { block::handle::<MemoryRegionKind>(region) };
+    let region = unsafe { consumer_object::handle::<MemoryRegionKind>(region) };
     // SAFETY: the consumer passes a memory window of ours.
-    let window = unsafe { block::handle::<MemoryWindowKind>(window) };
+    let window = unsafe { consumer_object::handle::<MemoryWindowKind>(window) };
     let (Some(region), Some(window), Some((flags, rights))) = (region, window, window_flags(flags)) else {
         let objects = region.is_some() && window.is_some();
         let refusal = if objects { Refusal::UNKNOWN_FLAGS } else { Refusal::NO_OBJECT };
@@ -329,11 +329,11 @@ unsafe extern "C" fn fast_register(
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
-    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::FAST_REGISTER, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer passes a memory region of ours.
-    let region = unsafe { block::handle::<MemoryRegionKind>(region) };
+    let region = unsafe { consumer_object::handle::<MemoryRegionKind>(region) };
     // SAFETY: the consumer's array for the length of the call.
     let pages = unsafe { page_list(pages, page_count) };
     let (Some(region), Some(pages), Some((flags, rights))) = (region, pages, registration_flags(flags)) else {
@@ -387,7 +387,7 @@ unsafe extern "C" fn invalidate(
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a queue pair of ours.
-    let Some(queue_pair) = (unsafe { block::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::INVALIDATE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: null, or the header of an object of ours.
@@ -397,7 +397,7 @@ unsafe extern "C" fn invalidate(
     };
     if kind == NdkObjectTypeMr {
         // SAFETY: the header says that this is a memory region.
-        let region = unsafe { block::handle::<MemoryRegionKind>(object.cast()) };
+        let region = unsafe { consumer_object::handle::<MemoryRegionKind>(object.cast()) };
         return region.map_or_else(
             || refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT),
             |it| result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate(word(context), flags, it)),
@@ -405,7 +405,7 @@ unsafe extern "C" fn invalidate(
     }
     if kind == NdkObjectTypeMw {
         // SAFETY: the header says that this is a memory window.
-        let window = unsafe { block::handle::<MemoryWindowKind>(object.cast()) };
+        let window = unsafe { consumer_object::handle::<MemoryWindowKind>(object.cast()) };
         return window.map_or_else(
             || refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT),
             |it| result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate_window(word(context), flags, it)),

@@ -13,7 +13,7 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
     socket,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 static DISPATCH: NDK_SHARED_ENDPOINT_DISPATCH = NDK_SHARED_ENDPOINT_DISPATCH {
-    NdkCloseSharedEndpoint: block::close::<SharedEndpointKind>,
+    NdkCloseSharedEndpoint: consumer_object::close::<SharedEndpointKind>,
     NdkQueryExtension: query_extension,
     NdkGetLocalAddress: local_address,
 };
@@ -41,8 +41,8 @@ impl Kind for SharedEndpointKind {
         NDK_SHARED_ENDPOINT { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::SharedEndpoint(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::SharedEndpoint(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -61,7 +61,7 @@ unsafe extern "C" fn local_address(
     length: *mut ULONG,
 ) -> NTSTATUS {
     // SAFETY: the consumer passes a shared endpoint of ours.
-    let Some(endpoint) = (unsafe { block::handle::<SharedEndpointKind>(endpoint) }) else {
+    let Some(endpoint) = (unsafe { consumer_object::handle::<SharedEndpointKind>(endpoint) }) else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's buffer and its length.

@@ -13,9 +13,9 @@ use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    block::{self, Block, CloseCallback, Kind, Object},
-    later,
-    queue_pair::{element, elements, word},
+    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
+    deferred,
+    queue_pair::{sge, sges, word},
 };
 use crate::{
     platform::{Callback, KernelPlatform},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 static DISPATCH: NDK_SRQ_DISPATCH = NDK_SRQ_DISPATCH {
-    NdkCloseSrq: block::close::<SharedReceiveQueueKind>,
+    NdkCloseSrq: consumer_object::close::<SharedReceiveQueueKind>,
     NdkQueryExtension: query_extension,
     NdkModifySrq: modify,
     NdkSrqReceive: receive,
@@ -43,8 +43,8 @@ impl Kind for SharedReceiveQueueKind {
         NDK_SRQ { Header: header, Dispatch: &raw const DISPATCH }
     }
 
-    fn block(object: PoolBox<Object<Self>>) -> Block {
-        Block::SharedReceiveQueue(object)
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
+        ConsumerObject::SharedReceiveQueue(object)
     }
 
     fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
@@ -75,9 +75,9 @@ unsafe extern "C" fn modify(
         let refused = |cause| refuse(NdkCall::MODIFY_SRQ, &changed, cause);
         changed.modify(depth, threshold).map_or_else(refused, |()| STATUS_SUCCESS)
     };
-    later::request_sized(
+    deferred::request_sized(
         NdkCall::MODIFY_SRQ,
-        object.origin.promptness,
+        object.origin.completion_mode,
         queue.size_of(depth),
         callback,
         || queue.hold(),
@@ -88,13 +88,13 @@ unsafe extern "C" fn modify(
 /// NDKPI: NDK_FN_SRQ_RECEIVE.
 unsafe extern "C" fn receive(queue: *mut NDK_SRQ, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
     // SAFETY: the consumer passes a shared receive queue of ours.
-    let Some(queue) = (unsafe { block::handle::<SharedReceiveQueueKind>(queue) }) else {
+    let Some(queue) = (unsafe { consumer_object::handle::<SharedReceiveQueueKind>(queue) }) else {
         return refuse(NdkCall::SRQ_RECEIVE, &Nothing, Refusal::NO_OBJECT);
     };
     // SAFETY: the consumer's list for the length of the call.
-    let Some(list) = (unsafe { elements(list, count) }) else {
+    let Some(list) = (unsafe { sges(list, count) }) else {
         return refuse(NdkCall::SRQ_RECEIVE, queue, Refusal::NO_LIST);
     };
     let refused = |cause| refuse(NdkCall::SRQ_RECEIVE, queue, cause);
-    queue.receive(word(context), list.iter().map(element)).map_or_else(refused, |()| STATUS_SUCCESS)
+    queue.receive(word(context), list.iter().map(sge)).map_or_else(refused, |()| STATUS_SUCCESS)
 }

@@ -50,8 +50,8 @@ pub unsafe fn write(address: Option<SocketAddr>, place: *mut SOCKADDR, length: *
     let Some(length) = (unsafe { length.as_mut() }) else { return Err(Refusal::NO_LENGTH) };
     let address = address.ok_or(Refusal::NO_ADDRESS_YET)?;
     let needed = size(&address) as ULONG;
-    let room = core::mem::replace(length, needed);
-    if place.is_null() || room < needed {
+    let capacity = core::mem::replace(length, needed);
+    if place.is_null() || capacity < needed {
         return Err(Refusal::SMALL_BUFFER);
     }
     let form = inet(&address);

@@ -281,15 +281,15 @@ impl OpenedAdapter {
     /// Opens the adapter for a session, under whose number its objects are listed.
     pub fn open(adapter: AdapterReference, session: u32) -> Result<Self, Status> {
         let newest = NDK_VERSION { Major: 2, Minor: 1 };
-        if !adapter.provider.session_opening() {
+        if !adapter.provider.session_open() {
             return Err(Status::DEVICE_NOT_READY);
         }
         match open::open(&adapter, newest) {
             Ok(object) => {
                 // SAFETY: just opened, and closed only by our own drop.
-                let opening = unsafe { OpenAdapter::from_object(object) }.and_then(OpenAdapter::opening);
-                if let Some(opening) = opening {
-                    opening.set_label(u64::from(session));
+                let engine_open = unsafe { OpenAdapter::from_object(object) }.and_then(OpenAdapter::engine_open);
+                if let Some(engine_open) = engine_open {
+                    engine_open.set_label(u64::from(session));
                 }
                 Ok(Self { adapter, object })
             }
@@ -413,7 +413,7 @@ pub fn create_memory_window(domain: &Owned<NDK_PD>) -> Result<Owned<NDK_MW>, Sta
 pub struct QueuePairShape {
     pub receive_depth: u32,
     pub initiator_depth: u32,
-    pub elements: u32,
+    pub sges: u32,
     pub inline_data: u32,
 }
 
@@ -425,7 +425,7 @@ pub fn create_shared_receive_queue(domain: &Owned<NDK_PD>, shape: QueuePairShape
             (domain.table().NdkCreateSrq)(
                 domain.as_ptr(),
                 shape.receive_depth,
-                shape.elements,
+                shape.sges,
                 0,
                 None,
                 ptr::null_mut(),
@@ -456,8 +456,8 @@ pub fn create_queue_pair(
                 ptr::null_mut(),
                 shape.receive_depth,
                 shape.initiator_depth,
-                shape.elements,
-                shape.elements,
+                shape.sges,
+                shape.sges,
                 shape.inline_data,
                 done,
                 asked,
@@ -473,7 +473,7 @@ pub fn create_queue_pair(
                 shared.as_ptr(),
                 ptr::null_mut(),
                 shape.initiator_depth,
-                shape.elements,
+                shape.sges,
                 shape.inline_data,
                 done,
                 asked,
@@ -492,9 +492,9 @@ impl CompletionQueue {
     /// Takes completions; how many.
     pub fn poll(&self, results: &mut [NDK_RESULT_EX]) -> usize {
         let queue = self.object.as_ptr();
-        let room = results.len() as u32;
+        let capacity = results.len() as u32;
         // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
-        unsafe { (self.object.table().NdkGetCqResultsEx)(queue, results.as_mut_ptr(), room) as usize }
+        unsafe { (self.object.table().NdkGetCqResultsEx)(queue, results.as_mut_ptr(), capacity) as usize }
     }
 
     /// Asks for a notification of the next completion.

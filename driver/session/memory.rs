@@ -166,7 +166,7 @@ impl Registered {
     }
 
     /// One element over `length` bytes from `offset`.
-    pub fn element(&self, offset: u64, length: u32) -> NDK_SGE {
+    pub fn sge(&self, offset: u64, length: u32) -> NDK_SGE {
         let address: *mut c_void = ptr::with_exposed_provenance_mut((self.address + offset) as usize);
         NDK_SGE {
             Address: NDK_SGE_ADDRESS { VirtualAddress: address },
@@ -368,8 +368,8 @@ impl LogicalMapping {
         length: usize,
         capacity: &mut u32,
     ) -> i32 {
-        let room = size_of_val(&*self.words);
-        let place = if room == 0 { ptr::null_mut() } else { self.words.as_mut_ptr() };
+        let space = size_of_val(&*self.words);
+        let place = if space == 0 { ptr::null_mut() } else { self.words.as_mut_ptr() };
         // SAFETY: NDKPI: NDK_FN_BUILD_LAM with a buffer of `capacity` bytes.
         unsafe {
             (adapter.table().NdkBuildLAM)(

@@ -195,14 +195,14 @@ impl Side {
     /// Posts a receive where this end's receives are posted.
     ///
     /// # Safety
-    /// `elements` points to `count` elements; their memory stays until the completion.
-    pub unsafe fn receive(&self, elements: *const NDK_SGE, count: u32) -> NTSTATUS {
+    /// `sges` points to `count` elements; their memory stays until the completion.
+    pub unsafe fn receive(&self, sges: *const NDK_SGE, count: u32) -> NTSTATUS {
         let context = ptr::null_mut();
         match &self.shared {
             // SAFETY: NDKPI: NDK_FN_RECEIVE; the caller's promise.
-            None => unsafe { (self.queue_pair.table().NdkReceive)(self.queue_pair.as_ptr(), context, elements, count) },
+            None => unsafe { (self.queue_pair.table().NdkReceive)(self.queue_pair.as_ptr(), context, sges, count) },
             // SAFETY: NDKPI: NDK_FN_SRQ_RECEIVE; the caller's promise.
-            Some(shared) => unsafe { (shared.table().NdkSrqReceive)(shared.as_ptr(), context, elements, count) },
+            Some(shared) => unsafe { (shared.table().NdkSrqReceive)(shared.as_ptr(), context, sges, count) },
         }
     }
 
@@ -267,7 +267,7 @@ impl Ends {
         let flags = Flags { disconnected: AtomicBool::new(false) };
         let flags = PoolBox::try_new(tags::SESSION, flags).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         let steps = Steps::try_new()?;
-        let elements = limits.max_request_sge;
+        let sges = limits.max_request_sge;
         let inline_data = limits.max_inline_data_size;
         let server = Side::try_new(
             server,
@@ -275,7 +275,7 @@ impl Ends {
             QueuePairShape {
                 receive_depth: limits.receive_queue_depth,
                 initiator_depth: SERVER_INITIATOR_DEPTH,
-                elements,
+                sges,
                 inline_data: 0,
             },
             plan.asked.flags.contains(PairFlags::SHARED_RECEIVE),
@@ -286,7 +286,7 @@ impl Ends {
             QueuePairShape {
                 receive_depth: CLIENT_RECEIVE_DEPTH,
                 initiator_depth: limits.initiator_queue_depth,
-                elements,
+                sges,
                 inline_data,
             },
             false,

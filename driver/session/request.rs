@@ -37,19 +37,19 @@ pub struct PendingRequest {
     file: NonNull<ControlFile>,
     work: Work,
     /// Keeps the device registered.
-    passage: Passage,
+    reference: RundownReference,
 }
 
 /// A request's place behind the driver's gate for requests.
-pub type Passage = RundownGuard<'static>;
+pub type RundownReference = RundownGuard<'static>;
 
 // SAFETY: IRP and file belong to the request until it is complete, on whatever thread that happens.
 unsafe impl Send for PendingRequest {}
 
 impl PendingRequest {
     /// Takes a reference on the file; nothing when the file is being closed.
-    pub fn new(request: Request, file: &ControlFile, work: Work, passage: Passage) -> Result<Self, Request> {
-        if file.enter() { Ok(Self { request, file: NonNull::from(file), work, passage }) } else { Err(request) }
+    pub fn new(request: Request, file: &ControlFile, work: Work, reference: RundownReference) -> Result<Self, Request> {
+        if file.enter() { Ok(Self { request, file: NonNull::from(file), work, reference }) } else { Err(request) }
     }
 
     pub fn irp(&self) -> &Request {
@@ -92,7 +92,7 @@ impl PendingRequest {
         self.request.complete(outcome.status.0, outcome.information);
         // The file may go from here on, and then the device.
         file.leave();
-        drop(self.passage);
+        drop(self.reference);
     }
 }
 

@@ -191,8 +191,8 @@ struct Transfer<'a> {
     memory: &'a Memory<'a>,
     result: &'a mut TransferResult,
     now: &'a dyn Fn() -> u64,
-    elements: PoolSlice<NDK_SGE>,
-    receive_elements: PoolSlice<NDK_SGE>,
+    sges: PoolSlice<NDK_SGE>,
+    receive_sges: PoolSlice<NDK_SGE>,
     /// Where completions are taken to, of either end.
     results: PoolSlice<NDK_RESULT_EX>,
     /// When each outstanding chain was begun, by chain number modulo its length.
@@ -225,7 +225,7 @@ impl<'a> Transfer<'a> {
         now: &'a dyn Fn() -> u64,
     ) -> Result<Self, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
-        let (elements, depth) = (asked.sge_count as usize, asked.depth as usize);
+        let (sges, depth) = (asked.sge_count as usize, asked.depth as usize);
         let cursor = Cursor::new(layout.region_length, asked.request_length);
         Ok(Self {
             ends,
@@ -233,8 +233,8 @@ impl<'a> Transfer<'a> {
             memory,
             result,
             now,
-            elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
-            receive_elements: PoolSlice::try_filled(tags::SESSION, elements, NDK_SGE::zeroed()).map_err(none)?,
+            sges: PoolSlice::try_filled(tags::SESSION, sges, NDK_SGE::zeroed()).map_err(none)?,
+            receive_sges: PoolSlice::try_filled(tags::SESSION, sges, NDK_SGE::zeroed()).map_err(none)?,
             results: PoolSlice::try_filled(tags::SESSION, BATCH, NDK_RESULT_EX::zeroed()).map_err(none)?,
             chain_starts: PoolSlice::try_filled(tags::SESSION, depth, 0).map_err(none)?,
             silent: PoolSlice::try_filled(tags::SESSION, depth.next_power_of_two(), false).map_err(none)?,
@@ -308,11 +308,11 @@ impl<'a> Transfer<'a> {
         if client.signal.failed() || self.ends.server.signal.failed() {
             return Err(Status::IO_DEVICE_ERROR);
         }
-        let tired = spins.is_multiple_of(SPINS);
-        if tired {
+        let over_the_limit = spins.is_multiple_of(SPINS);
+        if over_the_limit {
             patience.pause(&[&client.signal.arrived], Some(REST));
         }
-        Ok(tired)
+        Ok(over_the_limit)
     }
 
     /// With notifications, completions are looked for only after one has come, or a call, or the time is over. Whether it is
@@ -355,13 +355,13 @@ impl<'a> Transfer<'a> {
         let mut any = false;
         while self.wants_more() {
             let outstanding = self.posted.saturating_sub(self.completed);
-            let room = u64::from(self.asked.depth).saturating_sub(outstanding);
+            let capacity = u64::from(self.asked.depth).saturating_sub(outstanding);
             let rest = match self.asked.request_count {
                 0 => u64::MAX,
                 count => count.saturating_sub(self.posted),
             };
             let chain = u64::from(self.asked.chain_length).min(rest);
-            if room < chain {
+            if capacity < chain {
                 break;
             }
             any = true;
@@ -456,36 +456,32 @@ impl<'a> Transfer<'a> {
     fn post(&mut self, flags: NDK_OP_FLAGS) -> NTSTATUS {
         let stride = self.to_post.next();
         let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
-        for (index, element) in self.elements.iter_mut().take(count as usize).enumerate() {
+        for (index, sge) in self.sges.iter_mut().take(count as usize).enumerate() {
             let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
-            *element = self.memory.client.element(stride.offset + part.offset, part.length);
+            *sge = self.memory.client.sge(stride.offset + part.offset, part.length);
             if let Some(mapped) = &self.memory.inline {
                 let address = mapped.address().wrapping_add((stride.offset + part.offset) as usize);
-                element.Address.VirtualAddress = address.cast();
+                sge.Address.VirtualAddress = address.cast();
             }
         }
         let dispatch = self.ends.client.queue_pair.table();
         let queue_pair = self.ends.client.queue_pair.as_ptr();
         let number = self.posted + 1;
         let context = ptr::without_provenance_mut(number as usize);
-        let elements = self.elements.as_ptr();
+        let sges = self.sges.as_ptr();
         let remote = self.memory.server.address + stride.offset;
         let token = self.memory.server.remote_token;
         match self.asked.operation {
             // SAFETY: NDKPI: NDK_FN_READ; the list stays as it is for the call, the memory until the completion.
-            Operation::READ => unsafe {
-                (dispatch.NdkRead)(queue_pair, context, elements, count, remote, token, flags)
-            },
+            Operation::READ => unsafe { (dispatch.NdkRead)(queue_pair, context, sges, count, remote, token, flags) },
             // SAFETY: NDKPI: NDK_FN_WRITE; as above.
-            Operation::WRITE => unsafe {
-                (dispatch.NdkWrite)(queue_pair, context, elements, count, remote, token, flags)
-            },
+            Operation::WRITE => unsafe { (dispatch.NdkWrite)(queue_pair, context, sges, count, remote, token, flags) },
             _ if self.asked.flags.contains(TransferFlags::REMOTE_INVALIDATE) && self.is_last() => {
                 // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE; as above.
-                unsafe { (dispatch.NdkSendAndInvalidate)(queue_pair, context, elements, count, flags, token) }
+                unsafe { (dispatch.NdkSendAndInvalidate)(queue_pair, context, sges, count, flags, token) }
             }
             // SAFETY: NDKPI: NDK_FN_SEND; as above.
-            _ => unsafe { (dispatch.NdkSend)(queue_pair, context, elements, count, flags) },
+            _ => unsafe { (dispatch.NdkSend)(queue_pair, context, sges, count, flags) },
         }
     }
 
@@ -497,12 +493,12 @@ impl<'a> Transfer<'a> {
         }
         let stride = self.to_receive.next();
         let count = if stride.length == 0 { 0 } else { self.asked.sge_count };
-        for (index, element) in self.receive_elements.iter_mut().take(count as usize).enumerate() {
+        for (index, sge) in self.receive_sges.iter_mut().take(count as usize).enumerate() {
             let part = segment(stride.length, count, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
-            *element = self.memory.server.element(stride.offset + part.offset, part.length);
+            *sge = self.memory.server.sge(stride.offset + part.offset, part.length);
         }
         // SAFETY: the list stays as it is for the call, the memory until the completion.
-        let status = unsafe { self.ends.server.receive(self.receive_elements.as_ptr(), count) };
+        let status = unsafe { self.ends.server.receive(self.receive_sges.as_ptr(), count) };
         if status != STATUS_SUCCESS {
             self.result.record_failure(Status(status));
             self.result.end_reason = EndReason::FAILURE;

@@ -42,7 +42,7 @@ pub struct Workers {
 
 struct State {
     line: Line,
-    desks: PoolArray<Desk>,
+    slots: PoolArray<WorkerSlot>,
     threads: PoolArray<Option<Thread>>,
     started: usize,
     /// Threads on their way: a start may fail, so nobody relies on them yet.
@@ -51,7 +51,7 @@ struct State {
 
 /// Where one thread works.
 #[derive(Clone, Copy, Default)]
-struct Desk {
+struct WorkerSlot {
     taken: bool,
     /// The request it works on, by [`Request::id`](crate::control::irp::Request::id); 0 is none.
     request: usize,
@@ -89,9 +89,9 @@ impl Workers {
     #[inline(never)]
     pub fn try_new() -> Result<Self, OutOfMemory> {
         let places = PoolArray::try_from_fn(tags::SESSION, REQUEST_MAX, |_| Ok::<_, OutOfMemory>(None))?;
-        let desks = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, OutOfMemory>(Desk::default()))?;
+        let slots = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, OutOfMemory>(WorkerSlot::default()))?;
         let threads = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, OutOfMemory>(None))?;
-        let state = State { line: Line { places, length: 0 }, desks, threads, started: 0, starting: 0 };
+        let state = State { line: Line { places, length: 0 }, slots, threads, started: 0, starting: 0 };
         Ok(Self {
             state: SpinLock::new(state),
             wake: Event::try_synchronization(tags::EVENT, false)?,
@@ -196,9 +196,9 @@ impl Workers {
             let mut state = self.state.lock();
             let waiting = state.line.take(|request| request.irp().id() == id);
             if waiting.is_none() {
-                let mut desks = state.desks.iter_mut().zip(self.calls.iter());
-                if let Some((desk, call)) = desks.find(|(desk, _)| desk.request == id) {
-                    desk.cancelled = true;
+                let mut slots = state.slots.iter_mut().zip(self.calls.iter());
+                if let Some((slot, call)) = slots.find(|(slot, _)| slot.request == id) {
+                    slot.cancelled = true;
                     call.set();
                 }
             }
@@ -212,43 +212,43 @@ impl Workers {
     /// A desk for a thread: there are as many as threads.
     fn sit_down(&self) -> Option<(usize, &Event)> {
         let mut state = self.state.lock();
-        let mut desks = state.desks.iter_mut().zip(self.calls.iter()).enumerate();
-        let (index, (desk, call)) = desks.find(|(_, (desk, _))| !desk.taken)?;
-        desk.taken = true;
+        let mut slots = state.slots.iter_mut().zip(self.calls.iter()).enumerate();
+        let (index, (slot, call)) = slots.find(|(_, (slot, _))| !slot.taken)?;
+        slot.taken = true;
         Some((index, call))
     }
 
     /// The oldest request, at a desk now, and whether more wait behind it.
-    fn take(&self, desk: usize) -> Option<(PoolBox<PendingRequest>, bool)> {
+    fn take(&self, slot: usize) -> Option<(PoolBox<PendingRequest>, bool)> {
         let mut state = self.state.lock();
         let request = state.line.take(|_| true)?;
-        if let Some(desk) = state.desks.get_mut(desk) {
-            *desk = Desk { taken: true, request: request.irp().id(), cancelled: false };
+        if let Some(slot) = state.slots.get_mut(slot) {
+            *slot = WorkerSlot { taken: true, request: request.irp().id(), cancelled: false };
         }
         Some((request, state.line.length != 0))
     }
 
     /// Takes a request from a desk. Afterwards nobody cancels it any more. PASSIVE_LEVEL.
-    fn clear(&self, desk: usize, call: &Event, request: &PendingRequest) {
+    fn clear(&self, slot: usize, call: &Event, request: &PendingRequest) {
         if !request.irp().take_cancel_routine() {
             // It has been called, on another processor perhaps, and needs the request until it has been here.
-            while !self.state.lock().desks.get(desk).is_none_or(|desk| desk.cancelled) {
+            while !self.state.lock().slots.get(slot).is_none_or(|slot| slot.cancelled) {
                 call.wait();
             }
         }
-        if let Some(desk) = self.state.lock().desks.get_mut(desk) {
-            *desk = Desk { taken: true, ..Desk::default() };
+        if let Some(slot) = self.state.lock().slots.get_mut(slot) {
+            *slot = WorkerSlot { taken: true, ..WorkerSlot::default() };
         }
     }
 
-    fn work(&self, driver: &'static Driver, desk: usize, call: &Event) {
-        while let Some((request, more)) = self.take(desk) {
+    fn work(&self, driver: &'static Driver, slot: usize, call: &Event) {
+        while let Some((request, more)) = self.take(slot) {
             if more {
                 // Another thread may take the next one.
                 self.wake.set();
             }
             let outcome = request.act(driver, call);
-            self.clear(desk, call, &request);
+            self.clear(slot, call, &request);
             self.give_back();
             request.into_inner().finish(outcome);
         }
@@ -271,10 +271,10 @@ impl Workers {
 unsafe extern "C" fn run(_context: *mut c_void) {
     if let Some(driver) = Driver::get() {
         let workers = &driver.workers;
-        if let Some((desk, call)) = workers.sit_down() {
+        if let Some((slot, call)) = workers.sit_down() {
             while !workers.stopping.load(Ordering::Acquire) {
                 workers.wake.wait();
-                workers.work(driver, desk, call);
+                workers.work(driver, slot, call);
             }
         }
         workers.wake.set();

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use softndk_engine::{FastRegistration, LogicalAddress, MemoryToken, RequestFlags, Semantics};
-use softndk_engine_kit::{Buffer, Depths, EVERYTHING, Pair, element};
+use softndk_engine_kit::{Buffer, Depths, EVERYTHING, Pair, sge};
 
 const CHAIN: u32 = 16;
 
@@ -20,13 +20,12 @@ struct Row {
 
 /// Local elements by privileged token, the remote side a fast-register region: what a storage initiator does.
 fn row(length: usize) -> Row {
-    let depths = Depths { completions: 256, initiator: 64, receive: 64, elements: 4, inline: 64 };
+    let depths = Depths { completions: 256, initiator: 64, receive: 64, sges: 4, inline: 64 };
     let pair = Pair::with(Semantics::NDK, depths);
     let (here, there) = (Buffer::new(length.max(4096), 1), Buffer::new(length.max(4096), 2));
-    let built =
-        |side: &softndk_engine_kit::Side, buffer| side.opening.build_mapping(pair.world.map(buffer)).ok().unwrap();
+    let built = |side: &softndk_engine_kit::Side, buffer| side.open.build_mapping(pair.world.map(buffer)).ok().unwrap();
     let (local, remote) = (built(&pair.a, &here), built(&pair.b, &there));
-    let region = pair.b.domain.create_memory_region(true, pair.world.block(1)).unwrap();
+    let region = pair.b.domain.create_memory_region(true, pair.world.consumer_object(1)).unwrap();
     region.initialize_fast_register(512, true).unwrap();
     let registration =
         FastRegistration { first_byte_offset: 0, length: length as u64, base: 0x1_0000, rights: EVERYTHING };
@@ -76,13 +75,13 @@ fn main() {
         time("Read 8 B, deferred chains of 16, per request", CHAIN, || {
             for index in 0..CHAIN {
                 let flags = if index + 1 == CHAIN { RequestFlags::empty() } else { RequestFlags::DEFER };
-                let list = [element(row.local, 8, token)];
+                let list = [sge(row.local, 8, token)];
                 row.pair.a.pair.read(1, flags, list.into_iter(), row.remote_base, row.remote).unwrap();
             }
             drain(&row, CHAIN);
         });
         time("Read 8 B, one at a time", 1, || {
-            let list = [element(row.local, 8, token)];
+            let list = [sge(row.local, 8, token)];
             row.pair.a.pair.read(1, RequestFlags::empty(), list.into_iter(), row.remote_base, row.remote).unwrap();
             drain(&row, 1);
         });
@@ -92,7 +91,7 @@ fn main() {
             let row = row(length);
             let token = row.pair.a.privileged();
             time(&format!("Read {length} B"), 1, || {
-                let list = [element(row.local, length as u32, token)];
+                let list = [sge(row.local, length as u32, token)];
                 row.pair.a.pair.read(1, RequestFlags::empty(), list.into_iter(), row.remote_base, row.remote).unwrap();
                 drain(&row, 1);
             });
@@ -103,10 +102,10 @@ fn main() {
         let row = row(64);
         let (here, there) = (row.pair.a.privileged(), row.pair.b.privileged());
         let remote = Buffer::new(4096, 0);
-        let mapped = row.pair.b.opening.build_mapping(row.pair.world.map(&remote)).ok().unwrap();
+        let mapped = row.pair.b.open.build_mapping(row.pair.world.map(&remote)).ok().unwrap();
         time("Send 64 B with its receive", 1, || {
-            row.pair.b.pair.receive(1, [element(mapped.first.0, 64, there)].into_iter()).unwrap();
-            row.pair.a.pair.send(1, RequestFlags::empty(), [element(row.local, 64, here)].into_iter()).unwrap();
+            row.pair.b.pair.receive(1, [sge(mapped.first.0, 64, there)].into_iter()).unwrap();
+            row.pair.a.pair.send(1, RequestFlags::empty(), [sge(row.local, 64, here)].into_iter()).unwrap();
             drain(&row, 1);
             assert_eq!(
                 row.pair.b.receiver.poll(8, |_, completion| {

@@ -16,7 +16,7 @@ use crate::limits::PAGE;
 use crate::memory_region::{Entry, FastRegion, PageList};
 use crate::memory_window::WindowObject;
 use crate::platform::Platform;
-use crate::token::{Element, LogicalAddress, MemoryToken};
+use crate::token::{LogicalAddress, MemoryToken, Sge};
 
 /// The access is not allowed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,14 +58,14 @@ impl<'g, P: Platform> Accessor<'g, P> {
     }
 
     /// A local scatter/gather element.
-    pub(crate) fn local(self, element: &Element, needed: Rights) -> Result<View<'g, P>, Denied> {
-        let length = u64::from(element.length);
-        match self.entry(element.token)? {
+    pub(crate) fn local(self, sge: &Sge, needed: Rights) -> Result<View<'g, P>, Denied> {
+        let length = u64::from(sge.length);
+        match self.entry(sge.token)? {
             Entry::Privileged { domain, adapter } if *domain == self.domain => {
-                self.logical(LogicalAddress(element.address), length, *adapter)
+                self.logical(LogicalAddress(sge.address), length, *adapter)
             }
             Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
-            other => self.region(other, element.address, length, needed),
+            other => self.region(other, sge.address, length, needed),
         }
     }
 
@@ -121,7 +121,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
     /// The fast-register region under a token, while it has pages.
     pub(crate) fn fast(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
         match self.entry(token)? {
-            Entry::Fast(fast) if fast.domain == self.domain && fast.editions.is_published() => Ok(fast),
+            Entry::Fast(fast) if fast.domain == self.domain && fast.buffers.is_published() => Ok(fast),
             _ => Err(Denied),
         }
     }
@@ -135,7 +135,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
                 offset.map(|offset| View::Memory(&region.memory, offset)).ok_or(Denied)
             }
             Entry::Fast(region) => {
-                let list = region.editions.read(self.guard).ok_or(Denied)?;
+                let list = region.buffers.read(self.guard).ok_or(Denied)?;
                 let granted = region.domain == self.domain && list.rights.contains(needed);
                 let offset = inside(list.base, list.length, address, length).filter(|_| granted).ok_or(Denied)?;
                 let offset = list.first_byte_offset.checked_add(offset).ok_or(Denied)?;

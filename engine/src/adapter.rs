@@ -1,7 +1,7 @@
 //! An adapter: limits, addresses, counters, and the registry of its objects.
 //!
 //! What it is: the engine's half of one miniport adapter. What it is not: an open of it; consumers work through an
-//! [`Opening`], of which there may be several.
+//! [`Open`], of which there may be several.
 //!
 //! Rules: a vanished address and a shut-down adapter end their listeners and connections and tell the consumers; the objects
 //! stay until they are closed.
@@ -12,19 +12,19 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use softndk_cells::{NoMemory, Shared};
 
-use crate::cause::CreateError;
+use crate::capacity::push_within_capacity;
 use crate::connector;
+use crate::error::CreateError;
 use crate::fabric::Fabric;
-use crate::life::Object;
 use crate::limits::{Limits, REGISTRY_STEP};
 use crate::listener;
-use crate::opening::Opening;
+use crate::object::Object;
+use crate::open::Open;
 use crate::platform::{Lock, Platform};
-use crate::room::push_in_room;
 use crate::semantics::Semantics;
 use crate::snapshot::ObjectKind;
 use crate::snapshot::{ConnectionEntry, EndpointEntry, ObjectSnapshot};
-use crate::statistics::{Counters, Meters, Statistics};
+use crate::statistics::{Counters, Statistics, TrafficCounters};
 use crate::timeouts::Timeouts;
 
 /// What an adapter is made with.
@@ -69,7 +69,7 @@ pub(crate) struct AdapterObject<P: Platform> {
     pub(crate) wire: u32,
     pub(crate) timeouts: Timeouts,
     pub(crate) statistics: Statistics,
-    pub(crate) meters: P::Lock<Meters>,
+    pub(crate) traffic_counters: P::Lock<TrafficCounters>,
     running: AtomicBool,
     addresses: P::Lock<Vec<AdapterAddress>>,
     registry: P::Lock<Registry<P>>,
@@ -89,7 +89,7 @@ impl<P: Platform> Registry<P> {
     /// The count of an object's kind, if a limit holds for it.
     fn count(&mut self, object: &Object<P>) -> Option<&mut u32> {
         match ObjectKind::of(object) {
-            ObjectKind::Opening | ObjectKind::Listener | ObjectKind::Connector | ObjectKind::SharedEndpoint => None,
+            ObjectKind::Open | ObjectKind::Listener | ObjectKind::Connector | ObjectKind::SharedEndpoint => None,
             kind => self.counts.get_mut(kind as usize),
         }
     }
@@ -104,7 +104,7 @@ impl<P: Platform> AdapterObject<P> {
             wire: settings.wire,
             timeouts: settings.timeouts,
             statistics: Statistics::default(),
-            meters: P::Lock::new(Meters::new()),
+            traffic_counters: P::Lock::new(TrafficCounters::new()),
             running: AtomicBool::new(true),
             addresses: P::Lock::new(Vec::new()),
             registry: P::Lock::new(Registry { objects: Vec::new(), free: Vec::new(), counts: [0; KINDS] }),
@@ -147,7 +147,7 @@ impl<P: Platform> AdapterObject<P> {
                 // Room for every index at once, so that forgetting never allocates.
                 let missing = registry.objects.capacity().saturating_sub(registry.free.len());
                 registry.free.try_reserve(missing)?;
-                push_in_room(&mut registry.objects, None).map_err(|_| NoMemory)?;
+                push_within_capacity(&mut registry.objects, None).map_err(|_| NoMemory)?;
                 index
             };
             object.core().index.store(index, Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl<P: Platform> AdapterObject<P> {
             let object = registry.objects.get_mut(index as usize).and_then(Option::take);
             if object.is_some() {
                 // `register` made room for every index.
-                let kept = push_in_room(&mut registry.free, index);
+                let kept = push_within_capacity(&mut registry.free, index);
                 debug_assert!(kept.is_ok());
             }
             if let Some(count) = object.as_ref().and_then(|object| registry.count(object)) {
@@ -212,10 +212,10 @@ impl<P: Platform> AdapterObject<P> {
     }
 
     /// Ends the listeners and connections whose local address `gone` names.
-    fn sever(&self, gone: impl Fn(IpAddr) -> bool) {
+    fn abort(&self, gone: impl Fn(IpAddr) -> bool) {
         self.each(|object| match object {
-            Object::Listener(listener) => listener::sever(listener, &gone),
-            Object::Connector(connector) => connector::sever(connector, &gone),
+            Object::Listener(listener) => listener::abort(listener, &gone),
+            Object::Connector(connector) => connector::abort(connector, &gone),
             _ => {}
         });
     }
@@ -264,21 +264,21 @@ impl<P: Platform> Adapter<P> {
         let gone = |ip: IpAddr| !addresses.clone().any(|address| address.ip == ip);
         if old.iter().any(|address| gone(address.ip)) {
             // Who listens at every address goes on.
-            self.0.sever(|address| !address.is_unspecified() && gone(address));
+            self.0.abort(|address| !address.is_unspecified() && gone(address));
         }
         Ok(())
     }
 
     /// One NDK_ADAPTER (or one user-mode open). Refused with `AdapterGone` after [`Self::shut_down`].
-    pub fn open(&self, semantics: Semantics, block: P::Block) -> Result<Opening<P>, CreateError> {
+    pub fn open(&self, semantics: Semantics, consumer_object: P::ConsumerObject) -> Result<Open<P>, CreateError> {
         self.0.ready()?;
-        Opening::create(&self.0, semantics, block)
+        Open::create(&self.0, semantics, consumer_object)
     }
 
     /// Ends every listener and connection and refuses new objects: before halt and NDK-disable.
     pub fn shut_down(&self) {
         self.0.running.store(false, Ordering::Release);
-        self.0.sever(|_| true);
+        self.0.abort(|_| true);
     }
 
     /// Opens again after [`Self::shut_down`] (NDK enabled again).
@@ -293,14 +293,14 @@ impl<P: Platform> Adapter<P> {
     }
 
     /// Openings not yet fully closed.
-    pub fn openings(&self) -> usize {
+    pub fn opens(&self) -> usize {
         let mut count = 0;
-        self.0.each(|object| count += usize::from(matches!(object, Object::Opening(_))));
+        self.0.each(|object| count += usize::from(matches!(object, Object::Open(_))));
         count
     }
 
     pub fn counters(&self) -> Counters {
-        self.0.meters.with(|meters| self.0.statistics.read(meters))
+        self.0.traffic_counters.with(|traffic_counters| self.0.statistics.read(traffic_counters))
     }
 
     /// Calls `each` for every established connection; no lock of the engine is held meanwhile.

@@ -11,9 +11,9 @@
 
 use softndk_cells::NoMemory;
 
-use crate::cause::QueueFailure;
 use crate::completion_queue::{Arm, Completion};
-use crate::rings::{Ring, Rings, Spent};
+use crate::error::QueueFailure;
+use crate::rings::{Ring, Rings, UsedUp};
 
 /// A ring for a new depth, and a list that has room for the rings before it.
 pub(crate) type Fresh = (Ring<Completion>, alloc::vec::Vec<Ring<Completion>>);
@@ -69,9 +69,9 @@ impl Totals {
 pub(crate) enum Ask {
     Nothing,
     /// A turn.
-    Turn,
+    Pass,
     /// The end of the turn that comes or is under way.
-    TurnEnd,
+    PassEnd,
     /// A turn at this moment.
     At(u64),
 }
@@ -97,7 +97,7 @@ pub(crate) struct Queue {
     pub(crate) notifying: bool,
     pub(crate) closed: bool,
     pub(crate) failure: Option<QueueFailure>,
-    failure_told: bool,
+    failure_reported: bool,
 }
 
 impl Queue {
@@ -116,7 +116,7 @@ impl Queue {
             notifying: false,
             closed: false,
             failure: None,
-            failure_told: false,
+            failure_reported: false,
         })
     }
 
@@ -142,15 +142,15 @@ impl Queue {
 
     /// Takes the oldest entries, as many as there is room for. Ends early with a ring that has become empty: its memory is to
     /// be given back with no lock held.
-    pub(crate) fn take(&mut self, room: &mut [Completion]) -> (usize, Option<Ring<Completion>>) {
-        let count = self.waiting().min(room.len() as u64) as usize;
-        for (index, into) in room.iter_mut().enumerate().take(count) {
-            let (entry, spent) = self.rings.take(self.taken.all);
+    pub(crate) fn take(&mut self, capacity: &mut [Completion]) -> (usize, Option<Ring<Completion>>) {
+        let count = self.waiting().min(capacity.len() as u64) as usize;
+        for (index, into) in capacity.iter_mut().enumerate().take(count) {
+            let (entry, used_up) = self.rings.take(self.taken.all);
             let entry = entry.unwrap_or_default();
             self.taken.note(&entry);
             *into = entry;
-            if spent.is_some() {
-                return (index + 1, spent);
+            if used_up.is_some() {
+                return (index + 1, used_up);
             }
         }
         (count, None)
@@ -167,7 +167,7 @@ impl Queue {
     }
 
     fn failure_is_news(&self) -> bool {
-        self.failure.is_some() && !self.failure_told
+        self.failure.is_some() && !self.failure_reported
     }
 
     /// Whether something that satisfies `arm` was added since the last notification and is still there.
@@ -199,8 +199,8 @@ impl Queue {
             // A notification that is due and has not begun stands for this arm too.
             if !self.due {
                 match self.hold_back(arm, now, resolution) {
-                    Ask::At(moment) => return Ask::At(moment),
-                    ask => at_end = ask == Ask::TurnEnd,
+                    Ask::At(deadline) => return Ask::At(deadline),
+                    ask => at_end = ask == Ask::PassEnd,
                 }
             }
             self.armed = None;
@@ -209,27 +209,27 @@ impl Queue {
         }
         match self.due && !self.notifying && !self.closed {
             false => Ask::Nothing,
-            true if at_end => Ask::TurnEnd,
-            true => Ask::Turn,
+            true if at_end => Ask::PassEnd,
+            true => Ask::Pass,
         }
     }
 
     /// When a satisfied arm may notify.
     fn hold_back(&mut self, arm: Arm, now: u64, resolution: u64) -> Ask {
-        let Some(moderation) = self.moderation.filter(|_| !self.failure_is_news()) else { return Ask::Turn };
+        let Some(moderation) = self.moderation.filter(|_| !self.failure_is_news()) else { return Ask::Pass };
         let before = self.seen();
         let deferred = *self.deferred.get_or_insert(Deferred { since: now, before });
         // A queue that became shallower than the count notifies when it is full.
         let bound = if moderation.interval == UNBOUNDED { self.depth } else { UNBOUNDED };
         if self.added.of(arm) - deferred.before.of(arm) >= moderation.count.min(bound) {
-            return Ask::Turn;
+            return Ask::Pass;
         }
         if moderation.interval == UNBOUNDED {
             return Ask::At(UNBOUNDED);
         }
-        let Some(interval) = moderation.interval.checked_sub(resolution) else { return Ask::TurnEnd };
+        let Some(interval) = moderation.interval.checked_sub(resolution) else { return Ask::PassEnd };
         let end = deferred.since.saturating_add(interval);
-        if now >= end { Ask::Turn } else { Ask::At(end) }
+        if now >= end { Ask::Pass } else { Ask::At(end) }
     }
 
     /// Begins a due notification.
@@ -241,7 +241,7 @@ impl Queue {
         self.deferred = None;
         self.notifying = true;
         self.notified = self.added;
-        self.failure_told = self.failure.is_some();
+        self.failure_reported = self.failure.is_some();
         Some(self.failure.map_or(Ok(()), Err))
     }
 
@@ -278,7 +278,7 @@ impl Queue {
 /// How a resize ended.
 pub(crate) enum Resized {
     /// Drop what it carries with no lock held.
-    Done(Spent<Completion>),
+    Done(UsedUp<Completion>),
     Occupied,
     /// Another resize came in between: the list has to be longer.
     MoreRings,
@@ -287,7 +287,7 @@ pub(crate) enum Resized {
 #[cfg(test)]
 mod tests {
     use super::{Arm, Ask, Completion, Moderation, Queue, Resized, Ring, UNBOUNDED};
-    use crate::cause::{Outcome, QueueFailure};
+    use crate::error::{Outcome, QueueFailure};
 
     fn queue(depth: u32) -> Queue {
         Queue::try_new(depth, 0).unwrap()
@@ -313,12 +313,12 @@ mod tests {
 
     /// Whether a notification is due, without moderation.
     fn settle(queue: &mut Queue) -> bool {
-        queue.settle(0, 0) == Ask::Turn
+        queue.settle(0, 0) == Ask::Pass
     }
 
     fn take(queue: &mut Queue, count: usize) {
-        let mut room = [plain()];
-        (0..count).for_each(|_| assert_eq!(queue.take(&mut room).0, 1));
+        let mut capacity = [plain()];
+        (0..count).for_each(|_| assert_eq!(queue.take(&mut capacity).0, 1));
     }
 
     #[test]
@@ -422,8 +422,8 @@ mod tests {
         for depth in [1, 2, 3, 5, 16] {
             let (mut queue, mut next, mut expected) = (queue(depth), 0, 0);
             for round in 0..40 {
-                let room = u64::from(depth) - queue.waiting();
-                for _ in 0..room.min(1 + round % 4) {
+                let capacity = u64::from(depth) - queue.waiting();
+                for _ in 0..capacity.min(1 + round % 4) {
                     queue.push(&[Completion { context: next, ..plain() }]).unwrap();
                     next += 1;
                 }
@@ -534,7 +534,7 @@ mod tests {
                     assert_eq!(queue.settle(0, TICK), Ask::At(UNBOUNDED));
                 }
                 queue.push(&[entry]).unwrap();
-                assert_eq!(queue.settle(0, TICK), Ask::Turn);
+                assert_eq!(queue.settle(0, TICK), Ask::Pass);
                 assert_eq!(queue.begin(), Some(Ok(())));
             }
         }
@@ -549,15 +549,15 @@ mod tests {
         assert_eq!(queue.settle(100, TICK), Ask::At(100 + 9 * TICK));
         queue.push(&[plain()]).unwrap();
         assert_eq!(queue.settle(5000, TICK), Ask::At(100 + 9 * TICK));
-        assert_eq!(queue.settle(100 + 9 * TICK, TICK), Ask::Turn);
+        assert_eq!(queue.settle(100 + 9 * TICK, TICK), Ask::Pass);
     }
 
     #[test]
-    fn an_interval_below_the_tick_ends_with_the_turn() {
+    fn an_interval_below_the_tick_ends_with_the_pass() {
         let mut queue = moderated(TICK - 1, UNBOUNDED);
         queue.arm(Arm::Any);
         queue.push(&[plain()]).unwrap();
-        assert_eq!(queue.settle(0, TICK), Ask::TurnEnd);
+        assert_eq!(queue.settle(0, TICK), Ask::PassEnd);
         assert_eq!(queue.begin(), Some(Ok(())));
     }
 
@@ -568,7 +568,7 @@ mod tests {
         queue.push(&[plain(); 64]).unwrap();
         assert_eq!(queue.settle(0, TICK), Ask::Nothing);
         queue.push(&[plain()]).unwrap_err();
-        assert_eq!(queue.settle(0, TICK), Ask::Turn);
+        assert_eq!(queue.settle(0, TICK), Ask::Pass);
         assert_eq!(queue.begin(), Some(Err(QueueFailure::Overflow)));
     }
 
@@ -581,7 +581,7 @@ mod tests {
         queue.moderate(Some(Moderation { interval: 50 * TICK, count: 8 }));
         assert_eq!(queue.settle(10 * TICK, TICK), Ask::At(49 * TICK));
         queue.moderate(None);
-        assert_eq!(queue.settle(11 * TICK, TICK), Ask::Turn);
+        assert_eq!(queue.settle(11 * TICK, TICK), Ask::Pass);
     }
 
     #[test]
@@ -594,7 +594,7 @@ mod tests {
             assert_eq!(queue.settle(0, TICK), Ask::At(UNBOUNDED));
         }
         queue.push(&[plain()]).unwrap();
-        assert_eq!(queue.settle(0, TICK), Ask::Turn);
+        assert_eq!(queue.settle(0, TICK), Ask::Pass);
     }
 
     #[test]
@@ -604,7 +604,7 @@ mod tests {
         queue.push(&[plain(); 2]).unwrap();
         assert_eq!(queue.settle(0, TICK), Ask::At(9 * TICK));
         take(&mut queue, 2);
-        assert_eq!(queue.settle(9 * TICK, TICK), Ask::Turn);
+        assert_eq!(queue.settle(9 * TICK, TICK), Ask::Pass);
         assert_eq!(queue.begin(), Some(Ok(())));
         queue.notifying = false;
         queue.arm(Arm::Any);

@@ -13,12 +13,12 @@ use softndk_cells::{NoMemory, Shared};
 
 use crate::allowance::Allowance;
 use crate::arming::{Ask, Moderation, Queue, Resized, UNBOUNDED};
-use crate::cause::{CreateError, ModerationError, Outcome, ResizeError};
+use crate::error::{CreateError, ModerationError, Outcome, ResizeError};
 use crate::event::{Close, Notification, Sink};
 use crate::flags::Operation;
-use crate::life::{Antecedents, Core, Hold, Object};
-use crate::limits::{BATCH, DISPATCH_RESULTS, RINGS, SEVER_STEP};
-use crate::opening::OpeningObject;
+use crate::limits::{ABORT_STEP, BATCH, DISPATCH_RESULTS, RINGS};
+use crate::object::{Antecedents, Core, Hold, Object};
+use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::End;
 use crate::rings::Ring;
@@ -66,7 +66,7 @@ impl Completion {
 
 pub(crate) struct CompletionQueueObject<P: Platform> {
     pub(crate) core: Core<P>,
-    pub(crate) opening: Shared<OpeningObject<P>>,
+    pub(crate) open: Shared<OpenObject<P>>,
     notify: Option<P::NotifyCallback>,
     /// Where notifications run by preference.
     home: Option<u32>,
@@ -82,7 +82,7 @@ struct Inner<P: Platform> {
     /// Results that the queue may still hand out in that exhaustion: it alone, whatever others have answered.
     granted: u64,
     /// Where in the adapter's registry the search for queue pairs of this failed queue is; `None` when there is nothing to do.
-    severing: Option<usize>,
+    aborting: Option<usize>,
 }
 
 impl<P: Platform> Inner<P> {
@@ -95,10 +95,10 @@ impl<P: Platform> Inner<P> {
         let (now, resolution) =
             if self.queue.needs_clock() { (platform.now(), platform.timer_resolution()) } else { (0, 0) };
         let ask = self.queue.settle(now, resolution);
-        if let (Ask::At(moment), Some(timer)) = (ask, &self.timer)
-            && moment != UNBOUNDED
+        if let (Ask::At(deadline), Some(timer)) = (ask, &self.timer)
+            && deadline != UNBOUNDED
         {
-            timer.set(&Object::CompletionQueue(queue.clone()), moment);
+            timer.set(&Object::CompletionQueue(queue.clone()), deadline);
         }
         ask
     }
@@ -136,26 +136,26 @@ impl<P: Platform> Clone for CompletionQueue<P> {
 
 impl<P: Platform> CompletionQueue<P> {
     pub(crate) fn create(
-        opening: &Shared<OpeningObject<P>>,
+        open: &Shared<OpenObject<P>>,
         depth: u32,
         notify: Option<P::NotifyCallback>,
         home: Option<u32>,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<Self, CreateError> {
-        let adapter = &opening.core.adapter;
+        let adapter = &open.core.adapter;
         adapter.ready()?;
-        Self::size(opening, depth)?;
+        Self::size(open, depth)?;
         let queue = Shared::try_new(CompletionQueueObject {
-            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
-            opening: opening.clone(),
+            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
+            open: open.clone(),
             notify,
             home,
             inner: P::Lock::new(Inner {
-                queue: Queue::try_new(depth, opening.semantics.queue_slack)?,
+                queue: Queue::try_new(depth, open.semantics.queue_slack)?,
                 timer: None,
                 answered_empty: 0,
                 granted: 0,
-                severing: None,
+                aborting: None,
             }),
         })?;
         adapter.register(&Object::CompletionQueue(queue.clone()))?;
@@ -163,11 +163,11 @@ impl<P: Platform> CompletionQueue<P> {
     }
 
     /// Bytes that a queue of this depth takes, roughly; an error where there can be none.
-    pub(crate) fn size(opening: &OpeningObject<P>, depth: u32) -> Result<u64, CreateError> {
-        if depth == 0 || depth > opening.core.adapter.limits.completion_depth {
+    pub(crate) fn size(open: &OpenObject<P>, depth: u32) -> Result<u64, CreateError> {
+        if depth == 0 || depth > open.core.adapter.limits.completion_depth {
             return Err(CreateError::OverLimit);
         }
-        Ok(u64::from(roomy(opening, depth)).next_power_of_two().saturating_mul(size_of::<Completion>() as u64))
+        Ok(u64::from(with_slack(open, depth)).next_power_of_two().saturating_mul(size_of::<Completion>() as u64))
     }
 
     pub fn depth(&self) -> u32 {
@@ -222,7 +222,7 @@ impl<P: Platform> CompletionQueue<P> {
             inner.queue.hold_new();
             (Permitted::Granted(0), inner.settle(&self.0))
         });
-        ask_turn(&self.0, ask);
+        request_pass(&self.0, ask);
         permitted
     }
 
@@ -231,12 +231,12 @@ impl<P: Platform> CompletionQueue<P> {
         let mut batch = [Completion::default(); BATCH];
         while given < most {
             // A batch at a time, so that nobody who has something to add waits for long.
-            let room = BATCH.min((most - given) as usize);
-            let (count, spent, more) = self.0.inner.with(|inner| {
-                let (count, spent) = inner.queue.take(batch.get_mut(..room).unwrap_or_default());
-                (count, spent, inner.queue.waiting() > 0)
+            let capacity = BATCH.min((most - given) as usize);
+            let (count, used_up, more) = self.0.inner.with(|inner| {
+                let (count, used_up) = inner.queue.take(batch.get_mut(..capacity).unwrap_or_default());
+                (count, used_up, inner.queue.waiting() > 0)
             });
-            drop(spent);
+            drop(used_up);
             for completion in batch.iter().take(count) {
                 each(given, completion);
                 given += 1;
@@ -254,7 +254,7 @@ impl<P: Platform> CompletionQueue<P> {
             inner.queue.arm(arm);
             inner.settle(&self.0)
         });
-        ask_turn(&self.0, ask);
+        request_pass(&self.0, ask);
     }
 
     /// Keeps the close from completing while something of the front end's own is under way.
@@ -264,7 +264,7 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Bytes that the queue takes with another depth, roughly; an error where it cannot have it.
     pub fn size_of(&self, depth: u32) -> Result<u64, CreateError> {
-        Self::size(&self.0.opening, depth)
+        Self::size(&self.0.open, depth)
     }
 
     /// Gives the queue another depth. Completions stay, whatever is added or taken meanwhile. Each resize of a queue that is
@@ -273,7 +273,7 @@ impl<P: Platform> CompletionQueue<P> {
         if depth == 0 || depth > self.0.core.adapter.limits.completion_depth {
             return Err(ResizeError::OverLimit);
         }
-        let room = roomy(&self.0.opening, depth) as usize;
+        let capacity = with_slack(&self.0.open, depth) as usize;
         let mut spare = None;
         for _ in 0..RESIZE_TRIES {
             let (rings, failed) = self.0.inner.with(|inner| (inner.queue.rings(), inner.queue.failure.is_some()));
@@ -285,10 +285,10 @@ impl<P: Platform> CompletionQueue<P> {
             }
             let mut list = Vec::new();
             list.try_reserve_exact(rings).map_err(NoMemory::from)?;
-            spare = Some((spare.take().map_or_else(|| Ring::try_new(room), |(fresh, _)| Ok(fresh))?, list));
+            spare = Some((spare.take().map_or_else(|| Ring::try_new(capacity), |(fresh, _)| Ok(fresh))?, list));
             match self.0.inner.with(|inner| inner.queue.resize(depth, &mut spare)) {
-                Resized::Done(spent) => {
-                    drop(spent);
+                Resized::Done(used_up) => {
+                    drop(used_up);
                     return Ok(());
                 }
                 Resized::Occupied => return Err(ResizeError::Occupied),
@@ -320,7 +320,7 @@ impl<P: Platform> CompletionQueue<P> {
             Ok((inner.settle(&self.0), unused))
         })?;
         drop(unused);
-        ask_turn(&self.0, ask);
+        request_pass(&self.0, ask);
         Ok(())
     }
 
@@ -341,8 +341,8 @@ const fn moderates_by_time(interval: u32, count: u32) -> bool {
 }
 
 /// The entries that a queue of this depth has.
-fn roomy<P: Platform>(opening: &OpeningObject<P>, depth: u32) -> u32 {
-    depth.saturating_add(opening.semantics.queue_slack)
+fn with_slack<P: Platform>(open: &OpenObject<P>, depth: u32) -> u32 {
+    depth.saturating_add(open.semantics.queue_slack)
 }
 
 /// The settings as the queue takes them.
@@ -371,7 +371,7 @@ pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, compl
         let entered = inner.queue.push(completions).is_ok();
         let just_failed = !entered && !failed_before;
         if just_failed {
-            inner.severing = Some(0);
+            inner.aborting = Some(0);
         }
         (entered, inner.settle(queue), just_failed)
     });
@@ -379,23 +379,23 @@ pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, compl
         count(&queue.core.adapter.statistics.completion_queue_error);
         queue.core.fabric.link(&Object::CompletionQueue(queue.clone()));
     }
-    ask_turn(queue, ask);
+    request_pass(queue, ask);
     entered
 }
 
-fn ask_turn<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: Ask) {
+fn request_pass<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: Ask) {
     let fabric = &queue.core.fabric;
     match ask {
         Ask::Nothing | Ask::At(_) => {}
-        Ask::Turn => fabric.link_at(&Object::CompletionQueue(queue.clone()), queue.home),
-        Ask::TurnEnd => fabric.link_last(queue, queue.home),
+        Ask::Pass => fabric.link_at(&Object::CompletionQueue(queue.clone()), queue.home),
+        Ask::PassEnd => fabric.link_last(queue, queue.home),
     }
 }
 
 /// Ends a bounded number of the queue pairs that use a failed queue; the rest in a later turn.
-fn sever<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
-    let Some(mut index) = queue.inner.with(|inner| inner.severing.take()) else { return };
-    for _ in 0..SEVER_STEP {
+fn abort<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
+    let Some(mut index) = queue.inner.with(|inner| inner.aborting.take()) else { return };
+    for _ in 0..ABORT_STEP {
         let Some((after, object)) = queue.core.adapter.look_from(index) else { return };
         index = after;
         if let Some(Object::QueuePair(pair)) = &object
@@ -405,14 +405,14 @@ fn sever<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
             pair.fail();
         }
     }
-    queue.inner.with(|inner| inner.severing = Some(index));
+    queue.inner.with(|inner| inner.aborting = Some(index));
     queue.core.fabric.link(&Object::CompletionQueue(queue.clone()));
 }
 
 /// Makes a due notification.
 #[inline(never)]
-pub(crate) fn look_at<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, sink: &mut impl Sink<P>) {
-    sever(queue);
+pub(crate) fn service<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, sink: &mut impl Sink<P>) {
+    abort(queue);
     let Some(callback) = queue.notify else { return };
     let begun = queue.inner.with(|inner| {
         // What was held back may have become due.
@@ -439,7 +439,7 @@ impl<P: Platform> Drop for Notifying<P> {
                     inner.queue.notifying = false;
                     inner.settle(queue)
                 });
-                ask_turn(queue, ask);
+                request_pass(queue, ask);
             }
             Self::Shared(queue) => shared_receive_queue::notified(queue),
         }

@@ -22,12 +22,12 @@ use core::sync::atomic::Ordering;
 use softndk_cells::Shared;
 
 use crate::adapter::AdapterObject;
-use crate::cause::{ConnectError, CreateError, DisconnectReason};
 use crate::endpoint::Bound;
-use crate::life::{Antecedents, Core, Hold, Object};
+use crate::error::{ConnectError, CreateError, DisconnectReason};
 use crate::listener::ListenerObject;
 use crate::loopback::Loopback;
-use crate::opening::OpeningObject;
+use crate::object::{Antecedents, Core, Hold, Object};
+use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{End, QueuePairObject};
 use crate::shared_endpoint::SharedEndpointObject;
@@ -35,8 +35,8 @@ use crate::snapshot::{ConnectionEntry, ObjectState};
 use crate::timer::Timer;
 use crate::wire::{Message, PrivateData, Wire};
 
-pub(crate) use delivering::look_at;
-pub(crate) use ending::{queue_pair_drained, queue_pair_failed, sever};
+pub(crate) use delivering::service;
+pub(crate) use ending::{abort, queue_pair_drained, queue_pair_failed};
 pub use establishing::{Accept, Connect, Source};
 
 /// Reads a side lets in and sends out at a time.
@@ -52,9 +52,9 @@ impl ReadLimits {
         Self { inbound: self.inbound.min(limits.inbound_reads), outbound: self.outbound.min(limits.outbound_reads) }
     }
 
-    /// What is left of these limits when the peer has `peer`: its outbound Reads are our inbound ones.
-    fn against(self, peer: Self) -> Self {
-        Self { inbound: self.inbound.min(peer.outbound), outbound: self.outbound.min(peer.inbound) }
+    /// What is left of these limits when the peer has `peer_address`: its outbound Reads are our inbound ones.
+    fn against(self, peer_address: Self) -> Self {
+        Self { inbound: self.inbound.min(peer_address.outbound), outbound: self.outbound.min(peer_address.inbound) }
     }
 }
 
@@ -92,7 +92,7 @@ struct Pending<P: Platform> {
 
 pub(crate) struct ConnectorObject<P: Platform> {
     pub(crate) core: Core<P>,
-    opening: Shared<OpeningObject<P>>,
+    open: Shared<OpenObject<P>>,
     /// Set for a connector that arrived.
     listener: Option<Shared<ListenerObject<P>>>,
     /// On an adapter that has time-outs.
@@ -112,14 +112,14 @@ struct State<P: Platform> {
     noticed: bool,
     /// Why our disconnect fails when the queue pair has come to rest.
     cut_off: Option<ConnectError>,
-    far: Option<Shared<ConnectorObject<P>>>,
+    peer: Option<Shared<ConnectorObject<P>>>,
     pair: Option<(Shared<QueuePairObject<P>>, Hold<P>)>,
-    far_pair: Option<Shared<QueuePairObject<P>>>,
+    peer_pair: Option<Shared<QueuePairObject<P>>>,
     endpoint: Option<Bound>,
     /// The shared endpoint it connects over.
     shared: Option<(Shared<SharedEndpointObject<P>>, Hold<P>)>,
     local: Option<SocketAddr>,
-    peer: Option<SocketAddr>,
+    peer_address: Option<SocketAddr>,
     limits: ReadLimits,
     data: Option<(PrivateData, u32)>,
     request: Option<Pending<P>>,
@@ -142,13 +142,13 @@ impl<P: Platform> State<P> {
             disconnecting: false,
             noticed: false,
             cut_off: None,
-            far: None,
+            peer: None,
             pair: None,
-            far_pair: None,
+            peer_pair: None,
             endpoint: None,
             shared: None,
             local: None,
-            peer: None,
+            peer_address: None,
             limits: ReadLimits::default(),
             data: None,
             request: None,
@@ -173,13 +173,13 @@ impl<P: Platform> State<P> {
 }
 
 /// What the other end is told over the one wire there is.
-type Told<P> = Message<Shared<QueuePairObject<P>>>;
+type MessageOf<P> = Message<Shared<QueuePairObject<P>>>;
 
 /// What remains to be done outside the lock.
 struct After<P: Platform> {
     /// How the pending request ended; its consumer may use queue pair and address again, so it hears of it after they are free.
     result: Option<Result<(), ConnectError>>,
-    tell: Option<(Shared<ConnectorObject<P>>, Told<P>)>,
+    tell: Option<(Shared<ConnectorObject<P>>, MessageOf<P>)>,
     pair: PairAfter<P>,
     /// Dropped outside the lock: pointers and holds.
     dropped: Dropped<P>,
@@ -197,8 +197,8 @@ enum PairAfter<P: Platform> {
 
 #[derive(Default)]
 struct Dropped<P: Platform> {
-    far: Option<Shared<ConnectorObject<P>>>,
-    far_pair: Option<Shared<QueuePairObject<P>>>,
+    peer: Option<Shared<ConnectorObject<P>>>,
+    peer_pair: Option<Shared<QueuePairObject<P>>>,
     pair: Option<(Shared<QueuePairObject<P>>, Hold<P>)>,
     endpoint: Option<Bound>,
     shared: Option<(Shared<SharedEndpointObject<P>>, Hold<P>)>,
@@ -206,7 +206,7 @@ struct Dropped<P: Platform> {
 
 impl<P: Platform> After<P> {
     fn nothing() -> Self {
-        let dropped = Dropped { far: None, far_pair: None, pair: None, endpoint: None, shared: None };
+        let dropped = Dropped { peer: None, peer_pair: None, pair: None, endpoint: None, shared: None };
         Self { result: None, tell: None, pair: PairAfter::Nothing, dropped }
     }
 }
@@ -221,12 +221,15 @@ impl<P: Platform> Clone for Connector<P> {
 }
 
 impl<P: Platform> Connector<P> {
-    pub(crate) fn create(opening: &Shared<OpeningObject<P>>, block: P::Block) -> Result<Self, CreateError> {
-        let adapter = &opening.core.adapter;
+    pub(crate) fn create(
+        open: &Shared<OpenObject<P>>,
+        consumer_object: P::ConsumerObject,
+    ) -> Result<Self, CreateError> {
+        let adapter = &open.core.adapter;
         adapter.ready()?;
         let connector = Shared::try_new(ConnectorObject {
-            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
-            opening: opening.clone(),
+            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
+            open: open.clone(),
             listener: None,
             timer: waiting::timer(adapter)?,
             state: P::Lock::new(State::new()),
@@ -237,10 +240,10 @@ impl<P: Platform> Connector<P> {
 
     /// What the peer sent, copied into `buffer` as far as it goes. `InvalidState` when there is nothing yet.
     pub fn connection_data(&self, buffer: &mut [u8]) -> Result<ConnectionData, ConnectError> {
-        let fixed = self.0.opening.semantics.fixed_private_data;
+        let fixed = self.0.open.semantics.fixed_private_data;
         self.0.state.with(|state| {
-            let (data, room) = state.data.as_ref().ok_or(ConnectError::InvalidState)?;
-            let required = if fixed { *room as usize } else { data.length() };
+            let (data, capacity) = state.data.as_ref().ok_or(ConnectError::InvalidState)?;
+            let required = if fixed { *capacity as usize } else { data.length() };
             let copied = required.min(buffer.len());
             if let (Some(to), Some(from)) = (buffer.get_mut(..copied), data.padded().get(..copied)) {
                 to.copy_from_slice(from);
@@ -254,7 +257,7 @@ impl<P: Platform> Connector<P> {
     }
 
     pub fn peer_address(&self) -> Option<SocketAddr> {
-        self.0.state.with(|state| state.peer)
+        self.0.state.with(|state| state.peer_address)
     }
 }
 
@@ -270,7 +273,7 @@ impl<P: Platform> After<P> {
 
 impl<P: Platform> ConnectorObject<P> {
     pub(crate) fn established(&self) -> Option<ConnectionEntry> {
-        self.state.with(|state| match (state.phase, state.local, state.peer) {
+        self.state.with(|state| match (state.phase, state.local, state.peer_address) {
             (Phase::Connected, Some(local), Some(remote)) => Some(ConnectionEntry { local, remote }),
             _ => None,
         })
@@ -308,14 +311,14 @@ impl<P: Platform> Step<P> for Shared<ConnectorObject<P>> {
     fn finish_after(&self, mut after: After<P>) {
         // A queue pair is free for another connection when the peer of this one does not count on it any more.
         if let PairAfter::Free(_) = after.pair
-            && let Some((far, message)) = after.tell.take()
+            && let Some((peer, message)) = after.tell.take()
         {
-            Loopback::tell(&far, self, message);
+            Loopback::tell(&peer, self, message);
         }
         match after.pair {
             PairAfter::Nothing => {}
             PairAfter::End(pair) => pair.end(),
-            PairAfter::Cut(pair) => pair.cut(self.opening.semantics.flush_on_peer_end),
+            PairAfter::Cut(pair) => pair.cut(self.open.semantics.flush_on_peer_end),
             PairAfter::Free(pair) => establishing::release_claim(&pair),
         }
         if let Some(endpoint) = after.dropped.endpoint {
@@ -324,30 +327,30 @@ impl<P: Platform> Step<P> for Shared<ConnectorObject<P>> {
         if let Some(result) = after.result {
             self.state.with(|state| state.resolve(result));
         }
-        if let Some((far, message)) = after.tell {
-            Loopback::tell(&far, self, message);
+        if let Some((peer, message)) = after.tell {
+            Loopback::tell(&peer, self, message);
         }
         self.core.fabric.link(&Object::Connector(self.clone()));
     }
 }
 
 /// A message of the other end.
-pub(crate) fn told<P: Platform>(
+pub(crate) fn on_message<P: Platform>(
     connector: &Shared<ConnectorObject<P>>,
     from: &Shared<ConnectorObject<P>>,
-    message: Told<P>,
+    message: MessageOf<P>,
 ) {
     match message {
-        Message::Accepted { far, limits, data } => {
-            hear(connector, from, |state| connector.told_accepted(state, far, limits, &data));
+        Message::Accepted { peer, limits, data } => {
+            hear(connector, from, |state| connector.on_accepted(state, peer, limits, &data));
         }
         Message::Rejected { data } => {
-            hear(connector, from, |state| connector.told_rejected(state, Some(&data), ConnectError::Refused));
+            hear(connector, from, |state| connector.on_rejected(state, Some(&data), ConnectError::Refused));
         }
-        Message::Ready => hear(connector, from, |state| connector.told_ready(state)),
-        Message::Abandoned => hear(connector, from, |state| connector.told_abandoned(state)),
-        Message::Notice => hear(connector, from, |state| connector.told_notice(state)),
-        Message::Abort { reason } => hear(connector, from, |state| connector.told_abort(state, reason)),
+        Message::Ready => hear(connector, from, |state| connector.on_ready(state)),
+        Message::Abandoned => hear(connector, from, |state| connector.on_abandoned(state)),
+        Message::Notice => hear(connector, from, |state| connector.on_notice(state)),
+        Message::Abort { reason } => hear(connector, from, |state| connector.on_abort(state, reason)),
     }
 }
 
@@ -362,7 +365,7 @@ fn hear<P: Platform>(
     // What has no effect stays here and is dropped outside the lock.
     let mut effect = Some(effect);
     let after = connector.state.with(|state| {
-        let expected = state.far.as_ref().is_some_and(|far| far.is(from));
+        let expected = state.peer.as_ref().is_some_and(|peer| peer.is(from));
         effect.take_if(|_| expected).map(|effect| effect(state))
     });
     if let Some(after) = after {

@@ -13,10 +13,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use softndk_cells::{NoMemory, Shared};
 
+use crate::capacity::{insert_within_capacity, remove_at};
 use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST};
 use crate::listener::ListenerObject;
 use crate::platform::Platform;
-use crate::room::{insert_in_room, remove_at};
 
 /// An address of one adapter. The order makes neighbours of all addresses that use one port; scope identifiers do not count,
 /// because an adapter has each address once.
@@ -139,7 +139,7 @@ impl<P: Platform> Directory<P> {
         };
         self.endpoints.try_reserve(1).map_err(NoMemory::from)?;
         let endpoint = Endpoint { key, count: 1, listener: listener.cloned(), remotes: Vec::new() };
-        insert_in_room(&mut self.endpoints, place, endpoint).map_err(|_| NoMemory)?;
+        insert_within_capacity(&mut self.endpoints, place, endpoint).map_err(|_| NoMemory)?;
         Ok(key)
     }
 
@@ -192,7 +192,7 @@ impl<P: Platform> Directory<P> {
         let endpoint = self.find(&key).ok_or(EndpointError::InUse)?;
         let place = endpoint.remotes.binary_search(&remote).err().ok_or(EndpointError::TupleInUse)?;
         endpoint.remotes.try_reserve(1).map_err(NoMemory::from)?;
-        insert_in_room(&mut endpoint.remotes, place, remote).map_err(|_| NoMemory)?;
+        insert_within_capacity(&mut endpoint.remotes, place, remote).map_err(|_| NoMemory)?;
         endpoint.count += 1;
         Ok(Bound { key, remote: Some(remote) })
     }

@@ -1,16 +1,16 @@
 //! What a turn hands out: callbacks to make, objects that are finished, memory to unmap.
 //!
-//! What it is: the [`Sink`] that the front end passes to [`Fabric::turn`](crate::Fabric::turn). No lock is held and no epoch
+//! What it is: the [`Sink`] that the front end passes to [`Fabric::service_pass`](crate::Fabric::turn). No lock is held and no epoch
 //! entered while one of its methods runs; the consumer may call anything from inside its callback.
 //!
 //! Rules: each event is handed out exactly once. An event carries a [`Hold`]: the close of the object (and of what it depends
 //! on) cannot complete before the event is dropped, so the front end drops it *after* the consumer's callback has returned.
 //! Notifications of one completion queue never overlap.
 
-use crate::cause::{ConnectError, DisconnectReason, QueueFailure};
 use crate::completion_queue::Notifying;
 use crate::connector::Connector;
-use crate::life::{Antecedents, Hold};
+use crate::error::{ConnectError, DisconnectReason, QueueFailure};
+use crate::object::{Antecedents, Hold};
 use crate::platform::Platform;
 
 /// Where a turn delivers. Implemented by the front end.
@@ -80,7 +80,7 @@ pub struct CloseCompletion<P: Platform> {
 
 /// A finished object: give the block back, unmap the memory, then drop this.
 pub struct Closed<P: Platform> {
-    pub block: Option<P::Block>,
+    pub consumer_object: Option<P::ConsumerObject>,
     /// What was still registered in a closed region.
     pub memory: Option<P::Memory>,
     /// Lets the objects it depended on go.
@@ -123,7 +123,7 @@ pub struct Budget {
 
 /// Whether a turn left something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Turn {
+pub enum Pass {
     /// Nothing is left; the next link kicks.
     Idle,
     /// The budget is used up: call again soon, nobody will kick.

@@ -1,6 +1,6 @@
 //! One engine instance: adapters, memory tables, endpoints, work lists.
 //!
-//! What it is: what all adapters of a driver share, and [`Fabric::turn`], through which everything leaves the engine.
+//! What it is: what all adapters of a driver share, and [`Fabric::service_pass`], through which everything leaves the engine.
 //! What it is not: a thread; somebody else decides when a turn runs.
 //!
 //! Rules: a turn holds no lock and is inside no epoch while a sink method runs; its work is bounded by the budget.
@@ -13,19 +13,19 @@ use softndk_cells::{Epoch, Guard, NoMemory, Shared, SlotTable, Stamp};
 
 use crate::adapter::{Adapter, AdapterObject, AdapterSettings};
 use crate::allowance::Allowance;
-use crate::cause::CreateError;
 use crate::completion_queue::CompletionQueueObject;
 use crate::endpoint::Directory;
-use crate::event::{Budget, Sink, Turn};
-use crate::life::Object;
+use crate::error::CreateError;
+use crate::event::{Budget, Pass, Sink};
 use crate::limits;
 use crate::mapping::{Mapping, MappingObject};
 use crate::memory_region::Entry;
+use crate::object::Object;
 use crate::platform::{Lock, Platform};
-use crate::protection_domain::Departed;
-use crate::timer::Clock;
+use crate::protection_domain::RetiredSlots;
+use crate::run_queue::{Item, Link, RunQueue};
+use crate::timer::TimerQueue;
 use crate::token::{LogicalAddress, MemoryToken};
-use crate::work::{Item, Link, Lists};
 use crate::{completion_queue, connector, mapping, memory_region, memory_window, queue_pair, shared_receive_queue};
 
 pub(crate) struct FabricObject<P: Platform> {
@@ -37,18 +37,18 @@ pub(crate) struct FabricObject<P: Platform> {
     pub(crate) mappings: SlotTable<Mapping<P>>,
     /// Who built the mapping in a slot.
     pub(crate) builders: P::Lock<Vec<Option<Shared<MappingObject<P>>>>>,
-    pub(crate) departed: P::Lock<Departed>,
+    pub(crate) retired_slots: P::Lock<RetiredSlots>,
     pub(crate) directory: P::Lock<Directory<P>>,
     adapters: P::Lock<Vec<Shared<AdapterObject<P>>>>,
     next_adapter: AtomicU32,
     next_object: AtomicU64,
-    work: Box<[P::Lock<Lists<P>>]>,
+    work: Box<[P::Lock<RunQueue<P>>]>,
     /// What waits for a moment, by processor.
-    clocks: Box<[Clock<P>]>,
+    timer_queues: Box<[TimerQueue<P>]>,
     /// What calls at DISPATCH_LEVEL may still do, by processor.
     allowances: Box<[Allowance]>,
     /// Those who wait for contexts to leave the epoch.
-    parked: P::Lock<Lists<P>>,
+    parked: P::Lock<RunQueue<P>>,
 }
 
 /// One engine instance: the adapters of a driver, their wire, their work lists.
@@ -68,10 +68,10 @@ impl<P: Platform> Fabric<P> {
         let epoch = Shared::try_new(Epoch::try_new(2 * processors + 64)?)?;
         let mut work = Vec::new();
         work.try_reserve_exact(processors)?;
-        work.extend((0..processors).map(|_| P::Lock::new(Lists::new())));
-        let mut clocks = Vec::new();
-        clocks.try_reserve_exact(processors)?;
-        clocks.extend((0..processors).map(|_| Clock::new()));
+        work.extend((0..processors).map(|_| P::Lock::new(RunQueue::new())));
+        let mut timer_queues = Vec::new();
+        timer_queues.try_reserve_exact(processors)?;
+        timer_queues.extend((0..processors).map(|_| TimerQueue::new()));
         let mut allowances = Vec::new();
         allowances.try_reserve_exact(processors)?;
         allowances.extend((0..processors as u32).map(Allowance::new));
@@ -89,16 +89,16 @@ impl<P: Platform> Fabric<P> {
                 epoch.clone(),
             )?,
             builders: P::Lock::new(Vec::new()),
-            departed: P::Lock::new(Departed::new()),
+            retired_slots: P::Lock::new(RetiredSlots::new()),
             directory: P::Lock::new(Directory::new()),
             adapters: P::Lock::new(Vec::new()),
             next_adapter: AtomicU32::new(1),
             next_object: AtomicU64::new(1),
             epoch,
             work: work.into_boxed_slice(),
-            clocks: clocks.into_boxed_slice(),
+            timer_queues: timer_queues.into_boxed_slice(),
             allowances: allowances.into_boxed_slice(),
-            parked: P::Lock::new(Lists::new()),
+            parked: P::Lock::new(RunQueue::new()),
         })?))
     }
 
@@ -115,7 +115,7 @@ impl<P: Platform> Fabric<P> {
     pub fn add_adapter(&self, settings: AdapterSettings) -> Result<Adapter<P>, CreateError> {
         let limits = &settings.limits;
         let data = limits.caller_data.max(limits.callee_data) as usize;
-        let too_many = limits.receive_elements as usize > limits::RECEIVE_ELEMENTS;
+        let too_many = limits.receive_sges as usize > limits::RECEIVE_SGES;
         if data > limits::PRIVATE_DATA || limits.registration_size > limits::MAPPING_LENGTH || too_many {
             return Err(CreateError::OverLimit);
         }
@@ -140,8 +140,8 @@ impl<P: Platform> Fabric<P> {
     }
 
     /// The clock of a processor; more processors than there are share.
-    pub(crate) fn clock(&self, processor: u32) -> Option<&Clock<P>> {
-        self.0.clocks.get((processor as usize).checked_rem(self.0.clocks.len())?)
+    pub(crate) fn timer_queue(&self, processor: u32) -> Option<&TimerQueue<P>> {
+        self.0.timer_queues.get((processor as usize).checked_rem(self.0.timer_queues.len())?)
     }
 
     /// Enters the epoch; `None` when too many contexts are inside, then the work goes to a turn.
@@ -164,35 +164,35 @@ impl<P: Platform> Fabric<P> {
     /// Puts an object on the list of a processor (this one without a wish), unless it is on one.
     pub(crate) fn link_at(&self, object: &Object<P>, processor: Option<u32>) {
         if let Some(link) = Link::claim(object) {
-            self.push_at(processor, |lists| lists.push(link));
+            self.push_at(processor, |run_queue| run_queue.push(link));
         }
     }
 
     /// Puts a queue where a turn looks at it when everything else has been looked at, unless it is on a list.
     pub(crate) fn link_last(&self, queue: &Shared<CompletionQueueObject<P>>, processor: Option<u32>) {
         if let Some(link) = queue.link() {
-            self.push_at(processor, |lists| lists.push(Link::Last(link)));
+            self.push_at(processor, |run_queue| run_queue.push(Link::Last(link)));
         }
     }
 
     pub(crate) fn link_mapping(&self, mapping: &Shared<MappingObject<P>>) {
         if let Some(link) = mapping.link() {
-            self.push_at(None, |lists| lists.push(Link::Mapping(link)));
+            self.push_at(None, |run_queue| run_queue.push(Link::Mapping(link)));
         }
     }
 
-    fn push_at(&self, processor: Option<u32>, add: impl FnOnce(&mut Lists<P>)) {
+    fn push_at(&self, processor: Option<u32>, add: impl FnOnce(&mut RunQueue<P>)) {
         let processor = processor.unwrap_or_else(|| self.0.platform.processor()) as usize;
         let processor = processor % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return };
-        let woken = work.with(|lists| {
-            let was_empty = lists.is_empty();
-            add(lists);
-            was_empty && !lists.is_empty()
+        let woken = work.with(|run_queue| {
+            let was_empty = run_queue.is_empty();
+            add(run_queue);
+            was_empty && !run_queue.is_empty()
         });
         // A pass over this very list looks whether something is left, under the lock and after it has said that it serves none.
         if woken && !self.allowance().is_some_and(|allowance| allowance.serves(processor as u32)) {
-            self.0.platform.kick(processor as u32);
+            self.0.platform.schedule(processor as u32);
         }
     }
 
@@ -218,7 +218,7 @@ impl<P: Platform> Fabric<P> {
 
     fn unpark(&self) {
         if self.0.epoch.take_wanted() {
-            self.push_at(None, |lists| self.0.parked.with(|parked| parked.move_to(lists)));
+            self.push_at(None, |run_queue| self.0.parked.with(|parked| parked.move_to(run_queue)));
         }
     }
 
@@ -228,7 +228,7 @@ impl<P: Platform> Fabric<P> {
         self.0.allowances.get(processor.checked_rem(self.0.allowances.len())?)
     }
 
-    /// Runs a callback of a consumer that is not handed out by [`Self::turn`]: at DISPATCH_LEVEL, and so that posts inside it
+    /// Runs a callback of a consumer that is not handed out by [`Self::service_pass`]: at DISPATCH_LEVEL, and so that posts inside it
     /// only enqueue, as inside a pass.
     pub fn callback<R>(&self, call: impl FnOnce() -> R) -> R {
         self.0.platform.raised(|| {
@@ -250,9 +250,11 @@ impl<P: Platform> Fabric<P> {
         self.0.platform.raised(|| {
             let processor = self.0.platform.processor();
             let index = processor as usize % self.0.work.len().max(1);
-            let Some(pair) = self.0.work.get(index).and_then(|work| work.with(Lists::pop_queue_pair)) else { return };
+            let Some(pair) = self.0.work.get(index).and_then(|work| work.with(RunQueue::pop_queue_pair)) else {
+                return;
+            };
             let mut bytes = limits::PIECE;
-            queue_pair::look_at(&pair, index as u32, &mut bytes);
+            queue_pair::service(&pair, index as u32, &mut bytes);
             if let Some(allowance) = self.allowance() {
                 allowance.charge_pass(limits::PIECE.saturating_sub(bytes));
             }
@@ -264,34 +266,34 @@ impl<P: Platform> Fabric<P> {
     }
 
     /// Works off the list of a processor: call from a DPC or a thread of the front end, at DISPATCH_LEVEL, with no lock held
-    /// and not under a dispatch function. After [`Turn::Idle`] the next work kicks; after [`Turn::More`] nothing does. Objects
+    /// and not under a dispatch function. After [`Pass::Idle`] the next work kicks; after [`Pass::More`] nothing does. Objects
     /// whose moment has come are looked at too, see [`Platform::wake_at`].
-    pub fn turn(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Turn {
+    pub fn service_pass(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Pass {
         self.callback(|| self.service(processor, budget, sink))
     }
 
-    fn service(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Turn {
+    fn service(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Pass {
         let processor = processor as usize % self.0.work.len().max(1);
-        let Some(work) = self.0.work.get(processor) else { return Turn::Idle };
+        let Some(work) = self.0.work.get(processor) else { return Pass::Idle };
         let allowance = self.allowance();
         if let Some(allowance) = allowance {
             allowance.serve(processor as u32);
         }
-        if let Some(clock) = self.clock(processor as u32) {
-            clock.expire(self, processor as u32);
+        if let Some(timer_queue) = self.timer_queue(processor as u32) {
+            timer_queue.expire(self, processor as u32);
         }
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
-            let Some(item) = work.with(Lists::pop) else { break };
-            look_at(item, processor as u32, &mut bytes, sink);
+            let Some(item) = work.with(RunQueue::pop) else { break };
+            service(item, processor as u32, &mut bytes, sink);
             bytes = bytes.saturating_sub(allowance.map_or(0, Allowance::take_owed));
             if bytes == 0 || self.0.platform.should_yield() {
                 break;
             }
         }
         for _ in 0..budget.items.max(1) {
-            let Some(item) = work.with(Lists::pop_last) else { break };
-            look_at(item, processor as u32, &mut bytes, sink);
+            let Some(item) = work.with(RunQueue::pop_last) else { break };
+            service(item, processor as u32, &mut bytes, sink);
             if self.0.platform.should_yield() {
                 break;
             }
@@ -299,23 +301,23 @@ impl<P: Platform> Fabric<P> {
         if let Some(allowance) = allowance {
             allowance.serve_none();
         }
-        if work.with(|lists| lists.is_empty()) { Turn::Idle } else { Turn::More }
+        if work.with(|run_queue| run_queue.is_empty()) { Pass::Idle } else { Pass::More }
     }
 }
 
 /// What a turn does with one object. What it does with each kind has a frame of its own: here all of them would be one.
-fn look_at<P: Platform>(item: Item<P>, processor: u32, bytes: &mut u64, sink: &mut impl Sink<P>) {
+fn service<P: Platform>(item: Item<P>, processor: u32, bytes: &mut u64, sink: &mut impl Sink<P>) {
     match item {
-        Item::Mapping(mapping) => mapping::look_at(&mapping, sink),
+        Item::Mapping(mapping) => mapping::service(&mapping, sink),
         Item::Object(object) => {
             match &object {
-                Object::QueuePair(pair) => queue_pair::look_at(pair, processor, bytes),
-                Object::CompletionQueue(queue) => completion_queue::look_at(queue, sink),
-                Object::SharedReceiveQueue(queue) => shared_receive_queue::look_at(queue, sink),
-                Object::Region(region) => memory_region::look_at(region, sink),
-                Object::Window(window) => memory_window::look_at(window),
-                Object::Connector(connector) => connector::look_at(connector, sink),
-                Object::Listener(_) | Object::SharedEndpoint(_) | Object::Domain(_) | Object::Opening(_) => {}
+                Object::QueuePair(pair) => queue_pair::service(pair, processor, bytes),
+                Object::CompletionQueue(queue) => completion_queue::service(queue, sink),
+                Object::SharedReceiveQueue(queue) => shared_receive_queue::service(queue, sink),
+                Object::Region(region) => memory_region::service(region, sink),
+                Object::Window(window) => memory_window::service(window),
+                Object::Connector(connector) => connector::service(connector, sink),
+                Object::Listener(_) | Object::SharedEndpoint(_) | Object::Domain(_) | Object::Open(_) => {}
             }
             object.core().finish(sink);
         }

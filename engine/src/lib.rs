@@ -1,10 +1,10 @@
 //! The RDMA engine of softndk: completion queues, queue pairs, memory regions, logical mappings, connections.
 //!
 //! What it is: the whole meaning of an RDMA adapter as a library, without a single unsafe line. Inputs are calls; what must
-//! happen outside comes out of [`Fabric::turn`]. What it is not: it knows neither NDIS nor pointers nor NTSTATUS, has no
+//! happen outside comes out of [`Fabric::service_pass`]. What it is not: it knows neither NDIS nor pointers nor NTSTATUS, has no
 //! threads, and makes no callbacks in the stack of a call.
 //!
-//! Start with [`Fabric`], then [`Adapter`], [`Opening`]; `engine/README.md` is the tour.
+//! Start with [`Fabric`], then [`Adapter`], [`Open`]; `engine/README.md` is the tour.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -14,28 +14,29 @@ mod access;
 mod adapter;
 mod allowance;
 mod arming;
-mod cause;
+mod capacity;
 mod completion_queue;
 mod connector;
 mod endpoint;
+mod error;
 mod event;
 mod fabric;
 mod flags;
-mod initiator;
-mod life;
 pub mod limits;
 mod listener;
 mod loopback;
 mod mapping;
 mod memory_region;
 mod memory_window;
-mod opening;
+mod object;
+mod open;
 mod platform;
 mod protection_domain;
 mod queue_pair;
 mod receive_queue;
+mod requester;
 mod rings;
-mod room;
+mod run_queue;
 mod semantics;
 mod shared_endpoint;
 mod shared_receive_queue;
@@ -46,28 +47,27 @@ mod timer;
 mod token;
 mod transfer;
 mod wire;
-mod work;
 
 pub use adapter::{Adapter, AdapterAddress, AdapterSettings};
-pub use cause::{
+pub use completion_queue::{Arm, Completion, CompletionQueue};
+pub use connector::{Accept, Connect, ConnectionData, Connector, ReadLimits, Source};
+pub use error::{
     ConnectError, CreateError, DisconnectReason, ModerationError, Outcome, PostError, QueueFailure, RegionError,
     Requested, ResizeError,
 };
-pub use completion_queue::{Arm, Completion, CompletionQueue};
-pub use connector::{Accept, Connect, ConnectionData, Connector, ReadLimits, Source};
 pub use event::{
-    Arrival, Budget, Close, CloseCompletion, Closed, ConnectEvent, Deregistered, DisconnectEvent, Notification,
-    RequestCompletion, Retired, Sink, Turn,
+    Arrival, Budget, Close, CloseCompletion, Closed, ConnectEvent, Deregistered, DisconnectEvent, Notification, Pass,
+    RequestCompletion, Retired, Sink,
 };
 pub use fabric::Fabric;
 pub use flags::{Operation, RequestFlags, Rights};
-pub use life::Hold;
 pub use limits::Limits;
 pub use listener::Listener;
 pub use mapping::{LogicalMapping, Releasing, StillCopied};
 pub use memory_region::{MemoryRegion, Registration};
 pub use memory_window::MemoryWindow;
-pub use opening::Opening;
+pub use object::Hold;
+pub use open::Open;
 pub use platform::{Lock, Memory, Platform};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{FastRegistration, QueuePair, QueuePairSettings};
@@ -78,4 +78,4 @@ pub use snapshot::{ANTECEDENTS, ConnectionEntry, EndpointEntry, ObjectKind, Obje
 pub use softndk_cells::{NoMemory, Shared};
 pub use statistics::Counters;
 pub use timeouts::Timeouts;
-pub use token::{Element, LogicalAddress, MemoryToken};
+pub use token::{LogicalAddress, MemoryToken, Sge};

@@ -27,7 +27,7 @@ pub const BATCH: usize = 16;
 /// Requests flushed in one step.
 pub const FLUSH_STEP: usize = 256;
 /// Objects of an adapter that one turn looks through for users of a failed completion queue.
-pub const SEVER_STEP: usize = 256;
+pub const ABORT_STEP: usize = 256;
 /// Senders that gave up waiting for a shared receive which one step skips.
 pub const GRANT_STEP: usize = 64;
 /// Objects whose moment has come that one turn puts on its list.
@@ -43,7 +43,7 @@ pub const EPHEMERAL_LAST: u16 = 65535;
 /// Room for private data in a connector; no profile may exceed it.
 pub const PRIVATE_DATA: usize = 256;
 /// Most elements of a receive; no profile may exceed it. A sender keeps room for the elements of any receive it may meet.
-pub const RECEIVE_ELEMENTS: usize = 256;
+pub const RECEIVE_SGES: usize = 256;
 /// Longest logical mapping: the last page of a slot is a guard.
 pub const MAPPING_LENGTH: u64 = (1 << 32) - PAGE;
 /// Bytes of payload in one frame of the imagined wire.
@@ -59,9 +59,9 @@ pub struct Limits {
     pub registration_size: u64,
     /// Pages of one fast registration.
     pub fast_register_pages: u32,
-    pub initiator_elements: u32,
-    pub receive_elements: u32,
-    pub read_elements: u32,
+    pub initiator_sges: u32,
+    pub receive_sges: u32,
+    pub read_sges: u32,
     /// Bytes of one Send, Receive, Read or Write over all its elements.
     pub transfer_length: u32,
     pub inline_data: u32,
@@ -86,9 +86,9 @@ impl Limits {
     pub const CONNECTX_LIKE: Self = Self {
         registration_size: MAPPING_LENGTH,
         fast_register_pages: 512,
-        initiator_elements: 32,
-        receive_elements: 32,
-        read_elements: 32,
+        initiator_sges: 32,
+        receive_sges: 32,
+        read_sges: 32,
         transfer_length: 1 << 30,
         inline_data: 256,
         inbound_reads: 16,
@@ -106,9 +106,9 @@ impl Limits {
     /// gigabyte, which is why the depths and the elements are not as large as they could be.
     pub const GENEROUS: Self = Self {
         fast_register_pages: 4096,
-        initiator_elements: 64,
-        receive_elements: 64,
-        read_elements: 64,
+        initiator_sges: 64,
+        receive_sges: 64,
+        read_sges: 64,
         transfer_length: u32::MAX,
         inline_data: 1024,
         inbound_reads: 256,
@@ -127,9 +127,9 @@ impl Limits {
         registration_size: 4 << 20,
         // NDKPI: NDK_ADAPTER_INFO: 16 at least.
         fast_register_pages: 16,
-        initiator_elements: 4,
-        receive_elements: 4,
-        read_elements: 2,
+        initiator_sges: 4,
+        receive_sges: 4,
+        read_sges: 2,
         transfer_length: 2 << 20,
         inline_data: 16,
         inbound_reads: 1,
@@ -154,7 +154,7 @@ impl Default for Limits {
 mod tests {
     extern crate std;
 
-    use super::{FRAME_PAYLOAD, Limits, MAPPING_LENGTH, PRIVATE_DATA, RECEIVE_ELEMENTS};
+    use super::{FRAME_PAYLOAD, Limits, MAPPING_LENGTH, PRIVATE_DATA, RECEIVE_SGES};
     use std::string::String;
 
     const PROFILES: [(&str, Limits); 3] =
@@ -166,9 +166,9 @@ mod tests {
         let Limits {
             registration_size,
             fast_register_pages,
-            initiator_elements,
-            receive_elements,
-            read_elements,
+            initiator_sges,
+            receive_sges,
+            read_sges,
             transfer_length,
             inline_data,
             inbound_reads,
@@ -184,9 +184,9 @@ mod tests {
         [
             ("MaxRegistrationSize, MaxWindowSize", registration_size),
             ("FRMRPageCount", fast_register_pages.into()),
-            ("MaxInitiatorRequestSge", initiator_elements.into()),
-            ("MaxReceiveRequestSge", receive_elements.into()),
-            ("MaxReadRequestSge", read_elements.into()),
+            ("MaxInitiatorRequestSge", initiator_sges.into()),
+            ("MaxReceiveRequestSge", receive_sges.into()),
+            ("MaxReadRequestSge", read_sges.into()),
             ("MaxTransferLength", transfer_length.into()),
             ("MaxInlineDataSize", inline_data.into()),
             ("MaxInboundReadLimit", inbound_reads.into()),
@@ -224,10 +224,10 @@ mod tests {
     fn profiles_are_what_the_engine_takes_and_the_contract_allows() {
         for (name, limits) in PROFILES {
             assert!(limits.fast_register_pages >= 16, "{name}");
-            assert!(limits.read_elements <= limits.initiator_elements && limits.read_elements > 0, "{name}");
+            assert!(limits.read_sges <= limits.initiator_sges && limits.read_sges > 0, "{name}");
             assert!(limits.registration_size <= MAPPING_LENGTH && limits.registration_size >= FRAME_PAYLOAD, "{name}");
             assert!(limits.caller_data.max(limits.callee_data) as usize <= PRIVATE_DATA, "{name}");
-            assert!(limits.receive_elements as usize <= RECEIVE_ELEMENTS, "{name}");
+            assert!(limits.receive_sges as usize <= RECEIVE_SGES, "{name}");
             assert!(limits.completion_depth >= limits.receive_depth.max(limits.initiator_depth), "{name}");
         }
     }

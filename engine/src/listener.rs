@@ -10,17 +10,17 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use softndk_cells::Shared;
 
-use crate::cause::{ConnectError, CreateError};
 use crate::endpoint::{Bound, EndpointError, EndpointKey};
+use crate::error::{ConnectError, CreateError};
 use crate::event::Close;
-use crate::life::{Antecedents, Core, Hold, Object};
-use crate::opening::OpeningObject;
+use crate::object::{Antecedents, Core, Hold, Object};
+use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::snapshot::ObjectState;
 
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
-    pub(crate) opening: Shared<OpeningObject<P>>,
+    pub(crate) open: Shared<OpenObject<P>>,
     pub(crate) connect: P::ConnectCallback,
     paused: AtomicBool,
     state: P::Lock<Listening>,
@@ -55,15 +55,15 @@ impl From<EndpointError> for ConnectError {
 
 impl<P: Platform> Listener<P> {
     pub(crate) fn create(
-        opening: &Shared<OpeningObject<P>>,
+        open: &Shared<OpenObject<P>>,
         connect: P::ConnectCallback,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<Self, CreateError> {
-        let adapter = &opening.core.adapter;
+        let adapter = &open.core.adapter;
         adapter.ready()?;
         let listener = Shared::try_new(ListenerObject {
-            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
-            opening: opening.clone(),
+            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
+            open: open.clone(),
             connect,
             paused: AtomicBool::new(false),
             state: P::Lock::new(Listening { endpoint: None, over: false }),
@@ -96,7 +96,7 @@ impl<P: Platform> Listener<P> {
         })?;
         // An adapter or address that went meanwhile has not seen this listener.
         let running = adapter.is_running();
-        sever(listener, &|address| !running || !everywhere && !adapter.has_address(address));
+        abort(listener, &|address| !running || !everywhere && !adapter.has_address(address));
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl<P: Platform> ListenerObject<P> {
 }
 
 /// Ends a listener whose address has gone.
-pub(crate) fn sever<P: Platform>(listener: &Shared<ListenerObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
+pub(crate) fn abort<P: Platform>(listener: &Shared<ListenerObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
     if listener.local_address().is_some_and(|address| gone(address.ip())) {
         listener.stop();
     }

@@ -10,16 +10,16 @@ use softndk_cells::ring::Receiver;
 use softndk_cells::{Shared, Stamp};
 
 use crate::access::{Accessor, Denied};
-use crate::cause::Outcome;
 use crate::completion_queue::Completion;
 use crate::connector::{self, ConnectorObject};
+use crate::error::Outcome;
 use crate::flags::Rights;
 use crate::memory_window;
 use crate::platform::Platform;
 use crate::queue_pair::{End, QueuePairObject, Request, state};
 use crate::receive_queue;
 use crate::statistics::Traffic;
-use crate::token::{Element, MemoryToken};
+use crate::token::{MemoryToken, Sge};
 use crate::transfer::{self, CHUNK, Fault, List, Remote, Spans};
 use crate::wire::{Begun, Delivery, Message, Refused, Wire};
 
@@ -28,33 +28,33 @@ pub(crate) struct Loopback;
 
 /// The peer's memory that a request names.
 fn remote<'g, P: Platform>(
-    far: &Shared<QueuePairObject<P>>,
+    peer: &Shared<QueuePairObject<P>>,
     here: Accessor<'g, P>,
     request: &Request<P>,
     needed: Rights,
 ) -> Result<Remote<'g, P>, Refused> {
-    let accessor = there(far, here);
+    let accessor = there(peer, here);
     let view = accessor.remote(request.token, request.address, request.length, needed);
     view.map(|view| Remote { accessor, view }).map_err(|Denied| Refused::Remote)
 }
 
 impl<P: Platform> Wire<P> for Loopback {
-    type FarConnector = Shared<ConnectorObject<P>>;
-    type FarQueuePair = Shared<QueuePairObject<P>>;
+    type PeerConnector = Shared<ConnectorObject<P>>;
+    type PeerQueuePair = Shared<QueuePairObject<P>>;
 
-    fn tell(to: &Self::FarConnector, from: &Shared<ConnectorObject<P>>, message: Message<Self::FarQueuePair>) {
-        connector::told(to, from, message);
+    fn tell(to: &Self::PeerConnector, from: &Shared<ConnectorObject<P>>, message: Message<Self::PeerQueuePair>) {
+        connector::on_message(to, from, message);
     }
 
     #[inline]
     fn read<'g>(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'g, P>,
         request: &Request<P>,
         local: &mut impl Spans<'g, P>,
         range: Range<u64>,
     ) -> Result<(), Refused> {
-        let mut source = remote(far, here, request, Rights::REMOTE_READ)?;
+        let mut source = remote(peer, here, request, Rights::REMOTE_READ)?;
         let platform = &here.fabric.0.platform;
         transfer::copy(platform, &mut source, local, range, request.length).map_err(|fault| match fault {
             Fault::Source => Refused::Remote,
@@ -64,13 +64,13 @@ impl<P: Platform> Wire<P> for Loopback {
 
     #[inline]
     fn write<'g>(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'g, P>,
         request: &Request<P>,
         local: &mut impl Spans<'g, P>,
         range: Range<u64>,
     ) -> Result<(), Refused> {
-        let mut sink = remote(far, here, request, Rights::REMOTE_WRITE)?;
+        let mut sink = remote(peer, here, request, Rights::REMOTE_WRITE)?;
         let platform = &here.fabric.0.platform;
         transfer::copy(platform, local, &mut sink, range, request.length).map_err(|fault| match fault {
             Fault::Source => Refused::Local,
@@ -79,101 +79,101 @@ impl<P: Platform> Wire<P> for Loopback {
     }
 
     fn write_inline(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'_, P>,
         request: &Request<P>,
         chunks: &Receiver<[u8; CHUNK]>,
     ) -> Result<(), Refused> {
-        let mut sink = remote(far, here, request, Rights::REMOTE_WRITE)?;
+        let mut sink = remote(peer, here, request, Rights::REMOTE_WRITE)?;
         let platform = &here.fabric.0.platform;
         transfer::store(platform, chunks, request.first, &mut sink, request.length).map_err(|_| Refused::Remote)
     }
 
     fn begin_send(
         pair: &Shared<QueuePairObject<P>>,
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'_, P>,
         delivery: Delivery,
-        elements: &mut Vec<Element>,
+        sges: &mut Vec<Sge>,
     ) -> Begun {
-        let there = there(far, here);
+        let there = there(peer, here);
         let known = |token| there.fast_of_peer(token).is_ok() || there.window_of_peer(token).is_ok();
         if delivery.invalidates.is_some_and(|token| !known(token)) {
             return Begun::UnknownToken;
         }
-        let receive = if let Some(sharing) = &far.sharing {
-            receive_queue::begin_shared(far, sharing, delivery.filled, pair, elements)
+        let receive = if let Some(attachment) = &peer.attachment {
+            receive_queue::begin_shared(peer, attachment, delivery.filled, pair, sges)
         } else {
-            let draining = far.state() & state::DRAIN != 0;
-            far.receiving.begin(draining, delivery.filled, pair, elements)
+            let draining = peer.state() & state::DRAIN != 0;
+            peer.receiving.begin(draining, delivery.filled, pair, sges)
         };
         let Some(receive) = receive else { return Begun::NoReceive };
         if delivery.length > receive.length {
             return Begun::Failed(receive, Outcome::ReceiveTooSmall);
         }
-        let checked = delivery.length == 0 || sink(there, elements).check().is_ok();
+        let checked = delivery.length == 0 || sink(there, sges).check().is_ok();
         if checked { Begun::Found(receive) } else { Begun::Failed(receive, Outcome::LocalAccess) }
     }
 
     #[inline]
     fn send<'g>(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'g, P>,
-        elements: &[Element],
+        sges: &[Sge],
         source: &mut impl Spans<'g, P>,
         range: Range<u64>,
         total: u64,
     ) -> Result<(), Fault> {
-        transfer::copy(&here.fabric.0.platform, source, &mut sink(there(far, here), elements), range, total)
+        transfer::copy(&here.fabric.0.platform, source, &mut sink(there(peer, here), sges), range, total)
     }
 
     fn send_inline(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'_, P>,
-        elements: &[Element],
+        sges: &[Sge],
         (chunks, first): (&Receiver<[u8; CHUNK]>, usize),
         total: u64,
     ) -> Result<(), Fault> {
-        transfer::store(&here.fabric.0.platform, chunks, first, &mut sink(there(far, here), elements), total)
+        transfer::store(&here.fabric.0.platform, chunks, first, &mut sink(there(peer, here), sges), total)
     }
 
-    fn invalidate(far: &Self::FarQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp> {
-        let there = there(far, here);
+    fn invalidate(peer: &Self::PeerQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp> {
+        let there = there(peer, here);
         match there.fast_of_peer(token) {
-            Ok(fast) => fast.editions.withdraw(),
-            Err(Denied) => memory_window::unbind(there.window_of_peer(token).ok()?, |pair| pair.is(far)),
+            Ok(fast) => fast.buffers.withdraw(),
+            Err(Denied) => memory_window::unbind(there.window_of_peer(token).ok()?, |pair| pair.is(peer)),
         }
     }
 
-    fn is_patient(far: &Self::FarQueuePair) -> bool {
-        far.sharing.is_some()
+    fn is_patient(peer: &Self::PeerQueuePair) -> bool {
+        peer.attachment.is_some()
     }
 
-    fn end_sends(far: &Self::FarQueuePair, filled: &mut [Completion], moving: bool) {
-        receive_queue::commit(far, filled, moving);
+    fn end_sends(peer: &Self::PeerQueuePair, filled: &mut [Completion], moving: bool) {
+        receive_queue::commit(peer, filled, moving);
     }
 
-    fn give_up(far: &Self::FarQueuePair) {
-        if let Some(sharing) = &far.sharing {
-            sharing.leave();
+    fn give_up(peer: &Self::PeerQueuePair) {
+        if let Some(attachment) = &peer.attachment {
+            attachment.leave();
         }
     }
 
-    fn break_off(far: &Self::FarQueuePair) {
-        far.end();
+    fn break_off(peer: &Self::PeerQueuePair) {
+        peer.end();
     }
 
-    fn count(far: &Self::FarQueuePair, sent: Traffic, received: Traffic) {
-        far.meter.count_other(sent, received);
+    fn count(peer: &Self::PeerQueuePair, sent: Traffic, received: Traffic) {
+        peer.traffic_counter.count_other(sent, received);
     }
 }
 
 /// Access to the peer's memory.
-fn there<'g, P: Platform>(far: &Shared<QueuePairObject<P>>, here: Accessor<'g, P>) -> Accessor<'g, P> {
-    Accessor { domain: far.domain.number, pair: far.address(), ..here }
+fn there<'g, P: Platform>(peer: &Shared<QueuePairObject<P>>, here: Accessor<'g, P>) -> Accessor<'g, P> {
+    Accessor { domain: peer.domain.number, pair: peer.address(), ..here }
 }
 
 /// The elements of the peer's receive as the place where a message goes.
-fn sink<'g, 'e, P: Platform>(there: Accessor<'g, P>, elements: &'e [Element]) -> List<'g, P, &'e [Element]> {
-    List::new(there, elements, Rights::LOCAL_WRITE)
+fn sink<'g, 'e, P: Platform>(there: Accessor<'g, P>, sges: &'e [Sge]) -> List<'g, P, &'e [Sge]> {
+    List::new(there, sges, Rights::LOCAL_WRITE)
 }

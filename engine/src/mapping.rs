@@ -6,12 +6,12 @@
 
 use softndk_cells::{Removed, Shared, SlotKey, Stamp};
 
-use crate::cause::RegionError;
+use crate::error::RegionError;
 use crate::event::{Retired, Sink};
 use crate::fabric::Fabric;
-use crate::life::{Hold, Object};
 use crate::limits;
-use crate::opening::OpeningObject;
+use crate::object::{Hold, Object};
+use crate::open::OpenObject;
 use crate::platform::{Lock, Memory, Platform};
 use crate::token::LogicalAddress;
 
@@ -28,7 +28,7 @@ pub(crate) struct MappingObject<P: Platform> {
     fabric: Fabric<P>,
     adapter: u32,
     /// The opening that built it, as a number: it goes with that one.
-    opening: usize,
+    open: usize,
     key: SlotKey,
     leaving: P::Lock<Leaving<P>>,
 }
@@ -38,7 +38,7 @@ struct Leaving<P: Platform> {
     removed: Option<Removed>,
 }
 
-/// What [`Opening::build_mapping`](crate::Opening::build_mapping) made: page *i* is `first` plus *i* pages.
+/// What [`Open::build_mapping`](crate::Opening::build_mapping) made: page *i* is `first` plus *i* pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogicalMapping {
     pub first: LogicalAddress,
@@ -47,10 +47,10 @@ pub struct LogicalMapping {
 
 /// Publishes memory; it comes back when there is no room.
 pub(crate) fn build<P: Platform>(
-    opening: &Shared<OpeningObject<P>>,
+    open: &Shared<OpenObject<P>>,
     memory: P::Memory,
 ) -> Result<LogicalMapping, (RegionError, P::Memory)> {
-    let fabric = &opening.core.fabric;
+    let fabric = &open.core.fabric;
     let length = memory.length();
     if length == 0 || length > limits::MAPPING_LENGTH {
         return Err((RegionError::BadLength, memory));
@@ -58,14 +58,14 @@ pub(crate) fn build<P: Platform>(
     let pages = length.div_ceil(limits::PAGE) as u32;
     let Ok(vacant) = fabric.0.mappings.vacant() else { return Err((RegionError::NoResources, memory)) };
     let key = vacant.key();
-    let hold = Hold::new(Object::Opening(opening.clone()));
+    let hold = Hold::new(Object::Open(open.clone()));
     let leaving = P::Lock::new(Leaving { hold: Some(hold), removed: None });
-    let adapter = opening.core.adapter.number;
-    let builder = MappingObject { fabric: fabric.clone(), adapter, opening: opening.address(), key, leaving };
+    let adapter = open.core.adapter.number;
+    let builder = MappingObject { fabric: fabric.clone(), adapter, open: open.address(), key, leaving };
     let Ok(builder) = Shared::try_new(builder) else { return Err((RegionError::NoResources, memory)) };
     let published = fabric.0.builders.with(|builders| {
         // In here, because a close marks the opening before it looks for its mappings: either it finds this one, or we find it.
-        if opening.core.is_closing() {
+        if open.core.is_closing() {
             return Err((RegionError::Closing, memory, builder));
         }
         let slot = key.slot as usize;
@@ -84,7 +84,7 @@ pub(crate) fn build<P: Platform>(
     match published {
         Ok(()) => Ok(LogicalMapping { first: LogicalAddress::new(key.slot, key.generation, 0), pages }),
         // The builder and its hold are let go here, outside the lock.
-        Err((cause, memory, _builder)) => Err((cause, memory)),
+        Err((error, memory, _builder)) => Err((error, memory)),
     }
 }
 
@@ -114,29 +114,25 @@ impl<P: Platform> Drop for Releasing<P> {
 
 /// Revokes the mapping that an address lies in, if the opening's adapter has one there. Whichever open built it: a release
 /// cannot report anything, and its consumer takes the memory back.
-pub(crate) fn release<P: Platform>(
-    opening: &Shared<OpeningObject<P>>,
-    address: LogicalAddress,
-) -> Option<Releasing<P>> {
-    let fabric = &opening.core.fabric;
+pub(crate) fn release<P: Platform>(open: &Shared<OpenObject<P>>, address: LogicalAddress) -> Option<Releasing<P>> {
+    let fabric = &open.core.fabric;
     let key = SlotKey { slot: address.slot(), generation: address.generation() };
     let builder = fabric.0.builders.with(|builders| {
         let place = builders.get_mut(key.slot as usize)?;
-        place.take_if(|builder| builder.key == key && builder.adapter == opening.core.adapter.number)
+        place.take_if(|builder| builder.key == key && builder.adapter == open.core.adapter.number)
     });
     builder.and_then(|builder| revoke(&builder))
 }
 
 /// Revokes every mapping of an opening that is being closed: those whose build came through too late for its consumer, who
 /// does not use the opening any more, and those it forgot.
-pub(crate) fn release_all<P: Platform>(opening: &Shared<OpeningObject<P>>) {
+pub(crate) fn release_all<P: Platform>(open: &Shared<OpenObject<P>>) {
     let mut from = 0;
     loop {
-        let builder = opening.core.fabric.0.builders.with(|builders| {
+        let builder = open.core.fabric.0.builders.with(|builders| {
             let rest = builders.get_mut(from..)?;
-            let place = rest
-                .iter()
-                .position(|place| place.as_ref().is_some_and(|builder| builder.opening == opening.address()));
+            let place =
+                rest.iter().position(|place| place.as_ref().is_some_and(|builder| builder.open == open.address()));
             from += place? + 1;
             rest.get_mut(place?)?.take()
         });
@@ -172,7 +168,7 @@ impl<P: Platform> MappingObject<P> {
 
 /// Hands the memory of a released mapping out when nobody copies any more.
 #[inline(never)]
-pub(crate) fn look_at<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut impl Sink<P>) {
+pub(crate) fn service<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut impl Sink<P>) {
     match mapping.finish() {
         Ok(Some(retired)) => sink.retired(retired),
         Ok(None) => {}

@@ -10,14 +10,14 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::{Editions, NoMemory, Removed, Shared, SlotKey};
+use softndk_cells::{DoubleBuffer, NoMemory, Removed, Shared, SlotKey};
 
 use crate::access::inside;
-use crate::cause::{CreateError, PostError, RegionError};
+use crate::error::{CreateError, PostError, RegionError};
 use crate::event::{Close, Deregistered, Retired, Sink};
 use crate::flags::Rights;
-use crate::life::{Antecedents, Core, Hold, Object};
 use crate::memory_window::WindowObject;
+use crate::object::{Antecedents, Core, Hold, Object};
 use crate::platform::{Lock, Memory, Platform};
 use crate::protection_domain::DomainObject;
 use crate::snapshot::ObjectState;
@@ -46,7 +46,7 @@ pub(crate) struct Registered<P: Platform> {
 
 /// A fast-register region as readers see it.
 pub(crate) struct FastRegion {
-    pub(crate) editions: Editions<PageList>,
+    pub(crate) buffers: DoubleBuffer<PageList>,
     pub(crate) domain: MemoryToken,
     pub(crate) adapter: u32,
     pub(crate) remote_access: bool,
@@ -125,12 +125,12 @@ impl<P: Platform> MemoryRegion<P> {
     pub(crate) fn create(
         domain: &Shared<DomainObject<P>>,
         fast_register: bool,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<Self, CreateError> {
         let adapter = &domain.core.adapter;
         adapter.ready()?;
         let region = Shared::try_new(RegionObject {
-            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Domain(domain.clone()))),
+            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Domain(domain.clone()))),
             domain: domain.clone(),
             fast_register,
             token: AtomicU32::new(0),
@@ -214,9 +214,9 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(RegionError::TooManyPages);
         }
         let epoch = region.core.fabric.0.epoch.clone();
-        let lists = (PageList::try_new(pages as usize)?, PageList::try_new(pages as usize)?);
+        let run_queue = (PageList::try_new(pages as usize)?, PageList::try_new(pages as usize)?);
         let fast = Shared::try_new(FastRegion {
-            editions: Editions::new(lists.0, lists.1, epoch),
+            buffers: DoubleBuffer::new(run_queue.0, run_queue.1, epoch),
             domain: region.domain.number,
             adapter: region.core.adapter.number,
             remote_access,
@@ -397,7 +397,7 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
 
 /// Ends a Deregister or the access of a closed region when nobody is inside any more.
 #[inline(never)]
-pub(crate) fn look_at<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut impl Sink<P>) {
+pub(crate) fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut impl Sink<P>) {
     let tokens = &region.core.fabric.0.tokens;
     let (left, wait) = region.state.with(|state| {
         let Leaving { removed, callback, hold } = match core::mem::replace(state, State::Idle) {

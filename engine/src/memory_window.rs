@@ -12,13 +12,13 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::{Editions, Removed, Shared, SlotKey, Stamp};
+use softndk_cells::{DoubleBuffer, Removed, Shared, SlotKey, Stamp};
 
-use crate::cause::CreateError;
+use crate::error::CreateError;
 use crate::event::Close;
 use crate::flags::Rights;
-use crate::life::{Antecedents, Core, Hold, Object};
 use crate::memory_region::{Edges, Entry, RegionObject};
+use crate::object::{Antecedents, Core, Hold, Object};
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::queue_pair::QueuePairObject;
@@ -53,7 +53,7 @@ impl Binding {
 pub(crate) struct WindowObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) domain: Shared<DomainObject<P>>,
-    pub(crate) binding: Editions<Binding>,
+    pub(crate) binding: DoubleBuffer<Binding>,
     /// The token of the newest bind, executed or not; its slot and a first generation before there was any.
     issued: AtomicU32,
     state: P::Lock<State<P>>,
@@ -142,16 +142,19 @@ pub(crate) enum NotBound {
 }
 
 impl<P: Platform> MemoryWindow<P> {
-    pub(crate) fn create(domain: &Shared<DomainObject<P>>, block: P::Block) -> Result<Self, CreateError> {
+    pub(crate) fn create(
+        domain: &Shared<DomainObject<P>>,
+        consumer_object: P::ConsumerObject,
+    ) -> Result<Self, CreateError> {
         let adapter = &domain.core.adapter;
         adapter.ready()?;
         let fabric = &adapter.fabric.0;
         let vacant = fabric.tokens.vacant()?;
         let key = vacant.key();
         let window = Shared::try_new(WindowObject {
-            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Domain(domain.clone()))),
+            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Domain(domain.clone()))),
             domain: domain.clone(),
-            binding: Editions::new(Binding::NONE, Binding::NONE, fabric.epoch.clone()),
+            binding: DoubleBuffer::new(Binding::NONE, Binding::NONE, fabric.epoch.clone()),
             issued: AtomicU32::new(MemoryToken::new(key.slot, key.generation).0),
             state: P::Lock::new(State { key: Some(key), bound: None, leaving: None }),
             place: P::Lock::new(Place { next: None, previous: None }),
@@ -287,7 +290,7 @@ pub(crate) fn unbind_all<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u
 
 /// Ends the access of a closed window when nobody is inside any more.
 #[inline(never)]
-pub(crate) fn look_at<P: Platform>(window: &Shared<WindowObject<P>>) {
+pub(crate) fn service<P: Platform>(window: &Shared<WindowObject<P>>) {
     let tokens = &window.core.fabric.0.tokens;
     let (left, wait) = window.state.with(|state| {
         let Some((removed, hold)) = state.leaving.take() else { return (None, None) };

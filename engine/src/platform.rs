@@ -2,7 +2,7 @@
 //!
 //! What it is: the one border towards kernel or test harness: lock, copy, kick, clock, processor. Everything is dispatched
 //! statically. What it is not: it has no threads and no callbacks; what must happen outside is handed out by
-//! [`Fabric::turn`](crate::Fabric::turn).
+//! [`Fabric::service_pass`](crate::Fabric::turn).
 //!
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and must not wait. Locks are held for a few hundred
 //! nanoseconds and nest only in one order: connector, bond of a queue pair, endpoint directory, registry of objects, window,
@@ -29,7 +29,7 @@ pub trait Platform: Send + Sync + Sized + 'static {
     type Lock<T: Send>: Lock<T>;
     type Memory: Memory;
     /// The front end's own object, kept by the engine while the object lives and handed back when it is finished.
-    type Block: Send;
+    type ConsumerObject: Send;
     /// Whom to tell that a close is complete (function and context).
     type CloseCallback: Copy + Send + Sync;
     /// Whom to tell that a request is complete.
@@ -58,12 +58,12 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// The processor that runs this code now; a hint where the caller may be moved.
     fn processor(&self) -> u32;
 
-    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs soon for this processor. Called when its list was empty, also
+    /// Makes sure that [`Fabric::service_pass`](crate::Fabric::turn) runs soon for this processor. Called when its list was empty, also
     /// by others while a turn works off what it has taken: a front end takes several for one. Not after
-    /// [`Turn::More`](crate::Turn::More), nor for what a turn adds to its own list. Perhaps with a lock of the engine held: do not call back.
-    fn kick(&self, processor: u32);
+    /// [`Pass::More`](crate::Turn::More), nor for what a turn adds to its own list. Perhaps with a lock of the engine held: do not call back.
+    fn schedule(&self, processor: u32);
 
-    /// Makes sure that [`Fabric::turn`](crate::Fabric::turn) runs for this processor when [`Self::now`] has reached `deadline`,
+    /// Makes sure that [`Fabric::service_pass`](crate::Fabric::turn) runs for this processor when [`Self::now`] has reached `deadline`,
     /// not before and as soon as possible after; at once for a moment that is past. A newer wish replaces the older one of the
     /// same processor; wishes of one processor come one at a time. Perhaps with a lock of the engine held: do not call back.
     fn wake_at(&self, processor: u32, deadline: u64);

@@ -6,21 +6,21 @@ use alloc::vec::Vec;
 
 use softndk_cells::{NoMemory, Removed, Shared, SlotKey, SlotTable};
 
-use crate::cause::CreateError;
+use crate::capacity::push_within_capacity;
+use crate::error::CreateError;
 use crate::event::Close;
-use crate::life::{Antecedents, Core, Hold, Object};
 use crate::memory_region::{Entry, MemoryRegion};
 use crate::memory_window::MemoryWindow;
-use crate::opening::OpeningObject;
+use crate::object::{Antecedents, Core, Hold, Object};
+use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{QueuePair, QueuePairSettings};
-use crate::room::push_in_room;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueSettings};
 use crate::token::MemoryToken;
 
 pub(crate) struct DomainObject<P: Platform> {
     pub(crate) core: Core<P>,
-    pub(crate) opening: Shared<OpeningObject<P>>,
+    pub(crate) open: Shared<OpenObject<P>>,
     /// The number that regions and queue pairs of this domain carry: the key of its privileged token.
     pub(crate) number: MemoryToken,
 }
@@ -35,26 +35,29 @@ impl<P: Platform> Clone for ProtectionDomain<P> {
 }
 
 impl<P: Platform> ProtectionDomain<P> {
-    pub(crate) fn create(opening: &Shared<OpeningObject<P>>, block: P::Block) -> Result<Self, CreateError> {
-        let adapter = &opening.core.adapter;
+    pub(crate) fn create(
+        open: &Shared<OpenObject<P>>,
+        consumer_object: P::ConsumerObject,
+    ) -> Result<Self, CreateError> {
+        let adapter = &open.core.adapter;
         adapter.ready()?;
         let fabric = &adapter.fabric.0;
-        fabric.departed.with(|departed| departed.prepare(&fabric.tokens))?;
-        let domain = Self::create_expected(opening, block);
+        fabric.retired_slots.with(|retired_slots| retired_slots.prepare(&fabric.tokens))?;
+        let domain = Self::create_expected(open, consumer_object);
         if domain.is_err() {
-            fabric.departed.with(Departed::forgo);
+            fabric.retired_slots.with(RetiredSlots::forgo);
         }
         domain
     }
 
     /// As [`Self::create`], once there is room for its departure.
-    fn create_expected(opening: &Shared<OpeningObject<P>>, block: P::Block) -> Result<Self, CreateError> {
-        let adapter = &opening.core.adapter;
+    fn create_expected(open: &Shared<OpenObject<P>>, consumer_object: P::ConsumerObject) -> Result<Self, CreateError> {
+        let adapter = &open.core.adapter;
         let tokens = &adapter.fabric.0.tokens;
         let vacant = tokens.vacant()?;
         let number = MemoryToken::new(vacant.key().slot, vacant.key().generation);
-        let core = Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone())));
-        let domain = Shared::try_new(DomainObject { core, opening: opening.clone(), number })?;
+        let core = Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone())));
+        let domain = Shared::try_new(DomainObject { core, open: open.clone(), number })?;
         adapter.register(&Object::Domain(domain.clone()))?;
         vacant.fill(Entry::Privileged { domain: number, adapter: adapter.number });
         Ok(Self(domain))
@@ -65,8 +68,12 @@ impl<P: Platform> ProtectionDomain<P> {
         self.0.number
     }
 
-    pub fn create_memory_region(&self, fast_register: bool, block: P::Block) -> Result<MemoryRegion<P>, CreateError> {
-        MemoryRegion::create(&self.0, fast_register, block)
+    pub fn create_memory_region(
+        &self,
+        fast_register: bool,
+        consumer_object: P::ConsumerObject,
+    ) -> Result<MemoryRegion<P>, CreateError> {
+        MemoryRegion::create(&self.0, fast_register, consumer_object)
     }
 
     /// Bytes that such a queue pair takes, roughly; an error where it would be refused.
@@ -75,17 +82,17 @@ impl<P: Platform> ProtectionDomain<P> {
         Ok(settings.size())
     }
 
-    pub fn create_memory_window(&self, block: P::Block) -> Result<MemoryWindow<P>, CreateError> {
-        MemoryWindow::create(&self.0, block)
+    pub fn create_memory_window(&self, consumer_object: P::ConsumerObject) -> Result<MemoryWindow<P>, CreateError> {
+        MemoryWindow::create(&self.0, consumer_object)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "the settings are used up by the call")]
     pub fn create_queue_pair(
         &self,
         settings: QueuePairSettings<'_, P>,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<QueuePair<P>, CreateError> {
-        QueuePair::create(&self.0, &settings, block)
+        QueuePair::create(&self.0, &settings, consumer_object)
     }
 
     /// Bytes that such a queue takes, roughly; an error where it would be refused.
@@ -99,9 +106,9 @@ impl<P: Platform> ProtectionDomain<P> {
     pub fn create_shared_receive_queue(
         &self,
         settings: SharedReceiveQueueSettings<P>,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<SharedReceiveQueue<P>, CreateError> {
-        SharedReceiveQueue::create(&self.0, &settings, block)
+        SharedReceiveQueue::create(&self.0, &settings, consumer_object)
     }
 
     /// Keeps the close from completing while something of the front end's own is under way.
@@ -121,18 +128,18 @@ impl<P: Platform> Drop for DomainObject<P> {
         let key = SlotKey { slot: self.number.slot(), generation: self.number.generation() };
         // A domain that was never published has an empty slot under its key, or somebody else's under a newer one.
         let Some(removed) = fabric.tokens.remove(key) else { return };
-        fabric.departed.with(|departed| departed.bury(&fabric.tokens, removed));
+        fabric.retired_slots.with(|retired_slots| retired_slots.bury(&fabric.tokens, removed));
     }
 }
 
 /// Slots of domains that are gone while somebody was still inside the epoch; reused when the next domain is made.
-pub(crate) struct Departed {
+pub(crate) struct RetiredSlots {
     /// Domains that are there or being made; each has its room in `removed`.
     live: usize,
     removed: Vec<Removed>,
 }
 
-impl Departed {
+impl RetiredSlots {
     pub(crate) const fn new() -> Self {
         Self { live: 0, removed: Vec::new() }
     }
@@ -145,7 +152,7 @@ impl Departed {
                 Some(Ok(entry)) => forget(entry),
                 Some(Err(removed)) => {
                     // Its room is the one it was popped from.
-                    let kept = push_in_room(&mut self.removed, removed);
+                    let kept = push_within_capacity(&mut self.removed, removed);
                     debug_assert!(kept.is_ok());
                     break;
                 }
@@ -168,7 +175,7 @@ impl Departed {
             Ok(entry) => forget(entry),
             Err(removed) => {
                 // `prepare` made room for every living domain.
-                let kept = push_in_room(&mut self.removed, removed);
+                let kept = push_within_capacity(&mut self.removed, removed);
                 debug_assert!(kept.is_ok());
             }
         }
@@ -187,32 +194,32 @@ mod tests {
 
     use softndk_cells::{Epoch, Shared, SlotTable};
 
-    use super::Departed;
+    use super::RetiredSlots;
 
     /// Both are prepared before either is there: what two processors do at a time.
     #[test]
-    fn domains_that_are_made_at_a_time_all_have_room_to_depart() {
+    fn domains_that_are_made_at_a_time_all_have_capacity_to_depart() {
         let epoch = Shared::try_new(Epoch::try_new(1).unwrap()).unwrap();
         let tokens = SlotTable::try_new(64, 3, epoch.clone()).unwrap();
-        let mut departed = Departed::new();
+        let mut retired_slots = RetiredSlots::new();
         let keys: Vec<_> = (0..20)
             .map(|number| {
-                departed.prepare(&tokens).unwrap();
-                assert!(departed.removed.capacity() >= departed.live);
+                retired_slots.prepare(&tokens).unwrap();
+                assert!(retired_slots.removed.capacity() >= retired_slots.live);
                 tokens.insert(number).unwrap()
             })
             .collect();
-        let room = departed.removed.capacity();
-        assert!(room >= keys.len(), "room for {room}");
+        let capacity = retired_slots.removed.capacity();
+        assert!(capacity >= keys.len(), "room for {capacity}");
         let guard = epoch.enter(0);
         for key in &keys {
-            departed.bury(&tokens, tokens.remove(*key).unwrap());
+            retired_slots.bury(&tokens, tokens.remove(*key).unwrap());
         }
-        assert_eq!((departed.removed.len(), departed.live), (keys.len(), 0));
+        assert_eq!((retired_slots.removed.len(), retired_slots.live), (keys.len(), 0));
         drop(guard);
-        departed.prepare(&tokens).unwrap();
-        assert_eq!((departed.removed.len(), departed.live), (0, 1));
-        departed.forgo();
-        assert_eq!(departed.live, 0);
+        retired_slots.prepare(&tokens).unwrap();
+        assert_eq!((retired_slots.removed.len(), retired_slots.live), (0, 1));
+        retired_slots.forgo();
+        assert_eq!(retired_slots.live, 0);
     }
 }

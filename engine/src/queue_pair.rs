@@ -11,28 +11,28 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use softndk_cells::ring::{self, Claim, Sender};
-use softndk_cells::{Baton, NoMemory, Ready, Reserved, Shared};
+use softndk_cells::{NoMemory, Ready, Reserved, Serialized, Shared};
 
 use crate::allowance::Allowance;
-use crate::cause::{CreateError, PostError};
+use crate::capacity::push_within_capacity;
 use crate::completion_queue::{CompletionQueue, CompletionQueueObject};
 use crate::connector::ConnectorObject;
+use crate::error::{CreateError, PostError};
 use crate::event::Close;
 use crate::flags::{Operation, RequestFlags, Rights};
-use crate::initiator::{self, Initiator};
-use crate::life::{Antecedents, Core, Hold, Object};
 use crate::limits::{FLUSH_STEP, IN_PLACE_PASSIVE, PAGE, PIECE};
 use crate::memory_region::{FastRegion, MemoryRegion, RegionObject};
 use crate::memory_window::{self, MemoryWindow, WindowObject, Windows};
-use crate::opening::OpeningObject;
+use crate::object::{Antecedents, Core, Hold, Object};
+use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::receive_queue::{self, Receive, ReceiveQueue};
-use crate::room::push_in_room;
-use crate::shared_receive_queue::{SharedReceiveQueue, Sharing};
-use crate::statistics::{Meter, Meters};
+use crate::requester::{self, Initiator};
+use crate::shared_receive_queue::{SharedReceiveQueue, SrqAttachment};
+use crate::statistics::{TrafficCounter, TrafficCounters};
 use crate::timer::Timer;
-use crate::token::{Element, LogicalAddress, MemoryToken};
+use crate::token::{LogicalAddress, MemoryToken, Sge};
 use crate::transfer::CHUNK;
 
 /// States of a queue pair; bits, because they come in any order.
@@ -65,20 +65,20 @@ pub(crate) struct QueuePairObject<P: Platform> {
     state: AtomicU32,
     limits: PostLimits,
     requests: Sender<Request<P>>,
-    elements: Sender<Element>,
+    sges: Sender<Sge>,
     chunks: Sender<[u8; CHUNK]>,
     receives: Sender<Receive>,
-    receive_elements: Sender<Element>,
+    receive_sges: Sender<Sge>,
     /// Processing of the initiator queue, by one context at a time.
-    pub(crate) work: Baton<Initiator<P>>,
+    pub(crate) work: Serialized<Initiator<P>>,
     pub(crate) receiving: ReceiveQueue<P>,
     /// Where its receives come from instead of its own queue.
-    pub(crate) sharing: Option<Sharing<P>>,
-    pub(crate) bond: P::Lock<Bond<P>>,
+    pub(crate) attachment: Option<SrqAttachment<P>>,
+    pub(crate) link: P::Lock<PeerLink<P>>,
     /// Bound through it and not yet unbound.
     pub(crate) windows: Windows<P>,
     pub(crate) patience: Option<Patience<P>>,
-    pub(crate) meter: Shared<Meter>,
+    pub(crate) traffic_counter: Shared<TrafficCounter>,
 }
 
 /// How long a message waits for a receive of the peer.
@@ -89,10 +89,10 @@ pub(crate) struct Patience<P: Platform> {
 
 impl<P: Platform> Patience<P> {
     /// `None` for a queue pair that waits for ever.
-    fn of(opening: &OpeningObject<P>) -> Result<Option<Self>, NoMemory> {
-        let adapter = &opening.core.adapter;
+    fn of(open: &OpenObject<P>) -> Result<Option<Self>, NoMemory> {
+        let adapter = &open.core.adapter;
         let set = adapter.timeouts.receiver_not_ready;
-        let nanoseconds = if set == 0 { opening.semantics.receiver_not_ready } else { set };
+        let nanoseconds = if set == 0 { open.semantics.receiver_not_ready } else { set };
         if nanoseconds == 0 {
             return Ok(None);
         }
@@ -102,19 +102,19 @@ impl<P: Platform> Patience<P> {
 }
 
 /// What a queue pair is tied to while it lives.
-pub(crate) struct Bond<P: Platform> {
+pub(crate) struct PeerLink<P: Platform> {
     pub(crate) connector: Option<Shared<ConnectorObject<P>>>,
     /// The queue pair at the other end.
-    pub(crate) far: Option<Shared<QueuePairObject<P>>>,
+    pub(crate) peer: Option<Shared<QueuePairObject<P>>>,
     /// Keeps the close from completing until both queues are drained.
     closing: Option<Hold<P>>,
 }
 
 #[derive(Clone, Copy)]
 struct PostLimits {
-    initiator_elements: u32,
-    read_elements: u32,
-    receive_elements: u32,
+    initiator_sges: u32,
+    read_sges: u32,
+    receive_sges: u32,
     inline_data: u32,
     transfer_length: u64,
 }
@@ -128,7 +128,7 @@ pub(crate) struct Request<P: Platform> {
     pub(crate) first: usize,
     pub(crate) count: usize,
     /// The element of a request that has one; it is not in the ring. Of a Bind: the token of the region.
-    pub(crate) single: Element,
+    pub(crate) single: Sge,
     pub(crate) length: u64,
     pub(crate) address: u64,
     /// The peer's token; of a Bind: the token to give.
@@ -152,7 +152,7 @@ impl<P: Platform> Subject<P> {
         if let Self::Pages(fast, ready) = self
             && let Some(ready) = ready.take()
         {
-            fast.editions.discard(ready);
+            fast.buffers.discard(ready);
         }
     }
 }
@@ -175,10 +175,10 @@ pub struct QueuePairSettings<'a, P: Platform> {
     pub context: u64,
     pub receive_depth: u32,
     pub initiator_depth: u32,
-    pub receive_elements: u32,
-    pub initiator_elements: u32,
+    pub receive_sges: u32,
+    pub initiator_sges: u32,
     pub inline_data: u32,
-    /// Receives come from here; then `receive_depth` and `receive_elements` say nothing.
+    /// Receives come from here; then `receive_depth` and `receive_sges` say nothing.
     pub shared: Option<&'a SharedReceiveQueue<P>>,
 }
 
@@ -187,8 +187,8 @@ impl<P: Platform> QueuePairSettings<'_, P> {
         let limits = &domain.core.adapter.limits;
         let over = self.receive_depth() > limits.receive_depth
             || self.initiator_depth > limits.initiator_depth
-            || self.receive_elements() > limits.receive_elements
-            || self.initiator_elements > limits.initiator_elements
+            || self.receive_sges() > limits.receive_sges
+            || self.initiator_sges > limits.initiator_sges
             || self.inline_data > limits.inline_data;
         if over {
             return Err(CreateError::OverLimit);
@@ -208,8 +208,8 @@ impl<P: Platform> QueuePairSettings<'_, P> {
         if self.shared.is_some() { 0 } else { self.receive_depth }
     }
 
-    fn receive_elements(&self) -> u32 {
-        if self.shared.is_some() { 0 } else { self.receive_elements }
+    fn receive_sges(&self) -> u32 {
+        if self.shared.is_some() { 0 } else { self.receive_sges }
     }
 
     /// Bytes of the rings, which are what a queue pair is made of.
@@ -220,10 +220,10 @@ impl<P: Platform> QueuePairSettings<'_, P> {
         };
         let rings = [
             ring(self.initiator_depth, 1, size_of::<Request<P>>()),
-            ring(self.initiator_depth, self.initiator_elements, size_of::<Element>()),
+            ring(self.initiator_depth, self.initiator_sges, size_of::<Sge>()),
             ring(self.initiator_depth, self.inline_data.div_ceil(CHUNK as u32), CHUNK),
             ring(self.receive_depth(), 1, size_of::<Receive>()),
-            ring(self.receive_depth(), self.receive_elements(), size_of::<Element>()),
+            ring(self.receive_depth(), self.receive_sges(), size_of::<Sge>()),
         ];
         rings.into_iter().fold(0, u64::saturating_add)
     }
@@ -243,15 +243,15 @@ pub struct FastRegistration {
 /// What a queue pair is made of and may fail for.
 struct Parts<P: Platform> {
     requests: Sender<Request<P>>,
-    elements: Sender<Element>,
+    sges: Sender<Sge>,
     chunks: Sender<[u8; CHUNK]>,
     receives: Sender<Receive>,
-    receive_elements: Sender<Element>,
+    receive_sges: Sender<Sge>,
     work: Initiator<P>,
     receiving: ReceiveQueue<P>,
-    sharing: Option<Sharing<P>>,
+    attachment: Option<SrqAttachment<P>>,
     patience: Option<Patience<P>>,
-    meter: Shared<Meter>,
+    traffic_counter: Shared<TrafficCounter>,
 }
 
 impl<P: Platform> Parts<P> {
@@ -260,22 +260,22 @@ impl<P: Platform> Parts<P> {
         let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
         let depth = settings.initiator_depth;
         let (requests, request_end) = ring::channel(depth as usize)?;
-        let (elements, element_end) = ring::channel(product(depth, settings.initiator_elements)?)?;
+        let (sges, sge_end) = ring::channel(product(depth, settings.initiator_sges)?)?;
         let (chunks, chunk_end) = ring::channel(product(depth, settings.inline_data.div_ceil(CHUNK as u32))?)?;
         let (receives, receive_end) = ring::channel(settings.receive_depth() as usize)?;
-        let most = product(settings.receive_depth(), settings.receive_elements())?;
-        let (receive_elements, receive_element_end) = ring::channel(most)?;
+        let most = product(settings.receive_depth(), settings.receive_sges())?;
+        let (receive_sges, receive_sge_end) = ring::channel(most)?;
         Ok(Self {
             requests,
-            elements,
+            sges,
             chunks,
             receives,
-            receive_elements,
-            work: Initiator::try_new(request_end, element_end, chunk_end)?,
-            receiving: ReceiveQueue::new(receive_end, receive_element_end),
-            sharing: settings.shared.map(Sharing::try_new).transpose()?,
-            patience: Patience::of(&domain.opening)?,
-            meter: domain.core.adapter.meters.with(Meters::add)?,
+            receive_sges,
+            work: Initiator::try_new(request_end, sge_end, chunk_end)?,
+            receiving: ReceiveQueue::new(receive_end, receive_sge_end),
+            attachment: settings.shared.map(SrqAttachment::try_new).transpose()?,
+            patience: Patience::of(&domain.open)?,
+            traffic_counter: domain.core.adapter.traffic_counters.with(TrafficCounters::add)?,
         })
     }
 }
@@ -287,7 +287,7 @@ fn assemble<P: Platform>(
     place: Reserved<QueuePairObject<P>>,
     domain: &Shared<DomainObject<P>>,
     settings: &QueuePairSettings<'_, P>,
-    block: P::Block,
+    consumer_object: P::ConsumerObject,
     parts: Parts<P>,
 ) -> Shared<QueuePairObject<P>> {
     let adapter = &domain.core.adapter;
@@ -299,31 +299,31 @@ fn assemble<P: Platform>(
         antecedents = antecedents.with(Object::SharedReceiveQueue(shared.0.clone()));
     }
     place.fill(QueuePairObject {
-        core: Core::new(adapter, Some(block), antecedents),
+        core: Core::new(adapter, Some(consumer_object), antecedents),
         domain: domain.clone(),
         context: settings.context,
         initiator_queue: settings.initiator_queue.0.clone(),
         receive_queue: settings.receive_queue.0.clone(),
         state: AtomicU32::new(0),
         limits: PostLimits {
-            initiator_elements: settings.initiator_elements,
-            read_elements: settings.initiator_elements.min(adapter.limits.read_elements),
-            receive_elements: settings.receive_elements(),
+            initiator_sges: settings.initiator_sges,
+            read_sges: settings.initiator_sges.min(adapter.limits.read_sges),
+            receive_sges: settings.receive_sges(),
             inline_data: settings.inline_data,
             transfer_length: u64::from(adapter.limits.transfer_length),
         },
         requests: parts.requests,
-        elements: parts.elements,
+        sges: parts.sges,
         chunks: parts.chunks,
         receives: parts.receives,
-        receive_elements: parts.receive_elements,
-        work: Baton::new(parts.work),
+        receive_sges: parts.receive_sges,
+        work: Serialized::new(parts.work),
         receiving: parts.receiving,
-        sharing: parts.sharing,
-        bond: P::Lock::new(Bond { connector: None, far: None, closing: None }),
+        attachment: parts.attachment,
+        link: P::Lock::new(PeerLink { connector: None, peer: None, closing: None }),
         windows: Windows::new(),
         patience: parts.patience,
-        meter: parts.meter,
+        traffic_counter: parts.traffic_counter,
     })
 }
 
@@ -331,14 +331,14 @@ impl<P: Platform> QueuePair<P> {
     pub(crate) fn create(
         domain: &Shared<DomainObject<P>>,
         settings: &QueuePairSettings<'_, P>,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<Self, CreateError> {
         let adapter = &domain.core.adapter;
         adapter.ready()?;
         settings.check(domain)?;
         let place = Reserved::try_new()?;
         let parts = Parts::try_new(domain, settings)?;
-        let pair = assemble(place, domain, settings, block, parts);
+        let pair = assemble(place, domain, settings, consumer_object, parts);
         adapter.register(&Object::QueuePair(pair.clone()))?;
         Ok(Self(pair))
     }
@@ -347,66 +347,66 @@ impl<P: Platform> QueuePair<P> {
         &self,
         context: u64,
         flags: RequestFlags,
-        elements: impl ExactSizeIterator<Item = Element>,
+        sges: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Send, flags, context, address: 0, token: MemoryToken::NONE }, elements)
+        self.post(&Order { operation: Operation::Send, flags, context, address: 0, token: MemoryToken::NONE }, sges)
     }
 
     pub fn send_and_invalidate(
         &self,
         context: u64,
         flags: RequestFlags,
-        elements: impl ExactSizeIterator<Item = Element>,
+        sges: impl ExactSizeIterator<Item = Sge>,
         token: MemoryToken,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::SendAndInvalidate, flags, context, address: 0, token }, elements)
+        self.post(&Order { operation: Operation::SendAndInvalidate, flags, context, address: 0, token }, sges)
     }
 
     pub fn read(
         &self,
         context: u64,
         flags: RequestFlags,
-        elements: impl ExactSizeIterator<Item = Element>,
+        sges: impl ExactSizeIterator<Item = Sge>,
         address: u64,
         token: MemoryToken,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Read, flags, context, address, token }, elements)
+        self.post(&Order { operation: Operation::Read, flags, context, address, token }, sges)
     }
 
     pub fn write(
         &self,
         context: u64,
         flags: RequestFlags,
-        elements: impl ExactSizeIterator<Item = Element>,
+        sges: impl ExactSizeIterator<Item = Sge>,
         address: u64,
         token: MemoryToken,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Write, flags, context, address, token }, elements)
+        self.post(&Order { operation: Operation::Write, flags, context, address, token }, sges)
     }
 
-    pub fn receive(&self, context: u64, elements: impl ExactSizeIterator<Item = Element>) -> Result<(), PostError> {
+    pub fn receive(&self, context: u64, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
         let pair = &self.0;
-        if pair.sharing.is_some() {
+        if pair.attachment.is_some() {
             return Err(PostError::BadParameter);
         }
-        let count = elements.len();
-        if count > pair.limits.receive_elements as usize {
-            return Err(PostError::TooManyElements);
+        let count = sges.len();
+        if count > pair.limits.receive_sges as usize {
+            return Err(PostError::TooManySges);
         }
         let mut requests = pair.receives.claim().ok_or(PostError::Concurrent)?;
-        if requests.room() == 0 {
+        if requests.free() == 0 {
             return Err(PostError::QueueFull);
         }
-        let mut receive = Receive { context, first: 0, count, single: Element::default(), length: 0, shared: false };
+        let mut receive = Receive { context, first: 0, count, single: Sge::default(), length: 0, shared: false };
         if count == 1 {
-            receive.single = elements.take(1).next().ok_or(PostError::BadParameter)?;
+            receive.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
             receive.length = u64::from(receive.single.length);
             pair.check_length(receive.length)?;
             requests.stage(receive).map_err(|_| PostError::QueueFull)?;
         } else {
-            let mut ring = pair.receive_elements.claim().ok_or(PostError::Concurrent)?;
+            let mut ring = pair.receive_sges.claim().ok_or(PostError::Concurrent)?;
             receive.first = ring.position();
-            receive.length = stage_elements(&mut ring, elements.take(count))?;
+            receive.length = stage_sges(&mut ring, sges.take(count))?;
             pair.check_length(receive.length)?;
             requests.stage(receive).map_err(|_| PostError::QueueFull)?;
             ring.publish();
@@ -464,7 +464,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// The front end refused a post by itself: requests held back are processed.
-    pub fn kick_held(&self) {
+    pub fn schedule_held(&self) {
         if !self.0.requests.is_empty() {
             process_in_place(&self.0);
         }
@@ -484,19 +484,19 @@ impl<P: Platform> QueuePair<P> {
         let pair = &self.0;
         pair.core.close(Some(callback), || {
             let hold = Hold::new(Object::QueuePair(pair.clone()));
-            pair.bond.with(|bond| bond.closing = Some(hold));
+            pair.link.with(|link| link.closing = Some(hold));
             pair.mark(state::ENDED | state::DRAIN);
             // What is idle is closed at once; the rest drains in a turn.
             if pair.requests.is_empty() && pair.receives.is_empty() {
-                pair.core.fabric.0.platform.raised(|| initiator::step(pair, None, PIECE));
+                pair.core.fabric.0.platform.raised(|| requester::step(pair, None, PIECE));
             } else {
                 pair.core.fabric.link(&Object::QueuePair(pair.clone()));
             }
         })
     }
 
-    fn post(&self, order: &Order, elements: impl ExactSizeIterator<Item = Element>) -> Result<(), PostError> {
-        let posted = self.enqueue(order, elements);
+    fn post(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
+        let posted = self.enqueue(order, sges);
         self.after_post(order.flags, posted)
     }
 
@@ -505,7 +505,7 @@ impl<P: Platform> QueuePair<P> {
         match posted {
             Ok(()) if flags.contains(RequestFlags::DEFER) && !self.0.is_ended() => {}
             Ok(()) => process_in_place(&self.0),
-            Err(_) => self.kick_held(),
+            Err(_) => self.schedule_held(),
         }
         posted
     }
@@ -517,43 +517,43 @@ impl<P: Platform> QueuePair<P> {
         if operation.accepts().contains(flags) { Ok(()) } else { Err(PostError::BadFlags) }
     }
 
-    fn enqueue(&self, order: &Order, elements: impl ExactSizeIterator<Item = Element>) -> Result<(), PostError> {
+    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
         let pair = &self.0;
         self.check_state_and_flags(order.operation, order.flags)?;
-        let count = elements.len();
+        let count = sges.len();
         let inline = order.flags.contains(RequestFlags::INLINE);
         let most = match order.operation {
-            Operation::Read => pair.limits.read_elements,
-            _ => pair.limits.initiator_elements,
+            Operation::Read => pair.limits.read_sges,
+            _ => pair.limits.initiator_sges,
         };
         if !inline && count > most as usize {
-            return Err(PostError::TooManyElements);
+            return Err(PostError::TooManySges);
         }
         if order.flags.contains(RequestFlags::LOCAL_INVALIDATE) && count == 0 {
             return Err(PostError::BadFlags);
         }
         let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.room() == 0 {
+        if requests.free() == 0 {
             return Err(PostError::QueueFull);
         }
         let mut request = order.request();
         if inline {
             let mut ring = pair.chunks.claim().ok_or(PostError::Concurrent)?;
             request.first = ring.position();
-            request.length = self.stage_inline(&mut ring, elements.take(count))?;
+            request.length = self.stage_inline(&mut ring, sges.take(count))?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
             ring.publish();
         } else if count == 1 {
             request.count = 1;
-            request.single = elements.take(1).next().ok_or(PostError::BadParameter)?;
+            request.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
             request.length = u64::from(request.single.length);
             pair.check_length(request.length)?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
         } else {
-            let mut ring = pair.elements.claim().ok_or(PostError::Concurrent)?;
+            let mut ring = pair.sges.claim().ok_or(PostError::Concurrent)?;
             request.first = ring.position();
             request.count = count;
-            request.length = stage_elements(&mut ring, elements.take(count))?;
+            request.length = stage_sges(&mut ring, sges.take(count))?;
             pair.check_length(request.length)?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
             ring.publish();
@@ -566,21 +566,21 @@ impl<P: Platform> QueuePair<P> {
     fn stage_inline(
         &self,
         ring: &mut Claim<'_, [u8; CHUNK]>,
-        elements: impl Iterator<Item = Element>,
+        sges: impl Iterator<Item = Sge>,
     ) -> Result<u64, PostError> {
         let most = u64::from(self.0.limits.inline_data);
         let mut chunk = [0; CHUNK];
         let mut length = 0_u64;
-        for element in elements {
-            if length + u64::from(element.length) > most {
+        for sge in sges {
+            if length + u64::from(sge.length) > most {
                 return Err(PostError::TooMuchData);
             }
             let mut done = 0;
-            while done < element.length {
+            while done < sge.length {
                 let at = length as usize % CHUNK;
-                let part = (CHUNK - at).min((element.length - done) as usize);
+                let part = (CHUNK - at).min((sge.length - done) as usize);
                 let into = chunk.get_mut(at..at + part).ok_or(PostError::TooMuchData)?;
-                let address = element.address.wrapping_add(u64::from(done));
+                let address = sge.address.wrapping_add(u64::from(done));
                 self.0.core.fabric.0.platform.read_inline(address, into);
                 done += part as u32;
                 length += part as u64;
@@ -611,16 +611,16 @@ impl<P: Platform> QueuePair<P> {
         let fast = region.0.fast().ok_or(PostError::BadParameter)?;
         check_registration(&fast, &registration, pages.len())?;
         let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.room() == 0 {
+        if requests.free() == 0 {
             return Err(PostError::QueueFull);
         }
         // Editions that the peer or a Read invalidated are free by now.
-        fast.editions.reclaim();
-        let mut draft = fast.editions.draft().ok_or(PostError::NoResources)?;
+        fast.buffers.reclaim();
+        let mut draft = fast.buffers.draft().ok_or(PostError::NoResources)?;
         let most = draft.pages.capacity().min(pages.len());
         draft.pages.clear();
         for page in pages.take(most) {
-            push_in_room(&mut draft.pages, page.0).map_err(|_| PostError::NoResources)?;
+            push_within_capacity(&mut draft.pages, page.0).map_err(|_| PostError::NoResources)?;
         }
         if draft.pages.iter().any(|page| !page.is_multiple_of(PAGE)) {
             return Err(PostError::BadParameter);
@@ -655,7 +655,7 @@ impl<P: Platform> QueuePair<P> {
         }
         let registration = region.0.lends(address, length, rights)?;
         let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.room() == 0 {
+        if requests.free() == 0 {
             return Err(PostError::QueueFull);
         }
         // Only now, so that a refused bind leaves the window its token.
@@ -663,7 +663,7 @@ impl<P: Platform> QueuePair<P> {
         let order = Order { operation: Operation::Bind, flags, context, address, token };
         let request = Request {
             length,
-            single: Element { token: registration, ..Element::default() },
+            single: Sge { token: registration, ..Sge::default() },
             subject: Subject::Binding(window.0.clone(), region.0.clone(), rights),
             ..order.request()
         };
@@ -736,7 +736,7 @@ impl Order {
             context: self.context,
             first: 0,
             count: 0,
-            single: Element::default(),
+            single: Sge::default(),
             length: 0,
             address: self.address,
             token: self.token,
@@ -746,11 +746,11 @@ impl Order {
 }
 
 /// Copies elements into a ring and answers the length of the message.
-fn stage_elements(ring: &mut Claim<'_, Element>, elements: impl Iterator<Item = Element>) -> Result<u64, PostError> {
+fn stage_sges(ring: &mut Claim<'_, Sge>, sges: impl Iterator<Item = Sge>) -> Result<u64, PostError> {
     let mut length = 0_u64;
-    for element in elements {
-        length += u64::from(element.length);
-        ring.stage(element).map_err(|_| PostError::TooManyElements)?;
+    for sge in sges {
+        length += u64::from(sge.length);
+        ring.stage(sge).map_err(|_| PostError::TooManySges)?;
     }
     Ok(length)
 }
@@ -761,13 +761,13 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
         return Err(PostError::AccessDenied);
     }
     let offset = u64::from(registration.first_byte_offset);
-    let room = (pages as u64).saturating_mul(PAGE).saturating_sub(offset);
+    let capacity = (pages as u64).saturating_mul(PAGE).saturating_sub(offset);
     let bad = pages == 0
         || pages > fast.most_pages as usize
         || offset >= PAGE
         || registration.base % PAGE != offset
         || registration.length == 0
-        || registration.length > room
+        || registration.length > capacity
         || registration.base.checked_add(registration.length - 1).is_none();
     if bad { Err(PostError::BadParameter) } else { Ok(()) }
 }
@@ -788,14 +788,14 @@ fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
         IN_PLACE_PASSIVE
     };
     while left > 0 {
-        let piece = || initiator::step(pair, None, left.min(PIECE));
+        let piece = || requester::step(pair, None, left.min(PIECE));
         let stepped = if at_dispatch { piece() } else { platform.raised(piece) };
         if let Some(allowance) = allowance.filter(|_| at_dispatch) {
             allowance.charge(stepped.used());
         }
         match stepped {
-            initiator::Stepped::Rest(_) => return,
-            initiator::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
+            requester::Stepped::Rest(_) => return,
+            requester::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
         }
     }
     fabric.link(&Object::QueuePair(pair.clone()));
@@ -839,7 +839,7 @@ pub(crate) trait End {
     /// Everything is cancelled and the connection ends.
     fn fail(&self);
     /// The same, for callers deep down the stack: the connection ends in the turn that cancels.
-    fn fail_later(&self);
+    fn defer_failure(&self);
 }
 
 impl<P: Platform> End for Shared<QueuePairObject<P>> {
@@ -857,7 +857,7 @@ impl<P: Platform> End for Shared<QueuePairObject<P>> {
         end_connection(self);
     }
 
-    fn fail_later(&self) {
+    fn defer_failure(&self) {
         self.mark(state::ENDED | state::DRAIN | state::FAILED);
         self.core.fabric.link(&Object::QueuePair(self.clone()));
     }
@@ -866,7 +866,7 @@ impl<P: Platform> End for Shared<QueuePairObject<P>> {
 /// The connection of a queue pair that failed ends, and the peer is told.
 #[inline(never)]
 pub(crate) fn end_connection<P: Platform>(pair: &QueuePairObject<P>) {
-    let connector = pair.bond.with(|bond| bond.connector.clone());
+    let connector = pair.link.with(|link| link.connector.clone());
     if let Some(connector) = connector {
         crate::connector::queue_pair_failed(&connector);
     }
@@ -874,7 +874,7 @@ pub(crate) fn end_connection<P: Platform>(pair: &QueuePairObject<P>) {
 
 /// The initiator's queue, perhaps both, may be empty for good: called by the holder of the initiator's baton, with its queue empty after the end.
 #[inline(never)]
-pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
+pub(crate) fn update_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     // Every end unbinds, also one that leaves the receives to the consumer. No bind comes after it: binds take their turn with
     // the baton that the caller has, and are cancelled from the end on.
     if memory_window::unbind_all(pair, FLUSH_STEP) {
@@ -884,15 +884,15 @@ pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     if pair.state() & state::DRAIN == 0 || !pair.receiving.is_drained() {
         return;
     }
-    if let Some(sharing) = &pair.sharing {
-        sharing.leave();
+    if let Some(attachment) = &pair.attachment {
+        attachment.leave();
     }
-    let (connector, far, closing) =
-        pair.bond.with(|bond| (bond.connector.clone(), bond.far.take(), bond.closing.take()));
+    let (connector, peer, closing) =
+        pair.link.with(|link| (link.connector.clone(), link.peer.take(), link.closing.take()));
     if let Some(connector) = connector {
         crate::connector::queue_pair_drained(&connector, pair);
     }
-    drop(far);
+    drop(peer);
     // The last hold may go here: the object is linked and handed out by a turn.
     drop(closing);
 }
@@ -900,14 +900,14 @@ pub(crate) fn settle_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
 /// A turn's look at a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left
 /// stays on the list of this turn, wherever its thread runs: a thread takes a long transfer over from the deferred procedures.
 #[inline(never)]
-pub(crate) fn look_at<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes: &mut u64) {
+pub(crate) fn service<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes: &mut u64) {
     let more_receives = pair.state() & state::DRAIN != 0 && receive_queue::flush(pair);
     if pair.unmark(state::FAILED) {
         end_connection(pair);
     }
-    let stepped = initiator::step(pair, Some(processor), (*bytes).min(PIECE));
+    let stepped = requester::step(pair, Some(processor), (*bytes).min(PIECE));
     *bytes = bytes.saturating_sub(stepped.used());
-    if matches!(stepped, initiator::Stepped::More(_)) || more_receives {
+    if matches!(stepped, requester::Stepped::More(_)) || more_receives {
         pair.core.fabric.link_at(&Object::QueuePair(pair.clone()), Some(processor));
     }
 }

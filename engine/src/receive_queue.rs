@@ -11,16 +11,16 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use softndk_cells::Shared;
 use softndk_cells::ring::Receiver;
 
-use crate::cause::Outcome;
+use crate::capacity::push_within_capacity;
 use crate::completion_queue::{self, Completion};
+use crate::error::Outcome;
 use crate::flags::Operation;
-use crate::life::Object;
 use crate::limits::BATCH;
+use crate::object::Object;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{End, QueuePairObject, state};
-use crate::room::push_in_room;
-use crate::shared_receive_queue::Sharing;
-use crate::token::Element;
+use crate::shared_receive_queue::SrqAttachment;
+use crate::token::Sge;
 
 /// A posted receive.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(crate) struct Receive {
     pub(crate) first: usize,
     pub(crate) count: usize,
     /// The element of a receive that has one; it is not in the ring.
-    pub(crate) single: Element,
+    pub(crate) single: Sge,
     pub(crate) length: u64,
     /// Came out of a shared queue: it belongs to whoever took it, and completes there.
     pub(crate) shared: bool,
@@ -43,15 +43,15 @@ pub(crate) struct ReceiveQueue<P: Platform> {
 
 struct Inner<P: Platform> {
     receives: Receiver<Receive>,
-    elements: Receiver<Element>,
+    sges: Receiver<Sge>,
     /// The peer fills receives at the front of the queue.
     delivering: bool,
     waiter: Option<Shared<QueuePairObject<P>>>,
 }
 
 impl<P: Platform> ReceiveQueue<P> {
-    pub(crate) fn new(receives: Receiver<Receive>, elements: Receiver<Element>) -> Self {
-        let inner = Inner { receives, elements, delivering: false, waiter: None };
+    pub(crate) fn new(receives: Receiver<Receive>, sges: Receiver<Sge>) -> Self {
+        let inner = Inner { receives, sges, delivering: false, waiter: None };
         Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) }
     }
 
@@ -61,7 +61,7 @@ impl<P: Platform> ReceiveQueue<P> {
         draining: bool,
         filled: usize,
         peer: &Shared<QueuePairObject<P>>,
-        elements: &mut alloc::vec::Vec<Element>,
+        sges: &mut alloc::vec::Vec<Sge>,
     ) -> Option<Receive> {
         self.inner.with(|inner| {
             let position = inner.receives.position().wrapping_add(filled);
@@ -79,12 +79,12 @@ impl<P: Platform> ReceiveQueue<P> {
                 self.awaited.store(false, Ordering::SeqCst);
             }
             let receive = *inner.receives.peek(position)?;
-            elements.clear();
+            sges.clear();
             if receive.count == 1 {
-                push_in_room(elements, receive.single).ok()?;
+                push_within_capacity(sges, receive.single).ok()?;
             } else {
                 for index in 0..receive.count {
-                    push_in_room(elements, *inner.elements.peek(receive.first.wrapping_add(index))?).ok()?;
+                    push_within_capacity(sges, *inner.sges.peek(receive.first.wrapping_add(index))?).ok()?;
                 }
             }
             inner.delivering = true;
@@ -101,17 +101,17 @@ impl<P: Platform> ReceiveQueue<P> {
 /// As [`ReceiveQueue::begin`] for a queue pair that takes its receives from a shared queue.
 pub(crate) fn begin_shared<P: Platform>(
     pair: &QueuePairObject<P>,
-    sharing: &Sharing<P>,
+    attachment: &SrqAttachment<P>,
     filled: usize,
     peer: &Shared<QueuePairObject<P>>,
-    elements: &mut alloc::vec::Vec<Element>,
+    sges: &mut alloc::vec::Vec<Sge>,
 ) -> Option<Receive> {
     let (receive, emptied) = pair.receiving.inner.with(|inner| {
         // Under the lock: a flush that finds nothing being delivered does not meet a delivery afterwards.
         if pair.state() & state::DRAIN != 0 {
             return (None, (None, None));
         }
-        let (receive, emptied) = sharing.take(peer, filled == 0, elements);
+        let (receive, emptied) = attachment.take(peer, filled == 0, sges);
         inner.delivering |= receive.is_some();
         (receive, emptied)
     });
@@ -124,7 +124,7 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
     let entered = pair.receiving.inner.with(|inner| {
         for completion in &mut *filled {
             completion.queue_pair_context = pair.context;
-            if pair.sharing.is_none() {
+            if pair.attachment.is_none() {
                 inner.pop();
             }
         }
@@ -132,7 +132,7 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
         completion_queue::enter(&pair.receive_queue, filled)
     });
     if !entered {
-        pair.fail_later();
+        pair.defer_failure();
     }
     if !moving && pair.state() & state::DRAIN != 0 {
         pair.core.fabric.link(&Object::QueuePair(pair.clone()));
@@ -144,7 +144,7 @@ impl<P: Platform> Inner<P> {
         // The receive leaves last: whoever sees its room finds room for its elements as well.
         let count = self.receives.peek(self.receives.position())?.count;
         if count > 1 {
-            self.elements.skip(count);
+            self.sges.skip(count);
         }
         self.receives.pop()
     }
@@ -169,8 +169,8 @@ pub(crate) fn posted<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
 /// Cancels a bounded number of receives; true when some are left.
 #[inline(never)]
 pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
-    if let Some(sharing) = &pair.sharing {
-        sharing.leave();
+    if let Some(attachment) = &pair.attachment {
+        attachment.leave();
     }
     let mut rounds = crate::limits::FLUSH_STEP / BATCH;
     let mut entered = true;
@@ -201,7 +201,7 @@ pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
     });
     drop(waiter);
     if !entered {
-        pair.fail_later();
+        pair.defer_failure();
     }
     more
 }

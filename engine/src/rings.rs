@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use softndk_cells::NoMemory;
 
-use crate::room::push_in_room;
+use crate::capacity::push_within_capacity;
 
 /// Room for the entries from one position on.
 pub(crate) struct Ring<T> {
@@ -44,7 +44,7 @@ impl<T: Copy> Ring<T> {
             *place = entry;
         } else {
             // The first round: places come one after the other, and the room for all of them is there.
-            let stored = push_in_room(&mut self.entries, entry);
+            let stored = push_within_capacity(&mut self.entries, entry);
             debug_assert!(stored.is_ok());
         }
     }
@@ -59,7 +59,7 @@ pub(crate) struct Rings<T> {
 }
 
 /// Memory to give back with no lock held.
-pub(crate) struct Spent<T> {
+pub(crate) struct UsedUp<T> {
     #[expect(dead_code, reason = "kept until it is dropped")]
     ring: Option<Ring<T>>,
     #[expect(dead_code, reason = "as above")]
@@ -92,16 +92,16 @@ impl<T: Copy> Rings<T> {
     }
 
     /// Entries from `added` on go into `fresh`. `list` has room for [`Self::count`] rings and takes the old list's place.
-    pub(crate) fn change(&mut self, mut fresh: Ring<T>, mut list: Vec<Ring<T>>, taken: u64, added: u64) -> Spent<T> {
+    pub(crate) fn change(&mut self, mut fresh: Ring<T>, mut list: Vec<Ring<T>>, taken: u64, added: u64) -> UsedUp<T> {
         fresh.start = added;
         let old = core::mem::replace(&mut self.last, fresh);
         let empty = old.start.max(taken) == added;
-        let ring = if empty { Some(old) } else { push_in_room(&mut list, old).err() };
+        let ring = if empty { Some(old) } else { push_within_capacity(&mut list, old).err() };
         for ring in self.earlier.drain(..) {
-            let kept = push_in_room(&mut list, ring);
+            let kept = push_within_capacity(&mut list, ring);
             debug_assert!(kept.is_ok());
         }
-        Spent { ring, list: core::mem::replace(&mut self.earlier, list) }
+        UsedUp { ring, list: core::mem::replace(&mut self.earlier, list) }
     }
 
     #[cfg(test)]

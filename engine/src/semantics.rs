@@ -6,7 +6,7 @@
 //!
 //! Rule: every field is a row of the table and has a test of both columns (`tests/semantics.rs` does not compile without).
 
-use crate::cause::Outcome;
+use crate::error::Outcome;
 
 /// What one open of an adapter promises its consumer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -11,11 +11,11 @@ use core::net::SocketAddr;
 
 use softndk_cells::Shared;
 
-use crate::cause::ConnectError;
 use crate::endpoint::{Bound, EndpointKey};
+use crate::error::ConnectError;
 use crate::event::Close;
-use crate::life::{Antecedents, Core, Hold, Object};
-use crate::opening::OpeningObject;
+use crate::object::{Antecedents, Core, Hold, Object};
+use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 
 pub(crate) struct SharedEndpointObject<P: Platform> {
@@ -35,11 +35,11 @@ impl<P: Platform> Clone for SharedEndpoint<P> {
 
 impl<P: Platform> SharedEndpoint<P> {
     pub(crate) fn create(
-        opening: &Shared<OpeningObject<P>>,
+        open: &Shared<OpenObject<P>>,
         address: SocketAddr,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<Self, ConnectError> {
-        let adapter = &opening.core.adapter;
+        let adapter = &open.core.adapter;
         if !adapter.is_running() {
             return Err(ConnectError::AdapterGone);
         }
@@ -48,7 +48,7 @@ impl<P: Platform> SharedEndpoint<P> {
         let key = directory.with(|directory| directory.take(EndpointKey::new(adapter.number, address), None))?;
         address.set_port(key.port());
         let endpoint = Shared::try_new(SharedEndpointObject {
-            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Opening(opening.clone()))),
+            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
             key,
             address,
         });

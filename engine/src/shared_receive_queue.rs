@@ -13,20 +13,20 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use softndk_cells::{Baton, List, NoMemory, Shared};
+use softndk_cells::{List, NoMemory, Serialized, Shared};
 
-use crate::cause::{CreateError, PostError, ResizeError};
+use crate::capacity::push_within_capacity;
 use crate::completion_queue::Notifying;
+use crate::error::{CreateError, PostError, ResizeError};
 use crate::event::{Close, Notification, Sink};
-use crate::life::{Antecedents, Core, Hold, Object};
 use crate::limits::GRANT_STEP;
+use crate::object::{Antecedents, Core, Hold, Object};
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::queue_pair::QueuePairObject;
 use crate::receive_queue::Receive;
-use crate::rings::{Ring, Rings, Spent};
-use crate::room::push_in_room;
-use crate::token::Element;
+use crate::rings::{Ring, Rings, UsedUp};
+use crate::token::Sge;
 
 /// Modifications at the same time that one of them lets pass; the contract allows none.
 const MODIFY_TRIES: u32 = 4;
@@ -35,12 +35,12 @@ pub(crate) struct SharedReceiveObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) domain: Shared<DomainObject<P>>,
     /// Most elements of a receive.
-    elements: u32,
+    sges: u32,
     notify: Option<P::NotifyCallback>,
     /// Where notifications run by preference.
     home: Option<u32>,
     /// Elements of the receive that is being posted; the consumer's list is not read under the lock.
-    staging: Baton<Vec<Element>>,
+    staging: Serialized<Vec<Sge>>,
     inner: P::Lock<Inner<P>>,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct SharedReceiveObject<P: Platform> {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of the notification protocol")]
 struct Inner<P: Platform> {
     receives: Rings<Receive>,
-    elements: Rings<Element>,
+    sges: Rings<Sge>,
     depth: u64,
     posted: u64,
     taken: u64,
-    elements_posted: u64,
-    elements_taken: u64,
+    sges_posted: u64,
+    sges_taken: u64,
     /// Senders that wait, the first to come in front. Those who gave up are skipped when their turn comes.
     waiting: List<Line<P>>,
     /// Receives that senders have been promised and not taken yet.
@@ -73,13 +73,13 @@ pub(crate) struct Line<P: Platform> {
 }
 
 /// How a queue pair uses a shared queue.
-pub(crate) struct Sharing<P: Platform> {
+pub(crate) struct SrqAttachment<P: Platform> {
     pub(crate) queue: Shared<SharedReceiveObject<P>>,
     line: Shared<Line<P>>,
 }
 
 /// Memory to give back with no lock held.
-pub(crate) type Emptied = (Option<Ring<Receive>>, Option<Ring<Element>>);
+pub(crate) type Emptied = (Option<Ring<Receive>>, Option<Ring<Sge>>);
 
 /// A shared receive queue.
 pub struct SharedReceiveQueue<P: Platform>(pub(crate) Shared<SharedReceiveObject<P>>);
@@ -95,7 +95,7 @@ impl<P: Platform> Clone for SharedReceiveQueue<P> {
 pub struct SharedReceiveQueueSettings<P: Platform> {
     pub depth: u32,
     /// Most elements of a receive.
-    pub elements: u32,
+    pub sges: u32,
     /// Kept until the queue is armed by [`SharedReceiveQueue::modify`].
     pub threshold: u32,
     pub notify: Option<P::NotifyCallback>,
@@ -106,50 +106,50 @@ pub struct SharedReceiveQueueSettings<P: Platform> {
 impl<P: Platform> SharedReceiveQueueSettings<P> {
     pub(crate) fn check(&self, domain: &Shared<DomainObject<P>>) -> Result<(), CreateError> {
         let limits = &domain.core.adapter.limits;
-        let over = self.depth == 0 || self.depth > limits.shared_depth || self.elements > limits.receive_elements;
+        let over = self.depth == 0 || self.depth > limits.shared_depth || self.sges > limits.receive_sges;
         if over { Err(CreateError::OverLimit) } else { Ok(()) }
     }
 
     /// Bytes of the rings, which are what the queue is made of.
     pub(crate) fn size(&self) -> u64 {
-        size(self.depth, self.elements)
+        size(self.depth, self.sges)
     }
 }
 
 /// As [`SharedReceiveQueueSettings::size`].
-fn size(depth: u32, elements: u32) -> u64 {
+fn size(depth: u32, sges: u32) -> u64 {
     let ring =
         |entries: u64, size: usize| entries.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(size as u64);
-    let elements = u64::from(depth).saturating_mul(u64::from(elements));
-    ring(u64::from(depth), size_of::<Receive>()).saturating_add(ring(elements, size_of::<Element>()))
+    let sges = u64::from(depth).saturating_mul(u64::from(sges));
+    ring(u64::from(depth), size_of::<Receive>()).saturating_add(ring(sges, size_of::<Sge>()))
 }
 
 /// Elements of as many receives; one alone lies in its receive.
-fn element_room(depth: u32, elements: u32) -> Result<usize, NoMemory> {
-    if elements > 1 { (depth as usize).checked_mul(elements as usize).ok_or(NoMemory) } else { Ok(1) }
+fn sge_capacity(depth: u32, sges: u32) -> Result<usize, NoMemory> {
+    if sges > 1 { (depth as usize).checked_mul(sges as usize).ok_or(NoMemory) } else { Ok(1) }
 }
 
 /// Rings for a new depth, and lists that have room for the rings before them.
 struct Fresh {
     receives: (Ring<Receive>, Vec<Ring<Receive>>),
-    elements: (Ring<Element>, Vec<Ring<Element>>),
+    sges: (Ring<Sge>, Vec<Ring<Sge>>),
 }
 
 impl Fresh {
-    fn try_new(depth: u32, elements: u32, rings: (usize, usize)) -> Result<Self, NoMemory> {
-        let (mut receives, mut element_list) = (Vec::new(), Vec::new());
+    fn try_new(depth: u32, sges: u32, rings: (usize, usize)) -> Result<Self, NoMemory> {
+        let (mut receives, mut sge_list) = (Vec::new(), Vec::new());
         receives.try_reserve_exact(rings.0)?;
-        element_list.try_reserve_exact(rings.1)?;
+        sge_list.try_reserve_exact(rings.1)?;
         Ok(Self {
             receives: (Ring::try_new(depth as usize)?, receives),
-            elements: (Ring::try_new(element_room(depth, elements)?)?, element_list),
+            sges: (Ring::try_new(sge_capacity(depth, sges)?)?, sge_list),
         })
     }
 }
 
 /// How a modification ended under the lock.
 enum Modified {
-    Done(Option<(Spent<Receive>, Spent<Element>)>),
+    Done(Option<(UsedUp<Receive>, UsedUp<Sge>)>),
     Occupied,
     /// Another one came in between: the lists have to be longer.
     MoreRings,
@@ -159,21 +159,21 @@ impl<P: Platform> SharedReceiveQueue<P> {
     pub(crate) fn create(
         domain: &Shared<DomainObject<P>>,
         settings: &SharedReceiveQueueSettings<P>,
-        block: P::Block,
+        consumer_object: P::ConsumerObject,
     ) -> Result<Self, CreateError> {
         let adapter = &domain.core.adapter;
         adapter.ready()?;
         settings.check(domain)?;
         let mut staging = Vec::new();
-        staging.try_reserve_exact(settings.elements as usize).map_err(NoMemory::from)?;
+        staging.try_reserve_exact(settings.sges as usize).map_err(NoMemory::from)?;
         let inner = Inner {
             receives: Rings::try_new(settings.depth as usize)?,
-            elements: Rings::try_new(element_room(settings.depth, settings.elements)?)?,
+            sges: Rings::try_new(sge_capacity(settings.depth, settings.sges)?)?,
             depth: u64::from(settings.depth),
             posted: 0,
             taken: 0,
-            elements_posted: 0,
-            elements_taken: 0,
+            sges_posted: 0,
+            sges_taken: 0,
             waiting: List::new(),
             promised: 0,
             threshold: u64::from(settings.threshold),
@@ -183,12 +183,12 @@ impl<P: Platform> SharedReceiveQueue<P> {
             closed: false,
         };
         let queue = Shared::try_new(SharedReceiveObject {
-            core: Core::new(adapter, Some(block), Antecedents::none().with(Object::Domain(domain.clone()))),
+            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Domain(domain.clone()))),
             domain: domain.clone(),
-            elements: settings.elements,
+            sges: settings.sges,
             notify: settings.notify,
             home: settings.processor,
-            staging: Baton::new(staging),
+            staging: Serialized::new(staging),
             inner: P::Lock::new(inner),
         })?;
         adapter.register(&Object::SharedReceiveQueue(queue.clone()))?;
@@ -196,23 +196,23 @@ impl<P: Platform> SharedReceiveQueue<P> {
     }
 
     /// Posts a receive for whichever queue pair needs one first.
-    pub fn receive(&self, context: u64, elements: impl ExactSizeIterator<Item = Element>) -> Result<(), PostError> {
+    pub fn receive(&self, context: u64, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
         let queue = &self.0;
-        let count = elements.len();
-        if count > queue.elements as usize {
-            return Err(PostError::TooManyElements);
+        let count = sges.len();
+        if count > queue.sges as usize {
+            return Err(PostError::TooManySges);
         }
         let mut staged = queue.staging.raise().ok_or(PostError::Concurrent)?;
         staged.clear();
         let mut length = 0_u64;
-        for element in elements.take(count) {
-            length += u64::from(element.length);
-            push_in_room(&mut staged, element).map_err(|_| PostError::TooManyElements)?;
+        for sge in sges.take(count) {
+            length += u64::from(sge.length);
+            push_within_capacity(&mut staged, sge).map_err(|_| PostError::TooManySges)?;
         }
         if length > u64::from(queue.core.adapter.limits.transfer_length) {
             return Err(PostError::TooMuchData);
         }
-        let single = if count == 1 { staged.first().copied().unwrap_or_default() } else { Element::default() };
+        let single = if count == 1 { staged.first().copied().unwrap_or_default() } else { Sge::default() };
         let receive = Receive { context, first: 0, count, single, length, shared: true };
         let granted = queue.inner.with(|inner| {
             inner.post(receive, if count > 1 { &staged } else { &[] })?;
@@ -231,11 +231,11 @@ impl<P: Platform> SharedReceiveQueue<P> {
             return Err(ResizeError::OverLimit);
         }
         for _ in 0..MODIFY_TRIES {
-            let rings = queue.inner.with(|inner| (inner.receives.count(), inner.elements.count()));
-            let mut fresh = if depth > 0 { Some(Fresh::try_new(depth, queue.elements, rings)?) } else { None };
+            let rings = queue.inner.with(|inner| (inner.receives.count(), inner.sges.count()));
+            let mut fresh = if depth > 0 { Some(Fresh::try_new(depth, queue.sges, rings)?) } else { None };
             match queue.inner.with(|inner| inner.modify(depth, threshold, &mut fresh, queue)) {
-                Modified::Done(spent) => {
-                    drop(spent);
+                Modified::Done(used_up) => {
+                    drop(used_up);
                     return Ok(());
                 }
                 Modified::Occupied => return Err(ResizeError::Occupied),
@@ -247,7 +247,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
 
     /// Bytes that the queue takes with this depth, roughly; 0 for 0.
     pub fn size_of(&self, depth: u32) -> u64 {
-        if depth == 0 { 0 } else { size(depth, self.0.elements) }
+        if depth == 0 { 0 } else { size(depth, self.0.sges) }
     }
 
     /// Keeps the close from completing while something of the front end's own is under way.
@@ -271,14 +271,14 @@ impl<P: Platform> Inner<P> {
         self.posted - self.taken
     }
 
-    fn post(&mut self, mut receive: Receive, elements: &[Element]) -> Result<(), PostError> {
+    fn post(&mut self, mut receive: Receive, sges: &[Sge]) -> Result<(), PostError> {
         if self.queued() >= self.depth {
             return Err(PostError::QueueFull);
         }
-        receive.first = self.elements_posted as usize;
-        for element in elements {
-            self.elements.store(self.elements_posted, *element);
-            self.elements_posted += 1;
+        receive.first = self.sges_posted as usize;
+        for sge in sges {
+            self.sges.store(self.sges_posted, *sge);
+            self.sges_posted += 1;
         }
         self.receives.store(self.posted, receive);
         self.posted += 1;
@@ -286,31 +286,27 @@ impl<P: Platform> Inner<P> {
     }
 
     /// Takes the oldest receive and copies its elements.
-    fn pop(
-        &mut self,
-        elements: &mut Vec<Element>,
-        queue: &Shared<SharedReceiveObject<P>>,
-    ) -> (Option<Receive>, Emptied) {
+    fn pop(&mut self, sges: &mut Vec<Sge>, queue: &Shared<SharedReceiveObject<P>>) -> (Option<Receive>, Emptied) {
         let (receive, ring) = self.receives.take(self.taken);
         self.taken += 1;
         let mut emptied = (ring, None);
-        elements.clear();
+        sges.clear();
         if let Some(receive) = &receive {
             if receive.count == 1 {
-                let kept = push_in_room(elements, receive.single);
+                let kept = push_within_capacity(sges, receive.single);
                 debug_assert!(kept.is_ok());
             } else {
                 for _ in 0..receive.count {
-                    let (element, ring) = self.elements.take(self.elements_taken);
-                    self.elements_taken += 1;
+                    let (sge, ring) = self.sges.take(self.sges_taken);
+                    self.sges_taken += 1;
                     // Rings end between two receives, so that there is one at most.
                     emptied.1 = emptied.1.or(ring);
-                    let kept = push_in_room(elements, element.unwrap_or_default());
+                    let kept = push_within_capacity(sges, sge.unwrap_or_default());
                     debug_assert!(kept.is_ok());
                 }
             }
         }
-        self.look_at_threshold(queue);
+        self.apply_threshold(queue);
         (receive, emptied)
     }
 
@@ -336,7 +332,7 @@ impl<P: Platform> Inner<P> {
     }
 
     /// Disarms and makes a notification due when there are too few receives.
-    fn look_at_threshold(&mut self, queue: &Shared<SharedReceiveObject<P>>) {
+    fn apply_threshold(&mut self, queue: &Shared<SharedReceiveObject<P>>) {
         if self.armed && self.queued() < self.threshold {
             self.armed = false;
             self.due = queue.notify.is_some() && !self.closed;
@@ -353,32 +349,32 @@ impl<P: Platform> Inner<P> {
         fresh: &mut Option<Fresh>,
         queue: &Shared<SharedReceiveObject<P>>,
     ) -> Modified {
-        let mut spent = None;
+        let mut used_up = None;
         if depth > 0 {
             if self.queued() > u64::from(depth) {
                 return Modified::Occupied;
             }
-            let rings = (self.receives.count(), self.elements.count());
+            let rings = (self.receives.count(), self.sges.count());
             let enough =
-                |fresh: &mut Fresh| fresh.receives.1.capacity() >= rings.0 && fresh.elements.1.capacity() >= rings.1;
+                |fresh: &mut Fresh| fresh.receives.1.capacity() >= rings.0 && fresh.sges.1.capacity() >= rings.1;
             let Some(fresh) = fresh.take_if(enough) else { return Modified::MoreRings };
             let (ring, list) = fresh.receives;
             let receives = self.receives.change(ring, list, self.taken, self.posted);
-            let (ring, list) = fresh.elements;
-            let elements = self.elements.change(ring, list, self.elements_taken, self.elements_posted);
+            let (ring, list) = fresh.sges;
+            let sges = self.sges.change(ring, list, self.sges_taken, self.sges_posted);
             self.depth = u64::from(depth);
-            spent = Some((receives, elements));
+            used_up = Some((receives, sges));
         }
         if threshold > 0 {
             self.threshold = u64::from(threshold);
             self.armed = !self.closed;
-            self.look_at_threshold(queue);
+            self.apply_threshold(queue);
         }
-        Modified::Done(spent)
+        Modified::Done(used_up)
     }
 }
 
-impl<P: Platform> Sharing<P> {
+impl<P: Platform> SrqAttachment<P> {
     pub(crate) fn try_new(queue: &SharedReceiveQueue<P>) -> Result<Self, NoMemory> {
         let line = Shared::try_new(Line { sender: P::Lock::new(None), granted: AtomicBool::new(false) })?;
         Ok(Self { queue: queue.0.clone(), line })
@@ -390,15 +386,15 @@ impl<P: Platform> Sharing<P> {
         &self,
         sender: &Shared<QueuePairObject<P>>,
         may_wait: bool,
-        elements: &mut Vec<Element>,
+        sges: &mut Vec<Sge>,
     ) -> (Option<Receive>, Emptied) {
         self.queue.inner.with(|inner| {
             if self.line.granted.swap(false, Ordering::Relaxed) {
                 inner.promised = inner.promised.saturating_sub(1);
-                return inner.pop(elements, &self.queue);
+                return inner.pop(sges, &self.queue);
             }
             if inner.queued() > inner.promised && inner.waiting.is_empty() {
-                return inner.pop(elements, &self.queue);
+                return inner.pop(sges, &self.queue);
             }
             if may_wait {
                 let before = self.line.sender.with(|place| place.replace(sender.clone()));
@@ -442,7 +438,7 @@ fn link<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
 
 /// Goes on with promises and makes a due notification.
 #[inline(never)]
-pub(crate) fn look_at<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink: &mut impl Sink<P>) {
+pub(crate) fn service<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink: &mut impl Sink<P>) {
     let (granted, begun) = queue.inner.with(|inner| {
         let granted = inner.grant(queue);
         let begins = inner.due && !inner.notifying && !inner.closed;
@@ -461,6 +457,6 @@ pub(crate) fn look_at<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink:
 pub(crate) fn notified<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
     queue.inner.with(|inner| {
         inner.notifying = false;
-        inner.look_at_threshold(queue);
+        inner.apply_threshold(queue);
     });
 }

@@ -4,7 +4,7 @@
 
 use core::net::SocketAddr;
 
-use crate::life::Object;
+use crate::object::Object;
 use crate::platform::Platform;
 use crate::queue_pair::state;
 
@@ -25,7 +25,7 @@ pub struct EndpointEntry {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ObjectKind {
-    Opening,
+    Open,
     CompletionQueue,
     ProtectionDomain,
     MemoryRegion,
@@ -40,7 +40,7 @@ pub enum ObjectKind {
 impl ObjectKind {
     pub(crate) fn of<P: Platform>(object: &Object<P>) -> Self {
         match object {
-            Object::Opening(_) => Self::Opening,
+            Object::Open(_) => Self::Open,
             Object::CompletionQueue(_) => Self::CompletionQueue,
             Object::Domain(_) => Self::ProtectionDomain,
             Object::Region(_) => Self::MemoryRegion,
@@ -130,7 +130,7 @@ pub struct ObjectSnapshot {
     pub antecedents: [u64; ANTECEDENTS],
     /// When it was made, by [`Platform::now`].
     pub made: u64,
-    /// What the front end called the opening ([`Opening::set_label`](crate::Opening::set_label)); 0 for other objects.
+    /// What the front end called the opening ([`Open::set_label`](crate::Opening::set_label)); 0 for other objects.
     pub label: u64,
     pub closing: bool,
 }
@@ -140,7 +140,7 @@ impl ObjectSnapshot {
         let core = object.core();
         let mut antecedents = [0; ANTECEDENTS];
         core.antecedents(&mut antecedents);
-        let label = if let Object::Opening(opening) = object { opening.label() } else { 0 };
+        let label = if let Object::Open(open) = object { open.label() } else { 0 };
         Self {
             kind: ObjectKind::of(object),
             id: object.id(),

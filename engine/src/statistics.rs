@@ -11,7 +11,7 @@ use softndk_cells::{NoMemory, Shared};
 use crate::limits;
 
 /// Meters that the making of one looks at.
-const SETTLE_STEP: usize = 4;
+const UPDATE_STEP: usize = 4;
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -57,20 +57,20 @@ impl Traffic {
 /// Traffic of one queue pair. Each counter has one writer at a time, the context that processes the initiator queue at this end
 /// or at the other, so that counting is two plain accesses.
 #[derive(Default)]
-pub(crate) struct Meter {
+pub(crate) struct TrafficCounter {
     /// What this end's requests moved: sent and received.
-    own: [Gauge; 2],
+    own: [DirectionCounter; 2],
     /// What the other end's requests moved, seen from here: sent and received.
-    other: [Gauge; 2],
+    other: [DirectionCounter; 2],
 }
 
 #[derive(Default)]
-struct Gauge {
+struct DirectionCounter {
     octets: AtomicU64,
     frames: AtomicU64,
 }
 
-impl Gauge {
+impl DirectionCounter {
     /// The caller is the only writer.
     fn add(&self, traffic: Traffic) {
         if !traffic.is_empty() {
@@ -87,7 +87,7 @@ impl Gauge {
     }
 }
 
-impl Meter {
+impl TrafficCounter {
     /// Called by the context that processes this end's requests.
     pub(crate) fn count_own(&self, sent: Traffic, received: Traffic) {
         self.own[0].add(sent);
@@ -102,8 +102,8 @@ impl Meter {
 
     fn sum(&self, mut total: [Traffic; 2]) -> [Traffic; 2] {
         for (direction, total) in total.iter_mut().enumerate() {
-            for gauge in self.own.get(direction).into_iter().chain(self.other.get(direction)) {
-                let traffic = gauge.read();
+            for direction_counter in self.own.get(direction).into_iter().chain(self.other.get(direction)) {
+                let traffic = direction_counter.read();
                 total.octets = total.octets.wrapping_add(traffic.octets);
                 total.frames = total.frames.wrapping_add(traffic.frames);
             }
@@ -113,40 +113,40 @@ impl Meter {
 }
 
 /// The meters of an adapter's queue pairs, and what those that are gone have counted: sums never go back.
-pub(crate) struct Meters {
-    living: Vec<Shared<Meter>>,
+pub(crate) struct TrafficCounters {
+    living: Vec<Shared<TrafficCounter>>,
     /// Sent and received.
     gone: [Traffic; 2],
     /// Which meter is looked at next, to see whether its queue pair is gone.
     next: usize,
 }
 
-impl Meters {
+impl TrafficCounters {
     pub(crate) const fn new() -> Self {
         const NOTHING: Traffic = Traffic { octets: 0, frames: 0 };
         Self { living: Vec::new(), gone: [NOTHING; 2], next: 0 }
     }
 
     /// A meter for a new queue pair. More meters than one are looked at each time, so that those of gone ones do not gather.
-    pub(crate) fn add(&mut self) -> Result<Shared<Meter>, NoMemory> {
-        for _ in 0..SETTLE_STEP {
-            self.settle_one();
+    pub(crate) fn add(&mut self) -> Result<Shared<TrafficCounter>, NoMemory> {
+        for _ in 0..UPDATE_STEP {
+            self.update_one();
         }
         self.living.try_reserve(1)?;
-        let meter = Shared::try_new(Meter::default())?;
-        self.living.push(meter.clone());
-        Ok(meter)
+        let traffic_counter = Shared::try_new(TrafficCounter::default())?;
+        self.living.push(traffic_counter.clone());
+        Ok(traffic_counter)
     }
 
     /// Looks at one meter, and takes over what it counted if nobody can count for it any more.
-    fn settle_one(&mut self) {
+    fn update_one(&mut self) {
         let index = if self.next < self.living.len() { self.next } else { 0 };
-        let Some(meter) = self.living.get(index) else { return };
-        if !meter.is_unique() {
+        let Some(traffic_counter) = self.living.get(index) else { return };
+        if !traffic_counter.is_unique() {
             self.next = index + 1;
             return;
         }
-        self.gone = meter.sum(self.gone);
+        self.gone = traffic_counter.sum(self.gone);
         // The last one takes its place, and is looked at next.
         let last = self.living.pop();
         if let (Some(place), Some(last)) = (self.living.get_mut(index), last) {
@@ -158,10 +158,10 @@ impl Meters {
     /// Takes over what queue pairs counted that nobody can count for any more.
     fn settle(&mut self) {
         let gone = &mut self.gone;
-        self.living.retain(|meter| {
-            let unique = meter.is_unique();
+        self.living.retain(|traffic_counter| {
+            let unique = traffic_counter.is_unique();
             if unique {
-                *gone = meter.sum(*gone);
+                *gone = traffic_counter.sum(*gone);
             }
             !unique
         });
@@ -170,7 +170,7 @@ impl Meters {
     /// Everything sent and received so far.
     fn sum(&mut self) -> [Traffic; 2] {
         self.settle();
-        self.living.iter().fold(self.gone, |total, meter| meter.sum(total))
+        self.living.iter().fold(self.gone, |total, traffic_counter| traffic_counter.sum(total))
     }
 }
 
@@ -190,9 +190,9 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Statistics {
-    pub(crate) fn read(&self, meters: &mut Meters) -> Counters {
+    pub(crate) fn read(&self, traffic_counters: &mut TrafficCounters) -> Counters {
         let one = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let [sent, received] = meters.sum();
+        let [sent, received] = traffic_counters.sum();
         Counters {
             connect: one(&self.connect),
             accept: one(&self.accept),
@@ -210,7 +210,7 @@ impl Statistics {
 
 #[cfg(test)]
 mod tests {
-    use super::{Meters, Statistics, Traffic};
+    use super::{Statistics, Traffic, TrafficCounters};
 
     #[test]
     fn a_message_is_cut_into_frames_each_with_its_overhead() {
@@ -222,42 +222,42 @@ mod tests {
     }
 
     #[test]
-    fn meters_of_gone_queue_pairs_do_not_gather_and_stay_counted() {
-        let mut meters = Meters::new();
-        let kept: alloc::vec::Vec<_> = (0..100).map(|_| meters.add().unwrap()).collect();
+    fn counters_of_gone_queue_pairs_do_not_gather_and_stay_counted() {
+        let mut traffic_counters = TrafficCounters::new();
+        let kept: alloc::vec::Vec<_> = (0..100).map(|_| traffic_counters.add().unwrap()).collect();
         for _ in 0..1000 {
-            let meter = meters.add().unwrap();
-            meter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
-            assert!(meters.living.len() < 140, "{} meters", meters.living.len());
+            let traffic_counter = traffic_counters.add().unwrap();
+            traffic_counter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
+            assert!(traffic_counters.living.len() < 140, "{} meters", traffic_counters.living.len());
         }
-        assert_eq!(meters.sum()[0].octets, 10_000);
-        assert_eq!(meters.living.len(), kept.len());
+        assert_eq!(traffic_counters.sum()[0].octets, 10_000);
+        assert_eq!(traffic_counters.living.len(), kept.len());
     }
 
     /// The search goes round: those in front of the ones that stay are found too.
     #[test]
-    fn meters_that_go_later_than_those_behind_them_do_not_gather() {
-        let mut meters = Meters::new();
-        let early: alloc::vec::Vec<_> = (0..100).map(|_| meters.add().unwrap()).collect();
-        let late: alloc::vec::Vec<_> = (0..100).map(|_| meters.add().unwrap()).collect();
+    fn counters_that_go_later_than_those_behind_them_do_not_gather() {
+        let mut traffic_counters = TrafficCounters::new();
+        let early: alloc::vec::Vec<_> = (0..100).map(|_| traffic_counters.add().unwrap()).collect();
+        let late: alloc::vec::Vec<_> = (0..100).map(|_| traffic_counters.add().unwrap()).collect();
         drop(early);
-        let more: alloc::vec::Vec<_> = (0..300).map(|_| meters.add().unwrap()).collect();
-        assert_eq!(meters.living.len(), late.len() + more.len());
+        let more: alloc::vec::Vec<_> = (0..300).map(|_| traffic_counters.add().unwrap()).collect();
+        assert_eq!(traffic_counters.living.len(), late.len() + more.len());
     }
 
     #[test]
-    fn meters_add_up_and_what_is_gone_stays_counted() {
-        let (statistics, mut meters) = (Statistics::default(), Meters::new());
+    fn counters_add_up_and_what_is_gone_stays_counted() {
+        let (statistics, mut traffic_counters) = (Statistics::default(), TrafficCounters::new());
         for round in 1..=3_u64 {
-            let meter = meters.add().unwrap();
-            meter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
-            meter.count_other(Traffic { octets: 5, frames: 1 }, Traffic { octets: 7, frames: 2 });
-            let counters = statistics.read(&mut meters);
+            let traffic_counter = traffic_counters.add().unwrap();
+            traffic_counter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
+            traffic_counter.count_other(Traffic { octets: 5, frames: 1 }, Traffic { octets: 7, frames: 2 });
+            let counters = statistics.read(&mut traffic_counters);
             assert_eq!((counters.octets_out, counters.frames_out), (15 * round, 2 * round));
             assert_eq!((counters.octets_in, counters.frames_in), (7 * round, 2 * round));
-            assert_eq!(meters.living.len(), 1);
+            assert_eq!(traffic_counters.living.len(), 1);
         }
-        assert_eq!(statistics.read(&mut meters).octets_out, 45);
-        assert_eq!(meters.living.len(), 0);
+        assert_eq!(statistics.read(&mut traffic_counters).octets_out, 45);
+        assert_eq!(traffic_counters.living.len(), 0);
     }
 }

@@ -13,24 +13,24 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use softndk_cells::NoMemory;
 
+use crate::capacity::push_within_capacity;
 use crate::fabric::Fabric;
-use crate::life::Object;
 use crate::limits::EXPIRE_STEP;
+use crate::object::Object;
 use crate::platform::{Lock, Platform};
-use crate::room::push_in_room;
 
 /// No moment at all.
 const NEVER: u64 = u64::MAX;
 
 /// The moments of one processor.
-pub(crate) struct Clock<P: Platform> {
-    moments: P::Lock<Moments<Object<P>>>,
+pub(crate) struct TimerQueue<P: Platform> {
+    deadlines: P::Lock<Deadlines<Object<P>>>,
     /// The moment the front end was asked for.
     asked: AtomicU64,
 }
 
 /// A heap of places, the earliest in front.
-struct Moments<T> {
+struct Deadlines<T> {
     places: Vec<Place<T>>,
     /// Numbers of places that are set.
     heap: Vec<u32>,
@@ -55,19 +55,19 @@ pub(crate) struct Timer<P: Platform> {
 impl<P: Platform> Timer<P> {
     /// A timer that is not set; its object is put on the list of `processor`.
     pub(crate) fn try_new(fabric: &Fabric<P>, processor: u32) -> Result<Self, NoMemory> {
-        let clock = fabric.clock(processor).ok_or(NoMemory)?;
-        let place = clock.moments.with(Moments::add)?;
+        let timer_queue = fabric.timer_queue(processor).ok_or(NoMemory)?;
+        let place = timer_queue.deadlines.with(Deadlines::add)?;
         Ok(Self { fabric: fabric.clone(), processor, place })
     }
 
     /// Has the object looked at once the platform's clock has reached `deadline`; an earlier wish is forgotten.
     pub(crate) fn set(&self, object: &Object<P>, deadline: u64) {
-        let Some(clock) = self.fabric.clock(self.processor) else { return };
+        let Some(timer_queue) = self.fabric.timer_queue(self.processor) else { return };
         let deadline = deadline.min(NEVER - 1);
-        let replaced = clock.moments.with(|moments| {
-            let replaced = moments.set(self.place, object.clone(), deadline);
-            if deadline < clock.asked.load(Ordering::Relaxed) {
-                clock.ask(&self.fabric, self.processor, deadline);
+        let replaced = timer_queue.deadlines.with(|deadlines| {
+            let replaced = deadlines.set(self.place, object.clone(), deadline);
+            if deadline < timer_queue.asked.load(Ordering::Relaxed) {
+                timer_queue.ask(&self.fabric, self.processor, deadline);
             }
             replaced
         });
@@ -76,8 +76,8 @@ impl<P: Platform> Timer<P> {
 
     /// Forgets the wish and lets the object go.
     pub(crate) fn clear(&self) {
-        if let Some(clock) = self.fabric.clock(self.processor) {
-            let object = clock.moments.with(|moments| moments.clear(self.place));
+        if let Some(timer_queue) = self.fabric.timer_queue(self.processor) {
+            let object = timer_queue.deadlines.with(|deadlines| deadlines.clear(self.place));
             drop(object);
         }
     }
@@ -86,15 +86,15 @@ impl<P: Platform> Timer<P> {
 impl<P: Platform> Drop for Timer<P> {
     fn drop(&mut self) {
         self.clear();
-        if let Some(clock) = self.fabric.clock(self.processor) {
-            clock.moments.with(|moments| moments.remove(self.place));
+        if let Some(timer_queue) = self.fabric.timer_queue(self.processor) {
+            timer_queue.deadlines.with(|deadlines| deadlines.remove(self.place));
         }
     }
 }
 
-impl<P: Platform> Clock<P> {
+impl<P: Platform> TimerQueue<P> {
     pub(crate) fn new() -> Self {
-        Self { moments: P::Lock::new(Moments::new()), asked: AtomicU64::new(NEVER) }
+        Self { deadlines: P::Lock::new(Deadlines::new()), asked: AtomicU64::new(NEVER) }
     }
 
     /// Called under the lock, so that the front end gets the wishes in their order.
@@ -116,17 +116,17 @@ impl<P: Platform> Clock<P> {
             return;
         }
         for _ in 0..EXPIRE_STEP {
-            let Some(object) = self.moments.with(|moments| moments.take(now)) else { break };
+            let Some(object) = self.deadlines.with(|deadlines| deadlines.take(now)) else { break };
             fabric.link_at(&object, Some(processor));
         }
-        self.moments.with(|moments| {
-            let next = moments.earliest();
+        self.deadlines.with(|deadlines| {
+            let next = deadlines.earliest();
             self.ask(fabric, processor, next);
         });
     }
 }
 
-impl<T> Moments<T> {
+impl<T> Deadlines<T> {
     const fn new() -> Self {
         Self { places: Vec::new(), heap: Vec::new(), free: Vec::new() }
     }
@@ -141,13 +141,14 @@ impl<T> Moments<T> {
         self.places.try_reserve(1)?;
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len()))?;
         self.free.try_reserve(wanted.saturating_sub(self.free.len()))?;
-        push_in_room(&mut self.places, Place { deadline: NEVER, position: 0, object: None }).map_err(|_| NoMemory)?;
+        push_within_capacity(&mut self.places, Place { deadline: NEVER, position: 0, object: None })
+            .map_err(|_| NoMemory)?;
         Ok(number)
     }
 
     fn remove(&mut self, place: u32) {
         // `add` made room for every place.
-        let kept = push_in_room(&mut self.free, place);
+        let kept = push_within_capacity(&mut self.free, place);
         debug_assert!(kept.is_ok());
     }
 
@@ -160,7 +161,7 @@ impl<T> Moments<T> {
             place.position
         } else {
             place.position = heap_length;
-            let kept = push_in_room(&mut self.heap, number);
+            let kept = push_within_capacity(&mut self.heap, number);
             debug_assert!(kept.is_ok());
             heap_length
         };
@@ -236,49 +237,49 @@ impl<T> Moments<T> {
 mod tests {
     use alloc::vec::Vec;
 
-    use super::{Moments, NEVER};
+    use super::{Deadlines, NEVER};
 
     #[test]
-    fn objects_come_out_in_the_order_of_their_moments_and_not_before() {
-        let mut moments = Moments::new();
-        let places: Vec<_> = (0..50).map(|_| moments.add().unwrap()).collect();
+    fn objects_come_out_in_the_order_of_their_deadlines_and_not_before() {
+        let mut deadlines = Deadlines::new();
+        let places: Vec<_> = (0..50).map(|_| deadlines.add().unwrap()).collect();
         for (number, place) in places.iter().enumerate() {
             // 7 and 50 have no common divisor: each moment once.
-            assert_eq!(moments.set(*place, number, 10 + number as u64 * 7 % 50), None);
+            assert_eq!(deadlines.set(*place, number, 10 + number as u64 * 7 % 50), None);
         }
-        assert_eq!((moments.earliest(), moments.take(9)), (10, None));
-        for moment in 10..60 {
-            assert_eq!(moments.take(moment).map(|number| 10 + number as u64 * 7 % 50), Some(moment));
+        assert_eq!((deadlines.earliest(), deadlines.take(9)), (10, None));
+        for deadline in 10..60 {
+            assert_eq!(deadlines.take(deadline).map(|number| 10 + number as u64 * 7 % 50), Some(deadline));
         }
-        assert_eq!(moments.earliest(), NEVER);
+        assert_eq!(deadlines.earliest(), NEVER);
     }
 
     #[test]
-    fn a_moment_set_again_counts_once_whether_it_moves_forward_or_back() {
-        let mut moments = Moments::new();
-        let places: Vec<_> = (0..9).map(|_| moments.add().unwrap()).collect();
+    fn a_deadline_set_again_counts_once_whether_it_moves_forward_or_back() {
+        let mut deadlines = Deadlines::new();
+        let places: Vec<_> = (0..9).map(|_| deadlines.add().unwrap()).collect();
         for place in &places {
-            moments.set(*place, *place, 100 + u64::from(*place));
+            deadlines.set(*place, *place, 100 + u64::from(*place));
         }
-        assert_eq!(moments.set(places[8], 80, 5), Some(8));
-        assert_eq!(moments.set(places[0], 1000, 500), Some(0));
-        let out: Vec<_> = core::iter::from_fn(|| moments.take(NEVER)).collect();
+        assert_eq!(deadlines.set(places[8], 80, 5), Some(8));
+        assert_eq!(deadlines.set(places[0], 1000, 500), Some(0));
+        let out: Vec<_> = core::iter::from_fn(|| deadlines.take(NEVER)).collect();
         assert_eq!(out, [80, 1, 2, 3, 4, 5, 6, 7, 1000]);
     }
 
     #[test]
-    fn cleared_moments_never_come_and_their_places_are_used_again() {
+    fn cleared_deadlines_never_come_and_their_places_are_used_again() {
         for gone in 0..12_usize {
-            let mut moments = Moments::new();
-            let places: Vec<_> = (0..12).map(|_| moments.add().unwrap()).collect();
+            let mut deadlines = Deadlines::new();
+            let places: Vec<_> = (0..12).map(|_| deadlines.add().unwrap()).collect();
             for (number, place) in places.iter().enumerate() {
-                moments.set(*place, number, number as u64 * 5 % 12);
+                deadlines.set(*place, number, number as u64 * 5 % 12);
             }
-            assert_eq!(moments.clear(places[gone]), Some(gone));
-            assert_eq!(moments.clear(places[gone]), None);
-            moments.remove(places[gone]);
-            assert_eq!(moments.add().unwrap(), places[gone]);
-            let out: Vec<_> = core::iter::from_fn(|| moments.take(NEVER)).collect();
+            assert_eq!(deadlines.clear(places[gone]), Some(gone));
+            assert_eq!(deadlines.clear(places[gone]), None);
+            deadlines.remove(places[gone]);
+            assert_eq!(deadlines.add().unwrap(), places[gone]);
+            let out: Vec<_> = core::iter::from_fn(|| deadlines.take(NEVER)).collect();
             let mut expected: Vec<_> = (0..12).filter(|number| *number != gone).collect();
             expected.sort_by_key(|number| number * 5 % 12);
             assert_eq!(out, expected);

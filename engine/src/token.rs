@@ -76,7 +76,7 @@ impl fmt::LowerHex for LogicalAddress {
 
 /// A scatter/gather element: address (a label in a region, or a logical address with the privileged token), length, token.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Element {
+pub struct Sge {
     pub address: u64,
     pub length: u32,
     pub token: MemoryToken,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_logical_address_has_a_generation_nobody_issues() {
+    fn a_negative_logical_address_has_a_generation_no_context_issues() {
         assert!(LogicalAddress(u64::MAX).generation() > 2047);
     }
 }

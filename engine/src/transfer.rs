@@ -13,7 +13,7 @@ use crate::flags::Rights;
 use crate::limits::LAST_BYTES;
 use crate::platform::Platform;
 use crate::queue_pair::Request;
-use crate::token::Element;
+use crate::token::Sge;
 
 /// Which side an access failed on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,32 +29,32 @@ pub(crate) trait Spans<'g, P: Platform> {
 }
 
 /// Elements by number, wherever they are kept.
-pub(crate) trait Elements {
+pub(crate) trait Sges {
     fn count(&self) -> usize;
-    fn element(&self, index: usize) -> Option<Element>;
+    fn sge(&self, index: usize) -> Option<Sge>;
 }
 
 /// Elements of the request at the front of a queue: one in the request itself, or several in the ring.
 pub(crate) struct Queued<'a> {
-    ring: &'a Receiver<Element>,
+    ring: &'a Receiver<Sge>,
     first: usize,
     count: usize,
-    single: Element,
+    single: Sge,
 }
 
 impl<'a> Queued<'a> {
-    pub(crate) fn of<P: Platform>(request: &Request<P>, ring: &'a Receiver<Element>) -> Self {
+    pub(crate) fn of<P: Platform>(request: &Request<P>, ring: &'a Receiver<Sge>) -> Self {
         Self { ring, first: request.first, count: request.count, single: request.single }
     }
 }
 
-impl Elements for Queued<'_> {
+impl Sges for Queued<'_> {
     fn count(&self) -> usize {
         self.count
     }
 
     #[inline]
-    fn element(&self, index: usize) -> Option<Element> {
+    fn sge(&self, index: usize) -> Option<Sge> {
         if self.count == 1 {
             return (index == 0).then_some(self.single);
         }
@@ -65,12 +65,12 @@ impl Elements for Queued<'_> {
     }
 }
 
-impl Elements for &[Element] {
+impl Sges for &[Sge] {
     fn count(&self) -> usize {
         self.len()
     }
 
-    fn element(&self, index: usize) -> Option<Element> {
+    fn sge(&self, index: usize) -> Option<Sge> {
         self.get(index).copied()
     }
 }
@@ -78,7 +78,7 @@ impl Elements for &[Element] {
 /// A scatter/gather list as spans.
 pub(crate) struct List<'g, P: Platform, E> {
     accessor: Accessor<'g, P>,
-    elements: E,
+    sges: E,
     needed: Rights,
     /// The element the walk is at, where it begins in the message, and its view.
     index: usize,
@@ -86,27 +86,27 @@ pub(crate) struct List<'g, P: Platform, E> {
     current: Option<(u64, View<'g, P>)>,
 }
 
-impl<'g, P: Platform, E: Elements> List<'g, P, E> {
-    pub(crate) fn new(accessor: Accessor<'g, P>, elements: E, needed: Rights) -> Self {
-        Self { accessor, elements, needed, index: 0, start: 0, current: None }
+impl<'g, P: Platform, E: Sges> List<'g, P, E> {
+    pub(crate) fn new(accessor: Accessor<'g, P>, sges: E, needed: Rights) -> Self {
+        Self { accessor, sges, needed, index: 0, start: 0, current: None }
     }
 
     /// Checks every element, so that a message with a bad one moves nothing.
     pub(crate) fn check(&mut self) -> Result<(), Denied> {
         // Backwards, so that the view of the first element stays for the walk.
-        for index in (0..self.elements.count()).rev() {
-            let element = self.elements.element(index).ok_or(Denied)?;
+        for index in (0..self.sges.count()).rev() {
+            let sge = self.sges.sge(index).ok_or(Denied)?;
             self.current = None;
-            if element.length > 0 {
-                let view = self.accessor.local(&element, self.needed)?;
-                self.current = Some((u64::from(element.length), view));
+            if sge.length > 0 {
+                let view = self.accessor.local(&sge, self.needed)?;
+                self.current = Some((u64::from(sge.length), view));
             }
         }
         Ok(())
     }
 }
 
-impl<'g, P: Platform, E: Elements> Spans<'g, P> for List<'g, P, E> {
+impl<'g, P: Platform, E: Sges> Spans<'g, P> for List<'g, P, E> {
     #[inline]
     fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
         loop {
@@ -119,15 +119,15 @@ impl<'g, P: Platform, E: Elements> Spans<'g, P> for List<'g, P, E> {
                 self.index = self.index.checked_add(1).ok_or(Denied)?;
                 self.current = None;
             }
-            let element = self.elements.element(self.index).ok_or(Denied)?;
-            let length = u64::from(element.length);
+            let sge = self.sges.sge(self.index).ok_or(Denied)?;
+            let length = u64::from(sge.length);
             let end = self.start.checked_add(length).ok_or(Denied)?;
             if at >= end {
                 self.start = end;
                 self.index = self.index.checked_add(1).ok_or(Denied)?;
                 continue;
             }
-            self.current = Some((length, self.accessor.local(&element, self.needed)?));
+            self.current = Some((length, self.accessor.local(&sge, self.needed)?));
         }
     }
 }

@@ -10,15 +10,15 @@ use softndk_cells::ring::Receiver;
 use softndk_cells::{Shared, Stamp};
 
 use crate::access::Accessor;
-use crate::cause::{ConnectError, DisconnectReason, Outcome};
 use crate::completion_queue::Completion;
 use crate::connector::{ConnectorObject, ReadLimits};
+use crate::error::{ConnectError, DisconnectReason, Outcome};
 use crate::limits::PRIVATE_DATA;
 use crate::platform::Platform;
 use crate::queue_pair::{QueuePairObject, Request};
 use crate::receive_queue::Receive;
 use crate::statistics::Traffic;
-use crate::token::{Element, MemoryToken};
+use crate::token::{MemoryToken, Sge};
 use crate::transfer::{CHUNK, Fault, Spans};
 
 /// Which side refused an access.
@@ -76,7 +76,7 @@ impl PrivateData {
 pub(crate) enum Message<F> {
     /// Accepted: the queue pair at that end, and the limits as this end sees them.
     Accepted {
-        far: F,
+        peer: F,
         limits: ReadLimits,
         data: PrivateData,
     },
@@ -98,16 +98,16 @@ pub(crate) enum Message<F> {
 /// How the other end is reached.
 pub(crate) trait Wire<P: Platform> {
     /// The connector at the other end.
-    type FarConnector;
+    type PeerConnector;
     /// The queue pair at the other end.
-    type FarQueuePair;
+    type PeerQueuePair;
 
     /// Delivers a message of the connection protocol. Messages may come late: the other end takes those of its present peer.
-    fn tell(to: &Self::FarConnector, from: &Shared<ConnectorObject<P>>, message: Message<Self::FarQueuePair>);
+    fn tell(to: &Self::PeerConnector, from: &Shared<ConnectorObject<P>>, message: Message<Self::PeerQueuePair>);
 
     /// Moves a range of a Read from the peer's memory.
     fn read<'g>(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'g, P>,
         request: &Request<P>,
         local: &mut impl Spans<'g, P>,
@@ -116,7 +116,7 @@ pub(crate) trait Wire<P: Platform> {
 
     /// Moves a range of a Write into the peer's memory.
     fn write<'g>(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'g, P>,
         request: &Request<P>,
         local: &mut impl Spans<'g, P>,
@@ -125,27 +125,27 @@ pub(crate) trait Wire<P: Platform> {
 
     /// Moves a whole inline Write into the peer's memory.
     fn write_inline(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'_, P>,
         request: &Request<P>,
         chunks: &Receiver<[u8; CHUNK]>,
     ) -> Result<(), Refused>;
 
     /// Takes the peer's receive after the `filled` ones and checks that the message can go into it; without one, the queue
-    /// pair is linked when the peer posts one. `elements` gets the elements of the receive.
+    /// pair is linked when the peer posts one. `sges` gets the elements of the receive.
     fn begin_send(
         pair: &Shared<QueuePairObject<P>>,
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'_, P>,
         delivery: Delivery,
-        elements: &mut Vec<Element>,
+        sges: &mut Vec<Sge>,
     ) -> Begun;
 
     /// Moves a range of a message into the elements of its receive.
     fn send<'g>(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'g, P>,
-        elements: &[Element],
+        sges: &[Sge],
         source: &mut impl Spans<'g, P>,
         range: Range<u64>,
         total: u64,
@@ -153,30 +153,30 @@ pub(crate) trait Wire<P: Platform> {
 
     /// Moves a whole inline message, whose chunks begin at `first`, into the elements of its receive.
     fn send_inline(
-        far: &Self::FarQueuePair,
+        peer: &Self::PeerQueuePair,
         here: Accessor<'_, P>,
-        elements: &[Element],
+        sges: &[Sge],
         chunks: (&Receiver<[u8; CHUNK]>, usize),
         total: u64,
     ) -> Result<(), Fault>;
 
     /// Takes the access to one of the peer's regions or windows away; `None` when it has none under the token.
-    fn invalidate(far: &Self::FarQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp>;
+    fn invalidate(peer: &Self::PeerQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp>;
 
     /// Whether a message that finds no receive waits for ever, whatever the time-out: the peer's receives are shared.
-    fn is_patient(far: &Self::FarQueuePair) -> bool;
+    fn is_patient(peer: &Self::PeerQueuePair) -> bool;
 
     /// Completes the filled receives at the other end; `moving` says that another one is being filled.
-    fn end_sends(far: &Self::FarQueuePair, filled: &mut [Completion], moving: bool);
+    fn end_sends(peer: &Self::PeerQueuePair, filled: &mut [Completion], moving: bool);
 
     /// Nothing more is sent: a place among those who wait for a receive goes to others.
-    fn give_up(far: &Self::FarQueuePair);
+    fn give_up(peer: &Self::PeerQueuePair);
 
     /// The request failed the other end too: everything posted there is cancelled.
-    fn break_off(far: &Self::FarQueuePair);
+    fn break_off(peer: &Self::PeerQueuePair);
 
     /// Counts traffic at the other end: what it sent and what it received.
-    fn count(far: &Self::FarQueuePair, sent: Traffic, received: Traffic);
+    fn count(peer: &Self::PeerQueuePair, sent: Traffic, received: Traffic);
 }
 
 /// A message that looks for its receive.

@@ -123,7 +123,7 @@ pub fn held() -> (u64, u64) {
 
 /// From this size on a block of the global allocator is not zeroed. It is room that is filled before it is read, as Rust sees to,
 /// and a deep queue has up to hundreds of MiB of it: a caller at DISPATCH_LEVEL would wait while nothing but zeroes is written.
-const ROOM: usize = 16 << 10;
+const CAPACITY: usize = 16 << 10;
 
 /// The global allocator of a driver: counted, with the alignment that `wdk-alloc` does not honour, and without its zeroes where
 /// there would be many. What is allocated through it is allocated fallibly.
@@ -140,7 +140,7 @@ impl CountedAllocator {
 
     /// Whether a block is our own pool, and not left to the allocator below.
     const fn is_own(layout: Layout) -> bool {
-        layout.align() > POOL_ALIGNMENT || layout.size() >= ROOM
+        layout.align() > POOL_ALIGNMENT || layout.size() >= CAPACITY
     }
 }
 
@@ -317,9 +317,9 @@ impl<T: Copy> PoolSlice<T> {
         let block = allocate(size, align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
         for index in 0..length {
             // SAFETY: `index < length` and the block has room for `length` elements.
-            let element = unsafe { block.add(index) };
+            let sge = unsafe { block.add(index) };
             // SAFETY: the element lies inside the fresh block and is aligned for T.
-            unsafe { element.write(value) };
+            unsafe { sge.write(value) };
         }
         Ok(Self { block, length, tag })
     }

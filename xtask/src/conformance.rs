@@ -1,6 +1,6 @@
 //! `cargo xtask conformance`: the contract's trials against the loaded image, in every combination of profiles.
 //!
-//! An adapter has two keywords that a correct consumer may not notice or has to adapt to: which calls pend (`Promptness`) and
+//! An adapter has two keywords that a correct consumer may not notice or has to adapt to: which calls pend (`CompletionMode`) and
 //! what the limits are (`LimitsProfile`). The environment names them to the trials' children; each combination is one run of
 //! the trials' own test binary. A trial that needs more than a profile has says so in its declaration and is counted apart.
 
@@ -27,9 +27,9 @@ pub struct Arguments {
     /// Only trials whose names contain one of these
     filters: Vec<String>,
 
-    /// Only these ways of answering: natural, force-pending, force-inline
-    #[arg(long, value_delimiter = ',', value_parser = PROMPTNESS)]
-    promptness: Vec<String>,
+    /// Only these ways of answering: auto, force-async, force-inline
+    #[arg(long, value_delimiter = ',', value_parser = COMPLETION_MODE)]
+    completion_mode: Vec<String>,
 
     /// Only these limits: connectx-like, generous, tiny
     #[arg(long, value_delimiter = ',', value_parser = LIMITS)]
@@ -66,26 +66,29 @@ fn seeds(text: &str) -> Result<Seeds> {
     Ok(range)
 }
 
-pub(crate) const PROMPTNESS: [&str; 3] = ["natural", "force-pending", "force-inline"];
+pub(crate) const COMPLETION_MODE: [&str; 3] = ["auto", "force-async", "force-inline"];
 const LIMITS: [&str; 3] = ["connectx-like", "generous", "tiny"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Combination {
-    promptness: &'static str,
+    completion_mode: &'static str,
     limits: &'static str,
 }
 
 impl Combination {
     /// What a driver has that nobody tells anything.
-    const DEFAULTS: Self = Self { promptness: PROMPTNESS[0], limits: LIMITS[0] };
+    const DEFAULTS: Self = Self { completion_mode: COMPLETION_MODE[0], limits: LIMITS[0] };
 
     /// One of the three that have each profile once, the defaults among them.
     fn diagonal(self) -> bool {
-        PROMPTNESS.into_iter().zip(LIMITS).any(|(promptness, limits)| self == Self { promptness, limits })
+        COMPLETION_MODE
+            .into_iter()
+            .zip(LIMITS)
+            .any(|(completion_mode, limits)| self == Self { completion_mode, limits })
     }
 
     fn name(self) -> String {
-        format!("{}, {}", self.promptness, self.limits)
+        format!("{}, {}", self.completion_mode, self.limits)
     }
 }
 
@@ -158,7 +161,7 @@ impl Arguments {
 
     /// Nobody said which profiles.
     fn any_profile(&self) -> bool {
-        !self.part && self.promptness.is_empty() && self.limits.is_empty()
+        !self.part && self.completion_mode.is_empty() && self.limits.is_empty()
     }
 }
 
@@ -184,9 +187,9 @@ fn search(
         }
     }
     println!("schedules {first} to {last}: {passed} passed, {} failed", failed.len());
-    let Some((seed, Combination { promptness, limits }, name)) = failed.first() else { return Ok(()) };
+    let Some((seed, Combination { completion_mode, limits }, name)) = failed.first() else { return Ok(()) };
     bail!(
-        "{} failed; again: cargo xtask conformance --promptness {promptness} --limits {limits} --schedule {seed} {name}",
+        "{} failed; again: cargo xtask conformance --completion-mode {completion_mode} --limits {limits} --schedule {seed} {name}",
         failed.len()
     );
 }
@@ -196,10 +199,12 @@ fn combinations(arguments: &Arguments) -> Vec<Combination> {
     if arguments.many_seeds().is_some() && arguments.any_profile() {
         return vec![Combination::DEFAULTS];
     }
-    let all = PROMPTNESS.into_iter().flat_map(|promptness| LIMITS.map(|limits| Combination { promptness, limits }));
+    let all = COMPLETION_MODE
+        .into_iter()
+        .flat_map(|completion_mode| LIMITS.map(|limits| Combination { completion_mode, limits }));
     all.filter(|combination| {
         (!arguments.part || combination.diagonal())
-            && chosen(&arguments.promptness, combination.promptness)
+            && chosen(&arguments.completion_mode, combination.completion_mode)
             && chosen(&arguments.limits, combination.limits)
     })
     .collect()
@@ -260,13 +265,13 @@ fn run_filtered(
     arguments: &Arguments,
     tally: &mut Tally,
 ) -> Result<()> {
-    let Combination { promptness, limits } = combination;
+    let Combination { completion_mode, limits } = combination;
     let before = (tally.trials(), tally.failed.len());
-    let bar = ProgressBar::new_spinner().with_message(format!("{promptness}, {limits}"));
+    let bar = ProgressBar::new_spinner().with_message(format!("{completion_mode}, {limits}"));
     bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(120));
     let mut command = Command::new(trials);
-    command.args(filter).env("SOFTNDK_PROMPTNESS", promptness).env("SOFTNDK_LIMITS", limits);
+    command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", trials.display()))?;
@@ -275,7 +280,7 @@ fn run_filtered(
         let line = line?;
         match tally.read(&line) {
             Some(name) => {
-                bar.set_message(format!("{promptness}, {limits}: {} done, {name}", tally.trials()));
+                bar.set_message(format!("{completion_mode}, {limits}: {} done, {name}", tally.trials()));
             }
             // What a failed trial said comes after the list.
             None if tally.failed.len() > before.1 => bar.suspend(|| eprintln!("{line}")),
@@ -285,7 +290,7 @@ fn run_filtered(
     let status = child.wait()?;
     bar.finish_and_clear();
     if tally.trials() == before.0 || status.success() != (tally.failed.len() == before.1) {
-        bail!("{promptness}, {limits}: the run ended with {status} after {} trials", tally.trials());
+        bail!("{completion_mode}, {limits}: the run ended with {status} after {} trials", tally.trials());
     }
     Ok(())
 }
@@ -303,11 +308,14 @@ fn report(tallies: &[(Combination, Tally)], json: bool) {
         println!("{all}");
         return;
     }
-    println!("{:<14} {:<14} {:>7} {:>7} {:>9} {:>9}", "promptness", "limits", "passed", "failed", "not for", "seconds");
+    println!(
+        "{:<14} {:<14} {:>7} {:>7} {:>9} {:>9}",
+        "completion mode", "limits", "passed", "failed", "not for", "seconds"
+    );
     for (combination, tally) in tallies {
-        let Combination { promptness, limits } = combination;
+        let Combination { completion_mode, limits } = combination;
         let (passed, failed, not_for) = (tally.passed, tally.failed.len(), tally.not_for);
-        println!("{promptness:<14} {limits:<14} {passed:>7} {failed:>7} {not_for:>9} {:>9.1}", tally.seconds);
+        println!("{completion_mode:<14} {limits:<14} {passed:>7} {failed:>7} {not_for:>9} {:>9.1}", tally.seconds);
         for name in &tally.failed {
             println!("    FAILED {name}");
         }
@@ -321,7 +329,7 @@ fn report(tallies: &[(Combination, Tally)], json: bool) {
 
 fn row((combination, tally): &(Combination, Tally)) -> serde_json::Value {
     serde_json::json!({
-        "promptness": combination.promptness, "limits": combination.limits, "passed": tally.passed,
+        "completion mode": combination.completion_mode, "limits": combination.limits, "passed": tally.passed,
         "failed": tally.failed, "not_for_the_limits": tally.not_for, "seconds": tally.seconds,
     })
 }
@@ -330,9 +338,9 @@ fn row((combination, tally): &(Combination, Tally)) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn arguments(part: bool, promptness: &[&str]) -> Arguments {
-        let promptness = promptness.iter().map(ToString::to_string).collect();
-        Arguments { promptness, part, ..Arguments::default() }
+    fn arguments(part: bool, completion_mode: &[&str]) -> Arguments {
+        let completion_mode = completion_mode.iter().map(ToString::to_string).collect();
+        Arguments { completion_mode, part, ..Arguments::default() }
     }
 
     #[test]
@@ -340,8 +348,8 @@ mod tests {
         assert_eq!(combinations(&arguments(false, &[])).len(), 9);
         assert_eq!(combinations(&arguments(true, &[])).len(), 3);
         assert_eq!(combinations(&arguments(true, &[]))[0], Combination::DEFAULTS);
-        let pending = Combination { promptness: "force-pending", limits: "generous" };
-        assert_eq!(combinations(&arguments(true, &["force-pending"])), [pending]);
+        let pending = Combination { completion_mode: "force-async", limits: "generous" };
+        assert_eq!(combinations(&arguments(true, &["force-async"])), [pending]);
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! Commands are quiet when all is well: they print one line for what they made, and on failure the cause and the next step.
 
 pub mod bad_drivers;
-pub mod breaks;
 #[cfg(unix)]
 pub mod c_consumer;
 mod cargo_tool;
@@ -22,6 +21,7 @@ pub mod mutants;
 pub mod oracle;
 pub mod repeat;
 pub mod rules;
+pub mod seeded_bugs;
 pub mod setup;
 pub mod soak;
 mod stages;
@@ -54,7 +54,8 @@ enum Command {
     Conformance(conformance::Arguments),
     Coverage(coverage::Arguments),
     Rules(rules::Arguments),
-    Breaks(breaks::Arguments),
+    #[command(alias = "breaks")]
+    SeededBugs(seeded_bugs::Arguments),
     Mutants(mutants::Arguments),
     Tools(tools::Arguments),
     Test(test::Arguments),
@@ -80,7 +81,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Conformance(arguments) => conformance::run(arguments),
         Command::Coverage(arguments) => coverage::run(arguments),
         Command::Rules(arguments) => rules::run(arguments),
-        Command::Breaks(arguments) => breaks::run(arguments),
+        Command::SeededBugs(arguments) => seeded_bugs::run(arguments),
         Command::Mutants(arguments) => mutants::run(arguments),
         Command::Tools(arguments) => tools::run(arguments),
         Command::Test(arguments) => test::run(arguments),

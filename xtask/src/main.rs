@@ -4,7 +4,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // `cargo xtask breaks --list | head` ends quietly when `head` does.
+    // `cargo xtask seeded-bugs --list | head` ends quietly when `head` does.
     sigpipe::reset();
     match xtask::run(&xtask::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,12 +23,12 @@ pub struct Arguments {
     list: bool,
 }
 
-/// The control device's faults in the two profiles of promptness that force an answer. Each takes as long as the natural one;
+/// The control device's faults in the two profiles of completion mode that force an answer. Each takes as long as the auto one;
 /// `cargo xtask soak` has them.
 pub(crate) const FORCED_FAULTS: &str = "life_in_which";
 
 /// All of them.
-const FAULTS: &str = "every_allocation_of_a_life";
+const FAULTS: &str = "every_allocation_of_a_scenario";
 
 const STAGES: &[Stage] = &[
     Stage {
@@ -107,7 +107,7 @@ const STAGES: &[Stage] = &[
         name: "conformance",
         shows: "the contract holds for the optimised image, where all that may pends and where nothing does",
         program: Program::Xtask,
-        words: &["conformance", "--part", "--release", "--promptness", "force-pending,force-inline"],
+        words: &["conformance", "--part", "--release", "--completion-mode", "force-async,force-inline"],
         environment: &[],
         minutes: 30,
     },
@@ -162,7 +162,7 @@ const STAGES: &[Stage] = &[
         minutes: 15,
     },
     Stage {
-        name: "breaks",
+        name: "seeded-bugs",
         shows: "the tests of the engine notice a mistake made on purpose, one of each class",
         program: Program::Xtask,
         words: &["breaks", "--sample"],

@@ -2,14 +2,14 @@
 //! fail.
 //!
 //! First the life cycle, the contract's trials and the C consumer (where it is built) with all rules on. Then the faults:
-//! each life of `tests/conformance/src/life` runs in a process of its own, in which site after site fails at its first,
+//! each life of `tests/conformance/src/scenario` runs in a process of its own, in which site after site fails at its first,
 //! second and last hit. A process that ends early (a bugcheck, a leak, a wrong status) is a failed case; the next process
 //! goes on behind it. Every failed case is printed with the command that repeats it.
 
 use crate::{
     arch::Arch,
     command,
-    conformance::{self, PROMPTNESS},
+    conformance::{self, COMPLETION_MODE},
     driver::{self, Profile},
     setup,
     workspace::Workspace,
@@ -34,11 +34,11 @@ pub struct Arguments {
 
     /// Faults in these lives only
     #[arg(long, value_delimiter = ',')]
-    life: Vec<String>,
+    scenario: Vec<String>,
 
-    /// Only these ways of answering: natural, force-pending, force-inline
-    #[arg(long, value_delimiter = ',', value_parser = PROMPTNESS)]
-    promptness: Vec<String>,
+    /// Only these ways of answering: auto, force-async, force-inline
+    #[arg(long, value_delimiter = ',', value_parser = COMPLETION_MODE)]
+    completion_mode: Vec<String>,
 
     /// Only this call site, by its number; implies --faults
     #[arg(long)]
@@ -121,8 +121,8 @@ struct Tally {
 
 /// One life in one profile.
 struct Case<'a> {
-    life: &'a str,
-    promptness: &'a str,
+    scenario: &'a str,
+    completion_mode: &'a str,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -134,14 +134,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let started = Instant::now();
     let binary = conformance::build_test(&workspace, "faults")?;
-    let lives = lives(&binary)?;
-    if let Some(unknown) = arguments.life.iter().find(|wanted| !lives.contains(wanted)) {
-        bail!("there is no life {unknown:?}; there are {}", lives.join(", "));
+    let scenarios = scenarios(&binary)?;
+    if let Some(unknown) = arguments.scenario.iter().find(|wanted| !scenarios.contains(wanted)) {
+        bail!("there is no life {unknown:?}; there are {}", scenarios.join(", "));
     }
     let mut tally = Tally::default();
-    for promptness in PROMPTNESS.into_iter().filter(|name| chosen(&arguments.promptness, name)) {
-        for life in lives.iter().filter(|name| chosen(&arguments.life, name)) {
-            run_life(&binary, &image, &Case { life, promptness }, arguments, &mut tally)?;
+    for completion_mode in COMPLETION_MODE.into_iter().filter(|name| chosen(&arguments.completion_mode, name)) {
+        for scenario in scenarios.iter().filter(|name| chosen(&arguments.scenario, name)) {
+            run_scenario(&binary, &image, &Case { scenario, completion_mode }, arguments, &mut tally)?;
         }
     }
     report(&tally, arguments, started.elapsed());
@@ -175,7 +175,7 @@ fn rules(workspace: &Workspace, image: &Path) -> Result<()> {
 }
 
 /// The lives that the test binary knows.
-fn lives(binary: &Path) -> Result<Vec<String>> {
+fn scenarios(binary: &Path) -> Result<Vec<String>> {
     let list = command::output(Command::new(binary).arg("--list"))?;
     let names = list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect::<Vec<_>>();
     if names.is_empty() {
@@ -185,8 +185,8 @@ fn lives(binary: &Path) -> Result<Vec<String>> {
 }
 
 /// Starts processes for one life until one of them comes to the end.
-fn run_life(binary: &Path, image: &Path, case: &Case<'_>, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
-    let bar = ProgressBar::new_spinner().with_message(format!("{}, {}", case.life, case.promptness));
+fn run_scenario(binary: &Path, image: &Path, case: &Case<'_>, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
+    let bar = ProgressBar::new_spinner().with_message(format!("{}, {}", case.scenario, case.completion_mode));
     bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(120));
     let mut done: Vec<String> = Vec::new();
@@ -213,7 +213,10 @@ fn run_process(
     bar: &ProgressBar,
 ) -> Result<Option<Failure>> {
     let mut command = Command::new(binary);
-    command.env("SOFTNDK_TRIAL", case.life).env("SOFTNDK_PROMPTNESS", case.promptness).env("SOFTNDK_IMAGE", image);
+    command
+        .env("SOFTNDK_TRIAL", case.scenario)
+        .env("SOFTNDK_COMPLETION_MODE", case.completion_mode)
+        .env("SOFTNDK_IMAGE", image);
     command.env("SOFTNDK_FAULT_DONE", done.join(","));
     command.envs(arguments.site.as_ref().map(|site| ("SOFTNDK_FAULT_SITE", site)));
     command.envs(arguments.hit.map(|hit| ("SOFTNDK_FAULT_HIT", hit.to_string())));
@@ -235,8 +238,8 @@ fn run_process(
             done.push(format!("{}:{}", begins.site, begins.hit));
             bar.set_message(format!(
                 "{}, {}: run {} over {} sites",
-                case.life,
-                case.promptness,
+                case.scenario,
+                case.completion_mode,
                 done.len(),
                 begins.sites
             ));
@@ -252,7 +255,7 @@ fn run_process(
         return Ok(None);
     }
     let Some(begins) = running else {
-        bail!("{}, {}: ended with {status} outside of a fault:\n{errors}", case.life, case.promptness);
+        bail!("{}, {}: ended with {status} outside of a fault:\n{errors}", case.scenario, case.completion_mode);
     };
     tally.runs += 1;
     Ok(Some(Failure {
@@ -266,10 +269,12 @@ fn run_process(
 impl Case<'_> {
     /// What repeats one fault.
     fn command(&self, fault: &Begins, arguments: &Arguments) -> String {
-        let Self { life, promptness } = self;
+        let Self { scenario, completion_mode } = self;
         let release = if arguments.release { " --release" } else { "" };
         let Begins { site, hit, .. } = fault;
-        format!("cargo xtask verify --life {life} --promptness {promptness} --site {site} --hit {hit}{release}")
+        format!(
+            "cargo xtask verify --life {scenario} --completion-mode {completion_mode} --site {site} --hit {hit}{release}"
+        )
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 const SIGPIPE: i32 = 13;
 
 #[test]
-fn a_command_ends_without_a_word_when_nobody_reads() {
+fn a_command_ends_without_a_word_when_no_context_reads() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     let mut list = Command::new(env!("CARGO_BIN_EXE_xtask"));

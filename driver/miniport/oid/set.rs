@@ -65,16 +65,16 @@ fn lookahead(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
 }
 
 fn multicast_list(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
-    const ROOM: usize = MULTICAST_MAX * 6;
+    const CAPACITY: usize = MULTICAST_MAX * 6;
     if !input.length.is_multiple_of(6) {
         *input.needed = input.length.div_ceil(6).saturating_mul(6);
         return Err(NDIS_STATUS_INVALID_LENGTH);
     }
-    if input.length as usize > ROOM {
-        *input.needed = ROOM as u32;
+    if input.length as usize > CAPACITY {
+        *input.needed = CAPACITY as u32;
         return Err(NDIS_STATUS_MULTICAST_FULL);
     }
-    let mut bytes = [0; ROOM];
+    let mut bytes = [0; CAPACITY];
     let length = input.copy_to(&mut bytes);
     let list = MulticastList::from_bytes(bytes.get(..length).unwrap_or(&[])).map_err(|_| NDIS_STATUS_MULTICAST_FULL)?;
     *adapter.multicast.lock() = list;

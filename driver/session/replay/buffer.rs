@@ -10,7 +10,7 @@ use wdk_sys::{
     ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool},
 };
 
-use super::thing::Stop;
+use super::resource::Stop;
 use crate::{
     session::{consumer::OpenedAdapter, memory::LogicalMapping},
     tags,

@@ -10,8 +10,8 @@ use softndk_ioctl::{ScriptCode, ScriptEvent, ScriptName, Status};
 
 use super::{
     log,
+    resource::{Resource, Stop},
     session::{Answer, Arguments, Session},
-    thing::{Stop, Thing},
 };
 use crate::session::consumer::{completion, read_address, table_of, wire_form};
 
@@ -24,14 +24,14 @@ struct Data {
 impl Session<'_> {
     fn connector(&self, name: ScriptName) -> Result<*mut NDK_CONNECTOR, Stop> {
         match self.slots.get(name)? {
-            Thing::Connector { object, .. } => Ok(*object),
+            Resource::Connector { object, .. } => Ok(*object),
             _ => Err(Stop::Broken),
         }
     }
 
     fn pair(&self, name: ScriptName) -> Result<*mut NDK_QP, Stop> {
         match self.slots.get(name)? {
-            Thing::QueuePair { object, .. } => Ok(*object),
+            Resource::QueuePair { object, .. } => Ok(*object),
             _ => Err(Stop::Broken),
         }
     }
@@ -49,7 +49,7 @@ impl Session<'_> {
         if to == ScriptName::NONE {
             return self.socket(host, port);
         }
-        let Thing::Listener { object, .. } = *self.slots.get(to)? else { return Err(Stop::Broken) };
+        let Resource::Listener { object, .. } = *self.slots.get(to)? else { return Err(Stop::Broken) };
         // SAFETY: an open listener.
         let table = unsafe { table_of::<NDK_LISTENER>(object) };
         let address = read_address(|address, length| {
@@ -61,7 +61,7 @@ impl Session<'_> {
     }
 
     pub fn listen(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::Listener { object, home } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::Listener { object, home } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
         let (address, length) = wire_form(&SocketAddr::new(home, step.port(0)?));
         self.waiter.reset();
         let (done, context) = completion(&self.waiter);
@@ -74,7 +74,7 @@ impl Session<'_> {
     }
 
     pub fn pause(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::Listener { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::Listener { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
         let pause = if step.number(0) == 0 { FALSE } else { TRUE };
         // SAFETY: an open listener.
         let table = unsafe { table_of(object) };
@@ -85,7 +85,7 @@ impl Session<'_> {
 
     pub fn connect(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let name = step.object();
-        let Thing::Connector { object, home } = *self.slots.get(name)? else { return Err(Stop::Broken) };
+        let Resource::Connector { object, home } = *self.slots.get(name)? else { return Err(Stop::Broken) };
         let pair = self.pair(step.name(0)?)?;
         let (to, to_length) = wire_form(&self.destination(step.name(1)?, step.name(2)?, step.port(3)?)?);
         let (from, from_length) = wire_form(&SocketAddr::new(home, step.port(4)?));
@@ -116,7 +116,7 @@ impl Session<'_> {
     pub fn connect_shared(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let name = step.object();
         let (object, pair) = (self.connector(name)?, self.pair(step.name(0)?)?);
-        let Thing::Endpoint { object: endpoint } = *self.slots.get(step.name(1)?)? else { return Err(Stop::Broken) };
+        let Resource::Endpoint { object: endpoint } = *self.slots.get(step.name(1)?)? else { return Err(Stop::Broken) };
         let (to, to_length) = wire_form(&self.destination(step.name(2)?, step.name(3)?, step.port(4)?)?);
         let (inbound, outbound, data) = (step.short(5)?, step.short(6)?, self.data(step.number(7))?);
         let context = self.slots.context(name)?;
@@ -145,10 +145,10 @@ impl Session<'_> {
     pub fn arrive(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         self.slots.check_vacant(step.object())?;
         let at = step.name(0)?;
-        let Thing::Listener { home, .. } = *self.slots.get(at)? else { return Err(Stop::Broken) };
+        let Resource::Listener { home, .. } = *self.slots.get(at)? else { return Err(Stop::Broken) };
         self.rest()?;
         let Some(object) = self.log.take_arrival(at) else { return Ok(Answer::of(Status::NOT_FOUND.0)) };
-        self.slots.put(step.object(), self.slots.open_of(at)?, Thing::Connector { object, home })?;
+        self.slots.put(step.object(), self.slots.open_of(at)?, Resource::Connector { object, home })?;
         Ok(Answer::of(STATUS_SUCCESS))
     }
 

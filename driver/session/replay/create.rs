@@ -12,8 +12,8 @@ use softndk_kernel::pool::PoolBox;
 use super::{
     buffer::ScriptBuffer,
     log,
+    resource::{Resource, Stop},
     session::{Answer, Arguments, Session},
-    thing::{Stop, Thing},
 };
 use crate::{
     session::consumer::{Creation, OpenedAdapter, Tabled, completion, create_done, table_of, wire_form},
@@ -37,11 +37,11 @@ impl Session<'_> {
         name: ScriptName,
         open: u32,
         created: Result<*mut T, NTSTATUS>,
-        thing: impl FnOnce(*mut T) -> Thing,
+        resource: impl FnOnce(*mut T) -> Resource,
     ) -> Result<Answer, Stop> {
         match created {
             Ok(object) => {
-                self.slots.put(name, open, thing(object))?;
+                self.slots.put(name, open, resource(object))?;
                 Ok(Answer::of(STATUS_SUCCESS))
             }
             Err(status) => Ok(Answer::of(status)),
@@ -50,14 +50,14 @@ impl Session<'_> {
 
     fn domain(&self, name: ScriptName) -> Result<(*mut NDK_PD, u32), Stop> {
         match self.slots.get(name)? {
-            Thing::Domain { object, privileged } => Ok((*object, *privileged)),
+            Resource::Domain { object, privileged } => Ok((*object, *privileged)),
             _ => Err(Stop::Broken),
         }
     }
 
     fn completion_queue(&self, name: ScriptName) -> Result<*mut ndkpi_sys::ndkpi::NDK_CQ, Stop> {
         match self.slots.get(name)? {
-            Thing::CompletionQueue { object } => Ok(*object),
+            Resource::CompletionQueue { object } => Ok(*object),
             _ => Err(Stop::Broken),
         }
     }
@@ -87,7 +87,7 @@ impl Session<'_> {
         match OpenedAdapter::open(adapter, super::SESSION_LABEL) {
             Ok(opened) => {
                 let opened = PoolBox::try_new(tags::SESSION, opened).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-                self.slots.put(step.object(), self.opens, Thing::Adapter(opened))?;
+                self.slots.put(step.object(), self.opens, Resource::Adapter(opened))?;
                 Ok(Answer::of(STATUS_SUCCESS))
             }
             Err(status) => Ok(Answer::of(status.0)),
@@ -107,7 +107,7 @@ impl Session<'_> {
             let table = unsafe { table_of(object) };
             // SAFETY: NDKPI: NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN with a place for the token.
             unsafe { (table.NdkGetPrivilegedMemoryRegionToken)(object, &raw mut privileged) };
-            Thing::Domain { object, privileged }
+            Resource::Domain { object, privileged }
         })
     }
 
@@ -130,13 +130,13 @@ impl Session<'_> {
                 )
             }
         })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Thing::CompletionQueue { object })
+        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::CompletionQueue { object })
     }
 
     fn create_shared_receive_queue(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let of = step.name(0)?;
         let (domain, privileged) = self.domain(of)?;
-        let (depth, elements, threshold) = (step.short(1)?, step.short(2)?, step.short(3)?);
+        let (depth, sges, threshold) = (step.short(1)?, step.short(2)?, step.short(3)?);
         let context = self.slots.context(step.object())?;
         // SAFETY: an open domain.
         let table = unsafe { table_of(domain) };
@@ -146,7 +146,7 @@ impl Session<'_> {
                 (table.NdkCreateSrq)(
                     domain,
                     depth,
-                    elements,
+                    sges,
                     threshold,
                     Some(log::notified),
                     context,
@@ -158,7 +158,7 @@ impl Session<'_> {
             }
         })?;
         let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Thing::SharedReceiveQueue { object, privileged })
+        self.made(step.object(), open, created, |object| Resource::SharedReceiveQueue { object, privileged })
     }
 
     fn create_queue_pair(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -166,7 +166,7 @@ impl Session<'_> {
         let (domain, privileged) = self.domain(of)?;
         let (receive, initiator) = (self.completion_queue(step.name(1)?)?, self.completion_queue(step.name(2)?)?);
         let (receives, requests) = (step.short(3)?, step.short(4)?);
-        let (receive_elements, elements, inline_data) = (step.short(5)?, step.short(6)?, step.short(7)?);
+        let (receive_sges, sges, inline_data) = (step.short(5)?, step.short(6)?, step.short(7)?);
         let context = ptr::without_provenance_mut(step.object().0 as usize);
         // SAFETY: an open domain.
         let table = unsafe { table_of(domain) };
@@ -180,8 +180,8 @@ impl Session<'_> {
                     context,
                     receives,
                     requests,
-                    receive_elements,
-                    elements,
+                    receive_sges,
+                    sges,
                     inline_data,
                     done,
                     asked,
@@ -190,17 +190,17 @@ impl Session<'_> {
             }
         })?;
         let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Thing::QueuePair { object, privileged })
+        self.made(step.object(), open, created, |object| Resource::QueuePair { object, privileged })
     }
 
     fn create_queue_pair_shared(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let of = step.name(0)?;
         let (domain, privileged) = self.domain(of)?;
         let (receive, initiator) = (self.completion_queue(step.name(1)?)?, self.completion_queue(step.name(2)?)?);
-        let Thing::SharedReceiveQueue { object: shared, .. } = *self.slots.get(step.name(3)?)? else {
+        let Resource::SharedReceiveQueue { object: shared, .. } = *self.slots.get(step.name(3)?)? else {
             return Err(Stop::Broken);
         };
-        let (requests, elements, inline_data) = (step.short(4)?, step.short(5)?, step.short(6)?);
+        let (requests, sges, inline_data) = (step.short(4)?, step.short(5)?, step.short(6)?);
         let context = ptr::without_provenance_mut(step.object().0 as usize);
         // SAFETY: an open domain.
         let table = unsafe { table_of(domain) };
@@ -214,7 +214,7 @@ impl Session<'_> {
                     shared,
                     context,
                     requests,
-                    elements,
+                    sges,
                     inline_data,
                     done,
                     asked,
@@ -223,7 +223,7 @@ impl Session<'_> {
             }
         })?;
         let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Thing::QueuePair { object, privileged })
+        self.made(step.object(), open, created, |object| Resource::QueuePair { object, privileged })
     }
 
     fn create_buffer(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -235,7 +235,7 @@ impl Session<'_> {
             return Ok(Answer::of(status.0));
         }
         let buffer = PoolBox::try_new(tags::SESSION, buffer).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        self.slots.put(step.object(), self.slots.open_of(of)?, Thing::Buffer(buffer))?;
+        self.slots.put(step.object(), self.slots.open_of(of)?, Resource::Buffer(buffer))?;
         self.memory_left = left;
         Ok(Answer::of(STATUS_SUCCESS))
     }
@@ -251,7 +251,7 @@ impl Session<'_> {
             unsafe { (table.NdkCreateMr)(domain, fast, done, asked, place) }
         })?;
         let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Thing::Region { object, base: 0 })
+        self.made(step.object(), open, created, |object| Resource::Region { object, base: 0 })
     }
 
     fn create_window(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -264,7 +264,7 @@ impl Session<'_> {
             unsafe { (table.NdkCreateMw)(domain, done, asked, place) }
         })?;
         let open = self.slots.open_of(of)?;
-        self.made(step.object(), open, created, |object| Thing::Window { object, base: 0 })
+        self.made(step.object(), open, created, |object| Resource::Window { object, base: 0 })
     }
 
     fn create_listener(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -277,7 +277,7 @@ impl Session<'_> {
                 (adapter.table().NdkCreateListener)(adapter.as_ptr(), Some(log::arrived), context, done, asked, place)
             }
         })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Thing::Listener { object, home })
+        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::Listener { object, home })
     }
 
     fn create_connector(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -287,7 +287,7 @@ impl Session<'_> {
             // SAFETY: NDKPI: NDK_FN_CREATE_CONNECTOR with arguments that live for the call.
             unsafe { (adapter.table().NdkCreateConnector)(adapter.as_ptr(), done, asked, place) }
         })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Thing::Connector { object, home })
+        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::Connector { object, home })
     }
 
     fn create_endpoint(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
@@ -307,20 +307,20 @@ impl Session<'_> {
                 )
             }
         })?;
-        self.made(step.object(), self.slots.open_of(of)?, created, |object| Thing::Endpoint { object })
+        self.made(step.object(), self.slots.open_of(of)?, created, |object| Resource::Endpoint { object })
     }
 
     fn remember(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let of = step.name(0)?;
         let (token, base) = self.remote(of)?;
-        self.slots.put(step.object(), self.slots.open_of(of)?, Thing::Token { token, base })?;
+        self.slots.put(step.object(), self.slots.open_of(of)?, Resource::Token { token, base })?;
         Ok(Answer::NOTHING)
     }
 
     /// NdkRegisterMr over a part of a buffer.
     pub fn register(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
-        let Thing::Buffer(buffer) = self.slots.get(step.name(0)?)? else { return Err(Stop::Broken) };
+        let Resource::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::Buffer(buffer) = self.slots.get(step.name(0)?)? else { return Err(Stop::Broken) };
         let (offset, length) = (step.number(1), step.number(2));
         let rights = NDK_MR_FLAGS::from_bits_retain(step.short(3)?);
         let address = buffer.address().wrapping_add(offset);
@@ -335,14 +335,14 @@ impl Session<'_> {
         let status = unsafe { (table.NdkRegisterMr)(object, pages, length as usize, rights, done, context) };
         let answer = self.finish(status)?;
         self.list = None;
-        if let (STATUS_SUCCESS, Thing::Region { base, .. }) = (answer.status, self.slots.get_mut(step.object())?) {
+        if let (STATUS_SUCCESS, Resource::Region { base, .. }) = (answer.status, self.slots.get_mut(step.object())?) {
             *base = address;
         }
         Ok(answer)
     }
 
     pub fn deregister(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
         self.waiter.reset();
         let (done, context) = completion(&self.waiter);
         // SAFETY: an open region.
@@ -353,7 +353,7 @@ impl Session<'_> {
     }
 
     pub fn initialize(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::Region { object, .. } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
         let (pages, remote) = (step.short(0)?, if step.number(1) == 0 { FALSE } else { TRUE });
         self.waiter.reset();
         let (done, context) = completion(&self.waiter);
@@ -365,7 +365,7 @@ impl Session<'_> {
     }
 
     pub fn fill(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::Buffer(buffer) = self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::Buffer(buffer) = self.slots.get(step.object())? else { return Err(Stop::Broken) };
         buffer.fill(step.number(0), step.number(1), step.number(2))?;
         Ok(Answer::NOTHING)
     }
@@ -374,31 +374,31 @@ impl Session<'_> {
     pub fn close(&mut self, name: ScriptName) -> Result<Answer, Stop> {
         let (context, open) = (self.slots.context(name)?, self.slots.open_of(name)?);
         // Room first: an adapter that is taken out and has no place to wait in would wait here, for what this thread closes later.
-        let room = match self.slots.get(name)? {
-            Thing::Buffer(_) => self.can_bury(),
-            Thing::Adapter(_) => self.can_close_later(),
+        let capacity = match self.slots.get(name)? {
+            Resource::Buffer(_) => self.can_bury(),
+            Resource::Adapter(_) => self.can_close_deferred(),
             _ => true,
         };
-        if !room {
+        if !capacity {
             return Err(Status::INSUFFICIENT_RESOURCES.into());
         }
         match self.slots.take(name)? {
-            Thing::Adapter(adapter) => self.close_adapter(adapter, open, name)?,
-            Thing::Buffer(mut buffer) => {
+            Resource::Adapter(adapter) => self.close_adapter(adapter, open, name)?,
+            Resource::Buffer(mut buffer) => {
                 buffer.release();
                 self.bury(buffer)?;
                 self.log.record(ScriptEvent::Closed, name, STATUS_SUCCESS);
             }
-            Thing::Token { .. } => self.log.record(ScriptEvent::Closed, name, STATUS_SUCCESS),
-            Thing::Domain { object, .. } => self.close_object(object, context),
-            Thing::CompletionQueue { object } => self.close_object(object, context),
-            Thing::SharedReceiveQueue { object, .. } => self.close_object(object, context),
-            Thing::QueuePair { object, .. } => self.close_object(object, context),
-            Thing::Region { object, .. } => self.close_object(object, context),
-            Thing::Window { object, .. } => self.close_object(object, context),
-            Thing::Listener { object, .. } => self.close_object(object, context),
-            Thing::Connector { object, .. } => self.close_object(object, context),
-            Thing::Endpoint { object } => self.close_object(object, context),
+            Resource::Token { .. } => self.log.record(ScriptEvent::Closed, name, STATUS_SUCCESS),
+            Resource::Domain { object, .. } => self.close_object(object, context),
+            Resource::CompletionQueue { object } => self.close_object(object, context),
+            Resource::SharedReceiveQueue { object, .. } => self.close_object(object, context),
+            Resource::QueuePair { object, .. } => self.close_object(object, context),
+            Resource::Region { object, .. } => self.close_object(object, context),
+            Resource::Window { object, .. } => self.close_object(object, context),
+            Resource::Listener { object, .. } => self.close_object(object, context),
+            Resource::Connector { object, .. } => self.close_object(object, context),
+            Resource::Endpoint { object } => self.close_object(object, context),
         }
         Ok(Answer::NOTHING)
     }

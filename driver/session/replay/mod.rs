@@ -9,8 +9,8 @@ mod create;
 mod log;
 mod observe;
 mod post;
+mod resource;
 mod session;
-mod thing;
 
 use softndk_ioctl::{
     ABI_VERSION, RequestHeader, SCRIPT_LENGTH_MAX, ScriptCode, ScriptItem, ScriptReply, ScriptRequest, Status,
@@ -20,8 +20,8 @@ use softndk_kernel::pool::PoolSlice;
 use zerocopy::{FromBytes, IntoBytes};
 
 use self::{
+    resource::Stop,
     session::{Answer, Arguments, Session},
-    thing::Stop,
 };
 use super::request::Patience;
 use crate::{

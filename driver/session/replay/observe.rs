@@ -8,8 +8,8 @@ use softndk_ioctl::{ScriptName, ScriptOccurrence, ScriptResult, Status};
 use zerocopy::IntoBytes;
 
 use super::{
+    resource::{Resource, Stop},
     session::{Answer, Arguments, Entry, Session},
-    thing::{Stop, Thing},
 };
 use crate::session::consumer::table_of;
 
@@ -22,15 +22,15 @@ impl Session<'_> {
 
     /// Takes all results: exactly those expected, in their order.
     pub fn poll(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::CompletionQueue { object } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::CompletionQueue { object } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
         self.rest()?;
         // SAFETY: an open completion queue.
         let table = unsafe { table_of(object) };
         let (mut count, mut agrees) = (0_usize, true);
         loop {
-            let room = self.results.len() as u32;
+            let capacity = self.results.len() as u32;
             // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
-            let taken = unsafe { (table.NdkGetCqResultsEx)(object, self.results.as_mut_ptr(), room) } as usize;
+            let taken = unsafe { (table.NdkGetCqResultsEx)(object, self.results.as_mut_ptr(), capacity) } as usize;
             for index in 0..taken {
                 let Some(result) = self.results.get(index).copied() else { break };
                 let expected: Option<ScriptResult> = step.0.entry(count);
@@ -100,7 +100,7 @@ impl Session<'_> {
 
     pub fn bytes(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         self.rest()?;
-        let Thing::Buffer(buffer) = self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::Buffer(buffer) = self.slots.get(step.object())? else { return Err(Stop::Broken) };
         let digest = buffer.digest(step.number(0), step.number(1))?;
         Ok(Answer { agrees: digest == step.number(2), values: [digest, 0], ..Answer::NOTHING })
     }

@@ -4,18 +4,18 @@ use ndkpi_sys::{
     ndkpi::{NDK_OP_FLAGS, NDK_QP, NDK_SGE, NDK_SGE_ADDRESS},
     nt::{NTSTATUS, STATUS_SUCCESS},
 };
-use softndk_ioctl::{ScriptCode, ScriptElement, ScriptName};
+use softndk_ioctl::{ScriptCode, ScriptName, ScriptSge};
 
 use super::{
+    resource::{Resource, Stop},
     session::{Answer, Arguments, Session},
-    thing::{Stop, Thing},
 };
 use crate::session::consumer::{completion, table_of};
 
 impl Session<'_> {
     fn queue_pair(&self, name: ScriptName) -> Result<(*mut NDK_QP, u32), Stop> {
         match self.slots.get(name)? {
-            Thing::QueuePair { object, privileged } => Ok((*object, *privileged)),
+            Resource::QueuePair { object, privileged } => Ok((*object, *privileged)),
             _ => Err(Stop::Broken),
         }
     }
@@ -23,19 +23,19 @@ impl Session<'_> {
     /// The remote token that an object has now, and the base it is good for.
     pub fn remote(&self, name: ScriptName) -> Result<(u32, u64), Stop> {
         match *self.slots.get(name)? {
-            Thing::Region { object, base } => {
+            Resource::Region { object, base } => {
                 // SAFETY: an open region.
                 let table = unsafe { table_of(object) };
                 // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR.
                 Ok((unsafe { (table.NdkGetRemoteTokenFromMr)(object) }, base))
             }
-            Thing::Window { object, base } => {
+            Resource::Window { object, base } => {
                 // SAFETY: an open window.
                 let table = unsafe { table_of(object) };
                 // SAFETY: NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MW.
                 Ok((unsafe { (table.NdkGetRemoteTokenFromMw)(object) }, base))
             }
-            Thing::Token { token, base } => Ok((token, base)),
+            Resource::Token { token, base } => Ok((token, base)),
             _ => Err(Stop::Broken),
         }
     }
@@ -55,37 +55,37 @@ impl Session<'_> {
     fn gather(&mut self, step: &Arguments<'_>, privileged: u32, inline: bool) -> Result<u32, Stop> {
         let count = step.0.step.tail;
         for index in 0..usize::from(count) {
-            let element: ScriptElement = step.0.entry(index).ok_or(Stop::Broken)?;
-            if element.reserved != 0 {
+            let sge: ScriptSge = step.0.entry(index).ok_or(Stop::Broken)?;
+            if sge.reserved != 0 {
                 return Err(Stop::Broken);
             }
-            let translated = self.element(&element, privileged, inline)?;
-            *self.elements.get_mut(index).ok_or(Stop::Broken)? = translated;
+            let translated = self.sge(&sge, privileged, inline)?;
+            *self.sges.get_mut(index).ok_or(Stop::Broken)? = translated;
         }
         Ok(u32::from(count))
     }
 
-    fn element(&self, element: &ScriptElement, privileged: u32, inline: bool) -> Result<NDK_SGE, Stop> {
-        let base = match element.base {
+    fn sge(&self, sge: &ScriptSge, privileged: u32, inline: bool) -> Result<NDK_SGE, Stop> {
+        let base = match sge.base {
             ScriptName::NONE => 0,
             name => match self.slots.get(name)? {
-                Thing::Buffer(buffer) if inline => buffer.address(),
-                Thing::Buffer(buffer) => buffer.logical_address(),
-                Thing::Region { base, .. } | Thing::Window { base, .. } | Thing::Token { base, .. } => *base,
+                Resource::Buffer(buffer) if inline => buffer.address(),
+                Resource::Buffer(buffer) => buffer.logical_address(),
+                Resource::Region { base, .. } | Resource::Window { base, .. } | Resource::Token { base, .. } => *base,
                 _ => return Err(Stop::Broken),
             },
         };
-        let address = base.wrapping_add(element.offset);
+        let address = base.wrapping_add(sge.offset);
         // Inline data are read where they are, without a token: nothing but a buffer of the script may be named.
-        if inline && element.length != 0 && !self.is_ours(address, element.length) {
+        if inline && sge.length != 0 && !self.is_ours(address, sge.length) {
             return Err(Stop::Broken);
         }
-        let token = match element.token {
-            ScriptName::NONE => element.raw_token,
+        let token = match sge.token {
+            ScriptName::NONE => sge.raw_token,
             name => match *self.slots.get(name)? {
-                Thing::Buffer(_) => privileged,
-                Thing::Token { token, .. } => token,
-                Thing::Region { object, .. } => {
+                Resource::Buffer(_) => privileged,
+                Resource::Token { token, .. } => token,
+                Resource::Region { object, .. } => {
                     // SAFETY: an open region.
                     let table = unsafe { table_of(object) };
                     // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR.
@@ -95,11 +95,13 @@ impl Session<'_> {
             },
         };
         let address = NDK_SGE_ADDRESS { VirtualAddress: core::ptr::with_exposed_provenance_mut(address as usize) };
-        Ok(NDK_SGE { Address: address, Length: element.length, MemoryRegionToken: token })
+        Ok(NDK_SGE { Address: address, Length: sge.length, MemoryRegionToken: token })
     }
 
     fn is_ours(&self, address: u64, length: u32) -> bool {
-        self.slots.things().any(|thing| matches!(thing, Thing::Buffer(buffer) if buffer.contains(address, length)))
+        self.slots
+            .resources()
+            .any(|resource| matches!(resource, Resource::Buffer(buffer) if buffer.contains(address, length)))
     }
 
     /// Requests with elements.
@@ -108,50 +110,50 @@ impl Session<'_> {
         let receive = step.0.code == ScriptCode::Receive;
         let flags = if receive { NDK_OP_FLAGS::empty() } else { step.flags(1)? };
         let count = self.gather(step, privileged, flags.contains(NDK_OP_FLAGS::INLINE))?;
-        let (context, elements) = (step.context(0), self.elements.as_ptr());
+        let (context, sges) = (step.context(0), self.sges.as_ptr());
         // SAFETY: an open queue pair.
         let table = unsafe { table_of(pair) };
         let status = match step.0.code {
             // SAFETY: NDKPI: NDK_FN_RECEIVE; the list stays as it is for the call.
-            ScriptCode::Receive => unsafe { (table.NdkReceive)(pair, context, elements, count) },
+            ScriptCode::Receive => unsafe { (table.NdkReceive)(pair, context, sges, count) },
             // SAFETY: NDKPI: NDK_FN_SEND; as above; inline data lie in a buffer of the script.
-            ScriptCode::Send => unsafe { (table.NdkSend)(pair, context, elements, count, flags) },
+            ScriptCode::Send => unsafe { (table.NdkSend)(pair, context, sges, count, flags) },
             ScriptCode::SendAndInvalidate => {
                 let (_, token) = self.place(step, 2)?;
                 // SAFETY: NDKPI: NDK_FN_SEND_AND_INVALIDATE; as above.
-                unsafe { (table.NdkSendAndInvalidate)(pair, context, elements, count, flags, token) }
+                unsafe { (table.NdkSendAndInvalidate)(pair, context, sges, count, flags, token) }
             }
             ScriptCode::Read => {
                 let (address, token) = self.place(step, 2)?;
                 // SAFETY: NDKPI: NDK_FN_READ; as above.
-                unsafe { (table.NdkRead)(pair, context, elements, count, address, token, flags) }
+                unsafe { (table.NdkRead)(pair, context, sges, count, address, token, flags) }
             }
             _ => {
                 let (address, token) = self.place(step, 2)?;
                 // SAFETY: NDKPI: NDK_FN_WRITE; as above.
-                unsafe { (table.NdkWrite)(pair, context, elements, count, address, token, flags) }
+                unsafe { (table.NdkWrite)(pair, context, sges, count, address, token, flags) }
             }
         };
         Ok(Answer::of(status))
     }
 
     pub fn shared_receive(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::SharedReceiveQueue { object, privileged } = *self.slots.get(step.object())? else {
+        let Resource::SharedReceiveQueue { object, privileged } = *self.slots.get(step.object())? else {
             return Err(Stop::Broken);
         };
         let count = self.gather(step, privileged, false)?;
         // SAFETY: an open shared receive queue.
         let table = unsafe { table_of(object) };
         // SAFETY: NDKPI: NDK_FN_SRQ_RECEIVE; the list stays as it is for the call.
-        Ok(Answer::of(unsafe { (table.NdkSrqReceive)(object, step.context(0), self.elements.as_ptr(), count) }))
+        Ok(Answer::of(unsafe { (table.NdkSrqReceive)(object, step.context(0), self.sges.as_ptr(), count) }))
     }
 
     pub fn fast_register(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
         let (pair, _) = self.queue_pair(step.object())?;
         let flags = step.flags(1)?;
         let region = step.name(2)?;
-        let Thing::Region { object, .. } = *self.slots.get(region)? else { return Err(Stop::Broken) };
-        let Thing::Buffer(buffer) = self.slots.get(step.name(3)?)? else { return Err(Stop::Broken) };
+        let Resource::Region { object, .. } = *self.slots.get(region)? else { return Err(Stop::Broken) };
+        let Resource::Buffer(buffer) = self.slots.get(step.name(3)?)? else { return Err(Stop::Broken) };
         let (first, count) = (step.short(4)? as usize, step.short(5)?);
         let (first_byte, length, base) = (step.short(6)?, step.number(7), step.number(8));
         let end = first.checked_add(count as usize).ok_or(Stop::Broken)?;
@@ -180,8 +182,8 @@ impl Session<'_> {
         let (pair, _) = self.queue_pair(step.object())?;
         let flags = step.flags(1)?;
         let window = step.name(3)?;
-        let Thing::Region { object, base } = *self.slots.get(step.name(2)?)? else { return Err(Stop::Broken) };
-        let Thing::Window { object: bound, .. } = *self.slots.get(window)? else { return Err(Stop::Broken) };
+        let Resource::Region { object, base } = *self.slots.get(step.name(2)?)? else { return Err(Stop::Broken) };
+        let Resource::Window { object: bound, .. } = *self.slots.get(window)? else { return Err(Stop::Broken) };
         let (address, length) = (base.wrapping_add(step.number(4)), step.number(5));
         let label = core::ptr::without_provenance_mut(address as usize);
         // SAFETY: an open queue pair.
@@ -194,7 +196,7 @@ impl Session<'_> {
     /// What was posted gives a region or window a new base.
     fn based(&mut self, name: ScriptName, status: NTSTATUS, at: u64) -> Result<Answer, Stop> {
         if status == STATUS_SUCCESS
-            && let Thing::Region { base, .. } | Thing::Window { base, .. } = self.slots.get_mut(name)?
+            && let Resource::Region { base, .. } | Resource::Window { base, .. } = self.slots.get_mut(name)?
         {
             *base = at;
         }
@@ -205,8 +207,8 @@ impl Session<'_> {
         let (pair, _) = self.queue_pair(step.object())?;
         let flags = step.flags(1)?;
         let target = match *self.slots.get(step.name(2)?)? {
-            Thing::Region { object, .. } => object.cast(),
-            Thing::Window { object, .. } => object.cast(),
+            Resource::Region { object, .. } => object.cast(),
+            Resource::Window { object, .. } => object.cast(),
             _ => return Err(Stop::Broken),
         };
         // SAFETY: an open queue pair.
@@ -226,7 +228,7 @@ impl Session<'_> {
 
     /// Arm, resize, moderate.
     pub fn completion_queue_step(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::CompletionQueue { object } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
+        let Resource::CompletionQueue { object } = *self.slots.get(step.object())? else { return Err(Stop::Broken) };
         let number = step.short(0)?;
         // SAFETY: an open completion queue.
         let table = unsafe { table_of(object) };
@@ -252,7 +254,7 @@ impl Session<'_> {
     }
 
     pub fn modify(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let Thing::SharedReceiveQueue { object, .. } = *self.slots.get(step.object())? else {
+        let Resource::SharedReceiveQueue { object, .. } = *self.slots.get(step.object())? else {
             return Err(Stop::Broken);
         };
         let (depth, threshold) = (step.short(0)?, step.short(1)?);

@@ -18,7 +18,7 @@ use softndk_kernel::pool::{PoolArray, PoolBox, PoolSlice};
 use super::{
     buffer::{List, ScriptBuffer},
     log::Log,
-    thing::{Slots, Stop, Thing},
+    resource::{Resource, Slots, Stop},
 };
 use crate::{
     driver::Driver,
@@ -76,7 +76,7 @@ pub struct Session<'a> {
     pub waiter: PoolBox<Waiter>,
     /// The memory list of a registration that was given up.
     pub list: Option<List>,
-    pub elements: PoolSlice<NDK_SGE>,
+    pub sges: PoolSlice<NDK_SGE>,
     pub private_data: PoolSlice<u8>,
     pub occurrences: PoolSlice<ScriptOccurrence>,
     pub results: PoolSlice<NDK_RESULT_EX>,
@@ -112,7 +112,7 @@ impl<'a> Session<'a> {
             log,
             waiter: PoolBox::try_new(tags::SESSION, Waiter::try_new()?).map_err(none)?,
             list: None,
-            elements: PoolSlice::try_filled(tags::SESSION, tail, NDK_SGE::zeroed()).map_err(none)?,
+            sges: PoolSlice::try_filled(tags::SESSION, tail, NDK_SGE::zeroed()).map_err(none)?,
             private_data,
             occurrences: PoolSlice::try_filled(tags::SESSION, SEEN_MAX, ScriptOccurrence::default()).map_err(none)?,
             results: PoolSlice::try_filled(tags::SESSION, 16, NDK_RESULT_EX::zeroed()).map_err(none)?,
@@ -132,8 +132,8 @@ impl<'a> Session<'a> {
             // The device is about to go with the last adapter, and must not wait for a script that has none open.
             return Err(Status::DEVICE_REMOVED);
         }
-        let open = self.slots.things().filter_map(|thing| match thing {
-            Thing::Adapter(adapter) => Some(adapter),
+        let open = self.slots.resources().filter_map(|resource| match resource {
+            Resource::Adapter(adapter) => Some(adapter),
             _ => None,
         });
         let closing = self.closing.iter().flatten().map(|closing| &closing.adapter);
@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    pub fn can_close_later(&self) -> bool {
+    pub fn can_close_deferred(&self) -> bool {
         self.closing.iter().any(Option::is_none)
     }
 
@@ -221,7 +221,7 @@ impl<'a> Session<'a> {
 
     pub fn adapter(&self, name: ScriptName) -> Result<&OpenedAdapter, Stop> {
         match self.slots.get(name)? {
-            Thing::Adapter(adapter) => Ok(adapter),
+            Resource::Adapter(adapter) => Ok(adapter),
             _ => Err(Stop::Broken),
         }
     }

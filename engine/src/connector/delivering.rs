@@ -6,12 +6,12 @@ use softndk_cells::Shared;
 
 use super::{Connector, ConnectorObject, Pending, Phase, waiting};
 use crate::event::{Arrival, ConnectEvent, DisconnectEvent, RequestCompletion, Sink};
-use crate::life::{Hold, Object};
+use crate::object::{Hold, Object};
 use crate::platform::{Lock, Platform};
 
 /// A turn's look at a connector: hands out its arrival, its request's end, its disconnect event, in this order.
 #[inline(never)]
-pub(crate) fn look_at<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut impl Sink<P>) {
+pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut impl Sink<P>) {
     hand_out_arrival(connector, sink);
     waiting::expire(connector);
     let finished = connector.state.with(|state| {
@@ -67,8 +67,8 @@ impl<P: Platform> Arrival<P> {
     }
 
     /// Makes the connector the consumer's, with the front end's block; the close protocol applies from here on.
-    pub fn adopt(mut self, block: P::Block) -> Connector<P> {
-        self.connector.0.core.set_block(block);
+    pub fn adopt(mut self, consumer_object: P::ConsumerObject) -> Connector<P> {
+        self.connector.0.core.set_consumer_object(consumer_object);
         self.adopted = true;
         self.connector.clone()
     }

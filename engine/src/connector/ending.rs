@@ -6,10 +6,10 @@ use core::net::IpAddr;
 
 use softndk_cells::Shared;
 
-use super::{After, Connector, ConnectorObject, PairAfter, Phase, State, Step, Told, waiting};
-use crate::cause::{ConnectError, DisconnectReason, Requested};
+use super::{After, Connector, ConnectorObject, MessageOf, PairAfter, Phase, State, Step, waiting};
+use crate::error::{ConnectError, DisconnectReason, Requested};
 use crate::event::Close;
-use crate::life::{Hold, Object};
+use crate::object::{Hold, Object};
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::QueuePairObject;
 use crate::statistics::count;
@@ -31,9 +31,9 @@ impl<P: Platform> Connector<P> {
             waiting::begin(connector, state, connector.core.adapter.timeouts.disconnect);
             let mut after = After::nothing();
             if !over {
-                after.tell = state.far.clone().map(|far| (far, Message::Notice));
+                after.tell = state.peer.clone().map(|peer| (peer, Message::Notice));
             }
-            if over || state.noticed || connector.opening.semantics.flush_on_disconnect {
+            if over || state.noticed || connector.open.semantics.flush_on_disconnect {
                 after.pair = state.pair.as_ref().map_or(PairAfter::Nothing, |(pair, _)| PairAfter::End(pair.clone()));
             }
             Ok(after)
@@ -99,24 +99,24 @@ impl<P: Platform> Connector<P> {
 
 /// A queue pair does not tell its connector anything any more.
 fn untie<P: Platform>(pair: &QueuePairObject<P>) {
-    let connector = pair.bond.with(|bond| bond.connector.take());
+    let connector = pair.link.with(|link| link.connector.take());
     drop(connector);
 }
 
 impl<P: Platform> State<P> {
     /// Ends this end, whatever its phase: requests fail, the other end is told and forgotten.
-    pub(super) fn give_up(&mut self, cause: ConnectError, message: Option<Told<P>>) -> After<P> {
+    pub(super) fn give_up(&mut self, error: ConnectError, message: Option<MessageOf<P>>) -> After<P> {
         let mut after = After::nothing();
         let connected = self.phase == Phase::Connected;
         if self.is_disconnect_pending() {
             // It completes when the queue pair has come to rest; and with success when the peer has already answered it.
-            self.cut_off = self.cut_off.or((connected && !self.noticed).then_some(cause));
+            self.cut_off = self.cut_off.or((connected && !self.noticed).then_some(error));
         } else {
-            after.result = Some(Err(cause));
+            after.result = Some(Err(error));
         }
-        let far = self.far.take();
-        after.tell = far.zip(message);
-        after.dropped.far_pair = self.far_pair.take();
+        let peer = self.peer.take();
+        after.tell = peer.zip(message);
+        after.dropped.peer_pair = self.peer_pair.take();
         self.event_due = false;
         self.arriving = false;
         if connected {
@@ -126,13 +126,13 @@ impl<P: Platform> State<P> {
         } else if !self.was_connected {
             after.free(self.pair.take());
         }
-        self.phase = Phase::Ended(cause);
+        self.phase = Phase::Ended(error);
         after
     }
 }
 
 impl<P: Platform> ConnectorObject<P> {
-    pub(super) fn told_notice(&self, state: &mut State<P>) -> After<P> {
+    pub(super) fn on_notice(&self, state: &mut State<P>) -> After<P> {
         let mut after = After::nothing();
         if state.phase != Phase::Connected || state.noticed {
             return after;
@@ -144,16 +144,16 @@ impl<P: Platform> ConnectorObject<P> {
         } else {
             state.event_due = true;
             state.reason = DisconnectReason::Disconnected;
-            if self.opening.semantics.flush_on_peer_end {
+            if self.open.semantics.flush_on_peer_end {
                 after.pair = PairAfter::End(pair.clone());
             }
         }
         after
     }
 
-    pub(super) fn told_abort(&self, state: &mut State<P>, reason: DisconnectReason) -> After<P> {
+    pub(super) fn on_abort(&self, state: &mut State<P>, reason: DisconnectReason) -> After<P> {
         match state.phase {
-            Phase::Connecting => self.told_rejected(state, None, ConnectError::Aborted),
+            Phase::Connecting => self.on_rejected(state, None, ConnectError::Aborted),
             // Accepting: the other end has completed and ended at once; its Ready is behind this, and finds us over.
             Phase::Answered | Phase::Accepting => {
                 count(&self.core.adapter.statistics.connect_failure);
@@ -162,9 +162,9 @@ impl<P: Platform> ConnectorObject<P> {
             }
             Phase::Connected => {
                 let event = !state.disconnecting && !state.noticed;
-                let told = state.event_due;
+                let on_message = state.event_due;
                 let mut after = state.give_up(ConnectError::Aborted, None);
-                state.event_due = event || told;
+                state.event_due = event || on_message;
                 self.count_end();
                 if event {
                     state.reason = reason;
@@ -202,7 +202,7 @@ pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject
             if state.phase == Phase::Connected {
                 connector.count_end();
                 state.phase = Phase::Ended(ConnectError::InvalidState);
-                after.dropped.far = state.far.take();
+                after.dropped.peer = state.peer.take();
             }
             let result = state.cut_off.take().map_or(Ok(()), Err);
             state.resolve(result);
@@ -217,7 +217,7 @@ pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject
 }
 
 /// Ends a connector whose local address has gone; its consumer and the peer are told.
-pub(crate) fn sever<P: Platform>(connector: &Shared<ConnectorObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
+pub(crate) fn abort<P: Platform>(connector: &Shared<ConnectorObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
     let (ours, theirs) = if connector.core.adapter.is_running() {
         (DisconnectReason::AddressGone, DisconnectReason::PeerAddressGone)
     } else {
@@ -257,8 +257,8 @@ pub(crate) fn sever<P: Platform>(connector: &Shared<ConnectorObject<P>>, gone: &
 }
 
 /// Ends a connector whose adapter or address went while it was being made.
-pub(super) fn sever_if_homeless<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
+pub(super) fn abort_if_orphaned<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
     let adapter = &connector.core.adapter;
     let running = adapter.is_running();
-    sever(connector, &|address| !running || !adapter.has_address(address));
+    abort(connector, &|address| !running || !adapter.has_address(address));
 }

@@ -5,14 +5,14 @@
 
 use softndk_cells::{NoMemory, Reserved, Shared};
 
-use super::ending::sever_if_homeless;
+use super::ending::abort_if_orphaned;
 use super::{After, Connector, ConnectorObject, Phase, ReadLimits, State, Step, waiting};
 use crate::adapter::scope_of;
-use crate::cause::{ConnectError, Requested};
 use crate::endpoint::{Bound, EndpointKey};
-use crate::life::{Antecedents, Core, Hold, Object};
+use crate::error::{ConnectError, Requested};
 use crate::listener::ListenerObject;
 use crate::loopback::Loopback;
+use crate::object::{Antecedents, Core, Hold, Object};
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{QueuePair, QueuePairObject, state as pair_state};
 use crate::shared_endpoint::SharedEndpoint;
@@ -82,28 +82,28 @@ impl<P: Platform> Connector<P> {
         _callback: P::RequestCallback,
     ) -> Result<Requested, ConnectError> {
         let connector = &self.0;
-        let far = connector.state.with(|state| {
+        let peer = connector.state.with(|state| {
             match state.phase {
                 Phase::Answered => {}
-                Phase::Ended(cause) if !state.was_connected => return Err(cause),
+                Phase::Ended(error) if !state.was_connected => return Err(error),
                 _ => return Err(ConnectError::InvalidState),
             }
             state.phase = Phase::Connected;
             state.was_connected = true;
             state.disconnect = disconnect;
             if let Some((pair, _)) = &state.pair {
-                let far_pair = state.far_pair.take();
-                pair.bond.with(|bond| bond.far = far_pair);
+                let peer_pair = state.peer_pair.take();
+                pair.link.with(|link| link.peer = peer_pair);
                 pair.mark(pair_state::connected(state.limits.outbound));
             }
             // Under the lock, so that an end that comes at once is counted after it.
             let statistics = &connector.core.adapter.statistics;
             count(&statistics.connect);
             count(&statistics.active_connection);
-            Ok(state.far.clone())
+            Ok(state.peer.clone())
         })?;
-        if let Some(far) = far {
-            Loopback::tell(&far, connector, Message::Ready);
+        if let Some(peer) = peer {
+            Loopback::tell(&peer, connector, Message::Ready);
         }
         Ok(Requested::Done)
     }
@@ -118,7 +118,7 @@ impl<P: Platform> Connector<P> {
         let accepted = connector.state.with(|state| {
             match state.phase {
                 Phase::Arrived => {}
-                Phase::Ended(cause) if !state.was_connected => return Err(cause),
+                Phase::Ended(error) if !state.was_connected => return Err(error),
                 _ => return Err(ConnectError::InvalidState),
             }
             state.phase = Phase::Accepting;
@@ -126,20 +126,20 @@ impl<P: Platform> Connector<P> {
             state.disconnect = request.disconnect;
             state.request = Some(connector.pending(request.callback));
             waiting::begin(connector, state, adapter.timeouts.accept);
-            let far_pair = state.far_pair.take();
-            pair.bond.with(|bond| bond.far = far_pair);
+            let peer_pair = state.peer_pair.take();
+            pair.link.with(|link| link.peer = peer_pair);
             state.pair = Some((pair.clone(), Hold::new(Object::QueuePair(pair.clone()))));
-            Ok((state.far.clone(), state.limits))
+            Ok((state.peer.clone(), state.limits))
         });
-        let (far, limits) = match accepted {
+        let (peer, limits) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 release_claim(&pair);
                 return Err(error);
             }
         };
-        if let Some(far) = far {
-            Loopback::tell(&far, connector, Message::Accepted { far: pair, limits, data });
+        if let Some(peer) = peer {
+            Loopback::tell(&peer, connector, Message::Accepted { peer: pair, limits, data });
         }
         Ok(Requested::Pending)
     }
@@ -152,7 +152,7 @@ impl<P: Platform> Connector<P> {
             let message = match state.phase {
                 Phase::Arrived => Message::Rejected { data },
                 Phase::Answered => Message::Abandoned,
-                Phase::Ended(cause) if !state.was_connected => return Err(cause),
+                Phase::Ended(error) if !state.was_connected => return Err(error),
                 _ => return Err(ConnectError::InvalidState),
             };
             Ok(state.give_up(ConnectError::InvalidState, Some(message)))
@@ -181,8 +181,8 @@ impl<P: Platform> Connector<P> {
             Ok(arrived) => {
                 arrived.core.fabric.link(&Object::Connector(arrived.clone()));
                 // An address or adapter that went while we looked has not seen these two.
-                sever_if_homeless(connector);
-                sever_if_homeless(&arrived);
+                abort_if_orphaned(connector);
+                abort_if_orphaned(&arrived);
                 Ok(Requested::Pending)
             }
             Err(error) => {
@@ -217,7 +217,7 @@ impl<P: Platform> Connector<P> {
             directory.count(&key);
             Some((Bound::at(key), listener, hold))
         });
-        let (far, listener, _hold) = found.ok_or(ConnectError::Refused)?;
+        let (peer, listener, _hold) = found.ok_or(ConnectError::Refused)?;
         let taken = fabric.0.directory.with(|directory| match request.source {
             Source::Address(_) => directory.take(EndpointKey::new(adapter.number, attempt.source), None).map(Bound::at),
             Source::Shared(shared) => directory.meet(shared.0.key, remote),
@@ -225,7 +225,7 @@ impl<P: Platform> Connector<P> {
         let arrived = taken.map_err(ConnectError::from).and_then(|near| {
             let mut source = attempt.source;
             source.set_port(near.key.port());
-            let ends = Ends { near, far, source, local };
+            let ends = Ends { near, peer, source, local };
             let arrived = self.join(&listener, attempt, &ends);
             if arrived.is_err() {
                 fabric.0.directory.with(|directory| directory.release(&near));
@@ -233,7 +233,7 @@ impl<P: Platform> Connector<P> {
             arrived
         });
         if arrived.is_err() {
-            fabric.0.directory.with(|directory| directory.release(&far));
+            fabric.0.directory.with(|directory| directory.release(&peer));
         }
         arrived
     }
@@ -253,13 +253,13 @@ impl<P: Platform> Connector<P> {
                 return Err(ConnectError::Aborted);
             }
             arrived.core.adapter.register(&Object::Connector(arrived.clone()))?;
-            state.far = Some(arrived.clone());
+            state.peer = Some(arrived.clone());
             state.endpoint = Some(ends.near);
             if let Source::Shared(shared) = attempt.request.source {
                 state.shared = Some((shared.0.clone(), Hold::new(Object::SharedEndpoint(shared.0.clone()))));
             }
             state.local = Some(ends.source);
-            state.peer = Some(in_zone_of(ends.local, ends.source));
+            state.peer_address = Some(in_zone_of(ends.local, ends.source));
             state.limits = attempt.limits;
             state.data = None;
             state.pair = Some((attempt.pair.clone(), Hold::new(Object::QueuePair(attempt.pair.clone()))));
@@ -284,7 +284,7 @@ struct Attempt<'a, P: Platform> {
 /// Both ends of a connection to be: what is counted for them, and what each calls itself.
 struct Ends {
     near: Bound,
-    far: Bound,
+    peer: Bound,
     source: SocketAddr,
     local: SocketAddr,
 }
@@ -322,23 +322,23 @@ fn assemble<P: Platform>(
 ) -> Shared<ConnectorObject<P>> {
     let adapter = &listener.core.adapter;
     let antecedents =
-        Antecedents::none().with(Object::Opening(listener.opening.clone())).with(Object::Listener(listener.clone()));
+        Antecedents::none().with(Object::Open(listener.open.clone())).with(Object::Listener(listener.clone()));
     let offer = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.capped(adapter).against(attempt.limits);
     let state = State {
         phase: Phase::Arrived,
         arriving: true,
-        far: Some(near.clone()),
-        far_pair: Some(attempt.pair.clone()),
-        endpoint: Some(ends.far),
+        peer: Some(near.clone()),
+        peer_pair: Some(attempt.pair.clone()),
+        endpoint: Some(ends.peer),
         local: Some(ends.local),
-        peer: Some(in_zone_of(ends.source, ends.local)),
+        peer_address: Some(in_zone_of(ends.source, ends.local)),
         limits: offer,
         data: Some((attempt.data.clone(), near.core.adapter.limits.caller_data)),
         ..State::new()
     };
     place.fill(ConnectorObject {
         core: Core::new(adapter, None, antecedents),
-        opening: listener.opening.clone(),
+        open: listener.open.clone(),
         listener: Some(listener.clone()),
         timer,
         state: P::Lock::new(state),
@@ -360,15 +360,15 @@ fn claim<P: Platform>(
     if pair.mark(pair_state::CLAIMED) & pair_state::CLAIMED != 0 {
         return Err(ConnectError::AlreadyConnected);
     }
-    pair.bond.with(|bond| bond.connector = Some(connector.clone()));
+    pair.link.with(|link| link.connector = Some(connector.clone()));
     Ok(pair.clone())
 }
 
 /// The attempt came to nothing: the queue pair is free for another.
 pub(super) fn release_claim<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
-    let (connector, far) = pair.bond.with(|bond| (bond.connector.take(), bond.far.take()));
+    let (connector, peer) = pair.link.with(|link| (link.connector.take(), link.peer.take()));
     pair.unclaim();
-    drop((connector, far));
+    drop((connector, peer));
 }
 
 impl<P: Platform> State<P> {
@@ -395,7 +395,7 @@ impl<P: Platform> ConnectorObject<P> {
             Phase::Idle if state.request.is_none() => {
                 state.phase = Phase::Connecting;
                 // An address of an earlier attempt is nobody's business any more.
-                (state.local, state.peer) = (None, None);
+                (state.local, state.peer_address) = (None, None);
                 Ok(())
             }
             Phase::Idle | Phase::Ended(_) => Err(ConnectError::InvalidState),
@@ -403,10 +403,10 @@ impl<P: Platform> ConnectorObject<P> {
         })
     }
 
-    pub(super) fn told_accepted(
+    pub(super) fn on_accepted(
         &self,
         state: &mut State<P>,
-        far: Shared<QueuePairObject<P>>,
+        peer: Shared<QueuePairObject<P>>,
         limits: ReadLimits,
         data: &PrivateData,
     ) -> After<P> {
@@ -414,22 +414,22 @@ impl<P: Platform> ConnectorObject<P> {
         if state.phase == Phase::Connecting {
             state.phase = Phase::Answered;
             state.limits = state.limits.against(limits);
-            state.far_pair = Some(far);
+            state.peer_pair = Some(peer);
             state.data = Some((data.clone(), self.core.adapter.limits.callee_data));
             state.resolve(Ok(()));
         } else {
             // We gave up meanwhile and have said so.
-            after.dropped.far_pair = Some(far);
+            after.dropped.peer_pair = Some(peer);
         }
         after
     }
 
     /// The attempt failed; the connector can try again.
-    pub(super) fn told_rejected(
+    pub(super) fn on_rejected(
         &self,
         state: &mut State<P>,
         data: Option<&PrivateData>,
-        cause: ConnectError,
+        error: ConnectError,
     ) -> After<P> {
         let mut after = After::nothing();
         if state.phase != Phase::Connecting {
@@ -437,8 +437,8 @@ impl<P: Platform> ConnectorObject<P> {
         }
         state.phase = Phase::Idle;
         state.data = data.map(|data| (data.clone(), self.core.adapter.limits.callee_data));
-        after.result = Some(Err(cause));
-        after.dropped.far = state.far.take();
+        after.result = Some(Err(error));
+        after.dropped.peer = state.peer.take();
         after.dropped.endpoint = state.endpoint.take();
         after.dropped.shared = state.shared.take();
         after.free(state.pair.take());
@@ -446,7 +446,7 @@ impl<P: Platform> ConnectorObject<P> {
         after
     }
 
-    pub(super) fn told_ready(&self, state: &mut State<P>) -> After<P> {
+    pub(super) fn on_ready(&self, state: &mut State<P>) -> After<P> {
         if state.phase == Phase::Accepting {
             state.phase = Phase::Connected;
             state.was_connected = true;
@@ -460,8 +460,8 @@ impl<P: Platform> ConnectorObject<P> {
         After::nothing()
     }
 
-    pub(super) fn told_abandoned(&self, state: &mut State<P>) -> After<P> {
-        let refused = self.opening.semantics.abandoned_is_refused;
+    pub(super) fn on_abandoned(&self, state: &mut State<P>) -> After<P> {
+        let refused = self.open.semantics.abandoned_is_refused;
         match state.phase {
             Phase::Arrived => {
                 let arriving = state.arriving;

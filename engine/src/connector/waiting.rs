@@ -11,8 +11,8 @@ use softndk_cells::Shared;
 
 use super::{After, ConnectorObject, Phase, State, Step};
 use crate::adapter::AdapterObject;
-use crate::cause::{ConnectError, DisconnectReason};
-use crate::life::Object;
+use crate::error::{ConnectError, DisconnectReason};
+use crate::object::Object;
 use crate::platform::{Lock, Platform};
 use crate::statistics::count;
 use crate::timer::Timer;
@@ -67,8 +67,8 @@ impl<P: Platform> ConnectorObject<P> {
         let abort = Message::Abort { reason: DisconnectReason::TimedOut };
         match state.phase {
             Phase::Connecting => {
-                let mut after = self.told_rejected(state, None, ConnectError::TimedOut);
-                after.tell = after.dropped.far.take().map(|far| (far, Message::Abandoned));
+                let mut after = self.on_rejected(state, None, ConnectError::TimedOut);
+                after.tell = after.dropped.peer.take().map(|peer| (peer, Message::Abandoned));
                 after
             }
             Phase::Accepting => {

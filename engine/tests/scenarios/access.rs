@@ -4,7 +4,7 @@ use softndk_engine::{
     Deregistered, FastRegistration, LogicalAddress, MemoryRegion, MemoryToken, Operation, Outcome, PostError,
     RequestFlags, Rights, Semantics,
 };
-use softndk_engine_kit::{self as kit, A, B, Buffer, EVERYTHING, Event, GONE, Pair, element, outcomes, polled};
+use softndk_engine_kit::{self as kit, A, B, Buffer, EVERYTHING, Event, GONE, Pair, outcomes, polled, sge};
 
 const NONE: RequestFlags = RequestFlags::empty();
 const LENGTH: u64 = 256;
@@ -34,7 +34,7 @@ fn refused(operation: Operation, semantics: Semantics, outcome: Outcome, spoil: 
     pair.b.pair.receive(70, std::iter::empty()).unwrap();
     pair.a.pair.receive(71, std::iter::empty()).unwrap();
     let (address, length, token) = names.local;
-    let list = [element(address, length, token)].into_iter();
+    let list = [sge(address, length, token)].into_iter();
     match operation {
         Operation::Read => pair.a.pair.read(1, RequestFlags::DEFER, list, names.remote.0, names.remote.1),
         _ => pair.a.pair.write(1, RequestFlags::DEFER, list, names.remote.0, names.remote.1),
@@ -44,8 +44,8 @@ fn refused(operation: Operation, semantics: Semantics, outcome: Outcome, spoil: 
     let events = pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator), [(1, outcome), (2, Outcome::Cancelled)], "{operation:?}");
     assert_eq!(outcomes(&pair.a.receiver), [(71, Outcome::Cancelled)]);
-    let told: Vec<_> = events.into_iter().filter(|event| *event != Event::Retired(None)).collect();
-    assert_eq!(told, [Event::Disconnected(B + GONE)]);
+    let on_message: Vec<_> = events.into_iter().filter(|event| *event != Event::Retired(None)).collect();
+    assert_eq!(on_message, [Event::Disconnected(B + GONE)]);
     let flushed = if semantics.flush_on_peer_end { vec![(70, Outcome::Cancelled)] } else { vec![] };
     assert_eq!(outcomes(&pair.b.receiver), flushed);
     assert_eq!((here.read(0, 256), there.read(0, 256)), (vec![1; 256], vec![2; 256]), "no byte has moved");
@@ -131,7 +131,7 @@ fn each_missing_right_is_refused() {
         let buffer = Buffer::new(64, 0);
         let here = pair.a.register(&pair.world, &buffer, 0, local);
         let there = pair.b.register(&pair.world, &buffer, 0, remote);
-        let list = [element(0, 64, here.local_token())].into_iter();
+        let list = [sge(0, 64, here.local_token())].into_iter();
         match operation {
             Operation::Read => pair.a.pair.read(1, NONE, list, 0, there.remote_token()),
             _ => pair.a.pair.write(1, NONE, list, 0, there.remote_token()),
@@ -162,7 +162,7 @@ fn a_stale_token_is_refused_after_deregister_and_after_reuse_of_its_slot() {
             fresh.push(register());
         }
         let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
-        let list = [element(0, 64, here.local_token())].into_iter();
+        let list = [sge(0, 64, here.local_token())].into_iter();
         pair.a.pair.read(1, NONE, list, 0, stale).unwrap();
         assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
         drop((here.close(1), region.close(1)));
@@ -178,9 +178,9 @@ fn zero_length_operations_need_no_valid_token() {
     let pair = Pair::new();
     let bad = MemoryToken(0xdead_beef);
     pair.a.pair.read(1, NONE, std::iter::empty(), u64::MAX, bad).unwrap();
-    pair.a.pair.write(2, NONE, [element(5, 0, bad), element(6, 0, bad)].into_iter(), 0, bad).unwrap();
-    pair.b.pair.receive(3, [element(1, 0, bad)].into_iter()).unwrap();
-    pair.a.pair.send(4, NONE, [element(1, 0, bad)].into_iter()).unwrap();
+    pair.a.pair.write(2, NONE, [sge(5, 0, bad), sge(6, 0, bad)].into_iter(), 0, bad).unwrap();
+    pair.b.pair.receive(3, [sge(1, 0, bad)].into_iter()).unwrap();
+    pair.a.pair.send(4, NONE, [sge(1, 0, bad)].into_iter()).unwrap();
     let sent = outcomes(&pair.a.initiator);
     assert_eq!(sent, [(1, Outcome::Success), (2, Outcome::Success), (4, Outcome::Success)]);
     let received = polled(&pair.b.receiver);
@@ -203,11 +203,11 @@ fn a_logical_address_is_checked_for_slot_generation_length_and_owner() {
         let buffer = Buffer::new(4096, 0);
         let mapping = pair.a.build(&pair.world, &buffer);
         let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
-        let list = [element(spoil(mapping.0), 2, pair.a.privileged())].into_iter();
+        let list = [sge(spoil(mapping.0), 2, pair.a.privileged())].into_iter();
         pair.a.pair.write(1, NONE, list, 0, remote.remote_token()).unwrap();
         assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::LocalAccess)]);
-        assert!(!pair.b.opening.release_mapping(mapping), "not B's to release");
-        assert!(pair.a.opening.release_mapping(LogicalAddress(mapping.0 + 17)));
+        assert!(!pair.b.open.release_mapping(mapping), "not B's to release");
+        assert!(pair.a.open.release_mapping(LogicalAddress(mapping.0 + 17)));
         drop(remote.close(1));
         pair.close();
     }
@@ -220,9 +220,9 @@ fn a_page_whose_mapping_was_released_fails_the_access() {
     let mapping = pair.b.build(&pair.world, &buffer);
     let region = pair.b.fast_region(&pair.world);
     pair.b.fast_register(&region, mapping, 2, 0).unwrap();
-    pair.b.opening.release_mapping(mapping);
+    pair.b.open.release_mapping(mapping);
     let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
-    let list = [element(0, 8192, here.local_token())].into_iter();
+    let list = [sge(0, 8192, here.local_token())].into_iter();
     pair.a.pair.read(1, NONE, list, 0, region.remote_token()).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
     drop((here.close(1), region.close(1)));
@@ -236,9 +236,9 @@ fn a_receive_too_small_fails_the_receiver_and_the_sender_as_the_column_says() {
         let buffer = Buffer::new(64, 0);
         let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
         let there = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
-        pair.b.pair.receive(8, [element(0, 63, there.local_token())].into_iter()).unwrap();
+        pair.b.pair.receive(8, [sge(0, 63, there.local_token())].into_iter()).unwrap();
         pair.b.pair.receive(9, std::iter::empty()).unwrap();
-        pair.a.pair.send(1, NONE, [element(0, 64, here.local_token())].into_iter()).unwrap();
+        pair.a.pair.send(1, NONE, [sge(0, 64, here.local_token())].into_iter()).unwrap();
         pair.a.pair.send(2, NONE, std::iter::empty()).unwrap();
         assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
         assert_eq!(outcomes(&pair.a.initiator), [(1, sender), (2, Outcome::Cancelled)]);
@@ -253,8 +253,8 @@ fn a_receive_into_bad_memory_fails_at_both_ends() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(64, 7);
     let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
-    pair.b.pair.receive(8, [element(0, 64, MemoryToken(5))].into_iter()).unwrap();
-    pair.a.pair.send(1, NONE, [element(0, 64, here.local_token())].into_iter()).unwrap();
+    pair.b.pair.receive(8, [sge(0, 64, MemoryToken(5))].into_iter()).unwrap();
+    pair.a.pair.send(1, NONE, [sge(0, 64, here.local_token())].into_iter()).unwrap();
     assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
     assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::LocalAccess)]);
@@ -266,7 +266,7 @@ fn a_receive_into_bad_memory_fails_at_both_ends() {
 fn a_send_from_bad_memory_leaves_the_receive_to_the_flush() {
     let mut pair = Pair::new();
     pair.b.pair.receive(8, std::iter::empty()).unwrap();
-    pair.a.pair.send(1, NONE, [element(0, 1, MemoryToken(5))].into_iter()).unwrap();
+    pair.a.pair.send(1, NONE, [sge(0, 1, MemoryToken(5))].into_iter()).unwrap();
     assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::LocalAccess)]);
     assert_eq!(outcomes(&pair.b.receiver), []);
@@ -294,7 +294,7 @@ fn a_peer_cannot_invalidate_a_region_that_was_made_without_remote_access() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(4096, 0);
     let mapping = pair.b.build(&pair.world, &buffer);
-    let region = pair.b.domain.create_memory_region(true, pair.world.block(51)).unwrap();
+    let region = pair.b.domain.create_memory_region(true, pair.world.consumer_object(51)).unwrap();
     region.initialize_fast_register(1, false).unwrap();
     let registration = FastRegistration { first_byte_offset: 0, length: 4096, base: 0, rights: Rights::LOCAL_WRITE };
     pair.b.pair.fast_register(1, NONE, &region, registration, [mapping].into_iter()).unwrap();
@@ -305,7 +305,7 @@ fn a_peer_cannot_invalidate_a_region_that_was_made_without_remote_access() {
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
     assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::Cancelled)]);
     drop(region.close(1));
-    assert!(pair.b.opening.release_mapping(mapping));
+    assert!(pair.b.open.release_mapping(mapping));
     pair.close();
 }
 
@@ -325,7 +325,7 @@ fn registering_twice_and_invalidating_twice_fail_by_completion() {
         }
         assert_eq!(pair.world.run(), [Event::Disconnected(A + GONE)]);
         assert_eq!(outcomes(&pair.b.initiator), [(60, Outcome::InvalidRequest)]);
-        pair.b.opening.release_mapping(mapping);
+        pair.b.open.release_mapping(mapping);
         drop(region.close(1));
         pair.close();
     }
@@ -337,7 +337,7 @@ fn fast_registration_arguments_are_checked_inline() {
     let buffer = Buffer::new(40 * 4096, 0);
     let mapping = pair.b.build(&pair.world, &buffer);
     let region = pair.b.fast_region(&pair.world);
-    let local_only = pair.b.domain.create_memory_region(true, pair.world.block(1)).unwrap();
+    let local_only = pair.b.domain.create_memory_region(true, pair.world.consumer_object(1)).unwrap();
     local_only.initialize_fast_register(1, false).unwrap();
     let plain = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
     let good = FastRegistration { first_byte_offset: 16, length: 4080, base: 0x1010, rights: Rights::LOCAL_WRITE };
@@ -360,7 +360,7 @@ fn fast_registration_arguments_are_checked_inline() {
     assert_eq!(post(&local_only, good, 1, mapping.0), Ok(()));
     assert_eq!(post(&region, good, 32, mapping.0), Ok(()));
     assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success); 2]);
-    pair.b.opening.release_mapping(mapping);
+    pair.b.open.release_mapping(mapping);
     drop((region.close(1), local_only.close(1), plain.close(1)));
     pair.close();
 }
@@ -370,7 +370,7 @@ fn a_fast_register_region_of_another_domain_is_refused_at_both_ends() {
     for remote_side in [false, true] {
         let pair = Pair::new();
         let buffer = Buffer::new(4096, 0);
-        let other = pair.b.opening.create_protection_domain(pair.world.block(1)).unwrap();
+        let other = pair.b.open.create_protection_domain(pair.world.consumer_object(1)).unwrap();
         let mapping = pair.a.build(&pair.world, &buffer);
         let region = pair.a.fast_region(&pair.world);
         pair.a.fast_register(&region, mapping, 1, 0).unwrap();
@@ -378,59 +378,59 @@ fn a_fast_register_region_of_another_domain_is_refused_at_both_ends() {
         let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
         // A's own fast region is good for A locally, and neither as B's memory nor in B's elements.
         if remote_side {
-            let list = [element(0, 1, here.local_token())].into_iter();
+            let list = [sge(0, 1, here.local_token())].into_iter();
             pair.a.pair.write(1, NONE, list, 0, region.remote_token()).unwrap();
             assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
         } else {
-            let list = [element(0, 1, region.local_token())].into_iter();
+            let list = [sge(0, 1, region.local_token())].into_iter();
             pair.a.pair.read(1, NONE, list, 0, plain.remote_token()).unwrap();
             assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
-            let list = [element(0, 1, region.local_token())].into_iter();
+            let list = [sge(0, 1, region.local_token())].into_iter();
             pair.b.pair.read(2, NONE, list, 0, here.remote_token()).unwrap();
             assert_eq!(outcomes(&pair.b.initiator), [(2, Outcome::LocalAccess)]);
         }
-        pair.a.opening.release_mapping(mapping);
+        pair.a.open.release_mapping(mapping);
         drop((region.close(1), plain.close(1), here.close(1), other.close(1)));
         pair.close();
     }
 }
 
 #[test]
-fn logical_addresses_of_another_opening_are_refused_in_elements_and_in_page_lists() {
+fn logical_addresses_of_another_open_are_refused_in_sges_and_in_page_lists() {
     for in_page_list in [false, true] {
         let pair = Pair::new();
         let buffer = Buffer::new(4096, 0);
         let (mine, foreign) = (pair.a.build(&pair.world, &buffer), pair.b.build(&pair.world, &buffer));
         let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
         let region = pair.a.fast_region(&pair.world);
-        let good = [element(mine.0, 1, pair.a.privileged())].into_iter();
+        let good = [sge(mine.0, 1, pair.a.privileged())].into_iter();
         pair.a.pair.read(0, NONE, good, 0, remote.remote_token()).unwrap();
         let bad = if in_page_list {
             pair.a.fast_register(&region, foreign, 1, 0).unwrap();
-            element(0, 1, region.local_token())
+            sge(0, 1, region.local_token())
         } else {
-            element(foreign.0, 1, pair.a.privileged())
+            sge(foreign.0, 1, pair.a.privileged())
         };
         pair.a.pair.read(1, NONE, [bad].into_iter(), 0, remote.remote_token()).unwrap();
         assert_eq!(outcomes(&pair.a.initiator), [(0, Outcome::Success), (1, Outcome::LocalAccess)]);
-        pair.a.opening.release_mapping(mine);
-        pair.b.opening.release_mapping(foreign);
+        pair.a.open.release_mapping(mine);
+        pair.b.open.release_mapping(foreign);
         drop((region.close(1), remote.close(1)));
         pair.close();
     }
 }
 
 #[test]
-fn a_privileged_token_of_another_domain_of_the_same_opening_is_refused() {
+fn a_privileged_token_of_another_domain_of_the_same_open_is_refused() {
     let pair = Pair::new();
     let buffer = Buffer::new(4096, 0);
-    let other = pair.a.opening.create_protection_domain(pair.world.block(1)).unwrap();
+    let other = pair.a.open.create_protection_domain(pair.world.consumer_object(1)).unwrap();
     let mapping = pair.a.build(&pair.world, &buffer);
     let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
-    let list = [element(mapping.0, 1, other.privileged_token())].into_iter();
+    let list = [sge(mapping.0, 1, other.privileged_token())].into_iter();
     pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::LocalAccess)]);
-    pair.a.opening.release_mapping(mapping);
+    pair.a.open.release_mapping(mapping);
     drop((other.close(1), remote.close(1)));
     pair.close();
 }
@@ -438,15 +438,15 @@ fn a_privileged_token_of_another_domain_of_the_same_opening_is_refused() {
 #[test]
 fn slots_of_departed_domains_are_used_again() {
     let world = kit::World::new();
-    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+    let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
     let mut highest = 0;
     for _ in 0..10_000 {
-        let domain = opening.create_protection_domain(world.block(2)).unwrap();
+        let domain = open.create_protection_domain(world.consumer_object(2)).unwrap();
         highest = highest.max(domain.privileged_token().0 & 0xf_ffff);
         drop(domain.close(1));
     }
     assert!(highest < 300, "slot {highest}");
-    drop(opening.close(1));
+    drop(open.close(1));
 }
 
 /// A region that has no pages, and one of another protection domain: a message that names it moves nothing, and the region
@@ -455,7 +455,7 @@ fn slots_of_departed_domains_are_used_again() {
 fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
     for foreign in [false, true] {
         let mut pair = Pair::new();
-        let other = pair.b.opening.create_protection_domain(pair.world.block(1)).unwrap();
+        let other = pair.b.open.create_protection_domain(pair.world.consumer_object(1)).unwrap();
         let (caller, host) = pair.another_connection(&other);
         let (here, there) = (Buffer::new(64, 7), Buffer::new(4096, 0));
         let region = if foreign { host.fast_region(&pair.world) } else { pair.b.fast_region(&pair.world) };
@@ -465,8 +465,8 @@ fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
         }
         let source = pair.a.register(&pair.world, &here, 0, EVERYTHING);
         let sink = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-        pair.b.pair.receive(8, [element(0, 64, sink.local_token())].into_iter()).unwrap();
-        let message = [element(0, 64, source.local_token())].into_iter();
+        pair.b.pair.receive(8, [sge(0, 64, sink.local_token())].into_iter()).unwrap();
+        let message = [sge(0, 64, source.local_token())].into_iter();
         pair.a.pair.send_and_invalidate(1, NONE, message, region.remote_token()).unwrap();
         pair.world.run();
         assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
@@ -477,7 +477,7 @@ fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
             assert_eq!(outcomes(&host.initiator), [(9, Outcome::Success)], "it was registered all the while");
         }
         drop((source.close(1), sink.close(1), region.close(1)));
-        assert!(host.opening.release_mapping(pages));
+        assert!(host.open.release_mapping(pages));
         pair.close_other_connection(&caller, &host);
         drop(other.close(1));
         pair.close();
@@ -486,15 +486,15 @@ fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
 
 /// The second element of the receive is bad: the first is not touched.
 #[test]
-fn a_receive_with_a_bad_element_fails_before_its_first_byte() {
+fn a_receive_with_a_bad_sge_fails_before_its_first_byte() {
     let mut pair = Pair::new();
     let (here, there) = (Buffer::new(64, 7), Buffer::new(64, 0));
     let source = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let good = pair.b.register(&pair.world, &there, 0, Rights::LOCAL_WRITE);
     let bad = pair.b.register(&pair.world, &there, 0, Rights::REMOTE_WRITE);
-    let list = [element(0, 32, good.local_token()), element(32, 32, bad.local_token())];
+    let list = [sge(0, 32, good.local_token()), sge(32, 32, bad.local_token())];
     pair.b.pair.receive(8, list.into_iter()).unwrap();
-    pair.a.pair.send(1, NONE, [element(0, 64, source.local_token())].into_iter()).unwrap();
+    pair.a.pair.send(1, NONE, [sge(0, 64, source.local_token())].into_iter()).unwrap();
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
     assert_eq!(outcomes(&pair.b.receiver), [(8, Outcome::LocalAccess)]);
@@ -522,7 +522,7 @@ fn page_lists_of_cancelled_registrations_are_free_again() {
     host.pair.invalidate(2, NONE, &region).unwrap();
     assert_eq!(outcomes(&host.initiator), [(2, Outcome::Success)]);
     drop(region.close(1));
-    host.opening.release_mapping(pages);
+    host.open.release_mapping(pages);
     pair.close_other_connection(&caller, &host);
     pair.close();
 }
@@ -560,13 +560,13 @@ fn a_fast_registration_is_checked_to_the_byte() {
     }
     assert_eq!(outcomes(&pair.b.initiator), []);
     drop(region.close(1));
-    pair.b.opening.release_mapping(pages);
+    pair.b.open.release_mapping(pages);
     pair.close();
 }
 
 /// The local list is looked at as a whole before its first byte moves; elements without bytes need no token.
 #[test]
-fn a_list_with_a_bad_element_moves_nothing_and_one_with_an_empty_element_moves_all() {
+fn a_list_with_a_bad_sge_moves_nothing_and_one_with_an_empty_sge_moves_all() {
     for operation in BOTH {
         for empty in [false, true] {
             let pair = Pair::new();
@@ -575,7 +575,7 @@ fn a_list_with_a_bad_element_moves_nothing_and_one_with_an_empty_element_moves_a
             let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
             let (good, bad) = (local.local_token(), MemoryToken(0xdead_beef));
             let last = if empty { good } else { bad };
-            let pieces = [element(0, 32, good), element(7, 0, bad), element(32, 32, last)].into_iter();
+            let pieces = [sge(0, 32, good), sge(7, 0, bad), sge(32, 32, last)].into_iter();
             match operation {
                 Operation::Read => pair.a.pair.read(1, NONE, pieces, 0, remote.remote_token()),
                 _ => pair.a.pair.write(1, NONE, pieces, 0, remote.remote_token()),

@@ -11,7 +11,7 @@ use softndk_engine::{
     Timeouts,
 };
 use softndk_engine_kit::{
-    self as kit, A, B, Buffer, Depths, EVERYTHING, FIRST, Pair, SECOND, Side, World, element, outcomes,
+    self as kit, A, B, Buffer, Depths, EVERYTHING, FIRST, Pair, SECOND, Side, World, outcomes, sge,
 };
 
 struct Failing;
@@ -71,11 +71,11 @@ fn engine<R>(call: impl FnOnce() -> R) -> R {
 }
 
 /// The whole life of a pair, giving up cleanly at the first failure; `None` then.
-fn life(world: &mut World) -> Option<()> {
+fn object(world: &mut World) -> Option<()> {
     let sides = [(world.first.clone(), A), (world.second.clone(), B)];
-    let mut openings = Vec::new();
-    let result = life_of(world, &sides, &mut openings);
-    for close in openings.into_iter().rev() {
+    let mut opens = Vec::new();
+    let result = object_of(world, &sides, &mut opens);
+    for close in opens.into_iter().rev() {
         close();
     }
     result
@@ -95,7 +95,7 @@ macro_rules! made {
     }};
 }
 
-fn life_of(
+fn object_of(
     world: &mut World,
     sides: &[(softndk_engine::Adapter<kit::Harness>, u64)],
     closers: &mut Vec<Closer>,
@@ -103,26 +103,26 @@ fn life_of(
     let buffer = Buffer::new(8192, 3);
     let mut made = Vec::new();
     for (adapter, base) in sides {
-        let block = || world.block(*base);
-        let blocks: Vec<_> = (0..9).map(|_| block()).collect();
+        let consumer_object = || world.consumer_object(*base);
+        let blocks: Vec<_> = (0..9).map(|_| consumer_object()).collect();
         let mut blocks = blocks.into_iter();
         let mut next = || blocks.next().unwrap();
         let given = next();
-        let opening = made!(closers, world, adapter.open(Semantics::NDK, given));
+        let open = made!(closers, world, adapter.open(Semantics::NDK, given));
         let given = next();
-        let domain = made!(closers, world, opening.create_protection_domain(given));
+        let domain = made!(closers, world, open.create_protection_domain(given));
         let given = next();
-        let initiator = made!(closers, world, opening.create_completion_queue(16, Some(1), None, given));
+        let initiator = made!(closers, world, open.create_completion_queue(16, Some(1), None, given));
         let given = next();
-        let receiver = made!(closers, world, opening.create_completion_queue(16, Some(1), None, given));
+        let receiver = made!(closers, world, open.create_completion_queue(16, Some(1), None, given));
         let settings = QueuePairSettings {
             receive_queue: &receiver,
             initiator_queue: &initiator,
             context: 1,
             receive_depth: 4,
             initiator_depth: 4,
-            receive_elements: 2,
-            initiator_elements: 2,
+            receive_sges: 2,
+            initiator_sges: 2,
             inline_data: 64,
             shared: None,
         };
@@ -136,14 +136,14 @@ fn life_of(
         let fast = made!(closers, world, domain.create_memory_region(true, given));
         engine(|| fast.initialize_fast_register(2, true)).ok()?;
         let memory = world.map(&buffer);
-        let mapping = engine(|| opening.build_mapping(memory)).ok()?;
-        let owner = opening.clone();
+        let mapping = engine(|| open.build_mapping(memory)).ok()?;
+        let owner = open.clone();
         closers.push(Box::new(move || assert!(owner.release_mapping(mapping.first))));
         let given = next();
         let window = made!(closers, world, domain.create_memory_window(given));
         let given = next();
-        let connector = made!(closers, world, opening.create_connector(given));
-        let side = Side { opening, domain, initiator, receiver, pair, connector };
+        let connector = made!(closers, world, open.create_connector(given));
+        let side = Side { open, domain, initiator, receiver, pair, connector };
         made.push((side, Memory { region, window }));
     }
     connect(world, &made, closers)
@@ -155,12 +155,12 @@ struct Memory {
 }
 
 fn connect(world: &mut World, made: &[(Side, Memory)], closers: &mut Vec<Closer>) -> Option<()> {
-    let [(a, near), (b, far)] = made else { return None };
-    let block = world.block(9);
-    let listener = made!(closers, world, b.opening.create_listener(B, block));
+    let [(a, near), (b, peer)] = made else { return None };
+    let consumer_object = world.consumer_object(9);
+    let listener = made!(closers, world, b.open.create_listener(B, consumer_object));
     engine(|| listener.listen(SocketAddr::new(SECOND, 445))).ok()?;
-    let block = world.block(10);
-    let endpoint = made!(closers, world, a.opening.create_shared_endpoint(SocketAddr::new(FIRST, 0), block));
+    let consumer_object = world.consumer_object(10);
+    let endpoint = made!(closers, world, a.open.create_shared_endpoint(SocketAddr::new(FIRST, 0), consumer_object));
     let request = Connect {
         queue_pair: &a.pair,
         source: softndk_engine::Source::Shared(&endpoint),
@@ -180,10 +180,10 @@ fn connect(world: &mut World, made: &[(Side, Memory)], closers: &mut Vec<Closer>
     engine(|| arrived.accept(answer)).unwrap();
     engine(|| a.connector.complete_connect(Some(A), A)).unwrap();
     let none = RequestFlags::empty();
-    let list = [element(0, 4096, near.region.local_token())].into_iter();
-    engine(|| b.pair.bind(4, none, &far.region, &far.window, 4096, 4096, Rights::REMOTE_READ)).unwrap();
-    engine(|| a.pair.read(1, none, list, 4096, far.window.remote_token())).unwrap();
-    engine(|| b.pair.invalidate_window(5, none, &far.window)).unwrap();
+    let list = [sge(0, 4096, near.region.local_token())].into_iter();
+    engine(|| b.pair.bind(4, none, &peer.region, &peer.window, 4096, 4096, Rights::REMOTE_READ)).unwrap();
+    engine(|| a.pair.read(1, none, list, 4096, peer.window.remote_token())).unwrap();
+    engine(|| b.pair.invalidate_window(5, none, &peer.window)).unwrap();
     engine(|| b.pair.receive(2, std::iter::empty())).unwrap();
     engine(|| a.pair.send(3, RequestFlags::empty(), std::iter::empty())).unwrap();
     world.run();
@@ -207,7 +207,7 @@ fn every_allocation_fails_once_and_leaves_nothing() {
         // The harness writes moments into a map of its own.
         world.harness().wakes.lock().unwrap().extend([(0, u64::MAX), (1, u64::MAX)]);
         LEFT.with(|left| left.set(site));
-        let done = life(&mut world);
+        let done = object(&mut world);
         let passed = LEFT.with(Cell::get);
         LEFT.with(|left| left.set(-1));
         world.assert_empty();
@@ -270,26 +270,26 @@ fn closing_and_flushing_allocate_nothing() {
 fn the_largest_queue_pair_can_really_be_made() {
     let world = World::new();
     let limits = *world.first.limits();
-    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
-    let domain = opening.create_protection_domain(world.block(1)).unwrap();
-    let queue = opening.create_completion_queue(2 * limits.initiator_depth, None, None, world.block(1)).unwrap();
-    let settings = |depth: u32, elements: u32| QueuePairSettings {
+    let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
+    let domain = open.create_protection_domain(world.consumer_object(1)).unwrap();
+    let queue = open.create_completion_queue(2 * limits.initiator_depth, None, None, world.consumer_object(1)).unwrap();
+    let settings = |depth: u32, sges: u32| QueuePairSettings {
         receive_queue: &queue,
         initiator_queue: &queue,
         context: 1,
         receive_depth: limits.receive_depth,
         initiator_depth: depth,
-        receive_elements: limits.receive_elements,
-        initiator_elements: elements,
+        receive_sges: limits.receive_sges,
+        initiator_sges: sges,
         inline_data: limits.inline_data,
         shared: None,
     };
-    let over = [(limits.initiator_depth + 1, 1), (1, limits.initiator_elements + 1)];
-    for (depth, elements) in over {
-        let made = domain.create_queue_pair(settings(depth, elements), world.block(1));
+    let over = [(limits.initiator_depth + 1, 1), (1, limits.initiator_sges + 1)];
+    for (depth, sges) in over {
+        let made = domain.create_queue_pair(settings(depth, sges), world.consumer_object(1));
         assert_eq!(made.err(), Some(softndk_engine::CreateError::OverLimit));
     }
-    let largest = settings(limits.initiator_depth, limits.initiator_elements);
-    let pair = domain.create_queue_pair(largest, world.block(1)).unwrap();
-    drop((pair.close(1), queue.close(1), domain.close(1), opening.close(1)));
+    let largest = settings(limits.initiator_depth, limits.initiator_sges);
+    let pair = domain.create_queue_pair(largest, world.consumer_object(1)).unwrap();
+    drop((pair.close(1), queue.close(1), domain.close(1), open.close(1)));
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use softndk_engine::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH};
-use softndk_engine::{Arm, Budget, CompletionQueue, Fabric, MemoryToken, QueuePair, RequestFlags, Semantics, Turn};
-use softndk_engine_kit::{A, Buffer, Depths, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, element, polled};
+use softndk_engine::{Arm, Budget, CompletionQueue, Fabric, MemoryToken, Pass, QueuePair, RequestFlags, Semantics};
+use softndk_engine_kit::{A, Buffer, Depths, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, polled, sge};
 
 const NONE: RequestFlags = RequestFlags::empty();
 /// More rounds than any bounded loop takes.
@@ -24,7 +24,7 @@ fn poll_one(queue: &CompletionQueue<Harness>) -> u32 {
 fn work_elsewhere(fabric: &Fabric<Harness>, events: &mut Events) {
     PROCESSOR.with(|place| place.set(1));
     for processor in 0..2 {
-        while fabric.turn(processor, Budget { bytes: 1 << 20, items: 64 }, events) == Turn::More {}
+        while fabric.service_pass(processor, Budget { bytes: 1 << 20, items: 64 }, events) == Pass::More {}
     }
     PROCESSOR.with(|place| place.set(0));
 }
@@ -54,7 +54,7 @@ fn a_post_inside_a_callback_copies_nothing_until_it_has_returned() {
     let untouched = Arc::new(Mutex::new(None));
     let seen = untouched.clone();
     pair.world.events.inside = Some(Box::new(move |_| {
-        let list = [element(0, 4096, local_token)].into_iter();
+        let list = [sge(0, 4096, local_token)].into_iter();
         queue_pair.read(2, NONE, list, 0, remote_token).unwrap();
         *seen.lock().unwrap() = Some(buffer.read(0, 4096) == [0; 4096]);
     }));
@@ -265,7 +265,7 @@ fn posts_at_dispatch_level_copy_in_place_until_the_allowance_of_the_processor_is
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     let read = |context| {
-        let list = [element(0, length as u32, local.local_token())].into_iter();
+        let list = [sge(0, length as u32, local.local_token())].into_iter();
         pair.a.pair.read(context, NONE, list, 0, remote.remote_token()).unwrap();
     };
     let in_place = || {
@@ -282,7 +282,7 @@ fn posts_at_dispatch_level_copy_in_place_until_the_allowance_of_the_processor_is
     assert_eq!(done(&pair), 4);
     // A turn renews the allowance; so does a post below DISPATCH_LEVEL.
     let read = |pair: &Pair, context| {
-        let list = [element(0, length as u32, local.local_token())].into_iter();
+        let list = [sge(0, length as u32, local.local_token())].into_iter();
         pair.a.pair.read(context, NONE, list, 0, remote.remote_token()).unwrap();
     };
     at_dispatch(&pair, || (0..4).for_each(|context| read(&pair, context)));
@@ -305,7 +305,7 @@ fn an_empty_poll_at_dispatch_level_brings_what_waits_on_its_processor_a_piece_fo
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     let polls = at_dispatch(&pair, || {
-        let list = [element(0, length as u32, local.local_token())].into_iter();
+        let list = [sge(0, length as u32, local.local_token())].into_iter();
         pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
         (1..=1000).find(|_| poll_one(&pair.a.initiator) > 0).unwrap_or(0)
     });

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectError, ConnectEvent, Deregistered, DisconnectEvent, Fabric,
-    Notification, ObjectKind, Outcome, RegionError, Registration, RequestCompletion, RequestFlags, Retired, Rights,
-    Semantics, Sink, Turn,
+    Notification, ObjectKind, Outcome, Pass, RegionError, Registration, RequestCompletion, RequestFlags, Retired,
+    Rights, Semantics, Sink,
 };
 use softndk_engine_kit::meanwhile::at_step;
 use softndk_engine_kit::{
-    self, A, B, Buffer, CLOSE, DISCONNECT, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, World, element,
-    outcomes,
+    self, A, B, Buffer, CLOSE, DISCONNECT, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, World, outcomes, sge,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -42,7 +41,7 @@ fn close(pair: &Pair, which: usize) -> bool {
         3 => side.receiver.close(3),
         4 => side.domain.close(4),
         5 => pair.listener.close(5),
-        _ => side.opening.close(6),
+        _ => side.open.close(6),
     };
     matches!(done, Close::Done(_))
 }
@@ -72,7 +71,7 @@ fn every_order_of_closing_a_connected_side_completes_each_object_once_and_parent
         }
         drop(pair.a.pair.close(1));
         drop((pair.a.connector.close(1), pair.a.initiator.close(1), pair.a.receiver.close(1)));
-        drop((pair.a.domain.close(1), pair.a.opening.close(1)));
+        drop((pair.a.domain.close(1), pair.a.open.close(1)));
         pair.world.assert_empty();
     }
 }
@@ -80,11 +79,13 @@ fn every_order_of_closing_a_connected_side_completes_each_object_once_and_parent
 #[test]
 fn an_idle_object_closes_at_once_and_gives_its_block_back() {
     let world = World::new();
-    let opening = world.first.open(Semantics::NDK, world.block(7)).unwrap();
-    let queue = opening.create_completion_queue(1, None, None, world.block(8)).unwrap();
-    assert!(matches!(queue.close(1), Close::Done(closed) if closed.block.as_ref().is_some_and(|block| block.id == 8)));
+    let open = world.first.open(Semantics::NDK, world.consumer_object(7)).unwrap();
+    let queue = open.create_completion_queue(1, None, None, world.consumer_object(8)).unwrap();
     assert!(
-        matches!(opening.close(1), Close::Done(closed) if closed.block.as_ref().is_some_and(|block| block.id == 7))
+        matches!(queue.close(1), Close::Done(closed) if closed.consumer_object.as_ref().is_some_and(|consumer_object| consumer_object.id == 8))
+    );
+    assert!(
+        matches!(open.close(1), Close::Done(closed) if closed.consumer_object.as_ref().is_some_and(|consumer_object| consumer_object.id == 7))
     );
 }
 
@@ -117,20 +118,20 @@ const BUDGET: Budget = Budget { bytes: 1 << 20, items: 100 };
 #[test]
 fn an_antecedent_waits_until_the_successors_close_callback_has_returned() {
     let world = World::new();
-    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
-    let domain = opening.create_protection_domain(world.block(2)).unwrap();
-    let region = domain.create_memory_region(false, world.block(3)).unwrap();
+    let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
+    let domain = open.create_protection_domain(world.consumer_object(2)).unwrap();
+    let region = domain.create_memory_region(false, world.consumer_object(3)).unwrap();
     let hold = region.hold();
     assert!(matches!(region.close(3), Close::Pending));
     assert!(matches!(domain.close(2), Close::Pending));
-    assert!(matches!(opening.close(1), Close::Pending));
+    assert!(matches!(open.close(1), Close::Pending));
     let mut sink = Keeping::default();
-    world.fabric.turn(0, BUDGET, &mut sink);
+    world.fabric.service_pass(0, BUDGET, &mut sink);
     assert!(sink.kept.is_empty());
     drop(hold);
     for callback in [3, 2, 1] {
-        world.fabric.turn(0, BUDGET, &mut sink);
-        world.fabric.turn(0, BUDGET, &mut sink);
+        world.fabric.service_pass(0, BUDGET, &mut sink);
+        world.fabric.service_pass(0, BUDGET, &mut sink);
         let kept = sink.kept.pop().expect("one at a time");
         assert!(sink.kept.is_empty());
         assert_eq!(kept.callback, callback);
@@ -145,16 +146,16 @@ fn a_completion_queue_waits_for_its_notification_to_return() {
     let mut sink = Keeping::default();
     pair.a.initiator.arm(softndk_engine::Arm::Any);
     pair.a.pair.read(1, NONE, std::iter::empty(), 0, softndk_engine::MemoryToken::NONE).unwrap();
-    pair.world.fabric.turn(0, BUDGET, &mut sink);
+    pair.world.fabric.service_pass(0, BUDGET, &mut sink);
     assert_eq!(sink.notifications.len(), 1);
     drop((pair.a.connector.close(1), pair.a.pair.close(2)));
     drop(pair.a.initiator.close(3));
-    while pair.world.fabric.turn(0, BUDGET, &mut sink) == Turn::More {}
+    while pair.world.fabric.service_pass(0, BUDGET, &mut sink) == Pass::More {}
     sink.kept.clear();
-    while pair.world.fabric.turn(0, BUDGET, &mut sink) == Turn::More {}
+    while pair.world.fabric.service_pass(0, BUDGET, &mut sink) == Pass::More {}
     assert!(sink.kept.iter().all(|kept| kept.callback != 3));
     sink.notifications.clear();
-    pair.world.fabric.turn(0, BUDGET, &mut sink);
+    pair.world.fabric.service_pass(0, BUDGET, &mut sink);
     assert!(sink.kept.iter().any(|kept| kept.callback == 3));
     drop(sink);
     pair.close();
@@ -162,17 +163,17 @@ fn a_completion_queue_waits_for_its_notification_to_return() {
 
 // Rule: NDK-CLOSE-15
 #[test]
-fn an_opening_takes_its_mappings_along_and_waits_for_them() {
+fn an_open_takes_its_mappings_along_and_waits_for_them() {
     let mut world = World::new();
-    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
-    let other = world.first.open(Semantics::NDK, world.block(2)).unwrap();
+    let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
+    let other = world.first.open(Semantics::NDK, world.consumer_object(2)).unwrap();
     let buffer = Buffer::new(4096, 0);
-    let mapping = opening.build_mapping(world.map(&buffer)).ok().unwrap();
+    let mapping = open.build_mapping(world.map(&buffer)).ok().unwrap();
     assert_eq!(mapping.pages, 1);
     let kept = other.build_mapping(world.map(&buffer)).ok().unwrap();
-    assert!(opening.build_mapping(world.map(&buffer)).is_ok());
-    assert!(matches!(opening.close(CLOSE), Close::Pending));
-    assert!(!opening.release_mapping(mapping.first), "it is gone already");
+    assert!(open.build_mapping(world.map(&buffer)).is_ok());
+    assert!(matches!(open.close(CLOSE), Close::Pending));
+    assert!(!open.release_mapping(mapping.first), "it is gone already");
     assert_eq!(world.run(), [Event::Retired(None), Event::Retired(None), Event::Closed(CLOSE, 1)]);
     assert!(other.release_mapping(kept.first));
     assert_eq!(world.run(), [Event::Retired(None)]);
@@ -187,7 +188,7 @@ fn a_registration_that_meets_the_close_of_its_region_leaves_nothing() {
     for step in 1.. {
         let mut pair = Pair::new();
         let buffer = Buffer::new(4096, 0);
-        let region = pair.a.domain.create_memory_region(false, pair.world.block(1)).unwrap();
+        let region = pair.a.domain.create_memory_region(false, pair.world.consumer_object(1)).unwrap();
         let hold = region.hold();
         let memory = pair.world.map(&buffer);
         let registration = Registration { memory, base: 0, length: 4096, rights: EVERYTHING };
@@ -210,18 +211,18 @@ fn a_registration_that_meets_the_close_of_its_region_leaves_nothing() {
 
 /// The same for a mapping and its opening.
 #[test]
-fn a_mapping_that_meets_the_close_of_its_opening_leaves_nothing() {
+fn a_mapping_that_meets_the_close_of_its_open_leaves_nothing() {
     for step in 1.. {
         let mut world = World::new();
-        let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+        let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
         let buffer = Buffer::new(4096, 0);
-        let (hold, memory, closing) = (opening.hold(), world.map(&buffer), opening.clone());
+        let (hold, memory, closing) = (open.hold(), world.map(&buffer), open.clone());
         let close = move || assert!(matches!(closing.close(CLOSE), Close::Pending));
-        let met = at_step(step, || drop(opening.build_mapping(memory)), close);
+        let met = at_step(step, || drop(open.build_mapping(memory)), close);
         drop(hold);
         if !met {
             assert!(step > 1, "no close ever met a build");
-            drop(opening.close(CLOSE));
+            drop(open.close(CLOSE));
             world.assert_empty();
             break;
         }
@@ -237,15 +238,15 @@ fn what_is_closing_takes_no_memory() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(4096, 0);
     let [region, fast] =
-        [false, true].map(|fast| pair.a.domain.create_memory_region(fast, pair.world.block(1)).unwrap());
-    let holds = (region.hold(), fast.hold(), pair.a.opening.hold());
+        [false, true].map(|fast| pair.a.domain.create_memory_region(fast, pair.world.consumer_object(1)).unwrap());
+    let holds = (region.hold(), fast.hold(), pair.a.open.hold());
     assert!(matches!(region.close(1), Close::Pending));
     assert!(matches!(fast.close(1), Close::Pending));
-    assert!(matches!(pair.a.opening.close(1), Close::Pending));
+    assert!(matches!(pair.a.open.close(1), Close::Pending));
     let registration = Registration { memory: pair.world.map(&buffer), base: 0, length: 4096, rights: EVERYTHING };
     assert!(matches!(region.register(registration), Err((RegionError::Closing, _))));
     assert_eq!(fast.initialize_fast_register(1, true), Err(RegionError::Closing));
-    assert!(matches!(pair.a.opening.build_mapping(pair.world.map(&buffer)), Err((RegionError::Closing, _))));
+    assert!(matches!(pair.a.open.build_mapping(pair.world.map(&buffer)), Err((RegionError::Closing, _))));
     drop(holds);
     pair.world.run();
     pair.close();
@@ -258,7 +259,7 @@ fn memory_given_to_a_closed_region_comes_back_with_it() {
     let region = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
     let Close::Done(closed) = region.close(1) else { panic!("nothing uses it") };
     assert!(closed.memory.is_some());
-    assert!(closed.block.is_some());
+    assert!(closed.consumer_object.is_some());
     drop(closed);
     pair.close();
 }
@@ -277,9 +278,9 @@ fn a_closed_fast_region_answers_no_more_and_gives_its_slot_back() {
     let others: Vec<_> = (0..300).map(|_| pair.b.fast_region(&pair.world)).collect();
     let again = others.iter().any(|other| other.remote_token().0 & 0xf_ffff == token.0 & 0xf_ffff);
     assert!(again, "the slot is used again");
-    pair.a.pair.read(1, NONE, [element(0, 1, here.local_token())].into_iter(), 0, token).unwrap();
+    pair.a.pair.read(1, NONE, [sge(0, 1, here.local_token())].into_iter(), 0, token).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
-    pair.b.opening.release_mapping(mapping);
+    pair.b.open.release_mapping(mapping);
     for region in others {
         drop(region.close(1));
     }
@@ -291,7 +292,7 @@ fn a_closed_fast_region_answers_no_more_and_gives_its_slot_back() {
 fn registration_limits_and_states_are_exact() {
     let pair = Pair::new();
     let buffer = Buffer::new(100, 0);
-    let region = pair.a.domain.create_memory_region(false, pair.world.block(1)).unwrap();
+    let region = pair.a.domain.create_memory_region(false, pair.world.consumer_object(1)).unwrap();
     let register = |base: u64, length: u64| {
         let memory = pair.world.map(&buffer);
         region.register(Registration { memory, base, length, rights: EVERYTHING }).map_err(|(error, _)| error)
@@ -307,7 +308,7 @@ fn registration_limits_and_states_are_exact() {
     assert!(matches!(region.deregister(1), Ok(Deregistered::Done(_))));
     assert_eq!(register(0, 1), Ok(()));
     assert_ne!(region.local_token(), first);
-    let fast = pair.a.domain.create_memory_region(true, pair.world.block(1)).unwrap();
+    let fast = pair.a.domain.create_memory_region(true, pair.world.consumer_object(1)).unwrap();
     assert_eq!(fast.initialize_fast_register(0, true), Err(RegionError::TooManyPages));
     assert_eq!(fast.initialize_fast_register(513, true), Err(RegionError::TooManyPages));
     assert_eq!(fast.initialize_fast_register(512, true), Ok(()));
@@ -317,9 +318,9 @@ fn registration_limits_and_states_are_exact() {
 }
 
 /// A turn that looks at everything, comes to rest, and has nothing to hand out.
-fn turn_without_outcome(fabric: &Fabric<Harness>) {
+fn pass_without_outcome(fabric: &Fabric<Harness>) {
     let mut sink = Keeping::default();
-    assert_eq!(fabric.turn(0, BUDGET, &mut sink), Turn::Idle);
+    assert_eq!(fabric.service_pass(0, BUDGET, &mut sink), Pass::Idle);
     assert!(sink.kept.is_empty() && sink.retired.is_empty());
 }
 
@@ -342,10 +343,10 @@ fn a_deregister_during_a_copy_waits_for_the_piece_and_then_no_byte_moves() {
     in_the_middle(&mut pair, move || {
         if std::mem::take(&mut first) {
             assert!(matches!(region.deregister(77), Ok(Deregistered::Pending)));
-            turn_without_outcome(&fabric);
+            pass_without_outcome(&fabric);
         }
     });
-    let list = [element(0, length as u32, local.local_token())].into_iter();
+    let list = [sge(0, length as u32, local.local_token())].into_iter();
     pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
     pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
     *pair.world.harness().before_copy.lock().unwrap() = None;
@@ -374,7 +375,7 @@ fn an_invalidate_during_a_copy_completes_after_the_piece() {
             assert_eq!(outcomes(&queue), [], "a reader is inside");
         }
     });
-    let list = [element(0, length as u32, local.local_token())].into_iter();
+    let list = [sge(0, length as u32, local.local_token())].into_iter();
     pair.a.pair.read(1, NONE, list, 0, region.remote_token()).unwrap();
     pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
     *pair.world.harness().before_copy.lock().unwrap() = None;
@@ -382,7 +383,7 @@ fn an_invalidate_during_a_copy_completes_after_the_piece() {
     assert_eq!(outcomes(&pair.b.initiator), [(3, Outcome::Success)]);
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
     assert_eq!(here.read(65535, 2), [5, 0]);
-    pair.b.opening.release_mapping(mapping);
+    pair.b.open.release_mapping(mapping);
     drop((local.close(1), region.close(1)));
     pair.close();
 }
@@ -394,18 +395,18 @@ fn closing_a_region_and_releasing_a_mapping_during_a_copy_wait_for_it() {
     let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 5));
     let sink = pair.a.build(&pair.world, &here);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let (region, opening, fabric) = (remote.clone(), pair.a.opening.clone(), pair.world.fabric.clone());
+    let (region, open, fabric) = (remote.clone(), pair.a.open.clone(), pair.world.fabric.clone());
     let mappings = pair.world.counters.mappings.clone();
     let mut first = true;
     in_the_middle(&mut pair, move || {
         if std::mem::take(&mut first) {
             assert!(matches!(region.close(78), Close::Pending));
-            assert!(opening.release_mapping(sink));
-            turn_without_outcome(&fabric);
+            assert!(open.release_mapping(sink));
+            pass_without_outcome(&fabric);
             assert_eq!(mappings.load(Ordering::SeqCst), 2);
         }
     });
-    let list = [element(sink.0, length as u32, pair.a.privileged())].into_iter();
+    let list = [sge(sink.0, length as u32, pair.a.privileged())].into_iter();
     pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
     pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
     *pair.world.harness().before_copy.lock().unwrap() = None;
@@ -425,16 +426,16 @@ fn a_flush_during_a_delivery_completes_the_receive_exactly_once() {
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     pair.world.harness().dispatch.store(true, Ordering::SeqCst);
     for context in [8, 9] {
-        let list = [element(0, length as u32, remote.local_token())].into_iter();
+        let list = [sge(0, length as u32, remote.local_token())].into_iter();
         pair.b.pair.receive(context, list).unwrap();
     }
-    let list = [element(0, length as u32, local.local_token())].into_iter();
+    let list = [sge(0, length as u32, local.local_token())].into_iter();
     // The rest of the message waits on the other processor's list, so that the flush comes in the middle of it.
     PROCESSOR.with(|processor| processor.set(1));
     pair.a.pair.send(1, NONE, list).unwrap();
     PROCESSOR.with(|processor| processor.set(0));
     pair.b.pair.flush();
-    pair.world.fabric.turn(0, BUDGET, &mut Keeping::default());
+    pair.world.fabric.service_pass(0, BUDGET, &mut Keeping::default());
     assert_eq!(outcomes(&pair.b.receiver), []);
     pair.world.run();
     let received = outcomes(&pair.b.receiver);
@@ -452,8 +453,8 @@ fn an_end_in_the_middle_of_a_delivery_cancels_both_sides_once() {
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     pair.world.harness().dispatch.store(true, Ordering::SeqCst);
-    pair.b.pair.receive(8, [element(0, length as u32, remote.local_token())].into_iter()).unwrap();
-    pair.a.pair.send(1, NONE, [element(0, length as u32, local.local_token())].into_iter()).unwrap();
+    pair.b.pair.receive(8, [sge(0, length as u32, remote.local_token())].into_iter()).unwrap();
+    pair.a.pair.send(1, NONE, [sge(0, length as u32, local.local_token())].into_iter()).unwrap();
     drop(pair.a.connector.close(A + CLOSE));
     drop(pair.b.pair.close(B + CLOSE));
     pair.world.run();
@@ -481,14 +482,14 @@ fn a_disconnect_that_fails_still_waits_for_the_piece_under_way_and_the_flush() {
                 a.disconnect(A + DISCONNECT).unwrap();
                 drop(if closes { a.close(A + CLOSE) } else { b.close(B + CLOSE) });
                 let mut events = Events::new(counters.clone());
-                while fabric.turn(0, Budget { bytes: 1 << 20, items: 64 }, &mut events) == Turn::More {}
+                while fabric.service_pass(0, Budget { bytes: 1 << 20, items: 64 }, &mut events) == Pass::More {}
                 seen.lock().unwrap().extend(events.seen);
             }
         });
         pair.a.pair.receive(2, std::iter::empty()).unwrap();
         pair.a
             .pair
-            .write(1, NONE, [element(0, length as u32, local.local_token())].into_iter(), 0, remote.remote_token())
+            .write(1, NONE, [sge(0, length as u32, local.local_token())].into_iter(), 0, remote.remote_token())
             .unwrap();
         pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
         *pair.world.harness().before_copy.lock().unwrap() = None;
@@ -521,7 +522,7 @@ fn snapshots_list_every_object_with_its_holds() {
     let pair = Pair::new();
     let listed = kinds(&pair.world.second);
     for (kind, count) in [
-        (ObjectKind::Opening, 1),
+        (ObjectKind::Open, 1),
         (ObjectKind::ProtectionDomain, 1),
         (ObjectKind::CompletionQueue, 2),
         (ObjectKind::QueuePair, 1),
@@ -530,17 +531,17 @@ fn snapshots_list_every_object_with_its_holds() {
     ] {
         assert_eq!(listed.iter().filter(|other| **other == kind).count(), count, "{kind:?}");
     }
-    drop(pair.b.opening.close(1));
-    let mut opening = None;
+    drop(pair.b.open.close(1));
+    let mut open = None;
     pair.world.second.objects(&mut |object| {
-        if object.kind == ObjectKind::Opening {
-            opening = Some(object);
+        if object.kind == ObjectKind::Open {
+            open = Some(object);
         }
     });
-    let opening = opening.unwrap();
-    assert!(opening.closing);
+    let open = open.unwrap();
+    assert!(open.closing);
     // Domain, two completion queues, listener, connector.
-    assert_eq!(opening.holds, 5);
+    assert_eq!(open.holds, 5);
     pair.close();
 }
 
@@ -609,7 +610,7 @@ fn what_is_closed_is_freed_whatever_way_its_connection_ended() {
 
 /// The bound that keeps a deferred procedure short.
 #[test]
-fn one_turn_flushes_a_bounded_number_of_receives() {
+fn one_pass_flushes_a_bounded_number_of_receives() {
     let depths =
         softndk_engine_kit::Depths { completions: 4000, receive: 3000, ..softndk_engine_kit::Depths::default() };
     let mut pair = Pair::with(Semantics::NDK, depths);
@@ -628,9 +629,9 @@ fn one_turn_flushes_a_bounded_number_of_receives() {
 
 /// What the consumer of one opening forgot is released with it; the mappings of others stay.
 #[test]
-fn an_opening_that_is_closed_releases_its_own_mappings_and_no_others() {
+fn an_open_that_is_closed_releases_its_own_mappings_and_no_others() {
     let mut pair = Pair::new();
-    let other = pair.world.first.open(Semantics::NDK, pair.world.block(1)).unwrap();
+    let other = pair.world.first.open(Semantics::NDK, pair.world.consumer_object(1)).unwrap();
     let buffer = Buffer::new(4096, 0);
     let mut kept = Vec::new();
     for _ in 0..3 {
@@ -641,7 +642,7 @@ fn an_opening_that_is_closed_releases_its_own_mappings_and_no_others() {
     pair.world.run();
     assert_eq!(pair.world.counters.mappings.load(Ordering::SeqCst), 3);
     for mapping in kept {
-        assert!(pair.a.opening.release_mapping(mapping));
+        assert!(pair.a.open.release_mapping(mapping));
     }
     pair.close();
 }
@@ -661,14 +662,14 @@ fn cancelled_receives_say_whose_they_are() {
 }
 
 #[test]
-fn a_mapping_that_nobody_copies_from_is_given_back_at_once_and_once() {
+fn a_mapping_that_no_context_copies_from_is_given_back_at_once_and_once() {
     let mut pair = Pair::new();
     let mapping = pair.a.build(&pair.world, &Buffer::new(4096, 0));
-    let releasing = pair.a.opening.begin_release(mapping).unwrap();
+    let releasing = pair.a.open.begin_release(mapping).unwrap();
     assert!(matches!(releasing.try_finish(), Ok(Some(_))));
     assert!(matches!(releasing.try_finish(), Ok(None)), "at most once");
     drop(releasing);
-    assert!(pair.a.opening.begin_release(mapping).is_none());
+    assert!(pair.a.open.begin_release(mapping).is_none());
     assert_eq!(pair.world.run(), []);
     pair.close();
 }

@@ -7,8 +7,8 @@ use softndk_engine::{
     RequestFlags, Requested, Semantics, Source,
 };
 use softndk_engine_kit::{
-    self, A, ACCEPT, B, Block, CLOSE, CONNECT, DISCONNECT, Depths, Event, FIRST, GONE, Pair, SECOND, Side, World,
-    outcomes,
+    self, A, ACCEPT, B, CLOSE, CONNECT, ConsumerObject, DISCONNECT, Depths, Event, FIRST, GONE, Pair, SECOND, Side,
+    World, outcomes,
 };
 
 const NONE: RequestFlags = RequestFlags::empty();
@@ -141,14 +141,14 @@ fn a_dropped_or_closed_arrival_refuses() {
 }
 
 #[test]
-fn nobody_listening_paused_and_closing_listeners_refuse_at_once() {
+fn no_context_listening_paused_and_closing_listeners_refuse_at_once() {
     let pair = unconnected();
     let (source, port) = (SocketAddr::new(FIRST, 0), |port| SocketAddr::new(SECOND, port));
     assert_eq!(connect_to(&pair, source, port(446)), Err(ConnectError::Refused));
     pair.listener.pause(true);
     assert_eq!(connect_to(&pair, source, port(445)), Err(ConnectError::Refused));
     pair.listener.pause(false);
-    let closing = pair.b.opening.create_listener(0, pair.world.block(1)).unwrap();
+    let closing = pair.b.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
     closing.listen(port(500)).unwrap();
     drop(closing.close(1));
     assert_eq!(connect_to(&pair, source, port(500)), Err(ConnectError::Refused));
@@ -166,10 +166,10 @@ fn addresses_decide_between_invalid_unreachable_and_in_use() {
     assert_eq!(connect_to(&pair, here, SocketAddr::new(other, 445)), Err(ConnectError::HostUnreachable));
     let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 445);
     assert_eq!(connect_to(&pair, here, v6), Err(ConnectError::InvalidAddress));
-    let taken = pair.a.opening.create_listener(0, pair.world.block(1)).unwrap();
+    let taken = pair.a.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
     taken.listen(SocketAddr::new(FIRST, 600)).unwrap();
     assert_eq!(connect_to(&pair, SocketAddr::new(FIRST, 600), there), Err(ConnectError::AddressInUse));
-    let second = pair.a.opening.create_listener(0, pair.world.block(1)).unwrap();
+    let second = pair.a.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
     assert_eq!(second.listen(SocketAddr::new(FIRST, 600)), Err(ConnectError::AddressInUse));
     assert_eq!(second.listen(SocketAddr::new(SECOND, 601)), Err(ConnectError::InvalidAddress));
     second.listen(SocketAddr::new(FIRST, 0)).unwrap();
@@ -203,7 +203,7 @@ fn an_adapter_talks_to_itself_over_ipv6() {
     world.first.set_addresses(&[FIRST, address]).unwrap();
     let a = Side::open(&world, &world.first, Semantics::NDK, Depths::default(), A);
     let b = Side::open(&world, &world.first, Semantics::NDK, Depths::default(), B);
-    let listener = b.opening.create_listener(B + 6, world.block(B + 6)).unwrap();
+    let listener = b.open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
     listener.listen(SocketAddr::new(address, 1)).unwrap();
     let request = Connect {
         queue_pair: &a.pair,
@@ -222,10 +222,10 @@ fn an_adapter_talks_to_itself_over_ipv6() {
 #[test]
 fn ephemeral_ports_run_out_and_come_back() {
     let world = World::new();
-    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+    let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
     let mut listeners = Vec::new();
     loop {
-        let listener = opening.create_listener(0, world.block(2)).unwrap();
+        let listener = open.create_listener(0, world.consumer_object(2)).unwrap();
         match listener.listen(SocketAddr::new(FIRST, 0)) {
             Ok(()) => listeners.push(listener),
             Err(error) => {
@@ -240,14 +240,14 @@ fn ephemeral_ports_run_out_and_come_back() {
     for listener in listeners {
         assert!(matches!(listener.close(1), Close::Done(_)));
     }
-    assert!(matches!(opening.close(1), Close::Done(_)));
+    assert!(matches!(open.close(1), Close::Done(_)));
 }
 
 #[test]
 fn the_listeners_endpoint_stays_in_use_until_its_last_connector_is_closed() {
     let mut pair = Pair::new();
     assert!(matches!(pair.listener.close(B + CLOSE), Close::Pending));
-    let again = pair.b.opening.create_listener(0, pair.world.block(1)).unwrap();
+    let again = pair.b.open.create_listener(0, pair.world.consumer_object(1)).unwrap();
     assert_eq!(again.listen(SocketAddr::new(SECOND, 445)), Err(ConnectError::AddressInUse));
     drop(pair.b.connector.close(B + CLOSE));
     let events = pair.world.run();
@@ -296,7 +296,7 @@ fn a_first_message_before_the_accept_callback_is_not_lost() {
 #[test]
 fn a_queue_pair_connects_once() {
     let mut pair = Pair::new();
-    let second = pair.a.opening.create_connector(pair.world.block(1)).unwrap();
+    let second = pair.a.open.create_connector(pair.world.consumer_object(1)).unwrap();
     let request = |pair: &Pair| {
         second.connect(Connect {
             queue_pair: &pair.a.pair,
@@ -506,12 +506,12 @@ fn a_shut_down_adapter_ends_everything_and_refuses_what_is_new() {
     pair.world.second.connections(&mut |_| connections += 1);
     pair.world.second.endpoints(&mut |_| endpoints += 1);
     assert_eq!((connections, endpoints), (0, 0));
-    assert!(pair.world.second.open(Semantics::NDK, pair.world.block(1)).is_err());
-    assert!(pair.b.opening.create_connector(pair.world.block(1)).is_err());
-    assert_eq!(pair.world.second.openings(), 1);
+    assert!(pair.world.second.open(Semantics::NDK, pair.world.consumer_object(1)).is_err());
+    assert!(pair.b.open.create_connector(pair.world.consumer_object(1)).is_err());
+    assert_eq!(pair.world.second.opens(), 1);
     pair.world.second.start();
-    let opening = pair.world.second.open(Semantics::NDK, pair.world.block(1)).unwrap();
-    drop::<Close<softndk_engine_kit::Harness>>(opening.close(1));
+    let open = pair.world.second.open(Semantics::NDK, pair.world.consumer_object(1)).unwrap();
+    drop::<Close<softndk_engine_kit::Harness>>(open.close(1));
     pair.close();
 }
 
@@ -526,18 +526,18 @@ fn many_connections_one_after_the_other_leave_nothing() {
             let fresh = Side::open(&pair.world, adapter, Semantics::NDK, depths, base);
             let old = std::mem::replace(side, fresh);
             drop((old.pair.close(1), old.initiator.close(1), old.receiver.close(1)));
-            drop((old.domain.close(1), old.opening.close(1)));
+            drop((old.domain.close(1), old.open.close(1)));
         }
         // The listener belongs to the old opening, which pends.
         drop(pair.listener.close(1));
         pair.world.run();
-        pair.listener = pair.b.opening.create_listener(B + 6, pair.world.block(B + 6)).unwrap();
+        pair.listener = pair.b.open.create_listener(B + 6, pair.world.consumer_object(B + 6)).unwrap();
         pair.listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
         pair.connect();
     }
     let blocks = pair.world.counters.blocks.load(std::sync::atomic::Ordering::SeqCst);
     assert_eq!(blocks, 13, "what two sides and a listener have");
-    let _: Option<Block> = None;
+    let _: Option<ConsumerObject> = None;
     pair.close();
 }
 
@@ -624,17 +624,17 @@ fn what_was_never_connected_cannot_be_disconnected_and_what_was_flushed_cannot_b
 }
 
 #[test]
-fn endpoints_and_openings_are_counted_while_they_are_there() {
+fn endpoints_and_opens_are_counted_while_they_are_there() {
     let mut pair = unconnected();
     let count = |pair: &Pair| {
         let mut listed = Vec::new();
         pair.world.first.endpoints(&mut |entry| listed.push(entry.listener));
-        (pair.world.first.openings(), listed)
+        (pair.world.first.opens(), listed)
     };
     assert_eq!(count(&pair), (1, vec![]));
-    let opening = pair.world.first.open(Semantics::NDK, pair.world.block(1)).unwrap();
-    let endpoint = opening.create_shared_endpoint(SocketAddr::new(FIRST, 77), pair.world.block(2)).unwrap();
-    let listener = opening.create_listener(1, pair.world.block(3)).unwrap();
+    let open = pair.world.first.open(Semantics::NDK, pair.world.consumer_object(1)).unwrap();
+    let endpoint = open.create_shared_endpoint(SocketAddr::new(FIRST, 77), pair.world.consumer_object(2)).unwrap();
+    let listener = open.create_listener(1, pair.world.consumer_object(3)).unwrap();
     assert_eq!(count(&pair), (2, vec![false]));
     listener.listen(SocketAddr::new(FIRST, 78)).unwrap();
     assert_eq!(count(&pair), (2, vec![false, true]));
@@ -642,7 +642,7 @@ fn endpoints_and_openings_are_counted_while_they_are_there() {
     assert!(matches!(endpoint.close(1), Close::Pending));
     assert_eq!(count(&pair), (2, vec![true]), "what is being closed is no endpoint of the consumer's");
     drop(hold);
-    drop((listener.close(1), opening.close(1)));
+    drop((listener.close(1), open.close(1)));
     pair.world.run();
     assert_eq!(count(&pair), (1, vec![]));
     pair.close();
@@ -656,23 +656,23 @@ fn a_removed_adapter_is_unreachable_and_its_connections_are_over() {
     let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
     gone.set_addresses(&[address]).unwrap();
     pair.world.first.set_addresses(&[FIRST, IpAddr::V6(Ipv6Addr::UNSPECIFIED)]).unwrap();
-    let opening = gone.open(Semantics::NDK, pair.world.block(1)).unwrap();
-    let listener = opening.create_listener(1, pair.world.block(2)).unwrap();
+    let open = gone.open(Semantics::NDK, pair.world.consumer_object(1)).unwrap();
+    let listener = open.create_listener(1, pair.world.consumer_object(2)).unwrap();
     listener.listen(SocketAddr::new(address, 7)).unwrap();
     gone.remove();
     assert_eq!(listener.local_address(), None);
-    assert!(gone.open(Semantics::NDK, pair.world.block(1)).is_err());
+    assert!(gone.open(Semantics::NDK, pair.world.consumer_object(1)).is_err());
     gone.start();
     let from = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
     assert_eq!(connect_to(&pair, from, SocketAddr::new(address, 7)), Err(ConnectError::HostUnreachable));
-    drop((listener.close(1), opening.close(1)));
+    drop((listener.close(1), open.close(1)));
     pair.world.run();
     pair.close();
 }
 
 /// The listener has given up; the endpoint is in use as long as the connection it led to.
 #[test]
-fn a_listener_whose_address_went_takes_nobody_when_it_comes_back() {
+fn a_listener_whose_address_went_takes_no_context_when_it_comes_back() {
     let mut pair = Pair::new();
     pair.world.second.set_addresses(&[]).unwrap();
     pair.world.run();
@@ -693,7 +693,7 @@ fn a_listener_whose_address_went_takes_nobody_when_it_comes_back() {
 
 /// No turn has come between the attempt and its end: nobody hears of either.
 #[test]
-fn an_attempt_that_is_given_up_before_a_turn_comes_is_not_announced() {
+fn an_attempt_that_is_given_up_before_a_pass_comes_is_not_announced() {
     let mut pair = unconnected();
     pair.connect_request().unwrap();
     drop(pair.a.connector.close(A + CLOSE));

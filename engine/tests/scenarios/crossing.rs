@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use softndk_engine::{
-    Arm, Budget, Close, CompletionQueue, MemoryToken, Outcome, QueuePair, RequestFlags, ResizeError, Semantics, Turn,
+    Arm, Budget, Close, CompletionQueue, MemoryToken, Outcome, Pass, QueuePair, RequestFlags, ResizeError, Semantics,
 };
 use softndk_engine_kit::meanwhile::{at_every_step, at_step};
 use softndk_engine_kit::{A, CLOSE, Depths, Event, Events, Harness, Pair, World, outcomes};
@@ -124,7 +124,7 @@ fn new_moderation_and_entries_that_meet_it_notify_once() {
 
 /// The moment of a held-back notification has come; a turn sees it while the wish is changed, satisfied or withdrawn.
 #[test]
-fn a_moment_that_comes_while_its_timer_is_set_or_cleared_notifies_once() {
+fn a_deadline_that_comes_while_its_timer_is_set_or_cleared_notifies_once() {
     type Change = fn(&CompletionQueue<Harness>, &QueuePair<Harness>);
     let changes: [Change; 4] = [
         |queue, _| queue.moderate(20_000, 100).unwrap(),
@@ -140,24 +140,28 @@ fn a_moment_that_comes_while_its_timer_is_set_or_cleared_notifies_once() {
                 pair.a.initiator.arm(Arm::Any);
                 read(&pair.a.pair, 0);
                 assert_eq!(pair.world.run(), []);
-                pair.world.harness().clock.fetch_add(11 * MILLISECOND, Ordering::SeqCst);
+                pair.world.harness().timer_queue.fetch_add(11 * MILLISECOND, Ordering::SeqCst);
                 let events = Rc::new(RefCell::new(Events::new(pair.world.counters.clone())));
-                let turn = {
+                let service_pass = {
                     let (fabric, events) = (pair.world.fabric.clone(), events.clone());
                     let budget = Budget { bytes: 1 << 20, items: 64 };
-                    move || while fabric.turn(0, budget, &mut *events.borrow_mut()) == Turn::More {}
+                    move || while fabric.service_pass(0, budget, &mut *events.borrow_mut()) == Pass::More {}
                 };
                 let change = {
                     let (queue, queue_pair) = (pair.a.initiator.clone(), pair.a.pair.clone());
                     move || change(&queue, &queue_pair)
                 };
-                let done = if swapped { at_step(place, change, turn) } else { at_step(place, turn, change) };
+                let done =
+                    if swapped { at_step(place, change, service_pass) } else { at_step(place, service_pass, change) };
                 let mut seen = std::mem::take(&mut events.borrow_mut().seen);
                 seen.extend(pair.world.run());
                 seen.extend(pair.world.advance(100 * MILLISECOND).into_iter().map(|(_, event)| event));
-                let told = seen.iter().filter(|event| **event == Event::Notified(A + 2, Ok(()))).count();
+                let on_message = seen.iter().filter(|event| **event == Event::Notified(A + 2, Ok(()))).count();
                 let closed = number == 3 && (done || swapped);
-                assert!(told == 1 || closed && told == 0, "change {number}, step {place}, swapped {swapped}: {seen:?}");
+                assert!(
+                    on_message == 1 || closed && on_message == 0,
+                    "change {number}, step {place}, swapped {swapped}: {seen:?}"
+                );
                 pair.close();
                 done
             });

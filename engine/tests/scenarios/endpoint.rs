@@ -36,7 +36,7 @@ fn over(side: &Side, shared: &SharedEndpoint<Harness>, port: u16) -> Result<Requ
 }
 
 fn listener(side: &Side, world: &World, address: SocketAddr) -> Result<Listener<Harness>, ConnectError> {
-    let listener = side.opening.create_listener(B + 6, world.block(7)).unwrap();
+    let listener = side.open.create_listener(B + 6, world.consumer_object(7)).unwrap();
     match listener.listen(address) {
         Ok(()) => Ok(listener),
         Err(error) => {
@@ -54,12 +54,13 @@ fn closes_at_once(close: &Close<Harness>) -> bool {
 fn connectors_share_an_endpoint_to_different_remotes_and_meet_each_once() {
     let mut pair = unconnected();
     let elsewhere = listener(&pair.b, &pair.world, SocketAddr::new(SECOND, 446)).unwrap();
-    let shared = pair.a.opening.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.block(1)).unwrap();
+    let shared = pair.a.open.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.consumer_object(1)).unwrap();
     let port = shared.local_address().port();
     assert!(port >= 49152);
     let more: Vec<_> =
         (0..2).map(|_| Side::open(&pair.world, &pair.world.first, Semantics::NDK, Depths::default(), 300)).collect();
-    let others: Vec<_> = more.iter().map(|_| pair.a.opening.create_connector(pair.world.block(2)).unwrap()).collect();
+    let others: Vec<_> =
+        more.iter().map(|_| pair.a.open.create_connector(pair.world.consumer_object(2)).unwrap()).collect();
     let domain = &pair.a.domain;
     let queue_pairs: Vec<_> = others
         .iter()
@@ -70,12 +71,12 @@ fn connectors_share_an_endpoint_to_different_remotes_and_meet_each_once() {
                 context: 0,
                 receive_depth: 1,
                 initiator_depth: 1,
-                receive_elements: 1,
-                initiator_elements: 1,
+                receive_sges: 1,
+                initiator_sges: 1,
                 inline_data: 0,
                 shared: None,
             };
-            domain.create_queue_pair(settings, pair.world.block(3)).unwrap()
+            domain.create_queue_pair(settings, pair.world.consumer_object(3)).unwrap()
         })
         .collect();
     assert_eq!(over(&pair.a, &shared, 445), Ok(Requested::Pending));
@@ -104,7 +105,7 @@ fn connectors_share_an_endpoint_to_different_remotes_and_meet_each_once() {
     }
     for side in &more {
         drop((side.connector.close(1), side.pair.close(1), side.initiator.close(1), side.receiver.close(1)));
-        drop((side.domain.close(1), side.opening.close(1)));
+        drop((side.domain.close(1), side.open.close(1)));
     }
     drop(shared.close(1));
     for arrived in pair.world.events.arrived.drain(..) {
@@ -121,9 +122,9 @@ fn connectors_share_an_endpoint_to_different_remotes_and_meet_each_once() {
 fn a_shared_endpoint_is_in_use_until_it_and_its_connectors_are_closed() {
     let mut pair = unconnected();
     let address = SocketAddr::new(FIRST, 700);
-    let shared = pair.a.opening.create_shared_endpoint(address, pair.world.block(1)).unwrap();
+    let shared = pair.a.open.create_shared_endpoint(address, pair.world.consumer_object(1)).unwrap();
     assert_eq!(listener(&pair.a, &pair.world, address).err(), Some(ConnectError::AddressInUse));
-    let again = pair.a.opening.create_shared_endpoint(address, pair.world.block(1));
+    let again = pair.a.open.create_shared_endpoint(address, pair.world.consumer_object(1));
     assert_eq!(again.err(), Some(ConnectError::AddressInUse));
     over(&pair.a, &shared, 445).unwrap();
     let mut listed = Vec::new();
@@ -149,7 +150,7 @@ fn a_shared_endpoint_is_in_use_until_it_and_its_connectors_are_closed() {
 #[test]
 fn a_failed_connect_lets_the_shared_endpoint_go() {
     let mut pair = unconnected();
-    let shared = pair.a.opening.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.block(1)).unwrap();
+    let shared = pair.a.open.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.consumer_object(1)).unwrap();
     assert_eq!(over(&pair.a, &shared, 9), Err(ConnectError::Refused));
     over(&pair.a, &shared, 445).unwrap();
     pair.world.run();
@@ -164,7 +165,7 @@ fn a_failed_connect_lets_the_shared_endpoint_go() {
 #[test]
 fn a_shared_endpoint_needs_an_address_of_its_adapter() {
     let pair = unconnected();
-    let create = |ip| pair.a.opening.create_shared_endpoint(SocketAddr::new(ip, 1), pair.world.block(1)).err();
+    let create = |ip| pair.a.open.create_shared_endpoint(SocketAddr::new(ip, 1), pair.world.consumer_object(1)).err();
     assert_eq!(create(SECOND), Some(ConnectError::InvalidAddress));
     assert_eq!(create(EVERYWHERE), Some(ConnectError::InvalidAddress));
     pair.world.first.shut_down();
@@ -175,7 +176,7 @@ fn a_shared_endpoint_needs_an_address_of_its_adapter() {
 #[test]
 fn a_shared_endpoint_connects_again_when_its_address_is_back() {
     let mut pair = unconnected();
-    let shared = pair.a.opening.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.block(1)).unwrap();
+    let shared = pair.a.open.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.consumer_object(1)).unwrap();
     pair.world.first.set_addresses(&[OTHER]).unwrap();
     assert_eq!(over(&pair.a, &shared, 445), Err(ConnectError::NetworkUnreachable));
     pair.world.first.set_addresses(&[FIRST]).unwrap();
@@ -218,13 +219,14 @@ fn a_listener_everywhere_and_whoever_has_its_port_exclude_each_other() {
     let pair = unconnected();
     let at = |ip, port| listener(&pair.b, &pair.world, SocketAddr::new(ip, port));
     assert_eq!(at(EVERYWHERE, 445).err(), Some(ConnectError::AddressInUse));
-    let shared = pair.b.opening.create_shared_endpoint(SocketAddr::new(SECOND, 501), pair.world.block(1)).unwrap();
+    let shared =
+        pair.b.open.create_shared_endpoint(SocketAddr::new(SECOND, 501), pair.world.consumer_object(1)).unwrap();
     assert_eq!(at(EVERYWHERE, 501).err(), Some(ConnectError::AddressInUse));
     drop(shared.close(1));
     let everywhere = at(EVERYWHERE, 501).unwrap();
     assert_eq!(at(EVERYWHERE, 501).err(), Some(ConnectError::AddressInUse));
     assert_eq!(at(SECOND, 501).err(), Some(ConnectError::AddressInUse));
-    let shared = pair.b.opening.create_shared_endpoint(SocketAddr::new(SECOND, 501), pair.world.block(1));
+    let shared = pair.b.open.create_shared_endpoint(SocketAddr::new(SECOND, 501), pair.world.consumer_object(1));
     assert_eq!(shared.err(), Some(ConnectError::AddressInUse));
     let source = Source::Address(SocketAddr::new(SECOND, 501));
     let from = connect(&pair.b.connector, &pair.b.pair, source, SocketAddr::new(SECOND, 445));
@@ -244,9 +246,9 @@ fn a_listener_everywhere_and_whoever_has_its_port_exclude_each_other() {
 #[test]
 fn ports_in_use_at_one_address_are_not_chosen_for_every_address() {
     let world = World::new();
-    let opening = world.first.open(Semantics::NDK, world.block(1)).unwrap();
+    let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
     let listen = |ip| {
-        let listener = opening.create_listener(0, world.block(2)).unwrap();
+        let listener = open.create_listener(0, world.consumer_object(2)).unwrap();
         let answer = listener.listen(SocketAddr::new(ip, 0));
         (listener, answer)
     };
@@ -254,7 +256,7 @@ fn ports_in_use_at_one_address_are_not_chosen_for_every_address() {
     assert!(all.iter().all(|(_, answer)| answer.is_ok()));
     let (refused, answer) = listen(EVERYWHERE);
     assert_eq!(answer, Err(ConnectError::NoPorts));
-    let shared = opening.create_shared_endpoint(SocketAddr::new(FIRST, 0), world.block(3));
+    let shared = open.create_shared_endpoint(SocketAddr::new(FIRST, 0), world.consumer_object(3));
     assert_eq!(shared.err(), Some(ConnectError::NoPorts));
     let (freed, _) = all.swap_remove(5000);
     let port = freed.local_address().unwrap().port();
@@ -265,7 +267,7 @@ fn ports_in_use_at_one_address_are_not_chosen_for_every_address() {
     for (listener, _) in all {
         drop(listener.close(1));
     }
-    drop(opening.close(1));
+    drop(open.close(1));
     let mut world = world;
     world.assert_empty();
 }
@@ -277,22 +279,22 @@ fn in_zone(ip: Ipv6Addr, port: u16, zone: u32) -> SocketAddr {
 #[test]
 fn link_local_addresses_carry_the_zone_of_whoever_looks() {
     let mut pair = unconnected();
-    let (near, far): (Ipv6Addr, Ipv6Addr) = ("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
+    let (near, peer): (Ipv6Addr, Ipv6Addr) = ("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
     let scoped = |ip, scope_id| AdapterAddress { ip: IpAddr::V6(ip), scope_id };
     pair.world.first.set_scoped_addresses(&[scoped(near, 11)]).unwrap();
-    pair.world.second.set_scoped_addresses(&[AdapterAddress::from(SECOND), scoped(far, 12)]).unwrap();
-    assert_eq!(listener(&pair.b, &pair.world, in_zone(far, 80, 11)).err(), Some(ConnectError::InvalidAddress));
-    let listening = listener(&pair.b, &pair.world, in_zone(far, 80, 0)).unwrap();
-    assert_eq!(listening.local_address(), Some(in_zone(far, 80, 12)));
+    pair.world.second.set_scoped_addresses(&[AdapterAddress::from(SECOND), scoped(peer, 12)]).unwrap();
+    assert_eq!(listener(&pair.b, &pair.world, in_zone(peer, 80, 11)).err(), Some(ConnectError::InvalidAddress));
+    let listening = listener(&pair.b, &pair.world, in_zone(peer, 80, 0)).unwrap();
+    assert_eq!(listening.local_address(), Some(in_zone(peer, 80, 12)));
     // The same address, whether its zone is named or not.
-    assert_eq!(listener(&pair.b, &pair.world, in_zone(far, 80, 12)).err(), Some(ConnectError::AddressInUse));
+    assert_eq!(listener(&pair.b, &pair.world, in_zone(peer, 80, 12)).err(), Some(ConnectError::AddressInUse));
     let source = Source::Address(in_zone(near, 90, 11));
-    connect(&pair.a.connector, &pair.a.pair, source, in_zone(far, 80, 11)).unwrap();
+    connect(&pair.a.connector, &pair.a.pair, source, in_zone(peer, 80, 11)).unwrap();
     assert_eq!(pair.a.connector.local_address(), Some(in_zone(near, 90, 11)));
-    assert_eq!(pair.a.connector.peer_address(), Some(in_zone(far, 80, 11)));
+    assert_eq!(pair.a.connector.peer_address(), Some(in_zone(peer, 80, 11)));
     pair.world.run();
     let arrived = pair.world.events.arrived.pop().unwrap();
-    assert_eq!(arrived.local_address(), Some(in_zone(far, 80, 12)));
+    assert_eq!(arrived.local_address(), Some(in_zone(peer, 80, 12)));
     assert_eq!(arrived.peer_address(), Some(in_zone(near, 90, 12)));
     drop((arrived.close(1), listening.close(1)));
     pair.close();

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use softndk_engine::{
-    Accept, Adapter, AdapterSettings, Budget, Connect, ConnectError, Connector, Fabric, QueuePair, ReadLimits,
-    Requested, Semantics, Timeouts, Turn,
+    Accept, Adapter, AdapterSettings, Budget, Connect, ConnectError, Connector, Fabric, Pass, QueuePair, ReadLimits,
+    Requested, Semantics, Timeouts,
 };
 use softndk_engine_kit::meanwhile::at_every_step;
 use softndk_engine_kit::{
@@ -38,9 +38,9 @@ impl Other {
         Self { fabric: pair.world.fabric.clone(), events }
     }
 
-    fn turn(&self) {
+    fn service_pass(&self) {
         let budget = Budget { bytes: 1 << 20, items: 64 };
-        while self.fabric.turn(0, budget, &mut *self.events.borrow_mut()) == Turn::More {}
+        while self.fabric.service_pass(0, budget, &mut *self.events.borrow_mut()) == Pass::More {}
     }
 
     /// All events so far; arrived connectors that nobody took are closed.
@@ -86,7 +86,7 @@ fn a_connect_that_meets_the_end_of_an_address_completes_once_or_fails_and_leaves
                 || requested = Some(pair.connect_request()),
                 move || {
                     going(&adapter);
-                    doing.turn();
+                    doing.service_pass();
                 },
             );
             let events = other.finish(&mut pair);
@@ -117,17 +117,21 @@ fn a_connection_that_ends_while_it_is_completed_is_over_for_the_accepting_side_t
                 || completed = Some(pair.a.connector.complete_connect(Some(A + GONE), 0)),
                 move || {
                     going(&adapter);
-                    doing.turn();
+                    doing.service_pass();
                 },
             );
             assert!(completed.unwrap().is_ok(), "the end came after the first step");
             let events = other.finish(&mut pair);
-            let told = |event| events.iter().filter(|other| **other == event).count();
-            let accepted = told(Event::Completed(B + ACCEPT, Ok(())));
-            let refused = told(Event::Completed(B + ACCEPT, Err(ConnectError::Aborted)));
-            assert_eq!((accepted + refused, told(Event::Disconnected(A + GONE))), (1, usize::from(done)), "{events:?}");
+            let on_message = |event| events.iter().filter(|other| **other == event).count();
+            let accepted = on_message(Event::Completed(B + ACCEPT, Ok(())));
+            let refused = on_message(Event::Completed(B + ACCEPT, Err(ConnectError::Aborted)));
             assert_eq!(
-                told(Event::Disconnected(B + GONE)),
+                (accepted + refused, on_message(Event::Disconnected(A + GONE))),
+                (1, usize::from(done)),
+                "{events:?}"
+            );
+            assert_eq!(
+                on_message(Event::Disconnected(B + GONE)),
                 if done { accepted } else { 0 },
                 "step {place}: {events:?}"
             );
@@ -154,7 +158,7 @@ fn a_refused_connect_finds_its_queue_pair_and_port_free() {
             place,
             || pair.b.connector.reject(&[]).unwrap(),
             move || {
-                doing.turn();
+                doing.service_pass();
                 if doing.events.borrow().seen.contains(&Event::Completed(A + CONNECT, Err(ConnectError::Refused))) {
                     connect(&connector, &queue_pair, source, 445).unwrap();
                 }
@@ -175,9 +179,9 @@ fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
         pair.world.run();
         pair.take_arrived();
         let other = Other::of(&pair);
-        let (doing, there, opening) = (other.clone(), pair.world.second.clone(), pair.b.opening.clone());
+        let (doing, there, open) = (other.clone(), pair.world.second.clone(), pair.b.open.clone());
         let (connector, queue_pair) = (pair.a.connector.clone(), pair.a.pair.clone());
-        let block = pair.world.block(B + 7);
+        let consumer_object = pair.world.consumer_object(B + 7);
         let again = Rc::new(RefCell::new(None));
         let tried = again.clone();
         let mut accepted = None;
@@ -186,9 +190,9 @@ fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
             || accepted = Some(pair.accept()),
             move || {
                 there.set_addresses(&[]).unwrap();
-                doing.turn();
+                doing.service_pass();
                 there.set_addresses(&[SECOND]).unwrap();
-                let listener = opening.create_listener(B + 7, block).unwrap();
+                let listener = open.create_listener(B + 7, consumer_object).unwrap();
                 // The first endpoint is counted until its connector is closed.
                 listener.listen(SocketAddr::new(SECOND, 446)).unwrap();
                 let refused =
@@ -235,10 +239,10 @@ fn a_disconnect_event_never_comes_before_the_accept_it_ends() {
         let events = &mut pair.world.events;
         let done = meanwhile::at_step(
             place,
-            || while fabric.turn(0, budget, events) == Turn::More {},
+            || while fabric.service_pass(0, budget, events) == Pass::More {},
             move || {
                 drop(peer.close(A));
-                doing.turn();
+                doing.service_pass();
             },
         );
         other.finish(&mut pair);
@@ -267,7 +271,7 @@ fn a_disconnect_event_waits_for_the_callback_of_the_accept_to_return() {
         if *event == Event::Completed(B + ACCEPT, Ok(())) {
             drop(peer.close(A));
             let mut events = Events::new(counters.clone());
-            while fabric.turn(0, Budget { bytes: 1 << 20, items: 64 }, &mut events) == Turn::More {}
+            while fabric.service_pass(0, Budget { bytes: 1 << 20, items: 64 }, &mut events) == Pass::More {}
             meanwhile.lock().unwrap().extend(events.seen);
         }
     }));
@@ -284,7 +288,7 @@ fn a_listener_whose_home_goes_while_it_begins_to_listen_has_no_endpoint() {
     for going in GOING {
         at_every_step(|place| {
             let pair = unconnected();
-            let listener = pair.b.opening.create_listener(B + 7, pair.world.block(B + 7)).unwrap();
+            let listener = pair.b.open.create_listener(B + 7, pair.world.consumer_object(B + 7)).unwrap();
             let adapter = pair.world.second.clone();
             let listen = || _ = listener.listen(SocketAddr::new(SECOND, 446));
             let done = meanwhile::at_step(place, listen, move || going(&adapter));
@@ -306,10 +310,14 @@ fn met_by_its_time_out<T: 'static>(
     answer: impl FnOnce() -> T + 'static,
 ) -> (bool, Option<T>, Vec<Event>) {
     let (other, result) = (Other::of(pair), Rc::new(RefCell::new(None)));
-    let (turning, answered) = (other.clone(), result.clone());
-    pair.world.harness().clock.fetch_add(10, Ordering::SeqCst);
-    let (turn, answer) = (move || turning.turn(), move || *answered.borrow_mut() = Some(answer()));
-    let done = if swapped { meanwhile::at_step(place, answer, turn) } else { meanwhile::at_step(place, turn, answer) };
+    let (serving, answered) = (other.clone(), result.clone());
+    pair.world.harness().timer_queue.fetch_add(10, Ordering::SeqCst);
+    let (service_pass, answer) = (move || serving.service_pass(), move || *answered.borrow_mut() = Some(answer()));
+    let done = if swapped {
+        meanwhile::at_step(place, answer, service_pass)
+    } else {
+        meanwhile::at_step(place, service_pass, answer)
+    };
     let events = other.finish(pair);
     (done, result.take(), events)
 }
@@ -380,8 +388,8 @@ fn a_complete_connect_that_meets_the_time_out_of_the_accept_ends_for_both_sides_
             let stood = completed == Some(Ok(Requested::Done));
             assert!(stood || completed == Some(Err(ConnectError::TimedOut)) && timed_out == 1, "{completed:?}");
             // A side that was connected hears of the end.
-            let told = count(&events, &Event::Disconnected(A + GONE));
-            assert_eq!(told, usize::from(stood && timed_out == 1), "{meeting:?}: {completed:?}, then {events:?}");
+            let on_message = count(&events, &Event::Disconnected(A + GONE));
+            assert_eq!(on_message, usize::from(stood && timed_out == 1), "{meeting:?}: {completed:?}, then {events:?}");
         }
         pair.close();
         done

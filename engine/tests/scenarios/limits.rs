@@ -5,12 +5,12 @@ use softndk_engine::{
     QueuePairSettings, RegionError, Registration, ResizeError, Rights, Semantics, SharedReceiveQueueSettings, limits,
 };
 
-use softndk_engine_kit::{A, Buffer, CLOSE, Depths, Harness, Pair, Side, World, element};
+use softndk_engine_kit::{A, Buffer, CLOSE, Depths, Harness, Pair, Side, World, sge};
 
 /// Small, so that the largest of everything can be made.
 const LIMITS: Limits = Limits { registration_size: 0x2000, objects: 6, ..Limits::TINY };
 
-const DEPTHS: Depths = Depths { completions: 8, initiator: 4, receive: 4, elements: 2, inline: 0 };
+const DEPTHS: Depths = Depths { completions: 8, initiator: 4, receive: 4, sges: 2, inline: 0 };
 
 fn unconnected() -> Pair {
     Pair::unconnected(World::with_limits(LIMITS), Semantics::NDK, DEPTHS)
@@ -23,15 +23,15 @@ fn settings(queue: &CompletionQueue<Harness>) -> QueuePairSettings<'_, Harness> 
         context: 0,
         receive_depth: 1,
         initiator_depth: 1,
-        receive_elements: 1,
-        initiator_elements: 1,
+        receive_sges: 1,
+        initiator_sges: 1,
         inline_data: 0,
         shared: None,
     }
 }
 
-fn shared(depth: u32, elements: u32) -> SharedReceiveQueueSettings<Harness> {
-    SharedReceiveQueueSettings { depth, elements, threshold: 0, notify: None, processor: None }
+fn shared(depth: u32, sges: u32) -> SharedReceiveQueueSettings<Harness> {
+    SharedReceiveQueueSettings { depth, sges, threshold: 0, notify: None, processor: None }
 }
 
 /// One number of a queue pair's settings, by the most it may be.
@@ -40,8 +40,8 @@ type Number = (u32, for<'a> fn(&mut QueuePairSettings<'a, Harness>, u32));
 const NUMBERS: [Number; 5] = [
     (LIMITS.receive_depth, |settings, number| settings.receive_depth = number),
     (LIMITS.initiator_depth, |settings, number| settings.initiator_depth = number),
-    (LIMITS.receive_elements, |settings, number| settings.receive_elements = number),
-    (LIMITS.initiator_elements, |settings, number| settings.initiator_elements = number),
+    (LIMITS.receive_sges, |settings, number| settings.receive_sges = number),
+    (LIMITS.initiator_sges, |settings, number| settings.initiator_sges = number),
     (LIMITS.inline_data, |settings, number| settings.inline_data = number),
 ];
 
@@ -53,7 +53,7 @@ fn each_number_of_a_queue_pair_has_its_exact_limit() {
             let mut settings = settings(&pair.a.initiator);
             set(&mut settings, number);
             let promised = pair.a.domain.queue_pair_size(&settings).map(drop);
-            let made = pair.a.domain.create_queue_pair(settings, pair.world.block(1));
+            let made = pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(1));
             let expected = if taken { Ok(()) } else { Err(CreateError::OverLimit) };
             assert_eq!(promised, expected, "number {index}: {number}");
             assert_eq!(made.as_ref().map(drop).map_err(|error| *error), expected, "number {index}: {number}");
@@ -69,16 +69,16 @@ fn each_number_of_a_queue_pair_has_its_exact_limit() {
 #[test]
 fn a_queue_pair_with_a_shared_queue_has_no_receives_of_its_own() {
     let pair = unconnected();
-    let shared = pair.a.domain.create_shared_receive_queue(shared(1, 1), pair.world.block(1)).unwrap();
-    let with = |depth, elements| QueuePairSettings {
+    let shared = pair.a.domain.create_shared_receive_queue(shared(1, 1), pair.world.consumer_object(1)).unwrap();
+    let with = |depth, sges| QueuePairSettings {
         receive_depth: depth,
-        receive_elements: elements,
+        receive_sges: sges,
         shared: Some(&shared),
         ..settings(&pair.a.initiator)
     };
     let size = pair.a.domain.queue_pair_size(&with(0, 0)).unwrap();
     assert_eq!(pair.a.domain.queue_pair_size(&with(u32::MAX, u32::MAX)), Ok(size));
-    let made = pair.a.domain.create_queue_pair(with(u32::MAX, u32::MAX), pair.world.block(2)).unwrap();
+    let made = pair.a.domain.create_queue_pair(with(u32::MAX, u32::MAX), pair.world.consumer_object(2)).unwrap();
     drop(made.close(1));
     drop(shared.close(1));
     pair.close();
@@ -90,14 +90,14 @@ fn a_queue_pair_of_two_adapters_or_two_domains_is_refused() {
     let pair = unconnected();
     let other = Side::open(&pair.world, &pair.world.first, Semantics::NDK, DEPTHS, A);
     let (own, foreign) = (&pair.a.initiator, &pair.b.initiator);
-    let shared = other.domain.create_shared_receive_queue(shared(1, 1), pair.world.block(1)).unwrap();
+    let shared = other.domain.create_shared_receive_queue(shared(1, 1), pair.world.consumer_object(1)).unwrap();
     for settings in [
         QueuePairSettings { receive_queue: foreign, ..settings(own) },
         QueuePairSettings { initiator_queue: foreign, ..settings(own) },
         QueuePairSettings { shared: Some(&shared), ..settings(own) },
     ] {
         assert_eq!(pair.a.domain.queue_pair_size(&settings), Err(CreateError::Foreign));
-        let made = pair.a.domain.create_queue_pair(settings, pair.world.block(2));
+        let made = pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(2));
         assert_eq!(made.err(), Some(CreateError::Foreign));
     }
     drop(shared.close(1));
@@ -107,14 +107,14 @@ fn a_queue_pair_of_two_adapters_or_two_domains_is_refused() {
         QueuePairSettings { initiator_queue: &other.initiator, ..settings(own) },
     ] {
         assert!(pair.a.domain.queue_pair_size(&settings).is_ok());
-        drop(pair.a.domain.create_queue_pair(settings, pair.world.block(2)).unwrap().close(1));
+        drop(pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(2)).unwrap().close(1));
     }
     drop(other.connector.close(CLOSE));
     drop(other.pair.close(CLOSE));
     drop(other.initiator.close(CLOSE));
     drop(other.receiver.close(CLOSE));
     drop(other.domain.close(CLOSE));
-    drop(other.opening.close(CLOSE));
+    drop(other.open.close(CLOSE));
     pair.close();
 }
 
@@ -123,8 +123,8 @@ fn the_depth_of_a_completion_queue_is_exact_when_it_is_made_and_when_it_is_chang
     let pair = unconnected();
     let most = LIMITS.completion_depth;
     for (depth, taken) in [(0, false), (1, true), (most, true), (most + 1, false), (u32::MAX, false)] {
-        let made = pair.a.opening.create_completion_queue(depth, None, None, pair.world.block(1));
-        assert_eq!(pair.a.opening.completion_queue_size(depth).is_ok(), taken, "{depth}");
+        let made = pair.a.open.create_completion_queue(depth, None, None, pair.world.consumer_object(1));
+        assert_eq!(pair.a.open.completion_queue_size(depth).is_ok(), taken, "{depth}");
         assert_eq!(pair.a.initiator.size_of(depth).is_ok(), taken, "{depth}");
         assert_eq!(made.is_ok(), taken, "{depth}");
         if let Ok(made) = made {
@@ -140,23 +140,19 @@ fn the_depth_of_a_completion_queue_is_exact_when_it_is_made_and_when_it_is_chang
 #[test]
 fn the_numbers_of_a_shared_receive_queue_are_exact() {
     let pair = unconnected();
-    let (depth, elements) = (LIMITS.shared_depth, LIMITS.receive_elements);
-    for (depth, elements, taken) in [
+    let (depth, sges) = (LIMITS.shared_depth, LIMITS.receive_sges);
+    for (depth, sges, taken) in [
         (0, 1, false),
         (1, 0, true),
-        (depth, elements, true),
+        (depth, sges, true),
         (depth + 1, 1, false),
         (depth + 2, 1, false),
-        (1, elements + 1, false),
-        (1, elements + 2, false),
+        (1, sges + 1, false),
+        (1, sges + 2, false),
     ] {
-        assert_eq!(
-            pair.a.domain.shared_receive_queue_size(&shared(depth, elements)).is_ok(),
-            taken,
-            "{depth} {elements}"
-        );
-        let made = pair.a.domain.create_shared_receive_queue(shared(depth, elements), pair.world.block(1));
-        assert_eq!(made.as_ref().err().copied(), (!taken).then_some(CreateError::OverLimit), "{depth} {elements}");
+        assert_eq!(pair.a.domain.shared_receive_queue_size(&shared(depth, sges)).is_ok(), taken, "{depth} {sges}");
+        let made = pair.a.domain.create_shared_receive_queue(shared(depth, sges), pair.world.consumer_object(1));
+        assert_eq!(made.as_ref().err().copied(), (!taken).then_some(CreateError::OverLimit), "{depth} {sges}");
         if let Ok(made) = made {
             drop(made.close(1));
         }
@@ -167,7 +163,7 @@ fn the_numbers_of_a_shared_receive_queue_are_exact() {
 #[test]
 fn a_registration_is_as_long_as_its_memory_and_the_adapter_let_it_be() {
     let pair = unconnected();
-    let region = pair.a.domain.create_memory_region(false, pair.world.block(1)).unwrap();
+    let region = pair.a.domain.create_memory_region(false, pair.world.consumer_object(1)).unwrap();
     assert_eq!(region.longest(), 0x2000);
     for (memory, base, length, taken) in [
         (0x2000, 0, 0x2000, true),
@@ -192,7 +188,7 @@ fn a_registration_is_as_long_as_its_memory_and_the_adapter_let_it_be() {
 #[test]
 fn each_kind_of_region_takes_its_own_way_of_becoming_one_and_its_exact_number_of_pages() {
     let pair = unconnected();
-    let made = |fast| pair.a.domain.create_memory_region(fast, pair.world.block(1)).unwrap();
+    let made = |fast| pair.a.domain.create_memory_region(fast, pair.world.consumer_object(1)).unwrap();
     let register = |region: &MemoryRegion<Harness>| {
         let memory = pair.world.map(&Buffer::new(1, 0));
         region
@@ -214,30 +210,34 @@ fn each_kind_of_region_takes_its_own_way_of_becoming_one_and_its_exact_number_of
 
 /// Those a limit is reported for are counted, each kind for itself; what is closed makes room again.
 #[test]
-fn objects_of_a_kind_are_limited_and_closed_ones_make_room() {
+fn objects_of_a_kind_are_limited_and_closed_ones_make_capacity() {
     let pair = unconnected();
     let most = LIMITS.objects as usize;
-    let block = || pair.world.block(1);
+    let consumer_object = || pair.world.consumer_object(1);
     // One of each kind is there already, or two.
-    let (opening, domain) = (&pair.a.opening, &pair.a.domain);
-    let completions = || opening.create_completion_queue(1, None, None, block());
+    let (open, domain) = (&pair.a.open, &pair.a.domain);
+    let completions = || open.create_completion_queue(1, None, None, consumer_object());
     for _ in 0..3 {
         let queues: Vec<_> = (2..most).map(|_| completions().unwrap()).collect();
         assert_eq!(completions().err(), Some(CreateError::NoResources));
-        let domains: Vec<_> = (1..most).map(|_| opening.create_protection_domain(block()).unwrap()).collect();
-        assert_eq!(opening.create_protection_domain(block()).err(), Some(CreateError::NoResources));
-        let regions: Vec<_> = (0..most).map(|_| domain.create_memory_region(true, block()).unwrap()).collect();
-        assert_eq!(domain.create_memory_region(false, block()).err(), Some(CreateError::NoResources));
-        let windows: Vec<_> = (0..most).map(|_| domain.create_memory_window(block()).unwrap()).collect();
-        assert_eq!(domain.create_memory_window(block()).err(), Some(CreateError::NoResources));
-        let pair_of = || domain.create_queue_pair(settings(&pair.a.initiator), block());
+        let domains: Vec<_> = (1..most).map(|_| open.create_protection_domain(consumer_object()).unwrap()).collect();
+        assert_eq!(open.create_protection_domain(consumer_object()).err(), Some(CreateError::NoResources));
+        let regions: Vec<_> =
+            (0..most).map(|_| domain.create_memory_region(true, consumer_object()).unwrap()).collect();
+        assert_eq!(domain.create_memory_region(false, consumer_object()).err(), Some(CreateError::NoResources));
+        let windows: Vec<_> = (0..most).map(|_| domain.create_memory_window(consumer_object()).unwrap()).collect();
+        assert_eq!(domain.create_memory_window(consumer_object()).err(), Some(CreateError::NoResources));
+        let pair_of = || domain.create_queue_pair(settings(&pair.a.initiator), consumer_object());
         let pairs: Vec<_> = (1..most).map(|_| pair_of().unwrap()).collect();
         assert_eq!(pair_of().err(), Some(CreateError::NoResources));
         let receives: Vec<_> =
-            (0..most).map(|_| domain.create_shared_receive_queue(shared(1, 1), block()).unwrap()).collect();
-        assert_eq!(domain.create_shared_receive_queue(shared(1, 1), block()).err(), Some(CreateError::NoResources));
+            (0..most).map(|_| domain.create_shared_receive_queue(shared(1, 1), consumer_object()).unwrap()).collect();
+        assert_eq!(
+            domain.create_shared_receive_queue(shared(1, 1), consumer_object()).err(),
+            Some(CreateError::NoResources)
+        );
         // Nobody counts these.
-        let connectors: Vec<_> = (0..2 * most).map(|_| opening.create_connector(block()).unwrap()).collect();
+        let connectors: Vec<_> = (0..2 * most).map(|_| open.create_connector(consumer_object()).unwrap()).collect();
         for one in connectors {
             drop(one.close(1));
         }
@@ -270,7 +270,7 @@ fn an_adapter_promises_no_more_than_the_engine_keeps() {
         caller_data: limits::PRIVATE_DATA as u32,
         callee_data: limits::PRIVATE_DATA as u32,
         registration_size: limits::MAPPING_LENGTH,
-        receive_elements: limits::RECEIVE_ELEMENTS as u32,
+        receive_sges: limits::RECEIVE_SGES as u32,
         ..Limits::TINY
     };
     let add = |limits| world.fabric.add_adapter(AdapterSettings { limits, ..Default::default() });
@@ -279,7 +279,7 @@ fn an_adapter_promises_no_more_than_the_engine_keeps() {
         Limits { caller_data: most.caller_data + 1, ..most },
         Limits { callee_data: most.callee_data + 1, ..most },
         Limits { registration_size: most.registration_size + 1, ..most },
-        Limits { receive_elements: most.receive_elements + 1, ..most },
+        Limits { receive_sges: most.receive_sges + 1, ..most },
     ] {
         assert_eq!(add(over).err(), Some(CreateError::OverLimit));
     }
@@ -291,52 +291,52 @@ fn a_size_covers_every_part() {
     let pair = Pair::unconnected(World::new(), Semantics::NDK, Depths::default());
     let completion = size_of::<softndk_engine::Completion>() as u64;
     for depth in [1, 1000, 100_000] {
-        let size = pair.a.opening.completion_queue_size(depth).unwrap();
+        let size = pair.a.open.completion_queue_size(depth).unwrap();
         let entries = u64::from(depth) * completion;
         assert!((entries..=4 * entries).contains(&size), "{size} for {depth}");
         assert_eq!(pair.a.initiator.size_of(depth), Ok(size));
     }
-    let element = size_of::<softndk_engine::Element>() as u64;
+    let sge = size_of::<softndk_engine::Sge>() as u64;
     let sized = |change: fn(&mut QueuePairSettings<'_, Harness>)| {
         let mut settings = settings(&pair.a.initiator);
         change(&mut settings);
         pair.a.domain.queue_pair_size(&settings).unwrap()
     };
     let small = sized(|_| {});
-    assert!((element..0x1000).contains(&small), "{small}");
+    assert!((sge..0x1000).contains(&small), "{small}");
     // A thousand of a thing take at least a thousand times its size, and not a hundred times as much.
     for (change, least) in [
-        ((|settings| settings.initiator_depth = 1000) as fn(&mut QueuePairSettings<'_, Harness>), 1000 * element),
-        (|settings| settings.receive_depth = 1000, 1000 * element),
-        (|settings| (settings.initiator_depth, settings.initiator_elements) = (1000, 32), 32_000 * element),
-        (|settings| (settings.receive_depth, settings.receive_elements) = (1000, 32), 32_000 * element),
+        ((|settings| settings.initiator_depth = 1000) as fn(&mut QueuePairSettings<'_, Harness>), 1000 * sge),
+        (|settings| settings.receive_depth = 1000, 1000 * sge),
+        (|settings| (settings.initiator_depth, settings.initiator_sges) = (1000, 32), 32_000 * sge),
+        (|settings| (settings.receive_depth, settings.receive_sges) = (1000, 32), 32_000 * sge),
         (|settings| (settings.initiator_depth, settings.inline_data) = (1000, 256), 256_000),
     ] {
         let size = sized(change);
         assert!((least..100 * least).contains(&size), "{size} for {least}");
     }
-    let sized = |depth, elements| pair.a.domain.shared_receive_queue_size(&shared(depth, elements)).unwrap();
+    let sized = |depth, sges| pair.a.domain.shared_receive_queue_size(&shared(depth, sges)).unwrap();
     assert!(sized(1, 1) < 0x1000);
-    assert!((1000 * element..100_000 * element).contains(&sized(1000, 1)));
-    assert!((32_000 * element..100_000 * element).contains(&sized(1000, 32)));
-    let queue = pair.a.domain.create_shared_receive_queue(shared(1, 32), pair.world.block(1)).unwrap();
+    assert!((1000 * sge..100_000 * sge).contains(&sized(1000, 1)));
+    assert!((32_000 * sge..100_000 * sge).contains(&sized(1000, 32)));
+    let queue = pair.a.domain.create_shared_receive_queue(shared(1, 32), pair.world.consumer_object(1)).unwrap();
     assert_eq!(queue.size_of(1000), sized(1000, 32));
     drop(queue.close(1));
     pair.close();
 }
 
 #[test]
-fn a_receive_of_a_shared_queue_has_its_exact_number_of_elements_and_bytes() {
+fn a_receive_of_a_shared_queue_has_its_exact_number_of_sges_and_bytes() {
     let pair = unconnected();
-    let queue = pair.a.domain.create_shared_receive_queue(shared(8, 3), pair.world.block(1)).unwrap();
-    let element = |length| element(0, length, MemoryToken::NONE);
+    let queue = pair.a.domain.create_shared_receive_queue(shared(8, 3), pair.world.consumer_object(1)).unwrap();
+    let sge = |length| sge(0, length, MemoryToken::NONE);
     let most = LIMITS.transfer_length;
     let receive = |lengths: &[u32]| {
-        let list = lengths.iter().map(|length| element(*length)).collect::<Vec<_>>();
+        let list = lengths.iter().map(|length| sge(*length)).collect::<Vec<_>>();
         queue.receive(1, list.into_iter())
     };
     assert_eq!(receive(&[1, 1, 1]), Ok(()));
-    assert_eq!(receive(&[1, 1, 1, 1]), Err(PostError::TooManyElements));
+    assert_eq!(receive(&[1, 1, 1, 1]), Err(PostError::TooManySges));
     assert_eq!(receive(&[most]), Ok(()));
     assert_eq!(receive(&[most - 1, 1]), Ok(()));
     assert_eq!(receive(&[most, 1]), Err(PostError::TooMuchData));
@@ -351,13 +351,12 @@ fn a_receive_of_a_shared_queue_has_its_exact_number_of_elements_and_bytes() {
 #[test]
 fn a_mapping_has_bytes() {
     let pair = unconnected();
-    let built =
-        |length| pair.a.opening.build_mapping(pair.world.map(&Buffer::new(length, 0))).map_err(|(error, _)| error);
+    let built = |length| pair.a.open.build_mapping(pair.world.map(&Buffer::new(length, 0))).map_err(|(error, _)| error);
     assert_eq!(built(0), Err(RegionError::BadLength));
     for (length, pages) in [(1, 1), (4096, 1), (4097, 2)] {
         let mapping = built(length).unwrap();
         assert_eq!(mapping.pages, pages);
-        assert!(pair.a.opening.release_mapping(mapping.first));
+        assert!(pair.a.open.release_mapping(mapping.first));
     }
     pair.close();
 }

@@ -16,15 +16,15 @@ fn find(objects: &[ObjectSnapshot], kind: ObjectKind) -> ObjectSnapshot {
 }
 
 #[test]
-fn states_follow_the_life_of_a_connection() {
+fn states_follow_the_scenario_of_a_connection() {
     let pair = Pair::new();
     let objects = listed(&pair.world.second);
     assert_eq!(find(&objects, ObjectKind::Listener).state, ObjectState::Listening);
     assert_eq!(find(&objects, ObjectKind::Connector).state, ObjectState::Connected);
     assert_eq!(find(&objects, ObjectKind::QueuePair).state, ObjectState::Connected);
     assert_eq!(find(&objects, ObjectKind::ProtectionDomain).state, ObjectState::Open);
-    drop(pair.b.opening.close(1));
-    assert_eq!(find(&listed(&pair.world.second), ObjectKind::Opening).state, ObjectState::Closing);
+    drop(pair.b.open.close(1));
+    assert_eq!(find(&listed(&pair.world.second), ObjectKind::Open).state, ObjectState::Closing);
     pair.close();
 }
 
@@ -44,8 +44,8 @@ fn antecedents_and_dependants_are_two_views_of_one_thing() {
         }
         let domain = find(&objects, ObjectKind::ProtectionDomain).number;
         assert!(find(&objects, ObjectKind::QueuePair).antecedents.contains(&domain));
-        let opening = find(&objects, ObjectKind::Opening);
-        assert_eq!(opening.antecedents, [0; softndk_engine::ANTECEDENTS]);
+        let open = find(&objects, ObjectKind::Open);
+        assert_eq!(open.antecedents, [0; softndk_engine::ANTECEDENTS]);
     }
     pair.close();
 }
@@ -53,11 +53,11 @@ fn antecedents_and_dependants_are_two_views_of_one_thing() {
 #[test]
 fn a_closed_object_is_no_dependant_any_more() {
     let pair = Pair::new();
-    let before = find(&listed(&pair.world.first), ObjectKind::Opening).dependants;
-    let queue = pair.a.opening.create_completion_queue(4, None, None, pair.world.block(70)).unwrap();
-    assert_eq!(find(&listed(&pair.world.first), ObjectKind::Opening).dependants, before + 1);
+    let before = find(&listed(&pair.world.first), ObjectKind::Open).dependants;
+    let queue = pair.a.open.create_completion_queue(4, None, None, pair.world.consumer_object(70)).unwrap();
+    assert_eq!(find(&listed(&pair.world.first), ObjectKind::Open).dependants, before + 1);
     drop(queue.close(99));
-    assert_eq!(find(&listed(&pair.world.first), ObjectKind::Opening).dependants, before);
+    assert_eq!(find(&listed(&pair.world.first), ObjectKind::Open).dependants, before);
     pair.close();
 }
 
@@ -68,11 +68,11 @@ fn a_listing_in_parts_is_the_listing() {
     for part in 1..=whole.len() + 1 {
         let (mut position, mut numbers) = (Some(0), Vec::new());
         while let Some(next) = position {
-            let mut room = part;
+            let mut capacity = part;
             position = pair.world.second.objects_from(next, &mut |object| {
-                let fits = room > 0;
+                let fits = capacity > 0;
                 if fits {
-                    room -= 1;
+                    capacity -= 1;
                     numbers.push(object.number);
                 }
                 fits
@@ -84,22 +84,22 @@ fn a_listing_in_parts_is_the_listing() {
 }
 
 #[test]
-fn an_opening_is_listed_under_its_label() {
+fn an_open_is_listed_under_its_label() {
     let pair = Pair::new();
-    pair.a.opening.set_label(0x1234);
+    pair.a.open.set_label(0x1234);
     let objects = listed(&pair.world.first);
-    assert_eq!(find(&objects, ObjectKind::Opening).label, 0x1234);
-    assert!(objects.iter().filter(|object| object.kind != ObjectKind::Opening).all(|object| object.label == 0));
+    assert_eq!(find(&objects, ObjectKind::Open).label, 0x1234);
+    assert!(objects.iter().filter(|object| object.kind != ObjectKind::Open).all(|object| object.label == 0));
     pair.close();
 }
 
 /// A closed object is still on a turn's list while the next one already has its place in the listing.
 #[test]
-fn a_turn_that_comes_after_a_close_takes_nothing_from_the_next_object() {
+fn a_pass_that_comes_after_a_close_takes_nothing_from_the_next_object() {
     let mut pair = Pair::new();
-    let gone = pair.a.opening.create_connector(pair.world.block(70)).unwrap();
+    let gone = pair.a.open.create_connector(pair.world.consumer_object(70)).unwrap();
     drop(gone.close(1));
-    let next = pair.a.opening.create_connector(pair.world.block(71)).unwrap();
+    let next = pair.a.open.create_connector(pair.world.consumer_object(71)).unwrap();
     let before = listed(&pair.world.first).len();
     pair.world.run();
     assert_eq!(listed(&pair.world.first).len(), before);
@@ -108,11 +108,11 @@ fn a_turn_that_comes_after_a_close_takes_nothing_from_the_next_object() {
 }
 
 #[test]
-fn ids_tell_objects_of_a_kind_apart_and_the_moment_they_were_made_is_told() {
+fn ids_tell_objects_of_a_kind_apart_and_the_deadline_they_were_made_is_told() {
     let mut pair = Pair::new();
     pair.world.advance(7);
-    let second = pair.a.opening.create_completion_queue(4, None, None, pair.world.block(70)).unwrap();
-    let third = pair.a.opening.create_protection_domain(pair.world.block(71)).unwrap();
+    let second = pair.a.open.create_completion_queue(4, None, None, pair.world.consumer_object(70)).unwrap();
+    let third = pair.a.open.create_protection_domain(pair.world.consumer_object(71)).unwrap();
     let objects = listed(&pair.world.first);
     for one in &objects {
         let same = objects.iter().filter(|other| other.kind == one.kind && other.id == one.id);
@@ -131,11 +131,11 @@ fn every_stage_of_a_connection_is_told() {
     use ObjectState::{Accepting, Answered, Arrived, Claimed, Connected, Connecting, Ended, Idle};
     let mut pair = Pair::unconnected(World::new(), Semantics::NDK, Depths::default());
     let stages = |pair: &Pair| {
-        let (near, far) = (listed(&pair.world.first), listed(&pair.world.second));
+        let (near, peer) = (listed(&pair.world.first), listed(&pair.world.second));
         // The newest connector of the passive end is the one that arrived.
-        let arrived = far.iter().filter(|object| object.kind == ObjectKind::Connector).max_by_key(|one| one.number);
-        let far = arrived.unwrap().state;
-        [find(&near, ObjectKind::Connector).state, far, find(&near, ObjectKind::QueuePair).state]
+        let arrived = peer.iter().filter(|object| object.kind == ObjectKind::Connector).max_by_key(|one| one.number);
+        let peer = arrived.unwrap().state;
+        [find(&near, ObjectKind::Connector).state, peer, find(&near, ObjectKind::QueuePair).state]
     };
     assert_eq!(stages(&pair), [Idle, Idle, Idle]);
     pair.connect_request().unwrap();
@@ -159,7 +159,7 @@ fn every_stage_of_a_connection_is_told() {
 fn memory_is_told_by_what_it_is_good_for() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(64, 0);
-    let idle = pair.a.domain.create_memory_region(true, pair.world.block(1)).unwrap();
+    let idle = pair.a.domain.create_memory_region(true, pair.world.consumer_object(1)).unwrap();
     let state = |pair: &Pair, kind| find(&listed(&pair.world.first), kind).state;
     assert_eq!(state(&pair, ObjectKind::MemoryRegion), ObjectState::Idle);
     idle.initialize_fast_register(1, false).unwrap();
@@ -167,7 +167,7 @@ fn memory_is_told_by_what_it_is_good_for() {
     drop(idle.close(1));
     let region = pair.a.register(&pair.world, &buffer, 0, Rights::LOCAL_WRITE);
     assert_eq!(state(&pair, ObjectKind::MemoryRegion), ObjectState::Registered);
-    let window = pair.a.domain.create_memory_window(pair.world.block(2)).unwrap();
+    let window = pair.a.domain.create_memory_window(pair.world.consumer_object(2)).unwrap();
     assert_eq!(state(&pair, ObjectKind::MemoryWindow), ObjectState::Idle);
     pair.a.pair.bind(1, RequestFlags::empty(), &region, &window, 0, 64, Rights::REMOTE_READ).unwrap();
     assert_eq!(state(&pair, ObjectKind::MemoryWindow), ObjectState::Registered);

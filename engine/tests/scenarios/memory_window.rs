@@ -4,7 +4,7 @@ use softndk_engine::{
     Close, Deregistered, MemoryRegion, MemoryToken, MemoryWindow, Operation, Outcome, PostError, RegionError,
     RequestFlags, Rights,
 };
-use softndk_engine_kit::{self as kit, A, B, Buffer, CLOSE, Event, Pair, element, meanwhile, outcomes};
+use softndk_engine_kit::{self as kit, A, B, Buffer, CLOSE, Event, Pair, meanwhile, outcomes, sge};
 
 const NONE: RequestFlags = RequestFlags::empty();
 const BASE: u64 = 0x7000;
@@ -25,7 +25,7 @@ impl Scene {
         let buffer = Buffer::new(LENGTH as usize, 7);
         let sink = pair.a.register(&pair.world, &Buffer::new(LENGTH as usize, 0), 0, Rights::LOCAL_WRITE);
         let region = pair.b.register(&pair.world, &buffer, BASE, Rights::LOCAL_WRITE);
-        let window = pair.b.domain.create_memory_window(pair.world.block(B + 60)).unwrap();
+        let window = pair.b.domain.create_memory_window(pair.world.consumer_object(B + 60)).unwrap();
         Self { pair, buffer, sink, region, window }
     }
 
@@ -44,14 +44,14 @@ impl Scene {
     }
 
     fn read(&self, token: MemoryToken) -> Outcome {
-        let list = [element(0, 64, self.sink.local_token())];
+        let list = [sge(0, 64, self.sink.local_token())];
         self.pair.a.pair.read(3, NONE, list.into_iter(), BASE, token).unwrap();
         outcomes(&self.pair.a.initiator)[0].1
     }
 
     /// A Read or Write of a stretch of the region's labels, through the window.
     fn access(&self, operation: Operation, address: u64, length: u32) -> Outcome {
-        let (list, token) = ([element(0, length, self.sink.local_token())].into_iter(), self.window.remote_token());
+        let (list, token) = ([sge(0, length, self.sink.local_token())].into_iter(), self.window.remote_token());
         match operation {
             Operation::Read => self.pair.a.pair.read(3, NONE, list, address, token),
             _ => self.pair.a.pair.write(3, NONE, list, address, token),
@@ -132,12 +132,12 @@ fn a_region_is_busy_and_its_close_pends_while_a_window_is_bound() {
 #[test]
 fn a_bind_to_a_region_whose_close_has_begun_fails_and_holds_nothing() {
     let mut scene = Scene::new();
-    let other = scene.pair.b.domain.create_memory_window(scene.pair.world.block(B + 62)).unwrap();
+    let other = scene.pair.b.domain.create_memory_window(scene.pair.world.consumer_object(B + 62)).unwrap();
     scene.bind();
     // Held until the region is being closed, which the first window keeps from completing.
     scene.pair.b.pair.bind(4, RequestFlags::DEFER, &scene.region, &other, BASE, 1, Rights::REMOTE_READ).unwrap();
     assert!(matches!(scene.region.close(B + 61), Close::Pending));
-    scene.pair.b.pair.kick_held();
+    scene.pair.b.pair.schedule_held();
     assert_eq!(outcomes(&scene.pair.b.initiator), [(4, Outcome::InvalidRequest)]);
     drop(scene.window.close(B + 60));
     assert_eq!(scene.pair.world.run().iter().filter(|event| **event == Event::Closed(B + 61, 50)).count(), 1);
@@ -183,7 +183,7 @@ fn the_end_of_the_queue_pair_unbinds_its_windows() {
             1 => drop(peer.close(A + CLOSE)),
             2 => scene.pair.b.pair.flush(),
             // A request that fails.
-            _ => scene.pair.b.pair.read(1, NONE, [element(0, 1, token)].into_iter(), 0, token).unwrap(),
+            _ => scene.pair.b.pair.read(1, NONE, [sge(0, 1, token)].into_iter(), 0, token).unwrap(),
         }
         let mut events = scene.pair.world.run();
         if way == 0 {
@@ -243,7 +243,7 @@ fn a_bound_window_is_closed_before_the_region_below_it() {
     }));
     scene.pair.world.harness().watch_copies.store(true, std::sync::atomic::Ordering::SeqCst);
     let token = scene.window.remote_token();
-    let list = [element(0, 64, scene.sink.local_token())];
+    let list = [sge(0, 64, scene.sink.local_token())];
     scene.pair.a.pair.read(3, NONE, list.into_iter(), BASE, token).unwrap();
     let events = scene.pair.world.run();
     assert_eq!(events, [Event::Closed(B + 60, B + 60), Event::Closed(B + 61, 50)]);
@@ -266,7 +266,8 @@ fn many_windows_of_one_queue_pair_are_unbound_in_any_order() {
     let mut scene = Scene::new();
     let windows: Vec<_> = (0..7)
         .map(|number| {
-            let window = scene.pair.b.domain.create_memory_window(scene.pair.world.block(B + 70 + number)).unwrap();
+            let window =
+                scene.pair.b.domain.create_memory_window(scene.pair.world.consumer_object(B + 70 + number)).unwrap();
             let rights = Rights::REMOTE_READ;
             let flags = RequestFlags::SILENT_SUCCESS;
             scene.pair.b.pair.bind(1, flags, &scene.region, &window, BASE, LENGTH, rights).unwrap();
@@ -297,9 +298,9 @@ fn a_piece_after_the_unbinding_is_refused() {
     let buffer = Buffer::new(LONG, 7);
     let sink = Buffer::new(LONG, 0);
     let near = pair.a.register(&pair.world, &sink, 0, Rights::LOCAL_WRITE);
-    let far = pair.b.register(&pair.world, &buffer, 0, Rights::LOCAL_WRITE);
-    let window = pair.b.domain.create_memory_window(pair.world.block(1)).unwrap();
-    pair.b.pair.bind(1, NONE, &far, &window, 0, LONG as u64, Rights::REMOTE_READ).unwrap();
+    let peer = pair.b.register(&pair.world, &buffer, 0, Rights::LOCAL_WRITE);
+    let window = pair.b.domain.create_memory_window(pair.world.consumer_object(1)).unwrap();
+    pair.b.pair.bind(1, NONE, &peer, &window, 0, LONG as u64, Rights::REMOTE_READ).unwrap();
     let closing = window.clone();
     let mut copies = 0;
     *pair.world.harness().before_copy.lock().unwrap() = Some(Box::new(move || {
@@ -309,7 +310,7 @@ fn a_piece_after_the_unbinding_is_refused() {
         }
     }));
     pair.world.harness().watch_copies.store(true, std::sync::atomic::Ordering::SeqCst);
-    let list = [element(0, LONG as u32, near.local_token())];
+    let list = [sge(0, LONG as u32, near.local_token())];
     pair.a.pair.read(2, NONE, list.into_iter(), 0, window.remote_token()).unwrap();
     let events = pair.world.run();
     assert!(events.contains(&Event::Closed(77, 1)), "{events:?}");
@@ -317,7 +318,7 @@ fn a_piece_after_the_unbinding_is_refused() {
     assert_eq!(sink.read(LONG - 64, 64), [0; 64]);
     *pair.world.harness().before_copy.lock().unwrap() = None;
     drop(near.close(1));
-    drop(far.close(1));
+    drop(peer.close(1));
     pair.close();
 }
 
@@ -360,25 +361,25 @@ fn only_the_peer_of_the_queue_pair_it_was_bound_through_uses_a_window() {
     for invalidates in [false, true] {
         let mut scene = Scene::new();
         let token = scene.bind();
-        let (stranger, host) = scene.pair.another_connection(&scene.pair.b.domain.clone());
+        let (unrelated, host) = scene.pair.another_connection(&scene.pair.b.domain.clone());
         let there = Buffer::new(64, 0);
         let target = scene.pair.b.register(&scene.pair.world, &there, 0, Rights::LOCAL_WRITE);
         if invalidates {
-            let source = stranger.register(&scene.pair.world, &Buffer::new(64, 9), 0, Rights::empty());
-            host.pair.receive(5, [element(0, 64, target.local_token())].into_iter()).unwrap();
-            let message = [element(0, 64, source.local_token())].into_iter();
-            stranger.pair.send_and_invalidate(4, NONE, message, token).unwrap();
+            let source = unrelated.register(&scene.pair.world, &Buffer::new(64, 9), 0, Rights::empty());
+            host.pair.receive(5, [sge(0, 64, target.local_token())].into_iter()).unwrap();
+            let message = [sge(0, 64, source.local_token())].into_iter();
+            unrelated.pair.send_and_invalidate(4, NONE, message, token).unwrap();
             drop(source.close(1));
         } else {
-            let sink = stranger.register(&scene.pair.world, &Buffer::new(64, 0), 0, Rights::LOCAL_WRITE);
-            stranger.pair.read(4, NONE, [element(0, 64, sink.local_token())].into_iter(), BASE, token).unwrap();
+            let sink = unrelated.register(&scene.pair.world, &Buffer::new(64, 0), 0, Rights::LOCAL_WRITE);
+            unrelated.pair.read(4, NONE, [sge(0, 64, sink.local_token())].into_iter(), BASE, token).unwrap();
             drop(sink.close(1));
         }
-        assert_eq!(outcomes(&stranger.initiator), [(4, Outcome::RemoteError)]);
+        assert_eq!(outcomes(&unrelated.initiator), [(4, Outcome::RemoteError)]);
         assert_eq!(there.read(0, 64), [0; 64], "refused before the first byte");
         drop(target.close(1));
         assert_eq!(scene.read(token), Outcome::Success, "nothing has changed for the rightful peer");
-        scene.pair.close_other_connection(&stranger, &host);
+        scene.pair.close_other_connection(&unrelated, &host);
         scene.close();
     }
 }
@@ -387,7 +388,7 @@ fn only_the_peer_of_the_queue_pair_it_was_bound_through_uses_a_window() {
 #[test]
 fn a_bind_takes_a_stretch_of_its_region_and_rights_the_region_has() {
     let pair = Pair::new();
-    let window = pair.b.domain.create_memory_window(pair.world.block(1)).unwrap();
+    let window = pair.b.domain.create_memory_window(pair.world.consumer_object(1)).unwrap();
     let before = window.remote_token();
     let regions = [Rights::empty(), Rights::LOCAL_WRITE]
         .map(|rights| pair.b.register(&pair.world, &Buffer::new(LENGTH as usize, 0), BASE, rights));
@@ -422,10 +423,11 @@ fn a_bind_takes_a_stretch_of_its_region_and_rights_the_region_has() {
 #[test]
 fn a_window_is_bound_and_invalidated_within_its_protection_domain() {
     let pair = Pair::new();
-    let other = pair.b.opening.create_protection_domain(pair.world.block(1)).unwrap();
-    let windows = [&pair.b.domain, &other].map(|domain| domain.create_memory_window(pair.world.block(2)).unwrap());
+    let other = pair.b.open.create_protection_domain(pair.world.consumer_object(1)).unwrap();
+    let windows =
+        [&pair.b.domain, &other].map(|domain| domain.create_memory_window(pair.world.consumer_object(2)).unwrap());
     let regions = [&pair.b.domain, &other].map(|domain| {
-        let region = domain.create_memory_region(false, pair.world.block(3)).unwrap();
+        let region = domain.create_memory_region(false, pair.world.consumer_object(3)).unwrap();
         let memory = pair.world.map(&Buffer::new(64, 0));
         let registration = softndk_engine::Registration { memory, base: 0, length: 64, rights: Rights::LOCAL_WRITE };
         region.register(registration).map_err(|(error, _)| error).unwrap();
@@ -446,7 +448,7 @@ fn a_window_is_bound_and_invalidated_within_its_protection_domain() {
 #[test]
 fn a_region_with_two_windows_is_closed_after_the_second() {
     let mut scene = Scene::new();
-    let second = scene.pair.b.domain.create_memory_window(scene.pair.world.block(B + 62)).unwrap();
+    let second = scene.pair.b.domain.create_memory_window(scene.pair.world.consumer_object(B + 62)).unwrap();
     scene.bind();
     let flags = RequestFlags::SILENT_SUCCESS;
     scene.pair.b.pair.bind(1, flags, &scene.region, &second, BASE, LENGTH, Rights::REMOTE_READ).unwrap();

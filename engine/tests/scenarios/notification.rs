@@ -82,11 +82,11 @@ fn drain_arm_and_post_inside_the_notification_lose_nothing_and_never_overlap() {
 fn everything_may_be_closed_inside_a_notification() {
     let mut pair = Pair::new();
     let (side, listener) = (&pair.a, pair.listener.clone());
-    let objects = (side.connector.clone(), side.pair.clone(), side.initiator.clone(), side.opening.clone());
+    let objects = (side.connector.clone(), side.pair.clone(), side.initiator.clone(), side.open.clone());
     pair.world.events.inside = Some(Box::new(move |event| {
         if matches!(event, Event::Notified(..)) {
-            let (connector, pair, queue, opening) = &objects;
-            drop((opening.close(CLOSE), queue.close(CLOSE), pair.close(CLOSE), connector.close(CLOSE)));
+            let (connector, pair, queue, open) = &objects;
+            drop((open.close(CLOSE), queue.close(CLOSE), pair.close(CLOSE), connector.close(CLOSE)));
             drop(listener.close(CLOSE));
         }
     }));
@@ -125,12 +125,12 @@ fn beside(pair: &Pair) -> softndk_engine::QueuePair<kit::Harness> {
         context: 0,
         receive_depth: 4,
         initiator_depth: 1,
-        receive_elements: 1,
-        initiator_elements: 1,
+        receive_sges: 1,
+        initiator_sges: 1,
         inline_data: 0,
         shared: None,
     };
-    pair.a.domain.create_queue_pair(settings, pair.world.block(A + 7)).unwrap()
+    pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(A + 7)).unwrap()
 }
 
 /// A flush leaves the connection open; what it overruns ends it.
@@ -192,7 +192,7 @@ fn a_queue_pair_that_was_flushed_before_ends_with_its_queue() {
 fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect() {
     // Both ends in one opening: a queue serves no other.
     let mut pair = Pair::unconnected(World::new(), Semantics::NDK, Depths::default());
-    let one = pair.a.opening.create_completion_queue(64, None, None, pair.world.block(1)).unwrap();
+    let one = pair.a.open.create_completion_queue(64, None, None, pair.world.consumer_object(1)).unwrap();
     let queue_pair = |context| {
         let settings = QueuePairSettings {
             receive_queue: &one,
@@ -200,15 +200,15 @@ fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect(
             context,
             receive_depth: 8,
             initiator_depth: 8,
-            receive_elements: 1,
-            initiator_elements: 1,
+            receive_sges: 1,
+            initiator_sges: 1,
             inline_data: 0,
             shared: None,
         };
-        pair.a.domain.create_queue_pair(settings, pair.world.block(context)).unwrap()
+        pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(context)).unwrap()
     };
     let (here, there) = (queue_pair(2), queue_pair(3));
-    let listener = pair.a.opening.create_listener(4, pair.world.block(4)).unwrap();
+    let listener = pair.a.open.create_listener(4, pair.world.consumer_object(4)).unwrap();
     listener.listen(SocketAddr::new(FIRST, 446)).unwrap();
     let limits = ReadLimits::default();
     let connector = &pair.a.connector;
@@ -222,8 +222,8 @@ fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect(
     };
     connector.connect(request).unwrap();
     pair.world.run();
-    let far = pair.world.events.arrived.pop().unwrap();
-    far.accept(Accept { queue_pair: &there, limits, private_data: &[], disconnect: None, callback: 6 }).unwrap();
+    let peer = pair.world.events.arrived.pop().unwrap();
+    peer.accept(Accept { queue_pair: &there, limits, private_data: &[], disconnect: None, callback: 6 }).unwrap();
     pair.world.run();
     connector.complete_connect(None, 7).unwrap();
     pair.world.run();
@@ -232,7 +232,7 @@ fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect(
     here.send(1, NONE, std::iter::empty()).unwrap();
     there.send(2, NONE, std::iter::empty()).unwrap();
     assert_eq!(outcomes(&one), [1, 200, 2, 100].map(|context| (context, Outcome::Success)));
-    drop((far.close(8), listener.close(8)));
+    drop((peer.close(8), listener.close(8)));
     for queue_pair in [here, there] {
         drop(queue_pair.close(8));
     }
@@ -241,21 +241,21 @@ fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect(
 }
 
 #[test]
-fn the_first_work_of_an_idle_processor_kicks_it_and_only_that() {
+fn the_first_work_of_an_idle_processor_schedules_it_and_only_that() {
     let mut pair = Pair::new();
     pair.world.run();
-    let kicked = |pair: &Pair| pair.world.harness().kicked.swap(false, std::sync::atomic::Ordering::SeqCst);
-    kicked(&pair);
+    let scheduled = |pair: &Pair| pair.world.harness().scheduled.swap(false, std::sync::atomic::Ordering::SeqCst);
+    scheduled(&pair);
     pair.a.initiator.arm(Arm::Any);
-    assert!(!kicked(&pair), "nothing to do");
+    assert!(!scheduled(&pair), "nothing to do");
     read(&pair, 1);
-    assert!(kicked(&pair));
+    assert!(scheduled(&pair));
     pair.b.pair.flush();
-    assert!(!kicked(&pair), "the turn has not come yet");
+    assert!(!scheduled(&pair), "the turn has not come yet");
     pair.world.run();
-    kicked(&pair);
+    scheduled(&pair);
     pair.a.pair.flush();
-    assert!(kicked(&pair));
+    assert!(scheduled(&pair));
     pair.close();
 }
 
@@ -290,7 +290,7 @@ const MICROSECOND: u64 = 1000;
 const MILLISECOND: u64 = 1_000_000;
 
 #[test]
-fn an_interval_holds_a_notification_back_until_its_moment_and_no_longer() {
+fn an_interval_holds_a_notification_back_until_its_deadline_and_no_longer() {
     let mut pair = Pair::new();
     pair.a.initiator.moderate(10_000, u32::MAX).unwrap();
     for round in 0..3 {
@@ -298,7 +298,7 @@ fn an_interval_holds_a_notification_back_until_its_moment_and_no_longer() {
         read(&pair, round);
         read(&pair, round);
         assert_eq!(pair.world.run(), [], "held back");
-        let start = pair.world.harness().clock.load(std::sync::atomic::Ordering::SeqCst);
+        let start = pair.world.harness().timer_queue.load(std::sync::atomic::Ordering::SeqCst);
         let seen = pair.world.advance(30 * MILLISECOND);
         let [(at, Event::Notified(callback, Ok(())))] = seen[..] else { panic!("{seen:?}") };
         assert_eq!(callback, A + 2);
@@ -309,7 +309,7 @@ fn an_interval_holds_a_notification_back_until_its_moment_and_no_longer() {
 }
 
 #[test]
-fn an_interval_below_the_tick_is_over_with_the_turn_and_after_everything_else_in_it() {
+fn an_interval_below_the_tick_is_over_with_the_pass_and_after_everything_else_in_it() {
     let mut pair = Pair::new();
     pair.a.initiator.moderate(20, u32::MAX).unwrap();
     pair.a.initiator.arm(Arm::Any);
@@ -354,26 +354,26 @@ fn settings_without_a_bound_are_refused_and_the_older_ones_stay() {
 #[test]
 fn many_rounds_of_a_moderated_queue_are_each_told_once_and_in_time() {
     let mut pair = Pair::new();
-    let clock = |pair: &Pair| pair.world.harness().clock.load(std::sync::atomic::Ordering::SeqCst);
+    let timer_queue = |pair: &Pair| pair.world.harness().timer_queue.load(std::sync::atomic::Ordering::SeqCst);
     let mut seed = 7_u64;
     for round in 0..500_u64 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let (interval, count) = (1 + (seed >> 33) % 5000, 2 + (seed >> 20) % 9);
         pair.a.initiator.moderate(interval as u32, count as u32).unwrap();
         pair.a.initiator.arm(Arm::Any);
-        let (mut told, mut first, mut added) = (0, None, 0);
+        let (mut on_message, mut first, mut added) = (0, None, 0);
         for _ in 0..12 {
-            let now = clock(&pair);
+            let now = timer_queue(&pair);
             if added < count {
                 read(&pair, round);
                 added += 1;
                 first.get_or_insert(now);
             }
-            told += pair.world.run().len() + pair.world.advance(600 * MICROSECOND).len();
-            let late = clock(&pair) > first.unwrap() + interval * MICROSECOND;
-            assert!(told == 1 || !late && added < count, "round {round}: {told} by {interval} and {count}");
+            on_message += pair.world.run().len() + pair.world.advance(600 * MICROSECOND).len();
+            let late = timer_queue(&pair) > first.unwrap() + interval * MICROSECOND;
+            assert!(on_message == 1 || !late && added < count, "round {round}: {on_message} by {interval} and {count}");
         }
-        assert_eq!(told, 1);
+        assert_eq!(on_message, 1);
         outcomes(&pair.a.initiator);
     }
     pair.close();
@@ -389,12 +389,12 @@ fn a_failed_queue_ends_every_queue_pair_that_uses_it() {
         context: 7,
         receive_depth: 4,
         initiator_depth: 4,
-        receive_elements: 1,
-        initiator_elements: 1,
+        receive_sges: 1,
+        initiator_sges: 1,
         inline_data: 0,
         shared: None,
     };
-    let beside = pair.a.domain.create_queue_pair(settings, pair.world.block(77)).unwrap();
+    let beside = pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(77)).unwrap();
     beside.receive(1, std::iter::empty()).unwrap();
     (0..5).for_each(|context| read(&pair, context));
     pair.world.run();

@@ -10,7 +10,7 @@ use softndk_engine::{
     Notification, Outcome, PostError, RequestCompletion, RequestFlags, Retired, Semantics, Sink,
 };
 use softndk_engine_kit::{
-    self as kit, A, B, Block, Buffer, Depths, EVERYTHING, Harness, HarnessCounters, PROCESSOR, Pair, element,
+    self as kit, A, B, Buffer, ConsumerObject, Depths, EVERYTHING, Harness, HarnessCounters, PROCESSOR, Pair, sge,
 };
 
 /// How long a busy machine may take.
@@ -33,17 +33,17 @@ impl Sink<Harness> for Dropping {
     fn disconnected(&mut self, _: DisconnectEvent<Harness>) {}
     fn closed(&mut self, event: CloseCompletion<Harness>) {
         self.closed += 1;
-        drop::<Option<Block>>(event.object.block);
+        drop::<Option<ConsumerObject>>(event.object.consumer_object);
     }
     fn retired(&mut self, _: Retired<Harness>) {}
 }
 
 /// Plays a processor until told to stop.
-fn turns(fabric: &Fabric<Harness>, processor: u32, stop: &AtomicBool) -> u64 {
+fn service_passes(fabric: &Fabric<Harness>, processor: u32, stop: &AtomicBool) -> u64 {
     PROCESSOR.with(|place| place.set(processor));
     let mut sink = Dropping::default();
     while !stop.load(Ordering::Relaxed) {
-        fabric.turn(processor, Budget { bytes: 1 << 18, items: 16 }, &mut sink);
+        fabric.service_pass(processor, Budget { bytes: 1 << 18, items: 16 }, &mut sink);
         std::thread::yield_now();
     }
     sink.closed
@@ -85,7 +85,7 @@ fn no_byte_moves_after_an_invalidation_has_completed() {
             let fabric = &pair.world.fabric;
             for processor in 0..2 {
                 let stop = &stop;
-                scope.spawn(move || turns(fabric, processor, stop));
+                scope.spawn(move || service_passes(fabric, processor, stop));
             }
             let (qp, queue) = (&pair.a.pair, &pair.a.initiator);
             let (from, to) = (local.local_token(), region.remote_token());
@@ -93,7 +93,7 @@ fn no_byte_moves_after_an_invalidation_has_completed() {
                 PROCESSOR.with(|place| place.set(1));
                 let mut successes = 0_u64;
                 for context in 0.. {
-                    let list = [element(0, length as u32, from)].into_iter();
+                    let list = [sge(0, length as u32, from)].into_iter();
                     qp.write(context, NONE, list, 0, to).unwrap();
                     let completion = wait_for(queue, "write");
                     assert_eq!(completion.context, context);
@@ -115,7 +115,7 @@ fn no_byte_moves_after_an_invalidation_has_completed() {
             assert!(there.read(0, length).iter().all(|byte| *byte == 0xAA), "round {rounds}: a byte moved afterwards");
             stop.store(true, Ordering::Relaxed);
         });
-        pair.b.opening.release_mapping(mapping);
+        pair.b.open.release_mapping(mapping);
         drop((local.close(1), region.close(1)));
         pair.world.run();
         pair.close();
@@ -135,7 +135,7 @@ fn every_accepted_request_completes_exactly_once_however_the_end_comes() {
         std::thread::scope(|scope| {
             let fabric = &pair.world.fabric;
             let stop = &stop;
-            let turner = scope.spawn(move || turns(fabric, 0, stop));
+            let turner = scope.spawn(move || service_passes(fabric, 0, stop));
             let mut posters = Vec::new();
             for (side, base) in [(&pair.a, 0), (&pair.b, 2)] {
                 let posted = &posted;
@@ -206,15 +206,15 @@ fn tables_change_under_readers_and_everything_comes_back() {
     let reads = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let (fabric, stop) = (&pair.world.fabric, &stop);
-        let turner = scope.spawn(move || turns(fabric, 0, stop));
+        let turner = scope.spawn(move || service_passes(fabric, 0, stop));
         let mut changers = Vec::new();
         for side in [&pair.a, &pair.b] {
             let (buffer, counters, reads) = (&buffer, &counters, &reads);
             changers.push(scope.spawn(move || {
                 // On as long as nobody has read: what nobody sees change shows nothing.
                 for round in (0_u64..).take_while(|round| *round < 3000 || reads.load(Ordering::Relaxed) <= 10) {
-                    let mapping = side.opening.build_mapping(counters.map(buffer)).ok().unwrap();
-                    let region = side.domain.create_memory_region(round % 2 == 0, counters.block(1)).unwrap();
+                    let mapping = side.open.build_mapping(counters.map(buffer)).ok().unwrap();
+                    let region = side.domain.create_memory_region(round % 2 == 0, counters.consumer_object(1)).unwrap();
                     if region.is_fast_register() {
                         region.initialize_fast_register(4, true).unwrap();
                     } else {
@@ -223,7 +223,7 @@ fn tables_change_under_readers_and_everything_comes_back() {
                             softndk_engine::Registration { memory, base: 0, length: 8192, rights: EVERYTHING };
                         region.register(registration).ok().unwrap();
                     }
-                    assert!(side.opening.release_mapping(mapping.first));
+                    assert!(side.open.release_mapping(mapping.first));
                     drop(region.close(1));
                     if round >= 3000 {
                         std::thread::yield_now();
@@ -232,7 +232,7 @@ fn tables_change_under_readers_and_everything_comes_back() {
             }));
         }
         while changers.iter().any(|changer| !changer.is_finished()) {
-            let list = [element(0, 8192, good.remote_token())].into_iter();
+            let list = [sge(0, 8192, good.remote_token())].into_iter();
             pair.b.pair.write(1, NONE, list, 0, good.remote_token()).unwrap();
             // A's end has nothing under that token: the first write ends the connection, the others are cancelled.
             wait_for(&pair.b.initiator, "write");
@@ -256,7 +256,7 @@ fn connects_that_meet_closes_leave_nothing() {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (fabric, stop) = (&pair.world.fabric, &stop);
-            let turner = scope.spawn(move || turns(fabric, 0, stop));
+            let turner = scope.spawn(move || service_passes(fabric, 0, stop));
             let request = pair.connect_request();
             request.unwrap();
             for _ in 0..(seed * 31) % 3000 {

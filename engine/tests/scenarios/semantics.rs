@@ -1,7 +1,7 @@
 //! The table of semantics: every row seen in both columns. A field without a row here does not compile.
 
 use softndk_engine::{Arm, Close, Outcome, RequestFlags, Semantics};
-use softndk_engine_kit::{A, B, Buffer, DISCONNECT, Depths, EVERYTHING, Event, Pair, World, element, outcomes};
+use softndk_engine_kit::{A, B, Buffer, DISCONNECT, Depths, EVERYTHING, Event, Pair, World, outcomes, sge};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -42,7 +42,7 @@ fn outcome_of_a_refused_write(semantics: Semantics) -> Outcome {
     let pair = connected(semantics);
     let buffer = Buffer::new(64, 1);
     let region = pair.a.register(&pair.world, &buffer, 0x1000, EVERYTHING);
-    let list = [element(0x1000, 64, region.local_token())];
+    let list = [sge(0x1000, 64, region.local_token())];
     // The token is one of the near side: of no use at the other.
     pair.a.pair.write(1, RequestFlags::empty(), list.into_iter(), 0x1000, region.remote_token()).unwrap();
     let (_, outcome) = outcomes(&pair.a.initiator)[0];
@@ -56,7 +56,7 @@ fn outcome_of_a_send_that_does_not_fit(semantics: Semantics) -> Outcome {
     let buffer = Buffer::new(64, 1);
     let region = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
     pair.b.pair.receive(1, std::iter::empty()).unwrap();
-    pair.a.pair.send(2, RequestFlags::empty(), [element(0, 64, region.local_token())].into_iter()).unwrap();
+    pair.a.pair.send(2, RequestFlags::empty(), [sge(0, 64, region.local_token())].into_iter()).unwrap();
     assert_eq!(outcomes(&pair.b.receiver), [(1, Outcome::ReceiveTooSmall)], "in both columns");
     let (_, outcome) = outcomes(&pair.a.initiator)[0];
     drop(region.close(1));

@@ -23,8 +23,8 @@ struct Hub {
     shared: SharedReceiveQueue<Harness>,
 }
 
-fn settings(depth: u32, elements: u32, threshold: u32) -> SharedReceiveQueueSettings<Harness> {
-    SharedReceiveQueueSettings { depth, elements, threshold, notify: Some(SHARED), processor: None }
+fn settings(depth: u32, sges: u32, threshold: u32) -> SharedReceiveQueueSettings<Harness> {
+    SharedReceiveQueueSettings { depth, sges, threshold, notify: Some(SHARED), processor: None }
 }
 
 impl Hub {
@@ -35,22 +35,23 @@ impl Hub {
     fn with(semantics: Semantics, count: usize, depth: u32) -> Self {
         let mut world = World::new();
         let home = Side::open(&world, &world.second, Semantics::NDK, Depths::default(), B);
-        let shared = home.domain.create_shared_receive_queue(settings(depth, 3, 0), world.block(SHARED)).unwrap();
+        let shared =
+            home.domain.create_shared_receive_queue(settings(depth, 3, 0), world.consumer_object(SHARED)).unwrap();
         let mut receivers = vec![home];
         for _ in 1..count {
-            let (first, block) = (&receivers[0], |id| world.block(id));
+            let (first, consumer_object) = (&receivers[0], |id| world.consumer_object(id));
             let side = Side {
-                opening: first.opening.clone(),
+                open: first.open.clone(),
                 domain: first.domain.clone(),
-                initiator: first.opening.create_completion_queue(64, Some(B + 2), None, block(B + 2)).unwrap(),
-                receiver: first.opening.create_completion_queue(64, Some(B + 3), None, block(B + 3)).unwrap(),
+                initiator: first.open.create_completion_queue(64, Some(B + 2), None, consumer_object(B + 2)).unwrap(),
+                receiver: first.open.create_completion_queue(64, Some(B + 3), None, consumer_object(B + 3)).unwrap(),
                 pair: first.pair.clone(),
-                connector: first.opening.create_connector(block(B + 5)).unwrap(),
+                connector: first.open.create_connector(consumer_object(B + 5)).unwrap(),
             };
             receivers.push(side);
         }
         assert!(matches!(receivers[0].pair.close(0), Close::Done(_)));
-        let listener = receivers[0].opening.create_listener(B + 6, world.block(B + 6)).unwrap();
+        let listener = receivers[0].open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
         listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
         let mut senders = Vec::new();
         for (number, side) in receivers.iter_mut().enumerate() {
@@ -96,7 +97,7 @@ impl Hub {
         sides.truncate(self.senders.len() + 1);
         for side in sides {
             drop(side.domain.close(CLOSE));
-            drop(side.opening.close(CLOSE));
+            drop(side.open.close(CLOSE));
         }
         self.world.run();
         self.world.assert_empty();
@@ -115,12 +116,12 @@ fn share(
         context,
         receive_depth: u32::MAX,
         initiator_depth: 32,
-        receive_elements: u32::MAX,
-        initiator_elements: 4,
+        receive_sges: u32::MAX,
+        initiator_sges: 4,
         inline_data: 128,
         shared: Some(shared),
     };
-    side.domain.create_queue_pair(settings, world.block(context)).unwrap()
+    side.domain.create_queue_pair(settings, world.consumer_object(context)).unwrap()
 }
 
 /// Connects a sender to a receiver; a listener listens at the second adapter.
@@ -166,7 +167,7 @@ fn receives_go_out_in_order_each_to_one_queue_pair_and_complete_there() {
 }
 
 #[test]
-fn messages_go_into_the_elements_of_the_receive_they_took() {
+fn messages_go_into_the_sges_of_the_receive_they_took() {
     let hub = Hub::new(2, 4);
     let (source, sink) = (softndk_engine_kit::Buffer::new(64, 7), softndk_engine_kit::Buffer::new(640, 0));
     let from: Vec<_> = hub.senders.iter().map(|side| side.register(&hub.world, &source, 0x1000, EVERYTHING)).collect();
@@ -175,14 +176,13 @@ fn messages_go_into_the_elements_of_the_receive_they_took() {
         sink.fill(0);
         // One, two and three elements.
         for count in 1..=3_u64 {
-            let element =
-                |part: u64| softndk_engine_kit::element(0x8000 + 100 * count + 20 * part, 15, into.local_token());
-            let list: Vec<_> = (0..count).map(element).collect();
+            let sge = |part: u64| softndk_engine_kit::sge(0x8000 + 100 * count + 20 * part, 15, into.local_token());
+            let list: Vec<_> = (0..count).map(sge).collect();
             hub.shared.receive(count, list.into_iter()).unwrap();
         }
         for count in 1..=3_u32 {
             let side = (round as usize + count as usize) % 2;
-            let message = softndk_engine_kit::element(0x1000, 15 * count, from[side].local_token());
+            let message = softndk_engine_kit::sge(0x1000, 15 * count, from[side].local_token());
             hub.senders[side].pair.send(1, NONE, std::iter::once(message)).unwrap();
         }
         for count in 1..=3 {
@@ -279,7 +279,7 @@ fn many_that_gave_up_do_not_hold_up_the_one_behind_them() {
 }
 
 #[test]
-fn a_flush_leaves_what_nobody_took_for_the_others() {
+fn a_flush_leaves_what_no_context_took_for_the_others() {
     let mut hub = Hub::new(2, 16);
     (0..4).for_each(|context| hub.post(context));
     hub.send(0, 1);
@@ -300,10 +300,10 @@ fn a_receive_taken_by_a_message_that_breaks_off_completes_once_and_cancelled() {
     let (source, sink) = (softndk_engine_kit::Buffer::new(length, 7), softndk_engine_kit::Buffer::new(length, 0));
     let from = hub.senders[0].register(&hub.world, &source, 0, EVERYTHING);
     let into = hub.receivers[0].register(&hub.world, &sink, 0, EVERYTHING);
-    hub.shared.receive(40, std::iter::once(softndk_engine_kit::element(0, length as u32, into.local_token()))).unwrap();
+    hub.shared.receive(40, std::iter::once(softndk_engine_kit::sge(0, length as u32, into.local_token()))).unwrap();
     hub.post(41);
     hub.world.harness().dispatch.store(true, Ordering::SeqCst);
-    let message = softndk_engine_kit::element(0, length as u32, from.local_token());
+    let message = softndk_engine_kit::sge(0, length as u32, from.local_token());
     hub.senders[0].pair.send(1, NONE, std::iter::once(message)).unwrap();
     hub.world.harness().dispatch.store(false, Ordering::SeqCst);
     assert_eq!(outcomes(&hub.receivers[0].receiver), [], "under way");
@@ -322,7 +322,7 @@ fn a_receive_taken_by_a_message_that_breaks_off_completes_once_and_cancelled() {
 #[test]
 fn the_notification_is_armed_by_modify_and_comes_once_below_the_threshold() {
     let mut hub = Hub::new(1, 16);
-    let told = [Event::Notified(SHARED, Ok(()))];
+    let on_message = [Event::Notified(SHARED, Ok(()))];
     (0..5).for_each(|context| hub.post(context));
     let take = |hub: &mut Hub| {
         hub.send(0, 1);
@@ -332,16 +332,16 @@ fn the_notification_is_armed_by_modify_and_comes_once_below_the_threshold() {
     hub.shared.modify(0, 3).unwrap();
     assert_eq!(hub.world.run(), [], "4 are not below 3");
     assert_eq!(take(&mut hub), [], "nor are 3");
-    assert_eq!(take(&mut hub), told, "2 are");
+    assert_eq!(take(&mut hub), on_message, "2 are");
     assert_eq!(take(&mut hub), [], "once");
     hub.shared.modify(0, 0).unwrap();
     hub.shared.modify(20, 0).unwrap();
     assert_eq!(hub.world.run(), [], "nothing was armed");
     hub.shared.modify(0, 2).unwrap();
-    assert_eq!(hub.world.run(), told, "1 is below 2 already");
+    assert_eq!(hub.world.run(), on_message, "1 is below 2 already");
     hub.shared.modify(0, 1).unwrap();
     hub.shared.modify(0, 0).unwrap();
-    assert_eq!(take(&mut hub), told, "threshold 0 keeps the arming");
+    assert_eq!(take(&mut hub), on_message, "threshold 0 keeps the arming");
     hub.end();
 }
 
@@ -414,26 +414,26 @@ fn what_is_over_the_limits_or_of_another_domain_is_refused() {
     let hub = Hub::new(1, 4);
     let side = &hub.receivers[0];
     let limits = *hub.world.second.limits();
-    let create = |settings| side.domain.create_shared_receive_queue(settings, hub.world.block(0)).err();
+    let create = |settings| side.domain.create_shared_receive_queue(settings, hub.world.consumer_object(0)).err();
     assert_eq!(create(settings(limits.shared_depth + 1, 1, 0)), Some(CreateError::OverLimit));
     assert_eq!(create(settings(0, 1, 0)), Some(CreateError::OverLimit));
-    assert_eq!(create(settings(4, limits.receive_elements + 1, 0)), Some(CreateError::OverLimit));
-    let four = (0..4).map(|_| softndk_engine_kit::element(0, 0, softndk_engine::MemoryToken::NONE));
-    assert_eq!(hub.shared.receive(1, four.collect::<Vec<_>>().into_iter()), Err(PostError::TooManyElements));
+    assert_eq!(create(settings(4, limits.receive_sges + 1, 0)), Some(CreateError::OverLimit));
+    let four = (0..4).map(|_| softndk_engine_kit::sge(0, 0, softndk_engine::MemoryToken::NONE));
+    assert_eq!(hub.shared.receive(1, four.collect::<Vec<_>>().into_iter()), Err(PostError::TooManySges));
     assert_eq!(side.pair.receive(1, std::iter::empty()), Err(PostError::BadParameter));
-    let domain = side.opening.create_protection_domain(hub.world.block(0)).unwrap();
+    let domain = side.open.create_protection_domain(hub.world.consumer_object(0)).unwrap();
     let settings = QueuePairSettings {
         receive_queue: &side.receiver,
         initiator_queue: &side.initiator,
         context: 0,
         receive_depth: 0,
         initiator_depth: 1,
-        receive_elements: 0,
-        initiator_elements: 1,
+        receive_sges: 0,
+        initiator_sges: 1,
         inline_data: 0,
         shared: Some(&hub.shared),
     };
-    assert_eq!(domain.create_queue_pair(settings, hub.world.block(0)).err(), Some(CreateError::Foreign));
+    assert_eq!(domain.create_queue_pair(settings, hub.world.consumer_object(0)).err(), Some(CreateError::Foreign));
     drop(domain.close(CLOSE));
     hub.end();
 }
@@ -551,7 +551,7 @@ fn notifications_of_one_shared_queue_never_overlap() {
             let mut meanwhile = softndk_engine_kit::Events::new(counters.clone());
             let budget = softndk_engine::Budget { bytes: 1 << 20, items: 64 };
             for processor in 0..2 {
-                fabric.turn(processor, budget, &mut meanwhile);
+                fabric.service_pass(processor, budget, &mut meanwhile);
             }
             assert_eq!(meanwhile.seen, []);
         }
@@ -564,7 +564,7 @@ fn notifications_of_one_shared_queue_never_overlap() {
 
 /// A turn that promises receives to senders looks at the same queue.
 #[test]
-fn a_queue_that_is_not_armed_does_not_notify_whatever_turns_look_at_it() {
+fn a_queue_that_is_not_armed_does_not_notify_whatever_passes_look_at_it() {
     let mut hub = Hub::new(2, 4);
     for sender in 0..2 {
         hub.send(sender, 1);

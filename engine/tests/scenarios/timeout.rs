@@ -28,7 +28,7 @@ fn without_time_outs_everybody_waits_for_ever() {
 }
 
 #[test]
-fn a_connect_that_nobody_answers_times_out_and_can_be_tried_again() {
+fn a_connect_that_no_context_answers_times_out_and_can_be_tried_again() {
     let mut pair = unconnected(Timeouts { connect: 5 * SECONDS, ..Timeouts::default() });
     pair.connect_request().unwrap();
     assert_eq!(pair.world.run(), [Event::Requested(B + 6)]);
@@ -128,7 +128,7 @@ fn disconnect_events_say_why() {
     assert_eq!(reasons(|pair| drop(pair.a.connector.close(A + CLOSE))), [Reason::Closed]);
     let failed = reasons(|pair| {
         let token = softndk_engine::MemoryToken(99);
-        pair.a.pair.write(1, RequestFlags::empty(), std::iter::once(kit::element(0, 8, token)), 0, token).unwrap();
+        pair.a.pair.write(1, RequestFlags::empty(), std::iter::once(kit::sge(0, 8, token)), 0, token).unwrap();
     });
     assert_eq!(failed, [Reason::PeerFailed]);
     let gone = reasons(|pair| pair.world.second.set_addresses(&[FIRST]).unwrap());
@@ -150,7 +150,7 @@ fn a_disconnect_that_was_answered_in_time_succeeds_though_its_flush_comes_late()
     other.pair.flush();
     pair.world.run();
     pair.b.connector.disconnect(B + DISCONNECT).unwrap();
-    pair.world.harness().clock.store(5 * SECONDS, std::sync::atomic::Ordering::SeqCst);
+    pair.world.harness().timer_queue.store(5 * SECONDS, std::sync::atomic::Ordering::SeqCst);
     let events = pair.world.run();
     assert!(events.contains(&Event::Completed(A + DISCONNECT, Ok(()))), "{events:?}");
     pair.close_other_side(&other);

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use softndk_engine::{
-    AdapterSettings, Budget, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, PostError,
-    RequestFlags, Rights, Semantics, Turn,
+    AdapterSettings, Budget, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, Pass,
+    PostError, RequestFlags, Rights, Semantics,
 };
 use softndk_engine_kit::{
-    A, B, Buffer, Depths, EVERYTHING, FIRST, PROCESSOR, Pair, SECOND, Side, World, element, outcomes, polled,
+    A, B, Buffer, Depths, EVERYTHING, FIRST, PROCESSOR, Pair, SECOND, Side, World, outcomes, polled, sge,
 };
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -31,7 +31,7 @@ fn read_brings_each_length_and_nothing_more() {
         there.write(0, &pattern(length));
         let local = pair.a.register(&pair.world, &here, 0x1000, Rights::LOCAL_WRITE);
         let remote = pair.b.register(&pair.world, &there, 0x7000, Rights::REMOTE_READ);
-        let list = [element(0x1001, length as u32, local.local_token())];
+        let list = [sge(0x1001, length as u32, local.local_token())];
         pair.a.pair.read(1, NONE, list.into_iter(), 0x7000, remote.remote_token()).unwrap();
         pair.world.run();
         assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)], "length {length}");
@@ -50,8 +50,7 @@ fn write_moves_a_scattered_message_into_place() {
     let local = pair.a.register(&pair.world, &here, 0, Rights::empty());
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     let token = local.local_token();
-    let list =
-        [element(200, 100, token), element(0, 0, MemoryToken::NONE), element(10, 1, token), element(50, 99, token)];
+    let list = [sge(200, 100, token), sge(0, 0, MemoryToken::NONE), sge(10, 1, token), sge(50, 99, token)];
     pair.a.pair.write(9, NONE, list.into_iter(), 0, remote.remote_token()).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(9, Outcome::Success)]);
     let expected = [&pattern(300)[200..300], &pattern(300)[10..11], &pattern(300)[50..149]].concat();
@@ -66,12 +65,11 @@ fn send_fills_the_receive_and_completes_both_sides() {
     let pair = Pair::new();
     let (here, there) = (Buffer::new(100, 0), Buffer::new(100, 0));
     here.write(0, &pattern(100));
-    let local = pair.a.opening.build_mapping(pair.world.map(&here)).map_err(|(error, _)| error).unwrap();
-    let remote = pair.b.opening.build_mapping(pair.world.map(&there)).map_err(|(error, _)| error).unwrap();
-    let receive =
-        [element(remote.first.0, 40, pair.b.privileged()), element(remote.first.0 + 60, 40, pair.b.privileged())];
+    let local = pair.a.open.build_mapping(pair.world.map(&here)).map_err(|(error, _)| error).unwrap();
+    let remote = pair.b.open.build_mapping(pair.world.map(&there)).map_err(|(error, _)| error).unwrap();
+    let receive = [sge(remote.first.0, 40, pair.b.privileged()), sge(remote.first.0 + 60, 40, pair.b.privileged())];
     pair.b.pair.receive(77, receive.into_iter()).unwrap();
-    let list = [element(local.first.0 + 1, 50, pair.a.privileged())];
+    let list = [sge(local.first.0 + 1, 50, pair.a.privileged())];
     pair.a.pair.send(5, RequestFlags::SOLICIT, list.into_iter()).unwrap();
     let sent = polled(&pair.a.initiator);
     assert_eq!((sent[0].context, sent[0].queue_pair_context, sent[0].outcome), (5, A + 4, Outcome::Success));
@@ -81,9 +79,9 @@ fn send_fills_the_receive_and_completes_both_sides() {
     assert_eq!((received[0].operation, received[0].solicited), (Operation::Receive, true));
     assert_eq!(there.read(0, 40), pattern(100)[1..41]);
     assert_eq!(there.read(60, 11), [&pattern(100)[41..51], &[0]].concat());
-    assert!(pair.a.opening.release_mapping(local.first));
-    assert!(!pair.a.opening.release_mapping(local.first));
-    assert!(pair.b.opening.release_mapping(remote.first));
+    assert!(pair.a.open.release_mapping(local.first));
+    assert!(!pair.a.open.release_mapping(local.first));
+    assert!(pair.b.open.release_mapping(remote.first));
     pair.close();
 }
 
@@ -102,15 +100,14 @@ fn a_fast_registration_of_scattered_pages_reads_in_its_own_order() {
     pair.b.pair.fast_register(3, NONE, &region, registration, pages.into_iter()).unwrap();
     assert_eq!(outcomes(&pair.b.initiator), [(3, Outcome::Success)]);
     let length = 4 * 4096 + 96;
-    let list =
-        [element(local.0, 1000, pair.a.privileged()), element(local.0 + 1000, length - 1000, pair.a.privileged())];
+    let list = [sge(local.0, 1000, pair.a.privileged()), sge(local.0 + 1000, length - 1000, pair.a.privileged())];
     pair.a.pair.read(1, NONE, list.into_iter(), 0x5064, region.remote_token()).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     let source = pattern(5 * 4096);
     let reversed: Vec<u8> = source.chunks(4096).rev().flatten().copied().collect();
     assert_eq!(here.read(0, length as usize), reversed[100..100 + length as usize]);
-    pair.a.opening.release_mapping(local);
-    pair.b.opening.release_mapping(remote);
+    pair.a.open.release_mapping(local);
+    pair.b.open.release_mapping(remote);
     drop(region.close(1));
     pair.world.run();
     pair.close();
@@ -129,7 +126,7 @@ fn the_remote_token_stays_the_same_over_all_cycles_and_only_the_registered_pages
     for cycle in 0..6 {
         let first = LogicalAddress(remote.0 + (cycle % 2) * 4096);
         pair.b.fast_register(&region, first, 1, 0).unwrap();
-        let list = [element(local.0, 4096, pair.a.privileged())];
+        let list = [sge(local.0, 4096, pair.a.privileged())];
         pair.a.pair.read(cycle, NONE, list.into_iter(), 0, token).unwrap();
         pair.b.pair.invalidate(cycle, NONE, &region).unwrap();
         assert_eq!(outcomes(&pair.a.initiator), [(cycle, Outcome::Success)]);
@@ -137,8 +134,8 @@ fn the_remote_token_stays_the_same_over_all_cycles_and_only_the_registered_pages
         assert_eq!(here.read(0, 4096), [1 + (cycle % 2) as u8; 4096]);
         assert_eq!(region.remote_token(), token);
     }
-    pair.a.opening.release_mapping(local);
-    pair.b.opening.release_mapping(remote);
+    pair.a.open.release_mapping(local);
+    pair.b.open.release_mapping(remote);
     drop(region.close(1));
     pair.world.run();
     pair.close();
@@ -146,7 +143,7 @@ fn the_remote_token_stays_the_same_over_all_cycles_and_only_the_registered_pages
 
 // Rule: NDK-FRMR-14
 #[test]
-fn a_third_queued_registration_is_refused_and_kicks_what_was_held() {
+fn a_third_queued_registration_is_refused_and_schedules_what_was_held() {
     let pair = Pair::new();
     let there = Buffer::new(4096, 0);
     let remote = pair.b.build(&pair.world, &there);
@@ -160,25 +157,24 @@ fn a_third_queued_registration_is_refused_and_kicks_what_was_held() {
     assert_eq!(outcomes(&pair.b.initiator), [(1, Outcome::Success)]);
     let third = pair.b.pair.fast_register(5, RequestFlags::DEFER, &region, registration, page());
     assert_eq!(third, Err(PostError::NoResources));
-    let kicked = [(2, Outcome::Success), (3, Outcome::Success), (4, Outcome::Success)];
-    assert_eq!(outcomes(&pair.b.initiator), kicked);
+    let scheduled = [(2, Outcome::Success), (3, Outcome::Success), (4, Outcome::Success)];
+    assert_eq!(outcomes(&pair.b.initiator), scheduled);
     pair.b.pair.fast_register(6, NONE, &region, registration, page()).unwrap();
     assert_eq!(outcomes(&pair.b.initiator), [(6, Outcome::Success)]);
-    pair.b.opening.release_mapping(remote);
+    pair.b.open.release_mapping(remote);
     drop(region.close(1));
     pair.close();
 }
 
 #[test]
-fn inline_data_is_taken_during_the_call_from_any_number_of_elements() {
+fn inline_data_is_taken_during_the_call_from_any_number_of_sges() {
     for length in [0_usize, 1, 63, 64, 65, 127, 128] {
         let pair = Pair::new();
         let (mut here, there) = (pattern(length), Buffer::new(300, 0xee));
         let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
         // One element a byte, many more than the queue pair takes otherwise; the token is not looked at.
-        let list: Vec<_> =
-            here.iter().map(|byte| element(std::ptr::from_ref(byte) as u64, 1, MemoryToken(1))).collect();
-        pair.b.pair.receive(8, [element(10, 128, remote.local_token())].into_iter()).unwrap();
+        let list: Vec<_> = here.iter().map(|byte| sge(std::ptr::from_ref(byte) as u64, 1, MemoryToken(1))).collect();
+        pair.b.pair.receive(8, [sge(10, 128, remote.local_token())].into_iter()).unwrap();
         let flags = RequestFlags::INLINE | RequestFlags::DEFER;
         pair.a.pair.send(1, flags, list.iter().copied()).unwrap();
         pair.a
@@ -198,17 +194,17 @@ fn inline_data_is_taken_during_the_call_from_any_number_of_elements() {
 }
 
 #[test]
-fn elements_and_inline_data_free_their_room_for_ever() {
-    let pair = Pair::with(Semantics::NDK, Depths { initiator: 3, receive: 3, elements: 3, ..Depths::default() });
+fn sges_and_inline_data_free_their_capacity_for_ever() {
+    let pair = Pair::with(Semantics::NDK, Depths { initiator: 3, receive: 3, sges: 3, ..Depths::default() });
     let buffer = Buffer::new(64, 0);
     let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
     let there = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
-    let list = |token| (0..3_u64).map(move |index| element(index, 1, token)).collect::<Vec<_>>().into_iter();
+    let list = |token| (0..3_u64).map(move |index| sge(index, 1, token)).collect::<Vec<_>>().into_iter();
     for context in 0..50 {
         pair.b.pair.receive(context, list(there.local_token())).unwrap();
         pair.a.pair.send(context, NONE, list(here.local_token())).unwrap();
         let bytes = [7_u8; 100];
-        let inline = [element(bytes.as_ptr() as u64, 63, MemoryToken::NONE)].into_iter();
+        let inline = [sge(bytes.as_ptr() as u64, 63, MemoryToken::NONE)].into_iter();
         pair.a.pair.write(context, RequestFlags::INLINE, inline, 0, there.remote_token()).unwrap();
         assert_eq!(outcomes(&pair.a.initiator), [(context, Outcome::Success); 2]);
         assert_eq!(outcomes(&pair.b.receiver), [(context, Outcome::Success)]);
@@ -234,7 +230,7 @@ fn the_end_of_a_message_is_stored_last_and_ascending() {
         let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
         let there = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
         let token = here.local_token();
-        let list = [element(0, length.min(150), token), element(150, length.saturating_sub(150), token)];
+        let list = [sge(0, length.min(150), token), sge(150, length.saturating_sub(150), token)];
         pair.world.harness().watch_copies.store(true, Ordering::SeqCst);
         pair.a.pair.read(1, NONE, list.into_iter(), 0, there.remote_token()).unwrap();
         assert_eq!(*pair.world.harness().order.lock().unwrap(), expected, "{length} bytes");
@@ -295,33 +291,33 @@ fn a_chain_that_is_never_ended_is_completed_by_flush_and_by_close() {
 }
 
 #[test]
-fn a_post_that_fails_inline_kicks_the_chain_before_it() {
+fn a_post_that_fails_inline_schedules_the_chain_before_it() {
     let pair = Pair::new();
     let nothing = || std::iter::empty();
     pair.a.pair.read(1, RequestFlags::DEFER, nothing(), 0, MemoryToken::NONE).unwrap();
     assert_eq!(pair.a.pair.read(2, RequestFlags::SOLICIT, nothing(), 0, MemoryToken::NONE), Err(PostError::BadFlags));
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     pair.a.pair.read(3, RequestFlags::DEFER, nothing(), 0, MemoryToken::NONE).unwrap();
-    pair.a.pair.kick_held();
+    pair.a.pair.schedule_held();
     assert_eq!(outcomes(&pair.a.initiator), [(3, Outcome::Success)]);
     pair.close();
 }
 
 #[test]
 fn limits_of_a_post_are_exact() {
-    let limits = Limits { transfer_length: 1000, read_elements: 2, ..Limits::default() };
-    let depths = Depths { initiator: 3, receive: 2, elements: 3, inline: 10, ..Depths::default() };
+    let limits = Limits { transfer_length: 1000, read_sges: 2, ..Limits::default() };
+    let depths = Depths { initiator: 3, receive: 2, sges: 3, inline: 10, ..Depths::default() };
     let mut pair = Pair::in_world(World::with_limits(limits), Semantics::NDK, depths);
     let buffer = Buffer::new(2000, 0);
     let region = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
     let token = region.local_token();
-    let list = |count: u32, length: u32| (0..count).map(move |_| element(0, length, token));
+    let list = |count: u32, length: u32| (0..count).map(move |_| sge(0, length, token));
     let (to, none) = (remote.remote_token(), RequestFlags::empty());
     let qp = &pair.a.pair;
-    assert_eq!(qp.write(1, none, list(4, 1).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooManyElements));
+    assert_eq!(qp.write(1, none, list(4, 1).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooManySges));
     qp.write(1, none, list(3, 1).collect::<Vec<_>>().into_iter(), 0, to).unwrap();
-    assert_eq!(qp.read(2, none, list(3, 1).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooManyElements));
+    assert_eq!(qp.read(2, none, list(3, 1).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooManySges));
     qp.read(2, none, list(2, 1).collect::<Vec<_>>().into_iter(), 0, to).unwrap();
     assert_eq!(qp.write(3, none, list(1, 1001).collect::<Vec<_>>().into_iter(), 0, to), Err(PostError::TooMuchData));
     assert_eq!(
@@ -330,7 +326,7 @@ fn limits_of_a_post_are_exact() {
     );
     qp.write(3, none, list(1, 1000).collect::<Vec<_>>().into_iter(), 0, to).unwrap();
     let bytes = [0_u8; 11];
-    let inline = |length: u32| [element(bytes.as_ptr() as u64, length, MemoryToken::NONE)].into_iter();
+    let inline = |length: u32| [sge(bytes.as_ptr() as u64, length, MemoryToken::NONE)].into_iter();
     assert_eq!(qp.write(4, RequestFlags::INLINE, inline(11), 0, to), Err(PostError::TooMuchData));
     qp.write(4, RequestFlags::INLINE, inline(10), 0, to).unwrap();
     pair.world.run();
@@ -363,25 +359,25 @@ fn a_send_waits_for_its_receive_and_keeps_its_place() {
     assert_eq!(pair.world.run(), []);
     assert_eq!(outcomes(&pair.a.initiator), []);
     let receive = |context| {
-        let list = [element(remote.0, 64, pair.b.privileged())];
+        let list = [sge(remote.0, 64, pair.b.privileged())];
         pair.b.pair.receive(context, list.into_iter()).unwrap();
     };
     receive(11);
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     assert_eq!(outcomes(&pair.b.receiver), [(11, Outcome::Success)]);
-    let list = [element(remote.0, 64, pair.b.privileged())];
+    let list = [sge(remote.0, 64, pair.b.privileged())];
     pair.b.pair.receive(12, list.into_iter()).unwrap();
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Success), (3, Outcome::Success)]);
     assert_eq!(outcomes(&pair.b.receiver), [(12, Outcome::Success)]);
-    pair.b.opening.release_mapping(remote);
+    pair.b.open.release_mapping(remote);
     pair.close();
 }
 
 // Rule: BUG-7
 #[test]
-fn what_exceeds_the_bound_of_a_post_is_finished_by_turns_piece_by_piece() {
+fn what_exceeds_the_bound_of_a_post_is_finished_by_passes_piece_by_piece() {
     for (dispatch, in_place) in [(true, 1), (false, 16)] {
         let mut pair = Pair::new();
         let length = 3 << 20;
@@ -390,7 +386,7 @@ fn what_exceeds_the_bound_of_a_post_is_finished_by_turns_piece_by_piece() {
         let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
         let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
         pair.world.harness().dispatch.store(dispatch, Ordering::SeqCst);
-        let list = [element(0, length as u32, local.local_token())];
+        let list = [sge(0, length as u32, local.local_token())];
         pair.a.pair.read(1, NONE, list.into_iter(), 0, remote.remote_token()).unwrap();
         let done = in_place << 16;
         assert_eq!(here.read(done - 1, 2), [pattern(length)[done - 1], 0], "copied by the post: {in_place} pieces");
@@ -413,24 +409,24 @@ fn a_long_transfer_stays_on_the_list_of_its_turn_whatever_processor_its_thread_r
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     pair.world.harness().dispatch.store(true, Ordering::SeqCst);
-    let list = [element(0, length as u32, local.local_token())];
+    let list = [sge(0, length as u32, local.local_token())];
     pair.a.pair.read(1, NONE, list.into_iter(), 0, remote.remote_token()).unwrap();
     PROCESSOR.with(|place| place.set(1));
     let budget = Budget { bytes: 1 << 16, items: 1 };
-    let mut turns = 1;
-    while pair.world.fabric.turn(0, budget, &mut pair.world.events) == Turn::More {
-        turns += 1;
+    let mut service_passes = 1;
+    while pair.world.fabric.service_pass(0, budget, &mut pair.world.events) == Pass::More {
+        service_passes += 1;
     }
     PROCESSOR.with(|place| place.set(0));
     // 47 pieces after the one in the post, and a look that finds nothing.
-    assert_eq!((turns, outcomes(&pair.a.initiator)), (48, vec![(1, Outcome::Success)]));
+    assert_eq!((service_passes, outcomes(&pair.a.initiator)), (48, vec![(1, Outcome::Success)]));
     drop((local.close(1), remote.close(1)));
     pair.close();
 }
 
 // Rule: BUG-7
 #[test]
-fn a_long_chain_at_dispatch_level_is_cut_into_turns() {
+fn a_long_chain_at_dispatch_level_is_cut_into_passes() {
     let depths = Depths { completions: 2000, initiator: 1000, ..Depths::default() };
     let mut pair = Pair::with(Semantics::NDK, depths);
     pair.world.harness().dispatch.store(true, Ordering::SeqCst);
@@ -445,7 +441,7 @@ fn a_long_chain_at_dispatch_level_is_cut_into_turns() {
 }
 
 #[test]
-fn a_read_without_elements_has_nothing_to_invalidate_and_is_refused() {
+fn a_read_without_sges_has_nothing_to_invalidate_and_is_refused() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(4096, 0);
     let mapping = pair.a.build(&pair.world, &buffer);
@@ -455,7 +451,7 @@ fn a_read_without_elements_has_nothing_to_invalidate_and_is_refused() {
     let refused = pair.a.pair.read(1, flags, std::iter::empty(), 0, MemoryToken::NONE);
     assert_eq!(refused, Err(PostError::BadFlags));
     // An element of another request is not its first one.
-    let list = [element(0, 8, region.local_token()), element(8, 8, region.local_token())].into_iter();
+    let list = [sge(0, 8, region.local_token()), sge(8, 8, region.local_token())].into_iter();
     pair.b.pair.receive(3, std::iter::empty()).unwrap();
     pair.a.pair.send(2, NONE, list).unwrap();
     pair.world.run();
@@ -464,29 +460,29 @@ fn a_read_without_elements_has_nothing_to_invalidate_and_is_refused() {
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator), [(4, Outcome::Cancelled)]);
     drop(region.close(1));
-    assert!(pair.a.opening.release_mapping(mapping));
+    assert!(pair.a.open.release_mapping(mapping));
     pair.close();
 }
 
 #[test]
-fn a_sender_fills_a_receive_of_more_elements_than_its_own_adapter_allows() {
+fn a_sender_fills_a_receive_of_more_sges_than_its_own_adapter_allows() {
     let mut world = World::new();
     world.first.remove();
-    let limits = Limits { receive_elements: 1, ..Limits::default() };
+    let limits = Limits { receive_sges: 1, ..Limits::default() };
     world.first = world.fabric.add_adapter(AdapterSettings { limits, wire: 0, ..Default::default() }).unwrap();
     world.first.set_addresses(&[FIRST]).unwrap();
-    let a = Side::open(&world, &world.first, Semantics::NDK, Depths { elements: 1, ..Depths::default() }, A);
-    let b = Side::open(&world, &world.second, Semantics::NDK, Depths { elements: 32, ..Depths::default() }, B);
-    let listener = b.opening.create_listener(B + 6, world.block(B + 6)).unwrap();
+    let a = Side::open(&world, &world.first, Semantics::NDK, Depths { sges: 1, ..Depths::default() }, A);
+    let b = Side::open(&world, &world.second, Semantics::NDK, Depths { sges: 32, ..Depths::default() }, B);
+    let listener = b.open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
     listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
     let mut pair = Pair { world, listener, a, b };
     pair.connect();
     let (here, there) = (Buffer::new(320, 7), Buffer::new(320, 0));
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let list = (0..32_u32).map(|index| element(u64::from(index) * 10, 10, remote.local_token()));
+    let list = (0..32_u32).map(|index| sge(u64::from(index) * 10, 10, remote.local_token()));
     pair.b.pair.receive(1, list).unwrap();
-    pair.a.pair.send(2, NONE, [element(0, 320, local.local_token())].into_iter()).unwrap();
+    pair.a.pair.send(2, NONE, [sge(0, 320, local.local_token())].into_iter()).unwrap();
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Success)]);
     assert_eq!(there.read(0, 320), vec![7; 320]);
@@ -495,13 +491,13 @@ fn a_sender_fills_a_receive_of_more_elements_than_its_own_adapter_allows() {
 }
 
 #[test]
-fn an_adapter_with_more_elements_than_a_sender_keeps_room_for_is_refused() {
+fn an_adapter_with_more_sges_than_a_sender_keeps_capacity_for_is_refused() {
     let world = World::new();
-    let most = softndk_engine::limits::RECEIVE_ELEMENTS as u32;
-    for (receive_elements, taken) in [(most, true), (most + 1, false)] {
-        let limits = Limits { receive_elements, ..Limits::default() };
+    let most = softndk_engine::limits::RECEIVE_SGES as u32;
+    for (receive_sges, taken) in [(most, true), (most + 1, false)] {
+        let limits = Limits { receive_sges, ..Limits::default() };
         let added = world.fabric.add_adapter(AdapterSettings { limits, wire: 0, ..Default::default() });
-        assert_eq!(added.is_ok(), taken, "{receive_elements}");
+        assert_eq!(added.is_ok(), taken, "{receive_sges}");
         if let Ok(adapter) = added {
             adapter.remove();
         }
@@ -509,7 +505,7 @@ fn an_adapter_with_more_elements_than_a_sender_keeps_room_for_is_refused() {
 }
 
 #[test]
-fn a_chain_of_invalidating_reads_is_cut_into_turns_by_its_bytes() {
+fn a_chain_of_invalidating_reads_is_cut_into_passes_by_its_bytes() {
     let mut pair = Pair::new();
     // A request and the next one's beginning fit into the bound.
     let length = 15 << 12;
@@ -523,7 +519,7 @@ fn a_chain_of_invalidating_reads_is_cut_into_turns_by_its_bytes() {
     pair.world.harness().dispatch.store(true, Ordering::SeqCst);
     for (region, context) in regions.iter().zip(1..) {
         let flags = RequestFlags::LOCAL_INVALIDATE | if context == 6 { NONE } else { RequestFlags::DEFER };
-        let list = [element(0, length as u32, region.local_token())].into_iter();
+        let list = [sge(0, length as u32, region.local_token())].into_iter();
         pair.a.pair.read(context, flags, list, 0, remote.remote_token()).unwrap();
     }
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)], "64 KiB in the post");
@@ -540,7 +536,7 @@ fn a_chain_of_invalidating_reads_is_cut_into_turns_by_its_bytes() {
         drop(region.close(1));
     }
     drop(remote.close(1));
-    assert!(pair.a.opening.release_mapping(mapping));
+    assert!(pair.a.open.release_mapping(mapping));
     pair.close();
 }
 
@@ -566,7 +562,7 @@ fn send_and_invalidate_takes_the_region_away_before_the_receive_completes() {
     pair.b.pair.invalidate(9, NONE, &region).unwrap();
     pair.world.run();
     assert_eq!(outcomes(&pair.b.initiator), [(9, Outcome::InvalidRequest)], "the peer and we took it away before");
-    pair.b.opening.release_mapping(remote);
+    pair.b.open.release_mapping(remote);
     drop(region.close(1));
     pair.close();
 }
@@ -579,14 +575,14 @@ fn read_with_local_invalidate_takes_its_sink_away() {
     let sink = pair.a.fast_region(&pair.world);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     pair.a.fast_register(&sink, local, 1, 0).unwrap();
-    let list = || [element(0, 4096, sink.local_token())].into_iter();
+    let list = || [sge(0, 4096, sink.local_token())].into_iter();
     pair.a.pair.read(1, RequestFlags::LOCAL_INVALIDATE, list(), 0, remote.remote_token()).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     assert_eq!(here.read(0, 4096), [5; 4096]);
     pair.a.pair.read(2, NONE, list(), 0, remote.remote_token()).unwrap();
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::LocalAccess)]);
-    pair.a.opening.release_mapping(local);
+    pair.a.open.release_mapping(local);
     drop((sink.close(1), remote.close(1)));
     pair.close();
 }
@@ -597,7 +593,7 @@ fn statistics_count_both_directions_on_both_adapters() {
     let (here, there) = (Buffer::new(8192, 0), Buffer::new(8192, 0));
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let list = |length| [element(0, length, local.local_token())].into_iter();
+    let list = |length| [sge(0, length, local.local_token())].into_iter();
     pair.a.pair.read(1, NONE, list(4097), 0, remote.remote_token()).unwrap();
     pair.a.pair.write(2, NONE, list(10), 0, remote.remote_token()).unwrap();
     let (first, second) = (pair.world.first.counters(), pair.world.second.counters());
@@ -620,13 +616,13 @@ fn neighbouring_pages_are_copied_together() {
     let region = pair.b.fast_region(&pair.world);
     pair.b.fast_register(&region, pages, 4, 0).unwrap();
     pair.world.harness().watch_copies.store(true, Ordering::SeqCst);
-    let list = [element(0, 4 * 4096, source.local_token())].into_iter();
+    let list = [sge(0, 4 * 4096, source.local_token())].into_iter();
     pair.a.pair.write(1, NONE, list, 0, region.remote_token()).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     let order = pair.world.harness().order.lock().unwrap().clone();
     assert_eq!(order, [(false, 0, 4 * 4096 - 64), (true, 4 * 4096 - 64, 64)]);
     drop((source.close(1), region.close(1)));
-    pair.b.opening.release_mapping(pages);
+    pair.b.open.release_mapping(pages);
     pair.close();
 }
 
@@ -639,8 +635,8 @@ fn a_transfer_in_pieces_is_counted_once() {
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
     let octets = (LENGTH + LENGTH / 4096 * 90) as u64;
-    let list = || [element(0, LENGTH as u32, local.local_token())].into_iter();
-    pair.b.pair.receive(2, [element(0, LENGTH as u32, remote.local_token())].into_iter()).unwrap();
+    let list = || [sge(0, LENGTH as u32, local.local_token())].into_iter();
+    pair.b.pair.receive(2, [sge(0, LENGTH as u32, remote.local_token())].into_iter()).unwrap();
     for (round, sent) in [(0, 0), (1, octets), (2, octets)] {
         let before = (pair.world.first.counters(), pair.world.second.counters());
         match round {
@@ -662,12 +658,12 @@ fn a_transfer_in_pieces_is_counted_once() {
 }
 
 #[test]
-fn a_receive_that_nobody_waits_for_asks_for_no_turn() {
+fn a_receive_that_no_context_waits_for_asks_for_no_pass() {
     let mut pair = Pair::new();
     pair.world.run();
-    pair.world.harness().kicked.store(false, Ordering::SeqCst);
+    pair.world.harness().scheduled.store(false, Ordering::SeqCst);
     pair.b.pair.receive(1, std::iter::empty()).unwrap();
-    assert!(!pair.world.harness().kicked.load(Ordering::SeqCst));
+    assert!(!pair.world.harness().scheduled.load(Ordering::SeqCst));
     pair.close();
 }
 
@@ -675,13 +671,13 @@ fn a_receive_that_nobody_waits_for_asks_for_no_turn() {
 #[test]
 fn a_scattered_transfer_in_pieces_brings_every_byte_to_its_place() {
     const PART: usize = 1_000_001;
-    let mut pair = Pair::with(Semantics::NDK, Depths { elements: 4, ..Depths::default() });
+    let mut pair = Pair::with(Semantics::NDK, Depths { sges: 4, ..Depths::default() });
     let bytes = pattern(3 * PART);
     let (here, there) = (Buffer::new(3 * PART, 0), Buffer::new(3 * PART, 0));
     here.write(0, &bytes);
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let parts = |token| (0..3).map(move |part| element((part * PART) as u64, PART as u32, token));
+    let parts = |token| (0..3).map(move |part| sge((part * PART) as u64, PART as u32, token));
     let parts = |token| parts(token).collect::<Vec<_>>().into_iter();
     pair.b.pair.receive(1, parts(remote.local_token())).unwrap();
     for round in 0..3 {
@@ -716,23 +712,23 @@ fn pages_are_taken_in_the_order_of_their_list() {
     let registration = FastRegistration { first_byte_offset: 0, length: 4 * 4096, base: 0, rights: EVERYTHING };
     let list = [0, 1, 3, 2].map(|page| LogicalAddress(pages.0 + page * 4096));
     pair.b.pair.fast_register(1, RequestFlags::SILENT_SUCCESS, &region, registration, list.into_iter()).unwrap();
-    let list = [element(0, 4 * 4096, sink.local_token())].into_iter();
+    let list = [sge(0, 4 * 4096, sink.local_token())].into_iter();
     pair.a.pair.read(1, NONE, list, 0, region.remote_token()).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     assert_eq!([0, 1, 2, 3].map(|page| here.read(page * 4096 + 4095, 1)[0]), [1, 2, 4, 3]);
     drop((sink.close(1), region.close(1)));
-    pair.b.opening.release_mapping(pages);
+    pair.b.open.release_mapping(pages);
     pair.close();
 }
 
 /// Requests with one element and with several, in turn, many more than there is room for at a time.
 #[test]
-fn lists_of_one_and_of_several_elements_follow_one_another() {
-    let pair = Pair::with(Semantics::NDK, Depths { initiator: 4, receive: 4, elements: 3, ..Depths::default() });
+fn lists_of_one_and_of_several_sges_follow_one_another() {
+    let pair = Pair::with(Semantics::NDK, Depths { initiator: 4, receive: 4, sges: 3, ..Depths::default() });
     let (here, there) = (Buffer::new(64, 1), Buffer::new(64, 0));
     let source = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let sink = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let list = |count: u64, token| (0..count).map(move |index| element(8 * index, 8, token)).collect::<Vec<_>>();
+    let list = |count: u64, token| (0..count).map(move |index| sge(8 * index, 8, token)).collect::<Vec<_>>();
     for round in 0..40_u64 {
         there.fill(0);
         // Both are waiting when the first one goes.
@@ -759,12 +755,12 @@ fn an_inline_message_fills_a_scattered_receive() {
     let pair = Pair::new();
     let (bytes, there) = (pattern(110), Buffer::new(300, 0xee));
     let sink = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-    let parts = [element(0, 10, sink.local_token()), element(100, 90, sink.local_token())];
+    let parts = [sge(0, 10, sink.local_token()), sge(100, 90, sink.local_token())];
     pair.b
         .pair
-        .receive(1, parts.into_iter().chain([element(200, 40, sink.local_token())]).collect::<Vec<_>>().into_iter())
+        .receive(1, parts.into_iter().chain([sge(200, 40, sink.local_token())]).collect::<Vec<_>>().into_iter())
         .unwrap();
-    let inline = [element(bytes.as_ptr() as u64, 110, MemoryToken::NONE)].into_iter();
+    let inline = [sge(bytes.as_ptr() as u64, 110, MemoryToken::NONE)].into_iter();
     pair.a.pair.send(1, RequestFlags::INLINE, inline).unwrap();
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
     assert_eq!(there.read(0, 10), bytes[..10]);
@@ -777,7 +773,7 @@ fn an_inline_message_fills_a_scattered_receive() {
 
 /// Elements of inline data end where they like; the chunks that they are kept in do not show.
 #[test]
-fn inline_data_of_several_elements_is_one_message() {
+fn inline_data_of_several_sges_is_one_message() {
     let pair = Pair::new();
     let (bytes, there) = (pattern(128), Buffer::new(200, 0xee));
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
@@ -785,7 +781,7 @@ fn inline_data_of_several_elements_is_one_message() {
         there.fill(0xee);
         let mut from = bytes.as_ptr() as u64;
         let list = parts.map(|length| {
-            let part = element(from, length, MemoryToken::NONE);
+            let part = sge(from, length, MemoryToken::NONE);
             from += u64::from(length);
             part
         });

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn element_address_reads_back_as_a_number() {
+    fn sge_address_reads_back_as_a_number() {
         let address = NDK_SGE_ADDRESS { VirtualAddress: core::ptr::without_provenance_mut(0xFFFF_8000_1234_5678) };
         assert_eq!(address.value(), 0xFFFF_8000_1234_5678);
     }

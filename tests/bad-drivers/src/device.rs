@@ -185,7 +185,7 @@ unsafe extern "C" fn control(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP)
         complete(irp, MEANINGLESS, 0);
         return MEANINGLESS;
     }
-    let room = stack_location(irp).add(STACK_OUTPUT_LENGTH).cast::<u32>().read() as usize;
+    let capacity = stack_location(irp).add(STACK_OUTPUT_LENGTH).cast::<u32>().read() as usize;
     if faulty(Fault::MarkedNotPending) {
         mark_pending(irp);
     }
@@ -199,8 +199,8 @@ unsafe extern "C" fn control(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP)
         KeEnterCriticalRegion();
     }
     let information = match () {
-        () if faulty(Fault::InformationTooLarge) => room + 1,
-        () if faulty(Fault::OutputUnwritten) => room,
+        () if faulty(Fault::InformationTooLarge) => capacity + 1,
+        () if faulty(Fault::OutputUnwritten) => capacity,
         () => 0,
     };
     let status = if faulty(Fault::CompletedPending) { STATUS_PENDING } else { STATUS_SUCCESS };

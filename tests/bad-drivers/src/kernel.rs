@@ -204,7 +204,7 @@ unsafe extern "system" {
 
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "C" {
-    pub fn _snprintf(buffer: *mut u8, room: usize, format: *const u8, ...) -> i32;
+    pub fn _snprintf(buffer: *mut u8, capacity: usize, format: *const u8, ...) -> i32;
 }
 
 // What the compiler calls by itself; no line of ours names them.

@@ -11,7 +11,7 @@ pub unsafe fn stall_too_long(good: bool) {
 /// Four letters and their terminator fit into five bytes and not into four.
 pub unsafe fn text_without_end(good: bool) {
     let mut text = [0_u8; 5];
-    let room = if good { text.len() } else { text.len() - 1 };
+    let capacity = if good { text.len() } else { text.len() - 1 };
     let _: *mut c_void = core::hint::black_box(text.as_mut_ptr().cast());
-    _snprintf(text.as_mut_ptr(), room, c"four".as_ptr().cast());
+    _snprintf(text.as_mut_ptr(), capacity, c"four".as_ptr().cast());
 }

@@ -2,7 +2,7 @@
 //!
 //! Here are the parts that the trials share: [`trial`] runs each in a process of its own, [`outcome`] reads how it
 //! ended, [`machine`] boots the kernel host with the driver and its adapters, and [`consumer`] plays a kernel consumer
-//! that knows nothing about the provider but its tables; [`life`] is what allocations are made to fail in. The trials are
+//! that knows nothing about the provider but its tables; [`scenario`] is what allocations are made to fail in. The trials are
 //! in `tests/contract`, the bad drivers in `tests/bad_drivers`, the faults in `tests/faults`.
 //!
 //! A trial fails by panicking; the process it runs in is its own, so nothing needs to be put right afterwards.
@@ -16,7 +16,7 @@
 #![allow(clippy::wildcard_imports)]
 
 pub mod consumer;
-pub mod life;
 pub mod machine;
 pub mod outcome;
+pub mod scenario;
 pub mod trial;

@@ -74,11 +74,11 @@ impl AdapterSetup {
     }
 }
 
-/// The keywords that the environment asks for on every adapter: `SOFTNDK_PROMPTNESS` and `SOFTNDK_LIMITS`, by the names of
+/// The keywords that the environment asks for on every adapter: `SOFTNDK_COMPLETION_MODE` and `SOFTNDK_LIMITS`, by the names of
 /// `docs/registry.md`.
 fn profile() -> Vec<(&'static str, &'static str)> {
     let keywords = [
-        ("SOFTNDK_PROMPTNESS", "Promptness", ["natural", "force-pending", "force-inline"]),
+        ("SOFTNDK_COMPLETION_MODE", "CompletionMode", ["auto", "force-async", "force-inline"]),
         ("SOFTNDK_LIMITS", "LimitsProfile", ["connectx-like", "generous", "tiny"]),
     ];
     let chosen = |(variable, keyword, names): (&str, &'static str, [&str; 3])| {
@@ -143,14 +143,14 @@ impl Machine {
     /// Takes an address from an adapter's interface, as an administrator does.
     pub fn remove_address(&self, index: usize, address: IpAddr) {
         assert!(self.adapters[index].remove_address(address), "the interface has {address}");
-        settle();
+        wait_until_idle();
     }
 
     /// Gives an adapter's interface an address, as an administrator does.
     pub fn add_address(&self, index: usize, address: IpAddr) {
         let prefix = if address.is_ipv4() { 24 } else { 64 };
         assert!(self.adapters[index].add_address(address, prefix), "the interface does not have {address}");
-        settle();
+        wait_until_idle();
     }
 
     /// Takes everything down and checks that nothing is left.
@@ -224,7 +224,7 @@ pub fn pass_time() {
 
 /// Lets a little time pass and everything that is under way come to rest: DPCs run, threads finish their turns. Not while another
 /// thread is busy without end: see [`pass_time`].
-pub fn settle() {
+pub fn wait_until_idle() {
     assert!(dispatcher::rest(-500_000), "something runs without end");
 }
 

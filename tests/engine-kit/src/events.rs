@@ -57,7 +57,7 @@ impl Sink<Harness> for Events {
     fn connection_requested(&mut self, event: ConnectEvent<Harness>) {
         self.note(Event::Requested(event.callback));
         if !self.refuse {
-            self.arrived.push(event.connector.adopt(self.harness.block(900)));
+            self.arrived.push(event.connector.adopt(self.harness.consumer_object(900)));
         }
     }
 
@@ -67,8 +67,8 @@ impl Sink<Harness> for Events {
     }
 
     fn closed(&mut self, event: CloseCompletion<Harness>) {
-        let block = event.object.block.as_ref().map_or(0, |block| block.id);
-        self.note(Event::Closed(event.callback, block));
+        let consumer_object = event.object.consumer_object.as_ref().map_or(0, |consumer_object| consumer_object.id);
+        self.note(Event::Closed(event.callback, consumer_object));
     }
 
     fn retired(&mut self, event: Retired<Harness>) {

@@ -14,12 +14,12 @@ use std::{
 };
 
 /// A block of the front end.
-pub struct Block {
+pub struct ConsumerObject {
     pub id: u64,
     live: Arc<AtomicUsize>,
 }
 
-impl Drop for Block {
+impl Drop for ConsumerObject {
     fn drop(&mut self) {
         self.live.fetch_sub(1, Ordering::SeqCst);
     }
@@ -35,10 +35,10 @@ thread_local! {
 /// Everything outside the engine.
 #[derive(Default)]
 pub struct Harness {
-    pub kicked: AtomicBool,
+    pub scheduled: AtomicBool,
     pub dispatch: AtomicBool,
     /// Nanoseconds; moved by [`crate::World::advance`] only.
-    pub clock: AtomicU64,
+    pub timer_queue: AtomicU64,
     /// The moment each processor wants to be woken at.
     pub wakes: std::sync::Mutex<BTreeMap<u32, u64>>,
     pub blocks: Arc<AtomicUsize>,
@@ -68,7 +68,7 @@ impl Harness {
 impl Platform for Harness {
     type Lock<T: Send> = SpinLock<T>;
     type Memory = Mapped;
-    type Block = Block;
+    type ConsumerObject = ConsumerObject;
     type CloseCallback = u64;
     type RequestCallback = u64;
     type NotifyCallback = u64;
@@ -105,8 +105,8 @@ impl Platform for Harness {
         PROCESSOR.with(std::cell::Cell::get)
     }
 
-    fn kick(&self, _processor: u32) {
-        self.kicked.store(true, Ordering::SeqCst);
+    fn schedule(&self, _processor: u32) {
+        self.scheduled.store(true, Ordering::SeqCst);
     }
 
     fn at_dispatch(&self) -> bool {
@@ -125,7 +125,7 @@ impl Platform for Harness {
     }
 
     fn now(&self) -> u64 {
-        self.clock.load(Ordering::SeqCst)
+        self.timer_queue.load(Ordering::SeqCst)
     }
 }
 
@@ -136,9 +136,9 @@ pub struct HarnessCounters {
 }
 
 impl HarnessCounters {
-    pub fn block(&self, id: u64) -> Block {
+    pub fn consumer_object(&self, id: u64) -> ConsumerObject {
         self.blocks.fetch_add(1, Ordering::SeqCst);
-        Block { id, live: self.blocks.clone() }
+        ConsumerObject { id, live: self.blocks.clone() }
     }
 
     pub fn map(&self, buffer: &Buffer) -> Mapped {

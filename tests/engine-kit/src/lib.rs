@@ -14,8 +14,8 @@ mod pair;
 mod world;
 
 pub use events::{Event, Events, Inside};
-pub use harness::{Block, Harness, HarnessCounters, PROCESSOR};
+pub use harness::{ConsumerObject, Harness, HarnessCounters, PROCESSOR};
 pub use lock::SpinLock;
 pub use memory::{Buffer, Mapped};
-pub use pair::{A, ACCEPT, B, CLOSE, CONNECT, DISCONNECT, Depths, GONE, Pair, Side, element, outcomes, polled};
+pub use pair::{A, ACCEPT, B, CLOSE, CONNECT, DISCONNECT, Depths, GONE, Pair, Side, outcomes, polled, sge};
 pub use world::{EVERYTHING, FIRST, SECOND, World};

@@ -7,15 +7,15 @@ use crate::{
     world::{EVERYTHING, FIRST, SECOND, World},
 };
 use softndk_engine::{
-    Accept, Adapter, Arm, Close, Completion, CompletionQueue, Connect, ConnectError, Connector, Element,
-    FastRegistration, Listener, LogicalAddress, Memory, MemoryRegion, MemoryToken, Opening, Outcome, PostError,
-    ProtectionDomain, QueuePair, QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights, Semantics,
+    Accept, Adapter, Arm, Close, Completion, CompletionQueue, Connect, ConnectError, Connector, FastRegistration,
+    Listener, LogicalAddress, Memory, MemoryRegion, MemoryToken, Open, Outcome, PostError, ProtectionDomain, QueuePair,
+    QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights, Semantics, Sge,
 };
 use std::{net::SocketAddr, sync::Arc};
 
 /// What a consumer creates on one adapter.
 pub struct Side {
-    pub opening: Opening<Harness>,
+    pub open: Open<Harness>,
     pub domain: ProtectionDomain<Harness>,
     pub initiator: CompletionQueue<Harness>,
     pub receiver: CompletionQueue<Harness>,
@@ -29,67 +29,67 @@ pub struct Depths {
     pub completions: u32,
     pub initiator: u32,
     pub receive: u32,
-    pub elements: u32,
+    pub sges: u32,
     pub inline: u32,
 }
 
 impl Default for Depths {
     fn default() -> Self {
-        Self { completions: 64, initiator: 32, receive: 32, elements: 4, inline: 128 }
+        Self { completions: 64, initiator: 32, receive: 32, sges: 4, inline: 128 }
     }
 }
 
 impl Side {
     /// `base` numbers the blocks and callbacks of this side.
     pub fn open(world: &World, adapter: &Adapter<Harness>, semantics: Semantics, depths: Depths, base: u64) -> Self {
-        let opening = adapter.open(semantics, world.block(base)).unwrap();
-        let domain = opening.create_protection_domain(world.block(base + 1)).unwrap();
-        Self::within(world, opening, domain, depths, base)
+        let open = adapter.open(semantics, world.consumer_object(base)).unwrap();
+        let domain = open.create_protection_domain(world.consumer_object(base + 1)).unwrap();
+        Self::within(world, open, domain, depths, base)
     }
 
     /// Another queue pair of the same opening and protection domain, with completion queues and a connector of its own.
     pub fn beside(world: &World, other: &Self, base: u64) -> Self {
-        Self::within(world, other.opening.clone(), other.domain.clone(), Depths::default(), base)
+        Self::within(world, other.open.clone(), other.domain.clone(), Depths::default(), base)
     }
 
     fn within(
         world: &World,
-        opening: Opening<Harness>,
+        open: Open<Harness>,
         domain: ProtectionDomain<Harness>,
         depths: Depths,
         base: u64,
     ) -> Self {
         let notify = |id| Some(base + id);
         let initiator =
-            opening.create_completion_queue(depths.completions, notify(2), None, world.block(base + 2)).unwrap();
+            open.create_completion_queue(depths.completions, notify(2), None, world.consumer_object(base + 2)).unwrap();
         let receiver =
-            opening.create_completion_queue(depths.completions, notify(3), None, world.block(base + 3)).unwrap();
+            open.create_completion_queue(depths.completions, notify(3), None, world.consumer_object(base + 3)).unwrap();
         let settings = QueuePairSettings {
             receive_queue: &receiver,
             initiator_queue: &initiator,
             context: base + 4,
             receive_depth: depths.receive,
             initiator_depth: depths.initiator,
-            receive_elements: depths.elements,
-            initiator_elements: depths.elements,
+            receive_sges: depths.sges,
+            initiator_sges: depths.sges,
             inline_data: depths.inline,
             shared: None,
         };
-        let pair = domain.create_queue_pair(settings, world.block(base + 4)).unwrap();
-        let connector = opening.create_connector(world.block(base + 5)).unwrap();
-        Self { opening, domain, initiator, receiver, pair, connector }
+        let pair = domain.create_queue_pair(settings, world.consumer_object(base + 4)).unwrap();
+        let connector = open.create_connector(world.consumer_object(base + 5)).unwrap();
+        Self { open, domain, initiator, receiver, pair, connector }
     }
 
     /// A fast-register region, initialised for 32 pages.
     pub fn fast_region(&self, world: &World) -> MemoryRegion<Harness> {
-        let region = self.domain.create_memory_region(true, world.block(51)).unwrap();
+        let region = self.domain.create_memory_region(true, world.consumer_object(51)).unwrap();
         region.initialize_fast_register(32, true).unwrap();
         region
     }
 
     /// Maps a buffer; the address of its first byte.
     pub fn build(&self, world: &World, buffer: &Buffer) -> LogicalAddress {
-        self.opening.build_mapping(world.map(buffer)).map_err(|(error, _)| error).unwrap().first
+        self.open.build_mapping(world.map(buffer)).map_err(|(error, _)| error).unwrap().first
     }
 
     /// Fast-registers `pages` pages from `first` under a label, with every right.
@@ -111,7 +111,7 @@ impl Side {
 
     /// Registers a whole buffer under a label.
     pub fn register(&self, world: &World, buffer: &Buffer, base: u64, rights: Rights) -> MemoryRegion<Harness> {
-        let region = self.domain.create_memory_region(false, world.block(50)).unwrap();
+        let region = self.domain.create_memory_region(false, world.consumer_object(50)).unwrap();
         let memory = world.map(buffer);
         let length = memory.length();
         region.register(Registration { memory, base, length, rights }).map_err(|(error, _)| error).unwrap();
@@ -130,8 +130,8 @@ pub fn outcomes(queue: &CompletionQueue<Harness>) -> Vec<(u64, Outcome)> {
     polled(queue).iter().map(|completion| (completion.context, completion.outcome)).collect()
 }
 
-pub fn element(address: u64, length: u32, token: MemoryToken) -> Element {
-    Element { address, length, token }
+pub fn sge(address: u64, length: u32, token: MemoryToken) -> Sge {
+    Sge { address, length, token }
 }
 
 /// Two connected sides.
@@ -170,7 +170,7 @@ impl Pair {
     pub fn unconnected(world: World, semantics: Semantics, depths: Depths) -> Self {
         let a = Side::open(&world, &world.first, semantics, depths, A);
         let b = Side::open(&world, &world.second, semantics, depths, B);
-        let listener = b.opening.create_listener(B + 6, world.block(B + 6)).unwrap();
+        let listener = b.open.create_listener(B + 6, world.consumer_object(B + 6)).unwrap();
         listener.listen(SocketAddr::new(SECOND, 445)).unwrap();
         Self { world, listener, a, b }
     }
@@ -218,7 +218,7 @@ impl Pair {
     pub fn another_connection(&mut self, domain: &ProtectionDomain<Harness>) -> (Side, Side) {
         let world = &mut self.world;
         let caller = Side::open(world, &world.first, Semantics::NDK, Depths::default(), A);
-        let mut answering = Side::within(world, self.b.opening.clone(), domain.clone(), Depths::default(), B);
+        let mut answering = Side::within(world, self.b.open.clone(), domain.clone(), Depths::default(), B);
         caller
             .connector
             .connect(Connect {
@@ -248,7 +248,7 @@ impl Pair {
         self.close_other_side(caller);
         self.close_other_side(answering);
         drop(caller.domain.close(CLOSE));
-        drop(caller.opening.close(CLOSE));
+        drop(caller.open.close(CLOSE));
         self.world.run();
     }
 
@@ -281,8 +281,8 @@ impl Pair {
             drop(side.domain.close(base + CLOSE));
         }
         drop(self.listener.close(B + CLOSE));
-        drop(self.a.opening.close(A + CLOSE));
-        drop(self.b.opening.close(B + CLOSE));
+        drop(self.a.open.close(A + CLOSE));
+        drop(self.b.open.close(B + CLOSE));
         self.world.run();
         self.world.assert_empty();
         let counters = self.world.counters.clone();

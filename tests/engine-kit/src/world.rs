@@ -2,10 +2,10 @@
 
 use crate::{
     events::{Event, Events},
-    harness::{Block, Harness, HarnessCounters},
+    harness::{ConsumerObject, Harness, HarnessCounters},
     memory::{Buffer, Mapped},
 };
-use softndk_engine::{Adapter, AdapterSettings, Budget, Fabric, Limits, Rights, Turn};
+use softndk_engine::{Adapter, AdapterSettings, Budget, Fabric, Limits, Pass, Rights};
 use std::{
     net::{IpAddr, Ipv4Addr},
     sync::atomic::Ordering,
@@ -64,8 +64,8 @@ impl World {
         self.fabric.platform()
     }
 
-    pub fn block(&self, id: u64) -> Block {
-        self.counters.block(id)
+    pub fn consumer_object(&self, id: u64) -> ConsumerObject {
+        self.counters.consumer_object(id)
     }
 
     pub fn map(&self, buffer: &Buffer) -> Mapped {
@@ -75,20 +75,20 @@ impl World {
     /// One turn with a small budget on both processors; true when something is left.
     pub fn step(&mut self, bytes: u64) -> bool {
         let budget = Budget { bytes, items: 1 };
-        let turns = [0, 1].map(|processor| self.fabric.turn(processor, budget, &mut self.events));
-        turns.contains(&Turn::More)
+        let service_passes = [0, 1].map(|processor| self.fabric.service_pass(processor, budget, &mut self.events));
+        service_passes.contains(&Pass::More)
     }
 
     /// Runs until nothing is left to do and answers what came out.
     pub fn run(&mut self) -> Vec<Event> {
         let budget = Budget { bytes: 1 << 20, items: 64 };
-        let mut turns = 0;
+        let mut service_passes = 0;
         loop {
-            self.harness().kicked.store(false, Ordering::SeqCst);
-            let outcome = [0, 1].map(|processor| self.fabric.turn(processor, budget, &mut self.events));
-            turns += 1;
-            assert!(turns < 100_000, "the engine never comes to rest");
-            if outcome == [Turn::Idle; 2] && !self.harness().kicked.load(Ordering::SeqCst) {
+            self.harness().scheduled.store(false, Ordering::SeqCst);
+            let outcome = [0, 1].map(|processor| self.fabric.service_pass(processor, budget, &mut self.events));
+            service_passes += 1;
+            assert!(service_passes < 100_000, "the engine never comes to rest");
+            if outcome == [Pass::Idle; 2] && !self.harness().scheduled.load(Ordering::SeqCst) {
                 return std::mem::take(&mut self.events.seen);
             }
         }
@@ -97,18 +97,18 @@ impl World {
     /// Lets time pass: every processor gets its turn at the moment it asked for, none without asking. What came out, with the
     /// moment of each event.
     pub fn advance(&mut self, nanoseconds: u64) -> Vec<(u64, Event)> {
-        let end = self.harness().clock.load(Ordering::SeqCst) + nanoseconds;
+        let end = self.harness().timer_queue.load(Ordering::SeqCst) + nanoseconds;
         let mut seen = Vec::new();
         loop {
             let due = self.harness().wakes.lock().unwrap().iter().map(|(&processor, &at)| (at, processor)).min();
             let Some((at, processor)) = due.filter(|(at, _)| *at <= end) else { break };
             self.harness().wakes.lock().unwrap().remove(&processor);
-            let now = self.harness().clock.fetch_max(at, Ordering::SeqCst).max(at);
+            let now = self.harness().timer_queue.fetch_max(at, Ordering::SeqCst).max(at);
             let budget = Budget { bytes: 1 << 20, items: 64 };
-            while self.fabric.turn(processor, budget, &mut self.events) == Turn::More {}
+            while self.fabric.service_pass(processor, budget, &mut self.events) == Pass::More {}
             seen.extend(std::mem::take(&mut self.events.seen).into_iter().map(|event| (now, event)));
         }
-        self.harness().clock.fetch_max(end, Ordering::SeqCst);
+        self.harness().timer_queue.fetch_max(end, Ordering::SeqCst);
         seen
     }
 

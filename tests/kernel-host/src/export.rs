@@ -50,7 +50,7 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::ndis::configuration::EXPORTS,
     crate::ndis::data_path::EXPORTS,
     crate::ndis::device::EXPORTS,
-    crate::ndis::life::EXPORTS,
+    crate::ndis::life_cycle::EXPORTS,
     crate::ndis::miniport::EXPORTS,
     crate::ndis::net_buffer::EXPORTS,
     crate::ndis::oid_request::EXPORTS,

@@ -74,4 +74,4 @@ pub mod wsk;
 
 pub use kernel::{Driver, FrameOrder, Kernel, KernelConfig, LoadError, Mode, Report};
 pub use ndis::adapter::Adapter;
-pub use ndis::life::HaltAction;
+pub use ndis::life_cycle::HaltAction;

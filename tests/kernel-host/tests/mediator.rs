@@ -65,7 +65,7 @@ impl Machine {
         Self { kernel, driver, adapter, opened }
     }
 
-    fn settle(&self) {
+    fn wait_until_idle(&self) {
         self.kernel.sleep(Duration::from_millis(50));
     }
 
@@ -81,7 +81,7 @@ impl Machine {
         arguments.extend(first);
         arguments.extend([function(create_done as *const _, 3), COOKIE, (&raw mut out) as u64]);
         let status = call(self.opened, slot, &arguments);
-        self.settle();
+        self.wait_until_idle();
         let made = if status == PENDING { CREATED.load(Ordering::SeqCst) } else { out };
         assert!(status >= 0, "the create gave {status:#x}");
         (made != 0).then_some(made as usize)
@@ -89,7 +89,7 @@ impl Machine {
 
     fn close(&self, object: usize) {
         call(object, CLOSE, &[object as u64, function(close_done as *const _, 1), COOKIE]);
-        self.settle();
+        self.wait_until_idle();
     }
 
     /// The whole life of the objects that the bad drivers have.
@@ -101,14 +101,14 @@ impl Machine {
         let queue = self.create(CREATE_CQ, &[8, function(notified as *const _, 2), COOKIE, 0]);
         QUEUE.store(queue, Ordering::SeqCst);
         call(queue, ARM_CQ, &[queue as u64, 1]);
-        self.settle();
+        self.wait_until_idle();
         self.close(queue);
         let connector = self.create(CREATE_CONNECTOR, &[]);
         let event = function(disconnected as *const _, 1);
         call(connector, COMPLETE_CONNECT, &[connector as u64, event, COOKIE, function(request_done as *const _, 2), 0]);
-        self.settle();
+        self.wait_until_idle();
         self.close(connector);
-        assert_eq!(STRANGERS.load(Ordering::SeqCst), 0, "every callback has the consumer's context");
+        assert_eq!(UNRELATED_PEERS.load(Ordering::SeqCst), 0, "every callback has the consumer's context");
         self.end();
     }
 
@@ -127,10 +127,10 @@ impl Machine {
 const COOKIE: u64 = 0x1234_5678_9ABC;
 static QUEUE: AtomicUsize = AtomicUsize::new(0);
 static CREATED: AtomicU64 = AtomicU64::new(0);
-static STRANGERS: AtomicUsize = AtomicUsize::new(0);
+static UNRELATED_PEERS: AtomicUsize = AtomicUsize::new(0);
 
 fn meet(context: u64) {
-    STRANGERS.fetch_add(usize::from(context != COOKIE), Ordering::SeqCst);
+    UNRELATED_PEERS.fetch_add(usize::from(context != COOKIE), Ordering::SeqCst);
 }
 
 unsafe extern "win64" fn create_done(context: u64, _status: u64, object: u64) {

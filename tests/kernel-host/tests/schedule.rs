@@ -49,7 +49,7 @@ trial! {
 }
 
 trial! {
-    fn time_goes_by_points_and_jumps_when_nobody_is_ready() {
+    fn time_goes_by_points_and_jumps_when_no_context_is_ready() {
         let probe = Probe::boot(scheduled());
         let before = dispatcher::now();
         // SAFETY: an exported function that calls KeGetCurrentIrql so often.
@@ -63,7 +63,7 @@ trial! {
 }
 
 trial! {
-    fn one_that_spins_between_points_loses_the_baton_and_the_run_its_replay() {
+    fn one_that_spins_between_points_loses_the_run_token_and_the_run_its_replay() {
         let probe = Probe::boot(scheduled());
         let (spinning, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (spins, ends) = (Arc::clone(&spinning), Arc::clone(&over));

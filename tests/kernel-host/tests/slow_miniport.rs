@@ -41,7 +41,7 @@ impl Machine {
         Self { kernel, driver, adapter }
     }
 
-    fn settle(&self) {
+    fn wait_until_idle(&self) {
         self.kernel.rest(Duration::from_secs(1));
     }
 
@@ -82,13 +82,13 @@ trial! {
         let machine = Machine::boot();
         let sent: Vec<_> = (0..8).map(frame).collect();
         assert_eq!(machine.adapter.send_frames(&sent).expect("sends"), [status::SUCCESS; 8]);
-        machine.settle();
+        machine.wait_until_idle();
         assert_eq!(machine.received(), sent);
         let whole = frame(100);
         let pieces = vec![whole[..5].to_vec(), whole[5..40].to_vec(), whole[40..].to_vec()];
         let batch = machine.adapter.send(vec![Frame { pieces, ..Frame::default() }]).expect("sends");
         assert_eq!(batch.wait(), [status::SUCCESS]);
-        machine.settle();
+        machine.wait_until_idle();
         assert_eq!(machine.received(), [whole], "put together by NdisGetDataBuffer");
         machine.finish();
     }
@@ -99,7 +99,7 @@ trial! {
         let machine = Machine::boot();
         machine.adapter.keep_received(true).expect("a started adapter");
         machine.adapter.send_frames(&[frame(1), frame(2), frame(3)]).expect("sends");
-        machine.settle();
+        machine.wait_until_idle();
         assert_eq!(machine.received().len(), 3);
         machine.adapter.pause().expect("pauses once they are back");
         machine.adapter.restart().expect("restarts");
@@ -116,7 +116,7 @@ trial! {
         assert_eq!(batch.wait(), [status::SEND_ABORTED, status::SUCCESS, status::SEND_ABORTED]);
         let adapter = machine.adapter.clone();
         let waiting = thread::spawn("asks", move || adapter.query_oid(WAITS, 4).expect("a started adapter"));
-        machine.settle();
+        machine.wait_until_idle();
         assert_eq!(machine.adapter.cancel_oid(WAITS), Ok(1));
         assert_eq!(waiting.join().status, status::REQUEST_ABORTED);
         machine.finish();

@@ -42,7 +42,7 @@ impl Machine {
     }
 
     /// Lets DPCs and threads do what they have to.
-    fn settle(&self) {
+    fn wait_until_idle(&self) {
         self.kernel.rest(Duration::from_millis(50));
     }
 }
@@ -103,13 +103,13 @@ fn frames_reach_the_peer(machine: &Machine) {
     let (from, to) = (mac(&first), mac(&second));
     let sent = [frame(to, from, 60), frame(to, from, 1514), frame(BROADCAST, from, 100), frame(to, from, 200)];
     assert_eq!(first.send_frames(&sent).expect("sends"), [status::SUCCESS; 4]);
-    machine.settle();
+    machine.wait_until_idle();
     assert_eq!(received(&second), sent, "all of them, in order, unchanged");
     assert_eq!(received(&first), Vec::<Vec<u8>>::new(), "nothing comes back to the sender");
 
     let short = frame(to, from, 20);
     assert_eq!(first.send_frames(std::slice::from_ref(&short)).expect("sends"), [status::SUCCESS]);
-    machine.settle();
+    machine.wait_until_idle();
     let mut padded = short;
     padded.resize(60, 0);
     assert_eq!(received(&second), [padded], "padded with zeros to the least Ethernet frame");
@@ -118,12 +118,12 @@ fn frames_reach_the_peer(machine: &Machine) {
     let pieces = vec![whole[..9].to_vec(), whole[9..14].to_vec(), whole[14..15].to_vec(), whole[15..].to_vec()];
     let batch = first.send(vec![Frame { pieces, ..Frame::default() }]).expect("sends");
     assert_eq!(batch.wait(), [status::SUCCESS]);
-    machine.settle();
+    machine.wait_until_idle();
     assert_eq!(received(&second), [whole], "put together from its pieces");
 
-    let strangers = [frame([2, 0, 0, 0, 0, 99], from, 60), frame([1, 0, 0x5E, 0, 0, 77], from, 60)];
-    assert_eq!(first.send_frames(&strangers).expect("sends"), [status::SUCCESS; 2]);
-    machine.settle();
+    let unrelated_peers = [frame([2, 0, 0, 0, 0, 99], from, 60), frame([1, 0, 0x5E, 0, 0, 77], from, 60)];
+    assert_eq!(first.send_frames(&unrelated_peers).expect("sends"), [status::SUCCESS; 2]);
+    machine.wait_until_idle();
     assert_eq!(received(&second), Vec::<Vec<u8>>::new(), "the packet filter lets neither through");
 
     for length in [13, 1515, 4000] {
@@ -132,7 +132,7 @@ fn frames_reach_the_peer(machine: &Machine) {
     }
     let many: Vec<_> = (0..1000).map(|_| frame(to, from, 64)).collect();
     assert_eq!(first.send_frames(&many).expect("sends").len(), 1000, "each is completed, whatever is dropped");
-    machine.settle();
+    machine.wait_until_idle();
     assert!(!received(&second).is_empty());
     driver.unload();
 }
@@ -149,7 +149,7 @@ fn frames_and_direct_oids_at_dispatch(machine: &Machine) {
     irql::lower(level);
     assert_eq!(batch.wait(), [status::SUCCESS; 3]);
     assert_eq!((statistics.status, statistics.bytes_done), (status::SUCCESS, 0xF8));
-    machine.settle();
+    machine.wait_until_idle();
     assert_eq!(received(&second), sent, "in order");
     driver.unload();
 }
@@ -171,7 +171,7 @@ fn oids_of_every_length(machine: &Machine) {
             assert!(answer.status <= 0, "{} set with {length} bytes: {:#x}", entry.name, answer.status);
         }
     }
-    machine.settle();
+    machine.wait_until_idle();
     driver.unload();
 }
 
@@ -198,7 +198,7 @@ fn frames_stay_on_their_wire(machine: &Machine) {
     let first = machine.adapter(&driver, machine.config());
     let other = machine.adapter(&driver, machine.config().with_keyword("WireNumber", "7"));
     first.send_frames(&[frame(BROADCAST, mac(&first), 60)]).expect("sends");
-    machine.settle();
+    machine.wait_until_idle();
     assert_eq!(received(&other), Vec::<Vec<u8>>::new());
     driver.unload();
 }
@@ -214,12 +214,12 @@ fn a_paused_adapter_neither_sends_nor_receives(machine: &Machine) {
         [status::SUCCESS],
         "a cable with nobody there"
     );
-    machine.settle();
+    machine.wait_until_idle();
     second.restart().expect("restarts");
-    machine.settle();
+    machine.wait_until_idle();
     assert_eq!(received(&second), Vec::<Vec<u8>>::new(), "nothing was kept for later");
     first.send_frames(std::slice::from_ref(&hello)).expect("sends");
-    machine.settle();
+    machine.wait_until_idle();
     assert_eq!(received(&second), [hello]);
     driver.unload();
 }
@@ -244,7 +244,7 @@ fn disable_closes_consumers_and_enable_brings_ndk_back(machine: &Machine) {
     });
     let consumer = consumer.expect("a started adapter");
     assert_eq!(set_state(&adapter, false), status::SUCCESS);
-    machine.settle();
+    machine.wait_until_idle();
     assert_eq!((CLOSED.load(Ordering::SeqCst), adapter.ndk_opens()), (3, 0));
     assert!(!adapter.is_ndk_enabled(), "the event came");
     assert_eq!(
@@ -253,14 +253,14 @@ fn disable_closes_consumers_and_enable_brings_ndk_back(machine: &Machine) {
         "the provider refuses by itself"
     );
     assert_eq!(set_state(&adapter, true), status::SUCCESS);
-    machine.settle();
+    machine.wait_until_idle();
     assert!(adapter.is_ndk_enabled());
     adapter.open_ndk(VERSION).expect("opens again").close();
     adapter.set_keyword("*NetworkDirect", "0");
     set_state(&adapter, false);
-    machine.settle();
+    machine.wait_until_idle();
     set_state(&adapter, true);
-    machine.settle();
+    machine.wait_until_idle();
     assert!(!adapter.is_ndk_enabled(), "the keyword, read now, forbids it");
     for length in [0, 2] {
         let answer = adapter.set_oid(oid::OID_NDK_SET_STATE, &vec![1; length]).expect("a started adapter");
@@ -325,7 +325,7 @@ fn keywords_out_of_range_do_no_harm(machine: &Machine) {
 }
 
 /// Load, adapter, open, control device, unload, in which anything may refuse; what stands is taken down in order.
-fn short_life(machine: &Machine) {
+fn short_scenario(machine: &Machine) {
     let Ok(driver) = machine.kernel.load_driver(image(), "softndk") else { return };
     let address = "10.9.9.9".parse().expect("an address");
     if let Ok(adapter) = machine.kernel.add_adapter(&driver, machine.config().with_address(address, 24)) {
@@ -340,7 +340,7 @@ fn short_life(machine: &Machine) {
 // Rule: NDIS-LIFE-8, NDK-OPEN-7
 fn every_allocation_fails_once(machine: &Machine) {
     fault::start_recording();
-    short_life(machine);
+    short_scenario(machine);
     let sites = fault::sites();
     fault::stop();
     assert!(sites.len() > 10, "only {} sites allocate: nothing is injected", sites.len());
@@ -348,10 +348,10 @@ fn every_allocation_fails_once(machine: &Machine) {
         for hit in [1, record.hits] {
             fault::fail(record.site, hit);
             let before = fault::failures();
-            short_life(machine);
+            short_scenario(machine);
             fault::stop();
             assert_eq!(fault::failures(), before + 1, "hit {hit} of {} did not come", record.export);
         }
     }
-    short_life(machine);
+    short_scenario(machine);
 }

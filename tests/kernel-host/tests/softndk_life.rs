@@ -14,7 +14,7 @@ use kernel_host::ndis::{oid, status};
 use kernel_host::{Adapter, HaltAction, Kernel, KernelConfig};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 
-const LIVES: usize = 100;
+const SCENARIOS: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -40,17 +40,17 @@ fn config(inx: &Inx, host: &str) -> AdapterConfig {
 
 // Rule: NDIS-LIFE-1
 #[test]
-fn a_hundred_lives_leave_nothing() {
+fn a_hundred_scenarios_leave_nothing() {
     let kernel = Kernel::boot(KernelConfig::default());
     let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
-    for _ in 0..LIVES {
-        one_life(&kernel, &inx);
+    for _ in 0..SCENARIOS {
+        one_scenario(&kernel, &inx);
     }
     let report = kernel.shutdown();
     assert!(report.is_clean(), "{report}");
 }
 
-fn one_life(kernel: &Kernel, inx: &Inx) {
+fn one_scenario(kernel: &Kernel, inx: &Inx) {
     let driver = kernel.load_driver(image(), "softndk").expect("the driver loads");
     let first = kernel.add_adapter(&driver, config(inx, "10.0.0.1")).expect("the first adapter starts");
     let second = kernel.add_adapter(&driver, config(inx, "10.0.0.2")).expect("the second adapter starts");
@@ -68,12 +68,13 @@ fn one_life(kernel: &Kernel, inx: &Inx) {
 }
 
 fn query_mandatory_oids(adapter: &Adapter) {
-    const ROOM: usize = 256;
+    const CAPACITY: usize = 256;
     for entry in oid::ETHERNET.iter().chain(oid::NDK).filter(|entry| entry.direction != oid::Direction::Set) {
         let direct = entry.oid == oid::OID_NDK_STATISTICS;
-        let ask =
-            |room| if direct { adapter.direct_query_oid(entry.oid, room) } else { adapter.query_oid(entry.oid, room) };
-        let answer = ask(ROOM).expect("the adapter runs");
+        let ask = |capacity| {
+            if direct { adapter.direct_query_oid(entry.oid, capacity) } else { adapter.query_oid(entry.oid, capacity) }
+        };
+        let answer = ask(CAPACITY).expect("the adapter runs");
         assert_eq!(answer.status, status::SUCCESS, "{}", entry.name);
         if entry.oid == oid::OID_PNP_QUERY_POWER {
             continue;
@@ -83,7 +84,7 @@ fn query_mandatory_oids(adapter: &Adapter) {
         assert_eq!(short.status, status::BUFFER_TOO_SHORT, "{} with no room", entry.name);
         assert!(short.bytes_needed > 0, "{}", entry.name);
     }
-    let unknown = adapter.query_oid(0x7777_7777, ROOM).expect("the adapter runs");
+    let unknown = adapter.query_oid(0x7777_7777, CAPACITY).expect("the adapter runs");
     assert_eq!(unknown.status, status::NOT_SUPPORTED);
 }
 

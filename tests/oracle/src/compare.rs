@@ -6,7 +6,7 @@
 use ndkctl::script::{Line, Tail, occurrence_text, result_text, status_text};
 use softndk_ioctl::{SCRIPT_SLOTS, ScriptCode, ScriptKind, ScriptName, ScriptResult, ScriptStep};
 
-use crate::model::{Column, Expected, Model, Thing, with_expectation};
+use crate::model::{Column, Expected, Model, Resource, with_expectation};
 
 /// What the model is compared with.
 pub trait System {
@@ -146,7 +146,7 @@ impl Side {
         self.step(&line(ScriptCode::Events, ScriptName::NONE, &[]), system)?;
         let mut stretches = Vec::new();
         for (name, id) in self.model.all(ScriptKind::Buffer) {
-            let Thing::Buffer(buffer) = &self.model.nodes[id].thing else { continue };
+            let Resource::Buffer(buffer) = &self.model.nodes[id].resource else { continue };
             let mut at = 0;
             for run in buffer.bytes.chunk_by(|one, other| one.is_some() == other.is_some()) {
                 if run[0].is_some() {

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ndkctl::script::{Line, Tail, name_text};
 use softndk_engine::{
-    Accept, Arm, Close, CompletionQueue, Connect, ConnectError, Connector, CreateError, Deregistered, Element,
-    FastRegistration, Listener, LogicalAddress, MemoryRegion, MemoryToken, MemoryWindow, Opening, Operation, Outcome,
-    PostError, ProtectionDomain, QueuePair, QueuePairSettings, ReadLimits, RegionError, Registration, RequestFlags,
-    Requested, ResizeError, Rights, Semantics, SharedEndpoint, SharedReceiveQueue, SharedReceiveQueueSettings, Source,
+    Accept, Arm, Close, CompletionQueue, Connect, ConnectError, Connector, CreateError, Deregistered, FastRegistration,
+    Listener, LogicalAddress, MemoryRegion, MemoryToken, MemoryWindow, Open, Operation, Outcome, PostError,
+    ProtectionDomain, QueuePair, QueuePairSettings, ReadLimits, RegionError, Registration, RequestFlags, Requested,
+    ResizeError, Rights, Semantics, Sge, SharedEndpoint, SharedReceiveQueue, SharedReceiveQueueSettings, Source,
 };
 use softndk_ioctl::{
-    ScriptCode, ScriptElement, ScriptEvent, ScriptKind, ScriptName, ScriptOccurrence, ScriptResult, ScriptStep, Status,
+    ScriptCode, ScriptEvent, ScriptKind, ScriptName, ScriptOccurrence, ScriptResult, ScriptSge, ScriptStep, Status,
     script_byte, script_digest,
 };
 
@@ -23,12 +23,12 @@ use crate::model::{Column, Expected};
 use softndk_engine_kit::{Buffer, Event, FIRST, Harness, SECOND, World, polled};
 
 enum Handle {
-    Adapter(Opening<Harness>, IpAddr),
+    Adapter(Open<Harness>, IpAddr),
     Domain(ProtectionDomain<Harness>),
     Shared(SharedReceiveQueue<Harness>, ProtectionDomain<Harness>),
     Queue(CompletionQueue<Harness>),
     Pair(QueuePair<Harness>, ProtectionDomain<Harness>),
-    Buffer(Buffer, LogicalAddress, Opening<Harness>),
+    Buffer(Buffer, LogicalAddress, Open<Harness>),
     Region { region: MemoryRegion<Harness>, base: u64 },
     Window { window: MemoryWindow<Harness>, base: u64 },
     Endpoint(SharedEndpoint<Harness>),
@@ -175,9 +175,9 @@ impl Engine {
         }
     }
 
-    fn opening(&self, number: u64) -> Option<(&Opening<Harness>, IpAddr)> {
+    fn open(&self, number: u64) -> Option<(&Open<Harness>, IpAddr)> {
         match self.handles.get(&ScriptName(number as u32))? {
-            Handle::Adapter(opening, address) => Some((opening, *address)),
+            Handle::Adapter(open, address) => Some((open, *address)),
             _ => None,
         }
     }
@@ -238,23 +238,23 @@ impl Engine {
     fn dispatch(&mut self, code: ScriptCode, line: &Line) -> Option<Expected> {
         use ScriptCode as Do;
         let (name, step) = (line.step.object, &line.step);
-        let block = self.world.block(1);
+        let consumer_object = self.world.consumer_object(1);
         let [first, second, third, ..] = step.arguments;
         match code {
             Do::Open => {
                 let (adapter, address) =
                     if first == 0 { (&self.world.first, FIRST) } else { (&self.world.second, SECOND) };
                 let semantics = if self.column == Column::Ndk { Semantics::NDK } else { Semantics::ND };
-                let made = adapter.open(semantics, block).map(|opening| Handle::Adapter(opening, address));
+                let made = adapter.open(semantics, consumer_object).map(|open| Handle::Adapter(open, address));
                 self.make(name, made)
             }
             Do::CreateDomain => {
-                let made = self.opening(first)?.0.create_protection_domain(block).map(Handle::Domain);
+                let made = self.open(first)?.0.create_protection_domain(consumer_object).map(Handle::Domain);
                 self.make(name, made)
             }
             Do::CreateCompletionQueue => {
                 let notify = Some(callback(ScriptEvent::Notify, name));
-                let queue = self.opening(first)?.0.create_completion_queue(second as u32, notify, None, block);
+                let queue = self.open(first)?.0.create_completion_queue(second as u32, notify, None, consumer_object);
                 self.make(name, queue.map(Handle::Queue))
             }
             Do::CreateQueuePair | Do::CreateQueuePairShared => self.create_pair(code, name, step),
@@ -262,12 +262,12 @@ impl Engine {
                 let domain = self.domain(first)?.clone();
                 let settings = SharedReceiveQueueSettings {
                     depth: second as u32,
-                    elements: third as u32,
+                    sges: third as u32,
                     threshold: step.arguments[3] as u32,
                     notify: Some(callback(ScriptEvent::Notify, name)),
                     processor: None,
                 };
-                let made = domain.create_shared_receive_queue(settings, block);
+                let made = domain.create_shared_receive_queue(settings, consumer_object);
                 self.make(name, made.map(|queue| Handle::Shared(queue, domain)))
             }
             Do::Modify => {
@@ -275,17 +275,17 @@ impl Engine {
                 Some(resize_status(queue.modify(first as u32, second as u32)))
             }
             Do::SharedReceive => {
-                let elements = self.elements(line, false)?;
+                let sges = self.sges(line, false)?;
                 let Handle::Shared(queue, _) = self.handles.get(&name)? else { return None };
-                Some(post_status(queue.receive(first, elements.into_iter())))
+                Some(post_status(queue.receive(first, sges.into_iter())))
             }
             Do::CreateBuffer => {
                 let bytes: Vec<u8> = (0..second).map(|offset| script_byte(third, offset)).collect();
                 let buffer = Buffer::new(bytes.len(), 0);
                 buffer.write(0, &bytes);
-                let opening = self.opening(first)?.0.clone();
-                let mapping = opening.build_mapping(self.world.map(&buffer)).ok()?;
-                self.handles.insert(name, Handle::Buffer(buffer, mapping.first, opening));
+                let open = self.open(first)?.0.clone();
+                let mapping = open.build_mapping(self.world.map(&buffer)).ok()?;
+                self.handles.insert(name, Handle::Buffer(buffer, mapping.first, open));
                 Some(Expected::Status(Status::SUCCESS))
             }
             Do::Fill => {
@@ -294,16 +294,16 @@ impl Engine {
                 Some(Expected::Nothing)
             }
             Do::CreateRegion | Do::CreateFastRegion => {
-                let region = self.domain(first)?.create_memory_region(code == Do::CreateFastRegion, block);
+                let region = self.domain(first)?.create_memory_region(code == Do::CreateFastRegion, consumer_object);
                 self.make(name, region.map(|region| Handle::Region { region, base: 0 }))
             }
             Do::CreateWindow => {
-                let window = self.domain(first)?.create_memory_window(block);
+                let window = self.domain(first)?.create_memory_window(consumer_object);
                 self.make(name, window.map(|window| Handle::Window { window, base: 0 }))
             }
             Do::CreateEndpoint => {
-                let (opening, address) = self.opening(first)?;
-                let made = opening.create_shared_endpoint(SocketAddr::new(address, second as u16), block);
+                let (open, address) = self.open(first)?;
+                let made = open.create_shared_endpoint(SocketAddr::new(address, second as u16), consumer_object);
                 Some(Expected::Status(match made {
                     Ok(endpoint) => {
                         self.handles.insert(name, Handle::Endpoint(endpoint));
@@ -336,20 +336,20 @@ impl Engine {
             }
             Do::CreateListener => {
                 let arrived = callback(ScriptEvent::Arrived, name);
-                let (opening, address) = self.opening(first)?;
-                let listener = opening.create_listener(arrived, block);
+                let (open, address) = self.open(first)?;
+                let listener = open.create_listener(arrived, consumer_object);
                 self.make(name, listener.map(|listener| Handle::Listener(listener, VecDeque::new(), address)))
             }
             Do::CreateConnector => {
-                let (opening, address) = self.opening(first)?;
-                let connector = opening.create_connector(block);
+                let (open, address) = self.open(first)?;
+                let connector = open.create_connector(consumer_object);
                 self.make(name, connector.map(|connector| Handle::Connector(connector, address)))
             }
             Do::Send | Do::SendAndInvalidate | Do::Read | Do::Write => self.post_transfer(code, line),
             Do::FastRegister => self.fast_register(step),
             Do::Receive => {
-                let elements = self.elements(line, false)?;
-                Some(post_status(self.pair(name)?.receive(first, elements.into_iter())))
+                let sges = self.sges(line, false)?;
+                Some(post_status(self.pair(name)?.receive(first, sges.into_iter())))
             }
             Do::Invalidate => {
                 let pair = self.pair(name)?;
@@ -435,7 +435,7 @@ impl Engine {
             Some(Handle::Shared(queue, _)) if code == ScriptCode::CreateQueuePairShared => Some(queue),
             _ => None,
         };
-        let [receive_depth, initiator_depth, receive_elements, initiator_elements, inline_data] = match shared {
+        let [receive_depth, initiator_depth, receive_sges, initiator_sges, inline_data] = match shared {
             None => [0, 1, 2, 3, 4].map(|index| numbers[index] as u32),
             Some(_) => [0, numbers[1] as u32, 0, numbers[2] as u32, numbers[3] as u32],
         };
@@ -446,11 +446,11 @@ impl Engine {
             shared,
             receive_depth,
             initiator_depth,
-            receive_elements,
-            initiator_elements,
+            receive_sges,
+            initiator_sges,
             inline_data,
         };
-        let made = domain.create_queue_pair(settings, self.world.block(1));
+        let made = domain.create_queue_pair(settings, self.world.consumer_object(1));
         self.make(name, made.map(|pair| Handle::Pair(pair, domain)))
     }
 
@@ -469,16 +469,16 @@ impl Engine {
         Some(region_status(answer.map_err(|(error, _)| error)))
     }
 
-    fn elements(&self, line: &Line, inline: bool) -> Option<Vec<Element>> {
-        let Tail::Elements(list) = &line.tail else { return Some(Vec::new()) };
+    fn sges(&self, line: &Line, inline: bool) -> Option<Vec<Sge>> {
+        let Tail::Sges(list) = &line.tail else { return Some(Vec::new()) };
         let (Handle::Pair(_, domain) | Handle::Shared(_, domain)) = self.handles.get(&line.step.object)? else {
             return None;
         };
-        list.iter().map(|element| self.element(element, domain, inline)).collect()
+        list.iter().map(|sge| self.sge(sge, domain, inline)).collect()
     }
 
-    fn element(&self, element: &ScriptElement, domain: &ProtectionDomain<Harness>, inline: bool) -> Option<Element> {
-        let base = match element.base {
+    fn sge(&self, sge: &ScriptSge, domain: &ProtectionDomain<Harness>, inline: bool) -> Option<Sge> {
+        let base = match sge.base {
             ScriptName::NONE => 0,
             base => match self.handles.get(&base)? {
                 Handle::Buffer(buffer, ..) if inline => buffer.address(),
@@ -487,15 +487,15 @@ impl Engine {
                 _ => return None,
             },
         };
-        let token = match element.token {
-            ScriptName::NONE => MemoryToken(element.raw_token),
+        let token = match sge.token {
+            ScriptName::NONE => MemoryToken(sge.raw_token),
             token => match self.handles.get(&token)? {
                 Handle::Buffer(..) => domain.privileged_token(),
                 Handle::Region { region, .. } => region.local_token(),
                 _ => return None,
             },
         };
-        Some(Element { address: base.wrapping_add(element.offset), length: element.length, token })
+        Some(Sge { address: base.wrapping_add(sge.offset), length: sge.length, token })
     }
 
     fn remote(&self, first: u64, offset: u64) -> Option<(MemoryToken, u64)> {
@@ -516,15 +516,15 @@ impl Engine {
         let [context, flags, first, second, ..] = line.step.arguments;
         let pair = self.pair(line.step.object)?;
         let Some((flags, _)) = request_flags(flags, false) else { return Some(refuse(pair)) };
-        let elements = self.elements(line, flags.contains(RequestFlags::INLINE))?.into_iter();
+        let sges = self.sges(line, flags.contains(RequestFlags::INLINE))?.into_iter();
         let posted = if code == ScriptCode::Send {
-            pair.send(context, flags, elements)
+            pair.send(context, flags, sges)
         } else {
             let (token, address) = self.remote(first, second)?;
             match code {
-                ScriptCode::SendAndInvalidate => pair.send_and_invalidate(context, flags, elements, token),
-                ScriptCode::Read => pair.read(context, flags, elements, address, token),
-                _ => pair.write(context, flags, elements, address, token),
+                ScriptCode::SendAndInvalidate => pair.send_and_invalidate(context, flags, sges, token),
+                ScriptCode::Read => pair.read(context, flags, sges, address, token),
+                _ => pair.write(context, flags, sges, address, token),
             }
         };
         Some(post_status(posted))
@@ -572,7 +572,7 @@ impl Engine {
         let (to, host, port) = if shared { (second, third, fourth) } else { (first, second, third) };
         let destination = match self.handles.get(&ScriptName(to as u32)) {
             Some(Handle::Listener(listener, ..)) => listener.local_address()?,
-            _ => SocketAddr::new(self.opening(host)?.1, port as u16),
+            _ => SocketAddr::new(self.open(host)?.1, port as u16),
         };
         let (connector, address) = self.connector(name)?;
         let source = match self.handles.get(&ScriptName(first as u32)) {
@@ -608,15 +608,15 @@ impl Engine {
     fn close(&mut self, name: ScriptName) -> Option<Expected> {
         let number = callback(ScriptEvent::Closed, name);
         let done: Close<Harness> = match self.handles.remove(&name)? {
-            Handle::Adapter(opening, _) => {
-                let done = opening.close(number);
+            Handle::Adapter(open, _) => {
+                let done = open.close(number);
                 if matches!(done, Close::Done(_)) {
                     self.note(number, Status::SUCCESS);
                 }
                 return Some(Expected::Nothing);
             }
-            Handle::Buffer(_, first, opening) => {
-                opening.release_mapping(first);
+            Handle::Buffer(_, first, open) => {
+                open.release_mapping(first);
                 self.note(number, Status::SUCCESS);
                 return Some(Expected::Nothing);
             }
@@ -698,7 +698,7 @@ fn post_status(posted: Result<(), PostError>) -> Expected {
     Expected::Status(match posted {
         Ok(()) => Status::SUCCESS,
         Err(PostError::QueueFull) => Status::NO_MORE_ENTRIES,
-        Err(PostError::TooManyElements) => Status::DATA_OVERRUN,
+        Err(PostError::TooManySges) => Status::DATA_OVERRUN,
         Err(PostError::TooMuchData) => Status::BUFFER_OVERFLOW,
         Err(PostError::NotConnected) => Status::CONNECTION_INVALID,
         Err(PostError::AccessDenied) => Status::ACCESS_VIOLATION,
@@ -727,7 +727,7 @@ fn region_status(answer: Result<(), RegionError>) -> Expected {
 
 /// The front end refuses by itself: what was held back runs.
 fn refuse(pair: &QueuePair<Harness>) -> Expected {
-    pair.kick_held();
+    pair.schedule_held();
     Expected::Status(Status::INVALID_PARAMETER)
 }
 

@@ -4,10 +4,10 @@
 //! weights say. Names, offsets, lengths and flags are wrong now and then. Small queues and buffers, so that ends are met.
 
 use ndkctl::script::{Line, Tail};
-use softndk_ioctl::{ScriptCode as Do, ScriptElement, ScriptKind as Of, ScriptName};
+use softndk_ioctl::{ScriptCode as Do, ScriptKind as Of, ScriptName, ScriptSge};
 
 use crate::compare::line;
-use crate::model::{Column, Expected, Model, Phase, Thing};
+use crate::model::{Column, Expected, Model, Phase, Resource};
 
 /// Where decisions come from: a small generator with a good spread (splitmix64), the same sequences everywhere, for ever; or
 /// bytes, in their order, for whoever wants to turn one decision into another by changing a byte.
@@ -184,21 +184,20 @@ impl Generator {
         };
         let depth = |random: &mut Random| if random.one_in(40) { 16352 } else { 1 + random.below(8) };
         let (receive_depth, initiator_depth) = (depth(&mut self.random), depth(&mut self.random));
-        let elements = |random: &mut Random| if random.one_in(40) { 33 } else { 1 + random.below(4) };
-        let (receive_elements, initiator_elements) = (elements(&mut self.random), elements(&mut self.random));
+        let sges = |random: &mut Random| if random.one_in(40) { 33 } else { 1 + random.below(4) };
+        let (receive_sges, initiator_sges) = (sges(&mut self.random), sges(&mut self.random));
         let inline = if self.random.one_in(40) { 257 } else { self.random.below(200) };
         let [domain, receive, initiator] = [domain, receive, initiator].map(|name| u64::from(name.0));
         if self.features.shared_receive_queues
             && self.random.one_in(3)
             && let Some(shared) = self.any(Of::SharedReceiveQueue)
         {
-            let arguments =
-                [domain, receive, initiator, u64::from(shared.0), initiator_depth, initiator_elements, inline];
+            let arguments = [domain, receive, initiator, u64::from(shared.0), initiator_depth, initiator_sges, inline];
             self.act(Do::CreateQueuePairShared, name, &arguments);
             return;
         }
         let arguments =
-            [domain, receive, initiator, receive_depth, initiator_depth, receive_elements, initiator_elements, inline];
+            [domain, receive, initiator, receive_depth, initiator_depth, receive_sges, initiator_sges, inline];
         self.act(Do::CreateQueuePair, name, &arguments);
     }
 
@@ -221,8 +220,8 @@ impl Generator {
         let names: Vec<ScriptName> = self
             .model
             .all(Of::QueuePair)
-            .filter(|(_, id)| match &self.model.nodes[*id].thing {
-                Thing::QueuePair(pair) => {
+            .filter(|(_, id)| match &self.model.nodes[*id].resource {
+                Resource::QueuePair(pair) => {
                     pair.connector.is_none()
                         && !pair.ended
                         && self.model.host(self.model.nodes[pair.domain].antecedents[0]) == self.model.host(adapter)
@@ -265,8 +264,8 @@ impl Generator {
 
     fn listener_of(&mut self, adapter: ScriptName) -> Option<ScriptName> {
         let id = self.model.find(adapter, Of::Adapter)?;
-        let found = self.model.all(Of::Listener).find(|(_, listener)| match &self.model.nodes[*listener].thing {
-            Thing::Listener(listener) => listener.adapter == id && listener.port.is_some() && !listener.paused,
+        let found = self.model.all(Of::Listener).find(|(_, listener)| match &self.model.nodes[*listener].resource {
+            Resource::Listener(listener) => listener.adapter == id && listener.port.is_some() && !listener.paused,
             _ => false,
         });
         if let Some((name, _)) = found {
@@ -322,8 +321,8 @@ impl Generator {
     /// Where the objects of the same adapter as a queue pair's or shared queue's are preferred.
     fn near(&mut self, of: ScriptName, kind: Of) -> Option<ScriptName> {
         let id = *self.model.slots.get(&of)?;
-        let domain = match &self.model.nodes[id].thing {
-            Thing::QueuePair(pair) => pair.domain,
+        let domain = match &self.model.nodes[id].resource {
+            Resource::QueuePair(pair) => pair.domain,
             _ => *self.model.nodes[id].antecedents.first()?,
         };
         let adapter = self.model.nodes[domain].antecedents[0];
@@ -350,7 +349,7 @@ impl Generator {
         }
     }
 
-    fn elements(&mut self, of: ScriptName, inline: bool) -> Tail {
+    fn sges(&mut self, of: ScriptName, inline: bool) -> Tail {
         let count = match self.random.below(20) {
             0 => 5,
             1..4 => 0,
@@ -370,28 +369,28 @@ impl Generator {
                 raw_token = if token == ScriptName::NONE { 0xFFFF_FFFF } else { 0 };
             }
             let length = if inline { self.random.below(80) } else { self.length() };
-            let room = self.room(base);
+            let capacity = self.capacity(base);
             let offset = match self.random.below(60) {
                 0 if !inline => u64::MAX,
-                1 if !inline => room.saturating_sub(length) + 1,
-                2..10 => room.saturating_sub(length),
-                _ => self.random.below(room.saturating_sub(length) + 1),
+                1 if !inline => capacity.saturating_sub(length) + 1,
+                2..10 => capacity.saturating_sub(length),
+                _ => self.random.below(capacity.saturating_sub(length) + 1),
             };
-            list.push(ScriptElement { base, token, raw_token, length: length as u32, offset, reserved: 0 });
+            list.push(ScriptSge { base, token, raw_token, length: length as u32, offset, reserved: 0 });
         }
-        if list.is_empty() { Tail::Nothing } else { Tail::Elements(list) }
+        if list.is_empty() { Tail::Nothing } else { Tail::Sges(list) }
     }
 
     /// Bytes behind a name.
-    fn room(&self, name: ScriptName) -> u64 {
+    fn capacity(&self, name: ScriptName) -> u64 {
         let Some(id) = self.model.slots.get(&name) else { return 0 };
-        match &self.model.nodes[*id].thing {
-            Thing::Buffer(buffer) => buffer.bytes.len() as u64,
-            Thing::Region(region) => match region.registered {
+        match &self.model.nodes[*id].resource {
+            Resource::Buffer(buffer) => buffer.bytes.len() as u64,
+            Resource::Region(region) => match region.registered {
                 crate::model::Registered::Whole { length, .. } => length,
                 _ => 0,
             },
-            Thing::Window(window) => window.bound.map_or(0, |bound| bound.length),
+            Resource::Window(window) => window.bound.map_or(0, |bound| bound.length),
             _ => 100,
         }
     }
@@ -409,29 +408,29 @@ impl Generator {
             _ => self.any(kind),
         };
         let Some(name) = name.filter(|_| !self.random.one_in(60)) else { return [0xFFFF_FFFF << 32, 0] };
-        let room = self.room(name);
+        let capacity = self.capacity(name);
         let offset = match self.random.below(60) {
             0 => u64::MAX,
-            1 => room.saturating_sub(length) + 1,
-            2..10 => room.saturating_sub(length),
-            _ => self.random.below(room.saturating_sub(length) + 1),
+            1 => capacity.saturating_sub(length) + 1,
+            2..10 => capacity.saturating_sub(length),
+            _ => self.random.below(capacity.saturating_sub(length) + 1),
         };
         [u64::from(name.0), offset]
     }
 
     fn peer(&self, of: ScriptName) -> Option<ScriptName> {
         let id = *self.model.slots.get(&of)?;
-        let Thing::QueuePair(pair) = &self.model.nodes[id].thing else { return None };
-        let Thing::Connector(connector) = &self.model.nodes[pair.connector?].thing else { return None };
-        let Thing::Connector(peer) = &self.model.nodes[connector.peer?].thing else { return None };
+        let Resource::QueuePair(pair) = &self.model.nodes[id].resource else { return None };
+        let Resource::Connector(connector) = &self.model.nodes[pair.connector?].resource else { return None };
+        let Resource::Connector(peer) = &self.model.nodes[connector.peer?].resource else { return None };
         let name = self.model.nodes[peer.pair?].name;
         self.model.slots.contains_key(&name).then_some(name)
     }
 
     /// A queue pair; one that can carry something is preferred.
     fn busy_pair(&mut self) -> Option<ScriptName> {
-        let held = self.model.all(Of::QueuePair).find(|(_, id)| match &self.model.nodes[*id].thing {
-            Thing::QueuePair(pair) => pair.held > 0,
+        let held = self.model.all(Of::QueuePair).find(|(_, id)| match &self.model.nodes[*id].resource {
+            Resource::QueuePair(pair) => pair.held > 0,
             _ => false,
         });
         if let Some((name, _)) = held {
@@ -440,8 +439,8 @@ impl Generator {
         let names: Vec<ScriptName> = self
             .model
             .all(Of::QueuePair)
-            .filter(|(_, id)| match &self.model.nodes[*id].thing {
-                Thing::QueuePair(pair) => pair.connected && !pair.ended,
+            .filter(|(_, id)| match &self.model.nodes[*id].resource {
+                Resource::QueuePair(pair) => pair.connected && !pair.ended,
                 _ => false,
             })
             .map(|(name, _)| name)
@@ -458,9 +457,9 @@ impl Generator {
             _ => Do::Read,
         };
         let flags = self.flags(code);
-        let tail = self.elements(pair, flags & 0x40 != 0);
+        let tail = self.sges(pair, flags & 0x40 != 0);
         let total = match &tail {
-            Tail::Elements(list) => list.iter().map(|element| u64::from(element.length)).sum(),
+            Tail::Sges(list) => list.iter().map(|sge| u64::from(sge.length)).sum(),
             _ => 0,
         };
         let context = self.context();
@@ -478,7 +477,7 @@ impl Generator {
         let Some(of) = self.any(kind) else { return };
         let code = if shared { Do::SharedReceive } else { Do::Receive };
         let mut line = line(code, of, &[context]);
-        line.tail = self.elements(of, false);
+        line.tail = self.sges(of, false);
         self.put(line);
     }
 
@@ -492,9 +491,9 @@ impl Generator {
                 return;
             };
             flags |= self.random.pick(&[0x8, 0x30, 0x38]).unwrap_or(0);
-            let room = self.room(region);
-            let offset = self.random.below(room);
-            let length = 1 + self.random.below(room.saturating_sub(offset));
+            let capacity = self.capacity(region);
+            let offset = self.random.below(capacity);
+            let length = 1 + self.random.below(capacity.saturating_sub(offset));
             let [region, window] = [region, window].map(|name| u64::from(name.0));
             self.act(Do::Bind, pair, &[context, flags, region, window, offset, length]);
             return;
@@ -529,16 +528,16 @@ impl Generator {
             }
             4 => {
                 let Some(buffer) = self.any(Of::Buffer) else { return };
-                let room = self.room(buffer);
-                let offset = self.random.below(room);
-                let length = self.random.below(room - offset) + 1;
+                let capacity = self.capacity(buffer);
+                let offset = self.random.below(capacity);
+                let length = self.random.below(capacity - offset) + 1;
                 self.act(Do::Bytes, buffer, &[offset, length]);
             }
             _ => {
                 let Some(buffer) = self.any(Of::Buffer) else { return };
-                let room = self.room(buffer);
+                let capacity = self.capacity(buffer);
                 let seed = self.random.below(1000);
-                self.act(Do::Fill, buffer, &[0, room, seed]);
+                self.act(Do::Fill, buffer, &[0, capacity, seed]);
             }
         }
     }
@@ -549,8 +548,8 @@ impl Generator {
         self.act(Do::Arm, queue, &[arm]);
         if self.features.resize && self.random.one_in(4) {
             // Too small for what is in it, or large enough for what may come.
-            let waiting = match self.model.slots.get(&queue).map(|id| &self.model.nodes[*id].thing) {
-                Some(Thing::CompletionQueue(queue)) => queue.entries.len() as u64,
+            let waiting = match self.model.slots.get(&queue).map(|id| &self.model.nodes[*id].resource) {
+                Some(Resource::CompletionQueue(queue)) => queue.entries.len() as u64,
                 _ => 0,
             };
             let too_small = waiting > 1 && self.random.one_in(2);
@@ -617,7 +616,7 @@ impl Generator {
     fn connector(&mut self) {
         let Some(name) = self.any(Of::Connector) else { return };
         let id = self.model.slots[&name];
-        let Thing::Connector(connector) = &self.model.nodes[id].thing else { return };
+        let Resource::Connector(connector) = &self.model.nodes[id].resource else { return };
         let (phase, adapter) = (connector.phase, self.model.nodes[connector.adapter].name);
         match phase {
             Phase::Arrived | Phase::Idle => match self.random.below(5) {
@@ -685,9 +684,9 @@ impl Generator {
                     let remote = u64::from(!self.random.one_in(4));
                     self.act(Do::Initialize, name, &[pages, remote]);
                 } else if let Some(buffer) = self.any(Of::Buffer) {
-                    let room = self.room(buffer);
-                    let offset = self.random.below(room);
-                    let length = 1 + self.random.below(room - offset);
+                    let capacity = self.capacity(buffer);
+                    let offset = self.random.below(capacity);
+                    let length = 1 + self.random.below(capacity - offset);
                     let rights = self.random.pick(&[0, 1, 2, 3, 5, 7, 15]).unwrap_or(7);
                     self.act(Do::Register, name, &[u64::from(buffer.0), offset, length, rights]);
                 }
@@ -721,8 +720,8 @@ impl Generator {
             return;
         }
         let (Some(name), Some(domain)) = (self.vacant(Of::SharedReceiveQueue, 4), self.any(Of::Domain)) else { return };
-        let (depth, elements) = (1 + self.random.below(8), 1 + self.random.below(4));
-        self.act(Do::CreateSharedReceiveQueue, name, &[u64::from(domain.0), depth, elements, 0]);
+        let (depth, sges) = (1 + self.random.below(8), 1 + self.random.below(4));
+        self.act(Do::CreateSharedReceiveQueue, name, &[u64::from(domain.0), depth, sges, 0]);
     }
 
     fn flush(&mut self) {

@@ -6,7 +6,7 @@
 //! lies about its own memory; nobody could be protected from that in a kernel.
 
 use ndkctl::script::{Line, Tail};
-use softndk_ioctl::{ScriptCode as Do, ScriptElement, ScriptForm, ScriptKind as Of, ScriptName};
+use softndk_ioctl::{ScriptCode as Do, ScriptForm, ScriptKind as Of, ScriptName, ScriptSge};
 
 use crate::account::CLOSING_ORDER;
 use crate::compare::{self, line};
@@ -149,11 +149,11 @@ fn wild(generator: &mut Generator) -> Line {
         }
     }
     let mut line = line(code, object, &arguments);
-    if verb.elements {
+    if verb.sges {
         let count = generator.random.pick(&[0, 1, 1, 1, 2, 5, 32, 33]).unwrap_or(0);
-        let list: Vec<_> = (0..count).map(|_| element(generator)).collect();
+        let list: Vec<_> = (0..count).map(|_| sge(generator)).collect();
         line.step.tail = count;
-        line.tail = if list.is_empty() { Tail::Nothing } else { Tail::Elements(list) };
+        line.tail = if list.is_empty() { Tail::Nothing } else { Tail::Sges(list) };
     }
     line
 }
@@ -195,7 +195,7 @@ fn kind_of(argument: &str) -> Of {
     }
 }
 
-fn element(generator: &mut Generator) -> ScriptElement {
+fn sge(generator: &mut Generator) -> ScriptSge {
     let kinds = [Of::Region, Of::Buffer, Of::Region, Of::Buffer, Of::Window];
     let [base, token] = [0, 1].map(|_| {
         let kind = generator.random.pick(&kinds).unwrap_or(Of::Region);
@@ -204,7 +204,7 @@ fn element(generator: &mut Generator) -> ScriptElement {
     let token = if generator.random.one_in(4) { token } else { base };
     let raw_token = if token == ScriptName::NONE { generator.random.word() as u32 } else { 0 };
     let [length, offset] = [0, 1].map(|_| number(&mut generator.random));
-    ScriptElement { base, token, raw_token, length: length as u32, offset, reserved: 0 }
+    ScriptSge { base, token, raw_token, length: length as u32, offset, reserved: 0 }
 }
 
 /// An object of that kind that is there, or now and then none.

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use ndkctl::arguments::{HostMode, MachineArguments, Promptness};
+use ndkctl::arguments::{CompletionMode, HostMode, MachineArguments};
 use ndkctl::client::Client;
 use ndkctl::failure::Failure;
 use ndkctl::script::{Line, Tail, encode};
@@ -26,7 +26,7 @@ pub struct Outcome {
 /// Runs sequences until so many operations are done or one differs.
 pub fn run(
     image: &Path,
-    promptness: Promptness,
+    completion_mode: CompletionMode,
     operations: u64,
     seed: u64,
     length: usize,
@@ -35,7 +35,7 @@ pub fn run(
         image: Some(image.to_owned()),
         adapters: 2,
         mode: HostMode::Verify,
-        promptness,
+        completion_mode,
         ..MachineArguments::default()
     })?;
     let (client, _) = Client::connect(machine.open()?)?;

@@ -35,7 +35,7 @@ struct Arguments {
     /// Which of the image's NDK calls pend.
     #[cfg(not(windows))]
     #[arg(long, value_enum, default_value_t, requires = "image")]
-    promptness: ndkctl::arguments::Promptness,
+    completion_mode: ndkctl::arguments::CompletionMode,
     /// Where a difference is written.
     #[arg(long, default_value = "target/oracle.ndkreplay")]
     output: PathBuf,
@@ -90,14 +90,19 @@ fn main() -> ExitCode {
 /// The same through the replay session of the loaded image.
 #[cfg(not(windows))]
 fn on_image(arguments: &Arguments, image: &std::path::Path, begun: Instant) -> ExitCode {
-    let outcome =
-        match oracle::image::run(image, arguments.promptness, arguments.operations, arguments.seed, arguments.length) {
-            Ok(outcome) => outcome,
-            Err(failure) => {
-                eprintln!("{failure}");
-                return ExitCode::FAILURE;
-            }
-        };
+    let outcome = match oracle::image::run(
+        image,
+        arguments.completion_mode,
+        arguments.operations,
+        arguments.seed,
+        arguments.length,
+    ) {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            eprintln!("{failure}");
+            return ExitCode::FAILURE;
+        }
+    };
     let differences = u32::from(outcome.difference.is_some());
     if let Some(script) = &outcome.difference {
         let text = script.iter().fold(String::new(), |text, line| text + &line.to_string() + "\n");

@@ -33,11 +33,11 @@ impl Lines {
                     return false;
                 }
                 self.trimming = Some(at + 1);
-                if let Tail::Elements(list) = &self.kept[at].tail {
+                if let Tail::Sges(list) = &self.kept[at].tail {
                     let mut list = list.clone();
                     list.pop();
                     self.tried = self.kept.clone();
-                    self.tried[at].tail = if list.is_empty() { Tail::Nothing } else { Tail::Elements(list) };
+                    self.tried[at].tail = if list.is_empty() { Tail::Nothing } else { Tail::Sges(list) };
                     return true;
                 }
                 continue;

@@ -50,8 +50,8 @@ pub use refusal::{
 };
 pub use script::{
     SCRIPT_ARGUMENTS, SCRIPT_BUFFER_MAX, SCRIPT_LENGTH_MAX, SCRIPT_SLOTS, SCRIPT_TAIL_MAX, ScriptAnswer, ScriptCode,
-    ScriptElement, ScriptEvent, ScriptForm, ScriptItem, ScriptKind, ScriptName, ScriptOccurrence, ScriptReply,
-    ScriptRequest, ScriptResult, ScriptStep, ScriptVerb, next_script_step, script_byte, script_digest,
+    ScriptEvent, ScriptForm, ScriptItem, ScriptKind, ScriptName, ScriptOccurrence, ScriptReply, ScriptRequest,
+    ScriptResult, ScriptSge, ScriptStep, ScriptVerb, next_script_step, script_byte, script_digest,
 };
 pub use status::Status;
 pub use transfer::{

@@ -157,8 +157,8 @@ impl ObjectListRequest {
     /// # Errors
     /// [`Status::BUFFER_TOO_SMALL`]: not even one.
     pub const fn capacity(output_length: usize) -> Result<usize, Status> {
-        let room = output_length.saturating_sub(size_of::<ObjectListReply>()) / size_of::<ObjectEntry>();
-        if room == 0 { Err(Status::BUFFER_TOO_SMALL) } else { Ok(room) }
+        let capacity = output_length.saturating_sub(size_of::<ObjectListReply>()) / size_of::<ObjectEntry>();
+        if capacity == 0 { Err(Status::BUFFER_TOO_SMALL) } else { Ok(capacity) }
     }
 }
 
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn an_output_holds_the_fixed_part_and_whole_entries() {
         let (head, entry) = (size_of::<ObjectListReply>(), size_of::<ObjectEntry>());
-        for (length, room) in [(head + entry, 1), (head + 2 * entry - 1, 1), (head + 2 * entry, 2)] {
-            assert_eq!(ObjectListRequest::capacity(length), Ok(room), "{length}");
+        for (length, capacity) in [(head + entry, 1), (head + 2 * entry - 1, 1), (head + 2 * entry, 2)] {
+            assert_eq!(ObjectListRequest::capacity(length), Ok(capacity), "{length}");
         }
         for length in [0, 1, head, head + entry - 1] {
             assert_eq!(ObjectListRequest::capacity(length), Err(Status::BUFFER_TOO_SMALL), "{length}");

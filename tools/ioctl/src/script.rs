@@ -2,7 +2,7 @@
 //!
 //! What it is: the one vocabulary of the oracle (which prints a failing sequence with it), of `ndkctl replay` (which reads and
 //! writes its text) and of the driver (which executes it through its dispatch tables). A script is a run of [`ScriptStep`]s,
-//! each followed by its [`ScriptElement`]s or [`ScriptResult`]s. It carries every expectation, so it checks itself on any
+//! each followed by its [`ScriptSge`]s or [`ScriptResult`]s. It carries every expectation, so it checks itself on any
 //! system. What it is not: the text form, which is `ndkctl::script`, and no interpreter.
 //!
 //! Rules: objects live in fixed slots, a kind and a number below [`SCRIPT_SLOTS`]; a step that makes an object into a taken slot,
@@ -147,12 +147,12 @@ pub struct ScriptVerb {
     pub arguments: &'static [(&'static str, ScriptForm)],
     /// How it is judged.
     pub answer: ScriptAnswer,
-    /// Whether [`ScriptElement`]s may follow.
-    pub elements: bool,
+    /// Whether [`ScriptSge`]s may follow.
+    pub sges: bool,
 }
 
 macro_rules! verbs {
-    ($($(#[$meta:meta])* $name:ident = $code:literal $word:literal $object:expr, $makes:literal, [$($argument:literal $form:ident),*], $answer:expr, $elements:literal;)*) => {
+    ($($(#[$meta:meta])* $name:ident = $code:literal $word:literal $object:expr, $makes:literal, [$($argument:literal $form:ident),*], $answer:expr, $sges:literal;)*) => {
         /// What a step does. Codes are stable; unknown ones are refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u16)]
@@ -178,7 +178,7 @@ macro_rules! verbs {
                         makes: $makes,
                         arguments: &[$(($argument, ScriptForm::$form)),*],
                         answer: $answer,
-                        elements: $elements,
+                        sges: $sges,
                     },)*
                 }
             }
@@ -312,7 +312,7 @@ pub struct ScriptStep {
 /// An element of a scatter/gather list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct ScriptElement {
+pub struct ScriptSge {
     /// Where: a region's or remembered token's base, a buffer's logical address (with NDK_OP_FLAG_INLINE: its real one), or none: 0.
     pub base: ScriptName,
     /// Whose local token; a buffer means the privileged token of the request's protection domain. None: `raw_token`.
@@ -495,7 +495,7 @@ pub fn next_script_step<'a>(bytes: &mut &'a [u8]) -> Result<Option<ScriptItem<'a
     let used = verb.arguments.iter().map(|(_, form)| if *form == ScriptForm::Remote { 2 } else { 1 }).sum::<usize>();
     let superfluous = step.arguments.get(used..).is_none_or(|unused| unused.iter().any(|argument| *argument != 0));
     let tail = usize::from(step.tail) * ENTRY;
-    let wrong = step.tail > SCRIPT_TAIL_MAX || (step.tail > 0 && !listing && !verb.elements);
+    let wrong = step.tail > SCRIPT_TAIL_MAX || (step.tail > 0 && !listing && !verb.sges);
     // An object in a slot of another kind could not be found, nor closed in its turn, by its kind.
     let misplaced = verb.object.is_some_and(|kind| step.object.parts().is_none_or(|(slot, _)| slot != kind));
     if superfluous || wrong || misplaced || step.reserved != 0 {
@@ -508,7 +508,7 @@ pub fn next_script_step<'a>(bytes: &mut &'a [u8]) -> Result<Option<ScriptItem<'a
 
 const _: () = {
     assert!(size_of::<ScriptStep>() == 96);
-    assert!(size_of::<ScriptElement>() == ENTRY);
+    assert!(size_of::<ScriptSge>() == ENTRY);
     assert!(size_of::<ScriptResult>() == ENTRY);
     assert!(size_of::<ScriptOccurrence>() == ENTRY);
     assert!(size_of::<ScriptRequest>() == 16);
@@ -518,7 +518,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::{
-        SCRIPT_SLOTS, ScriptCode, ScriptElement, ScriptForm, ScriptKind, ScriptName, ScriptStep, next_script_step,
+        SCRIPT_SLOTS, ScriptCode, ScriptForm, ScriptKind, ScriptName, ScriptSge, ScriptStep, next_script_step,
     };
     use zerocopy::IntoBytes;
 
@@ -538,12 +538,12 @@ mod tests {
     fn a_cut_script_or_an_unknown_code_is_refused() {
         let object = ScriptName::new(ScriptKind::QueuePair, 0);
         let step = ScriptStep { code: ScriptCode::Send as u16, tail: 1, object, ..ScriptStep::default() };
-        let element = ScriptElement { length: 7, ..ScriptElement::default() };
-        let bytes = [step.as_bytes(), element.as_bytes()].concat();
+        let sge = ScriptSge { length: 7, ..ScriptSge::default() };
+        let bytes = [step.as_bytes(), sge.as_bytes()].concat();
         let mut rest = bytes.as_slice();
         let item = next_script_step(&mut rest).unwrap().unwrap();
-        assert_eq!(item.entry::<ScriptElement>(0), Some(element));
-        assert_eq!(item.entry::<ScriptElement>(1), None);
+        assert_eq!(item.entry::<ScriptSge>(0), Some(sge));
+        assert_eq!(item.entry::<ScriptSge>(1), None);
         assert!(next_script_step(&mut rest).unwrap().is_none());
         for length in 1..bytes.len() {
             assert!(next_script_step(&mut &bytes[..length]).is_err(), "{length}");
@@ -557,7 +557,7 @@ mod tests {
             ScriptStep { object: ScriptName::new(ScriptKind::Token, 0), ..step },
             ScriptStep { object: ScriptName::new(ScriptKind::QueuePair, SCRIPT_SLOTS), ..step },
         ] {
-            let bytes = [broken.as_bytes(), element.as_bytes()].concat();
+            let bytes = [broken.as_bytes(), sge.as_bytes()].concat();
             assert!(next_script_step(&mut bytes.as_slice()).is_err());
         }
     }

@@ -349,18 +349,18 @@ pub const fn stride(region_length: u64, request_length: u32, request: u64) -> St
     Stride { offset, length }
 }
 
-/// The part of a request of `length` bytes that its element number `element` of `count` covers: equal parts, the last one takes the
+/// The part of a request of `length` bytes that its element number `sge` of `count` covers: equal parts, the last one takes the
 /// rest. With more elements than bytes all but the last are empty. `None` if there is no such element.
 #[must_use]
-pub const fn segment(length: u32, count: u32, element: u32) -> Option<Stride> {
-    if element >= count {
+pub const fn segment(length: u32, count: u32, sge: u32) -> Option<Stride> {
+    if sge >= count {
         return None;
     }
     let share = length / count;
     // element < count, so the product is at most length.
-    let offset = share * element;
+    let offset = share * sge;
     let rest = length - offset;
-    Some(Stride { offset: offset as u64, length: if element + 1 == count { rest } else { share } })
+    Some(Stride { offset: offset as u64, length: if sge + 1 == count { rest } else { share } })
 }
 
 const _: () = {
@@ -467,8 +467,8 @@ mod tests {
         for length in [0, 1, 2, 31, 32, 33, 4096, u32::MAX] {
             for count in [1, 2, 3, 32, u32::MAX] {
                 let mut next = 0;
-                for element in 0..count.min(40) {
-                    let part = segment(length, count, element).unwrap();
+                for sge in 0..count.min(40) {
+                    let part = segment(length, count, sge).unwrap();
                     assert_eq!(part.offset, next);
                     next += u64::from(part.length);
                 }

@@ -48,10 +48,10 @@ pub struct MachineArguments {
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, default_value_t)]
     pub mode: HostMode,
-    /// Which NDK calls answer inline and which pend: the adapters' registry keyword Promptness.
+    /// Which NDK calls answer inline and which pend: the adapters' registry keyword CompletionMode.
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, default_value_t)]
-    pub promptness: Promptness,
+    pub completion_mode: CompletionMode,
     /// Which numbers the adapters report and keep: their registry keyword LimitsProfile.
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, default_value_t)]
@@ -70,15 +70,15 @@ pub enum Trace {
     Ndk,
 }
 
-/// The values of the registry keyword Promptness.
+/// The values of the registry keyword CompletionMode.
 #[cfg(not(windows))]
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Promptness {
+pub enum CompletionMode {
     /// Each call answers as soon as it can.
     #[default]
-    Natural = 0,
+    Auto = 0,
     /// Whatever may pend does.
-    ForcePending = 1,
+    ForceAsync = 1,
     /// Whatever may answer inline does.
     ForceInline = 2,
 }
@@ -198,7 +198,7 @@ pub struct StreamArguments {
     pub depth: u32,
     /// Scatter/gather elements of one request.
     #[arg(long, visible_alias = "sge", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub elements: u32,
+    pub sges: u32,
     /// How the memory is made known to the adapters.
     #[arg(long, visible_alias = "registration", value_enum, default_value = "registered")]
     pub memory: Registration,
@@ -475,7 +475,7 @@ pub struct StressArguments {
     pub connections: u32,
     /// The calm half only.
     #[arg(long)]
-    pub calm: bool,
+    pub steady: bool,
 }
 
 impl StressArguments {

@@ -16,8 +16,8 @@
 use std::fmt::{self, Write as _};
 
 use softndk_ioctl::{
-    SCRIPT_TAIL_MAX, ScriptAnswer, ScriptCode, ScriptElement, ScriptEvent, ScriptForm, ScriptKind, ScriptName,
-    ScriptOccurrence, ScriptResult, ScriptStep, Status, next_script_step,
+    SCRIPT_TAIL_MAX, ScriptAnswer, ScriptCode, ScriptEvent, ScriptForm, ScriptKind, ScriptName, ScriptOccurrence,
+    ScriptResult, ScriptSge, ScriptStep, Status, next_script_step,
 };
 use zerocopy::IntoBytes;
 
@@ -33,7 +33,7 @@ pub struct Line {
 pub enum Tail {
     #[default]
     Nothing,
-    Elements(Vec<ScriptElement>),
+    Sges(Vec<ScriptSge>),
     Results(Vec<ScriptResult>),
     Occurrences(Vec<ScriptOccurrence>),
 }
@@ -86,7 +86,7 @@ impl Line {
         into.extend_from_slice(step.as_bytes());
         match &self.tail {
             Tail::Nothing => {}
-            Tail::Elements(tail) => into.extend_from_slice(tail.as_bytes()),
+            Tail::Sges(tail) => into.extend_from_slice(tail.as_bytes()),
             Tail::Results(tail) => into.extend_from_slice(tail.as_bytes()),
             Tail::Occurrences(tail) => into.extend_from_slice(tail.as_bytes()),
         }
@@ -97,7 +97,7 @@ impl Tail {
     fn len(&self) -> usize {
         match self {
             Self::Nothing => 0,
-            Self::Elements(tail) => tail.len(),
+            Self::Sges(tail) => tail.len(),
             Self::Results(tail) => tail.len(),
             Self::Occurrences(tail) => tail.len(),
         }
@@ -126,7 +126,7 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<Line>, Status> {
             ScriptCode::Poll => Tail::Results((0..count).map_while(|index| item.entry(index)).collect()),
             ScriptCode::Events => Tail::Occurrences((0..count).map_while(|index| item.entry(index)).collect()),
             _ if count == 0 => Tail::Nothing,
-            _ => Tail::Elements((0..count).map_while(|index| item.entry(index)).collect()),
+            _ => Tail::Sges((0..count).map_while(|index| item.entry(index)).collect()),
         };
         lines.push(Line { step: item.step, tail });
     }
@@ -183,12 +183,12 @@ fn parse_line(line: &str) -> Result<Line, String> {
         (_, None) => {}
     }
     if let Some(list) = list {
-        if !verb.elements {
+        if !verb.sges {
             return Err(format!("`{word}` takes no elements"));
         }
-        let elements = list.split_whitespace().map(element).collect::<Result<Vec<_>, _>>()?;
-        if !elements.is_empty() {
-            tail = Tail::Elements(elements);
+        let sges = list.split_whitespace().map(sge).collect::<Result<Vec<_>, _>>()?;
+        if !sges.is_empty() {
+            tail = Tail::Sges(sges);
         }
     }
     if tail.len() > usize::from(SCRIPT_TAIL_MAX) {
@@ -231,7 +231,7 @@ fn place(text: &str) -> Result<(ScriptName, Option<u32>, u64), String> {
     Ok((name(base)?, None, number(offset)?))
 }
 
-fn element(text: &str) -> Result<ScriptElement, String> {
+fn sge(text: &str) -> Result<ScriptSge, String> {
     let (text, token) = match text.split_once('@') {
         Some((text, token)) => (text, Some(token)),
         None => (text, None),
@@ -241,16 +241,16 @@ fn element(text: &str) -> Result<ScriptElement, String> {
     let (base, offset) = place.split_once('+').unwrap_or((place, "0"));
     let base = if base.starts_with(|first: char| first.is_ascii_digit()) { ScriptName::NONE } else { name(base)? };
     let offset = if base == ScriptName::NONE { number(place)? } else { number(offset)? };
-    let mut element = ScriptElement { base, token: base, length, offset, ..ScriptElement::default() };
+    let mut sge = ScriptSge { base, token: base, length, offset, ..ScriptSge::default() };
     if let Some(token) = token {
         if token.starts_with(|first: char| first.is_ascii_digit()) {
-            element.token = ScriptName::NONE;
-            element.raw_token = number(token)? as u32;
+            sge.token = ScriptName::NONE;
+            sge.raw_token = number(token)? as u32;
         } else {
-            element.token = name(token)?;
+            sge.token = name(token)?;
         }
     }
-    Ok(element)
+    Ok(sge)
 }
 
 fn observed(code: ScriptCode, answer: &str) -> Result<Tail, String> {
@@ -370,9 +370,9 @@ fn text_of(line: &Line) -> String {
         let _ = write!(text, " {key}={value}");
         index += 1;
     }
-    if let Tail::Elements(elements) = &line.tail {
-        let elements: Vec<String> = elements.iter().map(element_text).collect();
-        let _ = write!(text, " [{}]", elements.join(" "));
+    if let Tail::Sges(sges) = &line.tail {
+        let sges: Vec<String> = sges.iter().map(sge_text).collect();
+        let _ = write!(text, " [{}]", sges.join(" "));
     }
     match (verb.answer, &line.tail) {
         (ScriptAnswer::Inline | ScriptAnswer::Final, _) => {
@@ -408,17 +408,17 @@ fn bits_text(value: u64, names: &[(&str, u64)]) -> String {
     words.join("|")
 }
 
-fn element_text(element: &ScriptElement) -> String {
-    let place = match element.base {
-        ScriptName::NONE => format!("{:#x}", element.offset),
-        base => format!("{}+{}", name_text(base), element.offset),
+fn sge_text(sge: &ScriptSge) -> String {
+    let place = match sge.base {
+        ScriptName::NONE => format!("{:#x}", sge.offset),
+        base => format!("{}+{}", name_text(base), sge.offset),
     };
-    let token = match element.token {
-        ScriptName::NONE => format!("@{:#x}", element.raw_token),
-        token if token == element.base => String::new(),
+    let token = match sge.token {
+        ScriptName::NONE => format!("@{:#x}", sge.raw_token),
+        token if token == sge.base => String::new(),
         token => format!("@{}", name_text(token)),
     };
-    format!("{place}:{}{token}", element.length)
+    format!("{place}:{}{token}", sge.length)
 }
 
 /// A status as the text writes it.

@@ -112,7 +112,7 @@ pub struct StreamReport {
     pub memory: Registration,
     pub ends: String,
     pub depth: u32,
-    pub elements: u32,
+    pub sges: u32,
     pub deferred: u32,
     /// Names of the options that were on.
     pub options: Vec<&'static str>,
@@ -141,7 +141,7 @@ pub struct RowReport {
 pub fn run<D: Device>(client: &Client<D>, stream: &Stream<'_>, progress: Progress) -> Result<StreamReport, Failure> {
     stream.check()?;
     let common = stream.common;
-    let size = PairSize { depth: common.depth, sge: common.elements, shared: stream.shared };
+    let size = PairSize { depth: common.depth, sge: common.sges, shared: stream.shared };
     with_pair(client, &common.pair, size, |pair| {
         if let [interval, count] = common.moderation[..] {
             client.moderate(pair.pair, interval, count)?;
@@ -159,7 +159,7 @@ pub fn run<D: Device>(client: &Client<D>, stream: &Stream<'_>, progress: Progres
             memory: common.memory,
             ends: ends(pair),
             depth: common.depth,
-            elements: common.elements,
+            sges: common.sges,
             deferred: common.deferred,
             options: options(stream),
             rows,
@@ -208,7 +208,7 @@ fn row<D: Device>(
         region_length: buffer.region_length(),
         request_count: count,
         request_length: size,
-        sge_count: common.elements,
+        sge_count: common.sges,
         depth: common.depth,
         chain_length: common.deferred,
         time_budget: common.duration.map_or(0, |seconds| seconds.saturating_mul(1000)),
@@ -274,7 +274,7 @@ impl fmt::Display for StreamReport {
         writeln!(
             formatter,
             "{name} from {}: depth {}, chains of {}, {} elements{options}",
-            self.ends, self.depth, self.deferred, self.elements
+            self.ends, self.depth, self.deferred, self.sges
         )?;
         let mut table = Builder::default();
         table.push_record(["size", "requests", "per request", "MB/s", "median", "p99", "notifications", "compared"]);

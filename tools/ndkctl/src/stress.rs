@@ -35,15 +35,15 @@ const BEFORE_ANOTHER_ATTEMPT: Duration = Duration::from_millis(10);
 /// How long no operation may end.
 const WATCHDOG: Duration = Duration::from_mins(2);
 /// What must succeed, in a thousand: while all is calm, and while it is not.
-const CALM: u64 = 999;
-const ROUGH: u64 = 600;
+const STEADY: u64 = 999;
+const CHAOS: u64 = 600;
 /// A kind that was tried less often says nothing about a rate.
 const FEW: u64 = 20;
 
 /// What is done, and how it may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Deed {
+enum StressOperation {
     Open,
     Adapters,
     Objects,
@@ -85,7 +85,7 @@ struct Requests {
 #[derive(Clone, Debug, Default, Serialize)]
 struct Half {
     seconds: f64,
-    deeds: BTreeMap<Deed, Count>,
+    operations: BTreeMap<StressOperation, Count>,
     requests: Requests,
     /// How often each status ended something that should have gone well.
     failures: BTreeMap<String, u64>,
@@ -98,8 +98,8 @@ pub struct StressReport {
     seed: u64,
     consumers: u32,
     connections: u32,
-    calm: Half,
-    rough: Half,
+    steady: Half,
+    chaos: Half,
 }
 
 /// What all threads of one half share.
@@ -120,24 +120,24 @@ impl Shared {
         Instant::now() >= self.until || !lock(&self.wrong).is_empty()
     }
 
-    fn count(&self, deed: Deed, outcome: Result<(), &Failure>) {
+    fn count(&self, operation: StressOperation, outcome: Result<(), &Failure>) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         let mut half = lock(&self.half);
-        let count = half.deeds.entry(deed).or_default();
+        let count = half.operations.entry(operation).or_default();
         count.tried += 1;
         match outcome {
             Ok(()) => count.succeeded += 1,
-            Err(failure) => *half.failures.entry(format!("{deed:?}: {}", failure.cause)).or_default() += 1,
+            Err(failure) => *half.failures.entry(format!("{operation:?}: {}", failure.cause)).or_default() += 1,
         }
     }
 
-    fn count_done<T>(&self, deed: Deed, outcome: &Result<T, Failure>) {
-        self.count(deed, outcome.as_ref().map(|_| ()));
+    fn count_done<T>(&self, operation: StressOperation, outcome: &Result<T, Failure>) {
+        self.count(operation, outcome.as_ref().map(|_| ()));
     }
 
     /// Counts, and passes on what there is.
-    fn counted<T>(&self, deed: Deed, outcome: Result<T, Failure>) -> Option<T> {
-        self.count_done(deed, &outcome);
+    fn counted<T>(&self, operation: StressOperation, outcome: Result<T, Failure>) -> Option<T> {
+        self.count_done(operation, &outcome);
         outcome.ok()
     }
 
@@ -170,25 +170,25 @@ struct Slot {
 
 /// Runs both halves.
 pub fn run(machine: &Machine, arguments: &StressArguments) -> Result<StressReport, Failure> {
-    let half = arguments.time() / if arguments.calm { 1 } else { 2 };
-    let calm = run_half(machine, arguments, half, false)?;
-    let rough = if arguments.calm { Half::default() } else { run_half(machine, arguments, half, true)? };
+    let half = arguments.time() / if arguments.steady { 1 } else { 2 };
+    let steady = run_half(machine, arguments, half, false)?;
+    let chaos = if arguments.steady { Half::default() } else { run_half(machine, arguments, half, true)? };
     let report = StressReport {
         seed: arguments.seed,
         consumers: arguments.consumers,
         connections: arguments.connections,
-        calm,
-        rough,
+        steady,
+        chaos,
     };
     report.check()?;
     Ok(report)
 }
 
-fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, rough: bool) -> Result<Half, Failure> {
+fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, chaos: bool) -> Result<Half, Failure> {
     let started = Instant::now();
     let shared = &Shared::new(started + time);
     let (over, disturber) = (AtomicBool::new(false), machine.disturber());
-    let seed = arguments.seed.wrapping_add(if rough { 1 << 32 } else { 0 });
+    let seed = arguments.seed.wrapping_add(if chaos { 1 << 32 } else { 0 });
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // A thread that hangs in the driver cannot be ended otherwise.
@@ -201,7 +201,7 @@ fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, roug
             Box::new(move || consume(shared, arguments.connections, seed.wrapping_add(u64::from(number) * 1_000)))
         };
         let mut jobs: Vec<Job<'_>> = (0..arguments.consumers).map(consumer).collect();
-        if rough {
+        if chaos {
             jobs.push(Box::new(move || {
                 let done = disturber.disturb(seed, shared.until);
                 lock(&shared.half).disturbances = done;
@@ -237,8 +237,8 @@ fn consume(shared: &Shared, connections: u32, seed: u64) {
     let mut random = Random::new(seed);
     while !shared.is_over() {
         let opened = open_device().and_then(Client::connect);
-        let Some((client, _)) = shared.counted(Deed::Open, opened) else { continue };
-        let Some(adapters) = shared.counted(Deed::Adapters, client.adapters()) else { continue };
+        let Some((client, _)) = shared.counted(StressOperation::Open, opened) else { continue };
+        let Some(adapters) = shared.counted(StressOperation::Adapters, client.adapters()) else { continue };
         let slots: Vec<Slot> = (0..connections).map(|_| Slot::default()).collect();
         let worker = |number: usize, seed: u64| -> Job<'_> {
             let (client, adapters, slots) = (&client, adapters.clone(), &slots);
@@ -268,7 +268,7 @@ impl Worker<'_> {
                 break;
             }
             match (pair, self.random.below(20)) {
-                (_, 0) => drop(self.shared.counted(Deed::Objects, self.client.object_list())),
+                (_, 0) => drop(self.shared.counted(StressOperation::Objects, self.client.object_list())),
                 (_, 1) => self.memcpy(),
                 (_, 2) => self.script(),
                 (_, 3) if self.random.below(2) == 0 => self.close_another(),
@@ -292,7 +292,7 @@ impl Worker<'_> {
     /// An adapter was not as it was listed: it is off, or has been started again under another index.
     fn look_again(&mut self) {
         std::thread::sleep(BEFORE_ANOTHER_ATTEMPT);
-        if let Some(adapters) = self.shared.counted(Deed::Adapters, self.client.adapters()) {
+        if let Some(adapters) = self.shared.counted(StressOperation::Adapters, self.client.adapters()) {
             self.adapters = adapters;
         }
     }
@@ -325,7 +325,7 @@ impl Worker<'_> {
             max_request_sge: 0,
             read_limit: 0,
         };
-        let connected = self.shared.counted(Deed::Connect, self.client.create_pair(&request));
+        let connected = self.shared.counted(StressOperation::Connect, self.client.create_pair(&request));
         if connected.is_none() {
             self.look_again();
         }
@@ -338,7 +338,7 @@ impl Worker<'_> {
     fn close(&self, pair: &PairCreateReply) {
         if self.slots[self.number].pair.swap(0, Ordering::SeqCst) != 0 {
             let closed = self.client.close_pair(pair.pair);
-            self.shared.count_done(Deed::Close, &closed);
+            self.shared.count_done(StressOperation::Close, &closed);
         }
     }
 
@@ -353,7 +353,7 @@ impl Worker<'_> {
         if pair != 0 {
             slot.taken_away.store(pair, Ordering::SeqCst);
             let closed = self.client.close_pair(pair);
-            self.shared.count_done(Deed::Close, &closed);
+            self.shared.count_done(StressOperation::Close, &closed);
         }
     }
 
@@ -361,23 +361,23 @@ impl Worker<'_> {
     fn moderate(&mut self, pair: &PairCreateReply) -> bool {
         let (interval, count) = (self.random.between(0, 100), self.random.between(0, 16));
         let outcome = self.client.moderate(pair.pair, interval, count);
-        self.judge(Deed::Moderate, pair, outcome.err())
+        self.judge(StressOperation::Moderate, pair, outcome.err())
     }
 
     /// Counts what became of something done with the connection; whether that still stands.
-    fn judge(&self, deed: Deed, pair: &PairCreateReply, failure: Option<Failure>) -> bool {
+    fn judge(&self, operation: StressOperation, pair: &PairCreateReply, failure: Option<Failure>) -> bool {
         const ENDED: [Status; 4] =
             [Status::NOT_FOUND, Status::CANCELLED, Status::CONNECTION_DISCONNECTED, Status::DEVICE_REMOVED];
         let Some(failure) = failure else {
-            self.shared.count(deed, Ok(()));
+            self.shared.count(operation, Ok(()));
             return true;
         };
         if self.slots[self.number].taken_away.load(Ordering::SeqCst) == pair.pair {
             let ended = ENDED.iter().any(|status| was(&failure, *status));
-            self.shared.count(Deed::Interrupted, if ended { Ok(()) } else { Err(&failure) });
+            self.shared.count(StressOperation::Interrupted, if ended { Ok(()) } else { Err(&failure) });
             return false;
         }
-        self.shared.count(deed, Err(&failure));
+        self.shared.count(operation, Err(&failure));
         // Whatever is wrong with it, a new connection is worth more.
         self.close(pair);
         false
@@ -386,10 +386,10 @@ impl Worker<'_> {
     /// Moves data through the connection; whether that still stands.
     fn transfer(&mut self, pair: &PairCreateReply) -> bool {
         let request = self.any_transfer(pair);
-        let deed = match request.operation {
-            Operation::READ => Deed::Read,
-            Operation::WRITE => Deed::Write,
-            _ => Deed::Send,
+        let operation = match request.operation {
+            Operation::READ => StressOperation::Read,
+            Operation::WRITE => StressOperation::Write,
+            _ => StressOperation::Send,
         };
         let seed = self.random.draw();
         let outcome = self.client.allocate(request.region_length).and_then(|mut buffer| {
@@ -409,7 +409,7 @@ impl Worker<'_> {
             drop(half);
             if complete { Ok(()) } else { Err(Failure::refused("cannot transfer", Status(result.first_failure))) }
         });
-        self.judge(deed, pair, outcome.err())
+        self.judge(operation, pair, outcome.err())
     }
 
     /// Any transfer that the limits of the adapters allow, over the whole region once or twice.
@@ -425,7 +425,7 @@ impl Worker<'_> {
         let region = pages.min(least(|entry| entry.limits.max_registration_size));
         let region = region.min(least(|entry| entry.limits.max_window_size)).min(u64::from(REGION));
         let longest = least(|entry| u64::from(entry.limits.max_transfer_length));
-        let elements = least(|entry| u64::from(entry.limits.max_read_request_sge));
+        let sges = least(|entry| u64::from(entry.limits.max_read_request_sge));
         let region_length = self.random.between(1, u32::try_from(region).unwrap_or(REGION));
         let depth = pair.initiator_queue_depth.min(pair.receive_queue_depth).clamp(1, 32);
         let depth = self.random.between(1, depth);
@@ -446,7 +446,7 @@ impl Worker<'_> {
             region_length: u64::from(region_length),
             request_count: 0,
             request_length: self.random.between(shortest.min(longest), longest),
-            sge_count: self.random.between(1, pair.max_request_sge.min(elements as u32).clamp(1, 4)),
+            sge_count: self.random.between(1, pair.max_request_sge.min(sges as u32).clamp(1, 4)),
             depth,
             chain_length: self.random.between(1, depth),
             time_budget: 0,
@@ -469,7 +469,7 @@ impl Worker<'_> {
         };
         let outcome =
             self.client.allocate(u64::from(length)).and_then(|mut buffer| self.client.memcpy(&request, &mut buffer));
-        self.shared.count_done(Deed::Memcpy, &outcome);
+        self.shared.count_done(StressOperation::Memcpy, &outcome);
     }
 
     /// Some way a connection can go, by a script of its own objects.
@@ -487,7 +487,7 @@ impl Worker<'_> {
         let run = || run_case(self.client, case, (near.index, far.index), lengths);
         // A script looks when nothing has happened for ten milliseconds, which on a busy machine may be too early.
         let outcome = run().or_else(|failure| if failure.kind == Kind::Corrupt { run() } else { Err(failure) });
-        self.shared.count_done(Deed::Script, &outcome);
+        self.shared.count_done(StressOperation::Script, &outcome);
         if outcome.is_err() {
             self.look_again();
         }
@@ -535,15 +535,15 @@ impl Count {
 impl StressReport {
     /// Enough has succeeded, of every kind and in both halves.
     fn check(&self) -> Result<(), Failure> {
-        for (name, half, least) in [("calm", &self.calm, CALM), ("rough", &self.rough, ROUGH)] {
-            let bad = half.deeds.iter().find(|(_, count)| count.tried >= FEW && count.rate() < least);
-            if let Some((deed, count)) = bad {
+        for (name, half, least) in [("calm", &self.steady, STEADY), ("rough", &self.chaos, CHAOS)] {
+            let bad = half.operations.iter().find(|(_, count)| count.tried >= FEW && count.rate() < least);
+            if let Some((operation, count)) = bad {
                 let most = half.failures.iter().map(|(cause, times)| format!("{times} times {cause}"));
                 return Err(Failure::new(
                     Kind::Refused,
                     format!("too little succeeds in the {name} half"),
                     format!(
-                        "{} of {} of the kind {deed:?}, of a thousand {least} must; {}",
+                        "{} of {} of the kind {operation:?}, of a thousand {least} must; {}",
                         count.succeeded,
                         count.tried,
                         most.collect::<Vec<_>>().join("; ")
@@ -560,16 +560,18 @@ impl fmt::Display for StressReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{} consumers, {} connections each, seed {}", self.consumers, self.connections, self.seed)?;
         writeln!(formatter, "{:<12} {:>10} {:>9} {:>10} {:>9}", "", "calm", "good", "rough", "good")?;
-        for deed in self.calm.deeds.keys().chain(self.rough.deeds.keys()).collect::<std::collections::BTreeSet<_>>() {
-            let name = serde_json::to_value(deed).ok().and_then(|name| name.as_str().map(str::to_owned));
+        for operation in
+            self.steady.operations.keys().chain(self.chaos.operations.keys()).collect::<std::collections::BTreeSet<_>>()
+        {
+            let name = serde_json::to_value(operation).ok().and_then(|name| name.as_str().map(str::to_owned));
             let cell = |half: &Half| {
-                let count = half.deeds.get(deed).copied().unwrap_or_default();
+                let count = half.operations.get(operation).copied().unwrap_or_default();
                 let rate = count.succeeded as f64 * 100.0 / count.tried.max(1) as f64;
                 format!("{:>10} {rate:>7.2} %", units::count(count.tried))
             };
-            writeln!(formatter, "{:<12} {} {}", name.unwrap_or_default(), cell(&self.calm), cell(&self.rough))?;
+            writeln!(formatter, "{:<12} {} {}", name.unwrap_or_default(), cell(&self.steady), cell(&self.chaos))?;
         }
-        for (name, half) in [("calm", &self.calm), ("rough", &self.rough)] {
+        for (name, half) in [("calm", &self.steady), ("rough", &self.chaos)] {
             let Requests { posted, completed, silent, failed, bytes, compared } = half.requests;
             writeln!(
                 formatter,
@@ -583,7 +585,7 @@ impl fmt::Display for StressReport {
                 half.seconds
             )?;
         }
-        let Disturbances { ndk_off, halts, profiles, pauses, failed_allocations } = self.rough.disturbances;
+        let Disturbances { ndk_off, halts, profiles, pauses, failed_allocations } = self.chaos.disturbances;
         write!(
             formatter,
             "NDK switched off {ndk_off} times, {halts} halts, {profiles} changes of profiles, {pauses} pauses and changes of \
@@ -595,7 +597,7 @@ impl fmt::Display for StressReport {
 /// That a run can fail: what ends it, one by one.
 #[cfg(test)]
 mod tests {
-    use super::{Count, Deed, Half, Shared, StressReport, hangs, misfit};
+    use super::{Count, Half, Shared, StressOperation, StressReport, hangs, misfit};
     use crate::failure::Kind;
     use softndk_ioctl::{Operation, RegionKind, RequestHeader, Status, TransferFlags, TransferRequest, TransferResult};
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -665,7 +667,7 @@ mod tests {
     fn the_watchdog_barks_when_nothing_ends() {
         let shared = Shared::new(Instant::now());
         let over = AtomicBool::new(false);
-        shared.count(Deed::Open, Ok(()));
+        shared.count(StressOperation::Open, Ok(()));
         assert_eq!(hangs(&shared, &over, Duration::from_millis(500)), Some(1));
         over.store(true, Ordering::Relaxed);
         assert_eq!(hangs(&shared, &over, Duration::ZERO), None);
@@ -674,9 +676,9 @@ mod tests {
     #[test]
     fn a_kind_of_operation_that_fails_too_often_fails_the_run() {
         let report = |tried, succeeded| {
-            let deeds = [(Deed::Read, Count { tried, succeeded })].into();
-            let calm = Half { deeds, ..Half::default() };
-            StressReport { seed: 1, consumers: 1, connections: 1, calm, rough: Half::default() }.check()
+            let operations = [(StressOperation::Read, Count { tried, succeeded })].into();
+            let steady = Half { operations, ..Half::default() };
+            StressReport { seed: 1, consumers: 1, connections: 1, steady, chaos: Half::default() }.check()
         };
         assert!(report(1_000, 999).is_ok());
         assert_eq!(report(1_000, 998).unwrap_err().kind, Kind::Refused);

@@ -372,12 +372,12 @@ fn bench_in_verify_mode_says_that_it_cannot() {
 #[test]
 fn stress_ends_with_a_tally_that_balances() {
     let words = ["stress", "--calm", "--seconds", "4", "--consumers", "2", "--connections", "2", "--mode", "verify"];
-    let calm = report(&image(), &words)["calm"].clone();
-    let number = |name: &str| calm["requests"][name].as_u64().unwrap();
-    assert!(number("silent") > 0 && number("compared") > 0, "{calm:#}");
-    assert_eq!(number("posted"), number("completed") + number("silent") + number("failed"), "{calm:#}");
-    for deed in ["open", "connect", "read", "write", "send", "close"] {
-        assert!(calm["deeds"][deed]["tried"].as_u64() > Some(0), "{deed}: {calm:#}");
+    let steady = report(&image(), &words)["calm"].clone();
+    let number = |name: &str| steady["requests"][name].as_u64().unwrap();
+    assert!(number("silent") > 0 && number("compared") > 0, "{steady:#}");
+    assert_eq!(number("posted"), number("completed") + number("silent") + number("failed"), "{steady:#}");
+    for operation in ["open", "connect", "read", "write", "send", "close"] {
+        assert!(steady["deeds"][operation]["tried"].as_u64() > Some(0), "{operation}: {steady:#}");
     }
 }
 

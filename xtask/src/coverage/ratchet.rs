@@ -10,7 +10,7 @@ use std::{fmt::Write as _, fs};
 const FILE: &str = "docs/coverage.txt";
 
 /// By how many percent a number may be lower.
-const ROOM: f64 = 1.0;
+const CAPACITY: f64 = 1.0;
 
 const HEAD: &str = "# Percent of lines and branches that tests run through, by crate. A run that is more than a point lower fails.\n\
                     # Written by `cargo xtask coverage --bless`; docs/coverage.md says what is counted.\n";
@@ -56,7 +56,7 @@ fn lost(before: &[Level], now: &[Level]) -> Result<Vec<String>> {
         let name = &level.name;
         let old = before.iter().find(|old| old.name == *name).with_context(|| format!("{FILE} lacks {name}"))?;
         for (what, old, now) in [("lines", old.lines, level.lines), ("branches", old.branches, level.branches)] {
-            if now < old - ROOM {
+            if now < old - CAPACITY {
                 lost.push(format!("{name}: {now:.1} % of the {what}, {old:.1} % before"));
             }
         }

@@ -310,12 +310,12 @@ fn named_frames(sizes: &BTreeMap<u32, u32>, symbols: &Symbols) -> Vec<(u32, Stri
 
 /// What a listed number allows. The same source compiled in another folder is laid out a little differently, because symbol
 /// hashes decide the order in which functions are inlined: an eighth is room for that, and no more than that.
-fn with_room(listed: u32) -> u32 {
+fn with_capacity(listed: u32) -> u32 {
     listed.saturating_add(listed / 8)
 }
 
 fn check_frames(frames: &[(u32, String)], lists: &Lists, strictness: Strictness) -> Vec<Violation> {
-    let listed = lists.frames.first().map_or(0, |(size, _)| with_room(*size));
+    let listed = lists.frames.first().map_or(0, |(size, _)| with_capacity(*size));
     frames
         .iter()
         .filter_map(|(size, name)| {
@@ -348,7 +348,7 @@ fn named_depths(sizes: &BTreeMap<u32, u32>, code: &Code, symbols: &Symbols) -> V
 }
 
 fn check_depths(depths: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
-    let listed = lists.depths.first().map_or(0, |(bytes, _)| with_room(*bytes));
+    let listed = lists.depths.first().map_or(0, |(bytes, _)| with_capacity(*bytes));
     let bound = listed.max(DEPTH_LIMIT);
     let deeper = depths.iter().filter(|(bytes, _)| *bytes > bound);
     deeper

@@ -14,7 +14,7 @@ use super::{
     switched::changed,
 };
 use crate::{
-    breaks::{
+    seeded_bugs::{
         proof::{self, ImageBuilder},
         tree::Tree,
     },

@@ -5,7 +5,7 @@ use super::{
     described::Mutant,
     switched::{Blame, switch},
 };
-use crate::{breaks::tree::Tree, workspace::write_if_changed};
+use crate::{seeded_bugs::tree::Tree, workspace::write_if_changed};
 use anyhow::{Result, bail};
 use serde_json::Value;
 use std::{

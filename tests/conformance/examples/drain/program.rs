@@ -7,7 +7,7 @@
 //! posts and polls in a thread, alone and beside the first. Ends with 1 when a notification took more results than the bound.
 
 use conformance::consumer::{Adapter, Buffer, Pair, Window, WindowKind};
-use conformance::machine::{Machine, Setup, settle, with_machine};
+use conformance::machine::{Machine, Setup, wait_until_idle, with_machine};
 use kernel_host::{Mode, deferred_budget};
 use ndkpi_sys::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_OP_FLAGS};
 use std::process::{Command, ExitCode};
@@ -61,7 +61,7 @@ fn child(operation: &str, processors: usize, seconds: u64) -> ExitCode {
 /// What both consumers have.
 struct Side<'a> {
     near: Window<'a>,
-    far: Window<'a>,
+    peer: Window<'a>,
     pair: Pair<'a>,
 }
 
@@ -69,16 +69,16 @@ impl<'a> Side<'a> {
     fn new(first: &'a Adapter, second: &'a Adapter) -> Self {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
-        Self { near, far, pair }
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        Self { near, peer, pair }
     }
 
     fn post(&self, operation: &str) {
-        let own = [self.near.element(0..LENGTH)];
+        let own = [self.near.sge(0..LENGTH)];
         let queue_pair = &self.pair.active.queue_pair;
         let status = match operation {
-            "Read" => queue_pair.read(1, &own, self.far.remote(0), NONE),
-            "Write" => queue_pair.write(1, &own, self.far.remote(0), NONE),
+            "Read" => queue_pair.read(1, &own, self.peer.remote(0), NONE),
+            "Write" => queue_pair.write(1, &own, self.peer.remote(0), NONE),
             _ => {
                 self.post_receive();
                 queue_pair.send(1, &own, NONE)
@@ -88,7 +88,7 @@ impl<'a> Side<'a> {
     }
 
     fn post_receive(&self) {
-        assert_eq!(self.pair.passive.queue_pair.receive(1, &[self.far.element(0..LENGTH)]), 0, "posting a receive");
+        assert_eq!(self.pair.passive.queue_pair.receive(1, &[self.peer.sge(0..LENGTH)]), 0, "posting a receive");
         self.pair.passive.receive.take(16);
     }
 }
@@ -123,9 +123,9 @@ fn measure(machine: &Machine, operation: &'static str, processors: usize, time: 
     let elapsed = begun.elapsed();
     let results = draining.results.load(Ordering::Acquire);
     draining.stopped.store(true, Ordering::Release);
-    settle();
+    wait_until_idle();
     draining.side.pair.active.initiator.on_notification(|| {});
-    settle();
+    wait_until_idle();
     let most = draining.most.load(Ordering::Acquire);
     let mean = results / draining.notifications.load(Ordering::Acquire).max(1);
     let rate = rate(results, elapsed);

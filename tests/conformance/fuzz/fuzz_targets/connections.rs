@@ -209,7 +209,7 @@ impl<'a> World<'a> {
 
     /// Takes what has arrived anywhere.
     fn arrive(&mut self, input: &mut Input<'_>) {
-        conformance::machine::settle();
+        conformance::machine::wait_until_idle();
         if let Some((listener, _)) = pick(&self.listeners, input.index())
             && listener.waiting() > 0
         {
@@ -261,7 +261,7 @@ impl<'a> World<'a> {
             self.close_one(&mut Input(&[1, 0]));
         }
         self.connectors.clear();
-        conformance::machine::settle();
+        conformance::machine::wait_until_idle();
         for (listener, ending) in &self.ending_listeners {
             while listener.waiting() > 0 {
                 drop(listener.next());
@@ -283,11 +283,11 @@ fn pick<T>(from: &[T], which: usize) -> Option<&T> {
 fn seeds() -> Vec<Vec<u8>> {
     const OTHER: u8 = 0x80;
     let mut seeds = Vec::new();
-    for (near, far) in [(0, 1), (2, 3), (0, 0)] {
-        let there = if far == 0 { 0 } else { OTHER };
+    for (near, peer) in [(0, 1), (2, 3), (0, 0)] {
+        let there = if peer == 0 { 0 } else { OTHER };
         let connect = |way: u8, at: &[u8]| [&[28, 0, 0, way, 4, 4, 8, 0, 0][..], at].concat();
         let steps = [
-            vec![there, far, 0x88, 0x13],
+            vec![there, peer, 0x88, 0x13],
             vec![20],
             connect(0, &[near, 0, 0]),
             vec![52, 0],
@@ -300,7 +300,7 @@ fn seeds() -> Vec<Vec<u8>> {
             seeds.push(steps[..taken].concat());
         }
         let shared = [
-            vec![there, far, 0, 0],
+            vec![there, peer, 0, 0],
             vec![12, near, 0xA0, 0x0F],
             vec![20],
             connect(2, &[0]),

@@ -70,7 +70,7 @@ struct Step<'a> {
     how: u8,
     which: u8,
     input: &'a [u8],
-    room: usize,
+    capacity: usize,
 }
 
 /// A handle, what it is waiting for, and its latest pair.
@@ -106,11 +106,11 @@ fn one_input(bytes: &[u8]) {
 }
 
 fn next<'a>(rest: &mut &'a [u8]) -> Option<Step<'a>> {
-    let (&[how, which, length, length_high, room, room_high], behind) = rest.split_first_chunk::<6>()?;
+    let (&[how, which, length, length_high, capacity, capacity_high], behind) = rest.split_first_chunk::<6>()?;
     let length = usize::from(u16::from_le_bytes([length, length_high])).min(behind.len());
     let (input, behind) = behind.split_at(length);
     *rest = behind;
-    Some(Step { how, which, input, room: usize::from(u16::from_le_bytes([room, room_high])) })
+    Some(Step { how, which, input, capacity: usize::from(u16::from_le_bytes([capacity, capacity_high])) })
 }
 
 fn open() -> File {
@@ -140,11 +140,11 @@ impl Handle {
         let direct = code & 3 != 0;
         let buffer = direct.then(|| {
             let offset = if step.how & ASKEW == 0 { 0 } else { 64 };
-            UserBuffer::with_offset(step.room * 3, offset, FrameOrder::Scattered)
+            UserBuffer::with_offset(step.capacity * 3, offset, FrameOrder::Scattered)
         });
         let started = match &buffer {
             Some(buffer) => self.file.start_ioctl_direct(code, &input, buffer),
-            None => self.file.start_ioctl(code, &input, step.room),
+            None => self.file.start_ioctl(code, &input, step.capacity),
         };
         let Ok(pending) = started else { return };
         if step.how & LEFT_ALONE != 0 {
@@ -155,7 +155,7 @@ impl Handle {
         if pending.wait_for(patience).is_none() {
             pending.cancel();
         }
-        let mut output = vec![0; step.room];
+        let mut output = vec![0; step.capacity];
         let answer = pending.wait_into(&mut output);
         if code == PairCreateRequest::CODE && answer.status == 0 {
             let (reply, _) = PairCreateReply::read_from_prefix(&output).expect("a whole reply");

@@ -12,16 +12,16 @@ use crate::{ANEW, LEFT_ALONE, OWN_PAIR, REQUESTS, RIGHT_HEADER, SECOND, TEXT};
 /// A script without its end: what is left open is closed by the driver.
 const SCRIPT: &str = include_str!("../../../../tools/ndkctl/tests/scripts/transfers.ndk");
 
-fn step(how: u8, code: u32, input: &[u8], room: u16) -> Vec<u8> {
+fn step(how: u8, code: u32, input: &[u8], capacity: u16) -> Vec<u8> {
     let which = REQUESTS.iter().position(|(known, _)| *known == code).expect("a known code") as u8;
     let length = (input.len() as u16).to_le_bytes();
-    [&[how, which][..], &length, &room.to_le_bytes(), input].concat()
+    [&[how, which][..], &length, &capacity.to_le_bytes(), input].concat()
 }
 
-fn request<R: Request + FromZeros + IntoBytes + Immutable>(how: u8, room: u16, fill: impl FnOnce(&mut R)) -> Vec<u8> {
+fn request<R: Request + FromZeros + IntoBytes + Immutable>(how: u8, capacity: u16, fill: impl FnOnce(&mut R)) -> Vec<u8> {
     let mut request = R::new_zeroed();
     fill(&mut request);
-    step(how | RIGHT_HEADER, R::CODE, request.as_bytes(), room)
+    step(how | RIGHT_HEADER, R::CODE, request.as_bytes(), capacity)
 }
 
 fn pair(how: u8) -> Vec<u8> {

@@ -70,8 +70,8 @@ impl Adapter {
             context: wanted.context,
             receive_depth: wanted.receive_depth.min(info.MaxReceiveQueueDepth),
             initiator_depth: wanted.initiator_depth.min(info.MaxInitiatorQueueDepth),
-            receive_elements: wanted.receive_elements.min(info.MaxReceiveRequestSge),
-            initiator_elements: wanted.initiator_elements.min(info.MaxInitiatorRequestSge),
+            receive_sges: wanted.receive_sges.min(info.MaxReceiveRequestSge),
+            initiator_sges: wanted.initiator_sges.min(info.MaxInitiatorRequestSge),
             inline_size: wanted.inline_size.min(info.MaxInlineDataSize),
         }
     }

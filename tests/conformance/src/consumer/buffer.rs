@@ -122,19 +122,19 @@ impl Buffer {
     }
 
     /// An element over part of the buffer, by its label.
-    pub fn element(&self, range: Range<usize>, token: u32) -> NDK_SGE {
-        element(self.label() + range.start as u64, range.len(), token)
+    pub fn sge(&self, range: Range<usize>, token: u32) -> NDK_SGE {
+        sge(self.label() + range.start as u64, range.len(), token)
     }
 
     /// The whole buffer in one element.
     pub fn whole(&self, token: u32) -> NDK_SGE {
-        self.element(0..self.length, token)
+        self.sge(0..self.length, token)
     }
 
     /// The buffer in `count` elements of nearly equal lengths.
-    pub fn in_elements(&self, count: usize, token: u32) -> Vec<NDK_SGE> {
+    pub fn in_sges(&self, count: usize, token: u32) -> Vec<NDK_SGE> {
         let cut = |index: usize| self.length * index / count;
-        (0..count).map(|index| self.element(cut(index)..cut(index + 1), token)).collect()
+        (0..count).map(|index| self.sge(cut(index)..cut(index + 1), token)).collect()
     }
 
     /// Fills byte by byte; volatile, because somebody else may be writing here.
@@ -228,7 +228,7 @@ fn number(block: &mut [u8; PAGE], index: usize) {
     }
 }
 
-pub fn element(address: u64, length: usize, token: u32) -> NDK_SGE {
+pub fn sge(address: u64, length: usize, token: u32) -> NDK_SGE {
     NDK_SGE {
         Address: NDK_SGE_ADDRESS { VirtualAddress: ptr::without_provenance_mut(address as usize) },
         Length: length as u32,

@@ -137,15 +137,15 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes up to `room` results with NDK_FN_GET_CQ_RESULTS_EX.
-    pub fn take(&self, room: usize) -> Vec<NDK_RESULT_EX> {
-        let mut results = vec![NDK_RESULT_EX::zeroed(); room];
+    /// Takes up to `capacity` results with NDK_FN_GET_CQ_RESULTS_EX.
+    pub fn take(&self, capacity: usize) -> Vec<NDK_RESULT_EX> {
+        let mut results = vec![NDK_RESULT_EX::zeroed(); capacity];
         // SAFETY: the arguments are those of NDK_FN_GET_CQ_RESULTS_EX.
         let count = unsafe {
             call_provider!(function("NDK_FN_GET_CQ_RESULTS_EX"), self.object.table().NdkGetCqResultsEx => u32;
-                self.object.pointer(), results.as_mut_ptr(), room as u32)
+                self.object.pointer(), results.as_mut_ptr(), capacity as u32)
         };
-        assert!(count as usize <= room, "{count} results in a buffer for {room}");
+        assert!(count as usize <= capacity, "{count} results in a buffer for {capacity}");
         results.truncate(count as usize);
         for result in &results {
             refusals::expect_result(result.Status);
@@ -154,14 +154,14 @@ impl CompletionQueue {
     }
 
     /// As [`Self::take`] with the plain NDK_FN_GET_CQ_RESULTS.
-    pub fn take_plain(&self, room: usize) -> Vec<NDK_RESULT> {
-        let mut results = vec![NDK_RESULT::zeroed(); room];
+    pub fn take_plain(&self, capacity: usize) -> Vec<NDK_RESULT> {
+        let mut results = vec![NDK_RESULT::zeroed(); capacity];
         // SAFETY: the arguments are those of NDK_FN_GET_CQ_RESULTS.
         let count = unsafe {
             call_provider!(function("NDK_FN_GET_CQ_RESULTS"), self.object.table().NdkGetCqResults => u32;
-                self.object.pointer(), results.as_mut_ptr(), room as u32)
+                self.object.pointer(), results.as_mut_ptr(), capacity as u32)
         };
-        assert!(count as usize <= room, "{count} results in a buffer for {room}");
+        assert!(count as usize <= capacity, "{count} results in a buffer for {capacity}");
         results.truncate(count as usize);
         for result in &results {
             refusals::expect_result(result.Status);

@@ -23,7 +23,7 @@ mod signal;
 mod window;
 
 pub use adapter::Adapter;
-pub use buffer::{Buffer, MemoryList, element, pattern};
+pub use buffer::{Buffer, MemoryList, pattern, sge};
 pub use completion::Started;
 pub use completion_queue::CompletionQueue;
 pub use connection::{ConnectionData, Connector, Listener, Offer, SocketAddress};

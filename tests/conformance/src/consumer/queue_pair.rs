@@ -18,8 +18,8 @@ pub struct QueuePairShape {
     pub context: usize,
     pub receive_depth: u32,
     pub initiator_depth: u32,
-    pub receive_elements: u32,
-    pub initiator_elements: u32,
+    pub receive_sges: u32,
+    pub initiator_sges: u32,
     pub inline_size: u32,
 }
 
@@ -29,8 +29,8 @@ impl Default for QueuePairShape {
             context: 0x9000,
             receive_depth: 32,
             initiator_depth: 32,
-            receive_elements: 4,
-            initiator_elements: 4,
+            receive_sges: 4,
+            initiator_sges: 4,
             inline_size: 0,
         }
     }
@@ -51,8 +51,8 @@ pub struct QueuePair {
 pub(super) struct Passing(Vec<NDK_SGE>);
 
 impl Passing {
-    pub(super) fn new(elements: &[NDK_SGE]) -> Self {
-        Self(elements.to_vec())
+    pub(super) fn new(sges: &[NDK_SGE]) -> Self {
+        Self(sges.to_vec())
     }
 
     pub(super) fn pointer(&self) -> *const NDK_SGE {
@@ -71,9 +71,9 @@ impl Drop for Passing {
             Length: 0x0BAD_0BAD,
             MemoryRegionToken: 0x0BAD_0BAD,
         };
-        for element in &mut self.0 {
+        for sge in &mut self.0 {
             // SAFETY: the element is ours; volatile, so that the store to memory about to be freed stays.
-            unsafe { ptr::from_mut(element).write_volatile(garbage) };
+            unsafe { ptr::from_mut(sge).write_volatile(garbage) };
         }
     }
 }
@@ -105,7 +105,7 @@ impl QueuePair {
                 call_provider!(function("NDK_FN_CREATE_QP"), domain.object().table().NdkCreateQp => NTSTATUS;
                     domain.object().pointer(), receive.object().pointer(), initiator.object().pointer(),
                     shape.context as *const c_void, shape.receive_depth, shape.initiator_depth,
-                    shape.receive_elements, shape.initiator_elements, shape.inline_size,
+                    shape.receive_sges, shape.initiator_sges, shape.inline_size,
                     callback, completion, out)
             }
         })
@@ -131,7 +131,7 @@ impl QueuePair {
                     domain.object().table().NdkCreateQpWithSrq => NTSTATUS;
                     domain.object().pointer(), receive.object().pointer(), initiator.object().pointer(),
                     shared.object().pointer(), shape.context as *const c_void, shape.initiator_depth,
-                    shape.initiator_elements, shape.inline_size, callback, completion, out)
+                    shape.initiator_sges, shape.inline_size, callback, completion, out)
             }
         })?;
         Ok(Self { object: Object::adopt(object, domain.object().version()) })
@@ -150,8 +150,8 @@ impl QueuePair {
         unsafe { call_provider!(function("NDK_FN_FLUSH"), self.object.table().NdkFlush => (); self.object.pointer()) }
     }
 
-    pub fn receive(&self, request: u64, elements: &[NDK_SGE]) -> NTSTATUS {
-        let list = Passing::new(elements);
+    pub fn receive(&self, request: u64, sges: &[NDK_SGE]) -> NTSTATUS {
+        let list = Passing::new(sges);
         // SAFETY: the arguments are those of NDK_FN_RECEIVE.
         unsafe {
             call_provider!(function("NDK_FN_RECEIVE"), self.object.table().NdkReceive => NTSTATUS;
@@ -159,8 +159,8 @@ impl QueuePair {
         }
     }
 
-    pub fn send(&self, request: u64, elements: &[NDK_SGE], flags: NDK_OP_FLAGS) -> NTSTATUS {
-        let list = Passing::new(elements);
+    pub fn send(&self, request: u64, sges: &[NDK_SGE], flags: NDK_OP_FLAGS) -> NTSTATUS {
+        let list = Passing::new(sges);
         // SAFETY: the arguments are those of NDK_FN_SEND.
         unsafe {
             call_provider!(function("NDK_FN_SEND"), self.object.table().NdkSend => NTSTATUS;
@@ -168,8 +168,8 @@ impl QueuePair {
         }
     }
 
-    pub fn send_and_invalidate(&self, request: u64, elements: &[NDK_SGE], flags: NDK_OP_FLAGS, token: u32) -> NTSTATUS {
-        let list = Passing::new(elements);
+    pub fn send_and_invalidate(&self, request: u64, sges: &[NDK_SGE], flags: NDK_OP_FLAGS, token: u32) -> NTSTATUS {
+        let list = Passing::new(sges);
         // SAFETY: the arguments are those of NDK_FN_SEND_AND_INVALIDATE.
         unsafe {
             call_provider!(function("NDK_FN_SEND_AND_INVALIDATE"), self.object.table().NdkSendAndInvalidate => NTSTATUS;
@@ -177,8 +177,8 @@ impl QueuePair {
         }
     }
 
-    pub fn read(&self, request: u64, elements: &[NDK_SGE], remote: Remote, flags: NDK_OP_FLAGS) -> NTSTATUS {
-        let list = Passing::new(elements);
+    pub fn read(&self, request: u64, sges: &[NDK_SGE], remote: Remote, flags: NDK_OP_FLAGS) -> NTSTATUS {
+        let list = Passing::new(sges);
         // SAFETY: the arguments are those of NDK_FN_READ.
         unsafe {
             call_provider!(function("NDK_FN_READ"), self.object.table().NdkRead => NTSTATUS;
@@ -187,8 +187,8 @@ impl QueuePair {
         }
     }
 
-    pub fn write(&self, request: u64, elements: &[NDK_SGE], remote: Remote, flags: NDK_OP_FLAGS) -> NTSTATUS {
-        let list = Passing::new(elements);
+    pub fn write(&self, request: u64, sges: &[NDK_SGE], remote: Remote, flags: NDK_OP_FLAGS) -> NTSTATUS {
+        let list = Passing::new(sges);
         // SAFETY: the arguments are those of NDK_FN_WRITE.
         unsafe {
             call_provider!(function("NDK_FN_WRITE"), self.object.table().NdkWrite => NTSTATUS;

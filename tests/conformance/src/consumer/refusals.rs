@@ -14,7 +14,7 @@ use softndk_ioctl::{
 use zerocopy::{FromBytes, IntoBytes};
 
 /// More than come between two failures that are looked at.
-const ROOM: usize = 64;
+const CAPACITY: usize = 64;
 /// Refusals that nothing was matched with and that are remembered: sessions of the driver's own have some, too.
 const REMEMBERED: usize = 4096;
 
@@ -48,7 +48,7 @@ pub fn stop() {
 /// The refusals since `first`, as far as there is room; nothing when the driver cannot be asked: it has no adapter any more.
 fn read(device: &File, first: u64) -> Option<Vec<RefusalEntry>> {
     let request = RefusalListRequest { header: RequestHeader::of::<RefusalListRequest>(), first };
-    let mut output = vec![0; size_of::<RefusalListReply>() + ROOM * size_of::<RefusalEntry>()];
+    let mut output = vec![0; size_of::<RefusalListReply>() + CAPACITY * size_of::<RefusalEntry>()];
     let answer = device.ioctl(RefusalListRequest::CODE, request.as_bytes(), &mut output);
     if Status(answer.status) != Status::SUCCESS {
         return None;
@@ -77,7 +77,7 @@ fn catch_up() -> bool {
         while seen.unmatched.len() > REMEMBERED {
             seen.unmatched.pop_first();
         }
-        if entries.len() < ROOM {
+        if entries.len() < CAPACITY {
             return true;
         }
     }

@@ -21,7 +21,7 @@ use super::refusals::call_provider;
 #[derive(Clone, Copy, Debug)]
 pub struct SharedShape {
     pub depth: u32,
-    pub elements: u32,
+    pub sges: u32,
     pub threshold: u32,
     /// Without a notification function.
     pub silent: bool,
@@ -29,7 +29,7 @@ pub struct SharedShape {
 
 impl Default for SharedShape {
     fn default() -> Self {
-        Self { depth: 32, elements: 4, threshold: 0, silent: false }
+        Self { depth: 32, sges: 4, threshold: 0, silent: false }
     }
 }
 
@@ -74,7 +74,7 @@ impl SharedReceiveQueue {
             // SAFETY: the arguments are those of NDK_FN_CREATE_SRQ.
             unsafe {
                 call_provider!(function("NDK_FN_CREATE_SRQ"), domain.object().table().NdkCreateSrq => NTSTATUS;
-                    domain.object().pointer(), shape.depth, shape.elements, shape.threshold, notification,
+                    domain.object().pointer(), shape.depth, shape.sges, shape.threshold, notification,
                     ptr::from_ref(notifications), ptr::null_mut::<c_void>(), callback, completion, out)
             }
         })?;
@@ -89,8 +89,8 @@ impl SharedReceiveQueue {
         self.object.close();
     }
 
-    pub fn receive(&self, request: u64, elements: &[NDK_SGE]) -> NTSTATUS {
-        let list = Passing::new(elements);
+    pub fn receive(&self, request: u64, sges: &[NDK_SGE]) -> NTSTATUS {
+        let list = Passing::new(sges);
         // SAFETY: the arguments are those of NDK_FN_SRQ_RECEIVE.
         unsafe {
             call_provider!(function("NDK_FN_SRQ_RECEIVE"), self.object.table().NdkSrqReceive => NTSTATUS;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ndkpi_sys::ndkpi::*;
 
-use super::buffer::{Buffer, element};
+use super::buffer::{Buffer, sge};
 use super::pair::End;
 use super::protection_domain::{Mapping, MemoryRegion};
 use super::queue_pair::{FastRegistration, Remote};
@@ -94,7 +94,7 @@ impl<'a> Window<'a> {
         Remote { address: self.buffer.label() + offset as u64, token: self.remote_token }
     }
 
-    pub fn element(&self, range: Range<usize>) -> NDK_SGE {
+    pub fn sge(&self, range: Range<usize>) -> NDK_SGE {
         match (&self.mapping, self.kind) {
             (Some(mapping), WindowKind::Privileged) => {
                 let length = range.len();
@@ -102,20 +102,20 @@ impl<'a> Window<'a> {
                     assert_adjacent(mapping, range.start, range.end - 1);
                 }
                 let start = if length > 0 { mapping.address_of(range.start) } else { 0 };
-                element(start, length, self.local_token)
+                sge(start, length, self.local_token)
             }
-            _ => self.buffer.element(range, self.local_token),
+            _ => self.buffer.sge(range, self.local_token),
         }
     }
 
-    pub fn in_elements(&self, count: usize) -> Vec<NDK_SGE> {
-        self.first_in_elements(self.buffer.length(), count)
+    pub fn in_sges(&self, count: usize) -> Vec<NDK_SGE> {
+        self.first_in_sges(self.buffer.length(), count)
     }
 
     /// The first `length` bytes in `count` elements.
-    pub fn first_in_elements(&self, length: usize, count: usize) -> Vec<NDK_SGE> {
+    pub fn first_in_sges(&self, length: usize, count: usize) -> Vec<NDK_SGE> {
         let cut = |index: usize| length * index / count;
-        (0..count).map(|index| self.element(cut(index)..cut(index + 1))).collect()
+        (0..count).map(|index| self.sge(cut(index)..cut(index + 1))).collect()
     }
 }
 

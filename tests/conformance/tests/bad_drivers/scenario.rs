@@ -78,9 +78,9 @@ impl Scenario {
     pub fn body(self) -> fn() {
         match self {
             Self::Load => load_and_unload,
-            Self::Adapter => adapter_life,
+            Self::Adapter => adapter_life_cycle,
             Self::RareFrames => rare_frames,
-            Self::Device => device_life,
+            Self::Device => device_life_cycle,
             Self::UnknownImport => unknown_import,
             Self::MissingKeyword => missing_keyword,
             Self::WritableCode => writable_code,
@@ -137,7 +137,7 @@ fn config() -> AdapterConfig {
     config.with_address(Ipv4Addr::new(10, 0, 0, 1).into(), 24)
 }
 
-fn adapter_life() {
+fn adapter_life_cycle() {
     let (kernel, driver) = boot();
     let adapter = kernel.add_adapter(&driver, config()).unwrap_or_else(|error| panic!("starting: {error}"));
     for mandatory in ETHERNET.iter().chain(NDK) {
@@ -151,7 +151,7 @@ fn adapter_life() {
     let opened = adapter.open_ndk(NDK_VERSION { Major: 2, Minor: 0 }).expect("an NDK adapter");
     let consumer = Adapter::new(opened, Vec::new());
     let domain = ProtectionDomain::new(&consumer).expect("a protection domain");
-    conformance::machine::settle();
+    conformance::machine::wait_until_idle();
     domain.close();
     notifications(&consumer);
     disconnect(&consumer);
@@ -188,7 +188,7 @@ fn frames(adapter: &kernel_host::Adapter) {
     let before = irql::raise(irql::DISPATCH);
     let sent_above = give();
     irql::lower(before);
-    conformance::machine::settle();
+    conformance::machine::wait_until_idle();
     adapter.keep_received(false).expect("a started adapter");
     adapter.return_received().expect("a started adapter");
     adapter.restart().expect("pause and restart");
@@ -205,7 +205,7 @@ fn notifications(consumer: &Adapter) {
         }
     });
     queue.arm(NDK_CQ_NOTIFY_ANY);
-    conformance::machine::settle();
+    conformance::machine::wait_until_idle();
     assert_eq!(queue.notification_count(), 2, "each arm brings a notification");
     queue.on_notification(|| {});
     queue.close();
@@ -216,7 +216,7 @@ fn disconnect(consumer: &Adapter) {
     let connector = Connector::new(consumer).expect("a connector");
     assert_eq!(connector.begin_complete_connect().wait(), 0, "the connection stands");
     assert!(connector.wait_for_disconnect(), "the peer has left");
-    conformance::machine::settle();
+    conformance::machine::wait_until_idle();
     connector.close();
 }
 
@@ -227,7 +227,7 @@ const fn control(function: u32) -> u32 {
 
 const GENERIC_READ_WRITE: u32 = 0xC000_0000;
 
-fn device_life() {
+fn device_life_cycle() {
     let (kernel, driver) = boot();
     let adapter = kernel.add_adapter(&driver, config()).unwrap_or_else(|error| panic!("starting: {error}"));
     let file = kernel.open_device(r"\\.\SoftNdkBad", GENERIC_READ_WRITE).expect("the control device");

@@ -3,9 +3,7 @@
 //! every byte outside the permitted range alone.
 
 use conformance::case;
-use conformance::consumer::{
-    Buffer, End, Mapping, Pair, ProtectionDomain, QueuePair, Remote, Window, WindowKind, element,
-};
+use conformance::consumer::{Buffer, End, Mapping, Pair, ProtectionDomain, QueuePair, Remote, Window, WindowKind, sge};
 use conformance::machine::with_two_adapters;
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
@@ -17,9 +15,9 @@ pub const CASES: &[Case] = &[
     case!(local_token_of_a_deregistered_region: "NDK-MR-5"),
     case!(local_token_of_an_invalidated_region: "NDK-MR-5", "NDK-FRMR-4"),
     case!(local_token_of_a_closed_region: "NDK-MR-5"),
-    case!(local_element_one_byte_before_its_region: "NDK-MR-5"),
-    case!(local_element_one_byte_past_its_region: "NDK-MR-5"),
-    case!(local_element_around_the_address_space: "NDK-MR-5", "BUG-3"),
+    case!(local_sge_one_byte_before_its_region: "NDK-MR-5"),
+    case!(local_sge_one_byte_past_its_region: "NDK-MR-5"),
+    case!(local_sge_around_the_address_space: "NDK-MR-5", "BUG-3"),
     case!(local_sink_without_local_write: "NDK-MR-5"),
     case!(local_token_of_another_protection_domain: "NDK-MR-5"),
     case!(privileged_token_with_an_address_one_byte_past_the_mapping: "NDK-MR-5", "NDK-LAM-3"),
@@ -48,7 +46,7 @@ const LATER: u64 = 0x1A7E;
 /// A connection with good memory on both sides.
 struct Scene<'a> {
     near: Window<'a>,
-    far: Window<'a>,
+    peer: Window<'a>,
     pair: Pair<'a>,
 }
 
@@ -56,10 +54,10 @@ impl<'a> Scene<'a> {
     fn new(first: &'a conformance::consumer::Adapter, second: &'a conformance::consumer::Adapter) -> Self {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         near.buffer.fill_with_seed(1);
-        far.buffer.fill_with_seed(2);
-        Self { near, far, pair }
+        peer.buffer.fill_with_seed(2);
+        Self { near, peer, pair }
     }
 
     fn active(&self) -> &End<'a> {
@@ -72,7 +70,7 @@ impl<'a> Scene<'a> {
         let result = active.initiator.wait_for_one();
         assert_eq!(result.Status, expected, "the offending request: {result:#x?}");
         assert_eq!(result.RequestContext as u64, OFFENDER);
-        let later = active.queue_pair.write(LATER, &[self.near.element(0..1)], self.far.remote(0), NONE);
+        let later = active.queue_pair.write(LATER, &[self.near.sge(0..1)], self.peer.remote(0), NONE);
         assert_eq!(later, 0, "a post on an ended connection");
         let result = active.initiator.wait_for_one();
         assert_eq!((result.Status, result.RequestContext as u64), (STATUS_CANCELLED, LATER));
@@ -84,7 +82,7 @@ impl<'a> Scene<'a> {
     /// Nothing that was good memory has changed.
     fn assert_untouched(&self) {
         self.near.buffer.assert_seed(1, 0..LENGTH);
-        self.far.buffer.assert_seed(2, 0..LENGTH);
+        self.peer.buffer.assert_seed(2, 0..LENGTH);
     }
 }
 
@@ -94,15 +92,15 @@ fn refused_locally<K>(operations: &[Use], bad: impl Fn(&Scene<'_>) -> (NDK_SGE, 
     with_two_adapters(|first, second| {
         for operation in operations {
             let scene = Scene::new(first, second);
-            let (element, kept) = bad(&scene);
+            let (sge, kept) = bad(&scene);
             let queue_pair = &scene.active().queue_pair;
             let status = match operation {
-                Use::Write => queue_pair.write(OFFENDER, &[element], scene.far.remote(0), NONE),
-                Use::Read => queue_pair.read(OFFENDER, &[element], scene.far.remote(0), NONE),
+                Use::Write => queue_pair.write(OFFENDER, &[sge], scene.peer.remote(0), NONE),
+                Use::Read => queue_pair.read(OFFENDER, &[sge], scene.peer.remote(0), NONE),
                 Use::Send => {
-                    let receive = [scene.far.element(0..LENGTH)];
+                    let receive = [scene.peer.sge(0..LENGTH)];
                     assert_eq!(scene.pair.passive.queue_pair.receive(1, &receive), 0);
-                    queue_pair.send(OFFENDER, &[element], NONE)
+                    queue_pair.send(OFFENDER, &[sge], NONE)
                 }
             };
             assert_eq!(status, 0, "a bad token is no reason to refuse a post");
@@ -165,19 +163,19 @@ fn local_token_of_a_closed_region() {
     });
 }
 
-fn local_element_one_byte_before_its_region() {
-    refused_locally(&ALL, |scene| (element(scene.near.buffer.label() - 1, 2, scene.near.local_token()), ()));
+fn local_sge_one_byte_before_its_region() {
+    refused_locally(&ALL, |scene| (sge(scene.near.buffer.label() - 1, 2, scene.near.local_token()), ()));
 }
 
-fn local_element_one_byte_past_its_region() {
+fn local_sge_one_byte_past_its_region() {
     refused_locally(&ALL, |scene| {
         let last = scene.near.buffer.label() + LENGTH as u64 - 1;
-        (element(last, 2, scene.near.local_token()), ())
+        (sge(last, 2, scene.near.local_token()), ())
     });
 }
 
-fn local_element_around_the_address_space() {
-    refused_locally(&ALL, |scene| (element(u64::MAX - 1, 64, scene.near.local_token()), ()));
+fn local_sge_around_the_address_space() {
+    refused_locally(&ALL, |scene| (sge(u64::MAX - 1, 64, scene.near.local_token()), ()));
 }
 
 fn local_sink_without_local_write() {
@@ -202,8 +200,8 @@ fn privileged_token_with_an_address_one_byte_past_the_mapping() {
         let buffer = Buffer::new(8192, 0, kernel_host::FrameOrder::Scattered);
         let mapping = Mapping::build(first, &buffer).expect("a logical mapping");
         let last = mapping.address_of(8191);
-        let bad = element(last, 2, scene.active().domain.privileged_token());
-        assert_eq!(scene.active().queue_pair.read(OFFENDER, &[bad], scene.far.remote(0), NONE), 0);
+        let bad = sge(last, 2, scene.active().domain.privileged_token());
+        assert_eq!(scene.active().queue_pair.read(OFFENDER, &[bad], scene.peer.remote(0), NONE), 0);
         scene.assert_ended(STATUS_ACCESS_VIOLATION);
         buffer.assert_all(0);
     });
@@ -214,9 +212,9 @@ fn privileged_token_with_a_released_mapping() {
         let scene = Scene::new(first, second);
         let buffer = Buffer::scattered(8192);
         let mapping = Mapping::build(first, &buffer).expect("a logical mapping");
-        let bad = element(mapping.address_of(0), 8192, scene.active().domain.privileged_token());
+        let bad = sge(mapping.address_of(0), 8192, scene.active().domain.privileged_token());
         drop(mapping);
-        assert_eq!(scene.active().queue_pair.read(OFFENDER, &[bad], scene.far.remote(0), NONE), 0);
+        assert_eq!(scene.active().queue_pair.read(OFFENDER, &[bad], scene.peer.remote(0), NONE), 0);
         scene.assert_ended(STATUS_ACCESS_VIOLATION);
         buffer.assert_all(0);
     });
@@ -228,8 +226,8 @@ fn privileged_token_of_another_protection_domain() {
         let domain = ProtectionDomain::new(first).expect("a protection domain");
         let buffer = Buffer::scattered(8192);
         let mapping = Mapping::build(first, &buffer).expect("a logical mapping");
-        let bad = element(mapping.address_of(0), 8192, domain.privileged_token());
-        assert_eq!(scene.active().queue_pair.read(OFFENDER, &[bad], scene.far.remote(0), NONE), 0);
+        let bad = sge(mapping.address_of(0), 8192, domain.privileged_token());
+        assert_eq!(scene.active().queue_pair.read(OFFENDER, &[bad], scene.peer.remote(0), NONE), 0);
         scene.assert_ended(STATUS_ACCESS_VIOLATION);
         buffer.assert_all(0);
     });
@@ -239,9 +237,9 @@ fn receive_into_memory_that_its_token_does_not_allow() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
         let passive = &scene.pair.passive;
-        let read_only = passive.domain.register(&scene.far.buffer, NDK_MR_FLAG_ALLOW_REMOTE_READ);
-        assert_eq!(passive.queue_pair.receive(7, &[scene.far.buffer.whole(read_only.local_token())]), 0);
-        assert_eq!(scene.active().queue_pair.send(OFFENDER, &[scene.near.element(0..LENGTH)], NONE), 0);
+        let read_only = passive.domain.register(&scene.peer.buffer, NDK_MR_FLAG_ALLOW_REMOTE_READ);
+        assert_eq!(passive.queue_pair.receive(7, &[scene.peer.buffer.whole(read_only.local_token())]), 0);
+        assert_eq!(scene.active().queue_pair.send(OFFENDER, &[scene.near.sge(0..LENGTH)], NONE), 0);
         let received = passive.receive.wait_for_one();
         assert_eq!((received.Status, received.RequestContext as u64), (STATUS_ACCESS_VIOLATION, 7));
         let sent = scene.active().initiator.wait_for_one();
@@ -256,7 +254,7 @@ fn refused_remotely<K>(operations: &[Use], length: usize, bad: impl Fn(&Scene<'_
         for operation in operations {
             let scene = Scene::new(first, second);
             let (remote, kept) = bad(&scene);
-            let near = [scene.near.element(0..length)];
+            let near = [scene.near.sge(0..length)];
             let queue_pair: &QueuePair = &scene.active().queue_pair;
             let status = match operation {
                 Use::Read => queue_pair.read(OFFENDER, &near, remote, NONE),
@@ -274,14 +272,14 @@ const REMOTE: [Use; 2] = [Use::Read, Use::Write];
 
 fn remote_token_unknown() {
     refused_remotely(&REMOTE, 64, |scene| {
-        (Remote { token: scene.far.remote_token() ^ 0x0055_5555, ..scene.far.remote(0) }, ())
+        (Remote { token: scene.peer.remote_token() ^ 0x0055_5555, ..scene.peer.remote(0) }, ())
     });
 }
 
 fn remote_token_of_a_deregistered_region() {
     refused_remotely(&REMOTE, 64, |scene| {
-        let region = scene.pair.passive.domain.register(&scene.far.buffer, full_rights());
-        let remote = Remote { address: scene.far.buffer.label(), token: region.remote_token() };
+        let region = scene.pair.passive.domain.register(&scene.peer.buffer, full_rights());
+        let remote = Remote { address: scene.peer.buffer.label(), token: region.remote_token() };
         assert_eq!(region.deregister(), 0);
         (remote, region)
     });
@@ -294,51 +292,53 @@ fn full_rights() -> NDK_MR_FLAGS {
 fn remote_token_of_an_invalidated_region() {
     refused_remotely(&REMOTE, 64, |scene| {
         let token = invalidated(&scene.pair.passive);
-        (Remote { address: scene.far.buffer.label(), token }, ())
+        (Remote { address: scene.peer.buffer.label(), token }, ())
     });
 }
 
 fn remote_token_of_a_closed_region() {
     refused_remotely(&REMOTE, 64, |scene| {
-        let region = scene.pair.passive.domain.register(&scene.far.buffer, full_rights());
+        let region = scene.pair.passive.domain.register(&scene.peer.buffer, full_rights());
         let token = region.remote_token();
         region.close();
-        (Remote { address: scene.far.buffer.label(), token }, ())
+        (Remote { address: scene.peer.buffer.label(), token }, ())
     });
 }
 
 fn remote_range_one_byte_before_its_region() {
-    refused_remotely(&REMOTE, 2, |scene| (Remote { address: scene.far.buffer.label() - 1, ..scene.far.remote(0) }, ()));
+    refused_remotely(&REMOTE, 2, |scene| {
+        (Remote { address: scene.peer.buffer.label() - 1, ..scene.peer.remote(0) }, ())
+    });
 }
 
 fn remote_range_one_byte_past_its_region() {
-    refused_remotely(&REMOTE, 2, |scene| (scene.far.remote(LENGTH - 1), ()));
+    refused_remotely(&REMOTE, 2, |scene| (scene.peer.remote(LENGTH - 1), ()));
 }
 
 fn remote_range_around_the_address_space() {
-    refused_remotely(&REMOTE, 64, |scene| (Remote { address: u64::MAX - 1, ..scene.far.remote(0) }, ()));
+    refused_remotely(&REMOTE, 64, |scene| (Remote { address: u64::MAX - 1, ..scene.peer.remote(0) }, ()));
 }
 
 fn remote_read_without_the_right() {
     refused_remotely(&[Use::Read], 64, |scene| {
-        let region = scene.pair.passive.domain.register(&scene.far.buffer, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
-        (Remote { token: region.remote_token(), ..scene.far.remote(0) }, region)
+        let region = scene.pair.passive.domain.register(&scene.peer.buffer, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
+        (Remote { token: region.remote_token(), ..scene.peer.remote(0) }, region)
     });
 }
 
 fn remote_write_without_the_right() {
     refused_remotely(&[Use::Write], 64, |scene| {
         let rights = NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_LOCAL_WRITE;
-        let region = scene.pair.passive.domain.register(&scene.far.buffer, rights);
-        (Remote { token: region.remote_token(), ..scene.far.remote(0) }, region)
+        let region = scene.pair.passive.domain.register(&scene.peer.buffer, rights);
+        (Remote { token: region.remote_token(), ..scene.peer.remote(0) }, region)
     });
 }
 
 fn remote_token_of_another_protection_domain() {
     refused_remotely(&REMOTE, 64, |scene| {
         let domain = ProtectionDomain::new(scene.pair.passive.adapter).expect("a protection domain");
-        let region = domain.register(&scene.far.buffer, full_rights());
-        (Remote { token: region.remote_token(), ..scene.far.remote(0) }, (region, domain))
+        let region = domain.register(&scene.peer.buffer, full_rights());
+        (Remote { token: region.remote_token(), ..scene.peer.remote(0) }, (region, domain))
     });
 }
 
@@ -351,7 +351,7 @@ fn privileged_token_as_remote_token() {
             let buffer = Buffer::scattered(4096);
             let mapping = Mapping::build(second, &buffer).expect("a logical mapping");
             let remote = Remote { address: mapping.address_of(0), token: passive.domain.privileged_token() };
-            let near = [scene.near.element(0..64)];
+            let near = [scene.near.sge(0..64)];
             let queue_pair = &scene.active().queue_pair;
             let status = if write {
                 queue_pair.write(OFFENDER, &near, remote, NONE)
@@ -370,12 +370,13 @@ fn fast_registered_region_ends_where_it_says() {
     with_two_adapters(|first, second| {
         for (offset, length) in [(-1, 2), (LENGTH as i64 - 1, 2)] {
             let scene = Scene::new(first, second);
-            let far = Window::open(&scene.pair.passive, Buffer::scattered(LENGTH), WindowKind::FastRegistered);
-            let remote = Remote { address: far.buffer.label().wrapping_add_signed(offset), token: far.remote_token() };
-            let near = [scene.near.element(0..length)];
+            let peer = Window::open(&scene.pair.passive, Buffer::scattered(LENGTH), WindowKind::FastRegistered);
+            let remote =
+                Remote { address: peer.buffer.label().wrapping_add_signed(offset), token: peer.remote_token() };
+            let near = [scene.near.sge(0..length)];
             assert_eq!(scene.active().queue_pair.write(OFFENDER, &near, remote, NONE), 0);
             scene.assert_ended(STATUS_REMOTE_RESOURCES);
-            far.buffer.assert_all(0);
+            peer.buffer.assert_all(0);
         }
     });
 }

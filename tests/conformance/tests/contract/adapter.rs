@@ -206,9 +206,9 @@ fn what_there_is_is_advertised_and_works() {
         SharedReceiveQueue::new(&domain, SharedShape::default()).expect("a shared receive queue").close();
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::FastRegistered);
-        let far = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
         let flags = NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE;
-        assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..64)], far.remote(0), flags), 0);
+        assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..64)], peer.remote(0), flags), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
     });
 }

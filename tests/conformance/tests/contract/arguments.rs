@@ -157,8 +157,8 @@ fn socket_addresses_that_are_none() {
         let connector = Connector::new(first).expect("a connector");
         let end = End::new(first, QueuePairShape::default());
         let endpoint = SharedEndpoint::new(first, first.address()).expect("a shared endpoint");
-        let far = socket_address(second);
-        let (object, pair, far) = (word(connector.object()), word(end.queue_pair.object()), far.as_ptr() as u64);
+        let peer = socket_address(second);
+        let (object, pair, peer) = (word(connector.object()), word(end.queue_pair.object()), peer.as_ptr() as u64);
         for (address, length, status) in table {
             let words = [first.pointer() as u64, address, length];
             let name = "NDK_FN_CREATE_SHARED_ENDPOINT";
@@ -168,7 +168,7 @@ fn socket_addresses_that_are_none() {
             let words = [word(listener.object()), address, length];
             assert_eq!(request("NDK_FN_LISTEN", listen, &words), status, "{length} bytes");
             let connect = connector.object().table().NdkConnect as usize;
-            let words = [object, pair, address, length, far, 16, 0, 0, NULL, 0];
+            let words = [object, pair, address, length, peer, 16, 0, 0, NULL, 0];
             assert_eq!(request("NDK_FN_CONNECT", connect, &words), status, "from {length} bytes");
             let words = [object, pair, good.as_ptr() as u64, 16, address, length, 0, 0, NULL, 0];
             assert_eq!(request("NDK_FN_CONNECT", connect, &words), status, "to {length} bytes");
@@ -194,8 +194,8 @@ fn connecting_without_what_it_needs() {
         let listener = Listener::new(second).expect("a listener");
         assert_eq!(listener.listen(second.address()), 0);
         let (connector, offer) = (Connector::new(first).expect("a connector"), Offer::default());
-        let (near, far) = (socket_address(first), socket_address(second));
-        let (from, to) = (near.as_ptr() as u64, far.as_ptr() as u64);
+        let (near, peer) = (socket_address(first), socket_address(second));
+        let (from, to) = (near.as_ptr() as u64, peer.as_ptr() as u64);
         let (object, pair, of_connector) =
             (word(connector.object()), word(active.queue_pair.object()), connector.object().table());
         let connect = of_connector.NdkConnect as usize;
@@ -241,13 +241,13 @@ fn private_data_that_is_not_there() {
         let listener = Listener::new(second).expect("a listener");
         assert_eq!(listener.listen(second.address()), 0);
         let (connector, offer) = (Connector::new(first).expect("a connector"), Offer::default());
-        let (near, far) = (socket_address(first), socket_address(second));
+        let (near, peer) = (socket_address(first), socket_address(second));
         let (object, pair) = (word(connector.object()), word(active.queue_pair.object()));
         let connect = connector.object().table().NdkConnect as usize;
         // A length that no private data has is told before anybody looks for the bytes.
         let table = [(1, INVALID), (56, INVALID), (u64::from(u32::MAX), STATUS_INVALID_BUFFER_SIZE)];
         for (length, status) in table {
-            let addresses = [near.as_ptr() as u64, 16, far.as_ptr() as u64, 16];
+            let addresses = [near.as_ptr() as u64, 16, peer.as_ptr() as u64, 16];
             let words = [&[object, pair][..], &addresses, &[0, 0, NULL, length]].concat();
             assert_eq!(request("NDK_FN_CONNECT", connect, &words), status, "{length} bytes");
         }
@@ -313,12 +313,12 @@ fn memory_without_a_list_or_a_length() {
             assert_eq!(request("NDK_FN_REGISTER_MR", of_region.NdkRegisterMr as usize, &words), INVALID, "{length}");
         }
         let (mut mapping, mut size) = ([0_u64; 16], 128_u32);
-        let (place, room) = (mapping.as_mut_ptr() as u64, &raw mut size as u64);
+        let (place, capacity) = (mapping.as_mut_ptr() as u64, &raw mut size as u64);
         let (adapter, build) = (first.pointer() as u64, first.table().NdkBuildLAM as usize);
-        for (list, length, room) in
-            [(NULL, 4096, room), (list.pointer() as u64, 0, room), (list.pointer() as u64, 4096, NULL)]
+        for (list, length, capacity) in
+            [(NULL, 4096, capacity), (list.pointer() as u64, 0, capacity), (list.pointer() as u64, 4096, NULL)]
         {
-            let words = [adapter, list, length, NULL, NULL, place, room, NULL];
+            let words = [adapter, list, length, NULL, NULL, place, capacity, NULL];
             assert_eq!(call("NDK_FN_BUILD_LAM", build, &words), INVALID, "{length} bytes at {list:#x}");
         }
         assert_eq!((mapping, size), ([0; 16], 128), "a refusal writes nothing");
@@ -405,8 +405,8 @@ fn null_objects() {
         let shared = SharedReceiveQueue::new(domain, SharedShape::default()).expect("a shared receive queue");
         let endpoint = SharedEndpoint::new(first, first.address()).expect("a shared endpoint");
         let queue = CompletionQueue::new(first, 4).expect("a completion queue");
-        let (mut room, address) = (256_u32, socket_address(first));
-        let (size, address) = (&raw mut room as u64, address.as_ptr() as u64);
+        let (mut capacity, address) = (256_u32, socket_address(first));
+        let (size, address) = (&raw mut capacity as u64, address.as_ptr() as u64);
 
         let table = first.table();
         assert_eq!(call("QueryAdapterInfo", table.NdkQueryAdapterInfo as usize, &[NULL, NULL, size]), INVALID);
@@ -430,7 +430,7 @@ fn null_objects() {
         let words = [NULL, cq, cq, word(shared.object()), NULL, 4, 1, 0];
         assert_eq!(create("CreateQpWithSrq", table.NdkCreateQpWithSrq as usize, &words, true), INVALID);
         call("GetPrivilegedToken", table.NdkGetPrivilegedMemoryRegionToken as usize, &[NULL, size]);
-        assert_eq!(room, 256, "a token of no domain");
+        assert_eq!(capacity, 256, "a token of no domain");
 
         let table = queue.object().table();
         assert_eq!(request("ResizeCq", table.NdkResizeCq as usize, &[NULL, 8]), INVALID);
@@ -497,6 +497,6 @@ fn null_objects() {
         assert_eq!(call("Reject", table.NdkReject as usize, &[NULL, NULL, 0]), INVALID);
         let words = [NULL, NULL, NULL, NULL, size];
         assert_eq!(call("GetConnectionData", table.NdkGetConnectionData as usize, &words), INVALID);
-        assert_eq!(room, 256, "a refusal writes nothing");
+        assert_eq!(capacity, 256, "a refusal writes nothing");
     });
 }

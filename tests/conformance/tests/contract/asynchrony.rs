@@ -1,5 +1,5 @@
 //! The asynchronous contract in its three profiles: everything pends that may, nothing pends that need not, and what is
-//! natural. Whether the rest of the contract holds in all of them is for the other suites, which run in each.
+//! auto. Whether the rest of the contract holds in all of them is for the other suites, which run in each.
 
 use kernel_host::schedule;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use conformance::consumer::{
     Adapter, Buffer, CompletionQueue, Connector, End, Listener, Mapping, Object, Pair, ProtectionDomain, QueuePair,
     QueuePairShape, Remote, SharedEndpoint, Started,
 };
-use conformance::machine::{Setup, settle, with_machine};
+use conformance::machine::{Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::FrameOrder;
 use kernel_host::irql;
@@ -27,8 +27,8 @@ pub const CASES: &[Case] = &[
     case!(nothing_pends_that_can_finish_inline: "NDK-ASY-9"),
     case!(nothing_large_pends_where_all_is_inline: "NDK-ASY-9"),
     case!(deep_queues_are_made_at_dispatch_without_being_zeroed: "BUG-7"),
-    case!(what_is_large_pends_naturally: "NDK-ASY-12"),
-    case!(only_the_longest_mappings_at_dispatch_pend_naturally: "NDK-ASY-13", "NDK-ASY-11", "NDK-LAM-1", "NDK-LAM-2"),
+    case!(what_is_large_pends_by_itself: "NDK-ASY-12"),
+    case!(only_the_longest_mappings_at_dispatch_pend_by_itself: "NDK-ASY-13", "NDK-ASY-11", "NDK-LAM-1", "NDK-LAM-2"),
     case!(every_mapping_with_a_completion_pends: "NDK-ASY-7", "NDK-ASY-11", "NDK-LAM-1", "NDK-LAM-2"),
     case!(no_mapping_pends_where_all_is_inline: "NDK-ASY-9", "NDK-LAM-1"),
     case!(deepest_queue_holds_what_it_promises: "NDK-ASY-12", "NDK-LIM-1"),
@@ -38,28 +38,28 @@ pub const CASES: &[Case] = &[
     case!(one_processor_makes_everything_pend_too: "NDK-ASY-7"),
 ];
 
-const NATURAL: &str = "0";
+const AUTO: &str = "0";
 const PENDING: &str = "1";
 const INLINE: &str = "2";
 
-/// The usual machine, whatever the environment says about promptness.
-fn setup(promptness: &'static str) -> Setup {
+/// The usual machine, whatever the environment says about completion mode.
+fn setup(completion_mode: &'static str) -> Setup {
     let mut setup = Setup::default();
     for adapter in &mut setup.adapters {
-        adapter.keywords.push(("Promptness", promptness));
+        adapter.keywords.push(("CompletionMode", completion_mode));
     }
     setup
 }
 
-fn with_promptness(promptness: &'static str, trial: impl FnOnce(&Adapter, &Adapter)) {
-    with_machine(&setup(promptness), |machine| {
+fn with_completion_mode(completion_mode: &'static str, trial: impl FnOnce(&Adapter, &Adapter)) {
+    with_machine(&setup(completion_mode), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         trial(&first, &second);
     });
 }
 
 /// Every function that may pend, once at least, with nothing in the way of the closes.
-fn whole_life(first: &Adapter, second: &Adapter) {
+fn whole_scenario(first: &Adapter, second: &Adapter) {
     let buffer = Buffer::scattered(20_000);
     let domain = ProtectionDomain::new(first).expect("a protection domain");
     let region = domain.register(&buffer, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
@@ -89,8 +89,8 @@ fn assert_calls(calls: &[Call], right: impl Fn(&Call) -> bool) {
 }
 
 fn everything_that_may_pend_does() {
-    with_promptness(PENDING, |first, second| {
-        whole_life(first, second);
+    with_completion_mode(PENDING, |first, second| {
+        whole_scenario(first, second);
         let calls = completion::take_calls();
         assert!(calls.len() > 30, "{} calls are no whole life", calls.len());
         assert_calls(&calls, |call| call.pended);
@@ -111,13 +111,13 @@ fn one_processor_makes_everything_pend_too() {
     setup.kernel.processors = 1;
     with_machine(&setup, |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
-        whole_life(&first, &second);
+        whole_scenario(&first, &second);
         assert_calls(&completion::take_calls(), |call| call.pended && !call.elsewhere);
     });
 }
 
 fn failures_that_may_come_later_do() {
-    with_promptness(PENDING, |first, second| {
+    with_completion_mode(PENDING, |first, second| {
         let taken = Listener::new(first).expect("a listener");
         assert_eq!(taken.listen(first.address()), 0);
         let late = Listener::new(first).expect("a listener");
@@ -130,7 +130,7 @@ fn failures_that_may_come_later_do() {
 }
 
 fn misuse_is_answered_inline_where_everything_pends() {
-    with_promptness(PENDING, |first, _| {
+    with_completion_mode(PENDING, |first, _| {
         let info = first.info();
         let domain = ProtectionDomain::new(first).expect("a protection domain");
         let region = domain.create_region(true).expect("a region");
@@ -152,8 +152,8 @@ fn deepest(adapter: &Adapter) -> QueuePairShape {
     QueuePairShape {
         receive_depth: info.MaxReceiveQueueDepth,
         initiator_depth: info.MaxInitiatorQueueDepth,
-        receive_elements: info.MaxReceiveRequestSge,
-        initiator_elements: info.MaxInitiatorRequestSge,
+        receive_sges: info.MaxReceiveRequestSge,
+        initiator_sges: info.MaxInitiatorRequestSge,
         inline_size: info.MaxInlineDataSize,
         ..QueuePairShape::default()
     }
@@ -170,7 +170,7 @@ fn large_objects(adapter: &Adapter) {
     let mapping = Mapping::build(adapter, &buffer).expect("a mapping");
     drop(mapping);
     // A release cannot say when the memory is unmapped.
-    settle();
+    wait_until_idle();
     assert_eq!(region.deregister(), 0);
     assert_eq!(region.register(&buffer, NDK_MR_FLAG_ALLOW_LOCAL_WRITE), 0);
     drop(region);
@@ -178,8 +178,8 @@ fn large_objects(adapter: &Adapter) {
 }
 
 /// With the limits that large things need.
-fn with_room(promptness: &'static str, trial: impl FnOnce(&Adapter)) {
-    let mut setup = setup(promptness);
+fn with_capacity(completion_mode: &'static str, trial: impl FnOnce(&Adapter)) {
+    let mut setup = setup(completion_mode);
     for adapter in &mut setup.adapters {
         adapter.keywords.push(("LimitsProfile", "0"));
     }
@@ -187,7 +187,7 @@ fn with_room(promptness: &'static str, trial: impl FnOnce(&Adapter)) {
 }
 
 fn nothing_pends_that_can_finish_inline() {
-    with_promptness(INLINE, |first, second| {
+    with_completion_mode(INLINE, |first, second| {
         let domain = ProtectionDomain::new(first).expect("a protection domain");
         domain.fast_region(4, true);
         let listener = Listener::new(second).expect("a listener");
@@ -199,9 +199,9 @@ fn nothing_pends_that_can_finish_inline() {
 }
 
 fn nothing_large_pends_where_all_is_inline() {
-    with_room(INLINE, |adapter| {
+    with_capacity(INLINE, |adapter| {
         large_objects(adapter);
-        settle();
+        wait_until_idle();
         // The queue pair drains before it is closed.
         assert_calls(&completion::take_calls(), |call| !call.pended || call.name == "NDK_QP");
     });
@@ -210,7 +210,7 @@ fn nothing_large_pends_where_all_is_inline() {
 /// The greatest of everything that has queues, inline, by a caller at DISPATCH_LEVEL: none of their room is written to.
 fn deep_queues_are_made_at_dispatch_without_being_zeroed() {
     const LITTLE: usize = 64 << 10;
-    with_room(INLINE, |adapter| {
+    with_capacity(INLINE, |adapter| {
         let info = adapter.info();
         let domain = ProtectionDomain::new(adapter).expect("a protection domain");
         let shape = deepest(adapter);
@@ -224,8 +224,8 @@ fn deep_queues_are_made_at_dispatch_without_being_zeroed() {
     });
 }
 
-fn what_is_large_pends_naturally() {
-    with_room(NATURAL, |adapter| {
+fn what_is_large_pends_by_itself() {
+    with_capacity(AUTO, |adapter| {
         large_objects(adapter);
         let large = ["NDK_FN_CREATE_CQ", "NDK_FN_CREATE_QP", "NDK_FN_REGISTER_MR", "NDK_FN_DEREGISTER_MR", "NDK_MR"];
         let small = ["NDK_FN_CREATE_PD", "NDK_FN_CREATE_MR"];
@@ -254,8 +254,8 @@ fn is_whole(mapping: &Mapping<'_>, buffer_offset: usize, length: usize) {
 
 /// BuildLAM of several sizes at every level, with a completion, with one without a context, and without: what is built is the
 /// same, and it pends only with a completion and where `pends` says so of length and level.
-fn mappings_pend(promptness: &'static str, pends: fn(usize, u8) -> bool) {
-    with_room(promptness, |adapter| {
+fn mappings_pend(completion_mode: &'static str, pends: fn(usize, u8) -> bool) {
+    with_capacity(completion_mode, |adapter| {
         let scattered = [5000, LARGE].map(Buffer::scattered);
         let long = [LONG, LONG + 1].map(|length| Buffer::new(length, 0, FrameOrder::Contiguous));
         for (buffer, offset) in scattered.iter().map(|buffer| (buffer, 1016)).chain(long.iter().map(|long| (long, 0))) {
@@ -275,8 +275,8 @@ fn mappings_pend(promptness: &'static str, pends: fn(usize, u8) -> bool) {
     });
 }
 
-fn only_the_longest_mappings_at_dispatch_pend_naturally() {
-    mappings_pend(NATURAL, |length, level| length > LONG && level == irql::DISPATCH);
+fn only_the_longest_mappings_at_dispatch_pend_by_itself() {
+    mappings_pend(AUTO, |length, level| length > LONG && level == irql::DISPATCH);
 }
 
 fn every_mapping_with_a_completion_pends() {
@@ -288,7 +288,7 @@ fn no_mapping_pends_where_all_is_inline() {
 }
 
 fn deepest_queue_holds_what_it_promises() {
-    with_promptness(NATURAL, |first, second| {
+    with_completion_mode(AUTO, |first, second| {
         let deep = CompletionQueue::new(first, first.info().MaxCqDepth).expect("a deep queue");
         let domain = ProtectionDomain::new(first).expect("a protection domain");
         let queue_pair = QueuePair::new(&domain, &deep, &deep, QueuePairShape::default()).expect("a queue pair");
@@ -310,13 +310,13 @@ fn deepest_queue_holds_what_it_promises() {
 }
 
 fn queue_closed_while_a_queue_pair_is_made_for_it() {
-    with_room(NATURAL, |adapter| {
+    with_capacity(AUTO, |adapter| {
         let info = adapter.info();
         let queue = CompletionQueue::new(adapter, 64).expect("a completion queue");
         let domain = ProtectionDomain::new(adapter).expect("a protection domain");
         let shape = QueuePairShape {
             receive_depth: info.MaxReceiveQueueDepth,
-            receive_elements: info.MaxReceiveRequestSge,
+            receive_sges: info.MaxReceiveRequestSge,
             ..QueuePairShape::default()
         };
         let creating = QueuePair::begin_create(&domain, &queue, &queue, shape);
@@ -324,7 +324,7 @@ fn queue_closed_while_a_queue_pair_is_made_for_it() {
         let closing = queue.object().begin_close();
         assert_eq!(closing.inline(), STATUS_PENDING);
         let queue_pair = QueuePair::adopt(&domain, creating).expect("a queue pair");
-        settle();
+        wait_until_idle();
         assert!(!closing.is_done(), "the queue closed before the queue pair that uses it");
         queue_pair.close();
         closing.wait();
@@ -332,7 +332,7 @@ fn queue_closed_while_a_queue_pair_is_made_for_it() {
 }
 
 fn parent_closed_before_the_child_is_told() {
-    with_promptness(PENDING, |first, _| {
+    with_completion_mode(PENDING, |first, _| {
         let domain = ProtectionDomain::new(first).expect("a protection domain");
         let before = irql::raise(2);
         let creating = domain.begin_create_region(false);
@@ -340,7 +340,7 @@ fn parent_closed_before_the_child_is_told() {
         irql::lower(before);
         assert_eq!((creating.started().inline(), closing.inline()), (STATUS_PENDING, STATUS_PENDING));
         let region = Object::<NDK_MR>::adopt(creating.finish().expect("a region"), first.version());
-        settle();
+        wait_until_idle();
         assert!(!closing.is_done(), "the domain closed before the region in it");
         region.close();
         closing.wait();
@@ -348,7 +348,7 @@ fn parent_closed_before_the_child_is_told() {
 }
 
 fn object_closed_in_its_create_completion() {
-    with_promptness(PENDING, |first, _| {
+    with_completion_mode(PENDING, |first, _| {
         let version = first.version();
         let inside: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let closing: &OnceLock<Started> = Box::leak(Box::new(OnceLock::new()));

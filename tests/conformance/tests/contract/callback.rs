@@ -12,7 +12,7 @@ use conformance::consumer::{
     Buffer, CompletionQueue, Connector, End, Listener, Offer, Pair, ProtectionDomain, QueuePair, QueuePairShape,
     Remote, Started, Window, WindowKind, establish,
 };
-use conformance::machine::{Setup, concurrently, pass_time, settle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, concurrently, pass_time, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::STATUS_PENDING;
@@ -21,7 +21,7 @@ pub const CASES: &[Case] = &[
     case!(completions_come_once_and_only_for_what_pended: "NDK-ASY-1", "NDK-ASY-3", "NDK-ASY-4"),
     case!(region_closed_inside_the_completion_of_its_registration: "NDK-ASY-5", "NDK-CLOSE-4"),
     case!(connector_used_while_its_connect_is_pending: "NDK-ASY-6"),
-    case!(everything_but_opening_at_dispatch_level: "NDK-ASY-10"),
+    case!(everything_but_open_at_dispatch_level: "NDK-ASY-10"),
     case!(queue_closes_after_its_notification_has_returned: "NDK-CLOSE-5", "BUG-1"),
     case!(result_that_comes_while_the_callback_runs_is_told_after_it: "NDK-CQ-12", "NDK-CQ-14", "BUG-5"),
     case!(adapter_closes_after_the_last_close_completion_has_returned: "NDK-CLOSE-6", "NDK-OPEN-6"),
@@ -56,8 +56,8 @@ fn completions_come_once_and_only_for_what_pended() {
             let pair = Pair::connect(first, second);
             let near =
                 Window::open(&pair.active, Buffer::scattered(first.fit_registered(LARGE)), WindowKind::Registered);
-            let far = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::FastRegistered);
-            assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..4096)], far.remote(0), NONE), 0);
+            let peer = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::FastRegistered);
+            assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..4096)], peer.remote(0), NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
             assert_eq!(near.region.as_ref().expect("a region").deregister(), 0);
             // Refusals are answers like others: inline, or once.
@@ -69,7 +69,7 @@ fn completions_come_once_and_only_for_what_pended() {
             assert_eq!(pair.passive.connector().begin_disconnect().wait(), 0);
             assert_eq!(leaving.wait(), 0);
         }
-        settle();
+        wait_until_idle();
         verify_all();
     });
 }
@@ -134,7 +134,7 @@ fn connector_used_while_its_connect_is_pending() {
     });
 }
 
-fn everything_but_opening_at_dispatch_level() {
+fn everything_but_open_at_dispatch_level() {
     with_two_adapters(|first, second| {
         let large = first.fit_registered(LARGE);
         calling_at_dispatch(|| {
@@ -143,17 +143,17 @@ fn everything_but_opening_at_dispatch_level() {
             let listener = Listener::new(second).expect("a listener");
             assert_eq!(listener.listen(second.address()), 0);
             let from = (first, &active.queue_pair, first.address());
-            let (near, far) =
+            let (near, peer) =
                 establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection");
             let buffer = Buffer::scattered(large);
             let region = active.domain.register(&buffer, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
             assert_eq!(region.deregister(), 0);
             let fast = active.domain.fast_region(16, true);
             let leaving = near.begin_disconnect();
-            assert!(far.wait_for_disconnect());
-            assert_eq!(far.begin_disconnect().wait(), 0);
+            assert!(peer.wait_for_disconnect());
+            assert_eq!(peer.begin_disconnect().wait(), 0);
             assert_eq!(leaving.wait(), 0);
-            for closing in [near.object().begin_close(), far.object().begin_close(), listener.object().begin_close()] {
+            for closing in [near.object().begin_close(), peer.object().begin_close(), listener.object().begin_close()] {
                 closing.wait();
             }
             for closing in [region.object().begin_close(), fast.object().begin_close()] {
@@ -177,7 +177,7 @@ fn queue_closes_after_its_notification_has_returned() {
         let pair = QueuePair::new(&domain, &queue, &queue, QueuePairShape::default()).expect("a queue pair");
         assert_eq!(pair.receive(1, &[]), 0);
         pair.close();
-        settle();
+        wait_until_idle();
         let (inside, outside) = seen::<(Started, bool)>();
         let closed = Arc::clone(&queue);
         queue.on_notification(move || {
@@ -223,7 +223,7 @@ fn result_that_comes_while_the_callback_runs_is_told_after_it() {
         });
         // The first post has returned when the queue is armed: its context has nothing to do with the second result.
         post(&pair, 1);
-        settle();
+        wait_until_idle();
         concurrently(
             machine,
             || {
@@ -237,7 +237,7 @@ fn result_that_comes_while_the_callback_runs_is_told_after_it() {
                 added.store(true, Ordering::Release);
             },
         );
-        settle();
+        wait_until_idle();
         assert_eq!(pair.active.initiator.notification_count(), 2, "the second result was never told");
         assert_eq!(pair.active.initiator.take(4).len(), 1);
         pair.active.initiator.on_notification(|| {});
@@ -274,7 +274,7 @@ fn adapter_closes_after_the_last_close_completion_has_returned() {
                 while !begun.load(Ordering::Acquire) {
                     schedule::let_others();
                 }
-                settle();
+                wait_until_idle();
                 region.object().begin_close().wait();
                 closing.wait();
             },
@@ -360,7 +360,7 @@ fn closing_a_connector_ends_its_pending_requests() {
         assert!(pair.passive.connector().wait_for_disconnect());
         pair.active.connector().close();
         assert!(leaving.wait() < 0, "a Disconnect whose connector was closed");
-        settle();
+        wait_until_idle();
         verify_all();
     });
 }

@@ -3,7 +3,7 @@
 
 use conformance::case;
 use conformance::consumer::{Buffer, NdkObject, Object, Pair, Started, Window, WindowKind};
-use conformance::machine::{Random, settle, with_two_adapters};
+use conformance::machine::{Random, wait_until_idle, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::STATUS_CANCELLED;
@@ -51,13 +51,13 @@ fn begin(pair: &Pair<'_>, window: &Window<'_>, fast: &Window<'_>, part: usize) -
 fn close_in_order(pair: &Pair<'_>, order: &[usize], busy: bool) {
     let window = Window::open(&pair.active, Buffer::scattered(20_000), WindowKind::Registered);
     let fast = Window::open(&pair.active, Buffer::scattered(20_000), WindowKind::FastRegistered);
-    let far = Window::open(&pair.passive, Buffer::scattered(20_000), WindowKind::Registered);
+    let peer = Window::open(&pair.passive, Buffer::scattered(20_000), WindowKind::Registered);
     if busy {
-        let element = [window.element(0..20_000)];
-        assert_eq!(pair.active.queue_pair.receive(1, &element), 0);
-        assert_eq!(pair.active.queue_pair.read(2, &element, far.remote(0), NONE), 0);
-        assert_eq!(pair.active.queue_pair.write(3, &[fast.element(0..20_000)], far.remote(0), NDK_OP_FLAG_DEFER), 0);
-        assert_eq!(pair.active.queue_pair.send(4, &element, NONE), 0, "a send that waits for a receive");
+        let sge = [window.sge(0..20_000)];
+        assert_eq!(pair.active.queue_pair.receive(1, &sge), 0);
+        assert_eq!(pair.active.queue_pair.read(2, &sge, peer.remote(0), NONE), 0);
+        assert_eq!(pair.active.queue_pair.write(3, &[fast.sge(0..20_000)], peer.remote(0), NDK_OP_FLAG_DEFER), 0);
+        assert_eq!(pair.active.queue_pair.send(4, &sge, NONE), 0, "a send that waits for a receive");
     }
     let mut closing: Vec<(usize, Started)> = Vec::new();
     for part in order {
@@ -146,7 +146,7 @@ fn domain_waits_for_each_kind_of_child() {
                 }
             }
             let closing = pending(end.domain.object());
-            settle();
+            wait_until_idle();
             assert!(!closing.is_done(), "the domain closed although child {kind} is open");
             closes[kind]();
             closing.wait();

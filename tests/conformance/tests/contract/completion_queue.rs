@@ -10,7 +10,7 @@ use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, CompletionQueue, End, Pair, QueuePair, QueuePairShape, Remote, Window, WindowKind,
 };
-use conformance::machine::{Setup, concurrently, pass_time, settle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, concurrently, pass_time, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use kernel_host::thread::Thread;
 use ndkpi_sys::ndkpi::*;
@@ -60,7 +60,7 @@ fn depth_above_the_limit_is_refused() {
 /// A connection that can send.
 struct Scene<'a> {
     near: Window<'a>,
-    far: Window<'a>,
+    peer: Window<'a>,
     pair: Pair<'a>,
 }
 
@@ -68,14 +68,14 @@ impl<'a> Scene<'a> {
     fn new(first: &'a Adapter, second: &'a Adapter) -> Self {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(4096), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
-        Self { near, far, pair }
+        let peer = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
+        Self { near, peer, pair }
     }
 
     fn send(&self, request: u64, flags: NDK_OP_FLAGS) {
-        let receive = [self.far.element(0..64)];
+        let receive = [self.peer.sge(0..64)];
         assert_eq!(self.pair.passive.queue_pair.receive(request, &receive), 0);
-        assert_eq!(self.pair.active.queue_pair.send(request, &[self.near.element(0..64)], flags), 0);
+        assert_eq!(self.pair.active.queue_pair.send(request, &[self.near.sge(0..64)], flags), 0);
         assert_eq!(self.pair.active.initiator.wait_for_one().Status, 0);
     }
 
@@ -90,7 +90,7 @@ fn no_notification_without_arming() {
         for request in 0..5 {
             scene.send(request, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
         }
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().notification_count(), 0);
         assert_eq!(scene.receive_queue().take(16).len(), 5);
     });
@@ -103,7 +103,7 @@ fn one_arming_gives_one_notification() {
         for request in 0..5 {
             scene.send(request, NONE);
         }
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().notification_count(), 1);
         assert_eq!(scene.receive_queue().notification_status(), 0);
         assert_eq!(scene.receive_queue().take(16).len(), 5);
@@ -115,10 +115,10 @@ fn arming_an_empty_queue_notifies_on_the_next_result() {
         let scene = Scene::new(first, second);
         for round in 1..=3 {
             scene.receive_queue().arm(NDK_CQ_NOTIFY_ANY);
-            settle();
+            wait_until_idle();
             assert_eq!(scene.receive_queue().notification_count(), round - 1, "armed and empty");
             scene.send(u64::from(round), NONE);
-            settle();
+            wait_until_idle();
             assert_eq!(scene.receive_queue().notification_count(), round);
             assert_eq!(scene.receive_queue().take(16).len(), 1);
         }
@@ -129,7 +129,7 @@ fn arming_after_new_results_notifies_at_once() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
         scene.send(1, NONE);
-        settle();
+        wait_until_idle();
         scene.receive_queue().clear_notification();
         scene.receive_queue().arm(NDK_CQ_NOTIFY_ANY);
         assert!(scene.receive_queue().wait_for_notification(), "a result was there before the arming");
@@ -143,7 +143,7 @@ fn solicited_arming_ignores_ordinary_results() {
         scene.receive_queue().arm(NDK_CQ_NOTIFY_SOLICITED);
         scene.send(1, NONE);
         scene.send(2, NONE);
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().notification_count(), 0);
     });
 }
@@ -154,7 +154,7 @@ fn solicited_arming_takes_a_solicited_receive() {
         scene.receive_queue().arm(NDK_CQ_NOTIFY_SOLICITED);
         scene.send(1, NONE);
         scene.send(2, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().notification_count(), 1);
     });
 }
@@ -162,12 +162,12 @@ fn solicited_arming_takes_a_solicited_receive() {
 fn solicited_arming_takes_an_error() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.far.element(0..64)]), 0);
+        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.peer.sge(0..64)]), 0);
         scene.receive_queue().arm(NDK_CQ_NOTIFY_SOLICITED);
         scene.pair.passive.queue_pair.flush();
         let result = scene.receive_queue().wait_for_one();
         assert_eq!(result.Status, STATUS_CANCELLED);
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().notification_count(), 1);
     });
 }
@@ -195,10 +195,10 @@ fn the_stronger_of_two_armings_counts() {
             queue.arm(one);
             queue.arm(two);
             scene.send(1, NONE);
-            settle();
+            wait_until_idle();
             assert_eq!(queue.notification_count(), u32::from(sum == ANY), "{one} then {two}, an ordinary result");
             scene.send(2, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
-            settle();
+            wait_until_idle();
             assert_eq!(queue.notification_count(), u32::from(sum != ERRORS), "{one} then {two}, a solicited result");
         }
     });
@@ -209,7 +209,7 @@ fn errors_arming_ignores_ordinary_results() {
         let scene = Scene::new(first, second);
         scene.receive_queue().arm(NDK_CQ_NOTIFY_ERRORS);
         scene.send(1, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().notification_count(), 0);
     });
 }
@@ -222,9 +222,9 @@ fn results_come_in_order_and_at_most_as_asked() {
         }
         assert_eq!(scene.receive_queue().take(0).len(), 0);
         let mut seen = Vec::new();
-        for room in [1, 2, 3, 5, 16] {
-            let results = scene.receive_queue().take(room);
-            assert!(results.len() == room.min(20 - seen.len()), "{} results for room {room}", results.len());
+        for capacity in [1, 2, 3, 5, 16] {
+            let results = scene.receive_queue().take(capacity);
+            assert!(results.len() == capacity.min(20 - seen.len()), "{} results for room {capacity}", results.len());
             seen.extend(results.iter().map(|result| result.RequestContext as u64));
         }
         assert_eq!(seen, (0..20).collect::<Vec<_>>());
@@ -261,7 +261,7 @@ fn posts_from_inside_a_notification() {
             let react = move || {
                 let Some(scene) = weak.upgrade() else { return };
                 let (end, window) =
-                    if passive { (&scene.pair.passive, &scene.far) } else { (&scene.pair.active, &scene.near) };
+                    if passive { (&scene.pair.passive, &scene.peer) } else { (&scene.pair.active, &scene.near) };
                 // The consumer pattern of the contract: drain until empty, then arm, without looking again.
                 loop {
                     let results = end.receive.take(8);
@@ -270,10 +270,10 @@ fn posts_from_inside_a_notification() {
                     }
                     for result in results {
                         assert_eq!(result.Status, 0, "a receive from inside a notification");
-                        assert_eq!(end.queue_pair.receive(0, &[window.element(64..128)]), 0);
+                        assert_eq!(end.queue_pair.receive(0, &[window.sge(64..128)]), 0);
                         if received.fetch_add(1, Ordering::AcqRel) + 1 < ROUNDS {
                             let flags = NDK_OP_FLAG_SILENT_SUCCESS;
-                            assert_eq!(end.queue_pair.send(0, &[window.element(0..64)], flags), 0);
+                            assert_eq!(end.queue_pair.send(0, &[window.sge(0..64)], flags), 0);
                         } else {
                             done.set();
                         }
@@ -282,15 +282,15 @@ fn posts_from_inside_a_notification() {
                 end.receive.arm(NDK_CQ_NOTIFY_ANY);
             };
             let end = if passive { &scene.pair.passive } else { &scene.pair.active };
-            let window = if passive { &scene.far } else { &scene.near };
-            assert_eq!(end.queue_pair.receive(0, &[window.element(64..128)]), 0);
+            let window = if passive { &scene.peer } else { &scene.near };
+            assert_eq!(end.queue_pair.receive(0, &[window.sge(64..128)]), 0);
             end.receive.on_notification(react);
             end.receive.arm(NDK_CQ_NOTIFY_ANY);
         }
         let flags = NDK_OP_FLAG_SILENT_SUCCESS;
-        assert_eq!(scene.pair.active.queue_pair.send(0, &[scene.near.element(0..64)], flags), 0);
+        assert_eq!(scene.pair.active.queue_pair.send(0, &[scene.near.sge(0..64)], flags), 0);
         assert!(done.wait(), "{} of {ROUNDS} messages, then a notification was lost", received.load(Ordering::Acquire));
-        settle();
+        wait_until_idle();
         for end in [&scene.pair.active, &scene.pair.passive] {
             end.receive.on_notification(|| {});
         }
@@ -303,7 +303,7 @@ fn receive_and_initiator_queue_may_be_one() {
         let domain = &scene.pair.active.domain;
         let queue = CompletionQueue::new(first, 64).expect("a completion queue");
         let queue_pair = QueuePair::new(domain, &queue, &queue, QueuePairShape::default()).expect("a queue pair");
-        assert_eq!(queue_pair.receive(5, &[scene.near.element(0..64)]), 0);
+        assert_eq!(queue_pair.receive(5, &[scene.near.sge(0..64)]), 0);
         queue_pair.flush();
         let result = queue.wait_for_one();
         assert_eq!((result.Status, result.RequestContext as u64), (STATUS_CANCELLED, 5));
@@ -315,11 +315,11 @@ fn receive_and_initiator_queue_may_be_one() {
 fn any_arming_takes_a_failed_result() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.far.element(0..64)]), 0);
+        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.peer.sge(0..64)]), 0);
         scene.receive_queue().arm(NDK_CQ_NOTIFY_ANY);
         scene.pair.passive.queue_pair.flush();
         assert_eq!(scene.receive_queue().wait_for_one().Status, STATUS_CANCELLED);
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().notification_count(), 1);
     });
 }
@@ -327,10 +327,10 @@ fn any_arming_takes_a_failed_result() {
 fn errors_arming_ignores_failed_results() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.far.element(0..64)]), 0);
+        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.peer.sge(0..64)]), 0);
         scene.receive_queue().arm(NDK_CQ_NOTIFY_ERRORS);
         scene.pair.passive.queue_pair.flush();
-        settle();
+        wait_until_idle();
         assert_eq!(scene.receive_queue().take(4)[0].Status, STATUS_CANCELLED);
         assert_eq!(scene.receive_queue().notification_count(), 0);
     });
@@ -360,7 +360,7 @@ fn results_that_come_during_the_callback_are_new() {
             }
         });
         read(1);
-        settle();
+        wait_until_idle();
         concurrently(
             machine,
             || {
@@ -374,7 +374,7 @@ fn results_that_come_during_the_callback_are_new() {
                 added.store(true, Ordering::Release);
             },
         );
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 2, "the second result was never told");
         assert_eq!(queue.take(4).len(), 2);
         queue.on_notification(|| {});
@@ -393,15 +393,15 @@ fn only_qualifying_results_are_new_for_a_solicited_arming() {
         let queue = scene.receive_queue();
         scene.send(1, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
         queue.arm(NDK_CQ_NOTIFY_SOLICITED);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 1, "it was there and new");
         // The solicited result is still there, and told; the new one does not qualify.
         scene.send(2, NONE);
         queue.arm(NDK_CQ_NOTIFY_SOLICITED);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 1);
         scene.send(3, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 2);
         assert_eq!(queue.take(8).len(), 3);
     });
@@ -420,12 +420,12 @@ fn a_queue_without_a_function_never_notifies() {
         for kind in [NDK_CQ_NOTIFY_ERRORS, NDK_CQ_NOTIFY_SOLICITED, NDK_CQ_NOTIFY_ANY] {
             queue.arm(kind);
             assert_eq!(pair.active.queue_pair.read(1, &[], Remote { address: 0, token: 0 }, NONE), 0);
-            settle();
+            wait_until_idle();
             assert_eq!(queue.take(4).len(), 1);
         }
         assert_eq!(queue.moderate(1000, 4), 0);
         assert_eq!(pair.active.queue_pair.read(1, &[], Remote { address: 0, token: 0 }, NONE), 0);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 0);
     });
 }
@@ -443,7 +443,7 @@ fn any_affinity_or_none_is_accepted() {
             let pair = Pair::join(active, passive, first.address(), second.address());
             pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
             assert_eq!(pair.active.queue_pair.read(1, &[], Remote { address: 0, token: 0 }, NONE), 0);
-            settle();
+            wait_until_idle();
             assert_eq!(pair.active.initiator.notification_count(), 1, "affinity {mask:#x}");
         }
     });
@@ -468,7 +468,7 @@ fn notifications_come_from_the_preferred_processor() {
             pair.active.initiator.on_notification(here);
             pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
             assert_eq!(pair.active.queue_pair.read(1, &[], Remote { address: 0, token: 0 }, NONE), 0);
-            settle();
+            wait_until_idle();
             assert_eq!(seen.load(Ordering::Acquire), processor);
         }
     });
@@ -484,15 +484,15 @@ fn several_queue_pairs_share_a_queue_with_their_own_contexts() {
                 let queue_pair = QueuePair::new(&passive.domain, &shared, &passive.initiator, shape);
                 passive.queue_pair = queue_pair.expect("a queue pair");
                 let pair = Pair::join(End::new(first, shape), passive, first.address(), second.address());
-                let far = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
+                let peer = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
                 let near = Window::open(&pair.active, Buffer::scattered(4096), WindowKind::Registered);
-                (near, far, pair)
+                (near, peer, pair)
             })
             .collect();
         for length in [1, 0, 64, 63] {
-            for (number, (near, far, pair)) in scenes.iter().enumerate() {
-                assert_eq!(pair.passive.queue_pair.receive(number as u64, &[far.element(0..64)]), 0);
-                assert_eq!(pair.active.queue_pair.send(1, &[near.element(0..length)], NONE), 0);
+            for (number, (near, peer, pair)) in scenes.iter().enumerate() {
+                assert_eq!(pair.passive.queue_pair.receive(number as u64, &[peer.sge(0..64)]), 0);
+                assert_eq!(pair.active.queue_pair.send(1, &[near.sge(0..length)], NONE), 0);
                 assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
                 let result = shared.wait_for_one();
                 assert_eq!(result.QPContext as usize, 0x1000 * (number + 1));
@@ -510,12 +510,12 @@ fn a_receive_that_invalidated_tells_its_token_and_can_be_taken_plainly() {
         for plain in [false, true] {
             let victim = Window::open(&scene.pair.passive, Buffer::scattered(4096), WindowKind::FastRegistered);
             let token = victim.remote(0).token;
-            assert_eq!(scene.pair.passive.queue_pair.receive(7, &[scene.far.element(0..64)]), 0);
-            let message = [scene.near.element(0..10)];
+            assert_eq!(scene.pair.passive.queue_pair.receive(7, &[scene.peer.sge(0..64)]), 0);
+            let message = [scene.near.sge(0..10)];
             assert_eq!(scene.pair.active.queue_pair.send_and_invalidate(8, &message, NONE, token), 0);
             assert_eq!(scene.pair.active.initiator.wait_for_one().Type, NdkOperationTypeSend);
             if plain {
-                settle();
+                wait_until_idle();
                 let results = scene.receive_queue().take_plain(2);
                 assert_eq!(results.len(), 1);
                 assert_eq!((results[0].Status, results[0].BytesTransferred), (0, 10));
@@ -549,7 +549,7 @@ fn a_close_waits_for_the_running_notification() {
         assert_eq!(scene.pair.active.initiator.moderate(20_000, u32::MAX), 0);
         scene.pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
         assert_eq!(scene.pair.active.queue_pair.read(1, &[], Remote { address: 0, token: 0 }, NONE), 0);
-        settle();
+        wait_until_idle();
         assert_eq!(scene.pair.active.initiator.notification_count(), 1);
         let started = closing.lock().unwrap().take().expect("closed inside the callback");
         started.wait();

@@ -8,7 +8,7 @@ use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePair, QueuePairShape, Window, WindowKind, establish,
 };
-use conformance::machine::{Setup, settle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
@@ -27,7 +27,7 @@ pub const CASES: &[Case] = &[
     case!(listening_address_is_free_after_close: "NDK-CM-2", "NDK-CM-10"),
     case!(connect_without_a_listener_is_refused: "NDK-CM-4"),
     case!(connect_to_a_paused_listener_is_refused: "NDK-CM-4", "NDK-CM-15"),
-    case!(connect_to_an_address_nobody_has_is_unreachable: "NDK-CM-14"),
+    case!(connect_to_an_address_no_context_has_is_unreachable: "NDK-CM-14"),
     case!(connect_to_another_wire_is_unreachable: "NDK-CM-14"),
     case!(reject_refuses_and_carries_data: "NDK-CM-4", "NDK-CM-16"),
     case!(closing_the_offered_connector_rejects: "NDK-CM-17"),
@@ -79,11 +79,11 @@ fn steps_complete_in_their_order() {
         let connecting =
             connector.begin_connect(&active.queue_pair, port_zero(first.address()), listener.local_address(), &offer);
         let accepted = listener.next();
-        settle();
+        wait_until_idle();
         assert!(!connecting.is_done(), "Connect completed before the peer accepted");
         let accepting = accepted.begin_accept(&passive.queue_pair, &offer);
         assert_eq!(connecting.wait(), 0);
-        settle();
+        wait_until_idle();
         assert!(!accepting.is_done(), "Accept completed before the peer completed the connect");
         assert_eq!(active.queue_pair.send(1, &[], NONE), STATUS_CONNECTION_INVALID, "posting before CompleteConnect");
         assert_eq!(connector.begin_complete_connect().wait(), 0);
@@ -91,7 +91,7 @@ fn steps_complete_in_their_order() {
         assert_eq!(passive.queue_pair.receive(1, &[]), 0);
         assert_eq!(active.queue_pair.send(1, &[], NONE), 0);
         assert_eq!(active.initiator.wait_for_one().Status, 0);
-        settle();
+        wait_until_idle();
         assert_eq!((connector.disconnect_events(), accepted.disconnect_events()), (0, 0));
     });
 }
@@ -116,11 +116,11 @@ fn addresses_are_those_of_the_connection() {
             let active = End::new(first, QueuePairShape::default());
             let passive = End::new(second, QueuePairShape::default());
             let pair = Pair::join(active, passive, from, to);
-            let (near, far) = (pair.active.connector(), pair.passive.connector());
+            let (near, peer) = (pair.active.connector(), pair.passive.connector());
             assert_eq!(near.local_address().ip(), from.ip());
             assert_eq!(near.peer_address(), pair.listener.local_address());
-            assert_eq!(far.local_address(), pair.listener.local_address());
-            assert_eq!(far.peer_address(), near.local_address());
+            assert_eq!(peer.local_address(), pair.listener.local_address());
+            assert_eq!(peer.peer_address(), near.local_address());
             assert!(near.local_address().port() >= 49_152, "{}", near.local_address());
         }
     });
@@ -166,10 +166,10 @@ fn listening_address_is_free_after_close() {
             let active = End::new(first, QueuePairShape::default());
             let passive = End::new(second, QueuePairShape::default());
             let from = (first, &active.queue_pair, port_zero(first.address()));
-            let (near, far) =
+            let (near, peer) =
                 establish(from, (&listener, &passive.queue_pair), &Offer::default()).expect("a connection");
             near.close();
-            far.close();
+            peer.close();
             listener.close();
         }
     });
@@ -196,7 +196,7 @@ fn connect_to_a_paused_listener_is_refused() {
         let listener = listener(second);
         listener.pause_events(true);
         assert_eq!(connect_status(first, listener.local_address()), STATUS_CONNECTION_REFUSED);
-        settle();
+        wait_until_idle();
         assert_eq!(listener.waiting(), 0);
         listener.pause_events(false);
         let active = End::new(first, QueuePairShape::default());
@@ -206,7 +206,7 @@ fn connect_to_a_paused_listener_is_refused() {
     });
 }
 
-fn connect_to_an_address_nobody_has_is_unreachable() {
+fn connect_to_an_address_no_context_has_is_unreachable() {
     with_two_adapters(|first, _| {
         assert_eq!(connect_status(first, SocketAddr::from(([192, 0, 2, 1], 4000))), STATUS_HOST_UNREACHABLE);
     });
@@ -367,9 +367,9 @@ fn read_limits_are_capped_by_both_sides() {
             let accepting = offered.begin_accept(&passive.queue_pair, &answer);
             assert_eq!(connecting.wait(), 0);
             let data = connector.data();
-            let (far_in, far_out) = (passive_in.min(most_in), passive_out.min(most_out));
-            assert_eq!(data.inbound_reads, near_in.min(far_out), "effective inbound of {offer:?} and {answer:?}");
-            assert_eq!(data.outbound_reads, near_out.min(far_in), "effective outbound of {offer:?} and {answer:?}");
+            let (peer_in, peer_out) = (passive_in.min(most_in), passive_out.min(most_out));
+            assert_eq!(data.inbound_reads, near_in.min(peer_out), "effective inbound of {offer:?} and {answer:?}");
+            assert_eq!(data.outbound_reads, near_out.min(peer_in), "effective outbound of {offer:?} and {answer:?}");
             assert_eq!(connector.begin_complete_connect().wait(), 0);
             assert_eq!(accepting.wait(), 0);
         }
@@ -405,7 +405,7 @@ fn connector_that_gives_up_aborts_the_accept() {
                 connector.close();
             }
             assert_eq!(accepting.0.wait(), STATUS_CONNECTION_ABORTED, "reject: {reject}");
-            settle();
+            wait_until_idle();
             assert_eq!(accepting.1.disconnect_events(), 0, "the failed Accept is all the passive side hears");
         }
     });
@@ -427,15 +427,15 @@ fn accept_after_the_peer_gave_up_is_aborted() {
 }
 
 /// One side disconnects, the other hears of it once and answers.
-fn disconnect(near: &End<'_>, far: &End<'_>) {
+fn disconnect(near: &End<'_>, peer: &End<'_>) {
     let leaving = near.connector().begin_disconnect();
-    assert!(far.connector().wait_for_disconnect(), "the peer hears of a disconnect");
-    settle();
+    assert!(peer.connector().wait_for_disconnect(), "the peer hears of a disconnect");
+    wait_until_idle();
     assert!(!leaving.is_done(), "Disconnect completed before the peer answered");
-    assert_eq!(far.connector().begin_disconnect().wait(), 0, "the answer to a disconnect");
+    assert_eq!(peer.connector().begin_disconnect().wait(), 0, "the answer to a disconnect");
     assert_eq!(leaving.wait(), 0);
-    settle();
-    assert_eq!(far.connector().disconnect_events(), 1);
+    wait_until_idle();
+    assert_eq!(peer.connector().disconnect_events(), 1);
     assert_eq!(near.connector().disconnect_events(), 0, "who disconnects hears nothing");
     assert_eq!(near.queue_pair.send(1, &[], NONE), 0, "a post on an ended connection");
     assert_eq!(near.initiator.wait_for_one().Status, STATUS_CANCELLED);
@@ -460,8 +460,8 @@ fn disconnect_from_both_sides_at_once() {
         for _ in 0..20 {
             let pair = Pair::connect(first, second);
             let near = pair.active.connector().begin_disconnect();
-            let far = pair.passive.connector().begin_disconnect();
-            assert_eq!((near.wait(), far.wait()), (0, 0));
+            let peer = pair.passive.connector().begin_disconnect();
+            assert_eq!((near.wait(), peer.wait()), (0, 0));
             // The event may race with the own Disconnect, but comes at most once; the callback checks that.
         }
     });
@@ -471,12 +471,12 @@ fn disconnect_does_not_flush_the_peer() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
         let buffer = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
-        assert_eq!(pair.passive.queue_pair.receive(1, &[buffer.element(0..64)]), 0);
+        assert_eq!(pair.passive.queue_pair.receive(1, &[buffer.sge(0..64)]), 0);
         let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::Registered);
-        assert_eq!(pair.active.queue_pair.receive(2, &[near.element(0..64)]), 0);
+        assert_eq!(pair.active.queue_pair.receive(2, &[near.sge(0..64)]), 0);
         let leaving = pair.active.connector().begin_disconnect();
         assert!(pair.passive.connector().wait_for_disconnect());
-        settle();
+        wait_until_idle();
         assert!(pair.passive.receive.take(4).is_empty(), "an incoming disconnect flushed a receive");
         assert_eq!(pair.passive.connector().begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
@@ -490,16 +490,16 @@ fn closing_a_connector_is_an_abort() {
     with_two_adapters(|first, second| {
         for passive in [false, true] {
             let pair = Pair::connect(first, second);
-            let (near, far) = if passive { (&pair.passive, &pair.active) } else { (&pair.active, &pair.passive) };
-            assert_eq!(far.queue_pair.receive(7, &[]), 0);
+            let (near, peer) = if passive { (&pair.passive, &pair.active) } else { (&pair.active, &pair.passive) };
+            assert_eq!(peer.queue_pair.receive(7, &[]), 0);
             near.connector().close();
-            assert!(far.connector().wait_for_disconnect(), "the peer of a closed connector hears of it");
-            settle();
-            assert!(far.receive.take(4).is_empty(), "the peer's end flushed a receive");
-            assert_eq!(far.connector().disconnect_events(), 1);
+            assert!(peer.connector().wait_for_disconnect(), "the peer of a closed connector hears of it");
+            wait_until_idle();
+            assert!(peer.receive.take(4).is_empty(), "the peer's end flushed a receive");
+            assert_eq!(peer.connector().disconnect_events(), 1);
             assert_eq!(near.connector().disconnect_events(), 0);
-            assert_eq!(far.queue_pair.send(1, &[], NONE), 0);
-            assert_eq!(far.initiator.wait_for_one().Status, STATUS_CANCELLED);
+            assert_eq!(peer.queue_pair.send(1, &[], NONE), 0);
+            assert_eq!(peer.initiator.wait_for_one().Status, STATUS_CANCELLED);
         }
     });
 }
@@ -510,7 +510,7 @@ fn closed_listener_refuses_at_once_and_waits_for_its_connectors() {
         let address = pair.listener.local_address();
         let closing = pair.listener.object().begin_close();
         assert_eq!(connect_status(first, address), STATUS_CONNECTION_REFUSED);
-        settle();
+        wait_until_idle();
         assert!(!closing.is_done(), "the listener's close completed while its connector is open");
         assert_eq!(pair.passive.queue_pair.receive(1, &[]), 0);
         assert_eq!(pair.active.queue_pair.send(1, &[], NONE), 0, "its connections go on");
@@ -529,11 +529,11 @@ fn many_connections_over_one_listener() {
             let passive = End::new(second, QueuePairShape::default());
             let from = (first, &active.queue_pair, port_zero(first.address()));
             let connection = establish(from, (&listener, &passive.queue_pair), &Offer::default());
-            let (near, far) = connection.expect("a connection");
+            let (near, peer) = connection.expect("a connection");
             assert_eq!(passive.queue_pair.receive(1, &[]), 0);
             assert_eq!(active.queue_pair.send(1, &[], NONE), 0);
             assert_eq!(active.initiator.wait_for_one().Status, 0);
-            open.push((near, far, active, passive));
+            open.push((near, peer, active, passive));
         }
     });
 }
@@ -625,7 +625,7 @@ fn address_and_port_do_not_connect_to_themselves() {
         let here = listener.local_address();
         let connecting = connector.begin_connect(&end.queue_pair, here, here, &Offer::default());
         assert_eq!(connecting.wait(), STATUS_SHARING_VIOLATION);
-        settle();
+        wait_until_idle();
         assert_eq!(listener.waiting(), 0);
     });
 }
@@ -637,7 +637,7 @@ fn listener_that_does_not_listen_delivers_nothing() {
             let to = SocketAddr::new(second.address().ip(), port);
             assert_eq!(connect_status(first, to), STATUS_CONNECTION_REFUSED);
         }
-        settle();
+        wait_until_idle();
         assert_eq!(idle.waiting(), 0);
         idle.close();
     });
@@ -725,7 +725,7 @@ fn queue_pairs_closed_under_a_connect_go_with_their_connectors() {
                 (&passive.queue_pair, &offered, &connector)
             };
             let closing = pair.object().begin_close();
-            settle();
+            wait_until_idle();
             assert!(!closing.is_done(), "a queue pair's close waits for its connector, moment {moment}");
             own.close();
             closing.wait();
@@ -789,7 +789,7 @@ fn attempts_end_when_an_address_goes() {
                 assert!([STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED].contains(&refused), "{refused:#010x}");
                 assert_eq!(offered.reject(&[]), STATUS_CONNECTION_ABORTED);
             }
-            settle();
+            wait_until_idle();
             assert_eq!((connector.disconnect_events(), offered.disconnect_events()), (0, 0));
             machine.add_address(index, lost);
             connector.close();

@@ -8,7 +8,7 @@ use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, Offer, Pair, QueuePairShape, Remote, Window, WindowKind,
 };
-use conformance::machine::{Machine, Setup, settle, with_machine, with_two_adapters};
+use conformance::machine::{Machine, Setup, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndis::OID_NDK_SET_STATE;
 use ndkpi_sys::ndkpi::{NDK_OP_FLAG_SILENT_SUCCESS, NDK_OP_FLAGS};
@@ -56,10 +56,10 @@ fn connect<'a>(first: &'a Adapter, second: &'a Adapter, hears: Hears) -> Pair<'a
     let near = Connector::new(first).expect("a connector");
     let (to, offer) = (listener.local_address(), Offer::default());
     let connecting = near.begin_connect(&active.queue_pair, port_zero(first), to, &offer);
-    let far = listener.next();
+    let peer = listener.next();
     let accepting = match hears {
-        Hears::Why => far.begin_accept_ex(&passive.queue_pair, &offer),
-        Hears::Nothing => far.begin_accept_deaf(&passive.queue_pair, &offer),
+        Hears::Why => peer.begin_accept_ex(&passive.queue_pair, &offer),
+        Hears::Nothing => peer.begin_accept_deaf(&passive.queue_pair, &offer),
     };
     assert_eq!(connecting.wait(), 0);
     let completing = match hears {
@@ -69,7 +69,7 @@ fn connect<'a>(first: &'a Adapter, second: &'a Adapter, hears: Hears) -> Pair<'a
     assert_eq!(completing.wait(), 0);
     assert_eq!(accepting.wait(), 0);
     active.connector = Some(near);
-    passive.connector = Some(far);
+    passive.connector = Some(peer);
     Pair { active, passive, listener }
 }
 
@@ -82,7 +82,7 @@ fn heard(end: &End<'_>) -> (u32, u32) {
 fn fail_a_request(end: &End<'_>) {
     let nowhere = Remote { address: 0, token: 0x1234_5678 };
     let buffer = Window::open(end, Buffer::scattered(64), WindowKind::Registered);
-    assert_eq!(end.queue_pair.write(1, &[buffer.element(0..64)], nowhere, NONE), 0);
+    assert_eq!(end.queue_pair.write(1, &[buffer.sge(0..64)], nowhere, NONE), 0);
     assert_ne!(end.initiator.wait_for_one().Status, STATUS_SUCCESS);
 }
 
@@ -97,15 +97,15 @@ fn events_say_why_and_come_once() {
         for (name, end, why) in endings {
             for from_active in [true, false] {
                 let pair = connect(first, second, Hears::Why);
-                let (near, far) =
+                let (near, peer) =
                     if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
                 end(near);
-                assert!(far.connector().wait_for_disconnect(), "{name} is not heard of");
-                settle();
-                assert_eq!(heard(far), (1, why), "{name}, from the active side: {from_active}");
-                assert_eq!(far.connector().begin_disconnect().wait(), 0);
-                settle();
-                assert_eq!(heard(far), (1, why));
+                assert!(peer.connector().wait_for_disconnect(), "{name} is not heard of");
+                wait_until_idle();
+                assert_eq!(heard(peer), (1, why), "{name}, from the active side: {from_active}");
+                assert_eq!(peer.connector().begin_disconnect().wait(), 0);
+                wait_until_idle();
+                assert_eq!(heard(peer), (1, why));
                 assert_eq!(near.connector().disconnect_events(), 0, "who ends a connection hears nothing, {name}");
             }
         }
@@ -140,7 +140,7 @@ fn vanished_address_and_disabled_adapter_are_reasons() {
             for side in [&pair.active, &pair.passive] {
                 assert!(side.connector().wait_for_disconnect(), "an end that neither side made is heard of");
             }
-            settle();
+            wait_until_idle();
             assert_eq!((heard(&pair.active), heard(&pair.passive)), ((1, theirs), (1, ours)));
         }
     });
@@ -150,13 +150,13 @@ fn connections_without_disconnect_events_end_as_others() {
     with_two_adapters(|first, second| {
         let pair = connect(first, second, Hears::Nothing);
         let leaving = pair.active.connector().begin_disconnect();
-        settle();
+        wait_until_idle();
         assert!(!leaving.is_done());
         assert_eq!(pair.passive.connector().begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
         let pair = connect(first, second, Hears::Nothing);
         pair.passive.connector().close();
-        settle();
+        wait_until_idle();
         assert_eq!(pair.active.queue_pair.send(1, &[], NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_CANCELLED);
         assert_eq!((heard(&pair.active), pair.active.connector().begin_disconnect().wait()), ((0, 0), 0));
@@ -167,14 +167,14 @@ fn abort_by_the_peer_fails_a_pending_disconnect() {
     with_two_adapters(|first, second| {
         for from_active in [true, false] {
             let pair = connect(first, second, Hears::Why);
-            let (near, far) = if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
+            let (near, peer) = if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
             assert_eq!(near.queue_pair.receive(5, &[]), 0);
             let leaving = near.connector().begin_disconnect();
-            assert!(far.connector().wait_for_disconnect());
-            far.connector().close();
+            assert!(peer.connector().wait_for_disconnect());
+            peer.connector().close();
             assert_eq!(leaving.wait(), STATUS_CONNECTION_ABORTED);
             assert_eq!(near.receive.wait_for_one().Status, STATUS_CANCELLED, "it is fully closed all the same");
-            settle();
+            wait_until_idle();
             assert_eq!(near.connector().disconnect_events(), 0);
         }
     });
@@ -186,11 +186,11 @@ fn disconnect_completes_when_the_memory_is_at_rest() {
     with_two_adapters(|first, second| {
         let pair = connect(first, second, Hears::Why);
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         near.buffer.fill(|_| 0x11);
         for request in 0..REQUESTS {
             let flags = if request % 2 == 0 { NDK_OP_FLAG_SILENT_SUCCESS } else { NONE };
-            let posted = pair.active.queue_pair.write(request, &near.in_elements(1), far.remote(0), flags);
+            let posted = pair.active.queue_pair.write(request, &near.in_sges(1), peer.remote(0), flags);
             assert_eq!(posted, 0);
         }
         let leaving = pair.active.connector().begin_disconnect();
@@ -198,10 +198,10 @@ fn disconnect_completes_when_the_memory_is_at_rest() {
         assert_eq!(pair.passive.connector().begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
         // Nothing is written any more, by silent requests neither, and every result is there.
-        far.buffer.fill(|_| 0x22);
+        peer.buffer.fill(|_| 0x22);
         let seen = pair.active.initiator.take(REQUESTS as usize * 2);
-        settle();
-        far.buffer.assert_all(0x22);
+        wait_until_idle();
+        peer.buffer.assert_all(0x22);
         assert!(pair.active.initiator.take(1).is_empty(), "a result after Disconnect had completed");
         let loud = seen.iter().filter(|result| result.RequestContext as u64 % 2 == 1).count();
         assert_eq!(loud as u64, REQUESTS / 2, "each request that is not silent has its result");
@@ -213,12 +213,12 @@ fn event_may_disconnect_or_close() {
         for closes in [false, true] {
             let pair = connect(first, second, Hears::Why);
             let (connector, answer) = (pair.passive.connector.as_ref(), Arc::new(Mutex::new(None)));
-            let far = std::ptr::from_ref(connector.expect("a connected end")) as usize;
+            let peer = std::ptr::from_ref(connector.expect("a connected end")) as usize;
             let begun = answer.clone();
             pair.passive.connector().on_disconnect(move || {
                 // SAFETY: the connector stays where it is until the pair goes, which is after the event.
-                let far = unsafe { &*(far as *const Connector) };
-                let started = if closes { far.object().begin_close() } else { far.begin_disconnect() };
+                let peer = unsafe { &*(peer as *const Connector) };
+                let started = if closes { peer.object().begin_close() } else { peer.begin_disconnect() };
                 *begun.lock().expect("nobody else is here") = Some(started);
             });
             let status = pair.active.connector().begin_disconnect().wait();
@@ -226,7 +226,7 @@ fn event_may_disconnect_or_close() {
             assert!(pair.passive.connector().wait_for_disconnect());
             let started = answer.lock().expect("nobody else is here").take().expect("the event ran");
             assert_eq!(started.wait(), 0);
-            settle();
+            wait_until_idle();
             assert_eq!(pair.active.connector().disconnect_events(), 0);
         }
     });

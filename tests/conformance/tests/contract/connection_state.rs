@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use conformance::case;
 use conformance::consumer::{Adapter, Connector, End, Listener, Offer, QueuePairShape, SharedEndpoint, Started};
-use conformance::machine::{settle, with_two_adapters};
+use conformance::machine::{wait_until_idle, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{
@@ -92,22 +92,22 @@ impl<'a> Scene<'a> {
         (near, connecting, self.listener.next())
     }
 
-    fn accept(&self, far: &Connector) -> Started {
-        far.begin_accept(&self.passive.queue_pair, &Offer::default())
+    fn accept(&self, peer: &Connector) -> Started {
+        peer.begin_accept(&self.passive.queue_pair, &Offer::default())
     }
 
     fn answered(&self) -> (Connector, Connector, Started) {
-        let (near, connecting, far) = self.connecting();
-        let accepting = self.accept(&far);
+        let (near, connecting, peer) = self.connecting();
+        let accepting = self.accept(&peer);
         assert_eq!(connecting.wait(), 0);
-        (near, far, accepting)
+        (near, peer, accepting)
     }
 
     fn established(&self) -> (Connector, Connector) {
-        let (near, far, accepting) = self.answered();
+        let (near, peer, accepting) = self.answered();
         assert_eq!(near.begin_complete_connect().wait(), 0);
         assert_eq!(accepting.wait(), 0);
-        (near, far)
+        (near, peer)
     }
 
     /// Makes every call that the row refuses; each of them leaves everything as it is.
@@ -180,8 +180,8 @@ fn fresh_connector_only_connects() {
         let near = Connector::new(scene.active.adapter).expect("a connector");
         scene.check(&near, true, FRESH);
         let connecting = scene.begin(&near);
-        let far = scene.listener.next();
-        let accepting = scene.accept(&far);
+        let peer = scene.listener.next();
+        let accepting = scene.accept(&peer);
         assert_eq!(connecting.wait(), 0);
         scene.complete(&near, accepting);
     });
@@ -189,9 +189,9 @@ fn fresh_connector_only_connects() {
 
 fn connecting_connector_waits_for_its_answer() {
     with_scene(|scene| {
-        let (near, connecting, far) = scene.connecting();
+        let (near, connecting, peer) = scene.connecting();
         scene.check(&near, true, Row { connect: Some(ACTIVE), addresses: 0, ..FRESH });
-        let accepting = scene.accept(&far);
+        let accepting = scene.accept(&peer);
         assert_eq!(connecting.wait(), 0);
         scene.complete(&near, accepting);
     });
@@ -199,7 +199,7 @@ fn connecting_connector_waits_for_its_answer() {
 
 fn answered_connector_completes_or_rejects() {
     with_scene(|scene| {
-        let (near, _far, accepting) = scene.answered();
+        let (near, _peer, accepting) = scene.answered();
         let row = Row { connect: Some(ACTIVE), complete: None, reject: None, data: 0, addresses: 0, ..FRESH };
         scene.check(&near, true, row);
         scene.complete(&near, accepting);
@@ -208,10 +208,10 @@ fn answered_connector_completes_or_rejects() {
 
 fn delivered_connector_is_answered() {
     with_scene(|scene| {
-        let (near, connecting, far) = scene.connecting();
+        let (near, connecting, peer) = scene.connecting();
         let row = Row { connect: Some(ACTIVE), accept: None, reject: None, data: 0, addresses: 0, ..FRESH };
-        scene.check(&far, false, row);
-        let accepting = scene.accept(&far);
+        scene.check(&peer, false, row);
+        let accepting = scene.accept(&peer);
         assert_eq!(connecting.wait(), 0);
         scene.complete(&near, accepting);
     });
@@ -219,8 +219,8 @@ fn delivered_connector_is_answered() {
 
 fn accepting_connector_waits_for_its_peer() {
     with_scene(|scene| {
-        let (near, far, accepting) = scene.answered();
-        scene.check(&far, false, Row { connect: Some(ACTIVE), data: 0, addresses: 0, ..FRESH });
+        let (near, peer, accepting) = scene.answered();
+        scene.check(&peer, false, Row { connect: Some(ACTIVE), data: 0, addresses: 0, ..FRESH });
         assert!(!accepting.is_done());
         scene.complete(&near, accepting);
     });
@@ -228,26 +228,26 @@ fn accepting_connector_waits_for_its_peer() {
 
 fn established_connectors_only_disconnect() {
     with_scene(|scene| {
-        let (near, far) = scene.established();
+        let (near, peer) = scene.established();
         let row = Row { connect: Some(ACTIVE), disconnect: None, data: 0, addresses: 0, ..FRESH };
         scene.check(&near, true, row);
-        scene.check(&far, false, row);
+        scene.check(&peer, false, row);
         scene.carries();
-        settle();
-        assert_eq!((near.disconnect_events(), far.disconnect_events()), (0, 0));
+        wait_until_idle();
+        assert_eq!((near.disconnect_events(), peer.disconnect_events()), (0, 0));
     });
 }
 
 fn refused_connector_connects_again() {
     with_scene(|scene| {
-        let (near, connecting, far) = scene.connecting();
-        assert_eq!(far.reject(b"later"), 0);
+        let (near, connecting, peer) = scene.connecting();
+        assert_eq!(peer.reject(b"later"), 0);
         assert_eq!(connecting.wait(), STATUS_CONNECTION_REFUSED);
         scene.check(&near, true, Row { data: 0, addresses: 0, ..FRESH });
         assert!(near.data().private_data.starts_with(b"later"));
         let connecting = scene.begin(&near);
-        let far = scene.listener.next();
-        let accepting = scene.accept(&far);
+        let peer = scene.listener.next();
+        let accepting = scene.accept(&peer);
         assert_eq!(connecting.wait(), 0);
         scene.complete(&near, accepting);
     });
@@ -255,65 +255,65 @@ fn refused_connector_connects_again() {
 
 fn connector_that_rejected_is_finished() {
     with_scene(|scene| {
-        let (near, connecting, far) = scene.connecting();
-        assert_eq!(far.reject(&[]), 0);
+        let (near, connecting, peer) = scene.connecting();
+        assert_eq!(peer.reject(&[]), 0);
         assert_eq!(connecting.wait(), STATUS_CONNECTION_REFUSED);
-        scene.check(&far, false, over(INVALID, INVALID, 0));
+        scene.check(&peer, false, over(INVALID, INVALID, 0));
         near.close();
         // The connecting side says no to an answer.
-        let (near, far, accepting) = scene.answered();
+        let (near, peer, accepting) = scene.answered();
         assert_eq!(near.reject(&[]), 0);
         assert_eq!(accepting.wait(), ABORTED);
         scene.check(&near, true, over(INVALID, INVALID, 0));
-        scene.check(&far, false, over(INVALID, ABORTED, 0));
+        scene.check(&peer, false, over(INVALID, ABORTED, 0));
         // Both queue pairs are free for another attempt.
-        let (near, far, accepting) = scene.answered();
+        let (near, peer, accepting) = scene.answered();
         scene.complete(&near, accepting);
-        drop(far);
+        drop(peer);
     });
 }
 
 fn connectors_whose_peer_gave_up_are_aborted() {
     with_scene(|scene| {
         // Before the accept.
-        let (near, connecting, far) = scene.connecting();
+        let (near, connecting, peer) = scene.connecting();
         near.close();
         assert!(connecting.wait() < 0, "a Connect whose connector was closed");
-        scene.check(&far, false, over(INVALID, ABORTED, 0));
+        scene.check(&peer, false, over(INVALID, ABORTED, 0));
         // The acceptor, before CompleteConnect.
-        let (near, far, accepting) = scene.answered();
-        far.close();
+        let (near, peer, accepting) = scene.answered();
+        peer.close();
         assert!(accepting.wait() < 0, "an Accept whose connector was closed");
         scene.check(&near, true, over(INVALID, ABORTED, 0));
-        settle();
+        wait_until_idle();
         assert_eq!(near.disconnect_events(), 0, "nothing was established");
-        let (near, _far, accepting) = scene.answered();
+        let (near, _peer, accepting) = scene.answered();
         scene.complete(&near, accepting);
     });
 }
 
 fn disconnecting_connector_waits_for_its_peer() {
     with_scene(|scene| {
-        let (near, far) = scene.established();
+        let (near, peer) = scene.established();
         let leaving = near.begin_disconnect();
-        assert!(far.wait_for_disconnect());
+        assert!(peer.wait_for_disconnect());
         scene.check(&near, true, Row { connect: Some(ACTIVE), data: 0, addresses: 0, ..FRESH });
-        scene.check(&far, false, Row { connect: Some(ACTIVE), disconnect: None, data: 0, addresses: 0, ..FRESH });
+        scene.check(&peer, false, Row { connect: Some(ACTIVE), disconnect: None, data: 0, addresses: 0, ..FRESH });
         assert!(!leaving.is_done());
         // The other direction still works: an incoming disconnect flushes nothing.
-        assert_eq!(far.begin_disconnect().wait(), 0);
+        assert_eq!(peer.begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
     });
 }
 
 fn disconnected_connectors_are_finished() {
     with_scene(|scene| {
-        let (near, far) = scene.established();
+        let (near, peer) = scene.established();
         let leaving = near.begin_disconnect();
-        assert!(far.wait_for_disconnect());
-        assert_eq!(far.begin_disconnect().wait(), 0);
+        assert!(peer.wait_for_disconnect());
+        assert_eq!(peer.begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
-        for (connector, is_active) in [(&near, true), (&far, false)] {
+        for (connector, is_active) in [(&near, true), (&peer, false)] {
             scene.check(connector, is_active, over(INVALID, INVALID, 0));
         }
         // The queue pair is used up as well.
@@ -326,8 +326,8 @@ fn aborted_connectors_only_disconnect() {
     with_two_adapters(|first, second| {
         for closes_active in [true, false] {
             let scene = Scene::new(first, second);
-            let (near, far) = scene.established();
-            let (closing, left) = if closes_active { (near, far) } else { (far, near) };
+            let (near, peer) = scene.established();
+            let (closing, left) = if closes_active { (near, peer) } else { (peer, near) };
             closing.close();
             assert!(left.wait_for_disconnect());
             scene.check(&left, !closes_active, Row { disconnect: None, ..over(INVALID, INVALID, 0) });

@@ -11,7 +11,7 @@ use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, CompletionQueue, End, Pair, ProtectionDomain, QueuePair, QueuePairShape, Window, WindowKind,
 };
-use conformance::machine::{Machine, Setup, settle, wait_until, with_machine};
+use conformance::machine::{Machine, Setup, wait_until, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::irql;
 use ndkpi_sys::ndkpi::*;
@@ -57,7 +57,7 @@ enum Operation {
 struct Traffic<'a> {
     // Regions go before the protection domains.
     near: Window<'a>,
-    far: Window<'a>,
+    peer: Window<'a>,
     pair: Pair<'a>,
     operation: Operation,
     length: usize,
@@ -75,10 +75,10 @@ impl<'a> Traffic<'a> {
     fn new(first: &'a Adapter, second: &'a Adapter, operation: Operation, length: usize) -> Self {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(length), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
         Self {
             near,
-            far,
+            peer,
             pair,
             operation,
             length,
@@ -99,18 +99,18 @@ impl<'a> Traffic<'a> {
     }
 
     fn post(&self, request: u64) {
-        let own = [self.near.element(0..self.length)];
+        let own = [self.near.sge(0..self.length)];
         let pair = &self.pair.active.queue_pair;
         let status = match self.operation {
-            Operation::Read => pair.read(request, &own, self.far.remote(0), NONE),
-            Operation::Write => pair.write(request, &own, self.far.remote(0), NONE),
+            Operation::Read => pair.read(request, &own, self.peer.remote(0), NONE),
+            Operation::Write => pair.write(request, &own, self.peer.remote(0), NONE),
             Operation::Send => pair.send(request, &own, NONE),
         };
         assert_eq!(status, 0, "posting a {:?}", self.operation);
     }
 
     fn post_receive(&self, request: u64) {
-        let place = [self.far.element(0..self.length)];
+        let place = [self.peer.sge(0..self.length)];
         assert_eq!(self.pair.passive.queue_pair.receive(request, &place), 0, "posting a receive");
     }
 
@@ -150,11 +150,11 @@ impl<'a> Traffic<'a> {
     /// Lets what is posted end, takes the callbacks back and judges.
     fn end(&self) {
         self.stopped.store(true, Ordering::Release);
-        settle();
+        wait_until_idle();
         for queue in [&self.pair.active.initiator, &self.pair.passive.receive] {
             queue.on_notification(|| {});
         }
-        settle();
+        wait_until_idle();
         let [longest, received] = [&self.longest, &self.longest_received].map(|most| most.load(Ordering::Acquire));
         let results = self.results.load(Ordering::Acquire);
         println!(
@@ -272,13 +272,13 @@ impl Feeding<'_> {
     }
 
     fn send(&self, side: usize) {
-        let list = [self.windows[side].element(0..Self::LENGTH)];
+        let list = [self.windows[side].sge(0..Self::LENGTH)];
         let status = self.end(side).queue_pair.send(0, &list, NDK_OP_FLAG_SILENT_SUCCESS);
         assert_eq!(status, 0, "a send of side {side}");
     }
 
     fn receive(&self, side: usize) {
-        let list = [self.windows[side].element(0..Self::LENGTH)];
+        let list = [self.windows[side].sge(0..Self::LENGTH)];
         assert_eq!(self.end(side).queue_pair.receive(1, &list), 0, "a receive of side {side}");
     }
 
@@ -344,11 +344,11 @@ fn sends_on_two_processors_that_feed_each_other() {
             feeding.stopped.load(Ordering::Acquire) || feeding.messages.load(Ordering::Acquire) >= ENOUGH / 4
         });
         feeding.stopped.store(true, Ordering::Release);
-        settle();
+        wait_until_idle();
         for side in 0..2 {
             feeding.end(side).receive.on_notification(|| {});
         }
-        settle();
+        wait_until_idle();
         let longest = [0, 1].map(|side: usize| feeding.longest[side].load(Ordering::Acquire));
         println!("{} messages, {longest:?} at most in one notification", feeding.messages.load(Ordering::Acquire));
         assert!(longest.iter().all(|most| *most <= FED), "{longest:?} messages in one notification");

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use conformance::case;
 use conformance::consumer::{Adapter, Connector, End, Listener, Offer, QueuePairShape, SharedEndpoint, Started};
-use conformance::machine::{AdapterSetup, Machine, Setup, settle, with_machine, with_two_adapters};
+use conformance::machine::{AdapterSetup, Machine, Setup, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use kernel_host::Mode;
 use kernel_host::netio::address_table::DetectionState;
@@ -120,10 +120,10 @@ fn connectors_share_an_endpoint_to_different_remotes() {
         for port in [0, 0, 0] {
             let listener = listener(second, at(second, port));
             let (active, passive) = ends(first, second);
-            let (near, far) = connect_over(&endpoint, &active, &listener, &passive);
-            assert_eq!((near.local_address(), far.peer_address()), (local, local));
+            let (near, peer) = connect_over(&endpoint, &active, &listener, &passive);
+            assert_eq!((near.local_address(), peer.peer_address()), (local, local));
             carries(&active, &passive);
-            open.push((near, far, active, passive, listener));
+            open.push((near, peer, active, passive, listener));
         }
     });
 }
@@ -133,17 +133,17 @@ fn second_connection_between_the_same_ends_is_refused() {
         let endpoint = shared(first, at(first, 6000));
         let listener = listener(second, at(second, 6001));
         let (active, passive) = ends(first, second);
-        let (near, far) = connect_over(&endpoint, &active, &listener, &passive);
+        let (near, peer) = connect_over(&endpoint, &active, &listener, &passive);
         assert_eq!(shared_status(&endpoint, first, at(second, 6001)), STATUS_ADDRESS_ALREADY_EXISTS);
         // Also while the first is still being made, and again when it is closed.
         near.close();
-        far.close();
+        peer.close();
         let (active, passive) = ends(first, second);
         let connector = Connector::new(first).expect("a connector");
         let to = listener.local_address();
         let connecting = connector.begin_connect_shared(&active.queue_pair, &endpoint, to, &Offer::default());
         assert_eq!(shared_status(&endpoint, first, to), STATUS_ADDRESS_ALREADY_EXISTS);
-        let (near, _far) = finish(connector, connecting, &listener, &passive);
+        let (near, _peer) = finish(connector, connecting, &listener, &passive);
         carries(&active, &passive);
         near.close();
     });
@@ -172,9 +172,9 @@ fn shared_endpoint_is_in_use_until_its_connectors_are_closed() {
         let endpoint = shared(first, at(first, 7100));
         let listener_there = listener(second, at(second, 7101));
         let (active, passive) = ends(first, second);
-        let (near, _far) = connect_over(&endpoint, &active, &listener_there, &passive);
+        let (near, _peer) = connect_over(&endpoint, &active, &listener_there, &passive);
         let closing = endpoint.object().begin_close();
-        settle();
+        wait_until_idle();
         assert!(!closing.is_done(), "the shared endpoint's close completed while a connector is connected over it");
         assert_eq!(listen(first, at(first, 7100)).1, STATUS_SHARING_VIOLATION);
         carries(&active, &passive);
@@ -200,7 +200,7 @@ fn failed_connect_lets_the_shared_endpoint_go() {
         assert_eq!(rejected.wait(), STATUS_CONNECTION_REFUSED);
         // The same connector, queue pair and remote once more.
         let connecting = connect(to);
-        let (near, _far) = finish(connector, connecting, &listener, &passive);
+        let (near, _peer) = finish(connector, connecting, &listener, &passive);
         carries(&active, &passive);
         near.close();
     });
@@ -213,13 +213,13 @@ fn listening_address_is_in_use_until_accepted_connectors_are_closed() {
         let (active, passive) = ends(first, second);
         let connector = Connector::new(first).expect("a connector");
         let connecting = connector.begin_connect(&active.queue_pair, at(first, 0), here, &Offer::default());
-        let (near, far) = finish(connector, connecting, &listening, &passive);
+        let (near, peer) = finish(connector, connecting, &listening, &passive);
         let closing = listening.object().begin_close();
         assert_eq!(listen(second, here).1, STATUS_SHARING_VIOLATION, "the accepted connector counts");
         near.close();
-        assert!(far.wait_for_disconnect());
+        assert!(peer.wait_for_disconnect());
         assert_eq!(listen(second, here).1, STATUS_SHARING_VIOLATION, "until it is closed, whatever its state");
-        far.close();
+        peer.close();
         closing.wait();
         listener(second, here).close();
     });
@@ -234,12 +234,12 @@ fn connecting_address_is_in_use_until_the_connector_is_closed() {
         let to = listening.local_address();
         let connecting = connector.begin_connect(&active.queue_pair, from, to, &Offer::default());
         assert_eq!(connect_status(first, from, other.local_address()), STATUS_SHARING_VIOLATION, "while connecting");
-        let (near, far) = finish(connector, connecting, &listening, &passive);
+        let (near, peer) = finish(connector, connecting, &listening, &passive);
         for to in [to, other.local_address()] {
             assert_eq!(connect_status(first, from, to), STATUS_SHARING_VIOLATION, "while connected");
         }
         assert_eq!(listen(first, from).1, STATUS_SHARING_VIOLATION);
-        far.close();
+        peer.close();
         assert!(near.wait_for_disconnect());
         assert_eq!(listen(first, from).1, STATUS_SHARING_VIOLATION, "ended and not closed");
         near.close();
@@ -300,8 +300,8 @@ fn connect_to(first: &Adapter, second: &Adapter, listener: &Listener, to: Socket
     let connector = Connector::new(first).expect("a connector");
     let from = if to.is_ipv4() { first.address() } else { first.address_v6() };
     let connecting = connector.begin_connect(&active.queue_pair, from, to, &Offer::default());
-    let (near, far) = finish(connector, connecting, listener, &passive);
-    assert_eq!((near.peer_address(), far.local_address()), (to, to));
+    let (near, peer) = finish(connector, connecting, listener, &passive);
+    assert_eq!((near.peer_address(), peer.local_address()), (to, to));
     carries(&active, &passive);
 }
 
@@ -382,15 +382,15 @@ fn vanished_address_stops_its_shared_endpoint_until_it_is_back() {
         let endpoint = shared(&first, at(&first, 7400));
         let listening = listener(&second, at(&second, 7401));
         let (active, passive) = ends(&first, &second);
-        let (near, far) = connect_over(&endpoint, &active, &listening, &passive);
+        let (near, peer) = connect_over(&endpoint, &active, &listening, &passive);
         machine.remove_address(0, first.address().ip());
-        assert!(near.wait_for_disconnect() && far.wait_for_disconnect(), "both ends of the connection hear of it");
+        assert!(near.wait_for_disconnect() && peer.wait_for_disconnect(), "both ends of the connection hear of it");
         assert_eq!(shared_status(&endpoint, &first, at(&second, 7401)), STATUS_NETWORK_UNREACHABLE);
         near.close();
-        far.close();
+        peer.close();
         machine.add_address(0, first.address().ip());
         let (active, passive) = ends(&first, &second);
-        let (_near, _far) = connect_over(&endpoint, &active, &listening, &passive);
+        let (_near, _peer) = connect_over(&endpoint, &active, &listening, &passive);
         carries(&active, &passive);
     });
 }
@@ -422,7 +422,7 @@ fn address_is_used_only_when_duplicate_address_detection_has_cleared_it() {
             let (address, prefix) = (SocketAddr::new(ip, 7702), if ip.is_ipv4() { 24 } else { 64 });
             let becomes = |detection| {
                 assert!(interface.set_address_detection(ip, detection), "the interface has {ip}");
-                settle();
+                wait_until_idle();
             };
             let check_unused = |why| {
                 assert_eq!(listen(&second, address).1, STATUS_INVALID_ADDRESS, "{why}: listened on");
@@ -440,7 +440,7 @@ fn address_is_used_only_when_duplicate_address_detection_has_cleared_it() {
                 interface.add_address_in(ip, prefix, DetectionState::Tentative),
                 "the interface does not have {ip}"
             );
-            settle();
+            wait_until_idle();
             check_unused("not cleared yet");
             becomes(DetectionState::Preferred);
             let listening = listener(&second, address);
@@ -462,25 +462,25 @@ fn address_is_used_only_when_duplicate_address_detection_has_cleared_it() {
 
 fn link_local_addresses_carry_the_zone_of_their_interface() {
     let near = Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1);
-    let far = Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 2);
-    let adapters = [near, far].map(|ip| AdapterSetup { addresses: vec![ip.into()], keywords: Vec::new() }).to_vec();
+    let peer = Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 2);
+    let adapters = [near, peer].map(|ip| AdapterSetup { addresses: vec![ip.into()], keywords: Vec::new() }).to_vec();
     let setup = Setup { adapters, ..Setup::default() };
     with_machine(&setup, |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         let [zone, other_zone] = [0, 1].map(|index| machine.adapters[index].if_index());
         let address = |ip, port, zone| SocketAddr::V6(SocketAddrV6::new(ip, port, 0, zone));
-        assert_eq!(listen(&second, address(far, 80, zone)).1, STATUS_INVALID_ADDRESS, "a zone of another interface");
-        let listening = listener(&second, address(far, 80, 0));
-        assert_eq!(listening.local_address(), address(far, 80, other_zone));
-        assert_eq!(listen(&second, address(far, 80, other_zone)).1, STATUS_SHARING_VIOLATION);
+        assert_eq!(listen(&second, address(peer, 80, zone)).1, STATUS_INVALID_ADDRESS, "a zone of another interface");
+        let listening = listener(&second, address(peer, 80, 0));
+        assert_eq!(listening.local_address(), address(peer, 80, other_zone));
+        assert_eq!(listen(&second, address(peer, 80, other_zone)).1, STATUS_SHARING_VIOLATION);
         let (active, passive) = ends(&first, &second);
         let connector = Connector::new(&first).expect("a connector");
-        let (from, to) = (address(near, 90, zone), address(far, 80, zone));
+        let (from, to) = (address(near, 90, zone), address(peer, 80, zone));
         let connecting = connector.begin_connect(&active.queue_pair, from, to, &Offer::default());
-        let (near_end, far_end) = finish(connector, connecting, &listening, &passive);
+        let (near_end, peer_end) = finish(connector, connecting, &listening, &passive);
         assert_eq!((near_end.local_address(), near_end.peer_address()), (from, to));
-        assert_eq!(far_end.local_address(), address(far, 80, other_zone));
-        assert_eq!(far_end.peer_address(), address(near, 90, other_zone));
+        assert_eq!(peer_end.local_address(), address(peer, 80, other_zone));
+        assert_eq!(peer_end.peer_address(), address(near, 90, other_zone));
     });
 }
 

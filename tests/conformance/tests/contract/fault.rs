@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use conformance::case;
 use conformance::consumer::completion;
-use conformance::life::{Stop, TRANSFER, is_clean};
 use conformance::machine::Setup;
+use conformance::scenario::{Stop, TRANSFER, is_clean};
 use conformance::trial::Case;
 use kernel_host::Kernel;
 use kernel_host::fault::{self, Site};
 
 pub const CASES: &[Case] = &[
-    case!(every_allocation_of_a_life_with_a_transfer_fails_once: "NDK-FAULT-1", "NDK-OPEN-7", "NDIS-LIFE-8", "BUG-2"),
+    case!(every_allocation_of_a_scenario_with_a_transfer_fails_once: "NDK-FAULT-1", "NDK-OPEN-7", "NDIS-LIFE-8", "BUG-2"),
     case!(one_allocation_in_twenty_fails_at_random: "NDK-FAULT-1"),
 ];
 
@@ -23,7 +23,7 @@ pub const CASES: &[Case] = &[
 type Names = BTreeMap<Site, String>;
 
 /// One life with a transfer in it.
-fn life(kernel: &Kernel, setup: &Setup, names: &mut Names) -> Result<(), Stop> {
+fn scenario(kernel: &Kernel, setup: &Setup, names: &mut Names) -> Result<(), Stop> {
     TRANSFER.live(kernel, setup, || {
         for record in fault::sites() {
             names.entry(record.site).or_insert_with(|| {
@@ -40,12 +40,12 @@ fn assert_nothing_left(kernel: &Kernel, what: &str) {
     assert!(report.is_clean(), "{what}: {report}");
 }
 
-fn every_allocation_of_a_life_with_a_transfer_fails_once() {
+fn every_allocation_of_a_scenario_with_a_transfer_fails_once() {
     let setup = Setup::default();
     let kernel = Kernel::boot(setup.kernel.clone());
     fault::start_recording();
     let mut names = Names::new();
-    assert_eq!(life(&kernel, &setup, &mut names), Ok(()), "the life without a fault");
+    assert_eq!(scenario(&kernel, &setup, &mut names), Ok(()), "the life without a fault");
     assert_nothing_left(&kernel, "the life without a fault");
     let mut known = fault::sites();
     let mut tried: BTreeSet<Site> = BTreeSet::new();
@@ -57,7 +57,7 @@ fn every_allocation_of_a_life_with_a_transfer_fails_once() {
         let stack = names.get(&record.site).cloned().unwrap_or_default();
         eprintln!("failing {} at{stack}", record.export);
         fault::fail(record.site, 1);
-        let result = life(&kernel, &setup, &mut names);
+        let result = scenario(&kernel, &setup, &mut names);
         let failures = fault::failures() - before;
         fired += failures;
         let what = || format!("{} failed at{stack}\nand the life ended in {result:x?}", record.export);
@@ -71,7 +71,7 @@ fn every_allocation_of_a_life_with_a_transfer_fails_once() {
     fault::stop();
     println!("{} sites, {fired} faults", tried.len());
     assert!(fired >= 20, "only {fired} faults of {} sites", tried.len());
-    assert_eq!(life(&kernel, &setup, &mut names), Ok(()), "the life after all faults");
+    assert_eq!(scenario(&kernel, &setup, &mut names), Ok(()), "the life after all faults");
     assert_nothing_left(&kernel, "the life after all faults");
 }
 
@@ -82,7 +82,7 @@ fn one_allocation_in_twenty_fails_at_random() {
     for seed in 1..=60 {
         // The later runs are gentler, so that some get far.
         fault::fail_randomly(20 + seed * 3, seed);
-        let result = life(&kernel, &setup, &mut Names::new());
+        let result = scenario(&kernel, &setup, &mut Names::new());
         fault::stop();
         succeeded += u32::from(result.is_ok());
         if let Err((place, status)) = result {

@@ -4,7 +4,7 @@
 
 use conformance::case;
 use conformance::consumer::{Adapter as Open, Buffer, End, Listener, Mapping, Pair, Window, WindowKind};
-use conformance::machine::{Machine, Setup, settle, with_machine};
+use conformance::machine::{Machine, Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::interruption::{interrupted, preempted, watch_copies};
 use kernel_host::irql::{self, Irql};
@@ -123,7 +123,7 @@ fn pause_at_every_point_of_a_frame_from_the_peer() {
             let _before_the_pause = received();
             second.restart().expect("restarts");
             send_to_the_peer(first);
-            settle();
+            wait_until_idle();
             assert_eq!(received().len(), 2, "frames since the restart, and none that had come before");
         };
         at_every_point(pause, || send_to_the_peer(first), after);
@@ -175,7 +175,7 @@ fn address_added_at_every_point_of_another_change() {
             || add(other),
             || add(one),
             || {
-                settle();
+                wait_until_idle();
                 let known = [one, other].map(is_known);
                 assert_eq!(
                     known,
@@ -211,10 +211,10 @@ fn disable_at_every_point_of_an_open() {
             || set(0),
             open,
             || {
-                settle();
+                wait_until_idle();
                 assert_eq!(second.ndk_opens(), 0);
                 set(1);
-                settle();
+                wait_until_idle();
                 assert!(second.is_ndk_enabled());
                 assert_eq!(second.query_oid(OID_GEN_STATISTICS, 256).expect("a started adapter").status, 0);
             },
@@ -277,25 +277,25 @@ fn while_a_thread_is_preempted(post: impl Fn(&Pair<'_>, &Window<'_>, &Window<'_>
         let (pair, others) = (Pair::connect(&first, &second), Pair::connect(&third, &fourth));
         let length = first.fit_registered(1 << 20);
         let near = Window::open(&pair.active, Buffer::scattered(length), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
         preempted_at_every_point(
             || take_memory_back(&others.active),
-            || assert_eq!(post(&pair, &near, &far), 0),
+            || assert_eq!(post(&pair, &near, &peer), 0),
             || assert_eq!(pair.active.initiator.wait_for_one().Status, 0),
         );
     });
 }
 
 fn memory_taken_back_while_a_thread_is_preempted_in_a_read() {
-    while_a_thread_is_preempted(|pair, near, far| {
-        let list = [near.element(0..near.buffer.length())];
-        pair.active.queue_pair.read(1, &list, far.remote(0), NDK_OP_FLAGS::empty())
+    while_a_thread_is_preempted(|pair, near, peer| {
+        let list = [near.sge(0..near.buffer.length())];
+        pair.active.queue_pair.read(1, &list, peer.remote(0), NDK_OP_FLAGS::empty())
     });
 }
 
 fn memory_taken_back_while_a_thread_is_preempted_in_a_write() {
-    while_a_thread_is_preempted(|pair, near, far| {
-        let list = [near.element(0..near.buffer.length())];
-        pair.active.queue_pair.write(1, &list, far.remote(0), NDK_OP_FLAGS::empty())
+    while_a_thread_is_preempted(|pair, near, peer| {
+        let list = [near.sge(0..near.buffer.length())];
+        pair.active.queue_pair.write(1, &list, peer.remote(0), NDK_OP_FLAGS::empty())
     });
 }

@@ -63,8 +63,8 @@ fn widest(info: &NDK_ADAPTER_INFO) -> QueuePairShape {
     QueuePairShape {
         receive_depth: info.MaxReceiveQueueDepth,
         initiator_depth: info.MaxInitiatorQueueDepth,
-        receive_elements: info.MaxReceiveRequestSge,
-        initiator_elements: info.MaxInitiatorRequestSge,
+        receive_sges: info.MaxReceiveRequestSge,
+        initiator_sges: info.MaxInitiatorRequestSge,
         inline_size: info.MaxInlineDataSize,
         ..QueuePairShape::default()
     }
@@ -79,12 +79,12 @@ fn shapes(profile: &'static str) {
 
         let domain = ProtectionDomain::new(adapter).expect("a protection domain");
         let queue = CompletionQueue::new(adapter, 1).expect("a completion queue");
-        let least = QueuePairShape { receive_elements: 1, initiator_elements: 1, ..QueuePairShape::default() };
+        let least = QueuePairShape { receive_sges: 1, initiator_sges: 1, ..QueuePairShape::default() };
         let fields: [fn(&mut QueuePairShape) -> &mut u32; 5] = [
             |shape| &mut shape.receive_depth,
             |shape| &mut shape.initiator_depth,
-            |shape| &mut shape.receive_elements,
-            |shape| &mut shape.initiator_elements,
+            |shape| &mut shape.receive_sges,
+            |shape| &mut shape.initiator_sges,
             |shape| &mut shape.inline_size,
         ];
         let mut most = widest(&info);
@@ -97,11 +97,9 @@ fn shapes(profile: &'static str) {
             assert_eq!(refused, Some(STATUS_INVALID_PARAMETER), "field {index}");
         }
 
-        let shared =
-            SharedShape { depth: info.MaxSrqDepth, elements: info.MaxReceiveRequestSge, ..SharedShape::default() };
+        let shared = SharedShape { depth: info.MaxSrqDepth, sges: info.MaxReceiveRequestSge, ..SharedShape::default() };
         drop(SharedReceiveQueue::new(&domain, shared).expect("the widest shared receive queue"));
-        for over in
-            [SharedShape { depth: shared.depth + 1, ..shared }, SharedShape { elements: shared.elements + 1, ..shared }]
+        for over in [SharedShape { depth: shared.depth + 1, ..shared }, SharedShape { sges: shared.sges + 1, ..shared }]
         {
             assert_eq!(SharedReceiveQueue::new(&domain, over).err(), Some(STATUS_INVALID_PARAMETER));
         }
@@ -138,41 +136,41 @@ fn requests(profile: &'static str) {
         let pair = Pair::connect_with(first, second, shape);
         let (active, passive) = (&pair.active, &pair.passive);
         let near = Window::open(active, Buffer::scattered(8192), WindowKind::Registered);
-        let far = Window::open(passive, Buffer::scattered(8192), WindowKind::Registered);
+        let peer = Window::open(passive, Buffer::scattered(8192), WindowKind::Registered);
         let (sends, receives, reads) = (info.MaxInitiatorRequestSge, info.MaxReceiveRequestSge, info.MaxReadRequestSge);
-        let list = |window: &Window<'_>, count: u32| window.in_elements(count as usize);
+        let list = |window: &Window<'_>, count: u32| window.in_sges(count as usize);
 
-        assert_eq!(passive.queue_pair.receive(1, &list(&far, receives)), 0);
-        assert_eq!(passive.queue_pair.receive(1, &list(&far, receives + 1)), STATUS_DATA_OVERRUN);
+        assert_eq!(passive.queue_pair.receive(1, &list(&peer, receives)), 0);
+        assert_eq!(passive.queue_pair.receive(1, &list(&peer, receives + 1)), STATUS_DATA_OVERRUN);
         assert_eq!(active.queue_pair.send(2, &list(&near, sends + 1), NONE), STATUS_DATA_OVERRUN);
         assert_eq!(active.queue_pair.send(2, &list(&near, sends), NONE), 0);
         assert_eq!(active.initiator.wait_for_one().Status, 0);
         assert_eq!(passive.receive.wait_for_one().Status, 0);
-        assert_eq!(active.queue_pair.read(3, &list(&near, reads + 1), far.remote(0), NONE), STATUS_DATA_OVERRUN);
-        assert_eq!(active.queue_pair.read(3, &list(&near, reads), far.remote(0), NONE), 0);
+        assert_eq!(active.queue_pair.read(3, &list(&near, reads + 1), peer.remote(0), NONE), STATUS_DATA_OVERRUN);
+        assert_eq!(active.queue_pair.read(3, &list(&near, reads), peer.remote(0), NONE), 0);
         assert_eq!(active.initiator.wait_for_one().Status, 0);
-        assert_eq!(active.queue_pair.write(4, &list(&near, sends + 1), far.remote(0), NONE), STATUS_DATA_OVERRUN);
-        assert_eq!(active.queue_pair.write(4, &list(&near, sends), far.remote(0), NONE), 0);
+        assert_eq!(active.queue_pair.write(4, &list(&near, sends + 1), peer.remote(0), NONE), STATUS_DATA_OVERRUN);
+        assert_eq!(active.queue_pair.write(4, &list(&near, sends), peer.remote(0), NONE), 0);
         assert_eq!(active.initiator.wait_for_one().Status, 0);
 
-        inline_data(active, &far, info.MaxInlineDataSize);
+        inline_data(active, &peer, info.MaxInlineDataSize);
 
         // Only the lengths count: whether the elements are right is looked at when the request is processed.
-        let half = NDK_SGE { Length: info.MaxTransferLength / 2 + 1, ..near.element(0..1) };
+        let half = NDK_SGE { Length: info.MaxTransferLength / 2 + 1, ..near.sge(0..1) };
         let nowhere = Remote { address: 0, token: 0 };
         assert_eq!(active.queue_pair.write(5, &[half, half], nowhere, NONE), STATUS_BUFFER_OVERFLOW);
     });
 }
 
 /// Data given with the request itself, as much as there may be and a byte more.
-fn inline_data(active: &End<'_>, far: &Window<'_>, most: u32) {
+fn inline_data(active: &End<'_>, peer: &Window<'_>, most: u32) {
     let bytes = vec![0x5A_u8; most as usize + 1];
-    let element = |length: u32| NDK_SGE {
+    let sge = |length: u32| NDK_SGE {
         Address: NDK_SGE_ADDRESS { VirtualAddress: bytes.as_ptr().cast_mut().cast() },
         Length: length,
         MemoryRegionToken: 0,
     };
-    let write = |length| active.queue_pair.write(6, &[element(length)], far.remote(0), NDK_OP_FLAG_INLINE);
+    let write = |length| active.queue_pair.write(6, &[sge(length)], peer.remote(0), NDK_OP_FLAG_INLINE);
     assert_eq!(write(most + 1), STATUS_BUFFER_OVERFLOW);
     assert_eq!(write(most), 0);
     assert_eq!(active.initiator.wait_for_one().Status, 0);
@@ -196,8 +194,7 @@ fn everything_at_once(profile: &'static str) {
         let info = first.info();
         let pair = Pair::connect_with(first, second, widest(&info));
         let deep = CompletionQueue::new(first, info.MaxCqDepth).expect("the deepest queue");
-        let shared =
-            SharedShape { depth: info.MaxSrqDepth, elements: info.MaxReceiveRequestSge, ..SharedShape::default() };
+        let shared = SharedShape { depth: info.MaxSrqDepth, sges: info.MaxReceiveRequestSge, ..SharedShape::default() };
         let shared = SharedReceiveQueue::new(&pair.active.domain, shared).expect("the widest shared receive queue");
         let buffer = Buffer::new(info.MaxRegistrationSize, 0, FrameOrder::Contiguous);
         let region = pair.active.domain.register(&buffer, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);
@@ -206,11 +203,11 @@ fn everything_at_once(profile: &'static str) {
         let mapping = Mapping::build(first, &pages).expect("a mapping");
         conformance::consumer::register_fast(&pair.active, &fast, &mapping, &pages, NDK_OP_FLAG_ALLOW_REMOTE_READ);
 
-        let far = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
-        far.buffer.fill(|position| position as u8);
+        let peer = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
+        peer.buffer.fill(|position| position as u8);
         let last = buffer.length() - 4096;
-        let sink = buffer.element(last..buffer.length(), region.local_token());
-        assert_eq!(pair.active.queue_pair.read(7, &[sink], far.remote(0), NONE), 0);
+        let sink = buffer.sge(last..buffer.length(), region.local_token());
+        assert_eq!(pair.active.queue_pair.read(7, &[sink], peer.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         assert!((0..4096).all(|position| buffer.byte(last + position) == position as u8), "the last page came over");
         drop((deep, shared));

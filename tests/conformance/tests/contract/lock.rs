@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use conformance::case;
 use conformance::consumer::{Buffer, Pair, Window, WindowKind};
-use conformance::machine::{Setup, settle, with_machine};
+use conformance::machine::{Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::irql;
 use kernel_host::thread::Thread;
@@ -32,7 +32,7 @@ fn no_callback_while_the_consumer_holds_its_lock() {
         let (first, second) = (machine.open(0), machine.open(1));
         let pair = Pair::connect(&first, &second);
         let near = Window::open(&pair.active, Buffer::scattered(4096), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
         let held = Arc::new(AtomicBool::new(false));
         let holder = Thread::current().identifier();
         let under_the_lock = Arc::new(AtomicU32::new(0));
@@ -50,16 +50,16 @@ fn no_callback_while_the_consumer_holds_its_lock() {
                 held.store(true, Ordering::Release);
                 pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
                 pair.passive.receive.arm(NDK_CQ_NOTIFY_ANY);
-                assert_eq!(pair.passive.queue_pair.receive(request, &[far.element(0..64)]), 0);
-                assert_eq!(pair.active.queue_pair.send(request, &[near.element(0..64)], NONE), 0);
-                assert_eq!(pair.active.queue_pair.read(request, &[near.element(0..4096)], far.remote(0), NONE), 0);
+                assert_eq!(pair.passive.queue_pair.receive(request, &[peer.sge(0..64)]), 0);
+                assert_eq!(pair.active.queue_pair.send(request, &[near.sge(0..64)], NONE), 0);
+                assert_eq!(pair.active.queue_pair.read(request, &[near.sge(0..4096)], peer.remote(0), NONE), 0);
                 pair.active.initiator.arm(NDK_CQ_NOTIFY_ANY);
                 held.store(false, Ordering::Release);
             });
             assert!(pair.active.initiator.wait_for(2).iter().all(|result| result.Status == 0));
             assert_eq!(pair.passive.receive.wait_for_one().Status, 0);
         }
-        settle();
+        wait_until_idle();
         assert_eq!(under_the_lock.load(Ordering::Acquire), 0, "callbacks on the thread that holds the lock");
         assert!(pair.active.initiator.notification_count() > 0, "there were notifications at all");
         for queue in [&pair.active.initiator, &pair.passive.receive] {
@@ -74,10 +74,10 @@ fn everything_posts_at_dispatch_level() {
         let (first, second) = (machine.open(0), machine.open(1));
         let pair = Pair::connect(&first, &second);
         let near = Window::open(&pair.active, Buffer::scattered(100_000), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(100_000), WindowKind::Registered);
-        far.buffer.fill_with_seed(1);
+        let peer = Window::open(&pair.passive, Buffer::scattered(100_000), WindowKind::Registered);
+        peer.buffer.fill_with_seed(1);
         // More than a post at DISPATCH_LEVEL copies in place.
-        let status = at_dispatch(|| pair.active.queue_pair.read(1, &[near.element(0..100_000)], far.remote(0), NONE));
+        let status = at_dispatch(|| pair.active.queue_pair.read(1, &[near.sge(0..100_000)], peer.remote(0), NONE));
         assert_eq!(status, 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         near.buffer.assert_seed(1, 0..100_000);

@@ -60,12 +60,12 @@ fn tokens_are_never_zero_and_differ() {
     });
 }
 
-/// Pulls the whole of `far` into `near` and compares.
-fn pull(pair: &Pair<'_>, near: &Window<'_>, far: &Window<'_>, seed: u64) {
+/// Pulls the whole of `peer` into `near` and compares.
+fn pull(pair: &Pair<'_>, near: &Window<'_>, peer: &Window<'_>, seed: u64) {
     let length = near.buffer.length();
-    far.buffer.fill_with_seed(seed);
+    peer.buffer.fill_with_seed(seed);
     near.buffer.fill(|_| 0);
-    assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..length)], far.remote(0), NONE), 0);
+    assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..length)], peer.remote(0), NONE), 0);
     assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
     near.buffer.assert_seed(seed, 0..length);
 }
@@ -74,14 +74,14 @@ fn region_is_registered_again_after_deregistration() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(5000), WindowKind::Registered);
-        let mut far = Window::open(&pair.passive, Buffer::scattered(5000), WindowKind::Registered);
+        let mut peer = Window::open(&pair.passive, Buffer::scattered(5000), WindowKind::Registered);
         for round in 0..10 {
-            pull(&pair, &near, &far, round);
-            let region = far.region.take().expect("a region");
+            pull(&pair, &near, &peer, round);
+            let region = peer.region.take().expect("a region");
             assert_eq!(region.deregister(), 0);
             let buffer = Buffer::scattered(5000);
             assert_eq!(region.register(&buffer, full()), 0, "registration {round}");
-            far.replace(buffer, region);
+            peer.replace(buffer, region);
         }
     });
 }
@@ -90,12 +90,12 @@ fn same_memory_in_two_regions() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(5000), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(5000), WindowKind::Registered);
-        let second = pair.passive.domain.register(&far.buffer, full());
-        pull(&pair, &near, &far, 1);
-        assert_eq!(far.region.as_ref().expect("a region").deregister(), 0);
-        let remote = conformance::consumer::Remote { address: far.buffer.label(), token: second.remote_token() };
-        assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..5000)], remote, NONE), 0);
+        let peer = Window::open(&pair.passive, Buffer::scattered(5000), WindowKind::Registered);
+        let second = pair.passive.domain.register(&peer.buffer, full());
+        pull(&pair, &near, &peer, 1);
+        assert_eq!(peer.region.as_ref().expect("a region").deregister(), 0);
+        let remote = conformance::consumer::Remote { address: peer.buffer.label(), token: second.remote_token() };
+        assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..5000)], remote, NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "the other region still stands");
         second.close();
     });
@@ -111,8 +111,8 @@ fn chain_of_memory_lists_is_one_region() {
         let chain = buffer.chain(&[3080, 3080 + 4096, 3080 + 3 * 4096]);
         assert_eq!(region.register_list(chain.pointer(), 30_000, full()), 0);
         drop(chain);
-        let far = Window::of_region(buffer, region);
-        pull(&pair, &near, &far, 3);
+        let peer = Window::of_region(buffer, region);
+        pull(&pair, &near, &peer, 3);
     });
 }
 
@@ -123,16 +123,16 @@ fn empty_lists_of_a_chain_are_skipped() {
         let region = pair.passive.domain.create_region(false).expect("a region");
         let buffer = Buffer::scattered(8000);
         assert_eq!(region.register_list(buffer.chain(&[0, 3080, 3080]).pointer(), 8000, full()), 0);
-        let far = Window::of_region(buffer, region);
+        let peer = Window::of_region(buffer, region);
         let mapping = Mapping::build_list(first, near.chain(&[0, 3080, 3080]).pointer(), 8000).expect("a mapping");
         assert_eq!(mapping.first_byte_offset(), 1016);
         // Whole pages are mapped, so also what lies before the first byte.
-        let page = conformance::consumer::element(mapping.pages()[0], 1016, pair.active.domain.privileged_token());
-        assert_eq!(pair.active.queue_pair.write(1, &[page], far.remote(0), NONE), 0);
+        let page = conformance::consumer::sge(mapping.pages()[0], 1016, pair.active.domain.privileged_token());
+        assert_eq!(pair.active.queue_pair.write(1, &[page], peer.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
-        assert!(far.buffer.to_vec()[..1016].iter().all(|byte| *byte == 0xE7), "what surrounds a buffer");
+        assert!(peer.buffer.to_vec()[..1016].iter().all(|byte| *byte == 0xE7), "what surrounds a buffer");
         drop(mapping);
-        pull(&pair, &Window::open(&pair.active, near, WindowKind::Privileged), &far, 5);
+        pull(&pair, &Window::open(&pair.active, near, WindowKind::Privileged), &peer, 5);
     });
 }
 
@@ -193,16 +193,16 @@ fn remote_token_is_constant_over_registrations() {
         let region = pair.passive.domain.fast_region(8, true);
         let token = region.remote_token();
         assert_ne!(token, 0);
-        let mut far = Window::of_region(buffer, region);
-        far.mapping = Some(mapping);
+        let mut peer = Window::of_region(buffer, region);
+        peer.mapping = Some(mapping);
         for round in 0..10 {
-            let region = far.region.as_ref().expect("a region");
-            let mapping = far.mapping.as_ref().expect("a mapping");
-            register_fast(&pair.passive, region, mapping, &far.buffer, FULL);
+            let region = peer.region.as_ref().expect("a region");
+            let mapping = peer.mapping.as_ref().expect("a mapping");
+            register_fast(&pair.passive, region, mapping, &peer.buffer, FULL);
             assert_eq!(region.remote_token(), token, "registration {round}");
-            far.refresh();
-            pull(&pair, &near, &far, round);
-            assert_eq!(invalidate(&pair.passive, &far), 0);
+            peer.refresh();
+            pull(&pair, &near, &peer, round);
+            assert_eq!(invalidate(&pair.passive, &peer), 0);
         }
     });
 }
@@ -302,7 +302,7 @@ fn fast_register_of_pages_in_any_order() {
         assert_eq!(pair.passive.queue_pair.fast_register(5, region.object(), &registration, FULL), 0);
         assert_eq!(pair.passive.initiator.wait_for_one().Status, 0);
         let remote = conformance::consumer::Remote { address: 0, token: region.remote_token() };
-        assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..3 * 4096)], remote, NONE), 0);
+        assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..3 * 4096)], remote, NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         let seen: Vec<u8> = [0, 4096, 8192].iter().map(|position| near.buffer.byte(*position)).collect();
         assert_eq!(seen, [3, 1, 2]);
@@ -313,8 +313,8 @@ fn fast_register_of_pages_in_any_order() {
 fn registration_in_a_deferred_chain_before_its_use() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
-        let far = Window::open(&pair.passive, Buffer::scattered(9000), WindowKind::Registered);
-        far.buffer.fill_with_seed(4);
+        let peer = Window::open(&pair.passive, Buffer::scattered(9000), WindowKind::Registered);
+        peer.buffer.fill_with_seed(4);
         let buffer = Buffer::scattered(9000);
         let mapping = Mapping::build(first, &buffer).expect("a logical mapping");
         let region = pair.active.domain.fast_region(8, false);
@@ -330,7 +330,7 @@ fn registration_in_a_deferred_chain_before_its_use() {
             let rights = NDK_OP_FLAG_ALLOW_LOCAL_WRITE | defer;
             assert_eq!(queue_pair.fast_register(1, region.object(), &registration, rights), 0);
             let token = region.local_token();
-            assert_eq!(queue_pair.read(2, &[buffer.whole(token)], far.remote(0), defer), 0);
+            assert_eq!(queue_pair.read(2, &[buffer.whole(token)], peer.remote(0), defer), 0);
             assert_eq!(queue_pair.invalidate(3, region.object(), NONE), 0);
             let results = pair.active.initiator.wait_for(3);
             assert!(results.iter().all(|result| result.Status == 0), "{results:#x?}");
@@ -387,18 +387,18 @@ fn adjacent_logical_pages_may_be_merged() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(40_000), WindowKind::Privileged);
-        let far = Window::open(&pair.passive, Buffer::scattered(40_000), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(40_000), WindowKind::Registered);
         let mapping = near.mapping.as_ref().expect("a mapping");
-        far.buffer.fill_with_seed(6);
+        peer.buffer.fill_with_seed(6);
         // From the middle of one page to the middle of another, for every run of adjacent pages there is.
         let token = near.local_token();
         for (start, end) in [(5, 4090), (100, 39_000), (4096, 8192), (39_999, 40_000)] {
             let address = mapping.address_of(start);
             let run = mapping.address_of(end - 1) - address + 1;
             assert_eq!(run, (end - start) as u64, "pages of one mapping that are not adjacent");
-            let element = conformance::consumer::element(address, end - start, token);
+            let sge = conformance::consumer::sge(address, end - start, token);
             near.buffer.fill(|_| 0);
-            assert_eq!(pair.active.queue_pair.read(1, &[element], far.remote(0), NONE), 0);
+            assert_eq!(pair.active.queue_pair.read(1, &[sge], peer.remote(0), NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
             near.buffer.assert_seed(6, start..end);
             let written = near.buffer.to_vec();
@@ -439,10 +439,10 @@ fn memory_is_the_consumers_when_release_at_dispatch_level_returns() {
         let pair = Pair::connect(first, second);
         let length = first.fit_registered(1 << 20);
         let near = Window::open(&pair.active, Buffer::scattered(length), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
         preempted_at_every_point(
             || release_a_mapping(first, irql::DISPATCH),
-            || assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..length)], far.remote(0), NONE), 0),
+            || assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..length)], peer.remote(0), NONE), 0),
             || assert_eq!(pair.active.initiator.wait_for_one().Status, 0),
         );
     });
@@ -454,15 +454,15 @@ fn released_while_another_copies(setup: &Setup, level: irql::Irql) {
         let (first, second) = (&machine.open(0), &machine.open(1));
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(1 << 20), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(1 << 20), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(1 << 20), WindowKind::Registered);
         let over = AtomicBool::new(false);
         concurrently(
             machine,
             || {
                 let mut transfers = 0;
                 while !over.load(Ordering::Acquire) || transfers == 0 {
-                    let element = near.element(0..near.buffer.length());
-                    assert_eq!(pair.active.queue_pair.read(1, &[element], far.remote(0), NONE), 0);
+                    let sge = near.sge(0..near.buffer.length());
+                    assert_eq!(pair.active.queue_pair.read(1, &[sge], peer.remote(0), NONE), 0);
                     assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
                     transfers += 1;
                 }

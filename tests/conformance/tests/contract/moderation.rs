@@ -4,7 +4,7 @@
 
 use conformance::case;
 use conformance::consumer::{Adapter, CompletionQueue, Pair, QueuePairShape, Remote};
-use conformance::machine::{settle, with_two_adapters};
+use conformance::machine::{wait_until_idle, with_two_adapters};
 use conformance::trial::Case;
 use kernel_host::dispatcher;
 use ndkpi_sys::ndkpi::*;
@@ -107,7 +107,7 @@ fn an_endless_interval_leaves_it_to_the_count_exactly() {
             wait(1000);
             assert_eq!(queue.notification_count(), before, "{} of {count} results", count - 1);
             result(pair);
-            settle();
+            wait_until_idle();
             assert_eq!(queue.notification_count(), before + 1, "{count} results");
             assert_eq!(queue.take(64).len(), count as usize);
         }
@@ -142,7 +142,7 @@ fn two_endless_bounds_are_refused_and_change_nothing() {
         wait(100);
         assert_eq!(queue.notification_count(), 0, "the count is still 2");
         result(pair);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 1);
     });
 }

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use conformance::case;
 use conformance::consumer::{Adapter, Connector, End, Listener, Offer, Pair, QueuePairShape};
-use conformance::machine::{Machine, Setup, settle, with_machine};
+use conformance::machine::{Machine, Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::HaltAction;
 use kernel_host::fault::{self, Site};
-use kernel_host::ndis::life::DeviceEvent;
+use kernel_host::ndis::life_cycle::DeviceEvent;
 use ndkpi_sys::ndis::{NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_FAILURE, NDIS_STATUS_RESOURCES, OID_NDK_SET_STATE};
 use ndkpi_sys::ndkinfo::{NDK_RDMA_TECHNOLOGY, NDK_VERSION, NdkRoCEv2, NdkiWarp};
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_REFUSED};
@@ -21,7 +21,7 @@ pub const CASES: &[Case] = &[
     case!(disable_tells_every_consumer_and_waits_for_the_last_close: "NDIS-OID-11", "NDIS-OID-22", "NDK-OPEN-3"),
     case!(disable_leaves_the_other_adapter_open: "NDIS-OID-22"),
     case!(adapter_that_starts_disabled_is_enabled_by_request: "NDIS-OID-8", "NDIS-OID-10"),
-    case!(enable_that_meets_a_surprise_removal_lets_nobody_in: "NDIS-LIFE-3", "NDIS-OID-8"),
+    case!(enable_that_meets_a_surprise_removal_lets_no_context_in: "NDIS-LIFE-3", "NDIS-OID-8"),
     case!(event_that_fails_is_raised_again: "NDIS-OID-11"),
     case!(event_that_is_refused_is_not_raised_without_end: "NDIS-OID-11"),
     case!(request_taken_back_before_its_event_is_raised: "NDIS-OID-11"),
@@ -55,11 +55,11 @@ fn requests_that_cross_end_in_the_last_one() {
             for round in 0..40_u32 {
                 set_state(adapter, round.is_multiple_of(2));
                 if round.is_multiple_of(7) {
-                    settle();
+                    wait_until_idle();
                 }
             }
             set_state(adapter, last);
-            settle();
+            wait_until_idle();
             assert_eq!(adapter.is_ndk_enabled(), last);
             assert_eq!(open_directly(adapter).is_ok(), last, "the provider agrees with NDIS");
             let events = adapter.ndk_events();
@@ -76,9 +76,9 @@ fn disable_is_in_force_when_the_request_returns() {
             set_state(adapter, false);
             // NDIS may not have heard of it yet; the provider refuses by itself.
             assert_eq!(open_directly(adapter), Err(NDIS_STATUS_ADAPTER_NOT_READY));
-            settle();
+            wait_until_idle();
             set_state(adapter, true);
-            settle();
+            wait_until_idle();
             assert_eq!(open_directly(adapter), Ok(()));
         }
     });
@@ -90,7 +90,7 @@ fn repeated_requests_raise_no_event() {
         let repeat = |enable| {
             for _ in 0..3 {
                 set_state(adapter, enable);
-                settle();
+                wait_until_idle();
             }
         };
         repeat(true);
@@ -120,20 +120,20 @@ fn disable_tells_every_consumer_and_waits_for_the_last_close() {
             let pair = Pair::connect(&first, &second);
             assert_eq!(pair.active.queue_pair.receive(7, &[]), 0);
             // A connect that nobody answers, in either direction.
-            let (near, far) = (listening(&first), listening(&second));
+            let (near, peer) = (listening(&first), listening(&second));
             let (leaving, coming) =
                 (End::new(&first, QueuePairShape::default()), End::new(&second, QueuePairShape::default()));
             let (outward, inward) = (Connector::new(&first).expect("one"), Connector::new(&second).expect("one"));
             let offer = Offer::default();
             let out =
-                outward.begin_connect(&leaving.queue_pair, any_port(first.address()), far.local_address(), &offer);
+                outward.begin_connect(&leaving.queue_pair, any_port(first.address()), peer.local_address(), &offer);
             let into =
                 inward.begin_connect(&coming.queue_pair, any_port(second.address()), near.local_address(), &offer);
-            let arrived = [near.next(), far.next()];
+            let arrived = [near.next(), peer.next()];
             assert!(!out.is_done() && !into.is_done());
 
             set_state(adapter, false);
-            settle();
+            wait_until_idle();
             assert_eq!(adapter.ndk_events(), [false]);
             assert!(!adapter.is_ndk_enabled());
             assert_eq!(adapter.ndk_opens(), 1, "the event waits for the consumer's own close");
@@ -146,13 +146,13 @@ fn disable_tells_every_consumer_and_waits_for_the_last_close() {
 
             // Enabling is accepted at once, and comes after the disable that is under way.
             set_state(adapter, true);
-            settle();
+            wait_until_idle();
             assert_eq!(adapter.ndk_events(), [false], "the disable is not over");
             assert_eq!(open_directly(adapter), Err(NDIS_STATUS_ADAPTER_NOT_READY));
             drop(arrived);
         }
         drop(first);
-        settle();
+        wait_until_idle();
         assert_eq!(adapter.ndk_events(), [false, true]);
         let again = machine.open(0);
         drop(Pair::connect(&again, &second));
@@ -164,7 +164,7 @@ fn disable_leaves_the_other_adapter_open() {
         let (second, alone) = (machine.open(1), machine.open(1));
         let pair = Pair::connect(&second, &alone);
         set_state(&machine.adapters[0], false);
-        settle();
+        wait_until_idle();
         assert!(machine.adapters[1].is_ndk_enabled());
         assert_eq!(machine.adapters[1].ndk_events(), [] as [bool; 0]);
         assert_eq!(pair.active.connector().disconnect_events(), 0);
@@ -181,32 +181,32 @@ fn adapter_that_starts_disabled_is_enabled_by_request() {
         let adapter = &machine.adapters[0];
         assert_eq!(open_directly(adapter), Err(NDIS_STATUS_ADAPTER_NOT_READY));
         set_state(adapter, true);
-        settle();
+        wait_until_idle();
         assert_eq!(adapter.ndk_events(), [] as [bool; 0], "the keyword forbids it");
         assert_eq!(open_directly(adapter), Err(NDIS_STATUS_ADAPTER_NOT_READY));
         adapter.set_keyword("*NetworkDirect", "1");
         set_state(adapter, true);
-        settle();
+        wait_until_idle();
         assert_eq!(adapter.ndk_events(), [true], "the keyword is read when it is asked for");
         let (first, second) = (machine.open(0), machine.open(1));
         drop(Pair::connect(&first, &second));
     });
 }
 
-fn enable_that_meets_a_surprise_removal_lets_nobody_in() {
+fn enable_that_meets_a_surprise_removal_lets_no_context_in() {
     with_machine(&Setup::default(), |machine| {
         let adapter = &machine.adapters[0];
         for round in 0..20 {
             set_state(adapter, false);
-            settle();
+            wait_until_idle();
             set_state(adapter, true);
             if round % 2 == 1 {
-                settle();
+                wait_until_idle();
             }
             adapter.device_event(DeviceEvent::SurpriseRemoved).expect("a started adapter");
             for _ in 0..3 {
                 assert_eq!(open_directly(adapter), Err(NDIS_STATUS_ADAPTER_NOT_READY), "round {round}");
-                settle();
+                wait_until_idle();
             }
             adapter.halt(HaltAction::SurpriseRemoved).expect("a halt");
             adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
@@ -228,7 +228,7 @@ fn event_that_fails_is_raised_again() {
         let adapter = &machine.adapters[0];
         let site = site_of("NdisMNetPnPEvent", || {
             set_state(adapter, false);
-            settle();
+            wait_until_idle();
         });
         for enable in [true, false, true] {
             let before = adapter.ndk_events().len();
@@ -254,7 +254,7 @@ fn event_that_is_refused_is_not_raised_without_end() {
             kernel_host::dispatcher::delay(-600_000_000);
             assert_eq!(adapter.ndk_events_refused(), 1, "an event that NDIS does not want");
             set_state(adapter, enable);
-            settle();
+            wait_until_idle();
             assert_eq!(adapter.ndk_events_refused(), 2, "asked for again, raised again");
             // For lack of resources: after longer and longer pauses, and not for ever.
             adapter.refuse_ndk_events(Some(NDIS_STATUS_RESOURCES));
@@ -271,7 +271,7 @@ fn event_that_is_refused_is_not_raised_without_end() {
             adapter.refuse_ndk_events(None);
             assert_eq!(adapter.ndk_events().len(), before);
             set_state(adapter, enable);
-            settle();
+            wait_until_idle();
             assert_eq!(adapter.ndk_events()[before..], [enable]);
             assert_eq!(open_directly(adapter).is_ok(), enable);
         }
@@ -283,7 +283,7 @@ fn request_taken_back_before_its_event_is_raised() {
         let adapter = &machine.adapters[0];
         let site = site_of("NdisMNetPnPEvent", || {
             set_state(adapter, false);
-            settle();
+            wait_until_idle();
         });
         for enable in [true, false, true] {
             // Each way round: the event fails once, and before it is raised again the opposite is asked for.
@@ -296,7 +296,7 @@ fn request_taken_back_before_its_event_is_raised() {
             fault::stop();
             assert_eq!(open_directly(adapter).is_ok(), !enable, "what was asked for last is so");
             set_state(adapter, enable);
-            settle();
+            wait_until_idle();
             assert_eq!(adapter.ndk_events()[before..], [enable], "NDIS heard of the last change only");
         }
         drop(machine.open(0));
@@ -310,7 +310,7 @@ fn address_that_goes_without_memory_is_missed_later() {
         let toggle = || {
             machine.remove_address(0, address);
             assert!(machine.adapters[0].add_address(address, 24));
-            settle();
+            wait_until_idle();
         };
         fault::start_recording();
         toggle();
@@ -326,7 +326,7 @@ fn address_that_goes_without_memory_is_missed_later() {
             assert_eq!(pair.active.connector().disconnect_events(), 1, "{}: the address is gone", record.export);
             drop(pair);
             assert!(machine.adapters[0].add_address(address, 24));
-            settle();
+            wait_until_idle();
         }
     });
 }

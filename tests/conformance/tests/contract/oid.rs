@@ -3,7 +3,7 @@
 
 use conformance::case;
 use conformance::consumer::{Buffer, Pair, Window, WindowKind};
-use conformance::machine::{Machine, Setup, settle, with_machine};
+use conformance::machine::{Machine, Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::ndis::oid::{Direction, ETHERNET, NDK};
 use ndkpi_sys::ndis::{
@@ -35,14 +35,14 @@ pub const CASES: &[Case] = &[
 ];
 
 /// Larger than any answer.
-const ROOM: usize = 4096;
+const CAPACITY: usize = 4096;
 
 fn with_adapter(trial: impl FnOnce(&Machine, &kernel_host::Adapter)) {
     with_machine(&Setup::default(), |machine| trial(machine, &machine.adapters[0]));
 }
 
-fn query(adapter: &kernel_host::Adapter, oid: u32, room: usize) -> kernel_host::ndis::oid_request::OidAnswer {
-    adapter.query_oid(oid, room).expect("a started adapter")
+fn query(adapter: &kernel_host::Adapter, oid: u32, capacity: usize) -> kernel_host::ndis::oid_request::OidAnswer {
+    adapter.query_oid(oid, capacity).expect("a started adapter")
 }
 
 fn set(adapter: &kernel_host::Adapter, oid: u32, data: &[u8]) -> (i32, u32, u32) {
@@ -57,7 +57,7 @@ fn word(bytes: &[u8], offset: usize) -> u64 {
 fn mandatory_queries_answer_into_every_buffer() {
     with_adapter(|_, adapter| {
         for mandatory in ETHERNET.iter().chain(NDK).filter(|mandatory| mandatory.direction != Direction::Set) {
-            let full = query(adapter, mandatory.oid, ROOM);
+            let full = query(adapter, mandatory.oid, CAPACITY);
             assert_eq!(full.status, NDIS_STATUS_SUCCESS, "{}", mandatory.name);
             let size = full.data.len();
             // OID_PNP_QUERY_POWER answers with its status alone.
@@ -70,10 +70,10 @@ fn mandatory_queries_answer_into_every_buffer() {
             if matches!(mandatory.oid, OID_GEN_XMIT_OK | OID_GEN_RCV_OK) {
                 continue;
             }
-            for room in [0, 1, size - 1] {
-                let short = query(adapter, mandatory.oid, room);
+            for capacity in [0, 1, size - 1] {
+                let short = query(adapter, mandatory.oid, capacity);
                 let seen = (short.status, short.bytes_done, short.bytes_needed as usize);
-                assert_eq!(seen, (NDIS_STATUS_BUFFER_TOO_SHORT, 0, size), "{} with {room} bytes", mandatory.name);
+                assert_eq!(seen, (NDIS_STATUS_BUFFER_TOO_SHORT, 0, size), "{} with {capacity} bytes", mandatory.name);
             }
         }
     });
@@ -96,19 +96,23 @@ fn frame_sizes_agree_with_the_mtu() {
 fn counters_answer_in_four_and_eight_bytes() {
     with_adapter(|_, adapter| {
         for oid in [OID_GEN_XMIT_OK, OID_GEN_RCV_OK] {
-            for (room, status, written, needed) in [
+            for (capacity, status, written, needed) in [
                 (0, NDIS_STATUS_BUFFER_TOO_SHORT, 0, 8),
                 (3, NDIS_STATUS_BUFFER_TOO_SHORT, 0, 8),
                 (4, NDIS_STATUS_SUCCESS, 4, 8),
                 (7, NDIS_STATUS_SUCCESS, 4, 8),
             ] {
-                let answer = query(adapter, oid, room);
+                let answer = query(adapter, oid, capacity);
                 let seen = (answer.status, answer.bytes_done, answer.bytes_needed);
-                assert_eq!(seen, (status, written, needed), "{oid:#x} with {room} bytes");
+                assert_eq!(seen, (status, written, needed), "{oid:#x} with {capacity} bytes");
             }
-            for room in [8, 9, 64] {
-                let answer = query(adapter, oid, room);
-                assert_eq!((answer.status, answer.bytes_done), (NDIS_STATUS_SUCCESS, 8), "{oid:#x} with {room} bytes");
+            for capacity in [8, 9, 64] {
+                let answer = query(adapter, oid, capacity);
+                assert_eq!(
+                    (answer.status, answer.bytes_done),
+                    (NDIS_STATUS_SUCCESS, 8),
+                    "{oid:#x} with {capacity} bytes"
+                );
             }
         }
     });
@@ -117,9 +121,9 @@ fn counters_answer_in_four_and_eight_bytes() {
 fn unknown_identifiers_are_not_supported() {
     with_adapter(|_, adapter| {
         for oid in [0, 1, 0x0001_0204, 0xFC04_0200, 0xFC04_0205, 0xFFFF_FFFF] {
-            assert_eq!(query(adapter, oid, ROOM).status, NDIS_STATUS_NOT_SUPPORTED, "query {oid:#x}");
+            assert_eq!(query(adapter, oid, CAPACITY).status, NDIS_STATUS_NOT_SUPPORTED, "query {oid:#x}");
             assert_eq!(set(adapter, oid, &[0; 64]).0, NDIS_STATUS_NOT_SUPPORTED, "set {oid:#x}");
-            let direct = adapter.direct_query_oid(oid, ROOM).expect("a started adapter");
+            let direct = adapter.direct_query_oid(oid, CAPACITY).expect("a started adapter");
             assert_eq!(direct.status, NDIS_STATUS_NOT_SUPPORTED, "direct query {oid:#x}");
         }
     });
@@ -196,8 +200,8 @@ fn station_addresses_are_local_unique_or_given() {
 /// Moves `length` bytes by one RDMA Write.
 fn write(pair: &Pair<'_>, length: usize) {
     let near = Window::open(&pair.active, Buffer::scattered(length), WindowKind::Registered);
-    let far = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
-    let status = pair.active.queue_pair.write(1, &[near.element(0..length)], far.remote(0), NDK_OP_FLAGS::empty());
+    let peer = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::Registered);
+    let status = pair.active.queue_pair.write(1, &[near.sge(0..length)], peer.remote(0), NDK_OP_FLAGS::empty());
     assert_eq!(status, 0);
     assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
 }
@@ -223,7 +227,7 @@ fn ndk_statistics_count_connections_and_bytes() {
             assert!(active[29] > 0 && passive[28] > 0, "frames");
             assert!(active[5..25].iter().all(|counter| *counter == 0), "reserved counters are zero");
         }
-        settle();
+        wait_until_idle();
         assert_eq!((counters(0)[4], counters(1)[4]), (0, 0), "no connection is active any more");
     });
 }
@@ -232,7 +236,7 @@ fn ndk_connections_and_endpoints_are_listed() {
     with_machine(&Setup::default(), |machine| {
         let list = |index: usize, oid: u32, entry: usize| {
             let adapter: &kernel_host::Adapter = &machine.adapters[index];
-            let answer = query(adapter, oid, ROOM);
+            let answer = query(adapter, oid, CAPACITY);
             assert_eq!(answer.status, NDIS_STATUS_SUCCESS);
             let count = u32::from_le_bytes(answer.data[8..12].try_into().expect("four bytes")) as usize;
             assert_eq!(answer.data.len(), 0x10 + entry * count, "{oid:#x}");
@@ -288,12 +292,12 @@ fn set_state_closes_and_opens_again() {
         for _ in 0..3 {
             drop(machine.open(0));
             assert_eq!(set(adapter, OID_NDK_SET_STATE, &[0]).0, NDIS_STATUS_SUCCESS);
-            settle();
+            wait_until_idle();
             assert!(!adapter.is_ndk_enabled());
             assert!(machine.try_open(0, ANY).is_err());
             assert!(adapter.open_ndk_directly(ANY).is_err(), "the provider itself refuses");
             assert_eq!(set(adapter, OID_NDK_SET_STATE, &[1]).0, NDIS_STATUS_SUCCESS);
-            settle();
+            wait_until_idle();
             assert!(adapter.is_ndk_enabled());
         }
         drop(machine.open(0));
@@ -304,9 +308,9 @@ fn set_state_cannot_enable_against_the_keyword() {
     with_adapter(|machine, adapter| {
         adapter.set_keyword("*NetworkDirect", "0");
         assert_eq!(set(adapter, OID_NDK_SET_STATE, &[0]).0, NDIS_STATUS_SUCCESS);
-        settle();
+        wait_until_idle();
         set(adapter, OID_NDK_SET_STATE, &[1]);
-        settle();
+        wait_until_idle();
         assert!(!adapter.is_ndk_enabled(), "enabled although *NetworkDirect is 0");
         assert!(machine.try_open(0, ANY).is_err());
     });

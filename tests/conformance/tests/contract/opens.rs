@@ -10,7 +10,7 @@ use conformance::consumer::{
     ProtectionDomain, QueuePair, QueuePairShape, Remote, SharedEndpoint, SharedReceiveQueue, SharedShape, Started,
     Window, WindowKind, establish,
 };
-use conformance::machine::{Machine, Setup, concurrently, settle, with_machine};
+use conformance::machine::{Machine, Setup, concurrently, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::*;
@@ -88,21 +88,21 @@ fn listening(adapter: &Adapter) -> Listener {
 }
 
 /// Bytes from the active end's memory into the passive one's and back, by Write, Read and Send.
-fn transfer(pair: &Pair<'_>, near: &Window<'_>, far: &Window<'_>) {
+fn transfer(pair: &Pair<'_>, near: &Window<'_>, peer: &Window<'_>) {
     near.buffer.fill_with_seed(1);
-    assert_eq!(pair.active.queue_pair.write(1, &[near.element(0..LENGTH)], far.remote(0), NONE), 0);
+    assert_eq!(pair.active.queue_pair.write(1, &[near.sge(0..LENGTH)], peer.remote(0), NONE), 0);
     assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "a Write");
-    far.buffer.assert_seed(1, 0..LENGTH);
-    far.buffer.fill_with_seed(2);
-    assert_eq!(pair.active.queue_pair.read(2, &[near.element(0..LENGTH)], far.remote(0), NONE), 0);
+    peer.buffer.assert_seed(1, 0..LENGTH);
+    peer.buffer.fill_with_seed(2);
+    assert_eq!(pair.active.queue_pair.read(2, &[near.sge(0..LENGTH)], peer.remote(0), NONE), 0);
     assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "a Read");
     near.buffer.assert_seed(2, 0..LENGTH);
     near.buffer.fill_with_seed(3);
-    assert_eq!(pair.passive.queue_pair.receive(4, &[far.element(0..LENGTH)]), 0);
-    assert_eq!(pair.active.queue_pair.send(3, &[near.element(0..LENGTH)], NONE), 0);
+    assert_eq!(pair.passive.queue_pair.receive(4, &[peer.sge(0..LENGTH)]), 0);
+    assert_eq!(pair.active.queue_pair.send(3, &[near.sge(0..LENGTH)], NONE), 0);
     assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "a Send");
     assert_eq!(pair.passive.receive.wait_for_one().Status, 0, "a Receive");
-    far.buffer.assert_seed(3, 0..LENGTH);
+    peer.buffer.assert_seed(3, 0..LENGTH);
 }
 
 fn disconnect(pair: &Pair<'_>) {
@@ -167,11 +167,11 @@ fn connector_connects_a_queue_pair_of_another_open() {
             let active = end_across(&first[pair], &first[connector]);
             let pair = join(active, end_across(&second[0], &second[0]));
             let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
-            let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
-            transfer(&pair, &near, &far);
+            let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+            transfer(&pair, &near, &peer);
             // The queue pair belongs to the connector, whatever open either is of.
             let closing = pair.active.queue_pair.object().begin_close();
-            settle();
+            wait_until_idle();
             assert!(!closing.is_done(), "the queue pair closed before its connector");
             pair.active.connector().close();
             closing.wait();
@@ -212,13 +212,13 @@ fn connector_shares_an_endpoint_of_a_third_open() {
         for (active, listener) in actives.iter().zip(&listeners) {
             let passive = end_across(&second[2], &second[0]);
             let (near, connecting) = connect(active, listener);
-            let far = listener.next();
-            assert_eq!(far.peer_address(), endpoint.local_address());
-            let accepting = far.begin_accept(&passive.queue_pair, &Offer::default());
+            let peer = listener.next();
+            assert_eq!(peer.peer_address(), endpoint.local_address());
+            let accepting = peer.begin_accept(&passive.queue_pair, &Offer::default());
             assert_eq!(connecting.wait(), 0);
             assert_eq!(near.begin_complete_connect().wait(), 0);
             assert_eq!(accepting.wait(), 0);
-            kept.push((near, far, passive));
+            kept.push((near, peer, passive));
         }
         let more = end_across(&first[0], &first[1]);
         let (again, connecting) = connect(&more, &listeners[1]);
@@ -227,7 +227,7 @@ fn connector_shares_an_endpoint_of_a_third_open() {
         // The endpoint goes with the last connector over it.
         let closing = endpoint.object().begin_close();
         kept.pop();
-        settle();
+        wait_until_idle();
         assert!(!closing.is_done(), "the endpoint closed under a connector of another open");
         kept.clear();
         closing.wait();
@@ -244,11 +244,11 @@ fn arrived_connector_accepts_with_a_queue_pair_of_another_open() {
                 let near = Connector::new(&first[0]).expect("a connector");
                 let to = listener.local_address();
                 let connecting = near.begin_connect(&active.queue_pair, port_zero(&first[0]), to, &Offer::default());
-                let far = listener.next();
+                let peer = listener.next();
                 let accepting = if extended {
-                    far.begin_accept_ex(&passive.queue_pair, &Offer::default())
+                    peer.begin_accept_ex(&passive.queue_pair, &Offer::default())
                 } else {
-                    far.begin_accept(&passive.queue_pair, &Offer::default())
+                    peer.begin_accept(&passive.queue_pair, &Offer::default())
                 };
                 assert_eq!(connecting.wait(), 0);
                 assert_eq!(near.begin_complete_connect().wait(), 0);
@@ -257,9 +257,9 @@ fn arrived_connector_accepts_with_a_queue_pair_of_another_open() {
                 assert_eq!(passive.queue_pair.send(2, &[], NONE), 0);
                 assert_eq!([&passive.initiator, &active.receive].map(|queue| queue.wait_for_one().Status), [0, 0]);
                 let leaving = near.begin_disconnect();
-                assert!(far.wait_for_disconnect());
-                assert_eq!(far.disconnect_reason(), u32::from(extended));
-                assert_eq!(far.begin_disconnect().wait(), 0);
+                assert!(peer.wait_for_disconnect());
+                assert_eq!(peer.disconnect_reason(), u32::from(extended));
+                assert_eq!(peer.begin_disconnect().wait(), 0);
                 assert_eq!(leaving.wait(), 0);
             }
         }
@@ -282,13 +282,13 @@ fn arrived_connector_is_of_its_listeners_open() {
         concurrently(
             machine,
             || {
-                settle();
+                wait_until_idle();
                 assert!(!closed.load(Ordering::Acquire), "the listener's open closed under a connector that arrived");
                 // Its own queue pair is still there, and works.
                 assert_eq!(passive.queue_pair.send(1, &[], NONE), 0);
                 arrived.close();
                 stopping.wait();
-                settle();
+                wait_until_idle();
                 assert!(closed.load(Ordering::Acquire), "nothing is left of the listener's open");
             },
             || {
@@ -306,14 +306,14 @@ fn privileged_token_reaches_the_mappings_of_every_open() {
         let active = end_across(&first[0], &first[2]);
         let pair = join(active, end_across(&second[0], &second[1]));
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Privileged);
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
-        transfer(&pair, &near, &far);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        transfer(&pair, &near, &peer);
         // A mapping of another adapter is no memory of this one.
         let foreign = Buffer::scattered(LENGTH);
         let mapping = Mapping::build(&second[0], &foreign).expect("a mapping");
         let token = pair.active.domain.privileged_token();
-        let element = conformance::consumer::element(mapping.address_of(0), 100, token);
-        assert_eq!(pair.active.queue_pair.write(9, &[element], far.remote(0), NONE), 0);
+        let sge = conformance::consumer::sge(mapping.address_of(0), 100, token);
+        assert_eq!(pair.active.queue_pair.write(9, &[sge], peer.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_ACCESS_VIOLATION);
     });
 }
@@ -322,8 +322,8 @@ fn pages_of_another_open_are_fast_registered() {
     with_opens(3, |_, first, second| {
         let pair = join(end_across(&first[0], &first[2]), end_across(&second[1], &second[0]));
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::FastRegistered);
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::FastRegistered);
-        transfer(&pair, &near, &far);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::FastRegistered);
+        transfer(&pair, &near, &peer);
         // Pages of two opens in one registration.
         let halves = [
             Buffer::new(4096, 0, kernel_host::FrameOrder::Scattered),
@@ -340,9 +340,9 @@ fn pages_of_another_open_are_fast_registered() {
         halves[0].fill_with_seed(5);
         halves[1].fill_with_seed(6);
         let remote = Remote { address: 0x70000, token: region.remote_token() };
-        assert_eq!(pair.passive.queue_pair.read(9, &[far.element(0..8192)], remote, NONE), 0);
+        assert_eq!(pair.passive.queue_pair.read(9, &[peer.sge(0..8192)], remote, NONE), 0);
         assert_eq!(pair.passive.initiator.wait_for_one().Status, 0);
-        let read = far.buffer.to_vec();
+        let read = peer.buffer.to_vec();
         assert_eq!((&read[..4096], &read[4096..8192]), (&halves[0].to_vec()[..], &halves[1].to_vec()[..]));
     });
 }
@@ -350,13 +350,13 @@ fn pages_of_another_open_are_fast_registered() {
 fn mapping_is_released_through_any_open() {
     with_opens(2, |_, first, second| {
         let pair = join(end_across(&first[0], &first[0]), end_across(&second[0], &second[0]));
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         let buffer = Buffer::scattered(LENGTH);
         let mut mapping = Mapping::build(&first[0], &buffer).expect("a mapping");
         let token = pair.active.domain.privileged_token();
-        let element = conformance::consumer::element(mapping.address_of(0), 100, token);
+        let sge = conformance::consumer::sge(mapping.address_of(0), 100, token);
         let write = || {
-            assert_eq!(pair.active.queue_pair.write(1, &[element], far.remote(0), NONE), 0);
+            assert_eq!(pair.active.queue_pair.write(1, &[sge], peer.remote(0), NONE), 0);
             pair.active.initiator.wait_for_one().Status
         };
         // An open of another adapter has nothing to release.
@@ -372,18 +372,18 @@ fn mapping_goes_with_the_open_that_built_it() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (open(machine, 0, 0), open(machine, 1, 0));
         let pair = join(end_across(&first, &first), end_across(&second, &second));
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         let building = open(machine, 0, 1);
         let buffer = Buffer::scattered(LENGTH);
         let mapping = Mapping::build(&building, &buffer).expect("a mapping");
         let token = pair.active.domain.privileged_token();
-        let element = conformance::consumer::element(mapping.address_of(0), 100, token);
-        assert_eq!(pair.active.queue_pair.write(1, &[element], far.remote(0), NONE), 0);
+        let sge = conformance::consumer::sge(mapping.address_of(0), 100, token);
+        assert_eq!(pair.active.queue_pair.write(1, &[sge], peer.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         // A consumer that forgets the mapping: nothing holds the close up, and nothing reaches the memory afterwards.
         std::mem::forget(mapping);
         drop(building);
-        assert_eq!(pair.active.queue_pair.write(2, &[element], far.remote(0), NONE), 0);
+        assert_eq!(pair.active.queue_pair.write(2, &[sge], peer.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_ACCESS_VIOLATION);
     });
 }
@@ -392,7 +392,7 @@ fn domains_of_two_opens_are_two_domains() {
     with_opens(2, |_, first, second| {
         for other in [domain(&first[0]), domain(&first[1])] {
             let pair = join(end_across(&first[0], &first[1]), end_across(&second[0], &second[0]));
-            let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+            let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
             let buffer = Buffer::scattered(LENGTH);
             let rights = NDK_MR_FLAG_ALLOW_REMOTE_WRITE | NDK_MR_FLAG_ALLOW_REMOTE_READ;
             let (region, fast) = (other.register(&buffer, rights), other.fast_region(4, true));
@@ -414,8 +414,8 @@ fn domains_of_two_opens_are_two_domains() {
             };
             let refused = queue_pair.fast_register(1, fast.object(), &registration, bind);
             assert_eq!(refused, STATUS_INVALID_PARAMETER);
-            let element = buffer.element(0..100, region.local_token());
-            assert_eq!(queue_pair.write(2, &[element], far.remote(0), NONE), 0);
+            let sge = buffer.sge(0..100, region.local_token());
+            assert_eq!(queue_pair.write(2, &[sge], peer.remote(0), NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_ACCESS_VIOLATION);
         }
     });
@@ -493,8 +493,8 @@ impl Across {
         let listener = listening(&opens[2]);
         let from = (&opens[0], &active.queue_pair, port_zero(&opens[0]));
         let connection = establish(from, (&listener, &passive.queue_pair), &Offer::default());
-        let (near, far) = connection.expect("a connection");
-        (active.connector, passive.connector, passive.listener) = (Some(near), Some(far), Some(listener));
+        let (near, peer) = connection.expect("a connection");
+        (active.connector, passive.connector, passive.listener) = (Some(near), Some(peer), Some(listener));
         [active, passive]
     }
 
@@ -539,12 +539,12 @@ fn closes_over(machine: &Machine, which: usize, first: fn(&Across) -> Vec<Starte
     concurrently(
         machine,
         || {
-            settle();
+            wait_until_idle();
             assert!(!closed.load(Ordering::Acquire), "an open closed over its objects");
             // What stays open goes on working while the open is being closed.
             assert_eq!(side.queue_pair.receive(9, &[]), 0);
             let its_own = first(side);
-            settle();
+            wait_until_idle();
             // A queue of A under a queue pair of B; a queue pair of B under a connector of A.
             assert!(its_own.iter().any(|started| !started.is_done()), "an object closed under one of another open");
             assert!(!closed.load(Ordering::Acquire), "an open closed under an object of another one");
@@ -552,7 +552,7 @@ fn closes_over(machine: &Machine, which: usize, first: fn(&Across) -> Vec<Starte
             for started in its_own.iter().chain(&others) {
                 started.wait();
             }
-            settle();
+            wait_until_idle();
             assert!(closed.load(Ordering::Acquire), "nothing is left of the open");
         },
         || {
@@ -591,10 +591,10 @@ fn opens_closed_over_each_others_objects_close_with_the_last() {
             concurrently(
                 machine,
                 || {
-                    settle();
+                    wait_until_idle();
                     assert_eq!(left.load(Ordering::Acquire), 4, "an open closed over its objects");
                     let mut closing: Vec<_> = sides.iter().flat_map(Across::close_b).collect();
-                    settle();
+                    wait_until_idle();
                     assert_eq!(left.load(Ordering::Acquire), 4, "an open closed under connectors of another");
                     closing.extend(sides.iter().flat_map(Across::close_a));
                     for started in closing {
@@ -620,8 +620,8 @@ fn one_open_for_each_socket() {
         let listener = listening(&listening_open);
         let sockets: Vec<_> = (0..4)
             .map(|number| {
-                let (near, far) = (open(machine, 0, number), open(machine, 1, number));
-                let [mut client, mut server] = [Across::new(&near, &near), Across::new(&far, &far)];
+                let (near, peer) = (open(machine, 0, number), open(machine, 1, number));
+                let [mut client, mut server] = [Across::new(&near, &near), Across::new(&peer, &peer)];
                 let from = (&near, &client.queue_pair, port_zero(&near));
                 let connection = establish(from, (&listener, &server.queue_pair), &Offer::default());
                 let (connector, accepted) = connection.expect("a connection");
@@ -629,14 +629,14 @@ fn one_open_for_each_socket() {
                 assert_eq!(server.queue_pair.receive(1, &[]), 0);
                 assert_eq!(client.queue_pair.send(2, &[], NONE), 0);
                 assert_eq!([&client.initiator, &server.receive].map(|queue| queue.wait_for_one().Status), [0, 0]);
-                ((client, near), (server, far))
+                ((client, near), (server, peer))
             })
             .collect();
         // Each socket goes whole, its open last, whatever the others do.
-        for ((client, near), (server, far)) in sockets {
+        for ((client, near), (server, peer)) in sockets {
             drop((client, near));
             assert!(server.connector().wait_for_disconnect());
-            drop((server, far));
+            drop((server, peer));
         }
         assert_eq!(machine.adapters[1].ndk_opens(), 1);
     });

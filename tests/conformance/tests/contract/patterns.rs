@@ -10,7 +10,7 @@ use conformance::case;
 use conformance::consumer::completion::stub;
 use conformance::consumer::{
     Adapter, Buffer, CompletionQueue, End, Listener, Mapping, NdkObject, Object, Offer, Pair, ProtectionDomain,
-    QueuePair, QueuePairShape, Window, WindowKind, element, establish, register_fast,
+    QueuePair, QueuePairShape, Window, WindowKind, establish, register_fast, sge,
 };
 use conformance::machine::{Machine, Setup, wait_until, with_machine};
 use conformance::trial::Case;
@@ -253,7 +253,7 @@ fn no_context_anywhere() {
 
 fn no_context_anywhere_and_everything_pends() {
     let mut setup = Setup::default();
-    setup.adapters.iter_mut().for_each(|adapter| adapter.keywords.push(("Promptness", "1")));
+    setup.adapters.iter_mut().for_each(|adapter| adapter.keywords.push(("CompletionMode", "1")));
     with_machine(&setup, without_contexts);
     assert!(CREATED.load(Ordering::Acquire) >= 8 && CLOSED.load(Ordering::Acquire) >= 8, "creates and closes pend");
 }
@@ -300,10 +300,10 @@ fn sample_consumer_of_version_1_0() {
         // The first message waits for a receive of the other side.
         let message = Window::open(&active, Buffer::scattered(64), WindowKind::Privileged);
         message.buffer.fill_with_seed(7);
-        assert_eq!(active.queue_pair.send(1, &[message.element(0..64)], NONE), 0);
+        assert_eq!(active.queue_pair.send(1, &[message.sge(0..64)], NONE), 0);
         let place = Window::open(&passive, Buffer::scattered(64), WindowKind::Privileged);
         for request in 0..4 {
-            assert_eq!(passive.queue_pair.receive(request, &[place.element(0..64)]), 0);
+            assert_eq!(passive.queue_pair.receive(request, &[place.sge(0..64)]), 0);
         }
         assert_eq!(passive.receive.wait_for_one().Status, 0);
         assert_eq!(active.initiator.wait_for_one().Status, 0);
@@ -320,8 +320,8 @@ fn sample_consumer_of_version_1_0() {
         // A page for each element: the sample merges nothing.
         let first_bytes = 4096 - sink_mapping.first_byte_offset() as usize;
         let list = [
-            element(sink_mapping.address_of(0), first_bytes, token),
-            element(sink_mapping.address_of(first_bytes), BYTES - first_bytes, token),
+            sge(sink_mapping.address_of(0), first_bytes, token),
+            sge(sink_mapping.address_of(first_bytes), BYTES - first_bytes, token),
         ];
         let remote = conformance::consumer::Remote { address: source.label(), token: region.remote_token() };
         assert_eq!(passive.queue_pair.read(2, &list, remote, NONE), 0);

@@ -3,9 +3,9 @@
 
 use conformance::case;
 use conformance::consumer::{
-    Adapter, Buffer, End, FastRegistration, Mapping, Pair, QueuePair, QueuePairShape, Window, WindowKind, element,
+    Adapter, Buffer, End, FastRegistration, Mapping, Pair, QueuePair, QueuePairShape, Window, WindowKind, sge,
 };
-use conformance::machine::{settle, with_two_adapters};
+use conformance::machine::{wait_until_idle, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
 use ndkpi_sys::ndkpi::*;
@@ -20,7 +20,7 @@ pub const CASES: &[Case] = &[
     case!(receive_before_a_connection_is_accepted: "NDK-QP-17"),
     case!(full_initiator_queue_is_refused: "NDK-QP-4", "NDK-QP-3", "NDK-QP-18"),
     case!(full_receive_queue_is_refused: "NDK-QP-4"),
-    case!(too_many_elements_are_refused: "NDK-QP-4", "NDK-QP-18"),
+    case!(too_many_sges_are_refused: "NDK-QP-4", "NDK-QP-18"),
     case!(too_many_bytes_are_refused: "NDK-QP-4", "NDK-QP-18", "BUG-3"),
     case!(no_bytes_need_no_token: "NDK-QP-5"),
     case!(send_of_nothing_consumes_a_receive: "NDK-QP-5", "NDK-QP-20", "NDK-CQ-18"),
@@ -50,11 +50,11 @@ fn shape_above_the_limits_is_refused() {
         let over = [
             QueuePairShape { receive_depth: info.MaxReceiveQueueDepth + 1, ..shape },
             QueuePairShape { initiator_depth: info.MaxInitiatorQueueDepth + 1, ..shape },
-            QueuePairShape { receive_elements: info.MaxReceiveRequestSge + 1, ..shape },
-            QueuePairShape { initiator_elements: info.MaxInitiatorRequestSge + 1, ..shape },
+            QueuePairShape { receive_sges: info.MaxReceiveRequestSge + 1, ..shape },
+            QueuePairShape { initiator_sges: info.MaxInitiatorRequestSge + 1, ..shape },
             QueuePairShape { inline_size: info.MaxInlineDataSize + 1, ..shape },
             QueuePairShape { receive_depth: u32::MAX, ..shape },
-            QueuePairShape { initiator_elements: u32::MAX, ..shape },
+            QueuePairShape { initiator_sges: u32::MAX, ..shape },
         ];
         for shape in over {
             let made = QueuePair::new(&end.domain, &end.receive, &end.initiator, shape);
@@ -63,8 +63,8 @@ fn shape_above_the_limits_is_refused() {
         let most = QueuePairShape {
             receive_depth: info.MaxReceiveQueueDepth,
             initiator_depth: info.MaxInitiatorQueueDepth,
-            receive_elements: info.MaxReceiveRequestSge,
-            initiator_elements: info.MaxInitiatorRequestSge,
+            receive_sges: info.MaxReceiveRequestSge,
+            initiator_sges: info.MaxInitiatorRequestSge,
             inline_size: info.MaxInlineDataSize,
             ..shape
         };
@@ -97,7 +97,7 @@ fn initiator_posts_before_a_connection_are_refused() {
             queue_pair.invalidate(6, fast.object(), NONE),
         ];
         assert!(answers.iter().all(|status| *status == STATUS_CONNECTION_INVALID), "{answers:#x?}");
-        settle();
+        wait_until_idle();
         assert!(end.initiator.take(8).is_empty(), "a refused request has a result");
         drop(mapping);
         fast.close();
@@ -123,7 +123,7 @@ fn receive_before_a_connection_is_accepted() {
 /// A connection with good memory on both sides.
 struct Scene<'a> {
     near: Window<'a>,
-    far: Window<'a>,
+    peer: Window<'a>,
     pair: Pair<'a>,
 }
 
@@ -135,13 +135,13 @@ impl<'a> Scene<'a> {
     fn with(first: &'a Adapter, second: &'a Adapter, shape: QueuePairShape) -> Self {
         let pair = Pair::connect_with(first, second, shape);
         let near = Window::open(&pair.active, Buffer::scattered(70_000), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(70_000), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(70_000), WindowKind::Registered);
         near.buffer.fill_with_seed(1);
-        Self { near, far, pair }
+        Self { near, peer, pair }
     }
 
     fn write(&self, request: u64, flags: NDK_OP_FLAGS) -> i32 {
-        self.pair.active.queue_pair.write(request, &[self.near.element(0..64)], self.far.remote(0), flags)
+        self.pair.active.queue_pair.write(request, &[self.near.sge(0..64)], self.peer.remote(0), flags)
     }
 
     /// The queue pair works: one Write goes through.
@@ -193,18 +193,18 @@ fn full_receive_queue_is_refused() {
     });
 }
 
-fn too_many_elements_are_refused() {
+fn too_many_sges_are_refused() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        let most = QueuePairShape::default().initiator_elements as usize;
-        let near: Vec<NDK_SGE> = (0..=most).map(|index| scene.near.element(index..index + 1)).collect();
-        let far: Vec<NDK_SGE> = (0..=most).map(|index| scene.far.element(index..index + 1)).collect();
+        let most = QueuePairShape::default().initiator_sges as usize;
+        let near: Vec<NDK_SGE> = (0..=most).map(|index| scene.near.sge(index..index + 1)).collect();
+        let peer: Vec<NDK_SGE> = (0..=most).map(|index| scene.peer.sge(index..index + 1)).collect();
         let queue_pair = &scene.pair.active.queue_pair;
-        let remote = scene.far.remote(0);
+        let remote = scene.peer.remote(0);
         assert_eq!(queue_pair.send(1, &near, NONE), STATUS_DATA_OVERRUN);
         assert_eq!(queue_pair.write(2, &near, remote, NONE), STATUS_DATA_OVERRUN);
         assert_eq!(queue_pair.read(3, &near, remote, NONE), STATUS_DATA_OVERRUN);
-        assert_eq!(scene.pair.passive.queue_pair.receive(4, &far), STATUS_DATA_OVERRUN);
+        assert_eq!(scene.pair.passive.queue_pair.receive(4, &peer), STATUS_DATA_OVERRUN);
         scene.assert_healthy();
     });
 }
@@ -216,13 +216,13 @@ fn too_many_bytes_are_refused() {
         // Two elements whose lengths add up to one byte too many, and one whose sum does not fit 32 bits.
         let token = scene.near.local_token();
         let label = scene.near.buffer.label();
-        let over = [element(label, most as usize, token), element(label, 1, token)];
-        let wrapping = [element(label, u32::MAX as usize, token), element(label, 2, token)];
+        let over = [sge(label, most as usize, token), sge(label, 1, token)];
+        let wrapping = [sge(label, u32::MAX as usize, token), sge(label, 2, token)];
         let queue_pair = &scene.pair.active.queue_pair;
         for list in [over, wrapping] {
             assert_eq!(queue_pair.send(1, &list, NONE), STATUS_BUFFER_OVERFLOW);
-            assert_eq!(queue_pair.write(2, &list, scene.far.remote(0), NONE), STATUS_BUFFER_OVERFLOW);
-            assert_eq!(queue_pair.read(3, &list, scene.far.remote(0), NONE), STATUS_BUFFER_OVERFLOW);
+            assert_eq!(queue_pair.write(2, &list, scene.peer.remote(0), NONE), STATUS_BUFFER_OVERFLOW);
+            assert_eq!(queue_pair.read(3, &list, scene.peer.remote(0), NONE), STATUS_BUFFER_OVERFLOW);
         }
         scene.assert_healthy();
     });
@@ -232,7 +232,7 @@ fn no_bytes_need_no_token() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
         let nowhere = conformance::consumer::Remote { address: 0xDEAD_BEEF, token: 0x1234_5678 };
-        let empty = [element(0xBAD, 0, 0x8765_4321)];
+        let empty = [sge(0xBAD, 0, 0x8765_4321)];
         let queue_pair = &scene.pair.active.queue_pair;
         assert_eq!(queue_pair.read(1, &[], nowhere, NONE), 0);
         assert_eq!(queue_pair.write(2, &[], nowhere, NONE), 0);
@@ -246,10 +246,10 @@ fn no_bytes_need_no_token() {
 fn send_of_nothing_consumes_a_receive() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.far.element(0..64)]), 0);
-        assert_eq!(scene.pair.passive.queue_pair.receive(2, &[scene.far.element(64..128)]), 0);
+        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.peer.sge(0..64)]), 0);
+        assert_eq!(scene.pair.passive.queue_pair.receive(2, &[scene.peer.sge(64..128)]), 0);
         assert_eq!(scene.pair.active.queue_pair.send(1, &[], NONE), 0);
-        assert_eq!(scene.pair.active.queue_pair.send(2, &[scene.near.element(0..10)], NONE), 0);
+        assert_eq!(scene.pair.active.queue_pair.send(2, &[scene.near.sge(0..10)], NONE), 0);
         let results = scene.pair.passive.receive.wait_for(2);
         let seen: Vec<(u64, u32)> =
             results.iter().map(|result| (result.RequestContext as u64, result.BytesTransferred)).collect();
@@ -287,9 +287,9 @@ fn refused_post_lets_held_requests_run() {
         for request in 0..5 {
             assert_eq!(scene.write(request, NDK_OP_FLAG_DEFER), 0);
         }
-        let most = QueuePairShape::default().initiator_elements as usize;
-        let too_many: Vec<NDK_SGE> = (0..=most).map(|index| scene.near.element(index..index + 1)).collect();
-        let refused = scene.pair.active.queue_pair.write(9, &too_many, scene.far.remote(0), NONE);
+        let most = QueuePairShape::default().initiator_sges as usize;
+        let too_many: Vec<NDK_SGE> = (0..=most).map(|index| scene.near.sge(index..index + 1)).collect();
+        let refused = scene.pair.active.queue_pair.write(9, &too_many, scene.peer.remote(0), NONE);
         assert_eq!(refused, STATUS_DATA_OVERRUN);
         // The consumer posts no terminator; the five must complete all the same.
         scene.assert_contexts(0..5);
@@ -305,12 +305,12 @@ fn silent_successes_give_no_result_and_free_their_slots() {
                 if status != STATUS_NO_MORE_ENTRIES {
                     break;
                 }
-                settle();
+                wait_until_idle();
                 status = scene.write(request, NDK_OP_FLAG_SILENT_SUCCESS);
             }
             assert_eq!(status, 0, "silent request {request}");
         }
-        settle();
+        wait_until_idle();
         assert!(scene.pair.active.initiator.take(8).is_empty(), "a silent success has a result");
         scene.assert_healthy();
     });
@@ -319,8 +319,8 @@ fn silent_successes_give_no_result_and_free_their_slots() {
 fn silent_failure_gives_a_result() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        let nowhere = conformance::consumer::Remote { token: !scene.far.remote_token(), ..scene.far.remote(0) };
-        let near = [scene.near.element(0..64)];
+        let nowhere = conformance::consumer::Remote { token: !scene.peer.remote_token(), ..scene.peer.remote(0) };
+        let near = [scene.near.sge(0..64)];
         assert_eq!(scene.pair.active.queue_pair.write(1, &near, nowhere, NDK_OP_FLAG_SILENT_SUCCESS), 0);
         assert_eq!(scene.write(2, NDK_OP_FLAG_SILENT_SUCCESS), 0);
         let results = scene.pair.active.initiator.wait_for(2);
@@ -332,29 +332,29 @@ fn silent_failure_gives_a_result() {
 fn send_waits_for_a_receive() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        assert_eq!(scene.pair.active.queue_pair.send(1, &[scene.near.element(0..64)], NONE), 0);
+        assert_eq!(scene.pair.active.queue_pair.send(1, &[scene.near.sge(0..64)], NONE), 0);
         assert_eq!(scene.write(2, NONE), 0);
-        settle();
+        wait_until_idle();
         assert!(scene.pair.active.initiator.take(4).is_empty(), "a send completed without a receive, or was overtaken");
-        assert_eq!(scene.pair.passive.queue_pair.receive(3, &[scene.far.element(0..64)]), 0);
+        assert_eq!(scene.pair.passive.queue_pair.receive(3, &[scene.peer.sge(0..64)]), 0);
         scene.assert_contexts(1..=2);
         assert_eq!(scene.pair.passive.receive.wait_for_one().BytesTransferred, 64);
-        scene.far.buffer.assert_seed(1, 0..64);
+        scene.peer.buffer.assert_seed(1, 0..64);
     });
 }
 
 fn send_larger_than_its_receive_fails_both() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
-        scene.far.buffer.fill_with_seed(2);
-        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.far.element(0..64)]), 0);
-        assert_eq!(scene.pair.active.queue_pair.send(2, &[scene.near.element(0..65)], NONE), 0);
+        scene.peer.buffer.fill_with_seed(2);
+        assert_eq!(scene.pair.passive.queue_pair.receive(1, &[scene.peer.sge(0..64)]), 0);
+        assert_eq!(scene.pair.active.queue_pair.send(2, &[scene.near.sge(0..65)], NONE), 0);
         let received = scene.pair.passive.receive.wait_for_one();
         assert_eq!(received.Status, STATUS_BUFFER_OVERFLOW);
         let sent = scene.pair.active.initiator.wait_for_one();
         assert_eq!(sent.Status, STATUS_REMOTE_RESOURCES);
         let before: Vec<u8> = (0..4096).map(|position| conformance::consumer::pattern(2, position)).collect();
-        assert_eq!(scene.far.buffer.to_vec()[64..4096], before[64..], "nothing past the receive is written");
+        assert_eq!(scene.peer.buffer.to_vec()[64..4096], before[64..], "nothing past the receive is written");
     });
 }
 
@@ -363,7 +363,7 @@ fn flush_cancels_both_queues() {
         let scene = Scene::new(first, second);
         let end = &scene.pair.active;
         for request in 0..4 {
-            assert_eq!(end.queue_pair.receive(request, &[scene.near.element(0..64)]), 0);
+            assert_eq!(end.queue_pair.receive(request, &[scene.near.sge(0..64)]), 0);
             assert_eq!(end.queue_pair.send(10 + request, &[], NONE), 0, "a send that waits for a receive");
         }
         end.queue_pair.flush();
@@ -385,14 +385,14 @@ fn inline_data_is_read_before_the_call_returns() {
         let mut data: Vec<u8> = (0..size).map(|index| index as u8).collect();
         let expected = data.clone();
         let pieces: Vec<NDK_SGE> =
-            data.chunks(8).map(|piece| element(piece.as_ptr() as u64, piece.len(), 0xDEAD)).collect();
+            data.chunks(8).map(|piece| sge(piece.as_ptr() as u64, piece.len(), 0xDEAD)).collect();
         let status = scene.pair.active.queue_pair.send(1, &pieces, NDK_OP_FLAG_INLINE);
         data.fill(0xFF);
         std::hint::black_box(&data);
         assert_eq!(status, 0, "an inline send of {size} bytes in {} elements", pieces.len());
-        assert_eq!(scene.pair.passive.queue_pair.receive(2, &[scene.far.element(0..4096)]), 0);
+        assert_eq!(scene.pair.passive.queue_pair.receive(2, &[scene.peer.sge(0..4096)]), 0);
         assert_eq!(scene.pair.passive.receive.wait_for_one().BytesTransferred, size);
-        assert_eq!(scene.far.buffer.to_vec()[..size as usize], expected);
+        assert_eq!(scene.peer.buffer.to_vec()[..size as usize], expected);
         scene.assert_contexts([1]);
     });
 }
@@ -402,7 +402,7 @@ fn inline_data_above_the_limit_is_refused() {
         let shape = first.fit(QueuePairShape { inline_size: 64, ..QueuePairShape::default() });
         let scene = Scene::with(first, second, shape);
         let data = [0_u8; 1024];
-        let list = [element(data.as_ptr() as u64, 1024, 0)];
+        let list = [sge(data.as_ptr() as u64, 1024, 0)];
         assert_eq!(scene.pair.active.queue_pair.send(1, &list, NDK_OP_FLAG_INLINE), STATUS_BUFFER_OVERFLOW);
         scene.assert_healthy();
     });
@@ -414,8 +414,8 @@ fn send_and_invalidate_ends_the_region_first() {
         let passive = &scene.pair.passive;
         let window = Window::open(passive, Buffer::scattered(4096), WindowKind::FastRegistered);
         let token = window.remote_token();
-        assert_eq!(passive.queue_pair.receive(1, &[scene.far.element(0..64)]), 0);
-        let status = scene.pair.active.queue_pair.send_and_invalidate(2, &[scene.near.element(0..64)], NONE, token);
+        assert_eq!(passive.queue_pair.receive(1, &[scene.peer.sge(0..64)]), 0);
+        let status = scene.pair.active.queue_pair.send_and_invalidate(2, &[scene.near.sge(0..64)], NONE, token);
         assert_eq!(status, 0);
         let received = passive.receive.wait_for_one();
         assert_eq!(received.Status, 0);
@@ -434,9 +434,9 @@ fn send_and_invalidate_of_an_unknown_token_fails() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
         let passive = &scene.pair.passive;
-        assert_eq!(passive.queue_pair.receive(1, &[scene.far.element(0..64)]), 0);
-        let unknown = scene.far.remote_token() ^ 0x0055_5555;
-        let status = scene.pair.active.queue_pair.send_and_invalidate(2, &[scene.near.element(0..64)], NONE, unknown);
+        assert_eq!(passive.queue_pair.receive(1, &[scene.peer.sge(0..64)]), 0);
+        let unknown = scene.peer.remote_token() ^ 0x0055_5555;
+        let status = scene.pair.active.queue_pair.send_and_invalidate(2, &[scene.near.sge(0..64)], NONE, unknown);
         assert_eq!(status, 0);
         assert_eq!(scene.pair.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES);
         assert!(passive.receive.wait_for_one().Status < 0, "the receive of a message that ends the connection");
@@ -449,9 +449,9 @@ fn reads_beyond_the_limit_wait_their_turn() {
         let scene = Scene::with(first, second, shape);
         let count = u64::from(shape.initiator_depth);
         for request in 0..count {
-            let near = [scene.near.element(0..64)];
+            let near = [scene.near.sge(0..64)];
             let flags = if request == count - 1 { NONE } else { NDK_OP_FLAG_DEFER };
-            assert_eq!(scene.pair.active.queue_pair.read(request, &near, scene.far.remote(0), flags), 0);
+            assert_eq!(scene.pair.active.queue_pair.read(request, &near, scene.peer.remote(0), flags), 0);
         }
         scene.assert_contexts(0..count);
     });

@@ -88,9 +88,9 @@ fn round(machine: &Machine, removal: Removal, sink_is_local: bool, begin: usize,
         || {
             for request in 0..TRANSFERS as u64 {
                 let status = if sink_is_local {
-                    pair.active.queue_pair.read(request, &[sink.element(0..MIB)], source.remote(0), NONE)
+                    pair.active.queue_pair.read(request, &[sink.sge(0..MIB)], source.remote(0), NONE)
                 } else {
-                    pair.active.queue_pair.write(request, &[source.element(0..MIB)], sink.remote(0), NONE)
+                    pair.active.queue_pair.write(request, &[source.sge(0..MIB)], sink.remote(0), NONE)
                 };
                 assert_eq!(status, 0);
                 copying.fetch_add(1, Ordering::AcqRel);
@@ -180,7 +180,7 @@ fn send_and_invalidate_after_a_write() {
             source.buffer.fill_with_seed(seed);
             assert_eq!(pair.passive.queue_pair.receive(1, &[]), 0);
             let queue_pair = &pair.active.queue_pair;
-            assert_eq!(queue_pair.write(1, &source.in_elements(1), sink.remote(0), NDK_OP_FLAG_DEFER), 0);
+            assert_eq!(queue_pair.write(1, &source.in_sges(1), sink.remote(0), NDK_OP_FLAG_DEFER), 0);
             assert_eq!(queue_pair.send_and_invalidate(2, &[], NONE, sink.remote_token()), 0);
             let received = pair.passive.receive.wait_for_one();
             assert_eq!(received.Type, NdkOperationTypeReceiveAndInvalidate);
@@ -258,7 +258,7 @@ fn page_list_that_changes_while_it_is_posted() {
                     accepted += 1;
                     let address = buffer.label() + (count as u64 - 1) * 4096;
                     let remote = Remote { address, token: region.remote_token() };
-                    assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..64)], remote, NONE), 0);
+                    assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..64)], remote, NONE), 0);
                     assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
                     assert_eq!(near.buffer.byte(0), 0, "the region has a page that nobody checked");
                     assert_eq!(pair.passive.queue_pair.invalidate(2, region.object(), NONE), 0);

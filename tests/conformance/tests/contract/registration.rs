@@ -6,7 +6,7 @@ use conformance::consumer::{
     Adapter, Buffer, End, FastRegistration, Mapping, MemoryRegion, Pair, QueuePairShape, Remote, Window, WindowKind,
     register_fast,
 };
-use conformance::machine::{settle, with_two_adapters};
+use conformance::machine::{wait_until_idle, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{MDL, MDL_FLAGS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_REMOTE_RESOURCES};
@@ -41,7 +41,7 @@ fn allowed<'a>(
         let buffer = Buffer::scattered(LENGTH);
         let (region, mapping) = open(&pair.passive, &buffer);
         let remote = Remote { address: buffer.label(), token: region.remote_token() };
-        let list = [near.element(0..64)];
+        let list = [near.sge(0..64)];
         let (end, denied) = match number {
             0 | 1 => (&pair.active, STATUS_REMOTE_RESOURCES),
             _ => (&pair.passive, STATUS_ACCESS_VIOLATION),
@@ -49,7 +49,7 @@ fn allowed<'a>(
         let posted = match number {
             0 => end.queue_pair.read(1, &list, remote, NONE),
             1 => end.queue_pair.write(1, &list, remote, NONE),
-            _ => end.queue_pair.read(1, &[buffer.element(0..64, region.local_token())], near.remote(0), NONE),
+            _ => end.queue_pair.read(1, &[buffer.sge(0..64, region.local_token())], near.remote(0), NONE),
         };
         assert_eq!(posted, 0);
         let status = end.initiator.wait_for_one().Status;
@@ -77,14 +77,14 @@ fn rights_of_a_registration_are_compared_whole() {
         }
         // Local read needs no flag: it is the source of a Write and of a Send.
         let pair = Pair::connect(first, second);
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         let buffer = Buffer::scattered(LENGTH);
         buffer.fill_with_seed(3);
         let region = pair.active.domain.register(&buffer, local_read);
-        let list = [buffer.element(0..LENGTH, region.local_token())];
-        assert_eq!(pair.active.queue_pair.write(1, &list, far.remote(0), NONE), 0);
+        let list = [buffer.sge(0..LENGTH, region.local_token())];
+        assert_eq!(pair.active.queue_pair.write(1, &list, peer.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
-        far.buffer.assert_seed(3, 0..LENGTH);
+        peer.buffer.assert_seed(3, 0..LENGTH);
         region.close();
     });
 }
@@ -143,8 +143,8 @@ fn invalidate_does_not_end_a_registered_region() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
-        let region = far.region.as_ref().expect("a region");
+        let peer = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
+        let region = peer.region.as_ref().expect("a region");
         let posted = pair.passive.queue_pair.invalidate(1, region.object(), NONE);
         if posted == 0 {
             assert!(pair.passive.initiator.wait_for_one().Status < 0, "Invalidate of a registered region");
@@ -169,7 +169,7 @@ fn invalidate_does_not_end_a_registered_region() {
         let offer = conformance::consumer::Offer::default();
         let connection = conformance::consumer::establish(from, (&pair.listener, &passive), &offer);
         let _connection = connection.expect("a connection");
-        assert_eq!(active.read(2, &[near.element(0..64)], far.remote(0), NONE), 0);
+        assert_eq!(active.read(2, &[near.sge(0..64)], peer.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "the region stands");
     });
 }
@@ -232,7 +232,7 @@ fn base_of_a_fast_registration_is_any_label() {
             assert_eq!(end.initiator.wait_for_one().Status, 0);
             near.buffer.fill(|_| 0);
             let remote = Remote { address: base + 100, token: region.remote_token() };
-            assert_eq!(pair.active.queue_pair.read(2, &[near.element(100..LENGTH)], remote, NONE), 0);
+            assert_eq!(pair.active.queue_pair.read(2, &[near.sge(100..LENGTH)], remote, NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "{base:#x}");
             assert!(near.buffer.to_vec()[100..] == buffer.to_vec()[100..], "other bytes than those of {base:#x}");
             assert_eq!(end.queue_pair.invalidate(3, region.object(), NONE), 0);
@@ -283,7 +283,7 @@ fn registration_outlives_the_consumers_own_mapping() {
         list.unmap(mapped);
         drop(list);
         let remote = Remote { address: buffer.label(), token: region.remote_token() };
-        assert_eq!(pair.active.queue_pair.write(1, &[near.element(0..LENGTH)], remote, NONE), 0);
+        assert_eq!(pair.active.queue_pair.write(1, &[near.sge(0..LENGTH)], remote, NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         buffer.assert_seed(8, 0..LENGTH);
         region.close();
@@ -347,7 +347,7 @@ fn mapping_of_a_region_is_writable_only_where_bytes_may_arrive() {
                     "{length} bytes under {flags:?}: {views:?}"
                 );
                 region.close();
-                settle();
+                wait_until_idle();
                 assert_eq!(buffer.views(), [], "after the close");
             }
         }

@@ -9,10 +9,10 @@ use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, MemoryList, MemoryRegion, Offer, Pair, QueuePairShape, Started, Window,
     WindowKind,
 };
-use conformance::machine::{Machine, Random, Setup, settle, with_machine};
+use conformance::machine::{Machine, Random, Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::HaltAction;
-use kernel_host::ndis::life::DeviceEvent;
+use kernel_host::ndis::life_cycle::DeviceEvent;
 use ndkpi_sys::ndis::OID_NDK_SET_STATE;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::STATUS_CANCELLED;
@@ -103,16 +103,16 @@ struct Everything {
     list: MemoryList<'static>,
     buffer: Box<Buffer>,
     near: Box<Adapter>,
-    far: Box<Adapter>,
+    peer: Box<Adapter>,
 }
 
 impl Everything {
     fn new(machine: &Machine, near_index: usize) -> Self {
-        let (near, far) = (Box::new(machine.open(near_index)), Box::new(machine.open(1 - near_index)));
+        let (near, peer) = (Box::new(machine.open(near_index)), Box::new(machine.open(1 - near_index)));
         // SAFETY: the box is a later field of the same struct than all that borrows it, and stays where it is.
         let here: &'static Adapter = unsafe { &*std::ptr::from_ref(near.as_ref()) };
         // SAFETY: as above.
-        let there: &'static Adapter = unsafe { &*std::ptr::from_ref(far.as_ref()) };
+        let there: &'static Adapter = unsafe { &*std::ptr::from_ref(peer.as_ref()) };
         let (forth, back) = (Pair::connect(here, there), Pair::connect(there, here));
         for end in [&forth.active, &forth.passive, &back.active, &back.passive] {
             for request in 0..RECEIVES {
@@ -122,8 +122,8 @@ impl Everything {
         }
         let window = Window::open(&forth.active, Buffer::scattered(4096), WindowKind::Registered);
         for request in 0..HELD {
-            let element = [window.element(0..64)];
-            assert_eq!(forth.active.queue_pair.send(request as u64, &element, NDK_OP_FLAG_DEFER), 0);
+            let sge = [window.sge(0..64)];
+            assert_eq!(forth.active.queue_pair.send(request as u64, &sge, NDK_OP_FLAG_DEFER), 0);
         }
         let attempts = [(here, there), (there, here)]
             .into_iter()
@@ -135,7 +135,7 @@ impl Everything {
         let list = memory.memory_list();
         let large = forth.active.domain.create_region(false).expect("a region");
         let registering = large.begin_register_list(list.pointer(), buffer.length(), NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
-        Self { forth, back, attempts, window, registering, large, list, buffer, near, far }
+        Self { forth, back, attempts, window, registering, large, list, buffer, near, peer }
     }
 
     /// The consumer has heard of every end, without having closed anything.
@@ -164,7 +164,7 @@ impl Everything {
         }
         // Registered, or refused because the adapter goes; it ends in either case.
         let _status = self.registering.wait();
-        let Self { forth, back, attempts, window, registering: _, large, list, buffer, near, far } = self;
+        let Self { forth, back, attempts, window, registering: _, large, list, buffer, near, peer } = self;
         drop(window);
         let mut parts: Vec<Close<'_>> = ends_of(&forth).chain(ends_of(&back)).flat_map(end_parts).collect();
         parts.push(Box::new(|| large.object().begin_close()));
@@ -180,7 +180,7 @@ impl Everything {
             assert!(attempt.connecting.is_done() && attempt.accepting.is_none_or(|accepting| accepting.is_done()));
         }
         drop((forth, back, attempts, large, list, buffer));
-        drop((near, far));
+        drop((near, peer));
     }
 }
 
@@ -222,7 +222,7 @@ fn surprise_removal_tells_consumers_before_they_are_asked_to_close() {
             let everything = Everything::new(machine, near);
             let adapter = &machine.adapters[near];
             adapter.device_event(DeviceEvent::SurpriseRemoved).expect("a started adapter");
-            settle();
+            wait_until_idle();
             everything.assert_told();
             everything.close(near as u64 + 1);
             adapter.halt(HaltAction::SurpriseRemoved).expect("a halt");
@@ -237,11 +237,11 @@ fn disable_tells_consumers_with_everything_open() {
             let everything = Everything::new(machine, near);
             let adapter = &machine.adapters[near];
             assert_eq!(adapter.set_oid(OID_NDK_SET_STATE, &[0]).expect("a started adapter").status, 0);
-            settle();
+            wait_until_idle();
             everything.assert_told();
             everything.close(near as u64 + 3);
             assert_eq!(adapter.set_oid(OID_NDK_SET_STATE, &[1]).expect("a started adapter").status, 0);
-            settle();
+            wait_until_idle();
             assert_eq!(adapter.ndk_events(), [false, true]);
         }
     });
@@ -253,7 +253,7 @@ fn low_power_leaves_everything_open_alone() {
         for adapter in &machine.adapters {
             adapter.power_down().expect("power down");
         }
-        settle();
+        wait_until_idle();
         // No device carries the connections, so none is lost; work goes on even now.
         let pair = &everything.back;
         assert_eq!(pair.active.queue_pair.send(77, &[], NONE), 0);
@@ -303,7 +303,7 @@ fn a_hundred_removals_with_everything_open() {
             let (place, registrations) = close_when_told(machine, Everything::new(machine, near), round);
             // Sometimes all has come to rest, sometimes the registration and the connects are under way.
             if random.below(2) == 0 {
-                settle();
+                wait_until_idle();
             }
             match random.below(4) {
                 0 => {

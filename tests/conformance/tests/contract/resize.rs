@@ -2,7 +2,7 @@
 
 use conformance::case;
 use conformance::consumer::{Adapter, CompletionQueue, End, Pair, QueuePair, QueuePairShape, Remote};
-use conformance::machine::{Random, Setup, concurrently, settle, with_machine, with_two_adapters};
+use conformance::machine::{Random, Setup, concurrently, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
@@ -109,7 +109,7 @@ fn resizing_while_results_come_and_go_loses_none() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         let shape = first.fit(QueuePairShape { initiator_depth: 256, ..QueuePairShape::default() });
-        let room = u64::from(first.info().MaxCqDepth).min(564) - 64;
+        let capacity = u64::from(first.info().MaxCqDepth).min(564) - 64;
         let pair = Pair::connect_with(&first, &second, shape);
         let (queue, queue_pair) = (&pair.active.initiator, &pair.active.queue_pair);
         concurrently(
@@ -130,7 +130,7 @@ fn resizing_while_results_come_and_go_loses_none() {
             || {
                 let mut random = Random::new(0x5EED);
                 for _ in 0..300 {
-                    let depth = 64 + random.below(room + 1) as u32;
+                    let depth = 64 + random.below(capacity + 1) as u32;
                     // There may be so many rings without a poll in between; some schedules let nobody poll.
                     while queue.resize(depth) == STATUS_INSUFFICIENT_RESOURCES {
                         kernel_host::dispatcher::delay(-10);
@@ -150,10 +150,10 @@ fn a_shrunk_queue_overruns_at_its_new_depth() {
         assert_eq!(queue.resize(3), 0);
         (0..3).for_each(|request| read(queue_pair, request));
         queue.arm(NDK_CQ_NOTIFY_ERRORS);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 0, "three fit");
         read(queue_pair, 3);
-        settle();
+        wait_until_idle();
         assert_eq!((queue.notification_count(), queue.notification_status()), (1, STATUS_BUFFER_OVERFLOW));
     });
 }
@@ -163,10 +163,10 @@ fn a_resize_keeps_the_arming() {
         let queue = &pair.active.initiator;
         queue.arm(NDK_CQ_NOTIFY_ANY);
         assert_eq!(queue.resize(8), 0);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 0);
         read(&pair.active.queue_pair, 1);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 1);
     });
 }
@@ -187,10 +187,10 @@ fn an_overrun_notifies_whatever_the_queue_is_armed_for() {
             let pair = narrow(first, second);
             let queue = &pair.active.initiator;
             (0..3).for_each(|request| read(&pair.active.queue_pair, request));
-            settle();
+            wait_until_idle();
             assert_eq!(queue.notification_count(), 0, "not armed");
             queue.arm(kind);
-            settle();
+            wait_until_idle();
             assert_eq!((queue.notification_count(), queue.notification_status()), (1, STATUS_BUFFER_OVERFLOW));
         }
     });
@@ -201,16 +201,16 @@ fn after_an_overrun_nothing_more_is_reported() {
         let pair = narrow(first, second);
         let queue = &pair.active.initiator;
         (0..3).for_each(|request| read(&pair.active.queue_pair, request));
-        settle();
+        wait_until_idle();
         // What was there before it may still be taken; nothing comes after that.
         assert!(queue.take(8).len() <= 2);
         assert_eq!(pair.active.queue_pair.read(9, &[], Remote { address: 0, token: 0 }, NONE), 0, "accepted");
-        settle();
+        wait_until_idle();
         assert!(queue.take(8).is_empty());
         queue.arm(NDK_CQ_NOTIFY_ANY);
-        settle();
+        wait_until_idle();
         queue.arm(NDK_CQ_NOTIFY_ANY);
-        settle();
+        wait_until_idle();
         assert_eq!(queue.notification_count(), 1, "told once");
     });
 }
@@ -226,7 +226,7 @@ fn an_overrun_ends_every_queue_pair_of_the_queue() {
         let other = Pair::join(beside, End::new(second, QueuePairShape::default()), first.address(), second.address());
         assert_eq!(other.active.queue_pair.receive(77, &[]), 0);
         (0..3).for_each(|request| read(&pair.active.queue_pair, request));
-        settle();
+        wait_until_idle();
         for pair in [&pair, &other] {
             assert!(pair.passive.connector().wait_for_disconnect(), "the peer is told");
             assert_eq!(pair.passive.connector().disconnect_events(), 1);
@@ -246,7 +246,7 @@ fn an_overrun_is_never_moderated() {
         assert_eq!(queue.moderate(10_000_000, u32::MAX), 0);
         queue.arm(NDK_CQ_NOTIFY_ERRORS);
         (0..13).for_each(|request| read(&pair.active.queue_pair, request));
-        settle();
+        wait_until_idle();
         assert_eq!((queue.notification_count(), queue.notification_status()), (1, STATUS_BUFFER_OVERFLOW));
     });
 }

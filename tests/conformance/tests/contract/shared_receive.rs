@@ -5,7 +5,7 @@ use conformance::consumer::{
     Adapter, Buffer, CompletionQueue, End, Pair, QueuePair, QueuePairShape, SharedReceiveQueue, SharedShape, Window,
     WindowKind,
 };
-use conformance::machine::{settle, with_two_adapters};
+use conformance::machine::{wait_until_idle, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
@@ -13,7 +13,7 @@ use ndkpi_sys::nt::{
 };
 
 pub const CASES: &[Case] = &[
-    case!(depth_and_elements_above_the_limits_are_refused: "NDK-SRQ-1"),
+    case!(depth_and_sges_above_the_limits_are_refused: "NDK-SRQ-1"),
     case!(receives_go_out_in_order_each_to_one_queue_pair: "NDK-SRQ-2"),
     case!(a_receive_completes_where_it_was_taken: "NDK-SRQ-3"),
     case!(the_notification_comes_once_below_the_threshold: "NDK-SRQ-4", "NDK-SRQ-5"),
@@ -37,7 +37,7 @@ const SIZE: usize = 4096;
 /// Connections from one adapter to the other whose passive ends share a receive queue.
 struct Hub<'a> {
     near: Vec<Window<'a>>,
-    far: Window<'a>,
+    peer: Window<'a>,
     pairs: Vec<Pair<'a>>,
     shared: SharedReceiveQueue,
     domain_end: End<'a>,
@@ -60,16 +60,16 @@ impl<'a> Hub<'a> {
             .collect();
         let near = pairs.iter().map(|pair| Window::open(&pair.active, Buffer::scattered(SIZE), WindowKind::Registered));
         let near = near.collect();
-        let far = Window::open(&domain_end, Buffer::scattered(SIZE), WindowKind::Registered);
-        Self { near, far, pairs, shared, domain_end }
+        let peer = Window::open(&domain_end, Buffer::scattered(SIZE), WindowKind::Registered);
+        Self { near, peer, pairs, shared, domain_end }
     }
 
     fn post(&self, request: u64) {
-        assert_eq!(self.shared.receive(request, &[self.far.element(0..64)]), 0);
+        assert_eq!(self.shared.receive(request, &[self.peer.sge(0..64)]), 0);
     }
 
     fn send(&self, sender: usize, length: usize) {
-        let message = [self.near[sender].element(0..length)];
+        let message = [self.near[sender].sge(0..length)];
         assert_eq!(self.pairs[sender].active.queue_pair.send(7, &message, NDK_OP_FLAG_SILENT_SUCCESS), 0);
     }
 
@@ -90,7 +90,7 @@ impl<'a> Hub<'a> {
     /// Everything in an order that a consumer may choose: queue pairs first, then the queue they share.
     fn end(self) {
         drop(self.near);
-        drop(self.far);
+        drop(self.peer);
         drop(self.pairs);
         self.shared.close();
         drop(self.domain_end);
@@ -105,18 +105,17 @@ fn with_hub(count: usize, shape: SharedShape, trial: impl FnOnce(&Hub)) {
     });
 }
 
-fn depth_and_elements_above_the_limits_are_refused() {
+fn depth_and_sges_above_the_limits_are_refused() {
     with_two_adapters(|_, second| {
         let end = End::new(second, QueuePairShape::default());
-        let (depth, elements) = (second.info().MaxSrqDepth, second.info().MaxReceiveRequestSge);
-        let create = |depth, elements| {
-            SharedReceiveQueue::new(&end.domain, SharedShape { depth, elements, ..SharedShape::default() })
-        };
-        for (depth, elements) in [(depth + 1, 1), (u32::MAX, 1), (4, elements + 1), (4, u32::MAX)] {
-            assert_eq!(create(depth, elements).err(), Some(STATUS_INVALID_PARAMETER), "{depth} and {elements}");
+        let (depth, sges) = (second.info().MaxSrqDepth, second.info().MaxReceiveRequestSge);
+        let create =
+            |depth, sges| SharedReceiveQueue::new(&end.domain, SharedShape { depth, sges, ..SharedShape::default() });
+        for (depth, sges) in [(depth + 1, 1), (u32::MAX, 1), (4, sges + 1), (4, u32::MAX)] {
+            assert_eq!(create(depth, sges).err(), Some(STATUS_INVALID_PARAMETER), "{depth} and {sges}");
         }
-        for (depth, elements) in [(depth, 1), (1, elements), (depth, elements)] {
-            create(depth, elements).expect("the limits themselves").close();
+        for (depth, sges) in [(depth, 1), (1, sges), (depth, sges)] {
+            create(depth, sges).expect("the limits themselves").close();
         }
     });
 }
@@ -128,7 +127,7 @@ fn receives_go_out_in_order_each_to_one_queue_pair() {
             for sender in [2, 0, 0, 1, 2, 1] {
                 hub.send(sender, 10);
             }
-            settle();
+            wait_until_idle();
             let expected = [[1, 2], [3, 5], [0, 4]].map(|pair| pair.map(|request| 10 * round + request));
             for (receiver, expected) in expected.into_iter().enumerate() {
                 assert_eq!(hub.requests(receiver), expected);
@@ -142,7 +141,7 @@ fn a_receive_completes_where_it_was_taken() {
         for receiver in [1, 0, 1] {
             hub.post(5);
             hub.send(receiver, 33);
-            settle();
+            wait_until_idle();
             let results = hub.taken(receiver);
             assert_eq!(results.len(), 1);
             assert_eq!(results[0].QPContext as usize, 0x1000 * (receiver + 1));
@@ -161,7 +160,7 @@ fn the_notification_comes_once_below_the_threshold() {
             let mut queued = if left == 5 { 8 } else { 4 };
             while queued > 0 {
                 hub.send(0, 1);
-                settle();
+                wait_until_idle();
                 queued -= 1;
                 let told = u32::from(queued <= left);
                 assert_eq!(hub.shared.notification_count(), before + told, "{queued} queued, threshold {threshold}");
@@ -179,7 +178,7 @@ fn modify_below_the_threshold_notifies_at_once() {
         hub.post(1);
         for (threshold, told) in [(1, 0), (2, 1), (1000, 2), (1, 2)] {
             assert_eq!(hub.shared.modify(0, threshold), 0);
-            settle();
+            wait_until_idle();
             assert_eq!(hub.shared.notification_count(), told, "threshold {threshold}, one queued");
         }
     });
@@ -191,15 +190,15 @@ fn modify_with_nothing_keeps_everything() {
         assert_eq!(hub.shared.modify(0, 4), 0);
         assert_eq!(hub.shared.modify(0, 0), 0);
         assert_eq!(hub.shared.receive(9, &[]), STATUS_NO_MORE_ENTRIES, "depth 0 keeps the depth");
-        settle();
+        wait_until_idle();
         assert_eq!(hub.shared.notification_count(), 0);
         hub.send(0, 1);
-        settle();
+        wait_until_idle();
         assert_eq!(hub.shared.notification_count(), 1, "threshold 0 keeps the arming and the threshold");
         assert_eq!(hub.shared.modify(0, 0), 0);
         assert_eq!(hub.shared.modify(5, 0), 0);
         hub.send(0, 1);
-        settle();
+        wait_until_idle();
         assert_eq!(hub.shared.notification_count(), 1, "threshold 0 does not arm");
     });
 }
@@ -208,7 +207,7 @@ fn a_new_queue_is_not_armed() {
     with_hub(1, SharedShape { threshold: 10, ..SharedShape::default() }, |hub| {
         hub.post(1);
         hub.send(0, 1);
-        settle();
+        wait_until_idle();
         assert_eq!(hub.shared.notification_count(), 0);
     });
 }
@@ -218,7 +217,7 @@ fn a_queue_without_a_function_never_notifies() {
         assert_eq!(hub.shared.modify(0, 10), 0);
         hub.post(1);
         hub.send(0, 1);
-        settle();
+        wait_until_idle();
         assert_eq!((hub.shared.notification_count(), hub.requests(0)), (0, vec![1]));
     });
 }
@@ -227,10 +226,10 @@ fn a_flush_leaves_what_is_in_the_shared_queue() {
     with_hub(2, SharedShape::default(), |hub| {
         (0..4).for_each(|request| hub.post(request));
         hub.pairs[0].passive.queue_pair.flush();
-        settle();
+        wait_until_idle();
         assert!(hub.taken(0).is_empty(), "nothing of it is the queue pair's");
         (0..4).for_each(|_| hub.send(1, 1));
-        settle();
+        wait_until_idle();
         assert_eq!(hub.requests(1), [0, 1, 2, 3]);
     });
 }
@@ -242,17 +241,17 @@ fn a_queue_pair_that_ends_gives_back_what_it_had_not_taken() {
         for (side, count) in [(0, 3), (1, 2)] {
             (0..count).for_each(|request| hub.post(request));
             hub.send(side, 1);
-            settle();
+            wait_until_idle();
             assert_eq!(hub.requests(side), [0]);
             if side == 0 {
                 hub.pairs[0].active.queue_pair.flush();
                 hub.pairs[0].passive.connector().close();
                 hub.pairs[0].passive.queue_pair.close();
-                settle();
+                wait_until_idle();
                 assert!(hub.taken(0).is_empty());
                 hub.send(1, 1);
                 hub.send(1, 1);
-                settle();
+                wait_until_idle();
                 assert_eq!(hub.requests(1), [1, 2], "the other queue pair gets them");
             }
         }
@@ -261,15 +260,15 @@ fn a_queue_pair_that_ends_gives_back_what_it_had_not_taken() {
 }
 
 fn a_receive_too_many_or_too_scattered_is_refused() {
-    with_hub(1, SharedShape { depth: 3, elements: 2, ..SharedShape::default() }, |hub| {
-        let element = hub.far.element(0..1);
-        assert_eq!(hub.shared.receive(1, &[element; 3]), STATUS_DATA_OVERRUN);
+    with_hub(1, SharedShape { depth: 3, sges: 2, ..SharedShape::default() }, |hub| {
+        let sge = hub.peer.sge(0..1);
+        assert_eq!(hub.shared.receive(1, &[sge; 3]), STATUS_DATA_OVERRUN);
         for request in 0..3 {
-            assert_eq!(hub.shared.receive(request, &[element; 2]), 0);
+            assert_eq!(hub.shared.receive(request, &[sge; 2]), 0);
         }
         assert_eq!(hub.shared.receive(4, &[]), STATUS_NO_MORE_ENTRIES);
         hub.send(0, 2);
-        settle();
+        wait_until_idle();
         assert_eq!(hub.requests(0), [0]);
         assert_eq!(hub.shared.receive(4, &[]), 0);
     });
@@ -282,7 +281,7 @@ fn a_send_that_finds_the_queue_empty_waits() {
         assert!(hub.taken(0).is_empty());
         assert_eq!(hub.pairs[0].passive.connector().disconnect_events(), 0);
         hub.post(3);
-        settle();
+        wait_until_idle();
         assert_eq!(hub.requests(0), [3]);
     });
 }
@@ -292,11 +291,11 @@ fn waiting_senders_are_served_in_their_order() {
         for order in [[0, 1, 2, 3], [3, 1, 0, 2], [2, 3, 1, 0]] {
             for sender in order {
                 hub.send(sender, 1);
-                settle();
+                wait_until_idle();
             }
             for (place, receiver) in order.into_iter().enumerate() {
                 hub.post(place as u64);
-                settle();
+                wait_until_idle();
                 assert_eq!(hub.requests(receiver), [place as u64], "{order:?}");
             }
         }
@@ -310,7 +309,7 @@ fn modify_above_the_limit_is_refused() {
         for depth in [most + 1, u32::MAX] {
             assert_eq!(hub.shared.modify(depth, 50), STATUS_INVALID_PARAMETER);
         }
-        settle();
+        wait_until_idle();
         assert_eq!(hub.shared.notification_count(), 0, "nor was it armed");
         hub.post(1);
         assert_eq!(hub.shared.receive(2, &[]), STATUS_NO_MORE_ENTRIES);
@@ -329,7 +328,7 @@ fn modify_changes_the_depth_and_keeps_the_receives() {
         for depth in [7_u64, 5, 12, 6] {
             while next - expected > depth - 1 {
                 hub.send(0, 1);
-                settle();
+                wait_until_idle();
                 assert_eq!(hub.requests(0), [expected]);
                 expected += 1;
             }
@@ -341,7 +340,7 @@ fn modify_changes_the_depth_and_keeps_the_receives() {
             assert_eq!(hub.shared.receive(next, &[]), STATUS_NO_MORE_ENTRIES);
         }
         (expected..next).for_each(|_| hub.send(0, 1));
-        settle();
+        wait_until_idle();
         assert_eq!(hub.requests(0), (expected..next).collect::<Vec<_>>());
     });
 }
@@ -353,7 +352,7 @@ fn queued_receives_are_dropped_with_the_queue() {
         let closing = hub.shared.object().begin_close();
         assert_eq!(closing.inline(), STATUS_PENDING, "a queue pair uses it");
         hub.send(0, 1);
-        settle();
+        wait_until_idle();
         assert_eq!(hub.requests(0), [0], "and goes on using it");
         hub.pairs[0].passive.connector().close();
         hub.pairs[0].passive.queue_pair.close();
@@ -361,7 +360,7 @@ fn queued_receives_are_dropped_with_the_queue() {
         let left = hub.taken(0);
         assert!(left.is_empty(), "{left:#x?}");
         drop(hub.near);
-        drop(hub.far);
+        drop(hub.peer);
         drop(hub.pairs);
     });
 }
@@ -374,7 +373,7 @@ fn queue_pairs_over_the_limits_are_refused() {
         let good = QueuePairShape::default();
         let shapes = [
             QueuePairShape { initiator_depth: info.MaxInitiatorQueueDepth + 1, ..good },
-            QueuePairShape { initiator_elements: info.MaxInitiatorRequestSge + 1, ..good },
+            QueuePairShape { initiator_sges: info.MaxInitiatorRequestSge + 1, ..good },
             QueuePairShape { inline_size: info.MaxInlineDataSize + 1, ..good },
         ];
         let queue: &CompletionQueue = &end.receive;

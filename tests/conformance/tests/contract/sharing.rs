@@ -7,7 +7,7 @@ use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, Offer, Pair, QueuePair, QueuePairShape, Window, WindowKind, establish,
 };
-use conformance::machine::{Setup, concurrently, settle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, concurrently, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{STATUS_CANCELLED, STATUS_REMOTE_RESOURCES};
@@ -24,7 +24,7 @@ const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 /// A second connection whose active queue pair shares the completion queues of the first one's.
 struct Second<'a> {
     _near: Connector,
-    _far: Connector,
+    _peer: Connector,
     active: QueuePair,
     passive: End<'a>,
 }
@@ -37,8 +37,8 @@ impl<'a> Second<'a> {
         let passive = End::new(second, QueuePairShape::default());
         let from = (first, &active, first.address());
         let connection = establish(from, (&pair.listener, &passive.queue_pair), &Offer::default());
-        let (near, far) = connection.expect("a connection");
-        Self { _near: near, _far: far, active, passive }
+        let (near, peer) = connection.expect("a connection");
+        Self { _near: near, _peer: peer, active, passive }
     }
 }
 
@@ -107,18 +107,18 @@ fn peer_of_a_failed_request_gets_one_event() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
         let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(64), WindowKind::Registered);
         assert_eq!(pair.passive.queue_pair.receive(7, &[]), 0);
-        let nowhere = conformance::consumer::Remote { token: !far.remote_token(), ..far.remote(0) };
-        assert_eq!(pair.active.queue_pair.write(1, &[near.element(0..64)], nowhere, NONE), 0);
+        let nowhere = conformance::consumer::Remote { token: !peer.remote_token(), ..peer.remote(0) };
+        assert_eq!(pair.active.queue_pair.write(1, &[near.sge(0..64)], nowhere, NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES);
         assert!(pair.passive.connector().wait_for_disconnect(), "the peer hears of it");
-        settle();
+        wait_until_idle();
         assert_eq!(pair.passive.connector().disconnect_events(), 1);
         assert!(pair.passive.receive.take(4).is_empty(), "and keeps its receives until it ends itself");
         // The peer's own end makes no second event.
         pair.passive.connector().close();
-        settle();
+        wait_until_idle();
         assert_eq!(pair.passive.connector().disconnect_events(), 1);
     });
 }
@@ -130,12 +130,12 @@ fn receive_that_invalidated_comes_by_the_plain_call() {
         assert_eq!(pair.passive.queue_pair.receive(5, &[]), 0);
         assert_eq!(pair.active.queue_pair.send_and_invalidate(1, &[], NONE, window.remote_token()), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
-        settle();
+        wait_until_idle();
         let results = pair.passive.receive.take_plain(4);
         assert_eq!(results.len(), 1);
         assert_eq!((results[0].Status, results[0].RequestContext as u64), (0, 5));
         let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::Registered);
-        assert_eq!(pair.active.queue_pair.read(2, &[near.element(0..64)], window.remote(0), NONE), 0);
+        assert_eq!(pair.active.queue_pair.read(2, &[near.sge(0..64)], window.remote(0), NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES, "the token is dead");
     });
 }

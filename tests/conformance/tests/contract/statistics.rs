@@ -8,7 +8,7 @@ use conformance::consumer::{
     Adapter, Buffer, CompletionQueue, Connector, End, Listener, Offer, Pair, QueuePair, QueuePairShape, SharedEndpoint,
     Window, WindowKind,
 };
-use conformance::machine::{Machine, Setup, settle, with_machine};
+use conformance::machine::{Machine, Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::irql;
 use ndkpi_sys::ndis::{
@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
     case!(connect_failure_counts_refusals_on_both_sides: "NDIS-OID-13"),
     case!(connect_failure_counts_attempts_that_are_given_up: "NDIS-OID-13"),
     case!(connect_failure_counts_attempts_that_a_disable_ends: "NDIS-OID-13"),
-    case!(connection_error_counts_ends_nobody_asked_for: "NDIS-OID-14"),
+    case!(connection_error_counts_ends_no_context_asked_for: "NDIS-OID-14"),
     case!(connection_error_counts_vanished_addresses: "NDIS-OID-14"),
     case!(active_connection_is_what_stands: "NDIS-OID-15"),
     case!(cq_error_counts_each_queue_once: "NDIS-OID-16"),
@@ -126,15 +126,15 @@ fn connect_and_accept_count_what_is_established() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         let listener = listening(&second);
-        let (near, far) = (End::new(&first, QueuePairShape::default()), End::new(&second, QueuePairShape::default()));
+        let (near, peer) = (End::new(&first, QueuePairShape::default()), End::new(&second, QueuePairShape::default()));
         let connector = Connector::new(&first).expect("a connector");
         let offer = Offer::default();
         let connecting =
             connector.begin_connect(&near.queue_pair, any_port(first.address()), listener.local_address(), &offer);
         let arrived = listener.next();
-        let accepting = arrived.begin_accept(&far.queue_pair, &offer);
+        let accepting = arrived.begin_accept(&peer.queue_pair, &offer);
         assert_eq!(connecting.wait(), 0);
-        settle();
+        wait_until_idle();
         assert_eq!(Counters::of_both(machine), [Counters::default(); 2], "answered is not yet established");
         assert_eq!(connector.begin_complete_connect().wait(), 0);
         assert_eq!(accepting.wait(), 0);
@@ -161,7 +161,7 @@ fn connect_failure_counts_refusals_on_both_sides() {
         let connect = |to| connector.begin_connect(&end.queue_pair, from, to, &Offer::default());
         let nobody = SocketAddr::new(second.address().ip(), 4);
         assert_eq!(connect(nobody).wait(), STATUS_CONNECTION_REFUSED);
-        settle();
+        wait_until_idle();
         assert_eq!(failures(), [1, 0], "nobody listens");
         assert_eq!(connect(SocketAddr::from(([10, 0, 0, 99], 4))).wait(), STATUS_HOST_UNREACHABLE);
         assert_eq!(failures(), [2, 0], "nobody has the address");
@@ -169,7 +169,7 @@ fn connect_failure_counts_refusals_on_both_sides() {
         let connecting = connect(listener.local_address());
         assert_eq!(listener.next().reject(&[]), 0);
         assert_eq!(connecting.wait(), STATUS_CONNECTION_REFUSED);
-        settle();
+        wait_until_idle();
         assert_eq!(failures(), [3, 1], "a reject is a failure of both");
         listener.pause_events(true);
         assert_eq!(connect(listener.local_address()).wait(), STATUS_CONNECTION_REFUSED);
@@ -183,7 +183,7 @@ fn connect_failure_counts_attempts_that_are_given_up() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         let failures = || {
-            settle();
+            wait_until_idle();
             Counters::of_both(machine).map(|counters| counters.connect_failure)
         };
         let listener = listening(&second);
@@ -206,8 +206,8 @@ fn connect_failure_counts_attempts_that_are_given_up() {
         assert_eq!(failures(), [2, 2], "closed by the passive side");
         drop(connector);
         let (connector, arrived, connecting) = attempt();
-        let far = End::new(&second, QueuePairShape::default());
-        let accepting = arrived.begin_accept(&far.queue_pair, &Offer::default());
+        let peer = End::new(&second, QueuePairShape::default());
+        let accepting = arrived.begin_accept(&peer.queue_pair, &Offer::default());
         assert_eq!(connecting.wait(), 0);
         drop(connector);
         assert_ne!(accepting.wait(), 0);
@@ -220,17 +220,17 @@ fn connect_failure_counts_attempts_that_a_disable_ends() {
         let (first, second) = (machine.open(0), machine.open(1));
         {
             let listener = listening(&second);
-            let (near, far) =
+            let (near, peer) =
                 (End::new(&first, QueuePairShape::default()), End::new(&second, QueuePairShape::default()));
             let connector = Connector::new(&first).expect("a connector");
             let offer = Offer::default();
             let connecting =
                 connector.begin_connect(&near.queue_pair, any_port(first.address()), listener.local_address(), &offer);
             let arrived = listener.next();
-            let accepting = arrived.begin_accept(&far.queue_pair, &offer);
+            let accepting = arrived.begin_accept(&peer.queue_pair, &offer);
             assert_eq!(connecting.wait(), 0);
             assert_eq!(machine.adapters[0].set_oid(OID_NDK_SET_STATE, &[0]).expect("a started adapter").status, 0);
-            settle();
+            wait_until_idle();
             assert_ne!(accepting.wait(), 0, "the accept that waits for CompleteConnect");
             let [active, passive] = Counters::of_both(machine);
             assert_eq!((active.connect_failure, passive.connect_failure), (1, 1));
@@ -239,7 +239,7 @@ fn connect_failure_counts_attempts_that_a_disable_ends() {
     });
 }
 
-fn connection_error_counts_ends_nobody_asked_for() {
+fn connection_error_counts_ends_no_context_asked_for() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         let errors = || Counters::of_both(machine).map(|counters| counters.connection_error);
@@ -250,25 +250,25 @@ fn connection_error_counts_ends_nobody_asked_for() {
         assert_eq!(graceful.passive.connector().begin_disconnect().wait(), 0);
         assert_eq!(one.wait(), 0);
         drop(graceful);
-        settle();
+        wait_until_idle();
         assert_eq!(errors(), [0, 0], "both asked for it");
         // Aborted: an error of the side that did not close.
         let mut aborted = Pair::connect(&first, &second);
         drop(aborted.active.connector.take());
         assert!(aborted.passive.connector().wait_for_disconnect());
-        settle();
+        wait_until_idle();
         assert_eq!(errors(), [0, 1]);
         drop(aborted);
-        settle();
+        wait_until_idle();
         assert_eq!(errors(), [0, 1], "closing what is over is no error");
         // A request that fails ends the connection for both.
         let failed = Pair::connect(&first, &second);
         let near = Window::open(&failed.active, Buffer::scattered(64), WindowKind::Registered);
         let nowhere = conformance::consumer::Remote { address: 0x1000, token: 0xDEAD_0001 };
-        assert_eq!(failed.active.queue_pair.write(1, &[near.element(0..64)], nowhere, NONE), 0);
+        assert_eq!(failed.active.queue_pair.write(1, &[near.sge(0..64)], nowhere, NONE), 0);
         assert_ne!(failed.active.initiator.wait_for_one().Status, 0);
         assert!(failed.passive.connector().wait_for_disconnect());
-        settle();
+        wait_until_idle();
         assert_eq!(errors(), [1, 2]);
     });
 }
@@ -278,7 +278,7 @@ fn connection_error_counts_vanished_addresses() {
         machine.remove_address(0, pair.active.connector().local_address().ip());
         assert!(pair.active.connector().wait_for_disconnect());
         assert!(pair.passive.connector().wait_for_disconnect());
-        settle();
+        wait_until_idle();
         assert_eq!(
             Counters::of_both(machine).map(|counters| (counters.connection_error, counters.active)),
             [(1, 0); 2]
@@ -297,22 +297,22 @@ fn active_connection_is_what_stands() {
         }
         // Closed at one side: the other side's is over as well.
         drop(pairs[3].active.connector.take());
-        settle();
+        wait_until_idle();
         assert_eq!(active(), [3, 3], "an abort");
         drop(pairs.pop());
-        settle();
+        wait_until_idle();
         assert_eq!(active(), [3, 3], "what is over is not taken off twice");
         let disconnecting = pairs[2].passive.connector().begin_disconnect();
         assert!(pairs[2].active.connector().wait_for_disconnect());
         assert_eq!(pairs[2].active.connector().begin_disconnect().wait(), 0);
         assert_eq!(disconnecting.wait(), 0);
-        settle();
+        wait_until_idle();
         assert_eq!(active(), [2, 2], "with grace");
         pairs.clear();
-        settle();
+        wait_until_idle();
         assert_eq!(active(), [0, 0]);
-        let [near, far] = Counters::of_both(machine);
-        assert_eq!((near.connect, far.accept), (4, 4), "what was established stays counted");
+        let [near, peer] = Counters::of_both(machine);
+        assert_eq!((near.connect, peer.accept), (4, 4), "what was established stays counted");
     });
 }
 
@@ -327,12 +327,12 @@ fn cq_error_counts_each_queue_once() {
             let pair = QueuePair::new(&end.domain, &small, &end.initiator, shape).expect("a queue pair");
             assert_eq!(pair.receive(1, &[]), 0);
             pair.flush();
-            settle();
+            wait_until_idle();
             assert_eq!(errors(), expected - 1, "a queue that is full has not failed");
             for request in 2..6 {
                 assert_eq!(pair.receive(request, &[]), 0);
             }
-            settle();
+            wait_until_idle();
             assert_eq!(errors(), expected, "results beyond the depth, however many, fail the queue once");
         };
         overflow(1);
@@ -355,7 +355,7 @@ fn count_each(machine: &Machine, from: usize, transfer: impl Fn(usize)) {
     for length in LENGTHS {
         let (before, general_before) = (Counters::of_both(machine), [general(machine, 0), general(machine, 1)]);
         transfer(length);
-        settle();
+        wait_until_idle();
         let (after, general_after) = (Counters::of_both(machine), [general(machine, 0), general(machine, 1)]);
         let (octets, frames) = cost(length as u64);
         let sent = Counters {
@@ -381,10 +381,10 @@ fn count_each(machine: &Machine, from: usize, transfer: impl Fn(usize)) {
 fn writes_count_octets_and_frames() {
     with_pair(|machine, pair| {
         let near = Window::open(&pair.active, Buffer::scattered(300_000), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(300_000), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(300_000), WindowKind::Registered);
         count_each(machine, 0, |length| {
-            let elements = if length == 0 { Vec::new() } else { near.first_in_elements(length, length.min(3)) };
-            assert_eq!(pair.active.queue_pair.write(1, &elements, far.remote(0), NONE), 0);
+            let sges = if length == 0 { Vec::new() } else { near.first_in_sges(length, length.min(3)) };
+            assert_eq!(pair.active.queue_pair.write(1, &sges, peer.remote(0), NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         });
         for (index, oid) in [(0, OID_GEN_XMIT_OK), (1, OID_GEN_RCV_OK)] {
@@ -398,16 +398,16 @@ fn writes_count_octets_and_frames() {
 fn reads_and_sends_count_octets_and_frames() {
     with_pair(|machine, pair| {
         let near = Window::open(&pair.active, Buffer::scattered(300_000), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(300_000), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(300_000), WindowKind::Registered);
         // The bytes of a Read go from the peer to the reader.
         count_each(machine, 1, |length| {
-            let elements = if length == 0 { Vec::new() } else { vec![near.element(0..length)] };
-            assert_eq!(pair.active.queue_pair.read(1, &elements, far.remote(0), NONE), 0);
+            let sges = if length == 0 { Vec::new() } else { vec![near.sge(0..length)] };
+            assert_eq!(pair.active.queue_pair.read(1, &sges, peer.remote(0), NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         });
         count_each(machine, 0, |length| {
-            let part = |window: &Window<'_>| if length == 0 { Vec::new() } else { vec![window.element(0..length)] };
-            assert_eq!(pair.passive.queue_pair.receive(2, &part(&far)), 0);
+            let part = |window: &Window<'_>| if length == 0 { Vec::new() } else { vec![window.sge(0..length)] };
+            assert_eq!(pair.passive.queue_pair.receive(2, &part(&peer)), 0);
             assert_eq!(pair.active.queue_pair.send(3, &part(&near), NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
             assert_eq!(pair.passive.receive.wait_for_one().Status, 0);
@@ -419,9 +419,9 @@ fn refused_access_moves_nothing() {
     with_pair(|machine, pair| {
         let near = Window::open(&pair.active, Buffer::scattered(4096), WindowKind::Registered);
         let nowhere = conformance::consumer::Remote { address: 0x1000, token: 0xDEAD_0001 };
-        assert_eq!(pair.active.queue_pair.write(1, &[near.element(0..4096)], nowhere, NONE), 0);
+        assert_eq!(pair.active.queue_pair.write(1, &[near.sge(0..4096)], nowhere, NONE), 0);
         assert_ne!(pair.active.initiator.wait_for_one().Status, 0);
-        settle();
+        wait_until_idle();
         let [active, passive] = Counters::of_both(machine);
         assert_eq!((active.octets_in, passive.octets_out), (0, 0));
         assert!(passive.octets_in < 4096, "no payload arrived: {}", passive.octets_in);
@@ -438,7 +438,7 @@ fn traffic_of_closed_queue_pairs_stays_counted() {
                 assert_eq!(pair.active.queue_pair.send(2, &[], NONE), 0);
                 assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
             }
-            settle();
+            wait_until_idle();
             let [active, passive] = Counters::of_both(machine);
             assert_eq!((active.frames_out, passive.frames_in), (round, round));
         }
@@ -449,10 +449,10 @@ fn traffic_of_closed_queue_pairs_stays_counted() {
 fn list(machine: &Machine, index: usize, oid: u32, entry: usize, count: usize) -> Vec<Vec<u8>> {
     let adapter = &machine.adapters[index];
     let total = 0x10 + entry * count;
-    for room in [0, 1, 0xF, total - 1] {
-        let short = adapter.query_oid(oid, room).expect("a started adapter");
+    for capacity in [0, 1, 0xF, total - 1] {
+        let short = adapter.query_oid(oid, capacity).expect("a started adapter");
         let seen = (short.status, short.bytes_done, short.bytes_needed as usize);
-        assert_eq!(seen, (NDIS_STATUS_BUFFER_TOO_SHORT, 0, total), "{count} entries, {room} bytes");
+        assert_eq!(seen, (NDIS_STATUS_BUFFER_TOO_SHORT, 0, total), "{count} entries, {capacity} bytes");
     }
     let answer = adapter.query_oid(oid, total).expect("a started adapter");
     assert_eq!((answer.status, answer.data.len()), (NDIS_STATUS_SUCCESS, total), "{count} entries, exact room");
@@ -503,7 +503,7 @@ fn connections_are_listed_from_none_to_many() {
             }
         }
         drop(pairs);
-        settle();
+        wait_until_idle();
         assert!(entries(0, 0).is_empty());
     });
 }
@@ -522,7 +522,7 @@ fn shared_endpoints_are_told_from_listeners() {
         known.sort_unstable();
         assert_eq!(listed, known);
         drop(shared);
-        settle();
+        wait_until_idle();
         assert_eq!(list(machine, 1, OID_NDK_LOCAL_ENDPOINTS, 0x24, 1)[0][0x1D], 1);
     });
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use conformance::case;
 use conformance::consumer::{Adapter, Buffer, End, Pair, QueuePairShape, Window, WindowKind, completion};
-use conformance::machine::{Machine, Setup, concurrently, load, settle, unload, wait_until, with_machine};
+use conformance::machine::{Machine, Setup, concurrently, load, unload, wait_until, wait_until_idle, with_machine};
 use conformance::trial::Case;
-use kernel_host::ndis::life::DeviceEvent;
+use kernel_host::ndis::life_cycle::DeviceEvent;
 use kernel_host::thread::JoinHandle;
 use kernel_host::{HaltAction, Kernel};
 use ndkpi_sys::ndis::{NDIS_STATUS_NOT_ACCEPTED, OID_GEN_STATISTICS, OID_NDK_SET_STATE, OID_NDK_STATISTICS};
@@ -26,7 +26,7 @@ pub const CASES: &[Case] = &[
     case!(unload_with_transfers_running: "NDIS-LIFE-2", "NDIS-LIFE-1"),
     case!(halt_of_the_peers_adapter_ends_the_connection: "NDK-CM-8", "NDK-QP-14"),
     case!(close_of_an_open_waits_for_its_children: "NDK-OPEN-5"),
-    case!(a_hundred_lives_with_a_transfer_each: "NDIS-LIFE-1"),
+    case!(a_hundred_scenarios_with_a_transfer_each: "NDIS-LIFE-1"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -38,7 +38,7 @@ const READS: u64 = 32;
 /// What a consumer works with. The fields close in their order.
 struct Objects {
     near: Window<'static>,
-    far: Window<'static>,
+    peer: Window<'static>,
     pair: Pair<'static>,
     /// Reads that were posted, and those of them that have succeeded.
     posted: AtomicU64,
@@ -50,8 +50,8 @@ impl Objects {
         for left in (0..count).rev() {
             let request = self.posted.fetch_add(1, Ordering::AcqRel);
             let flags = if left == 0 { NONE } else { NDK_OP_FLAG_DEFER };
-            let near = self.near.in_elements(1);
-            assert_eq!(self.pair.active.queue_pair.read(request, &near, self.far.remote(0), flags), 0);
+            let near = self.near.in_sges(1);
+            assert_eq!(self.pair.active.queue_pair.read(request, &near, self.peer.remote(0), flags), 0);
         }
     }
 
@@ -92,17 +92,17 @@ impl Consumer {
         // SAFETY: the box outlives what borrows it: it is a later field of the same struct and never moved out of.
         let near_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(first.as_ref()) };
         // SAFETY: as above.
-        let far_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(second.as_ref()) };
+        let peer_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(second.as_ref()) };
         let shape = QueuePairShape { initiator_depth: 64, ..QueuePairShape::default() };
         let length = near_adapter.fit_fast(MIB);
-        let pair = Pair::connect_with(near_adapter, far_adapter, shape);
+        let pair = Pair::connect_with(near_adapter, peer_adapter, shape);
         let near = Window::open(&pair.active, Buffer::scattered(length), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::FastRegistered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(length), WindowKind::FastRegistered);
         for request in 0..4 {
-            assert_eq!(pair.passive.queue_pair.receive(request, &[far.element(0..64)]), 0);
+            assert_eq!(pair.passive.queue_pair.receive(request, &[peer.sge(0..64)]), 0);
         }
-        assert_eq!(pair.passive.queue_pair.send(1, &[far.element(0..64)], NONE), 0);
-        let objects = Objects { near, far, pair, posted: AtomicU64::new(0), succeeded: AtomicU64::new(0) };
+        assert_eq!(pair.passive.queue_pair.send(1, &[peer.sge(0..64)], NONE), 0);
+        let objects = Objects { near, peer, pair, posted: AtomicU64::new(0), succeeded: AtomicU64::new(0) };
         let objects = Arc::new(objects);
         let copier = Arc::clone(&objects);
         let copying = machine.kernel.spawn("copies", move || copier.copy_without_end());
@@ -213,9 +213,9 @@ fn pause_and_restart_leave_connections_alone() {
         let (first, second) = (machine.open(0), machine.open(1));
         let pair = Pair::connect(&first, &second);
         let near = Window::open(&pair.active, Buffer::scattered(4096), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(4096), WindowKind::Registered);
         let write = |request| {
-            assert_eq!(pair.active.queue_pair.write(request, &[near.element(0..4096)], far.remote(0), NONE), 0);
+            assert_eq!(pair.active.queue_pair.write(request, &[near.sge(0..4096)], peer.remote(0), NONE), 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "write {request}");
         };
         write(1);
@@ -243,10 +243,10 @@ fn halt_of_the_peers_adapter_ends_the_connection() {
         // SAFETY: the box is dropped at the end of this function, after everything that borrows it.
         let near_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(first.as_ref()) };
         // SAFETY: the box is dropped by the closure below, after everything that borrows it.
-        let far_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(second.as_ref()) };
+        let peer_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(second.as_ref()) };
         let near = End::new(near_adapter, QueuePairShape::default());
-        let far = End::new(far_adapter, QueuePairShape::default());
-        let Pair { active, passive, listener } = Pair::join(near, far, near_adapter.address(), far_adapter.address());
+        let peer = End::new(peer_adapter, QueuePairShape::default());
+        let Pair { active, passive, listener } = Pair::join(near, peer, near_adapter.address(), peer_adapter.address());
         let place = Mutex::new(Some((passive, listener, second)));
         let close = move || drop(place.lock().expect("no panic while closing").take());
         let registration = machine.adapters[1].on_ndk_close(close).expect("a started adapter");
@@ -270,9 +270,9 @@ fn close_of_an_open_waits_for_its_children() {
             machine,
             || {
                 while !started.load(Ordering::Acquire) {
-                    settle();
+                    wait_until_idle();
                 }
-                settle();
+                wait_until_idle();
                 assert_eq!(machine.adapters[0].ndk_opens(), 1, "the open was closed over its children");
                 drop(objects);
             },
@@ -285,27 +285,27 @@ fn close_of_an_open_waits_for_its_children() {
     });
 }
 
-fn a_hundred_lives_with_a_transfer_each() {
+fn a_hundred_scenarios_with_a_transfer_each() {
     let setup = Setup::default();
     let kernel = Kernel::boot(setup.kernel.clone());
-    for life in 0..100 {
+    for scenario in 0..100 {
         let (driver, adapters) = load(&kernel, &setup);
         let machine = Parts { adapters: &adapters };
         let (first, second) = (machine.open(0, &setup), machine.open(1, &setup));
         {
             let pair = Pair::connect(&first, &second);
             let near = Window::open(&pair.active, Buffer::scattered(10_000), WindowKind::Registered);
-            let far = Window::open(&pair.passive, Buffer::scattered(10_000), WindowKind::FastRegistered);
-            far.buffer.fill_with_seed(life);
-            assert_eq!(pair.active.queue_pair.read(1, &[near.element(0..10_000)], far.remote(0), NONE), 0);
-            assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "life {life}");
-            near.buffer.assert_seed(life, 0..10_000);
+            let peer = Window::open(&pair.passive, Buffer::scattered(10_000), WindowKind::FastRegistered);
+            peer.buffer.fill_with_seed(scenario);
+            assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..10_000)], peer.remote(0), NONE), 0);
+            assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "life {scenario}");
+            near.buffer.assert_seed(scenario, 0..10_000);
         }
         drop((first, second));
         unload(driver, adapters);
         completion::verify_all();
         let report = kernel.report();
-        assert!(report.is_clean(), "life {life}: {report}");
+        assert!(report.is_clean(), "life {scenario}: {report}");
     }
     let report = kernel.shutdown();
     assert!(report.is_clean(), "{report}");

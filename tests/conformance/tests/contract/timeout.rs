@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use conformance::case;
 use conformance::consumer::{Adapter, Connector, End, Listener, Offer, QueuePairShape, Started};
-use conformance::machine::{Setup, settle, with_machine};
+use conformance::machine::{Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::dispatcher;
 use ndkpi_sys::ndkpi::NDK_OP_FLAGS;
 use ndkpi_sys::nt::{STATUS_CANCELLED, STATUS_CONNECTION_ABORTED, STATUS_IO_TIMEOUT};
 
 pub const CASES: &[Case] = &[
-    case!(connect_that_nobody_answers_times_out: "NDK-CM-47", "NDK-CM-36", "NDK-LIM-6"),
+    case!(connect_that_no_context_answers_times_out: "NDK-CM-47", "NDK-CM-36", "NDK-LIM-6"),
     case!(accept_whose_peer_never_completes_times_out: "NDK-CM-48"),
     case!(disconnect_that_is_never_answered_times_out: "NDK-CM-49", "NDK-CM-24"),
     case!(answers_in_time_are_no_time_outs: "NDK-CM-47", "NDK-CM-48", "NDK-CM-49"),
@@ -37,7 +37,7 @@ fn pass(time: Duration) {
 struct Attempt<'a, 'b> {
     // In the order in which they may be closed.
     near: Connector,
-    far: Connector,
+    peer: Connector,
     active: End<'a>,
     passive: End<'b>,
     listener: Listener,
@@ -53,12 +53,12 @@ impl<'a, 'b> Attempt<'a, 'b> {
         let near = Connector::new(first).expect("a connector");
         let to = listener.local_address();
         let connecting = near.begin_connect(&active.queue_pair, port_zero(first), to, &Offer::default());
-        let far = listener.next();
-        Self { near, far, active, passive, listener, connecting }
+        let peer = listener.next();
+        Self { near, peer, active, passive, listener, connecting }
     }
 
     fn accept(&self) -> Started {
-        self.far.begin_accept(&self.passive.queue_pair, &Offer::default())
+        self.peer.begin_accept(&self.passive.queue_pair, &Offer::default())
     }
 
     fn establish(&self) {
@@ -90,7 +90,7 @@ fn times_out(started: Started) {
     assert_eq!(started.wait(), STATUS_IO_TIMEOUT);
 }
 
-fn connect_that_nobody_answers_times_out() {
+fn connect_that_no_context_answers_times_out() {
     with_time_out("ConnectTimeoutMs", |first, second| {
         let attempt = Attempt::begin(first, second);
         times_out(attempt.connecting);
@@ -98,8 +98,8 @@ fn connect_that_nobody_answers_times_out() {
         // Connector and queue pairs are as they were.
         let to = attempt.listener.local_address();
         let again = attempt.near.begin_connect(&attempt.active.queue_pair, port_zero(first), to, &Offer::default());
-        let far = attempt.listener.next();
-        let accepting = far.begin_accept(&attempt.passive.queue_pair, &Offer::default());
+        let peer = attempt.listener.next();
+        let accepting = peer.begin_accept(&attempt.passive.queue_pair, &Offer::default());
         assert_eq!(again.wait(), 0);
         assert_eq!(attempt.near.begin_complete_connect().wait(), 0);
         assert_eq!(accepting.wait(), 0);
@@ -115,8 +115,8 @@ fn accept_whose_peer_never_completes_times_out() {
         assert_eq!(attempt.connecting.wait(), 0);
         times_out(accepting);
         assert_eq!(attempt.near.begin_complete_connect().wait(), STATUS_IO_TIMEOUT);
-        settle();
-        assert_eq!((attempt.near.disconnect_events(), attempt.far.disconnect_events()), (0, 0));
+        wait_until_idle();
+        assert_eq!((attempt.near.disconnect_events(), attempt.peer.disconnect_events()), (0, 0));
     });
 }
 
@@ -126,12 +126,12 @@ fn disconnect_that_is_never_answered_times_out() {
         attempt.establish();
         assert_eq!(attempt.active.queue_pair.receive(1, &[]), 0);
         let leaving = attempt.near.begin_disconnect();
-        assert!(attempt.far.wait_for_disconnect());
+        assert!(attempt.peer.wait_for_disconnect());
         times_out(leaving);
         assert_eq!(attempt.active.receive.wait_for_one().Status, STATUS_CANCELLED);
-        settle();
-        assert_eq!((attempt.near.disconnect_events(), attempt.far.disconnect_events()), (0, 1));
-        assert_eq!(attempt.far.begin_disconnect().wait(), 0, "the late answer has nobody to wait for");
+        wait_until_idle();
+        assert_eq!((attempt.near.disconnect_events(), attempt.peer.disconnect_events()), (0, 1));
+        assert_eq!(attempt.peer.begin_disconnect().wait(), 0, "the late answer has nobody to wait for");
     });
 }
 
@@ -151,10 +151,10 @@ fn answers_in_time_are_no_time_outs() {
         assert_eq!(attempt.near.begin_complete_connect().wait(), 0);
         assert_eq!(accepting.wait(), 0);
         pass(Duration::from_secs(10));
-        assert_eq!((attempt.near.disconnect_events(), attempt.far.disconnect_events()), (0, 0));
+        assert_eq!((attempt.near.disconnect_events(), attempt.peer.disconnect_events()), (0, 0));
         let leaving = attempt.near.begin_disconnect();
         almost();
-        assert_eq!(attempt.far.begin_disconnect().wait(), 0);
+        assert_eq!(attempt.peer.begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
     });
 }
@@ -224,14 +224,14 @@ fn consumer_of_a_dead_peer_closes_its_open() {
             pass(Duration::from_secs(31));
             assert_eq!(request.wait(), STATUS_IO_TIMEOUT);
             // The other side has called nothing yet, and keeps all of its objects.
-            let Attempt { near, far, active: a, passive: p, listener, .. } = attempt;
+            let Attempt { near, peer, active: a, passive: p, listener, .. } = attempt;
             if active {
                 drop((near, a));
                 drop(first);
                 assert_eq!(machine.adapters[0].ndk_opens(), 0);
-                drop((far, p, listener));
+                drop((peer, p, listener));
             } else {
-                drop((far, p, listener));
+                drop((peer, p, listener));
                 drop(second);
                 assert_eq!(machine.adapters[1].ndk_opens(), 0);
                 drop((near, a));
@@ -259,7 +259,7 @@ fn without_time_outs_everybody_waits() {
         let leaving = attempt.near.begin_disconnect();
         pass(HOUR);
         assert!(!leaving.is_done());
-        assert_eq!(attempt.far.begin_disconnect().wait(), 0);
+        assert_eq!(attempt.peer.begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
     });
 }

@@ -23,7 +23,7 @@ pub const CASES: &[Case] = &[
     case!(write_of_every_length_out_of_mapped_memory: "NDK-QP-15", "NDK-LAM-3", "NDK-LAM-9"),
     case!(send_of_every_length_between_mapped_memory: "NDK-QP-15", "NDK-LAM-3"),
     case!(scatter_lists_from_one_to_the_most: "NDK-QP-15", "NDK-QP-12"),
-    case!(scatter_list_with_empty_elements: "NDK-QP-15"),
+    case!(scatter_list_with_empty_sges: "NDK-QP-15"),
     case!(largest_transfer: "NDK-QP-15"),
     case!(largest_fast_registration: "NDK-QP-15", "NDK-INFO-5"),
     case!(both_directions_at_once: "NDK-QP-15"),
@@ -42,42 +42,42 @@ const REQUEST: u64 = 0x7001;
 const RECEIVE: u64 = 0x7002;
 
 /// Moves the whole of `source` to `sink` and checks completion and contents. For a Read `near` is the sink.
-fn transfer(operation: Operation, near: (&End<'_>, &Window<'_>), far: (&End<'_>, &Window<'_>), elements: usize) {
-    transfer_length(operation, near, far, elements, near.1.buffer.length());
+fn transfer(operation: Operation, near: (&End<'_>, &Window<'_>), peer: (&End<'_>, &Window<'_>), sges: usize) {
+    transfer_length(operation, near, peer, sges, near.1.buffer.length());
 }
 
 /// As [`transfer`], for the first `length` bytes; those behind them stay as they are.
 fn transfer_length(
     operation: Operation,
     near: (&End<'_>, &Window<'_>),
-    far: (&End<'_>, &Window<'_>),
-    elements: usize,
+    peer: (&End<'_>, &Window<'_>),
+    sges: usize,
     length: usize,
 ) {
     let (near_end, near_window) = near;
-    let (far_end, far_window) = far;
-    let seed = 0x5EED ^ length as u64 ^ (elements as u64) << 32;
+    let (peer_end, peer_window) = peer;
+    let seed = 0x5EED ^ length as u64 ^ (sges as u64) << 32;
     let (source, sink) = match operation {
-        Operation::Read => (far_window, near_window),
-        Operation::Write | Operation::Send => (near_window, far_window),
+        Operation::Read => (peer_window, near_window),
+        Operation::Write | Operation::Send => (near_window, peer_window),
     };
     source.buffer.fill_with_seed(seed);
     sink.buffer.fill_with_seed(!seed);
     let whole = sink.buffer.length() == length;
     let before = if whole { Vec::new() } else { sink.buffer.to_vec() };
-    let list = near_window.first_in_elements(length, elements);
+    let list = near_window.first_in_sges(length, sges);
     let flags = NDK_OP_FLAGS::empty();
     let status = match operation {
-        Operation::Read => near_end.queue_pair.read(REQUEST, &list, far_window.remote(0), flags),
-        Operation::Write => near_end.queue_pair.write(REQUEST, &list, far_window.remote(0), flags),
+        Operation::Read => near_end.queue_pair.read(REQUEST, &list, peer_window.remote(0), flags),
+        Operation::Write => near_end.queue_pair.write(REQUEST, &list, peer_window.remote(0), flags),
         Operation::Send => {
-            let receive = far_end.queue_pair.receive(RECEIVE, &far_window.first_in_elements(length, elements));
+            let receive = peer_end.queue_pair.receive(RECEIVE, &peer_window.first_in_sges(length, sges));
             assert_eq!(receive, 0, "posting a receive of {length} bytes");
             near_end.queue_pair.send(REQUEST, &list, flags)
         }
     };
-    assert_eq!(status, 0, "posting a {operation:?} of {length} bytes in {elements} elements");
-    check_result(operation, near_end, far_end, length);
+    assert_eq!(status, 0, "posting a {operation:?} of {length} bytes in {sges} elements");
+    check_result(operation, near_end, peer_end, length);
     sink.buffer.assert_seed(seed, 0..length);
     if !whole {
         assert_eq!(sink.buffer.to_vec()[length..], before[length..], "bytes behind the {length} of the transfer");
@@ -86,7 +86,7 @@ fn transfer_length(
     sink.buffer.assert_surroundings();
 }
 
-fn check_result(operation: Operation, near: &End<'_>, far: &End<'_>, length: usize) {
+fn check_result(operation: Operation, near: &End<'_>, peer: &End<'_>, length: usize) {
     let result = near.initiator.wait_for_one();
     assert_eq!(result.Status, 0, "a {operation:?} of {length} bytes");
     assert_eq!(result.RequestContext as u64, REQUEST);
@@ -99,7 +99,7 @@ fn check_result(operation: Operation, near: &End<'_>, far: &End<'_>, length: usi
     };
     assert_eq!(result.Type, expected);
     if operation == Operation::Send {
-        let received = far.receive.wait_for_one();
+        let received = peer.receive.wait_for_one();
         assert_eq!(received.Status, 0, "a receive of {length} bytes");
         assert_eq!(received.BytesTransferred as usize, length);
         assert_eq!(received.RequestContext as u64, RECEIVE);
@@ -108,10 +108,10 @@ fn check_result(operation: Operation, near: &End<'_>, far: &End<'_>, length: usi
 }
 
 /// One operation over one pair of windows for each length and frame order.
-fn every_length(operation: Operation, near: WindowKind, far: WindowKind) {
+fn every_length(operation: Operation, near: WindowKind, peer: WindowKind) {
     with_two_adapters(|first, second| {
         let pair = Pair::connect(first, second);
-        let fast = [near, far].contains(&WindowKind::FastRegistered);
+        let fast = [near, peer].contains(&WindowKind::FastRegistered);
         let lengths = LENGTHS.map(|length| if fast { first.fit_fast(length) } else { first.fit_registered(length) });
         for length in lengths {
             for (offset, order) in [(0, FrameOrder::Contiguous), (1016, FrameOrder::Scattered)] {
@@ -119,8 +119,8 @@ fn every_length(operation: Operation, near: WindowKind, far: WindowKind) {
                 let open = |end, kind, offset| Window::open(end, Buffer::new(length.max(64), offset, order), kind);
                 let near = open(&pair.active, near, offset);
                 // The far buffer begins elsewhere in its page, so that no copy is aligned with itself.
-                let far = open(&pair.passive, far, offset / 3);
-                transfer_length(operation, (&pair.active, &near), (&pair.passive, &far), 1, length);
+                let peer = open(&pair.passive, peer, offset / 3);
+                transfer_length(operation, (&pair.active, &near), (&pair.passive, &peer), 1, length);
             }
         }
     });
@@ -164,7 +164,7 @@ fn send_of_every_length_between_mapped_memory() {
 
 /// Both ends with room for as many elements as the adapter takes.
 fn wide(most: u32) -> QueuePairShape {
-    QueuePairShape { receive_elements: most, initiator_elements: most, ..QueuePairShape::default() }
+    QueuePairShape { receive_sges: most, initiator_sges: most, ..QueuePairShape::default() }
 }
 
 fn scatter_lists_from_one_to_the_most() {
@@ -179,32 +179,27 @@ fn scatter_lists_from_one_to_the_most() {
         ] {
             let pair = Pair::connect_with(first, second, wide(most));
             let near = Window::open(&pair.active, Buffer::scattered(length), local);
-            let far = Window::open(&pair.passive, Buffer::scattered(length), remote);
-            for elements in 1..=most as usize {
+            let peer = Window::open(&pair.passive, Buffer::scattered(length), remote);
+            for sges in 1..=most as usize {
                 for operation in [Operation::Read, Operation::Write, Operation::Send] {
-                    transfer(operation, (&pair.active, &near), (&pair.passive, &far), elements);
+                    transfer(operation, (&pair.active, &near), (&pair.passive, &peer), sges);
                 }
             }
         }
     });
 }
 
-fn scatter_list_with_empty_elements() {
+fn scatter_list_with_empty_sges() {
     with_two_adapters(|first, second| {
         let pair = Pair::connect_with(first, second, first.fit(wide(8)));
         let near = Window::open(&pair.active, Buffer::scattered(5000), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(5000), WindowKind::Registered);
-        far.buffer.fill_with_seed(11);
-        let many = [
-            near.element(0..0),
-            near.element(0..4097),
-            near.element(4097..4097),
-            near.element(4097..5000),
-            near.element(5000..5000),
-        ];
-        let two = [near.element(0..0), near.element(0..5000)];
+        let peer = Window::open(&pair.passive, Buffer::scattered(5000), WindowKind::Registered);
+        peer.buffer.fill_with_seed(11);
+        let many =
+            [near.sge(0..0), near.sge(0..4097), near.sge(4097..4097), near.sge(4097..5000), near.sge(5000..5000)];
+        let two = [near.sge(0..0), near.sge(0..5000)];
         let list: &[_] = if first.info().MaxReadRequestSge < 5 { &two } else { &many };
-        assert_eq!(pair.active.queue_pair.read(REQUEST, list, far.remote(0), NDK_OP_FLAGS::empty()), 0);
+        assert_eq!(pair.active.queue_pair.read(REQUEST, list, peer.remote(0), NDK_OP_FLAGS::empty()), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
         near.buffer.assert_seed(11, 0..5000);
     });
@@ -217,8 +212,8 @@ fn largest_transfer() {
         let length = (info.MaxTransferLength as usize).min(info.MaxRegistrationSize).min(1 << 30);
         let pair = Pair::connect(first, second);
         let open = |end| Window::open(end, Buffer::new(length, 0, FrameOrder::Contiguous), WindowKind::Registered);
-        let (near, far) = (open(&pair.active), open(&pair.passive));
-        transfer(Operation::Read, (&pair.active, &near), (&pair.passive, &far), 1);
+        let (near, peer) = (open(&pair.active), open(&pair.passive));
+        transfer(Operation::Read, (&pair.active, &near), (&pair.passive, &peer), 1);
     });
 }
 
@@ -231,9 +226,9 @@ fn largest_fast_registration() {
             let buffer = Buffer::new(pages * 4096 - 1, 1, FrameOrder::Scattered);
             Window::open(end, buffer, WindowKind::FastRegistered)
         };
-        let (near, far) = (open(&pair.active), open(&pair.passive));
-        transfer(Operation::Read, (&pair.active, &near), (&pair.passive, &far), 1);
-        transfer(Operation::Write, (&pair.active, &near), (&pair.passive, &far), 1);
+        let (near, peer) = (open(&pair.active), open(&pair.passive));
+        transfer(Operation::Read, (&pair.active, &near), (&pair.passive, &peer), 1);
+        transfer(Operation::Write, (&pair.active, &near), (&pair.passive, &peer), 1);
     });
 }
 
@@ -245,7 +240,7 @@ fn both_directions_at_once() {
         windows[0].buffer.fill_with_seed(1);
         windows[3].buffer.fill_with_seed(2);
         let none = NDK_OP_FLAGS::empty();
-        let whole = |window: &Window<'_>| window.in_elements(1);
+        let whole = |window: &Window<'_>| window.in_sges(1);
         assert_eq!(pair.active.queue_pair.write(1, &whole(&windows[0]), windows[1].remote(0), none), 0);
         assert_eq!(pair.passive.queue_pair.write(2, &whole(&windows[3]), windows[2].remote(0), none), 0);
         for (end, _) in pair.ends() {
@@ -260,7 +255,7 @@ fn loopback_on_one_adapter() {
     with_two_adapters(|first, _| {
         let pair = Pair::connect(first, first);
         let near = Window::open(&pair.active, Buffer::scattered(10_000), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(10_000), WindowKind::Registered);
-        transfer(Operation::Read, (&pair.active, &near), (&pair.passive, &far), 2);
+        let peer = Window::open(&pair.passive, Buffer::scattered(10_000), WindowKind::Registered);
+        transfer(Operation::Read, (&pair.active, &near), (&pair.passive, &peer), 2);
     });
 }

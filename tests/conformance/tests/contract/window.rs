@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
     case!(an_older_token_opens_nothing: "NDK-MW-5"),
     case!(a_window_opens_its_range_and_not_a_byte_more: "NDK-MW-6"),
     case!(a_window_grants_its_own_rights_only: "NDK-MW-6"),
-    case!(another_queue_pair_lets_nobody_in: "NDK-MW-7"),
+    case!(another_queue_pair_lets_no_context_in: "NDK-MW-7"),
     case!(windows_overlap_with_rights_of_their_own: "NDK-MW-8"),
     case!(an_invalidated_window_opens_nothing: "NDK-MW-9", "NDK-MR-7"),
     case!(an_access_under_way_is_ended_by_an_invalidation: "NDK-MW-9", "NDK-MR-7"; not in tiny),
@@ -97,13 +97,13 @@ impl<'a> Scene<'a> {
     /// What a Read of the peer ends with.
     fn read(&self, remote: Remote, length: usize) -> NTSTATUS {
         let active = &self.pair.active;
-        assert_eq!(active.queue_pair.read(1, &[self.near.element(0..length)], remote, NONE), 0);
+        assert_eq!(active.queue_pair.read(1, &[self.near.sge(0..length)], remote, NONE), 0);
         active.initiator.wait_for_one().Status
     }
 
     fn write(&self, remote: Remote, length: usize) -> NTSTATUS {
         let active = &self.pair.active;
-        assert_eq!(active.queue_pair.write(2, &[self.near.element(0..length)], remote, NONE), 0);
+        assert_eq!(active.queue_pair.write(2, &[self.near.sge(0..length)], remote, NONE), 0);
         active.initiator.wait_for_one().Status
     }
 }
@@ -337,22 +337,22 @@ fn a_window_grants_its_own_rights_only() {
     });
 }
 
-fn another_queue_pair_lets_nobody_in() {
+fn another_queue_pair_lets_no_context_in() {
     with_two_adapters(|first, second| {
         for same_domain in [true, false] {
             let scene = Scene::new(first, second);
             scene.bind(0, LENGTH, READ | WRITE);
             let near = End::new(first, QueuePairShape::default());
-            let mut far = End::new(second, QueuePairShape::default());
+            let mut peer = End::new(second, QueuePairShape::default());
             if same_domain {
-                far.queue_pair.close();
-                far.queue_pair =
-                    QueuePair::new(&scene.owner().domain, &far.receive, &far.initiator, QueuePairShape::default())
+                peer.queue_pair.close();
+                peer.queue_pair =
+                    QueuePair::new(&scene.owner().domain, &peer.receive, &peer.initiator, QueuePairShape::default())
                         .expect("a queue pair of the window's domain");
             }
-            let other = Pair::join(near, far, first.address(), second.address());
+            let other = Pair::join(near, peer, first.address(), second.address());
             let sink = Window::open(&other.active, Buffer::scattered(LENGTH), WindowKind::Registered);
-            assert_eq!(other.active.queue_pair.read(1, &[sink.element(0..64)], scene.remote(0), NONE), 0);
+            assert_eq!(other.active.queue_pair.read(1, &[sink.sge(0..64)], scene.remote(0), NONE), 0);
             assert_eq!(other.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES, "{same_domain}");
             assert_eq!(scene.read(scene.remote(0), 64), 0, "the window's own peer is not concerned");
         }
@@ -409,7 +409,7 @@ fn invalidation_meets_a_write(first: &Adapter, second: &Adapter) -> bool {
     let window = MemoryWindow::new(&pair.passive.domain).expect("a memory window");
     bind(&pair.passive, &region, &window, (buffer.label(), LONG), WRITE);
     let remote = Remote { address: buffer.label(), token: window.remote_token() };
-    let written = pair.active.queue_pair.write(1, &[near.element(0..LONG)], remote, NONE);
+    let written = pair.active.queue_pair.write(1, &[near.sge(0..LONG)], remote, NONE);
     assert_eq!(written, 0);
     assert_eq!(pair.passive.queue_pair.invalidate(2, window.object(), NONE), 0);
     let invalidated = pair.passive.initiator.wait_for_one();
@@ -453,12 +453,12 @@ fn the_peer_of_another_queue_pair_invalidates_nothing() {
         let scene = Scene::new(first, second);
         scene.bind(0, LENGTH, READ);
         let near = End::new(first, QueuePairShape::default());
-        let mut far = End::new(second, QueuePairShape::default());
-        far.queue_pair.close();
+        let mut peer = End::new(second, QueuePairShape::default());
+        peer.queue_pair.close();
         let domain = &scene.owner().domain;
-        far.queue_pair =
-            QueuePair::new(domain, &far.receive, &far.initiator, QueuePairShape::default()).expect("a queue pair");
-        let other = Pair::join(near, far, first.address(), second.address());
+        peer.queue_pair =
+            QueuePair::new(domain, &peer.receive, &peer.initiator, QueuePairShape::default()).expect("a queue pair");
+        let other = Pair::join(near, peer, first.address(), second.address());
         assert_eq!(other.passive.queue_pair.receive(7, &[]), 0);
         let token = scene.window.remote_token();
         assert_eq!(other.active.queue_pair.send_and_invalidate(8, &[], NONE, token), 0);

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use conformance::case;
-use conformance::machine::{AdapterSetup, Machine, Setup, concurrently, pass_time, settle, with_machine};
+use conformance::machine::{AdapterSetup, Machine, Setup, concurrently, pass_time, wait_until_idle, with_machine};
 use conformance::trial::Case;
 use kernel_host::ndis::data_path::Frame;
-use kernel_host::ndis::life::DeviceEvent;
+use kernel_host::ndis::life_cycle::DeviceEvent;
 use kernel_host::{Adapter, HaltAction, dispatcher, fault, irql};
 use ndkpi_sys::ndis::{
     NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_NOT_ACCEPTED, NDIS_STATUS_PAUSED,
@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
     case!(several_frames_in_a_list_and_lists_in_a_chain: "NDIS-WIRE-5", "NDIS-WIRE-4"),
     case!(each_destination_is_counted_at_both_ends: "NDIS-WIRE-10"),
     case!(cancelling_a_finished_send_does_nothing: "NDIS-WIRE-5"),
-    case!(frames_without_room_are_dropped_and_counted: "NDIS-WIRE-8"),
+    case!(frames_without_capacity_are_dropped_and_counted: "NDIS-WIRE-8"),
     case!(frames_that_cannot_be_mapped_are_refused: "NDIS-WIRE-4"),
     case!(lent_frames_come_back_before_a_pause_is_over: "NDIS-LIFE-5", "NDIS-WIRE-7"),
     case!(layers_that_keep_every_frame_do_not_stop_the_wire: "NDIS-WIRE-8", "NDIS-WIRE-7"),
@@ -42,10 +42,10 @@ const BROADCAST: [u8; 6] = [0xFF; 6];
 /// What TCP/IP has in the multicast list, and an address that nobody asked for.
 const ALL_HOSTS: [u8; 6] = [0x01, 0x00, 0x5E, 0x00, 0x00, 0x01];
 const OTHERS: [u8; 6] = [0x01, 0x00, 0x5E, 0x00, 0x00, 0x4D];
-const STRANGER: [u8; 6] = [0x02, 0, 0, 0, 0, 0x63];
+const UNRELATED: [u8; 6] = [0x02, 0, 0, 0, 0, 0x63];
 const FRAME_MAX: usize = 1514;
 /// Frames that an adapter holds for its protocols.
-const ROOM: usize = 256;
+const CAPACITY: usize = 256;
 
 fn mac(adapter: &Adapter) -> [u8; 6] {
     adapter.general().expect("a started adapter").current_mac
@@ -65,7 +65,7 @@ fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 fn received(adapter: &Adapter) -> Vec<Vec<u8>> {
-    settle();
+    wait_until_idle();
     adapter.take_received().expect("a started adapter")
 }
 
@@ -164,7 +164,7 @@ fn each_filter_takes_its_destinations() {
     const PROMISCUOUS: u32 = 0x20;
     with_wire(|_, first, second| {
         let own = mac(second);
-        let destinations = [own, STRANGER, ALL_HOSTS, OTHERS, BROADCAST];
+        let destinations = [own, UNRELATED, ALL_HOSTS, OTHERS, BROADCAST];
         for (bits, takes) in [
             (0, [false, false, false, false, false]),
             (DIRECTED, [true, false, false, false, false]),
@@ -276,16 +276,16 @@ fn cancelling_a_finished_send_does_nothing() {
     });
 }
 
-fn frames_without_room_are_dropped_and_counted() {
+fn frames_without_capacity_are_dropped_and_counted() {
     with_wire(|_, first, second| {
-        let sent: Vec<_> = (0..ROOM + 44).map(|index| frame(mac(second), mac(first), 60 + index % 1000)).collect();
+        let sent: Vec<_> = (0..CAPACITY + 44).map(|index| frame(mac(second), mac(first), 60 + index % 1000)).collect();
         for round in 1..=2 {
             // No DPC runs before the level is lowered, so nothing is taken out of the queue.
             let level = irql::raise(irql::DISPATCH);
             let batch = first.send(sent.iter().cloned().map(Frame::from).collect()).expect("a started adapter");
             irql::lower(level);
             assert_eq!(batch.wait(), vec![NDIS_STATUS_SUCCESS; sent.len()]);
-            assert_eq!(received(second), sent[..ROOM], "the first {ROOM} of them, in order");
+            assert_eq!(received(second), sent[..CAPACITY], "the first {CAPACITY} of them, in order");
             assert_eq!(Counted::of(second).lost_in(), [44 * round, 0]);
         }
     });
@@ -311,10 +311,10 @@ fn frames_that_cannot_be_mapped_are_refused() {
         }
         // No frame is lost by it: all of the receiver's room is there.
         let level = irql::raise(irql::DISPATCH);
-        let batch = first.send((0..ROOM).map(|_| sent().into()).collect()).expect("a started adapter");
+        let batch = first.send((0..CAPACITY).map(|_| sent().into()).collect()).expect("a started adapter");
         irql::lower(level);
         drop(batch.wait());
-        assert_eq!(received(second).len(), ROOM);
+        assert_eq!(received(second).len(), CAPACITY);
     });
 }
 
@@ -337,7 +337,7 @@ fn lent_frames_come_back_before_a_pause_is_over() {
 fn layers_that_keep_every_frame_do_not_stop_the_wire() {
     with_wire(|_, first, second| {
         second.keep_received(true).expect("a started adapter");
-        for length in 0..2 * ROOM {
+        for length in 0..2 * CAPACITY {
             let sent = frame(mac(second), mac(first), 60 + length);
             assert_eq!(send_one(first, sent.clone()), NDIS_STATUS_SUCCESS);
             assert_eq!(received(second), [sent], "frame {length}");
@@ -346,11 +346,11 @@ fn layers_that_keep_every_frame_do_not_stop_the_wire() {
         second.return_received().expect("a started adapter");
         second.keep_received(false).expect("a started adapter");
         let level = irql::raise(irql::DISPATCH);
-        let all = (0..ROOM).map(|_| frame(mac(second), mac(first), 60).into()).collect();
+        let all = (0..CAPACITY).map(|_| frame(mac(second), mac(first), 60).into()).collect();
         let batch = first.send(all).expect("a started adapter");
         irql::lower(level);
         drop(batch.wait());
-        assert_eq!(received(second).len(), ROOM, "every frame came back");
+        assert_eq!(received(second).len(), CAPACITY, "every frame came back");
     });
 }
 
@@ -433,7 +433,7 @@ fn three_on_one_wire_and_one_on_another() {
         for (sender, adapter) in adapters.iter().enumerate() {
             let everybody = frame(BROADCAST, mac(adapter), 80 + sender);
             assert_eq!(send_one(adapter, everybody.clone()), NDIS_STATUS_SUCCESS);
-            settle();
+            wait_until_idle();
             for (index, other) in adapters.iter().enumerate() {
                 let hears = index != sender && index < 3 && sender < 3;
                 let expected = if hears { vec![everybody.clone()] } else { nothing() };

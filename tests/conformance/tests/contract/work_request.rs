@@ -3,9 +3,9 @@
 use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, Connector, End, FastRegistration, Listener, Mapping, MemoryRegion, MemoryWindow, Offer, Pair,
-    QueuePair, QueuePairShape, Window, WindowKind, element, establish,
+    QueuePair, QueuePairShape, Window, WindowKind, establish, sge,
 };
-use conformance::machine::{Setup, concurrently, settle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, concurrently, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
 use kernel_host::schedule;
 use ndkpi_sys::ndkpi::*;
@@ -47,7 +47,7 @@ struct Scene<'a> {
     fast: MemoryRegion,
     mapping: Mapping<'a>,
     near: Window<'a>,
-    far: Window<'a>,
+    peer: Window<'a>,
     pair: Pair<'a>,
 }
 
@@ -61,14 +61,14 @@ impl<'a> Scene<'a> {
 
     fn of(pair: Pair<'a>) -> Self {
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
-        let far = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         near.buffer.fill_with_seed(1);
-        far.buffer.fill_with_seed(2);
+        peer.buffer.fill_with_seed(2);
         let mapping = Mapping::build(pair.active.adapter, &near.buffer).expect("a logical mapping");
         let fast = pair.active.domain.fast_region(mapping.pages().len() as u32, true);
         let lent = pair.active.domain.register(&near.buffer, NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
         let window = MemoryWindow::new(&pair.active.domain).expect("a memory window");
-        Self { window, lent, fast, mapping, near, far, pair }
+        Self { window, lent, fast, mapping, near, peer, pair }
     }
 
     fn queue_pair(&self) -> &QueuePair {
@@ -100,16 +100,16 @@ impl<'a> Scene<'a> {
 /// One post of each operation with the given flags; whatever becomes of it later.
 fn post(scene: &Scene<'_>, operation: &str, request: u64, flags: NDK_OP_FLAGS) -> NTSTATUS {
     let queue_pair = scene.queue_pair();
-    let element = [scene.near.element(0..64)];
+    let sge = [scene.near.sge(0..64)];
     // Inline elements are read where they are.
     let data = [7_u8; 16];
-    let real = [element_of(&data)];
-    let list = if flags.contains(NDK_OP_FLAG_INLINE) { &real } else { &element };
+    let real = [sge_of(&data)];
+    let list = if flags.contains(NDK_OP_FLAG_INLINE) { &real } else { &sge };
     match operation {
         "send" => queue_pair.send(request, list, flags),
         "send and invalidate" => queue_pair.send_and_invalidate(request, list, flags, 0x0BAD_0BAD),
-        "read" => queue_pair.read(request, &element, scene.far.remote(0), flags),
-        "write" => queue_pair.write(request, list, scene.far.remote(0), flags),
+        "read" => queue_pair.read(request, &sge, scene.peer.remote(0), flags),
+        "write" => queue_pair.write(request, list, scene.peer.remote(0), flags),
         "bind" => scene.bind(request, flags),
         "fast register" => scene.fast_register(request, flags),
         "invalidate region" => queue_pair.invalidate(request, scene.fast.object(), flags),
@@ -117,8 +117,8 @@ fn post(scene: &Scene<'_>, operation: &str, request: u64, flags: NDK_OP_FLAGS) -
     }
 }
 
-fn element_of(data: &[u8]) -> NDK_SGE {
-    element(data.as_ptr() as u64, data.len(), 0xDEAD)
+fn sge_of(data: &[u8]) -> NDK_SGE {
+    sge(data.as_ptr() as u64, data.len(), 0xDEAD)
 }
 
 /// NDKPI: NDK_OP_FLAG_*: which operation has which flag. Everything else is refused and leaves the queue pair healthy.
@@ -158,7 +158,7 @@ fn every_flag_of_every_operation() {
             }
             // What was accepted comes back once, however it ended; what was refused does not.
             scene.queue_pair().flush();
-            settle();
+            wait_until_idle();
             let results = scene.pair.active.initiator.take(256);
             let silent = results.iter().filter(|result| result.RequestContext as u64 & 1 != 0).count();
             assert_eq!(results.len() - silent, accepted, "{operation}: {results:#x?}");
@@ -169,7 +169,7 @@ fn every_flag_of_every_operation() {
 fn a_refused_post_of_any_kind_lets_held_requests_run() {
     with_two_adapters(|first, second| {
         let unknown = NDK_OP_FLAGS::from_bits_retain(0x8000_0000);
-        let too_many = QueuePairShape::default().initiator_elements as usize + 1;
+        let too_many = QueuePairShape::default().initiator_sges as usize + 1;
         for operation in [
             "send",
             "send and invalidate",
@@ -181,27 +181,27 @@ fn a_refused_post_of_any_kind_lets_held_requests_run() {
             "invalidate window",
         ] {
             let scene = Scene::new(first, second, QueuePairShape::default());
-            assert_eq!(scene.queue_pair().write(1, &[], scene.far.remote(0), NDK_OP_FLAG_DEFER), 0);
+            assert_eq!(scene.queue_pair().write(1, &[], scene.peer.remote(0), NDK_OP_FLAG_DEFER), 0);
             assert_eq!(post(&scene, operation, 2, unknown), STATUS_INVALID_PARAMETER);
             assert_eq!(scene.results(1), [(0, NdkOperationTypeWrite, 1)], "{operation}");
         }
         // For other reasons than flags.
         let scene = Scene::new(first, second, QueuePairShape::default());
-        let list: Vec<_> = (0..too_many).map(|_| scene.near.element(0..1)).collect();
+        let list: Vec<_> = (0..too_many).map(|_| scene.near.sge(0..1)).collect();
         let outside = (scene.near.buffer.label() - 1, 1);
         let limit = first.info().MaxTransferLength;
-        let whole = |_| NDK_SGE { Length: limit / 2 + 1, ..scene.near.element(0..1) };
+        let whole = |_| NDK_SGE { Length: limit / 2 + 1, ..scene.near.sge(0..1) };
         let long: Vec<_> = (0..2).map(whole).collect();
         let reasons: [(&str, &dyn Fn() -> NTSTATUS); 4] = [
-            ("elements", &|| scene.queue_pair().write(2, &list, scene.far.remote(0), NONE)),
-            ("length", &|| scene.queue_pair().write(2, &long, scene.far.remote(0), NONE)),
+            ("elements", &|| scene.queue_pair().write(2, &list, scene.peer.remote(0), NONE)),
+            ("length", &|| scene.queue_pair().write(2, &long, scene.peer.remote(0), NONE)),
             ("range", &|| scene.queue_pair().bind(2, scene.lent.object(), scene.window.object(), outside, READ)),
             ("nothing to close", &|| {
-                scene.queue_pair().read(2, &[], scene.far.remote(0), NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE)
+                scene.queue_pair().read(2, &[], scene.peer.remote(0), NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE)
             }),
         ];
         for (reason, refused) in reasons {
-            assert_eq!(scene.queue_pair().write(1, &[], scene.far.remote(0), NDK_OP_FLAG_DEFER), 0);
+            assert_eq!(scene.queue_pair().write(1, &[], scene.peer.remote(0), NDK_OP_FLAG_DEFER), 0);
             assert_ne!(refused(), 0, "{reason}");
             assert_eq!(scene.results(1), [(0, NdkOperationTypeWrite, 1)], "{reason}");
         }
@@ -213,32 +213,32 @@ fn chain(first: &Adapter, second: &Adapter, held: NDK_OP_FLAGS) -> (Vec<Plain>, 
     let scene = Scene::new(first, second, QueuePairShape { inline_size: 64, ..QueuePairShape::default() });
     let passive = &scene.pair.passive;
     for request in 0..3 {
-        assert_eq!(passive.queue_pair.receive(request, &[scene.far.element(60_000..60_064)]), 0);
+        assert_eq!(passive.queue_pair.receive(request, &[scene.peer.sge(60_000..60_064)]), 0);
     }
     let peer = Window::open(passive, Buffer::scattered(4096), WindowKind::FastRegistered);
     let fenced = held | NDK_OP_FLAG_READ_FENCE;
     let queue_pair = scene.queue_pair();
-    let through = |range| scene.near.buffer.element(range, scene.fast.local_token());
+    let through = |range| scene.near.buffer.sge(range, scene.fast.local_token());
     let posted = [
         scene.fast_register(1, held | READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE),
         scene.bind(2, held | READ),
-        queue_pair.write(3, &[through(0..10_000)], scene.far.remote(20_000), held),
-        queue_pair.read(4, &[through(30_000..40_000)], scene.far.remote(20_000), held),
-        queue_pair.write(5, &[through(30_000..40_000)], scene.far.remote(40_000), fenced),
+        queue_pair.write(3, &[through(0..10_000)], scene.peer.remote(20_000), held),
+        queue_pair.read(4, &[through(30_000..40_000)], scene.peer.remote(20_000), held),
+        queue_pair.write(5, &[through(30_000..40_000)], scene.peer.remote(40_000), fenced),
         queue_pair.send(6, &[through(0..64)], held),
         queue_pair.send_and_invalidate(7, &[through(64..128)], held, peer.remote_token()),
         queue_pair.invalidate(8, scene.window.object(), held),
         queue_pair.read(
             9,
             &[through(50_000..50_064)],
-            scene.far.remote(0),
+            scene.peer.remote(0),
             held | NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
         ),
         scene.fast_register(10, held | READ),
         queue_pair.invalidate(11, scene.fast.object(), held),
         // The sink is closed: this fails, and with it what follows.
-        queue_pair.write(12, &[through(0..1)], scene.far.remote(0), held),
-        queue_pair.write(13, &[], scene.far.remote(0), held | NDK_OP_FLAG_SILENT_SUCCESS),
+        queue_pair.write(12, &[through(0..1)], scene.peer.remote(0), held),
+        queue_pair.write(13, &[], scene.peer.remote(0), held | NDK_OP_FLAG_SILENT_SUCCESS),
         queue_pair.send(14, &[], NONE),
     ];
     assert_eq!(posted, [0; 14]);
@@ -246,12 +246,12 @@ fn chain(first: &Adapter, second: &Adapter, held: NDK_OP_FLAGS) -> (Vec<Plain>, 
     let received = passive.receive.wait_for(2);
     let kinds: Vec<_> = received.iter().map(|result| (result.Status, result.Type)).collect();
     assert_eq!(kinds, [(0, NdkOperationTypeReceive), (0, NdkOperationTypeReceiveAndInvalidate)]);
-    (results, scene.near.buffer.to_vec(), scene.far.buffer.to_vec())
+    (results, scene.near.buffer.to_vec(), scene.peer.buffer.to_vec())
 }
 
 fn a_chain_gives_what_it_gives_without_the_flag() {
     with_two_adapters(|first, second| {
-        let (plain, near, far) = chain(first, second, NONE);
+        let (plain, near, peer) = chain(first, second, NONE);
         let expected = [
             (0, NdkOperationTypeFastRegister),
             (0, NdkOperationTypeBind),
@@ -271,10 +271,10 @@ fn a_chain_gives_what_it_gives_without_the_flag() {
         let numbered: Vec<_> =
             expected.iter().zip(1..).map(|((status, kind), number)| (*status, *kind, number)).collect();
         assert_eq!(plain, numbered);
-        assert!(far[20_000..30_000] == near[..10_000] && far[40_000..50_000] == near[..10_000]);
-        let (held, near_held, far_held) = chain(first, second, NDK_OP_FLAG_DEFER);
+        assert!(peer[20_000..30_000] == near[..10_000] && peer[40_000..50_000] == near[..10_000]);
+        let (held, near_held, peer_held) = chain(first, second, NDK_OP_FLAG_DEFER);
         assert_eq!(held, plain);
-        assert!(near_held == near && far_held == far, "the same bytes in the same places");
+        assert!(near_held == near && peer_held == peer, "the same bytes in the same places");
     });
 }
 
@@ -283,14 +283,14 @@ fn inline_works_wherever_data_leaves() {
         let size = first.info().MaxInlineDataSize as usize;
         let shape = QueuePairShape { inline_size: size as u32, ..QueuePairShape::default() };
         let scene = Scene::new(first, second, shape);
-        let elements = first.info().MaxInitiatorRequestSge as usize + 1;
+        let sges = first.info().MaxInitiatorRequestSge as usize + 1;
         for operation in 0..3 {
             let mut data: Vec<u8> = (0..size).map(|index| (index * 3 + operation) as u8).collect();
             let expected = data.clone();
-            let cut = |index: usize| size * index / elements;
-            let list: Vec<_> = (0..elements).map(|index| element_of(&data[cut(index)..cut(index + 1)])).collect();
+            let cut = |index: usize| size * index / sges;
+            let list: Vec<_> = (0..sges).map(|index| sge_of(&data[cut(index)..cut(index + 1)])).collect();
             let passive = &scene.pair.passive;
-            let target = [scene.far.element(0..size)];
+            let target = [scene.peer.sge(0..size)];
             let region = Window::open(passive, Buffer::scattered(4096), WindowKind::FastRegistered);
             if operation < 2 {
                 assert_eq!(passive.queue_pair.receive(7, &target), 0);
@@ -299,18 +299,18 @@ fn inline_works_wherever_data_leaves() {
             let posted = match operation {
                 0 => queue_pair.send(1, &list, flags),
                 1 => queue_pair.send_and_invalidate(1, &list, flags, region.remote_token()),
-                _ => queue_pair.write(1, &list, scene.far.remote(0), flags),
+                _ => queue_pair.write(1, &list, scene.peer.remote(0), flags),
             };
-            assert_eq!(posted, 0, "{elements} elements of {size} bytes together");
+            assert_eq!(posted, 0, "{sges} elements of {size} bytes together");
             // Held until now, and still the bytes of the moment of the post.
             data.fill(0xEE);
             std::hint::black_box(&data);
-            assert_eq!(queue_pair.write(2, &[], scene.far.remote(0), NONE), 0);
+            assert_eq!(queue_pair.write(2, &[], scene.peer.remote(0), NONE), 0);
             assert!(scene.results(2).iter().all(|(status, ..)| *status == 0));
             if operation < 2 {
                 assert_eq!(passive.receive.wait_for_one().BytesTransferred as usize, size);
             }
-            assert!(scene.far.buffer.to_vec()[..size] == expected[..], "operation {operation}");
+            assert!(scene.peer.buffer.to_vec()[..size] == expected[..], "operation {operation}");
         }
     });
 }
@@ -334,7 +334,7 @@ fn a_flush_leaves_other_queue_pairs_alone() {
             let result = queue.wait_for_one();
             assert_eq!((result.Status, result.QPContext as usize), (STATUS_CANCELLED, shape.context));
         }
-        settle();
+        wait_until_idle();
         assert!(receive.take(1).is_empty() && initiator.take(1).is_empty(), "the other one is still waiting");
         assert_eq!(other.passive.queue_pair.receive(3, &[]), 0);
         assert_eq!(other.passive.queue_pair.send(4, &[], NONE), 0);
@@ -358,10 +358,10 @@ fn a_fenced_request_waits_for_the_reads_before_it() {
         sink.buffer.fill_with_seed(6);
         for fenced in [NDK_OP_FLAG_READ_FENCE, NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_SILENT_SUCCESS] {
             let queue_pair = &pair.active.queue_pair;
-            assert_eq!(queue_pair.read(1, &[sink.element(0..long)], source.remote(0), NONE), 0);
+            assert_eq!(queue_pair.read(1, &[sink.sge(0..long)], source.remote(0), NONE), 0);
             // From the end, which a Read fills last.
             let end = long - 4096..long;
-            assert_eq!(queue_pair.write(2, &[sink.element(end)], target.remote(0), fenced), 0);
+            assert_eq!(queue_pair.write(2, &[sink.sge(end)], target.remote(0), fenced), 0);
             assert_eq!(queue_pair.write(3, &[], target.remote(0), NONE), 0);
             let count = if fenced.contains(NDK_OP_FLAG_SILENT_SUCCESS) { 2 } else { 3 };
             assert!(pair.active.initiator.wait_for(count).iter().all(|result| result.Status == 0));
@@ -394,9 +394,9 @@ fn reads_where_none_are_agreed_fail() {
     with_two_adapters(|first, second| {
         for reads in [(0, 0), (16, 0), (0, 16)] {
             let scene = connected(first, second, reads);
-            assert_eq!(scene.queue_pair().write(1, &[scene.near.element(0..64)], scene.far.remote(0), NONE), 0);
+            assert_eq!(scene.queue_pair().write(1, &[scene.near.sge(0..64)], scene.peer.remote(0), NONE), 0);
             assert_eq!(scene.results(1), [(0, NdkOperationTypeWrite, 1)], "writes do not need any");
-            assert_eq!(scene.queue_pair().read(2, &[scene.near.element(0..64)], scene.far.remote(0), NONE), 0);
+            assert_eq!(scene.queue_pair().read(2, &[scene.near.sge(0..64)], scene.peer.remote(0), NONE), 0);
             assert_eq!(scene.results(1), [(STATUS_INVALID_DEVICE_REQUEST, NdkOperationTypeRead, 2)], "{reads:?}");
             assert!(scene.pair.passive.connector().wait_for_disconnect());
         }
@@ -407,10 +407,10 @@ fn reads_where_one_is_agreed_all_complete() {
     with_two_adapters(|first, second| {
         let scene = connected(first, second, (1, 1));
         for request in 0..16 {
-            let near = [scene.near.element(0..4096)];
-            assert_eq!(scene.queue_pair().read(request, &near, scene.far.remote(0), NDK_OP_FLAG_DEFER), 0);
+            let near = [scene.near.sge(0..4096)];
+            assert_eq!(scene.queue_pair().read(request, &near, scene.peer.remote(0), NDK_OP_FLAG_DEFER), 0);
         }
-        assert_eq!(scene.queue_pair().read(16, &[], scene.far.remote(0), NONE), 0);
+        assert_eq!(scene.queue_pair().read(16, &[], scene.peer.remote(0), NONE), 0);
         let results = scene.results(17);
         assert!(
             results.iter().zip(0..).all(|(seen, number)| *seen == (0, NdkOperationTypeRead, number)),
@@ -426,10 +426,10 @@ fn a_read_closes_its_sink() {
         for flags in [CLOSING, CLOSING | NDK_OP_FLAG_DEFER, CLOSING | NDK_OP_FLAG_SILENT_SUCCESS] {
             let scene = Scene::new(first, second, QueuePairShape::default());
             let sink = Window::open(&scene.pair.active, Buffer::scattered(LENGTH), WindowKind::FastRegistered);
-            let other = scene.near.element(0..1000);
+            let other = scene.near.sge(0..1000);
             // The first element's token and no other.
-            assert_eq!(scene.queue_pair().read(1, &[sink.element(0..9000), other], scene.far.remote(0), flags), 0);
-            assert_eq!(scene.queue_pair().write(2, &[other], scene.far.remote(0), NONE), 0);
+            assert_eq!(scene.queue_pair().read(1, &[sink.sge(0..9000), other], scene.peer.remote(0), flags), 0);
+            assert_eq!(scene.queue_pair().write(2, &[other], scene.peer.remote(0), NONE), 0);
             let loud = usize::from(!flags.contains(NDK_OP_FLAG_SILENT_SUCCESS));
             assert!(scene.results(1 + loud).iter().all(|(status, ..)| *status == 0), "{flags:?}");
             sink.buffer.assert_seed(2, 0..9000);
@@ -444,21 +444,21 @@ fn a_read_cannot_close_memory_that_stays_open() {
     with_two_adapters(|first, second| {
         let shape = QueuePairShape::default();
         let privileged =
-            |scene: &Scene<'_>| element(scene.mapping.address_of(0), 64, scene.pair.active.domain.privileged_token());
-        let registered = |scene: &Scene<'_>| scene.near.element(0..64);
+            |scene: &Scene<'_>| sge(scene.mapping.address_of(0), 64, scene.pair.active.domain.privileged_token());
+        let registered = |scene: &Scene<'_>| scene.near.sge(0..64);
         let sinks: [&dyn Fn(&Scene<'_>) -> NDK_SGE; 2] = [&privileged, &registered];
         for sink in sinks {
             for length in [64, 0] {
                 let scene = Scene::new(first, second, shape);
                 let list = [NDK_SGE { Length: length, ..sink(&scene) }];
-                assert_eq!(scene.queue_pair().read(1, &list, scene.far.remote(0), CLOSING), 0);
+                assert_eq!(scene.queue_pair().read(1, &list, scene.peer.remote(0), CLOSING), 0);
                 assert_eq!(scene.results(1), [(STATUS_INVALID_DEVICE_REQUEST, NdkOperationTypeRead, 1)]);
                 scene.near.buffer.assert_seed(1, 0..64);
             }
         }
         let scene = Scene::new(first, second, shape);
-        assert_eq!(scene.queue_pair().read(1, &[], scene.far.remote(0), CLOSING), STATUS_INVALID_PARAMETER);
-        assert_eq!(scene.queue_pair().write(2, &[], scene.far.remote(0), NONE), 0, "healthy");
+        assert_eq!(scene.queue_pair().read(1, &[], scene.peer.remote(0), CLOSING), STATUS_INVALID_PARAMETER);
+        assert_eq!(scene.queue_pair().write(2, &[], scene.peer.remote(0), NONE), 0, "healthy");
         assert_eq!(scene.results(1), [(0, NdkOperationTypeWrite, 2)]);
     });
 }
@@ -502,7 +502,7 @@ fn posts_while_the_connector_is_closed() {
             let posting = || {
                 for request in 0..u64::from(count) {
                     let posted =
-                        scene.queue_pair().write(request, &[scene.near.element(0..64)], scene.far.remote(0), NONE);
+                        scene.queue_pair().write(request, &[scene.near.sge(0..64)], scene.peer.remote(0), NONE);
                     assert_eq!(posted, 0, "round {round}");
                 }
             };
@@ -515,13 +515,13 @@ fn posts_while_the_connector_is_closed() {
             concurrently(machine, posting, closing);
             let mut seen = Vec::new();
             while seen.len() < count as usize {
-                let room = count as usize - seen.len();
+                let capacity = count as usize - seen.len();
                 seen.extend(
                     scene
                         .pair
                         .active
                         .initiator
-                        .wait_for(room.min(20))
+                        .wait_for(capacity.min(20))
                         .iter()
                         .map(|result| (result.Status, result.RequestContext as u64)),
                 );
@@ -565,21 +565,21 @@ fn all_bytes_are_there_with_the_result() {
         let pair = Pair::connect(first, second);
         let contiguous = || Buffer::new(long, 0, kernel_host::FrameOrder::Contiguous);
         let near = Window::open(&pair.active, contiguous(), WindowKind::Registered);
-        let far = Window::open(&pair.passive, contiguous(), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, contiguous(), WindowKind::Registered);
         for round in 0..6 {
             let read = round % 2 == 0;
             near.buffer.fill_with_seed(round);
-            far.buffer.fill_with_seed(round + 100);
-            let list = [near.element(0..long)];
+            peer.buffer.fill_with_seed(round + 100);
+            let list = [near.sge(0..long)];
             let queue_pair = &pair.active.queue_pair;
             let posted = if read {
-                queue_pair.read(1, &list, far.remote(0), NONE)
+                queue_pair.read(1, &list, peer.remote(0), NONE)
             } else {
-                queue_pair.write(1, &list, far.remote(0), NONE)
+                queue_pair.write(1, &list, peer.remote(0), NONE)
             };
             assert_eq!(posted, 0);
             assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
-            let (target, seed) = if read { (&near.buffer, round + 100) } else { (&far.buffer, round) };
+            let (target, seed) = if read { (&near.buffer, round + 100) } else { (&peer.buffer, round) };
             target.assert_seed(seed, 0..long);
         }
     });
@@ -591,15 +591,15 @@ fn bytes_written_before_a_send_are_there_with_its_receive() {
         let pair = Pair::connect(first, second);
         let contiguous = || Buffer::new(long, 0, kernel_host::FrameOrder::Contiguous);
         let near = Window::open(&pair.active, contiguous(), WindowKind::Registered);
-        let far = Window::open(&pair.passive, contiguous(), WindowKind::Registered);
+        let peer = Window::open(&pair.passive, contiguous(), WindowKind::Registered);
         for round in 0..4 {
             near.buffer.fill_with_seed(round);
-            far.buffer.fill_with_seed(round + 100);
+            peer.buffer.fill_with_seed(round + 100);
             assert_eq!(pair.passive.queue_pair.receive(1, &[]), 0);
-            assert_eq!(pair.active.queue_pair.write(2, &[near.element(0..long)], far.remote(0), NONE), 0);
+            assert_eq!(pair.active.queue_pair.write(2, &[near.sge(0..long)], peer.remote(0), NONE), 0);
             assert_eq!(pair.active.queue_pair.send(3, &[], NONE), 0);
             assert_eq!(pair.passive.receive.wait_for_one().Status, 0);
-            far.buffer.assert_seed(round, 0..long);
+            peer.buffer.assert_seed(round, 0..long);
             assert!(pair.active.initiator.wait_for(2).iter().all(|result| result.Status == 0));
         }
     });
@@ -630,7 +630,7 @@ fn a_receiver_that_is_not_ready_in_time() {
             assert_eq!(scene.pair.passive.receive.wait_for_one().Status, 0);
         }
         assert_eq!(scene.queue_pair().send(8, &[], NONE), 0);
-        assert_eq!(scene.queue_pair().write(9, &[], scene.far.remote(0), NONE), 0);
+        assert_eq!(scene.queue_pair().write(9, &[], scene.peer.remote(0), NONE), 0);
         wait(150);
         assert!(scene.pair.active.initiator.take(1).is_empty(), "not yet");
         wait(100);
@@ -638,7 +638,7 @@ fn a_receiver_that_is_not_ready_in_time() {
         assert_eq!(scene.results(2), ended);
         let passive = scene.pair.passive.connector();
         assert!(passive.wait_for_disconnect());
-        settle();
+        wait_until_idle();
         assert_eq!(passive.disconnect_events(), 1);
         assert!(scene.pair.passive.receive.take(1).is_empty(), "nothing was received");
     });

@@ -1,5 +1,5 @@
 //! Faults by call site: every call of the driver that allocates, maps or starts something is made to fail, at its first,
-//! its second and its last hit in a life (`conformance::life`), until no site is left that was not tried. A site is the
+//! its second and its last hit in a life (`conformance::scenario`), until no site is left that was not tried. A site is the
 //! stack of return addresses, so the same routine called from two places is two sites, and what a failing path reaches for
 //! the first time is tried as well.
 //!
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use conformance::consumer::completion;
-use conformance::life::{LIVES, Life, is_clean};
 use conformance::machine::Setup;
+use conformance::scenario::{SCENARIOS, Scenario, is_clean};
 use conformance::trial::{become_child, in_child};
 use kernel_host::Kernel;
 use kernel_host::fault::{self, Site};
@@ -31,8 +31,10 @@ const ENDED: &str = "FAULT-ENDED ";
 const TALLY: &str = "FAULT-TALLY ";
 
 pub fn main() -> ExitCode {
-    become_child(|name| LIVES.iter().any(|life| life.name == name).then_some(fail_all));
-    let trials = LIVES.iter().map(|life| Trial::test(life.name, move || in_child(life.name, &[])?.expect_success()));
+    become_child(|name| SCENARIOS.iter().any(|scenario| scenario.name == name).then_some(fail_all));
+    let trials = SCENARIOS
+        .iter()
+        .map(|scenario| Trial::test(scenario.name, move || in_child(scenario.name, &[])?.expect_success()));
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
@@ -109,14 +111,14 @@ fn note_new_sites(sites: &mut Sites) {
 /// The child: one life, again and again.
 fn fail_all() {
     let name = conformance::trial::child_name().expect("the name of a life");
-    let life = LIVES.iter().find(|life| life.name == name).expect("a life of that name");
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).expect("a life of that name");
     let wanted = Wanted::from_environment();
     let setup = Setup::default();
     let kernel = Kernel::boot(setup.kernel.clone());
     let mut sites = Sites::new();
     fault::start_recording();
-    let result = life.live(&kernel, &setup, || note_new_sites(&mut sites));
-    assert_eq!(result, Ok(()), "{} without a fault", life.name);
+    let result = scenario.live(&kernel, &setup, || note_new_sites(&mut sites));
+    assert_eq!(result, Ok(()), "{} without a fault", scenario.name);
     assert_nothing_left(&kernel, "the life without a fault");
     let (mut tried, mut failed) = (BTreeSet::new(), BTreeSet::new());
     let mut runs = 0_u64;
@@ -127,7 +129,7 @@ fn fail_all() {
         tried.insert(next);
         if wanted.includes(next) {
             runs += 1;
-            if run(life, next, &kernel, &setup, &mut sites) {
+            if run(scenario, next, &kernel, &setup, &mut sites) {
                 failed.insert(next.site);
             }
         }
@@ -140,7 +142,7 @@ fn fail_all() {
 }
 
 /// Lives once with one call failing; whether it did.
-fn run(life: &Life, fault: Fault, kernel: &Kernel, setup: &Setup, sites: &mut Sites) -> bool {
+fn run(scenario: &Scenario, fault: Fault, kernel: &Kernel, setup: &Setup, sites: &mut Sites) -> bool {
     let seen = &sites[&fault.site];
     let site = format!("{:#018x}", fault.site.0);
     let begin = serde_json::json!({
@@ -149,9 +151,9 @@ fn run(life: &Life, fault: Fault, kernel: &Kernel, setup: &Setup, sites: &mut Si
     println!("{BEGINS}{begin}");
     let before = fault::failures();
     fault::fail(fault.site, fault.hit);
-    let result = life.live(kernel, setup, || note_new_sites(sites));
+    let result = scenario.live(kernel, setup, || note_new_sites(sites));
     let fired = fault::failures() > before;
-    let what = format!("hit {} of site {site} failed, {}: {result:x?}", fault.hit, life.name);
+    let what = format!("hit {} of site {site} failed, {}: {result:x?}", fault.hit, scenario.name);
     if let Err((place, status)) = result {
         assert!(fired, "stopped without a fault: {what}");
         assert!(is_clean(place, status), "no status for want of memory: {what}");

@@ -331,9 +331,9 @@ pub unsafe fn build_partial(source: *mut MDL, target: *mut MDL, address: usize, 
         let source_end = source_start + (*source).ByteCount as usize;
         let length = if length == 0 { source_end.saturating_sub(address) } else { length };
         let inside = address >= source_start && address.checked_add(length).is_some_and(|end| end <= source_end);
-        let room = with(|table| table.lists.get(&(target as usize)).copied());
+        let capacity = with(|table| table.lists.get(&(target as usize)).copied());
         let pages = span(address, length);
-        if !inside || room.is_some_and(|room| pages > room) {
+        if !inside || capacity.is_some_and(|capacity| pages > capacity) {
             bugcheck(
                 BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
                 [0x100E, source as u64, target as u64, address as u64],

@@ -1,5 +1,5 @@
 //! An adapter as a test or a tool sees it: a device with a driver key, an interface with addresses, and, while it is started, a
-//! miniport. This is where the steps of [`super::life`] become what plug and play, power management and the protocols above do.
+//! miniport. This is where the steps of [`super::life_cycle`] become what plug and play, power management and the protocols above do.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use ndkpi_sys::ndkinfo::NDK_VERSION;
 
 use super::attributes::General;
 use super::data_path::Frame;
-use super::life::{self, DeviceEvent, HaltAction, StepError};
+use super::life_cycle::{self, DeviceEvent, HaltAction, StepError};
 use super::miniport::{Miniport, State, lock};
 use super::oid_request::{OidAnswer, OidKind};
 use super::registration::{MiniportDriver, driver_of};
@@ -195,10 +195,10 @@ impl Adapter {
         let driver: Arc<MiniportDriver> = driver_of(self.node.driver_object).ok_or(StartError::NoMiniportDriver)?;
         let config = lock(&self.node.config).clone();
         let addresses = config.addresses().to_vec();
-        let miniport =
-            life::initialize(&driver, config, self.node.if_index, self.node.luid).map_err(StartError::Initialize)?;
-        if let Err(error) = life::restart(&miniport) {
-            let _ = life::halt(&miniport, HaltAction::InitializationFailed);
+        let miniport = life_cycle::initialize(&driver, config, self.node.if_index, self.node.luid)
+            .map_err(StartError::Initialize)?;
+        if let Err(error) = life_cycle::restart(&miniport) {
+            let _ = life_cycle::halt(&miniport, HaltAction::InitializationFailed);
             return Err(StartError::Restart(error));
         }
         *lock(&self.node.miniport) = Some(Arc::clone(&miniport));
@@ -212,16 +212,16 @@ impl Adapter {
     /// Pauses a running adapter.
     pub fn pause(&self) -> Result<(), StepError> {
         let miniport = self.started()?;
-        life::pause(&miniport)
+        life_cycle::pause(&miniport)
     }
 
     /// Restarts a paused adapter; a running one is paused first, as when a filter is inserted.
     pub fn restart(&self) -> Result<(), StepError> {
         let miniport = self.started()?;
         if miniport.state() == State::Running {
-            life::pause(&miniport)?;
+            life_cycle::pause(&miniport)?;
         }
-        life::restart(&miniport)
+        life_cycle::restart(&miniport)
     }
 
     /// Takes the adapter down: consumers of NDK close, the protocol unbinds, the adapter pauses and halts.
@@ -231,13 +231,13 @@ impl Adapter {
         miniport.ndk_opens.close_all(&miniport, "the adapter is halted");
         unbind(&miniport, action);
         if miniport.state() == State::Running {
-            life::pause(&miniport)?;
+            life_cycle::pause(&miniport)?;
         }
         miniport.callers.shut();
         // Somebody may have opened the provider directly, without asking NDIS, while it still could be.
         miniport.ndk_opens.close_all(&miniport, "the adapter is halted");
         self.withdraw_addresses();
-        life::halt(&miniport, action)?;
+        life_cycle::halt(&miniport, action)?;
         *lock(&self.node.miniport) = None;
         Ok(())
     }
@@ -251,14 +251,14 @@ impl Adapter {
     /// `MiniportDevicePnPEventNotify` alone.
     pub fn device_event(&self, event: DeviceEvent) -> Result<(), StepError> {
         let call = self.started()?;
-        life::device_event(&call, event);
+        life_cycle::device_event(&call, event);
         Ok(())
     }
 
     /// `MiniportShutdownEx`, as at power-off.
     pub fn shutdown(&self) -> Result<(), StepError> {
         let call = self.started()?;
-        life::shutdown(&call);
+        life_cycle::shutdown(&call);
         Ok(())
     }
 
@@ -274,7 +274,7 @@ impl Adapter {
         }
         set_and_expect(&miniport, oid::OID_PNP_QUERY_POWER, None, D3);
         if miniport.state() == State::Running {
-            life::pause(&miniport)?;
+            life_cycle::pause(&miniport)?;
         }
         set_and_expect(&miniport, oid::OID_PNP_SET_POWER, Some(D3), D3);
         Ok(())
@@ -285,7 +285,7 @@ impl Adapter {
         const D0: u32 = 1;
         let Ok(miniport) = self.started() else { return self.start() };
         set_and_expect(&miniport, oid::OID_PNP_SET_POWER, Some(D0), D0);
-        life::restart(&miniport).map_err(StartError::Restart)
+        life_cycle::restart(&miniport).map_err(StartError::Restart)
     }
 
     /// Removes the device with its interface; a started one is halted first.
@@ -437,8 +437,8 @@ impl Adapter {
     /// The miniport for one call; a halt waits until the call is over.
     fn started(&self) -> Result<Call, StepError> {
         let miniport = self.miniport()?;
-        let passage = miniport.callers.enter().ok_or(StepError::WrongState(State::Halting))?;
-        passage.stay();
+        let reference = miniport.callers.enter().ok_or(StepError::WrongState(State::Halting))?;
+        reference.stay();
         Ok(Call { miniport })
     }
 

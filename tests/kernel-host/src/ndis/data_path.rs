@@ -139,15 +139,15 @@ impl DataPath {
             batch.done.set();
             return sent;
         }
-        let passage = self.sending.enter().filter(|_| miniport.state() == State::Running);
-        let Some(passage) = passage else {
+        let reference = self.sending.enter().filter(|_| miniport.state() == State::Running);
+        let Some(reference) = reference else {
             // NDIS does not let anything through to a miniport that is not running.
             *lock(&batch.statuses) = vec![Some(status::PAUSED); count];
             batch.done.set();
             return sent;
         };
         self.hand_over(miniport, frames, &batch);
-        drop(passage);
+        drop(reference);
         sent
     }
 

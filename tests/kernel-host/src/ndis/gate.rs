@@ -24,17 +24,17 @@ impl Default for Gate {
 }
 
 /// A caller inside; leaves when dropped.
-pub struct Passage<'a>(&'a Gate);
+pub struct RundownReference<'a>(&'a Gate);
 
 impl Gate {
     /// Goes in, unless the gate is shut.
-    pub fn enter(&self) -> Option<Passage<'_>> {
+    pub fn enter(&self) -> Option<RundownReference<'_>> {
         let mut inside = self.lock();
         if inside.shut {
             return None;
         }
         inside.count += 1;
-        Some(Passage(self))
+        Some(RundownReference(self))
     }
 
     /// Lets nobody in any more and waits for those inside.
@@ -72,14 +72,14 @@ impl Gate {
     }
 }
 
-impl Passage<'_> {
+impl RundownReference<'_> {
     /// Stays inside beyond this borrow; whoever does that owes a [`Gate::leave`].
     pub fn stay(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Passage<'_> {
+impl Drop for RundownReference<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }

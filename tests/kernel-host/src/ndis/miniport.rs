@@ -1,7 +1,7 @@
 //! One initialised instance of a miniport: its handle, its state, what its attributes said, and what is outstanding with it.
 //!
 //! States as NDIS names them: Halted → Initializing → Paused → Restarting → Running → Pausing → Paused → Halted. The steps
-//! between them are in [`super::life`]; this file only keeps them honest.
+//! between them are in [`super::life_cycle`]; this file only keeps them honest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;

@@ -14,7 +14,7 @@ pub mod driver_object;
 pub mod gate;
 pub mod handle;
 pub mod leak;
-pub mod life;
+pub mod life_cycle;
 pub mod loan;
 pub mod log;
 pub mod miniport;

@@ -55,13 +55,13 @@ crate::exports! {
 /// The safe string functions of the headers are made of `_vsnprintf` and write the terminator themselves. These here leave it out
 /// where the text fills its room, and say so by a negative length only where the text is longer: a driver that looks at that
 /// knows; a text of exactly the room is taken for whole.
-fn check_terminated(function: &str, written: i32, room: usize) {
-    let exact = usize::try_from(written).is_ok_and(|written| written == room);
-    if room != 0 && exact && crate::kernel::is_verifying() {
+fn check_terminated(function: &str, written: i32, capacity: usize) {
+    let exact = usize::try_from(written).is_ok_and(|written| written == capacity);
+    if capacity != 0 && exact && crate::kernel::is_verifying() {
         bugcheck(
             BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
-            [0x1041, room as u64, written as u64, 0],
-            format!("{function} fills its {room} characters and leaves the text without a terminator"),
+            [0x1041, capacity as u64, written as u64, 0],
+            format!("{function} fills its {capacity} characters and leaves the text without a terminator"),
         );
     }
 }

@@ -17,8 +17,8 @@ exports! {
                 length += 1;
             }
             let bytes = (length * 2).min(0xFFFC) as u16;
-            let room = if source.is_null() { 0 } else { bytes + 2 };
-            string.write(UNICODE_STRING { Length: bytes, MaximumLength: room, Buffer: source });
+            let capacity = if source.is_null() { 0 } else { bytes + 2 };
+            string.write(UNICODE_STRING { Length: bytes, MaximumLength: capacity, Buffer: source });
         }
     }
 
@@ -99,13 +99,13 @@ unsafe fn append(destination: *mut UNICODE_STRING, characters: *const u16, count
     // SAFETY: the caller's contract.
     unsafe {
         let used = usize::from((*destination).Length) / 2;
-        let room = usize::from((*destination).MaximumLength) / 2;
-        if room - used < count {
+        let capacity = usize::from((*destination).MaximumLength) / 2;
+        if capacity - used < count {
             return STATUS_BUFFER_TOO_SMALL;
         }
         std::ptr::copy(characters, (*destination).Buffer.add(used), count);
         (*destination).Length += 2 * count as u16;
-        if room - used > count {
+        if capacity - used > count {
             (*destination).Buffer.add(used + count).write(0);
         }
     }

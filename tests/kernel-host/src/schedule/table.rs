@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_chosen_who_is_not_ready_or_is_aside_while_another_is_ready() {
+    fn no_context_is_chosen_who_is_not_ready_or_is_aside_while_another_is_ready() {
         let mut table = table(7, 3);
         table.places[0].ready = false;
         table.places[1].aside_until = 1_000;

@@ -22,13 +22,13 @@ pub struct Machine {
     pub pattern: u32,
 }
 
-/// A profile of the provider's asynchrony: the value of the keyword `Promptness`.
+/// A profile of the provider's asynchrony: the value of the keyword `CompletionMode`.
 #[derive(Clone, Copy)]
-pub struct Promptness(&'static str);
+pub struct CompletionMode(&'static str);
 
-pub const NATURAL: Promptness = Promptness("0");
-pub const FORCE_PENDING: Promptness = Promptness("1");
-pub const FORCE_INLINE: Promptness = Promptness("2");
+pub const AUTO: CompletionMode = CompletionMode("0");
+pub const FORCE_ASYNC: CompletionMode = CompletionMode("1");
+pub const FORCE_INLINE: CompletionMode = CompletionMode("2");
 
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -49,7 +49,7 @@ fn consumer_image() -> PathBuf {
 
 impl Machine {
     /// A kernel in which no page of a buffer has a neighbour in memory, with two adapters of softndk.sys.
-    pub fn boot(mode: Mode, promptness: Promptness) -> Self {
+    pub fn boot(mode: Mode, completion_mode: CompletionMode) -> Self {
         let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
         let hang_limit = Some(Duration::from_secs(5));
         let frames = FrameOrder::Scattered;
@@ -57,7 +57,7 @@ impl Machine {
         let provider = kernel.load_driver(provider_image(), "softndk").expect("softndk.sys loads");
         let adapters = (1..=2).map(|number| {
             let config = AdapterConfig::from_inx(&inx).expect("the INF installs");
-            let config = config.with_keyword("Promptness", promptness.0);
+            let config = config.with_keyword("CompletionMode", completion_mode.0);
             let config = config.with_address(format!("10.0.0.{number}").parse().expect("an address"), 24);
             let config = config.with_address(format!("fd00::{number}").parse().expect("an address"), 64);
             kernel.add_adapter(&provider, config).expect("the adapter starts")

@@ -16,7 +16,7 @@ mod tally;
 use std::time::Duration;
 
 use kernel_host::Mode;
-use machine::{FORCE_INLINE, FORCE_PENDING, Machine, NATURAL, root};
+use machine::{AUTO, FORCE_ASYNC, FORCE_INLINE, Machine, root};
 use softndk_images::c_consumer;
 use softndk_images::workspace::Workspace;
 use tally::{DONE, RUNNING, Tally};
@@ -38,7 +38,7 @@ const V6: [&str; 2] = ["fd00::1", "fd00::2"];
 #[test]
 fn a_storage_initiator_and_its_target_in_c() {
     trial("a_storage_initiator_and_its_target_in_c", || {
-        let machine = Machine::boot(Mode::Verify, NATURAL);
+        let machine = Machine::boot(Mode::Verify, AUTO);
         every_request_is_served(&machine, V4, 300);
         every_request_is_served(&machine, V6, 100);
         an_address_that_is_nobodys_ends_it_with_a_status(&machine);
@@ -49,7 +49,7 @@ fn a_storage_initiator_and_its_target_in_c() {
 #[test]
 fn it_unloads_in_the_middle_of_traffic() {
     trial("it_unloads_in_the_middle_of_traffic", || {
-        let machine = Machine::boot(Mode::Verify, NATURAL);
+        let machine = Machine::boot(Mode::Verify, AUTO);
         for requests in [1, 40, 90] {
             unload_after(&machine, requests);
         }
@@ -60,7 +60,7 @@ fn it_unloads_in_the_middle_of_traffic() {
 #[test]
 fn everything_that_may_pend_pends() {
     trial("everything_that_may_pend_pends", || {
-        let machine = Machine::boot(Mode::Verify, FORCE_PENDING);
+        let machine = Machine::boot(Mode::Verify, FORCE_ASYNC);
         let tally = every_request_is_served(&machine, V4, 100);
         assert_eq!(tally.mappings_pended, 100, "every NdkBuildLAM pends");
         unload_after(&machine, 20);
@@ -84,7 +84,7 @@ fn a_trace_has_a_line_for_every_call_and_callback() {
     let test = "a_trace_has_a_line_for_every_call_and_callback";
     if std::env::var_os("KERNEL_HOST_TRACE").is_some() {
         let served = || {
-            let machine = Machine::boot(Mode::Verify, NATURAL);
+            let machine = Machine::boot(Mode::Verify, AUTO);
             every_request_is_served(&machine, V4, REQUESTS);
             machine.end();
         };
@@ -144,7 +144,7 @@ fn a_trace_has_a_line_for_every_call_and_callback() {
 #[test]
 fn it_keeps_its_books_in_real_time() {
     trial("it_keeps_its_books_in_real_time", || {
-        let machine = Machine::boot(Mode::Fast, NATURAL);
+        let machine = Machine::boot(Mode::Fast, AUTO);
         every_request_is_served(&machine, V4, 1000);
         unload_after(&machine, 100);
         machine.end();
@@ -155,7 +155,7 @@ fn it_keeps_its_books_in_real_time() {
 #[test]
 fn a_target_that_hears_late_posts_its_last_receives_again() {
     trial("a_target_that_hears_late_posts_its_last_receives_again", || {
-        let mut machine = Machine::boot(Mode::Verify, NATURAL);
+        let mut machine = Machine::boot(Mode::Verify, AUTO);
         machine.target_moderation = Duration::from_millis(5);
         every_request_is_served(&machine, V4, 100);
         machine.end();
@@ -166,7 +166,7 @@ fn a_target_that_hears_late_posts_its_last_receives_again() {
 fn every_result_brings_another_post(pattern: u32) -> Tally {
     /// More results than this without an empty queue are a loop without end.
     const WITHOUT_END: i64 = 10_000;
-    let mut machine = Machine::boot(Mode::Verify, NATURAL);
+    let mut machine = Machine::boot(Mode::Verify, AUTO);
     machine.pattern = pattern;
     let consumer = machine.start_consumer(V4, POSTS);
     let tally = machine.wait("all posts", |_| false);

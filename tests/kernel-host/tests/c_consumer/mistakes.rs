@@ -8,7 +8,7 @@ use kernel_host::bugcheck::BugCheck;
 use softndk_images::c_consumer;
 use softndk_images::workspace::Workspace;
 
-use crate::machine::{IMAGE, Machine, NATURAL, root};
+use crate::machine::{AUTO, IMAGE, Machine, root};
 use crate::{V4, child, every_request_is_served};
 
 /// How the run with a mistake ends.
@@ -52,7 +52,7 @@ fn build(name: &str, mistake: &Mistake) -> PathBuf {
 fn made(test: &str, mistake: &Mistake, ends: Ends) {
     if std::env::var_os(IMAGE).is_some() {
         let served = || {
-            let machine = Machine::boot(Mode::Verify, NATURAL);
+            let machine = Machine::boot(Mode::Verify, AUTO);
             if matches!(ends, Ends::Report(..)) {
                 // Nothing polls: a consumer that hangs leaves nothing to wake it.
                 let consumer = machine.start_consumer(V4, 8);

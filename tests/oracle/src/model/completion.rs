@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use softndk_ioctl::{ScriptEvent, ScriptKind, ScriptName, ScriptResult, Status};
 
-use super::{Call, Column, DONE, Expected, Id, Model, QueuePair, Thing, fails};
+use super::{Call, Column, DONE, Expected, Id, Model, QueuePair, Resource, fails};
 
 /// Most entries a queue may be asked for (NDK_ADAPTER_INFO).
 pub const MOST: u32 = 4_194_303;
@@ -82,7 +82,7 @@ impl Model {
             told: false,
             due: None,
         };
-        self.add(name, vec![adapter], Thing::CompletionQueue(queue));
+        self.add(name, vec![adapter], Resource::CompletionQueue(queue));
         Some(DONE)
     }
 
@@ -132,7 +132,7 @@ impl Model {
     pub(super) fn call_back(&mut self) {
         for id in 0..self.nodes.len() {
             let closed = self.closed(id);
-            let Thing::CompletionQueue(queue) = &mut self.nodes[id].thing else { continue };
+            let Resource::CompletionQueue(queue) = &mut self.nodes[id].resource else { continue };
             let Some(before) = queue.due.take() else { continue };
             for (index, entry) in queue.entries.iter_mut().enumerate() {
                 entry.new = if index < before { New::No } else { New::Perhaps };
@@ -162,15 +162,15 @@ impl Model {
     /// first result and the one that it has no room for.
     pub(super) fn would_overrun_midway(&self, id: Id) -> bool {
         let pair = self.pair(id);
-        let far = self.peer_of(id).map(|peer| self.pair(peer));
+        let peer = self.peer_of(id).map(|peer| self.pair(peer));
         let overruns = |queue: Id, results: usize| {
             let queue = self.queue(queue);
-            !queue.dead && queue.entries.len() + results > self.room_of(queue)
+            !queue.dead && queue.entries.len() + results > self.capacity_of(queue)
         };
         let requests = pair.requests.len() + 1;
-        let fills = |far: &QueuePair| overruns(far.receive_queue, far.receives.len());
-        let several = requests > 1 && (overruns(pair.initiator_queue, requests) || far.is_some_and(fills));
-        let both = [Some(pair), far];
+        let fills = |peer: &QueuePair| overruns(peer.receive_queue, peer.receives.len());
+        let several = requests > 1 && (overruns(pair.initiator_queue, requests) || peer.is_some_and(fills));
+        let both = [Some(pair), peer];
         let tells = |queue: Id| {
             let of = |pair: &QueuePair| {
                 let from = |reports_to: Id, count: usize| if reports_to == queue { count } else { 0 };
@@ -186,26 +186,27 @@ impl Model {
     pub(super) fn certain_with_a_receive(&self, id: Id) -> bool {
         let Some(peer) = self.peer_of(id).filter(|peer| self.pair(*peer).requests.len() > 1) else { return true };
         let (pair, peer) = (self.pair(id), self.pair(peer));
-        let has_room = |queue: Id, results: usize| {
+        let has_capacity = |queue: Id, results: usize| {
             let queue = self.queue(queue);
-            queue.dead || queue.entries.len() + results <= self.room_of(queue)
+            queue.dead || queue.entries.len() + results <= self.capacity_of(queue)
         };
-        has_room(pair.receive_queue, pair.receives.len() + 1) && has_room(peer.initiator_queue, peer.requests.len())
+        has_capacity(pair.receive_queue, pair.receives.len() + 1)
+            && has_capacity(peer.initiator_queue, peer.requests.len())
     }
 
     /// NDSPI: a queue may be deeper than asked for; ours is by so many entries.
-    pub(super) fn room_of(&self, queue: &CompletionQueue) -> usize {
+    pub(super) fn capacity_of(&self, queue: &CompletionQueue) -> usize {
         queue.depth as usize + if self.column == Column::Nd { 16 } else { 0 }
     }
 
     /// Adds an entry; a queue without room is dead.
     pub(super) fn enter(&mut self, id: Id, result: ScriptResult, solicited: bool) {
-        let room = self.room_of(self.queue(id));
+        let capacity = self.capacity_of(self.queue(id));
         let queue = self.queue_mut(id);
         if queue.dead {
             return;
         }
-        if queue.entries.len() < room {
+        if queue.entries.len() < capacity {
             let error = result.status < 0;
             queue.entries.push_back(Entry { result, solicited: solicited || error, new: New::Yes });
             self.notify_if_due(id);
@@ -228,8 +229,8 @@ impl Model {
 
     /// Queue pairs that report to this queue.
     pub(super) fn attached(&self, queue: Id) -> impl Iterator<Item = Id> + '_ {
-        self.nodes.iter().enumerate().filter_map(move |(id, node)| match &node.thing {
-            Thing::QueuePair(pair) if !node.finished => {
+        self.nodes.iter().enumerate().filter_map(move |(id, node)| match &node.resource {
+            Resource::QueuePair(pair) if !node.finished => {
                 (pair.receive_queue == queue || pair.initiator_queue == queue).then_some(id)
             }
             _ => None,

@@ -2,7 +2,7 @@
 
 use softndk_ioctl::{ScriptCode, ScriptEvent, ScriptKind, ScriptName, Status};
 
-use super::{Call, Column, DONE, Expected, Id, Model, Thing, fails};
+use super::{Call, Column, DONE, Expected, Id, Model, Resource, fails};
 
 /// What the adapter takes (NDK_ADAPTER_INFO).
 const CALLER_DATA: u64 = 56;
@@ -84,13 +84,13 @@ impl Connector {
 impl Model {
     pub(super) fn create_listener(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let adapter = self.find(call.name(0), ScriptKind::Adapter)?;
-        self.add(name, vec![adapter], Thing::Listener(Listener { adapter, port: None, paused: false }));
+        self.add(name, vec![adapter], Resource::Listener(Listener { adapter, port: None, paused: false }));
         Some(DONE)
     }
 
     pub(super) fn create_connector(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let adapter = self.find(call.name(0), ScriptKind::Adapter)?;
-        self.add(name, vec![adapter], Thing::Connector(Connector::new(adapter)));
+        self.add(name, vec![adapter], Resource::Connector(Connector::new(adapter)));
         Some(DONE)
     }
 
@@ -101,7 +101,7 @@ impl Model {
         if self.port_in_use(adapter, port) {
             return fails(Status::SHARING_VIOLATION);
         }
-        self.add(name, vec![adapter], Thing::Endpoint(Endpoint { adapter, port }));
+        self.add(name, vec![adapter], Resource::Endpoint(Endpoint { adapter, port }));
         Some(DONE)
     }
 
@@ -113,11 +113,11 @@ impl Model {
     /// In use by a listener or shared endpoint, until it and every connector over it is closed.
     fn port_in_use(&self, adapter: Id, port: u64) -> bool {
         port != 0
-            && self.nodes.iter().any(|node| match &node.thing {
-                Thing::Listener(listener) if !node.finished => {
+            && self.nodes.iter().any(|node| match &node.resource {
+                Resource::Listener(listener) if !node.finished => {
                     listener.port == Some(port) && self.host(listener.adapter) == self.host(adapter)
                 }
-                Thing::Endpoint(endpoint) if !node.finished => {
+                Resource::Endpoint(endpoint) if !node.finished => {
                     endpoint.port == port && self.host(endpoint.adapter) == self.host(adapter)
                 }
                 _ => false,
@@ -193,7 +193,7 @@ impl Model {
             closed: false,
             finished: false,
             antecedents: vec![there, target],
-            thing: Thing::Connector(arrived),
+            resource: Resource::Connector(arrived),
         });
         self.arrivals.push((target, peer));
         self.occur(ScriptEvent::Arrived, target, Status::SUCCESS);
@@ -215,8 +215,8 @@ impl Model {
 
     /// A connection between the same two addresses.
     fn route_exists(&self, endpoint: Id, target: Id) -> bool {
-        self.nodes.iter().any(|node| match &node.thing {
-            Thing::Connector(connector) if !node.finished => connector.route == Some((endpoint, target)),
+        self.nodes.iter().any(|node| match &node.resource {
+            Resource::Connector(connector) if !node.finished => connector.route == Some((endpoint, target)),
             _ => false,
         })
     }
@@ -328,8 +328,9 @@ impl Model {
     fn free(&mut self, id: Id) {
         self.free_pair(id);
         self.connector_mut(id).route = None;
-        let endpoints: Vec<Id> =
-            (0..self.nodes.len()).filter(|other| matches!(self.nodes[*other].thing, Thing::Endpoint(_))).collect();
+        let endpoints: Vec<Id> = (0..self.nodes.len())
+            .filter(|other| matches!(self.nodes[*other].resource, Resource::Endpoint(_)))
+            .collect();
         self.nodes[id].antecedents.retain(|antecedent| !endpoints.contains(antecedent));
     }
 

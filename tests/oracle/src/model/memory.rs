@@ -3,10 +3,10 @@
 //! Addresses are numbers of the model's own: each buffer lies at a place of its own, as memory and as logical pages. Bytes that a
 //! failed transfer may or may not have written are *unknown*; they spread with copies and are never compared.
 
-use softndk_ioctl::{ScriptCode, ScriptElement, ScriptKind, ScriptName, Status, script_byte, script_digest};
+use softndk_ioctl::{ScriptCode, ScriptKind, ScriptName, ScriptSge, Status, script_byte, script_digest};
 
 use super::transfer::Action;
-use super::{Call, DONE, Expected, Id, Model, Thing, fails};
+use super::{Call, DONE, Expected, Id, Model, Resource, fails};
 
 pub const PAGE: u64 = 4096;
 /// NDK_MR_FLAG_*, and NDK_OP_FLAG_* without their lowest three bits.
@@ -109,7 +109,7 @@ impl Model {
         ((1..=16 * PAGE).contains(&length) && length.is_multiple_of(PAGE)).then_some(())?;
         let place = (self.nodes.len() as u64 + 1) << 36;
         let bytes = (0..length).map(|offset| Some(script_byte(seed, offset))).collect();
-        self.add(name, vec![adapter], Thing::Buffer(Buffer { adapter, bytes, place }));
+        self.add(name, vec![adapter], Resource::Buffer(Buffer { adapter, bytes, place }));
         Some(DONE)
     }
 
@@ -135,12 +135,12 @@ impl Model {
 
     /// The consumer releases a mapping only after everything that uses it.
     pub(super) fn release_buffer(&mut self, id: Id) -> Option<()> {
-        let used = self.nodes.iter().any(|node| match &node.thing {
-            Thing::Region(region) if !node.finished => {
+        let used = self.nodes.iter().any(|node| match &node.resource {
+            Resource::Region(region) if !node.finished => {
                 matches!(region.registered, Registered::Whole { buffer, .. } if buffer == id)
             }
-            Thing::QueuePair(pair) if !node.finished => pair.mentions(id),
-            Thing::Shared(shared) if !node.finished => shared.receives.iter().any(|receive| receive.mentions(id)),
+            Resource::QueuePair(pair) if !node.finished => pair.mentions(id),
+            Resource::Shared(shared) if !node.finished => shared.receives.iter().any(|receive| receive.mentions(id)),
             _ => false,
         });
         (!used).then_some(())
@@ -151,13 +151,13 @@ impl Model {
         let fast = call.code == ScriptCode::CreateFastRegion;
         let region =
             Region { domain, fast, pages: 0, remote: false, registered: Registered::Nothing, token: 0, base: 0 };
-        self.add(name, vec![domain], Thing::Region(region));
+        self.add(name, vec![domain], Resource::Region(region));
         Some(DONE)
     }
 
     pub(super) fn create_window(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let domain = self.find(call.name(0), ScriptKind::Domain)?;
-        self.add(name, vec![domain], Thing::Window(Window { domain, bound: None, token: 0, base: 0 }));
+        self.add(name, vec![domain], Resource::Window(Window { domain, bound: None, token: 0, base: 0 }));
         Some(DONE)
     }
 
@@ -197,8 +197,8 @@ impl Model {
     }
 
     pub(super) fn has_windows(&self, region: Id) -> bool {
-        self.nodes.iter().any(|node| match &node.thing {
-            Thing::Window(window) => window.bound.is_some_and(|bound| bound.region == region),
+        self.nodes.iter().any(|node| match &node.resource {
+            Resource::Window(window) => window.bound.is_some_and(|bound| bound.region == region),
             _ => false,
         })
     }
@@ -219,13 +219,13 @@ impl Model {
 
     pub(super) fn remember(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let of = *self.slots.get(&call.name(0))?;
-        let (token, base) = match &self.nodes[of].thing {
-            Thing::Region(region) => (region.token, region.base),
-            Thing::Window(window) => (window.token, window.base),
+        let (token, base) = match &self.nodes[of].resource {
+            Resource::Region(region) => (region.token, region.base),
+            Resource::Window(window) => (window.token, window.base),
             _ => return None,
         };
         (token != 0).then_some(())?;
-        self.add(name, Vec::new(), Thing::Token(Remembered { of, token, base }));
+        self.add(name, Vec::new(), Resource::Token(Remembered { of, token, base }));
         Some(Expected::Nothing)
     }
 
@@ -240,8 +240,8 @@ impl Model {
 
     /// A Bind or an Invalidate of it waits for its turn.
     pub(super) fn about_to_bind(&self, window: Id) -> bool {
-        self.nodes.iter().any(|node| match &node.thing {
-            Thing::QueuePair(pair) => pair.requests.iter().any(|request| match request.action {
+        self.nodes.iter().any(|node| match &node.resource {
+            Resource::QueuePair(pair) => pair.requests.iter().any(|request| match request.action {
                 Action::Bind { window: other, .. } => other == window,
                 Action::Invalidate { target } => target == window,
                 _ => false,
@@ -256,29 +256,29 @@ impl Model {
     }
 
     /// Where an element lies and whose token it carries. `None`: not a list that means something.
-    pub(super) fn element(&self, element: &ScriptElement, inline: bool) -> Option<(u64, Address)> {
-        let base = if element.base == ScriptName::NONE {
+    pub(super) fn sge(&self, sge: &ScriptSge, inline: bool) -> Option<(u64, Address)> {
+        let base = if sge.base == ScriptName::NONE {
             0
         } else {
-            let id = *self.slots.get(&element.base)?;
-            match &self.nodes[id].thing {
-                Thing::Buffer(buffer) if inline => buffer.place,
-                Thing::Buffer(buffer) => buffer.place + LOGICAL,
-                Thing::Region(region) => region.base,
+            let id = *self.slots.get(&sge.base)?;
+            match &self.nodes[id].resource {
+                Resource::Buffer(buffer) if inline => buffer.place,
+                Resource::Buffer(buffer) => buffer.place + LOGICAL,
+                Resource::Region(region) => region.base,
                 _ => return None,
             }
         };
-        let token = if element.token == ScriptName::NONE {
+        let token = if sge.token == ScriptName::NONE {
             Address::Foreign
         } else {
-            let object = *self.slots.get(&element.token)?;
-            match &self.nodes[object].thing {
-                Thing::Buffer(_) => Address::Privileged,
-                Thing::Region(region) => Address::Of { object, token: region.token },
+            let object = *self.slots.get(&sge.token)?;
+            match &self.nodes[object].resource {
+                Resource::Buffer(_) => Address::Privileged,
+                Resource::Region(region) => Address::Of { object, token: region.token },
                 _ => return None,
             }
         };
-        Some((base.wrapping_add(element.offset), token))
+        Some((base.wrapping_add(sge.offset), token))
     }
 
     /// A place in the peer's memory, from two arguments.
@@ -288,10 +288,10 @@ impl Model {
             return Some((offset, Address::Foreign));
         }
         let object = *self.slots.get(&name)?;
-        let (base, address) = match &self.nodes[object].thing {
-            Thing::Region(region) => (region.base, Address::Of { object, token: region.token }),
-            Thing::Window(window) => (window.base, Address::Of { object, token: window.token }),
-            Thing::Token(token) => (token.base, Address::Of { object: token.of, token: token.token }),
+        let (base, address) = match &self.nodes[object].resource {
+            Resource::Region(region) => (region.base, Address::Of { object, token: region.token }),
+            Resource::Window(window) => (window.base, Address::Of { object, token: window.token }),
+            Resource::Token(token) => (token.base, Address::Of { object: token.of, token: token.token }),
             _ => return None,
         };
         Some((base.wrapping_add(offset), address))
@@ -302,9 +302,9 @@ impl Model {
         match token {
             Address::Foreign => None,
             Address::Privileged => {
-                let Thing::Domain { adapter } = self.nodes[domain].thing else { return None };
-                self.nodes.iter().enumerate().find_map(|(id, node)| match &node.thing {
-                    Thing::Buffer(buffer) if !node.finished && self.host(buffer.adapter) == self.host(adapter) => {
+                let Resource::Domain { adapter } = self.nodes[domain].resource else { return None };
+                self.nodes.iter().enumerate().find_map(|(id, node)| match &node.resource {
+                    Resource::Buffer(buffer) if !node.finished && self.host(buffer.adapter) == self.host(adapter) => {
                         let offset = address.checked_sub(buffer.place + LOGICAL)?;
                         (offset.checked_add(length)? <= buffer.bytes.len() as u64).then_some(Stretch {
                             buffer: id,
@@ -316,7 +316,7 @@ impl Model {
                 })
             }
             Address::Of { object, token } => {
-                let Thing::Region(region) = &self.nodes[object].thing else { return None };
+                let Resource::Region(region) = &self.nodes[object].resource else { return None };
                 (region.domain == domain && region.token == token).then_some(())?;
                 region.stretch(address, length, rights)
             }
@@ -327,13 +327,13 @@ impl Model {
     pub(super) fn target(&self, pair: Id, address: u64, length: u64, token: Address, rights: u8) -> Option<Stretch> {
         let Address::Of { object, token } = token else { return None };
         let domain = self.pair(pair).domain;
-        match &self.nodes[object].thing {
-            Thing::Region(region) => {
+        match &self.nodes[object].resource {
+            Resource::Region(region) => {
                 let good = region.domain == domain && region.token == token && (region.remote || !region.fast);
                 good.then_some(())?;
                 region.stretch(address, length, rights)
             }
-            Thing::Window(window) => {
+            Resource::Window(window) => {
                 let bound = window.bound?;
                 (bound.token == token && bound.pair == pair && bound.rights & rights == rights).then_some(())?;
                 let offset = address.checked_sub(bound.address)?;

@@ -46,12 +46,12 @@ pub struct Node {
     pub finished: bool,
     /// Objects whose close waits for this one's.
     pub antecedents: Vec<Id>,
-    pub thing: Thing,
+    pub resource: Resource,
 }
 
 /// What an object is.
 #[derive(Clone, Debug)]
-pub enum Thing {
+pub enum Resource {
     Adapter(u64),
     Domain { adapter: Id },
     CompletionQueue(CompletionQueue),
@@ -102,10 +102,10 @@ macro_rules! access {
         impl Model {
             $(
                 pub(crate) fn $name(&self, id: Id) -> &$type {
-                    match &self.nodes[id].thing { Thing::$variant(thing) => thing, other => panic!("{id} is {other:?}") }
+                    match &self.nodes[id].resource { Resource::$variant(resource) => resource, other => panic!("{id} is {other:?}") }
                 }
                 pub(crate) fn $name_mut(&mut self, id: Id) -> &mut $type {
-                    match &mut self.nodes[id].thing { Thing::$variant(thing) => thing, other => panic!("{id} is {other:?}") }
+                    match &mut self.nodes[id].resource { Resource::$variant(resource) => resource, other => panic!("{id} is {other:?}") }
                 }
             )*
         }
@@ -179,12 +179,12 @@ impl Model {
 
     /// True when the consumer has given everything back and all of it is finished, adapters aside.
     pub fn is_at_rest(&self) -> bool {
-        self.nodes.iter().all(|node| node.finished || matches!(node.thing, Thing::Adapter(_)))
+        self.nodes.iter().all(|node| node.finished || matches!(node.resource, Resource::Adapter(_)))
     }
 
-    pub(crate) fn add(&mut self, name: ScriptName, antecedents: Vec<Id>, thing: Thing) -> Id {
+    pub(crate) fn add(&mut self, name: ScriptName, antecedents: Vec<Id>, resource: Resource) -> Id {
         let id = self.nodes.len();
-        self.nodes.push(Node { name, closed: false, finished: false, antecedents, thing });
+        self.nodes.push(Node { name, closed: false, finished: false, antecedents, resource });
         self.slots.insert(name, id);
         id
     }
@@ -206,8 +206,8 @@ impl Model {
     pub fn apply(&mut self, line: &Line) -> Expected {
         let Some(code) = ScriptCode::from_number(line.step.code) else { return Expected::Skip };
         let call = Call { line, code };
-        let chain = self.nodes.iter().position(|node| match &node.thing {
-            Thing::QueuePair(pair) => pair.held > 0,
+        let chain = self.nodes.iter().position(|node| match &node.resource {
+            Resource::QueuePair(pair) => pair.held > 0,
             _ => false,
         });
         // Whether held requests run early is the provider's choice: nothing happens between the links of a chain that could tell.
@@ -218,7 +218,7 @@ impl Model {
         }
         let expected = self.dispatch(&call).unwrap_or(Expected::Skip);
         if expected != Expected::Skip {
-            self.settle();
+            self.wait_until_idle();
         }
         expected
     }
@@ -246,7 +246,7 @@ impl Model {
             Do::Open => self.open(name, call),
             Do::CreateDomain => {
                 let adapter = self.find(call.name(0), ScriptKind::Adapter)?;
-                self.add(name, vec![adapter], Thing::Domain { adapter });
+                self.add(name, vec![adapter], Resource::Domain { adapter });
                 Some(DONE)
             }
             Do::CreateCompletionQueue => self.create_queue(name, call),
@@ -301,40 +301,40 @@ impl Model {
 
     fn open(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         (call.number(0) < 2).then_some(())?;
-        self.add(name, Vec::new(), Thing::Adapter(call.number(0)));
+        self.add(name, Vec::new(), Resource::Adapter(call.number(0)));
         Some(DONE)
     }
 
     /// The adapter that an open is of: whatever its opens make works together.
     pub(crate) fn host(&self, open: Id) -> u64 {
-        match self.nodes[open].thing {
-            Thing::Adapter(host) => host,
+        match self.nodes[open].resource {
+            Resource::Adapter(host) => host,
             _ => u64::MAX,
         }
     }
 
-    /// A close never fails; when it is complete is found out in [`Self::settle`].
+    /// A close never fails; when it is complete is found out in [`Self::wait_until_idle`].
     fn close(&mut self, name: ScriptName) -> Option<Expected> {
         let id = *self.slots.get(&name)?;
-        match &self.nodes[id].thing {
+        match &self.nodes[id].resource {
             // It blocks until everything under it is closed.
-            Thing::Adapter(_) => {
+            Resource::Adapter(_) => {
                 let under = |node: &Node| !node.finished && node.antecedents.contains(&id);
                 (!self.nodes.iter().any(under)).then_some(())?;
             }
-            Thing::Buffer(_) => self.release_buffer(id)?,
-            Thing::Region(_) => self.close_region(id)?,
-            Thing::Window(_) => {
+            Resource::Buffer(_) => self.release_buffer(id)?,
+            Resource::Region(_) => self.close_region(id)?,
+            Resource::Window(_) => {
                 (!self.in_use(id, None) && !self.about_to_bind(id)).then_some(())?;
                 self.unbind(id);
             }
-            Thing::QueuePair(_) => self.flush(id),
-            Thing::Listener(_) => self.close_listener(id)?,
-            Thing::Connector(_) => self.close_connector(id),
-            Thing::CompletionQueue(_) => {
+            Resource::QueuePair(_) => self.flush(id),
+            Resource::Listener(_) => self.close_listener(id)?,
+            Resource::Connector(_) => self.close_connector(id),
+            Resource::CompletionQueue(_) => {
                 self.queue_mut(id).armed = None;
             }
-            Thing::Domain { .. } | Thing::Shared(_) | Thing::Token(_) | Thing::Endpoint(_) => {}
+            Resource::Domain { .. } | Resource::Shared(_) | Resource::Token(_) | Resource::Endpoint(_) => {}
         }
         self.nodes[id].closed = true;
         self.slots.remove(&name);
@@ -342,7 +342,7 @@ impl Model {
     }
 
     /// Everything that follows from what has been done: transfers, then closes that nothing keeps open.
-    fn settle(&mut self) {
+    fn wait_until_idle(&mut self) {
         while self.end_overrun() || self.transfer_something() {}
         self.call_back();
         loop {

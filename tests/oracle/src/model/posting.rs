@@ -3,11 +3,11 @@
 //! Where two reasons to refuse meet, which one is named is the provider's choice: such lines are skipped.
 
 use ndkctl::script::Tail;
-use softndk_ioctl::{ScriptCode, ScriptElement, ScriptKind, ScriptName, Status};
+use softndk_ioctl::{ScriptCode, ScriptKind, ScriptName, ScriptSge, Status};
 
 use super::memory::{Bound, LOCAL_WRITE, PAGE, REMOTE_READ, REMOTE_WRITE, Registered};
 use super::transfer::{Action, Data, QueuePair, Receive, Request, Shared};
-use super::{Address, Call, Column, DONE, Expected, Id, Model, Thing, fails};
+use super::{Address, Call, Column, DONE, Expected, Id, Model, Resource, fails};
 
 const DEFER: u64 = 0x200;
 const INLINE: u64 = 0x40;
@@ -17,7 +17,7 @@ const ANY: u64 = 0x203;
 /// ALLOW_REMOTE_READ, ALLOW_LOCAL_WRITE, the remote-write bit, RDMA_READ_SINK.
 const GRANTS: u64 = 0xB8;
 /// What the adapter takes (NDK_ADAPTER_INFO).
-const ELEMENTS: u32 = 32;
+const SGES: u32 = 32;
 const DEPTH: u32 = 16351;
 const INLINE_DATA: u32 = 256;
 const TRANSFER: u64 = 1 << 30;
@@ -25,9 +25,9 @@ const TRANSFER: u64 = 1 << 30;
 impl Model {
     pub(super) fn create_pair(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let [receive_depth, initiator_depth] = [call.small(3), call.small(4)];
-        let [receive_elements, initiator_elements] = [call.small(5), call.small(6)];
-        let over = receive_depth > DEPTH || receive_elements > ELEMENTS;
-        let numbers = [receive_depth, initiator_depth, receive_elements, initiator_elements];
+        let [receive_sges, initiator_sges] = [call.small(5), call.small(6)];
+        let over = receive_depth > DEPTH || receive_sges > SGES;
+        let numbers = [receive_depth, initiator_depth, receive_sges, initiator_sges];
         self.build_pair(name, call, numbers, call.small(7), over, None)
     }
 
@@ -42,7 +42,7 @@ impl Model {
         &mut self,
         name: ScriptName,
         call: &Call<'_>,
-        [receive_depth, initiator_depth, receive_elements, initiator_elements]: [u32; 4],
+        [receive_depth, initiator_depth, receive_sges, initiator_sges]: [u32; 4],
         inline: u32,
         over: bool,
         shared: Option<Id>,
@@ -52,8 +52,8 @@ impl Model {
             self.find(call.name(1), ScriptKind::CompletionQueue)?,
             self.find(call.name(2), ScriptKind::CompletionQueue)?,
         ];
-        let Thing::Domain { adapter } = self.nodes[domain].thing else { return None };
-        let over = over || initiator_depth > DEPTH || initiator_elements > ELEMENTS || inline > INLINE_DATA;
+        let Resource::Domain { adapter } = self.nodes[domain].resource else { return None };
+        let over = over || initiator_depth > DEPTH || initiator_sges > SGES || inline > INLINE_DATA;
         let foreign = [receive_queue, initiator_queue]
             .iter()
             .any(|queue| self.host(self.queue(*queue).adapter) != self.host(adapter));
@@ -74,8 +74,8 @@ impl Model {
             shared,
             receive_depth,
             initiator_depth,
-            receive_elements,
-            initiator_elements,
+            receive_sges,
+            initiator_sges,
             inline,
             receives: std::collections::VecDeque::new(),
             requests: std::collections::VecDeque::new(),
@@ -87,21 +87,21 @@ impl Model {
         };
         let mut antecedents = vec![domain, receive_queue, initiator_queue];
         antecedents.extend(shared);
-        self.add(name, antecedents, Thing::QueuePair(pair));
+        self.add(name, antecedents, Resource::QueuePair(pair));
         Some(DONE)
     }
 
     pub(super) fn create_shared(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let domain = self.find(call.name(0), ScriptKind::Domain)?;
-        let (depth, elements, threshold) = (call.small(1), call.small(2), call.small(3));
-        if depth > DEPTH || elements > ELEMENTS {
+        let (depth, sges, threshold) = (call.small(1), call.small(2), call.small(3));
+        if depth > DEPTH || sges > SGES {
             return fails(Status::INVALID_PARAMETER);
         }
         // Whether a new queue starts armed is nobody's rule.
         ((1..=1024).contains(&depth) && threshold == 0).then_some(())?;
         let receives = std::collections::VecDeque::new();
-        let shared = Shared { domain, depth, elements, threshold, armed: false, receives };
-        self.add(name, vec![domain], Thing::Shared(shared));
+        let shared = Shared { domain, depth, sges, threshold, armed: false, receives };
+        self.add(name, vec![domain], Resource::Shared(shared));
         Some(DONE)
     }
 
@@ -125,23 +125,23 @@ impl Model {
     }
 
     /// The elements of a line: their places, and the buffers they lie in.
-    fn elements(&self, call: &Call<'_>, inline: bool) -> Option<(Vec<super::transfer::Element>, Vec<Id>)> {
-        let list: &[ScriptElement] = match &call.line.tail {
-            Tail::Elements(list) => list,
+    fn sges(&self, call: &Call<'_>, inline: bool) -> Option<(Vec<super::transfer::Sge>, Vec<Id>)> {
+        let list: &[ScriptSge] = match &call.line.tail {
+            Tail::Sges(list) => list,
             _ => &[],
         };
         let mut buffers = Vec::new();
-        let mut elements = Vec::new();
-        for element in list {
-            let (address, token) = self.element(element, inline)?;
-            if let Some(id) = self.slots.get(&element.base)
-                && matches!(self.nodes[*id].thing, Thing::Buffer(_))
+        let mut sges = Vec::new();
+        for sge in list {
+            let (address, token) = self.sge(sge, inline)?;
+            if let Some(id) = self.slots.get(&sge.base)
+                && matches!(self.nodes[*id].resource, Resource::Buffer(_))
             {
                 buffers.push(*id);
             }
-            elements.push((address, u64::from(element.length), token));
+            sges.push((address, u64::from(sge.length), token));
         }
-        Some((elements, buffers))
+        Some((sges, buffers))
     }
 
     /// One reason to refuse is its status; none is none; two are nobody's rule.
@@ -174,7 +174,7 @@ impl Model {
     }
 
     fn too_many(&self, id: Id, count: usize) -> bool {
-        count > self.pair(id).initiator_elements as usize
+        count > self.pair(id).initiator_sges as usize
     }
 
     pub(super) fn post_transfer(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
@@ -186,16 +186,16 @@ impl Model {
             _ => ANY | LOCAL_INVALIDATE,
         };
         let inline = flags & INLINE != 0 && allowed & INLINE != 0;
-        let (elements, buffers) = self.elements(call, inline)?;
-        let total: u64 = elements.iter().map(|(_, length, _)| length).sum();
+        let (sges, buffers) = self.sges(call, inline)?;
+        let total: u64 = sges.iter().map(|(_, length, _)| length).sum();
         let most = if inline { u64::from(self.pair(id).inline) } else { TRANSFER };
         let reasons = vec![
             (flags & !allowed != 0, Status::INVALID_PARAMETER),
-            (!inline && self.too_many(id, elements.len()), Status::DATA_OVERRUN),
+            (!inline && self.too_many(id, sges.len()), Status::DATA_OVERRUN),
             (total > most, Status::BUFFER_OVERFLOW),
         ];
-        let first = elements.first().copied();
-        let data = if inline { Data::Inline(self.inline_bytes(&elements)?) } else { Data::Elements(elements.clone()) };
+        let first = sges.first().copied();
+        let data = if inline { Data::Inline(self.inline_bytes(&sges)?) } else { Data::Sges(sges.clone()) };
         let action = match call.code {
             ScriptCode::Send => Action::Send { data, invalidate: None },
             ScriptCode::SendAndInvalidate => {
@@ -209,27 +209,27 @@ impl Model {
             _ => {
                 let invalidate = if flags & LOCAL_INVALIDATE == 0 { None } else { Some(self.sink_of(first?)?) };
                 (!invalidate.is_some_and(|sink| self.in_use(sink, Some(id)))).then_some(())?;
-                Action::Read { elements, remote: self.remote(call.number(2), call.number(3))?, invalidate }
+                Action::Read { sges, remote: self.remote(call.number(2), call.number(3))?, invalidate }
             }
         };
         self.post(id, Request { context, flags, action, buffers }, reasons)
     }
 
     /// The fast-register region whose token the first element of a read carries: what may be invalidated with it.
-    fn sink_of(&self, (_, length, token): super::transfer::Element) -> Option<Id> {
+    fn sink_of(&self, (_, length, token): super::transfer::Sge) -> Option<Id> {
         let Address::Of { object, .. } = token else { return None };
-        let Thing::Region(region) = &self.nodes[object].thing else { return None };
+        let Resource::Region(region) = &self.nodes[object].resource else { return None };
         let valid = matches!(region.registered, Registered::Whole { .. });
         (region.fast && valid && length > 0).then_some(object)
     }
 
     /// What lies there now. Inline addresses are real ones: a consumer names nothing but its buffers.
-    fn inline_bytes(&self, elements: &[super::transfer::Element]) -> Option<Vec<super::memory::Byte>> {
+    fn inline_bytes(&self, sges: &[super::transfer::Sge]) -> Option<Vec<super::memory::Byte>> {
         let mut bytes = Vec::new();
-        for (address, length, token) in elements {
+        for (address, length, token) in sges {
             (*token == Address::Privileged).then_some(())?;
-            bytes.extend(self.nodes.iter().find_map(|node| match &node.thing {
-                Thing::Buffer(buffer) if !node.finished => {
+            bytes.extend(self.nodes.iter().find_map(|node| match &node.resource {
+                Resource::Buffer(buffer) if !node.finished => {
                     let offset = address.checked_sub(buffer.place)? as usize;
                     buffer.bytes.get(offset..offset.checked_add(*length as usize)?)
                 }
@@ -241,12 +241,12 @@ impl Model {
 
     pub(super) fn post_receive(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let id = self.find(name, ScriptKind::QueuePair)?;
-        let (elements, buffers) = self.elements(call, false)?;
-        let total: u64 = elements.iter().map(|(_, length, _)| length).sum();
+        let (sges, buffers) = self.sges(call, false)?;
+        let total: u64 = sges.iter().map(|(_, length, _)| length).sum();
         let pair = self.pair_mut(id);
         pair.shared.is_none().then_some(())?;
         let refused = Self::refusal(&[
-            (elements.len() > pair.receive_elements as usize, Status::DATA_OVERRUN),
+            (sges.len() > pair.receive_sges as usize, Status::DATA_OVERRUN),
             (total > TRANSFER, Status::BUFFER_OVERFLOW),
             (pair.receives.len() >= pair.receive_depth as usize, Status::NO_MORE_ENTRIES),
         ])?;
@@ -255,7 +255,7 @@ impl Model {
         }
         self.certain_with_a_receive(id).then_some(())?;
         let pair = self.pair_mut(id);
-        pair.receives.push_back(Receive { context: call.number(0), elements, buffers });
+        pair.receives.push_back(Receive { context: call.number(0), sges, buffers });
         if pair.drained {
             self.cancel_receives(id);
         }
@@ -264,11 +264,11 @@ impl Model {
 
     pub(super) fn post_shared_receive(&mut self, name: ScriptName, call: &Call<'_>) -> Option<Expected> {
         let id = self.find(name, ScriptKind::SharedReceiveQueue)?;
-        let (elements, buffers) = self.elements(call, false)?;
-        let total: u64 = elements.iter().map(|(_, length, _)| length).sum();
+        let (sges, buffers) = self.sges(call, false)?;
+        let total: u64 = sges.iter().map(|(_, length, _)| length).sum();
         // Which of several waiting senders gets it is the provider's choice.
-        let waiting = self.nodes.iter().enumerate().filter(|(sender, node)| match &node.thing {
-            Thing::QueuePair(pair) if !pair.requests.is_empty() => {
+        let waiting = self.nodes.iter().enumerate().filter(|(sender, node)| match &node.resource {
+            Resource::QueuePair(pair) if !pair.requests.is_empty() => {
                 self.peer_of(*sender).is_some_and(|peer| self.pair(peer).shared == Some(id))
             }
             _ => false,
@@ -276,14 +276,14 @@ impl Model {
         (waiting.count() < 2).then_some(())?;
         let shared = self.shared_mut(id);
         let refused = Self::refusal(&[
-            (elements.len() > shared.elements as usize, Status::DATA_OVERRUN),
+            (sges.len() > shared.sges as usize, Status::DATA_OVERRUN),
             (total > TRANSFER, Status::BUFFER_OVERFLOW),
             (shared.receives.len() >= shared.depth as usize, Status::NO_MORE_ENTRIES),
         ])?;
         if let Some(status) = refused {
             return fails(status);
         }
-        shared.receives.push_back(Receive { context: call.number(0), elements, buffers });
+        shared.receives.push_back(Receive { context: call.number(0), sges, buffers });
         Some(DONE)
     }
 
@@ -301,8 +301,8 @@ impl Model {
         let inside = page.checked_add(pages)? <= whole.bytes.len() as u64 / PAGE;
         (same && inside && self.host(whole.adapter) == self.host(adapter) && pages > 0).then_some(())?;
         // A third list for one region is refused where two are kept; how many are is the provider's choice.
-        let queued = self.nodes.iter().any(|node| match &node.thing {
-            Thing::QueuePair(pair) => pair.requests.iter().any(|request| match request.action {
+        let queued = self.nodes.iter().any(|node| match &node.resource {
+            Resource::QueuePair(pair) => pair.requests.iter().any(|request| match request.action {
                 Action::FastRegister { region: other, .. } => other == region,
                 _ => false,
             }),
@@ -368,12 +368,12 @@ impl Model {
         let id = self.find(name, ScriptKind::QueuePair)?;
         let (context, flags) = (call.number(0), call.number(1));
         let target = *self.slots.get(&call.name(2))?;
-        let domain = match &self.nodes[target].thing {
-            Thing::Region(region) => {
+        let domain = match &self.nodes[target].resource {
+            Resource::Region(region) => {
                 (region.fast && region.registered != Registered::Nothing).then_some(())?;
                 region.domain
             }
-            Thing::Window(window) => {
+            Resource::Window(window) => {
                 window.bound.is_none_or(|bound| bound.pair == id).then_some(())?;
                 window.domain
             }

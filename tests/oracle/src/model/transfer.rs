@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use softndk_ioctl::{ScriptEvent, ScriptName, ScriptResult, Status};
 
 use super::memory::{Byte, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, Registered, Stretch};
-use super::{Address, Column, Id, Model, Phase, Thing};
+use super::{Address, Column, Id, Model, Phase, Resource};
 
 pub const SILENT: u64 = 1;
 pub const SOLICIT: u64 = 4;
@@ -23,13 +23,13 @@ pub mod operation {
 }
 
 /// An element: address, length, token.
-pub type Element = (u64, u64, Address);
+pub type Sge = (u64, u64, Address);
 
 /// A posted receive.
 #[derive(Clone, Debug)]
 pub struct Receive {
     pub context: u64,
-    pub elements: Vec<Element>,
+    pub sges: Vec<Sge>,
     /// Buffers its elements lie in.
     pub buffers: Vec<Id>,
 }
@@ -43,7 +43,7 @@ impl Receive {
 /// Where a request's bytes come from or go to.
 #[derive(Clone, Debug)]
 pub enum Data {
-    Elements(Vec<Element>),
+    Sges(Vec<Sge>),
     /// Taken when it was posted.
     Inline(Vec<Byte>),
 }
@@ -52,7 +52,7 @@ pub enum Data {
 pub enum Action {
     Send { data: Data, invalidate: Option<Address> },
     Write { data: Data, remote: (u64, Address) },
-    Read { elements: Vec<Element>, remote: (u64, Address), invalidate: Option<Id> },
+    Read { sges: Vec<Sge>, remote: (u64, Address), invalidate: Option<Id> },
     FastRegister { region: Id, becomes: Registered },
     Bind { window: Id, bound: super::memory::Bound },
     Invalidate { target: Id },
@@ -71,12 +71,12 @@ impl Request {
     /// Its elements carry this object's token, or it takes it away.
     fn needs(&self, wanted: Id) -> bool {
         let is = |token: &Address| matches!(token, Address::Of { object, .. } if *object == wanted);
-        let among = |elements: &[Element]| elements.iter().any(|(_, length, token)| *length > 0 && is(token));
-        let in_data = |data: &Data| matches!(data, Data::Elements(elements) if among(elements));
+        let among = |sges: &[Sge]| sges.iter().any(|(_, length, token)| *length > 0 && is(token));
+        let in_data = |data: &Data| matches!(data, Data::Sges(sges) if among(sges));
         match &self.action {
             Action::Send { data, invalidate } => in_data(data) || invalidate.as_ref().is_some_and(is),
             Action::Write { data, .. } => in_data(data),
-            Action::Read { elements, .. } => among(elements),
+            Action::Read { sges, .. } => among(sges),
             Action::Bind { bound, .. } => bound.region == wanted,
             _ => false,
         }
@@ -102,8 +102,8 @@ pub struct QueuePair {
     pub shared: Option<Id>,
     pub receive_depth: u32,
     pub initiator_depth: u32,
-    pub receive_elements: u32,
-    pub initiator_elements: u32,
+    pub receive_sges: u32,
+    pub initiator_sges: u32,
     pub inline: u32,
     pub receives: VecDeque<Receive>,
     pub requests: VecDeque<Request>,
@@ -131,7 +131,7 @@ impl QueuePair {
 pub struct Shared {
     pub domain: Id,
     pub depth: u32,
-    pub elements: u32,
+    pub sges: u32,
     pub threshold: u32,
     pub armed: bool,
     pub receives: VecDeque<Receive>,
@@ -150,16 +150,18 @@ enum Fate {
 impl Model {
     /// Memory in use by a request that waits: a consumer does not take it away, and when a provider looks is its choice.
     pub(super) fn in_use(&self, object: Id, except: Option<Id>) -> bool {
-        self.nodes.iter().enumerate().any(|(id, node)| match &node.thing {
-            Thing::QueuePair(pair) => Some(id) != except && pair.requests.iter().any(|request| request.needs(object)),
+        self.nodes.iter().enumerate().any(|(id, node)| match &node.resource {
+            Resource::QueuePair(pair) => {
+                Some(id) != except && pair.requests.iter().any(|request| request.needs(object))
+            }
             _ => false,
         })
     }
 
     /// Takes one request of any queue pair to its end; false when nothing moves.
     pub(super) fn transfer_something(&mut self) -> bool {
-        (0..self.nodes.len()).any(|id| match &self.nodes[id].thing {
-            Thing::QueuePair(pair) if !self.nodes[id].finished => {
+        (0..self.nodes.len()).any(|id| match &self.nodes[id].resource {
+            Resource::QueuePair(pair) if !self.nodes[id].finished => {
                 if pair.ended && !pair.requests.is_empty() {
                     self.cancel_requests(id);
                     return true;
@@ -176,7 +178,7 @@ impl Model {
         let fate = match &request.action {
             Action::Send { data, invalidate } => self.send(id, peer, &request, data, *invalidate),
             Action::Write { data, remote } => self.write(id, peer, data, *remote),
-            Action::Read { elements, remote, invalidate } => self.read(id, peer, elements, *remote, *invalidate),
+            Action::Read { sges, remote, invalidate } => self.read(id, peer, sges, *remote, *invalidate),
             Action::FastRegister { region, becomes } => {
                 self.change(*region, &|now| *now == Registered::Invalid, becomes.clone())
             }
@@ -253,7 +255,7 @@ impl Model {
         };
         let Some(receive) = receive else { return Fate::Waits };
         self.take_receive(peer);
-        let too_small = receive.elements.iter().map(|(_, length, _)| length).sum::<u64>() < bytes.len() as u64;
+        let too_small = receive.sges.iter().map(|(_, length, _)| length).sum::<u64>() < bytes.len() as u64;
         if too_small {
             let (here, there) = match self.column {
                 Column::Ndk => (Status::REMOTE_RESOURCES, Status::BUFFER_OVERFLOW),
@@ -264,9 +266,9 @@ impl Model {
         }
         let domain = self.receiving_domain(peer);
         // A message of no bytes touches nothing.
-        let list = if bytes.is_empty() { &[] } else { receive.elements.as_slice() };
+        let list = if bytes.is_empty() { &[] } else { receive.sges.as_slice() };
         let Some(places) = self.places(domain, list, bytes.len() as u64) else {
-            self.forget(domain, &receive.elements);
+            self.forget(domain, &receive.sges);
             self.complete_receive(peer, receive.context, Status::ACCESS_VIOLATION, (0, true, None));
             return Fate::ReceiverFailed(Status::REMOTE_RESOURCES);
         };
@@ -321,14 +323,14 @@ impl Model {
         &mut self,
         id: Id,
         peer: Id,
-        elements: &[Element],
+        sges: &[Sge],
         (address, token): (u64, Address),
         invalidate: Option<Id>,
     ) -> Fate {
-        let length = elements.iter().map(|(_, length, _)| length).sum();
+        let length = sges.iter().map(|(_, length, _)| length).sum();
         let domain = self.pair(id).domain;
-        let Some(places) = self.places(domain, elements, length) else {
-            self.forget(domain, elements);
+        let Some(places) = self.places(domain, sges, length) else {
+            self.forget(domain, sges);
             return Fate::Failed(Status::ACCESS_VIOLATION);
         };
         if length > 0 {
@@ -370,7 +372,7 @@ impl Model {
     }
 
     fn invalidate(&mut self, target: Id) -> Fate {
-        if let Thing::Window(window) = &self.nodes[target].thing {
+        if let Resource::Window(window) = &self.nodes[target].resource {
             if window.bound.is_none() {
                 return Fate::Failed(Status::INVALID_DEVICE_REQUEST);
             }
@@ -383,13 +385,13 @@ impl Model {
     /// What a peer's token names at this queue pair, if a peer may take it away.
     fn remotely_invalid(&self, pair: Id, token: Address) -> Option<Id> {
         let Address::Of { object, token } = token else { return None };
-        match &self.nodes[object].thing {
-            Thing::Region(region) => {
+        match &self.nodes[object].resource {
+            Resource::Region(region) => {
                 let good = region.fast && region.remote && region.token == token;
                 let valid = matches!(region.registered, Registered::Whole { .. });
                 (good && valid && region.domain == self.pair(pair).domain).then_some(object)
             }
-            Thing::Window(window) => {
+            Resource::Window(window) => {
                 window.bound.is_some_and(|bound| bound.pair == pair && bound.token == token).then_some(object)
             }
             _ => None,
@@ -397,9 +399,9 @@ impl Model {
     }
 
     fn revoke(&mut self, object: Id) {
-        match &mut self.nodes[object].thing {
-            Thing::Region(region) => region.registered = Registered::Invalid,
-            Thing::Window(window) => window.bound = None,
+        match &mut self.nodes[object].resource {
+            Resource::Region(region) => region.registered = Registered::Invalid,
+            Resource::Window(window) => window.bound = None,
             _ => {}
         }
     }
@@ -407,10 +409,10 @@ impl Model {
     fn gather(&self, id: Id, data: &Data) -> Option<Vec<Byte>> {
         match data {
             Data::Inline(bytes) => Some(bytes.clone()),
-            Data::Elements(elements) => {
+            Data::Sges(sges) => {
                 let domain = self.pair(id).domain;
                 let mut bytes = Vec::new();
-                for (address, length, token) in elements.iter().filter(|(_, length, _)| *length > 0) {
+                for (address, length, token) in sges.iter().filter(|(_, length, _)| *length > 0) {
                     bytes.extend(self.load(self.local(domain, *address, *length, *token, 0)?));
                 }
                 Some(bytes)
@@ -419,11 +421,11 @@ impl Model {
     }
 
     /// Where a message of this length goes in a list that is long enough.
-    fn places(&self, domain: Id, elements: &[Element], mut length: u64) -> Option<Vec<Stretch>> {
+    fn places(&self, domain: Id, sges: &[Sge], mut length: u64) -> Option<Vec<Stretch>> {
         let mut places = Vec::new();
-        for (address, room, token) in elements.iter().filter(|(_, length, _)| *length > 0) {
+        for (address, capacity, token) in sges.iter().filter(|(_, length, _)| *length > 0) {
             // All of a list must be good, also what the message does not reach.
-            let mut place = self.local(domain, *address, *room, *token, LOCAL_WRITE)?;
+            let mut place = self.local(domain, *address, *capacity, *token, LOCAL_WRITE)?;
             place.length = place.length.min(length);
             length -= place.length;
             places.push(place);
@@ -433,9 +435,9 @@ impl Model {
 
     /// Where a request's bytes come from; inline ones were taken already.
     fn sources(&self, id: Id, data: &Data) -> Vec<Stretch> {
-        let Data::Elements(elements) = data else { return Vec::new() };
+        let Data::Sges(sges) = data else { return Vec::new() };
         let domain = self.pair(id).domain;
-        elements.iter().filter_map(|(at, length, token)| self.local(domain, *at, *length, *token, 0)).collect()
+        sges.iter().filter_map(|(at, length, token)| self.local(domain, *at, *length, *token, 0)).collect()
     }
 
     /// Moves bytes; where they come from and go to overlap, nobody knows what comes of it.
@@ -466,8 +468,8 @@ impl Model {
     }
 
     /// A failed request may have written wherever its list allows.
-    fn forget(&mut self, domain: Id, elements: &[Element]) {
-        for (address, length, token) in elements {
+    fn forget(&mut self, domain: Id, sges: &[Sge]) {
+        for (address, length, token) in sges {
             if let Some(place) = self.local(domain, *address, *length, *token, LOCAL_WRITE) {
                 let unknown = vec![None; place.length as usize];
                 self.store(&[place], &unknown);
@@ -504,7 +506,7 @@ impl Model {
     /// The end of a queue pair is the end of what is bound to it.
     pub(super) fn unbind_from(&mut self, pair: Id) {
         for node in &mut self.nodes {
-            if let Thing::Window(window) = &mut node.thing {
+            if let Resource::Window(window) = &mut node.resource {
                 window.bound = window.bound.filter(|bound| bound.pair != pair);
             }
         }

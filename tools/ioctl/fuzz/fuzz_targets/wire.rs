@@ -81,8 +81,8 @@ fn transfer(bytes: &[u8]) {
         assert_eq!(next, asked.region_length);
     }
     let mut covered = 0;
-    for element in 0..asked.sge_count.min(100) {
-        let part = segment(asked.request_length, asked.sge_count, element).expect("an element there is");
+    for sge in 0..asked.sge_count.min(100) {
+        let part = segment(asked.request_length, asked.sge_count, sge).expect("an element there is");
         assert_eq!(part.offset, covered);
         covered += u64::from(part.length);
     }

@@ -78,7 +78,7 @@ impl Machine {
     fn add_adapter(&self, inx: &Inx, number: u32, arguments: &MachineArguments) -> Result<(), Failure> {
         let config = AdapterConfig::from_inx(inx).map_err(|error| cannot_add(number, &error))?;
         let config = config
-            .with_keyword("Promptness", &(arguments.promptness as u32).to_string())
+            .with_keyword("CompletionMode", &(arguments.completion_mode as u32).to_string())
             .with_keyword("LimitsProfile", &(arguments.limits as u32).to_string());
         let config = addresses(number).into_iter().fold(config, |config, (ip, prefix)| config.with_address(ip, prefix));
         adapter::add(self.driver.object() as usize, config).map_err(|error| cannot_add(number, &error))?;

@@ -9,7 +9,7 @@ use super::transfers::{memcpy_request, transfer_request};
 use super::{Case, cases};
 use kernel_host::io::{File, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
-use kernel_host::ndis::life::DeviceEvent;
+use kernel_host::ndis::life_cycle::DeviceEvent;
 use softndk_ioctl::{
     MemcpyRequest, PairCreateReply, PairCreateRequest, PairFlags, PairModerationRequest, Request, RequestHeader,
     ScriptRequest, Status, TransferRequest,
@@ -83,7 +83,8 @@ fn requests_in_the_line_are_cancelled_at_once() {
     let (create, buffer) = (create_request(&machine), region(65_536));
     let pair = ask(&file, &create).pair;
     let crowd = Crowd::gather(&machine);
-    let start = |code, input: &[u8], room| file.start_ioctl(code, input, room).expect("the I/O manager takes it");
+    let start =
+        |code, input: &[u8], capacity| file.start_ioctl(code, input, capacity).expect("the I/O manager takes it");
     let script = replay::input(&[]);
     let waiting = [
         start_direct(&file, &endless_memcpy(), &buffer),
@@ -301,7 +302,7 @@ fn cancelling_races_with_completing() {
     let machine = Machine::start();
     let (file, stop) = (Arc::new(machine.open()), Arc::new(AtomicBool::new(false)));
     let (theirs, seen) = (Arc::clone(&file), Arc::clone(&stop));
-    let stranger = kernel_host::thread::spawn("canceller", move || {
+    let unrelated = kernel_host::thread::spawn("canceller", move || {
         let mut calls = 0;
         while !seen.load(Ordering::SeqCst) {
             calls += theirs.cancel_all();
@@ -322,7 +323,7 @@ fn cancelling_races_with_completing() {
         }
     }
     stop.store(true, Ordering::SeqCst);
-    let calls = stranger.join();
+    let calls = unrelated.join();
     println!("{done} done, {ended} cancelled, by {calls} calls");
     assert_eq!(done + ended, ROUNDS * AT_A_TIME);
     assert!(ended > 0 && ended <= calls, "{ended} ended by {calls} calls");

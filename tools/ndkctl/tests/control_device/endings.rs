@@ -19,7 +19,7 @@ pub const CASES: &[Case] = cases![
     closing_the_pair_cancels_its_transfer,
     closing_the_file_cancels_its_transfer,
     disabling_ndk_ends_sessions,
-    receives_that_nobody_fills_are_over_before_their_memory_goes,
+    receives_that_no_context_fills_are_over_before_their_memory_goes,
     halting_an_adapter_ends_sessions,
     requests_after_the_last_adapter_answer_device_removed,
     unload_with_handles_open,
@@ -157,7 +157,7 @@ fn disabling_ndk_ends_sessions() {
 
 /// A transfer of messages is cut off while receives wait: nothing holds their memory when the request has been answered.
 // Rule: IOCTL-9
-fn receives_that_nobody_fills_are_over_before_their_memory_goes() {
+fn receives_that_no_context_fills_are_over_before_their_memory_goes() {
     let machine = Machine::start();
     let file = machine.open();
     for flags in [PairFlags::empty(), PairFlags::SHARED_RECEIVE] {

@@ -1,11 +1,11 @@
-//! Every allocation and every mapping of a program's lives on the device made to fail once, in each profile of promptness: the
+//! Every allocation and every mapping of a program's lives on the device made to fail once, in each profile of completion mode: the
 //! request that needed it says so, those after it are answered as documented, and nothing is left behind.
 //!
 //! The sites are found by running a life once while the host records them; then each is failed at each of its hits, and
 //! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the
 //! driver, so each run has a freshly loaded one; loading and unloading run without faults.
 
-use super::machine::{Machine, ORDINARY, Promptness, Wish, open, region, result_of, send, send_direct};
+use super::machine::{CompletionMode, Machine, ORDINARY, Wish, open, region, result_of, send, send_direct};
 use super::pairs::{close_request, create_request, objects};
 use super::replay::{TRANSFERS, replay};
 use super::transfers::{KINDS, arrived, memcpy_request, prepare, transfer_request};
@@ -23,15 +23,15 @@ use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const CASES: &[Case] = cases![
-    every_allocation_of_a_life_on_the_device_fails_once,
-    every_allocation_of_a_life_in_which_all_pends_fails_once,
-    every_allocation_of_a_life_in_which_nothing_pends_fails_once,
+    every_allocation_of_a_scenario_on_the_device_fails_once,
+    every_allocation_of_a_scenario_in_which_all_pends_fails_once,
+    every_allocation_of_a_scenario_in_which_nothing_pends_fails_once,
 ];
 
 /// Long enough for several pages in each region.
 const LENGTH: u64 = 20_000;
 
-/// Longer than what the driver maps while it is asked: here the profiles of promptness part.
+/// Longer than what the driver maps while it is asked: here the profiles of completion mode part.
 const LARGE: u64 = (4 << 20) + 1;
 
 /// Which step did not succeed, and what it answered.
@@ -52,10 +52,10 @@ impl Steps {
 
 /// What a program does between opening the device and closing it. A request that fails does not keep those after it from being
 /// tried, as far as they need no more than there is.
-type Life = fn(&File, &PairCreateRequest, &mut Steps);
+type Scenario = fn(&File, &PairCreateRequest, &mut Steps);
 
 /// What a life comes to that those before it came to as well is not failed again.
-const LIVES: [Life; 2] = [everything, much_memory];
+const SCENARIOS: [Scenario; 2] = [everything, much_memory];
 
 /// Makes a pair, moderates it, moves memory of each kind, lists the objects, copies, closes the pair, replays a script.
 fn everything(file: &File, create: &PairCreateRequest, steps: &mut Steps) {
@@ -97,13 +97,13 @@ fn close_pair(file: &File, pair: u32, steps: &mut Steps) {
 }
 
 /// Opens the device, lives, closes it; the steps that failed.
-fn live(life: Life, create: &PairCreateRequest) -> Vec<Failure> {
+fn live(scenario: Scenario, create: &PairCreateRequest) -> Vec<Failure> {
     let file = match open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE) {
         Ok(file) => file,
         Err(status) => return vec![("open", Status(status))],
     };
     let mut steps = Steps(Vec::new());
-    life(&file, create, &mut steps);
+    scenario(&file, create, &mut steps);
     file.close();
     steps.0
 }
@@ -160,16 +160,16 @@ fn is_documented(failures: &[Failure]) -> bool {
 
 /// A life on a fresh driver, during which `plan` says what fails, and one after it without a fault, which must succeed on
 /// what the first left. Returns how the first ended, and the summary at the end, when what an answer leaves to be freed is.
-fn two_lives(machine: &Machine, life: Life, plan: impl FnOnce()) -> (Vec<Failure>, ObjectSummaryReply) {
+fn two_scenarios(machine: &Machine, scenario: Scenario, plan: impl FnOnce()) -> (Vec<Failure>, ObjectSummaryReply) {
     let create = PairCreateRequest { flags: PairFlags::SHARED_RECEIVE, ..create_request(machine) };
     let watcher = machine.open();
     let before = objects(&watcher);
     plan();
-    let failures = live(life, &create);
+    let failures = live(scenario, &create);
     fault::stop();
     assert_nothing_live(&objects(&watcher), &before, &failures);
-    assert_eq!(live(life, &create), [], "the life after one that ended in {failures:x?}");
-    machine.settle();
+    assert_eq!(live(scenario, &create), [], "the life after one that ended in {failures:x?}");
+    machine.wait_until_idle();
     let after = objects(&watcher);
     assert_nothing_live(&after, &before, &failures);
     watcher.close();
@@ -211,35 +211,35 @@ fn new_targets(known: &mut BTreeSet<Site>) -> Vec<Target> {
 }
 
 // Rule: IOCTL-11
-fn every_allocation_of_a_life_on_the_device_fails_once() {
-    fail_all(Promptness::Natural);
+fn every_allocation_of_a_scenario_on_the_device_fails_once() {
+    fail_all(CompletionMode::Auto);
 }
 
 // Rule: IOCTL-11
-fn every_allocation_of_a_life_in_which_all_pends_fails_once() {
-    fail_all(Promptness::Pending);
+fn every_allocation_of_a_scenario_in_which_all_pends_fails_once() {
+    fail_all(CompletionMode::Pending);
 }
 
 // Rule: IOCTL-11
-fn every_allocation_of_a_life_in_which_nothing_pends_fails_once() {
-    fail_all(Promptness::Inline);
+fn every_allocation_of_a_scenario_in_which_nothing_pends_fails_once() {
+    fail_all(CompletionMode::Inline);
 }
 
-fn fail_all(promptness: Promptness) {
-    let adapters = [Wish { promptness, ..ORDINARY }; 2];
+fn fail_all(completion_mode: CompletionMode) {
+    let adapters = [Wish { completion_mode, ..ORDINARY }; 2];
     let mut machine = Machine::with_one_processor(&adapters);
     let mut known = BTreeSet::new();
-    for life in LIVES {
-        machine = fail_life(machine, &adapters, life, &mut known);
+    for scenario in SCENARIOS {
+        machine = fail_scenario(machine, &adapters, scenario, &mut known);
     }
     machine.finish();
 }
 
 /// One life with a call failing at every site that is not known yet.
-fn fail_life(machine: Machine, adapters: &[Wish], life: Life, known: &mut BTreeSet<Site>) -> Machine {
+fn fail_scenario(machine: Machine, adapters: &[Wish], scenario: Scenario, known: &mut BTreeSet<Site>) -> Machine {
     let mut machine = machine.restart(adapters);
     let before = known.len();
-    let (failures, usual) = two_lives(&machine, life, fault::start_recording);
+    let (failures, usual) = two_scenarios(&machine, scenario, fault::start_recording);
     assert_eq!(failures, [], "the life without a fault");
     let mut targets = new_targets(known);
     let (mut fired, mut refused) = (0, 0);
@@ -248,7 +248,7 @@ fn fail_life(machine: Machine, adapters: &[Wish], life: Life, known: &mut BTreeS
         eprintln!("failing hit {hit} of {stack}");
         machine = machine.restart(adapters);
         let before = fault::failures();
-        let (failures, after) = two_lives(&machine, life, || fault::fail(site, hit));
+        let (failures, after) = two_scenarios(&machine, scenario, || fault::fail(site, hit));
         let injected = fault::failures() - before;
         eprintln!("ended in {failures:x?}");
         assert!(is_documented(&failures), "the life ended in {failures:x?} after failing hit {hit} of {stack}");
@@ -262,6 +262,6 @@ fn fail_life(machine: Machine, adapters: &[Wish], life: Life, known: &mut BTreeS
     println!("{sites} sites, {fired} faults, {refused} lives with a refused request");
     assert!(fired > 0 && refused > 0, "of {sites} sites {fired} failed and {refused} showed");
     machine = machine.restart(adapters);
-    assert_eq!(two_lives(&machine, life, || ()), (Vec::new(), usual), "the life after all faults");
+    assert_eq!(two_scenarios(&machine, scenario, || ()), (Vec::new(), usual), "the life after all faults");
     machine
 }

@@ -175,9 +175,9 @@ fn short_outputs_are_refused() {
     // Both indexes 0 connect the first adapter to itself, were there room for the answer.
     fixed.push((PairCreateRequest::CODE, size_of::<PairCreateRequest>(), size_of::<PairCreateReply>()));
     for (code, length, reply) in fixed {
-        for room in [0, 1, reply - 1] {
-            let (status, output) = send(&file, code, &input(ABI_VERSION, length, length), room);
-            assert_eq!(status, Status::BUFFER_TOO_SMALL, "0x{code:08X} with room for {room}");
+        for capacity in [0, 1, reply - 1] {
+            let (status, output) = send(&file, code, &input(ABI_VERSION, length, length), capacity);
+            assert_eq!(status, Status::BUFFER_TOO_SMALL, "0x{code:08X} with room for {capacity}");
             assert!(output.is_empty());
         }
     }
@@ -209,7 +209,7 @@ fn adapter_list_takes_two_calls() {
     let file = machine.open();
     let entry = size_of::<AdapterEntry>();
     let fixed = size_of::<AdapterListReply>();
-    for (room, returned, expected) in [
+    for (capacity, returned, expected) in [
         (fixed, 0, Status::BUFFER_OVERFLOW),
         (fixed + entry - 1, 0, Status::BUFFER_OVERFLOW),
         (fixed + entry, 1, Status::BUFFER_OVERFLOW),
@@ -217,8 +217,8 @@ fn adapter_list_takes_two_calls() {
         (fixed + 2 * entry, 2, Status::SUCCESS),
         (fixed + 9 * entry + 5, 2, Status::SUCCESS),
     ] {
-        let (status, output) = send(&file, AdapterListRequest::CODE, &input(ABI_VERSION, 8, 8), room);
-        assert_eq!(status, expected, "room for {room} bytes");
+        let (status, output) = send(&file, AdapterListRequest::CODE, &input(ABI_VERSION, 8, 8), capacity);
+        assert_eq!(status, expected, "room for {capacity} bytes");
         let (reply, _) = AdapterListReply::read_from_prefix(&output).expect("the fixed part");
         assert_eq!(reply.header, RequestHeader::of::<AdapterListReply>());
         assert_eq!((reply.adapter_count, reply.returned_count), (2, returned));

@@ -15,7 +15,7 @@ pub const CASES: &[Case] = cases![
     a_pair_is_listed_with_all_it_stands_on,
     the_list_in_parts_is_the_list,
     positions_from_nowhere_end_the_list,
-    outputs_without_room_for_an_entry_are_too_small,
+    outputs_without_capacity_for_an_entry_are_too_small,
 ];
 
 fn request(position: ObjectPosition) -> ObjectListRequest {
@@ -23,8 +23,8 @@ fn request(position: ObjectPosition) -> ObjectListRequest {
 }
 
 /// One part of the list, with room for so many entries.
-fn part(file: &File, position: ObjectPosition, room: usize) -> (ObjectListReply, Vec<ObjectEntry>) {
-    let length = size_of::<ObjectListReply>() + room * size_of::<ObjectEntry>();
+fn part(file: &File, position: ObjectPosition, capacity: usize) -> (ObjectListReply, Vec<ObjectEntry>) {
+    let length = size_of::<ObjectListReply>() + capacity * size_of::<ObjectEntry>();
     let (status, output) = send(file, ObjectListRequest::CODE, request(position).as_bytes(), length);
     assert_eq!(status, Status::SUCCESS);
     let (fixed, entries) = ObjectListReply::read_from_prefix(&output).expect("the fixed part");
@@ -35,10 +35,10 @@ fn part(file: &File, position: ObjectPosition, room: usize) -> (ObjectListReply,
 }
 
 /// The whole list, read in parts.
-pub fn all_objects(file: &File, room: usize) -> Vec<ObjectEntry> {
+pub fn all_objects(file: &File, capacity: usize) -> Vec<ObjectEntry> {
     let (mut position, mut list) = (ObjectPosition::default(), Vec::new());
     loop {
-        let (fixed, entries) = part(file, position, room);
+        let (fixed, entries) = part(file, position, capacity);
         list.extend(entries);
         if fixed.more == 0 {
             return list;
@@ -88,11 +88,11 @@ fn the_list_in_parts_is_the_list() {
     let machine = Machine::start();
     let file = machine.open();
     let pairs: Vec<u32> = (0..3).map(|_| ask(&file, &create_request(&machine)).pair).collect();
-    let numbers = |room| all_objects(&file, room).iter().map(|object| object.number).collect::<Vec<_>>();
+    let numbers = |capacity| all_objects(&file, capacity).iter().map(|object| object.number).collect::<Vec<_>>();
     let whole = numbers(1000);
     assert!(whole.len() >= 3 * 11, "{}", whole.len());
-    for room in [1, 2, 7, whole.len() - 1, whole.len()] {
-        assert_eq!(numbers(room), whole, "in parts of {room}");
+    for capacity in [1, 2, 7, whole.len() - 1, whole.len()] {
+        assert_eq!(numbers(capacity), whole, "in parts of {capacity}");
     }
     for pair in pairs {
         assert_eq!(close(&file, pair), Status::SUCCESS);
@@ -115,7 +115,7 @@ fn positions_from_nowhere_end_the_list() {
     machine.finish();
 }
 
-fn outputs_without_room_for_an_entry_are_too_small() {
+fn outputs_without_capacity_for_an_entry_are_too_small() {
     let machine = Machine::start();
     let file = machine.open();
     for length in [0, 1, size_of::<ObjectListReply>(), size_of::<ObjectListReply>() + size_of::<ObjectEntry>() - 1] {

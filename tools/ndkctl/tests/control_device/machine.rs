@@ -44,18 +44,18 @@ pub struct Wish {
     pub wire: u32,
     pub ipv4: bool,
     pub ipv6: bool,
-    pub promptness: Promptness,
+    pub completion_mode: CompletionMode,
 }
 
 /// Which way an adapter answers: the keyword of that name.
 #[derive(Clone, Copy)]
-pub enum Promptness {
-    Natural = 0,
+pub enum CompletionMode {
+    Auto = 0,
     Pending = 1,
     Inline = 2,
 }
 
-pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true, promptness: Promptness::Natural };
+pub const ORDINARY: Wish = Wish { wire: 0, ipv4: true, ipv6: true, completion_mode: CompletionMode::Auto };
 
 impl Machine {
     /// Two ordinary adapters.
@@ -110,7 +110,7 @@ impl Machine {
 
     /// Lets everything that is under way come to rest.
     #[expect(clippy::unused_self, reason = "there is nothing under way without a machine")]
-    pub fn settle(&self) {
+    pub fn wait_until_idle(&self) {
         assert!(dispatcher::rest(-500_000), "something runs without end");
     }
 
@@ -145,7 +145,7 @@ fn config(inx: &Inx, host: u8, wish: Wish) -> AdapterConfig {
     let mut config = AdapterConfig::from_inx(inx).expect("our own file installs");
     config = config
         .with_keyword("WireNumber", &wish.wire.to_string())
-        .with_keyword("Promptness", &(wish.promptness as u32).to_string());
+        .with_keyword("CompletionMode", &(wish.completion_mode as u32).to_string());
     if wish.ipv4 {
         config = config.with_address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), 24);
     }

@@ -1,6 +1,6 @@
 //! Pairs: made, refused, owned by one file, closed.
 
-use super::machine::{Machine, ORDINARY, Promptness, Wish, ask, list, refused, region, send, send_direct};
+use super::machine::{CompletionMode, Machine, ORDINARY, Wish, ask, list, refused, region, send, send_direct};
 use super::replay::replay;
 use super::transfers::{arrived, prepare, transfer_request};
 use super::{Case, cases};
@@ -29,8 +29,8 @@ pub const CASES: &[Case] = cases![
     pair_ids_belong_to_their_file,
     closed_pairs_are_not_found,
     many_pairs_at_once,
-    strangers_at_the_port_are_not_taken_for_the_client,
-    strangers_at_the_port_of_a_pair_whose_connect_fails,
+    unrelated_peers_at_the_port_are_not_taken_for_the_client,
+    unrelated_peers_at_the_port_of_a_pair_whose_connect_fails,
     closing_the_file_closes_its_pairs,
 ];
 
@@ -192,16 +192,16 @@ fn a_missing_family_is_an_invalid_address() {
 // Rule: IOCTL-4, IOCTL-6
 fn pair_ids_belong_to_their_file() {
     with_machine(|machine| {
-        let (owner, stranger) = (machine.open(), machine.open());
+        let (owner, unrelated) = (machine.open(), machine.open());
         let pair = ask(&owner, &create_request(machine)).pair;
         for id in [pair, 0, pair + 1, u32::MAX] {
-            assert_eq!(close(&stranger, id), Status::NOT_FOUND, "{id}");
+            assert_eq!(close(&unrelated, id), Status::NOT_FOUND, "{id}");
         }
         let mut request = close_request(pair);
         request.reserved = 1;
         refused(&owner, &request, Status::INVALID_PARAMETER);
         assert_eq!(close(&owner, pair), Status::SUCCESS);
-        stranger.close();
+        unrelated.close();
         owner.close();
     });
 }
@@ -237,8 +237,8 @@ fn many_pairs_at_once() {
 }
 
 /// Somebody else connects to the port of a pair that is being made, again and again: each pair is still its own two ends'.
-fn strangers_at_the_port_are_not_taken_for_the_client() {
-    with_strangers(ORDINARY, |machine, file| {
+fn unrelated_peers_at_the_port_are_not_taken_for_the_client() {
+    with_unrelated_peers(ORDINARY, |machine, file| {
         for _ in 0..60 {
             let pair = ask(file, &PairCreateRequest { port: PORT, ..create_request(machine) });
             check_and_close(file, &pair);
@@ -248,8 +248,8 @@ fn strangers_at_the_port_are_not_taken_for_the_client() {
 
 /// Whatever may pend does: while a connect that failed is yet to say so, the client's connector has no address that a stranger's
 /// could be compared with. The pair's maker hears of the failure and of nothing else.
-fn strangers_at_the_port_of_a_pair_whose_connect_fails() {
-    with_strangers(Wish { promptness: Promptness::Pending, ..ORDINARY }, |machine, file| {
+fn unrelated_peers_at_the_port_of_a_pair_whose_connect_fails() {
+    with_unrelated_peers(Wish { completion_mode: CompletionMode::Pending, ..ORDINARY }, |machine, file| {
         let request = PairCreateRequest { port: PORT, ..create_request(machine) };
         fault::start_recording();
         let pair = ask(file, &request);
@@ -296,7 +296,7 @@ fn check_and_close(file: &File, pair: &PairCreateReply) {
 }
 
 /// Does something while a stranger connects to the port all the time, more often at once than find a place there.
-fn with_strangers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
+fn with_unrelated_peers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let mut script =
         String::from("open A0 adapter=0 -> SUCCESS\nopen A1 adapter=1 -> SUCCESS\npd P0 adapter=A0 -> SUCCESS\n");
     script += "cq C0 adapter=A0 depth=16 -> SUCCESS\n";
@@ -313,7 +313,7 @@ fn with_strangers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let machine = Machine::with(&[adapter, adapter]);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
-    let stranger = kernel_host::thread::spawn("stranger", move || {
+    let unrelated = kernel_host::thread::spawn("stranger", move || {
         let file = super::machine::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens");
         let mut rounds = 0;
         while !seen.load(Ordering::SeqCst) {
@@ -327,7 +327,7 @@ fn with_strangers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let file = machine.open();
     work(&machine, &file);
     stop.store(true, Ordering::SeqCst);
-    println!("{} scripts of a stranger", stranger.join());
+    println!("{} scripts of a stranger", unrelated.join());
     file.close();
     machine.finish();
 }

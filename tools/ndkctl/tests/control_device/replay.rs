@@ -6,8 +6,8 @@ use super::{Case, cases};
 use kernel_host::io::File;
 use ndkctl::script::{Line, Tail, encode, parse};
 use softndk_ioctl::{
-    Request, RequestHeader, SCRIPT_LENGTH_MAX, SCRIPT_SLOTS, ScriptCode, ScriptElement, ScriptForm, ScriptKind,
-    ScriptName, ScriptReply, ScriptRequest, ScriptStep, Status,
+    Request, RequestHeader, SCRIPT_LENGTH_MAX, SCRIPT_SLOTS, ScriptCode, ScriptForm, ScriptKind, ScriptName,
+    ScriptReply, ScriptRequest, ScriptSge, ScriptStep, Status,
 };
 use std::fmt::Write as _;
 use zerocopy::{FromBytes, IntoBytes};
@@ -205,13 +205,13 @@ impl Chance {
         }
     }
 
-    fn element(&mut self) -> ScriptElement {
+    fn sge(&mut self) -> ScriptSge {
         let kinds = [ScriptKind::Region, ScriptKind::Buffer, ScriptKind::Token];
         let kind = kinds[self.below(3) as usize];
         let base = self.name(Some(kind));
         let token = if self.below(8) == 0 { ScriptName::NONE } else { base };
         let (raw_token, length) = (self.argument() as u32, self.argument() as u32);
-        ScriptElement { base, token, raw_token, length, offset: self.argument(), reserved: 0 }
+        ScriptSge { base, token, raw_token, length, offset: self.argument(), reserved: 0 }
     }
 
     fn line(&mut self) -> Line {
@@ -257,10 +257,10 @@ impl Chance {
                 place += 1;
             }
         }
-        let elements = if verb.elements { self.below(4) } else { 0 };
-        let tail = match elements {
+        let sges = if verb.sges { self.below(4) } else { 0 };
+        let tail = match sges {
             0 => Tail::Nothing,
-            count => Tail::Elements((0..count).map(|_| self.element()).collect()),
+            count => Tail::Sges((0..count).map(|_| self.sge()).collect()),
         };
         Line { step, tail }
     }

@@ -535,12 +535,12 @@ fn transfers_over_strange_pairs_are_not_found() {
     with_pair(
         |_| {},
         |machine, file, pair| {
-            let stranger = machine.open();
+            let unrelated = machine.open();
             for id in [0, pair, pair + 1, u32::MAX] {
-                let status = send_direct(&stranger, &transfer_request(id, 4096), &mut region(4096));
+                let status = send_direct(&unrelated, &transfer_request(id, 4096), &mut region(4096));
                 assert_eq!(status, Status::NOT_FOUND, "{id}");
             }
-            stranger.close();
+            unrelated.close();
             let closed = ask(file, &create_request(machine)).pair;
             assert_eq!(close(file, closed), Status::SUCCESS);
             let status = send_direct(file, &transfer_request(closed, 4096), &mut region(4096));

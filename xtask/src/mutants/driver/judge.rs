@@ -5,7 +5,7 @@
 //! that a busy machine catches nothing by itself.
 
 use super::{Judged, results::Verdict};
-use crate::{breaks::proof, child, command, workspace::Workspace};
+use crate::{child, command, seeded_bugs::proof, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::{
     cmp::Reverse,

@@ -4,12 +4,12 @@
 
 use crate::{
     arch::Arch,
-    breaks::{proof, tree::Tree},
     driver,
     mutants::{
         described::Mutant,
         settled::{Crate, Settled},
     },
+    seeded_bugs::{proof, tree::Tree},
     workspace::Workspace,
 };
 use anyhow::{Context, Result};

@@ -53,7 +53,7 @@ fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
                 done.halts += 1;
             }
             2 => {
-                chosen.set_keyword("Promptness", &random.below(3).to_string());
+                chosen.set_keyword("CompletionMode", &random.below(3).to_string());
                 chosen.set_keyword("LimitsProfile", &random.below(3).to_string());
                 start_again(chosen);
                 done.profiles += 1;

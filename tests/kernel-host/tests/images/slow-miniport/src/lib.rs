@@ -57,7 +57,7 @@ unsafe extern "system" {
 
 const TAG: u32 = u32::from_le_bytes(*b"Slow");
 const NON_PAGED: u64 = 0x40;
-const ROOM: u32 = 1600;
+const CAPACITY: u32 = 1600;
 const HEADROOM: u32 = 64;
 /// A fifth of a second, relative: time enough for a cancellation to come first; kernel time jumps over it.
 const SOON: nt::LARGE_INTEGER = nt::LARGE_INTEGER { QuadPart: -2_000_000 };
@@ -218,7 +218,7 @@ unsafe extern "C" fn initialize(
     if status != NDIS_STATUS_SUCCESS {
         return status;
     }
-    adapter.data_pool = pool(miniport, ROOM);
+    adapter.data_pool = pool(miniport, CAPACITY);
     adapter.list_pool = pool(miniport, 0);
     let context = miniport;
     let status =
@@ -373,7 +373,7 @@ unsafe extern "C" fn cancel_send(_context: NDIS_HANDLE, id: nt::PVOID) {
 unsafe fn reflect(miniport: NDIS_HANDLE, sent: *mut NET_BUFFER_LIST) {
     let buffer = (*sent).FirstNetBuffer;
     let length = (*buffer).NbDataLength.DataLength;
-    let storage = ExAllocatePool2(NON_PAGED, ROOM as usize, TAG);
+    let storage = ExAllocatePool2(NON_PAGED, CAPACITY as usize, TAG);
     let data = NdisGetDataBuffer(buffer, length, storage.cast(), 1, 0).cast::<u8>();
     let (data_pool, list_pool, turn) = locked(|adapter| {
         adapter.frames += 1;
@@ -403,9 +403,9 @@ unsafe fn from_data_pool(pool: NDIS_HANDLE, data: *const u8, length: u32) -> *mu
 }
 
 unsafe fn over_own_mdl(miniport: NDIS_HANDLE, pool: NDIS_HANDLE, data: *const u8, length: u32) -> *mut NET_BUFFER_LIST {
-    let block = ExAllocatePool2(NON_PAGED, ROOM as usize, TAG);
+    let block = ExAllocatePool2(NON_PAGED, CAPACITY as usize, TAG);
     memcpy(block.add(HEADROOM as usize), data, length as usize);
-    let mdl = NdisAllocateMdl(miniport, block.cast(), ROOM);
+    let mdl = NdisAllocateMdl(miniport, block.cast(), CAPACITY);
     let list = NdisAllocateNetBufferAndNetBufferList(pool, 0, 0, mdl, HEADROOM, length as usize);
     (*list).MiniportReserved[0] = block.cast();
     list

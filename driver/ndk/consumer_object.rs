@@ -1,0 +1,379 @@
+//! NDK objects: pool blocks that start with what the consumer sees.
+//!
+//! The engine keeps the block while the object lives and gives it back when the object is finished; the block keeps the
+//! engine's handle. After creation `Dispatch` and `NdkReserved` are not ours: the private part is found by address only.
+
+use core::cell::UnsafeCell;
+
+use ndkpi_sys::{
+    ndkinfo::NDK_VERSION,
+    ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE},
+    nt::{NTSTATUS, PVOID, STATUS_PENDING, STATUS_SUCCESS},
+};
+use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
+use softndk_ioctl::{NdkCall, RefusalWay};
+use softndk_kernel::pool::{PoolBox, Tag};
+
+use super::{
+    completion_queue::CompletionQueueKind,
+    connector::ConnectorKind,
+    deferred::{self, Answer, CompletionRecord, Visible},
+    listener::ListenerKind,
+    logical_mapping,
+    memory_region::MemoryRegionKind,
+    memory_window::MemoryWindowKind,
+    open::OpenAdapter,
+    protection_domain::ProtectionDomainKind,
+    queue_pair::QueuePairKind,
+    shared_endpoint::SharedEndpointKind,
+    shared_receive_queue::SharedReceiveQueueKind,
+};
+use crate::{
+    callback,
+    configuration::CompletionMode,
+    driver::Driver,
+    mapper::{Job, Work, WorkItem},
+    memory::{LARGE, Mapping},
+    platform::{Callback, KernelPlatform},
+    refusal::{Nothing, Refusal, refuse, refuse_by},
+    tags,
+};
+
+/// A block of some kind, as the engine keeps it. Dropping it frees it.
+#[expect(dead_code, reason = "the blocks are owned here and reached through the consumers' pointers")]
+pub enum ConsumerObject {
+    Open(PoolBox<OpenAdapter>),
+    CompletionQueue(PoolBox<Object<CompletionQueueKind>>),
+    ProtectionDomain(PoolBox<Object<ProtectionDomainKind>>),
+    MemoryRegion(PoolBox<Object<MemoryRegionKind>>),
+    MemoryWindow(PoolBox<Object<MemoryWindowKind>>),
+    SharedReceiveQueue(PoolBox<Object<SharedReceiveQueueKind>>),
+    QueuePair(PoolBox<Object<QueuePairKind>>),
+    Listener(PoolBox<Object<ListenerKind>>),
+    Connector(PoolBox<Object<ConnectorKind>>),
+    SharedEndpoint(PoolBox<Object<SharedEndpointKind>>),
+}
+
+/// Whom a close tells.
+pub type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
+
+/// What an object takes from the open it descends from.
+#[derive(Clone, Copy)]
+pub struct Origin {
+    /// The version in force for the open.
+    pub version: NDK_VERSION,
+    /// How its functions answer.
+    pub completion_mode: CompletionMode,
+}
+
+/// What differs between the kinds of objects.
+pub trait Kind: Sized {
+    /// What the consumer sees, e.g. NDK_CQ.
+    type Visible;
+    /// The engine's object.
+    type Handle: Clone;
+
+    const TYPE: NDK_OBJECT_TYPE;
+    const TAG: Tag;
+
+    /// The visible part with this kind's dispatch table.
+    fn visible(header: NDK_OBJECT_HEADER) -> Self::Visible;
+    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject;
+    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform>;
+    /// Keeps the close from completing.
+    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform>;
+}
+
+/// An object of one kind.
+#[repr(C)]
+pub struct Object<K: Kind> {
+    visible: UnsafeCell<K::Visible>,
+    pub origin: Origin,
+    /// Room for the answer to the object's create and later for the answer to its close.
+    record: UnsafeCell<CompletionRecord>,
+    /// Set once, before the consumer knows the object.
+    handle: UnsafeCell<Option<K::Handle>>,
+}
+
+// SAFETY: the visible part belongs to the layers above; the handle does not change once the object is known.
+unsafe impl<K: Kind> Send for Object<K> where K::Handle: Send {}
+// SAFETY: as above.
+unsafe impl<K: Kind> Sync for Object<K> where K::Handle: Sync {}
+
+impl<K: Kind> Object<K> {
+    /// Makes a block and, with it, the engine's object. The result is what the consumer gets.
+    fn create(
+        origin: Origin,
+        make: impl FnOnce(ConsumerObject) -> Result<K::Handle, Refusal>,
+    ) -> Result<*mut K::Visible, Refusal> {
+        let (object, consumer_object) = Self::reserve(origin)?;
+        // On failure the engine drops the block.
+        let handle = make(consumer_object)?;
+        // SAFETY: the engine keeps the block, and nobody else knows the object yet.
+        Ok(unsafe { Self::complete(object, handle) })
+    }
+
+    /// A block without the engine's object, for objects that the engine makes first.
+    pub fn reserve(origin: Origin) -> Result<(*mut Self, ConsumerObject), Refusal> {
+        let object = Self {
+            visible: UnsafeCell::new(K::visible(NDK_OBJECT_HEADER::new(origin.version, K::TYPE))),
+            origin,
+            record: UnsafeCell::new(CompletionRecord::blank()),
+            handle: UnsafeCell::new(None),
+        };
+        let object = PoolBox::try_new(K::TAG, object).map_err(|_| Refusal::NO_MEMORY)?;
+        Ok((object.as_ptr(), K::consumer_object(object)))
+    }
+
+    /// Puts the handle in and gives what the consumer gets.
+    ///
+    /// # Safety
+    /// `object` came from [`Object::reserve`], its block is kept by the engine, and no consumer knows it yet.
+    pub unsafe fn complete(object: *mut Self, handle: K::Handle) -> *mut K::Visible {
+        // SAFETY: the block is alive (the caller's promise).
+        let place = unsafe { &raw mut (*object).handle };
+        // SAFETY: nobody else reaches the handle yet.
+        unsafe { *(*place).get_mut() = Some(handle) };
+        object.cast()
+    }
+
+    /// The object behind what a consumer passes.
+    ///
+    /// # Safety
+    /// `visible` is null or an object of this kind that is not closed yet.
+    pub unsafe fn from_visible<'a>(visible: *mut K::Visible) -> Option<&'a Self> {
+        // SAFETY: the visible part is the first member of the block (the caller's promise).
+        unsafe { visible.cast::<Self>().as_ref() }
+    }
+
+    /// The engine's object.
+    pub fn handle(&self) -> Option<&K::Handle> {
+        // SAFETY: written once, before the object was handed out.
+        unsafe { (*self.handle.get()).as_ref() }
+    }
+}
+
+/// The engine's object behind what a consumer passes.
+///
+/// # Safety
+/// As [`Object::from_visible`]. The handle may be used for as long as the object is not closed.
+pub unsafe fn handle<'a, K: Kind + 'a>(visible: *mut K::Visible) -> Option<&'a K::Handle> {
+    // SAFETY: the caller's promise.
+    unsafe { Object::<K>::from_visible(visible) }.and_then(Object::handle)
+}
+
+/// A create call of a consumer: how it is answered.
+pub struct Creation<V> {
+    pub call: NdkCall,
+    pub origin: Origin,
+    pub completion: Option<NDK_FN_CREATE_COMPLETION>,
+    pub context: PVOID,
+    /// Where the consumer wants the object if the answer comes inline. Never written after STATUS_PENDING.
+    pub result: *mut *mut V,
+}
+
+impl<V> Creation<V> {
+    /// Makes an object and tells the consumer, now or later. `parent` holds what the object is made from.
+    ///
+    /// # Safety
+    /// The members are what a consumer passes to a create function.
+    pub unsafe fn run<K: Kind<Visible = V>>(
+        self,
+        parent: impl Fn() -> Hold<KernelPlatform>,
+        make: impl FnOnce(ConsumerObject) -> Result<K::Handle, Refusal>,
+    ) -> NTSTATUS {
+        if self.result.is_null() {
+            return refuse(self.call, &parent(), Refusal::NO_PLACE);
+        }
+        let created = Object::<K>::create(self.origin, make);
+        match (created.map_err(|refusal| refuse(self.call, &parent(), refusal)), self.callback()) {
+            (Ok(object), Some(callback)) if self.origin.completion_mode == CompletionMode::Pending => {
+                // SAFETY: the object was just made and nobody knows it yet.
+                unsafe { deliver_created::<K>(object, callback) }.unwrap_or_else(|| self.give(object))
+            }
+            (Ok(object), _) => self.give(object),
+            (Err(status), Some(callback)) if deferred::may_be_deferred(status) => {
+                let nothing = Visible(core::ptr::null_mut());
+                deferred::space(self.origin.completion_mode).map_or(status, |space| {
+                    space.deliver(Answer::Created { callback, status, object: nothing, hold: parent() })
+                })
+            }
+            (Err(status), _) => status,
+        }
+    }
+
+    /// As [`Creation::run`], for an object that needs `size` bytes: many are allocated by a thread at PASSIVE_LEVEL.
+    ///
+    /// # Safety
+    /// As [`Creation::run`].
+    pub unsafe fn run_sized<K: Kind<Visible = V>>(
+        self,
+        size: u64,
+        parent: impl Fn() -> Hold<KernelPlatform>,
+        make: impl FnOnce(ConsumerObject) -> Result<K::Handle, Refusal> + Send + 'static,
+    ) -> NTSTATUS {
+        let at_once = size <= LARGE || self.origin.completion_mode == CompletionMode::Inline || self.result.is_null();
+        match self.callback() {
+            Some(callback) if !at_once => create_by_thread::<K>(self.call, self.origin, callback, parent(), make),
+            // SAFETY: the caller's promise.
+            _ => unsafe { self.run::<K>(parent, make) },
+        }
+    }
+
+    fn callback(&self) -> Option<CreateCallback> {
+        self.completion.map(|function| Callback::new(function, self.context))
+    }
+
+    /// The answer to a consumer that waits for its object inline.
+    fn give(&self, object: *mut V) -> NTSTATUS {
+        // SAFETY: the consumer's place, checked before the object was made.
+        unsafe { self.result.write(object) };
+        STATUS_SUCCESS
+    }
+}
+
+/// Whom a create tells.
+type CreateCallback = Callback<NDK_FN_CREATE_COMPLETION>;
+
+/// Has a new object told of by another processor; nothing if that cannot be.
+///
+/// # Safety
+/// The object is complete and the consumer does not know it yet.
+unsafe fn deliver_created<K: Kind>(object: *mut K::Visible, callback: CreateCallback) -> Option<NTSTATUS> {
+    // SAFETY: the caller's promise.
+    let consumer_object = unsafe { Object::<K>::from_visible(object) }?;
+    let hold = K::hold(consumer_object.handle()?);
+    let answer = Answer::Created { callback, status: STATUS_SUCCESS, object: Visible(object.cast()), hold };
+    // SAFETY: the note lies in the object, which cannot close before the answer's hold is gone; a close uses it only then.
+    unsafe { deferred::deliver_by(consumer_object.record.get(), answer) }.ok().map(|()| STATUS_PENDING)
+}
+
+/// Leaves a create to the mapper's thread.
+fn create_by_thread<K: Kind>(
+    call: NdkCall,
+    origin: Origin,
+    callback: CreateCallback,
+    parent: Hold<KernelPlatform>,
+    make: impl FnOnce(ConsumerObject) -> Result<K::Handle, Refusal> + Send + 'static,
+) -> NTSTATUS {
+    let Some(driver) = Driver::get() else { return refuse(call, &parent, Refusal::NO_MEMORY) };
+    let from = parent.object();
+    let work_item = WorkItem::try_new(move || {
+        // Taken whole: its parts alone may not change threads.
+        let callback = callback;
+        let refused = |refusal| refuse_by(RefusalWay::COMPLETION, call, &parent, refusal);
+        let created = Object::<K>::create(origin, make).map_err(refused);
+        let status = created.err().unwrap_or(STATUS_SUCCESS);
+        let object = created.unwrap_or(core::ptr::null_mut());
+        // SAFETY: null, or a complete object that nobody knows yet.
+        let hold = unsafe { handle::<K>(object) }.map(K::hold);
+        // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
+        callback::make(|| unsafe { (callback.function)(callback.context.0, status, object.cast()) });
+        // Only now may the object, or what it would have been made from, finish its close.
+        drop(hold);
+        drop(parent);
+    });
+    match work_item.and_then(|work_item| PoolBox::try_new(tags::MAPPING, Job::new(Work::WorkItem(work_item)))) {
+        Ok(job) => {
+            driver.mapper.queue(job);
+            STATUS_PENDING
+        }
+        Err(_) => refuse(call, &from, Refusal::NO_MEMORY),
+    }
+}
+
+/// NDKPI: NDK_FN_CLOSE_OBJECT, for every kind of object. `IRQL <= DISPATCH_LEVEL`. SUCCESS or PENDING, never a failure.
+pub unsafe extern "C" fn close<K: Kind>(
+    object: *mut NDK_OBJECT_HEADER,
+    completion: Option<NDK_FN_CLOSE_COMPLETION>,
+    context: PVOID,
+) -> NTSTATUS {
+    // SAFETY: the consumer passes an object of this kind and closes it once.
+    let Some(consumer_object) = (unsafe { Object::<K>::from_visible(object.cast()) }) else {
+        return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT);
+    };
+    let Some(handle) = consumer_object.handle() else { return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT) };
+    // The block may go while the engine is still at it, so nothing below may be the block's own. The note is used only if the
+    // engine gives the block back, which means that nothing is under way any more.
+    let (handle, completion_mode, record) =
+        (handle.clone(), consumer_object.origin.completion_mode, consumer_object.record.get());
+    let callback = CloseCallback::new(completion, context);
+    match K::close(&handle, callback) {
+        Close::Pending => STATUS_PENDING,
+        Close::Done(object) => finish(object, callback, completion_mode, record),
+    }
+}
+
+/// Answers a close that the engine did at once. `record` lies in the object's block.
+fn finish(
+    object: Closed<KernelPlatform>,
+    callback: CloseCallback,
+    completion_mode: CompletionMode,
+    record: *mut CompletionRecord,
+) -> NTSTATUS {
+    // Without a block it is closed already, and the note gone with it.
+    let pends =
+        completion_mode == CompletionMode::Pending && callback.function.is_some() && object.consumer_object.is_some();
+    let large = completion_mode == CompletionMode::Auto && object.memory.as_ref().is_some_and(Mapping::is_large);
+    if pends {
+        let answer = Answer::Closed(CloseCompletion { callback, object });
+        // SAFETY: the answer owns the block that the note lies in, and nobody else knows it any more.
+        return match unsafe { deferred::deliver_by(record, answer) } {
+            Ok(()) => STATUS_PENDING,
+            Err(answer) => {
+                drop(answer);
+                STATUS_SUCCESS
+            }
+        };
+    }
+    if large {
+        closed(CloseCompletion { callback, object });
+        return STATUS_PENDING;
+    }
+    drop(object);
+    STATUS_SUCCESS
+}
+
+/// A close that pended is complete. Large memory is unmapped by the mapper first. `IRQL <= DISPATCH_LEVEL`.
+pub fn closed(mut completion: CloseCompletion<KernelPlatform>) {
+    let space = completion.object.memory.as_mut().and_then(Mapping::take_retire_space);
+    match (space, Driver::get()) {
+        (Some(space), Some(driver)) => driver.mapper.queue(space.fill(Job::new(Work::Close(completion)))),
+        _ => finish_closed(completion),
+    }
+}
+
+/// Unmaps, frees, tells the consumer, and then lets the object's antecedents go.
+pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
+    drop(completion.object.memory.take());
+    drop(completion.object.consumer_object.take());
+    if let Some(function) = completion.callback.function {
+        // SAFETY: the consumer gave function and context with the close, which answered STATUS_PENDING.
+        callback::make(|| unsafe { function(completion.callback.context.0) });
+    }
+    drop(completion);
+}
+
+/// Memory that nothing copies any more; large memory is unmapped by the mapper. A Deregister waits for it, or the close of an
+/// open whose consumer forgot the mapping (a mapping that is released is unmapped in the call). `IRQL <= DISPATCH_LEVEL`.
+pub fn retired(mut retired: Retired<KernelPlatform>) {
+    let space = retired.memory.take_retire_space();
+    match (space, Driver::get()) {
+        (Some(space), Some(driver)) => driver.mapper.queue(space.fill(Job::new(Work::Unmap(retired)))),
+        _ => finish_retired(retired),
+    }
+}
+
+/// Unmaps and tells the Deregister that waits for it, if one does.
+pub fn finish_retired(retired: Retired<KernelPlatform>) {
+    let callback = retired.callback;
+    drop(retired.memory);
+    if let Some(callback) = callback {
+        let callback = callback.callback;
+        // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
+        callback::make(|| unsafe { (callback.function)(callback.context.0, STATUS_SUCCESS) });
+    } else {
+        logical_mapping::unmapped();
+    }
+    // What is left of `retired` ends here and lets the region close.
+}

@@ -1,0 +1,395 @@
+//! Turns of the engine: who runs them, and the callbacks they make.
+//!
+//! Every processor has a DPC of its own. A kick queues it; it runs one turn within a budget, queues itself again twice when
+//! more is left, and then hands over to a thread, so that other DPCs and threads of the processor have theirs. The thread runs
+//! the same turns: each at DISPATCH_LEVEL, because what a turn holds must not be preempted and a consumer is to meet its
+//! callbacks at one level; between two of them it is an ordinary thread at PASSIVE_LEVEL, and after some milliseconds without
+//! rest it sleeps for a tick. Two contexts never run turns of one processor at the same time: the second one leaves a mark and
+//! goes, the first looks at the mark before it stops.
+//!
+//! A timer a processor wakes the one whose next moment has come: the engine asks for one moment at a time.
+//!
+//! Callbacks of consumers are made here, by the notes of `deferred.rs`, by the mapper's thread and by `consumer_object.rs`, which they all
+//! go through for the end of a close; always with no lock held and never under a dispatch function.
+
+use core::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
+
+use softndk_engine::{
+    Budget, CloseCompletion, ConnectEvent, DisconnectEvent, Notification, Pass, Platform, RequestCompletion, Retired,
+    Sink,
+};
+use softndk_ioctl::RefusalWay;
+use softndk_kernel::{
+    dpc::Dpc,
+    event::Event,
+    irql,
+    pool::{OutOfMemory, PoolArray},
+    spin_lock::SpinLock,
+    thread::{self, Thread},
+    timer::Timer,
+};
+use wdk_sys::{NTSTATUS, STATUS_SUCCESS};
+
+use crate::{
+    driver::Driver,
+    ndk::{connector, consumer_object},
+    platform::{DisconnectFunction, KernelPlatform, RequestCallback},
+    refusal::refuse_by,
+    status, tags,
+};
+
+/// What one turn may do: some tens of microseconds.
+const BUDGET: Budget = Budget { bytes: 256 << 10, items: 64 };
+/// Times that a DPC queues itself again before the thread takes over.
+pub const DPC_ROUNDS: u32 = 2;
+/// Nanoseconds that a thread works without rest before it sleeps for a tick.
+const STRETCH: u64 = 5_000_000;
+/// No moment.
+const NEVER: u64 = u64::MAX;
+/// Threads for all processors together.
+const THREAD_MAX: usize = 16;
+
+/// The turns of all processors.
+pub struct ProcessorServices {
+    each: PoolArray<ProcessorService>,
+    threads: PoolArray<ServiceThread>,
+    stopping: AtomicBool,
+}
+
+/// The turns of one processor.
+struct ProcessorService {
+    dpc: Dpc,
+    /// Runs at the moment the engine wants to be woken at.
+    timer: Timer,
+    /// That moment; [`NEVER`] when there is none. The timer is set under the lock, so that it follows the newest wish; `None` once
+    /// the driver ends: a turn that runs meanwhile sets it no more.
+    wake: SpinLock<Option<u64>>,
+    /// Somebody is running turns.
+    busy: AtomicBool,
+    /// Somebody wanted to.
+    again: AtomicBool,
+    /// DPC runs in a row that left work behind.
+    rounds: AtomicU32,
+    /// Handed to the thread.
+    for_thread: AtomicBool,
+}
+
+/// A thread that takes over from the DPCs of some processors.
+struct ServiceThread {
+    wake: Event,
+    thread: SpinLock<Option<Thread>>,
+}
+
+impl ProcessorServices {
+    /// DPCs and events, nothing running yet. PASSIVE_LEVEL.
+    pub fn try_new() -> Result<Self, OutOfMemory> {
+        let processors = irql::processor_count().max(1) as usize;
+        let each = PoolArray::try_from_fn(tags::SERVICE, processors, ProcessorService::try_new)?;
+        let count = processors.min(THREAD_MAX);
+        let threads = PoolArray::try_from_fn(tags::SERVICE_THREAD, count, |_| ServiceThread::try_new())?;
+        Ok(Self { each, threads, stopping: AtomicBool::new(false) })
+    }
+
+    /// Processors with a work list.
+    pub fn processors(&self) -> u32 {
+        self.each.len() as u32
+    }
+
+    /// Starts the threads. PASSIVE_LEVEL, once the driver state is reachable.
+    pub fn start(&self) -> Result<(), NTSTATUS> {
+        for (index, slot) in self.threads.iter().enumerate() {
+            let context = ptr::without_provenance_mut(index);
+            // SAFETY: `run_thread` takes an index; `stop` joins the thread before the driver state goes.
+            let thread = unsafe { Thread::start(run_thread, context) }?;
+            // While it is in the middle of a turn the DPCs step aside, and a consumer that polls would keep it from going on.
+            thread.prefer();
+            *slot.thread.lock() = Some(thread);
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing runs any more. PASSIVE_LEVEL, when nobody kicks any more.
+    pub fn stop(&self) {
+        for service in self.each.iter() {
+            service.stop();
+        }
+        self.stopping.store(true, Ordering::Release);
+        for slot in self.threads.iter() {
+            slot.wake.set();
+            let thread = slot.thread.lock().take();
+            if let Some(thread) = thread {
+                thread.join();
+            }
+        }
+        for service in self.each.iter() {
+            service.stop();
+        }
+    }
+
+    /// Makes sure that a turn runs soon. Any IRQL up to DISPATCH_LEVEL, also with a lock held.
+    pub fn schedule(&self, processor: u32) {
+        if let Some(service) = self.service(processor) {
+            service.schedule();
+        }
+    }
+
+    /// Makes sure that a turn runs at a moment of the performance counter's clock. Up to DISPATCH_LEVEL, also with a lock held.
+    pub fn wake_at(&self, processor: u32, deadline: u64, now: u64) {
+        if let Some(service) = self.service(processor) {
+            let mut wake = service.wake.lock();
+            if let Some(due) = wake.as_mut() {
+                *due = deadline;
+                service.timer.set(deadline.saturating_sub(now));
+            }
+        }
+    }
+
+    fn service(&self, processor: u32) -> Option<&ProcessorService> {
+        let index = (processor as usize).checked_rem(self.each.len())?;
+        self.each.get(index)
+    }
+
+    /// One budget for each processor that was handed to thread `index`, so that none waits for another to have no more to do;
+    /// true when something is left.
+    fn pass(&self, driver: &Driver, index: usize) -> bool {
+        let mut more = false;
+        let mine = self.each.iter().enumerate().skip(index).step_by(self.threads.len().max(1));
+        for (processor, service) in mine {
+            if service.for_thread.load(Ordering::SeqCst) {
+                more |= irql::raised(|| service.run_for_thread(driver, processor)) == Pass::More;
+            }
+            more |= driver.deferred.pass(processor);
+        }
+        more
+    }
+
+    fn hand_to_thread(&self, processor: usize) {
+        if let Some(service) = self.each.get(processor) {
+            service.for_thread.store(true, Ordering::SeqCst);
+        }
+        self.wake_thread(processor);
+    }
+
+    /// Wakes the thread that takes over from the DPCs of a processor. `IRQL <= DISPATCH_LEVEL`.
+    pub fn wake_thread(&self, processor: usize) {
+        if let Some(slot) = processor.checked_rem(self.threads.len()).and_then(|index| self.threads.get(index)) {
+            slot.wake.set();
+        }
+    }
+}
+
+impl ProcessorService {
+    fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
+        // SAFETY: `run_dpc` takes an index; `ProcessorServices::stop` stops the DPC before the driver state goes.
+        let dpc = unsafe { Dpc::try_new(tags::DPC, run_dpc, ptr::without_provenance_mut(processor)) }?;
+        dpc.target(processor as u32);
+        // SAFETY: as above, with `run_timer`.
+        let timer =
+            unsafe { Timer::try_new(tags::DPC, run_timer, ptr::without_provenance_mut(processor), processor as u32) }?;
+        Ok(Self {
+            dpc,
+            timer,
+            wake: SpinLock::new(Some(NEVER)),
+            busy: AtomicBool::new(false),
+            again: AtomicBool::new(false),
+            rounds: AtomicU32::new(0),
+            for_thread: AtomicBool::new(false),
+        })
+    }
+
+    fn stop(&self) {
+        // Neither the timer's own DPC, for the rest of a wish, nor a turn sets it from here on.
+        *self.wake.lock() = None;
+        self.timer.stop();
+        self.dpc.stop();
+    }
+
+    /// Has a turn run soon. Work that comes up inside a turn is left to the context that runs it, or to the thread if that has
+    /// taken over: a DPC queued from inside itself would run again at once, and before every thread of its processor.
+    fn schedule(&self) {
+        // The mark and `busy` (and `for_thread`) as in `run`.
+        self.again.store(true, Ordering::SeqCst);
+        if !self.busy.load(Ordering::SeqCst) && !self.for_thread.load(Ordering::SeqCst) {
+            self.dpc.queue();
+        }
+    }
+
+    /// The timer has run: true when its moment has come, else it is set for the rest. The system's clock has coarser steps than
+    /// the performance counter, so it may run too soon.
+    fn has_come(&self, now: u64) -> bool {
+        let mut wake = self.wake.lock();
+        let Some(due) = wake.as_mut() else { return false };
+        if *due <= now {
+            *due = NEVER;
+            return true;
+        }
+        if *due != NEVER {
+            self.timer.set(due.saturating_sub(now));
+        }
+        false
+    }
+
+    /// Runs one turn at DISPATCH_LEVEL, unless another context is at it. More is left when the turn used up its budget, or another
+    /// context wanted one meanwhile.
+    fn run(&self, driver: &Driver, processor: usize) -> Pass {
+        // The mark and `busy` are a store and a load of different places on each side: a context that sees `busy` set must be seen
+        // by its holder's next look at the mark, which takes one order of all four (arm64 keeps none without it).
+        self.again.store(true, Ordering::SeqCst);
+        if self.busy.swap(true, Ordering::SeqCst) {
+            // The context that is at it sees the mark before it stops.
+            return Pass::Idle;
+        }
+        self.again.store(false, Ordering::SeqCst);
+        let service = driver.fabric.service_pass(processor as u32, BUDGET, &mut Callbacks);
+        self.busy.store(false, Ordering::SeqCst);
+        if self.again.load(Ordering::SeqCst) { Pass::More } else { service }
+    }
+
+    /// The thread's turn. It keeps the processor's work until nothing is left, and looks at the mark once more when it gives it
+    /// back: kicks in between have queued no DPC.
+    fn run_for_thread(&self, driver: &Driver, processor: usize) -> Pass {
+        if self.run(driver, processor) == Pass::More {
+            return Pass::More;
+        }
+        self.for_thread.store(false, Ordering::SeqCst);
+        if self.again.swap(false, Ordering::SeqCst) {
+            self.dpc.queue();
+        }
+        Pass::Idle
+    }
+}
+
+impl ServiceThread {
+    fn try_new() -> Result<Self, OutOfMemory> {
+        Ok(Self { wake: Event::try_synchronization(tags::EVENT, false)?, thread: SpinLock::new(None) })
+    }
+}
+
+unsafe extern "C" fn run_timer(
+    _dpc: *mut wdk_sys::KDPC,
+    context: *mut c_void,
+    _argument1: *mut c_void,
+    _argument2: *mut c_void,
+) {
+    let Some(driver) = Driver::get() else { return };
+    let platform = driver.fabric.platform();
+    let Some(service) = platform.services.each.get(context.addr()) else { return };
+    if service.has_come(platform.now()) {
+        service.schedule();
+    }
+}
+
+unsafe extern "C" fn run_dpc(
+    _dpc: *mut wdk_sys::KDPC,
+    context: *mut c_void,
+    _argument1: *mut c_void,
+    _argument2: *mut c_void,
+) {
+    let processor = context.addr();
+    let Some(driver) = Driver::get() else { return };
+    let services = &driver.fabric.platform().services;
+    let Some(service) = services.each.get(processor) else { return };
+    if service.run(driver, processor) == Pass::Idle {
+        service.rounds.store(0, Ordering::Relaxed);
+    } else if services.stopping.load(Ordering::Acquire) {
+        // The driver ends: no consumer waits for what is left, and `stop` takes the DPC from the queue once.
+    } else if service.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
+        service.dpc.queue();
+    } else {
+        service.rounds.store(0, Ordering::Relaxed);
+        services.hand_to_thread(processor);
+    }
+}
+
+/// The rest that a preferred thread takes, so that the threads below it get the processor.
+pub struct Rest {
+    /// Working without rest since then.
+    since: u64,
+}
+
+impl Rest {
+    /// The thread has just been idle.
+    pub fn new(driver: &Driver) -> Self {
+        Self { since: driver.fabric.platform().now() }
+    }
+
+    /// Sleeps for a tick when it has worked for long. PASSIVE_LEVEL.
+    pub fn take_when_due(&mut self, driver: &Driver) {
+        let platform = driver.fabric.platform();
+        if platform.now().saturating_sub(self.since) > STRETCH {
+            thread::pause();
+            self.since = platform.now();
+        }
+    }
+}
+
+/// A thread at PASSIVE_LEVEL: runs the turns that the DPCs handed over.
+unsafe extern "C" fn run_thread(context: *mut c_void) {
+    let index = context.addr();
+    if let Some(driver) = Driver::get() {
+        let services = &driver.fabric.platform().services;
+        while let Some(slot) = services.threads.get(index) {
+            slot.wake.wait();
+            if services.stopping.load(Ordering::Acquire) {
+                break;
+            }
+            let mut rest = Rest::new(driver);
+            while services.pass(driver, index) {
+                rest.take_when_due(driver);
+            }
+        }
+    }
+    thread::exit();
+}
+
+/// Makes the consumers' callbacks: inside a turn, so at DISPATCH_LEVEL. Each event is dropped after the callback has returned, because it is what lets closes
+/// complete.
+struct Callbacks;
+
+impl Sink<KernelPlatform> for Callbacks {
+    fn notify(&mut self, event: Notification<KernelPlatform>) {
+        let callback = event.callback;
+        // SAFETY: the consumer gave function and context with NdkCreateCq; the queue is not closed before this event is
+        // dropped; no lock is held.
+        unsafe { (callback.function)(callback.context.0, status::of_queue(event.status)) };
+        drop(event);
+    }
+
+    fn request_completed(&mut self, event: RequestCompletion<KernelPlatform>) {
+        let RequestCallback { callback, call } = event.callback;
+        let refused = |cause| refuse_by(RefusalWay::COMPLETION, call, event.hold(), cause);
+        let status = event.result.map_or_else(refused, |()| STATUS_SUCCESS);
+        // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
+        unsafe { (callback.function)(callback.context.0, status) };
+        drop(event);
+    }
+
+    fn connection_requested(&mut self, event: ConnectEvent<KernelPlatform>) {
+        connector::deliver(event);
+    }
+
+    fn disconnected(&mut self, event: DisconnectEvent<KernelPlatform>) {
+        let callback = event.callback;
+        match callback.function {
+            // SAFETY: the consumer gave function and context with NdkAccept or NdkCompleteConnect.
+            DisconnectFunction::Plain(function) => unsafe { function(callback.context.0) },
+            // SAFETY: as above, with the Ex form.
+            DisconnectFunction::Extended(function) => unsafe {
+                function(callback.context.0, status::of_disconnect(event.reason));
+            },
+        }
+        drop(event);
+    }
+
+    fn closed(&mut self, event: CloseCompletion<KernelPlatform>) {
+        consumer_object::closed(event);
+    }
+
+    fn retired(&mut self, event: Retired<KernelPlatform>) {
+        consumer_object::retired(event);
+    }
+}

@@ -1,0 +1,194 @@
+//! Why things fail: one enum an operation. The front end turns each into its statuses at one place.
+//!
+//! What it is not: NTSTATUS. Which cause becomes which status is the front end's table; where the two columns of
+//! [`Semantics`](crate::Semantics) differ in the cause itself, that table decides here.
+
+use softndk_cells::NoMemory;
+
+/// Why an object could not be created or memory not be registered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CreateError {
+    /// No memory, or no slot left in a table.
+    NoResources,
+    /// A depth or count over the adapter's limits, or zero where zero makes no sense.
+    OverLimit,
+    /// Two objects that do not belong together (another adapter, another protection domain).
+    Foreign,
+    /// The adapter is disabled or going away.
+    AdapterGone,
+}
+
+/// Why memory could not be registered or a region not be used as asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RegionError {
+    NoResources,
+    /// Longer than the adapter registers, longer than the memory, or wrapping around.
+    BadLength,
+    /// Registered already, or initialised already.
+    InUse,
+    /// Windows are bound to the region.
+    WindowsBound,
+    /// The region is of the other kind (fast-register or not), or is not registered.
+    WrongKind,
+    /// More pages than the adapter fast-registers at once.
+    TooManyPages,
+    /// The region or the opening has been closed meanwhile.
+    Closing,
+}
+
+/// Why a work request was refused at once. The queue pair stays healthy and no completion follows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PostError {
+    QueueFull,
+    TooManySges,
+    /// More bytes than the adapter transfers at once, or than the queue pair keeps inline.
+    TooMuchData,
+    /// A flag that this operation does not know, or one that needs another.
+    BadFlags,
+    /// An argument that makes no sense (offset in page, base address, length, object of another adapter).
+    BadParameter,
+    /// The queue pair has never been connected.
+    NotConnected,
+    /// The region does not grant what was asked for.
+    AccessDenied,
+    /// A third page list for one region, two being in use.
+    NoResources,
+    /// Two posts to one queue at the same time: the consumer has to serialise them.
+    Concurrent,
+}
+
+/// How an accepted request ended, as its completion says.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Outcome {
+    #[default]
+    Success,
+    /// Flushed, or ended by an earlier failure or the end of the connection.
+    Cancelled,
+    /// A local element names memory that is not registered, out of bounds, not granted, or of another protection domain.
+    LocalAccess,
+    /// The peer's memory refused the access: token, bounds, right, protection domain.
+    RemoteAccess,
+    /// The request made the remote queue pair fail (receive too small, token to invalidate unknown).
+    RemoteError,
+    /// The peer had no receive in time.
+    NotReady,
+    /// The incoming message was longer than the receive request.
+    ReceiveTooSmall,
+    /// The request does not fit the state of its object (invalidate what is invalid, register what is registered).
+    InvalidRequest,
+}
+
+/// How the connection calls end, at once or by their completion.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ConnectError {
+    NoResources,
+    /// The local address is not one of this adapter's.
+    InvalidAddress,
+    /// The local address and port are in use.
+    AddressInUse,
+    /// There is a connection between these two addresses and ports.
+    TupleInUse,
+    /// No ephemeral port is left.
+    NoPorts,
+    /// The address of a shared endpoint is not the adapter's at present.
+    NetworkUnreachable,
+    /// No adapter on this wire has the destination address.
+    HostUnreachable,
+    /// Nobody listens there, or the peer said no.
+    Refused,
+    /// The other side gave up, or this side is being closed.
+    Aborted,
+    /// The other side did not answer in time.
+    TimedOut,
+    /// The queue pair is connected already, or has been.
+    AlreadyConnected,
+    /// The call does not fit the state of the connector or listener.
+    InvalidState,
+    /// Private data over the adapter's limit.
+    PrivateDataTooLong,
+    /// The queue pair belongs to another adapter.
+    Foreign,
+    /// The adapter is disabled or going away.
+    AdapterGone,
+}
+
+/// Why a queue kept its depth.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ResizeError {
+    NoResources,
+    /// Over the adapter's limits, or zero.
+    OverLimit,
+    /// More entries wait than the new depth holds.
+    Occupied,
+    /// The queue has failed.
+    Failed,
+}
+
+/// Why notifications are moderated as before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ModerationError {
+    NoResources,
+    /// Neither the interval nor the count is a bound.
+    Mix,
+}
+
+/// Why a connection ended, as the disconnect event says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DisconnectReason {
+    /// The peer disconnected.
+    Disconnected,
+    /// The peer closed its connector without disconnecting.
+    Closed,
+    /// A request of the peer failed.
+    PeerFailed,
+    /// The peer waited too long for our answer to its disconnect.
+    TimedOut,
+    /// The peer's address went.
+    PeerAddressGone,
+    /// The peer's adapter was disabled or is going away.
+    PeerAdapterGone,
+    /// Our own address went.
+    AddressGone,
+    /// Our own adapter was disabled or is going away.
+    AdapterGone,
+}
+
+/// A completion queue that reports no more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum QueueFailure {
+    /// More completions than entries.
+    Overflow,
+}
+
+/// The answer to a connection call or to a listen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Requested {
+    /// Done; the callback is never called.
+    Done,
+    /// The callback is called exactly once, perhaps before this answer arrives.
+    Pending,
+}
+
+impl From<NoMemory> for CreateError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoResources
+    }
+}
+
+impl From<NoMemory> for ResizeError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoResources
+    }
+}
+
+impl From<NoMemory> for RegionError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoResources
+    }
+}
+
+impl From<NoMemory> for ConnectError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoResources
+    }
+}

@@ -1,0 +1,179 @@
+//! `cargo xtask seeded_bugs`: shows that the tests of the rules can fail.
+//!
+//! Each file of `tests/seeded_bugs` is a mistake that somebody might make, as a patch, with the tests that must notice. The command
+//! copies the work tree below `target/`, makes sure that those tests pass there, applies one patch after the other, and runs
+//! just the tests that the patch names. All of them have to turn red. The work tree itself is never touched.
+
+mod patch;
+pub mod proof;
+pub mod tree;
+
+use crate::workspace::Workspace;
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use patch::{Patch, Place, Test};
+use proof::{Outcome, Prover};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+use tree::Tree;
+
+/// Break the code on purpose and see the tests of the rules turn red.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only the seeded bugs whose name contains one of these
+    names: Vec<String>,
+
+    /// Only tests that need no driver image
+    #[arg(long)]
+    quick: bool,
+
+    /// Of each class of bugs the first break that needs no driver image: what the test run does
+    #[arg(long, conflicts_with = "names")]
+    sample: bool,
+
+    /// Name the seeded bugs, their rules and their tests, and do nothing
+    #[arg(long)]
+    list: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let mut patches = patch::read_all(&workspace)?;
+    patches.retain(|patch| {
+        arguments.names.is_empty() || arguments.names.iter().any(|name| patch.name.contains(name.as_str()))
+    });
+    if arguments.quick || arguments.sample {
+        for patch in &mut patches {
+            patch.tests.retain(|test| test.place != Place::Trial);
+        }
+        patches.retain(|patch| !patch.tests.is_empty());
+    }
+    if arguments.sample {
+        patches = sample(patches);
+    }
+    if patches.is_empty() {
+        bail!("no break has such a name; `cargo xtask seeded-bugs --list` names them");
+    }
+    if arguments.list {
+        patches.iter().for_each(list);
+        return Ok(());
+    }
+    let tree = Tree::copy(&workspace, "seeded-bugs")?;
+    let asked = patches.len();
+    let (mut patches, stale) = patches.into_iter().partition::<Vec<_>, _>(|patch| tree.takes(&patch.change));
+    let mut failed = stale.iter().map(|patch| patch.name.clone()).collect::<Vec<_>>();
+    for Patch { name, .. } in &stale {
+        println!(
+            "{name}: STALE, the code has changed under it. `patch -p1 --dry-run < tests/seeded-bugs/{name}.patch`"
+        );
+        println!(
+            "    shows where; make the mistake again in the tree, `git diff` is the new patch, `git checkout` the way back"
+        );
+    }
+    let mut prover = Prover::new(&workspace, &tree)?;
+    let never_green = not_green(&mut prover, &patches)?;
+    let (sound, unsound) =
+        patches.into_iter().partition(|patch| patch.tests.iter().all(|test| !never_green.contains(test)));
+    patches = sound;
+    failed.extend(unsound.into_iter().map(|patch| patch.name));
+    for patch in &patches {
+        if !turns_red(&tree, &mut prover, patch) {
+            failed.push(patch.name.clone());
+        }
+    }
+    println!("{asked} seeded bugs, {} turned their tests red", asked - failed.len());
+    if !failed.is_empty() {
+        bail!(
+            "{} seeded bugs do not apply, were not noticed, or have tests that fail without them: {}",
+            failed.len(),
+            failed.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// The first break of each class of bugs (BUG-1 to BUG-9 in docs/rules.md).
+fn sample(patches: Vec<Patch>) -> Vec<Patch> {
+    let mut classes = BTreeSet::new();
+    let mut is_new = |tag: &String| tag.starts_with("BUG-") && classes.insert(tag.clone());
+    patches.into_iter().filter(|patch| patch.rules.iter().filter(|tag| is_new(tag)).count() > 0).collect()
+}
+
+fn list(patch: &Patch) {
+    println!("{}: {} ({})", patch.name, patch.what, patch.rules.join(", "));
+    patch.tests.iter().for_each(|test| println!("    {test}"));
+}
+
+/// The tests that are not green in the unbroken tree: a test that fails without a break proves nothing with one.
+fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<Test>> {
+    let tests = patches.iter().flat_map(|patch| &patch.tests).collect::<BTreeSet<_>>();
+    let spinner = spinner("the unbroken tree")?;
+    prover.build(tests.iter().copied())?;
+    let mut red = BTreeSet::new();
+    for test in tests {
+        let outcome = prover.run(test)?;
+        if outcome != Outcome::Passed {
+            spinner.suspend(|| println!("{test} is not green without a break ({outcome})"));
+            red.insert(test.clone());
+        }
+    }
+    spinner.finish_and_clear();
+    Ok(red)
+}
+
+/// Applies one break, runs its tests, prints its line; true when every one of them failed.
+fn turns_red(tree: &Tree, prover: &mut Prover<'_>, patch: &Patch) -> bool {
+    let started = Instant::now();
+    let verdict = spinner(&patch.name).and_then(|spinner| {
+        let verdict = tree.with(&patch.change, || unnoticed(prover, patch));
+        spinner.finish_and_clear();
+        verdict
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let (word, more) = match verdict {
+        Ok(green) if green.is_empty() => ("red", format!("{} tests", patch.tests.len())),
+        Ok(green) => ("GREEN", green.join("; ")),
+        Err(error) => ("FAILED", format!("{error:#}")),
+    };
+    println!("{:<36} {:<24} {word:<6} {seconds:>5.1} s  {more}", patch.name, patch.rules.join(" "));
+    word == "red"
+}
+
+/// The tests of a break that do not fail, with what they did instead.
+fn unnoticed(prover: &mut Prover<'_>, patch: &Patch) -> Result<Vec<String>> {
+    prover.build(patch.tests.iter())?;
+    let mut green = Vec::new();
+    for test in &patch.tests {
+        let outcome = prover.run(test)?;
+        if !matches!(outcome, Outcome::Failed | Outcome::Hung) {
+            green.push(format!("{test}: {outcome}"));
+        }
+    }
+    Ok(green)
+}
+
+fn spinner(what: &str) -> Result<ProgressBar> {
+    let spinner = ProgressBar::new_spinner().with_message(what.to_owned());
+    spinner.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
+    spinner.enable_steady_tick(Duration::from_millis(120));
+    Ok(spinner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{patch, sample};
+    use crate::workspace::Workspace;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn sample_has_each_class_of_bugs_once_as_far_as_it_can() {
+        let all = patch::read_all(&Workspace::find().unwrap()).unwrap();
+        let count = all.len();
+        let sample = sample(all);
+        let classes = sample.iter().flat_map(|patch| &patch.rules).filter(|tag| tag.starts_with("BUG-"));
+        assert_eq!(classes.collect::<BTreeSet<_>>().len(), 9);
+        assert!(sample.len() <= 9 && sample.len() < count);
+    }
+}

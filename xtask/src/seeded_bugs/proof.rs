@@ -1,0 +1,198 @@
+//! Building the copy of the tree and running single tests of it.
+//!
+//! A test counts as red only if it was built, was found under its name, ran, and failed or did not come to its end.
+
+use super::{
+    patch::{Place, Test},
+    tree::Tree,
+};
+use crate::{child, command, workspace::Workspace};
+use anyhow::{Context, Result, bail};
+use std::{
+    collections::BTreeSet,
+    env, fmt,
+    fs::{self, File},
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+/// Longer than any single test takes, on a busy machine too: a test that is only slow must not count as one that hangs.
+const LIMIT: Duration = Duration::from_mins(5);
+
+/// The test binary of the trials, built from the work tree.
+pub fn trials(workspace: &Workspace) -> Result<PathBuf> {
+    test_binary(workspace, "conformance", "contract")
+}
+
+/// The binary of a test file, built from the work tree.
+pub fn test_binary(workspace: &Workspace, package: &str, file: &str) -> Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(workspace.root());
+    cargo.args(["test", "--locked", "--package", package, "--test", file, "--no-run"]);
+    cargo.args(["--message-format", "json"]);
+    let messages = command::output(&mut cargo)?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    // The package's programs are built as well.
+    let messages = messages.filter(|message| message["target"]["name"] == file);
+    let mut executables = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    executables.next().with_context(|| format!("cargo built no {file}"))
+}
+
+/// What became of a test.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    Passed,
+    Failed,
+    /// It was ended when its time was over.
+    Hung,
+    /// No test has this name.
+    Unknown,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Hung => "did not end",
+            Self::Unknown => "there is no such test",
+        })
+    }
+}
+
+/// The image that is built from a copy.
+pub fn image(tree: &Tree) -> PathBuf {
+    tree.root().join("target/driver/x64/debug/softndk.sys")
+}
+
+/// Builds images of a copy.
+pub struct ImageBuilder {
+    /// This program, asked for before cargo can put another in its place.
+    xtask: PathBuf,
+}
+
+impl ImageBuilder {
+    pub fn new() -> Result<Self> {
+        Ok(Self { xtask: env::current_exe().context("this program has no path")? })
+    }
+
+    /// This program builds the image of the copy as it builds the work tree's; what the image check says of a broken image is no
+    /// matter.
+    pub fn build(&self, tree: &Tree) -> Result<()> {
+        let image = image(tree);
+        if image.exists() {
+            fs::remove_file(&image)?;
+        }
+        let mut xtask = Command::new(&self.xtask);
+        xtask.arg("driver").current_dir(tree.root());
+        xtask.env("CARGO_MANIFEST_DIR", tree.root().join("xtask"));
+        let built = command::output(&mut xtask);
+        if image.exists() {
+            return Ok(());
+        }
+        built?;
+        bail!("there is no image at {}", image.display())
+    }
+}
+
+/// Builds and runs tests of the copy.
+pub struct Prover<'a> {
+    workspace: &'a Workspace,
+    tree: &'a Tree,
+    images: ImageBuilder,
+    /// The trials speak to the image only; their binary is the work tree's own, as it was at the beginning.
+    trials: Option<PathBuf>,
+}
+
+impl<'a> Prover<'a> {
+    pub fn new(workspace: &'a Workspace, tree: &'a Tree) -> Result<Self> {
+        Ok(Self { workspace, tree, images: ImageBuilder::new()?, trials: None })
+    }
+
+    /// Builds what these tests need of the tree as it is now.
+    pub fn build<'t>(&mut self, tests: impl Iterator<Item = &'t Test>) -> Result<()> {
+        let places = tests.map(|test| &test.place).collect::<BTreeSet<_>>();
+        for place in places {
+            match place {
+                Place::Trial => self.build_image()?,
+                place => {
+                    let mut cargo = self.cargo(place);
+                    cargo.arg("--no-run").args(["--quiet"]);
+                    command::output(&mut cargo).context("the broken tree does not build")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cargo(&self, place: &Place) -> Command {
+        let mut cargo = Command::new("cargo");
+        match place {
+            Place::Library(package) => {
+                cargo.current_dir(self.tree.root()).args(["test", "--locked", "--package", package, "--lib"]);
+            }
+            Place::File(package, file) => {
+                cargo.current_dir(self.tree.root()).args(["test", "--locked", "--package", package, "--test", file]);
+            }
+            // Its binary is built elsewhere.
+            Place::Trial => {}
+        }
+        cargo
+            .args(["--profile", "seeded-bugs"])
+            .arg("--target-dir")
+            .arg(self.workspace.path("target/seeded-bugs/target"));
+        cargo
+    }
+
+    /// What a trial needs: the image of the tree as it is now, and the work tree's own test binary.
+    fn build_image(&mut self) -> Result<()> {
+        if self.trials.is_none() {
+            let own = self.workspace.path("target/seeded-bugs/trials");
+            fs::copy(trials(self.workspace)?, &own).with_context(|| format!("cannot write {}", own.display()))?;
+            self.trials = Some(own);
+        }
+        self.images.build(self.tree).context("the broken driver does not build")
+    }
+
+    /// Runs one test that is built; by every seed it names until one does not pass.
+    pub fn run(&self, test: &Test) -> Result<Outcome> {
+        let Some((first, last)) = test.seeds else { return self.once(test, None) };
+        for seed in first..=last {
+            let outcome = self.once(test, Some(seed))?;
+            if outcome != Outcome::Passed {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Passed)
+    }
+
+    fn once(&self, test: &Test, seed: Option<u64>) -> Result<Outcome> {
+        let mut run = match (&test.place, &self.trials) {
+            (Place::Trial, Some(trials)) => {
+                let mut run = Command::new(trials);
+                run.current_dir(self.workspace.path("tests/conformance")).args(["--exact", &test.name]);
+                run.env("SOFTNDK_IMAGE", image(self.tree));
+                run.envs(seed.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));
+                run
+            }
+            (place, _) => {
+                let mut cargo = self.cargo(place);
+                cargo.arg("--quiet").args(["--", "--exact", &test.name]);
+                cargo
+            }
+        };
+        let file = self.workspace.path("target/seeded-bugs/test.log");
+        let log = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
+        run.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        child::lead_a_group(&mut run);
+        let status = child::wait(&mut run.spawn()?, LIMIT)?;
+        let said = String::from_utf8_lossy(&fs::read(&file)?).into_owned();
+        Ok(match status {
+            None => Outcome::Hung,
+            _ if !said.contains("running 1 test") => Outcome::Unknown,
+            Some(status) if status.success() => Outcome::Passed,
+            Some(_) => Outcome::Failed,
+        })
+    }
+}
