@@ -1,6 +1,6 @@
 //! What a turn hands out: callbacks to make, objects that are finished, memory to unmap.
 //!
-//! What it is: the [`Sink`] that the front end passes to [`Fabric::service_pass`](crate::Fabric::turn). No lock is held and no epoch
+//! What it is: the [`Sink`] that the front end passes to [`Fabric::service_pass`](crate::Fabric::service_pass). No lock is held and no epoch
 //! entered while one of its methods runs; the consumer may call anything from inside its callback.
 //!
 //! Rules: each event is handed out exactly once. An event carries a [`Hold`]: the close of the object (and of what it depends

@@ -38,7 +38,7 @@ struct Leaving<P: Platform> {
     removed: Option<Removed>,
 }
 
-/// What [`Open::build_mapping`](crate::Opening::build_mapping) made: page *i* is `first` plus *i* pages.
+/// What [`Open::build_mapping`](crate::Open::build_mapping) made: page *i* is `first` plus *i* pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogicalMapping {
     pub first: LogicalAddress,

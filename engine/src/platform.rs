@@ -2,7 +2,7 @@
 //!
 //! What it is: the one border towards kernel or test harness: lock, copy, kick, clock, processor. Everything is dispatched
 //! statically. What it is not: it has no threads and no callbacks; what must happen outside is handed out by
-//! [`Fabric::service_pass`](crate::Fabric::turn).
+//! [`Fabric::service_pass`](crate::Fabric::service_pass).
 //!
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and must not wait. Locks are held for a few hundred
 //! nanoseconds and nest only in one order: connector, bond of a queue pair, endpoint directory, registry of objects, window,
@@ -58,12 +58,12 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// The processor that runs this code now; a hint where the caller may be moved.
     fn processor(&self) -> u32;
 
-    /// Makes sure that [`Fabric::service_pass`](crate::Fabric::turn) runs soon for this processor. Called when its list was empty, also
+    /// Makes sure that [`Fabric::service_pass`](crate::Fabric::service_pass) runs soon for this processor. Called when its list was empty, also
     /// by others while a turn works off what it has taken: a front end takes several for one. Not after
-    /// [`Pass::More`](crate::Turn::More), nor for what a turn adds to its own list. Perhaps with a lock of the engine held: do not call back.
+    /// [`Pass::More`](crate::Pass::More), nor for what a turn adds to its own list. Perhaps with a lock of the engine held: do not call back.
     fn schedule(&self, processor: u32);
 
-    /// Makes sure that [`Fabric::service_pass`](crate::Fabric::turn) runs for this processor when [`Self::now`] has reached `deadline`,
+    /// Makes sure that [`Fabric::service_pass`](crate::Fabric::service_pass) runs for this processor when [`Self::now`] has reached `deadline`,
     /// not before and as soon as possible after; at once for a moment that is past. A newer wish replaces the older one of the
     /// same processor; wishes of one processor come one at a time. Perhaps with a lock of the engine held: do not call back.
     fn wake_at(&self, processor: u32, deadline: u64);

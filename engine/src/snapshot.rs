@@ -130,7 +130,7 @@ pub struct ObjectSnapshot {
     pub antecedents: [u64; ANTECEDENTS],
     /// When it was made, by [`Platform::now`].
     pub made: u64,
-    /// What the front end called the opening ([`Open::set_label`](crate::Opening::set_label)); 0 for other objects.
+    /// What the front end called the opening ([`Open::set_label`](crate::Open::set_label)); 0 for other objects.
     pub label: u64,
     pub closing: bool,
 }

@@ -535,7 +535,7 @@ impl Count {
 impl StressReport {
     /// Enough has succeeded, of every kind and in both halves.
     fn check(&self) -> Result<(), Failure> {
-        for (name, half, least) in [("calm", &self.steady, STEADY), ("rough", &self.chaos, CHAOS)] {
+        for (name, half, least) in [("steady", &self.steady, STEADY), ("chaos", &self.chaos, CHAOS)] {
             let bad = half.operations.iter().find(|(_, count)| count.tried >= FEW && count.rate() < least);
             if let Some((operation, count)) = bad {
                 let most = half.failures.iter().map(|(cause, times)| format!("{times} times {cause}"));
@@ -559,7 +559,7 @@ impl StressReport {
 impl fmt::Display for StressReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{} consumers, {} connections each, seed {}", self.consumers, self.connections, self.seed)?;
-        writeln!(formatter, "{:<12} {:>10} {:>9} {:>10} {:>9}", "", "calm", "good", "rough", "good")?;
+        writeln!(formatter, "{:<12} {:>10} {:>9} {:>10} {:>9}", "", "steady", "good", "chaos", "good")?;
         for operation in
             self.steady.operations.keys().chain(self.chaos.operations.keys()).collect::<std::collections::BTreeSet<_>>()
         {
@@ -571,7 +571,7 @@ impl fmt::Display for StressReport {
             };
             writeln!(formatter, "{:<12} {} {}", name.unwrap_or_default(), cell(&self.steady), cell(&self.chaos))?;
         }
-        for (name, half) in [("calm", &self.steady), ("rough", &self.chaos)] {
+        for (name, half) in [("steady", &self.steady), ("chaos", &self.chaos)] {
             let Requests { posted, completed, silent, failed, bytes, compared } = half.requests;
             writeln!(
                 formatter,

@@ -371,8 +371,8 @@ fn bench_in_verify_mode_says_that_it_cannot() {
 
 #[test]
 fn stress_ends_with_a_tally_that_balances() {
-    let words = ["stress", "--calm", "--seconds", "4", "--consumers", "2", "--connections", "2", "--mode", "verify"];
-    let steady = report(&image(), &words)["calm"].clone();
+    let words = ["stress", "--steady", "--seconds", "4", "--consumers", "2", "--connections", "2", "--mode", "verify"];
+    let steady = report(&image(), &words)["steady"].clone();
     let number = |name: &str| steady["requests"][name].as_u64().unwrap();
     assert!(number("silent") > 0 && number("compared") > 0, "{steady:#}");
     assert_eq!(number("posted"), number("completed") + number("silent") + number("failed"), "{steady:#}");
