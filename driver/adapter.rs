@@ -22,7 +22,7 @@ use crate::{
 /// An Ethernet address.
 pub type MacAddress = [u8; 6];
 
-/// "softndk" in eight bytes: a context that does not start with it is not an adapter of ours.
+/// "softndk" in eight bytes: a context that does not start with it is not one of this driver's adapters.
 const MARK: u64 = u64::from_le_bytes(*b"softndkA");
 
 /// NDIS's handle for this miniport instance.
@@ -55,7 +55,7 @@ pub struct Adapter {
     pub port: Port,
     pub addresses: Addresses,
     pub provider: Provider,
-    /// What the NDK attributes point to; NDIS may keep the pointers while the adapter lives.
+    /// What the NDK attributes point to; NDIS may keep the pointers while the adapter exists.
     pub ndk: NdkDescription,
 }
 

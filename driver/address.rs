@@ -1,7 +1,7 @@
-//! The IP addresses of one adapter's interface: who may be listened on and connected from.
+//! The IP addresses of one adapter's interface: the addresses for listening and connecting.
 //!
-//! TCP/IP owns the addresses. A change notification (netio.sys) makes us read the unicast table afresh, filter it by our
-//! interface and swap the snapshot, which is readable at DISPATCH_LEVEL. The notification is cancelled in HaltEx, never from
+//! TCP/IP owns the addresses. On a change notification (netio.sys) the driver reads the unicast table afresh, filters it by its
+//! interface and swaps the snapshot, which is readable at DISPATCH_LEVEL. The notification is cancelled in HaltEx, never from
 //! the callback and never under a lock that the callback takes.
 
 use core::{
@@ -65,7 +65,7 @@ impl Addresses {
         })
     }
 
-    /// Asks to be told about changes and reads the first table. PASSIVE_LEVEL, once the adapter is at its final address.
+    /// Registers for change notifications and reads the first table. PASSIVE_LEVEL, once the adapter is at its final address.
     pub fn watch(&self, adapter: &Adapter) -> Result<(), NTSTATUS> {
         let mut handle: HANDLE = ptr::null_mut();
         let context: *const Adapter = adapter;
@@ -117,7 +117,7 @@ impl Addresses {
         followed
     }
 
-    /// Reads the table, swaps the snapshot and tells the engine; nothing when there is no memory for one of them.
+    /// Reads the table, swaps the snapshot and passes it to the engine; `None` without memory for one of them.
     fn read(&self, adapter: &Adapter) -> Option<()> {
         let _one_at_a_time = self.refreshing.lock();
         let fresh = Table::read().ok()?.of_interface(adapter.net_luid).ok()?;
@@ -129,7 +129,7 @@ impl Addresses {
     }
 }
 
-/// The addresses with their zones, as the engine wants them.
+/// The addresses with their zones, in the engine's form.
 fn plain(addresses: &[Option<Address>]) -> Result<PoolSlice<AdapterAddress>, OutOfMemory> {
     let none = AdapterAddress::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let mut list = PoolSlice::try_filled(tags::ADDRESS_TABLE, addresses.len(), none)?;
@@ -193,7 +193,7 @@ fn usable(row: &MIB_UNICASTIPADDRESS_ROW) -> Option<Address> {
     Some(Address { ip, prefix_length: row.OnLinkPrefixLength, scope_id })
 }
 
-/// The IP address in a socket address, if it is of a family we serve.
+/// The IP address in a socket address, if it is of a supported family.
 pub fn ip_address(address: &SOCKADDR_INET) -> Option<IpAddr> {
     let family = address.family();
     if family == AF_INET {
@@ -209,13 +209,13 @@ pub fn ip_address(address: &SOCKADDR_INET) -> Option<IpAddr> {
     }
 }
 
-/// netio: an address of some interface came, went or changed. PASSIVE_LEVEL.
+/// netio: an address of some interface was added, removed or changed. PASSIVE_LEVEL.
 unsafe extern "C" fn addresses_changed(
     context: *mut c_void,
     _row: *mut MIB_UNICASTIPADDRESS_ROW,
     _kind: MIB_NOTIFICATION_TYPE,
 ) {
-    // SAFETY: the context is the adapter that asked; it cancels the notification before it goes away.
+    // SAFETY: the context is the adapter that registered; it cancels the notification before it is freed.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
         adapter.addresses.refresh(adapter);
     }

@@ -1,7 +1,7 @@
-//! The adapter's registry keywords, read once at InitializeEx (and `*NetworkDirect` again whenever NDIS wants NDK on).
+//! The adapter's registry keywords, read once at InitializeEx (and `*NetworkDirect` again whenever NDIS switches NDK on).
 //!
-//! What the INF promises is not trusted: a value out of range is replaced by its default, because the registry is written
-//! by administrators' tools and an adapter that does not start helps nobody.
+//! What the INF promises is not trusted: a value out of range is replaced by its default, because the registry is written by
+//! administrators' tools and a wrong value must not keep the adapter from starting.
 
 use core::{ffi::c_void, ptr};
 
@@ -27,15 +27,15 @@ const DEFAULT_LINK_SPEED_MBPS: u32 = 100_000;
 /// Fastest link speed taken, in megabits a second.
 const MAX_LINK_SPEED_MBPS: u32 = 1_600_000;
 
-/// Which calls are answered inline: what a consumer may not notice, because the contract leaves it open.
+/// Which calls complete inline; the contract leaves this open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompletionMode {
     /// Inline where that is quick, pending where it is not.
     #[default]
     Auto,
-    /// Whatever may pend does, and is completed by another processor.
+    /// Every call that may pend does, and is completed by another processor.
     Pending,
-    /// Whatever can finish inline does, however long it takes.
+    /// Every call that can finish inline does, however long it takes.
     Inline,
 }
 
@@ -70,10 +70,10 @@ impl LimitsProfile {
 
 /// Longest time-out taken, in milliseconds: a day.
 const MAX_TIMEOUT_MS: u32 = 86_400_000;
-/// How long a connection request waits for the peer when the registry does not say, in milliseconds: as long as a card.
+/// How long a connection request waits for the peer without a value in the registry, in milliseconds: the time of common cards.
 const CONNECTION_TIMEOUT_MS: u32 = 30_000;
 
-/// What the registry says about this adapter.
+/// The registry's values for this adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration {
     /// Adapters with equal numbers are joined by one wire.
@@ -125,7 +125,7 @@ impl Configuration {
     }
 }
 
-/// Keyword names in UTF-16, as NDIS wants them.
+/// Keyword names in UTF-16, in NDIS's form.
 mod keyword {
     pub const WIRE_NUMBER: &[u16] = &utf16(*b"WireNumber");
     pub const LINK_SPEED: &[u16] = &utf16(*b"LinkSpeedMbps");
@@ -171,7 +171,7 @@ impl Store {
         if status == NDIS_STATUS_SUCCESS { Ok(Self { handle }) } else { Err(status) }
     }
 
-    /// The keyword's value, nothing when it is absent or no number.
+    /// The keyword's value; `None` when it is absent or no number.
     fn integer(&self, name: &[u16]) -> Option<u32> {
         let bytes = u16::try_from(size_of_val(name)).ok()?;
         let mut keyword = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_ptr().cast_mut() };
@@ -219,7 +219,7 @@ impl Store {
         }
         // SAFETY: on success NDIS gives `length` bytes that live as long as the handle.
         let address = unsafe { address.cast::<MacAddress>().as_ref() }?;
-        // Unicast and locally administered, as NDIS asks of an override.
+        // Unicast and locally administered, as NDIS requires of an override.
         (address[0] & 3 == 2).then_some(*address)
     }
 }

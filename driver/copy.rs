@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 /// The end of a message that is stored in ascending order after everything else.
 const LAST_MAX: usize = 64;
 
-/// Looks at the processor. From DriverEntry.
+/// Chooses by the processor's features. From DriverEntry.
 pub fn choose() {
     #[cfg(target_arch = "x86_64")]
     x64::choose();
@@ -35,12 +35,12 @@ pub unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
     }
 }
 
-/// Stores bytes of our own in ascending order, the last one last, after everything stored before has become visible.
+/// Stores own bytes in ascending order, the last one last, after everything stored before has become visible.
 ///
 /// # Safety
 /// The target range is mapped and writable for the whole call.
 pub unsafe fn store_ascending(to: *mut u8, bytes: &[u8]) {
-    // Fast strings order their stores before later ones; this keeps the compiler, and arm64, from doing otherwise.
+    // Fast strings order their stores before the stores that follow; this keeps the compiler, and arm64, from doing otherwise.
     fence(Ordering::Release);
     if bytes.len() == 8 && to.align_offset(8) == 0 {
         // SAFETY: eight aligned writable bytes.
@@ -97,7 +97,7 @@ pub unsafe fn last(to: *mut u8, from: *const u8, length: usize) {
         return unsafe { store_ascending(to, &word.to_ne_bytes()) };
     }
     let mut buffer = [0_u8; LAST_MAX];
-    // SAFETY: `length` readable bytes, and the buffer has room for them.
+    // SAFETY: `length` readable bytes, and the buffer is at least as long.
     unsafe { bytes(buffer.as_mut_ptr(), from, length) };
     // SAFETY: `length` writable bytes.
     unsafe { store_ascending(to, buffer.get(..length).unwrap_or(&[])) };

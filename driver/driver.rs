@@ -1,7 +1,7 @@
 //! What exists once per loaded driver: the registration, the table of adapters, the control device.
 //!
-//! The table is a few pointers under a spin lock. Whoever takes an adapter out of it holds a reference on the adapter's gate;
-//! HaltEx removes the pointer, shuts the gate and waits before anything of the adapter goes away.
+//! The table is a few pointers under a spin lock. A context that takes an adapter out of it holds a reference on the adapter's
+//! gate; HaltEx removes the pointer, shuts the gate and waits before anything of the adapter is freed.
 
 use core::{
     ffi::c_void,
@@ -97,7 +97,8 @@ impl Driver {
     pub fn stop(&self) {
         self.workers.stop();
         self.deferred.stop();
-        // Before the turns: the end of a mapper's job lets holds go, which kicks. No adapter is left, so no job can come.
+        // Before the services: the end of a mapper's job releases holds, which schedules a pass. No adapter is left, so no job
+        // can come.
         self.mapper.stop();
         self.fabric.platform().services.stop();
     }
@@ -114,7 +115,7 @@ impl Driver {
     /// Nothing of the driver runs any more or will run again.
     pub unsafe fn withdraw() {
         if let Some(block) = NonNull::new(DRIVER.swap(ptr::null_mut(), Ordering::AcqRel)) {
-            // SAFETY: the block came from `publish`, which used this tag, and nobody uses it (the caller's promise).
+            // SAFETY: the block came from `publish`, which used this tag, and no context uses it (the caller's promise).
             drop(unsafe { PoolBox::from_raw(tags::DRIVER, block) });
         }
     }
@@ -128,7 +129,7 @@ impl Driver {
         self.registration.store(handle, Ordering::Release);
     }
 
-    /// A place for a new adapter, or nothing when [`ADAPTER_MAX`] are there.
+    /// A place for a new adapter, or `None` when [`ADAPTER_MAX`] are there.
     pub fn reserve(&'static self) -> Option<Reservation> {
         let mut adapters = self.adapters.lock();
         let (index, entry) = adapters.iter_mut().enumerate().find(|(_, entry)| matches!(entry, Entry::Free))?;
@@ -199,7 +200,7 @@ impl Drop for Reservation {
     }
 }
 
-/// An adapter that cannot go away while this lives. Must not be held across a wait for the adapter's own end.
+/// Keeps an adapter from being freed. Must not be held across a wait for the adapter's own end.
 pub struct AdapterReference {
     adapter: NonNull<Adapter>,
 }
@@ -211,7 +212,7 @@ impl AdapterReference {
     fn take(adapter: NonNull<Adapter>) -> Option<Self> {
         // SAFETY: an adapter in the table is alive, and the table's lock is held by the caller.
         let alive = unsafe { adapter.as_ref() };
-        // Lazily: a reference that is made for a shut gate would give back what nobody took.
+        // Lazily: a reference made for a shut gate would release what was not acquired.
         alive.gate.acquire().then(|| Self { adapter })
     }
 }

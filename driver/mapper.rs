@@ -1,8 +1,8 @@
-//! Mapping and unmapping of large memory, on a thread of our own at PASSIVE_LEVEL.
+//! Mapping and unmapping of large memory, on a thread of its own at PASSIVE_LEVEL.
 //!
-//! Mapping costs a page table entry a page, unmapping the flushing of every processor's translations: too much for a caller
-//! at DISPATCH_LEVEL once it is megabytes. Jobs are allocated when the request is made (or, for unmapping, when the memory
-//! was mapped), so that taking memory back never needs memory.
+//! Mapping costs a page table entry a page, unmapping the flushing of every processor's translations: too much for a caller at
+//! DISPATCH_LEVEL once it is megabytes. Jobs are allocated when the request is made (or, for unmapping, when the memory was
+//! mapped), so that releasing memory never needs memory.
 
 use core::{
     ffi::c_void,
@@ -50,7 +50,7 @@ pub enum Work {
 
 /// A closure in a block of its own. Dropping it drops what it owns.
 pub struct WorkItem {
-    /// Of a type that only `finish` knows.
+    /// Of a type that only `finish` has.
     closure: NonNull<c_void>,
     /// Runs the closure or only drops it, and frees the block.
     finish: unsafe fn(NonNull<c_void>, run: bool),
@@ -77,7 +77,7 @@ impl WorkItem {
 
 impl Drop for WorkItem {
     fn drop(&mut self) {
-        // SAFETY: as in `run`, which forgets the errand.
+        // SAFETY: as in `run`, which forgets the work item.
         unsafe { (self.finish)(self.closure, false) };
     }
 }
@@ -92,7 +92,7 @@ unsafe fn finish<F: FnOnce()>(closure: NonNull<c_void>, run: bool) {
     }
 }
 
-/// What NdkRegisterMr was asked for.
+/// The parameters of an NdkRegisterMr.
 pub struct RegisterRequest {
     pub region: MemoryRegion<KernelPlatform>,
     pub chain: Chain,
@@ -110,7 +110,7 @@ impl Job {
 
 /// First and last of a singly linked queue; the boxes own one another from the first on.
 struct Queue {
-    /// Newest first; the thread turns the list round when it takes it.
+    /// Newest first; the thread reverses the list when it takes it.
     newest: Option<PoolBox<Job>>,
 }
 
@@ -140,7 +140,7 @@ impl Mapper {
         Ok(())
     }
 
-    /// PASSIVE_LEVEL, when nobody gives jobs any more. What is queued is done first.
+    /// PASSIVE_LEVEL, when no context adds jobs any more. What is queued is done first.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake.set();

@@ -1,8 +1,8 @@
 //! Memory of consumers as the engine sees it: mapped segments behind an opaque owner.
 //!
-//! A consumer's MDL is read while it is registered and never kept: pages come through private MDLs of our own, mapped
-//! no-execute, and read-only where nothing may be written. Non-paged pool keeps its address. An MDL's virtual address is an
-//! index here and never followed. Dropping a mapping unmaps it.
+//! A consumer's MDL is read while it is registered and never kept: pages come through private MDLs, mapped no-execute, and
+//! read-only where nothing may be written. Non-paged pool keeps its address. An MDL's virtual address is an index here and
+//! never followed. Dropping a mapping unmaps it.
 
 use core::{ffi::c_void, ptr, ptr::NonNull};
 
@@ -20,15 +20,15 @@ const MAPPING_NO_WRITE: u32 = 0x8000_0000;
 /// `MdlMappingNoExecute`.
 pub const MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
 
-/// More than this is mapped and unmapped by our own thread, not by the caller.
+/// More than this is mapped and unmapped by the mapper's thread, not by the caller.
 pub const LARGE: u64 = 4 << 20;
 
 /// Why memory could not be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappingError {
-    /// The chain is not virtually contiguous over the length asked for.
+    /// The chain is not virtually contiguous over the requested length.
     NotContiguous,
-    /// The chain describes memory that may go away or that is not the processor's to cache.
+    /// The chain describes memory that may be freed or that the processor must not cache.
     NotPinned,
     /// More bytes than can be mapped.
     TooLong,
@@ -51,7 +51,7 @@ pub enum Access {
 /// What of the chain is reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// The bytes asked for; offset 0 is the first of them.
+    /// The requested bytes; offset 0 is the first of them.
     Bytes,
     /// Whole pages; offset 0 is the start of the first page.
     Pages,
@@ -99,7 +99,7 @@ impl Chain {
             covered = covered.checked_add(u64::from(part.byte_count)).ok_or(MappingError::NotContiguous)?;
             segments = segments.checked_add(1).ok_or(MappingError::NotContiguous)?;
         }
-        // No base: no bytes were asked for.
+        // No base: no bytes were requested.
         let base = base.filter(|base| base.checked_add(length).is_some()).ok_or(MappingError::NotContiguous)?;
         Ok(Self { first, base, length, segments })
     }
@@ -119,8 +119,8 @@ impl Chain {
     }
 }
 
-/// What one MDL of a chain says, read once: its owner and the memory manager may write it at any time (mapping it sets flags
-/// and an address), so no reference is made to it and nothing of it is read twice.
+/// The fields of one MDL of a chain, read once: its owner and the memory manager may write it at any time (mapping it sets
+/// flags and an address), so no reference is made to it and nothing of it is read twice.
 #[derive(Clone, Copy)]
 struct Part {
     mdl: NonNull<MDL>,
@@ -161,14 +161,14 @@ impl Part {
     }
 }
 
-/// The MDLs of a chain that describe any bytes. Chains of network buffers have empty ones, whose address means nothing.
+/// The MDLs of a chain that describe any bytes. Chains of network buffers have empty ones, whose address is meaningless.
 struct Parts {
     next: *mut MDL,
 }
 
 impl Parts {
     /// # Safety
-    /// `first` starts a chain that is live for the life of the iterator.
+    /// `first` starts a chain that is valid as long as the iterator.
     unsafe fn of(first: NonNull<MDL>) -> Self {
         Self { next: first.as_ptr() }
     }
@@ -197,7 +197,7 @@ pub struct Mapping {
 struct Body {
     segments: PoolSlice<Segment>,
     length: u64,
-    /// Room for the job that unmaps a large mapping.
+    /// Memory for the job that unmaps a large mapping.
     retire: Option<PoolSpace<Job>>,
 }
 
@@ -208,12 +208,12 @@ struct Segment {
     start: u64,
     length: u64,
     address: *mut u8,
-    /// Our private MDL and what it was mapped at; null for memory that keeps its address.
+    /// The private MDL and what it was mapped at; null for memory that keeps its address.
     mdl: *mut wdk_sys::MDL,
     mapped: *mut c_void,
 }
 
-// SAFETY: system addresses, valid on every processor and in every context while the mapping lives.
+// SAFETY: system addresses, valid on every processor and in every context while the mapping exists.
 unsafe impl Send for Segment {}
 // SAFETY: as above; the bytes behind them are accessed through raw pointers only.
 unsafe impl Sync for Segment {}
@@ -234,7 +234,7 @@ impl Mapping {
         for (segment, part) in mapping.body.segments.iter_mut().zip(parts) {
             let covered = chain.length.saturating_sub(rest);
             if !part.is_pinned() || chain.base.checked_add(covered) != Some(part.virtual_address()) {
-                // As below; `check` believed another MDL.
+                // As below; `check` saw another MDL.
                 return Err(MappingError::NotContiguous);
             }
             let length = rest.min(u64::from(part.byte_count));
@@ -278,7 +278,7 @@ impl Mapping {
         self.body.length > LARGE
     }
 
-    /// The room for the job that unmaps this mapping on our own thread, if it is large enough to want that.
+    /// The memory for the job that unmaps this mapping on the mapper's thread, if it is large enough for that.
     pub fn take_retire_space(&mut self) -> Option<PoolSpace<Job>> {
         self.body.retire.take()
     }
@@ -330,7 +330,7 @@ impl Mapping {
         });
     }
 
-    /// Stores bytes of our own, the last ones in ascending order.
+    /// Stores own bytes, the last ones in ascending order.
     pub fn store(&self, offset: u64, bytes: &[u8]) {
         let mut rest = bytes;
         let mut place = offset;
@@ -365,20 +365,20 @@ fn map(part: &Part, length: u32, access: Access) -> Result<Segment, MappingError
     Ok(Segment { start: 0, length: u64::from(length), address: mapped.cast(), mdl, mapped })
 }
 
-/// An MDL of our own over the same pages, freed unless it is kept.
+/// A private MDL over the same pages, freed unless it is kept.
 struct PrivateMdl(NonNull<wdk_sys::MDL>);
 
 impl PrivateMdl {
     fn try_new(part: &Part, length: u32) -> Result<Self, MappingError> {
         let address: *mut c_void = ptr::without_provenance_mut(part.virtual_address() as usize);
-        // SAFETY: only reserves room for the page frames of this span; no IRP; IRQL <= DISPATCH_LEVEL.
+        // SAFETY: only reserves space for the page frames of this span; no IRP; IRQL <= DISPATCH_LEVEL.
         let mdl = unsafe { IoAllocateMdl(address, length, 0, 0, ptr::null_mut()) };
         let mdl = Self(NonNull::new(mdl).ok_or(MappingError::NoResources)?);
         if part.flags.contains(MDL_FLAGS::MAPPED_TO_SYSTEM_VA) {
-            // A partial MDL would share the consumer's mapping, which dies when the consumer unmaps.
+            // A partial MDL would share the consumer's mapping, which ends when the consumer unmaps.
             mdl.copy_frames(part, length);
         } else {
-            // SAFETY: the span lies inside the source, which is locked; our MDL has room for its frames.
+            // SAFETY: the span lies inside the source, which is locked; the new MDL has space for its frames.
             unsafe { IoBuildPartialMdl(part.mdl.as_ptr().cast(), mdl.0.as_ptr(), address, length) };
         }
         Ok(mdl)
@@ -386,12 +386,12 @@ impl PrivateMdl {
 
     /// Describes the same frames as the start of `part`.
     fn copy_frames(&self, part: &Part, length: u32) {
-        // As many as IoAllocateMdl has made room for: the offset in its page comes from the same address.
+        // As many as IoAllocateMdl has made space for: the offset in its page comes from the same address.
         let offset = part.virtual_address() % PAGE_SIZE as u64;
         let pages = (offset + u64::from(length)).div_ceil(PAGE_SIZE as u64) as usize;
         // SAFETY: the page frame numbers follow the MDL, as many as its bytes touch pages.
         let from = unsafe { part.mdl.as_ptr().add(1) }.cast::<u64>();
-        // SAFETY: IoAllocateMdl made room for as many frames behind our MDL.
+        // SAFETY: IoAllocateMdl made space for as many frames behind the new MDL.
         let to = unsafe { self.0.as_ptr().add(1) }.cast::<u64>();
         // SAFETY: `pages` frames on both sides, in different MDLs.
         unsafe { to.copy_from_nonoverlapping(from, pages) };
@@ -400,7 +400,7 @@ impl PrivateMdl {
     }
 
     fn set_locked(&self, locked: bool) {
-        // SAFETY: our own MDL, reached by nobody else.
+        // SAFETY: an own MDL, reached by no other context.
         let mdl = unsafe { &mut *self.0.as_ptr() };
         let bit = MDL_FLAGS::PAGES_LOCKED.bits();
         mdl.MdlFlags = if locked { mdl.MdlFlags | bit } else { mdl.MdlFlags & !bit };
@@ -408,7 +408,7 @@ impl PrivateMdl {
 
     fn map(&self, access: Access) -> Option<*mut c_void> {
         let protection = MAPPING_NO_EXECUTE | if access == Access::ReadOnly { MAPPING_NO_WRITE } else { 0 };
-        // SAFETY: our own MDL describes locked pages; kernel mode never raises; IRQL <= DISPATCH_LEVEL.
+        // SAFETY: the driver's own MDL describes locked pages; kernel mode never raises; IRQL <= DISPATCH_LEVEL.
         let mapped = unsafe {
             MmMapLockedPagesSpecifyCache(
                 self.0.as_ptr(),
@@ -431,9 +431,9 @@ impl PrivateMdl {
 
 impl Drop for PrivateMdl {
     fn drop(&mut self) {
-        // The pages are the consumer's to unlock, not ours.
+        // The consumer unlocks the pages.
         self.set_locked(false);
-        // SAFETY: our own MDL, not mapped (any more).
+        // SAFETY: the driver's own MDL, not mapped (any more).
         unsafe { IoFreeMdl(self.0.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine needs from the kernel: locks, copies, kicks, clock, processor, and whom to call back.
+//! What the engine needs from the kernel: locks, copies, scheduling, clock, processor, callback types.
 
 use core::{ffi::c_void, num::NonZeroU64};
 
@@ -43,14 +43,14 @@ impl<F: Copy> Callback<F> {
     }
 }
 
-/// Whom a request tells of its end, and which request it is.
+/// The callback of a request, and which request it is.
 #[derive(Clone, Copy)]
 pub struct RequestCallback {
     pub callback: Callback<NDK_FN_REQUEST_COMPLETION>,
     pub call: NdkCall,
 }
 
-/// Whom to notify of incoming connections, and for which open the connectors are made.
+/// The callback of incoming connections, and the open that the connectors are made for.
 #[derive(Clone, Copy)]
 pub struct ConnectCallback {
     pub callback: Callback<NDK_FN_CONNECT_EVENT_CALLBACK>,
@@ -134,7 +134,7 @@ impl Platform for KernelPlatform {
 
     fn read_inline(&self, address: u64, into: &mut [u8]) {
         let source: *const u8 = core::ptr::with_exposed_provenance(address as usize);
-        // SAFETY: NDKPI: with NDK_OP_FLAG_INLINE the element's address can be read at DISPATCH_LEVEL until the call returns.
+        // SAFETY: NDKPI: with NDK_OP_FLAG_INLINE the SGE's address can be read at DISPATCH_LEVEL until the call returns.
         unsafe { copy::bytes(into.as_mut_ptr(), source, into.len()) };
     }
 

@@ -1,7 +1,8 @@
-//! Refusals: every call of a consumer that fails passes [`refuse_by`], with its cause, and the last ones are kept for the tools.
+//! Refusals: every call of a consumer that fails passes [`refuse_by`], with its error, and the last ones are kept for the
+//! tools.
 //!
-//! A [`Refusal`] is a cause with its status, and the status comes out of it here only, so a dispatch function cannot fail without
-//! a trace. `IRQL <= DISPATCH_LEVEL` everywhere; nothing is allocated; a call that succeeds does nothing here.
+//! A [`Refusal`] is an error with its status, and the status comes out of it here only, so a dispatch function cannot fail
+//! without a trace. `IRQL <= DISPATCH_LEVEL` everywhere; nothing is allocated; a call that succeeds does nothing here.
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS,
@@ -16,7 +17,7 @@ use softndk_kernel::{irql, spin_lock::SpinLock};
 
 use crate::{control::object_list, driver::Driver, platform::KernelPlatform};
 
-/// Why a call fails, and the status that says so.
+/// The error of a call, and its status.
 #[derive(Clone, Copy)]
 #[must_use]
 pub struct Refusal {
@@ -92,12 +93,12 @@ subjects! {
     SharedEndpoint
 }
 
-/// Refuses a call: the status to answer it with.
+/// Refuses a call: returns its status.
 pub fn refuse(call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>) -> NTSTATUS {
     refuse_by(RefusalWay::CALL, call, object, refusal)
 }
 
-/// As [`refuse`], for whatever way the consumer is told. Every refusal passes here.
+/// As [`refuse`], for any way of reporting to the consumer. Every refusal passes here.
 #[cold]
 #[inline(never)]
 pub fn refuse_by(way: RefusalWay, call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>) -> NTSTATUS {
@@ -119,7 +120,7 @@ pub fn refuse_by(way: RefusalWay, call: NdkCall, object: &impl Subject, refusal:
     status
 }
 
-/// The last refusals. An entry's place is its number modulo the places, and its age is the moment it was made.
+/// The last refusals. An entry's place is its number modulo the places, and its age is the time it was made.
 struct Kept {
     entries: [RefusalEntry; REFUSALS_KEPT],
     total: u64,
@@ -167,7 +168,7 @@ pub fn total() -> u64 {
     KEPT.lock().total
 }
 
-/// The refusal with this number, or the oldest that is kept if it is gone; nothing behind the newest.
+/// The refusal with this number, or the oldest that is kept if it is gone; `None` behind the newest.
 pub fn at(number: u64) -> Option<RefusalEntry> {
     let entry = {
         let kept = KEPT.lock();

@@ -1,16 +1,16 @@
-//! Turns of the engine: who runs them, and the callbacks they make.
+//! Service passes of the engine: the contexts that run them, and the callbacks they make.
 //!
-//! Every processor has a DPC of its own. A kick queues it; it runs one turn within a budget, queues itself again twice when
-//! more is left, and then hands over to a thread, so that other DPCs and threads of the processor have theirs. The thread runs
-//! the same turns: each at DISPATCH_LEVEL, because what a turn holds must not be preempted and a consumer is to meet its
-//! callbacks at one level; between two of them it is an ordinary thread at PASSIVE_LEVEL, and after some milliseconds without
-//! rest it sleeps for a tick. Two contexts never run turns of one processor at the same time: the second one leaves a mark and
-//! goes, the first looks at the mark before it stops.
+//! Every processor has a DPC of its own. Scheduling a processor queues its DPC; it runs one pass within a budget, queues itself
+//! again twice when more is left, and then hands over to a thread, so that other DPCs and threads of the processor can run. The
+//! thread runs the same passes: each at DISPATCH_LEVEL, because what a pass holds must not be preempted and consumers get their
+//! callbacks at one level; between two of them it is an ordinary thread at PASSIVE_LEVEL, and after some milliseconds without a
+//! rest it sleeps for a tick. Two contexts never run passes of one processor at the same time: the second one sets a mark and
+//! leaves, the first checks the mark before it stops.
 //!
-//! A timer a processor wakes the one whose next moment has come: the engine asks for one moment at a time.
+//! A timer a processor wakes the one whose next deadline has passed: the engine sets one deadline at a time.
 //!
-//! Callbacks of consumers are made here, by the notes of `deferred.rs`, by the mapper's thread and by `consumer_object.rs`, which they all
-//! go through for the end of a close; always with no lock held and never under a dispatch function.
+//! Callbacks of consumers are made here, by the records of `deferred.rs`, by the mapper's thread and by `consumer_object.rs`,
+//! which they all go through for the end of a close; always with no lock held and never under a dispatch function.
 
 use core::{
     ffi::c_void,
@@ -42,35 +42,35 @@ use crate::{
     status, tags,
 };
 
-/// What one turn may do: some tens of microseconds.
+/// What one pass may do: some tens of microseconds.
 const BUDGET: Budget = Budget { bytes: 256 << 10, items: 64 };
 /// Times that a DPC queues itself again before the thread takes over.
 pub const DPC_ROUNDS: u32 = 2;
 /// Nanoseconds that a thread works without rest before it sleeps for a tick.
 const STRETCH: u64 = 5_000_000;
-/// No moment.
+/// No deadline.
 const NEVER: u64 = u64::MAX;
 /// Threads for all processors together.
 const THREAD_MAX: usize = 16;
 
-/// The turns of all processors.
+/// The services of all processors.
 pub struct ProcessorServices {
     each: PoolArray<ProcessorService>,
     threads: PoolArray<ServiceThread>,
     stopping: AtomicBool,
 }
 
-/// The turns of one processor.
+/// The service of one processor.
 struct ProcessorService {
     dpc: Dpc,
-    /// Runs at the moment the engine wants to be woken at.
+    /// Runs at the engine's next deadline.
     timer: Timer,
-    /// That moment; [`NEVER`] when there is none. The timer is set under the lock, so that it follows the newest wish; `None` once
-    /// the driver ends: a turn that runs meanwhile sets it no more.
+    /// That deadline; [`NEVER`] when there is none. The timer is set under the lock, so that it has the newest deadline; `None`
+    /// once the driver ends: a pass that runs meanwhile does not set it again.
     wake: SpinLock<Option<u64>>,
-    /// Somebody is running turns.
+    /// A context is running passes.
     busy: AtomicBool,
-    /// Somebody wanted to.
+    /// Another context has work for it.
     again: AtomicBool,
     /// DPC runs in a row that left work behind.
     rounds: AtomicU32,
@@ -94,7 +94,7 @@ impl ProcessorServices {
         Ok(Self { each, threads, stopping: AtomicBool::new(false) })
     }
 
-    /// Processors with a work list.
+    /// Processors with a run queue.
     pub fn processors(&self) -> u32 {
         self.each.len() as u32
     }
@@ -105,14 +105,14 @@ impl ProcessorServices {
             let context = ptr::without_provenance_mut(index);
             // SAFETY: `run_thread` takes an index; `stop` joins the thread before the driver state goes.
             let thread = unsafe { Thread::start(run_thread, context) }?;
-            // While it is in the middle of a turn the DPCs step aside, and a consumer that polls would keep it from going on.
+            // While it is inside a pass the DPCs do not run one, and a consumer that polls would keep it from going on.
             thread.prefer();
             *slot.thread.lock() = Some(thread);
         }
         Ok(())
     }
 
-    /// Waits until nothing runs any more. PASSIVE_LEVEL, when nobody kicks any more.
+    /// Waits until nothing runs any more. PASSIVE_LEVEL, when no pass is scheduled any more.
     pub fn stop(&self) {
         for service in self.each.iter() {
             service.stop();
@@ -130,14 +130,15 @@ impl ProcessorServices {
         }
     }
 
-    /// Makes sure that a turn runs soon. Any IRQL up to DISPATCH_LEVEL, also with a lock held.
+    /// Makes sure that a pass runs soon. Any IRQL up to DISPATCH_LEVEL, also with a lock held.
     pub fn schedule(&self, processor: u32) {
         if let Some(service) = self.service(processor) {
             service.schedule();
         }
     }
 
-    /// Makes sure that a turn runs at a moment of the performance counter's clock. Up to DISPATCH_LEVEL, also with a lock held.
+    /// Makes sure that a pass runs at a deadline of the performance counter's clock. Up to DISPATCH_LEVEL, also with a lock
+    /// held.
     pub fn wake_at(&self, processor: u32, deadline: u64, now: u64) {
         if let Some(service) = self.service(processor) {
             let mut wake = service.wake.lock();
@@ -202,13 +203,13 @@ impl ProcessorService {
     }
 
     fn stop(&self) {
-        // Neither the timer's own DPC, for the rest of a wish, nor a turn sets it from here on.
+        // Neither the timer's own DPC, for the rest of a deadline, nor a pass sets it from here on.
         *self.wake.lock() = None;
         self.timer.stop();
         self.dpc.stop();
     }
 
-    /// Has a turn run soon. Work that comes up inside a turn is left to the context that runs it, or to the thread if that has
+    /// Has a pass run soon. Work that comes up inside a pass is left to the context that runs it, or to the thread if that has
     /// taken over: a DPC queued from inside itself would run again at once, and before every thread of its processor.
     fn schedule(&self) {
         // The mark and `busy` (and `for_thread`) as in `run`.
@@ -218,8 +219,8 @@ impl ProcessorService {
         }
     }
 
-    /// The timer has run: true when its moment has come, else it is set for the rest. The system's clock has coarser steps than
-    /// the performance counter, so it may run too soon.
+    /// The timer has run: true when its deadline has passed, else it is set for the rest. The system's clock has coarser steps
+    /// than the performance counter, so it may run too soon.
     fn has_come(&self, now: u64) -> bool {
         let mut wake = self.wake.lock();
         let Some(due) = wake.as_mut() else { return false };
@@ -233,14 +234,14 @@ impl ProcessorService {
         false
     }
 
-    /// Runs one turn at DISPATCH_LEVEL, unless another context is at it. More is left when the turn used up its budget, or another
-    /// context wanted one meanwhile.
+    /// Runs one pass at DISPATCH_LEVEL, unless another context runs one. More is left when the pass used up its budget, or
+    /// another context set the mark meanwhile.
     fn run(&self, driver: &Driver, processor: usize) -> Pass {
-        // The mark and `busy` are a store and a load of different places on each side: a context that sees `busy` set must be seen
-        // by its holder's next look at the mark, which takes one order of all four (arm64 keeps none without it).
+        // The mark and `busy` are a store and a load of different places on each side: a context that sees `busy` set must be
+        // seen by its holder's next check of the mark, which takes one order of all four (arm64 keeps none without it).
         self.again.store(true, Ordering::SeqCst);
         if self.busy.swap(true, Ordering::SeqCst) {
-            // The context that is at it sees the mark before it stops.
+            // The context that runs one sees the mark before it stops.
             return Pass::Idle;
         }
         self.again.store(false, Ordering::SeqCst);
@@ -249,8 +250,8 @@ impl ProcessorService {
         if self.again.load(Ordering::SeqCst) { Pass::More } else { service }
     }
 
-    /// The thread's turn. It keeps the processor's work until nothing is left, and looks at the mark once more when it gives it
-    /// back: kicks in between have queued no DPC.
+    /// The thread's pass. It keeps the processor's work until nothing is left, and checks the mark once more when it gives it
+    /// back: scheduling in between has queued no DPC.
     fn run_for_thread(&self, driver: &Driver, processor: usize) -> Pass {
         if self.run(driver, processor) == Pass::More {
             return Pass::More;
@@ -327,7 +328,7 @@ impl Rest {
     }
 }
 
-/// A thread at PASSIVE_LEVEL: runs the turns that the DPCs handed over.
+/// A thread at PASSIVE_LEVEL: runs the passes that the DPCs handed over.
 unsafe extern "C" fn run_thread(context: *mut c_void) {
     let index = context.addr();
     if let Some(driver) = Driver::get() {
@@ -346,8 +347,8 @@ unsafe extern "C" fn run_thread(context: *mut c_void) {
     thread::exit();
 }
 
-/// Makes the consumers' callbacks: inside a turn, so at DISPATCH_LEVEL. Each event is dropped after the callback has returned, because it is what lets closes
-/// complete.
+/// Makes the consumers' callbacks: inside a pass, so at DISPATCH_LEVEL. Each event is dropped after the callback has returned,
+/// because it is what lets closes complete.
 struct Callbacks;
 
 impl Sink<KernelPlatform> for Callbacks {

@@ -1,7 +1,7 @@
-//! The one place where causes get their NTSTATUS.
+//! The one place where errors get their NTSTATUS.
 //!
-//! The engine reports why; what NDKPI (and, where it is silent, `docs/decisions.md`) calls it is written here and nowhere else. A
-//! failure becomes a [`Refusal`], whose status leaves through `refusal.rs` only.
+//! The engine reports an error; its status by NDKPI (and, where that is silent, `docs/decisions.md`) is written here and
+//! nowhere else. A failure becomes a [`Refusal`], whose status leaves through `refusal.rs` only.
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED,
@@ -199,7 +199,8 @@ impl From<ConnectError> for Refusal {
     }
 }
 
-/// Why a connection ended, for NDKPI's NDK_FN_DISCONNECT_EVENT_CALLBACK_EX: numbers of ours, `docs/connections.md` lists them.
+/// Why a connection ended, for NDKPI's NDK_FN_DISCONNECT_EVENT_CALLBACK_EX: the numbers are softndk's own,
+/// `docs/connections.md` lists them.
 pub fn of_disconnect(reason: DisconnectReason) -> ULONG {
     match reason {
         DisconnectReason::Disconnected => 1,

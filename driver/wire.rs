@@ -1,9 +1,9 @@
 //! The virtual wire for raw frames: what one adapter sends, every other adapter with the same wire number receives.
 //!
-//! It carries ARP, neighbour discovery and whatever else wants frames; RDMA never comes here. A frame is copied into a list
-//! of the receiver's own and indicated from the receiver's DPC, never from the sender's call, so that an answer inside the
-//! indication cannot recurse. The layers above may keep what they were given until a pause; when few frames are left they are
-//! told to copy instead (NDIS_RECEIVE_FLAGS_RESOURCES), and the lists are ours again at once.
+//! It carries ARP, neighbour discovery and other frames; RDMA never comes here. A frame is copied into a list of the receiver's
+//! own and indicated from the receiver's DPC, never from the sender's call, so that an answer inside the indication cannot
+//! recurse. The layers above may keep lists until a pause; when few frames are left they must copy instead
+//! (NDIS_RECEIVE_FLAGS_RESOURCES), and the lists come back at once.
 
 use core::{ffi::c_void, ptr, sync::atomic::Ordering};
 
@@ -53,14 +53,14 @@ unsafe impl Send for ListPool {}
 // SAFETY: as above.
 unsafe impl Sync for ListPool {}
 
-/// One preallocated list with room for a whole frame.
+/// One preallocated list for a whole frame.
 #[derive(Clone, Copy)]
 struct Frame {
     list: *mut NET_BUFFER_LIST,
     bytes: *mut u8,
 }
 
-// SAFETY: the list is used by one holder at a time: whoever took it out of `Frames`.
+// SAFETY: the list is used by one holder at a time: the context that took it out of `Frames`.
 unsafe impl Send for Frame {}
 
 /// A frame on its way: filled, not yet indicated.
@@ -75,7 +75,7 @@ unsafe impl Send for Received {}
 
 const NO_FRAME: Frame = Frame { list: ptr::null_mut(), bytes: ptr::null_mut() };
 
-/// Free frames as a stack, received ones as a ring; both have room for all frames.
+/// Free frames as a stack, received ones as a ring; both can hold all frames.
 struct Frames {
     free: PoolSlice<Frame>,
     free_count: usize,
@@ -138,7 +138,7 @@ impl ListPool {
     fn allocate(&self) -> Option<Frame> {
         // SAFETY: the pool is alive; it was made with buffers, so the list comes with one NET_BUFFER and its data.
         let list = unsafe { NdisAllocateNetBufferList(self.0, 0, 0) };
-        // SAFETY: null, or a fresh list that is ours.
+        // SAFETY: null, or a fresh list of the driver's.
         let fresh = unsafe { list.as_ref() }?;
         // SAFETY: the list's NET_BUFFER belongs to it.
         let buffer = unsafe { fresh.FirstNetBuffer.as_ref() };
@@ -147,7 +147,7 @@ impl ListPool {
         if let Some(bytes) = mdl.and_then(system_address) {
             return Some(Frame { list, bytes });
         }
-        // SAFETY: the list is ours and not in use.
+        // SAFETY: the list is the driver's and not in use.
         unsafe { NdisFreeNetBufferList(list) };
         None
     }
@@ -240,7 +240,7 @@ impl Drop for Port {
         loop {
             let frame = self.frames.lock().take_free();
             let Some(frame) = frame else { break };
-            // SAFETY: the frame was free, so nobody uses its list.
+            // SAFETY: the frame was free, so its list is not in use.
             unsafe { NdisFreeNetBufferList(frame.list) };
         }
     }
@@ -249,13 +249,13 @@ impl Drop for Port {
 /// Sends a chain of lists and completes all of it. `IRQL <= DISPATCH_LEVEL`.
 ///
 /// # Safety
-/// The chain is ours until it is completed.
+/// The chain belongs to the driver until it is completed.
 pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: NDIS_SEND_FLAGS) {
     let running = adapter.port.running.enter();
     // NDIS: MiniportDevicePnPEventNotify. The device is gone, whatever NDIS has still on its way to it.
     let removed = adapter.removed.load(Ordering::Acquire);
     let mut next = chain;
-    // SAFETY: the lists of the chain are ours until they are completed.
+    // SAFETY: the lists of the chain belong to the driver until they are completed.
     while let Some(list) = unsafe { next.as_mut() } {
         list.Status = match &running {
             _ if removed => NDIS_STATUS_NOT_ACCEPTED,
@@ -266,7 +266,7 @@ pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: N
     }
     let mut flags = NDIS_SEND_COMPLETE_FLAGS::empty();
     flags.set(NDIS_SEND_COMPLETE_FLAGS::DISPATCH_LEVEL, send_flags.contains(NDIS_SEND_FLAGS::DISPATCH_LEVEL));
-    // SAFETY: the chain was handed to us by NDIS for this adapter and every list has its status; no lock is held.
+    // SAFETY: the chain was handed to the driver by NDIS for this adapter and every list has its status; no lock is held.
     unsafe { NdisMSendNetBufferListsComplete(adapter.miniport.0, chain, flags) };
     drop(running);
 }
@@ -275,7 +275,7 @@ pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: N
 fn send_list(adapter: &Adapter, list: &NET_BUFFER_LIST) -> NDIS_STATUS {
     let mut status = NDIS_STATUS_SUCCESS;
     let mut next = list.FirstNetBuffer;
-    // SAFETY: the buffers of a list that is ours are ours too.
+    // SAFETY: the buffers of a list belong to its owner.
     while let Some(buffer) = unsafe { next.as_mut() } {
         next = buffer.Next;
         if let Err(refused) = send_frame(adapter, buffer) {
@@ -293,7 +293,7 @@ fn send_frame(adapter: &Adapter, buffer: &mut NET_BUFFER) -> Result<(), NDIS_STA
     }
     let destination = destination(buffer).ok_or(NDIS_STATUS_RESOURCES)?;
     let reached = transmit(adapter, buffer)?;
-    // A cable with nobody at the other end: sent, and gone.
+    // No receiver on the wire: the frame is sent and dropped.
     if !reached {
         adapter.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
     }
@@ -307,10 +307,10 @@ fn data_length(buffer: &NET_BUFFER) -> u32 {
     unsafe { buffer.NbDataLength.DataLength }
 }
 
-/// Who a frame that holds at least a header is for; nothing when its memory cannot be mapped.
+/// The destination of a frame that holds at least a header; `None` when its memory cannot be mapped.
 fn destination(buffer: &mut NET_BUFFER) -> Option<Destination> {
     let mut storage: MacAddress = [0; 6];
-    // SAFETY: the buffer is ours and longer than an address; the storage has room for one.
+    // SAFETY: the buffer is the driver's and longer than an address; the storage holds one.
     let bytes = unsafe { NdisGetDataBuffer(buffer, storage.len() as u32, storage.as_mut_ptr().cast(), 1, 0) };
     // SAFETY: null, or as many bytes as asked for, in the buffer's memory or in the storage.
     unsafe { bytes.cast::<MacAddress>().as_ref() }.map(|address| Destination::of(*address))
@@ -351,20 +351,20 @@ fn deliver(receiver: &Adapter, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STA
     Ok(true)
 }
 
-/// Copies a frame's bytes to `target`, which has room for the longest frame, and pads it to the shortest one.
+/// Copies a frame's bytes to `target`, which holds the longest frame, and pads it to the shortest one.
 fn copy_frame(buffer: &mut NET_BUFFER, target: *mut u8) -> Option<u32> {
     let length = data_length(buffer);
     if length > FRAME_MAX {
         return None;
     }
-    // SAFETY: the buffer is ours; `target` has room for `length` bytes. NDIS answers with a pointer into the buffer's own
+    // SAFETY: the buffer is the driver's; `target` holds `length` bytes. NDIS answers with a pointer into the buffer's own
     // memory, or with `target` after copying, or with null when mapping failed.
     let bytes = unsafe { NdisGetDataBuffer(buffer, length, target.cast(), 1, 0) }.cast::<u8>();
     if bytes.is_null() {
         return None;
     }
     if bytes != target {
-        // SAFETY: NDIS promises `length` bytes at `bytes`, which is not our own frame.
+        // SAFETY: NDIS promises `length` bytes at `bytes`, which is not the driver's own frame.
         unsafe { target.copy_from_nonoverlapping(bytes, length as usize) };
     }
     if length < FRAME_MIN {
@@ -398,11 +398,11 @@ unsafe extern "C" fn indicate_received(
             adapter.port.frames.lock().put_free(received.frame);
             continue;
         }
-        // SAFETY: the frame was taken from the queue, so its list is ours.
+        // SAFETY: the frame was taken from the queue, so its list belongs to the driver.
         if let Some(list) = unsafe { received.frame.list.as_mut() } {
             prepare(adapter, list, received.frame.bytes, received.length);
             list.Next = ptr::null_mut();
-            // SAFETY: the head above, or the link of the list before, which is ours until it is indicated.
+            // SAFETY: the head above, or the link of the list before, which belongs to the driver until it is indicated.
             unsafe { end.write(list) };
             end = &raw mut list.Next;
         }
@@ -426,8 +426,8 @@ unsafe extern "C" fn indicate_received(
 
 /// Hands a chain to NDIS: for the call, with NDIS_RECEIVE_FLAGS_RESOURCES, or else until [`give_back`].
 fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize, flags: NDIS_RECEIVE_FLAGS) {
-    // SAFETY: DISPATCH_LEVEL in our DPC, no lock held; the lists are our own and prepared. Those that are lent have a
-    // reference on the gate each and are not touched until they come back.
+    // SAFETY: DISPATCH_LEVEL in the driver's DPC, no lock held; the lists are the driver's own and prepared. Those that are
+    // lent have a reference on the gate each and are not touched until they come back.
     unsafe {
         NdisMIndicateReceiveNetBufferLists(
             adapter.miniport.0,
@@ -445,7 +445,7 @@ fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize, flags:
 /// The chain consists of lists that this adapter indicated without NDIS_RECEIVE_FLAGS_RESOURCES, given back once.
 pub unsafe fn give_back(adapter: &Adapter, chain: *mut NET_BUFFER_LIST) {
     let mut next = chain;
-    // SAFETY: the lists are ours again (the caller's promise).
+    // SAFETY: the lists belong to the driver again (the caller's promise).
     while let Some(list) = unsafe { next.as_mut() } {
         next = list.Next;
         let frame = Frame { list, bytes: list.MiniportReserved[0].cast() };
@@ -482,7 +482,7 @@ fn prepare(adapter: &Adapter, list: &mut NET_BUFFER_LIST, bytes: *mut u8, length
     list.Status = NDIS_STATUS_SUCCESS;
     list.NblFlags = 0;
     list.MiniportReserved[0] = bytes.cast();
-    // What the layers above noted for the frame before.
+    // The layers above wrote it for the previous frame.
     list.NetBufferListInfo = [ptr::null_mut(); NDIS_NET_BUFFER_LIST_INFO_SLOTS];
     // SAFETY: the list's NET_BUFFER belongs to it.
     if let Some(buffer) = unsafe { list.FirstNetBuffer.as_mut() } {

@@ -1,10 +1,9 @@
-//! Two buffers under one name: readers see the current edition while the next one is being written.
+//! Two buffers under one name: readers see the current one while the next one is being written.
 //!
-//! What it is: the page lists of a fast-register region. A draft is written into a free buffer, becomes ready, and is
-//! published in its turn; a withdrawn edition is free again when every reader has left. What it is not: more than two; a third
-//! draft is refused.
+//! A fast-register region keeps its page lists here. A draft is written into a free buffer, becomes ready, and is published in
+//! order; a withdrawn buffer is free again when every reader has left. A third draft is refused.
 //!
-//! Rules: at most one edition is current; a buffer is written only by the holder of its [`Draft`], and becomes free only after
+//! Rules: at most one buffer is current; a buffer is written only by the holder of its [`Draft`], and becomes free only after
 //! the epoch of its withdrawal has passed. All states are atomics, so that misuse is refused and never unsound.
 
 use core::ops::{Deref, DerefMut};
@@ -18,7 +17,7 @@ const DRAFT: u32 = 1;
 const READY: u32 = 2;
 const CURRENT: u32 = 3;
 const OLD: u32 = 4;
-/// The value of `current` when no edition is.
+/// The value of `current` when no buffer is.
 const NONE: u32 = 2;
 
 struct Buffer<T> {
@@ -34,10 +33,10 @@ pub struct DoubleBuffer<T> {
     epoch: Shared<Epoch>,
 }
 
-// SAFETY: a buffer is reached by one `Draft` (mutably) or by readers of the current edition (shared), never both: the states
-// and the epoch keep them apart. `T: Send + Sync` allows both kinds of access from any thread.
+// SAFETY: a buffer is reached by one `Draft` (mutably) or by readers of the current buffer (shared), never both: the states and
+// the epoch keep them apart. `T: Send + Sync` allows both kinds of access from any thread.
 unsafe impl<T: Send + Sync> Sync for DoubleBuffer<T> {}
-// SAFETY: owning the editions is owning both buffers.
+// SAFETY: owning the double buffer is owning both buffers.
 unsafe impl<T: Send + Sync> Send for DoubleBuffer<T> {}
 
 /// A buffer being written; dropping it frees the buffer.
@@ -46,7 +45,7 @@ pub struct Draft<'a, T> {
     index: u32,
 }
 
-/// A finished draft that waits for its turn.
+/// A finished draft that is not published yet.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Ready(u32);
 
@@ -68,7 +67,7 @@ impl<T> DoubleBuffer<T> {
         })
     }
 
-    /// Makes a ready draft current; it is given back when another edition is.
+    /// Makes a ready draft current; it is given back when another buffer is current.
     pub fn publish(&self, ready: Ready) -> Result<(), Ready> {
         let Some(buffer) = self.buffers.get(ready.0 as usize) else { return Err(ready) };
         if buffer.state.compare_exchange(READY, CURRENT, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -92,7 +91,7 @@ impl<T> DoubleBuffer<T> {
         }
     }
 
-    /// Takes the current edition out of sight; its buffer is free when the stamp has passed and [`Self::reclaim`] was called.
+    /// Withdraws the current buffer; it is free when the stamp has passed and [`Self::reclaim`] was called.
     pub fn withdraw(&self) -> Option<Stamp> {
         let index = self.current.load(Ordering::Relaxed);
         let buffer = self.buffers.get(index as usize)?;
@@ -117,7 +116,7 @@ impl<T> DoubleBuffer<T> {
         first && second
     }
 
-    /// The current edition, for as long as the guard lives.
+    /// The current content, valid as long as the guard.
     #[inline]
     pub fn read<'g>(&'g self, guard: &'g Guard<'_>) -> Option<&'g T> {
         if !guard.is_of(&self.epoch) {
@@ -133,7 +132,7 @@ impl<T> DoubleBuffer<T> {
         }))
     }
 
-    /// Whether an edition is current at this moment.
+    /// Whether a buffer is current now.
     pub fn is_published(&self) -> bool {
         self.current.load(Ordering::Relaxed) != NONE
     }
@@ -154,7 +153,7 @@ impl<T> Deref for Draft<'_, T> {
 
     fn deref(&self) -> &T {
         self.buffer.content.with(|content| {
-            // SAFETY: the state DRAFT belongs to this value alone; nobody reads or writes the buffer but through it.
+            // SAFETY: the state DRAFT belongs to this value alone; the buffer is read and written only through it.
             unsafe { &*content }
         })
     }
@@ -269,7 +268,7 @@ mod model {
     use super::DoubleBuffer;
     use crate::{Epoch, Shared};
 
-    /// A reader sees a whole edition or none, however the owner withdraws and writes anew.
+    /// A reader sees a whole content or none, while the owner withdraws and writes a new one.
     #[test]
     fn a_reader_never_sees_an_edition_being_written() {
         loom::model(|| {

@@ -1,11 +1,11 @@
-//! Reclamation by epoch: what was taken out of sight may be reused when everybody who could have seen it has left.
+//! Reclamation by epoch: a retired value may be reused when every context that could have seen it has left.
 //!
-//! What it is: each context that reads shared tables enters for the length of a turn and leaves after it. Taking something
-//! out of sight yields a [`Stamp`]; it has passed when every context that is inside entered later. What it is not: it holds no
-//! garbage and frees nothing itself; whoever retires something asks again.
+//! Each context that reads shared tables enters for the length of a service pass and leaves after it. Retiring a value yields a
+//! [`Stamp`]; it has passed when every context that is inside entered after it. The epoch holds no garbage and frees nothing;
+//! the owner of a retired value asks again.
 //!
-//! Rules: a context stays inside for at most one piece of copying; places are claimed and never waited for; whoever retires
-//! and must wait says for which stamp, and of the leaving contexts those are told that it waits for.
+//! Rules: a context stays inside for at most one piece of copying; places are claimed and never waited for; a context that must
+//! wait for a stamp registers it, and the contexts whose leaving it waits for learn that when they leave.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use crate::shared::NoMemory;
 use crate::sync::{AtomicU64, Ordering, settle};
 
-/// A moment: everything taken out of sight before it.
+/// A point in time: it covers every value that was retired before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Stamp(pub(crate) u64);
 
@@ -24,19 +24,19 @@ impl Stamp {
     }
 }
 
-/// Where one context says since when it has been inside; 0 is nobody. A cache line of its own.
+/// The time since when one context has been inside; 0 is none. A cache line of its own.
 #[repr(align(64))]
 struct Place(AtomicU64);
 
 /// See the module.
 pub struct Epoch {
     now: AtomicU64,
-    /// The latest stamp that somebody waits for; 0 when nobody does.
+    /// The latest stamp that a context waits for; 0 when none does.
     wanted: AtomicU64,
     places: Box<[Place]>,
 }
 
-/// Inside: what this context finds in the tables stays until the guard is gone.
+/// Inside: a value that this context finds in the tables stays until the guard is dropped.
 pub struct Guard<'a> {
     epoch: &'a Epoch,
     place: &'a Place,
@@ -44,7 +44,7 @@ pub struct Guard<'a> {
 }
 
 impl Epoch {
-    /// Room for `contexts` at a time.
+    /// An epoch for `contexts` contexts at a time.
     pub fn try_new(contexts: usize) -> Result<Self, NoMemory> {
         let mut places = Vec::new();
         places.try_reserve_exact(contexts)?;
@@ -81,22 +81,22 @@ impl Epoch {
         })
     }
 
-    /// Asks the contexts that entered before the stamp to say when they leave. Ask again with [`Self::passed`] after this and
-    /// before going away.
+    /// Asks the contexts that entered before the stamp to report when they leave. Check [`Self::passed`] again after this and
+    /// before returning.
     pub fn want(&self, stamp: Stamp) {
         self.wanted.fetch_max(stamp.0, Ordering::SeqCst);
         settle();
     }
 
-    /// Whether somebody waits for contexts to leave; answering true takes the wish back.
+    /// Whether a context waits for others to leave; returning true clears the registration.
     pub fn take_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) != 0 && self.wanted.swap(0, Ordering::SeqCst) != 0
     }
 }
 
 impl Guard<'_> {
-    /// Leaves; true when somebody waits for it (see [`Epoch::want`]). Whoever entered after all that is waited for is not the one:
-    /// while one context stays inside for long, the others go on leaving without a word.
+    /// Leaves; true when a waiting context depends on it (see [`Epoch::want`]). A context that entered after every awaited
+    /// stamp gets false: while one context stays inside for long, the others leave without a wake-up.
     pub fn leave(self) -> bool {
         let (epoch, entered) = (self.epoch, self.entered);
         drop(self);
@@ -112,7 +112,7 @@ impl Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // Sequentially consistent, against the flag that `leave` reads next: the retirer raises it and then looks here.
+        // Sequentially consistent, against the flag that `leave` reads next: the retirer raises it and then reads this.
         self.place.0.store(0, Ordering::SeqCst);
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_that_are_waited_for_are_told_while_one_stays_inside() {
+    fn only_awaited_contexts_report_a_waiter_while_one_stays_inside() {
         let epoch = Epoch::try_new(4).unwrap();
         let long = epoch.enter(0).unwrap();
         let stamp = epoch.retire();
@@ -145,10 +145,10 @@ mod tests {
         for _ in 0..10 {
             assert!(!epoch.enter(1).unwrap().leave(), "entered after everything that is waited for");
         }
-        let (meanwhile, later) = (epoch.enter(1).unwrap(), epoch.retire());
-        epoch.want(later);
+        let (meanwhile, second) = (epoch.enter(1).unwrap(), epoch.retire());
+        epoch.want(second);
         epoch.want(stamp);
-        assert!(meanwhile.leave(), "the later of both wishes counts");
+        assert!(meanwhile.leave(), "the later of both stamps counts");
         assert!(long.leave());
         assert!(epoch.take_wanted() && !epoch.take_wanted());
     }
@@ -188,7 +188,7 @@ mod model {
     // SAFETY: as above.
     unsafe impl Send for World {}
 
-    /// What was taken out of sight is reused only when the reader has gone, and the waiting side is told.
+    /// A retired value is reused only when the reader has gone, and the waiting side is woken.
     #[test]
     fn reuse_never_meets_a_reader_and_the_wake_up_is_not_lost() {
         loom::model(|| {
@@ -220,12 +220,12 @@ mod model {
                 // SAFETY: as above.
                 world.content.with_mut(|content| unsafe { *content = 1 });
             }
-            let told = reader.join().unwrap();
-            assert!(reused || told);
+            let awaited = reader.join().unwrap();
+            assert!(reused || awaited);
         });
     }
 
-    /// Two who wait: parked, until somebody who takes the wish has them look again.
+    /// Two waiting contexts: parked, until the context that takes the registration makes them check again.
     struct Line {
         epoch: Epoch,
         stamps: [AtomicU64; 2],
@@ -256,9 +256,9 @@ mod model {
         }
     }
 
-    /// Nobody is left waiting when everybody has left, although one wish is taken for both stamps.
+    /// No context is left waiting when every context has left, although one registration is taken for both stamps.
     #[test]
-    fn two_stamps_under_one_wish_are_both_looked_at() {
+    fn two_stamps_under_one_registration_are_both_checked() {
         loom::model(|| {
             let line = Shared::try_new(Line {
                 epoch: Epoch::try_new(1).unwrap(),

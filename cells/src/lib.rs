@@ -1,14 +1,14 @@
-//! The shared cells of softndk: small concurrent building blocks with a safe face.
+//! The shared cells of softndk: small concurrent building blocks with a safe interface.
 //!
-//! What it is: everything in the engine that needs `unsafe` to be shared between processors. A fallible shared pointer
-//! ([`Shared`]), an intrusive list that links each object once ([`List`]), a single-producer ring ([`ring`]), a flag that
-//! gives work to one context at a time ([`Serialized`]), reclamation by epoch ([`Epoch`]), a slot table whose keys carry
-//! generations ([`SlotTable`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]).
+//! Everything in the engine that needs `unsafe` to be shared between processors is here: a fallible shared pointer
+//! ([`Shared`]), an intrusive list that links each object once ([`List`]), a single-producer ring ([`ring`]), a flag that gives
+//! work to one context at a time ([`Serialized`]), reclamation by epoch ([`Epoch`]), a slot table whose keys carry generations
+//! ([`SlotTable`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]).
 //!
-//! What it is not: it knows nothing of RDMA, of the kernel or of locks. Nothing here waits or spins, and after creation
-//! nothing allocates (a slot table grows by a block when it is full).
+//! Nothing here depends on RDMA, the kernel or locks, waits or spins, and after creation nothing allocates (a slot table grows
+//! by a block when it is full).
 //!
-//! Rules: no allocation is infallible; every unsafe block argues for itself; the model checker (loom, `--cfg loom`) runs
+//! Rules: no allocation is infallible; every unsafe block has its own argument; the model checker (loom, `--cfg loom`) runs
 //! over every cell with the same source that the driver uses.
 #![no_std]
 

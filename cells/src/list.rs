@@ -1,9 +1,9 @@
 //! A first-in first-out list of shared objects, linked through the objects themselves.
 //!
-//! What it is: the work list of a processor. An object is on at most one list, at most once; linking it needs no memory and
-//! cannot fail, so work is never lost. What it is not: it is not shared by itself; its owner puts it behind a lock.
+//! Run queues are made of such lists. An object is on at most one list, at most once; linking it needs no memory and cannot
+//! fail, so work is never lost. The owner of a list puts it behind a lock.
 //!
-//! Rule: the link flag is cleared, with acquire and release, before [`List::pop`] returns. Whoever changes an object and
+//! Rule: the link flag is cleared, with acquire and release, before [`List::pop`] returns. A context that changes an object and
 //! then finds it linked may rely on the popper to see the change.
 
 use core::marker::PhantomData;
@@ -21,7 +21,7 @@ impl<T> Shared<T> {
         if self.block().linked.swap(true, Ordering::AcqRel) { None } else { Some(Linked(Some(self.clone()))) }
     }
 
-    /// Whether the object is on a list; for listings and tests, the answer may be old when it arrives.
+    /// Whether the object is on a list; for listings and tests, the result may be outdated when it arrives.
     pub fn is_linked(&self) -> bool {
         self.block().linked.load(Ordering::Relaxed)
     }
@@ -54,7 +54,7 @@ impl<T> List<T> {
         self.head.is_null()
     }
 
-    /// Appends an object and says whether the list was empty.
+    /// Appends an object and returns whether the list was empty.
     pub fn push(&mut self, mut object: Linked<T>) -> bool {
         let Some(object) = object.0.take() else { return false };
         object.block().next.store(ptr::null_mut(), Ordering::Relaxed);
@@ -63,7 +63,8 @@ impl<T> List<T> {
         match NonNull::new(self.tail) {
             None => self.head = raw,
             Some(tail) => {
-                // SAFETY: blocks on the list are kept alive by the count the list owns; `next` is ours while it is linked.
+                // SAFETY: blocks on the list are kept allocated by the count the list owns; `next` belongs to the list while it
+                // is linked.
                 unsafe { tail.as_ref() }.next.store(raw, Ordering::Relaxed);
             }
         }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_moves_to_another_list_without_a_deadline_in_between() {
+    fn an_object_moves_to_another_list_without_a_gap_in_between() {
         let (mut from, mut to) = (List::new(), List::new());
         assert!(from.is_empty() && from.pop_linked().is_none());
         let object = Shared::try_new(7).unwrap();

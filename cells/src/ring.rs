@@ -1,8 +1,7 @@
 //! A bounded ring with one producer at a time and one consumer.
 //!
-//! What it is: a request queue. The producer claims the ring, stages entries and publishes them together; the consumer works
-//! on the oldest entry in place and pops it when it is done. What it is not: a ring for many producers; a second one that
-//! comes at the same time is told so and goes away.
+//! Request queues are such rings. The producer claims the ring, stages entries and publishes them together; the consumer works
+//! on the oldest entry in place and pops it when it is done. A second producer at the same time gets no claim.
 //!
 //! Rules: entries staged and not published are dropped with the claim; the capacity is exact, whatever the memory behind it.
 
@@ -81,7 +80,7 @@ impl<T> Sender<T> {
         Some(Claim { ring: &self.0, tail, staged: 0, free: self.0.capacity.saturating_sub(used) })
     }
 
-    /// Entries published and not yet popped, at this moment.
+    /// Entries published and not yet popped.
     pub fn len(&self) -> usize {
         let head = self.0.head.0.load(Ordering::Acquire);
         self.0.tail.0.load(Ordering::Acquire).wrapping_sub(head).min(self.0.capacity)
@@ -107,7 +106,7 @@ impl<T> Claim<'_, T> {
     pub fn stage(&mut self, value: T) -> Result<(), T> {
         let Some(entry) = self.ring.entry(self.position()).filter(|_| self.free > 0) else { return Err(value) };
         entry.with_mut(|place| {
-            // SAFETY: the position is outside head..tail, so the consumer does not touch it, and the claim is ours alone.
+            // SAFETY: the position is outside head..tail, so the consumer does not touch it, and this claim is the only one.
             let place = unsafe { &mut *place };
             place.write(value);
         });
@@ -117,14 +116,15 @@ impl<T> Claim<'_, T> {
         Ok(())
     }
 
-    /// Makes everything staged visible and gives up the claim. Whoever then wakes the consumer orders it.
+    /// Makes everything staged visible and gives up the claim. The wake-up of the consumer that follows orders it.
     pub fn publish(mut self) {
         let tail = self.position();
         self.staged = 0;
         self.ring.tail.0.store(tail, Ordering::Release);
     }
 
-    /// As [`Self::publish`], for a producer that then looks whether the consumer waits: its look does not overtake the entries.
+    /// As [`Self::publish`], for a producer that then checks whether the consumer waits: the check does not overtake the
+    /// entries.
     pub fn announce(mut self) {
         let tail = self.position();
         self.staged = 0;
@@ -138,9 +138,9 @@ impl<T> Drop for Claim<'_, T> {
         for offset in 0..self.staged {
             if let Some(entry) = self.ring.entry(self.tail.wrapping_add(offset)) {
                 entry.with_mut(|place| {
-                    // SAFETY: as in `stage`: outside head..tail and under our claim.
+                    // SAFETY: as in `stage`: outside head..tail and under this claim.
                     let place = unsafe { &mut *place };
-                    // SAFETY: staged, so initialised; the count is dropped with the claim, so nobody drops it again.
+                    // SAFETY: staged, so initialised; the count is dropped with the claim, so it is dropped once.
                     unsafe { place.assume_init_drop() };
                 });
             }
@@ -160,7 +160,7 @@ impl<T> Receiver<T> {
         self.len() == 0
     }
 
-    /// The position of the oldest entry, present or to come.
+    /// The position of the oldest entry, present or not yet published.
     pub fn position(&self) -> usize {
         self.0.head.0.load(Ordering::Relaxed)
     }
@@ -238,7 +238,7 @@ impl<T> Drop for Ring<T> {
         while position != tail {
             if let Some(entry) = self.entry(position) {
                 entry.with_mut(|place| {
-                    // SAFETY: both ends are gone: the ring is ours.
+                    // SAFETY: both ends are gone: the access is exclusive.
                     let place = unsafe { &mut *place };
                     // SAFETY: inside head..tail, so initialised, and visited once.
                     unsafe { place.assume_init_drop() };
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_keep_their_order_over_many_passes_of_the_ring() {
+    fn entries_keep_their_order_over_many_rounds_of_the_ring() {
         let (sender, mut receiver) = channel(3).unwrap();
         for value in 0..1000_u32 {
             let mut claim = sender.claim().unwrap();
@@ -363,7 +363,7 @@ mod model {
         });
     }
 
-    /// The consumer that says it waits and then finds nothing is seen waiting by the producer, or it finds the entry.
+    /// A consumer that sets its waiting mark and then finds no entry is seen waiting by the producer, or it finds the entry.
     #[test]
     fn a_waiting_consumer_is_noticed() {
         loom::model(|| {

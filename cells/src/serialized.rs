@@ -1,10 +1,10 @@
-//! A value that one context at a time works on, without anybody waiting.
+//! A value that one context at a time works on, without waiting.
 //!
-//! What it is: whoever has something for the value to do raises the baton. The first to raise it holds it; the others go
-//! away, and the holder finds out at the end and goes round again. What it is not: a lock; nobody spins on it.
+//! A context with work for the value raises it. The first to raise holds it; the others leave, and the holder sees their raises
+//! when it finishes and goes round again. This is no lock: no context spins on it.
 //!
-//! Rule: no raise is lost. Everything done before [`Serialized::raise`] is seen by the holder before its [`Held::finish`] answers
-//! that the baton is down.
+//! Rule: no raise is lost. Everything done before [`Serialized::raise`] is seen by the holder before its [`Held::finish`]
+//! reports that the value is released.
 
 use core::ops::{Deref, DerefMut};
 
@@ -12,17 +12,18 @@ use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 
 /// See the module.
 pub struct Serialized<T> {
-    /// 0: nobody holds it. Else: held, and raised this often since it was last put down.
+    /// 0: free. Else: held, and raised this often since it was last released.
     raised: AtomicU32,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is reached only through `Held`, of which there is one at a time; it moves between threads as `T: Send`.
 unsafe impl<T: Send> Sync for Serialized<T> {}
-// SAFETY: owning the baton is owning the value.
+// SAFETY: owning the wrapper is owning the value.
 unsafe impl<T: Send> Send for Serialized<T> {}
 
-/// The baton is ours; dropping it puts it down whatever has been raised since (link the work somewhere before).
+/// Exclusive access to the value; dropping it releases the value whatever has been raised since (link the work somewhere
+/// before).
 pub struct Held<'a, T> {
     serialized: &'a Serialized<T>,
     seen: u32,
@@ -33,13 +34,13 @@ impl<T> Serialized<T> {
         Self { raised: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the baton, or tells its holder to go round again.
+    /// Takes the value, or makes its holder go round again.
     pub fn raise(&self) -> Option<Held<'_, T>> {
-        // Four thousand million raises while somebody holds it would wrap; a turn is bounded to some microseconds.
+        // Four thousand million raises during one hold would wrap; a hold is bounded to some microseconds.
         (self.raised.fetch_add(1, Ordering::AcqRel) == 0).then(|| Held { serialized: self, seen: 1 })
     }
 
-    /// The value, when nobody else can know it.
+    /// The value, when the caller owns the wrapper.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.with_mut(|value| {
             // SAFETY: `&mut self` means that there is no `Held` and no other borrow.
@@ -49,7 +50,7 @@ impl<T> Serialized<T> {
 }
 
 impl<T> Held<'_, T> {
-    /// Puts the baton down, unless it was raised since it was last looked at: then it stays with the caller.
+    /// Releases the value, unless it was raised since the last check: then it stays with the caller.
     pub fn finish(mut self) -> Option<Self> {
         match self.serialized.raised.compare_exchange(self.seen, 0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
@@ -124,7 +125,7 @@ mod model {
     use crate::Shared;
     use crate::sync::{AtomicUsize, Ordering};
 
-    /// Each context leaves a unit of work and raises; whoever holds the baton consumes all there is. Nothing is left over.
+    /// Each context leaves a unit of work and raises; the holder consumes all of them. None is left over.
     #[test]
     fn no_raise_is_lost_and_the_value_has_one_holder() {
         loom::model(|| {

@@ -1,8 +1,8 @@
 //! A counted pointer whose creation can fail.
 //!
-//! What it is: `Arc` for a kernel: [`Shared::try_new`] reports a failed allocation instead of ending the system, and the
-//! block carries the link that [`List`](crate::List) uses, so that putting an object on a list needs no memory.
-//! What it is not: there are no weak pointers; whoever builds a circle breaks it when the object is closed.
+//! This is `Arc` for a kernel: [`Shared::try_new`] reports a failed allocation instead of ending the system, and the block
+//! carries the link that [`List`](crate::List) uses, so that putting an object on a list needs no memory. There are no weak
+//! pointers; the close of an object breaks the circles it is part of.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -47,12 +47,13 @@ pub struct Shared<T> {
     _owns: PhantomData<Block<T>>,
 }
 
-// SAFETY: a `Shared` gives out `&T` from any thread and drops `T` on the thread that lets go last: `T: Send + Sync` allows both.
+// SAFETY: a `Shared` gives out `&T` from any thread and drops `T` on the thread that drops the last pointer: `T: Send + Sync`
+// allows both.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 // SAFETY: as for `Send`; the count is atomic.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
-/// Memory for a value that is yet to be made. Who takes it first has nothing to undo afterwards but what the value is made of,
+/// Memory for a value that is yet to be made. A caller that allocates it first has only the value's parts to undo afterwards,
 /// and makes a large value on a frame below which nothing is dropped.
 pub struct Reserved<T> {
     block: NonNull<Block<T>>,
@@ -81,7 +82,7 @@ impl<T> Reserved<T> {
             next: AtomicPtr::new(ptr::null_mut()),
             value,
         };
-        // SAFETY: allocated for exactly this layout, and nobody else knows it.
+        // SAFETY: allocated for exactly this layout, and no other pointer to it exists.
         unsafe { block.write(content) };
         Shared { block, _owns: PhantomData }
     }
@@ -112,7 +113,7 @@ impl<T> Shared<T> {
         self.block.as_ptr() as usize
     }
 
-    /// How many pointers there are at this moment; for tests and listings only.
+    /// The number of pointers now; for tests and listings only.
     pub fn count(&self) -> usize {
         self.block().strong.load(Ordering::Relaxed)
     }
@@ -123,7 +124,7 @@ impl<T> Shared<T> {
     }
 
     pub(crate) fn block(&self) -> &Block<T> {
-        // SAFETY: the count of this pointer keeps the block alive and initialised.
+        // SAFETY: the count of this pointer keeps the block allocated and initialised.
         unsafe { self.block.as_ref() }
     }
 
@@ -134,10 +135,10 @@ impl<T> Shared<T> {
         raw
     }
 
-    /// Takes back a pointer given up with [`Self::into_raw`].
+    /// Reclaims a pointer given up with [`Self::into_raw`].
     ///
     /// # Safety
-    /// `raw` came from `into_raw` and has not been taken back since.
+    /// `raw` came from `into_raw` and has not been reclaimed since.
     pub(crate) unsafe fn from_raw(raw: NonNull<Block<T>>) -> Self {
         Self { block: raw, _owns: PhantomData }
     }
@@ -156,7 +157,7 @@ impl<T> Clone for Shared<T> {
     #[inline]
     fn clone(&self) -> Self {
         // Relaxed: the new pointer is made from one that exists, which orders everything needed. The count cannot wrap: each
-        // pointer takes eight bytes of memory somewhere, and nothing in this project forgets one.
+        // pointer takes eight bytes of memory somewhere, and no code in this project leaks one.
         self.block().strong.fetch_add(1, Ordering::Relaxed);
         Self { block: self.block, _owns: PhantomData }
     }
@@ -169,7 +170,7 @@ impl<T> Drop for Shared<T> {
             return;
         }
         fence(Ordering::Acquire);
-        // SAFETY: the count reached zero and the fence ordered every other owner's accesses before: nobody else is left.
+        // SAFETY: the count reached zero and the fence ordered every other owner's accesses before: no other owner is left.
         unsafe { self.block.drop_in_place() };
         // SAFETY: allocated in `try_new` with this layout.
         unsafe { dealloc(self.block.as_ptr().cast(), Layout::new::<Block<T>>()) };

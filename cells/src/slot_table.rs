@@ -1,12 +1,12 @@
 //! A table of objects by slot number whose keys carry a generation.
 //!
-//! What it is: an index that many contexts read without a lock or a count, protected by the epoch they are in, while others
-//! insert and remove. A key outlives its object harmlessly: the generation no longer fits. What it is not: a map; keys are
-//! given out, not chosen, and a removed object stays in its slot until [`SlotTable::reclaim`] finds that every reader has left.
+//! Many contexts read the table without a lock or a count, protected by the epoch they are in, while others insert and remove.
+//! A key may outlive its object: the generation no longer fits. Keys are given out, not chosen, and a removed object stays in
+//! its slot until [`SlotTable::reclaim`] finds that every reader has left.
 //!
 //! Rules: slot 0 and generation 0 are never given out; the table grows by blocks that never move; free slots are a stack of
-//! numbers with a tag against reuse in between. A slot that was used goes to a second stack, which is taken when the first one is
-//! empty: every free slot has its turn before one comes again, so that a stale key stays stale for as long as the table allows.
+//! numbers with a tag against reuse in between. A slot that was used goes to a second stack, which is taken when the first one
+//! is empty: every free slot is used before one comes again, so that a stale key stays stale for as long as the table allows.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -129,7 +129,7 @@ impl<T> SlotTable<T> {
     pub fn vacant(&self) -> Result<Vacant<'_, T>, NoMemory> {
         let number = match self.pop_free().or_else(|| self.refill()) {
             Some(number) => number,
-            // Somebody else may have taken the returned slots and not come to the stack with them yet.
+            // Another context may have taken the returned slots and not put them onto the free stack yet.
             None => self.grow().or_else(|full| self.pop_free().ok_or(full))?,
         };
         let slot = self.slot(number).ok_or(NoMemory)?;
@@ -145,7 +145,7 @@ impl<T> SlotTable<T> {
         }
     }
 
-    /// The value under a key, for as long as the guard lives.
+    /// The value under a key, valid as long as the guard.
     #[inline]
     pub fn get<'g>(&'g self, key: SlotKey, guard: &'g Guard<'_>) -> Option<&'g T> {
         if !guard.is_of(&self.epoch) {
@@ -164,8 +164,8 @@ impl<T> SlotTable<T> {
         }))
     }
 
-    /// Gives a living value another key: from now on only `generation` finds it, and whoever has found it keeps it. `None` when
-    /// the key is stale or the generation is none of this table's.
+    /// Gives a living value another key: from now on only `generation` finds it, and a context that has found it keeps it.
+    /// `None` when the key is stale or the generation is none of this table's.
     pub fn renew(&self, key: SlotKey, generation: u32) -> Option<SlotKey> {
         let renewed = SlotKey { slot: key.slot, generation };
         let slot = self.slot(key.slot).filter(|_| (1..=self.generations).contains(&generation))?;
@@ -174,7 +174,7 @@ impl<T> SlotTable<T> {
         Some(renewed)
     }
 
-    /// The generation that comes after another one.
+    /// The generation that follows another one.
     pub fn generation_after(&self, generation: u32) -> u32 {
         if generation < self.generations { generation + 1 } else { 1 }
     }
@@ -194,7 +194,7 @@ impl<T> SlotTable<T> {
             return Err(removed);
         }
         let value = slot.value.with_mut(|place| {
-            // SAFETY: the slot is dead, its readers have left, and there is one `Removed` for it: ours.
+            // SAFETY: the slot is dead, its readers have left, and this is the only `Removed` for it.
             let place = unsafe { &mut *place };
             // SAFETY: a dead slot is initialised; it is marked empty below and never read again before it is filled.
             unsafe { place.assume_init_read() }
@@ -249,7 +249,7 @@ impl<T> SlotTable<T> {
         Some(first)
     }
 
-    /// Puts slots that hang together onto the free stack, which is normally empty.
+    /// Puts a chain of slots onto the free stack, which is normally empty.
     fn put_chain(&self, first: u32) {
         let mut seen = self.free.load(Ordering::Relaxed);
         let mut last = None;
@@ -332,7 +332,7 @@ fn new_block<T>() -> Result<Box<[Slot<T>]>, NoMemory> {
 /// Takes a block back.
 ///
 /// # Safety
-/// `raw` points to the first slot of a box made by [`new_block`] and nobody else uses it.
+/// `raw` points to the first slot of a box made by [`new_block`] and no other context uses it.
 unsafe fn block_from<T>(raw: *mut Slot<T>) -> Box<[Slot<T>]> {
     let slots = ptr::slice_from_raw_parts_mut(raw, BLOCK as usize);
     // SAFETY: the caller's promise; blocks are boxed slices of BLOCK slots.
@@ -346,12 +346,12 @@ impl<T> Drop for SlotTable<T> {
             if raw.is_null() {
                 continue;
             }
-            // SAFETY: published by `grow`; `&mut self` means that nobody uses the table any more.
+            // SAFETY: published by `grow`; `&mut self` means that no other context uses the table.
             let slots = unsafe { block_from(raw) };
             for slot in slots {
                 if slot.state.load(Ordering::Acquire) & 3 >= LIVE {
                     slot.value.with_mut(|place| {
-                        // SAFETY: nobody else uses the table.
+                        // SAFETY: no other context uses the table.
                         let place = unsafe { &mut *place };
                         // SAFETY: live and dead slots are initialised, and the slot goes away with this pass.
                         unsafe { place.assume_init_drop() };
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn every_free_slot_has_its_turn_before_one_comes_again() {
+    fn every_free_slot_is_used_before_one_comes_again() {
         let (_, table) = table(10, 3);
         let kept = table.insert(Arc::new(0)).unwrap();
         for generation in [1, 2, 3] {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_no_context_gave_out_find_nothing() {
+    fn keys_that_were_not_given_out_find_nothing() {
         let (epoch, table) = table(256, 2);
         let key = table.insert(Arc::new(0)).unwrap();
         let guard = epoch.enter(0).unwrap();

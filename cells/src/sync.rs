@@ -1,8 +1,7 @@
 //! The primitives the cells are made of: those of `core`, or loom's when the model checker runs.
 //!
-//! What it is not: an abstraction over platforms. Loom treats sequentially consistent accesses as acquire and release and
-//! models only the fence, so [`settle`] is a fence there and nothing in the shipped build, where the accesses around it are
-//! sequentially consistent themselves.
+//! Loom treats sequentially consistent accesses as acquire and release and models only the fence, so [`settle`] is a fence
+//! there and nothing in the shipped build, where the accesses around it are sequentially consistent themselves.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -32,13 +31,13 @@ mod plain {
             Self(core::cell::UnsafeCell::new(value))
         }
 
-        /// A pointer for reading; the caller argues that nobody writes meanwhile.
+        /// A pointer for reading; the caller argues that there is no writer meanwhile.
         #[inline]
         pub(crate) fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
             access(self.0.get())
         }
 
-        /// A pointer for writing; the caller argues that nobody else touches the value meanwhile.
+        /// A pointer for writing; the caller argues that there is no other access meanwhile.
         #[inline]
         pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
             access(self.0.get())

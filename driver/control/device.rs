@@ -1,7 +1,7 @@
-//! The device object: registered with the first adapter, gone with the last.
+//! The device object: registered with the first adapter, removed with the last.
 //!
-//! NDIS owns the driver object, so the device comes from NdisRegisterDeviceEx and its IRPs arrive at our own table. Access is
-//! for SYSTEM and administrators; the codes demand read and write access on top.
+//! NDIS owns the driver object, so the device comes from NdisRegisterDeviceEx and its IRPs arrive at the driver's own table.
+//! Access is for SYSTEM and administrators; the codes demand read and write access on top.
 
 use core::{
     ffi::c_void,
@@ -23,7 +23,7 @@ use wdk_sys::{IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL
 use super::{file, request};
 use crate::{adapter::Adapter, driver::Driver};
 
-/// Full access for SYSTEM and administrators, none for anybody else.
+/// Full access for SYSTEM and administrators, none for others.
 const SECURITY: &[u16] = &utf16(*b"D:P(A;;GA;;;SY)(A;;GA;;;BA)");
 const DEVICE_NAME: &[u16] = &utf16_text::<{ softndk_ioctl::DEVICE_NAME.len() }>(softndk_ioctl::DEVICE_NAME);
 const LINK_NAME: &[u16] = &utf16_text::<{ softndk_ioctl::SYMBOLIC_LINK_NAME.len() }>(softndk_ioctl::SYMBOLIC_LINK_NAME);
@@ -72,7 +72,7 @@ impl ControlDevice {
 /// Open handles of the device.
 pub static FILES: AtomicU32 = AtomicU32::new(0);
 
-/// An adapter comes: the first one registers the device. PASSIVE_LEVEL.
+/// An adapter was added: the first one registers the device. PASSIVE_LEVEL.
 pub fn attach(driver: &Driver) -> Result<(), NDIS_STATUS> {
     let mut device = driver.control.lock();
     if device.adapters == 0 {
@@ -90,13 +90,13 @@ pub fn attach(driver: &Driver) -> Result<(), NDIS_STATUS> {
     Ok(())
 }
 
-/// An adapter has gone: the last one takes the device with it. PASSIVE_LEVEL.
+/// An adapter was removed: the last one removes the device. PASSIVE_LEVEL.
 pub fn detach(driver: &Driver) {
     let mut device = driver.control.lock();
     device.adapters = device.adapters.saturating_sub(1);
     if device.adapters == 0 {
-        // Every session has ended with its adapter, so what is being worked on ends without waiting for user mode. What comes
-        // over handles that stay open is refused from here on.
+        // Every session has ended with its adapter, so what is being worked on ends without waiting for user mode. Requests
+        // over handles that stay open are refused from here on.
         driver.requests.shut();
         let handle = core::mem::replace(&mut device.handle, ptr::null_mut());
         // SAFETY: PASSIVE_LEVEL; the handle came from NdisRegisterDeviceEx and is given back once.
@@ -104,7 +104,7 @@ pub fn detach(driver: &Driver) {
     }
 }
 
-/// An adapter is about to go: what files have open on it ends now, without waiting for user mode. PASSIVE_LEVEL.
+/// An adapter is being removed: what files have open on it ends now, without waiting for user mode. PASSIVE_LEVEL.
 pub fn adapter_leaves(driver: &Driver, adapter: &Adapter) {
     adapter.provider.leave();
     driver.pairs.end_adapter(adapter.index, &driver.workers);

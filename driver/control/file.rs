@@ -22,11 +22,11 @@ use wdk_sys::{
 use super::{device::FILES, irp::Request};
 use crate::{driver::Driver, tags};
 
-// Create, cleanup and close do not pass the driver's gate for requests (`Driver::requests`), and need not. They use what lives until
-// unload (the pairs, the workers), and the system does not unload a driver one of whose devices has an open file (NDIS: the device
-// object keeps the driver object). What a pair has of an adapter is a reference on that adapter's gate, for which HaltEx waits; of a
-// halt and a cleanup that end the same pair, one waits for the other (`Pairs::closing`). And a file has to be cleaned up when the
-// gate is shut, too: handles outlive adapters.
+// Create, cleanup and close do not pass the driver's gate for requests (`Driver::requests`), and need not. They use what exists
+// until unload (the pairs, the workers), and the system does not unload a driver one of whose devices has an open file (NDIS:
+// the device object keeps the driver object). A pair's hold on an adapter is a reference on that adapter's gate, for which
+// HaltEx waits; of a halt and a cleanup that end the same pair, one waits for the other (`Pairs::closing`). And a file has to
+// be cleaned up when the gate is shut, too: handles outlive adapters.
 
 /// What a handle owns.
 pub struct ControlFile {
@@ -49,8 +49,8 @@ struct Links {
     previous: *mut ControlFile,
 }
 
-/// Every file that is not closed, so that unload can free those of which the driver hears no more: when and whether cleanup and
-/// close of a handle reach a driver that has taken its device back with NdisDeregisterDeviceEx is up to NDIS.
+/// Every file that is not closed, so that unload can free those whose close never arrives: when and whether cleanup and close
+/// of a handle reach a driver that has deregistered its device with NdisDeregisterDeviceEx is up to NDIS.
 pub struct Files {
     first: SpinLock<First>,
 }
@@ -153,7 +153,7 @@ impl ControlFile {
         self.requests.release();
     }
 
-    /// What pairs know the file by.
+    /// The file's identity for pairs.
     pub fn id(&self) -> usize {
         ptr::from_ref(self).addr()
     }
@@ -185,9 +185,9 @@ impl Drop for ControlFile {
 /// IRP_MJ_CREATE. PASSIVE_LEVEL.
 ///
 /// # Safety
-/// The I/O manager passes our device and an IRP of this kind.
+/// The I/O manager passes the driver's device and an IRP of this kind.
 pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
-    // SAFETY: the IRP was dispatched to us.
+    // SAFETY: the IRP was dispatched to the driver.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let status = match request.file() {
         Some(file) => open(file),
@@ -220,7 +220,7 @@ fn open(file: NonNull<FILE_OBJECT>) -> NTSTATUS {
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
-    // SAFETY: the IRP was dispatched to us.
+    // SAFETY: the IRP was dispatched to the driver.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let Some(file) = state(&request) {
         file.clean_up();
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> 
 /// # Safety
 /// As [`create`].
 pub unsafe extern "C" fn close(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
-    // SAFETY: the IRP was dispatched to us.
+    // SAFETY: the IRP was dispatched to the driver.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let (Some(file), Some(driver)) = (request.file(), Driver::get())
         && let Some(state) = NonNull::new(context(file))

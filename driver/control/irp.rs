@@ -18,7 +18,7 @@ use wdk_sys::{
 /// SL_PENDING_RETURNED: what IoMarkIrpPending sets in the stack location.
 const PENDING_RETURNED: u8 = 1;
 
-/// An IRP that we have to complete, exactly once.
+/// An IRP that the driver has to complete, exactly once.
 pub struct Request {
     irp: NonNull<IRP>,
     stack: NonNull<IO_STACK_LOCATION>,
@@ -42,19 +42,19 @@ impl Request {
     /// `irp` is such an IRP, and is used through this value only.
     pub unsafe fn from_raw(irp: *mut ndkpi_sys::nt::IRP) -> Option<Self> {
         let irp = NonNull::new(irp.cast::<IRP>())?;
-        // SAFETY: the IRP is ours until it is completed, and a dispatched one uses the overlay form of its tail; only the
-        // address of the field is computed.
+        // SAFETY: the IRP belongs to the driver until it is completed, and a dispatched one uses the overlay form of its tail;
+        // only the address of the field is computed.
         let place =
             unsafe { &raw const (*irp.as_ptr()).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
-        // SAFETY: a field of our IRP, which the I/O manager has set.
+        // SAFETY: a field of the driver's IRP, which the I/O manager has set.
         let stack = unsafe { place.read() };
         Some(Self { irp, stack: NonNull::new(stack)? })
     }
 
     /// The parameters of a device control request.
     pub fn device_control(&self) -> DeviceControl {
-        // SAFETY: the current stack location is ours until the IRP is completed, and the caller is the device control routine,
-        // so this form of the union is in use; only the address of the field is computed.
+        // SAFETY: the current stack location belongs to the driver until the IRP is completed, and the caller is the device
+        // control routine, so this form of the union is in use; only the address of the field is computed.
         let place = unsafe { &raw const (*self.stack.as_ptr()).Parameters.DeviceIoControl };
         // SAFETY: as above; all of it is numbers.
         let parameters = unsafe { place.read() };
@@ -67,7 +67,8 @@ impl Request {
 
     /// The file the request came through.
     pub fn file(&self) -> Option<NonNull<FILE_OBJECT>> {
-        // SAFETY: the current stack location is ours until the IRP is completed; only the address of the field is computed.
+        // SAFETY: the current stack location belongs to the driver until the IRP is completed; only the address of the field is
+        // computed.
         let place = unsafe { &raw const (*self.stack.as_ptr()).FileObject };
         // SAFETY: as above.
         NonNull::new(unsafe { place.read() })
@@ -75,7 +76,7 @@ impl Request {
 
     /// The buffer that METHOD_BUFFERED shares between input and output; null when both are empty.
     pub fn system_buffer(&self) -> *mut c_void {
-        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        // SAFETY: the IRP belongs to the driver until it is completed; only the address of the field is computed.
         let place = unsafe { &raw const (*self.irp.as_ptr()).AssociatedIrp.SystemBuffer };
         // SAFETY: as above; a device control IRP uses this member of the union.
         unsafe { place.read() }
@@ -83,7 +84,7 @@ impl Request {
 
     /// The locked pages of the second buffer of a direct method.
     pub fn mdl(&self) -> *mut MDL {
-        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        // SAFETY: the IRP belongs to the driver until it is completed; only the address of the field is computed.
         let place = unsafe { &raw const (*self.irp.as_ptr()).MdlAddress };
         // SAFETY: as above.
         unsafe { place.read() }
@@ -91,7 +92,7 @@ impl Request {
 
     /// Completes the request.
     pub fn complete(self, status: NTSTATUS, information: usize) {
-        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        // SAFETY: the IRP belongs to the driver until it is completed; only the address of the field is computed.
         let place = unsafe { &raw mut (*self.irp.as_ptr()).IoStatus.__bindgen_anon_1.Status };
         // SAFETY: as above.
         unsafe { place.write(status) };
@@ -104,9 +105,10 @@ impl Request {
         unsafe { IofCompleteRequest(self.irp.as_ptr(), IO_NO_INCREMENT as i8) };
     }
 
-    /// IoMarkIrpPending: before anybody else can complete the request; the dispatch routine then returns the result.
+    /// IoMarkIrpPending: before another context can complete the request; the dispatch routine then returns the result.
     pub fn mark_pending(&mut self) -> NTSTATUS {
-        // SAFETY: the current stack location is ours until the IRP is completed; only the address of the field is computed.
+        // SAFETY: the current stack location belongs to the driver until the IRP is completed; only the address of the field is
+        // computed.
         let place = unsafe { &raw mut (*self.stack.as_ptr()).Control };
         // SAFETY: as above.
         let control = unsafe { place.read() };
@@ -115,20 +117,21 @@ impl Request {
         STATUS_PENDING
     }
 
-    /// What a cancel routine, which is given the IRP, finds the request by.
+    /// The key by which a cancel routine, which gets the IRP, finds the request.
     pub fn id(&self) -> usize {
         self.irp.addr().get()
     }
 
-    /// Whether the request has been cancelled. The I/O manager says so before it takes the cancel routine.
+    /// Whether the request has been cancelled. The I/O manager sets the flag before it takes the cancel routine.
     pub fn is_cancelled(&self) -> bool {
         // SAFETY: the IRP lives until it is completed; only the address of the flag is computed.
         let flag = unsafe { &raw const (*self.irp.as_ptr()).Cancel };
-        // SAFETY: the I/O manager sets the flag at any time; a volatile read sees it sooner or later.
+        // SAFETY: the I/O manager sets the flag at any time; a volatile read sees it eventually.
         unsafe { flag.read_volatile() != 0 }
     }
 
-    /// IoSetCancelRoutine (inline in C). Ask afterwards whether the request is cancelled already: then nobody calls it.
+    /// IoSetCancelRoutine (inline in C). The caller checks afterwards whether the request is cancelled already: then the
+    /// routine is not called.
     pub fn set_cancel_routine(&self, routine: DRIVER_CANCEL) {
         let routine = routine.map_or(ptr::null_mut(), |routine| routine as *mut c_void);
         self.exchange_cancel_routine(routine);
@@ -142,9 +145,9 @@ impl Request {
     }
 
     fn exchange_cancel_routine(&self, routine: *mut c_void) -> *mut c_void {
-        // SAFETY: the IRP is ours until it is completed; only the address of the field is computed.
+        // SAFETY: the IRP belongs to the driver until it is completed; only the address of the field is computed.
         let place = unsafe { &raw mut (*self.irp.as_ptr()).CancelRoutine };
-        // SAFETY: a pointer-sized, aligned field that everybody exchanges atomically (WDM: IoSetCancelRoutine).
+        // SAFETY: a pointer-sized, aligned field that every context exchanges atomically (WDM: IoSetCancelRoutine).
         let place = unsafe { AtomicPtr::from_ptr(place.cast::<*mut c_void>()) };
         place.swap(routine, Ordering::SeqCst)
     }

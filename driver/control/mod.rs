@@ -1,6 +1,6 @@
-//! The control device `\\.\SoftNdk`: how tools reach the driver.
+//! The control device `\\.\SoftNdk`: the tools' way to the driver.
 //!
-//! Every length is checked, every buffer copied before it is believed, and nothing but numbers crosses the border. The ABI is
+//! Every length is checked, every buffer copied before it is checked, and nothing but numbers crosses the border. The ABI is
 //! the `softndk-ioctl` crate, shared with the tools.
 
 pub mod adapter_list;

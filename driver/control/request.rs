@@ -50,7 +50,7 @@ impl Buffer {
         Self { start, input_length: parameters.input_length, output_length: parameters.output_length }
     }
 
-    /// The input bytes. What is believed of them must be a copy.
+    /// The input bytes. Checked values must be copies.
     pub fn input(&self) -> &[u8] {
         if self.input_length == 0 {
             return &[];
@@ -59,7 +59,7 @@ impl Buffer {
         unsafe { slice::from_raw_parts(self.start, self.input_length) }
     }
 
-    /// Room for the output.
+    /// The size of the output buffer.
     pub fn output_length(&self) -> usize {
         self.output_length
     }
@@ -75,7 +75,7 @@ impl Buffer {
         unsafe { slice::from_raw_parts_mut(self.start, self.output_length) }
     }
 
-    /// Answers with one structure.
+    /// Completes with one structure.
     pub fn reply<T: IntoBytes + Immutable>(&mut self, reply: &T) -> Result<usize, Status> {
         let bytes = reply.as_bytes();
         let place = self.output().get_mut(..bytes.len()).ok_or(Status::BUFFER_TOO_SMALL)?;
@@ -104,9 +104,9 @@ impl From<Result<usize, Status>> for Outcome {
 /// frame of its own: here all of them would be one.
 ///
 /// # Safety
-/// The I/O manager passes our device and an IRP of this kind.
+/// The I/O manager passes the driver's device and an IRP of this kind.
 pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
-    // SAFETY: the IRP was dispatched to us.
+    // SAFETY: the IRP was dispatched to the driver.
     let Some(request) = (unsafe { Request::from_raw(irp) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     let Some(reference) = Driver::get().and_then(|driver| driver.requests.enter()) else {
         request.complete(Status::DEVICE_REMOVED.0, 0);
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
     outcome.status.0
 }
 
-/// What a request that pends asks for.
+/// The work of a request that pends.
 #[inline(never)]
 fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
     // User mode comes at PASSIVE_LEVEL; a kernel caller must, too.
@@ -159,8 +159,8 @@ fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
     Ok(work)
 }
 
-/// Closes a pair, on the caller's thread: the threads of ours may all be busy with transfers, and nobody waits for a close
-/// with anything else to do.
+/// Closes a pair, on the caller's thread: the driver's threads may all be busy with transfers, and the caller waits for the
+/// close anyway.
 #[inline(never)]
 fn close_pair(request: &Request, input: &[u8]) -> Result<usize, Status> {
     if irql::at_dispatch() {
@@ -187,7 +187,7 @@ fn moderate(request: &Request, input: &[u8]) -> Result<usize, Status> {
     adapters_left()?;
     let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
     let file = file::state(request).ok_or(Status::INVALID_DEVICE_REQUEST)?;
-    // Claimed, so that nobody uses the queues meanwhile.
+    // Claimed, so that no other request uses the queues meanwhile.
     let pair = driver.pairs.claim(asked.pair, file.id())?;
     let ends = pair.ends.lock();
     let ends = ends.as_ref().ok_or_else(|| pair.ended().unwrap_or(Status::CONNECTION_DISCONNECTED))?;
@@ -196,7 +196,7 @@ fn moderate(request: &Request, input: &[u8]) -> Result<usize, Status> {
     Ok(0)
 }
 
-/// Hands a request to a thread of ours.
+/// Hands a request to a worker thread.
 fn pend(request: Request, work: Work, reference: RundownReference) -> NTSTATUS {
     match place_for(&request) {
         Ok((driver, file, space)) => {
@@ -205,7 +205,7 @@ fn pend(request: Request, work: Work, reference: RundownReference) -> NTSTATUS {
             begin((driver, file), space, request, work, reference)
         }
         Err(status) => {
-            // Before the answer: whoever gets it may ask for the next transfer at once.
+            // Before the completion: its receiver may request the next transfer at once.
             drop(work);
             request.complete(status.0, 0);
             status.0
@@ -229,7 +229,7 @@ fn begin(
     work: Work,
     reference: RundownReference,
 ) -> NTSTATUS {
-    // From here on the answer is PENDING, whatever becomes of the request.
+    // From here on the status is PENDING, whatever becomes of the request.
     let pending = request.mark_pending();
     match PendingRequest::new(request, file, work, reference) {
         Ok(request) => driver.workers.queue(space.fill(request)),
@@ -297,7 +297,7 @@ fn count(summary: &mut ObjectSummaryReply, kind: ObjectKind) {
     *counter = counter.saturating_add(1);
 }
 
-/// How many adapters there are. Handles outlive the last one: what they ask about is removed then.
+/// How many adapters there are. Handles outlive the last one: their adapters are removed then.
 pub fn adapters_left() -> Result<u32, Status> {
     Driver::get().map(Driver::adapter_count).filter(|&count| count > 0).ok_or(Status::DEVICE_REMOVED)
 }

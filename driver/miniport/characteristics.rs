@@ -61,6 +61,6 @@ unsafe extern "C" fn set_options(driver_handle: NDIS_HANDLE, _context: NDIS_HAND
         OpenNDKAdapterHandler: Some(ndk::open::open_adapter),
         CloseNDKAdapterHandler: Some(ndk::open::close_adapter),
     };
-    // SAFETY: NDIS calls us inside the registration with its driver handle; it copies the complete characteristics.
+    // SAFETY: NDIS calls the driver inside the registration with its driver handle; it copies the complete characteristics.
     unsafe { NdisSetOptionalHandlers(driver_handle, (&raw mut characteristics).cast()) }
 }

@@ -1,4 +1,4 @@
-//! The entry points for raw frames. What happens to a frame is the virtual wire's business (`wire.rs`).
+//! The entry points for raw frames. The virtual wire (`wire.rs`) handles the frames.
 
 use core::ffi::c_void;
 
@@ -6,20 +6,20 @@ use ndkpi_sys::ndis::{NDIS_HANDLE, NDIS_PORT_NUMBER, NDIS_RETURN_FLAGS, NDIS_SEN
 
 use crate::{adapter::Adapter, wire};
 
-/// NDIS: MiniportSendNetBufferLists. `IRQL <= DISPATCH_LEVEL`. Every list is completed before we return, because the
-/// bytes are copied.
+/// NDIS: MiniportSendNetBufferLists. `IRQL <= DISPATCH_LEVEL`. Every list is completed before the return, because the bytes are
+/// copied.
 ///
 /// # Safety
-/// NDIS passes the context of an initialised adapter and a chain that is ours until it is completed.
+/// NDIS passes the context of an initialised adapter and a chain that belongs to the driver until it is completed.
 pub unsafe extern "C" fn send(
     context: NDIS_HANDLE,
     chain: *mut NET_BUFFER_LIST,
     _port: NDIS_PORT_NUMBER,
     flags: NDIS_SEND_FLAGS,
 ) {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
-        // SAFETY: the chain is ours until it is completed.
+        // SAFETY: the chain belongs to the driver until it is completed.
         unsafe { wire::send(adapter, chain, flags) };
     }
 }
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn send(
 /// # Safety
 /// NDIS passes the context of an initialised adapter and a chain of lists that it indicated.
 pub unsafe extern "C" fn give_back(context: NDIS_HANDLE, chain: *mut NET_BUFFER_LIST, _flags: NDIS_RETURN_FLAGS) {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
         // SAFETY: NDIS returns what this adapter indicated, once.
         unsafe { wire::give_back(adapter, chain) };

@@ -10,16 +10,17 @@ use crate::{adapter::Adapter, control, driver::Driver};
 /// NDIS: MiniportHaltEx. PASSIVE_LEVEL, paused, no request outstanding.
 ///
 /// # Safety
-/// NDIS calls it once per initialised adapter with our context.
+/// NDIS calls it once per initialised adapter with the driver's context.
 pub unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
-    // SAFETY: NDIS passes our context; the adapter is still initialised.
+    // SAFETY: NDIS passes the driver's context; the adapter is still initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
     let Some(driver) = Driver::get() else { return };
-    // No new references; our own sessions end without waiting for user mode; then nobody can reach the adapter from aside.
+    // No new references; the driver's own sessions end without waiting for user mode; then the adapter is reachable through
+    // NDIS only.
     driver.remove(adapter.index);
     control::device::adapter_leaves(driver, adapter);
     adapter.gate.shut();
-    // Addresses before the provider: the callback asks the provider to end what used a vanished address.
+    // Addresses before the provider: the callback makes the provider end what used a vanished address.
     adapter.addresses.forget();
     adapter.provider.stop();
     driver.release(adapter.index);

@@ -1,4 +1,4 @@
-//! MiniportInitializeEx: attributes in the order NDIS wants, the adapter built complete, then published.
+//! MiniportInitializeEx: attributes in the order of NDIS, the adapter built complete, then published.
 //!
 //! On failure everything is undone by drop; HaltEx is not called then.
 
@@ -79,7 +79,7 @@ fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
     let watching = started.and_then(|()| adapter.addresses.watch(&adapter));
     let attached = watching.and_then(|()| control::device::attach(reservation.driver()));
     if let Err(status) = attached {
-        // Whatever failed: the engine knows the adapter since `build` and holds it until the provider stops.
+        // Whatever failed: the engine holds the adapter from `build` until the provider stops.
         adapter.addresses.forget();
         adapter.provider.stop();
         return Err(status);
@@ -220,7 +220,7 @@ fn ndk_capabilities(configuration: &Configuration) -> NDIS_NDK_CAPABILITIES {
     }
 }
 
-/// Also while NDK starts disabled: NDIS wants the capabilities in every case.
+/// Also while NDK starts disabled: NDIS requires the capabilities in every case.
 #[inline(never)]
 fn set_ndk_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     let capabilities: *const NDIS_NDK_CAPABILITIES = &raw const adapter.ndk.capabilities;

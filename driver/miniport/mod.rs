@@ -1,6 +1,6 @@
 //! The NDIS miniport: registration, one file per group of entry points.
 //!
-//! What it is not: the RDMA engine. NDK traffic is not governed by pause and restart; only disabling NDK and removal end it.
+//! NDK traffic is not governed by pause and restart; only disabling NDK and removal end it.
 
 pub mod characteristics;
 pub mod data_path;
@@ -29,7 +29,7 @@ pub const FRAME_MAX: u32 = MTU + HEADER_LENGTH;
 /// The shortest frame a station may receive, without check sequence.
 pub const FRAME_MIN: u32 = 60;
 
-/// The packet filter bits this miniport knows.
+/// The packet filter bits this miniport supports.
 pub const SUPPORTED_PACKET_FILTERS: NDIS_PACKET_TYPES = NDIS_PACKET_TYPES::DIRECTED
     .union(NDIS_PACKET_TYPES::MULTICAST)
     .union(NDIS_PACKET_TYPES::ALL_MULTICAST)
@@ -62,7 +62,7 @@ pub fn register(
     Ok(())
 }
 
-/// Takes the registration back. PASSIVE_LEVEL, from the unload handler.
+/// Deregisters the miniport driver. PASSIVE_LEVEL, from the unload handler.
 pub fn deregister(driver: &Driver) {
     let handle = driver.registration();
     if !handle.is_null() {

@@ -1,4 +1,4 @@
-//! The multicast addresses the protocol asked for (OID_802_3_MULTICAST_LIST).
+//! The multicast addresses that the protocol set (OID_802_3_MULTICAST_LIST).
 
 use crate::adapter::MacAddress;
 

@@ -1,4 +1,4 @@
-//! Pause, restart, surprise removal, shutdown: the adapter's life between InitializeEx and HaltEx.
+//! Pause, restart, surprise removal, shutdown: the adapter's states between InitializeEx and HaltEx.
 
 use core::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::{adapter::Adapter, control::device, driver::Driver};
 /// # Safety
 /// NDIS passes the context of an initialised adapter.
 pub unsafe extern "C" fn pause(context: NDIS_HANDLE, _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS) -> NDIS_STATUS {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
         adapter.port.pause();
     }
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn restart(
     context: NDIS_HANDLE,
     _parameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS,
 ) -> NDIS_STATUS {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return NDIS_STATUS_FAILURE };
     adapter.port.restart();
     NDIS_STATUS_SUCCESS
@@ -41,13 +41,13 @@ pub unsafe extern "C" fn restart(
 /// # Safety
 /// NDIS passes the context of an initialised adapter and an event that is valid for the call.
 pub unsafe extern "C" fn pnp_event(context: NDIS_HANDLE, event: *mut NET_DEVICE_PNP_EVENT) {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
     // SAFETY: the event is valid for the call.
     let Some(event) = (unsafe { event.as_ref() }) else { return };
     if event.DevicePnPEvent == NdisDevicePnPEventSurpriseRemoved {
         adapter.removed.store(true, Ordering::Release);
-        // Before the sessions, whose ends then have nobody to wait for.
+        // Before the sessions, whose ends then have no peer to wait for.
         adapter.provider.surprise_removed();
         if let Some(driver) = Driver::get() {
             device::adapter_leaves(driver, adapter);

@@ -1,7 +1,7 @@
 //! Counters of one adapter and the NDIS structures that report them.
 //!
 //! Frames are counted here by the virtual wire; RDMA traffic is counted by the engine and added when the statistics are
-//! asked for, because OID_GEN_STATISTICS counts RDMA bytes too.
+//! queried, because OID_GEN_STATISTICS counts RDMA bytes too.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ use crate::adapter::MacAddress;
 /// All counters of NDIS_STATISTICS_INFO, in the NDIS_STATISTICS_FLAGS_VALID_* family.
 pub const SUPPORTED_STATISTICS: NDIS_STATISTICS_FLAGS = NDIS_STATISTICS_FLAGS::from_bits_retain(0x003F_87FF);
 
-/// Who a frame is for.
+/// The destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     Unicast,

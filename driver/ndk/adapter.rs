@@ -89,7 +89,8 @@ fn information_size(version: NDK_VERSION) -> usize {
     if version.Major < 2 { ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO_SIZE_1 } else { size_of::<NDK_ADAPTER_INFO>() }
 }
 
-/// NDKPI: NDK_FN_CREATE_CQ. A deep queue is allocated by our thread. Consumers are known to pass no notification: then nobody is ever notified.
+/// NDKPI: NDK_FN_CREATE_CQ. A deep queue is allocated by the mapper's thread. Some consumers pass no notification callback:
+/// then none is made.
 unsafe extern "C" fn create_cq(
     adapter: *mut NDK_ADAPTER,
     depth: ULONG,

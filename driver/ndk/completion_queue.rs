@@ -67,7 +67,7 @@ unsafe extern "C" fn resize(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a completion queue of ours.
+    // SAFETY: the consumer passes a completion queue of this provider.
     let Some(object) = (unsafe { Object::<CompletionQueueKind>::from_visible(queue) }) else {
         return refuse(NdkCall::RESIZE_CQ, &Nothing, Refusal::NO_OBJECT);
     };
@@ -87,7 +87,7 @@ unsafe extern "C" fn resize(
 
 /// NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION. In force when it returns.
 unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, count: ULONG) -> NTSTATUS {
-    // SAFETY: the consumer passes a completion queue of ours.
+    // SAFETY: the consumer passes a completion queue of this provider.
     let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else {
         return refuse(NdkCall::CONTROL_CQ_INTERRUPT_MODERATION, &Nothing, Refusal::NO_OBJECT);
     };
@@ -95,9 +95,9 @@ unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, cou
     queue.moderate(interval, count).map_or_else(refused, |()| STATUS_SUCCESS)
 }
 
-/// NDKPI: NDK_FN_ARM_CQ. An unknown type arms for everything, so that nobody waits for ever.
+/// NDKPI: NDK_FN_ARM_CQ. An unknown type arms for everything, so that no consumer waits for ever.
 unsafe extern "C" fn arm(queue: *mut NDK_CQ, kind: ULONG) {
-    // SAFETY: the consumer passes a completion queue of ours.
+    // SAFETY: the consumer passes a completion queue of this provider.
     let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else { return };
     queue.arm(match kind {
         NDK_CQ_NOTIFY_ERRORS => Arm::Errors,
@@ -108,20 +108,20 @@ unsafe extern "C" fn arm(queue: *mut NDK_CQ, kind: ULONG) {
 
 /// NDKPI: NDK_FN_GET_CQ_RESULTS.
 unsafe extern "C" fn get_results(queue: *mut NDK_CQ, results: *mut NDK_RESULT, most: ULONG) -> ULONG {
-    // SAFETY: the consumer passes a completion queue of ours and room for `most` results.
+    // SAFETY: the consumer passes a completion queue of this provider and an array of `most` results.
     unsafe { poll(queue, results, most, plain) }
 }
 
 /// NDKPI: NDK_FN_GET_CQ_RESULTS_EX.
 unsafe extern "C" fn get_results_ex(queue: *mut NDK_CQ, results: *mut NDK_RESULT_EX, most: ULONG) -> ULONG {
-    // SAFETY: the consumer passes a completion queue of ours and room for `most` results.
+    // SAFETY: the consumer passes a completion queue of this provider and an array of `most` results.
     unsafe { poll(queue, results, most, extended) }
 }
 
 /// Moves completions into the consumer's array.
 ///
 /// # Safety
-/// `queue` is a completion queue of ours; `results` is null or has room for `most` entries.
+/// `queue` is a completion queue of this provider; `results` is null or an array of `most` entries.
 unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Completion, NTSTATUS) -> R) -> ULONG {
     // SAFETY: the caller's promise.
     let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else { return 0 };
@@ -136,7 +136,7 @@ unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Co
     })
 }
 
-/// The status of a result. A failure is a refusal, told by this result.
+/// The status of a result. A failure is a refusal, reported by this result.
 fn status_of(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
     let refused = |refusal| refuse_by(RefusalWay::RESULT, call_of(completion.operation), queue, refusal);
     status::of_outcome(completion.outcome).unwrap_or_else(refused)

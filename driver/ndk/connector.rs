@@ -76,7 +76,7 @@ impl Kind for ConnectorKind {
     }
 }
 
-/// A private buffer is at most as long as the contract's limits allow; more is refused before it is looked at.
+/// A private buffer is at most as long as the contract's limits allow; more is refused before it is read.
 const PRIVATE_DATA_MAX: ULONG = softndk_engine::limits::PRIVATE_DATA as ULONG;
 
 type DisconnectCallback = Callback<DisconnectFunction>;
@@ -90,7 +90,7 @@ pub fn deliver(event: ConnectEvent<KernelPlatform>) {
     // Dropping the arrival refuses the connection.
     let Ok((object, consumer_object)) = Object::<ConnectorKind>::reserve(open.origin) else { return };
     let handle = connector.adopt(consumer_object);
-    // SAFETY: the engine keeps the block, and the consumer does not know the object yet.
+    // SAFETY: the engine keeps the consumer object, and the consumer has not got it yet.
     let visible = unsafe { Object::complete(object, handle) };
     let notify = callback.callback;
     // SAFETY: the consumer gave function and context with NdkCreateListener; no lock is held.
@@ -116,17 +116,17 @@ unsafe fn private_data<'a>(data: *const c_void, length: ULONG) -> Result<&'a [u8
     Ok(unsafe { slice::from_raw_parts(data.cast(), length as usize) })
 }
 
-/// How the connector's functions answer, and the engine's part of it.
+/// The completion mode of the connector's functions, and the engine's part of it.
 ///
 /// # Safety
-/// `connector` is null or a connector of ours that is not closed yet.
+/// `connector` is null or a connector of this provider that is not closed yet.
 unsafe fn find<'a>(connector: *mut NDK_CONNECTOR) -> Option<(CompletionMode, &'a Connector<KernelPlatform>)> {
     // SAFETY: the caller's promise.
     let object = unsafe { Object::<ConnectorKind>::from_visible(connector) }?;
     Some((object.origin.completion_mode, object.handle()?))
 }
 
-/// Answers a request that the engine has decided on or taken over.
+/// Completes a request that the engine has decided on or taken over.
 fn requested(
     connector: &Connector<KernelPlatform>,
     completion_mode: CompletionMode,
@@ -187,7 +187,7 @@ unsafe extern "C" fn connect(
     match unsafe { socket::read(source, source_length) } {
         // SAFETY: the consumer's arguments, passed on.
         Ok(source) => unsafe { connect_from(&arguments, Source::Address(source)) },
-        // SAFETY: the consumer passes a connector of ours.
+        // SAFETY: the consumer passes a connector of this provider.
         Err(refusal) => {
             refuse(NdkCall::CONNECT, &unsafe { consumer_object::handle::<ConnectorKind>(connector) }, refusal)
         }
@@ -221,9 +221,9 @@ unsafe extern "C" fn connect_with_shared_endpoint(
         completion,
         context,
     };
-    // SAFETY: the consumer passes a shared endpoint of ours.
+    // SAFETY: the consumer passes a shared endpoint of this provider.
     let Some(endpoint) = (unsafe { consumer_object::handle::<SharedEndpointKind>(endpoint) }) else {
-        // SAFETY: the consumer passes a connector of ours.
+        // SAFETY: the consumer passes a connector of this provider.
         let connector = unsafe { consumer_object::handle::<ConnectorKind>(connector) };
         return refuse(NdkCall::CONNECT_WITH_SHARED_ENDPOINT, &connector, Refusal::NO_OBJECT);
     };
@@ -235,9 +235,9 @@ unsafe extern "C" fn connect_with_shared_endpoint(
 /// # Safety
 /// The pointers are what a consumer passes to NdkConnect.
 unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPlatform>) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
+    // SAFETY: the consumer passes a connector of this provider.
     let connector = unsafe { find(arguments.connector) };
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(arguments.queue_pair) };
     let (Some((completion_mode, connector)), Some(queue_pair)) = (connector, queue_pair) else {
         return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
@@ -294,7 +294,7 @@ unsafe extern "C" fn complete_connect_ex(
 }
 
 /// # Safety
-/// `connector` is null or a connector of ours that is not closed yet.
+/// `connector` is null or a connector of this provider that is not closed yet.
 unsafe fn complete(
     call: NdkCall,
     connector: *mut NDK_CONNECTOR,
@@ -385,9 +385,9 @@ unsafe extern "C" fn accept_ex(
 /// # Safety
 /// The pointers are what a consumer passes to NdkAccept.
 unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<DisconnectCallback>) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
+    // SAFETY: the consumer passes a connector of this provider.
     let connector = unsafe { find(arguments.connector) };
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(arguments.queue_pair) };
     let (Some((completion_mode, connector)), Some(queue_pair)) = (connector, queue_pair) else {
         return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
@@ -409,7 +409,7 @@ unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<Disconnect
 
 /// NDKPI: NDK_FN_REJECT. Inline only.
 unsafe extern "C" fn reject(connector: *mut NDK_CONNECTOR, data: *const c_void, data_length: ULONG) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
+    // SAFETY: the consumer passes a connector of this provider.
     let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::REJECT, &Nothing, Refusal::NO_OBJECT);
     };
@@ -427,7 +427,7 @@ unsafe extern "C" fn connection_data(
     data: PVOID,
     data_length: *mut ULONG,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
+    // SAFETY: the consumer passes a connector of this provider.
     let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::GET_CONNECTION_DATA, &Nothing, Refusal::NO_OBJECT);
     };
@@ -439,7 +439,7 @@ unsafe extern "C" fn connection_data(
         return refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::NO_PRIVATE_DATA);
     }
     let capacity = if data.is_null() { 0 } else { *length as usize };
-    // The engine writes into memory of ours; the consumer's buffer is filled from it.
+    // The engine writes into the driver's memory; the consumer's buffer is filled from it.
     let mut copy = [0_u8; PRIVATE_DATA_MAX as usize];
     let taken = capacity.min(copy.len());
     let found = match connector.connection_data(copy.get_mut(..taken).unwrap_or(&mut [])) {
@@ -447,7 +447,7 @@ unsafe extern "C" fn connection_data(
         Err(cause) => return refuse(NdkCall::GET_CONNECTION_DATA, connector, cause),
     };
     let copied = (found.copied as usize).min(taken);
-    // SAFETY: `copied` is at most the room the consumer's buffer has.
+    // SAFETY: `copied` is at most the length of the consumer's buffer.
     unsafe { data.cast::<u8>().copy_from_nonoverlapping(copy.as_ptr(), copied) };
     *length = found.required;
     // SAFETY: null, or the consumer's place for the limit.
@@ -470,7 +470,7 @@ unsafe extern "C" fn local_address(
     address: *mut SOCKADDR,
     length: *mut ULONG,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
+    // SAFETY: the consumer passes a connector of this provider.
     let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
@@ -485,7 +485,7 @@ unsafe extern "C" fn peer_address(
     address: *mut SOCKADDR,
     length: *mut ULONG,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
+    // SAFETY: the consumer passes a connector of this provider.
     let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
         return refuse(NdkCall::GET_PEER_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
@@ -500,7 +500,7 @@ unsafe extern "C" fn disconnect(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of ours.
+    // SAFETY: the consumer passes a connector of this provider.
     let connector = unsafe { find(connector) };
     let Some((completion_mode, connector)) = connector else {
         return refuse(NdkCall::DISCONNECT, &Nothing, Refusal::NO_OBJECT);

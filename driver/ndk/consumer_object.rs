@@ -1,7 +1,8 @@
 //! NDK objects: pool blocks that start with what the consumer sees.
 //!
-//! The engine keeps the block while the object lives and gives it back when the object is finished; the block keeps the
-//! engine's handle. After creation `Dispatch` and `NdkReserved` are not ours: the private part is found by address only.
+//! The engine keeps the block while the object exists and gives it back when the object is finished; the block keeps the
+//! engine's handle. After creation `Dispatch` and `NdkReserved` belong to the layers above: the private part is found by
+//! address only.
 
 use core::cell::UnsafeCell;
 
@@ -54,7 +55,7 @@ pub enum ConsumerObject {
     SharedEndpoint(PoolBox<Object<SharedEndpointKind>>),
 }
 
-/// Whom a close tells.
+/// How a close is reported.
 pub type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
 
 /// What an object takes from the open it descends from.
@@ -62,7 +63,7 @@ pub type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
 pub struct Origin {
     /// The version in force for the open.
     pub version: NDK_VERSION,
-    /// How its functions answer.
+    /// The completion mode of its functions.
     pub completion_mode: CompletionMode,
 }
 
@@ -89,9 +90,9 @@ pub trait Kind: Sized {
 pub struct Object<K: Kind> {
     visible: UnsafeCell<K::Visible>,
     pub origin: Origin,
-    /// Room for the answer to the object's create and later for the answer to its close.
+    /// The record of the deferred completion of the object's create, and then of its close.
     record: UnsafeCell<CompletionRecord>,
-    /// Set once, before the consumer knows the object.
+    /// Set once, before the consumer gets the object.
     handle: UnsafeCell<Option<K::Handle>>,
 }
 
@@ -109,7 +110,7 @@ impl<K: Kind> Object<K> {
         let (object, consumer_object) = Self::reserve(origin)?;
         // On failure the engine drops the block.
         let handle = make(consumer_object)?;
-        // SAFETY: the engine keeps the block, and nobody else knows the object yet.
+        // SAFETY: the engine keeps the block, and no other context has the object yet.
         Ok(unsafe { Self::complete(object, handle) })
     }
 
@@ -125,14 +126,14 @@ impl<K: Kind> Object<K> {
         Ok((object.as_ptr(), K::consumer_object(object)))
     }
 
-    /// Puts the handle in and gives what the consumer gets.
+    /// Sets the handle and returns what the consumer gets.
     ///
     /// # Safety
-    /// `object` came from [`Object::reserve`], its block is kept by the engine, and no consumer knows it yet.
+    /// `object` came from [`Object::reserve`], its block is kept by the engine, and no consumer has it yet.
     pub unsafe fn complete(object: *mut Self, handle: K::Handle) -> *mut K::Visible {
         // SAFETY: the block is alive (the caller's promise).
         let place = unsafe { &raw mut (*object).handle };
-        // SAFETY: nobody else reaches the handle yet.
+        // SAFETY: no other context reaches the handle yet.
         unsafe { *(*place).get_mut() = Some(handle) };
         object.cast()
     }
@@ -168,12 +169,12 @@ pub struct Creation<V> {
     pub origin: Origin,
     pub completion: Option<NDK_FN_CREATE_COMPLETION>,
     pub context: PVOID,
-    /// Where the consumer wants the object if the answer comes inline. Never written after STATUS_PENDING.
+    /// The consumer's out pointer for an inline create. Never written after STATUS_PENDING.
     pub result: *mut *mut V,
 }
 
 impl<V> Creation<V> {
-    /// Makes an object and tells the consumer, now or later. `parent` holds what the object is made from.
+    /// Makes an object and completes the create, inline or by callback. `parent` holds what the object is made from.
     ///
     /// # Safety
     /// The members are what a consumer passes to a create function.
@@ -188,7 +189,7 @@ impl<V> Creation<V> {
         let created = Object::<K>::create(self.origin, make);
         match (created.map_err(|refusal| refuse(self.call, &parent(), refusal)), self.callback()) {
             (Ok(object), Some(callback)) if self.origin.completion_mode == CompletionMode::Pending => {
-                // SAFETY: the object was just made and nobody knows it yet.
+                // SAFETY: the object was just made and no other context has it yet.
                 unsafe { deliver_created::<K>(object, callback) }.unwrap_or_else(|| self.give(object))
             }
             (Ok(object), _) => self.give(object),
@@ -202,7 +203,7 @@ impl<V> Creation<V> {
         }
     }
 
-    /// As [`Creation::run`], for an object that needs `size` bytes: many are allocated by a thread at PASSIVE_LEVEL.
+    /// As [`Creation::run`], for an object that needs `size` bytes: large ones are allocated by a thread at PASSIVE_LEVEL.
     ///
     /// # Safety
     /// As [`Creation::run`].
@@ -224,7 +225,7 @@ impl<V> Creation<V> {
         self.completion.map(|function| Callback::new(function, self.context))
     }
 
-    /// The answer to a consumer that waits for its object inline.
+    /// The inline result of a create.
     fn give(&self, object: *mut V) -> NTSTATUS {
         // SAFETY: the consumer's place, checked before the object was made.
         unsafe { self.result.write(object) };
@@ -232,19 +233,19 @@ impl<V> Creation<V> {
     }
 }
 
-/// Whom a create tells.
+/// How a create is reported.
 type CreateCallback = Callback<NDK_FN_CREATE_COMPLETION>;
 
-/// Has a new object told of by another processor; nothing if that cannot be.
+/// Has a create completed by another processor; `None` if that cannot be.
 ///
 /// # Safety
-/// The object is complete and the consumer does not know it yet.
+/// The object is complete and the consumer has not got it yet.
 unsafe fn deliver_created<K: Kind>(object: *mut K::Visible, callback: CreateCallback) -> Option<NTSTATUS> {
     // SAFETY: the caller's promise.
     let consumer_object = unsafe { Object::<K>::from_visible(object) }?;
     let hold = K::hold(consumer_object.handle()?);
     let answer = Answer::Created { callback, status: STATUS_SUCCESS, object: Visible(object.cast()), hold };
-    // SAFETY: the note lies in the object, which cannot close before the answer's hold is gone; a close uses it only then.
+    // SAFETY: the record lies in the object, which cannot close before the answer's hold is gone; a close uses it only then.
     unsafe { deferred::deliver_by(consumer_object.record.get(), answer) }.ok().map(|()| STATUS_PENDING)
 }
 
@@ -265,7 +266,7 @@ fn create_by_thread<K: Kind>(
         let created = Object::<K>::create(origin, make).map_err(refused);
         let status = created.err().unwrap_or(STATUS_SUCCESS);
         let object = created.unwrap_or(core::ptr::null_mut());
-        // SAFETY: null, or a complete object that nobody knows yet.
+        // SAFETY: null, or a complete object that no consumer has yet.
         let hold = unsafe { handle::<K>(object) }.map(K::hold);
         // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
         callback::make(|| unsafe { (callback.function)(callback.context.0, status, object.cast()) });
@@ -293,8 +294,8 @@ pub unsafe extern "C" fn close<K: Kind>(
         return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT);
     };
     let Some(handle) = consumer_object.handle() else { return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT) };
-    // The block may go while the engine is still at it, so nothing below may be the block's own. The note is used only if the
-    // engine gives the block back, which means that nothing is under way any more.
+    // The block may be freed while the engine still uses it, so nothing below may belong to the block. The record is used only
+    // if the engine gives the block back, which means that nothing is under way any more.
     let (handle, completion_mode, record) =
         (handle.clone(), consumer_object.origin.completion_mode, consumer_object.record.get());
     let callback = CloseCallback::new(completion, context);
@@ -304,20 +305,20 @@ pub unsafe extern "C" fn close<K: Kind>(
     }
 }
 
-/// Answers a close that the engine did at once. `record` lies in the object's block.
+/// Completes a close that the engine did at once. `record` lies in the object's block.
 fn finish(
     object: Closed<KernelPlatform>,
     callback: CloseCallback,
     completion_mode: CompletionMode,
     record: *mut CompletionRecord,
 ) -> NTSTATUS {
-    // Without a block it is closed already, and the note gone with it.
+    // Without a block the object is closed already, and the record gone with it.
     let pends =
         completion_mode == CompletionMode::Pending && callback.function.is_some() && object.consumer_object.is_some();
     let large = completion_mode == CompletionMode::Auto && object.memory.as_ref().is_some_and(Mapping::is_large);
     if pends {
         let answer = Answer::Closed(CloseCompletion { callback, object });
-        // SAFETY: the answer owns the block that the note lies in, and nobody else knows it any more.
+        // SAFETY: the answer owns the block that the record lies in, and no other context reaches it any more.
         return match unsafe { deferred::deliver_by(record, answer) } {
             Ok(()) => STATUS_PENDING,
             Err(answer) => {
@@ -343,7 +344,7 @@ pub fn closed(mut completion: CloseCompletion<KernelPlatform>) {
     }
 }
 
-/// Unmaps, frees, tells the consumer, and then lets the object's antecedents go.
+/// Unmaps, frees, completes the consumer's close, and then releases the object's antecedents.
 pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
     drop(completion.object.memory.take());
     drop(completion.object.consumer_object.take());
@@ -355,7 +356,8 @@ pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
 }
 
 /// Memory that nothing copies any more; large memory is unmapped by the mapper. A Deregister waits for it, or the close of an
-/// open whose consumer forgot the mapping (a mapping that is released is unmapped in the call). `IRQL <= DISPATCH_LEVEL`.
+/// open whose consumer did not release the mapping (a mapping that is released is unmapped in the call). `IRQL <=
+/// DISPATCH_LEVEL`.
 pub fn retired(mut retired: Retired<KernelPlatform>) {
     let space = retired.memory.take_retire_space();
     match (space, Driver::get()) {
@@ -364,7 +366,7 @@ pub fn retired(mut retired: Retired<KernelPlatform>) {
     }
 }
 
-/// Unmaps and tells the Deregister that waits for it, if one does.
+/// Unmaps and completes the Deregister that waits for it, if one does.
 pub fn finish_retired(retired: Retired<KernelPlatform>) {
     let callback = retired.callback;
     drop(retired.memory);

@@ -1,13 +1,13 @@
-//! Answers that are decided but not told yet, and who tells them.
+//! Deferred completions: answers that are decided and not delivered yet, and the DPCs that deliver them.
 //!
-//! What it is: the whole difference between the profiles of [`CompletionMode`]. The engine and the entry points decide as always;
-//! where the adapter makes everything pend, the decision is written on a note, the call answers STATUS_PENDING, and a DPC of
-//! another processor tells the consumer. What it is not: a second way to do things; a note never changes what was decided.
+//! This is the whole difference between the profiles of [`CompletionMode`]. The engine and the entry points decide as always;
+//! where the adapter makes everything pend, the decision is written into a completion record, the call returns STATUS_PENDING,
+//! and a DPC of another processor makes the consumer's callback. A record never changes what was decided.
 //!
-//! Rules. NDKPI: the asynchronous contract: PENDING means exactly one completion, any other answer none, and after PENDING
-//! nothing is written through the out pointer. NDKPI: closing objects: a close never fails, so its note lies in the object's
-//! own block; the note of a create lies in the block that was created; other notes are allocated, and where that fails the
-//! answer is given inline, which is always allowed. Each answer carries what keeps its object from closing, and lets it go
+//! Rules. NDKPI: the asynchronous contract: PENDING means exactly one completion, any other status none, and after PENDING
+//! nothing is written through the out pointer. NDKPI: closing objects: a close never fails, so its record lies in the object's
+//! own block; the record of a create lies in the block that was created; other records are allocated, and where that fails the
+//! answer is given inline, which is always allowed. Each answer carries what keeps its object from closing, and releases it
 //! after the consumer's callback has returned.
 
 use core::{
@@ -47,10 +47,10 @@ use crate::{
     tags,
 };
 
-/// Answers told in one run of a DPC; what is left waits for the next.
+/// Answers delivered in one run of a DPC; what is left waits for the next.
 const ROUND: u32 = 16;
 
-/// What is to be told.
+/// What is to be delivered.
 pub enum Answer {
     Created {
         callback: Callback<NDK_FN_CREATE_COMPLETION>,
@@ -76,7 +76,7 @@ pub struct Visible(pub *mut NDK_OBJECT_HEADER);
 unsafe impl Send for Visible {}
 
 impl Answer {
-    /// Makes the consumer's callback, then lets go what the answer held. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    /// Makes the consumer's callback, then releases what the answer held. `IRQL <= DISPATCH_LEVEL`, no lock held.
     pub fn deliver(self) {
         match self {
             Self::Created { callback, status, object, hold } => {
@@ -95,7 +95,7 @@ impl Answer {
     }
 }
 
-/// Room for one answer and its place in a queue. In an object's block, or a block of its own.
+/// One answer and its place in a queue. In an object's block, or a block of its own.
 pub struct CompletionRecord {
     next: *mut CompletionRecord,
     answer: Option<Answer>,
@@ -115,20 +115,20 @@ impl CompletionRecord {
     }
 }
 
-/// The notes of one processor, oldest first.
+/// The records of one processor, oldest first.
 struct Queue {
     first: *mut CompletionRecord,
     last: *mut CompletionRecord,
 }
 
-// SAFETY: the notes belong to the queue until they are taken.
+// SAFETY: the records belong to the queue until they are taken.
 unsafe impl Send for Queue {}
 
-/// Tells what is queued for one processor.
+/// Delivers what is queued for one processor.
 struct CompletionDpc {
     dpc: Dpc,
     queue: SpinLock<Queue>,
-    /// A context is telling: it looks at the queue again before it stops.
+    /// A context is delivering: it checks the queue again before it stops.
     delivering: AtomicBool,
     /// Runs in a row that left answers behind.
     rounds: AtomicU32,
@@ -136,7 +136,7 @@ struct CompletionDpc {
     for_thread: AtomicBool,
 }
 
-/// The tellers of all processors.
+/// The completion DPCs of all processors.
 pub struct DeferredCompletions {
     each: PoolArray<CompletionDpc>,
     /// Sized requests that the mapper's thread was given and has not done.
@@ -151,14 +151,15 @@ impl DeferredCompletions {
         Ok(Self { each, sized: AtomicU32::new(0) })
     }
 
-    /// Waits until nothing is told any more. PASSIVE_LEVEL, when no adapter is left.
+    /// Waits until nothing is delivered any more. PASSIVE_LEVEL, when no adapter is left.
     pub fn stop(&self) {
         for completion_dpc in self.each.iter() {
             completion_dpc.dpc.stop();
         }
     }
 
-    /// The thread's part, when the DPC of a processor has handed over: tells some at DISPATCH_LEVEL; true when more may be left.
+    /// The thread's part, when the DPC of a processor has handed over: delivers some at DISPATCH_LEVEL; true when more may be
+    /// left.
     pub fn pass(&self, processor: usize) -> bool {
         let Some(completion_dpc) = self.each.get(processor) else { return false };
         if !completion_dpc.for_thread.load(Ordering::SeqCst) {
@@ -167,7 +168,7 @@ impl DeferredCompletions {
         if irql::raised(|| completion_dpc.deliver_some()) {
             return true;
         }
-        // The thread gives the work back, and looks once more: answers queued in between have queued no DPC.
+        // The thread gives the work back, and checks once more: answers queued in between have queued no DPC.
         completion_dpc.for_thread.store(false, Ordering::SeqCst);
         if !completion_dpc.queue.lock().first.is_null() {
             completion_dpc.dpc.queue();
@@ -175,10 +176,10 @@ impl DeferredCompletions {
         false
     }
 
-    /// Has the note's answer told by another processor than this one, if there is one.
+    /// Has the record's answer delivered by another processor than this one, if there is one.
     ///
     /// # Safety
-    /// The note's memory is not used by anybody else and lives until the answer was taken from it; an answer is in it.
+    /// The record's memory is used by no other context and valid until the answer was taken from it; an answer is in it.
     unsafe fn queue(&self, record: NonNull<CompletionRecord>) {
         let next = (irql::processor() as usize).wrapping_add(1).checked_rem(self.each.len()).unwrap_or(0);
         if let Some(completion_dpc) = self.each.get(next) {
@@ -197,24 +198,24 @@ impl Queue {
     /// As [`DeferredCompletions::queue`].
     unsafe fn push(&mut self, record: NonNull<CompletionRecord>) {
         match NonNull::new(self.last) {
-            // SAFETY: the last note of the queue is alive until it is taken, under the lock that the caller holds.
+            // SAFETY: the last record of the queue is valid until it is taken, under the lock that the caller holds.
             Some(last) => unsafe { (*last.as_ptr()).next = record.as_ptr() },
             None => self.first = record.as_ptr(),
         }
         self.last = record.as_ptr();
     }
 
-    /// The oldest answer, and the block of its note if that is to be freed.
+    /// The oldest answer, and the block of its record if that is to be freed.
     fn pop(&mut self) -> Option<(Option<Answer>, Option<PoolBox<CompletionRecord>>)> {
         let record = NonNull::new(self.first)?;
-        // SAFETY: a queued note is alive and reached under this queue's lock only.
+        // SAFETY: a queued record is valid and reached under this queue's lock only.
         let place = unsafe { &mut *record.as_ptr() };
         self.first = core::mem::replace(&mut place.next, ptr::null_mut());
         if self.first.is_null() {
             self.last = ptr::null_mut();
         }
         let answer = place.answer.take();
-        // SAFETY: `alone` notes came from a box with this tag, and the queue was the only one to know them.
+        // SAFETY: `alone` records came from a box with this tag, and only the queue had a pointer to them.
         let own = place.alone.then(|| unsafe { PoolBox::from_raw(tags::DEFERRED, record) });
         Some((answer, own))
     }
@@ -234,11 +235,11 @@ impl CompletionDpc {
         })
     }
 
-    /// Tells some; true when more is left.
+    /// Delivers some; true when more is left.
     fn deliver_some(&self) -> bool {
         self.delivering.store(true, Ordering::SeqCst);
         self.deliver_a_round();
-        // Before the look: an answer that was queued while the mark stood is seen by it.
+        // Before the check: an answer that was queued while the mark stood is seen by it.
         self.delivering.store(false, Ordering::SeqCst);
         !self.queue.lock().first.is_null()
     }
@@ -246,7 +247,7 @@ impl CompletionDpc {
     fn deliver_a_round(&self) {
         for _ in 0..ROUND {
             let Some((answer, own)) = self.queue.lock().pop() else { return };
-            // Before the callback: what is told may free the object that the note lies in.
+            // Before the callback: it may free the object that the record lies in.
             drop(own);
             if let Some(answer) = answer {
                 answer.deliver();
@@ -269,17 +270,17 @@ unsafe extern "C" fn run(
     } else if completion_dpc.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
         completion_dpc.dpc.queue();
     } else {
-        // Answers that bring about more answers would keep the processor from its threads.
+        // Answers that cause more answers would keep the processor from its threads.
         completion_dpc.rounds.store(0, Ordering::Relaxed);
         completion_dpc.for_thread.store(true, Ordering::SeqCst);
         driver.fabric.platform().services.wake_thread(processor);
     }
 }
 
-/// Has `answer` told by another processor, through a note in memory that the answer itself keeps alive.
+/// Has `answer` delivered by another processor, through a record in memory that the answer itself keeps alive.
 ///
 /// # Safety
-/// The note's memory is used by nobody else and lives until the answer is told; `Err` gives the answer back untold.
+/// The record's memory is used by no other context and valid until the answer is delivered; `Err` gives the answer back.
 #[expect(clippy::result_large_err, reason = "the answer itself, given back; there may be no memory to box it")]
 pub unsafe fn deliver_by(record: *mut CompletionRecord, answer: Answer) -> Result<(), Answer> {
     let (Some(record), Some(driver)) = (NonNull::new(record), Driver::get()) else { return Err(answer) };
@@ -290,7 +291,7 @@ pub unsafe fn deliver_by(record: *mut CompletionRecord, answer: Answer) -> Resul
     Ok(())
 }
 
-/// Room for an answer that lies in no object; nothing where the adapter does not make things pend, or without memory.
+/// A record for an answer that lies in no object; `None` where the adapter completes inline, or without memory.
 pub fn space(completion_mode: CompletionMode) -> Option<Space> {
     if completion_mode != CompletionMode::Pending || Driver::get().is_none() {
         return None;
@@ -298,24 +299,24 @@ pub fn space(completion_mode: CompletionMode) -> Option<Space> {
     PoolBox::try_new(tags::DEFERRED, CompletionRecord { alone: true, ..CompletionRecord::blank() }).ok().map(Space)
 }
 
-/// A note of its own, blank.
+/// A record of its own, blank.
 pub struct Space(PoolBox<CompletionRecord>);
 
 impl Space {
-    /// Has `answer` told by another processor.
+    /// Has `answer` delivered by another processor.
     pub fn deliver(self, answer: Answer) -> NTSTATUS {
         let Self(mut record) = self;
         record.answer = Some(answer);
         let record = record.into_raw();
         if let Some(driver) = Driver::get() {
-            // SAFETY: the note was allocated for this answer and is freed when the answer is taken.
+            // SAFETY: the record was allocated for this answer and is freed when the answer is taken.
             unsafe { driver.deferred.queue(record) };
         }
         STATUS_PENDING
     }
 }
 
-/// Answers a request that is over: at once, or where the adapter makes everything pend, from another processor.
+/// Completes a request that is over: at once, or where the adapter makes everything pend, from another processor.
 pub fn request(
     completion_mode: CompletionMode,
     status: NTSTATUS,
@@ -329,8 +330,8 @@ pub fn request(
     }
 }
 
-/// As [`request`], for one that allocates `size` bytes: many are allocated by a thread at PASSIVE_LEVEL. While
-/// one is, the next go the same way however small they are: none overtakes an earlier one of its object.
+/// As [`request`], for one that allocates `size` bytes: large ones are allocated by a thread at PASSIVE_LEVEL. While one is,
+/// the next go the same way however small they are: none overtakes an earlier one of its object.
 pub fn request_sized(
     call: NdkCall,
     completion_mode: CompletionMode,

@@ -1,4 +1,4 @@
-//! The OIDs through which Windows shows RDMA to people: statistics, connections, endpoints.
+//! The OIDs through which Windows shows RDMA to administrators: statistics, connections, endpoints.
 
 use core::{
     mem::{offset_of, transmute},
@@ -89,8 +89,8 @@ pub fn local_endpoints(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS
     })
 }
 
-/// Answers with the prefix and an entry for each that `walk` finds. It walks twice, to write nothing into a buffer that is
-/// too short; what came between the walks is left out, what went is not there.
+/// Returns the prefix and an entry for each that `walk` finds. It walks twice, to write nothing into a buffer that is too
+/// short; objects added between the walks are left out, removed ones are missing.
 fn list<const SIZE: usize>(
     revision: u8,
     answer: &mut Answer<'_>,
@@ -110,7 +110,7 @@ fn list<const SIZE: usize>(
             let offset = total_of::<SIZE>(count) as usize;
             // SAFETY: entry `count` of at most `found` ends inside the buffer, which was found to hold them all.
             let place = unsafe { answer.buffer.byte_add(offset) };
-            // SAFETY: as above; the buffer is not our own memory.
+            // SAFETY: as above; the buffer is not the driver's own memory.
             unsafe { place.cast::<u8>().copy_from_nonoverlapping(entry.as_ptr(), SIZE) };
             count = count.saturating_add(1);
         }

@@ -1,4 +1,4 @@
-//! What the adapter says it can do, in the two structures that say it.
+//! The adapter's capabilities and limits, in the two structures that report them.
 
 use ndkpi_sys::{
     ndis::NDIS_NDK_CAPABILITIES,

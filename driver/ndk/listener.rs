@@ -64,7 +64,7 @@ unsafe extern "C" fn listen(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a listener of ours.
+    // SAFETY: the consumer passes a listener of this provider.
     let Some(object) = (unsafe { Object::<ListenerKind>::from_visible(listener) }) else {
         return refuse(NdkCall::LISTEN, &Nothing, Refusal::NO_OBJECT);
     };
@@ -87,7 +87,7 @@ unsafe extern "C" fn local_address(
     address: *mut SOCKADDR,
     length: *mut ULONG,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a listener of ours.
+    // SAFETY: the consumer passes a listener of this provider.
     let Some(listener) = (unsafe { consumer_object::handle::<ListenerKind>(listener) }) else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
@@ -98,7 +98,7 @@ unsafe extern "C" fn local_address(
 
 /// NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.
 unsafe extern "C" fn control_connect_events(listener: *mut NDK_LISTENER, pause: BOOLEAN) {
-    // SAFETY: the consumer passes a listener of ours.
+    // SAFETY: the consumer passes a listener of this provider.
     if let Some(listener) = unsafe { consumer_object::handle::<ListenerKind>(listener) } {
         listener.pause(pause != FALSE);
     }

@@ -1,7 +1,7 @@
 //! NdkBuildLAM and NdkReleaseLAM: adapter logical addresses for memory that a consumer pinned.
 //!
-//! A logical address is a token of the engine, never a bus address and never one of ours: generation, slot, offset. The
-//! mapping is built from the consumer's MDL and does not keep it: the consumer may free the MDL when the request is complete.
+//! A logical address is a token of the engine, never a bus address and never a pointer: generation, slot, offset. The mapping
+//! is built from the consumer's MDL and does not keep it: the consumer may free the MDL when the request is complete.
 
 use core::{
     mem::offset_of,
@@ -38,7 +38,7 @@ pub fn live() -> u32 {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// A longer mapping is not built by a caller at DISPATCH_LEVEL whose completion can bring it.
+/// A longer mapping is not built by a caller at DISPATCH_LEVEL with a completion.
 const LONG: u64 = 64 << 20;
 
 /// A released mapping has been unmapped.
@@ -65,11 +65,11 @@ pub struct BuildRequest {
     hold: Hold<KernelPlatform>,
 }
 
-// SAFETY: the consumer leaves its buffers to us until the request is complete, on whatever thread that happens.
+// SAFETY: the consumer leaves its buffers to the driver until the request is complete, on whatever thread that happens.
 unsafe impl Send for BuildRequest {}
 
 /// NDKPI: NDK_FN_BUILD_LAM. Inline whatever its size, because consumers pass no context for its completion; except at
-/// DISPATCH_LEVEL with a completion and more than [`LONG`]: then our thread maps it.
+/// DISPATCH_LEVEL with a completion and more than [`LONG`]: then the mapper's thread maps it.
 pub unsafe extern "C" fn build(
     adapter: *mut NDK_ADAPTER,
     mdl: *mut MDL,
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn build(
     }
 }
 
-/// Whether a mapping with a completion is left to our thread.
+/// Whether a mapping with a completion is left to the mapper's thread.
 fn is_for_thread(chain: &Chain, completion_mode: CompletionMode) -> bool {
     match completion_mode {
         CompletionMode::Auto => chain.length > LONG && irql::at_dispatch(),
@@ -175,12 +175,12 @@ impl Output {
     /// Fills the consumer's buffers.
     fn write(&self, built: &LogicalMapping, first_byte_offset: u32) {
         let head = NDK_LOGICAL_ADDRESS_MAPPING {
-            // The name of the mapping again, never an address of ours.
+            // The name of the mapping again, never a pointer.
             AdapterContext: core::ptr::without_provenance_mut(built.first.0 as usize),
             AdapterPageCount: built.pages,
             AdapterPageArray: [NDK_LOGICAL_ADDRESS { QuadPart: built.first.0.cast_signed() }],
         };
-        // SAFETY: the buffer has room for the head and all pages (`build` compared the sizes).
+        // SAFETY: the buffer is large enough for the head and all pages (`build` compared the sizes).
         unsafe { self.mapping.write(head) };
         // SAFETY: only the address of the array is computed.
         let array = unsafe { self.mapping.byte_add(offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray)) };
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn release(adapter: *mut NDK_ADAPTER, mapping: *mut NDK_LO
     }
 }
 
-/// Waits until the contexts that were copying when the mapping went have finished the piece they were at: a few microseconds,
+/// Waits until the contexts that were copying when the mapping was released have finished their piece: a few microseconds,
 /// because none of them can be preempted (each piece is copied at DISPATCH_LEVEL).
 fn wait_for_others(releasing: &Releasing<KernelPlatform>) -> Option<Retired<KernelPlatform>> {
     loop {

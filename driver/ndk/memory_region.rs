@@ -63,7 +63,7 @@ impl Kind for MemoryRegionKind {
     }
 }
 
-/// What the flags of a registration grant; nothing for flags NDKPI does not know.
+/// What the flags of a registration grant; `None` for flags NDKPI does not have.
 ///
 /// NDKPI: NDK_MR_FLAG_ALLOW_REMOTE_WRITE holds the local write bit; the remote bit alone makes no sense.
 fn rights(flags: NDK_MR_FLAGS) -> Option<Rights> {
@@ -80,17 +80,17 @@ fn rights(flags: NDK_MR_FLAGS) -> Option<Rights> {
     Some(rights)
 }
 
-/// How the region's functions answer, and the engine's part of it.
+/// The completion mode of the region's functions, and the engine's part of it.
 ///
 /// # Safety
-/// `region` is null or a memory region of ours that is not closed yet.
+/// `region` is null or a memory region of this provider that is not closed yet.
 unsafe fn find<'a>(region: *mut NDK_MR) -> Option<(CompletionMode, &'a MemoryRegion<KernelPlatform>)> {
     // SAFETY: the caller's promise.
     let object = unsafe { Object::<MemoryRegionKind>::from_visible(region) }?;
     Some((object.origin.completion_mode, object.handle()?))
 }
 
-/// NDKPI: NDK_FN_REGISTER_MR. Inline, or PENDING through our thread for large memory.
+/// NDKPI: NDK_FN_REGISTER_MR. Inline, or PENDING through the mapper's thread for large memory.
 unsafe extern "C" fn register(
     region: *mut NDK_MR,
     mdl: *mut MDL,
@@ -99,7 +99,7 @@ unsafe extern "C" fn register(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a memory region of ours.
+    // SAFETY: the consumer passes a memory region of this provider.
     let Some((completion_mode, region)) = (unsafe { find(region) }) else {
         return refuse(NdkCall::REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
@@ -134,7 +134,7 @@ fn register_chain(region: &MemoryRegion<KernelPlatform>, chain: &Chain, rights: 
     region.register(registration).map_err(|(cause, _unmapped_here)| cause.into())
 }
 
-/// Leaves it to the mapper.
+/// Leaves the registration to the mapper.
 fn register_deferred(
     region: &MemoryRegion<KernelPlatform>,
     chain: Chain,
@@ -163,13 +163,13 @@ pub fn register_now(request: RegisterRequest) {
     drop(request.hold);
 }
 
-/// NDKPI: NDK_FN_DEREGISTER_MR. PENDING while something still copies, or while large memory is unmapped by our thread.
+/// NDKPI: NDK_FN_DEREGISTER_MR. PENDING while something still copies, or while large memory is unmapped by the mapper's thread.
 unsafe extern "C" fn deregister(
     region: *mut NDK_MR,
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a memory region of ours.
+    // SAFETY: the consumer passes a memory region of this provider.
     let Some((completion_mode, region)) = (unsafe { find(region) }) else {
         return refuse(NdkCall::DEREGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
@@ -184,7 +184,7 @@ unsafe extern "C" fn deregister(
     }
 }
 
-/// Answers a deregister that the engine did at once.
+/// Completes a deregister that the engine did at once.
 fn deregistered(
     mut retired: Retired<KernelPlatform>,
     completion_mode: CompletionMode,
@@ -211,7 +211,7 @@ unsafe extern "C" fn initialize_fast_register(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a memory region of ours.
+    // SAFETY: the consumer passes a memory region of this provider.
     let Some((completion_mode, region)) = (unsafe { find(region) }) else {
         return refuse(NdkCall::INITIALIZE_FAST_REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
@@ -224,12 +224,12 @@ unsafe extern "C" fn initialize_fast_register(
 
 /// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR.
 unsafe extern "C" fn remote_token(region: *mut NDK_MR) -> UINT32 {
-    // SAFETY: the consumer passes a memory region of ours.
+    // SAFETY: the consumer passes a memory region of this provider.
     unsafe { consumer_object::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.remote_token().0)
 }
 
 /// NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR.
 unsafe extern "C" fn local_token(region: *mut NDK_MR) -> UINT32 {
-    // SAFETY: the consumer passes a memory region of ours.
+    // SAFETY: the consumer passes a memory region of this provider.
     unsafe { consumer_object::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.local_token().0)
 }

@@ -45,8 +45,8 @@ impl Kind for MemoryWindowKind {
     }
 }
 
-/// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MW. Of the newest bind, also while that waits for its turn.
+/// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MW. Of the newest bind, also while that is queued.
 unsafe extern "C" fn remote_token(window: *mut NDK_MW) -> UINT32 {
-    // SAFETY: the consumer passes a memory window of ours.
+    // SAFETY: the consumer passes a memory window of this provider.
     unsafe { consumer_object::handle::<MemoryWindowKind>(window) }.map_or(0, |window| window.remote_token().0)
 }

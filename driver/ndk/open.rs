@@ -1,4 +1,4 @@
-//! OpenNDKAdapter and CloseNDKAdapter: how NDIS lets consumers in.
+//! OpenNDKAdapter and CloseNDKAdapter: how NDIS opens and closes the provider for consumers.
 
 use core::{cell::UnsafeCell, ffi::c_void, ptr::NonNull};
 
@@ -30,21 +30,21 @@ use crate::{
     tags, version,
 };
 
-/// One open of the adapter. The consumer sees the first member; `Dispatch` and `NdkReserved` in it are not ours after
-/// creation.
+/// One open of the adapter. The consumer sees the first member; `Dispatch` and `NdkReserved` in it belong to the layers above
+/// after creation.
 #[repr(C)]
 pub struct OpenAdapter {
     object: UnsafeCell<NDK_ADAPTER>,
     pub origin: Origin,
     adapter: NonNull<Adapter>,
-    /// Set once, before the consumer knows the object.
+    /// Set once, before the consumer gets the object.
     engine_open: UnsafeCell<Option<Open<KernelPlatform>>>,
     /// What the close waits for; made in advance, because a close cannot fail.
     closed: SpinLock<Option<Event>>,
 }
 
-// SAFETY: the adapter outlives its opens; the object part belongs to the layers above; the opening does not change once the
-// object is known.
+// SAFETY: the adapter outlives its opens; the object part belongs to the layers above; the engine's open does not change once
+// the consumer has the object.
 unsafe impl Send for OpenAdapter {}
 // SAFETY: as above.
 unsafe impl Sync for OpenAdapter {}
@@ -70,7 +70,7 @@ impl OpenAdapter {
             adapter.provider.engine().open(Semantics::NDK, ConsumerObject::Open(open)).map_err(refused)?;
         // SAFETY: the engine keeps the block.
         let cell = unsafe { &raw mut (*place).engine_open };
-        // SAFETY: nobody else reaches the opening yet.
+        // SAFETY: no other context reaches the engine's open yet.
         unsafe { *(*cell).get_mut() = Some(engine_open) };
         NonNull::new(place).ok_or_else(|| resources(OutOfMemory))
     }
@@ -100,7 +100,7 @@ fn resources(_: OutOfMemory) -> Refusal {
     Refusal::new(RefusalCause::NO_MEMORY, NDIS_STATUS_RESOURCES)
 }
 
-/// An open that meets a disable on its way, or comes before an enable is through.
+/// The refusal of an open during a disable, or before an enable has ended.
 fn refused(cause: CreateError) -> Refusal {
     if cause == CreateError::AdapterGone { NDK_OFF } else { cause.into() }
 }
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn open_adapter(
     parameters: *mut NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
     result: *mut *mut NDK_ADAPTER,
 ) -> NDIS_STATUS {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else {
         let refusal = Refusal::new(RefusalCause::NO_OBJECT, NDIS_STATUS_FAILURE);
         return refuse(NdkCall::OPEN_ADAPTER, &Nothing, refusal);
@@ -156,7 +156,7 @@ pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<*mut NDK_ADAPTER, 
 /// # Safety
 /// NDIS passes the context of an initialised adapter and an object from [`open_adapter`], once.
 pub unsafe extern "C" fn close_adapter(context: NDIS_HANDLE, object: *mut NDK_ADAPTER) {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
     // SAFETY: an object from `open_adapter`, closed once.
     unsafe { close(adapter, object) };

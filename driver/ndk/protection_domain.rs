@@ -1,4 +1,4 @@
-//! The dispatch table of a protection domain: creating what lives in it.
+//! The dispatch table of a protection domain: creating the objects that belong to it.
 
 use ndkpi_sys::{
     ndkpi::{
@@ -68,7 +68,7 @@ impl Kind for ProtectionDomainKind {
 /// The object and its engine part behind what a consumer passes.
 ///
 /// # Safety
-/// `domain` is null or a protection domain of ours that is not closed yet.
+/// `domain` is null or a protection domain of this provider that is not closed yet.
 unsafe fn find<'a>(
     domain: *mut NDK_PD,
 ) -> Option<(&'a Object<ProtectionDomainKind>, &'a ProtectionDomain<KernelPlatform>)> {
@@ -85,7 +85,7 @@ unsafe extern "C" fn create_mr(
     context: PVOID,
     result: *mut *mut NDK_MR,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a protection domain of ours.
+    // SAFETY: the consumer passes a protection domain of this provider.
     let Some((object, domain)) = (unsafe { find(domain) }) else {
         return refuse(NdkCall::CREATE_MR, &Nothing, Refusal::NO_OBJECT);
     };
@@ -103,7 +103,7 @@ unsafe extern "C" fn create_mw(
     context: PVOID,
     result: *mut *mut NDK_MW,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a protection domain of ours.
+    // SAFETY: the consumer passes a protection domain of this provider.
     let Some((object, domain)) = (unsafe { find(domain) }) else {
         return refuse(NdkCall::CREATE_MW, &Nothing, Refusal::NO_OBJECT);
     };
@@ -113,7 +113,7 @@ unsafe extern "C" fn create_mw(
     unsafe { creation.run::<MemoryWindowKind>(|| domain.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_SRQ. A deep queue is allocated by our thread.
+/// NDKPI: NDK_FN_CREATE_SRQ. A deep queue is allocated by the mapper's thread.
 unsafe extern "C" fn create_srq(
     domain: *mut NDK_PD,
     depth: ULONG,
@@ -126,7 +126,7 @@ unsafe extern "C" fn create_srq(
     context: PVOID,
     result: *mut *mut NDK_SRQ,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a protection domain of ours.
+    // SAFETY: the consumer passes a protection domain of this provider.
     let Some((object, domain)) = (unsafe { find(domain) }) else {
         return refuse(NdkCall::CREATE_SRQ, &Nothing, Refusal::NO_OBJECT);
     };
@@ -146,7 +146,7 @@ unsafe extern "C" fn create_srq(
     unsafe { creation.run_sized::<SharedReceiveQueueKind>(size, || domain.hold(), make) }
 }
 
-/// NDKPI: NDK_FN_CREATE_QP. A queue pair with much room is allocated by our thread.
+/// NDKPI: NDK_FN_CREATE_QP. A deep queue pair is allocated by the mapper's thread.
 unsafe extern "C" fn create_qp(
     domain: *mut NDK_PD,
     receive_queue: *mut NDK_CQ,
@@ -161,11 +161,11 @@ unsafe extern "C" fn create_qp(
     context: PVOID,
     result: *mut *mut NDK_QP,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a protection domain of ours.
+    // SAFETY: the consumer passes a protection domain of this provider.
     let Some((object, domain)) = (unsafe { find(domain) }) else {
         return refuse(NdkCall::CREATE_QP, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer passes completion queues of ours.
+    // SAFETY: the consumer passes completion queues of this provider.
     let receive_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(receive_queue) };
     // SAFETY: as above.
     let initiator_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(initiator_queue) };
@@ -233,7 +233,7 @@ unsafe fn create_queue_pair(
         Err(cause) => return refuse(creation.call, domain, cause),
     };
     let maker = domain.clone();
-    // The consumer may close the queues while our thread is at it.
+    // The consumer may close the queues while the mapper's thread creates the queue pair.
     let shared = queues.shared.as_ref().map(SharedReceiveQueue::hold);
     let holds = (queues.receive.hold(), queues.initiator.hold(), shared);
     let make = move |consumer_object| {
@@ -259,11 +259,11 @@ unsafe extern "C" fn create_qp_with_srq(
     context: PVOID,
     result: *mut *mut NDK_QP,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a protection domain of ours.
+    // SAFETY: the consumer passes a protection domain of this provider.
     let Some((object, domain)) = (unsafe { find(domain) }) else {
         return refuse(NdkCall::CREATE_QP_WITH_SRQ, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer passes queues of ours.
+    // SAFETY: the consumer passes queues of this provider.
     let receive_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(receive_queue) };
     // SAFETY: as above.
     let initiator_queue = unsafe { consumer_object::handle::<CompletionQueueKind>(initiator_queue) };
@@ -289,7 +289,7 @@ unsafe extern "C" fn create_qp_with_srq(
 
 /// NDKPI: NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN.
 unsafe extern "C" fn privileged_token(domain: *mut NDK_PD, token: *mut UINT32) {
-    // SAFETY: the consumer passes a protection domain of ours.
+    // SAFETY: the consumer passes a protection domain of this provider.
     let Some((_, domain)) = (unsafe { find(domain) }) else { return };
     // SAFETY: null, or the consumer's place for the token.
     if let Some(token) = unsafe { token.as_mut() } {

@@ -1,7 +1,7 @@
-//! NDK on one adapter: on or off, who has it open, and the thread that tells NDIS about changes.
+//! NDK on one adapter: its state, its opens, and the thread that reports changes to NDIS.
 //!
-//! NDKPI: the disable event stays pending until every NDK adapter is closed, and closing one may need any other thread of
-//! ours. So the events have a thread of their own, which does nothing else.
+//! NDKPI: the disable event stays pending until every NDK adapter is closed, and closing one may need any other thread of the
+//! driver. So the events have a thread of their own, which does nothing else.
 
 use core::{
     ffi::c_void,
@@ -38,10 +38,10 @@ use crate::{
 pub struct Provider {
     /// The engine's part of the adapter.
     engine: EngineAdapter<KernelPlatform>,
-    /// What was asked for last; the event thread makes it so.
+    /// The last requested state; the event thread applies it.
     wanted: AtomicBool,
-    /// What the event thread has made so. Opens are let in while both are true: off as soon as it is asked for, on when a
-    /// disable that is under way has come to its end.
+    /// The state that the event thread has applied. Opens are accepted while both are true: off as soon as it is requested, on
+    /// when a disable that is under way has ended.
     on: AtomicBool,
     /// The adapter is being halted.
     leaving: AtomicBool,
@@ -105,10 +105,10 @@ impl Provider {
         if let Some(thread) = thread {
             thread.join();
         }
-        // NDIS closes what it opened before HaltEx; this wait is the proof.
+        // NDIS closes its opens before HaltEx; this wait verifies it.
         self.opens.shut();
         self.engine.shut_down();
-        // An open counts down before the engine's last touch of it: let the turns that are on their way end.
+        // An open counts down before the engine's last touch of it: let the service passes under way end.
         dpc::flush();
         self.engine.remove();
     }
@@ -118,7 +118,7 @@ impl Provider {
         &self.engine
     }
 
-    /// Switches NDK on or off and lets the event thread tell NDIS. Never blocks.
+    /// Switches NDK on or off and lets the event thread report it to NDIS. Never blocks.
     pub fn set_state(&self, enable: bool) {
         self.wanted.store(enable, Ordering::SeqCst);
         self.wake.set();
@@ -143,7 +143,7 @@ impl Provider {
         self.engine.shut_down();
     }
 
-    /// A reference for a new open, or nothing while NDK is off. Give it back with [`Provider::closed`].
+    /// A reference for a new open; false while NDK is off. Give it back with [`Provider::closed`].
     pub fn engine_open(&self) -> bool {
         self.is_enabled() && self.opens.acquire()
     }
@@ -152,8 +152,8 @@ impl Provider {
         self.opens.release();
     }
 
-    /// A reference for one of the driver's own opens, or nothing while NDK is off. Give it back with
-    /// [`Provider::session_closed`], after the open is closed: NDK is not switched on again before.
+    /// A reference for one of the driver's own opens; false while NDK is off. Give it back with [`Provider::session_closed`],
+    /// after the open is closed: NDK is not switched on again before.
     pub fn session_open(&self) -> bool {
         self.sessions.acquire()
     }
@@ -168,7 +168,7 @@ impl Provider {
         self.engine.set_scoped_addresses(addresses).ok()
     }
 
-    /// There is something for the event thread.
+    /// Wakes the event thread for new work.
     pub fn wake_events(&self) {
         self.wake.set();
     }
@@ -188,8 +188,8 @@ impl Provider {
         }
     }
 
-    /// Ends the driver's own opens, which NDIS does not know, and every connection and listener, whose consumers are told; waits
-    /// for the former, which never wait for user mode.
+    /// Ends the driver's own opens, which are unknown to NDIS, and every connection and listener, with events to their
+    /// consumers; waits for the former, which never wait for user mode.
     fn switch_off(&self, adapter_index: usize) {
         self.on.store(false, Ordering::SeqCst);
         if let Some(driver) = Driver::get() {
@@ -199,19 +199,19 @@ impl Provider {
         self.sessions.shut();
     }
 
-    /// Makes what is wanted so, and tells NDIS where it was told otherwise; an error when NDIS did not take it. What is so and
-    /// what NDIS was told may differ: a request may be taken back before the event that failed is raised again.
-    fn follow(&self, adapter: &Adapter, told: &mut bool) -> Result<(), NDIS_STATUS> {
+    /// Applies the wanted state, and reports it to NDIS where the last report differs; an error when NDIS did not take it. The
+    /// actual and the reported state may differ: a request may be taken back before the event that failed is raised again.
+    fn follow(&self, adapter: &Adapter, reported: &mut bool) -> Result<(), NDIS_STATUS> {
         while !self.is_leaving() {
             let wanted = self.wanted.load(Ordering::SeqCst);
             if wanted != self.on.load(Ordering::SeqCst) {
                 if wanted { self.switch_on() } else { self.switch_off(adapter.index) }
             }
-            if wanted == *told {
+            if wanted == *reported {
                 break;
             }
             announce(adapter.miniport, wanted)?;
-            *told = wanted;
+            *reported = wanted;
         }
         Ok(())
     }
@@ -230,17 +230,17 @@ fn pause(failures: u32) -> u32 {
     AGAIN << failures.saturating_sub(1).min(DOUBLINGS)
 }
 
-/// The event thread of one adapter. It compares what is wanted with what NDIS was told last, so that requests that cross are
-/// answered by events that alternate; and it follows changes of addresses for which there was no memory when they came. While a
-/// disable waits for consumers to close, that has to wait too: everything of the engine's has ended then, and nothing is let in.
+/// The event thread of one adapter. It compares what is wanted with what was reported to NDIS last, so that requests that cross
+/// are answered by events that alternate; and it follows changes of addresses that could not be read for want of memory. While
+/// a disable waits for consumers to close, address changes wait too: all engine objects have ended then, and none is created.
 ///
-/// Only lack of resources is waited out: addresses are read again for as long as the adapter lives, an event is raised at most
+/// Only lack of resources is waited out: addresses are read again for as long as the adapter exists, an event is raised at most
 /// [`TRIES`] times. An event that NDIS refuses for another reason is not raised again before the next request.
 unsafe extern "C" fn run_events(context: *mut c_void) {
     // SAFETY: `Provider::start` gave the adapter, which outlives this thread.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
         let provider = &adapter.provider;
-        let mut told = adapter.configuration.network_direct;
+        let mut reported = adapter.configuration.network_direct;
         // In a row; and how often the event may be raised before the next request.
         let (mut failures, mut tries) = (0_u32, TRIES);
         loop {
@@ -258,7 +258,7 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
             }
             let caught_up = adapter.addresses.catch_up(adapter);
             if tries != 0 {
-                tries = match provider.follow(adapter, &mut told) {
+                tries = match provider.follow(adapter, &mut reported) {
                     Ok(()) => TRIES,
                     Err(NDIS_STATUS_RESOURCES) => tries.saturating_sub(1),
                     Err(_) => 0,
@@ -271,7 +271,7 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
     thread::exit();
 }
 
-/// Tells NDIS that NDK was switched; an error when NDIS did not take it. Disabling returns when every NDK adapter has been
+/// Reports to NDIS that NDK was switched; an error when NDIS did not take it. Disabling returns when every NDK adapter has been
 /// closed. PASSIVE_LEVEL.
 fn announce(miniport: MiniportHandle, enabled: bool) -> Result<(), NDIS_STATUS> {
     let mut notification = NET_PNP_EVENT_NOTIFICATION::zeroed();
@@ -281,7 +281,8 @@ fn announce(miniport: MiniportHandle, enabled: bool) -> Result<(), NDIS_STATUS> 
         Size: NDIS_SIZEOF_NET_PNP_EVENT_NOTIFICATION_REVISION_2,
     };
     notification.NetPnPEvent.NetEvent = if enabled { NetEventNDKEnable } else { NetEventNDKDisable };
-    // SAFETY: PASSIVE_LEVEL on our own thread, outside any OID handler and without locks; the notification is complete.
+    // SAFETY: PASSIVE_LEVEL on the driver's own thread, outside any OID handler and without locks; the notification is
+    // complete.
     let status = unsafe { NdisMNetPnPEvent(miniport.0, &raw mut notification) };
     if status == NDIS_STATUS_SUCCESS {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The dispatch table of a queue pair: posting work.
 //!
-//! Every function reads the same way: find the queue pair, take flags and elements apart, hand them to the engine. A post that
-//! is refused here makes the engine process the requests it holds back, as NDKPI asks of any inline failure.
+//! Every function reads the same way: find the queue pair, decode flags and SGEs, hand them to the engine. A post that is
+//! refused here makes the engine process the requests it holds back, as NDKPI requires of any inline failure.
 
 use core::{ffi::c_void, slice};
 
@@ -70,7 +70,7 @@ impl Kind for QueuePairKind {
     }
 }
 
-/// The flags of a work request, taken apart; nothing if there is one this operation does not have.
+/// The flags of a work request, taken apart; `None` if there is one this operation does not have.
 ///
 /// NDKPI: flags of several bits are compared whole; RDMA_READ_SINK and the rights belong to fast registrations.
 fn request_flags(flags: NDK_OP_FLAGS) -> Option<RequestFlags> {
@@ -116,10 +116,10 @@ fn window_flags(flags: NDK_OP_FLAGS) -> Option<(RequestFlags, Rights)> {
     (!local_only).then_some((flags, rights))
 }
 
-/// The consumer's scatter/gather list; nothing for a null list that is said to have elements.
+/// The consumer's scatter/gather list; `None` for a null list with a nonzero count.
 ///
 /// # Safety
-/// `list` is null or has `count` elements that stay as they are during the call.
+/// `list` is null or has `count` SGEs that stay as they are during the call.
 pub unsafe fn sges<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SGE]> {
     if count == 0 {
         return Some(&[]);
@@ -157,7 +157,7 @@ fn flags_or_list(flags_are_good: bool) -> Refusal {
 
 /// NDKPI: NDK_FN_FLUSH.
 unsafe extern "C" fn flush(queue_pair: *mut NDK_QP) {
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     if let Some(queue_pair) = unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) } {
         queue_pair.flush();
     }
@@ -171,7 +171,7 @@ unsafe extern "C" fn send(
     count: ULONG,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::SEND, &Nothing, Refusal::NO_OBJECT);
     };
@@ -191,7 +191,7 @@ unsafe extern "C" fn send_and_invalidate(
     flags: NDK_OP_FLAGS,
     token: UINT32,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::SEND_AND_INVALIDATE, &Nothing, Refusal::NO_OBJECT);
     };
@@ -208,7 +208,7 @@ unsafe extern "C" fn send_and_invalidate(
 
 /// NDKPI: NDK_FN_RECEIVE.
 unsafe extern "C" fn receive(queue_pair: *mut NDK_QP, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::RECEIVE, &Nothing, Refusal::NO_OBJECT);
     };
@@ -229,7 +229,7 @@ struct Transfer<'a> {
 /// The argument checks of Read and Write, which are the same.
 ///
 /// # Safety
-/// As NDK_FN_READ: a queue pair of ours that is not closed, and a list that stays as it is during the call.
+/// As NDK_FN_READ: a queue pair of this provider that is not closed, and a list that stays as it is during the call.
 unsafe fn transfer<'a>(
     call: NdkCall,
     queue_pair: *mut NDK_QP,
@@ -299,13 +299,13 @@ unsafe extern "C" fn bind(
     length: SIZE_T,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::BIND, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer passes a memory region of ours.
+    // SAFETY: the consumer passes a memory region of this provider.
     let region = unsafe { consumer_object::handle::<MemoryRegionKind>(region) };
-    // SAFETY: the consumer passes a memory window of ours.
+    // SAFETY: the consumer passes a memory window of this provider.
     let window = unsafe { consumer_object::handle::<MemoryWindowKind>(window) };
     let (Some(region), Some(window), Some((flags, rights))) = (region, window, window_flags(flags)) else {
         let objects = region.is_some() && window.is_some();
@@ -328,11 +328,11 @@ unsafe extern "C" fn fast_register(
     base: PVOID,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::FAST_REGISTER, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer passes a memory region of ours.
+    // SAFETY: the consumer passes a memory region of this provider.
     let region = unsafe { consumer_object::handle::<MemoryRegionKind>(region) };
     // SAFETY: the consumer's array for the length of the call.
     let pages = unsafe { page_list(pages, page_count) };
@@ -349,7 +349,7 @@ unsafe extern "C" fn fast_register(
     )
 }
 
-/// The consumer's page list; nothing for a null list that is said to have pages.
+/// The consumer's page list; `None` for a null list with a nonzero count.
 ///
 /// # Safety
 /// `pages` is null or has `count` entries that stay as they are during the call.
@@ -364,11 +364,11 @@ unsafe fn page_list<'a>(pages: *const NDK_LOGICAL_ADDRESS, count: ULONG) -> Opti
     Some(unsafe { slice::from_raw_parts(pages, count as usize) })
 }
 
-/// What kind of object a header says it heads; nothing without one. Read by its address: the layers above write other words of
+/// What kind of object a header says it heads; `None` without one. Read by its address: the layers above write other words of
 /// the header at any time.
 ///
 /// # Safety
-/// `object` is null or the header of an object of ours that is not closed.
+/// `object` is null or the header of an object of this provider that is not closed.
 unsafe fn object_type(object: *mut NDK_OBJECT_HEADER) -> Option<NDK_OBJECT_TYPE> {
     if object.is_null() || !object.is_aligned() {
         return None;
@@ -386,11 +386,11 @@ unsafe extern "C" fn invalidate(
     object: *mut NDK_OBJECT_HEADER,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of ours.
+    // SAFETY: the consumer passes a queue pair of this provider.
     let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
         return refuse(NdkCall::INVALIDATE, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: null, or the header of an object of ours.
+    // SAFETY: null, or the header of an object of this provider.
     let (Some(kind), Some(flags)) = (unsafe { object_type(object) }, request_flags(flags)) else {
         let refusal = if object.is_null() { Refusal::NO_OBJECT } else { Refusal::UNKNOWN_FLAGS };
         return refuse_early(NdkCall::INVALIDATE, queue_pair, refusal);

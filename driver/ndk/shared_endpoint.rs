@@ -60,7 +60,7 @@ unsafe extern "C" fn local_address(
     address: *mut SOCKADDR,
     length: *mut ULONG,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a shared endpoint of ours.
+    // SAFETY: the consumer passes a shared endpoint of this provider.
     let Some(endpoint) = (unsafe { consumer_object::handle::<SharedEndpointKind>(endpoint) }) else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };

@@ -56,7 +56,7 @@ impl Kind for SharedReceiveQueueKind {
     }
 }
 
-/// NDKPI: NDK_FN_MODIFY_SRQ. A deep queue is allocated by our thread.
+/// NDKPI: NDK_FN_MODIFY_SRQ. A deep queue is allocated by the mapper's thread.
 unsafe extern "C" fn modify(
     queue: *mut NDK_SRQ,
     depth: ULONG,
@@ -64,7 +64,7 @@ unsafe extern "C" fn modify(
     completion: Option<NDK_FN_REQUEST_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a shared receive queue of ours.
+    // SAFETY: the consumer passes a shared receive queue of this provider.
     let Some(object) = (unsafe { Object::<SharedReceiveQueueKind>::from_visible(queue) }) else {
         return refuse(NdkCall::MODIFY_SRQ, &Nothing, Refusal::NO_OBJECT);
     };
@@ -87,7 +87,7 @@ unsafe extern "C" fn modify(
 
 /// NDKPI: NDK_FN_SRQ_RECEIVE.
 unsafe extern "C" fn receive(queue: *mut NDK_SRQ, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
-    // SAFETY: the consumer passes a shared receive queue of ours.
+    // SAFETY: the consumer passes a shared receive queue of this provider.
     let Some(queue) = (unsafe { consumer_object::handle::<SharedReceiveQueueKind>(queue) }) else {
         return refuse(NdkCall::SRQ_RECEIVE, &Nothing, Refusal::NO_OBJECT);
     };

@@ -41,7 +41,7 @@ pub unsafe fn read(address: *const SOCKADDR, length: ULONG) -> Result<SocketAddr
     }
 }
 
-/// Writes an address into a consumer's buffer: `*length` is its room, then the bytes written or needed.
+/// Writes an address into a consumer's buffer: `*length` is its size, then the bytes written or needed.
 ///
 /// # Safety
 /// `length` is null or valid; `place` is null or has `*length` writable bytes.

@@ -1,7 +1,7 @@
 //! A simple bench of the engine in one process: the three rows that matter, beside a plain copy of the same size.
 //!
-//! `cargo run --release -p softndk-engine --example bench`. What it is not: a benchmark of the driver; there is no kernel, and
-//! the locks are the test platform's.
+//! `cargo run --release -p softndk-engine --example bench`. It does not measure the driver: there is no kernel, and the locks
+//! are the test platform's.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -18,7 +18,7 @@ struct Row {
     remote: MemoryToken,
 }
 
-/// Local elements by privileged token, the remote side a fast-register region: what a storage initiator does.
+/// Local SGEs by privileged token, the remote side a fast-register region: as a storage initiator does.
 fn row(length: usize) -> Row {
     let depths = Depths { completions: 256, initiator: 64, receive: 64, sges: 4, inline: 64 };
     let pair = Pair::with(Semantics::NDK, depths);

@@ -1,12 +1,11 @@
-//! Who may touch which bytes: tokens and addresses turned into spans of memory.
+//! Access checks: tokens and addresses are resolved to spans of memory.
 //!
-//! What it is: the check sequence of every access: token, generation, kind, protection domain (for a window: queue pair),
-//! rights, bounds, pages.
-//! What it is not: the copy. A [`View`] is valid for as long as the context stays inside the epoch, and no longer.
+//! Every access walks the same sequence: token, generation, kind, protection domain (for a window: queue pair), rights, bounds,
+//! pages. A [`View`] is valid only while the context stays inside the epoch. The copy itself is in `transfer.rs`.
 //!
-//! Rules: zero-length accesses are not checked (they touch nothing); the privileged token is good for local elements with
-//! logical addresses and never for a peer; page lists are resolved page by page when they are used, so that a page whose
-//! mapping was released fails the access instead of touching memory.
+//! Rules: zero-length accesses are not checked (they touch no memory); the privileged token is good for local scatter/gather
+//! elements with logical addresses and never for a peer; page lists are resolved page by page when they are used, so that a
+//! page whose mapping was released fails the access instead of touching memory.
 
 use softndk_cells::{Guard, Shared, SlotKey};
 
@@ -22,11 +21,11 @@ use crate::token::{LogicalAddress, MemoryToken, Sge};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Denied;
 
-/// Where and on whose behalf an access is made.
+/// The place and the rights of an access.
 pub(crate) struct Accessor<'g, P: Platform> {
     pub(crate) fabric: &'g Fabric<P>,
     pub(crate) guard: &'g Guard<'g>,
-    /// The protection domain of the queue pair whose memory it is.
+    /// The protection domain of the queue pair whose memory is accessed.
     pub(crate) domain: MemoryToken,
     /// That queue pair, as a number; 0 where windows do not matter.
     pub(crate) pair: usize,
@@ -113,7 +112,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
         }
     }
 
-    /// The fast-register region that a peer wants to invalidate: one it was ever meant to know.
+    /// The fast-register region that a peer wants to invalidate; only one that was registered with remote access.
     pub(crate) fn fast_of_peer(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
         self.fast(token).and_then(|fast| if fast.remote_access { Ok(fast) } else { Err(Denied) })
     }

@@ -1,9 +1,8 @@
 //! An adapter: limits, addresses, counters, and the registry of its objects.
 //!
-//! What it is: the engine's half of one miniport adapter. What it is not: an open of it; consumers work through an
-//! [`Open`], of which there may be several.
+//! This is the engine's half of one miniport adapter. Consumers work through an [`Open`]; an adapter may have several.
 //!
-//! Rules: a vanished address and a shut-down adapter end their listeners and connections and tell the consumers; the objects
+//! Rules: a vanished address and a shut-down adapter end their listeners and connections and notify the consumers; the objects
 //! stay until they are closed.
 
 use alloc::vec::Vec;
@@ -63,7 +62,7 @@ impl From<IpAddr> for AdapterAddress {
 
 pub(crate) struct AdapterObject<P: Platform> {
     pub(crate) fabric: Fabric<P>,
-    /// Tells endpoints of different adapters apart.
+    /// Distinguishes endpoints of different adapters.
     pub(crate) number: u32,
     pub(crate) limits: Limits,
     pub(crate) wire: u32,
@@ -133,7 +132,7 @@ impl<P: Platform> AdapterObject<P> {
         fits.then(|| own.with_port(address.port()))
     }
 
-    /// Publishes a complete object. More of its kind than the limits allow are refused as for want of memory.
+    /// Publishes a complete object. More of its kind than the limits allow are refused as without memory.
     pub(crate) fn register(&self, object: &Object<P>) -> Result<(), NoMemory> {
         self.registry.with(|registry| {
             if registry.count(object).is_some_and(|count| *count >= self.limits.objects) {
@@ -144,7 +143,7 @@ impl<P: Platform> AdapterObject<P> {
             } else {
                 let index = u32::try_from(registry.objects.len()).map_err(|_| NoMemory)?;
                 registry.objects.try_reserve(1)?;
-                // Room for every index at once, so that forgetting never allocates.
+                // Capacity for every index at once, so that unregistering never allocates.
                 let missing = registry.objects.capacity().saturating_sub(registry.free.len());
                 registry.free.try_reserve(missing)?;
                 push_within_capacity(&mut registry.objects, None).map_err(|_| NoMemory)?;
@@ -166,7 +165,7 @@ impl<P: Platform> AdapterObject<P> {
         let object = self.registry.with(|registry| {
             let object = registry.objects.get_mut(index as usize).and_then(Option::take);
             if object.is_some() {
-                // `register` made room for every index.
+                // `register` reserved capacity for every index.
                 let kept = push_within_capacity(&mut registry.free, index);
                 debug_assert!(kept.is_ok());
             }
@@ -221,7 +220,7 @@ impl<P: Platform> AdapterObject<P> {
     }
 }
 
-/// The zone that comes with an address.
+/// The zone of an address.
 pub(crate) fn scope_of(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V4(_) => 0,
@@ -263,7 +262,7 @@ impl<P: Platform> Adapter<P> {
         let old = self.0.addresses.with(|addresses| core::mem::replace(addresses, fresh));
         let gone = |ip: IpAddr| !addresses.clone().any(|address| address.ip == ip);
         if old.iter().any(|address| gone(address.ip)) {
-            // Who listens at every address goes on.
+            // A listener at every address continues.
             self.0.abort(|address| !address.is_unspecified() && gone(address));
         }
         Ok(())
@@ -286,13 +285,13 @@ impl<P: Platform> Adapter<P> {
         self.0.running.store(true, Ordering::Release);
     }
 
-    /// Takes the adapter out of the fabric for good (halt); openings must be closed before.
+    /// Takes the adapter out of the fabric (halt), finally; opens must be closed before.
     pub fn remove(&self) {
         self.shut_down();
         self.0.fabric.remove_adapter(&self.0);
     }
 
-    /// Openings not yet fully closed.
+    /// Opens not yet fully closed.
     pub fn opens(&self) -> usize {
         let mut count = 0;
         self.0.each(|object| count += usize::from(matches!(object, Object::Open(_))));
@@ -336,8 +335,8 @@ impl<P: Platform> Adapter<P> {
         });
     }
 
-    /// Lists live objects from a position of the registry on, until `each` says that it has enough (false) or there are no
-    /// more: where to go on, or nothing. Listing in parts costs no more than listing at once.
+    /// Lists live objects from a position of the registry on, until `each` returns false or there are no more: the position to
+    /// go on from, or `None`. Listing in parts costs no more than listing at once.
     pub fn objects_from(&self, mut position: usize, each: &mut dyn FnMut(ObjectSnapshot) -> bool) -> Option<usize> {
         while let Some((found, object)) = self.0.next_object(position) {
             if !each(ObjectSnapshot::of(&object)) {

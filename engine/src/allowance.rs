@@ -1,14 +1,15 @@
-//! What calls at DISPATCH_LEVEL may still do on one processor before it has to get below that level.
+//! The work that callers at DISPATCH_LEVEL may still do on one processor before it has to get below that level.
 //!
 //! A post that copies in place makes results at once, so a consumer that posts for each result it takes feeds itself: at
-//! DISPATCH_LEVEL its loop would never end, and neither would the DPC that it is in. Hence three bounds for each processor:
-//! a post inside a service pass (in a callback of ours) copies nothing and leaves its request to the pass; a post elsewhere at
-//! DISPATCH_LEVEL copies in place as far as the allowance goes; polls hand out so many results in a row, and then each queue
-//! answers once that it has none and goes on with as many of its own. A service pass and a call below DISPATCH_LEVEL renew the
-//! allowance: they prove that the loop, if there was one, has been left.
+//! DISPATCH_LEVEL its loop would never end, and neither would its DPC. Hence three bounds for each processor: a post inside a
+//! service pass (in a callback) copies nothing and leaves its request to the pass; a post elsewhere at DISPATCH_LEVEL copies in
+//! place as far as the allowance goes; polls hand out a bounded number of results in a row, and then each queue answers once
+//! that it has none and goes on with as many of its own. A service pass and a call below DISPATCH_LEVEL renew the allowance:
+//! they prove that the loop, if there was one, has been left.
 //!
 //! Rules: a processor's allowance is used at DISPATCH_LEVEL on that processor, or renewed; a value that is lost between two
-//! processors costs nothing but a renewal too many. What an empty answer holds back counts as new: an arm that follows notifies.
+//! processors costs nothing but a renewal too many. What an empty answer holds back counts as new: an arm that follows
+//! notifies.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -22,7 +23,7 @@ const EXHAUSTION_BITS: u32 = 44;
 pub(crate) struct Allowance {
     /// Service passes and callbacks under way on the processor; they nest.
     passes: AtomicU32,
-    /// The work list that the pass under way serves, counted from 1; 0 for none.
+    /// The run queue that the pass under way serves, counted from 1; 0 for none.
     serving: AtomicU32,
     /// Bytes that posts at DISPATCH_LEVEL may still process in place.
     bytes: AtomicU64,
@@ -58,7 +59,7 @@ impl Allowance {
         self.renew();
     }
 
-    /// It has ended; what polls inside it have processed since [`Self::take_owed`] is forgotten.
+    /// The pass or callback has ended; what polls inside it have processed since [`Self::take_owed`] is dropped.
     pub(crate) fn leave(&self) {
         self.owed.store(0, Ordering::Relaxed);
         self.passes.fetch_sub(1, Ordering::Relaxed);
@@ -69,7 +70,7 @@ impl Allowance {
         self.passes.load(Ordering::Relaxed) > 0
     }
 
-    /// A pass serves a work list until [`Self::serve_none`].
+    /// A pass serves a run queue until [`Self::serve_none`].
     pub(crate) fn serve(&self, list: u32) {
         self.serving.store(list.wrapping_add(1), Ordering::Relaxed);
     }
@@ -78,7 +79,7 @@ impl Allowance {
         self.serving.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the caller is inside a pass that looks at this work list before it ends.
+    /// Whether the caller is inside a pass that serves this run queue before it ends.
     pub(crate) fn serves(&self, list: u32) -> bool {
         self.serving.load(Ordering::Relaxed) == list.wrapping_add(1)
     }

@@ -1,13 +1,13 @@
 //! When a completion queue notifies: arming, moderation, failure.
 //!
-//! What it is: the entries with everything that decides about notifications, under the queue's lock. What it is not: the caller
-//! of them; a due one is a mark here, and a turn makes the call.
+//! This is the state under the queue's lock: the entries and everything that decides about notifications. A due notification is
+//! a mark here; a service pass makes the call.
 //!
 //! Rules (NDKPI: NDK_FN_ARM_CQ, NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION): one arm, at most one notification; arming an armed
-//! queue keeps the stronger wish; an arm is satisfied at once by an entry that satisfies it, was added since the last
-//! notification began, and is still there; a failed queue satisfies every arm. Moderation holds a satisfied arm back until the
-//! count has come together or the interval is over, never a failure. An interval under the timer's resolution ends with the
-//! turn; a longer one may end by that resolution too soon and never too late.
+//! queue keeps the stronger of the two arms; an arm is satisfied at once by an entry that satisfies it, was added since the
+//! last notification began, and is still there; a failed queue satisfies every arm. Moderation holds a satisfied arm back until
+//! the count is reached or the interval is over, never a failure. An interval under the timer's resolution ends with the
+//! service pass; a longer one may end by that resolution too soon and never too late.
 
 use softndk_cells::NoMemory;
 
@@ -15,7 +15,7 @@ use crate::completion_queue::{Arm, Completion};
 use crate::error::QueueFailure;
 use crate::rings::{Ring, Rings, UsedUp};
 
-/// A ring for a new depth, and a list that has room for the rings before it.
+/// A ring for a new depth, and a list that can hold the rings before it.
 pub(crate) type Fresh = (Ring<Completion>, alloc::vec::Vec<Ring<Completion>>);
 
 /// No bound.
@@ -64,19 +64,19 @@ impl Totals {
     }
 }
 
-/// What somebody has to do for a queue.
+/// The follow-up that a change of a queue requires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ask {
     Nothing,
-    /// A turn.
+    /// A service pass.
     Pass,
-    /// The end of the turn that comes or is under way.
+    /// The end of the next service pass, or of the one under way.
     PassEnd,
-    /// A turn at this moment.
+    /// A service pass at this time.
     At(u64),
 }
 
-/// Entries count from 1 in the order they were added; positions never wrap in the life of a machine.
+/// Entries count from 1 in the order they were added; positions never wrap while a machine runs.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of the arm protocol")]
 pub(crate) struct Queue {
     rings: Rings<Completion>,
@@ -140,8 +140,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the oldest entries, as many as there is room for. Ends early with a ring that has become empty: its memory is to
-    /// be given back with no lock held.
+    /// Takes the oldest entries, as many as fit. Ends early with a ring that has become empty: its memory is freed with no lock
+    /// held.
     pub(crate) fn take(&mut self, capacity: &mut [Completion]) -> (usize, Option<Ring<Completion>>) {
         let count = self.waiting().min(capacity.len() as u64) as usize;
         for (index, into) in capacity.iter_mut().enumerate().take(count) {
@@ -184,12 +184,12 @@ impl Queue {
         self.moderation = moderation;
     }
 
-    /// Whether the moment matters for what is held back.
+    /// Whether the deadline matters for what is held back.
     pub(crate) fn needs_clock(&self) -> bool {
         self.moderation.is_some() && self.armed.is_some()
     }
 
-    /// Turns a satisfied arm into a due notification, and says what has to be asked for.
+    /// Turns a satisfied arm into a due notification, and returns the follow-up it requires.
     pub(crate) fn settle(&mut self, now: u64, resolution: u64) -> Ask {
         let mut at_end = false;
         if let Some(arm) = self.armed
@@ -252,12 +252,12 @@ impl Queue {
         self.deferred = None;
     }
 
-    /// Rings that a new list has to have room for.
+    /// The number of rings that a new list must be able to hold.
     pub(crate) fn rings(&self) -> usize {
         self.rings.count()
     }
 
-    /// Goes on with another depth, for which there is room in `fresh`; false when more entries wait than that.
+    /// Changes to another depth, prepared in `fresh`; false when more entries wait than that.
     pub(crate) fn resize(&mut self, depth: u32, spare: &mut Option<Fresh>) -> Resized {
         if self.waiting() > u64::from(depth) {
             return Resized::Occupied;
@@ -280,7 +280,7 @@ pub(crate) enum Resized {
     /// Drop what it carries with no lock held.
     Done(UsedUp<Completion>),
     Occupied,
-    /// Another resize came in between: the list has to be longer.
+    /// Another resize happened in between: the list has to be longer.
     MoreRings,
 }
 
@@ -305,7 +305,7 @@ mod tests {
         Completion { outcome: Outcome::Cancelled, ..plain() }
     }
 
-    /// Arms, and says whether a notification is due at once.
+    /// Arms, and returns whether a notification is due at once.
     fn arm(queue: &mut Queue, arm: Arm) -> bool {
         queue.arm(arm);
         settle(queue)
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn arming_twice_keeps_the_stronger_wish() {
+    fn arming_twice_keeps_the_stronger_arm() {
         use Arm::{Any, Errors, Solicited};
         for (first, second, kept) in [
             (Any, Any, Any),
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn each_arm_is_satisfied_by_its_entries_only() {
-        for (wish, entry, fires) in [
+        for (wanted, entry, fires) in [
             (Arm::Any, plain(), true),
             (Arm::Any, failed(), true),
             (Arm::Solicited, plain(), false),
@@ -355,9 +355,9 @@ mod tests {
             (Arm::Errors, failed(), false),
         ] {
             let mut queue = queue(4);
-            assert!(!arm(&mut queue, wish));
+            assert!(!arm(&mut queue, wanted));
             queue.push(&[entry]).unwrap();
-            assert_eq!(settle(&mut queue), fires, "{wish:?} {entry:?}");
+            assert_eq!(settle(&mut queue), fires, "{wanted:?} {entry:?}");
         }
     }
 
@@ -397,17 +397,17 @@ mod tests {
 
     #[test]
     fn an_overflow_keeps_the_entries_fires_every_arm_once_and_takes_no_more() {
-        for wish in [Arm::Errors, Arm::Solicited, Arm::Any] {
+        for wanted in [Arm::Errors, Arm::Solicited, Arm::Any] {
             let mut queue = queue(2);
             queue.push(&[plain(), plain()]).unwrap();
             assert_eq!(queue.push(&[plain()]), Err(QueueFailure::Overflow));
             assert_eq!(queue.waiting(), 2);
             take(&mut queue, 2);
             assert_eq!(queue.push(&[plain()]), Err(QueueFailure::Overflow));
-            assert!(arm(&mut queue, wish));
+            assert!(arm(&mut queue, wanted));
             assert_eq!(queue.begin(), Some(Err(QueueFailure::Overflow)));
             queue.notifying = false;
-            assert!(!arm(&mut queue, wish));
+            assert!(!arm(&mut queue, wanted));
         }
     }
 
@@ -523,12 +523,12 @@ mod tests {
     #[test]
     fn a_count_holds_back_exactly_that_many_entries_of_those_that_satisfy_the_arm() {
         for count in [2, 3, 16] {
-            for (wish, entry) in [(Arm::Any, plain()), (Arm::Solicited, solicited()), (Arm::Solicited, failed())] {
+            for (wanted, entry) in [(Arm::Any, plain()), (Arm::Solicited, solicited()), (Arm::Solicited, failed())] {
                 let mut queue = moderated(UNBOUNDED, count);
                 // What was taken before the arm does not count.
                 queue.push(&[entry]).unwrap();
                 take(&mut queue, 1);
-                queue.arm(wish);
+                queue.arm(wanted);
                 for _ in 1..count {
                     queue.push(&[entry]).unwrap();
                     assert_eq!(queue.settle(0, TICK), Ask::At(UNBOUNDED));

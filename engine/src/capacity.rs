@@ -1,13 +1,12 @@
-//! Vectors whose room was reserved before: adding to them never allocates, and no place is out of range.
+//! Vectors with reserved capacity: adding to them never allocates, and no index is out of range.
 //!
-//! `Vec::push` grows a full vector, and one that cannot grow ends the system. Here a full vector hands the value back.
-//! `Vec::insert` and `Vec::remove` end the system at a place that is not there; here that place is the end, or has nothing.
-//! The comparison is the one that `push` makes, so that nothing of the growing is left in the optimised driver; its image
-//! check holds us to that.
+//! `Vec::push` grows a full vector, and a failed growth ends the system. Here a full vector hands the value back. `Vec::insert`
+//! and `Vec::remove` panic at an index out of range; here `insert` appends and `remove` returns `None`. The comparison is the
+//! one that `push` makes, so that no growth code is left in the optimised driver; the driver's image check relies on that.
 
 use alloc::vec::Vec;
 
-/// Adds `value` if there is room.
+/// Adds `value` if the capacity allows.
 pub(crate) fn push_within_capacity<T>(vector: &mut Vec<T>, value: T) -> Result<(), T> {
     if vector.len() == vector.capacity() {
         return Err(value);
@@ -16,7 +15,7 @@ pub(crate) fn push_within_capacity<T>(vector: &mut Vec<T>, value: T) -> Result<(
     Ok(())
 }
 
-/// Adds `value` before the one at `place` if there is room; at the end if there is none at `place`.
+/// Adds `value` before the one at `place` if the capacity allows; at the end if no value is at `place`.
 pub(crate) fn insert_within_capacity<T>(vector: &mut Vec<T>, place: usize, value: T) -> Result<(), T> {
     push_within_capacity(vector, value)?;
     // Asked, so that nothing of the rotation's own check is left.

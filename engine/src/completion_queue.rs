@@ -1,7 +1,7 @@
-//! Completion queues: what came to its end, and who wants to know.
+//! Completion queues: the results of requests, and their notifications.
 //!
-//! What it is: a bounded queue behind one lock, taken once a batch. What it is not: the rules of arming and moderation
-//! (`arming.rs`) nor the caller of notifications; a due one is a mark in the queue, and a turn makes the call.
+//! A completion queue is bounded and has one lock, taken once a batch. The rules of arming and moderation are in `arming.rs`. A
+//! due notification is a mark in the queue; a service pass makes the call.
 //!
 //! Rules (NDKPI: NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_FN_RESIZE_CQ): queues start unarmed; notifications of one queue never
 //! overlap; errors satisfy a solicited arm; a resize loses no completion, and one that finds more of them than the new depth
@@ -50,7 +50,7 @@ pub struct Completion {
     pub queue_pair_context: u64,
     pub outcome: Outcome,
     pub operation: Operation,
-    /// The message was sent with the wish to wake the receiver.
+    /// The message was sent with the solicited flag.
     pub solicited: bool,
     /// Bytes received; 0 for initiator requests.
     pub bytes: u32,
@@ -77,7 +77,7 @@ struct Inner<P: Platform> {
     queue: Queue,
     /// There once the queue has been moderated by an interval.
     timer: Option<Timer<P>>,
-    /// The exhaustion of an allowance in which the queue has answered that it has nothing.
+    /// The exhaustion of an allowance in which the queue has returned no results.
     answered_empty: u64,
     /// Results that the queue may still hand out in that exhaustion: it alone, whatever others have answered.
     granted: u64,
@@ -86,7 +86,7 @@ struct Inner<P: Platform> {
 }
 
 impl<P: Platform> Inner<P> {
-    /// What has to be asked for; a moment is asked for at once.
+    /// The follow-up that the change requires; a deadline is set at once.
     fn settle(&mut self, queue: &Shared<CompletionQueueObject<P>>) -> Ask {
         if queue.notify.is_none() {
             return Ask::Nothing;
@@ -175,12 +175,12 @@ impl<P: Platform> CompletionQueue<P> {
     }
 
     /// Takes up to `most` completions, oldest first, and gives each with its index to `each`, with no lock held: what it writes
-    /// to may be pageable when the caller is at PASSIVE_LEVEL. Answers how many there were. Callers take turns, as the contract
-    /// asks of them; two at a time get each completion once, but in no order.
+    /// to may be pageable when the caller is at PASSIVE_LEVEL. Returns their number. The contract requires that callers are
+    /// serialized; two at a time get each completion once, but in no order.
     ///
     /// At DISPATCH_LEVEL a poll that finds nothing brings a queue pair that waits on this processor a bounded step forward and
-    /// still answers 0, and one that has handed out [`DISPATCH_RESULTS`](crate::limits::DISPATCH_RESULTS) in a row answers 0 once:
-    /// a loop that ends with an empty queue ends, and one that waits for a result finds it.
+    /// still returns 0, and one that has handed out [`DISPATCH_RESULTS`] in a row returns 0 once: a loop that ends with an empty
+    /// queue ends, and one that waits for a result finds it.
     pub fn poll(&self, most: u32, each: impl FnMut(u32, &Completion)) -> u32 {
         let fabric = &self.0.core.fabric;
         let allowance = if fabric.0.platform.at_dispatch() { fabric.allowance() } else { None };
@@ -215,8 +215,8 @@ impl<P: Platform> CompletionQueue<P> {
             if again && inner.granted > 0 {
                 return (Permitted::Granted(saturate(inner.granted)), Ask::Nothing);
             }
-            // The consumer that asks this queue again is not in a loop that ends with it. It may be in one that ends with another
-            // queue, which has not answered yet: the grant is this queue's.
+            // A consumer that polls this queue again is not in a loop that ends with it. It may be in one that ends with
+            // another queue, which has not returned empty yet: the grant belongs to this queue.
             inner.granted = DISPATCH_RESULTS.max(waiting);
             // What stays behind has not been seen: the arm that follows, or stands, notifies of it.
             inner.queue.hold_new();
@@ -230,7 +230,7 @@ impl<P: Platform> CompletionQueue<P> {
         let mut given = 0;
         let mut batch = [Completion::default(); BATCH];
         while given < most {
-            // A batch at a time, so that nobody who has something to add waits for long.
+            // A batch at a time, so that a context that adds completions does not wait for long.
             let capacity = BATCH.min((most - given) as usize);
             let (count, used_up, more) = self.0.inner.with(|inner| {
                 let (count, used_up) = inner.queue.take(batch.get_mut(..capacity).unwrap_or_default());
@@ -248,7 +248,7 @@ impl<P: Platform> CompletionQueue<P> {
         given
     }
 
-    /// Asks for one notification.
+    /// Requests one notification.
     pub fn arm(&self, arm: Arm) {
         let ask = self.0.inner.with(|inner| {
             inner.queue.arm(arm);
@@ -361,7 +361,7 @@ fn moderation_of(interval: u32, count: u32, depth: u64) -> Result<Option<Moderat
     }
 }
 
-/// Adds completions under one lock and asks for a notification if one is due; false when the queue has failed and takes none.
+/// Adds completions under one lock and schedules a notification if one is due; false when the queue has failed and takes none.
 pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, completions: &[Completion]) -> bool {
     if completions.is_empty() {
         return true;
@@ -392,7 +392,7 @@ fn request_pass<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: Ask)
     }
 }
 
-/// Ends a bounded number of the queue pairs that use a failed queue; the rest in a later turn.
+/// Ends a bounded number of the queue pairs that use a failed queue; the rest in a later service pass.
 fn abort<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
     let Some(mut index) = queue.inner.with(|inner| inner.aborting.take()) else { return };
     for _ in 0..ABORT_STEP {
@@ -401,7 +401,7 @@ fn abort<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
         if let Some(Object::QueuePair(pair)) = &object
             && (pair.initiator_queue.is(queue) || pair.receive_queue.is(queue))
         {
-            // One that was flushed too: its connection may be open, and the peer has to hear of its end.
+            // One that was flushed too: its connection may be open, and the peer has to get its end.
             pair.fail();
         }
     }
@@ -417,7 +417,7 @@ pub(crate) fn service<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, sin
     let begun = queue.inner.with(|inner| {
         // What was held back may have become due.
         inner.settle(queue);
-        // Held before the lock is let go: a close that comes now waits for the callback.
+        // Held before the lock is released: a close that begins now waits for the callback.
         inner.queue.begin().map(|status| (status, Hold::new(Object::CompletionQueue(queue.clone()))))
     });
     let Some((status, hold)) = begun else { return };

@@ -1,15 +1,15 @@
 //! Connectors: one end of a connection, from the request to the end.
 //!
-//! What it is: the state machine of NDKPI's three-step connection (connect, accept, complete) and of its endings, driven by the
-//! consumer's calls and by the messages of the other end. This file has the states and what a change leaves to do;
-//! `establishing` has the steps to a connection, `ending` every way out of it, `waiting` the time-outs, `delivering` what a turn hands to the consumer.
-//! What it is not: a lock over both ends. Each end changes under its own lock and tells the other afterwards; messages may
-//! cross, and each state says what it makes of each of them.
+//! A connector is the state machine of NDKPI's three-step connection (connect, accept, complete) and of its endings, driven by
+//! the consumer's calls and by the peer's messages. This file has the states and what a change leaves to do; `establishing` has
+//! the steps to a connection, `ending` every way out of it, `waiting` the time-outs, `delivering` the calls that a service pass
+//! makes to the consumer. Each end changes under its own lock and sends its message afterwards; messages may cross, and each
+//! state defines what it does with each of them.
 //!
-//! Rules (NDKPI: NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_COMPLETE_CONNECT, NDK_FN_REJECT, NDK_FN_DISCONNECT): Connect completes at
-//! Accept, Accept completes at CompleteConnect; a disconnect waits for the peer's answer, then flushes, then completes; the peer
-//! gets at most one disconnect event, and none for what it ended itself; an incoming end does not flush receives (in the NDK
-//! column).
+//! Rules (NDKPI: NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_COMPLETE_CONNECT, NDK_FN_REJECT, NDK_FN_DISCONNECT): Connect completes
+//! at Accept, Accept completes at CompleteConnect; a disconnect waits for the peer's answer, then flushes, then completes; the
+//! peer gets at most one disconnect event, and none for what it ended itself; an incoming end does not flush receives (in the
+//! NDK column).
 
 mod delivering;
 mod ending;
@@ -52,7 +52,7 @@ impl ReadLimits {
         Self { inbound: self.inbound.min(limits.inbound_reads), outbound: self.outbound.min(limits.outbound_reads) }
     }
 
-    /// What is left of these limits when the peer has `peer_address`: its outbound Reads are our inbound ones.
+    /// What is left of these limits when the peer has `peer_address`: its outbound Reads are the inbound ones here.
     fn against(self, peer_address: Self) -> Self {
         Self { inbound: self.inbound.min(peer_address.outbound), outbound: self.outbound.min(peer_address.inbound) }
     }
@@ -80,7 +80,7 @@ enum Phase {
     /// Passive end: accepted, waits for the active end to complete.
     Accepting,
     Connected,
-    /// Over, and why a call that still comes fails.
+    /// Over, with the error of further calls.
     Ended(ConnectError),
 }
 
@@ -103,14 +103,14 @@ pub(crate) struct ConnectorObject<P: Platform> {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each changed by its own message")]
 struct State<P: Platform> {
     phase: Phase,
-    /// An arrived connector that no turn has handed out yet.
+    /// An arrived connector that no service pass has handed out yet.
     arriving: bool,
     /// It has been connected once; its queue pair is used up.
     was_connected: bool,
-    /// Our disconnect is under way, the peer's notice has come.
+    /// This side's disconnect is under way, the peer's notice has arrived.
     disconnecting: bool,
     noticed: bool,
-    /// Why our disconnect fails when the queue pair has come to rest.
+    /// The error of this side's disconnect once the queue pair has drained.
     cut_off: Option<ConnectError>,
     peer: Option<Shared<ConnectorObject<P>>>,
     pair: Option<(Shared<QueuePairObject<P>>, Hold<P>)>,
@@ -126,10 +126,10 @@ struct State<P: Platform> {
     /// When the request stops waiting for the other side.
     deadline: Option<u64>,
     disconnect: Option<P::DisconnectCallback>,
-    /// Completions that processors are handing out at this moment.
+    /// Completions that processors are handing out now.
     completing: u32,
     event_due: bool,
-    /// What the disconnect event says.
+    /// The reason in the disconnect event.
     reason: DisconnectReason,
 }
 
@@ -172,12 +172,13 @@ impl<P: Platform> State<P> {
     }
 }
 
-/// What the other end is told over the one wire there is.
+/// A message to the peer over the only wire.
 type MessageOf<P> = Message<Shared<QueuePairObject<P>>>;
 
 /// What remains to be done outside the lock.
 struct After<P: Platform> {
-    /// How the pending request ended; its consumer may use queue pair and address again, so it hears of it after they are free.
+    /// How the pending request ended; its consumer may use queue pair and address again, so it is completed after they are
+    /// free.
     result: Option<Result<(), ConnectError>>,
     tell: Option<(Shared<ConnectorObject<P>>, MessageOf<P>)>,
     pair: PairAfter<P>,
@@ -189,9 +190,9 @@ enum PairAfter<P: Platform> {
     Nothing,
     /// Cancel everything.
     End(Shared<QueuePairObject<P>>),
-    /// Cancel initiator requests, and receives where the contract says so.
+    /// Cancel initiator requests, and receives where the contract requires it.
     Cut(Shared<QueuePairObject<P>>),
-    /// The attempt came to nothing: the queue pair may be used again.
+    /// The attempt failed: the queue pair may be used again.
     Free(Shared<QueuePairObject<P>>),
 }
 
@@ -238,7 +239,7 @@ impl<P: Platform> Connector<P> {
         Ok(Self(connector))
     }
 
-    /// What the peer sent, copied into `buffer` as far as it goes. `InvalidState` when there is nothing yet.
+    /// What the peer sent, copied into `buffer` as far as it goes. `InvalidState` before anything arrived.
     pub fn connection_data(&self, buffer: &mut [u8]) -> Result<ConnectionData, ConnectError> {
         let fixed = self.0.open.semantics.fixed_private_data;
         self.0.state.with(|state| {
@@ -354,8 +355,8 @@ pub(crate) fn on_message<P: Platform>(
     }
 }
 
-/// What one message does, unless it comes late, from the end of an earlier attempt. Each has a frame of its own: together they
-/// would be a large one.
+/// The effect of one message, unless it is late, from the end of an earlier attempt. Each has a frame of its own: inlined here,
+/// they would add up to a large one.
 #[inline(never)]
 fn hear<P: Platform>(
     connector: &Shared<ConnectorObject<P>>,

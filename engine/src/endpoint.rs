@@ -1,12 +1,12 @@
-//! Endpoints: which local addresses and ports are in use, by whom, and who listens there.
+//! Endpoints: the local addresses and ports in use, their holders and their listeners.
 //!
-//! What it is: one sorted directory for all adapters. An endpoint is counted: a listener and each connector that arrived over
-//! it, the one connector that connects from it, or a shared endpoint and each connector that connects over it. What it is not:
-//! the address table; adapters know their own addresses.
+//! One sorted directory serves all adapters. An endpoint is counted: a listener and each connector that arrived over it, the
+//! one connector that connects from it, or a shared endpoint and each connector that connects over it. Adapters have their own
+//! address tables.
 //!
-//! Rules (NDKPI: endpoint reference counting): while an endpoint is counted, nobody else listens, connects or shares at its
+//! Rules (NDKPI: endpoint reference counting): while an endpoint is counted, no other object listens, connects or shares at its
 //! address; a listener on every address of an adapter uses its port at all of them; port 0 picks a free port between 49152 and
-//! 65535; over a shared endpoint each remote is met once.
+//! 65535; over a shared endpoint each remote is used once.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,7 +37,7 @@ impl EndpointKey {
         self.port
     }
 
-    /// The key of whoever listens at every address of this family and port; the first of its neighbours.
+    /// The key of the listener at every address of this family and port; the first of its neighbours.
     fn everywhere(self) -> Self {
         let ip = if self.is_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         Self { ip, ..self }
@@ -72,7 +72,7 @@ struct Endpoint<P: Platform> {
     key: EndpointKey,
     count: u32,
     listener: Option<Shared<ListenerObject<P>>>,
-    /// Whom the connectors over a shared endpoint meet, sorted.
+    /// The remotes of the connectors over a shared endpoint, sorted.
     remotes: Vec<EndpointKey>,
 }
 
@@ -124,7 +124,7 @@ impl<P: Platform> Directory<P> {
         (!clash).then_some(place)
     }
 
-    /// Takes an endpoint; answers its key with the port filled in.
+    /// Takes an endpoint; returns its key with the port filled in.
     pub(crate) fn take(
         &mut self,
         mut key: EndpointKey,
@@ -172,7 +172,7 @@ impl<P: Platform> Directory<P> {
         self.search(&key.everywhere()).unwrap_or_else(|place| place)
     }
 
-    /// Who listens for connections to an address, at it or everywhere; with the key of the listener's endpoint.
+    /// The listener for connections to an address, at it or everywhere; with the key of the listener's endpoint.
     pub(crate) fn listener(&self, key: &EndpointKey) -> Option<(EndpointKey, &Shared<ListenerObject<P>>)> {
         let place = self.search(key).or_else(|_| self.search(&key.everywhere())).ok()?;
         let endpoint = self.endpoints.get(place)?;
@@ -197,12 +197,12 @@ impl<P: Platform> Directory<P> {
         Ok(Bound { key, remote: Some(remote) })
     }
 
-    /// Nobody listens there any more; connectors may still be counted. The listener is dropped by the caller.
+    /// Removes the listener; connectors may still be counted. The listener is dropped by the caller.
     pub(crate) fn deafen(&mut self, key: &EndpointKey) -> Option<Shared<ListenerObject<P>>> {
         self.find(key)?.listener.take()
     }
 
-    /// Lets one count go, and the endpoint with the last.
+    /// Releases one count, and the endpoint with the last.
     pub(crate) fn release(&mut self, bound: &Bound) {
         let Ok(place) = self.search(&bound.key) else { return };
         let Some(endpoint) = self.endpoints.get_mut(place) else { return };

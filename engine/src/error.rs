@@ -1,7 +1,7 @@
-//! Why things fail: one enum an operation. The front end turns each into its statuses at one place.
+//! Errors: one enum an operation. The front end maps each to its statuses in one place.
 //!
-//! What it is not: NTSTATUS. Which cause becomes which status is the front end's table; where the two columns of
-//! [`Semantics`](crate::Semantics) differ in the cause itself, that table decides here.
+//! Which error becomes which status is the front end's table; where the two columns of [`Semantics`](crate::Semantics) differ
+//! in the error itself, that table decides here.
 
 use softndk_cells::NoMemory;
 
@@ -32,7 +32,7 @@ pub enum RegionError {
     WrongKind,
     /// More pages than the adapter fast-registers at once.
     TooManyPages,
-    /// The region or the opening has been closed meanwhile.
+    /// The region or the open has been closed meanwhile.
     Closing,
 }
 
@@ -43,7 +43,7 @@ pub enum PostError {
     TooManySges,
     /// More bytes than the adapter transfers at once, or than the queue pair keeps inline.
     TooMuchData,
-    /// A flag that this operation does not know, or one that needs another.
+    /// A flag that this operation does not take, or one that needs another.
     BadFlags,
     /// An argument that makes no sense (offset in page, base address, length, object of another adapter).
     BadParameter,
@@ -57,14 +57,14 @@ pub enum PostError {
     Concurrent,
 }
 
-/// How an accepted request ended, as its completion says.
+/// How an accepted request ended, as its completion reports.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Outcome {
     #[default]
     Success,
     /// Flushed, or ended by an earlier failure or the end of the connection.
     Cancelled,
-    /// A local element names memory that is not registered, out of bounds, not granted, or of another protection domain.
+    /// A local SGE names memory that is not registered, out of bounds, not granted, or of another protection domain.
     LocalAccess,
     /// The peer's memory refused the access: token, bounds, right, protection domain.
     RemoteAccess,
@@ -94,7 +94,7 @@ pub enum ConnectError {
     NetworkUnreachable,
     /// No adapter on this wire has the destination address.
     HostUnreachable,
-    /// Nobody listens there, or the peer said no.
+    /// No listener there, or the peer rejected.
     Refused,
     /// The other side gave up, or this side is being closed.
     Aborted,
@@ -132,7 +132,7 @@ pub enum ModerationError {
     Mix,
 }
 
-/// Why a connection ended, as the disconnect event says.
+/// Why a connection ended, as the disconnect event reports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DisconnectReason {
     /// The peer disconnected.
@@ -141,15 +141,15 @@ pub enum DisconnectReason {
     Closed,
     /// A request of the peer failed.
     PeerFailed,
-    /// The peer waited too long for our answer to its disconnect.
+    /// The peer waited too long for this side's answer to its disconnect.
     TimedOut,
-    /// The peer's address went.
+    /// The peer's address was removed.
     PeerAddressGone,
     /// The peer's adapter was disabled or is going away.
     PeerAdapterGone,
-    /// Our own address went.
+    /// This side's address was removed.
     AddressGone,
-    /// Our own adapter was disabled or is going away.
+    /// This side's adapter was disabled or is going away.
     AdapterGone,
 }
 
@@ -160,12 +160,12 @@ pub enum QueueFailure {
     Overflow,
 }
 
-/// The answer to a connection call or to a listen.
+/// The result of a connection call or of a listen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Requested {
     /// Done; the callback is never called.
     Done,
-    /// The callback is called exactly once, perhaps before this answer arrives.
+    /// The callback is called exactly once, possibly before this call returns.
     Pending,
 }
 

@@ -1,4 +1,4 @@
-//! What a turn hands out: callbacks to make, objects that are finished, memory to unmap.
+//! What a service pass hands out: callbacks to make, objects that are finished, memory to unmap.
 //!
 //! What it is: the [`Sink`] that the front end passes to [`Fabric::service_pass`](crate::Fabric::service_pass). No lock is held and no epoch
 //! entered while one of its methods runs; the consumer may call anything from inside its callback.
@@ -13,7 +13,7 @@ use crate::error::{ConnectError, DisconnectReason, QueueFailure};
 use crate::object::{Antecedents, Hold};
 use crate::platform::Platform;
 
-/// Where a turn delivers. Implemented by the front end.
+/// Receives what a service pass hands out. Implemented by the front end.
 pub trait Sink<P: Platform> {
     fn notify(&mut self, event: Notification<P>);
     fn request_completed(&mut self, event: RequestCompletion<P>);
@@ -28,13 +28,13 @@ pub struct Notification<P: Platform> {
     pub callback: P::NotifyCallback,
     pub status: Result<(), QueueFailure>,
     /// Dropped before the hold: the next notification may begin.
-    #[expect(dead_code, reason = "kept for the end of its life")]
+    #[expect(dead_code, reason = "keeps the object until it is dropped")]
     pub(crate) guard: Notifying<P>,
-    #[expect(dead_code, reason = "kept for the end of its life")]
+    #[expect(dead_code, reason = "keeps the object until it is dropped")]
     pub(crate) hold: Hold<P>,
 }
 
-/// A connection request (connect, accept, complete, disconnect, listen) came to its end.
+/// A connection request (connect, accept, complete, disconnect, listen) has ended.
 pub struct RequestCompletion<P: Platform> {
     pub callback: P::RequestCallback,
     pub result: Result<(), ConnectError>,
@@ -49,16 +49,16 @@ impl<P: Platform> RequestCompletion<P> {
     }
 }
 
-/// Somebody wants to connect. The front end makes its block, calls [`Arrival::adopt`] and hands the connector to the
-/// consumer; dropping the connector without adopting it refuses the connection.
+/// A connection request. The front end makes its consumer-visible object, calls [`Arrival::adopt`] and hands the connector to
+/// the consumer; dropping the connector without adopting it refuses the connection.
 pub struct ConnectEvent<P: Platform> {
     pub callback: P::ConnectCallback,
     pub connector: Arrival<P>,
-    #[expect(dead_code, reason = "kept for the end of its life")]
+    #[expect(dead_code, reason = "keeps the object until it is dropped")]
     pub(crate) hold: Hold<P>,
 }
 
-/// A connector that nobody owns yet.
+/// A connector without an owner.
 pub struct Arrival<P: Platform> {
     pub(crate) connector: Connector<P>,
     pub(crate) adopted: bool,
@@ -68,11 +68,11 @@ pub struct Arrival<P: Platform> {
 pub struct DisconnectEvent<P: Platform> {
     pub callback: P::DisconnectCallback,
     pub reason: DisconnectReason,
-    #[expect(dead_code, reason = "kept for the end of its life")]
+    #[expect(dead_code, reason = "keeps the object until it is dropped")]
     pub(crate) hold: Hold<P>,
 }
 
-/// A close that answered [`Close::Pending`] is complete.
+/// A close that returned [`Close::Pending`] is complete.
 pub struct CloseCompletion<P: Platform> {
     pub callback: P::CloseCallback,
     pub object: Closed<P>,
@@ -83,12 +83,12 @@ pub struct Closed<P: Platform> {
     pub consumer_object: Option<P::ConsumerObject>,
     /// What was still registered in a closed region.
     pub memory: Option<P::Memory>,
-    /// Lets the objects it depended on go.
-    #[expect(dead_code, reason = "kept for the end of its life")]
+    /// Releases the objects it depended on.
+    #[expect(dead_code, reason = "keeps the object until it is dropped")]
     pub(crate) antecedents: Antecedents<P>,
 }
 
-/// The answer to a close. A close cannot fail.
+/// The result of a close. A close cannot fail.
 pub enum Close<P: Platform> {
     /// Closed; the callback is never called.
     Done(Closed<P>),
@@ -101,11 +101,11 @@ pub struct Retired<P: Platform> {
     pub memory: P::Memory,
     /// The Deregister that waits for it; `None` for a released logical mapping.
     pub callback: Option<P::RequestCallback>,
-    #[expect(dead_code, reason = "kept for the end of its life")]
+    #[expect(dead_code, reason = "keeps the object until it is dropped")]
     pub(crate) hold: Hold<P>,
 }
 
-/// The answer to a deregister.
+/// The result of a deregister.
 pub enum Deregistered<P: Platform> {
     /// Nothing was copying: unmap it now; the callback is never called.
     Done(Retired<P>),
@@ -113,19 +113,19 @@ pub enum Deregistered<P: Platform> {
     Pending,
 }
 
-/// How much one turn may do.
+/// How much one service pass may do.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     pub bytes: u64,
-    /// Objects looked at.
+    /// Objects serviced.
     pub items: u32,
 }
 
-/// Whether a turn left something.
+/// Whether a service pass left work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pass {
-    /// Nothing is left; the next link kicks.
+    /// Nothing is left; the next link schedules a pass.
     Idle,
-    /// The budget is used up: call again soon, nobody will kick.
+    /// The budget is used up: call again soon, no link schedules a pass.
     More,
 }

@@ -1,9 +1,9 @@
-//! One engine instance: adapters, memory tables, endpoints, work lists.
+//! One engine instance: adapters, memory tables, endpoints, run queues.
 //!
-//! What it is: what all adapters of a driver share, and [`Fabric::service_pass`], through which everything leaves the engine.
-//! What it is not: a thread; somebody else decides when a turn runs.
+//! A fabric holds what all adapters of a driver share, and [`Fabric::service_pass`], through which everything leaves the
+//! engine. It has no threads; the front end decides when a pass runs.
 //!
-//! Rules: a turn holds no lock and is inside no epoch while a sink method runs; its work is bounded by the budget.
+//! Rules: a pass holds no lock and is inside no epoch while a sink method runs; its work is bounded by the budget.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ pub(crate) struct FabricObject<P: Platform> {
     pub(crate) tokens: SlotTable<Entry<P>>,
     /// What logical addresses name.
     pub(crate) mappings: SlotTable<Mapping<P>>,
-    /// Who built the mapping in a slot.
+    /// The builder of the mapping in each slot.
     pub(crate) builders: P::Lock<Vec<Option<Shared<MappingObject<P>>>>>,
     pub(crate) retired_slots: P::Lock<RetiredSlots>,
     pub(crate) directory: P::Lock<Directory<P>>,
@@ -43,15 +43,15 @@ pub(crate) struct FabricObject<P: Platform> {
     next_adapter: AtomicU32,
     next_object: AtomicU64,
     work: Box<[P::Lock<RunQueue<P>>]>,
-    /// What waits for a moment, by processor.
+    /// Objects that wait for a deadline, by processor.
     timer_queues: Box<[TimerQueue<P>]>,
     /// What calls at DISPATCH_LEVEL may still do, by processor.
     allowances: Box<[Allowance]>,
-    /// Those who wait for contexts to leave the epoch.
+    /// Objects that wait for contexts to leave the epoch.
     parked: P::Lock<RunQueue<P>>,
 }
 
-/// One engine instance: the adapters of a driver, their wire, their work lists.
+/// One engine instance: the adapters of a driver, their wire, their run queues.
 pub struct Fabric<P: Platform>(pub(crate) Shared<FabricObject<P>>);
 
 impl<P: Platform> Clone for Fabric<P> {
@@ -144,12 +144,12 @@ impl<P: Platform> Fabric<P> {
         self.0.timer_queues.get((processor as usize).checked_rem(self.0.timer_queues.len())?)
     }
 
-    /// Enters the epoch; `None` when too many contexts are inside, then the work goes to a turn.
+    /// Enters the epoch; `None` when too many contexts are inside, then the work goes to a service pass.
     pub(crate) fn enter(&self) -> Option<Guard<'_>> {
         self.0.epoch.enter(self.0.platform.processor() as usize)
     }
 
-    /// Leaves the epoch and wakes those who waited for it.
+    /// Leaves the epoch and wakes the objects that waited for it.
     pub(crate) fn leave(&self, guard: Guard<'_>) {
         if guard.leave() {
             self.unpark();
@@ -161,14 +161,14 @@ impl<P: Platform> Fabric<P> {
         self.link_at(object, None);
     }
 
-    /// Puts an object on the list of a processor (this one without a wish), unless it is on one.
+    /// Puts an object on the run queue of a processor (`None`: this one), unless it is on one.
     pub(crate) fn link_at(&self, object: &Object<P>, processor: Option<u32>) {
         if let Some(link) = Link::claim(object) {
             self.push_at(processor, |run_queue| run_queue.push(link));
         }
     }
 
-    /// Puts a queue where a turn looks at it when everything else has been looked at, unless it is on a list.
+    /// Puts a queue where a pass services it after everything else, unless it is on a list.
     pub(crate) fn link_last(&self, queue: &Shared<CompletionQueueObject<P>>, processor: Option<u32>) {
         if let Some(link) = queue.link() {
             self.push_at(processor, |run_queue| run_queue.push(Link::Last(link)));
@@ -190,13 +190,13 @@ impl<P: Platform> Fabric<P> {
             add(run_queue);
             was_empty && !run_queue.is_empty()
         });
-        // A pass over this very list looks whether something is left, under the lock and after it has said that it serves none.
+        // A pass over this very run queue checks whether something is left, under the lock and after `serve_none`.
         if woken && !self.allowance().is_some_and(|allowance| allowance.serves(processor as u32)) {
             self.0.platform.schedule(processor as u32);
         }
     }
 
-    /// Lets an object wait until the stamp has passed; it is then on a work list. Call after leaving the epoch.
+    /// Lets an object wait until the stamp has passed; it is then on a run queue. Call after leaving the epoch.
     pub(crate) fn park(&self, object: &Object<P>, stamp: Stamp) {
         self.park_link(Link::claim(object), stamp);
     }
@@ -206,7 +206,7 @@ impl<P: Platform> Fabric<P> {
     }
 
     fn park_link(&self, link: Option<Link<P>>, stamp: Stamp) {
-        // Without a link it is on a work list and looks again by itself, or is parked already.
+        // Without a link it is on a run queue and will be serviced, or is parked already.
         if let Some(link) = link {
             self.0.parked.with(|parked| parked.push(link));
         }
@@ -244,8 +244,8 @@ impl<P: Platform> Fabric<P> {
         })
     }
 
-    /// One bounded step of a queue pair that waits on this processor's list, for a poll that found nothing: at DISPATCH_LEVEL
-    /// nothing else on this processor would bring it forward. No callback is made.
+    /// One bounded step of a queue pair that waits on this processor's run queue, for a poll that found nothing: at
+    /// DISPATCH_LEVEL nothing else on this processor would bring it forward. No callback is made.
     pub(crate) fn step_for_poll(&self) {
         self.0.platform.raised(|| {
             let processor = self.0.platform.processor();
@@ -259,15 +259,15 @@ impl<P: Platform> Fabric<P> {
                 allowance.charge_pass(limits::PIECE.saturating_sub(bytes));
             }
             if pair.core.holds() == 0 {
-                // Finished: only a turn hands it out.
+                // Finished: only a service pass hands it out.
                 self.link_at(&Object::QueuePair(pair), Some(index as u32));
             }
         });
     }
 
-    /// Works off the list of a processor: call from a DPC or a thread of the front end, at DISPATCH_LEVEL, with no lock held
-    /// and not under a dispatch function. After [`Pass::Idle`] the next work kicks; after [`Pass::More`] nothing does. Objects
-    /// whose moment has come are looked at too, see [`Platform::wake_at`].
+    /// Serves the run queue of a processor: call from a DPC or a thread of the front end, at DISPATCH_LEVEL, with no lock held
+    /// and not under a dispatch function. After [`Pass::Idle`] the next work schedules a pass; after [`Pass::More`] nothing
+    /// does. Objects whose deadline has passed are serviced too, see [`Platform::wake_at`].
     pub fn service_pass(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Pass {
         self.callback(|| self.service(processor, budget, sink))
     }
@@ -305,7 +305,7 @@ impl<P: Platform> Fabric<P> {
     }
 }
 
-/// What a turn does with one object. What it does with each kind has a frame of its own: here all of them would be one.
+/// Services one object. Each kind has a frame of its own: inlined here, they would add up to one large frame.
 fn service<P: Platform>(item: Item<P>, processor: u32, bytes: &mut u64, sink: &mut impl Sink<P>) {
     match item {
         Item::Mapping(mapping) => mapping::service(&mapping, sink),

@@ -1,7 +1,7 @@
 //! Flags of work requests and registrations, and the table of what each operation takes.
 //!
-//! What it is not: the consumer's bits. The front end translates NDK_OP_FLAG_* and NDK_MR_FLAG_* (whose values hold one
-//! another) into these, one bit a meaning.
+//! The front end translates the consumer's bits, NDK_OP_FLAG_* and NDK_MR_FLAG_* (whose values overlap), into these, one bit a
+//! meaning.
 
 use bitflags::bitflags;
 
@@ -15,11 +15,11 @@ bitflags! {
         const READ_FENCE = 1 << 1;
         /// The receiver's completion satisfies a solicited arm.
         const SOLICIT = 1 << 2;
-        /// The data is copied during the post; elements hold real addresses.
+        /// The data is copied during the post; SGEs hold real addresses.
         const INLINE = 1 << 3;
         /// Processing may wait for the next request without this flag.
         const DEFER = 1 << 4;
-        /// Read: the token of the first element is invalidated before the completion.
+        /// Read: the token of the first SGE is invalidated before the completion.
         const LOCAL_INVALIDATE = 1 << 5;
     }
 }

@@ -1,8 +1,8 @@
 //! The RDMA engine of softndk: completion queues, queue pairs, memory regions, logical mappings, connections.
 //!
-//! What it is: the whole meaning of an RDMA adapter as a library, without a single unsafe line. Inputs are calls; what must
-//! happen outside comes out of [`Fabric::service_pass`]. What it is not: it knows neither NDIS nor pointers nor NTSTATUS, has no
-//! threads, and makes no callbacks in the stack of a call.
+//! The engine is the whole meaning of an RDMA adapter as a library without unsafe code. Inputs are calls; outputs come from
+//! [`Fabric::service_pass`]. It depends on neither NDIS nor pointers nor NTSTATUS, has no threads, and makes no callback inside
+//! a call.
 //!
 //! Start with [`Fabric`], then [`Adapter`], [`Open`]; `engine/README.md` is the tour.
 #![no_std]

@@ -1,17 +1,17 @@
-//! Every number the engine keeps to: the limits an adapter reports, and the engine's own.
+//! The limits an adapter reports, and the engine's own bounds.
 //!
-//! What it is not: configuration. The front end picks a profile and may change single fields before it adds the adapter.
-//! `docs/limits.md` shows the profiles; a test compares it with this file.
+//! The front end picks a profile and may change single fields before it adds the adapter. `docs/limits.md` shows the profiles;
+//! a test compares it with this file.
 
 /// Bytes of a page; the unit of logical mappings and fast registrations.
 pub const PAGE: u64 = 4096;
-/// Most bytes copied before another context may have its turn.
+/// Most bytes copied before another context may run.
 pub const PIECE: u64 = 64 * 1024;
 /// The end of a message that is stored last and in ascending order.
 pub const LAST_BYTES: usize = 64;
-/// Most bytes a post at PASSIVE_LEVEL copies before it leaves the rest to a turn.
+/// Most bytes a post at PASSIVE_LEVEL copies before it leaves the rest to a service pass.
 pub const IN_PLACE_PASSIVE: u64 = 1024 * 1024;
-/// Most bytes a post at DISPATCH_LEVEL copies before it leaves the rest to a turn.
+/// Most bytes a post at DISPATCH_LEVEL copies before it leaves the rest to a service pass.
 pub const IN_PLACE_DISPATCH: u64 = PIECE;
 /// Most bytes that posts at DISPATCH_LEVEL copy on one processor between two service passes there.
 pub const DISPATCH_BYTES: u64 = 4 * IN_PLACE_DISPATCH;
@@ -26,23 +26,23 @@ pub const REQUEST_COST: u64 = 256;
 pub const BATCH: usize = 16;
 /// Requests flushed in one step.
 pub const FLUSH_STEP: usize = 256;
-/// Objects of an adapter that one turn looks through for users of a failed completion queue.
+/// Objects of an adapter that one service pass looks through for users of a failed completion queue.
 pub const ABORT_STEP: usize = 256;
 /// Senders that gave up waiting for a shared receive which one step skips.
 pub const GRANT_STEP: usize = 64;
-/// Objects whose moment has come that one turn puts on its list.
+/// Objects with a passed deadline that one service pass puts on its run queue.
 pub const EXPIRE_STEP: usize = 64;
-/// Places of an adapter's registry that are looked at under one lock.
+/// Places of an adapter's registry that are visited under one lock.
 pub const REGISTRY_STEP: usize = 256;
 /// Rings of one completion queue: resizes without a poll in between.
 pub const RINGS: usize = 16;
-/// First port given out when a consumer leaves the choice to us.
+/// First port given out when a consumer leaves the choice to the engine.
 pub const EPHEMERAL_FIRST: u16 = 49152;
-/// Last port given out when a consumer leaves the choice to us.
+/// Last port given out when a consumer leaves the choice to the engine.
 pub const EPHEMERAL_LAST: u16 = 65535;
-/// Room for private data in a connector; no profile may exceed it.
+/// Capacity for private data in a connector; no profile may exceed it.
 pub const PRIVATE_DATA: usize = 256;
-/// Most elements of a receive; no profile may exceed it. A sender keeps room for the elements of any receive it may meet.
+/// Most SGEs of a receive; no profile may exceed it. A sender reserves capacity for the SGEs of any receive.
 pub const RECEIVE_SGES: usize = 256;
 /// Longest logical mapping: the last page of a slot is a guard.
 pub const MAPPING_LENGTH: u64 = (1 << 32) - PAGE;
@@ -50,7 +50,7 @@ pub const MAPPING_LENGTH: u64 = (1 << 32) - PAGE;
 pub const FRAME_PAYLOAD: u64 = 4096;
 /// Bytes of headers in one frame of the imagined wire (Ethernet, IPv6, UDP, transport, checks).
 pub const FRAME_OVERHEAD: u64 = 90;
-/// Most processors that have a work list of their own; others share.
+/// Most processors that have a run queue of their own; others share.
 pub const PROCESSORS: usize = 1024;
 
 /// What one adapter can do; reported through QueryAdapterInfo and enforced here.
@@ -62,7 +62,7 @@ pub struct Limits {
     pub initiator_sges: u32,
     pub receive_sges: u32,
     pub read_sges: u32,
-    /// Bytes of one Send, Receive, Read or Write over all its elements.
+    /// Bytes of one Send, Receive, Read or Write over all its SGEs.
     pub transfer_length: u32,
     pub inline_data: u32,
     pub inbound_reads: u32,
@@ -102,8 +102,8 @@ impl Limits {
         objects: 0x0001_0000,
     };
 
-    /// Nothing smaller than the default, much of it as large as the engine takes it. All maxima together take about half a
-    /// gigabyte, which is why the depths and the elements are not as large as they could be.
+    /// No limit below the default, most of them at the engine's maximum. All maxima together take about half a gigabyte, so the
+    /// depths and SGE counts stay below theirs.
     pub const GENEROUS: Self = Self {
         fast_register_pages: 4096,
         initiator_sges: 64,
@@ -122,7 +122,7 @@ impl Limits {
         ..Self::CONNECTX_LIKE
     };
 
-    /// As little as the contract lets a card have: for consumers that believe that every card has what theirs has.
+    /// As little as the contract lets a card have: for consumers that assume a particular card's limits.
     pub const TINY: Self = Self {
         registration_size: 4 << 20,
         // NDKPI: NDK_ADAPTER_INFO: 16 at least.
@@ -162,7 +162,7 @@ mod tests {
 
     /// What is reported under which name.
     fn rows(limits: &Limits) -> [(&'static str, u64); 16] {
-        // Taken apart, so that a new limit cannot be forgotten here.
+        // Destructured, so that a new limit cannot be left out here.
         let Limits {
             registration_size,
             fast_register_pages,

@@ -1,9 +1,10 @@
-//! Listeners: where connections come in.
+//! Listeners: the objects behind NDK_LISTENER.
 //!
-//! What it is: the object behind NDK_LISTENER. An arriving request is a connector that a turn hands out; the listener itself
-//! queues nothing. Rules (NDKPI: NDK_FN_LISTEN, NDK_FN_CLOSE_OBJECT): from the moment its close is called it refuses; the close
-//! is complete when every connector it produced is closed; a paused listener behaves as if nobody listened; one at the
-//! unspecified address listens at each address of its adapter, and what arrives has the specific one.
+//! An arriving request is a connector that a service pass hands out; the listener itself queues nothing.
+//!
+//! Rules (NDKPI: NDK_FN_LISTEN, NDK_FN_CLOSE_OBJECT): from the call of its close a listener refuses; the close is complete when
+//! every connector it produced is closed; a paused listener behaves as if none were there; one at the unspecified address
+//! listens at each address of its adapter, and what arrives has the specific one.
 
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -72,8 +73,8 @@ impl<P: Platform> Listener<P> {
         Ok(Self(listener))
     }
 
-    /// Begins to listen; port 0 picks one. The unspecified address stands for every address that the adapter has, now or
-    /// later. Always finishes at once.
+    /// Begins to listen; port 0 picks one. The unspecified address stands for every address that the adapter has, now or in the
+    /// future. Never pends.
     pub fn listen(&self, address: SocketAddr) -> Result<(), ConnectError> {
         let listener = &self.0;
         let adapter = &listener.core.adapter;
@@ -94,7 +95,7 @@ impl<P: Platform> Listener<P> {
             state.endpoint = Some((key, address));
             Ok(())
         })?;
-        // An adapter or address that went meanwhile has not seen this listener.
+        // An adapter or address that was removed meanwhile has not ended this listener.
         let running = adapter.is_running();
         abort(listener, &|address| !running || !everywhere && !adapter.has_address(address));
         Ok(())
@@ -104,7 +105,7 @@ impl<P: Platform> Listener<P> {
         self.0.local_address()
     }
 
-    /// True: behave as if nobody listened.
+    /// True: behave as if no listener were there.
     pub fn pause(&self, pause: bool) {
         self.0.paused.store(pause, Ordering::Release);
     }

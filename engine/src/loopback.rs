@@ -1,7 +1,7 @@
-//! The wire of one machine: the peer is another object of the same fabric, its memory is copied directly.
+//! The wire inside one machine: the peer is another object of the same fabric, its memory is copied directly.
 //!
-//! What it is not: a shortcut past the rules; remote accesses are checked against the peer's tokens, domain and rights, and the
-//! peer's connector gets messages like one far away would.
+//! Remote accesses are checked against the peer's tokens, domain and rights, and the peer's connector gets messages as over a
+//! network.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -173,7 +173,7 @@ fn there<'g, P: Platform>(peer: &Shared<QueuePairObject<P>>, here: Accessor<'g, 
     Accessor { domain: peer.domain.number, pair: peer.address(), ..here }
 }
 
-/// The elements of the peer's receive as the place where a message goes.
+/// The SGEs of the peer's receive as the target of a message.
 fn sink<'g, 'e, P: Platform>(there: Accessor<'g, P>, sges: &'e [Sge]) -> List<'g, P, &'e [Sge]> {
     List::new(there, sges, Rights::LOCAL_WRITE)
 }

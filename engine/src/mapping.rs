@@ -1,8 +1,8 @@
-//! Logical mappings: memory published under logical addresses.
+//! Logical mappings: memory published under logical addresses (NdkBuildLAM).
 //!
-//! What it is: what stands behind NdkBuildLAM. The table entry holds the mapped memory and is read by index during transfers;
-//! the builder's object waits, after the release, until nobody copies any more. What it is not: a list of pages; page *i* is
-//! the first address plus *i* pages, so a scatter/gather element may run over neighbouring pages.
+//! The table entry holds the mapped memory and is read by index during transfers; the builder's object waits, after the
+//! release, until no context copies any more. Page *i* is at the first address plus *i* pages, so a scatter/gather element may
+//! run over neighbouring pages.
 
 use softndk_cells::{Removed, Shared, SlotKey, Stamp};
 
@@ -27,7 +27,7 @@ pub(crate) struct Mapping<P: Platform> {
 pub(crate) struct MappingObject<P: Platform> {
     fabric: Fabric<P>,
     adapter: u32,
-    /// The opening that built it, as a number: it goes with that one.
+    /// The number of the open that built it; it is released with that open.
     open: usize,
     key: SlotKey,
     leaving: P::Lock<Leaving<P>>,
@@ -45,7 +45,7 @@ pub struct LogicalMapping {
     pub pages: u32,
 }
 
-/// Publishes memory; it comes back when there is no room.
+/// Publishes memory; the memory comes back when the table is full.
 pub(crate) fn build<P: Platform>(
     open: &Shared<OpenObject<P>>,
     memory: P::Memory,
@@ -64,7 +64,8 @@ pub(crate) fn build<P: Platform>(
     let builder = MappingObject { fabric: fabric.clone(), adapter, open: open.address(), key, leaving };
     let Ok(builder) = Shared::try_new(builder) else { return Err((RegionError::NoResources, memory)) };
     let published = fabric.0.builders.with(|builders| {
-        // In here, because a close marks the opening before it looks for its mappings: either it finds this one, or we find it.
+        // Under this lock, because a close marks the open before it looks for its mappings: either the close finds this
+        // mapping, or this check sees the close.
         if open.core.is_closing() {
             return Err((RegionError::Closing, memory, builder));
         }
@@ -77,19 +78,19 @@ pub(crate) fn build<P: Platform>(
         if let Some(place) = builders.get_mut(slot) {
             *place = Some(builder);
         }
-        // Whoever finds the builder finds the entry too.
+        // A context that finds the builder finds the entry too.
         vacant.fill(Mapping { memory, length, adapter });
         Ok(())
     });
     match published {
         Ok(()) => Ok(LogicalMapping { first: LogicalAddress::new(key.slot, key.generation, 0), pages }),
-        // The builder and its hold are let go here, outside the lock.
+        // The builder and its hold are dropped here, outside the lock.
         Err((error, memory, _builder)) => Err((error, memory)),
     }
 }
 
-/// A mapping that is revoked and perhaps still copied from or to. Whoever drops it leaves the rest to a turn.
-#[must_use = "dropping it leaves the memory to a turn"]
+/// A mapping that is revoked and possibly still in use by a copy. Dropping it leaves the rest to a service pass.
+#[must_use = "dropping it leaves the memory to a service pass"]
 pub struct Releasing<P: Platform>(Shared<MappingObject<P>>);
 
 /// Another context may be copying from or to the mapping.
@@ -97,7 +98,7 @@ pub struct Releasing<P: Platform>(Shared<MappingObject<P>>);
 pub struct StillCopied;
 
 impl<P: Platform> Releasing<P> {
-    /// The memory, once nothing copies any more; nothing after that. A context that is inside stays for one piece of copying at
+    /// The memory, once nothing copies any more; `None` after that. A context that is inside stays for one piece of copying at
     /// most.
     pub fn try_finish(&self) -> Result<Option<Retired<P>>, StillCopied> {
         self.0.finish().map_err(|_stamp| StillCopied)
@@ -112,8 +113,8 @@ impl<P: Platform> Drop for Releasing<P> {
     }
 }
 
-/// Revokes the mapping that an address lies in, if the opening's adapter has one there. Whichever open built it: a release
-/// cannot report anything, and its consumer takes the memory back.
+/// Revokes the mapping that an address lies in, if the open's adapter has one there. Whichever open built it: a release cannot
+/// report anything, and its consumer takes the memory back.
 pub(crate) fn release<P: Platform>(open: &Shared<OpenObject<P>>, address: LogicalAddress) -> Option<Releasing<P>> {
     let fabric = &open.core.fabric;
     let key = SlotKey { slot: address.slot(), generation: address.generation() };
@@ -124,8 +125,8 @@ pub(crate) fn release<P: Platform>(open: &Shared<OpenObject<P>>, address: Logica
     builder.and_then(|builder| revoke(&builder))
 }
 
-/// Revokes every mapping of an opening that is being closed: those whose build came through too late for its consumer, who
-/// does not use the opening any more, and those it forgot.
+/// Revokes every mapping of an open that is being closed: those whose build finished after the close began, and those that its
+/// consumer did not release.
 pub(crate) fn release_all<P: Platform>(open: &Shared<OpenObject<P>>) {
     let mut from = 0;
     loop {
@@ -149,7 +150,7 @@ fn revoke<P: Platform>(builder: &Shared<MappingObject<P>>) -> Option<Releasing<P
 }
 
 impl<P: Platform> MappingObject<P> {
-    /// Takes the memory of a released mapping out when nobody copies any more; else says for whom to wait.
+    /// Takes the memory of a released mapping out when no context copies any more; else returns the stamp to wait for.
     fn finish(&self) -> Result<Option<Retired<P>>, Stamp> {
         let Some(removed) = self.leaving.with(|leaving| leaving.removed.take()) else { return Ok(None) };
         match self.fabric.0.mappings.reclaim(removed) {
@@ -166,7 +167,7 @@ impl<P: Platform> MappingObject<P> {
     }
 }
 
-/// Hands the memory of a released mapping out when nobody copies any more.
+/// Hands the memory of a released mapping out when no context copies any more.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut impl Sink<P>) {
     match mapping.finish() {

@@ -1,11 +1,11 @@
 //! Memory regions: registered memory, and fast-register regions whose pages change by work request.
 //!
-//! What it is: the object behind NDK_MR in both kinds, and the table entry that transfers read. What it is not: the transfer;
-//! who may touch which bytes is decided in `access.rs`.
+//! A region is the object behind NDK_MR in both kinds, and the table entry that transfers read. Access checks are in
+//! `access.rs`.
 //!
-//! Rules (NDKPI: NDK_FN_REGISTER_MR, NDK_FN_FAST_REGISTER, NDK_FN_INVALIDATE): the base address is a label; a registered
-//! region has a new token each time, a fast-register region keeps one over all its cycles; taking access away is complete only
-//! when no context that could have seen the region is inside any more.
+//! Rules (NDKPI: NDK_FN_REGISTER_MR, NDK_FN_FAST_REGISTER, NDK_FN_INVALIDATE): the base address is a label; a registered region
+//! has a new token each time, a fast-register region keeps one over all its cycles; taking access away is complete only when no
+//! context that could have seen the region is inside any more.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ pub(crate) struct FastRegion {
     pub(crate) most_pages: u32,
 }
 
-/// One edition of a fast-register region.
+/// One page list of a fast-register region's double buffer.
 pub(crate) struct PageList {
     pub(crate) pages: Vec<u64>,
     pub(crate) first_byte_offset: u64,
@@ -86,7 +86,7 @@ enum State<P: Platform> {
     Leaving(Leaving<P>),
 }
 
-/// A registration as its owner sees it.
+/// A registration for its owner.
 #[derive(Clone, Copy)]
 struct Standing {
     key: SlotKey,
@@ -160,7 +160,8 @@ impl<P: Platform> MemoryRegion<P> {
         let Registration { memory, base, length, rights } = registration;
         let entry = Registered { memory, base, length, rights, domain: region.domain.number };
         region.state.with(|state| {
-            // In here, because a close marks the region before it takes the state: either it finds the entry, or we find it.
+            // Under this lock, because a close marks the region before it takes the state: either the close finds the entry, or
+            // this check sees the close.
             if region.core.is_closing() {
                 return Err((RegionError::Closing, entry.memory));
             }
@@ -177,7 +178,7 @@ impl<P: Platform> MemoryRegion<P> {
         })
     }
 
-    /// Takes a registration back, unless windows are bound to it; the memory comes with the answer or by [`Sink::retired`](crate::Sink::retired).
+    /// Ends a registration, unless windows are bound to it; the memory comes with the result or by [`Sink::retired`].
     pub fn deregister(&self, callback: P::RequestCallback) -> Result<Deregistered<P>, RegionError> {
         let region = &self.0;
         let hold = self.hold();
@@ -197,14 +198,14 @@ impl<P: Platform> MemoryRegion<P> {
                 Ok(Deregistered::Done(Retired { memory: entry.memory, callback: None, hold }))
             }
             Ok(_) => {
-                // Somebody is still inside: a turn looks again, and waits for them if it must.
+                // A context is still inside: a service pass tries again, and waits for it if it must.
                 region.core.fabric.link(&Object::Region(region.clone()));
                 Ok(Deregistered::Pending)
             }
         }
     }
 
-    /// Makes room for the page lists of a fast-register region and gives it its token.
+    /// Allocates the page lists of a fast-register region and gives it its token.
     pub fn initialize_fast_register(&self, pages: u32, remote_access: bool) -> Result<(), RegionError> {
         let region = &self.0;
         if !region.fast_register {
@@ -238,7 +239,7 @@ impl<P: Platform> MemoryRegion<P> {
         })
     }
 
-    /// For local elements; [`MemoryToken::NONE`] before the region is registered or initialised.
+    /// For local SGEs; [`MemoryToken::NONE`] before the region is registered or initialised.
     pub fn local_token(&self) -> MemoryToken {
         MemoryToken(self.0.token.load(Ordering::Relaxed))
     }
@@ -253,7 +254,7 @@ impl<P: Platform> MemoryRegion<P> {
         Hold::new(Object::Region(self.0.clone()))
     }
 
-    /// Closes the region and takes away what access it still gives: at once, or when the last window bound to it is unbound.
+    /// Closes the region and revokes the access it still gives: at once, or when the last window bound to it is unbound.
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         let region = &self.0;
         region.core.close(Some(callback), || {
@@ -269,7 +270,7 @@ impl<P: Platform> MemoryRegion<P> {
             match left {
                 Some((Entry::Registered(entry), _hold)) => region.core.leave_memory(entry.memory),
                 Some(_) => {}
-                // Somebody may still be inside: a turn looks again, and waits for them if it must.
+                // A context may still be inside: a service pass tries again, and waits for it if it must.
                 None => region.core.fabric.link(&Object::Region(region.clone())),
             }
         })
@@ -329,7 +330,7 @@ impl<P: Platform> RegionObject<P> {
         })
     }
 
-    /// Takes the entry out of the table: at once, or later from a turn.
+    /// Takes the entry out of the table: at once, or in a service pass.
     fn leave(
         &self,
         state: &mut State<P>,
@@ -356,7 +357,7 @@ impl<P: Platform> RegionObject<P> {
 pub(crate) trait Edges<P: Platform> {
     /// A window is being bound to this registration. `None` when it is not there any more.
     fn bound(&self, token: MemoryToken) -> Option<Hold<P>>;
-    /// A window is bound no more. After the last one a closed region goes on with its close.
+    /// A window was unbound. After the last one a closed region continues its close.
     fn unbound(&self, hold: Hold<P>);
 }
 
@@ -365,7 +366,7 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
         self.state.with(|state| {
             let State::Registered(standing) = state else { return None };
             let same = MemoryToken::new(standing.key.slot, standing.key.generation) == token;
-            // A close that has begun and not come to the state yet waits for this lock with its consumer's hold.
+            // A close that has begun and not taken the state yet waits for this lock with its consumer's hold.
             if !same || self.core.is_closing() {
                 return None;
             }
@@ -395,7 +396,7 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
     }
 }
 
-/// Ends a Deregister or the access of a closed region when nobody is inside any more.
+/// Ends a Deregister or the access of a closed region when no context is inside any more.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut impl Sink<P>) {
     let tokens = &region.core.fabric.0.tokens;

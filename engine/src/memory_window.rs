@@ -1,12 +1,12 @@
 //! Memory windows: a stretch of a registered region, lent to the peer of one queue pair.
 //!
-//! What it is: the object behind NDK_MW, its binding, and the edge to the region it is bound to. What it is not: the order in
-//! which bindings take effect (that is the initiator queue's) nor the check of an access (`access.rs`).
+//! A window is the object behind NDK_MW, its binding, and the edge to the region it is bound to. The requester orders the
+//! bindings; `access.rs` checks the accesses.
 //!
 //! Rules (NDKPI: NDK_FN_BIND, NDK_FN_GET_REMOTE_TOKEN_FROM_MW, NDK_FN_INVALIDATE): each bind has a token of its own, known when
 //! the call returns and good once the request has been executed; a window is bound to one queue pair at a time; it keeps the
-//! close of its region waiting only while it is bound, and Invalidate, the peer's invalidation, its own close and the end of its
-//! queue pair all unbind it. Binding allocates nothing.
+//! close of its region waiting only while it is bound, and Invalidate, the peer's invalidation, its own close and the end of
+//! its queue pair all unbind it. Binding allocates nothing.
 //!
 //! Lock order: window, windows of a queue pair, place in its list. A region's lock is never taken under one of these.
 
@@ -28,7 +28,7 @@ use crate::token::MemoryToken;
 /// What a bound window grants, as readers see it.
 #[derive(Clone, Copy)]
 pub(crate) struct Binding {
-    /// The token it answers to; an older one may still be on its way to a reader.
+    /// The token it is valid under; an older one may still be on its way to a reader.
     pub(crate) token: MemoryToken,
     /// The queue pair whose peer may use it, as a number.
     pub(crate) pair: usize,
@@ -165,7 +165,7 @@ impl<P: Platform> MemoryWindow<P> {
     }
 
     /// For the peer: the token of the newest bind, from the moment it was posted. Never zero; before the first bind it is a
-    /// token that nothing answers to.
+    /// token that is never valid.
     pub fn remote_token(&self) -> MemoryToken {
         MemoryToken(self.0.issued.load(Ordering::Relaxed))
     }
@@ -187,7 +187,7 @@ impl<P: Platform> MemoryWindow<P> {
             let hold = self.hold();
             let left = window.state.with(|state| window.leave(state, hold));
             if left.is_none() {
-                // Somebody may still be inside: a turn looks again, and waits for them if it must.
+                // A context may still be inside: a service pass tries again, and waits for it if it must.
                 window.core.fabric.link(&Object::Window(window.clone()));
             }
         })
@@ -207,12 +207,12 @@ impl<P: Platform> WindowObject<P> {
             let token = MemoryToken(token);
             MemoryToken::new(token.slot(), tokens.generation_after(token.generation()))
         };
-        // Two binds at a time are the consumer's fault, and still have two tokens.
+        // Two binds at a time violate the contract, and still have two tokens.
         let before = self.issued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |token| Some(next(token).0));
         next(before.unwrap_or_else(|token| token))
     }
 
-    /// Takes the entry out of the table, with the newest token so that the slot's next tenant has none of ours.
+    /// Takes the entry out of the table, with the newest token so that the slot's next window never gets one of its tokens.
     fn leave(&self, state: &mut State<P>, hold: Hold<P>) -> Option<(Entry<P>, Hold<P>)> {
         let tokens = &self.core.fabric.0.tokens;
         let key = state.key.take()?;
@@ -228,7 +228,7 @@ impl<P: Platform> WindowObject<P> {
     }
 }
 
-/// Lets a binding take effect. `region` and `hold` are its edge to the region; they come back when it does not.
+/// Lets a binding take effect. `region` and `hold` are its edge to the region; they are returned when it does not.
 pub(crate) fn bind<P: Platform>(
     window: &Shared<WindowObject<P>>,
     binding: Binding,
@@ -238,7 +238,7 @@ pub(crate) fn bind<P: Platform>(
     let fabric = &window.core.fabric.0;
     window.state.with(|state| {
         let (region, hold) = edge;
-        // A close marks the window before it takes the state: either it finds this binding, or we find the mark.
+        // A close marks the window before it takes the state: either the close finds this binding, or this check sees the mark.
         let free = state.bound.is_none() && !window.core.is_closing();
         let Some(key) = state.key.filter(|_| free) else { return Err((NotBound::Occupied, hold)) };
         window.binding.reclaim();
@@ -257,14 +257,14 @@ pub(crate) fn bind<P: Platform>(
     })
 }
 
-/// Takes the binding away if there is one that `fits`; its readers have left when the stamp has passed.
+/// Removes the binding if there is one that `fits`; its readers have left when the stamp has passed.
 pub(crate) fn unbind<P: Platform>(
     window: &Shared<WindowObject<P>>,
     fits: impl FnOnce(&Shared<QueuePairObject<P>>) -> bool,
 ) -> Option<Stamp> {
     let (stamp, bound) = take_bound(window, fits)?;
     bound.release();
-    // A bound window has a current edition.
+    // A bound window has a current buffer.
     stamp
 }
 
@@ -288,7 +288,7 @@ pub(crate) fn unbind_all<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u
     true
 }
 
-/// Ends the access of a closed window when nobody is inside any more.
+/// Ends the access of a closed window when no context is inside any more.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(window: &Shared<WindowObject<P>>) {
     let tokens = &window.core.fabric.0.tokens;

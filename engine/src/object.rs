@@ -1,9 +1,9 @@
-//! The life of an object: who holds it, how it is closed, what it lets go in the end.
+//! The life cycle of an object: its holds, its close, and what it releases at the end.
 //!
-//! What it is: one [`Core`] in each object and the close protocol over it. An object is held by its consumer, by its
-//! successors, by its pending requests and by its events under way; the close is complete when the last hold is gone, and
-//! only then, after the consumer's close callback has returned, do the objects it depended on lose theirs.
-//! What it is not: memory management; the memory of an object lives as long as somebody points to it.
+//! Each object has one [`Core`] and the close protocol over it. An object is held by its consumer, by its successors, by its
+//! pending requests and by its events under way; the close is complete when the last hold is gone, and only then, after the
+//! consumer's close callback has returned, do the objects it depended on lose theirs. The memory of an object stays allocated
+//! as long as a pointer to it exists.
 //!
 //! Rules (NDKPI: closing objects): a close never fails; an antecedent may be closed before its successors and then pends; the
 //! close completion is the last callback of an object; nothing allocates.
@@ -58,7 +58,7 @@ impl<P: Platform> Object<P> {
         }
     }
 
-    /// A number that tells objects of one kind apart.
+    /// A number that identifies an object among those of its kind.
     pub(crate) fn id(&self) -> u64 {
         let address = match self {
             Self::Open(object) => object.address(),
@@ -93,11 +93,11 @@ impl<P: Platform> Clone for Object<P> {
     }
 }
 
-/// A reason for an object to go on living: its close does not complete while this exists.
+/// A reason for an object to stay open: its close does not complete while this exists.
 pub struct Hold<P: Platform>(Object<P>);
 
 impl<P: Platform> Hold<P> {
-    /// The caller knows that the object is held already (by its consumer or by something the caller keeps).
+    /// Precondition: the object is held already (by its consumer or by something the caller keeps).
     pub(crate) fn new(object: Object<P>) -> Self {
         object.core().holds.fetch_add(1, Ordering::Relaxed);
         Self(object)
@@ -119,7 +119,7 @@ impl<P: Platform> Drop for Hold<P> {
     }
 }
 
-/// Most objects that one depends on: an arrived connector over a shared endpoint has opening, listener, queue pair, endpoint; a
+/// Most objects that one depends on: an arrived connector over a shared endpoint has open, listener, queue pair, endpoint; a
 /// queue pair has domain, two completion queues, shared receive queue.
 const ANTECEDENTS: usize = 6;
 
@@ -141,13 +141,13 @@ impl<P: Platform> Antecedents<P> {
             object.core().dependants.fetch_add(1, Ordering::Relaxed);
             *place = Some(Hold::new(object));
         } else {
-            debug_assert!(false, "an object depends on more than there is room for");
-            // Not dropped: objects are put together on large frames, below which no object may go.
+            debug_assert!(false, "an object depends on more than its antecedents hold");
+            // Not dropped: objects are put together on large frames, below which no object may be dropped.
             core::mem::forget(object);
         }
     }
 
-    /// The numbers of the objects, as far as there is room for them.
+    /// The numbers of the objects, as many as fit.
     fn number(&self, into: &mut [u64]) {
         for (place, hold) in into.iter_mut().zip(self.0.iter().flatten()) {
             *place = hold.0.core().number;
@@ -157,7 +157,7 @@ impl<P: Platform> Antecedents<P> {
 
 impl<P: Platform> Drop for Antecedents<P> {
     fn drop(&mut self) {
-        // Before the holds go, so that no object counts more dependants than holds.
+        // Before the holds are released, so that no object counts more dependants than holds.
         for hold in self.0.iter().flatten() {
             hold.0.core().dependants.fetch_sub(1, Ordering::Relaxed);
         }
@@ -188,7 +188,7 @@ pub(crate) struct Core<P: Platform> {
     holds: AtomicU32,
     /// Those of the holds that are objects made from this one.
     dependants: AtomicU32,
-    /// Tells all objects of a fabric apart, for listings; never used twice.
+    /// Identifies an object among all of a fabric, for listings; never used twice.
     pub(crate) number: u64,
     /// When it was made, by the platform's clock.
     pub(crate) made: u64,
@@ -215,7 +215,7 @@ impl<P: Platform> Core<P> {
         }
     }
 
-    /// Lets one hold go; true when it was the last.
+    /// Releases one hold; true when it was the last.
     fn release(&self) -> bool {
         self.holds.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -233,7 +233,7 @@ impl<P: Platform> Core<P> {
         self.dependants.load(Ordering::Relaxed)
     }
 
-    /// The numbers of the objects that this one keeps, as far as there is room for them.
+    /// The numbers of the objects that this one keeps, as many as fit.
     pub(crate) fn antecedents(&self, into: &mut [u64]) {
         self.closing.with(|closing| closing.antecedents.number(into));
     }
@@ -272,7 +272,7 @@ impl<P: Platform> Core<P> {
         Some(taken)
     }
 
-    /// The close protocol: marks the object, tears it down, lets the consumer's hold go. A second close does nothing.
+    /// The close protocol: marks the object, tears it down, releases the consumer's hold. A second close does nothing.
     pub(crate) fn close(&self, callback: Option<P::CloseCallback>, tear_down: impl FnOnce()) -> Close<P> {
         let first = self.closing.with(|closing| {
             let first = closing.stage == Stage::Open;
@@ -295,14 +295,14 @@ impl<P: Platform> Core<P> {
         }
     }
 
-    /// Hands the finished object out, if it is finished and nobody has yet. True when it was.
+    /// Hands the finished object out, if it is finished and not handed out yet. True when it was.
     #[inline(never)]
     pub(crate) fn finish(&self, sink: &mut impl Sink<P>) -> bool {
         if self.holds.load(Ordering::Acquire) != 0 {
             return false;
         }
         let Some((callback, object)) = self.take() else { return false };
-        // An arrived connector that nobody adopted has no callback: its closing is nobody's business.
+        // An arrived connector that was not adopted has no callback: its close is not reported.
         if let Some(callback) = callback {
             sink.closed(CloseCompletion { callback, object });
         }

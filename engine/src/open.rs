@@ -61,7 +61,7 @@ impl<P: Platform> Open<P> {
         &self.0.semantics
     }
 
-    /// Says who the consumer is, for [`ObjectSnapshot::label`](crate::ObjectSnapshot::label).
+    /// Labels the consumer, for [`ObjectSnapshot::label`](crate::ObjectSnapshot::label).
     pub fn set_label(&self, label: u64) {
         self.0.label.store(label, Ordering::Relaxed);
     }
@@ -102,7 +102,7 @@ impl<P: Platform> Open<P> {
         Listener::create(&self.0, connect, consumer_object)
     }
 
-    /// Takes a local address and port that several connectors connect from; port 0 picks one.
+    /// Reserves a local address and port that several connectors connect from; port 0 picks one.
     pub fn create_shared_endpoint(
         &self,
         address: SocketAddr,
@@ -123,7 +123,7 @@ impl<P: Platform> Open<P> {
         self.begin_release(address).is_some()
     }
 
-    /// As [`Self::release_mapping`], for a front end that wants the memory back before it returns.
+    /// As [`Self::release_mapping`], for a front end that needs the memory back before it returns.
     pub fn begin_release(&self, address: LogicalAddress) -> Option<Releasing<P>> {
         mapping::release(&self.0, address)
     }
@@ -133,7 +133,7 @@ impl<P: Platform> Open<P> {
         Hold::new(Object::Open(self.0.clone()))
     }
 
-    /// Closes the opening and revokes the mappings that are left: nobody could release them any more.
+    /// Closes the open and revokes its remaining mappings, which its consumer cannot release any more.
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         self.0.core.close(Some(callback), || mapping::release_all(&self.0))
     }

@@ -1,13 +1,13 @@
-//! What the engine needs from the system around it.
+//! What the engine needs from the system around it: lock, copy, scheduling, clock, processor.
 //!
 //! What it is: the one border towards kernel or test harness: lock, copy, kick, clock, processor. Everything is dispatched
 //! statically. What it is not: it has no threads and no callbacks; what must happen outside is handed out by
 //! [`Fabric::service_pass`](crate::Fabric::service_pass).
 //!
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and must not wait. Locks are held for a few hundred
-//! nanoseconds and nest only in one order: connector, bond of a queue pair, endpoint directory, registry of objects, window,
-//! windows of a queue pair, a window's place among them, region, receive queue, shared receive queue, a queue pair's place in
-//! its line, completion queue, close state, work list, those parked for the epoch, timers.
+//! nanoseconds and nest only in one order: connector, peer link of a queue pair, endpoint directory, registry of objects,
+//! window, windows of a queue pair, a window's place among them, region, receive queue, shared receive queue, a queue pair's
+//! place among its waiting senders, completion queue, close state, run queue, those parked for the epoch, timers.
 
 /// A lock around a value, taken for the length of a closure.
 pub trait Lock<T>: Send + Sync {
@@ -28,17 +28,17 @@ pub trait Memory: Send + Sync + 'static {
 pub trait Platform: Send + Sync + Sized + 'static {
     type Lock<T: Send>: Lock<T>;
     type Memory: Memory;
-    /// The front end's own object, kept by the engine while the object lives and handed back when it is finished.
+    /// The consumer-visible object, kept by the engine while its object lives and handed back when that is finished.
     type ConsumerObject: Send;
-    /// Whom to tell that a close is complete (function and context).
+    /// Reports that a close is complete (function and context).
     type CloseCallback: Copy + Send + Sync;
-    /// Whom to tell that a request is complete.
+    /// Reports that a request is complete.
     type RequestCallback: Copy + Send + Sync;
-    /// Whom to notify of completions in a queue.
+    /// Reports completions in a queue.
     type NotifyCallback: Copy + Send + Sync;
-    /// Whom to tell of an incoming connection.
+    /// Reports an incoming connection.
     type ConnectCallback: Copy + Send + Sync;
-    /// Whom to tell that the peer has gone.
+    /// Reports that the peer has gone.
     type DisconnectCallback: Copy + Send + Sync;
 
     /// Copies between mapped memory. The engine has checked both ranges against [`Memory::length`]. Either side may be written
@@ -76,12 +76,12 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// True when the caller is at DISPATCH_LEVEL and must be quick.
     fn at_dispatch(&self) -> bool;
 
-    /// True when a deferred procedure should come to an end.
+    /// True when a DPC should end.
     fn should_yield(&self) -> bool {
         false
     }
 
-    /// Nanoseconds since some fixed moment.
+    /// Nanoseconds since a fixed point in time.
     fn now(&self) -> u64;
 
     /// Runs one piece of work (at most 64 KiB of copying) at DISPATCH_LEVEL: a context that holds a queue pair or is inside the

@@ -1,6 +1,6 @@
-//! Protection domains: what may be used together.
+//! Protection domains: which objects may be used together.
 //!
-//! What it is: the number that regions, windows, queue pairs and the privileged token share, and the parent of the first two.
+//! A domain is the number that regions, windows, queue pairs and the privileged token share, and the parent of the first two.
 
 use alloc::vec::Vec;
 
@@ -50,7 +50,7 @@ impl<P: Platform> ProtectionDomain<P> {
         domain
     }
 
-    /// As [`Self::create`], once there is room for its departure.
+    /// As [`Self::create`], once the capacity for its removal is reserved.
     fn create_expected(open: &Shared<OpenObject<P>>, consumer_object: P::ConsumerObject) -> Result<Self, CreateError> {
         let adapter = &open.core.adapter;
         let tokens = &adapter.fabric.0.tokens;
@@ -122,19 +122,19 @@ impl<P: Platform> ProtectionDomain<P> {
 }
 
 impl<P: Platform> Drop for DomainObject<P> {
-    /// The last pointer has gone, and with it every queue pair that could use the token; only guesses may still find it.
+    /// The last pointer is dropped, and with it every queue pair that could use the token; only guesses may still find it.
     fn drop(&mut self) {
         let fabric = &self.core.fabric.0;
         let key = SlotKey { slot: self.number.slot(), generation: self.number.generation() };
-        // A domain that was never published has an empty slot under its key, or somebody else's under a newer one.
+        // A domain that was never published has an empty slot under its key, or another domain's under a newer one.
         let Some(removed) = fabric.tokens.remove(key) else { return };
         fabric.retired_slots.with(|retired_slots| retired_slots.bury(&fabric.tokens, removed));
     }
 }
 
-/// Slots of domains that are gone while somebody was still inside the epoch; reused when the next domain is made.
+/// Slots of removed domains that a context inside the epoch may still read; reused when the next domain is made.
 pub(crate) struct RetiredSlots {
-    /// Domains that are there or being made; each has its room in `removed`.
+    /// Domains that exist or are being made; each has its place reserved in `removed`.
     live: usize,
     removed: Vec<Removed>,
 }
@@ -144,14 +144,14 @@ impl RetiredSlots {
         Self { live: 0, removed: Vec::new() }
     }
 
-    /// Frees what has become free, makes room for one more domain to depart, and counts it: two that are made at a time have
-    /// room for two.
+    /// Frees what has become free, reserves the place of one more domain in `removed`, and counts it: two that are made at a
+    /// time reserve two.
     fn prepare<T>(&mut self, tokens: &SlotTable<T>) -> Result<(), NoMemory> {
         for _ in 0..self.removed.len() {
             match self.removed.pop().map(|removed| tokens.reclaim(removed)) {
                 Some(Ok(entry)) => forget(entry),
                 Some(Err(removed)) => {
-                    // Its room is the one it was popped from.
+                    // The place is the one it was popped from.
                     let kept = push_within_capacity(&mut self.removed, removed);
                     debug_assert!(kept.is_ok());
                     break;
@@ -164,7 +164,7 @@ impl RetiredSlots {
         Ok(())
     }
 
-    /// The domain that room was made for is not coming.
+    /// The domain that a place was reserved for is not made.
     fn forgo(&mut self) {
         self.live = self.live.saturating_sub(1);
     }
@@ -174,7 +174,7 @@ impl RetiredSlots {
         match tokens.reclaim(removed) {
             Ok(entry) => forget(entry),
             Err(removed) => {
-                // `prepare` made room for every living domain.
+                // `prepare` reserved a place for every living domain.
                 let kept = push_within_capacity(&mut self.removed, removed);
                 debug_assert!(kept.is_ok());
             }
@@ -182,8 +182,8 @@ impl RetiredSlots {
     }
 }
 
-/// Lets a domain's own entry go, which is numbers only. Dropping it would put the ways down of the other kinds of entries, memory
-/// and windows, below everyone who lets a domain go.
+/// Drops a domain's own entry, which is numbers only, without its drop code: that would put the drops of the other kinds of
+/// entries, memory and windows, on the stack of every caller that drops a domain.
 fn forget<T>(entry: T) {
     core::mem::forget(entry);
 }
@@ -198,7 +198,7 @@ mod tests {
 
     /// Both are prepared before either is there: what two processors do at a time.
     #[test]
-    fn domains_that_are_made_at_a_time_all_have_capacity_to_depart() {
+    fn domains_that_are_made_at_a_time_all_have_a_place_for_their_removal() {
         let epoch = Shared::try_new(Epoch::try_new(1).unwrap()).unwrap();
         let tokens = SlotTable::try_new(64, 3, epoch.clone()).unwrap();
         let mut retired_slots = RetiredSlots::new();
@@ -210,7 +210,7 @@ mod tests {
             })
             .collect();
         let capacity = retired_slots.removed.capacity();
-        assert!(capacity >= keys.len(), "room for {capacity}");
+        assert!(capacity >= keys.len(), "capacity {capacity}");
         let guard = epoch.enter(0);
         for key in &keys {
             retired_slots.bury(&tokens, tokens.remove(*key).unwrap());

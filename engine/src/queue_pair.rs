@@ -1,12 +1,12 @@
-//! Queue pairs: what a consumer posts to.
+//! Queue pairs: the objects that a consumer posts to.
 //!
-//! What it is: the object, its states, and posting: each post walks the same visible sequence (state, flags, count, lengths,
-//! room, enqueue) and leaves the queue pair untouched when it refuses. What it is not: the processing (`initiator.rs`) nor the
-//! receiving (`receive_queue.rs`).
+//! This file has the object, its states, and posting: each post walks the same visible sequence (state, flags, count, lengths,
+//! capacity, enqueue) and leaves the queue pair untouched when it refuses. The processing is in `requester.rs`, the receiving
+//! in `receive_queue.rs`.
 //!
-//! Rules (NDKPI: work requests): the elements are copied during the call; success means exactly one completion (none for a
-//! silent success); an inline failure means none, and processes what was held back by the deferred flag; queue pairs are
-//! single-use, and posts on an ended one are accepted and cancelled.
+//! Rules (NDKPI: work requests): the SGEs are copied during the call; success means exactly one completion (none for a silent
+//! success); an inline failure means none, and processes what was held back by the deferred flag; queue pairs are single-use,
+//! and posts on an ended one are accepted and cancelled.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -35,7 +35,7 @@ use crate::timer::Timer;
 use crate::token::{LogicalAddress, MemoryToken, Sge};
 use crate::transfer::CHUNK;
 
-/// States of a queue pair; bits, because they come in any order.
+/// States of a queue pair; bits, because they are set in any order.
 pub(crate) mod state {
     /// A connector has taken it.
     pub(crate) const CLAIMED: u32 = 1;
@@ -47,7 +47,7 @@ pub(crate) mod state {
     pub(crate) const DRAIN: u32 = 1 << 3;
     /// The connection has no outbound Reads at all. Any other limit is kept by itself: one Read is under way at a time.
     pub(crate) const NO_READS: u32 = 1 << 4;
-    /// It has failed, and a turn is to end its connection.
+    /// It has failed, and a service pass will end its connection.
     pub(crate) const FAILED: u32 = 1 << 5;
 
     /// The bits of a connection that has begun, with this many outbound Reads.
@@ -72,7 +72,7 @@ pub(crate) struct QueuePairObject<P: Platform> {
     /// Processing of the initiator queue, by one context at a time.
     pub(crate) work: Serialized<Initiator<P>>,
     pub(crate) receiving: ReceiveQueue<P>,
-    /// Where its receives come from instead of its own queue.
+    /// The source of its receives instead of its own queue.
     pub(crate) attachment: Option<SrqAttachment<P>>,
     pub(crate) link: P::Lock<PeerLink<P>>,
     /// Bound through it and not yet unbound.
@@ -101,7 +101,7 @@ impl<P: Platform> Patience<P> {
     }
 }
 
-/// What a queue pair is tied to while it lives.
+/// The other objects that a connected queue pair refers to.
 pub(crate) struct PeerLink<P: Platform> {
     pub(crate) connector: Option<Shared<ConnectorObject<P>>>,
     /// The queue pair at the other end.
@@ -124,10 +124,10 @@ pub(crate) struct Request<P: Platform> {
     pub(crate) operation: Operation,
     pub(crate) flags: RequestFlags,
     pub(crate) context: u64,
-    /// Where its elements, or the chunks of its inline data, begin in their rings.
+    /// Where its SGEs, or the chunks of its inline data, begin in their rings.
     pub(crate) first: usize,
     pub(crate) count: usize,
-    /// The element of a request that has one; it is not in the ring. Of a Bind: the token of the region.
+    /// The SGE of a request that has one; it is not in the ring. Of a Bind: the token of the region.
     pub(crate) single: Sge,
     pub(crate) length: u64,
     pub(crate) address: u64,
@@ -171,14 +171,14 @@ pub struct QueuePairSettings<'a, P: Platform> {
     /// May be the same as `initiator_queue`.
     pub receive_queue: &'a CompletionQueue<P>,
     pub initiator_queue: &'a CompletionQueue<P>,
-    /// Comes back in each completion.
+    /// Returned in each completion.
     pub context: u64,
     pub receive_depth: u32,
     pub initiator_depth: u32,
     pub receive_sges: u32,
     pub initiator_sges: u32,
     pub inline_data: u32,
-    /// Receives come from here; then `receive_depth` and `receive_sges` say nothing.
+    /// The source of its receives; then `receive_depth` and `receive_sges` are unused.
     pub shared: Option<&'a SharedReceiveQueue<P>>,
 }
 
@@ -229,7 +229,7 @@ impl<P: Platform> QueuePairSettings<'_, P> {
     }
 }
 
-/// What a fast registration makes of its region; the pages come as an iterator beside it.
+/// What a fast registration makes of its region; the pages are passed as an iterator.
 #[derive(Clone, Copy, Debug)]
 pub struct FastRegistration {
     /// Where the region begins in its first page.
@@ -416,7 +416,7 @@ impl<P: Platform> QueuePair<P> {
         Ok(())
     }
 
-    /// Gives a fast-register region its pages; takes effect in its turn on the initiator queue.
+    /// Gives a fast-register region its pages; takes effect in the order of the initiator queue.
     pub fn fast_register(
         &self,
         context: u64,
@@ -429,13 +429,13 @@ impl<P: Platform> QueuePair<P> {
         self.after_post(flags, posted)
     }
 
-    /// Takes the access to a fast-register region away, in its turn on the initiator queue.
+    /// Revokes the access to a fast-register region, in the order of the initiator queue.
     pub fn invalidate(&self, context: u64, flags: RequestFlags, region: &MemoryRegion<P>) -> Result<(), PostError> {
         let posted = self.post_invalidate_region(context, flags, region);
         self.after_post(flags, posted)
     }
 
-    /// Lends `length` bytes of a registered region to the peer through a window, in its turn on the initiator queue. The
+    /// Lends `length` bytes of a registered region to the peer through a window, in the order of the initiator queue. The
     /// window's new token can be read when this returns. `address` is an address of the region.
     #[expect(clippy::too_many_arguments, reason = "the parameters of NDK_FN_BIND")]
     pub fn bind(
@@ -452,7 +452,7 @@ impl<P: Platform> QueuePair<P> {
         self.after_post(flags, posted)
     }
 
-    /// Unbinds a window, in its turn on the initiator queue.
+    /// Unbinds a window, in the order of the initiator queue.
     pub fn invalidate_window(
         &self,
         context: u64,
@@ -470,7 +470,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Cancels everything posted, from a turn. The queue pair then only drains.
+    /// Cancels everything posted, in a service pass. The queue pair then only drains.
     pub fn flush(&self) {
         self.0.end();
     }
@@ -486,7 +486,7 @@ impl<P: Platform> QueuePair<P> {
             let hold = Hold::new(Object::QueuePair(pair.clone()));
             pair.link.with(|link| link.closing = Some(hold));
             pair.mark(state::ENDED | state::DRAIN);
-            // What is idle is closed at once; the rest drains in a turn.
+            // An idle queue pair is closed at once; the rest drains in a service pass.
             if pair.requests.is_empty() && pair.receives.is_empty() {
                 pair.core.fabric.0.platform.raised(|| requester::step(pair, None, PIECE));
             } else {
@@ -562,7 +562,7 @@ impl<P: Platform> QueuePair<P> {
         Ok(())
     }
 
-    /// Copies inline data into chunks of the ring and answers its length.
+    /// Copies inline data into chunks of the ring and returns its length.
     fn stage_inline(
         &self,
         ring: &mut Claim<'_, [u8; CHUNK]>,
@@ -614,7 +614,7 @@ impl<P: Platform> QueuePair<P> {
         if requests.free() == 0 {
             return Err(PostError::QueueFull);
         }
-        // Editions that the peer or a Read invalidated are free by now.
+        // Page lists that the peer or a Read invalidated are free by now.
         fast.buffers.reclaim();
         let mut draft = fast.buffers.draft().ok_or(PostError::NoResources)?;
         let most = draft.pages.capacity().min(pages.len());
@@ -708,8 +708,8 @@ impl<P: Platform> QueuePair<P> {
     }
 }
 
-/// Makes the staged request visible. A held one has nobody who looks at it next: its poster looks whether the queue pair has
-/// ended meanwhile, and must not look before the request can be seen.
+/// Makes the staged request visible. A held one has no context that processes it next: its poster checks whether the queue pair
+/// has ended meanwhile, and must not check before the request is visible.
 #[inline]
 fn show<P: Platform>(requests: Claim<'_, Request<P>>, flags: RequestFlags) {
     if flags.contains(RequestFlags::DEFER) {
@@ -745,7 +745,7 @@ impl Order {
     }
 }
 
-/// Copies elements into a ring and answers the length of the message.
+/// Copies SGEs into a ring and returns the length of the message.
 fn stage_sges(ring: &mut Claim<'_, Sge>, sges: impl Iterator<Item = Sge>) -> Result<u64, PostError> {
     let mut length = 0_u64;
     for sge in sges {
@@ -773,7 +773,7 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
 }
 
 /// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
-/// turn. Inside a callback of ours that is everything.
+/// service pass. Inside a callback that is everything.
 fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let fabric = &pair.core.fabric;
     let platform = &fabric.0.platform;
@@ -810,7 +810,7 @@ impl<P: Platform> QueuePairObject<P> {
         self.state.load(Ordering::SeqCst)
     }
 
-    /// Sets state bits and answers those that were set before.
+    /// Sets state bits and returns those that were set before.
     pub(crate) fn mark(&self, bits: u32) -> u32 {
         self.state.fetch_or(bits, Ordering::SeqCst)
     }
@@ -820,7 +820,7 @@ impl<P: Platform> QueuePairObject<P> {
         self.state.fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 
-    /// Gives a claim back after a connection attempt that came to nothing.
+    /// Gives a claim back after a connection attempt that failed.
     pub(crate) fn unclaim(&self) {
         self.unmark(state::CLAIMED);
     }
@@ -834,11 +834,11 @@ impl<P: Platform> QueuePairObject<P> {
 pub(crate) trait End {
     /// Cancels everything that is posted or will be.
     fn end(&self);
-    /// Cancels initiator requests, and receives as well if the contract says so.
+    /// Cancels initiator requests, and receives as well if the contract requires it.
     fn cut(&self, receives: bool);
     /// Everything is cancelled and the connection ends.
     fn fail(&self);
-    /// The same, for callers deep down the stack: the connection ends in the turn that cancels.
+    /// The same, for callers deep down the stack: the connection ends in the service pass that cancels.
     fn defer_failure(&self);
 }
 
@@ -863,7 +863,7 @@ impl<P: Platform> End for Shared<QueuePairObject<P>> {
     }
 }
 
-/// The connection of a queue pair that failed ends, and the peer is told.
+/// Ends the connection of a queue pair that failed, with a message to the peer.
 #[inline(never)]
 pub(crate) fn end_connection<P: Platform>(pair: &QueuePairObject<P>) {
     let connector = pair.link.with(|link| link.connector.clone());
@@ -872,11 +872,12 @@ pub(crate) fn end_connection<P: Platform>(pair: &QueuePairObject<P>) {
     }
 }
 
-/// The initiator's queue, perhaps both, may be empty for good: called by the holder of the initiator's baton, with its queue empty after the end.
+/// The initiator queue, or both queues, may be empty for good: called by the requester's holder, with its queue empty after the
+/// end.
 #[inline(never)]
 pub(crate) fn update_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
-    // Every end unbinds, also one that leaves the receives to the consumer. No bind comes after it: binds take their turn with
-    // the baton that the caller has, and are cancelled from the end on.
+    // Every end unbinds, also one that leaves the receives to the consumer. No bind comes after it: binds are processed by the
+    // requester, which the caller holds, and are cancelled from the end on.
     if memory_window::unbind_all(pair, FLUSH_STEP) {
         pair.core.fabric.link(&Object::QueuePair(pair.clone()));
         return;
@@ -893,12 +894,12 @@ pub(crate) fn update_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
         crate::connector::queue_pair_drained(&connector, pair);
     }
     drop(peer);
-    // The last hold may go here: the object is linked and handed out by a turn.
+    // The last hold may go here: the object is linked and handed out by a service pass.
     drop(closing);
 }
 
-/// A turn's look at a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left
-/// stays on the list of this turn, wherever its thread runs: a thread takes a long transfer over from the deferred procedures.
+/// Services a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left stays on
+/// the run queue of this pass, wherever its thread runs: a thread takes a long transfer over from the DPCs.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes: &mut u64) {
     let more_receives = pair.state() & state::DRAIN != 0 && receive_queue::flush(pair);

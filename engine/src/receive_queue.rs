@@ -1,7 +1,7 @@
 //! The receive queue of a queue pair: where messages of the peer go.
 //!
-//! What it is: the consuming end of the receive ring behind a lock, with the mark that a message is being delivered into it.
-//! What it is not: posting (the producer's end, in `queue_pair.rs`) nor copying.
+//! This is the consuming end of the receive ring behind a lock, with the mark that a message is being delivered into it. The
+//! producing end, posting, is in `queue_pair.rs`.
 //!
 //! Rules (NDKPI: NDK_FN_RECEIVE): receives complete in the order they were posted; a message that finds none waits and is woken
 //! by the next post; a flush waits for the delivery under way, so each receive completes exactly once.
@@ -28,16 +28,16 @@ pub(crate) struct Receive {
     pub(crate) context: u64,
     pub(crate) first: usize,
     pub(crate) count: usize,
-    /// The element of a receive that has one; it is not in the ring.
+    /// The SGE of a receive that has one; it is not in the ring.
     pub(crate) single: Sge,
     pub(crate) length: u64,
-    /// Came out of a shared queue: it belongs to whoever took it, and completes there.
+    /// Taken from a shared queue: it belongs to the queue pair that took it, and completes there.
     pub(crate) shared: bool,
 }
 
 pub(crate) struct ReceiveQueue<P: Platform> {
     inner: P::Lock<Inner<P>>,
-    /// Somebody waits for a receive to be posted.
+    /// A sender waits for a receive to be posted.
     awaited: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ impl<P: Platform> ReceiveQueue<P> {
         Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) }
     }
 
-    /// Gives the peer the receive after the `filled` ones it has filled already, and its elements; or notes that it waits.
+    /// Gives the peer the receive after the `filled` ones it has filled already, and its SGEs; or records that it waits.
     pub(crate) fn begin(
         &self,
         draining: bool,
@@ -71,7 +71,7 @@ impl<P: Platform> ReceiveQueue<P> {
                 }
                 inner.waiter = Some(peer.clone());
                 self.awaited.store(true, Ordering::SeqCst);
-                // Look again: a post that did not see the mark has published before.
+                // Check again: a post that did not see the mark has published before.
                 if draining || inner.receives.peek(position).is_none() {
                     return None;
                 }
@@ -119,7 +119,7 @@ pub(crate) fn begin_shared<P: Platform>(
     receive
 }
 
-/// Ends a batch of deliveries: completes the filled receives in one go. `moving` says that another is being filled.
+/// Ends a batch of deliveries: completes the filled receives in one go. `moving`: another is being filled.
 pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mut [Completion], moving: bool) {
     let entered = pair.receiving.inner.with(|inner| {
         for completion in &mut *filled {
@@ -141,7 +141,7 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
 
 impl<P: Platform> Inner<P> {
     fn pop(&mut self) -> Option<Receive> {
-        // The receive leaves last: whoever sees its room finds room for its elements as well.
+        // The receive leaves last: a context that sees its place free finds places for its SGEs as well.
         let count = self.receives.peek(self.receives.position())?.count;
         if count > 1 {
             self.sges.skip(count);
@@ -176,7 +176,8 @@ pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
     let mut entered = true;
     let (more, waiter) = pair.receiving.inner.with(|inner| {
         let waiter = inner.waiter.take();
-        // While a message is being delivered its receive is still in the queue; whoever delivers links this queue pair again.
+        // While a message is being delivered its receive is still in the queue; the delivering context links this queue pair
+        // again.
         while !inner.delivering && !inner.receives.is_empty() {
             if rounds == 0 {
                 return (true, waiter);

@@ -1,13 +1,12 @@
-//! Processing of the initiator queue: each request in its turn, to its one completion.
+//! The requester: processes each request of the initiator queue in order, to its one completion.
 //!
-//! What it is: the state of the request at the front and the steps that bring it forward, run by one context at a time. What it
-//! is not: a lock holder; the queue pair's own processing takes no lock while it copies, and the peer is reached through the
-//! [`Wire`] only.
+//! This is the state of the request at the front and the steps that bring it forward, run by one context at a time. It takes no
+//! lock while it copies, and reaches the peer through the [`Wire`] only.
 //!
 //! Rules: requests are processed and completed in the order they were posted, so a read fence is always satisfied; a request
-//! that fails carries its cause, ends the connection, and everything after it is cancelled; completions are entered in batches,
-//! a sender's before the receiver's, so that an answer never overtakes them; a step stays inside the epoch for at most one piece
-//! of copying; an invalidation completes only when nobody inside can have seen the region.
+//! that fails carries its error, ends the connection, and everything after it is cancelled; completions are entered in batches,
+//! a sender's before the receiver's, so that an answer never overtakes them; a step stays inside the epoch for at most one
+//! piece of copying; an invalidation completes only when no context inside can have seen the region.
 
 use alloc::vec::Vec;
 
@@ -34,11 +33,11 @@ use crate::wire::{Begun, Delivery, Refused, Wire};
 
 /// What is known about the request at the front.
 enum Phase {
-    /// Not looked at yet.
+    /// Not begun.
     Fresh,
     /// Checked, and this many bytes moved.
     Moving(u64),
-    /// Moved; the access to a region has been taken away and its readers have to leave.
+    /// Moved; the access to a region has been revoked and its readers have to leave.
     Leaving(Stamp),
 }
 
@@ -50,16 +49,16 @@ pub(crate) struct Initiator<P: Platform> {
     phase: Phase,
     /// The other end, once known.
     peer: Option<Shared<QueuePairObject<P>>>,
-    /// The receive that the message at the front goes into, and its elements.
+    /// The receive that the message at the front goes into, and its SGEs.
     receive: Option<Receive>,
     /// Until when the message at the front waits for a receive.
     deadline: Option<u64>,
-    /// Receives of the peer are marked as being filled by us.
+    /// Receives of the peer are marked as being filled by this requester.
     occupied: bool,
     scratch: Vec<Sge>,
     done: Batch,
     filled: Batch,
-    /// A request failed; the connection has not heard of it yet.
+    /// A request failed; the connection has not been ended yet.
     failed: bool,
     outgoing: Traffic,
     incoming: Traffic,
@@ -103,7 +102,7 @@ impl<P: Platform> Clone for Both<'_, P> {
 
 impl<P: Platform> Copy for Both<'_, P> {}
 
-/// Completions gathered for one queue. In memory of its own: a queue pair goes over the stack when it is made.
+/// Completions gathered for one queue. In memory of its own: a queue pair is moved over the stack when it is made.
 struct Batch(Vec<Completion>);
 
 impl Batch {
@@ -121,7 +120,7 @@ impl Batch {
         self.0.len() >= BATCH
     }
 
-    /// The caller has looked whether there is room.
+    /// Precondition: the caller has checked the capacity.
     fn push(&mut self, completion: Completion) {
         let kept = push_within_capacity(&mut self.0, completion);
         debug_assert!(kept.is_ok());
@@ -132,11 +131,11 @@ impl Batch {
     }
 }
 
-/// How far a step came.
+/// How much a step did.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stepped {
-    /// Nothing is left to do here, after this much (as for `More`): empty, waiting for somebody who will link the queue pair, or
-    /// in other hands.
+    /// The step can do no more here, after this much (as for `More`): the queue is empty, another context will link the queue
+    /// pair, or another context has the requester.
     Rest(u64),
     /// The bounds of a step were reached after this much, in bytes; a request costs at least [`REQUEST_COST`].
     More(u64),
@@ -199,7 +198,7 @@ impl<P: Platform> Initiator<P> {
         let peer = self.peer.take().or_else(|| pair.link.with(|link| link.peer.clone()));
         let answer = self.run_with(Ends { pair, peer: peer.as_ref(), guard }, most);
         if core::mem::take(&mut self.failed) {
-            // Before the results: who sees that a request failed finds that the connection is over.
+            // Before the results: a consumer that sees the failed request finds the connection ended.
             queue_pair::end_connection(pair);
         }
         self.commit(pair, peer.as_ref());
@@ -234,7 +233,7 @@ impl<P: Platform> Initiator<P> {
         (bytes, Stop::Bounds)
     }
 
-    /// The message at the front found no receive: whether it goes on waiting.
+    /// The message at the front found no receive: whether it continues to wait.
     fn waits(&mut self, ends: Ends<'_, P>) -> bool {
         let Some(patience) = ends.pair.patience.as_ref().filter(|_| !ends.peer.is_some_and(Loopback::is_patient))
         else {
@@ -259,9 +258,9 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    /// One thing done to the request at the front. What is rare has a frame of its own.
+    /// One step of the request at the front. Rare steps have frames of their own.
     fn advance(&mut self, ends: Ends<'_, P>, most: u64) -> Progress {
-        // A request whose access has been taken away already is finished; only its readers have to leave.
+        // A request whose access has been revoked already is finished; only its readers have to leave.
         let goes_on = matches!(self.phase, Phase::Leaving(_)) || !ends.pair.is_ended();
         let Some(peer) = ends.peer.filter(|_| goes_on) else {
             return self.complete(ends.pair, Outcome::Cancelled);
@@ -335,7 +334,7 @@ impl<P: Platform> Initiator<P> {
         let mut local = List::new(here, sges, needed);
         if range.start == 0 {
             local.check().map_err(|Denied| Refused::Local)?;
-            // Before the first byte: nobody may believe that such memory was closed to its peers by the Read.
+            // Before the first byte: the Read could not close such memory to its peers.
             if request.flags.contains(RequestFlags::LOCAL_INVALIDATE) {
                 let first = Queued::of(request, &self.sges).sge(0);
                 first.filter(|first| here.fast(first.token).is_ok()).ok_or(Refused::Unfit)?;
@@ -348,7 +347,7 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    /// Read with local invalidate: takes the access to the first element's region away before the completion.
+    /// Read with local invalidate: revokes the access to the first SGE's region before the completion.
     fn invalidate_sink(&mut self, ends: Both<'_, P>, moved: u64) -> Progress {
         let (here, pair) = (ends.here(), ends.pair);
         let request = self.requests.peek(self.requests.position());
@@ -383,7 +382,7 @@ impl<P: Platform> Initiator<P> {
         let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
         let length = request.length;
         let inline = request.flags.contains(RequestFlags::INLINE);
-        // Inline data is short and goes in one piece.
+        // Inline data is short and is moved in one piece.
         let until = if inline { length } else { length.min(at.saturating_add(most)) };
         let moved = until.saturating_sub(at);
         match self.move_send(ends, request, at..until) {
@@ -466,7 +465,7 @@ impl<P: Platform> Initiator<P> {
         Progress::Moved(moved)
     }
 
-    /// Notes the completion of the receive that the message at the front went into.
+    /// Records the completion of the receive that the message at the front went into.
     fn fill(&mut self, outcome: Outcome) {
         let Some(receive) = self.receive.take() else { return };
         let Some(request) = self.requests.peek(self.requests.position()) else { return };
@@ -483,7 +482,7 @@ impl<P: Platform> Initiator<P> {
         });
     }
 
-    /// The receive at the other end failed: both ends are done for.
+    /// The receive at the other end failed: both ends fail.
     fn receiver_failed(&mut self, ends: Both<'_, P>, outcome: Outcome) -> Progress {
         let pair = ends.pair;
         self.fill(outcome);
@@ -495,7 +494,7 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    /// Access was taken away; completes the request when every reader has left.
+    /// Access was revoked; completes the request when every reader has left.
     fn left(&mut self, ends: Both<'_, P>, stamp: Stamp) -> Progress {
         let pair = ends.pair;
         if !pair.core.fabric.0.epoch.passed(stamp) {
@@ -567,7 +566,7 @@ impl<P: Platform> Initiator<P> {
         }
         let withdrawn = match self.requests.front().map(|request| &request.subject) {
             Some(Subject::Fast(fast)) => fast.buffers.withdraw(),
-            // A window is the business of the queue pair it is bound to.
+            // A window is unbound only by the queue pair it is bound to.
             Some(Subject::Window(window)) => memory_window::unbind(window, |bound| bound.is(pair)),
             _ => None,
         };
@@ -580,7 +579,7 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    /// Completes the request at the front with its cause; the connection ends when the run does, on a stack that is less deep.
+    /// Completes the request at the front with its error; the connection ends when the run does, on a stack that is less deep.
     fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Progress {
         let progress = self.complete(pair, outcome);
         pair.end();
@@ -588,7 +587,7 @@ impl<P: Platform> Initiator<P> {
         progress
     }
 
-    /// Notes the completion of the request at the front, once, and takes it off the queue.
+    /// Records the completion of the request at the front, once, and takes it off the queue.
     fn complete(&mut self, pair: &QueuePairObject<P>, outcome: Outcome) -> Progress {
         self.phase = Phase::Fresh;
         self.stop_waiting(pair);
@@ -601,7 +600,7 @@ impl<P: Platform> Initiator<P> {
                 ..Completion::default()
             });
         }
-        // The request leaves last: whoever sees its room finds room for elements and inline data as well.
+        // The request leaves last: a context that sees its place free finds places for SGEs and inline data as well.
         if let Some(request) = self.requests.peek(self.requests.position()) {
             if request.count > 1 {
                 self.sges.skip(request.count);
@@ -627,7 +626,7 @@ impl<P: Platform> Initiator<P> {
         Progress::Completed
     }
 
-    /// Enters the gathered completions: ours first, so that an answer of the peer never comes before them.
+    /// Enters the gathered completions: this side's first, so that an answer of the peer never comes before them.
     fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, peer: Option<&Shared<QueuePairObject<P>>>) {
         let entered = completion_queue::enter(&pair.initiator_queue, &self.done.0);
         self.done.clear();
@@ -650,7 +649,7 @@ impl<P: Platform> Initiator<P> {
         Loopback::count(peer, incoming, outgoing);
     }
 
-    /// Lets the other end go; called when nothing is left to send.
+    /// Releases the other end; called when nothing is left to send.
     fn forget_peer(&mut self) {
         if let Some(peer) = self.peer.take() {
             Loopback::give_up(&peer);
@@ -662,9 +661,9 @@ fn request_flags<P: Platform>(requests: &Receiver<Request<P>>) -> RequestFlags {
     requests.peek(requests.position()).map_or(RequestFlags::empty(), |request| request.flags)
 }
 
-/// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the list of
-/// `processor`, whose turn this is; without one to the list of the processor that runs this. At DISPATCH_LEVEL: who holds the
-/// baton or is inside the epoch is not preempted.
+/// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the run queue of
+/// `processor`, whose pass this is; without one to that of the current processor. At DISPATCH_LEVEL: a context that holds the
+/// requester or is inside the epoch must not be preempted.
 pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
     let fabric = &pair.core.fabric;
     let Some(mut held) = pair.work.raise() else { return Stepped::Rest(0) };
@@ -689,7 +688,8 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Op
             None => return Stepped::Rest(bytes),
         }
     }
-    // Too many rounds, or too many contexts inside the epoch. The baton goes down first: whoever finds it held goes away.
+    // Too many rounds, or too many contexts inside the epoch. The requester is released first: a context that finds it held
+    // leaves.
     drop(held);
     fabric.link_at(&Object::QueuePair(pair.clone()), processor);
     Stepped::Rest(bytes)

@@ -1,11 +1,10 @@
-//! Where the entries of a queue lie that may change its depth.
+//! The storage of a queue whose depth may change: rings that follow one another.
 //!
-//! What it is: rings that follow one another. Normally there is one; after a resize new entries go into a fresh one, and the
-//! old one is let go when its last entry has been taken, so that a resize moves nothing. What it is not: the bound of the
-//! queue nor the lock; both belong to the queue.
+//! Normally there is one; after a resize new entries go into a fresh one, and the old one is let go when its last entry has
+//! been taken, so that a resize moves nothing. The queue itself keeps its bound and its lock.
 //!
-//! Rules: every ring is as large as the queue was when it was made; storing and taking allocate nothing; a ring whose memory
-//! is given back is handed out, because that happens with no lock held.
+//! Rules: every ring is as large as the queue was when it was made; storing and taking allocate nothing; a ring to be freed is
+//! handed out, because freeing happens with no lock held.
 
 use alloc::vec::Vec;
 
@@ -13,10 +12,10 @@ use softndk_cells::NoMemory;
 
 use crate::capacity::push_within_capacity;
 
-/// Room for the entries from one position on.
+/// The storage of the entries from one position on.
 pub(crate) struct Ring<T> {
-    /// Room for a power of two of them, so that positions need no division. It is filled as positions are first used: a deep
-    /// queue is made as fast as a shallow one.
+    /// Its size is a power of two, so that positions need no division. It is filled as positions are first used: a deep queue
+    /// is made as fast as a shallow one.
     entries: Vec<T>,
     /// The last place before they begin anew.
     mask: usize,
@@ -37,13 +36,13 @@ impl<T: Copy> Ring<T> {
         position.wrapping_sub(self.start) as usize & self.mask
     }
 
-    /// Stores an entry in its place, which nobody waits in.
+    /// Stores an entry in its place, which is free.
     fn store(&mut self, position: u64, entry: T) {
         let place = self.place(position);
         if let Some(place) = self.entries.get_mut(place) {
             *place = entry;
         } else {
-            // The first round: places come one after the other, and the room for all of them is there.
+            // The first round: places are filled one after the other, and the capacity for all of them is reserved.
             let stored = push_within_capacity(&mut self.entries, entry);
             debug_assert!(stored.is_ok());
         }
@@ -91,7 +90,7 @@ impl<T: Copy> Rings<T> {
         self.earlier.len() + 1
     }
 
-    /// Entries from `added` on go into `fresh`. `list` has room for [`Self::count`] rings and takes the old list's place.
+    /// Entries from `added` on go into `fresh`. `list` can hold [`Self::count`] rings and replaces the old list.
     pub(crate) fn change(&mut self, mut fresh: Ring<T>, mut list: Vec<Ring<T>>, taken: u64, added: u64) -> UsedUp<T> {
         fresh.start = added;
         let old = core::mem::replace(&mut self.last, fresh);

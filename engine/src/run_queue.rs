@@ -1,7 +1,7 @@
-//! Work lists: what has something to do, one list a processor.
+//! Run queues: the objects that need service, one queue a processor.
 //!
-//! What it is: intrusive lists by kind behind one short lock a processor. Linking never allocates and never fails; an object
-//! is linked at most once, and what it has to do is written in the object. What it is not: a scheduler; the kinds take turns.
+//! A run queue is a set of intrusive lists by kind behind one short lock. Linking never allocates and never fails; an object is
+//! linked at most once, and the work it needs is recorded in the object. The kinds are served round robin.
 
 use softndk_cells::{Linked, List, Shared};
 
@@ -19,21 +19,21 @@ use crate::queue_pair::QueuePairObject;
 use crate::shared_endpoint::SharedEndpointObject;
 use crate::shared_receive_queue::SharedReceiveObject;
 
-/// Something to look at.
+/// An object to service.
 pub(crate) enum Item<P: Platform> {
     Object(Object<P>),
     Mapping(Shared<MappingObject<P>>),
 }
 
-/// Kinds that take turns.
+/// Kinds that are served round robin.
 const KINDS: u8 = 11;
 
-/// The lists of one processor, or of those who wait for an epoch.
+/// The lists of one processor, or of the objects that wait for an epoch.
 pub(crate) struct RunQueue<P: Platform> {
     next: u8,
     queue_pairs: List<QueuePairObject<P>>,
     completion_queues: List<CompletionQueueObject<P>>,
-    /// Queues that notify at the end of a turn.
+    /// Queues that notify at the end of a service pass.
     last: List<CompletionQueueObject<P>>,
     shared_receive_queues: List<SharedReceiveObject<P>>,
     connectors: List<ConnectorObject<P>>,
@@ -131,7 +131,7 @@ impl<P: Platform> RunQueue<P> {
         };
     }
 
-    /// The next object; kinds take turns so that none starves another.
+    /// The next object; kinds are served round robin so that none starves another.
     pub(crate) fn pop(&mut self) -> Option<Item<P>> {
         (0..KINDS).find_map(|_| {
             self.next = self.next.wrapping_add(1) % KINDS;
@@ -159,7 +159,7 @@ impl<P: Platform> RunQueue<P> {
         self.queue_pairs.pop()
     }
 
-    /// The next queue of those that are looked at when everything else has been.
+    /// The next queue of those that are serviced after everything else.
     pub(crate) fn pop_last(&mut self) -> Option<Item<P>> {
         self.last.pop().map(|object| Item::Object(Object::CompletionQueue(object)))
     }

@@ -1,10 +1,11 @@
 //! The one table of differences between the two contracts the engine serves.
 //!
-//! What it is: a record taken when an adapter is opened; a column each for kernel consumers (NDKPI) and for user-mode
-//! NetworkDirect (NDSPI v2). Code asks the record, never which column it is. What it is not: the statuses; which number a cause
-//! has is each front end's own table. `docs/semantics.md` is the readable table, with what both contracts share.
+//! A record is taken when an adapter is opened; there is a column each for kernel consumers (NDKPI) and for user-mode
+//! NetworkDirect (NDSPI v2). Code reads the record, never which column it is. The status number of an error is each front end's
+//! own table. `docs/semantics.md` is the readable table, with what both contracts share.
 //!
-//! Rule: every field is a row of the table and has a test of both columns (`tests/semantics.rs` does not compile without).
+//! Rule: every field is a row of the table and has a test of both columns (`tests/scenarios/semantics.rs` does not compile
+//! without).
 
 use crate::error::Outcome;
 
@@ -20,7 +21,7 @@ pub struct Semantics {
     pub flush_on_peer_end: bool,
     /// Whether a local Disconnect flushes at once (else when the peer has answered it).
     pub flush_on_disconnect: bool,
-    /// Whether a waiting Accept says "refused" (else "aborted") when the connecting side gives up.
+    /// Whether a waiting Accept reports "refused" (else "aborted") when the connecting side gives up.
     pub abandoned_is_refused: bool,
     /// Whether [`connection_data`](crate::Connector::connection_data) reports the fixed size of the wire's field (else the
     /// number of bytes sent).

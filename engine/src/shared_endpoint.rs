@@ -1,11 +1,11 @@
 //! Shared endpoints: a local address and port that several connectors connect from.
 //!
-//! What it is: the object behind NDK_SHARED_ENDPOINT: a count on an endpoint, held by the consumer and by each connector that
-//! connects over it. What it is not: a listener; nothing arrives here.
+//! This is the object behind NDK_SHARED_ENDPOINT: a count on an endpoint, held by the consumer and by each connector that
+//! connects over it. Connections never arrive here.
 //!
 //! Rules (NDKPI: NDK_FN_CREATE_SHARED_ENDPOINT, NDK_FN_CONNECT_WITH_SHARED_ENDPOINT): different remotes are fine, the same one
-//! twice is refused; the endpoint is free when the shared endpoint and its connectors are closed; the close completes after
-//! the connectors'. A vanished address ends the connections, not the shared endpoint: it connects again when the address is back.
+//! twice is refused; the endpoint is free when the shared endpoint and its connectors are closed; the close completes after the
+//! connectors'. A vanished address ends the connections, not the shared endpoint: it connects again when the address is back.
 
 use core::net::SocketAddr;
 

@@ -1,14 +1,14 @@
 //! Shared receive queues: receives that several queue pairs take from.
 //!
-//! What it is: posted receives behind one lock, the senders that wait for one, and the threshold below which the consumer wants
-//! to be told. What it is not: the receiving; a receive that was taken belongs to the queue pair that took it and completes
-//! there, whatever becomes of the shared queue.
+//! This file has the posted receives behind one lock, the senders that wait for one, and the threshold below which the consumer
+//! is notified. A receive that was taken belongs to the queue pair that took it and completes there, whatever becomes of the
+//! shared queue.
 //!
 //! Rules (NDKPI: NDK_FN_SRQ_RECEIVE, NDK_FN_MODIFY_SRQ, NDK_FN_SRQ_NOTIFICATION_CALLBACK): receives are handed out in the order
 //! they were posted, each once; senders that find none are served in the order they came, each promised one receive when there
-//! is one, so that nobody who comes later takes it; a promise that is not kept goes to the next. A new queue is not armed; a
-//! notification disarms. Receives that are left when the queue is closed are dropped without a completion: there is no queue
-//! pair that they belong to. Posting, taking and waiting allocate nothing and do a bounded amount of work.
+//! is one, so that no sender that comes after it takes it; a promise that is not kept goes to the next. A new queue is not
+//! armed; a notification disarms. Receives that are left when the queue is closed are dropped without a completion: there is no
+//! queue pair that they belong to. Posting, taking and waiting allocate nothing and do a bounded amount of work.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -34,17 +34,17 @@ const MODIFY_TRIES: u32 = 4;
 pub(crate) struct SharedReceiveObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) domain: Shared<DomainObject<P>>,
-    /// Most elements of a receive.
+    /// Most SGEs of a receive.
     sges: u32,
     notify: Option<P::NotifyCallback>,
     /// Where notifications run by preference.
     home: Option<u32>,
-    /// Elements of the receive that is being posted; the consumer's list is not read under the lock.
+    /// SGEs of the receive that is being posted; the consumer's list is not read under the lock.
     staging: Serialized<Vec<Sge>>,
     inner: P::Lock<Inner<P>>,
 }
 
-/// Receives and elements count from 1 in the order they were posted; positions never wrap in the life of a machine.
+/// Receives and SGEs count from 1 in the order they were posted; positions never wrap while a machine runs.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of the notification protocol")]
 struct Inner<P: Platform> {
     receives: Rings<Receive>,
@@ -54,7 +54,7 @@ struct Inner<P: Platform> {
     taken: u64,
     sges_posted: u64,
     sges_taken: u64,
-    /// Senders that wait, the first to come in front. Those who gave up are skipped when their turn comes.
+    /// Senders that wait, the first to come in front. Those that gave up are skipped.
     waiting: List<Line<P>>,
     /// Receives that senders have been promised and not taken yet.
     promised: u64,
@@ -94,7 +94,7 @@ impl<P: Platform> Clone for SharedReceiveQueue<P> {
 #[derive(Clone, Copy)]
 pub struct SharedReceiveQueueSettings<P: Platform> {
     pub depth: u32,
-    /// Most elements of a receive.
+    /// Most SGEs of a receive.
     pub sges: u32,
     /// Kept until the queue is armed by [`SharedReceiveQueue::modify`].
     pub threshold: u32,
@@ -124,12 +124,12 @@ fn size(depth: u32, sges: u32) -> u64 {
     ring(u64::from(depth), size_of::<Receive>()).saturating_add(ring(sges, size_of::<Sge>()))
 }
 
-/// Elements of as many receives; one alone lies in its receive.
+/// SGEs of as many receives; one alone lies in its receive.
 fn sge_capacity(depth: u32, sges: u32) -> Result<usize, NoMemory> {
     if sges > 1 { (depth as usize).checked_mul(sges as usize).ok_or(NoMemory) } else { Ok(1) }
 }
 
-/// Rings for a new depth, and lists that have room for the rings before them.
+/// Rings for a new depth, and lists that can also hold the earlier rings.
 struct Fresh {
     receives: (Ring<Receive>, Vec<Ring<Receive>>),
     sges: (Ring<Sge>, Vec<Ring<Sge>>),
@@ -151,7 +151,7 @@ impl Fresh {
 enum Modified {
     Done(Option<(UsedUp<Receive>, UsedUp<Sge>)>),
     Occupied,
-    /// Another one came in between: the lists have to be longer.
+    /// Another one happened in between: the lists have to be longer.
     MoreRings,
 }
 
@@ -223,7 +223,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         Ok(())
     }
 
-    /// Changes depth and threshold; 0 keeps what there is. A threshold arms the notification, which comes at once when fewer
+    /// Changes depth and threshold; 0 keeps what there is. A threshold arms the notification, which is made at once when fewer
     /// receives are queued. With an error nothing has changed.
     pub fn modify(&self, depth: u32, threshold: u32) -> Result<(), ResizeError> {
         let queue = &self.0;
@@ -285,7 +285,7 @@ impl<P: Platform> Inner<P> {
         Ok(())
     }
 
-    /// Takes the oldest receive and copies its elements.
+    /// Takes the oldest receive and copies its SGEs.
     fn pop(&mut self, sges: &mut Vec<Sge>, queue: &Shared<SharedReceiveObject<P>>) -> (Option<Receive>, Emptied) {
         let (receive, ring) = self.receives.take(self.taken);
         self.taken += 1;
@@ -310,8 +310,8 @@ impl<P: Platform> Inner<P> {
         (receive, emptied)
     }
 
-    /// Promises free receives to those who wait, first come, first served; answers whom to wake. One receive is free at a time,
-    /// unless many have given up waiting: then a turn goes on.
+    /// Promises free receives to waiting senders, first come, first served; returns the sender to wake. One receive is free at
+    /// a time, unless many have given up waiting: then a service pass goes on.
     fn grant(&mut self, queue: &Shared<SharedReceiveObject<P>>) -> Option<Shared<QueuePairObject<P>>> {
         for _ in 0..GRANT_STEP {
             if self.queued() <= self.promised {
@@ -380,8 +380,8 @@ impl<P: Platform> SrqAttachment<P> {
         Ok(Self { queue: queue.0.clone(), line })
     }
 
-    /// Gives the sender the next receive and its elements, if it is the sender's turn; else it waits, if it may. What comes
-    /// with the answer is dropped with no lock held.
+    /// Gives the sender the next receive and its SGEs, if the sender is next; else it waits, if it may. What is returned is
+    /// dropped with no lock held.
     pub(crate) fn take(
         &self,
         sender: &Shared<QueuePairObject<P>>,
@@ -403,7 +403,7 @@ impl<P: Platform> SrqAttachment<P> {
                     inner.waiting.push(line);
                 }
                 if inner.queued() > inner.promised {
-                    // Those in front have given up, or a turn is on its way to them.
+                    // Those in front have given up, or a service pass is on its way to them.
                     link(&self.queue);
                 }
             }
@@ -436,7 +436,7 @@ fn link<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
     queue.core.fabric.link_at(&Object::SharedReceiveQueue(queue.clone()), queue.home);
 }
 
-/// Goes on with promises and makes a due notification.
+/// Continues with promises and makes a due notification.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink: &mut impl Sink<P>) {
     let (granted, begun) = queue.inner.with(|inner| {
@@ -444,7 +444,7 @@ pub(crate) fn service<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink:
         let begins = inner.due && !inner.notifying && !inner.closed;
         inner.due &= !begins;
         inner.notifying |= begins;
-        // Held before the lock is let go: a close that comes now waits for the callback.
+        // Held before the lock is released: a close that begins now waits for the callback.
         (granted, begins.then(|| Hold::new(Object::SharedReceiveQueue(queue.clone()))))
     });
     wake(granted);

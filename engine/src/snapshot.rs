@@ -1,6 +1,6 @@
-//! Listings of what lives in an adapter, for the OIDs and the tools.
+//! Listings of the objects of an adapter, for the OIDs and the tools.
 //!
-//! What it is not: kept up to date; each entry was true when it was taken.
+//! Each entry was true when it was taken and is not kept up to date.
 
 use core::net::SocketAddr;
 
@@ -59,15 +59,15 @@ impl ObjectKind {
 pub enum ObjectState {
     /// Made, and not used for anything yet.
     Idle,
-    /// An object whose life has no stages.
+    /// An object without states.
     Open,
     Listening,
     /// A listener that has lost or given up its endpoint.
     Silent,
     Connecting,
-    /// A connect that the peer accepted and nobody completed yet.
+    /// A connect that the peer accepted and that is not completed yet.
     Answered,
-    /// A connection that nobody accepted or rejected yet.
+    /// A connection that is not accepted or rejected yet.
     Arrived,
     Accepting,
     /// A queue pair promised to a connection that is being made.
@@ -113,20 +113,20 @@ fn of_queue_pair(bits: u32) -> ObjectState {
 /// How many antecedents of an object are listed; no kind has more.
 pub const ANTECEDENTS: usize = 6;
 
-/// One living object. Logical mappings count as holds of their opening.
+/// One living object. Logical mappings count as holds of their open.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSnapshot {
     pub kind: ObjectKind,
     /// Differs among living objects of one kind.
     pub id: u64,
-    /// Differs from that of every other object, living or gone; never 0. Says nothing about where the object lies.
+    /// Differs from that of every other object, live or finished; never 0. Independent of the object's address.
     pub number: u64,
     pub state: ObjectState,
     /// Reasons that keep its close from completing, the consumer's own included.
     pub holds: u32,
     /// Those of them that are other objects.
     pub dependants: u32,
-    /// Numbers of the objects it keeps in turn; the rest is 0.
+    /// Numbers of the objects it keeps; the rest is 0.
     pub antecedents: [u64; ANTECEDENTS],
     /// When it was made, by [`Platform::now`].
     pub made: u64,

@@ -1,7 +1,7 @@
 //! Counters of one adapter, as OID_NDK_STATISTICS reports them.
 //!
-//! What it is: event counters, and a traffic meter a queue pair, added up when somebody asks. What it is not: a counter that
-//! connections fight for; each meter is written by one context at a time, once a step.
+//! There are event counters, and a traffic counter a queue pair; the latter are added up on request. Each traffic counter is
+//! written by one context at a time, once a step, so connections share no cache line here.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use softndk_cells::{NoMemory, Shared};
 
 use crate::limits;
 
-/// Meters that the making of one looks at.
+/// Retired traffic counters to look for when one is made.
 const UPDATE_STEP: usize = 4;
 
-/// The counters at one moment.
+/// The counters at one time.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Outbound connections established.
@@ -22,7 +22,7 @@ pub struct Counters {
     pub accept: u64,
     /// Failed attempts in both directions.
     pub connect_failure: u64,
-    /// Established connections that ended before their consumer wanted.
+    /// Established connections that ended before their consumer closed them.
     pub connection_error: u64,
     /// Connections established now.
     pub active_connection: u64,
@@ -112,12 +112,12 @@ impl TrafficCounter {
     }
 }
 
-/// The meters of an adapter's queue pairs, and what those that are gone have counted: sums never go back.
+/// The traffic counters of an adapter's queue pairs, and the totals of those that are gone: sums never go back.
 pub(crate) struct TrafficCounters {
     living: Vec<Shared<TrafficCounter>>,
     /// Sent and received.
     gone: [Traffic; 2],
-    /// Which meter is looked at next, to see whether its queue pair is gone.
+    /// The traffic counter to check next for the end of its queue pair.
     next: usize,
 }
 
@@ -127,7 +127,8 @@ impl TrafficCounters {
         Self { living: Vec::new(), gone: [NOTHING; 2], next: 0 }
     }
 
-    /// A meter for a new queue pair. More meters than one are looked at each time, so that those of gone ones do not gather.
+    /// A traffic counter for a new queue pair. More than one old counter is checked each time, so that those of closed queue
+    /// pairs do not accumulate.
     pub(crate) fn add(&mut self) -> Result<Shared<TrafficCounter>, NoMemory> {
         for _ in 0..UPDATE_STEP {
             self.update_one();
@@ -138,7 +139,7 @@ impl TrafficCounters {
         Ok(traffic_counter)
     }
 
-    /// Looks at one meter, and takes over what it counted if nobody can count for it any more.
+    /// Checks one traffic counter, and takes its totals over if no queue pair writes it any more.
     fn update_one(&mut self) {
         let index = if self.next < self.living.len() { self.next } else { 0 };
         let Some(traffic_counter) = self.living.get(index) else { return };
@@ -147,7 +148,7 @@ impl TrafficCounters {
             return;
         }
         self.gone = traffic_counter.sum(self.gone);
-        // The last one takes its place, and is looked at next.
+        // The last one takes its place, and is checked next.
         let last = self.living.pop();
         if let (Some(place), Some(last)) = (self.living.get_mut(index), last) {
             *place = last;
@@ -155,7 +156,7 @@ impl TrafficCounters {
         self.next = index;
     }
 
-    /// Takes over what queue pairs counted that nobody can count for any more.
+    /// Takes over the totals of the traffic counters that no queue pair writes any more.
     fn settle(&mut self) {
         let gone = &mut self.gone;
         self.living.retain(|traffic_counter| {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(traffic_counters.living.len(), kept.len());
     }
 
-    /// The search goes round: those in front of the ones that stay are found too.
+    /// The search wraps: retired ones in front of those that stay are found too.
     #[test]
     fn counters_that_go_later_than_those_behind_them_do_not_gather() {
         let mut traffic_counters = TrafficCounters::new();

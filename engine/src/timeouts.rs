@@ -1,7 +1,6 @@
-//! How long an adapter waits for somebody else.
+//! How long an adapter waits for its peers.
 //!
-//! What it is: times in nanoseconds; 0 is never, for people who sit in a debugger. What it is not: configuration, nor a choice
-//! of times; the front end has both.
+//! Times in nanoseconds; 0 is never, for debugging. The front end chooses and configures them.
 
 /// The times after which an adapter gives up waiting, in nanoseconds; 0 = never.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -12,6 +11,6 @@ pub struct Timeouts {
     pub accept: u64,
     /// From Disconnect to the peer's answer.
     pub disconnect: u64,
-    /// From the moment a Send finds no receive.
+    /// From the time a Send finds no receive.
     pub receiver_not_ready: u64,
 }

@@ -1,12 +1,12 @@
-//! Moments at which objects want to be looked at: moderation, time-outs, waiting for a receiver.
+//! Deadlines of objects: moderation, time-outs, waiting for a receiver.
 //!
-//! What it is: for each processor the moments of the objects that wait there, earliest first. When one has come, a turn puts
-//! the object on the work list, and the object sees for itself what it waited for. What it is not: a clock that ticks; the
-//! front end is asked for one turn at the earliest moment of a processor ([`Platform::wake_at`]).
+//! Each processor has the deadlines of the objects that wait there, earliest first. When one has passed, a service pass puts
+//! the object on the run queue, and the object checks what it waited for. The front end is asked for one pass at the earliest
+//! deadline of a processor ([`Platform::wake_at`]).
 //!
 //! Rules: a [`Timer`] is made with its object and has its place; setting and clearing allocate nothing and cost a few steps in
-//! a heap. While it is set it points to its object, so whoever ends an object clears its timer. A turn takes a bounded number
-//! of moments. The lock here is taken last of all and calls nothing but `wake_at`.
+//! a heap. While it is set it points to its object, so the end of an object clears its timer. A pass takes a bounded number of
+//! deadlines. The lock here is taken last of all and calls nothing but `wake_at`.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use crate::limits::EXPIRE_STEP;
 use crate::object::Object;
 use crate::platform::{Lock, Platform};
 
-/// No moment at all.
+/// No deadline.
 const NEVER: u64 = u64::MAX;
 
-/// The moments of one processor.
+/// The deadlines of one processor.
 pub(crate) struct TimerQueue<P: Platform> {
     deadlines: P::Lock<Deadlines<Object<P>>>,
-    /// The moment the front end was asked for.
+    /// The deadline that the front end has.
     asked: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ struct Deadlines<T> {
     places: Vec<Place<T>>,
     /// Numbers of places that are set.
     heap: Vec<u32>,
-    /// Numbers of places that belong to nobody.
+    /// Numbers of unused places.
     free: Vec<u32>,
 }
 
@@ -60,7 +60,7 @@ impl<P: Platform> Timer<P> {
         Ok(Self { fabric: fabric.clone(), processor, place })
     }
 
-    /// Has the object looked at once the platform's clock has reached `deadline`; an earlier wish is forgotten.
+    /// Has the object serviced once the platform's clock has reached `deadline`, which replaces an earlier one.
     pub(crate) fn set(&self, object: &Object<P>, deadline: u64) {
         let Some(timer_queue) = self.fabric.timer_queue(self.processor) else { return };
         let deadline = deadline.min(NEVER - 1);
@@ -74,7 +74,7 @@ impl<P: Platform> Timer<P> {
         drop(replaced);
     }
 
-    /// Forgets the wish and lets the object go.
+    /// Clears the deadline and releases the object.
     pub(crate) fn clear(&self) {
         if let Some(timer_queue) = self.fabric.timer_queue(self.processor) {
             let object = timer_queue.deadlines.with(|deadlines| deadlines.clear(self.place));
@@ -97,7 +97,7 @@ impl<P: Platform> TimerQueue<P> {
         Self { deadlines: P::Lock::new(Deadlines::new()), asked: AtomicU64::new(NEVER) }
     }
 
-    /// Called under the lock, so that the front end gets the wishes in their order.
+    /// Called under the lock, so that the front end gets the deadlines in order.
     fn ask(&self, fabric: &Fabric<P>, processor: u32, deadline: u64) {
         self.asked.store(deadline, Ordering::Release);
         if deadline != NEVER {
@@ -105,7 +105,7 @@ impl<P: Platform> TimerQueue<P> {
         }
     }
 
-    /// Puts the objects whose moment has come on the work list, and asks for the next moment.
+    /// Puts the objects with a passed deadline on the run queue, and asks for the next deadline.
     pub(crate) fn expire(&self, fabric: &Fabric<P>, processor: u32) {
         let asked = self.asked.load(Ordering::Acquire);
         if asked == NEVER {
@@ -131,7 +131,7 @@ impl<T> Deadlines<T> {
         Self { places: Vec::new(), heap: Vec::new(), free: Vec::new() }
     }
 
-    /// A place for one more timer, with room in the heap for every place.
+    /// A place for one more timer, with capacity in the heap for every place.
     fn add(&mut self) -> Result<u32, NoMemory> {
         if let Some(place) = self.free.pop() {
             return Ok(place);
@@ -147,7 +147,7 @@ impl<T> Deadlines<T> {
     }
 
     fn remove(&mut self, place: u32) {
-        // `add` made room for every place.
+        // `add` reserved capacity for every place.
         let kept = push_within_capacity(&mut self.free, place);
         debug_assert!(kept.is_ok());
     }
@@ -179,7 +179,7 @@ impl<T> Deadlines<T> {
         Some(object)
     }
 
-    /// The object with the earliest moment, if that has come.
+    /// The object with the earliest deadline, if that has passed.
     fn take(&mut self, now: u64) -> Option<T> {
         let first = *self.heap.first()?;
         if self.deadline(first) > now {
@@ -244,7 +244,7 @@ mod tests {
         let mut deadlines = Deadlines::new();
         let places: Vec<_> = (0..50).map(|_| deadlines.add().unwrap()).collect();
         for (number, place) in places.iter().enumerate() {
-            // 7 and 50 have no common divisor: each moment once.
+            // 7 and 50 have no common divisor: each deadline once.
             assert_eq!(deadlines.set(*place, number, 10 + number as u64 * 7 % 50), None);
         }
         assert_eq!((deadlines.earliest(), deadlines.take(9)), (10, None));

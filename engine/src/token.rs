@@ -1,7 +1,7 @@
-//! The names memory has on the wire and in scatter/gather elements: 32-bit tokens and 64-bit logical addresses.
+//! The names of memory on the wire and in scatter/gather elements: 32-bit tokens and 64-bit logical addresses.
 //!
-//! What it is: two numbers with a documented bit layout that carry a generation, so that a stale name is recognised as one.
-//! What it is not: an address; nothing here is ever dereferenced.
+//! Both are numbers with a documented bit layout that carry a generation, so that a stale name is recognised. Nothing here is
+//! ever dereferenced.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ use core::fmt;
 pub struct MemoryToken(pub u32);
 
 impl MemoryToken {
-    /// The token nobody has.
+    /// The token of no object.
     pub const NONE: Self = Self(0);
     /// Bits of the slot number.
     pub const SLOT_BITS: u32 = 20;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_logical_address_has_a_generation_no_context_issues() {
+    fn a_negative_logical_address_has_a_generation_that_is_never_issued() {
         assert!(LogicalAddress(u64::MAX).generation() > 2047);
     }
 }

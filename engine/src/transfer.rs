@@ -1,7 +1,7 @@
 //! Moving a message: two sequences of spans, copied piece by piece in the order a consumer may rely on.
 //!
-//! What it is: the loop between scatter/gather lists, remote views and inline bytes. What it is not: the rights; every span
-//! comes from [`Accessor`].
+//! This is the loop between scatter/gather lists, remote views and inline bytes. [`Accessor`] checks the rights and makes every
+//! span.
 //!
 //! Rule (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED): the last bytes of a message (at most [`LAST_BYTES`]) are stored after all
 //! others and in ascending order.
@@ -28,13 +28,13 @@ pub(crate) trait Spans<'g, P: Platform> {
     fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied>;
 }
 
-/// Elements by number, wherever they are kept.
+/// SGEs by number, wherever they are kept.
 pub(crate) trait Sges {
     fn count(&self) -> usize;
     fn sge(&self, index: usize) -> Option<Sge>;
 }
 
-/// Elements of the request at the front of a queue: one in the request itself, or several in the ring.
+/// SGEs of the request at the front of a queue: one in the request itself, or several in the ring.
 pub(crate) struct Queued<'a> {
     ring: &'a Receiver<Sge>,
     first: usize,
@@ -80,7 +80,7 @@ pub(crate) struct List<'g, P: Platform, E> {
     accessor: Accessor<'g, P>,
     sges: E,
     needed: Rights,
-    /// The element the walk is at, where it begins in the message, and its view.
+    /// The SGE the walk is at, where it begins in the message, and its view.
     index: usize,
     start: u64,
     current: Option<(u64, View<'g, P>)>,
@@ -91,9 +91,9 @@ impl<'g, P: Platform, E: Sges> List<'g, P, E> {
         Self { accessor, sges, needed, index: 0, start: 0, current: None }
     }
 
-    /// Checks every element, so that a message with a bad one moves nothing.
+    /// Checks every SGE, so that a message with an invalid one moves no byte.
     pub(crate) fn check(&mut self) -> Result<(), Denied> {
-        // Backwards, so that the view of the first element stays for the walk.
+        // Backwards, so that the view of the first SGE stays for the walk.
         for index in (0..self.sges.count()).rev() {
             let sge = self.sges.sge(index).ok_or(Denied)?;
             self.current = None;

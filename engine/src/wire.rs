@@ -1,7 +1,6 @@
 //! What connects two ends: how the peer's memory, receives and connector are reached.
 //!
-//! What it is: the border behind which the peer lives. What it is not: a lock over both ends; each end keeps its own locks, and
-//! what one tells the other is a message that may cross another on its way.
+//! This is the border behind which the peer lives. Each end keeps its own locks; messages between the ends may cross.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -26,7 +25,7 @@ use crate::transfer::{CHUNK, Fault, Spans};
 pub(crate) enum Refused {
     Local,
     Remote,
-    /// The first element is of memory that the request cannot invalidate.
+    /// The first SGE is of memory that the request cannot invalidate.
     Unfit,
 }
 
@@ -72,7 +71,7 @@ impl PrivateData {
     }
 }
 
-/// What one connector tells the other.
+/// A message from one connector to the other.
 pub(crate) enum Message<F> {
     /// Accepted: the queue pair at that end, and the limits as this end sees them.
     Accepted {
@@ -89,7 +88,7 @@ pub(crate) enum Message<F> {
     Abandoned,
     /// A graceful end.
     Notice,
-    /// An end without grace, and why, as the other end sees it.
+    /// An abortive end, with the reason as the peer sees it.
     Abort {
         reason: DisconnectReason,
     },
@@ -102,7 +101,7 @@ pub(crate) trait Wire<P: Platform> {
     /// The queue pair at the other end.
     type PeerQueuePair;
 
-    /// Delivers a message of the connection protocol. Messages may come late: the other end takes those of its present peer.
+    /// Delivers a message of the connection protocol. Messages may be late: the other end accepts those of its present peer.
     fn tell(to: &Self::PeerConnector, from: &Shared<ConnectorObject<P>>, message: Message<Self::PeerQueuePair>);
 
     /// Moves a range of a Read from the peer's memory.
@@ -131,8 +130,8 @@ pub(crate) trait Wire<P: Platform> {
         chunks: &Receiver<[u8; CHUNK]>,
     ) -> Result<(), Refused>;
 
-    /// Takes the peer's receive after the `filled` ones and checks that the message can go into it; without one, the queue
-    /// pair is linked when the peer posts one. `sges` gets the elements of the receive.
+    /// Takes the peer's receive after the `filled` ones and checks that the message can go into it; without one, the queue pair
+    /// is linked when the peer posts one. `sges` gets the SGEs of the receive.
     fn begin_send(
         pair: &Shared<QueuePairObject<P>>,
         peer: &Self::PeerQueuePair,
@@ -141,7 +140,7 @@ pub(crate) trait Wire<P: Platform> {
         sges: &mut Vec<Sge>,
     ) -> Begun;
 
-    /// Moves a range of a message into the elements of its receive.
+    /// Moves a range of a message into the SGEs of its receive.
     fn send<'g>(
         peer: &Self::PeerQueuePair,
         here: Accessor<'g, P>,
@@ -151,7 +150,7 @@ pub(crate) trait Wire<P: Platform> {
         total: u64,
     ) -> Result<(), Fault>;
 
-    /// Moves a whole inline message, whose chunks begin at `first`, into the elements of its receive.
+    /// Moves a whole inline message, whose chunks begin at `first`, into the SGEs of its receive.
     fn send_inline(
         peer: &Self::PeerQueuePair,
         here: Accessor<'_, P>,
@@ -160,16 +159,16 @@ pub(crate) trait Wire<P: Platform> {
         total: u64,
     ) -> Result<(), Fault>;
 
-    /// Takes the access to one of the peer's regions or windows away; `None` when it has none under the token.
+    /// Revokes the access to one of the peer's regions or windows; `None` when it has none under the token.
     fn invalidate(peer: &Self::PeerQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp>;
 
     /// Whether a message that finds no receive waits for ever, whatever the time-out: the peer's receives are shared.
     fn is_patient(peer: &Self::PeerQueuePair) -> bool;
 
-    /// Completes the filled receives at the other end; `moving` says that another one is being filled.
+    /// Completes the filled receives at the other end; `moving`: another one is being filled.
     fn end_sends(peer: &Self::PeerQueuePair, filled: &mut [Completion], moving: bool);
 
-    /// Nothing more is sent: a place among those who wait for a receive goes to others.
+    /// Nothing more is sent: a place among the senders that wait for a receive is freed.
     fn give_up(peer: &Self::PeerQueuePair);
 
     /// The request failed the other end too: everything posted there is cancelled.
@@ -193,7 +192,7 @@ pub(crate) struct Delivery {
 pub(crate) enum Begun {
     Found(Receive),
     NoReceive,
-    /// The token to invalidate is nobody's; no receive was touched.
+    /// The token to invalidate is not in use; no receive was touched.
     UnknownToken,
     /// The receive fails, and with it both ends.
     Failed(Receive, Outcome),

@@ -4,7 +4,7 @@
 
 use core::arch::global_asm;
 
-// Before the loader has been here: check nothing, go anywhere. The dispatcher takes the target in rax (x64 only).
+// Before the loader has replaced them: no check, a plain jump. The dispatcher takes the target in rax (x64 only).
 #[cfg(target_arch = "x86_64")]
 global_asm!(".text", "softndk_guard_check:", "ret", "softndk_guard_dispatch:", "jmp rax");
 #[cfg(target_arch = "aarch64")]

@@ -115,7 +115,7 @@ macro_rules! opaque {
         #[repr(C)]
         pub struct $Type {
             _address_only: [u8; 0],
-            // Neither Send nor Sync nor Unpin: the object is somebody else's.
+            // Neither Send nor Sync nor Unpin: the object belongs to the other side of the border.
             _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
         }
 
@@ -136,7 +136,7 @@ macro_rules! layout {
     ($Type:ident, size $size:literal, align $align:literal, { $($field:ident: $offset:literal),* $(,)? }) => {
         layout!(partial $Type, size $size, align $align, { $($field: $offset),* });
         const _: fn($Type) = |value| {
-            // A field that the list above forgets is an error here.
+            // A field that the list above lacks is an error here.
             let $Type { $($field: _),* } = value;
         };
     };

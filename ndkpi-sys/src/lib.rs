@@ -2,10 +2,10 @@
 //! `wskndk.h`, and the parts of `ndis.h` (6.60 contract), `ntddndis.h` and `netioapi.h` that a virtual miniport with an
 //! NDK provider needs. One module a header.
 //!
-//! What it is: types with their exact layout, constants, function pointer types, the C inlines of those headers, and on
-//! Windows targets the imports from `ndis.sys` and `netio.sys`. What it is not: safe wrappers, logic, or a binding of
+//! The crate has types with their exact layout, constants, function pointer types, the C inlines of those headers, and on
+//! Windows targets the imports from `ndis.sys` and `netio.sys`; no safe wrappers, no logic, and no binding of
 //! the whole WDK. It needs neither the WDK nor a build script, and also builds on Linux, where a test can load a driver
-//! image and talk to it.
+//! image and call it.
 //!
 //! Rules kept:
 //! - every structure has its size, alignment and all offsets asserted at compile time;

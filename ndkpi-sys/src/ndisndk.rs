@@ -6,8 +6,8 @@ use crate::ndkinfo::NDK_VERSION;
 use crate::ndkpi::NDK_ADAPTER;
 use crate::nt::{UCHAR, ULONG, USHORT};
 
-/// What a consumer asks for when it opens an adapter. There is no header: the last two fields exist only if the running
-/// NDIS is 6.50 or later.
+/// A consumer's parameters when it opens an adapter. There is no header: the last two fields exist only if the running NDIS is
+/// 6.50 or later.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NDIS_OPEN_NDK_ADAPTER_PARAMETERS {
@@ -24,8 +24,7 @@ abi_fn! {
     /// Opens an NDK adapter on a miniport adapter, PASSIVE_LEVEL. Several may be open on one miniport adapter.
     ///
     /// - `NDIS_STATUS_SUCCESS`: `*ppNdkAdapter` is the adapter; it runs the provider's highest minor version of the
-    /// major
-    ///   version asked for.
+    ///   requested major version.
     /// - `NDIS_STATUS_BAD_VERSION`: that major version, or so high a minor version, is not offered.
     /// - `NDIS_STATUS_ADAPTER_NOT_READY`: NDK is disabled.
     /// - `NDIS_STATUS_RESOURCES`

@@ -1,4 +1,4 @@
-//! `ndkinfo.h`: what an NDK adapter says about itself.
+//! `ndkinfo.h`: what an NDK adapter reports about itself.
 
 use crate::abi::{flags, layout, open_enum, zeroed};
 use crate::nt::{SIZE_T, UINT32, ULONG, USHORT};

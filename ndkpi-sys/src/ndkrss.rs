@@ -1,5 +1,5 @@
-//! `ndkrss.h`: the one public extension interface of NDK adapters, found with `NdkQueryExtension` on the adapter. A
-//! provider may answer `STATUS_NOT_SUPPORTED`.
+//! `ndkrss.h`: the one public extension interface of NDK adapters, found with `NdkQueryExtension` on the adapter. A provider
+//! may return `STATUS_NOT_SUPPORTED`.
 
 use crate::abi::{abi_fn, layout};
 use crate::ndis::{NDIS_RSS_PROCESSOR_INFO, NDIS_STATUS};

@@ -1,7 +1,7 @@
 //! Reading and answering the buffers of an OID request under the rules of NDIS.
 //!
-//! NDIS: a query buffer that is too small answers BUFFER_TOO_SHORT with BytesNeeded and writes nothing; a set buffer that
-//! is too small answers INVALID_LENGTH with BytesNeeded. Nothing is ever read back from an output buffer.
+//! NDIS: a query buffer that is too small gives BUFFER_TOO_SHORT with BytesNeeded and writes nothing; a set buffer that is too
+//! small gives INVALID_LENGTH with BytesNeeded. Nothing is ever read back from an output buffer.
 
 use core::{ffi::c_void, mem::size_of, slice};
 
@@ -24,7 +24,7 @@ impl Answer<'_> {
         if self.length < needed || (self.buffer.is_null() && needed != 0) {
             return NDIS_STATUS_BUFFER_TOO_SHORT;
         }
-        // SAFETY: NDIS gave a buffer of `length` bytes, which is at least `bytes.len()`, and it is not our own memory.
+        // SAFETY: NDIS gave a buffer of `length` bytes, which is at least `bytes.len()`, and it is not the driver's own memory.
         unsafe { self.buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         *self.written = needed;
         NDIS_STATUS_SUCCESS
@@ -67,14 +67,14 @@ pub struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// A copy of the first `LENGTH` bytes; the caller's buffer is looked at once.
+    /// A copy of the first `LENGTH` bytes; the caller's buffer is read once.
     pub fn bytes<const LENGTH: usize>(self) -> Result<[u8; LENGTH], NDIS_STATUS> {
         if (self.length as usize) < LENGTH || self.buffer.is_null() {
             *self.needed = LENGTH as u32;
             return Err(NDIS_STATUS_INVALID_LENGTH);
         }
         let mut copy = [0; LENGTH];
-        // SAFETY: NDIS gave a buffer of `length` bytes, at least LENGTH; the copy is ours.
+        // SAFETY: NDIS gave a buffer of `length` bytes, at least LENGTH; the copy is a local.
         unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(self.buffer.cast(), LENGTH) };
         *self.read = LENGTH as u32;
         Ok(copy)
@@ -88,7 +88,7 @@ impl Input<'_> {
     pub fn copy_to(self, target: &mut [u8]) -> usize {
         let length = if self.buffer.is_null() { 0 } else { self.length as usize };
         let taken = length.min(target.len());
-        // SAFETY: both have at least `taken` bytes; the target is ours.
+        // SAFETY: both have at least `taken` bytes; the target is a local.
         unsafe { target.as_mut_ptr().copy_from_nonoverlapping(self.buffer.cast(), taken) };
         *self.read = taken as u32;
         length

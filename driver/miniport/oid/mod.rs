@@ -23,7 +23,7 @@ use ndkpi_sys::ndis::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_
 use self::answer::{Answer, Input};
 use crate::adapter::Adapter;
 
-/// Every OID this miniport answers (general attributes, SupportedOidList).
+/// Every OID this miniport supports (general attributes, SupportedOidList).
 pub static SUPPORTED: [NDIS_OID; 28] = [
     OID_GEN_CURRENT_LOOKAHEAD,
     OID_GEN_CURRENT_PACKET_FILTER,
@@ -58,11 +58,11 @@ pub static SUPPORTED: [NDIS_OID; 28] = [
 /// NDIS: MiniportOidRequest. PASSIVE_LEVEL, one at a time.
 ///
 /// # Safety
-/// NDIS passes the context of a live adapter and a complete request that is ours until we return.
+/// NDIS passes the context of a live adapter and a complete request that belongs to the driver until the return.
 pub unsafe extern "C" fn request(context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return NDIS_STATUS_FAILURE };
-    // SAFETY: the request is ours until we return.
+    // SAFETY: the request belongs to the driver until the return.
     let Some(request) = (unsafe { request.as_mut() }) else { return NDIS_STATUS_FAILURE };
     if adapter.removed.load(Ordering::Relaxed) {
         return NDIS_STATUS_NOT_ACCEPTED;
@@ -75,9 +75,9 @@ pub unsafe extern "C" fn request(context: NDIS_HANDLE, request: *mut NDIS_OID_RE
 /// # Safety
 /// As [`request`].
 pub unsafe extern "C" fn direct_request(context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
-    // SAFETY: NDIS passes our context while the adapter is initialised.
+    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return NDIS_STATUS_FAILURE };
-    // SAFETY: the request is ours until we return.
+    // SAFETY: the request belongs to the driver until the return.
     let Some(request) = (unsafe { request.as_mut() }) else { return NDIS_STATUS_FAILURE };
     dispatch(adapter, request, query::direct, |_, _, _| NDIS_STATUS_NOT_SUPPORTED)
 }

@@ -68,7 +68,7 @@ fn counters(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
     }
 }
 
-/// NDIS: a miniport without interrupt moderation says so.
+/// NDIS: a miniport without interrupt moderation reports that.
 fn interrupt_moderation(answer: Answer<'_>) -> NDIS_STATUS {
     let parameters = NDIS_INTERRUPT_MODERATION_PARAMETERS {
         Header: NDIS_OBJECT_HEADER {

@@ -1,6 +1,6 @@
-//! What a turn hands to the consumer: an arrival, the end of a request, a disconnect event.
+//! What a service pass hands to the consumer: an arrival, the end of a request, a disconnect event.
 //!
-//! What it is not: a change of the connection; whatever is due was decided before.
+//! Nothing here changes the connection; what is due was decided before.
 
 use softndk_cells::Shared;
 
@@ -9,7 +9,7 @@ use crate::event::{Arrival, ConnectEvent, DisconnectEvent, RequestCompletion, Si
 use crate::object::{Hold, Object};
 use crate::platform::{Lock, Platform};
 
-/// A turn's look at a connector: hands out its arrival, its request's end, its disconnect event, in this order.
+/// Services a connector: hands out its arrival, its request's end, its disconnect event, in this order.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut impl Sink<P>) {
     hand_out_arrival(connector, sink);
@@ -27,7 +27,7 @@ pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink:
         connector.state.with(|state| state.completing -= 1);
     }
     let event = connector.state.with(|state| {
-        // Another processor is inside a completion that comes before the event; it looks again afterwards.
+        // Another processor is inside a completion that comes before the event; it services the connector again afterwards.
         if state.completing > 0 {
             return None;
         }
@@ -57,11 +57,11 @@ fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &
         let hold = Hold::new(Object::Listener(listener.clone()));
         sink.connection_requested(ConnectEvent { callback: listener.connect, connector: arrival, hold });
     }
-    // An arrival that is dropped here was abandoned before anybody saw it, or nobody listens any more: it refuses.
+    // An arrival that is dropped here was abandoned before the consumer saw it, or its listener is closed: it refuses.
 }
 
 impl<P: Platform> Arrival<P> {
-    /// The connector, to look at its addresses and data before it is adopted.
+    /// The connector, to read its addresses and data before it is adopted.
     pub fn connector(&self) -> &Connector<P> {
         &self.connector
     }

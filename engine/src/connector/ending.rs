@@ -1,6 +1,6 @@
-//! Every way out of a connection: with grace, without, by a close, by a failed request, by an address that went.
+//! The endings of a connection: graceful or abortive disconnect, close, failed request, vanished address.
 //!
-//! What it is: the endings and who hears of each. What it is not: the flush itself, which is the queue pair's.
+//! Each ending and its message to the peer is here. The flush itself belongs to the queue pair.
 
 use core::net::IpAddr;
 
@@ -47,7 +47,7 @@ impl<P: Platform> Connector<P> {
         Hold::new(Object::Connector(self.0.clone()))
     }
 
-    /// Closes the connector; what is still connected or on its way ends without grace.
+    /// Closes the connector; what is still connected or on its way ends abortively.
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         self.close_with(Some(callback))
     }
@@ -64,10 +64,10 @@ impl<P: Platform> Connector<P> {
                     Phase::Idle | Phase::Ended(_) => None,
                 };
                 let was_open = state.phase == Phase::Connected;
-                // Whoever gives an attempt up has seen it fail.
+                // The side that gives an attempt up has seen it fail.
                 let attempt = message.is_some();
                 let mut after = state.give_up(ConnectError::Aborted, message);
-                // After the peer's end the receives were left to us: a close is a disconnect that nobody waits for.
+                // After the peer's end the receives were left to this side: a close is a disconnect without a completion.
                 if let (false, true, Some((pair, _))) = (was_open, state.was_connected, &state.pair) {
                     after.pair = PairAfter::End(pair.clone());
                 }
@@ -81,7 +81,7 @@ impl<P: Platform> Connector<P> {
                 (after, pair, state.shared.take())
             });
             if let Some(((pair, hold), disconnecting)) = pair {
-                // A disconnect under way is told of the queue pair's rest first, and unties the two then.
+                // The queue pair still reports its drain to a disconnect under way, which unties the two then.
                 if !disconnecting {
                     untie(&pair);
                 }
@@ -97,19 +97,19 @@ impl<P: Platform> Connector<P> {
     }
 }
 
-/// A queue pair does not tell its connector anything any more.
+/// From here on a queue pair does not report to its connector.
 fn untie<P: Platform>(pair: &QueuePairObject<P>) {
     let connector = pair.link.with(|link| link.connector.take());
     drop(connector);
 }
 
 impl<P: Platform> State<P> {
-    /// Ends this end, whatever its phase: requests fail, the other end is told and forgotten.
+    /// Ends this end, whatever its phase: requests fail, the peer gets the message and is released.
     pub(super) fn give_up(&mut self, error: ConnectError, message: Option<MessageOf<P>>) -> After<P> {
         let mut after = After::nothing();
         let connected = self.phase == Phase::Connected;
         if self.is_disconnect_pending() {
-            // It completes when the queue pair has come to rest; and with success when the peer has already answered it.
+            // It completes when the queue pair has drained; and with success when the peer has already answered it.
             self.cut_off = self.cut_off.or((connected && !self.noticed).then_some(error));
         } else {
             after.result = Some(Err(error));
@@ -154,7 +154,7 @@ impl<P: Platform> ConnectorObject<P> {
     pub(super) fn on_abort(&self, state: &mut State<P>, reason: DisconnectReason) -> After<P> {
         match state.phase {
             Phase::Connecting => self.on_rejected(state, None, ConnectError::Aborted),
-            // Accepting: the other end has completed and ended at once; its Ready is behind this, and finds us over.
+            // Accepting: the other end has completed and ended at once; its Ready follows this, and finds this end over.
             Phase::Answered | Phase::Accepting => {
                 count(&self.core.adapter.statistics.connect_failure);
                 let late = reason == DisconnectReason::TimedOut;
@@ -180,7 +180,8 @@ impl<P: Platform> ConnectorObject<P> {
     }
 }
 
-/// A request of the queue pair failed: the connection ends, the peer is told, this side knows already.
+/// A request of the queue pair failed: the connection ends with a message to the peer; this side's consumer has seen the
+/// failure.
 pub(crate) fn queue_pair_failed<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
     let after = connector.state.with(|state| {
         if state.phase != Phase::Connected {
@@ -207,7 +208,7 @@ pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject
             let result = state.cut_off.take().map_or(Ok(()), Err);
             state.resolve(result);
         }
-        // Closed connectors have let go of their queue pair.
+        // Closed connectors have released their queue pair.
         (after, over && state.pair.is_none())
     });
     if closed {
@@ -216,7 +217,7 @@ pub(crate) fn queue_pair_drained<P: Platform>(connector: &Shared<ConnectorObject
     connector.finish_after(after);
 }
 
-/// Ends a connector whose local address has gone; its consumer and the peer are told.
+/// Ends a connector whose local address has gone, with a message to its consumer and the peer.
 pub(crate) fn abort<P: Platform>(connector: &Shared<ConnectorObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
     let (ours, theirs) = if connector.core.adapter.is_running() {
         (DisconnectReason::AddressGone, DisconnectReason::PeerAddressGone)
@@ -256,7 +257,7 @@ pub(crate) fn abort<P: Platform>(connector: &Shared<ConnectorObject<P>>, gone: &
     }
 }
 
-/// Ends a connector whose adapter or address went while it was being made.
+/// Ends a connector whose adapter or address was removed while it was being made.
 pub(super) fn abort_if_orphaned<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
     let adapter = &connector.core.adapter;
     let running = adapter.is_running();

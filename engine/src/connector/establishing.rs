@@ -1,7 +1,7 @@
 //! The steps to a connection: connect, arrive, accept or reject, complete.
 //!
-//! What it is: the calls of both sides and what each side makes of the other's messages until both are connected. A failed
-//! attempt leaves queue pair and connector as they were. What it is not: how a connection ends (`ending`).
+//! Here are the calls of both sides and the reactions to the peer's messages until both are connected. A failed attempt leaves
+//! queue pair and connector as they were. `ending` has the ends of a connection.
 
 use softndk_cells::{NoMemory, Reserved, Shared};
 
@@ -49,7 +49,7 @@ pub struct Accept<'a, P: Platform> {
 }
 
 impl<P: Platform> Connector<P> {
-    /// Asks for a connection. Pending until the other side answers.
+    /// Requests a connection. Pending until the other side answers.
     #[expect(clippy::needless_pass_by_value, reason = "the request is used up by the call")]
     pub fn connect(&self, request: Connect<'_, P>) -> Result<Requested, ConnectError> {
         let connector = &self.0;
@@ -64,7 +64,7 @@ impl<P: Platform> Connector<P> {
             }
             connected
         });
-        // What cannot be asked for is no attempt that failed.
+        // An invalid request does not count as a failed attempt.
         let usage = |error: &ConnectError| {
             use ConnectError::{AlreadyConnected, Foreign, InvalidState, PrivateDataTooLong};
             matches!(error, AlreadyConnected | Foreign | InvalidState | PrivateDataTooLong)
@@ -96,7 +96,7 @@ impl<P: Platform> Connector<P> {
                 pair.link.with(|link| link.peer = peer_pair);
                 pair.mark(pair_state::connected(state.limits.outbound));
             }
-            // Under the lock, so that an end that comes at once is counted after it.
+            // Under the lock, so that an end that follows at once is counted after it.
             let statistics = &connector.core.adapter.statistics;
             count(&statistics.connect);
             count(&statistics.active_connection);
@@ -144,7 +144,7 @@ impl<P: Platform> Connector<P> {
         Ok(Requested::Pending)
     }
 
-    /// Says no: to an arrived request, or (active end) to an answer.
+    /// Rejects an arrived request, or (active end) an answer.
     pub fn reject(&self, private_data: &[u8]) -> Result<(), ConnectError> {
         let connector = &self.0;
         let data = PrivateData::new(private_data, connector.core.adapter.limits.callee_data)?;
@@ -180,7 +180,7 @@ impl<P: Platform> Connector<P> {
         match arrived {
             Ok(arrived) => {
                 arrived.core.fabric.link(&Object::Connector(arrived.clone()));
-                // An address or adapter that went while we looked has not seen these two.
+                // An address or adapter that was removed during the search has not ended these two.
                 abort_if_orphaned(connector);
                 abort_if_orphaned(&arrived);
                 Ok(Requested::Pending)
@@ -192,8 +192,8 @@ impl<P: Platform> Connector<P> {
         }
     }
 
-    /// Finds the listener, takes the local endpoint, makes the other end; nothing is visible before all of it stands.
-    // On a frame of its own, which is gone when the outcome is looked at.
+    /// Finds the listener, takes the local endpoint, makes the other end; nothing is visible before all of it is complete.
+    // On a frame of its own, which is gone when the outcome is handled.
     #[inline(never)]
     fn attempt(&self, attempt: &Attempt<'_, P>) -> Result<Shared<ConnectorObject<P>>, ConnectError> {
         let connector = &self.0;
@@ -209,7 +209,7 @@ impl<P: Platform> Connector<P> {
         let local = there.own_address(SocketAddr::new(destination.ip(), destination.port()));
         let local = local.ok_or(ConnectError::HostUnreachable)?;
         let remote = EndpointKey::new(there.number, destination);
-        // Under the directory's lock a listener that is found has not let its own hold go.
+        // Under the directory's lock a listener that is found has not released its own hold.
         let found = fabric.0.directory.with(|directory| {
             let (key, listener) = directory.listener(&remote).filter(|(_, listener)| listener.is_open())?;
             let listener = listener.clone();
@@ -238,8 +238,8 @@ impl<P: Platform> Connector<P> {
         arrived
     }
 
-    /// Makes the other end and joins both. The other end becomes visible under this end's lock: whoever ends it from then on
-    /// tells this end, and waits here until this end stands.
+    /// Makes the peer's end and joins both. The peer's end becomes visible under this end's lock: a context that ends it from
+    /// then on sends this end a message, and waits here until this end is set up.
     fn join(
         &self,
         listener: &Shared<ListenerObject<P>>,
@@ -289,7 +289,7 @@ struct Ends {
     local: SocketAddr,
 }
 
-/// An address as somebody at `here` has to call it: link-local ones in the zone of `here`, others without one.
+/// An address as seen from `here`: link-local ones in the zone of `here`, others without one.
 fn in_zone_of(address: SocketAddr, here: SocketAddr) -> SocketAddr {
     let mut seen = address;
     if let SocketAddr::V6(seen) = &mut seen {
@@ -298,7 +298,7 @@ fn in_zone_of(address: SocketAddr, here: SocketAddr) -> SocketAddr {
     seen
 }
 
-/// Makes the connector of the passive end, complete and known to nobody.
+/// Makes the connector of the passive end, complete and not yet visible.
 fn arrive<P: Platform>(
     near: &Shared<ConnectorObject<P>>,
     listener: &Shared<ListenerObject<P>>,
@@ -364,7 +364,7 @@ fn claim<P: Platform>(
     Ok(pair.clone())
 }
 
-/// The attempt came to nothing: the queue pair is free for another.
+/// The attempt failed: the queue pair is free for another.
 pub(super) fn release_claim<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let (connector, peer) = pair.link.with(|link| (link.connector.take(), link.peer.take()));
     pair.unclaim();
@@ -394,7 +394,7 @@ impl<P: Platform> ConnectorObject<P> {
         self.state.with(|state| match state.phase {
             Phase::Idle if state.request.is_none() => {
                 state.phase = Phase::Connecting;
-                // An address of an earlier attempt is nobody's business any more.
+                // An address of an earlier attempt is not reported any more.
                 (state.local, state.peer_address) = (None, None);
                 Ok(())
             }
@@ -418,7 +418,7 @@ impl<P: Platform> ConnectorObject<P> {
             state.data = Some((data.clone(), self.core.adapter.limits.callee_data));
             state.resolve(Ok(()));
         } else {
-            // We gave up meanwhile and have said so.
+            // This end gave up meanwhile and has sent that.
             after.dropped.peer_pair = Some(peer);
         }
         after

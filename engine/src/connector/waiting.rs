@@ -1,8 +1,8 @@
-//! Time-outs: how long a connector waits for the other side.
+//! Time-outs: how long a connector waits for the peer.
 //!
-//! What it is: one moment a connector, because it has one request at a time: Connect waits for an answer, Accept for the peer's
-//! CompleteConnect, Disconnect for the peer's. A turn sees that the moment has come and ends the wait; a time-out of 0 is never.
-//! What it is not: a limit for the consumer, who takes as long as it likes between a connect event and its answer.
+//! A connector has one deadline, because it has one request at a time: Connect waits for an answer, Accept for the peer's
+//! CompleteConnect, Disconnect for the peer's. A service pass sees that the deadline has passed and ends the wait; a time-out
+//! of 0 is never. The consumer may take as long as it likes between a connect event and its answer.
 //!
 //! Rules (NDKPI: NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_DISCONNECT): a Connect that timed out may be tried again; the other two
 //! end the connection.
@@ -46,7 +46,7 @@ pub(super) fn end<P: Platform>(connector: &ConnectorObject<P>, state: &mut State
     }
 }
 
-/// Ends a wait whose moment has come.
+/// Ends a wait whose deadline has passed.
 pub(super) fn expire<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
     let after = connector.state.with(|state| {
         let deadline = state.deadline?;

@@ -27,7 +27,7 @@ fn setup(semantics: Semantics) -> (Pair, Buffer, Buffer, Names, [MemoryRegion<ki
     (pair, here, there, names, [local, remote])
 }
 
-/// Posts a Read or Write and a follower; the first is refused with `outcome`, the second cancelled, and B is told once.
+/// Posts a Read or Write and a follower; the first is refused with `outcome`, the second cancelled, and B gets one event.
 fn refused(operation: Operation, semantics: Semantics, outcome: Outcome, spoil: impl Fn(&Pair, &mut Names)) {
     let (mut pair, here, there, mut names, regions) = setup(semantics);
     spoil(&pair, &mut names);
@@ -376,7 +376,7 @@ fn a_fast_register_region_of_another_domain_is_refused_at_both_ends() {
         pair.a.fast_register(&region, mapping, 1, 0).unwrap();
         let plain = pair.b.register(&pair.world, &buffer, 0, EVERYTHING);
         let here = pair.a.register(&pair.world, &buffer, 0, EVERYTHING);
-        // A's own fast region is good for A locally, and neither as B's memory nor in B's elements.
+        // A's own fast region is good for A locally, and neither as B's memory nor in B's SGEs.
         if remote_side {
             let list = [sge(0, 1, here.local_token())].into_iter();
             pair.a.pair.write(1, NONE, list, 0, region.remote_token()).unwrap();
@@ -436,7 +436,7 @@ fn a_privileged_token_of_another_domain_of_the_same_open_is_refused() {
 }
 
 #[test]
-fn slots_of_departed_domains_are_used_again() {
+fn slots_of_retired_domains_are_used_again() {
     let world = kit::World::new();
     let open = world.first.open(Semantics::NDK, world.consumer_object(1)).unwrap();
     let mut highest = 0;
@@ -484,7 +484,7 @@ fn a_message_that_invalidates_what_it_may_not_fails_before_its_first_byte() {
     }
 }
 
-/// The second element of the receive is bad: the first is not touched.
+/// The second SGE of the receive is invalid: the first is not touched.
 #[test]
 fn a_receive_with_a_bad_sge_fails_before_its_first_byte() {
     let mut pair = Pair::new();
@@ -564,7 +564,7 @@ fn a_fast_registration_is_checked_to_the_byte() {
     pair.close();
 }
 
-/// The local list is looked at as a whole before its first byte moves; elements without bytes need no token.
+/// The local list is checked as a whole before its first byte moves; SGEs without bytes need no token.
 #[test]
 fn a_list_with_a_bad_sge_moves_nothing_and_one_with_an_empty_sge_moves_all() {
     for operation in BOTH {

@@ -70,7 +70,7 @@ fn engine<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The whole life of a pair, giving up cleanly at the first failure; `None` then.
+/// The whole life cycle of a pair, giving up cleanly at the first failure; `None` then.
 fn object(world: &mut World) -> Option<()> {
     let sides = [(world.first.clone(), A), (world.second.clone(), B)];
     let mut opens = Vec::new();
@@ -85,7 +85,7 @@ const ONE_READ: ReadLimits = ReadLimits { inbound: 1, outbound: 1 };
 
 type Closer = Box<dyn FnOnce()>;
 
-/// Makes one object of the engine; its close is noted for the end.
+/// Makes one object of the engine; its close is recorded for the end.
 macro_rules! made {
     ($closers:ident, $world:ident, $make:expr) => {{
         let made = engine(|| $make).ok()?;
@@ -204,7 +204,7 @@ fn every_allocation_fails_once_and_leaves_nothing() {
     loop {
         // With time-outs, which have timers.
         let mut world = World::with_settings(softndk_engine::AdapterSettings { timeouts, ..Default::default() });
-        // The harness writes moments into a map of its own.
+        // The harness writes deadlines into a map of its own.
         world.harness().wakes.lock().unwrap().extend([(0, u64::MAX), (1, u64::MAX)]);
         LEFT.with(|left| left.set(site));
         let done = object(&mut world);
@@ -213,7 +213,7 @@ fn every_allocation_fails_once_and_leaves_nothing() {
         world.assert_empty();
         drop(world);
         if done.is_some() {
-            assert!(passed >= 0, "site {site} failed and nobody noticed");
+            assert!(passed >= 0, "site {site} failed without an effect");
             break;
         }
         site += 1;

@@ -1,5 +1,5 @@
 //! Consumers that feed themselves at DISPATCH_LEVEL: every loop that ends with an empty queue ends, and one that waits finds
-//! its result. Another processor is played by turns that this thread runs in its name.
+//! its result. Another processor is played by service passes that this thread runs for it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -242,7 +242,7 @@ fn a_loop_that_drains_a_second_queue_for_each_result_of_the_first_ends() {
             post(&pair.a.pair, first);
             post(&pair.b.pair, first);
             work_elsewhere(&pair.world.fabric, &mut elsewhere);
-            for _look in 0..2 {
+            for _check in 0..2 {
                 while poll_one(&pair.b.initiator) > 0 {
                     second += 1;
                 }
@@ -275,18 +275,18 @@ fn posts_at_dispatch_level_copy_in_place_until_the_allowance_of_the_processor_is
     };
     pair.world.harness().dispatch.store(true, Ordering::SeqCst);
     (0..8).for_each(read);
-    assert_eq!(in_place(), DISPATCH_BYTES / IN_PLACE_DISPATCH, "the rest is left to a turn");
+    assert_eq!(in_place(), DISPATCH_BYTES / IN_PLACE_DISPATCH, "the rest is left to a service pass");
     pair.world.harness().dispatch.store(false, Ordering::SeqCst);
     pair.world.run();
     let done = |pair: &Pair| polled(&pair.a.initiator).len();
     assert_eq!(done(&pair), 4);
-    // A turn renews the allowance; so does a post below DISPATCH_LEVEL.
+    // A service pass renews the allowance; so does a post below DISPATCH_LEVEL.
     let read = |pair: &Pair, context| {
         let list = [sge(0, length as u32, local.local_token())].into_iter();
         pair.a.pair.read(context, NONE, list, 0, remote.remote_token()).unwrap();
     };
     at_dispatch(&pair, || (0..4).for_each(|context| read(&pair, context)));
-    assert_eq!(done(&pair), 4, "renewed by the turn");
+    assert_eq!(done(&pair), 4, "renewed by the service pass");
     read(&pair, 9);
     assert_eq!(done(&pair), 1);
     at_dispatch(&pair, || (0..4).for_each(|context| read(&pair, context)));

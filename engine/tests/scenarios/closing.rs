@@ -77,7 +77,7 @@ fn every_order_of_closing_a_connected_side_completes_each_object_once_and_parent
 }
 
 #[test]
-fn an_idle_object_closes_at_once_and_gives_its_block_back() {
+fn an_idle_object_closes_at_once_and_gives_its_consumer_object_back() {
     let world = World::new();
     let open = world.first.open(Semantics::NDK, world.consumer_object(7)).unwrap();
     let queue = open.create_completion_queue(1, None, None, world.consumer_object(8)).unwrap();
@@ -209,7 +209,7 @@ fn a_registration_that_meets_the_close_of_its_region_leaves_nothing() {
     }
 }
 
-/// The same for a mapping and its opening.
+/// The same for a mapping and its open.
 #[test]
 fn a_mapping_that_meets_the_close_of_its_open_leaves_nothing() {
     for step in 1.. {
@@ -274,7 +274,7 @@ fn a_closed_fast_region_answers_no_more_and_gives_its_slot_back() {
     let token = region.remote_token();
     pair.b.fast_register(&region, mapping, 1, 0).unwrap();
     drop(region.close(1));
-    // Every free slot has its turn before one comes again.
+    // Every free slot is used before one comes again.
     let others: Vec<_> = (0..300).map(|_| pair.b.fast_region(&pair.world)).collect();
     let again = others.iter().any(|other| other.remote_token().0 & 0xf_ffff == token.0 & 0xf_ffff);
     assert!(again, "the slot is used again");
@@ -317,7 +317,7 @@ fn registration_limits_and_states_are_exact() {
     pair.close();
 }
 
-/// A turn that looks at everything, comes to rest, and has nothing to hand out.
+/// A service pass that serves everything, becomes idle, and hands nothing out.
 fn pass_without_outcome(fabric: &Fabric<Harness>) {
     let mut sink = Keeping::default();
     assert_eq!(fabric.service_pass(0, BUDGET, &mut sink), Pass::Idle);
@@ -623,11 +623,11 @@ fn one_pass_flushes_a_bounded_number_of_receives() {
         pair.world.step(1 << 20);
         most = most.max(outcomes(&pair.b.receiver).len());
     }
-    assert!((1..=512).contains(&most), "{most} in one turn");
+    assert!((1..=512).contains(&most), "{most} in one service pass");
     pair.close();
 }
 
-/// What the consumer of one opening forgot is released with it; the mappings of others stay.
+/// What the consumer of one open did not release is released with it; the mappings of others stay.
 #[test]
 fn an_open_that_is_closed_releases_its_own_mappings_and_no_others() {
     let mut pair = Pair::new();

@@ -408,7 +408,7 @@ fn both_disconnecting_at_once_get_no_event() {
 }
 
 #[test]
-fn closing_a_connected_connector_tells_the_peer_once_and_fails_its_disconnect() {
+fn closing_a_connected_connector_notifies_the_peer_once_and_fails_its_disconnect() {
     for peer_waits in [false, true] {
         let mut pair = Pair::new();
         if peer_waits {
@@ -482,7 +482,7 @@ fn a_waiting_send_is_cancelled_when_the_connection_ends() {
 }
 
 #[test]
-fn a_vanished_address_ends_listeners_and_connections_and_tells_both_sides() {
+fn a_vanished_address_ends_listeners_and_connections_and_notifies_both_sides() {
     let mut pair = Pair::new();
     pair.world.second.set_addresses(&[]).unwrap();
     let mut events = pair.world.run();
@@ -528,7 +528,7 @@ fn many_connections_one_after_the_other_leave_nothing() {
             drop((old.pair.close(1), old.initiator.close(1), old.receiver.close(1)));
             drop((old.domain.close(1), old.open.close(1)));
         }
-        // The listener belongs to the old opening, which pends.
+        // The listener belongs to the old open, which pends.
         drop(pair.listener.close(1));
         pair.world.run();
         pair.listener = pair.b.open.create_listener(B + 6, pair.world.consumer_object(B + 6)).unwrap();
@@ -546,9 +546,9 @@ fn many_connections_one_after_the_other_leave_nothing() {
 fn only_attempts_that_fail_are_counted_as_failures() {
     let pair = unconnected();
     let failures = |pair: &Pair| pair.world.first.counters().connect_failure;
-    let nobody = SocketAddr::new("10.9.9.9".parse().unwrap(), 445);
+    let unknown = SocketAddr::new("10.9.9.9".parse().unwrap(), 445);
     let own = |port| SocketAddr::new(FIRST, port);
-    assert_eq!(connect_to(&pair, own(0), nobody), Err(ConnectError::HostUnreachable));
+    assert_eq!(connect_to(&pair, own(0), unknown), Err(ConnectError::HostUnreachable));
     assert_eq!(failures(&pair), 1);
     assert_eq!(connect_to(&pair, own(0), SocketAddr::new(SECOND, 1)), Err(ConnectError::Refused));
     assert_eq!(failures(&pair), 2);
@@ -648,7 +648,7 @@ fn endpoints_and_opens_are_counted_while_they_are_there() {
     pair.close();
 }
 
-/// Nobody reaches an adapter that was taken out, also when its objects are still there.
+/// No consumer reaches an adapter that was taken out, even when its objects still exist.
 #[test]
 fn a_removed_adapter_is_unreachable_and_its_connections_are_over() {
     let mut pair = unconnected();
@@ -672,7 +672,7 @@ fn a_removed_adapter_is_unreachable_and_its_connections_are_over() {
 
 /// The listener has given up; the endpoint is in use as long as the connection it led to.
 #[test]
-fn a_listener_whose_address_went_takes_no_context_when_it_comes_back() {
+fn a_listener_whose_address_went_takes_no_connection_when_it_comes_back() {
     let mut pair = Pair::new();
     pair.world.second.set_addresses(&[]).unwrap();
     pair.world.run();
@@ -691,7 +691,7 @@ fn a_listener_whose_address_went_takes_no_context_when_it_comes_back() {
     pair.close();
 }
 
-/// No turn has come between the attempt and its end: nobody hears of either.
+/// No service pass runs between the attempt and its end: no consumer gets an event of either.
 #[test]
 fn an_attempt_that_is_given_up_before_a_pass_comes_is_not_announced() {
     let mut pair = unconnected();
@@ -702,7 +702,7 @@ fn an_attempt_that_is_given_up_before_a_pass_comes_is_not_announced() {
     pair.close();
 }
 
-/// The peer lets nobody read: neither side says so at once, the Read does.
+/// The peer allows no reads: neither side reports that at once, the Read does.
 #[test]
 fn a_connection_without_reads_refuses_them() {
     let mut pair = unconnected();

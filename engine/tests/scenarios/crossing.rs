@@ -85,7 +85,7 @@ fn a_queue_that_is_never_polled_cannot_be_resized_for_ever() {
     pair.close();
 }
 
-/// The entries that a queue of the ND column has beyond its depth are nobody's business.
+/// The entries that a queue of the ND column has beyond its depth are not observable.
 #[test]
 fn the_slack_of_a_queue_counts_for_overflow_only() {
     let depths = Depths { completions: 4, ..Depths::default() };
@@ -122,7 +122,8 @@ fn new_moderation_and_entries_that_meet_it_notify_once() {
     }
 }
 
-/// The moment of a held-back notification has come; a turn sees it while the wish is changed, satisfied or withdrawn.
+/// The deadline of a held-back notification has passed; a service pass sees it while the arm is changed, satisfied or
+/// withdrawn.
 #[test]
 fn a_deadline_that_comes_while_its_timer_is_set_or_cleared_notifies_once() {
     type Change = fn(&CompletionQueue<Harness>, &QueuePair<Harness>);

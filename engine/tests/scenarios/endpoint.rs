@@ -87,7 +87,7 @@ fn connectors_share_an_endpoint_to_different_remotes_and_meet_each_once() {
     assert_eq!(to(0, 446), Ok(Requested::Pending));
     assert_eq!(to(1, 446), Err(ConnectError::TupleInUse));
     assert_eq!(others[0].local_address(), Some(SocketAddr::new(FIRST, port)));
-    // An endpoint of another opening is as good as one's own; one of another adapter is not.
+    // An endpoint of another open is as good as one's own; one of another adapter is not.
     assert_eq!(over(&more[0], &shared, 446), Err(ConnectError::TupleInUse));
     assert_eq!(over(&pair.b, &shared, 446), Err(ConnectError::Foreign));
     pair.world.run();
@@ -195,7 +195,7 @@ fn a_listener_everywhere_takes_what_is_sent_to_any_address_and_says_which() {
     let source = || Source::Address(SocketAddr::new(FIRST, 0));
     let to = |pair: &Pair, ip| connect(&pair.a.connector, &pair.a.pair, source(), SocketAddr::new(ip, 500));
     assert_eq!(to(&pair, OTHER), Err(ConnectError::HostUnreachable));
-    // An address that comes later works, one that goes does not end the listener.
+    // An address that is added afterwards works, one that goes does not end the listener.
     for ip in [SECOND, OTHER] {
         pair.world.second.set_addresses(&[ip]).unwrap();
         assert_eq!(to(&pair, ip), Ok(Requested::Pending));
@@ -215,7 +215,7 @@ fn a_listener_everywhere_takes_what_is_sent_to_any_address_and_says_which() {
 }
 
 #[test]
-fn a_listener_everywhere_and_whoever_has_its_port_exclude_each_other() {
+fn a_listener_everywhere_and_any_holder_of_its_port_exclude_each_other() {
     let pair = unconnected();
     let at = |ip, port| listener(&pair.b, &pair.world, SocketAddr::new(ip, port));
     assert_eq!(at(EVERYWHERE, 445).err(), Some(ConnectError::AddressInUse));
@@ -231,7 +231,7 @@ fn a_listener_everywhere_and_whoever_has_its_port_exclude_each_other() {
     let source = Source::Address(SocketAddr::new(SECOND, 501));
     let from = connect(&pair.b.connector, &pair.b.pair, source, SocketAddr::new(SECOND, 445));
     assert_eq!(from, Err(ConnectError::AddressInUse));
-    // Its neighbours, another adapter and later ports are free; a port of its own choice is free everywhere.
+    // Its neighbours, another adapter and higher ports are free; a port of its own choice is free everywhere.
     let neighbours = [at(SECOND, 500).unwrap(), at(SECOND, 502).unwrap()];
     let there = listener(&pair.a, &pair.world, SocketAddr::new(FIRST, 501)).unwrap();
     let chosen = at(EVERYWHERE, 0).unwrap();
@@ -277,7 +277,7 @@ fn in_zone(ip: Ipv6Addr, port: u16, zone: u32) -> SocketAddr {
 }
 
 #[test]
-fn link_local_addresses_carry_the_zone_of_whoever_looks() {
+fn link_local_addresses_carry_the_zone_of_the_viewer() {
     let mut pair = unconnected();
     let (near, peer): (Ipv6Addr, Ipv6Addr) = ("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
     let scoped = |ip, scope_id| AdapterAddress { ip: IpAddr::V6(ip), scope_id };

@@ -1,7 +1,7 @@
 //! Two processors in every order of their steps: one call is made while another is under way.
 //!
-//! A step ends where a thread lets go of its last lock; the second call is made whole after the first, the second, … step of
-//! the first call, until that has no more. What it is not: a search of all orders; the second call is never interrupted.
+//! A step ends where a thread releases its last lock; the second call is made whole after the first, the second, … step of the
+//! first call, until that has no more. The second call itself is never interrupted.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ fn unconnected() -> Pair {
 /// What makes an address or adapter go.
 const GOING: [fn(&Adapter<Harness>); 2] = [|adapter| adapter.set_addresses(&[]).unwrap(), Adapter::shut_down];
 
-/// The turns of another processor, and what came out of them.
+/// The service passes of another processor, and what came out of them.
 #[derive(Clone)]
 struct Other {
     fabric: Fabric<Harness>,
@@ -43,7 +43,7 @@ impl Other {
         while self.fabric.service_pass(0, budget, &mut *self.events.borrow_mut()) == Pass::More {}
     }
 
-    /// All events so far; arrived connectors that nobody took are closed.
+    /// All events so far; arrived connectors that were not taken are closed.
     fn finish(self, pair: &mut Pair) -> Vec<Event> {
         let late = pair.world.run();
         let mut events = self.events.borrow_mut();
@@ -148,7 +148,7 @@ fn a_refused_connect_finds_its_queue_pair_and_port_free() {
     at_every_step(|place| {
         let mut pair = unconnected();
         connect(&pair.a.connector, &pair.a.pair, source, 445).unwrap();
-        // The arrival is handed out; the asking end has nothing to be looked at for.
+        // The arrival is handed out; the connecting end needs no service.
         assert!(!pair.world.step(1));
         pair.take_arrived();
         let other = Other::of(&pair);
@@ -170,7 +170,7 @@ fn a_refused_connect_finds_its_queue_pair_and_port_free() {
     });
 }
 
-/// The accepting end goes and its asker tries again elsewhere, all of it before the answer has been told.
+/// The accepting end is closed and the connecting end tries again elsewhere, both before the answer has been delivered.
 #[test]
 fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
     at_every_step(|place| {
@@ -206,7 +206,7 @@ fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
         let again = again.borrow_mut().take();
         let events = other.finish(&mut pair);
         if let Some((listener, refused)) = again {
-            // Nobody accepted the second attempt; the arrival was closed.
+            // The second attempt was not accepted; the arrival was closed.
             let answered = events.contains(&Event::Completed(A + CONNECT, Ok(())));
             assert!(!(refused && answered), "step {place}: {events:?}");
             drop(listener.close(B));
@@ -216,7 +216,7 @@ fn a_late_answer_is_not_taken_for_that_of_the_next_attempt() {
     });
 }
 
-/// The peer ends the connection while the accepting side is about to be told that it stands.
+/// The peer ends the connection while the accepting side is about to learn that it is established.
 #[test]
 fn a_disconnect_event_never_comes_before_the_accept_it_ends() {
     at_every_step(|place| {
@@ -302,8 +302,8 @@ fn a_listener_whose_home_goes_while_it_begins_to_listen_has_no_endpoint() {
 
 const EACH: Timeouts = Timeouts { connect: 1, accept: 1, disconnect: 1, receiver_not_ready: 0 };
 
-/// An answer and the turn that finds the time-out due, each made whole after a step of the other: whether both were made, the
-/// answer's result, and all events.
+/// An answer and the service pass that finds the time-out due, each made whole after a step of the other: whether both were
+/// made, the answer's result, and all events.
 fn met_by_its_time_out<T: 'static>(
     pair: &mut Pair,
     (place, swapped): (u32, bool),
@@ -363,8 +363,8 @@ fn an_accept_that_meets_the_time_out_of_its_connect_is_heard_or_fails() {
                 assert_eq!(pair.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
             } else {
                 let inline = usize::from(accepted == Some(Err(ConnectError::Aborted)));
-                let later = count(&events, &Event::Completed(B + ACCEPT, Err(ConnectError::Aborted)));
-                assert_eq!(inline + later, 1, "{meeting:?}: {accepted:?}, then {events:?}");
+                let completed = count(&events, &Event::Completed(B + ACCEPT, Err(ConnectError::Aborted)));
+                assert_eq!(inline + completed, 1, "{meeting:?}: {accepted:?}, then {events:?}");
             }
         }
         pair.close();

@@ -101,7 +101,7 @@ fn a_queue_pair_of_two_adapters_or_two_domains_is_refused() {
         assert_eq!(made.err(), Some(CreateError::Foreign));
     }
     drop(shared.close(1));
-    // Of another opening they are good.
+    // With objects of another open they are valid.
     for settings in [
         QueuePairSettings { receive_queue: &other.initiator, ..settings(own) },
         QueuePairSettings { initiator_queue: &other.initiator, ..settings(own) },
@@ -208,9 +208,9 @@ fn each_kind_of_region_takes_its_own_way_of_becoming_one_and_its_exact_number_of
     pair.close();
 }
 
-/// Those a limit is reported for are counted, each kind for itself; what is closed makes room again.
+/// Objects with a reported limit are counted, each kind for itself; a closed one frees its place.
 #[test]
-fn objects_of_a_kind_are_limited_and_closed_ones_make_capacity() {
+fn objects_of_a_kind_are_limited_and_closed_ones_free_their_place() {
     let pair = unconnected();
     let most = LIMITS.objects as usize;
     let consumer_object = || pair.world.consumer_object(1);
@@ -236,7 +236,7 @@ fn objects_of_a_kind_are_limited_and_closed_ones_make_capacity() {
             domain.create_shared_receive_queue(shared(1, 1), consumer_object()).err(),
             Some(CreateError::NoResources)
         );
-        // Nobody counts these.
+        // These have no limit.
         let connectors: Vec<_> = (0..2 * most).map(|_| open.create_connector(consumer_object()).unwrap()).collect();
         for one in connectors {
             drop(one.close(1));
@@ -285,7 +285,7 @@ fn an_adapter_promises_no_more_than_the_engine_keeps() {
     }
 }
 
-/// The front end makes large objects in its own thread; what it is told must grow with everything it asks for.
+/// The front end makes large objects in its own thread; the estimate must grow with every parameter.
 #[test]
 fn a_size_covers_every_part() {
     let pair = Pair::unconnected(World::new(), Semantics::NDK, Depths::default());
@@ -304,7 +304,7 @@ fn a_size_covers_every_part() {
     };
     let small = sized(|_| {});
     assert!((sge..0x1000).contains(&small), "{small}");
-    // A thousand of a thing take at least a thousand times its size, and not a hundred times as much.
+    // A thousand of a kind take at least a thousand times its size, and not a hundred times as much.
     for (change, least) in [
         ((|settings| settings.initiator_depth = 1000) as fn(&mut QueuePairSettings<'_, Harness>), 1000 * sge),
         (|settings| settings.receive_depth = 1000, 1000 * sge),

@@ -1,4 +1,4 @@
-//! Listings: who lives, in which state, and who keeps whom.
+//! Listings: the live objects, their states, and the objects they keep.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn find(objects: &[ObjectSnapshot], kind: ObjectKind) -> ObjectSnapshot {
 }
 
 #[test]
-fn states_follow_the_scenario_of_a_connection() {
+fn states_follow_the_life_cycle_of_a_connection() {
     let pair = Pair::new();
     let objects = listed(&pair.world.second);
     assert_eq!(find(&objects, ObjectKind::Listener).state, ObjectState::Listening);
@@ -30,7 +30,7 @@ fn states_follow_the_scenario_of_a_connection() {
 
 /// What each object says it keeps is what the others count as their dependants.
 #[test]
-fn antecedents_and_dependants_are_two_views_of_one_thing() {
+fn antecedents_and_dependants_are_two_views_of_one_relation() {
     let pair = Pair::new();
     for adapter in [&pair.world.first, &pair.world.second] {
         let objects = listed(adapter);
@@ -93,7 +93,7 @@ fn an_open_is_listed_under_its_label() {
     pair.close();
 }
 
-/// A closed object is still on a turn's list while the next one already has its place in the listing.
+/// A closed object is still on a run queue while the next one already has its place in the listing.
 #[test]
 fn a_pass_that_comes_after_a_close_takes_nothing_from_the_next_object() {
     let mut pair = Pair::new();
@@ -108,7 +108,7 @@ fn a_pass_that_comes_after_a_close_takes_nothing_from_the_next_object() {
 }
 
 #[test]
-fn ids_tell_objects_of_a_kind_apart_and_the_deadline_they_were_made_is_told() {
+fn ids_distinguish_objects_of_a_kind_and_their_creation_time_is_listed() {
     let mut pair = Pair::new();
     pair.world.advance(7);
     let second = pair.a.open.create_completion_queue(4, None, None, pair.world.consumer_object(70)).unwrap();
@@ -127,7 +127,7 @@ fn ids_tell_objects_of_a_kind_apart_and_the_deadline_they_were_made_is_told() {
 
 /// Every stage of a connection, at both ends, and of the queue pair of the active one.
 #[test]
-fn every_stage_of_a_connection_is_told() {
+fn every_state_of_a_connection_is_listed() {
     use ObjectState::{Accepting, Answered, Arrived, Claimed, Connected, Connecting, Ended, Idle};
     let mut pair = Pair::unconnected(World::new(), Semantics::NDK, Depths::default());
     let stages = |pair: &Pair| {
@@ -156,7 +156,7 @@ fn every_stage_of_a_connection_is_told() {
 }
 
 #[test]
-fn memory_is_told_by_what_it_is_good_for() {
+fn memory_is_listed_by_its_use() {
     let mut pair = Pair::new();
     let buffer = Buffer::new(64, 0);
     let idle = pair.a.domain.create_memory_region(true, pair.world.consumer_object(1)).unwrap();

@@ -1,4 +1,4 @@
-//! Memory windows: tokens, turns, edges to regions and queue pairs, and that binding allocates nothing (`allocation.rs`).
+//! Memory windows: tokens, order, edges to regions and queue pairs, and that binding allocates nothing (`allocation.rs`).
 
 use softndk_engine::{
     Close, Deregistered, MemoryRegion, MemoryToken, MemoryWindow, Operation, Outcome, PostError, RegionError,
@@ -96,7 +96,7 @@ fn a_token_that_was_never_good_is_not_the_next_tenants() {
     let promised = scene.window.remote_token();
     scene.pair.b.pair.flush();
     drop(scene.window.close(B + 60));
-    // Whoever gets the slot next has a token that nobody was promised.
+    // The next window in the slot has a token that was not given to a peer before.
     let regions: Vec<_> =
         (0..300).map(|_| scene.pair.b.register(&scene.pair.world, &scene.buffer, BASE, Rights::all())).collect();
     let tenant =
@@ -232,7 +232,7 @@ fn a_bound_window_is_closed_before_the_region_below_it() {
     let mut scene = Scene::new();
     scene.bind();
     assert!(matches!(scene.region.close(B + 61), Close::Pending));
-    // Somebody is still inside, so both closes have to wait for the same moment.
+    // A context is still inside, so both closes have to wait for it.
     let window = scene.window.clone();
     let mut copies = 0;
     *scene.pair.world.harness().before_copy.lock().unwrap() = Some(Box::new(move || {
@@ -355,7 +355,7 @@ fn a_window_opens_its_range_with_its_rights_and_not_a_byte_more() {
     }
 }
 
-/// The peer of another queue pair, of the same protection domain, knows the token.
+/// The peer of another queue pair, of the same protection domain, has the token.
 #[test]
 fn only_the_peer_of_the_queue_pair_it_was_bound_through_uses_a_window() {
     for invalidates in [false, true] {

@@ -1,4 +1,4 @@
-//! Notifications of completion queues through turns: when, how often, and what may be done inside.
+//! Notifications of completion queues through service passes: when, how often, and what may be done inside.
 
 use std::net::SocketAddr;
 
@@ -98,7 +98,7 @@ fn everything_may_be_closed_inside_a_notification() {
 }
 
 #[test]
-fn an_overflow_ends_the_queue_pair_and_is_told_once_with_its_status() {
+fn an_overflow_ends_the_queue_pair_and_is_notified_once_with_its_status() {
     let depths = Depths { completions: 4, initiator: 32, ..Depths::default() };
     let mut pair = Pair::with(Semantics::NDK, depths);
     for context in 0..5 {
@@ -155,7 +155,7 @@ fn cancelled_receives_that_overrun_a_queue_end_the_connection_for_the_peer() {
     }
 }
 
-/// Nothing that was under way tells the peer then: the queue had failed before the queue pair was made.
+/// Nothing that was under way reaches the peer then: the queue had failed before the queue pair was made.
 #[test]
 fn a_receive_cancelled_into_a_failed_queue_ends_the_connection_too() {
     let depths = Depths { completions: 1, ..Depths::default() };
@@ -190,7 +190,7 @@ fn a_queue_pair_that_was_flushed_before_ends_with_its_queue() {
 
 #[test]
 fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect() {
-    // Both ends in one opening: a queue serves no other.
+    // Both ends in one open: a queue serves no other.
     let mut pair = Pair::unconnected(World::new(), Semantics::NDK, Depths::default());
     let one = pair.a.open.create_completion_queue(64, None, None, pair.world.consumer_object(1)).unwrap();
     let queue_pair = |context| {
@@ -251,7 +251,7 @@ fn the_first_work_of_an_idle_processor_schedules_it_and_only_that() {
     read(&pair, 1);
     assert!(scheduled(&pair));
     pair.b.pair.flush();
-    assert!(!scheduled(&pair), "the turn has not come yet");
+    assert!(!scheduled(&pair), "the service pass has not run yet");
     pair.world.run();
     scheduled(&pair);
     pair.a.pair.flush();
@@ -350,9 +350,9 @@ fn settings_without_a_bound_are_refused_and_the_older_ones_stay() {
     pair.close();
 }
 
-/// Whatever time the entries come at, and however many: never later than the interval, one notification an arm.
+/// Whatever time the entries come at, and however many: never after the interval, one notification an arm.
 #[test]
-fn many_rounds_of_a_moderated_queue_are_each_told_once_and_in_time() {
+fn many_rounds_of_a_moderated_queue_are_each_notified_once_and_in_time() {
     let mut pair = Pair::new();
     let timer_queue = |pair: &Pair| pair.world.harness().timer_queue.load(std::sync::atomic::Ordering::SeqCst);
     let mut seed = 7_u64;

@@ -1,4 +1,4 @@
-//! Several processors at once: posts, turns, invalidations, flushes and closes that meet.
+//! Several processors at once: posts, service passes, invalidations, flushes and closes that meet.
 //!
 //! Each test has a seed in its loop and a least amount of success, so that a run in which everything fails is not green.
 
@@ -38,7 +38,7 @@ impl Sink<Harness> for Dropping {
     fn retired(&mut self, _: Retired<Harness>) {}
 }
 
-/// Plays a processor until told to stop.
+/// Plays a processor until `stop` is set.
 fn service_passes(fabric: &Fabric<Harness>, processor: u32, stop: &AtomicBool) -> u64 {
     PROCESSOR.with(|place| place.set(processor));
     let mut sink = Dropping::default();
@@ -123,7 +123,7 @@ fn no_byte_moves_after_an_invalidation_has_completed() {
 }
 
 // Rule: BUG-4, NDK-QP-23
-/// Both sides send and receive; one side flushes at some moment. Every accepted request completes exactly once, in order.
+/// Both sides send and receive; one side flushes at some time. Every accepted request completes exactly once, in order.
 #[test]
 fn every_accepted_request_completes_exactly_once_however_the_end_comes() {
     let mut successes = 0;
@@ -211,7 +211,7 @@ fn tables_change_under_readers_and_everything_comes_back() {
         for side in [&pair.a, &pair.b] {
             let (buffer, counters, reads) = (&buffer, &counters, &reads);
             changers.push(scope.spawn(move || {
-                // On as long as nobody has read: what nobody sees change shows nothing.
+                // Continues until there was a read: without a reader the changes show nothing.
                 for round in (0_u64..).take_while(|round| *round < 3000 || reads.load(Ordering::Relaxed) <= 10) {
                     let mapping = side.open.build_mapping(counters.map(buffer)).ok().unwrap();
                     let region = side.domain.create_memory_region(round % 2 == 0, counters.consumer_object(1)).unwrap();
@@ -248,7 +248,7 @@ fn tables_change_under_readers_and_everything_comes_back() {
     pair.close();
 }
 
-/// Connects and closes on two threads against one listener: nobody hangs and nothing is left.
+/// Connects and closes on two threads against one listener: no call hangs and no object is left.
 #[test]
 fn connects_that_meet_closes_leave_nothing() {
     for seed in 0..300_u64 {

@@ -1,4 +1,4 @@
-//! Shared receive queues: who gets which receive, who waits, when the consumer is told, what becomes of the rest.
+//! Shared receive queues: the order of receives, the waiting senders, the notification, and the rest at the close.
 
 use softndk_engine::{
     Accept, Close, Connect, CreateError, Operation, Outcome, PostError, QueuePairSettings, ReadLimits, RequestFlags,
@@ -174,7 +174,7 @@ fn messages_go_into_the_sges_of_the_receive_they_took() {
     let into = hub.receivers[0].register(&hub.world, &sink, 0x8000, EVERYTHING);
     for round in 0..20_u64 {
         sink.fill(0);
-        // One, two and three elements.
+        // One, two and three SGEs.
         for count in 1..=3_u64 {
             let sge = |part: u64| softndk_engine_kit::sge(0x8000 + 100 * count + 20 * part, 15, into.local_token());
             let list: Vec<_> = (0..count).map(sge).collect();
@@ -201,7 +201,7 @@ fn messages_go_into_the_sges_of_the_receive_they_took() {
     hub.end();
 }
 
-/// The one who comes later does not get the receive even if it asks first.
+/// A sender that came after it does not get the receive even if it runs first.
 #[test]
 fn waiting_senders_are_served_in_the_order_they_came() {
     let mut hub = Hub::new(4, 16);
@@ -212,7 +212,7 @@ fn waiting_senders_are_served_in_the_order_they_came() {
         hub.world.run();
         for (place, sender) in order.into_iter().enumerate() {
             hub.post(place as u64);
-            // The promised one has not had its turn yet.
+            // The promised sender has not been serviced yet.
             hub.send(order[3], 2);
             hub.world.run();
             assert_eq!(hub.received(sender), [place as u64], "{order:?}");
@@ -237,7 +237,7 @@ fn what_was_promised_to_a_sender_that_ends_goes_to_the_next() {
         (0..3).for_each(|sender| hub.send(sender, 1));
         hub.world.run();
         hub.post(70);
-        // Before the promised sender has its turn.
+        // Before the promised sender is serviced.
         match by {
             0 => hub.senders[0].pair.flush(),
             1 => drop(hub.senders[0].pair.close(CLOSE)),
@@ -451,11 +451,11 @@ fn a_close_waits_for_the_queue_pairs_and_drops_what_is_queued() {
     drop(hub.receivers[0].pair.close(CLOSE));
     let events = hub.world.run();
     assert!(events.contains(&Event::Closed(SHARED + CLOSE, SHARED)), "{events:?}");
-    assert_eq!(outcomes(&hub.receivers[0].receiver), [], "no receive completes that nobody took");
+    assert_eq!(outcomes(&hub.receivers[0].receiver), [], "no receive completes that was not taken");
     hub.end();
 }
 
-/// A sender of the other contract gives up after a while where there is one receiver; here anybody may post.
+/// A sender of the other contract gives up after a while where there is one receiver; here any queue pair may take one.
 #[test]
 fn a_sender_waits_for_a_shared_receive_for_ever() {
     let mut hub = Hub::with(Semantics::ND, 1, 16);
@@ -470,7 +470,7 @@ fn a_sender_waits_for_a_shared_receive_for_ever() {
     hub.end();
 }
 
-/// Posting, taking and leaving on several processors: each receive goes to one queue pair, and nobody starves.
+/// Posting, taking and leaving on several processors: each receive goes to one queue pair, and no sender starves.
 #[test]
 fn receives_posted_and_taken_at_the_same_time_go_to_one_receiver_each() {
     const SENDS: usize = 400;
@@ -538,7 +538,7 @@ fn receives_posted_and_taken_at_the_same_time_go_to_one_receiver_each() {
     hub.end();
 }
 
-/// Inside the notification the queue is armed again and due at once; another processor has its turn meanwhile.
+/// Inside the notification the queue is armed again and due at once; another processor runs a pass meanwhile.
 #[test]
 fn notifications_of_one_shared_queue_never_overlap() {
     let mut hub = Hub::new(1, 4);
@@ -562,9 +562,9 @@ fn notifications_of_one_shared_queue_never_overlap() {
     hub.end();
 }
 
-/// A turn that promises receives to senders looks at the same queue.
+/// A service pass that promises receives to senders works on the same queue.
 #[test]
-fn a_queue_that_is_not_armed_does_not_notify_whatever_passes_look_at_it() {
+fn a_queue_that_is_not_armed_does_not_notify_whatever_passes_serve_it() {
     let mut hub = Hub::new(2, 4);
     for sender in 0..2 {
         hub.send(sender, 1);

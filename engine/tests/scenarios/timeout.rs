@@ -15,7 +15,7 @@ fn unconnected(timeouts: Timeouts) -> Pair {
 }
 
 #[test]
-fn without_time_outs_everybody_waits_for_ever() {
+fn without_time_outs_both_sides_wait_for_ever() {
     let mut pair = unconnected(Timeouts::default());
     pair.connect_request().unwrap();
     pair.world.run();
@@ -28,7 +28,7 @@ fn without_time_outs_everybody_waits_for_ever() {
 }
 
 #[test]
-fn a_connect_that_no_context_answers_times_out_and_can_be_tried_again() {
+fn a_connect_without_an_answer_times_out_and_can_be_tried_again() {
     let mut pair = unconnected(Timeouts { connect: 5 * SECONDS, ..Timeouts::default() });
     pair.connect_request().unwrap();
     assert_eq!(pair.world.run(), [Event::Requested(B + 6)]);
@@ -69,7 +69,7 @@ fn a_disconnect_that_is_never_answered_times_out_and_is_flushed() {
     assert_eq!(events, [(2 * SECONDS, completed)]);
     assert_eq!(kit::outcomes(&pair.a.receiver), [(7, Outcome::Cancelled)]);
     assert_eq!(pair.world.events.reasons, [DisconnectReason::Disconnected]);
-    // The other side has heard once, and its own Disconnect has nobody to wait for.
+    // The other side has heard once, and its own Disconnect has no peer to wait for.
     pair.b.connector.disconnect(B + DISCONNECT).unwrap();
     assert_eq!(pair.world.run(), [Event::Completed(B + DISCONNECT, Ok(()))]);
     pair.close();
@@ -113,7 +113,7 @@ fn reasons(end: impl FnOnce(&mut Pair)) -> Vec<DisconnectReason> {
     end(&mut pair);
     pair.world.run();
     let mut reasons = std::mem::take(&mut pair.world.events.reasons);
-    // Which side hears first is nobody's business.
+    // The order of the two sides is not defined.
     reasons.sort_by_key(|reason| format!("{reason:?}"));
     pair.world.second.start();
     pair.close();
@@ -137,7 +137,7 @@ fn disconnect_events_say_why() {
     assert_eq!(gone, [Reason::AdapterGone, Reason::PeerAdapterGone]);
 }
 
-/// The answer is there and only the flush is to be done, which no turn has come to yet.
+/// The answer is there and only the flush is to be done, which no service pass has reached yet.
 #[test]
 fn a_disconnect_that_was_answered_in_time_succeeds_though_its_flush_comes_late() {
     let mut pair = unconnected(Timeouts { disconnect: 2 * SECONDS, ..Timeouts::default() });
@@ -145,7 +145,7 @@ fn a_disconnect_that_was_answered_in_time_succeeds_though_its_flush_comes_late()
     pair.a.pair.receive(7, std::iter::empty()).unwrap();
     pair.a.connector.disconnect(A + DISCONNECT).unwrap();
     assert_eq!(pair.world.run(), [Event::Disconnected(B + GONE)]);
-    // A turn has looked at a queue pair last, so the next one looks at connectors first.
+    // A service pass has served a queue pair last, so the next one serves connectors first.
     let other = Side::beside(&pair.world, &pair.b, B);
     other.pair.flush();
     pair.world.run();
@@ -158,15 +158,15 @@ fn a_disconnect_that_was_answered_in_time_succeeds_though_its_flush_comes_late()
 }
 
 #[test]
-fn an_address_that_goes_changes_nothing_of_an_end_that_was_told() {
-    // Our own disconnect is under way: nobody has to tell us.
+fn an_address_that_goes_does_not_change_an_end_that_was_reported() {
+    // This side's own disconnect is under way: it gets no event.
     let mut pair = Pair::new();
     pair.a.connector.disconnect(A + DISCONNECT).unwrap();
     pair.world.first.set_addresses(&[]).unwrap();
     let events = pair.world.run();
     assert!(!events.contains(&Event::Disconnected(A + GONE)), "{events:?}");
     pair.close();
-    // The peer's disconnect was first, and no turn has told us yet.
+    // The peer's disconnect was first, and no service pass has delivered the event yet.
     let mut pair = Pair::new();
     pair.b.connector.disconnect(B + DISCONNECT).unwrap();
     pair.world.first.set_addresses(&[]).unwrap();
@@ -174,7 +174,7 @@ fn an_address_that_goes_changes_nothing_of_an_end_that_was_told() {
     assert_eq!(events.iter().filter(|event| **event == Event::Disconnected(A + GONE)).count(), 1);
     assert_eq!(pair.world.events.reasons, [DisconnectReason::Disconnected]);
     pair.close();
-    // The same, and we have been told.
+    // The same, with the event delivered.
     let mut pair = Pair::new();
     pair.b.connector.disconnect(B + DISCONNECT).unwrap();
     assert_eq!(pair.world.run(), [Event::Disconnected(A + GONE)]);

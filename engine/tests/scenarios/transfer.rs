@@ -172,7 +172,7 @@ fn inline_data_is_taken_during_the_call_from_any_number_of_sges() {
         let pair = Pair::new();
         let (mut here, there) = (pattern(length), Buffer::new(300, 0xee));
         let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
-        // One element a byte, many more than the queue pair takes otherwise; the token is not looked at.
+        // One SGE a byte, many more than the queue pair takes otherwise; the token is not checked.
         let list: Vec<_> = here.iter().map(|byte| sge(std::ptr::from_ref(byte) as u64, 1, MemoryToken(1))).collect();
         pair.b.pair.receive(8, [sge(10, 128, remote.local_token())].into_iter()).unwrap();
         let flags = RequestFlags::INLINE | RequestFlags::DEFER;
@@ -221,7 +221,7 @@ fn the_end_of_a_message_is_stored_last_and_ascending() {
         (1, vec![(true, 0, 1)]),
         (64, vec![(true, 0, 64)]),
         (65, vec![(false, 0, 1), (true, 1, 64)]),
-        // The sink has two elements, and the border lies inside the end.
+        // The sink has two SGEs, and the border lies inside the end.
         (200, vec![(false, 0, 136), (true, 136, 14), (true, 150, 50)]),
         (230, vec![(false, 0, 150), (false, 150, 16), (true, 166, 64)]),
     ] {
@@ -402,7 +402,7 @@ fn what_exceeds_the_bound_of_a_post_is_finished_by_passes_piece_by_piece() {
 }
 
 #[test]
-fn a_long_transfer_stays_on_the_list_of_its_turn_whatever_processor_its_thread_runs_on() {
+fn a_long_transfer_stays_on_the_run_queue_of_its_pass_whatever_processor_its_thread_runs_on() {
     let mut pair = Pair::new();
     let length = 3 << 20;
     let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 1));
@@ -450,7 +450,7 @@ fn a_read_without_sges_has_nothing_to_invalidate_and_is_refused() {
     let flags = RequestFlags::LOCAL_INVALIDATE | RequestFlags::DEFER;
     let refused = pair.a.pair.read(1, flags, std::iter::empty(), 0, MemoryToken::NONE);
     assert_eq!(refused, Err(PostError::BadFlags));
-    // An element of another request is not its first one.
+    // An SGE of another request is not its first one.
     let list = [sge(0, 8, region.local_token()), sge(8, 8, region.local_token())].into_iter();
     pair.b.pair.receive(3, std::iter::empty()).unwrap();
     pair.a.pair.send(2, NONE, list).unwrap();
@@ -528,7 +528,7 @@ fn a_chain_of_invalidating_reads_is_cut_into_passes_by_its_bytes() {
     assert_eq!(
         taken,
         [(2, Outcome::Success), (3, Outcome::Success)],
-        "64 KiB in the poll that found nothing, 64 KiB in a turn"
+        "64 KiB in the poll that found nothing, 64 KiB in a service pass"
     );
     pair.world.run();
     assert_eq!(outcomes(&pair.a.initiator).len(), 3);
@@ -626,7 +626,7 @@ fn neighbouring_pages_are_copied_together() {
     pair.close();
 }
 
-/// A transfer that takes many turns is counted as one that takes none: every byte once.
+/// A transfer that takes many service passes is counted as one that takes none: every byte once.
 #[test]
 fn a_transfer_in_pieces_is_counted_once() {
     const LENGTH: usize = 4 << 20;
@@ -658,7 +658,7 @@ fn a_transfer_in_pieces_is_counted_once() {
 }
 
 #[test]
-fn a_receive_that_no_context_waits_for_asks_for_no_pass() {
+fn a_receive_without_a_waiting_sender_requests_no_pass() {
     let mut pair = Pair::new();
     pair.world.run();
     pair.world.harness().scheduled.store(false, Ordering::SeqCst);
@@ -667,7 +667,7 @@ fn a_receive_that_no_context_waits_for_asks_for_no_pass() {
     pair.close();
 }
 
-/// Pieces begin inside of elements, behind others that are done.
+/// Pieces begin inside of SGEs, behind others that are done.
 #[test]
 fn a_scattered_transfer_in_pieces_brings_every_byte_to_its_place() {
     const PART: usize = 1_000_001;
@@ -721,7 +721,7 @@ fn pages_are_taken_in_the_order_of_their_list() {
     pair.close();
 }
 
-/// Requests with one element and with several, in turn, many more than there is room for at a time.
+/// Requests with one SGE and with several, alternating, many more than fit at a time.
 #[test]
 fn lists_of_one_and_of_several_sges_follow_one_another() {
     let pair = Pair::with(Semantics::NDK, Depths { initiator: 4, receive: 4, sges: 3, ..Depths::default() });
@@ -771,7 +771,7 @@ fn an_inline_message_fills_a_scattered_receive() {
     pair.close();
 }
 
-/// Elements of inline data end where they like; the chunks that they are kept in do not show.
+/// SGEs of inline data end where they like; the chunks that they are kept in do not show.
 #[test]
 fn inline_data_of_several_sges_is_one_message() {
     let pair = Pair::new();

@@ -1,5 +1,5 @@
-//! Attributes of an adapter, set with `NdisMSetMiniportAttributes` in `MiniportInitializeEx`: registration attributes
-//! first, general attributes second, all others after them. NDIS copies what it is given.
+//! Attributes of an adapter, set with `NdisMSetMiniportAttributes` in `MiniportInitializeEx`: registration attributes first,
+//! general attributes second, all others after them. NDIS copies them.
 
 use super::media::{
     NDIS_INTERFACE_TYPE, NDIS_LINK_STATE_FLAGS, NDIS_MAX_PHYS_ADDRESS_LENGTH, NDIS_MEDIA_CONNECT_STATE,
@@ -174,8 +174,8 @@ layout!(NDIS_MINIPORT_ADD_DEVICE_REGISTRATION_ATTRIBUTES, size 24, align 8, {
 pub const NDIS_MINIPORT_ADD_DEVICE_REGISTRATION_ATTRIBUTES_REVISION_1: UCHAR = 1;
 pub const NDIS_SIZEOF_MINIPORT_ADD_DEVICE_REGISTRATION_ATTRIBUTES_REVISION_1: USHORT = 0x14;
 
-/// Any attributes; the header says which. The offload, native 802.11, hardware assist and packet direct members of the
-/// header are left out: none of them is larger.
+/// Any attributes; the header tells which. The offload, native 802.11, hardware assist and packet direct members of the header
+/// are left out: none of them is larger.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union NDIS_MINIPORT_ADAPTER_ATTRIBUTES {

@@ -1,8 +1,8 @@
 //! NET_BUFFER_LIST and NET_BUFFER, the flags that travel with them, and the accessor macros of `nblaccessors.h`.
 //!
-//! Lists and buffers are made by NDIS pools only: the running NDIS decides how large they are, so these types are for
-//! looking at them through pointers, never for making one or for `size_of`. The anonymous unions that overlay the first
-//! 16 bytes with an `SLIST_HEADER` are left out of the two types; cast the pointer where a list is needed.
+//! Lists and buffers are made by NDIS pools only: the running NDIS decides how large they are, so these types are for access
+//! through pointers, never for making one or for `size_of`. The anonymous unions that overlay the first 16 bytes with an
+//! `SLIST_HEADER` are left out of the two types; cast the pointer where a list is needed.
 
 use super::object::{NDIS_HANDLE, NDIS_OBJECT_HEADER};
 use super::status::NDIS_STATUS;
@@ -131,7 +131,7 @@ pub struct NET_BUFFER_LIST {
     pub MiniportReserved: [PVOID; 2],
     /// The current owner's.
     pub Scratch: PVOID,
-    /// The adapter handle of whoever indicated or sent the list.
+    /// The adapter handle of the indicator or sender of the list.
     pub SourceHandle: NDIS_HANDLE,
     pub NblFlags: ULONG,
     pub ChildRefCount: LONG,
@@ -330,7 +330,7 @@ accessors! {
     NET_BUFFER_LIST_FLAGS(NET_BUFFER_LIST) -> NDIS_NBL_FLAGS { Flags }
     /// The miniport's own words.
     NET_BUFFER_LIST_MINIPORT_RESERVED(NET_BUFFER_LIST) -> [PVOID; 2] { MiniportReserved }
-    /// Handle of whoever indicated or sent the list.
+    /// Handle of the indicator or sender of the list.
     NET_BUFFER_LIST_SOURCE_HANDLE(NET_BUFFER_LIST) -> NDIS_HANDLE { SourceHandle }
 }
 
@@ -367,7 +367,7 @@ pub unsafe fn NDIS_GET_NET_BUFFER_LIST_CANCEL_ID(Nbl: *const NET_BUFFER_LIST) ->
 /// `Nbl` points to a live list that the caller owns.
 #[inline]
 pub unsafe fn NDIS_SET_NET_BUFFER_LIST_CANCEL_ID(Nbl: *mut NET_BUFFER_LIST, CancelId: PVOID) {
-    // SAFETY: the caller guarantees a live list that nobody else touches.
+    // SAFETY: the caller guarantees a valid list without other accesses.
     let list = unsafe { &mut *Nbl };
     list.NetBufferListInfo[CANCEL_ID_SLOT] = CancelId;
 }
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn accessors_reach_the_fields_that_they_name() {
-        // NDIS makes lists; a zeroed one serves to look at addresses.
+        // NDIS makes lists; a zeroed one serves for its addresses.
         let mut storage = MaybeUninit::<NET_BUFFER_LIST>::zeroed();
         let list = storage.as_mut_ptr();
         // SAFETY: the list lives until the end of the test.

@@ -47,7 +47,7 @@ pub union NDIS_CONFIGURATION_PARAMETER_DATA {
 }
 layout!(union NDIS_CONFIGURATION_PARAMETER_DATA, size 16, align 8, { IntegerData: 0, StringData: 0, BinaryData: 0 });
 
-/// A parameter. Its memory belongs to NDIS and dies with the configuration handle.
+/// A parameter. Its memory belongs to NDIS and is freed with the configuration handle.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct NDIS_CONFIGURATION_PARAMETER {

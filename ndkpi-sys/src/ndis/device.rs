@@ -19,7 +19,7 @@ pub struct NDIS_DEVICE_OBJECT_ATTRIBUTES {
     pub MajorFunctions: *mut Option<PDRIVER_DISPATCH>,
     /// Bytes that `NdisGetDeviceReservedExtension` gives.
     pub ExtensionSize: ULONG,
-    /// Who may open the device; always give one.
+    /// The access rights of the device; always give one.
     pub DefaultSDDLString: *const UNICODE_STRING,
     /// Reserved, NULL.
     pub DeviceClassGuid: *const GUID,

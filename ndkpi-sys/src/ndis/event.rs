@@ -1,5 +1,5 @@
-//! Plug and play events, in both directions: what NDIS tells a miniport about its device, and what a miniport tells
-//! the layers above (NDK enable and disable among it).
+//! Plug and play events, in both directions: from NDIS to a miniport about its device, and from a miniport to the layers above
+//! (NDK enable and disable among them).
 
 use super::object::{NDIS_NIC_SWITCH_ID, NDIS_NIC_SWITCH_VPORT_ID, NDIS_OBJECT_HEADER, NDIS_PORT_NUMBER};
 use crate::abi::{layout, open_enum, zeroed};

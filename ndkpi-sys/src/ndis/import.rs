@@ -104,7 +104,7 @@ unsafe extern "C" {
         NetPnPEventNotification: *mut NET_PNP_EVENT_NOTIFICATION,
     ) -> NDIS_STATUS;
 
-    /// Asks for the removal of a failed adapter. PASSIVE_LEVEL.
+    /// Requests the removal of a failed adapter. PASSIVE_LEVEL.
     pub fn NdisMRemoveMiniport(MiniportHandle: NDIS_HANDLE) -> NDIS_STATUS;
 
     /// Opens the adapter's registry parameters. PASSIVE_LEVEL.
@@ -113,7 +113,7 @@ unsafe extern "C" {
         ConfigurationHandle: PNDIS_HANDLE,
     ) -> NDIS_STATUS;
 
-    /// Reads one parameter; its memory dies with the handle. PASSIVE_LEVEL.
+    /// Reads one parameter; its memory is freed with the handle. PASSIVE_LEVEL.
     pub fn NdisReadConfiguration(
         Status: *mut NDIS_STATUS,
         ParameterValue: *mut *mut NDIS_CONFIGURATION_PARAMETER,

@@ -1,4 +1,4 @@
-//! Status indications: how a miniport tells the layers above that something changed.
+//! Status indications: how a miniport reports a change to the layers above.
 
 use super::object::{NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_PORT_NUMBER};
 use super::status::NDIS_STATUS;

@@ -110,7 +110,7 @@ abi_fn! {
     /// `NDIS_STATUS_SEND_ABORTED`.
     pub type MINIPORT_CANCEL_SEND_HANDLER = fn(MiniportAdapterContext: NDIS_HANDLE, CancelId: PVOID);
 
-    /// `MiniportCheckForHangEx`, PASSIVE_LEVEL. TRUE asks for a reset.
+    /// `MiniportCheckForHangEx`, PASSIVE_LEVEL. TRUE requests a reset.
     pub type MINIPORT_CHECK_FOR_HANG_HANDLER = fn(MiniportAdapterContext: NDIS_HANDLE) -> BOOLEAN;
 
     /// `MiniportResetEx`, IRQL <= DISPATCH_LEVEL.
@@ -206,7 +206,7 @@ pub const NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2: UCHAR = 2;
 pub const NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_1: USHORT = 0x88;
 pub const NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2: USHORT = 0x98;
 
-/// What `NdisSetOptionalHandlers` takes: any characteristics, told apart by their header.
+/// What `NdisSetOptionalHandlers` takes: any characteristics, distinguished by their header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NDIS_DRIVER_OPTIONAL_HANDLERS {

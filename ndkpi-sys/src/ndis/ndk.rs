@@ -180,7 +180,7 @@ pub const fn NDIS_SIZEOF_NDK_LOCAL_ENDPOINTS_REVISION_1(n: usize) -> Option<usiz
     }
 }
 
-/// RDMA asked for on a virtual port (NDIS 6.50).
+/// RDMA requested on a virtual port (NDIS 6.50).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NDIS_NDK_REQUEST_PARAMETERS {

@@ -1,7 +1,7 @@
 //! What every NDIS structure begins with, and the small types that most of them use.
 //!
-//! The rule of the header: `Size` is the size *through the last field of the revision*, which can be less than the size
-//! of the Rust type. Whoever receives a structure accepts a revision and a size that are at least those it knows.
+//! The rule of the header: `Size` is the size *through the last field of the revision*, which can be less than the size of the
+//! Rust type. The receiver of a structure accepts a revision and a size that are at least its own.
 
 use crate::abi::{layout, zeroed};
 use crate::nt::{PVOID, UCHAR, ULONG, UNICODE_STRING, USHORT};
@@ -46,7 +46,7 @@ impl NDIS_OBJECT_HEADER {
         Self { Type, Revision, Size }
     }
 
-    /// True if the structure is of this type and at least as new and as long as asked: the check a receiver makes.
+    /// True if the structure is of this type and at least as new and as long as required: the check a receiver makes.
     #[must_use]
     pub const fn is_at_least(self, Type: UCHAR, Revision: UCHAR, Size: USHORT) -> bool {
         self.Type == Type && self.Revision >= Revision && self.Size >= Size

@@ -1,6 +1,6 @@
 //! `OID_GEN_STATISTICS`. Traffic of the NDK provider counts here too.
 //!
-//! Two families of constants say which counters are kept, with different values for the same counter.
+//! Two families of constants name the counters that are kept, with different values for the same counter.
 
 use super::object::NDIS_OBJECT_HEADER;
 use crate::abi::{flags, layout, zeroed};

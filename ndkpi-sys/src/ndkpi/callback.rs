@@ -16,21 +16,20 @@ abi_fn! {
     /// NULL. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_CREATE_COMPLETION = fn(Context: PVOID, Status: NTSTATUS, pNdkObject: *mut NDK_OBJECT_HEADER);
 
-    /// An armed completion queue has something to tell. Never two at once for one queue; the arm is cleared before the
-    /// call. The consumer may poll, arm and post from inside. IRQL <= DISPATCH_LEVEL.
+    /// The notification of an armed completion queue. Never two at once for one queue; the arm is cleared before the call. The
+    /// consumer may poll, arm and post from inside. IRQL <= DISPATCH_LEVEL.
     ///
-    /// `CqStatus`: `STATUS_SUCCESS`; `STATUS_BUFFER_OVERFLOW`, the queue overran; `STATUS_INTERNAL_ERROR`. After an
-    /// error the queue and its queue pairs are dead.
+    /// `CqStatus`: `STATUS_SUCCESS`; `STATUS_BUFFER_OVERFLOW`, the queue overran; `STATUS_INTERNAL_ERROR`. After an error the
+    /// queue and its queue pairs are unusable.
     pub type NDK_FN_CQ_NOTIFICATION_CALLBACK = fn(CqNotificationContext: PVOID, CqStatus: NTSTATUS);
 
-    /// A shared receive queue fell below its threshold. Single shot, armed again by `NdkModifySrq`. IRQL <=
-    /// DISPATCH_LEVEL.
+    /// A shared receive queue fell below its threshold. Single shot, armed again by `NdkModifySrq`. IRQL <= DISPATCH_LEVEL.
     ///
-    /// `SrqStatus`: `STATUS_SUCCESS`, or `STATUS_INTERNAL_ERROR`: the queue and its queue pairs are dead.
+    /// `SrqStatus`: `STATUS_SUCCESS`, or `STATUS_INTERNAL_ERROR`: the queue and its queue pairs are unusable.
     pub type NDK_FN_SRQ_NOTIFICATION_CALLBACK = fn(SrqNotificationContext: PVOID, SrqStatus: NTSTATUS);
 
-    /// Somebody wants to connect. One call per request; `pNdkConnector` was made by the provider and now belongs to the
-    /// consumer, who accepts, rejects or closes it, here or later. IRQL <= DISPATCH_LEVEL.
+    /// A connection request. One call per request; `pNdkConnector` was made by the provider and now belongs to the consumer,
+    /// which accepts, rejects or closes it, in the callback or after it. IRQL <= DISPATCH_LEVEL.
     pub type NDK_FN_CONNECT_EVENT_CALLBACK = fn(ConnectEventContext: PVOID, pNdkConnector: *mut NDK_CONNECTOR);
 
     /// The peer disconnected or vanished. At most once per connection; it flushes nothing. IRQL <= DISPATCH_LEVEL.

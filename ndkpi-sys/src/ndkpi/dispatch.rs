@@ -1,5 +1,5 @@
-//! The dispatch tables, one per object type, constant and completely filled: a provider answers
-//! `STATUS_NOT_SUPPORTED` where it has nothing to offer, it never leaves a slot empty.
+//! The dispatch tables, one per object type, constant and completely filled: a provider returns `STATUS_NOT_SUPPORTED` for what
+//! it does not have, it never leaves a slot empty.
 //!
 //! The tables are those of NDKPI 2.1. A consumer of an older version sees a prefix of them.
 

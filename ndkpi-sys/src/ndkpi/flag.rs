@@ -65,7 +65,7 @@ pub const NDK_CQ_NOTIFY_SOLICITED: ULONG = 2;
 mod tests {
     use super::*;
 
-    /// Local write alone shares a bit with remote write; only `contains` tells them apart.
+    /// Local write alone shares a bit with remote write; only `contains` distinguishes them.
     #[test]
     fn local_write_is_not_remote_write_for_requests() {
         let local = NDK_OP_FLAG_ALLOW_LOCAL_WRITE;

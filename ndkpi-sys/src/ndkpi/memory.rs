@@ -1,4 +1,4 @@
-//! What work requests say about memory: scatter/gather elements and logical address mappings.
+//! The memory parameters of work requests: scatter/gather elements and logical address mappings.
 
 use crate::abi::{layout, zeroed};
 use crate::nt::{PHYSICAL_ADDRESS, PVOID, UINT32, ULONG};

@@ -1,7 +1,7 @@
 //! The few types of `ntdef.h`, `wdm.h` and `ws2def.h` that the network headers build on.
 //!
-//! Not a binding of the kernel: devices, drivers, IRPs and processes are opaque here, because their owners (wdk-sys, or
-//! the test that plays the kernel) know them better. Pointers convert with `cast`.
+//! Devices, drivers, IRPs and processes are opaque here; their owners (wdk-sys, or the test that plays the kernel) have the
+//! full types. Pointers convert with `cast`.
 
 use core::ffi::c_void;
 
@@ -177,7 +177,7 @@ pub struct SLIST_ENTRY {
 }
 layout!(SLIST_ENTRY, size 16, align 16, { Next: 0 });
 
-/// A kernel event, as storage: it must stay at its address while anybody can wait on it.
+/// A kernel event, as storage: it must stay at its address while a thread can wait on it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KEVENT {

@@ -39,7 +39,7 @@ pub struct Harness {
     pub dispatch: AtomicBool,
     /// Nanoseconds; moved by [`crate::World::advance`] only.
     pub timer_queue: AtomicU64,
-    /// The moment each processor wants to be woken at.
+    /// The wake-up deadline of each processor.
     pub wakes: std::sync::Mutex<BTreeMap<u32, u64>>,
     pub blocks: Arc<AtomicUsize>,
     pub mappings: Arc<AtomicUsize>,
@@ -97,7 +97,7 @@ impl Platform for Harness {
     }
 
     fn read_inline(&self, address: u64, into: &mut [u8]) {
-        // SAFETY: an inline element of these tests names a buffer that outlives the post.
+        // SAFETY: an inline SGE of these tests names a buffer that outlives the post.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
     }
 

@@ -13,7 +13,7 @@ pub struct SpinLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only while `taken` is ours.
+// SAFETY: the value is reached only while this context has set `taken`.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T: Send> Lock<T> for SpinLock<T> {
@@ -32,7 +32,7 @@ impl<T: Send> Lock<T> for SpinLock<T> {
             }
         }
         let watched = meanwhile::taken();
-        // SAFETY: `taken` was false and is ours now.
+        // SAFETY: `taken` was false and this context has set it.
         let result = access(unsafe { &mut *self.value.get() });
         self.taken.store(false, Ordering::Release);
         if watched {

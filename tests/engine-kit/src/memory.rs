@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// Bytes that everybody may write at the same time, as registered memory is.
+/// Bytes that every thread may write at the same time, as registered memory is.
 struct Bytes(Box<[UnsafeCell<u8>]>);
 
 // SAFETY: reached through raw pointers only, racing by design.
@@ -50,7 +50,7 @@ impl Mapped {
 pub struct Buffer(Arc<Bytes>);
 
 impl Buffer {
-    /// Bytes that a peer may write at this moment can be filled all the same.
+    /// Bytes that a peer may write at the same time can be filled all the same.
     pub fn fill(&self, byte: u8) {
         for place in &self.0.0 {
             // SAFETY: as for `write`.

@@ -47,7 +47,7 @@ impl Side {
         Self::within(world, open, domain, depths, base)
     }
 
-    /// Another queue pair of the same opening and protection domain, with completion queues and a connector of its own.
+    /// Another queue pair of the same open and protection domain, with completion queues and a connector of its own.
     pub fn beside(world: &World, other: &Self, base: u64) -> Self {
         Self::within(world, other.open.clone(), other.domain.clone(), Depths::default(), base)
     }
@@ -213,8 +213,8 @@ impl Pair {
         assert_eq!(self.world.run(), [Event::Completed(B + ACCEPT, Ok(()))]);
     }
 
-    /// Another connection from A's adapter to B's, between queue pairs of their own; that of B is in a protection domain of
-    /// the same opening as its first.
+    /// Another connection from A's adapter to B's, between queue pairs of their own; that of B is in a protection domain of the
+    /// same open as its first.
     pub fn another_connection(&mut self, domain: &ProtectionDomain<Harness>) -> (Side, Side) {
         let world = &mut self.world;
         let caller = Side::open(world, &world.first, Semantics::NDK, Depths::default(), A);
@@ -271,7 +271,7 @@ impl Pair {
         assert_eq!(self.close_and_count(), 0, "something in the engine points to itself");
     }
 
-    /// How many still know the platform when everything has been closed and forgotten.
+    /// The number of references to the platform when everything has been closed and dropped.
     fn close_and_count(mut self) -> usize {
         for (side, base) in [(&self.a, A), (&self.b, B)] {
             drop(side.connector.close(base + CLOSE));

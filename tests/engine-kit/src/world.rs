@@ -72,7 +72,7 @@ impl World {
         self.counters.map(buffer)
     }
 
-    /// One turn with a small budget on both processors; true when something is left.
+    /// One service pass with a small budget on both processors; true when something is left.
     pub fn step(&mut self, bytes: u64) -> bool {
         let budget = Budget { bytes, items: 1 };
         let service_passes = [0, 1].map(|processor| self.fabric.service_pass(processor, budget, &mut self.events));
@@ -94,8 +94,8 @@ impl World {
         }
     }
 
-    /// Lets time pass: every processor gets its turn at the moment it asked for, none without asking. What came out, with the
-    /// moment of each event.
+    /// Lets time pass: every processor gets a service pass at its deadline, none without one. Returns the events with their
+    /// times.
     pub fn advance(&mut self, nanoseconds: u64) -> Vec<(u64, Event)> {
         let end = self.harness().timer_queue.load(Ordering::SeqCst) + nanoseconds;
         let mut seen = Vec::new();
@@ -112,7 +112,7 @@ impl World {
         seen
     }
 
-    /// Nothing of ours is left in the engine.
+    /// No object is left in the engine.
     pub fn assert_empty(&mut self) {
         self.run();
         assert_eq!(self.counters.blocks.load(Ordering::SeqCst), 0, "blocks are left");

@@ -1,5 +1,5 @@
-//! The end of the line: a broken rule ends the process with a report that names the code, its four parameters, the rule
-//! and the stack, once for people and once as a line of JSON for tests, and a distinctive exit code.
+//! Bugchecks: a broken rule ends the process with a report that names the code, its four parameters, the rule and the stack,
+//! once as text and once as a line of JSON for tests, and a distinctive exit code.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -99,10 +99,11 @@ bug_checks! {
 
 static HAPPENED: AtomicBool = AtomicBool::new(false);
 
-/// What the process wants to do after the report instead of ending.
+/// What the process does after the report instead of ending.
 static LAST_ACT: OnceLock<fn() -> !> = OnceLock::new();
 
-/// Has a bugcheck end the process in another way than by its exit code: for a fuzzer, which has to see a crash. The first wish counts.
+/// Has a bugcheck end the process in another way than by its exit code: for a fuzzer, which has to see a crash. The first call
+/// counts.
 pub fn end_by(act: fn() -> !) {
     let _ = LAST_ACT.set(act);
 }
@@ -122,8 +123,7 @@ pub(crate) struct Fault {
     pub of_image: bool,
 }
 
-/// Ends the process with a bugcheck. `rule` says in a sentence which rule was broken, with the names and numbers that
-/// a person needs.
+/// Ends the process with a bugcheck. `rule` is a sentence with the broken rule and the names and numbers that a reader needs.
 #[cold]
 pub fn bugcheck(code: BugCheck, parameters: [u64; 4], rule: impl AsRef<str>) -> ! {
     let frames = stack_trace::of_current_thread();

@@ -1,4 +1,4 @@
-//! The names of Windows's bugcheck codes, for codes that an image passes to KeBugCheckEx or that a person looks up.
+//! The names of Windows's bugcheck codes, for codes that an image passes to KeBugCheckEx or that are looked up.
 
 /// The documented name of a code.
 pub fn name(code: u32) -> Option<&'static str> {

@@ -59,7 +59,7 @@ pub fn enter_consumer_callback(name: &str, range: IrqlRange) {
     }
 }
 
-/// Spin locks that were held by whoever the running context interrupted; a DPC starts with none of its own.
+/// Spin locks held by the code that the running context interrupted; a DPC starts with none of its own.
 fn locks_of_consumer(thread: &Thread) -> u32 {
     thread.locks_at_context_entry()
 }

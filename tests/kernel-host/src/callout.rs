@@ -219,8 +219,8 @@ macro_rules! call_image {
 ///
 /// # Safety
 ///
-/// `target` is a function of a loaded image that takes these arguments by the Windows convention, and what the
-/// arguments point at is what that function's documentation says.
+/// `target` is a function of a loaded image that takes these arguments by the Windows convention, and what the arguments point
+/// at is what that function's documentation requires.
 pub unsafe fn call_image(context: Context, target: usize, arguments: &[u64]) -> u64 {
     let thread = Thread::current();
     let level = thread.irql();
@@ -368,8 +368,8 @@ pub fn caller_address(thread: &Thread) -> u64 {
     if transition.is_null() {
         return 0;
     }
-    // SAFETY: stored by an import stub of this thread; its stack slot stays mapped while the thread lives, and the
-    // image's stack pointer at the entry of an import points at the return address.
+    // SAFETY: stored by an import stub of this thread; its stack slot stays mapped while the thread exists, and the image's
+    // stack pointer at the entry of an import points at the return address.
     unsafe { ((*transition).rsp as *const u64).read() }
 }
 

@@ -1,17 +1,17 @@
-//! When waiting for a spin lock is hopeless: by what holder and waiter have used of the machine's processors, and never by the
-//! clock, which goes on while a busy machine runs neither of them. Circles of locks are `lock_order`'s to find.
+//! Waits for spin locks that cannot end, judged by the processor time of holder and waiter, and never by the clock, which goes
+//! on while a busy machine runs neither of them. `lock_order` finds circles of locks.
 
 use std::time::Duration;
 
 use crate::processor_time;
 use crate::thread;
 
-/// What a holder may use while somebody waits for its lock; a DPC has one second for all that it does.
+/// What a holder may use while another thread waits for its lock; a DPC has one second for all that it does.
 const HOLDER: Duration = Duration::from_secs(3);
 /// What the waiter may use. Much more, because a holder that is not run is not at fault.
 const WAITER: Duration = Duration::from_secs(30);
 
-/// Somebody waits for a lock.
+/// A wait for a lock.
 #[derive(Default)]
 pub(crate) struct Wait {
     since: Option<Since>,
@@ -19,14 +19,14 @@ pub(crate) struct Wait {
 
 /// What both had used when this holder was seen first.
 struct Since {
-    /// Address of the thread; 0 where the lock does not say who holds it.
+    /// Address of the thread; 0 where the lock has no holder's address.
     holder: usize,
     holder_used: Duration,
     waiter_used: Duration,
 }
 
 impl Wait {
-    /// Looks again, now and then while waiting for the thread at an address, or for nobody known.
+    /// Checks from time to time, while waiting for the thread at an address or for an unknown one.
     pub(crate) fn is_hopeless(&mut self, holder: Option<usize>) -> bool {
         let Some(address) = holder else { return self.look(0, Duration::ZERO, processor_time::mine()) };
         let holder = thread::all().into_iter().find(|thread| std::ptr::from_ref(*thread) as usize == address);

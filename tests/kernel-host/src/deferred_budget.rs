@@ -1,10 +1,11 @@
-//! How long one DPC may run. Windows ends a system whose DPC takes too long; a driver that comes near that has a loop
-//! without a bound. Counted is what a busy machine cannot add to: the processor time of the thread that runs the DPC, and
-//! the time that the DPC asked `KeStallExecutionProcessor` for. Kept when verifying only.
+//! How long one DPC may run. Windows ends a system whose DPC takes too long; a driver that comes near that has a loop without a
+//! bound. It counts what a busy machine cannot add to: the processor time of the thread that runs the DPC, and the time of its
+//! calls of `KeStallExecutionProcessor`. Kept when verifying only.
 //!
-//! A DPC that returns is judged when it does. One that does not is met by a thread that looks at all processors now and then.
+//! A DPC that returns is judged when it does. One that does not is found by a thread that checks all processors from time to
+//! time.
 //!
-//! In fast mode nothing is judged; the longest DPC is kept for those who [`measure`] it.
+//! In fast mode nothing is judged; the longest DPC is kept for [`measure`].
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,14 +20,14 @@ use crate::thread::Thread;
 /// limit of 20 s in a system that is being debugged.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// When a DPC that has not returned is taken for one that never does. More than `deadlock` gives the holder of a lock, whose
-/// report says more about a DPC that waits for one.
+/// The time after which a DPC counts as one that never returns. More than `deadlock` gives the holder of a lock, whose report
+/// is better for a DPC that waits for one.
 const ENDLESS: Duration = Duration::from_secs(6);
 
-/// How often the processors are looked at.
+/// How often the processors are checked.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Looks at which an endless DPC may be in the host's code, where its stack cannot be taken, before it is reported without.
+/// Checks at which an endless DPC may be in the host's code, where its stack cannot be taken, before it is reported without.
 const PATIENCE: u32 = 10;
 
 /// A tool measures.
@@ -59,7 +60,7 @@ pub(crate) struct Running {
     since: AtomicU64,
     /// What its thread had used before, in nanoseconds.
     began: AtomicU64,
-    /// What it has asked to be stalled, in microseconds.
+    /// Its stalls, in microseconds.
     stalled: AtomicU64,
     /// The thread's clock, and its number for signals.
     clock: AtomicI32,
@@ -90,7 +91,7 @@ impl Running {
         runs.then(|| self.routine.load(Ordering::Relaxed))
     }
 
-    /// What the DPC has had so far when its thread has used so much.
+    /// What the DPC has used when its thread has used so much.
     fn use_at(&self, used: Duration) -> Use {
         Use {
             worked: used.saturating_sub(Duration::from_nanos(self.began.load(Ordering::Relaxed))),
@@ -106,7 +107,7 @@ impl Running {
             return None;
         }
         let had = self.use_at(processor_time::of(self.clock.load(Ordering::Relaxed))?);
-        // If another one has begun meanwhile, this was nobody's.
+        // If another one has begun meanwhile, the time belongs to neither.
         (self.turn.load(Ordering::Acquire) == turn && had.time() > ENDLESS).then_some(had)
     }
 }

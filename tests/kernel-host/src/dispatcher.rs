@@ -1,10 +1,9 @@
 //! Dispatcher objects and waits, and the clock that both wait time-outs and timers follow.
 //!
 //! One lock guards all waits; it is never held while image code runs. Time is the machine's, plus what was skipped: when
-//! verifying, the clock jumps to the next deadline as soon as every kernel thread waits and no processor has anything
-//! to run, and creeps while something runs, so that a thread which a busy machine keeps waiting is not late. A thread
-//! counts as running from before it starts until it has ended or waits *here*; a test that blocks elsewhere says so with
-//! [`while_blocked`].
+//! verifying, the clock jumps to the next deadline as soon as every kernel thread waits and no processor has anything to run,
+//! and creeps while something runs, so that a thread which a busy machine keeps waiting is not late. A thread counts as running
+//! from before it starts until it has ended or waits *here*; a test that blocks elsewhere uses [`while_blocked`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,10 +34,10 @@ pub const UNITS_PER_SECOND: u64 = 10_000_000;
 static BOOTED: OnceLock<Instant> = OnceLock::new();
 static SKIPPED: AtomicU64 = AtomicU64::new(0);
 
-/// How many times slower than the machine's clock ours goes while something runs, when verifying.
+/// How many times slower than the machine's clock the host's goes while something runs, when verifying.
 const CREEP: u64 = 16;
 
-/// How soon after an attempt that found something running [`rest`] looks again.
+/// The time between attempts of [`rest`].
 const NEXT_LOOK: Time = UNITS_PER_SECOND / 1000;
 
 /// How long [`rest`] waits for what never comes to rest, in real time.
@@ -60,7 +59,7 @@ pub(crate) enum Deadline {
     Rest(u64, Instant),
     /// The KTIMER at this address expires.
     Timer(usize),
-    /// A miniport's sends are looked at.
+    /// A miniport's sends are checked.
     Sends(usize),
 }
 
@@ -127,7 +126,7 @@ pub fn now() -> Time {
     real / creep() + SKIPPED.load(Ordering::Relaxed)
 }
 
-/// Busy waiting: as long by the machine's clock as by ours, however slowly that goes.
+/// Busy waiting: as long by the machine's clock as by the host's, however slow that is.
 pub(crate) fn stall(time: Duration) {
     if schedule::is_on() {
         SKIPPED.fetch_add(time.as_nanos() as u64 / 100, Ordering::Relaxed);
@@ -203,7 +202,7 @@ fn clock_loop() {
     }
 }
 
-/// The clock of a schedule: time goes on with every point, and jumps when nobody is ready.
+/// The clock of a schedule: time goes on with every point, and jumps when no thread is ready.
 fn scheduled_clock_loop() {
     let mut blocked_since: Option<Instant> = None;
     let mut ticking = None;
@@ -315,7 +314,7 @@ fn check_ticking(state: &State, since: &mut Option<(Time, u64)>) {
     hangs(state, rule);
 }
 
-/// The report: who waits for what.
+/// The report: the threads and their waits.
 fn hangs(state: &State, mut rule: String) -> ! {
     for wait in state.waits.iter().filter(|wait| !wait.thread.serves_others()) {
         describe_wait(&mut rule, wait);
@@ -341,7 +340,7 @@ fn describe_wait(text: &mut String, wait: &Wait) {
     }
 }
 
-/// A dispatcher object that is waited for: its kind, its state, and whose it is.
+/// A dispatcher object that is waited for: its kind, its state, and its owner.
 fn describe_object(address: usize) -> String {
     let header = address as *mut DISPATCHER_HEADER;
     // SAFETY: an object that a thread waits for stays until the wait ends.
@@ -422,7 +421,7 @@ impl State {
         }
     }
 
-    /// Gives a signalled object to those who wait for it.
+    /// Gives a signalled object to its waiters.
     ///
     /// # Safety
     ///
@@ -613,7 +612,7 @@ pub(crate) fn deadline_of(interval: i64) -> Time {
     }
 }
 
-/// Waits for objects. `timeout` is `None` for ever, `Some(0)` only looks.
+/// Waits for objects. `timeout` is `None` for ever, `Some(0)` only checks.
 ///
 /// # Safety
 ///
@@ -674,7 +673,7 @@ unsafe fn wait_with(
     status
 }
 
-/// Writes down the mutexes, by their index in the wait, that it has given to its thread.
+/// Records the mutexes, by their index in the wait, that it has given to its thread.
 fn note_mutexes(thread: &Thread, mutexes: &[(usize, usize)], all: bool, status: NtStatus) {
     let Ok(satisfied) = usize::try_from(status) else { return };
     let got = mutexes.iter().filter(|(index, _)| status < STATUS_TIMEOUT && (all || *index == satisfied));
@@ -737,7 +736,7 @@ pub fn delay(interval: i64) {
 pub fn rest(interval: i64) -> bool {
     let event = Event::notification();
     let ending = |identifier| Deadline::Rest(identifier, Instant::now());
-    // SAFETY: our own event, which outlives the wait.
+    // SAFETY: the host's own event, which outlives the wait.
     let status = unsafe { wait_with("the host", &[event.address() as usize], false, Some(interval), ending) };
     status == STATUS_TIMEOUT
 }
@@ -776,7 +775,7 @@ pub(crate) unsafe fn change(header: *mut DISPATCHER_HEADER, change: impl FnOnce(
     }
 }
 
-/// Whether anybody waits for an object inside an address range; its address.
+/// Whether a thread waits for an object inside an address range; its address.
 pub(crate) fn waited_within(start: usize, end: usize) -> Option<usize> {
     lock().waits.iter().flat_map(|wait| wait.objects.iter().copied()).find(|object| (start..end).contains(object))
 }
@@ -815,7 +814,7 @@ impl Event {
                 WaitListHead: null,
             },
         });
-        // SAFETY: our own event.
+        // SAFETY: the host's own event.
         unsafe { initialise_header(&raw mut event.Header, kind, size_of::<KEVENT>(), 0) };
         Self { event }
     }
@@ -825,7 +824,7 @@ impl Event {
     }
 
     pub fn set(&self) {
-        // SAFETY: our own event, initialised.
+        // SAFETY: the host's own event, initialised.
         unsafe { set_event(self.address()) };
     }
 
@@ -844,7 +843,7 @@ impl Event {
     }
 
     fn wait_interval(&self, interval: Option<i64>) -> NtStatus {
-        // SAFETY: our own event, which outlives the wait.
+        // SAFETY: the host's own event, which outlives the wait.
         unsafe { wait("the host", &[self.address() as usize], false, interval) }
     }
 }

@@ -1,5 +1,5 @@
-//! The table of exports in `docs/kernel-host.md`, made from the declarations themselves, so that the page cannot say
-//! something else than the code.
+//! The table of exports in `docs/kernel-host.md`, made from the declarations themselves, so that the page cannot differ from
+//! the code.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ pub fn table() -> String {
     text
 }
 
-/// Exports that do not say where their behaviour is written.
+/// Exports without a source.
 pub fn without_source() -> Vec<&'static str> {
     rows().into_values().flatten().filter(|row| row.source.is_empty()).map(|row| row.name).collect()
 }

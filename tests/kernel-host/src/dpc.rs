@@ -30,7 +30,7 @@ const TARGETED: u16 = 0x800;
 /// A DPC may run this long before it is asked to yield, in time stamp ticks (about 50 µs).
 const YIELD_AFTER: u64 = 150_000;
 
-/// `deferred_call_started` of a DPC that has not asked yet.
+/// `deferred_call_started` of a DPC that has not called it yet.
 const RUNNING: u64 = 1;
 
 /// Fills a DPC object.
@@ -81,8 +81,8 @@ pub(crate) unsafe fn set_target(deferred: *mut KDPC, processor: usize) {
     }
 }
 
-/// DPCs queued to another processor so far that Windows does not tell it of: it looks at them when its queue has grown or at its next
-/// clock tick, because their importance is medium or low. Here they run at once.
+/// DPCs queued to another processor so far that Windows does not interrupt it for: it runs them when its queue has grown or at
+/// its next clock tick, because their importance is medium or low. Here they run at once.
 pub fn for_the_next_tick() -> u64 {
     FOR_THE_NEXT_TICK.load(Ordering::Relaxed)
 }
@@ -239,7 +239,7 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
     thread.set_irql(level);
 }
 
-/// What `KeShouldYieldProcessor` answers: the running DPC has used its time. The time counts from the first question, since
+/// The result of `KeShouldYieldProcessor`: the running DPC has used its time. The time counts from the first call, since
 /// reading the clock for every DPC would cost more than most of them do.
 pub(crate) fn should_yield(thread: &Thread) -> bool {
     if crate::schedule::is_on() {

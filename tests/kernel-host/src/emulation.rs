@@ -1,7 +1,7 @@
-//! Instructions of the kernel that trap in a process: reading and writing CR8, which is the level on x64; reading the page
-//! that the kernel shares with user programs, whose address no process can map; and the fast-fail interrupt.
+//! Instructions of the kernel that trap in a process: reading and writing CR8, which is the level on x64; reading the page that
+//! the kernel shares with user programs, whose address no process can map; and the fast-fail interrupt.
 //!
-//! The fault handler asks here first. A read is done in place. A write of CR8 may run DPCs, which a signal handler must not:
+//! The fault handler tries these first. A read is done in place. A write of CR8 may run DPCs, which a signal handler must not:
 //! the interrupted code is sent through a routine that saves every volatile register and calls the host as an import does.
 
 use std::arch::global_asm;
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(decode(&[0x44, 0x0F, 0x20, 0xC0]), Some(Instruction::ReadLevel { register: 0 }));
         assert_eq!(decode(&[0x45, 0x0F, 0x20, 0xC7]), Some(Instruction::ReadLevel { register: 15 }));
         assert_eq!(decode(&[0x44, 0x0F, 0x22, 0xC1]), Some(Instruction::WriteLevel { register: 1 }));
-        // CR0 and a move to memory are not ours.
+        // CR0 and a move to memory are not emulated.
         assert_eq!(decode(&[0x0F, 0x20, 0xC0, 0x90]), None);
         assert_eq!(decode(&[0x44, 0x0F, 0x20, 0x40]), None);
     }

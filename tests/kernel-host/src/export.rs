@@ -198,10 +198,10 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
 
-/// Exports that may be asked about an address of a user program.
+/// Exports that may get an address of a user program.
 const ASK_ABOUT_ADDRESSES: &[&str] = &["MmIsAddressValid"];
 
-/// What every export checks of its arguments when verifying: a user program's memory may change or go while the kernel uses
+/// What every export checks of its arguments when verifying: a user program's memory may change or vanish while the kernel uses
 /// it. `addresses` are those of the arguments that are pointers.
 #[inline(never)]
 pub extern "win64" fn check_addresses(declaration: &'static ExportDeclaration, addresses: *const usize, count: usize) {

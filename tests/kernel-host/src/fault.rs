@@ -84,7 +84,7 @@ pub fn failures() -> u64 {
     FAILURES.load(Ordering::Relaxed)
 }
 
-/// Asked by every export that allocates, maps or queues; `export` is its name.
+/// Called by every export that allocates, maps or queues; `export` is its name.
 #[inline]
 pub fn should_fail(export: &'static str) -> bool {
     RECORDING.load(Ordering::Relaxed) && decide(export)

@@ -1,8 +1,8 @@
-//! Turns faults into bugchecks. An access that faults, in image code or in an export that believed an image's pointer,
-//! is looked up: freed pool, guard page, unmapped MDL, guard page of a kernel stack, or nothing at all.
+//! Turns faults into bugchecks. An access that faults, in image code or in an export that followed an image's pointer, is
+//! identified: freed pool, guard page, unmapped MDL, guard page of a kernel stack, or none of these.
 //!
-//! The handler runs on a signal stack of its own per thread and never returns, so it may do what a signal handler
-//! otherwise may not; it only tries locks that the interrupted code may hold.
+//! The handler runs on a signal stack of its own per thread and never returns, so it may do what a signal handler otherwise may
+//! not; it only tries locks that the interrupted code may hold.
 
 use std::ptr;
 
@@ -38,7 +38,7 @@ pub(crate) fn install() {
     }
 }
 
-/// The signal by which a thread is asked what it is doing.
+/// The signal by which a thread is asked for its stack.
 fn interrupt_signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
 }
@@ -54,8 +54,8 @@ pub(crate) fn install_interrupt() {
     assert_eq!(result, 0, "sigaction failed");
 }
 
-/// Interrupts a thread, by its number, to have it look at the DPC that it runs. Nothing happens in the host's code, which may hold
-/// what a report needs.
+/// Interrupts a thread, by its number, to have it check the DPC that it runs. Nothing happens in the host's code, which may
+/// hold what a report needs.
 pub(crate) fn interrupt(task: libc::pid_t) {
     // SAFETY: a signal to a thread of this process, or to none any more; its handler is installed.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), task, interrupt_signal()) };
@@ -73,7 +73,7 @@ extern "C" fn be_interrupted(_: libc::c_int, _: *mut libc::siginfo_t, context: *
 
 /// Gives the calling thread a stack for signals.
 pub(crate) fn install_signal_stack() {
-    // SAFETY: a fresh anonymous mapping, kept for the life of the thread (and of the process).
+    // SAFETY: a fresh anonymous mapping, kept as long as the thread (and the process).
     let memory = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -168,13 +168,13 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
     bugcheck_of_fault(described.code, described.parameters, &described.rule, &frames, &fault)
 }
 
-/// Whose instruction it was: the driver's own, or that of an export which believed a pointer of the driver.
+/// The owner of the instruction: the driver, or an export that followed a pointer of the driver.
 fn who(of_host: bool, registers: Registers) -> String {
     if !of_host {
         return "the driver".to_owned();
     }
     let thread = Thread::try_current();
-    // An export that runs on the driver's stack is not written down when it is entered; its call is.
+    // An export that runs on the driver's stack is not recorded when it is entered; its call is.
     let name = match thread.and_then(|thread| stack_trace::called_directly(thread, registers)) {
         Some(target) => export::direct_name(target),
         None => thread.and_then(Thread::last_export).map(|export| export.name),
@@ -202,7 +202,7 @@ fn is_host_code(address: usize) -> bool {
     unsafe { libc::dladdr(address as *const libc::c_void, &raw mut found) != 0 }
 }
 
-/// Brings pageable memory in, or says that the access may not be made at this level.
+/// Brings pageable memory in, or reports that the access may not be made at this level.
 fn pageable(signal: libc::c_int, information: &libc::siginfo_t, context: &libc::ucontext_t) -> paged::Fault {
     if signal != libc::SIGSEGV {
         return paged::Fault::Other;

@@ -1,16 +1,16 @@
 //! Reads a driver's `.inx`/`.inf` and installs it the way Windows set-up and the network class installer do: the model section
 //! for one architecture, its install section, and the `AddReg` lines become the driver key of a device.
 //!
-//! It is not InfVerif: it understands what an NDIS miniport's file says about its devices (model, service, characteristics,
-//! keywords), and refuses what it cannot read. The result, [`Installation`], is what NDIS looks at before it calls a miniport:
-//! without `*IfType`, `*MediaType` and `*PhysicalMediaType` the device installs but `MiniportInitializeEx` is never called
-//! (NDIS: Specifying NDIS configuration parameters in an INF file).
+//! It reads what an NDIS miniport's file declares about its devices (model, service, characteristics, keywords), and refuses
+//! what it cannot read. The result, [`Installation`], is what NDIS reads before it calls a miniport: without `*IfType`,
+//! `*MediaType` and `*PhysicalMediaType` the device installs but `MiniportInitializeEx` is never called (NDIS: Specifying NDIS
+//! configuration parameters in an INF file).
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-/// The architecture whose model section is installed; stampinf replaces `$ARCH$` by this word.
+/// The architecture whose model section is installed; stampinf replaces `$ARCH$` by this string.
 const ARCHITECTURE: &str = "amd64";
 
 /// Why a file cannot be installed.
@@ -44,7 +44,7 @@ impl std::error::Error for InfError {}
 pub enum KeywordKind {
     /// One of a list of values.
     Enumeration,
-    /// A number, decimal unless `base` says otherwise.
+    /// A number, decimal unless `base` differs.
     Number,
     /// Free text.
     Edit,
@@ -75,11 +75,11 @@ pub struct Installation {
     pub description: String,
     pub hardware_ids: Vec<String>,
     pub characteristics: u32,
-    /// `*IfType`, `None` when the INF forgets it.
+    /// `*IfType`, `None` when the INF lacks it.
     pub if_type: Option<u32>,
-    /// `*MediaType`, `None` when the INF forgets it.
+    /// `*MediaType`, `None` when the INF lacks it.
     pub media_type: Option<u32>,
-    /// `*PhysicalMediaType`, `None` when the INF forgets it.
+    /// `*PhysicalMediaType`, `None` when the INF lacks it.
     pub physical_media_type: Option<u32>,
     pub upper_range: Option<String>,
     pub lower_range: Option<String>,
@@ -385,7 +385,7 @@ impl Keyword {
     }
 }
 
-/// INF files are UTF-16 with a byte order mark, or text of one byte a character; ours are ASCII or UTF-8.
+/// INF files are UTF-16 with a byte order mark, or text of one byte a character; those of the project are ASCII or UTF-8.
 fn decode(bytes: &[u8]) -> Result<String, InfError> {
     if let Some(rest) = bytes.strip_prefix(&[0xFF, 0xFE]) {
         let units: Vec<u16> = rest.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
@@ -591,7 +591,7 @@ impl AdapterConfig {
         self
     }
 
-    /// Asks for a certain interface index instead of the next free one.
+    /// Takes a certain interface index instead of the next free one.
     #[must_use]
     pub fn with_if_index(mut self, if_index: u32) -> Self {
         self.if_index = Some(if_index);

@@ -1,5 +1,5 @@
-//! One thread stopped at a chosen point, so that another does something whole in between. Points are those of a schedule: the
-//! entry of an export, a spin lock taken or released, a routine of an image entered or left, the middle of a long copy. A
+//! Interruptions: one thread is stopped at a chosen point while another runs a whole operation. Points are those of a schedule:
+//! the entry of an export, a spin lock taken or released, a routine of an image entered or left, the middle of a long copy. A
 //! test that goes through all points of a call this way has met each of its windows, on real threads and without a seed.
 //!
 //! The stopped thread goes on when the other one has ended, or cannot go on without it: every other thread of the kernel waits,
@@ -21,7 +21,7 @@ use crate::thread::{self, Thread};
 
 /// How long the other thread may take while it does not wait.
 const LONGEST: Duration = Duration::from_millis(50);
-/// How often it is looked at.
+/// How often it is checked.
 const LOOK: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body
 /// A point of a thread while there is one to be interrupted.
 pub(crate) fn at_point(thread: &Thread) {
     let (meeting, left) = EXPECTED.get();
-    // SAFETY: set by `interrupted`, on this thread, for as long as the meeting lives.
+    // SAFETY: set by `interrupted`, on this thread, for as long as the meeting exists.
     let Some(meeting) = (unsafe { meeting.as_ref() }) else { return };
     if meeting.preemption.is_some() && thread.irql() >= irql::DISPATCH {
         return;
@@ -155,7 +155,7 @@ pub(crate) fn at_point(thread: &Thread) {
             since = Instant::now();
             continue;
         }
-        // Twice: between the end of a wait and the next look something may begin that is not counted yet.
+        // Twice: between the end of a wait and the next check a thread may begin that is not counted yet.
         idle = if dispatcher::all_others_wait(thread) { idle + 1 } else { 0 };
         if state == State::Ended || idle == 2 || since.elapsed() > LONGEST {
             return;

@@ -1,6 +1,6 @@
-//! Interrupt request levels: the numbers, the range that an export or a callback allows, and raising and lowering the
-//! level of the current kernel thread. The level is a property of the thread; what it means (one thread per processor
-//! at DISPATCH) is [`crate::processor`]'s business.
+//! Interrupt request levels: the numbers, the range that an export or a callback allows, and raising and lowering the level of
+//! the current kernel thread. The level is a property of the thread; its meaning (one thread per processor at DISPATCH) is in
+//! [`crate::processor`].
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::processor;
@@ -33,7 +33,7 @@ impl IrqlRange {
         irql >= self.lowest && irql <= self.highest
     }
 
-    /// How the documentation says it.
+    /// The form of the documentation.
     pub fn describe(self) -> &'static str {
         match (self.lowest, self.highest) {
             (PASSIVE, PASSIVE) => "PASSIVE_LEVEL",

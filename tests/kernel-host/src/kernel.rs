@@ -56,7 +56,7 @@ pub struct KernelConfig {
     pub hang_limit: Option<Duration>,
     /// Show what drivers print.
     pub debug_output: bool,
-    /// The Windows build that drivers are told.
+    /// The Windows build that drivers see.
     pub build: u32,
     /// Let one thread run at a time, in an order that this seed gives.
     pub schedule: Option<u64>,
@@ -96,7 +96,7 @@ pub(crate) fn prints_debug_output() -> bool {
     DEBUG_OUTPUT.load(Ordering::Relaxed)
 }
 
-/// The Windows build that drivers are told.
+/// The Windows build that drivers see.
 pub fn build_number() -> u32 {
     BUILD.load(Ordering::Relaxed)
 }
@@ -161,8 +161,8 @@ impl Kernel {
         body()
     }
 
-    /// As [`Self::run_thread`], later and on another thread, which counts as running from now on: what that thread calls, and
-    /// what waits for it.
+    /// As [`Self::run_thread`], but on another thread, which counts as running from now on: what that thread calls, and what
+    /// waits for it.
     pub fn starting_thread<T>(&self, body: impl FnOnce() -> T) -> (impl FnOnce() -> T, Starting) {
         dispatcher::thread_starting();
         let place = crate::schedule::announce();
@@ -219,7 +219,7 @@ impl Kernel {
         }
     }
 
-    /// Ends the kernel and says what is left.
+    /// Ends the kernel and reports what is left.
     pub fn shutdown(self) -> Report {
         crate::ndk::mediator::trace::flush();
         let report = self.report();
@@ -230,7 +230,7 @@ impl Kernel {
     }
 }
 
-/// A thread of [`Kernel::starting_thread`], for whoever waits for its end.
+/// A thread of [`Kernel::starting_thread`], for those that wait for its end.
 #[derive(Clone, Copy)]
 pub struct Starting(crate::schedule::Place);
 
@@ -241,7 +241,7 @@ impl Starting {
     }
 }
 
-/// What was left at shutdown, and how deep the stacks went.
+/// What was left at shutdown, and the depth of the stacks.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub leaks: Vec<Leak>,
@@ -338,7 +338,7 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// Things to do when a driver is about to be unloaded, after its unload routine: checks of other parts of the host.
+/// What to do when a driver is about to be unloaded, after its unload routine: checks of other parts of the host.
 type UnloadCheck = fn(&Driver);
 
 static UNLOAD_CHECKS: Mutex<Vec<UnloadCheck>> = Mutex::new(Vec::new());
@@ -406,7 +406,7 @@ impl Driver {
 
     fn call_unload(&self) {
         crate::ndis::driver_object::before_unload(self.object);
-        // SAFETY: our driver object; the image may have written the routine.
+        // SAFETY: the host's driver object; the image may have written the routine.
         let routine = unsafe { (*self.object).DriverUnload };
         if routine.is_null() {
             return;

@@ -1,13 +1,13 @@
-//! What images hold: everything that a driver must give back before it is unloaded is written down here by kind, with
-//! the image that asked for it and the stack of the call, and struck out when it is given back. Pool has records of its
-//! own, since its blocks are many.
+//! What images hold: everything that a driver must give back before it is unloaded is recorded here by kind, with the image
+//! that acquired it and the stack of the call, and removed when it is given back. Pool has records of its own, since its blocks
+//! are many.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::image::{self, Image, stack_trace};
 
-/// One thing that is held.
+/// One resource that is held.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub kind: &'static str,
@@ -18,7 +18,7 @@ pub struct Entry {
     pub stack: Vec<u64>,
 }
 
-/// One line of a leak report: things of one kind from one call site.
+/// One line of a leak report: resources of one kind from one call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
     pub kind: String,
@@ -47,7 +47,7 @@ fn entries() -> MutexGuard<'static, BTreeMap<(&'static str, usize), Entry>> {
     ENTRIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Writes down that the calling image holds a thing of this kind at this address.
+/// Records that the calling image holds a resource of this kind at this address.
 pub fn record(kind: &'static str, address: usize, detail: impl Into<String>) {
     let stack = if crate::kernel::is_verifying() { stack_trace::addresses() } else { Vec::new() };
     let image =
@@ -67,17 +67,17 @@ pub fn record_for(
     entries().insert((kind, address), Entry { kind, address, image, detail: detail.into(), stack });
 }
 
-/// Strikes a thing out; `None` when nothing of that kind is held there.
+/// Removes a resource; `None` when none of that kind is held there.
 pub fn release(kind: &'static str, address: usize) -> Option<Entry> {
     entries().remove(&(kind, address))
 }
 
-/// Whether such a thing is held.
+/// Whether such a resource is held.
 pub fn holds(kind: &'static str, address: usize) -> bool {
     entries().contains_key(&(kind, address))
 }
 
-/// A thing of a kind whose address lies in a range.
+/// A resource of a kind whose address lies in a range.
 pub fn within(kind: &'static str, range: std::ops::Range<usize>) -> Option<usize> {
     entries().range((kind, range.start)..(kind, range.end)).next().map(|((_, address), _)| *address)
 }
@@ -87,12 +87,12 @@ pub fn all_of(kind: &'static str) -> Vec<Entry> {
     entries().range((kind, 0)..=(kind, usize::MAX)).map(|(_, entry)| entry.clone()).collect()
 }
 
-/// How many things of a kind are held, by any image.
+/// How many resources of a kind are held, by any image.
 pub fn count(kind: &'static str) -> usize {
     entries().range((kind, 0)..=(kind, usize::MAX)).count()
 }
 
-/// What an image still holds (base address; `None` for everybody), grouped by kind and call site.
+/// What an image still holds (base address; `None` for all), grouped by kind and call site.
 pub fn outstanding(image: Option<usize>) -> Vec<Leak> {
     let held: Vec<Entry> =
         entries().values().filter(|entry| image.is_none_or(|base| entry.image == base)).cloned().collect();
@@ -119,7 +119,7 @@ pub(crate) fn group(held: impl Iterator<Item = (String, String, usize, Vec<u64>)
         .collect()
 }
 
-/// Forgets what an image held, after it was reported.
+/// Drops the records of an image, after they were reported.
 pub fn forget(image: usize) {
     entries().retain(|_, entry| entry.image != image);
 }

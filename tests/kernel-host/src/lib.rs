@@ -1,27 +1,26 @@
 //! A small, strict Windows kernel in one Linux process: it loads real driver images, gives them the exports of
 //! ntoskrnl, hal, ndis and netio with the Windows calling convention, and ends the process with a named bugcheck when
-//! a driver breaks a rule. It is not a mock of the driver under test: it knows nothing about that driver and runs any
-//! NDIS or NDK image.
+//! a driver breaks a rule. It has no code for the driver under test and runs any NDIS or NDK image.
 //!
 //! The whole crate is a border between two calling conventions and two sets of memory rules, so nearly every function
 //! in it is handed raw pointers by an image. What keeps it sound is stated per module; the rules that hold everywhere:
 //!
 //! - host code never holds one of its own locks while image code runs ([`callout`]);
-//! - every export checks its IRQL in one common path before it looks at an argument ([`export`]);
-//! - a pointer that an image hands over is believed to be readable, and when it is not, the fault handler turns the
+//! - every export checks its IRQL in one common path before it reads an argument ([`export`]);
+//! - a pointer that an image hands over is taken as readable, and when it is not, the fault handler turns the
 //!   access into the bugcheck that Windows would show ([`fault_handler`]).
 
 // x86-64 Linux only by nature: the images are x86-64 and the memory file, the signal stacks and the gs base are Linux.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-// An export body is a walk over structures that an image owns: one operation a block would double every line without
-// telling the reader anything; each block still states its rule.
+// An export body is a walk over structures that an image owns: one operation a block would double every line without any
+// information for the reader; each block still states its rule.
 #![allow(clippy::multiple_unsafe_ops_per_block)]
 // Exports are `unsafe fn` because an image calls them with raw pointers; their contract is Windows's documentation,
 // which each declaration names.
 #![allow(clippy::missing_safety_doc)]
 // Windows's own names, so that a stack trace and a reader meet the name that the documentation uses.
 #![allow(non_snake_case, non_camel_case_types)]
-// The arguments of an export are what Windows says they are.
+// The arguments of an export are those of Windows.
 #![allow(clippy::too_many_arguments)]
 // Structures of an image are reached by documented byte offsets; alignment follows from the structure's own.
 #![allow(clippy::cast_ptr_alignment)]

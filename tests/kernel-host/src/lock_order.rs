@@ -1,8 +1,8 @@
-//! The order in which spin locks and mutexes are taken: an edge from each lock that a thread holds to the lock that it takes next. An
-//! edge that closes a circle is a deadlock that only waits for the right moment, so it is a bugcheck at once, whether or not
-//! anybody spins. Locks are told apart by address; what is known of an address is forgotten when the lock is initialised
-//! again or its memory goes. An attempt that gives up (`KeTryToAcquireSpinLockAtDpcLevel`) waits for nobody and adds no edge
-//! to its lock. Kept when verifying only.
+//! The order in which spin locks and mutexes are taken: an edge from each lock that a thread holds to the lock that it takes
+//! next. An edge that closes a circle is a deadlock that only waits for its timing, so it is a bugcheck at once, whether or not
+//! a thread spins. Locks are distinguished by address; what is recorded for an address is dropped when the lock is initialised
+//! again or its memory is freed. An attempt that gives up (`KeTryToAcquireSpinLockAtDpcLevel`) waits for no holder and adds no
+//! edge to its lock. Kept when verifying only.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub(crate) struct Held {
     pub sleeps: bool,
 }
 
-/// Somebody held the first lock and took the second.
+/// A thread held the first lock and took the second.
 #[derive(Clone, Copy)]
 struct Edge {
     first: Held,
@@ -62,7 +62,7 @@ pub(crate) fn released(thread: &Thread, lock: usize) {
     }
 }
 
-/// Stack memory serves one lock after the other without anybody saying so.
+/// Stack memory serves one lock after the other without any call in between.
 fn is_on_a_stack(lock: usize) -> bool {
     address_space::zone_of(lock) == Some(Zone::Stacks)
 }
@@ -102,7 +102,7 @@ fn way(edges: &Edges, start: usize, end: usize) -> Option<Vec<Edge>> {
     Some(path)
 }
 
-/// Forgets the locks in a range of addresses.
+/// Drops the locks in a range of addresses.
 pub(crate) fn forget(range: &Range<usize>) {
     if !ANY.load(Ordering::Relaxed) {
         return;

@@ -1,5 +1,5 @@
 //! Which mutexes (KMUTEX, fast and guarded ones) are held, and by which thread: for the order of locks, for a second
-//! initialisation, for memory that goes and for threads that end. Kept when verifying only.
+//! initialisation, for memory that is freed and for threads that end. Kept when verifying only.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -126,7 +126,7 @@ pub struct KDPC {
 layout!(KDPC, 64, 8, Number @ 2, DpcListEntry @ 8, ProcessorHistory @ 16, DeferredRoutine @ 24, DeferredContext @ 32,
     SystemArgument1 @ 40, SystemArgument2 @ 48, DpcData @ 56);
 
-/// The part of a thread object that others may look at: it is a dispatcher object. What lies behind is the host's.
+/// The part of a thread object that others may read: it is a dispatcher object. What lies behind is the host's.
 #[repr(C)]
 #[derive(Debug)]
 pub struct KTHREAD {

@@ -13,9 +13,9 @@ use crate::memory::frames;
 use crate::nt::{KTHREAD, object_type};
 use crate::thread::Thread;
 
-/// The kind under which open handles are written down.
+/// The kind under which open handles are recorded.
 pub const LEDGER_KIND: &str = "open handle";
-/// The kind under which references that an image took are written down.
+/// The kind under which references that an image took are recorded.
 pub const LEDGER_KIND_REFERENCE: &str = "object reference";
 
 /// What an object is.
@@ -45,7 +45,7 @@ fn with<T>(body: impl FnOnce(&mut Table) -> T) -> T {
     body(table.get_or_insert_with(Table::default))
 }
 
-/// Makes the dispatcher object of a thread, with one reference for the thread's life.
+/// Makes the dispatcher object of a thread, with one reference for as long as the thread exists.
 pub(crate) fn create_thread_object(thread: &'static Thread) -> *mut KTHREAD {
     let memory = Reservation::new(Zone::Pool, crate::memory::PAGE_SIZE).unwrap_or_else(|| panic!("no addresses left"));
     let frames = frames::allocate_run(1).unwrap_or_else(|| panic!("no memory for a thread object"));
@@ -71,7 +71,7 @@ pub(crate) fn reference(object: usize) -> bool {
     })
 }
 
-/// Takes a reference away and removes the object after its last.
+/// Drops a reference and removes the object after its last.
 pub(crate) fn dereference(object: usize, what: &str) {
     let gone = with(|table| {
         let Some(found) = table.objects.get_mut(&object) else { return Err(()) };

@@ -1,9 +1,10 @@
-//! Priorities of threads, as far as they can stop a machine: what a thread of priority 16 or more (WDM: LOW_REALTIME_PRIORITY) keeps
-//! from running never runs, because the system does not lift others above it. Below that it does, so nothing starves.
+//! Priorities of threads, as far as they can stop a machine: what a thread of priority 16 or more (WDM: LOW_REALTIME_PRIORITY)
+//! keeps from running never runs, because the system does not lift others above it. Below that it does, so nothing starves.
 //!
-//! As many such threads as there are processors, none of which waits, have the machine for themselves. When verifying, every
+//! As many such threads as there are processors, none of which waits, have the machine to themselves. When verifying, every
 //! other thread below DISPATCH_LEVEL is held at its next point, or at the end of its wait, until one of them waits; if none
-//! does for a second of its own processor time, that is reported. A schedule by a seed holds by choosing, and counts virtual time.
+//! does for a second of its own processor time, that is reported. A schedule by a seed holds by choosing, and counts virtual
+//! time.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use crate::processor_time;
 use crate::schedule;
 use crate::thread::{self, Thread};
 
-/// What a thread has that was given no other.
+/// The priority of a thread that was given no other.
 pub const NORMAL: i32 = 8;
 /// From here on the system changes nothing by itself.
 pub const LOW_REALTIME: i32 = 16;

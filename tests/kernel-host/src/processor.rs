@@ -1,6 +1,6 @@
-//! Virtual processors. A thread at DISPATCH or above owns its processor, so at most one thread per processor is there;
-//! giving the processor up first runs the DPCs queued to it. Each processor also has an operating-system thread of its
-//! own that runs its DPCs when no other thread is about to, and a stack on which its DPCs run.
+//! Virtual processors. A thread at DISPATCH or above owns its processor, so at most one thread per processor is there; giving
+//! the processor up first runs the DPCs queued to it. Each processor also has an operating-system thread of its own that runs
+//! its DPCs when no other thread will, and a stack on which its DPCs run.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub(crate) struct Processor {
     owner: AtomicPtr<Thread>,
     /// In fast mode: the thread that comes and goes here without touching `owner`, or null. See [`acquire_as_favourite`].
     favourite: AtomicPtr<Thread>,
-    /// Who came last, and how often in a row. Touched by the owner only.
+    /// The last owner, and how often in a row. Touched by the owner only.
     last: AtomicPtr<Thread>,
     streak: AtomicU32,
     waiters: AtomicU32,
@@ -40,7 +40,7 @@ pub(crate) struct Processor {
     own_thread: OnceLock<&'static Thread>,
     /// The futex word of the processor's own thread.
     pub(crate) idle_wake: AtomicU32,
-    /// When the running DPC was first asked to yield, in time stamp ticks; 1 before that, 0 when none runs.
+    /// When the running DPC first called `KeShouldYieldProcessor`, in time stamp ticks; 1 before that, 0 when none runs.
     pub(crate) deferred_call_started: std::sync::atomic::AtomicU64,
     pub(crate) running: Running,
 }
@@ -143,9 +143,9 @@ fn idle_loop(thread: &'static Thread, index: usize) {
     }
 }
 
-/// Wakes the processor's own thread when nobody is there who will run the queue anyway.
+/// Wakes the processor's own thread when no other thread is there to run the queue.
 pub(crate) fn kick(index: usize) {
-    // Either we see that the processor is owned, or its owner sees our DPC when it leaves.
+    // Either this context sees that the processor is owned, or its owner sees the DPC when it leaves.
     fence(Ordering::SeqCst);
     if get(index).owner.load(Ordering::SeqCst).is_null() {
         wake_idle(index);
@@ -189,11 +189,11 @@ pub(crate) fn acquire(thread: &'static Thread) {
     }
 }
 
-/// Two atomic exchanges for every rise to DISPATCH would cost more than what most drivers do there. So in fast mode a
-/// thread that keeps coming to the same processor becomes its favourite: it only raises a flag of its own and looks
-/// whether it still is the favourite. Everybody else owns the processor the ordinary way first, then takes the favour
-/// away, makes every processor of the machine pass a barrier, and waits until the flag is down. The barrier makes one of
-/// the two see the other, without the favourite paying for it.
+/// Two atomic exchanges for every rise to DISPATCH would cost more than what most drivers do there. So in fast mode a thread
+/// that keeps coming to the same processor becomes its favourite: it only raises a flag of its own and checks whether it still
+/// is the favourite. Every other thread owns the processor the ordinary way first, then takes the favour away, makes every
+/// processor of the machine pass a barrier, and waits until the flag is down. The barrier makes one of the two see the other,
+/// at no cost for the favourite.
 #[inline]
 fn acquire_as_favourite(thread: &'static Thread) -> bool {
     let favourite = &get(thread.processor()).favourite;
@@ -279,7 +279,7 @@ extern "win64" fn acquire_contended(thread: &'static Thread) {
     let home = thread.processor();
     let affinity = thread.affinity.load(Ordering::Relaxed);
     for index in 0..count() {
-        // Another thread's favourite is left alone: it will be back in a moment.
+        // Another thread's favourite is left alone: it will be back soon.
         let free = get(index).favourite.load(Ordering::Relaxed).is_null();
         if free && affinity >> index & 1 != 0 && try_acquire(thread, index) {
             thread.set_processor(index);
@@ -324,8 +324,8 @@ pub(crate) fn release(thread: &'static Thread, level: Irql) {
         while processor.queue.length() != 0 {
             dpc::run_queue(thread, processor);
         }
-        // What somebody else queues from here on is run by the processor's own thread: whoever queues to a processor
-        // without an owner wakes it.
+        // What another thread queues from here on is run by the processor's own thread: queueing to a processor without an
+        // owner wakes it.
         thread.at_favourite.store(false, Ordering::Release);
         thread.set_irql(level);
         return;
@@ -339,7 +339,7 @@ pub(crate) fn release(thread: &'static Thread, level: Irql) {
         if processor.waiters.load(Ordering::SeqCst) != 0 {
             wake_waiter(processor);
         }
-        // A DPC queued between the check and the release is ours to run, unless somebody else has come.
+        // A DPC queued between the check and the release is run here, unless another owner has come.
         if processor.queue.length() == 0 || !try_acquire(thread, index) {
             break;
         }
@@ -418,7 +418,7 @@ pub fn in_deferred_call(thread: &Thread) -> bool {
 /// instructions only.
 pub(crate) struct DeferredCallQueue {
     locked: AtomicBool,
-    /// How many are queued. Written under the lock, read by anybody.
+    /// How many are queued. Written under the lock, read by any thread.
     length: AtomicU32,
     ends: UnsafeCell<Ends>,
 }
@@ -578,7 +578,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, value: u32) {
 /// Sleeps while the word has this value, but not longer than this.
 pub(crate) fn futex_wait_for(word: &AtomicU32, value: u32, longest: std::time::Duration) {
     let time = libc::timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
-    // SAFETY: the word is a live 32-bit integer, and the time is ours.
+    // SAFETY: the word is a live 32-bit integer, and the time is a local.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

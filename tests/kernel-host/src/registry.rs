@@ -76,7 +76,7 @@ pub fn get(path: &str, name: &str) -> Option<Value> {
     with(|registry| registry.keys.get(&path.to_lowercase())?.get(&name.to_lowercase()).cloned())
 }
 
-/// Registry handles are told from those of objects by this bit.
+/// Registry handles differ from those of objects by this bit.
 const HANDLE: usize = 0xFFFF_FFFF_9000_0000;
 
 /// Opens a key that exists.

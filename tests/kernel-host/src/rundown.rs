@@ -36,7 +36,7 @@ pub(crate) unsafe fn release(reference: *mut u64) {
     let before = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |seen| seen.checked_sub(STEP));
     match before {
         Ok(seen) if seen & !ACTIVE == STEP && seen & ACTIVE != 0 => {
-            // The last user left while somebody waits.
+            // The last user left while a thread waits.
             let waiters = WAITERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             waiters.iter().filter(|(address, _)| *address == reference as usize).for_each(|(_, event)| event.set());
         }

@@ -1,8 +1,8 @@
-//! Spin locks. The lock word holds its owner, so recursion, a release by somebody else and a release of a free lock are
-//! seen in both modes at no cost; which locks a thread holds is only listed when verifying.
+//! Spin locks. The lock word holds its owner, so recursion, a release by another thread and a release of a free lock are seen
+//! in both modes at no cost; which locks a thread holds is only listed when verifying.
 //!
-//! Word of a `KSPIN_LOCK`: 0 is free, else the owning thread's address with `HELD`, and `QUEUED` when it was taken
-//! through a queue handle. Word of an `EX_SPIN_LOCK`: the number of readers, or `WRITER`.
+//! Word of a `KSPIN_LOCK`: 0 is free, else the owning thread's address with `HELD`, and `QUEUED` when it was taken through a
+//! queue handle. Word of an `EX_SPIN_LOCK`: the number of readers, or `WRITER`.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ const HELD: usize = 1;
 const QUEUED: usize = 2;
 const WRITER: i32 = i32::MIN;
 
-/// Rounds of waiting after which the waiter asks whether there is hope.
+/// Rounds of waiting between checks for a deadlock.
 const BETWEEN_LOOKS: u32 = 4096;
 
 /// How a lock was taken; the two ways must not be mixed on one lock.
@@ -102,7 +102,7 @@ extern "win64" fn acquire_contended(thread: &'static Thread, word: &AtomicUsize,
             wait = Wait::default();
         } else if rounds.is_multiple_of(BETWEEN_LOOKS) {
             let hopeless = wait.is_hopeless(Some(seen & !(HELD | QUEUED)));
-            // Released meanwhile, it says nothing about its holder.
+            // A lock that was released meanwhile has no holder to report.
             if hopeless && word.load(Ordering::Relaxed) == seen {
                 bugcheck(
                     BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
@@ -204,7 +204,7 @@ extern "win64" fn released_wrongly(thread: &Thread, lock: *mut usize, seen: usiz
     let me = std::ptr::from_ref(thread) as usize;
     let parameters = [lock as u64, seen as u64, u64::from(thread.irql()), 0];
     if seen == 0 {
-        bugcheck(BugCheck::SPIN_LOCK_NOT_OWNED, parameters, "a spin lock is released that nobody holds");
+        bugcheck(BugCheck::SPIN_LOCK_NOT_OWNED, parameters, "a spin lock without an owner is released");
     }
     if seen & !(HELD | QUEUED) != me {
         bugcheck(
@@ -241,7 +241,7 @@ extern "win64" fn impossible_level(lock: *mut usize, new: irql::Irql) -> ! {
     bugcheck(
         BugCheck::IRQL_NOT_LESS_OR_EQUAL,
         [lock as u64, u64::from(new), 0, 0],
-        "KeReleaseSpinLock is told to go to a level that was not the one before the acquisition",
+        "KeReleaseSpinLock gets a level that was not the one before the acquisition",
     )
 }
 
@@ -324,7 +324,7 @@ fn spin_until(thread: &Thread, lock: u64, mut attempt: impl FnMut() -> bool) {
         rounds += 1;
         if rounds.is_multiple_of(256) {
             std::thread::yield_now();
-            // The word says how many hold it, not who.
+            // The word has the number of holders, not the holders.
             if rounds.is_multiple_of(BETWEEN_LOOKS) && wait.is_hopeless(None) {
                 bugcheck(
                     BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,

@@ -14,7 +14,7 @@ use crate::export::ExportDeclaration;
 use crate::irql::{self, Irql};
 use crate::memory::kernel_stack::KernelStack;
 
-/// Offset of the host's stack pointer in the block at the gs base; the thunks' assembly knows these numbers.
+/// Offset of the host's stack pointer in the block at the gs base; the thunks' assembly uses these numbers.
 pub const HOST_STACK_OFFSET: usize = 0x1000;
 pub const KERNEL_STACK_OFFSET: usize = 0x1008;
 pub const TRANSITION_OFFSET: usize = 0x1010;
@@ -97,7 +97,7 @@ impl Thread {
         if current.is_null() {
             not_attached();
         }
-        // SAFETY: set by `attach` to a block that lives until `detach` clears it on this same thread.
+        // SAFETY: set by `attach` to a block that is valid until `detach` clears it on this same thread.
         unsafe { &*current }
     }
 
@@ -292,7 +292,7 @@ pub fn attach(name: &str) -> Attachment {
     thread.set_processor(crate::processor::home_of_next_thread());
     let object = crate::object_table::create_thread_object(thread);
     thread.object.store(object, Ordering::Relaxed);
-    // SAFETY: the region is this thread's own and nobody else runs on it yet.
+    // SAFETY: the region is this thread's own and no code runs on it yet.
     unsafe {
         let region = thread.processor_control_region.get().cast::<u64>();
         region.add(CURRENT_THREAD_OFFSET / 8).write(object as u64);
@@ -353,7 +353,7 @@ impl<T> JoinHandle<T> {
     /// Waits for the thread's end.
     pub fn join(self) -> T {
         self.ended.wait(None);
-        // It has said that it ends; its packets may have to be waited for.
+        // It has reported its end; its packets may have to be waited for.
         match self.place.join(|| self.handle.join()) {
             Ok(value) => value,
             Err(payload) => std::panic::resume_unwind(payload),

@@ -1,11 +1,11 @@
-//! Crossing between the image's stack and the host's. Image code runs on a 24 KiB kernel stack; host functions want a
-//! stack of ordinary size. Every import slot of an image points at a small stub, made here at load time, that switches
-//! to the host's stack, copies the stack arguments, calls the host function and switches back; `callout::call_image` goes the
-//! other way. Both nest to any depth: each crossing leaves the other side's stack pointer in the thread's block, which
-//! the gs base points at (glibc uses fs, gs is free).
+//! Crossing between the image's stack and the host's. Image code runs on a 24 KiB kernel stack; host functions need a stack of
+//! ordinary size. Every import slot of an image points at a small stub, made here at load time, that switches to the host's
+//! stack, copies the stack arguments, calls the host function and switches back; `callout::call_image` goes the other way. Both
+//! nest to any depth: each crossing leaves the other side's stack pointer in the thread's block, which the gs base points at
+//! (glibc uses fs, gs is free).
 //!
-//! A crossing into the host also stores the image's non-volatile registers, because a stack trace through image frames
-//! needs them and the host's own frames cannot be unwound by Windows rules.
+//! A crossing into the host also stores the image's non-volatile registers, because a stack trace through image frames needs
+//! them and the host's own frames cannot be unwound by Windows rules.
 
 use std::arch::{asm, global_asm};
 use std::collections::BTreeMap;
@@ -254,7 +254,7 @@ pub fn stub_for(address: *const c_void, arguments: usize) -> usize {
     code[10..12].copy_from_slice(&[0x49, 0xBB]);
     code[12..20].copy_from_slice(&(entry as u64).to_le_bytes());
     code[20..].copy_from_slice(&[0x41, 0xFF, 0xE3]);
-    // SAFETY: the stub lies in pages made above, writable and not yet given to anybody.
+    // SAFETY: the stub lies in pages made above, writable and not yet handed out.
     unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), stub as *mut u8, code.len()) };
     stubs.made.insert((address as usize, slots), stub);
     stub

@@ -10,7 +10,7 @@ use crate::ledger;
 use crate::nt::{KDPC, KTIMER, object_type};
 use crate::thread::Thread;
 
-/// The kind under which set timers are written down.
+/// The kind under which set timers are recorded.
 pub const LEDGER_KIND: &str = "set timer";
 
 /// System time at boot: 2025-01-01, so that runs do not depend on the day.
@@ -89,7 +89,7 @@ pub(crate) unsafe fn set(timer: *mut KTIMER, due: i64, period: i32, deferred: *m
             let due = dispatcher::deadline_of(due);
             (*timer).DueTime = due;
             state.add_deadline(due, Deadline::Timer(timer as usize));
-            // Under the lock, as the release is: a timer whose moment has come already expires as soon as the lock is free.
+            // Under the lock, as the release is: a timer whose deadline has passed already expires as soon as the lock is free.
             if !was_set {
                 ledger::record(LEDGER_KIND, timer as usize, "");
             }

@@ -1,5 +1,5 @@
-//! What a trap of the processor says: which one it was, at which instruction, and what about the instruction caused it.
-//! A general protection fault carries no address, so the address is computed from the operands.
+//! Traps of the processor: the kind, the instruction, and what about the instruction caused it. A general protection fault
+//! carries no address, so the address is computed from the operands.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Formatter as _, Instruction, InstructionInfoFactory, MasmFormatter,
@@ -41,7 +41,7 @@ pub(crate) struct Trap {
     pub code: Vec<u8>,
 }
 
-/// What a report says of a trap.
+/// The text of a report about a trap.
 pub(crate) struct Described {
     pub code: BugCheck,
     pub parameters: [u64; 4],
@@ -116,7 +116,7 @@ impl Trap {
         values.collect::<Vec<_>>().join(", ")
     }
 
-    /// Everything but a page fault. `who` is the one whose code trapped.
+    /// Everything but a page fault. `who` names the owner of the code that trapped.
     pub(crate) fn describe(&self, who: &str) -> Described {
         let (status, cause, information) = self.cause(who);
         let code = BugCheck::KMODE_EXCEPTION_NOT_HANDLED;
@@ -213,7 +213,7 @@ impl Trap {
         let info = factory.info(instruction);
         let places = info.used_memory().iter().filter_map(|memory| {
             let address = memory.virtual_address(0, |register, _, _| match register {
-                // The bases of flat segments; those of fs and gs are none of a driver's business.
+                // The bases of flat segments; those of fs and gs are not a driver's.
                 Register::ES | Register::CS | Register::SS | Register::DS => Some(0),
                 register => self.value_of(register),
             })?;
@@ -289,7 +289,7 @@ fn quoted(instruction: &Instruction) -> String {
     format!("`{}`", text(instruction))
 }
 
-/// The boundary that instructions without an unaligned form want for memory of a length.
+/// The boundary that instructions without an unaligned form need for memory of a length.
 fn alignment(length: usize) -> u64 {
     match length {
         16 | 32 | 64 => length as u64,
@@ -303,8 +303,8 @@ fn is_canonical(address: u64) -> bool {
     matches!(address as i64 >> 47, 0 | -1)
 }
 
-/// The instruction at an address of executable memory, at most up to `end`: as much of it as can be read. A page of pageable code
-/// is inaccessible at raised levels; the kernel of Linux is asked for the bytes, which answers instead of a second fault.
+/// The instruction at an address of executable memory, at most up to `end`: as much of it as can be read. A page of pageable
+/// code is inaccessible at raised levels; the kernel of Linux reads the bytes, which fails without a second fault.
 pub(crate) fn code_at(address: usize, end: usize) -> Vec<u8> {
     let mut code = vec![0u8; end.saturating_sub(address).min(LONGEST)];
     let local = libc::iovec { iov_base: code.as_mut_ptr().cast(), iov_len: code.len() };

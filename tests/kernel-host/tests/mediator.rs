@@ -217,13 +217,13 @@ fn a_completion_that_never_comes() {
 
 #[test]
 fn a_disconnect_that_is_told_twice() {
-    let words = "told twice";
+    let words = "indicated twice";
     provider("a_disconnect_that_is_told_twice", "disconnect-twice", BugCheck::BUGCODE_NDIS_DRIVER, NDK, words);
 }
 
 #[test]
 fn a_table_that_the_provider_takes_back() {
-    let words = "somebody wrote to Dispatch";
+    let words = "Dispatch of an open";
     provider("a_table_that_the_provider_takes_back", "dispatch-overwritten", BugCheck::BUGCODE_NDIS_DRIVER, NDK, words);
 }
 

@@ -1,17 +1,17 @@
-//! The adapters of this driver: who they are, what they can do, what they have done.
+//! The adapters of this driver: identity, capabilities, counters.
 
 use crate::header::{Method, Request, RequestHeader, control_code};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Addresses listed per adapter; [`AdapterFlags::MORE_ADDRESSES`] says that there are more.
+/// Addresses listed per adapter; [`AdapterFlags::MORE_ADDRESSES`] is set when there are more.
 pub const ADAPTER_ADDRESS_MAX: usize = 16;
 
 /// Lists all adapters. METHOD_BUFFERED.
 ///
-/// Output: one [`AdapterListReply`], then `returned_count` entries of `entry_size` bytes each. Two calls: the first with
-/// room for the fixed part, the second with `required_length` bytes; again when adapters came in between.
+/// Output: one [`AdapterListReply`], then `returned_count` entries of `entry_size` bytes each. Two calls: the first with a
+/// buffer for the fixed part, the second with `required_length` bytes; again when adapters were added in between.
 ///
 /// Statuses: SUCCESS (everything fitted); BUFFER_OVERFLOW (the fixed part and as many whole entries as fit are returned);
 /// BUFFER_TOO_SMALL (output shorter than the fixed part); INFO_LENGTH_MISMATCH; REVISION_MISMATCH.
@@ -51,7 +51,7 @@ pub struct AdapterEntry {
     pub net_luid: u64,
     /// Bits per second in each direction, as reported to NDIS.
     pub link_speed: u64,
-    /// The number that pair requests use; keeps its meaning while the adapter lives.
+    /// The number that pair requests use; keeps its meaning while the adapter exists.
     pub index: u32,
     /// The system's interface index; 0 while unknown.
     pub interface_index: u32,
@@ -65,7 +65,7 @@ pub struct AdapterEntry {
     pub reserved: [u8; 2],
     /// State.
     pub flags: AdapterFlags,
-    /// What the adapter says it is.
+    /// The adapter's technology.
     pub technology: Technology,
     /// Entries of `addresses` in use.
     pub address_count: u32,
@@ -94,7 +94,7 @@ bitflags::bitflags! {
         const LINK_UP = 4;
         /// It has more than [`ADAPTER_ADDRESS_MAX`] addresses.
         const MORE_ADDRESSES = 8;
-        /// Bits of later versions are data.
+        /// Bits of newer versions are data.
         const _ = !0;
     }
 }

@@ -19,7 +19,7 @@ pub fn read_request<T: Request>(input: &[u8]) -> Result<T, Status> {
     read_body(input, header)
 }
 
-/// As [`read_request`], without looking at the version: for the request that asks for it.
+/// As [`read_request`], without a check of the version: for the version request.
 ///
 /// # Errors
 /// [`Status::INFO_LENGTH_MISMATCH`] as above.

@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The version of this ABI. A change that an older partner would misread raises it; the driver answers any other version
-/// with [`crate::Status::REVISION_MISMATCH`] (except [`crate::VersionRequest`], which is how a tool finds out).
+/// The version of this ABI. A change that an older partner would misread raises it; the driver answers any other version with
+/// [`crate::Status::REVISION_MISMATCH`] (except [`crate::VersionRequest`], by which a tool finds out).
 pub const ABI_VERSION: u32 = 2;
 
 /// The device object, as the driver names it.
@@ -58,7 +58,7 @@ impl RequestHeader {
     }
 }
 
-/// A request: its control code, and what the reply's fixed part looks like.
+/// A request: its control code, and the reply's fixed part.
 pub trait Request: FromBytes + IntoBytes + Immutable + KnownLayout + Copy {
     /// The whole 32-bit control code; compare all of it, not the function bits.
     const CODE: u32;

@@ -9,7 +9,7 @@ pub const HISTOGRAM_BUCKETS: usize = 608;
 const SUB_BUCKET_BITS: u32 = 4;
 const SUB_BUCKETS: u64 = 1 << SUB_BUCKET_BITS;
 
-/// Durations in nanoseconds. Some 2.5 KiB: it lives in the pool or in a result page, never on a kernel stack.
+/// Durations in nanoseconds. Some 2.5 KiB: it is kept in the pool or in a result page, never on a kernel stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Histogram {

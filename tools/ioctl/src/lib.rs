@@ -1,15 +1,15 @@
-//! The control device's ABI: every request, reply and buffer layout that crosses `\\.\SoftNdk`, shared by the driver and
-//! its tools so that neither can drift from the other.
+//! The control device's ABI: every request, reply and buffer layout that crosses `\\.\SoftNdk`, shared by the driver and its
+//! tools so that neither can drift from the other.
 //!
-//! It holds numbers and layouts and the arithmetic both sides must agree on (buffer layout, strides, histogram buckets).
-//! It does no I/O and knows neither NDIS nor NDK.
+//! It holds numbers and layouts and the arithmetic both sides must agree on (buffer layout, strides, histogram buckets). It
+//! does no I/O and depends on neither NDIS nor NDK.
 //!
 //! Rules kept here:
 //! - every input starts with a [`RequestHeader`]: ABI version and size of the whole input;
 //! - fields are fixed-width and padding-free (`IntoBytes` proves it), so 32-bit and 64-bit callers share one layout;
 //! - no pointer and no kernel address crosses the border; pairs are numbers that mean something for one file only;
 //! - numbers from the other side are open: an unknown enumerator or flag is data that gets a status, never a panic;
-//! - reserved fields are zero, and a request in which one is not is refused, so that they can be used later.
+//! - reserved fields are zero, and a request in which one is not is refused, so that they can be given a meaning.
 //!
 //! The statuses of each request are documented on its type and in `docs/ioctl.md`.
 #![no_std]

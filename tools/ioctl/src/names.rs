@@ -1,4 +1,4 @@
-//! Enumerators that cross the border: numbers of which this version knows some by name.
+//! Enumerators that cross the border: numbers, some of which this version names.
 
 macro_rules! open_names {
     ($(#[$documentation:meta])* $Name:ident { $($(#[$about:meta])* $CONSTANT:ident = $value:literal, $text:literal;)* }) => {
@@ -13,7 +13,7 @@ macro_rules! open_names {
         impl $Name {
             $($(#[$about])* pub const $CONSTANT: Self = Self($value);)*
 
-            /// Its name, if this version knows it.
+            /// Its name, if this version has one.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {

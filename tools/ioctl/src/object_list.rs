@@ -1,4 +1,4 @@
-//! Every live NDK object, one entry each: what it is, what it is doing, and who keeps whom.
+//! Every live NDK object, one entry each: its kind, its state, and the objects it keeps.
 
 use crate::header::{Method, Request, RequestHeader, control_code};
 use crate::names::open_names;
@@ -11,11 +11,11 @@ pub const OBJECT_ANTECEDENT_MAX: usize = 6;
 /// Lists live objects, in parts. METHOD_BUFFERED.
 ///
 /// Output: one [`ObjectListReply`], then `returned_count` entries of `entry_size` bytes each. The first request starts at
-/// position 0; as long as [`ObjectListReply::MORE`] is set, the next one starts where the reply says. Objects come and go between
-/// the parts: each entry was true when it was taken, and an object that lives all the while is listed exactly once.
+/// position 0; as long as [`ObjectListReply::MORE`] is set, the next one starts at the reply's position. Objects come and go
+/// between the parts: each entry was true when it was taken, and an object that exists all the while is listed exactly once.
 ///
-/// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (output
-/// shorter than the fixed part and one entry); DEVICE_REMOVED (no adapter is left).
+/// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (output shorter than the fixed part and one
+/// entry); DEVICE_REMOVED (no adapter is left).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ObjectListRequest {
@@ -67,15 +67,15 @@ impl ObjectListReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ObjectEntry {
-    /// The object's number: no other object of the driver's life has it. Never 0.
+    /// The object's number: no other object has it while the driver is loaded. Never 0.
     pub number: u64,
     /// Nanoseconds since it was made.
     pub age: u64,
     /// Numbers of the objects it keeps from being closed; the rest is 0. The way to its NDK_ADAPTER leads over them.
     pub antecedents: [u64; OBJECT_ANTECEDENT_MAX],
-    /// What it is.
+    /// Its kind.
     pub kind: ObjectKind,
-    /// What it is doing.
+    /// Its state.
     pub state: ObjectState,
     /// Reasons that keep its close from completing: its consumer (until it closes), `dependants`, and requests and callbacks
     /// under way.
@@ -120,7 +120,7 @@ open_names! {
     ObjectState {
         /// Made and not used yet.
         IDLE = 1, "idle";
-        /// A kind whose life has no stages.
+        /// A kind without states.
         OPEN = 2, "open";
         /// A listener.
         LISTENING = 3, "listening";
@@ -128,9 +128,9 @@ open_names! {
         SILENT = 4, "silent";
         /// A connect is on its way.
         CONNECTING = 5, "connecting";
-        /// The peer accepted; nobody has completed the connect.
+        /// The peer accepted; the connect is not completed.
         ANSWERED = 6, "answered";
-        /// Nobody has accepted or rejected it.
+        /// It is neither accepted nor rejected.
         ARRIVED = 7, "arrived";
         /// Accepted; the other end has not completed its connect.
         ACCEPTING = 8, "accepting";

@@ -1,4 +1,4 @@
-//! How many objects are alive in the driver: what a leak hunt looks at.
+//! The number of live objects in the driver, for finding leaks.
 
 use crate::header::{Method, Request, RequestHeader, control_code};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -10,12 +10,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Connects two queue pairs. METHOD_BUFFERED; pends while connecting, and can be cancelled.
 ///
-/// A number that is 0 where "0: …" is written means the named default; the reply says what it became.
+/// A number that is 0 where "0: …" is written means the named default; the reply has the value in force.
 ///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (output shorter than [`PairCreateReply`]);
 /// INVALID_PARAMETER (depth, SGE count or read limit above the adapter's limit, unknown flag, unknown family, reserved not
-/// zero); NOT_SUPPORTED (a flag this driver does not implement, or pairs altogether); DEVICE_DOES_NOT_EXIST (no adapter with
-/// an index); DEVICE_NOT_READY (NDK disabled or adapter paused); DEVICE_REMOVED (adapter went while connecting);
+/// zero); NOT_SUPPORTED (a flag this driver does not implement, or pairs altogether); DEVICE_DOES_NOT_EXIST (no adapter with an
+/// index); DEVICE_NOT_READY (NDK disabled or adapter paused); DEVICE_REMOVED (adapter removed while connecting);
 /// INVALID_ADDRESS (an adapter has no address of the family); HOST_UNREACHABLE (different wires); CONNECTION_REFUSED,
 /// IO_TIMEOUT, CONNECTION_ABORTED (from connecting); INSUFFICIENT_RESOURCES; CANCELLED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -51,7 +51,7 @@ impl Request for PairCreateRequest {
 /// Sets the interrupt moderation of both completion queues of a pair. METHOD_BUFFERED.
 ///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; NOT_FOUND; DEVICE_REMOVED; DEVICE_BUSY (a transfer is running);
-/// what NdkControlCqInterruptModeration answers.
+/// what NdkControlCqInterruptModeration returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct PairModerationRequest {
@@ -59,9 +59,9 @@ pub struct PairModerationRequest {
     pub header: RequestHeader,
     /// Id from [`PairCreateReply::pair`].
     pub pair: u32,
-    /// Microseconds; 0 and 0xFFFF_FFFF as NDKPI says.
+    /// Microseconds; 0 and 0xFFFF_FFFF as in NDKPI.
     pub interval: u32,
-    /// Completions; 0 and 0xFFFF_FFFF as NDKPI says.
+    /// Completions; 0 and 0xFFFF_FFFF as in NDKPI.
     pub count: u32,
     /// Zero.
     pub reserved: u32,
@@ -98,7 +98,7 @@ pub struct PairCreateReply {
     pub initiator_queue_depth: u32,
     /// Depth the server's receive queue was made with.
     pub receive_queue_depth: u32,
-    /// Elements a request may have.
+    /// SGEs a request may have.
     pub max_request_sge: u32,
     /// Reads the client may have outstanding, after negotiation.
     pub read_limit: u32,

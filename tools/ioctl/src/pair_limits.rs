@@ -8,7 +8,7 @@ use crate::transfer::{
     BUFFER_ALIGNMENT, BufferLayout, MemcpyRequest, Operation, RegionKind, TransferFlags, TransferRequest,
 };
 
-/// Depth of a queue whose request says 0, or the adapter's limit if that is less.
+/// Depth of a queue whose request has 0, or the adapter's limit if that is less.
 const DEFAULT_DEPTH: u32 = 128;
 
 /// The numbers of one pair, both adapters considered.
@@ -18,7 +18,7 @@ pub struct PairLimits {
     pub initiator_queue_depth: u32,
     /// Depth of the server's receive queue.
     pub receive_queue_depth: u32,
-    /// Elements of a request, of either direction.
+    /// SGEs of a request, of either direction.
     pub max_request_sge: u32,
     /// Reads the client may have outstanding.
     pub read_limit: u32,
@@ -43,7 +43,7 @@ impl PairCreateRequest {
         Ok(())
     }
 
-    /// Fills the defaults in and checks depths, elements and read limit.
+    /// Fills the defaults in and checks depths, SGEs and read limit.
     ///
     /// # Errors
     /// [`Status::INVALID_PARAMETER`]: one of them is above the limit of an adapter that has to keep it.
@@ -76,7 +76,7 @@ impl TransferRequest {
     /// What can be checked before the pair is looked up; the layout its buffer must have.
     ///
     /// # Errors
-    /// [`Status::INVALID_PARAMETER`]: unknown operation, kind or flag; a flag without its operation or kind; no elements, depth or
+    /// [`Status::INVALID_PARAMETER`]: unknown operation, kind or flag; a flag without its operation or kind; no SGEs, depth or
     /// chain; a chain above the depth; neither count nor budget; a region that is too long.
     pub fn check_fields(&self) -> Result<BufferLayout, Status> {
         let layout = BufferLayout::new(self.region_length)?;
@@ -109,7 +109,7 @@ impl TransferRequest {
     /// Whether the pair can do it.
     ///
     /// # Errors
-    /// [`Status::INVALID_PARAMETER`]: elements, depth, request length or inline data above the pair's limits.
+    /// [`Status::INVALID_PARAMETER`]: SGEs, depth, request length or inline data above the pair's limits.
     /// [`Status::INVALID_BUFFER_SIZE`]: the region is longer than one fast-register region covers, and has to be one.
     pub fn check_against(&self, pair: &PairLimits) -> Result<(), Status> {
         let inline = self.flags.contains(TransferFlags::INLINE);

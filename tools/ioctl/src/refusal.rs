@@ -11,9 +11,9 @@ pub const REFUSALS_KEPT: usize = 256;
 
 /// Lists the refusals that are kept, in parts. METHOD_BUFFERED.
 ///
-/// Output: one [`RefusalListReply`], then `returned_count` entries of `entry_size` bytes each, oldest first, from the one with the
-/// number `first` or, if that is gone, the oldest that is kept. The next part begins at [`RefusalListReply::next`]; a part without
-/// entries is the end. A tool that asks again later from there sees what has come since, and by the numbers what it missed.
+/// Output: one [`RefusalListReply`], then `returned_count` entries of `entry_size` bytes each, oldest first, from the one with
+/// the number `first` or, if that is gone, the oldest that is kept. The next part begins at [`RefusalListReply::next`]; a part
+/// without entries is the end. A tool that continues from there gets the new refusals, and by the numbers sees what it missed.
 ///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (output shorter than the fixed part and one
 /// entry); DEVICE_REMOVED (no adapter is left).
@@ -76,7 +76,7 @@ pub struct RefusalEntry {
     pub status: i32,
     /// Why.
     pub cause: RefusalCause,
-    /// How the caller was told.
+    /// How the refusal was reported to the caller.
     pub way: RefusalWay,
     /// IRQL at which the driver decided.
     pub irql: u32,
@@ -193,7 +193,7 @@ open_names! {
 }
 
 open_names! {
-    /// How a refusal is told. Open.
+    /// How a refusal is reported. Open.
     RefusalWay {
         /// By the value that the call returns, or, where the adapter makes calls pend, by its completion instead of that.
         CALL = 1, "call";
@@ -297,10 +297,10 @@ open_names! {
         POST_NOT_CONNECTED = 0x605, "the queue pair was never connected";
         /// In words: the memory does not belong to the queue pair's protection domain or lacks the right.
         POST_ACCESS_DENIED = 0x606, "the memory does not belong to the queue pair's protection domain or lacks the right";
-        /// In words: no room for the request's list.
-        POST_NO_RESOURCES = 0x607, "no room for the request's list";
-        /// In words: another thread posts to the queue at this moment.
-        POST_CONCURRENT = 0x608, "another thread posts to the queue at this moment";
+        /// In words: no space for the request's list.
+        POST_NO_RESOURCES = 0x607, "no space for the request's list";
+        /// In words: another thread posts to the queue at the same time.
+        POST_CONCURRENT = 0x608, "another thread posts to the queue at the same time";
         /// In words: a local element lies outside of its region, or the region lacks the right.
         RESULT_LOCAL_ACCESS = 0x700, "a local element lies outside of its region, or the region lacks the right";
         /// In words: the peer's memory or rights do not allow the access.

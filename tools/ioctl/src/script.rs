@@ -1,15 +1,15 @@
 //! Replay scripts: operations on numbered objects with the status each must give, and observations with what must be seen.
 //!
-//! What it is: the one vocabulary of the oracle (which prints a failing sequence with it), of `ndkctl replay` (which reads and
+//! This is the one vocabulary of the oracle (which prints a failing sequence with it), of `ndkctl replay` (which reads and
 //! writes its text) and of the driver (which executes it through its dispatch tables). A script is a run of [`ScriptStep`]s,
-//! each followed by its [`ScriptSge`]s or [`ScriptResult`]s. It carries every expectation, so it checks itself on any
-//! system. What it is not: the text form, which is `ndkctl::script`, and no interpreter.
+//! each followed by its [`ScriptSge`]s or [`ScriptResult`]s. It carries every expectation, so it checks itself on any system.
+//! The text form is `ndkctl::script`.
 //!
-//! Rules: objects live in fixed slots, a kind and a number below [`SCRIPT_SLOTS`]; a step that makes an object into a taken slot,
-//! or names an empty one, is a broken script ([`ScriptReply::BROKEN`]), not a difference; a step done to a slot of another kind than
-//! its code is for is no step at all ([`Status::INVALID_PARAMETER`]). Every number is open: an
-//! executor checks each and never trusts one. Memory is named by object and offset, never by address, and offsets may lie
-//! outside of it: an executor adds them to the object's base with wrapping arithmetic.
+//! Rules: objects are kept in fixed slots, a kind and a number below [`SCRIPT_SLOTS`]; a step that makes an object into a taken
+//! slot, or names an empty one, is a broken script ([`ScriptReply::BROKEN`]), not a difference; a step on a slot of another
+//! kind than its code is for is invalid ([`Status::INVALID_PARAMETER`]). Every number is open: an executor checks each and
+//! never trusts one. Memory is named by object and offset, never by address, and offsets may lie outside of it: an executor
+//! adds them to the object's base with wrapping arithmetic.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -106,7 +106,8 @@ pub enum ScriptAnswer {
     Inline,
     /// The function may pend; the executor waits for the final status and compares it.
     Final,
-    /// The function may pend; its final status, inline or not, is an event of this kind for a later `events`. Not compared here.
+    /// The function may pend; its final status, inline or not, is an event of this kind for a following `events`. Not compared
+    /// here.
     Event(ScriptEvent),
     /// Nothing to compare (a void function, or the executor's own doing, which always works).
     Nothing,
@@ -297,11 +298,11 @@ pub const SCRIPT_ARGUMENTS: usize = 10;
 pub struct ScriptStep {
     /// A [`ScriptCode`].
     pub code: u16,
-    /// How many 32-byte entries follow: elements of a request, results of a poll, events.
+    /// How many 32-byte entries follow: SGEs of a request, results of a poll, events.
     pub tail: u16,
-    /// What it is done to.
+    /// The object it acts on.
     pub object: ScriptName,
-    /// The NTSTATUS it must give, where [`ScriptAnswer`] says that there is one.
+    /// The NTSTATUS it must give, where [`ScriptAnswer`] has one.
     pub status: i32,
     /// Zero.
     pub reserved: u32,
@@ -309,13 +310,14 @@ pub struct ScriptStep {
     pub arguments: [u64; SCRIPT_ARGUMENTS],
 }
 
-/// An element of a scatter/gather list.
+/// An SGE of a scatter/gather list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ScriptSge {
     /// Where: a region's or remembered token's base, a buffer's logical address (with NDK_OP_FLAG_INLINE: its real one), or none: 0.
     pub base: ScriptName,
-    /// Whose local token; a buffer means the privileged token of the request's protection domain. None: `raw_token`.
+    /// The object of the local token; a buffer means the privileged token of the request's protection domain. None:
+    /// `raw_token`.
     pub token: ScriptName,
     /// The token when `token` is none.
     pub raw_token: u32,
@@ -341,7 +343,7 @@ pub struct ScriptResult {
     pub status: i32,
     /// Bytes, of a successful receive; otherwise 0 and not compared.
     pub bytes: u32,
-    /// Whose token was invalidated by the message: a region, window or remembered token; none: not compared.
+    /// The object whose token was invalidated by the message: a region, window or remembered token; none: not compared.
     pub invalidated: ScriptName,
     /// Zero.
     pub reserved: u32,
@@ -353,7 +355,7 @@ pub struct ScriptResult {
 pub struct ScriptOccurrence {
     /// A [`ScriptEvent`].
     pub event: u32,
-    /// Whose. A closed object keeps the name of its slot.
+    /// The object of the event. A closed object keeps the name of its slot.
     pub object: ScriptName,
     /// Its NTSTATUS; 0 where there is none.
     pub status: i32,
@@ -413,11 +415,11 @@ pub fn script_digest(bytes: &[u8]) -> u64 {
 /// Runs a script on this file. METHOD_BUFFERED; pends until the script has ended, and can be cancelled. Objects that the script
 /// leaves open are closed at its end. After the request come `length` bytes of steps.
 ///
-/// Statuses: SUCCESS (the script ran; the reply says whether something differed); INFO_LENGTH_MISMATCH; REVISION_MISMATCH;
+/// Statuses: SUCCESS (the script ran; the reply tells whether a result differed); INFO_LENGTH_MISMATCH; REVISION_MISMATCH;
 /// BUFFER_TOO_SMALL (output shorter than [`ScriptReply`]); INVALID_PARAMETER (bytes that are no script: cut off, unknown code,
-/// argument that is not zero where none is, tail too long, done to a slot of another kind; reserved not zero; nothing was done); DEVICE_DOES_NOT_EXIST;
-/// INVALID_ADDRESS (an adapter has no address); BUFFER_OVERFLOW (more happened between two observations than is kept);
-/// DEVICE_REMOVED; INSUFFICIENT_RESOURCES; IO_TIMEOUT (the system did not come to rest); CANCELLED.
+/// argument that is not zero where none is, tail too long, done to a slot of another kind; reserved not zero; nothing was
+/// done); DEVICE_DOES_NOT_EXIST; INVALID_ADDRESS (an adapter has no address); BUFFER_OVERFLOW (more happened between two
+/// observations than is kept); DEVICE_REMOVED; INSUFFICIENT_RESOURCES; IO_TIMEOUT (the system did not become idle); CANCELLED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ScriptRequest {
@@ -434,7 +436,7 @@ impl Request for ScriptRequest {
     type Reply = ScriptReply;
 }
 
-/// How it went. The entries seen follow: results for a poll, occurrences for events, as many as fit and `seen` says.
+/// The outcome. The entries seen follow: results for a poll, occurrences for events, as many as fit, at most `seen`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ScriptReply {
@@ -453,7 +455,7 @@ pub struct ScriptReply {
 }
 
 impl ScriptReply {
-    /// The last step executed gave something else than the script says.
+    /// The last step executed gave another result than the script.
     pub const DIFFERS: u32 = 1;
     /// The last step executed makes no sense: a slot taken, empty or of another kind, a number out of range.
     pub const BROKEN: u32 = 2;
@@ -469,7 +471,7 @@ pub struct ScriptItem<'a> {
 }
 
 impl ScriptItem<'_> {
-    /// An entry of the tail, of the type that the code's verb says.
+    /// An entry of the tail, of the type of the code's verb.
     pub fn entry<T: FromBytes>(&self, index: usize) -> Option<T> {
         let start = index.checked_mul(ENTRY)?;
         T::read_from_prefix(self.tail.get(start..)?).ok().map(|(entry, _)| entry)
@@ -496,7 +498,7 @@ pub fn next_script_step<'a>(bytes: &mut &'a [u8]) -> Result<Option<ScriptItem<'a
     let superfluous = step.arguments.get(used..).is_none_or(|unused| unused.iter().any(|argument| *argument != 0));
     let tail = usize::from(step.tail) * ENTRY;
     let wrong = step.tail > SCRIPT_TAIL_MAX || (step.tail > 0 && !listing && !verb.sges);
-    // An object in a slot of another kind could not be found, nor closed in its turn, by its kind.
+    // An object in a slot of another kind could not be found, nor closed in order, by its kind.
     let misplaced = verb.object.is_some_and(|kind| step.object.parts().is_none_or(|(slot, _)| slot != kind));
     if superfluous || wrong || misplaced || step.reserved != 0 {
         return Err(Status::INVALID_PARAMETER);

@@ -1,4 +1,4 @@
-//! The statuses the control device answers with, by their Windows names.
+//! The statuses of the control device, by their Windows names.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = $meaning] pub const $name: Self = Self($value as i32);)*
 
-            /// The Windows name without `STATUS_`, where this crate knows it.
+            /// The Windows name without `STATUS_`, where this crate has it.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self {
@@ -21,14 +21,14 @@ macro_rules! statuses {
                 }
             }
 
-            /// The status with this Windows name (without `STATUS_`), where this crate knows it.
+            /// The status with this Windows name (without `STATUS_`), where this crate has it.
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 $(if name == stringify!($name) { return Some(Self::$name); })*
                 None
             }
 
-            /// What the status means on the control device, in one sentence, where this crate knows it.
+            /// What the status means on the control device, in one sentence, where this crate has it.
             #[must_use]
             pub const fn meaning(self) -> Option<&'static str> {
                 match self {
@@ -68,7 +68,7 @@ statuses! {
     INVALID_BUFFER_SIZE = 0xC000_0206_u32, "A region is longer than its kind can register.";
     CONNECTION_DISCONNECTED = 0xC000_020C_u32, "The pair's connection has ended; close the pair and make a new one.";
     NOT_FOUND = 0xC000_0225_u32, "No pair of this file has this id; ids of other files and of closed pairs are unknown.";
-    CONNECTION_REFUSED = 0xC000_0236_u32, "Nobody listens at the address, or the listener refused.";
+    CONNECTION_REFUSED = 0xC000_0236_u32, "No listener at the address, or the listener refused.";
     CONNECTION_INVALID = 0xC000_023A_u32, "The queue pair was never connected.";
     HOST_UNREACHABLE = 0xC000_023D_u32, "The two adapters are not on the same wire.";
     CONNECTION_ABORTED = 0xC000_0241_u32, "The connection was ended while it was being set up.";

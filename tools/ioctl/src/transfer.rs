@@ -8,10 +8,10 @@
 //! | 4096 | `region_length` | source |
 //! | 4096 + `region_length` rounded up to 4096 | `region_length` | destination |
 //!
-//! The buffer starts on a page boundary ([`BUFFER_ALIGNMENT`]). Who owns which part: in a Read the source is the server's
+//! The buffer starts on a page boundary ([`BUFFER_ALIGNMENT`]). Owners: in a Read the source is the server's
 //! memory and the destination the client's; in a Write and a Send the source is the client's and the destination the server's.
 //! The client posts all requests (the server only receives). Source and destination are the caller's own memory while the
-//! request runs: it may look at them and change them, as RDMA allows, and has only itself to blame.
+//! request runs: it may read and change them, as RDMA allows, at its own risk.
 //!
 //! Requests walk through the region in strides of `request_length` ([`stride`]): request *n* takes stride *n* modulo the number
 //! of strides, and the last stride of the region is shorter when the lengths do not divide.
@@ -36,21 +36,21 @@ pub const STATUS_COUNTS: usize = 8;
 
 /// Runs requests over a pair. METHOD_OUT_DIRECT; pends until all are done, and can be cancelled.
 ///
-/// The driver registers source and destination as `region_kind` says, posts, collects completions, and takes the
-/// registrations back, all within this request.
+/// The driver registers source and destination by `region_kind`, posts, collects completions, and removes the registrations,
+/// all within this request.
 ///
-/// A transfer that began answers SUCCESS and tells in the result page what became of its requests, even if they failed: a
-/// failed request ends the transfer and the pair's connection. With any other status the result page holds nothing.
+/// A transfer that began returns SUCCESS and reports the outcome of its requests in the result page, even if they failed: a
+/// failed request ends the transfer and the pair's connection. With any other status the result page is empty.
 ///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (second buffer shorter than the layout);
 /// DATATYPE_MISALIGNMENT (second buffer does not start on a page boundary); INVALID_PARAMETER (unknown operation, region kind
 /// or flag; `sge_count`, `depth` or `chain_length` is 0 or above the pair's; `chain_length` above `depth`; count and budget
 /// both 0; flag or kind without its operation; `request_length` above the adapter's transfer length; `region_length` above
-/// [`REGION_LENGTH_MAX`]; reserved not zero); INVALID_BUFFER_SIZE (region longer than its kind can register);
-/// NOT_SUPPORTED; NOT_FOUND (no such pair on this file); DEVICE_BUSY (the pair is running another transfer);
-/// CONNECTION_DISCONNECTED (the pair's connection has ended); INSUFFICIENT_RESOURCES; CANCELLED (also when the pair or the
-/// file is closed meanwhile); DEVICE_REMOVED (an adapter of the pair was halted, removed or disabled, or lost the pair's
-/// address; also for every later transfer of that pair).
+/// [`REGION_LENGTH_MAX`]; reserved not zero); INVALID_BUFFER_SIZE (region longer than its kind can register); NOT_SUPPORTED;
+/// NOT_FOUND (no such pair on this file); DEVICE_BUSY (the pair is running another transfer); CONNECTION_DISCONNECTED (the
+/// pair's connection has ended); INSUFFICIENT_RESOURCES; CANCELLED (also when the pair or the file is closed meanwhile);
+/// DEVICE_REMOVED (an adapter of the pair was halted, removed or disabled, or lost the pair's address; also for every further
+/// transfer of that pair).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TransferRequest {
@@ -80,7 +80,7 @@ pub struct TransferRequest {
     /// After this many milliseconds no more requests are posted; 0: no limit.
     pub time_budget: u32,
     /// Every how manieth request is signalled; the others carry NDK_OP_FLAG_SILENT_SUCCESS. (So is the last one, and one behind
-    /// which no more fit.) 0: as [`TransferFlags::SILENT_SUCCESS`] says.
+    /// which no more fit.) 0: by [`TransferFlags::SILENT_SUCCESS`].
     pub signal_interval: u32,
 }
 
@@ -190,7 +190,7 @@ pub struct TransferResult {
     /// Completions with success that were taken from the client's completion queue (of memcpy: copies).
     pub completed: u64,
     /// Requests posted with NDK_OP_FLAG_SILENT_SUCCESS that are known to be done because one behind them is. In a transfer that
-    /// answers SUCCESS, every request posted is among `completed`, `silent` or `failed`, and among one of them only.
+    /// returns SUCCESS, every request posted is among `completed`, `silent` or `failed`, and among one of them only.
     pub silent: u64,
     /// Bytes of completed and silent requests.
     pub bytes: u64,
@@ -262,7 +262,7 @@ impl TransferResult {
         latency: Histogram::EMPTY,
     };
 
-    /// Requests that succeeded, told or silent.
+    /// Requests that succeeded, with or without a completion.
     #[must_use]
     pub const fn succeeded(&self) -> u64 {
         self.completed.saturating_add(self.silent)
@@ -349,15 +349,15 @@ pub const fn stride(region_length: u64, request_length: u32, request: u64) -> St
     Stride { offset, length }
 }
 
-/// The part of a request of `length` bytes that its element number `sge` of `count` covers: equal parts, the last one takes the
-/// rest. With more elements than bytes all but the last are empty. `None` if there is no such element.
+/// The part of a request of `length` bytes that its SGE number `sge` of `count` covers: equal parts, the last one takes the
+/// rest. With more SGEs than bytes all but the last are empty. `None` if there is no such SGE.
 #[must_use]
 pub const fn segment(length: u32, count: u32, sge: u32) -> Option<Stride> {
     if sge >= count {
         return None;
     }
     let share = length / count;
-    // element < count, so the product is at most length.
+    // sge < count, so the product is at most length.
     let offset = share * sge;
     let rest = length - offset;
     Some(Stride { offset: offset as u64, length: if sge + 1 == count { rest } else { share } })

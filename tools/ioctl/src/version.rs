@@ -3,9 +3,9 @@
 use crate::header::{Method, Request, RequestHeader, control_code};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Asks for versions. METHOD_BUFFERED.
+/// Queries versions. METHOD_BUFFERED.
 ///
-/// The header's version is not compared, so that an older or newer tool can find out what it talks to.
+/// The header's version is not compared, so that an older or newer tool can find out the driver's version.
 ///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH (input is not exactly this structure); BUFFER_TOO_SMALL (output shorter than
 /// [`VersionReply`]).
@@ -21,7 +21,7 @@ impl Request for VersionRequest {
     type Reply = VersionReply;
 }
 
-/// What answers.
+/// The component that replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct VersionReply {
@@ -46,11 +46,11 @@ pub struct VersionFlags(u32);
 
 bitflags::bitflags! {
     impl VersionFlags: u32 {
-        /// Built with debug assertions: its speed says nothing.
+        /// Built with debug assertions: its speed is not representative.
         const DEBUG_BUILD = 1;
         /// Pair and transfer requests are implemented.
         const TRANSFERS = 2;
-        /// Bits of later versions are data.
+        /// Bits of newer versions are data.
         const _ = !0;
     }
 }

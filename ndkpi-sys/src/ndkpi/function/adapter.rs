@@ -28,7 +28,7 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Asks an object for an extension interface. IRQL <= DISPATCH_LEVEL.
+    /// Queries an object for an extension interface. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `pExtensionInterface` is filled.
     /// - `STATUS_NOT_SUPPORTED`: no such extension or version.
@@ -61,8 +61,8 @@ abi_fn! {
         pBufferSize: *mut ULONG,
     ) -> NTSTATUS;
 
-    /// Creates a completion queue, unarmed. `Affinity` (may be NULL) says where notifications should run; it is a
-    /// preference. Consumers are known to pass no notification. IRQL <= DISPATCH_LEVEL.
+    /// Creates a completion queue, unarmed. `Affinity` (may be NULL) is a preference for the processor of notifications. Some
+    /// consumers pass no notification. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`: `*ppNdkCq` is the queue.
     /// - `STATUS_PENDING`

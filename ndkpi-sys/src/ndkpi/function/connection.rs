@@ -48,7 +48,7 @@ abi_fn! {
     /// - `STATUS_PENDING`
     /// - `STATUS_INSUFFICIENT_RESOURCES` (inline or completion, as all that follow)
     /// - `STATUS_NETWORK_UNREACHABLE`, `STATUS_HOST_UNREACHABLE`: may be tried again.
-    /// - `STATUS_CONNECTION_REFUSED`: nobody listens, or the peer rejected; may be tried again.
+    /// - `STATUS_CONNECTION_REFUSED`: no listener there, or the peer rejected; may be tried again.
     /// - `STATUS_IO_TIMEOUT`: may be tried again.
     /// - `STATUS_SHARING_VIOLATION`: the local address is in use.
     /// - `STATUS_INVALID_ADDRESS`: the local address is not one of this adapter.
@@ -153,9 +153,8 @@ abi_fn! {
         PrivateDataLength: ULONG,
     ) -> NTSTATUS;
 
-    /// Effective read limits (each pointer may be NULL) and the peer's private data. NULL with length 0 asks for the
-    /// length; the length reported is the connection's fixed size, not what the peer sent. Never pends. IRQL <=
-    /// DISPATCH_LEVEL.
+    /// Effective read limits (each pointer may be NULL) and the peer's private data. NULL with length 0 queries the length; the
+    /// length reported is the connection's fixed size, not what the peer sent. Never pends. IRQL <= DISPATCH_LEVEL.
     ///
     /// - `STATUS_SUCCESS`
     /// - `STATUS_BUFFER_TOO_SMALL`: what fits was copied, `*pPrivateDataLength` is the required length.

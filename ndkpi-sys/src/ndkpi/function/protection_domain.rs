@@ -1,4 +1,4 @@
-//! Functions of a protection domain: creating what lives in it.
+//! Functions of a protection domain: creating the objects that belong to it.
 
 use super::super::callback::{NDK_FN_CREATE_COMPLETION, NDK_FN_SRQ_NOTIFICATION_CALLBACK};
 use super::super::object::{NDK_CQ, NDK_MR, NDK_MW, NDK_PD, NDK_QP, NDK_SRQ};

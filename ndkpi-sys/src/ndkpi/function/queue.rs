@@ -22,8 +22,8 @@ abi_fn! {
         RequestContext: PVOID,
     ) -> NTSTATUS;
 
-    /// Asks for one notification; `Type` is `NDK_CQ_NOTIFY_ERRORS`, `_ANY` or `_SOLICITED`. Arming an armed queue keeps
-    /// the stronger type (errors < solicited < any). Entries added since the last notification fire at once. IRQL <=
+    /// Requests one notification; `Type` is `NDK_CQ_NOTIFY_ERRORS`, `_ANY` or `_SOLICITED`. Arming an armed queue keeps the
+    /// stronger type (errors < solicited < any). Entries added since the last notification fire at once. IRQL <=
     /// DISPATCH_LEVEL.
     pub type NDK_FN_ARM_CQ = fn(pNdkCq: *mut NDK_CQ, Type: ULONG);
 

@@ -1,9 +1,9 @@
 //! Functions of a queue pair: posting work.
 //!
-//! None of them pends. `STATUS_SUCCESS` means queued, and a completion queue entry follows (unless
-//! `NDK_OP_FLAG_SILENT_SUCCESS` and success); any failure means that nothing was queued, and starts whatever earlier
-//! requests were deferred. NDKPI names no codes for a full queue, too many elements, too much data or bad flags.
-//! Arrays are read during the call only. The consumer serialises posts per queue; a flush can come at any time.
+//! None of them pends. `STATUS_SUCCESS` means queued, and a completion queue entry follows (unless `NDK_OP_FLAG_SILENT_SUCCESS`
+//! and success); any failure means that nothing was queued, and starts the earlier requests that were deferred. NDKPI names no
+//! codes for a full queue, too many elements, too much data or bad flags. Arrays are read during the call only. The consumer
+//! serialises posts per queue; a flush can come at any time.
 
 use super::super::flag::NDK_OP_FLAGS;
 use super::super::memory::{NDK_LOGICAL_ADDRESS, NDK_SGE};

@@ -107,7 +107,7 @@ const CASES: &[Case] = &[
         "spin-lock-released-twice",
         "A spin lock that nobody holds is not released.",
         Code::SPIN_LOCK_NOT_OWNED,
-        "released that nobody holds",
+        "a spin lock without an owner is released",
     ),
     load(
         "spin-lock-released-by-another",

@@ -1,9 +1,9 @@
 //! What an image built with `-Cinstrument-coverage` counted, written where LLVM's tools read it.
 //!
-//! Such an image has no run-time of its own: it counts in a section and leaves the rest to whoever loaded it. When it is
-//! unloaded and `KERNEL_HOST_COVERAGE` names a folder, the counters go there as a raw profile, one file a process and image;
-//! an image that is loaded again adds to what it counted before. Nothing is written for other images, and what a bugcheck
-//! ends is lost. It does not know which line a counter stands for: that is in the image's file, for `llvm-cov`.
+//! Such an image has no run-time of its own: it counts in a section and leaves the rest to its loader. When it is unloaded and
+//! `KERNEL_HOST_COVERAGE` names a folder, the counters go there as a raw profile, one file a process and image; an image that
+//! is loaded again adds to what it counted before. Nothing is written for other images, and what a bugcheck ends is lost. The
+//! line of a counter is in the image's file, for `llvm-cov`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ const VERSION: u64 = 10;
 /// The length of one function's record in [`DATA`].
 const RECORD: usize = 64;
 
-/// The last kind of values that a record has room for; the compiler of an image without a run-time uses none.
+/// The last kind of values that a record can hold; the compiler of an image without a run-time uses none.
 const LAST_VALUE_KIND: u64 = 2;
 
 /// A section in memory.
@@ -40,7 +40,7 @@ struct Part<'memory> {
 /// The counters of each image so far, by the file that they are written to.
 static COUNTED: Mutex<BTreeMap<PathBuf, Vec<u64>>> = Mutex::new(BTreeMap::new());
 
-/// Writes down what an image counted, if it counts and somebody wants to know. Nothing may run in it any more.
+/// Records what an image counted, if it counts and counters are wanted. No code may run in it any more.
 pub(super) fn write(image: &Image) {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let [Some(data), Some(counters), Some(names)] = [DATA, COUNTERS, NAMES].map(|name| part(image, name)) else {
@@ -53,7 +53,7 @@ pub(super) fn write(image: &Image) {
     // The first byte of the section is none of a name: LLVM's tools expect it in images, but not in profiles.
     let names = names.bytes.strip_prefix(&[0]).unwrap_or(names.bytes);
     let profile = profile(&data, counters.address, totals, names);
-    // A profile that is missing makes numbers too low without a word: better no run at all.
+    // A missing profile would lower the numbers silently: the run ends.
     fs::write(&file, profile).unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
 }
 
@@ -82,7 +82,7 @@ fn add(totals: &mut Vec<u64>, counters: &[u8]) {
 
 /// The file: a header, the records, the counters, the names, the last filled up to whole words.
 fn profile(data: &Part<'_>, counters: usize, totals: &[u64], names: &[u8]) -> Vec<u8> {
-    // A record says how far its counters are from itself in the 32 bits that the linker of a PE image can fill in.
+    // A record holds the distance of its counters from itself in the 32 bits that the linker of a PE image can fill in.
     let distance = (counters as u32).wrapping_sub(data.address as u32);
     let header = [
         MAGIC,

@@ -1,7 +1,7 @@
 //! The load configuration of an image: what the loader writes into it before its first instruction runs.
 //!
-//! The security cookie gets a random value where the compiler left the default one, and the two functions through which
-//! control flow guard checks indirect calls become the host's, which know every loaded image's list of call targets.
+//! The security cookie gets a random value where the compiler left the default one, and the two functions through which control
+//! flow guard checks indirect calls become the host's, which have every loaded image's list of call targets.
 
 use std::arch::global_asm;
 use std::ffi::c_void;
@@ -49,7 +49,7 @@ impl Memory<'_> {
     }
 }
 
-/// Writes what the configuration at `directory` asks for and returns the image's call targets.
+/// Writes what the configuration at `directory` requires and returns the image's call targets.
 pub(crate) fn apply(bytes: &mut [u8], base: usize, directory: usize) -> CallTargets {
     let mut memory = Memory { bytes, base };
     let size = memory.half(directory)? as usize;
@@ -79,7 +79,7 @@ pub(crate) fn apply(bytes: &mut [u8], base: usize, directory: usize) -> CallTarg
     Some(targets)
 }
 
-/// 48 random bits that are not the default: the check wants the upper 16 to be zero.
+/// 48 random bits that are not the default: the check requires the upper 16 to be zero.
 fn random_cookie() -> u64 {
     loop {
         let cookie = thunk::time_stamp_counter().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16;
@@ -192,7 +192,7 @@ global_asm!(
 const KNOWN_MAX: usize = 4096;
 static KNOWN_TARGETS: [AtomicUsize; KNOWN_MAX] = [const { AtomicUsize::new(0) }; KNOWN_MAX];
 
-/// An image is going: what was good in it is no more.
+/// An image is being unloaded: its targets are not good any more.
 pub(super) fn forget_known_targets() {
     for place in &KNOWN_TARGETS {
         place.store(0, Ordering::SeqCst);

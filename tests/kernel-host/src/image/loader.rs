@@ -71,7 +71,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
         frames::free_run(frames);
         return Err(ImageError::NoMemory(path.to_owned()));
     }
-    // SAFETY: the range was mapped read-write just now and nobody else knows it.
+    // SAFETY: the range was mapped read-write just now and no other thread has its address.
     let memory = unsafe { std::slice::from_raw_parts_mut(base as *mut u8, length) };
     memory.fill(0);
     copy_headers_and_sections(&file, &bytes, memory).map_err(|reason| format(&reason))?;
@@ -117,7 +117,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
     Ok(image)
 }
 
-/// Takes the image out of the address space. Nothing may run in it any more.
+/// Removes the image from the address space. No code may run in it any more.
 pub fn unload(image: &Arc<Image>) {
     coverage::write(image);
     super::forget(image);
@@ -150,7 +150,7 @@ fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), S
     let Some(mut blocks) =
         directories.relocation_blocks(file.data(), &file.section_table()).map_err(|error| error.to_string())?
     else {
-        // An image with nothing to relocate may lie anywhere, unless it says that it may not.
+        // An image with nothing to relocate may lie anywhere, unless its header forbids it.
         let stripped =
             file.nt_headers().file_header().characteristics.get(LE).0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0;
         return if delta == 0 || !stripped { Ok(()) } else { Err("its relocations were stripped".to_owned()) };
@@ -292,8 +292,8 @@ fn protection_of(section: &Section) -> Protection {
     }
 }
 
-/// What Windows asks of an image where the hypervisor protects the integrity of code (HVCI). `imports` is the offset of the import
-/// address table.
+/// What Windows requires of an image where the hypervisor protects the integrity of code (HVCI). `imports` is the offset of the
+/// import address table.
 fn check_integrity(path: &Path, alignment: u32, base: usize, sections: &[Section], imports: Option<u32>) {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     for section in sections {

@@ -121,7 +121,7 @@ pub(crate) fn of_fault(registers: Registers) -> Vec<StackFrame> {
     Thread::try_current().map_or_else(Vec::new, |thread| name(&walk(thread, Some(registers))))
 }
 
-/// A number that tells call sites apart: the same stack gives the same number in every run of the same image.
+/// A number for a call site: the same stack gives the same number in every run of the same image.
 pub fn site_of(addresses: &[u64]) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     for address in addresses {
@@ -268,7 +268,7 @@ unsafe fn registers_of(transition: &Transition) -> Registers {
 }
 
 thread_local! {
-    /// The rules that were looked up before; it is large, so it is made once a thread and lent to each walk.
+    /// The rules that were found before; it is large, so it is made once a thread and lent to each walk.
     static CACHE: Cell<Option<Box<CacheX86_64>>> = const { Cell::new(None) };
 }
 

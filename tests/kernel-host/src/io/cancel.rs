@@ -1,7 +1,7 @@
 //! Cancelling a packet: the cancel spin lock, the flag, the driver's cancel routine (WDM: IoCancelIrp, IoSetCancelRoutine).
 //!
-//! The routine is taken out of the packet while the packet cannot be completed, so a driver that lost the race knows that its
-//! routine runs; the routine gives the cancel spin lock back.
+//! The routine is taken out of the packet while the packet cannot be completed, so for a driver that lost the race its routine
+//! runs; the routine gives the cancel spin lock back.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -19,14 +19,14 @@ static CANCEL_LOCK: AtomicUsize = AtomicUsize::new(0);
 /// Takes the system's cancel spin lock; the level before.
 fn acquire() -> Irql {
     let level = irql::raise(irql::DISPATCH);
-    // SAFETY: an initialised lock (0 is free) that never goes away.
+    // SAFETY: an initialised lock (0 is free) that is never freed.
     unsafe { spin_lock::acquire(Thread::current(), CANCEL_LOCK.as_ptr(), Manner::Plain) };
     level
 }
 
 /// Gives the cancel spin lock back.
 pub(crate) fn release(level: Irql) {
-    // SAFETY: as above; a release by somebody who does not hold it is reported.
+    // SAFETY: as above; a release by a thread that does not hold it is reported.
     unsafe { spin_lock::release(Thread::current(), CANCEL_LOCK.as_ptr(), Manner::Plain) };
     irql::lower(level);
 }

@@ -29,7 +29,7 @@ pub const DO_DEVICE_INITIALIZING: u32 = 0x80;
 
 const BOTH_METHODS: u32 = DO_BUFFERED_IO | DO_DIRECT_IO;
 
-/// Whose dispatch routines serve a device.
+/// The dispatch routines that serve a device.
 pub enum Dispatch {
     /// Those that the driver gave NDIS; the device's extension is reached by asking NDIS.
     OfNdis(Box<[usize; MAJOR_FUNCTIONS]>),
@@ -67,11 +67,11 @@ pub struct Device {
 // SAFETY: the device object is memory shared with the image by design; the host only passes its address around.
 unsafe impl Sync for Device {}
 
-/// Whether NDIS keeps the packets of a control device that its driver has taken back, see [`keep_packets_of_gone_devices`].
+/// Whether NDIS keeps the packets of a control device that its driver has deregistered, see [`keep_packets_of_gone_devices`].
 static KEEPS_PACKETS: AtomicBool = AtomicBool::new(false);
 
-/// What NDIS does with the packets of files that are open when NdisDeregisterDeviceEx is called, cleanup and close: it passes them
-/// to the driver (how it starts), or completes them itself. Its documents promise neither.
+/// What NDIS does with the packets of files that are open when NdisDeregisterDeviceEx is called, cleanup and close: it passes
+/// them to the driver (the default), or completes them itself. Its documents promise neither.
 pub fn keep_packets_of_gone_devices(keeps: bool) {
     KEEPS_PACKETS.store(keeps, Ordering::SeqCst);
 }
@@ -181,7 +181,7 @@ impl Device {
         unsafe { (&raw const (*self.object()).Flags).read_volatile() }
     }
 
-    /// A device says one way in which the I/O manager passes it buffers, or none.
+    /// A device has one way in which the I/O manager passes it buffers, or none.
     pub(super) fn check_flags(&self) {
         if self.flags() & BOTH_METHODS == BOTH_METHODS {
             let parameters = [0, self.object() as u64, u64::from(self.flags()), 0];
@@ -200,7 +200,7 @@ impl Device {
         self.object.as_pointer()
     }
 
-    /// The driver's own bytes behind the device; NULL when it asked for none.
+    /// The driver's own bytes behind the device; NULL without any.
     #[must_use]
     pub fn extension(&self) -> *mut u8 {
         self.extension.as_pointer()

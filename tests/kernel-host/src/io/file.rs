@@ -27,7 +27,7 @@ const CLEANUP_LIMIT: Duration = Duration::from_secs(10);
 /// A process number for callers that do not care which one they are.
 const DEFAULT_PROCESS: u32 = 4712;
 
-/// Who opens a file.
+/// The opener of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opener {
     pub caller: Caller,
@@ -117,7 +117,7 @@ impl Kernel {
         open(path, access, Opener::default())
     }
 
-    /// As [`Self::open_device`], for somebody else.
+    /// As [`Self::open_device`], for another opener.
     pub fn open_device_as(&self, path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
         open(path, access, opener)
     }
@@ -182,7 +182,7 @@ impl File {
         irp::outstanding_of(self.inner.address()).len()
     }
 
-    /// The address of the file object, as a driver knows it.
+    /// The address of the file object, as a driver sees it.
     #[must_use]
     pub fn object(&self) -> usize {
         self.inner.address()
@@ -284,7 +284,7 @@ impl Inner {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // A program that forgets a handle has it closed by the system when it ends.
+        // The system closes a program's open handles when it ends.
         if !std::thread::panicking() {
             self.inner.close();
         }
@@ -304,7 +304,7 @@ impl PendingIrp {
         self.irp.is_completed()
     }
 
-    /// Asks the driver to give the request up (`CancelIoEx`). `false` when it is completed already.
+    /// Cancels the request (`CancelIoEx`). `false` when it is completed already.
     pub fn cancel(&self) -> bool {
         cancel::cancel(&self.irp)
     }

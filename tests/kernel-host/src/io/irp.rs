@@ -1,9 +1,9 @@
 //! I/O request packets: building one, sending it to a device, its completion, and the I/O manager's rules about all of that.
 //!
-//! A packet lies in lent memory and is taken back the moment it is completed, so that a driver that touches it later faults.
-//! Rules: completed exactly once; never with STATUS_PENDING or a cancel routine; marked pending before others can find it; the dispatch routine returns STATUS_PENDING if
-//! and only if it marked the packet pending, otherwise the status it completed it with; `Information` stays within the
-//! output (WDM: IoCompleteRequest, IoMarkIrpPending, IRP_MJ_DEVICE_CONTROL).
+//! A packet lies in lent memory and is taken back as soon as it is completed, so that a driver that touches it after that
+//! faults. Rules: completed exactly once; never with STATUS_PENDING or a cancel routine; marked pending before others can find
+//! it; the dispatch routine returns STATUS_PENDING if and only if it marked the packet pending, otherwise the status it
+//! completed it with; `Information` stays within the output (WDM: IoCompleteRequest, IoMarkIrpPending, IRP_MJ_DEVICE_CONTROL).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ pub struct ActiveIrp {
     completed: Event,
 }
 
-/// What is taken back at completion.
+/// What is freed at completion.
 struct Parts {
     packet: Loan<Packet>,
     system_buffer: Option<LoanedBytes>,
@@ -288,7 +288,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<
         },
     });
     let address = packet.as_pointer();
-    // SAFETY: the packet is ours and not yet given to anybody.
+    // SAFETY: the packet is the host's and not yet handed out.
     unsafe { (*address).irp.CurrentStackLocation = &raw mut (*address).stack };
     let irp = Arc::new(ActiveIrp {
         device: Arc::clone(device),
@@ -310,7 +310,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<
 }
 
 impl ActiveIrp {
-    /// The address that the driver knows.
+    /// The address that the driver has.
     #[must_use]
     pub fn address(&self) -> *mut IRP {
         self.address as *mut IRP
@@ -354,7 +354,7 @@ thread_local! {
     static DISPATCHED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A spin lock is about to be released: a packet that is in a list must be marked pending by then, as anybody may take and
+/// A spin lock is about to be released: a packet that is in a list must be marked pending by then, as any thread may take and
 /// complete it from now on.
 pub(crate) fn before_lock_release() {
     let address = DISPATCHED.get();
@@ -455,7 +455,7 @@ fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pen
         );
     }
     let result = IoResult { status: answer, information };
-    // Under the table's lock: whoever does not find the packet there finds how it ended.
+    // Under the table's lock: a thread that does not find the packet there finds how it ended.
     *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
     table.remove(&irp.address);
     drop(table);

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 struct Link {
     target: String,
-    /// Of its own, for whoever keeps account of links.
+    /// Its own number, for the account of links.
     number: usize,
 }
 
@@ -35,7 +35,7 @@ pub fn add(path: &str, target: &str) -> Option<usize> {
     Some(number)
 }
 
-/// Takes a link away and returns its number; `None` when there is none.
+/// Removes a link and returns its number; `None` when there is none.
 pub fn remove(path: &str) -> Option<usize> {
     links().remove(&name_of(path)).map(|link| link.number)
 }

@@ -16,7 +16,7 @@ const FILE_GENERIC_WRITE: u32 = 0x0012_0116;
 const FILE_GENERIC_EXECUTE: u32 = 0x0012_00A0;
 const FILE_ALL_ACCESS: u32 = 0x001F_01FF;
 
-/// Who opens a device.
+/// The opener of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// A thread of the system process: kernel mode is not checked at all.
@@ -71,7 +71,7 @@ impl SecurityDescriptor {
         Some(Self { entries })
     }
 
-    /// Whether the caller gets every right it asks for: entries in order, the first word on each right counts.
+    /// Whether the caller gets every right it asks for: entries in order, the first entry for each right counts.
     #[must_use]
     pub fn grants(&self, caller: Caller, desired: u32) -> bool {
         if caller == Caller::Kernel {

@@ -1,8 +1,8 @@
 //! Devices of drivers that are not NDIS's: `IoCreateDevice` and symbolic links.
 //!
-//! Such a device hangs in its driver's list, is served by the driver object's table, and cannot be opened before
-//! DO_DEVICE_INITIALIZING is cleared, which the I/O manager does for what DriverEntry made. Devices and links that are still there
-//! when their driver is unloaded are leaks.
+//! Such a device is in its driver's list, is served by the driver object's table, and cannot be opened before
+//! DO_DEVICE_INITIALIZING is cleared, which the I/O manager does for what DriverEntry made. Devices and links that are still
+//! there when their driver is unloaded are leaks.
 
 use std::ffi::c_void;
 
@@ -20,11 +20,11 @@ use crate::nt::{DRIVER_OBJECT, UNICODE_STRING};
 use crate::ntoskrnl::tracing;
 use crate::status::{self, NtStatus};
 
-/// The kinds under which they are written down.
+/// The kinds under which they are recorded.
 const DEVICE: &str = "device object";
 const LINK: &str = "symbolic link";
 
-/// Who may open a device that says nothing about it: the system and administrators.
+/// The access rights of a device without a descriptor: the system and administrators.
 const DEFAULT_SECURITY: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
 
 fn wrong(address: usize, rule: &str) -> ! {
@@ -46,11 +46,11 @@ pub fn after_driver_entry(driver: *mut DRIVER_OBJECT) {
     }
 }
 
-/// Hangs a device into its driver's list.
+/// Inserts a device into its driver's list.
 ///
 /// # Safety
 ///
-/// Both live; the lists of a driver are its own business, as in Windows.
+/// Both are valid; a driver serializes its own lists, as in Windows.
 unsafe fn enlist(driver: *mut DRIVER_OBJECT, object: *mut DEVICE_OBJECT) {
     // SAFETY: the caller's contract.
     unsafe {
@@ -88,7 +88,7 @@ fn create(driver: *mut DRIVER_OBJECT, description: DeviceDescription) -> Result<
     Ok(device.object())
 }
 
-/// The counted string of an argument; a NULL or broken one is the driver's mistake.
+/// The counted string of an argument; a NULL or broken one is the driver's error.
 fn text(function: &str, argument: *const UNICODE_STRING) -> String {
     text_of(argument.cast())
         .unwrap_or_else(|| wrong(argument as usize, &format!("{function}: a name that is no counted string")))

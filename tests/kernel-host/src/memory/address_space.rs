@@ -1,8 +1,8 @@
-//! The kernel's address space: one large reserved range without access, out of which everything is carved that images
-//! can reach: images, pool, mappings, user buffers, stacks. An address that was given back stays without access, so
-//! a late use faults instead of finding a stranger; the range is large enough that addresses are not reused soon.
+//! The kernel's address space: one large reserved range without access, out of which everything is carved that images can
+//! reach: images, pool, mappings, user buffers, stacks. An address that was given back stays without access, so a late use
+//! faults instead of reaching another object; the range is large enough that addresses are not reused soon.
 //!
-//! It also knows which frames lie behind which address, which is what an MDL is built from.
+//! It also records which frames lie behind which address, which is what an MDL is built from.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::memory::{PAGE_SIZE, frames, map_budget};
 
-/// What a part of the address space is for; it tells the fault handler what a wild address was.
+/// What a part of the address space is for; the fault handler names a wild address by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
     Images,
@@ -140,7 +140,7 @@ pub(crate) unsafe fn protect(address: usize, length: usize, protection: Protecti
     }
 }
 
-/// Addresses of our own, followed by at least one page without access.
+/// A reserved range, followed by at least one page without access.
 #[derive(Debug)]
 pub struct Reservation {
     address: usize,
@@ -185,7 +185,7 @@ impl Reservation {
         let address = self.address + offset;
         // A page fault a page is what Windows would not have: its mappings are complete when they are made.
         let populate = if crate::kernel::is_verifying() { 0 } else { libc::MAP_POPULATE };
-        // SAFETY: replaces a part of our own reservation.
+        // SAFETY: replaces a part of the host's own reservation.
         let result = unsafe {
             libc::mmap(
                 address as *mut libc::c_void,
@@ -240,13 +240,13 @@ impl Reservation {
     /// Changes the protection of a part.
     pub fn protect(&self, offset: usize, length: usize, protection: Protection) {
         assert!(offset + length <= self.length, "a protection change outside of the reservation");
-        // SAFETY: a part of our own reservation.
+        // SAFETY: a part of the host's own reservation.
         unsafe { protect(self.address + offset, length, protection) };
     }
 
-    /// Takes all access away for good; the addresses are not given out again.
+    /// Removes all access, finally; the addresses are not given out again.
     pub fn release(&self) {
-        // SAFETY: replaces our own reservation by an inaccessible one.
+        // SAFETY: replaces the host's own reservation by an inaccessible one.
         let result = unsafe {
             libc::mmap(
                 self.address as *mut libc::c_void,

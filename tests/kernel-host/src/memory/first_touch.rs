@@ -1,7 +1,7 @@
-//! Points of a schedule, or of an interruption that asks for them, inside of an image's own copies. Such code calls nothing that the
-//! host could make a point of; but it touches pages. So one page of each mapping of an MDL has no access: the first touch by image code is a point, at
-//! which another thread may go on, and another page of the mapping is without access from then on. The seed draws the pages, so
-//! the points are the same in each run.
+//! Points of a schedule, or of an interruption that needs them, inside of an image's own copies. Such code calls nothing that
+//! the host could make a point of; but it touches pages. So one page of each mapping of an MDL has no access: the first touch
+//! by image code is a point, at which another thread may go on, and another page of the mapping is without access from then on.
+//! The seed draws the pages, so the points are the same in each run.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,11 +33,11 @@ fn watched() -> MutexGuard<'static, BTreeMap<usize, Watched>> {
 }
 
 fn protect(start: usize, page: usize, protection: Protection) {
-    // SAFETY: a page of a mapping, which is forgotten before its reservation is released.
+    // SAFETY: a page of a mapping, whose record is dropped before its reservation is released.
     unsafe { address_space::protect(start + page * PAGE_SIZE, PAGE_SIZE, protection) };
 }
 
-/// A page among so many, as the seed says or at a fixed distance.
+/// A page among so many, drawn by the seed or at a fixed distance.
 fn draw(pages: u64) -> usize {
     (if schedule::is_on() { schedule::draw_below(pages) } else { DISTANCE.min(pages) - 1 }) as usize
 }
@@ -58,7 +58,7 @@ pub(crate) fn watch(start: usize, pages: usize, protection: Protection) {
     }
 }
 
-/// The mapping is about to go.
+/// The mapping is about to be removed.
 pub(crate) fn forget(start: usize) {
     watched().remove(&start);
 }

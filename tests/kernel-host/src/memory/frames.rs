@@ -198,7 +198,7 @@ fn discard(run: &Range<u32>) {
     }
 }
 
-/// Makes frames read as zero that lie side by side in the file, and says whether it could: no page is touched.
+/// Makes frames read as zero that lie side by side in the file, and returns whether it could: no page is touched.
 ///
 /// # Safety
 ///
@@ -212,9 +212,9 @@ pub unsafe fn clear(frames: &[u32]) -> bool {
 
 /// # Safety
 ///
-/// The frames hold nothing that anybody wants.
+/// The frames hold no data in use.
 unsafe fn punch(run: &Range<u32>) -> bool {
     let (start, length) = (offset_of(run.start), (run.len() * PAGE_SIZE) as libc::off_t);
-    // SAFETY: a hole in our own file, whose contents are the caller's to drop.
+    // SAFETY: a hole in the host's own file, whose contents are the caller's to drop.
     unsafe { libc::fallocate(file(), libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, start, length) == 0 }
 }

@@ -13,7 +13,7 @@ use crate::thread::Thread;
 /// What x64 Windows gives a kernel thread.
 pub const KERNEL_STACK_SIZE: usize = 24 * 1024;
 
-/// Room above the first frame, so that a stub that copies stack arguments never reads past the top.
+/// Space above the first frame, so that a stub that copies stack arguments never reads past the top.
 const SLACK_AT_TOP: usize = 256;
 
 const PAINT: u64 = 0x5A5A_5A5A_A5A5_A5A5;
@@ -98,7 +98,7 @@ pub(crate) struct Measurement {
     lowest_before: usize,
 }
 
-/// Starts measuring a callout: notes how deep the stack was used before and paints what is below.
+/// Starts measuring a callout: records how deep the stack was used before and paints what is below.
 pub(crate) fn begin_measurement(thread: &Thread) -> Option<Measurement> {
     if !crate::kernel::is_verifying() {
         return None;

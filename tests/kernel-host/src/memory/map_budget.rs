@@ -1,6 +1,6 @@
 //! The maps of the operating system, of which a process has `vm.max_map_count`. Every run of pages in the kernel's address
-//! space is one, and the gap behind it another. An image that asks for more than there are gets a failure, as Windows gives one
-//! when system PTES are short, and a line on standard error says why.
+//! space is one, and the gap behind it another. An image that needs more than there are gets a failure, as Windows gives one
+//! when system PTES are short, and a line on standard error gives the reason.
 
 use std::sync::Once;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::memory::PAGE_SIZE;
 
-/// What Linux allows unless it is told otherwise.
+/// What Linux allows by default.
 const USUAL_LIMIT: usize = 65_530;
 /// After the operating system refused a map, so many must be given back before an image gets more.
 const DISTANCE: usize = 512;
@@ -37,7 +37,7 @@ pub(crate) fn initialise() {
 /// Pages of which each second one has another protection than its neighbours: a map each.
 fn reserve() -> usize {
     let length = 2 * RESERVE * PAGE_SIZE;
-    // SAFETY: addresses of our own, without access.
+    // SAFETY: addresses of the host, without access.
     let start = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0)

@@ -1,5 +1,5 @@
-//! Memory descriptor lists: building them over pool, over part of another and over locked user pages; mapping them into
-//! the kernel's address space as real aliases of their frames, and taking the mapping away for real.
+//! Memory descriptor lists: building them over pool, over part of another and over locked user pages; mapping them into the
+//! kernel's address space as real aliases of their frames, and removing the mapping for real.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -18,7 +18,7 @@ pub const MDL_PARTIAL: i16 = 0x0010;
 pub const MDL_PARTIAL_HAS_BEEN_MAPPED: i16 = 0x0020;
 pub const MDL_WRITE_OPERATION: i16 = 0x0080;
 
-/// The kinds under which MDLs and mappings are written down.
+/// The kinds under which MDLs and mappings are recorded.
 pub const LEDGER_KIND: &str = "MDL";
 pub const LEDGER_KIND_MAPPING: &str = "MDL mapping";
 
@@ -89,11 +89,11 @@ pub unsafe fn page_count(mdl: *const MDL) -> usize {
     unsafe { span((*mdl).ByteOffset as usize, (*mdl).ByteCount as usize) }
 }
 
-/// `IoAllocateMdl`: room for the pages of a range, nothing filled in but the range.
+/// `IoAllocateMdl`: space for the pages of a range, only the range filled in.
 ///
 /// # Safety
 ///
-/// Always sound; unsafe only because the result is raw memory that somebody must free.
+/// Always sound; unsafe only because the result is raw memory that the caller must free.
 pub unsafe fn allocate(address: usize, length: usize) -> Option<*mut MDL> {
     if length as u64 > LARGEST {
         return None;
@@ -185,7 +185,7 @@ pub unsafe fn check_lockable(mdl: *mut MDL) {
 ///
 /// # Safety
 ///
-/// `mdl` came from [`allocate`] and has room for these frames.
+/// `mdl` came from [`allocate`] and has space for these frames.
 pub unsafe fn fill_locked(mdl: *mut MDL, list: &[u32], access: Access) {
     // SAFETY: the caller's contract.
     unsafe {
@@ -484,7 +484,7 @@ pub unsafe fn unmap(address: usize, mdl: *mut MDL) {
     }
 }
 
-/// Fails when frames that go away are still mapped by an MDL.
+/// Fails when frames that are freed are still mapped by an MDL.
 pub fn check_frames_unmapped(list: &[u32], what: &str) {
     let mapped = with(|table| {
         let frame = list.iter().find(|frame| table.mapped.contains_key(frame))?;
@@ -518,7 +518,7 @@ pub fn views_of(list: &[u32]) -> Vec<View> {
     })
 }
 
-/// Counts down, and forgets what reaches nothing.
+/// Counts down, and removes what reaches zero.
 fn take_one(counts: &mut HashMap<u32, u32>, frame: u32) {
     if let Some(count) = counts.get_mut(&frame) {
         *count -= 1;

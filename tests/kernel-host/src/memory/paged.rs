@@ -52,7 +52,7 @@ pub(crate) unsafe fn add(address: usize, length: usize, protection: Protection, 
     RESIDENT.store(true, Ordering::Relaxed);
 }
 
-/// Forgets a range, which is resident afterwards.
+/// Removes a range, which is resident afterwards.
 pub(crate) fn remove(address: usize) {
     let mut ranges = ranges();
     let Some(range) = ranges.remove(&address) else { return };
@@ -75,7 +75,7 @@ pub(crate) fn lock(address: usize) {
     }
 }
 
-/// Takes one [`lock`] back.
+/// Undoes one [`lock`].
 pub(crate) fn unlock(address: usize) {
     if let Some((_, range)) = holding(&mut ranges(), address) {
         range.locks = range.locks.saturating_sub(1);
@@ -112,7 +112,7 @@ pub(crate) enum Fault {
     TooHigh(BugCheck, String),
 }
 
-/// Looks at a fault by a thread at a level.
+/// Judges a fault by a thread at a level.
 pub(crate) fn fault(address: usize, level: Irql, writes: bool, executes: bool) -> Fault {
     let mut ranges = ranges();
     let Some((start, range)) = holding(&mut ranges, address) else { return Fault::Other };

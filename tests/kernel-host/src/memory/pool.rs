@@ -16,7 +16,7 @@ use crate::memory::{PAGE_SIZE, frames, map_budget, mdl, paged};
 use crate::ntoskrnl::{lookasides, work_items};
 use crate::{dispatcher, dpc, irql, lock_order, mutex, spin_lock, timer};
 
-/// What a caller wants of a block.
+/// A caller's requirements for a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
     pub size: usize,
@@ -28,7 +28,7 @@ pub struct Request {
 
 /// The byte around a block inside its pages.
 const SLACK: u8 = 0xA7;
-/// The byte that fresh memory holds that was not asked to be zero.
+/// The byte of fresh memory that need not be zero.
 const UNINITIALISED: u8 = 0xCD;
 
 const POOL_ALIGNMENT: usize = 16;
@@ -120,18 +120,18 @@ pub fn allocate(what: &str, request: Request) -> Option<*mut u8> {
     allocate_block(request, image, stack)
 }
 
-/// Allocates for the host itself: structures that images only look at.
+/// Allocates for the host itself: structures that images only read.
 pub fn allocate_for_host(size: usize, tag: u32) -> Option<*mut u8> {
     allocate_block(Request { size, tag, zeroed: true, ..Request::default() }, 0, Vec::new())
 }
 
-/// Ends a lookaside list that is asked for blocks without a size or a tag.
+/// Ends a lookaside list that is used for blocks without a size or a tag.
 pub(crate) fn refuse(what: &str, size: usize, tag: u32) -> ! {
     let rule = format!("{what} is asked for blocks of {size} bytes with the tag {tag:#x}; neither may be 0");
     bugcheck(BugCheck::BAD_POOL_CALLER, [0x9B, size as u64, u64::from(tag), 0], rule)
 }
 
-/// Ends a driver that names a lookaside list which is none.
+/// Ends a driver that passes an address without a lookaside list.
 pub(crate) fn not_a_list(function: &str, list: usize) -> ! {
     let rule = format!("{function} is given {list:#x}, which is no lookaside list (any more)");
     bugcheck(BugCheck::BAD_POOL_CALLER, [0x9C, list as u64, 0, 0], rule)
@@ -332,7 +332,7 @@ fn freed_wrongly(what: &str, start: usize, tag: Option<u32>) -> ! {
 /// A page of slack, to compare with.
 const PATTERN: [u8; PAGE_SIZE] = [SLACK; PAGE_SIZE];
 
-/// Looks at the bytes around a block in its pages.
+/// Checks the bytes around a block in its pages.
 fn check_slack(start: usize, block: &Block) {
     let Storage::Guarded(reservation, _) = &block.storage else { return };
     let first = reservation.address();
@@ -379,12 +379,12 @@ fn check_unused(what: &str, start: usize, end: usize) {
         (work_items::queued_within(start, end), "a work item that is queued", VERIFIER, 0x1012),
         (lookasides::live_within(start, end), "a lookaside list that was not deleted", VERIFIER, 0xCC),
     ];
-    for (address, thing, code, subject) in found {
+    for (address, resource, code, subject) in found {
         if let Some(address) = address {
             bugcheck(
                 code,
                 [subject, address as u64, start as u64, end as u64],
-                format!("{what} frees memory that holds {thing}"),
+                format!("{what} frees memory that holds {resource}"),
             );
         }
     }
@@ -491,7 +491,7 @@ fn stack_text(stack: &[u64]) -> String {
     text
 }
 
-/// Live blocks and bytes of everybody.
+/// Live blocks and bytes of all images.
 pub fn usage() -> (usize, usize) {
     with(|pool| (pool.blocks.len(), pool.bytes))
 }

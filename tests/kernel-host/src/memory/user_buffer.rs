@@ -30,7 +30,7 @@ impl UserBuffer {
         let frames = frames::allocate_in_order(bytes / PAGE_SIZE, order)
             .unwrap_or_else(|| panic!("no memory for a user buffer of {length} bytes"));
         reservation.map(&frames, Protection::ReadWrite);
-        // SAFETY: the frames are ours alone.
+        // SAFETY: the frames belong to this buffer alone.
         if !unsafe { frames::clear(&frames) } {
             // SAFETY: mapped read-write just now.
             unsafe { std::ptr::write_bytes(reservation.address() as *mut u8, 0, bytes) };
@@ -58,12 +58,12 @@ impl UserBuffer {
     }
 
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: mapped for the life of the buffer.
+        // SAFETY: mapped as long as the buffer.
         unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.length) }
     }
 
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: mapped for the life of the buffer, borrowed mutably.
+        // SAFETY: mapped as long as the buffer, borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.length) }
     }
 

@@ -27,9 +27,9 @@ use crate::status::NtStatus;
 pub enum StartError {
     /// The driver has not registered itself as a miniport driver.
     NoMiniportDriver,
-    /// The INF forgot this keyword; the device is installed, but `MiniportInitializeEx` is never called.
+    /// The INF lacks this keyword; the device is installed, but `MiniportInitializeEx` is never called.
     MissingKeyword(&'static str),
-    /// The wished interface index is taken.
+    /// The given interface index is taken.
     InterfaceIndexTaken,
     /// The adapter is started already.
     Started,
@@ -145,7 +145,7 @@ impl Adapter {
         lock(&self.node.miniport).as_ref().map_or(State::Halted, |miniport| miniport.state())
     }
 
-    /// What the general attributes said; `None` while halted.
+    /// The general attributes; `None` while halted.
     #[must_use]
     pub fn general(&self) -> Option<General> {
         lock(&self.node.miniport).as_ref().and_then(|miniport| miniport.general().cloned())
@@ -171,8 +171,8 @@ impl Adapter {
         miniport.map(|miniport| lock(&miniport.indications).ndk_events.clone()).unwrap_or_default()
     }
 
-    /// Has NDIS answer every NDK event of the miniport with a status instead of following it; `None` ends that. Starts the count
-    /// of refused events again.
+    /// Has NDIS refuse every NDK event of the miniport with a status instead of following it; `None` ends that. Starts the
+    /// count of refused events again.
     pub fn refuse_ndk_events(&self, answer: Option<NdisStatus>) {
         if let Some(miniport) = lock(&self.node.miniport).as_ref() {
             let mut indications = lock(&miniport.indications);
@@ -234,7 +234,7 @@ impl Adapter {
             life_cycle::pause(&miniport)?;
         }
         miniport.callers.shut();
-        // Somebody may have opened the provider directly, without asking NDIS, while it still could be.
+        // A consumer may have opened the provider directly, without NDIS, before the halt.
         miniport.ndk_opens.close_all(&miniport, "the adapter is halted");
         self.withdraw_addresses();
         life_cycle::halt(&miniport, action)?;
@@ -242,7 +242,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// The device is gone: the miniport is told, then everything is taken down.
+    /// The device is gone: the miniport gets the event, then everything is taken down.
     pub fn surprise_remove(&self) -> Result<(), StepError> {
         self.device_event(DeviceEvent::SurpriseRemoved)?;
         self.halt(HaltAction::SurpriseRemoved)
@@ -262,7 +262,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Low power: pause, then either the power OID (a miniport that asked not to be halted on suspend) or a halt.
+    /// Low power: pause, then either the power OID (a miniport that declared not to be halted on suspend) or a halt.
     pub fn power_down(&self) -> Result<(), StepError> {
         const NO_HALT_ON_SUSPEND: u32 = 0x20;
         const D3: u32 = 4;
@@ -308,7 +308,7 @@ impl Adapter {
         }
     }
 
-    /// A query on the serial path with room for `length` bytes.
+    /// A query on the serial path with a buffer of `length` bytes.
     pub fn query_oid(&self, oid: u32, length: usize) -> Result<OidAnswer, StepError> {
         let miniport = self.started()?;
         Ok(miniport.oids.request(&miniport, oid, &OidKind::Query(length)))
@@ -320,7 +320,7 @@ impl Adapter {
         Ok(miniport.oids.request(&miniport, oid, &OidKind::Set(data.to_vec())))
     }
 
-    /// A query on the direct path with room for `length` bytes; up to DISPATCH_LEVEL if the miniport answers at once.
+    /// A query on the direct path with a buffer of `length` bytes; up to DISPATCH_LEVEL if the miniport answers at once.
     pub fn direct_query_oid(&self, oid: u32, length: usize) -> Result<OidAnswer, StepError> {
         let miniport = self.started()?;
         Ok(miniport.oids.direct_request(&miniport, oid, &OidKind::Query(length)))
@@ -354,7 +354,7 @@ impl Adapter {
         row.is_some()
     }
 
-    /// Takes an address away; `false` when the interface does not have it.
+    /// Removes an address; `false` when the interface does not have it.
     #[must_use]
     pub fn remove_address(&self, address: IpAddr) -> bool {
         let row = table().remove(self.node.if_index, address);
@@ -501,7 +501,7 @@ fn bind(miniport: &Miniport) {
     }
 }
 
-/// What unbinding does; after a surprise removal the answers do not matter, and requests are refused.
+/// What unbinding does; after a surprise removal the results do not matter, and requests are refused.
 fn unbind(miniport: &Miniport, action: HaltAction) {
     if action == HaltAction::SurpriseRemoved {
         return;
@@ -511,7 +511,7 @@ fn unbind(miniport: &Miniport, action: HaltAction) {
     let _ = miniport.oids.request(miniport, 0x0101_0103, &OidKind::Set(Vec::new()));
 }
 
-/// A power OID has to succeed. `data` is what a set carries; a query has room for one word.
+/// A power OID has to succeed. `data` is what a set carries; a query has a buffer of one word.
 fn set_and_expect(miniport: &Miniport, identifier: u32, data: Option<u32>, state: u32) {
     let kind = data.map_or(OidKind::Query(4), |data| OidKind::Set(data.to_le_bytes().to_vec()));
     let answer = miniport.oids.request(miniport, identifier, &kind);

@@ -1,6 +1,5 @@
 //! What NDIS checks in the attribute blocks of `NdisMSetMiniportAttributes`: header, order, values, object identifiers, and the
-//! figures of an NDK provider. Pure checks: each answers with the sentence of the rule that is broken, the caller decides what
-//! becomes of it.
+//! figures of an NDK provider. Pure checks: each returns the sentence of the broken rule, the caller decides what follows.
 //!
 //! Sources: NDIS: `NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES`, `NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES`,
 //! `NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES`, `NDIS_NDK_CAPABILITIES`, `NDIS_PM_CAPABILITIES`; NDKPI: `NDK_ADAPTER_INFO`.
@@ -17,7 +16,7 @@ use crate::inf::AdapterConfig;
 /// `Ok`, or the sentence of the broken rule.
 pub type Checked<T = ()> = Result<T, String>;
 
-/// What a structure's header has to say: object type, lowest accepted revision, and size of that revision.
+/// What a structure's header must hold: object type, lowest accepted revision, and size of that revision.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpectedHeader {
     pub structure: &'static str,
@@ -28,7 +27,7 @@ pub struct ExpectedHeader {
     pub size_of: u16,
 }
 
-/// Checks type, revision and size; a later revision may be larger but never smaller.
+/// Checks type, revision and size; a newer revision may be larger but never smaller.
 pub fn check_header(header: NDIS_OBJECT_HEADER, expected: ExpectedHeader) -> Checked {
     let ExpectedHeader { structure, object_type, revision, size, size_of } = expected;
     if header.Type != object_type {
@@ -69,7 +68,7 @@ pub fn check_registration(attributes: &NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIB
     rule((0..LAST_INTERFACE_TYPE).contains(&interface), || format!("{NAME}: InterfaceType {interface} is not one"))
 }
 
-/// What the general attributes said that NDIS keeps: it copies the block, the driver's memory may go.
+/// The part of the general attributes that NDIS keeps: it copies the block, the driver may free its memory.
 #[derive(Debug, Clone)]
 pub struct General {
     pub mtu: u32,
@@ -81,7 +80,7 @@ pub struct General {
     pub connected: bool,
 }
 
-/// General attributes against the contract and against what the INF said about the device.
+/// General attributes against the contract and against the INF's values of the device.
 pub fn check_general(
     attributes: &NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
     config: &AdapterConfig,
@@ -346,7 +345,7 @@ pub fn check_adapter_info(info: &NDK_ADAPTER_INFO, config: &AdapterConfig) -> Ch
     })
 }
 
-/// Whether the INF lists the value: what an administrator's tool wrote besides is for the driver to survive, not to obey.
+/// Whether the INF lists the value: other values may stand in the registry, and the driver must survive them.
 fn offers(config: &AdapterConfig, name: &str, value: i64) -> bool {
     let keywords = &config.installation().keywords;
     keywords

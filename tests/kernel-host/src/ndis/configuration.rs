@@ -1,5 +1,5 @@
 //! Reading a device's driver key: the configuration handle, its parameters, the network address. What is read belongs to the
-//! handle and goes with it, so that a driver that keeps a pointer faults.
+//! handle and is freed with it, so that a driver that keeps a pointer faults.
 //!
 //! Values are text in the registry; reading one as an integer converts it as `RtlUnicodeStringToInteger` does, which takes the
 //! digits it finds and never fails.
@@ -21,16 +21,16 @@ const INTEGER: i32 = 0;
 const HEX_INTEGER: i32 = 1;
 const STRING: i32 = 2;
 
-/// An open configuration: whose it is and what it has given out.
+/// An open configuration: its owner and what it has given out.
 pub struct Configuration {
     pub handle: usize,
-    /// The miniport, or the miniport driver, whose values these are.
+    /// The miniport, or the miniport driver, that the values belong to.
     pub owner: usize,
     values: Vec<(String, String)>,
     given_out: Mutex<Vec<GivenOut>>,
 }
 
-/// Memory that lives as long as the handle.
+/// Memory that is valid as long as the handle.
 enum GivenOut {
     Parameter { _parameter: Loan<NDIS_CONFIGURATION_PARAMETER>, _text: Option<LoanedBytes> },
     Bytes { _bytes: LoanedBytes },
@@ -91,7 +91,7 @@ fn network_address(text: &str) -> Option<[u8; 6]> {
     Some(address)
 }
 
-/// The text of a counted string that an image passes, without surrogates' complaints.
+/// The text of a counted string that an image passes, with unpaired surrogates replaced.
 pub fn text_of(string: *const UNICODE_STRING) -> Option<String> {
     if string.is_null() {
         return None;

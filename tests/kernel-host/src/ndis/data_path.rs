@@ -2,7 +2,7 @@
 //!
 //! Ownership is tracked list by list: what was sent comes back exactly once through NdisMSendNetBufferListsComplete; what was
 //! indicated without the RESOURCES flag goes back through MiniportReturnNetBufferLists exactly once, either at once or when the
-//! test lets go of it. Memory of a completed send is gone, so a driver that keeps a pointer faults.
+//! test drops it. Memory of a completed send is freed, so a driver that keeps a pointer faults.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -53,7 +53,7 @@ const NOTE: usize = 0x0A07_E0F0_0A07_E0F0;
 
 struct Sent {
     list: List,
-    /// The buffers behind the first one, each in a list of its own that nobody sees.
+    /// The buffers behind the first one, each in a list of its own that no driver sees.
     following: Vec<List>,
     index: usize,
     batch: Arc<Batch>,
@@ -64,7 +64,7 @@ struct Sent {
 /// The end of a wait for completions.
 #[derive(Default)]
 struct Watch {
-    /// The deadline at which the sends are looked at.
+    /// The deadline at which the sends are checked.
     deadline: Option<(Time, u64)>,
     /// When a list was completed last, or the first one given.
     progress: Time,
@@ -187,7 +187,7 @@ impl DataPath {
             }
             following.iter().for_each(List::lend_for_reading);
             let pointer = list.pointer();
-            // SAFETY: the list is the host's own and not given to anybody yet.
+            // SAFETY: the list is the host's own and not handed out yet.
             unsafe {
                 (*pointer).Next = next;
                 (*pointer).SourceHandle = miniport.handle as *mut c_void;
@@ -204,7 +204,7 @@ impl DataPath {
         next
     }
 
-    /// Looks at the sends when nothing has been completed for so long. `progress`: something was just now.
+    /// Checks the sends when none has been completed for so long. `progress`: something was just now.
     fn watch_from_now(&self, miniport: usize, progress: bool) {
         let mut watch = lock(&self.watch);
         let idle = lock(&self.sends).is_empty();
@@ -386,7 +386,7 @@ impl DataPath {
     }
 }
 
-/// The frame in an indicated list, after everything that the contract says about such a list.
+/// The frame in an indicated list, after all checks of the contract for such a list.
 fn check_indicated(miniport: &Miniport, list: *mut NET_BUFFER_LIST) -> Vec<u8> {
     let rule = |text: String| -> ! {
         broken(Group::Receive, miniport.handle, format!("NdisMIndicateReceiveNetBufferLists: {text}"))
@@ -472,8 +472,8 @@ fn check_locks(miniport: &Miniport, function: &str) {
     }
 }
 
-/// The flag says DISPATCH_LEVEL there only, and where the driver knows that it is there: in a DPC or a timer function, and in a
-/// handler whose own flags say so. A clear flag makes NDIS look and raise, for each call.
+/// The flag says DISPATCH_LEVEL there only, and where the driver can know its level: in a DPC or a timer function, and in a
+/// handler whose own flags set it. A clear flag makes NDIS check and raise, for each call.
 fn check_level(miniport: &Miniport, group: Group, function: &str, says_dispatch: bool) {
     let at_dispatch = irql::current() == irql::DISPATCH;
     if says_dispatch && !at_dispatch {
@@ -481,8 +481,8 @@ fn check_level(miniport: &Miniport, group: Group, function: &str, says_dispatch:
         broken(group, miniport.handle, rule);
     }
     let known = Thread::current().contexts.borrow().last().is_some_and(|active| {
-        let told = active.name == SEND_HANDLER || active.name == RETURN_HANDLER;
-        told || matches!(active.kind, ContextKind::DeferredProcedureCall | ContextKind::Timer)
+        let flagged = active.name == SEND_HANDLER || active.name == RETURN_HANDLER;
+        flagged || matches!(active.kind, ContextKind::DeferredProcedureCall | ContextKind::Timer)
     });
     if !says_dispatch && at_dispatch && known {
         let rule = format!("{function}: the level is known to be DISPATCH_LEVEL, and the DISPATCH_LEVEL flag is clear");

@@ -48,7 +48,7 @@ pub fn after_driver_entry(object: *mut DRIVER_OBJECT, succeeded: bool) {
     }
 }
 
-/// Before DriverUnload: plug and play has removed every device of the driver, and nobody has a file open on one of its control
+/// Before DriverUnload: plug and play has removed every device of the driver, and no file is open on one of its control
 /// devices, because those keep the driver referenced.
 pub fn before_unload(object: *mut DRIVER_OBJECT) {
     super::adapter::remove_all_of(object as usize);

@@ -37,7 +37,7 @@ impl Gate {
         Some(RundownReference(self))
     }
 
-    /// Lets nobody in any more and waits for those inside.
+    /// Refuses new references and waits for those that exist.
     pub fn shut(&self) {
         loop {
             self.empty.reset();
@@ -56,7 +56,7 @@ impl Gate {
         self.lock().shut = false;
     }
 
-    /// The end of a passage that stayed.
+    /// The end of a reference that stayed.
     pub fn leave(&self) {
         let mut inside = self.lock();
         inside.count = inside.count.saturating_sub(1);
@@ -73,7 +73,7 @@ impl Gate {
 }
 
 impl RundownReference<'_> {
-    /// Stays inside beyond this borrow; whoever does that owes a [`Gate::leave`].
+    /// Stays inside beyond this borrow; the caller owes a [`Gate::leave`].
     pub fn stay(self) {
         std::mem::forget(self);
     }

@@ -1,7 +1,7 @@
 //! `NDIS_HANDLE`s that a driver gets: numbers that are no addresses, so that a driver that follows one faults at once.
 //!
-//! A table remembers what each number stood for, also after it was freed: using a stale handle or one of another kind is a
-//! broken rule that can be named, not a silent look-up of something else.
+//! A table records the kind of each number, also after it was freed: using a stale handle or one of another kind is reported as
+//! that, and never finds another object.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stale_foreign_and_null_handles_are_told_apart() {
+    fn stale_foreign_and_null_handles_are_distinguished() {
         let table = HandleTable::new(1);
         let other = HandleTable::new(2);
         let handle = *table.insert_with(|handle| handle) as *mut c_void;

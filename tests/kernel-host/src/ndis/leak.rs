@@ -1,4 +1,4 @@
-//! What a miniport, or a miniport driver, has to give back before it goes: NDIS objects by owner. Pool, MDLs, mappings and
+//! What a miniport, or a miniport driver, has to give back before it ends: NDIS objects by owner. Pool, MDLs, mappings and
 //! threads are the ledger's and the pool's; those are reported when the image is unloaded.
 
 use super::miniport::Miniport;

@@ -1,5 +1,6 @@
-//! The steps of an adapter's life as NDIS takes them: initialise, restart, pause, halt, device events, shutdown. Each step calls
-//! one entry point, waits for a completion where the entry point may pend, and checks what the contract promises at its end.
+//! The steps of an adapter's life cycle as NDIS takes them: initialise, restart, pause, halt, device events, shutdown. Each
+//! step calls one entry point, waits for a completion where the entry point may pend, and checks what the contract promises at
+//! its end.
 //!
 //! Never called here with a lock of the host held, and never two steps at once for one adapter: the state refuses it.
 
@@ -35,7 +36,7 @@ pub enum HaltAction {
     DeviceStopped = 6,
 }
 
-/// What NDIS tells a miniport about its device (NDIS: `NDIS_DEVICE_PNP_EVENT`).
+/// The events of its device that NDIS passes to a miniport (NDIS: `NDIS_DEVICE_PNP_EVENT`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum DeviceEvent {
@@ -50,7 +51,7 @@ pub enum DeviceEvent {
 /// Why a step was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepError {
-    /// The adapter is in another state than the step starts from; a mistake of the caller, not of the driver.
+    /// The adapter is in another state than the step starts from; an error of the caller, not of the driver.
     WrongState(State),
     /// The entry point failed with this status.
     Failed(NdisStatus),
@@ -215,7 +216,7 @@ fn expect<T>(miniport: &Miniport, function: &str, met: Result<T, Mismatch>) -> T
     })
 }
 
-/// Calls `MiniportHaltEx` for a paused adapter; afterwards its handle is dead and nothing of it may be left.
+/// Calls `MiniportHaltEx` for a paused adapter; afterwards its handle is invalid and no resource of it may be left.
 pub fn halt(miniport: &Arc<Miniport>, action: HaltAction) -> Result<(), StepError> {
     miniport.step(&[State::Paused], State::Halting).map_err(StepError::WrongState)?;
     miniport.oids.wait_idle();
@@ -241,7 +242,8 @@ pub fn device_event(miniport: &Miniport, event: DeviceEvent) {
     }
 }
 
-/// Calls `MiniportShutdownEx` as the system does when it powers off; the adapter is dead to NDIS afterwards, but not halted.
+/// Calls `MiniportShutdownEx` as the system does when it powers off; NDIS does not use the adapter afterwards, but it is not
+/// halted.
 pub fn shutdown(miniport: &Miniport) {
     const POWER_OFF: i32 = 0;
     let target = miniport.driver.handlers.shutdown;

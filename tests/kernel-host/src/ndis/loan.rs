@@ -32,7 +32,7 @@ impl<T: Copy> Loan<T> {
     /// What the image has left there.
     #[must_use]
     pub fn read(&self) -> T {
-        // SAFETY: the block is ours until drop.
+        // SAFETY: the block belongs to this value until drop.
         unsafe { self.pointer.read() }
     }
 }
@@ -94,7 +94,8 @@ impl LoanedBytes {
     /// What the image has left there.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        // SAFETY: the block is ours until drop; image code writes it only during calls, which are over or race by design.
+        // SAFETY: the block belongs to this value until drop; image code writes it only during calls, which are over or race by
+        // design.
         (0..self.length).map(|index| unsafe { self.pointer.add(index).read_volatile() }).collect()
     }
 }

@@ -1,7 +1,7 @@
-//! One initialised instance of a miniport: its handle, its state, what its attributes said, and what is outstanding with it.
+//! One initialised instance of a miniport: its handle, its state, its attributes, and what is outstanding with it.
 //!
 //! States as NDIS names them: Halted → Initializing → Paused → Restarting → Running → Pausing → Paused → Halted. The steps
-//! between them are in [`super::life_cycle`]; this file only keeps them honest.
+//! between them are in [`super::life_cycle`]; this file only checks them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
@@ -36,7 +36,7 @@ pub enum State {
     Halted,
 }
 
-/// What the registration attributes said.
+/// The registration attributes.
 #[derive(Debug, Clone, Copy)]
 pub struct Registered {
     /// The context that NDIS passes to every entry point.
@@ -44,7 +44,7 @@ pub struct Registered {
     pub flags: u32,
 }
 
-/// What the NDK attributes said, and whether consumers may open the provider now.
+/// The NDK attributes, and whether consumers may open the provider now.
 #[derive(Debug)]
 pub struct NdkSide {
     pub info: NDK_ADAPTER_INFO,
@@ -81,7 +81,7 @@ pub struct Indications {
     pub link_speed: Option<u64>,
     /// The NDK events of NdisMNetPnPEvent in their order: enabled or disabled.
     pub ndk_events: Vec<bool>,
-    /// What NdisMNetPnPEvent answers instead of doing what it is asked, while a test wants that.
+    /// The status that NdisMNetPnPEvent returns instead of acting, when a test sets one.
     pub ndk_event_answer: Option<NdisStatus>,
     /// Calls of NdisMNetPnPEvent that failed, since the last one that did not.
     pub ndk_events_refused: usize,
@@ -120,7 +120,7 @@ impl Miniport {
         *lock(&self.state)
     }
 
-    /// Goes from one of `from` to `to`, or says in which state the miniport is instead.
+    /// Goes from one of `from` to `to`, or returns the state of the miniport instead.
     pub fn step(&self, from: &[State], to: State) -> Result<(), State> {
         let mut state = lock(&self.state);
         if !from.contains(&state) {
@@ -226,11 +226,11 @@ impl Miniport {
     }
 }
 
-/// Attribute blocks that NDIS knows and this host does not model: offload, 802.11, add-device, header split, hardware assist,
+/// Attribute blocks that NDIS has and this host does not model: offload, 802.11, add-device, header split, hardware assist,
 /// packet direct.
 const OTHER_BLOCKS: &[u8] = &[0xA0, 0xA1, 0xA4, 0xAB, 0xAF, 0xC5];
 
-/// A lock of the host; nobody panics with one, and if somebody did the data is still whole.
+/// A lock of the host; a panic with one held leaves the data whole.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! NDIS: registration of miniport drivers, the life of their adapters, OID requests, status indications, the data path,
+//! NDIS: registration of miniport drivers, the life cycle of their adapters, OID requests, status indications, the data path,
 //! configuration, work items, timers, control devices and PnP events.
 //!
-//! It plays the side above a miniport and checks what the real one checks, more strictly: a structure of the wrong type,
-//! revision or size, a call in the wrong state or order, an object left behind ends the run with `BUGCODE_NDIS_DRIVER` and
-//! the sentence of the rule; where NDIS answers with a status, this one does.
+//! It is the side above a miniport and checks what the real one checks, more strictly: a structure of the wrong type, revision
+//! or size, a call in the wrong state or order, or an object left behind ends the run with `BUGCODE_NDIS_DRIVER` and the
+//! sentence of the rule; where NDIS returns a status, this one does.
 
 pub mod adapter;
 pub mod attributes;

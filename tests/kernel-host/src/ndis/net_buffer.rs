@@ -1,8 +1,8 @@
 //! NET_BUFFER_LISTs and NET_BUFFERs: their pools, their memory, and the accessors that NDIS exports.
 //!
-//! A list is as large as the running NDIS makes it, which is more than a driver's headers know; list, buffer, MDL and data lie in
-//! blocks of their own with guards behind them. What a fresh list contains is what NDIS puts there and nothing more: with pool
-//! data the whole buffer is unused data space, so a driver sets offset and length itself.
+//! A list is as large as the running NDIS makes it, which is more than a driver's headers declare; list, buffer, MDL and data
+//! lie in blocks of their own with guards behind them. What a fresh list contains is what NDIS puts there and nothing more:
+//! with pool data the whole buffer is unused data space, so a driver sets offset and length itself.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -18,7 +18,7 @@ use super::{is_owner, ndis};
 use crate::memory::mdl;
 use crate::nt::MDL;
 
-/// Size of a NET_BUFFER_LIST as a recent NDIS makes it: more information slots than a 6.60 driver knows, and its own tail.
+/// Size of a NET_BUFFER_LIST as a recent NDIS makes it: more information slots than a 6.60 driver has, and its own tail.
 const LIST_SIZE: usize = 0x180;
 const BUFFER_SIZE: usize = 0xB0;
 
@@ -90,11 +90,12 @@ impl List {
         self.parts.iter().for_each(|part| part.data.make_read_only());
     }
 
-    /// Hangs the buffers of other lists behind this one's. They stay theirs: whoever owns this list keeps those as well.
+    /// Appends the buffers of other lists behind this one's. They still belong to those lists: the owner of this list keeps
+    /// those as well.
     pub fn continue_with(&self, others: &[Self]) {
         let mut last = self.buffer();
         for other in others {
-            // SAFETY: both lists have a buffer, which is the host's own and not given to anybody yet.
+            // SAFETY: both lists have a buffer, which is the host's own and not handed out yet.
             unsafe { (*last).Next = other.buffer() };
             last = other.buffer();
         }
@@ -429,7 +430,7 @@ crate::exports! {
         }
         let copied = read_data(buffer).filter(|bytes| bytes.len() >= needed as usize && !storage.is_null());
         let Some(bytes) = copied else { return std::ptr::null_mut() };
-        // SAFETY: the storage has room for the bytes that were asked for, by contract.
+        // SAFETY: the storage holds the bytes that were asked for, by contract.
         unsafe { storage.cast::<u8>().copy_from(bytes.as_ptr(), needed as usize) };
         storage
     }

@@ -1,7 +1,7 @@
 //! OID requests: the serial path (`MiniportOidRequest`, one at a time), the direct path (any number at once), their completion
-//! and cancellation, and what NDIS can see of a wrong answer.
+//! and cancellation, and the checks that NDIS can make of a result.
 //!
-//! The request and its buffer are lent to the miniport and taken back at completion, so that a later touch of either faults.
+//! The request and its buffer are lent to the miniport and freed at completion, so that a late access to either faults.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -22,21 +22,21 @@ use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
 
-/// What an answer looks like from outside.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OidAnswer {
     pub status: NdisStatus,
-    /// The bytes that the miniport says it wrote (query) or the whole buffer (set).
+    /// The bytes that the miniport reports as written (query) or the whole buffer (set).
     pub data: Vec<u8>,
     /// `BytesWritten` of a query, `BytesRead` of a set.
     pub bytes_done: u32,
     pub bytes_needed: u32,
 }
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Debug, Clone)]
 pub enum OidKind {
-    /// A query with room for this many bytes.
+    /// A query with a buffer of this many bytes.
     Query(usize),
     /// As a query, from the statistics path of NDIS.
     QueryStatistics(usize),
@@ -79,7 +79,7 @@ const UNTOUCHED: u8 = 0xCD;
 /// The requests that a miniport has not completed.
 #[derive(Default)]
 pub struct OidPath {
-    /// Whose turn it is on the serial path.
+    /// The order of requests on the serial path.
     turn: Turn,
     outstanding: Mutex<BTreeMap<usize, Arc<Outstanding>>>,
     next_id: AtomicUsize,

@@ -1,5 +1,5 @@
-//! `NdisMNetPnPEvent`: how a miniport tells the layers above that NDK came or goes. The disable event stays in the call until the
-//! last NDK adapter of the miniport is closed, so it may not come from where a close needs to get through.
+//! `NdisMNetPnPEvent`: how a miniport reports to the layers above that NDK came or goes. The disable event stays in the call
+//! until the last NDK adapter of the miniport is closed, so it may not come from where a close needs to get through.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -16,7 +16,7 @@ thread_local! {
     static INSIDE_OID_HANDLER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Marks the current thread as running an OID handler while it lives.
+/// Marks the current thread as running an OID handler while it exists.
 pub struct OidHandlerScope(());
 
 impl OidHandlerScope {
@@ -86,7 +86,7 @@ crate::exports! {
 /// How often a driver may raise events that fail, with none in between that does not.
 const REFUSED_IN_A_ROW: usize = 64;
 
-/// Answers an event with a failure, and reports a driver that raises it again for ever.
+/// Fails an event, and reports a driver that raises it again for ever.
 fn refuse(miniport: &Miniport, answer: NdisStatus) -> NdisStatus {
     let refused = {
         let mut indications = lock(&miniport.indications);
@@ -126,7 +126,7 @@ fn check_notification(miniport: &Miniport, notification: *const NET_PNP_EVENT_NO
     code.0
 }
 
-/// Tells the consumers and waits for their closes.
+/// Notifies the consumers and waits for their closes.
 fn disable(miniport: &Miniport) {
     if Thread::current().is_inside(crate::callout::ContextKind::DispatchFunction) {
         rule(miniport, "NDK disable is raised inside a dispatch function of the provider");

@@ -32,7 +32,7 @@ fn running_minor() -> u8 {
     }
 }
 
-/// Optional handlers that NDIS knows and this host does not model: PnP, connection-oriented, switch, idle notification.
+/// Optional handlers that NDIS has and this host does not model: PnP, connection-oriented, switch, idle notification.
 const OTHER_OPTIONAL_HANDLERS: &[u8] = &[0x90, 0x91, 0x92, 0xA5, 0xA6, 0xB0, 0xB4, 0xB8];
 
 /// Where a registered driver stands.

@@ -1,7 +1,7 @@
-//! Where a request that a miniport may finish later meets its completion: pause, restart, OID requests.
+//! Where a request that a miniport may finish asynchronously meets its completion: pause, restart, OID requests.
 //!
-//! The completion may come before the handler has returned, from another thread; it has to come exactly once, and only
-//! if the handler returns pending.
+//! The completion may come before the handler has returned, from another thread; it has to come exactly once, and only if the
+//! handler returns pending.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Rendezvous<T> {
 /// Why a completion, or a return value, breaks the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mismatch {
-    /// Completed although nothing was asked.
+    /// Completed without a request.
     NothingOutstanding,
     /// Completed a second time.
     CompletedTwice,

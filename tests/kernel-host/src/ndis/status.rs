@@ -1,4 +1,4 @@
-//! The `NDIS_STATUS` values: those that this host returns or looks at, and the names of all.
+//! The `NDIS_STATUS` values: those that this host returns or reads, and the names of all.
 
 /// The type of a status: the same numbers as NTSTATUS.
 pub type NdisStatus = i32;

@@ -1,8 +1,8 @@
-//! The opening side of NDK: how NDIS lets a consumer open a provider's adapter and makes all of them close when NDK is disabled
-//! or the adapter goes.
+//! The opener's side of NDK: how NDIS lets a consumer open a provider's adapter and makes all of them close when NDK is
+//! disabled or the adapter is removed.
 //!
-//! An opened adapter is checked before a consumer sees it. A consumer that is a Rust test gets the provider's own object and calls
-//! its tables; one that is a driver and comes through WSK has the layer of [`mediator`] in between, as on Windows.
+//! An opened adapter is checked before a consumer sees it. A consumer that is a Rust test gets the provider's own object and
+//! calls its tables; one that is a driver and comes through WSK has the layer of [`mediator`] in between, as on Windows.
 
 pub mod mediator;
 pub mod object_check;
@@ -27,7 +27,7 @@ use crate::status::NtStatus;
 
 type Closer = Arc<dyn Fn() + Send + Sync>;
 
-/// The NDK adapters that are open on a miniport, and who has to be told when they must close.
+/// The NDK adapters that are open on a miniport, and the consumers to notify when they must close.
 pub struct Opens {
     enabled: AtomicBool,
     inner: Mutex<Inner>,
@@ -65,7 +65,7 @@ impl Opens {
         lock(&self.inner).open.len()
     }
 
-    /// Tells every consumer to close and waits until nothing is open.
+    /// Makes every consumer close and waits until no adapter is open.
     pub fn close_all(&self, miniport: &Miniport, why: &str) {
         let consumers: Vec<Closer> = lock(&self.inner).consumers.values().cloned().collect();
         for close in consumers {
@@ -111,7 +111,7 @@ impl Opens {
     }
 }
 
-/// A consumer's wish to be told when it has to close; ends when dropped.
+/// A consumer's registration for the notice that it has to close; ends when dropped.
 pub struct ConsumerRegistration {
     miniport: Arc<Miniport>,
     number: u64,
@@ -123,7 +123,7 @@ impl Drop for ConsumerRegistration {
     }
 }
 
-/// Registers a consumer: `close` is called when NDK is disabled or the adapter goes, and has to close what it opened.
+/// Registers a consumer: `close` is called when NDK is disabled or the adapter is removed, and has to close what it opened.
 pub fn register_consumer(miniport: &Arc<Miniport>, close: impl Fn() + Send + Sync + 'static) -> ConsumerRegistration {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -211,7 +211,7 @@ impl NdkAdapter {
 impl Drop for NdkAdapter {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The test has failed already; a close that waits for its objects would hide why.
+            // The test has failed already; a close that waits for its objects would hide the reason.
             return;
         }
         let Some(handlers) = self.miniport.driver.ndk() else { return };

@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// A new adapter: the object's rules, and a version that satisfies what was asked.
+/// A new adapter: the object's rules, and a version that satisfies the request.
 pub fn check_adapter(adapter: *mut NDK_ADAPTER, asked: NDK_VERSION) -> Result<NDK_VERSION, String> {
     // SAFETY: the provider says that this is an adapter; a wild address is reported by the fault handler.
     let version = unsafe { (&raw const (*adapter).Header.Version).read_unaligned() };

@@ -1,5 +1,5 @@
 //! The interfaces of the host and their unicast IP addresses, as TCP/IP keeps them: the data behind `GetUnicastIpAddressTable`
-//! and the interface conversions. Plain data; the exports copy rows out of it, notifications are next door.
+//! and the interface conversions. Plain data; the exports copy rows out of it, notifications are in `notification`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ impl InterfaceLuid {
 #[repr(i32)]
 pub enum DetectionState {
     Invalid = 0,
-    /// The answer is not known yet.
+    /// The result is not known yet.
     Tentative = 1,
     /// Another station has the address.
     Duplicate = 2,
@@ -80,11 +80,11 @@ impl AddressTable {
         Self { inner: Mutex::new(Inner { interfaces, rows: rows.to_vec(), luids_given: 0 }) }
     }
 
-    /// Enters an interface; `None` when the wished index is taken.
-    pub fn add_interface(&self, if_type: u16, wished: Option<u32>) -> Option<(u32, InterfaceLuid)> {
+    /// Enters an interface; `None` when the given index is taken.
+    pub fn add_interface(&self, if_type: u16, if_index: Option<u32>) -> Option<(u32, InterfaceLuid)> {
         let mut inner = self.lock();
         let free = (FIRST_ADAPTER_INDEX..u32::MAX).find(|index| !inner.interfaces.contains_key(index));
-        let if_index = wished.or(free).filter(|index| *index != 0 && !inner.interfaces.contains_key(index))?;
+        let if_index = if_index.or(free).filter(|index| *index != 0 && !inner.interfaces.contains_key(index))?;
         inner.luids_given += 1;
         // An odd starting point, so that neither index nor LUID is mistaken for the other or for a small count.
         let luid = InterfaceLuid::new(if_type, 0x8000 + inner.luids_given);

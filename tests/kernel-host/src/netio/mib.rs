@@ -89,7 +89,7 @@ fn build_table(rows: &[Row]) -> LoanedBytes {
     const FIRST_ROW: usize = std::mem::offset_of!(MIB_UNICASTIPADDRESS_TABLE, Table);
     let row_size = size_of::<MIB_UNICASTIPADDRESS_ROW>();
     let memory = LoanedBytes::filled(FIRST_ROW + rows.len() * row_size, 0);
-    // SAFETY: the block has room for the count and that many rows, and is aligned for both.
+    // SAFETY: the block is sized for the count and that many rows, and is aligned for both.
     unsafe {
         memory.as_pointer().cast::<u32>().write(rows.len() as u32);
         let first = memory.as_pointer().add(FIRST_ROW).cast::<MIB_UNICASTIPADDRESS_ROW>();
@@ -204,7 +204,7 @@ crate::exports! {
     }
 
     /// The name that an administrator sees: "Ethernet" and the index.
-    /// Checks: room for it, STATUS_BUFFER_TOO_SMALL otherwise
+    /// Checks: space for it, STATUS_BUFFER_TOO_SMALL otherwise
     /// Source: NETIOAPI: ConvertInterfaceLuidToAlias
     [PASSIVE_ONLY] fn ConvertInterfaceLuidToAlias(luid: *const u64, alias: *mut u16, length: usize) -> NtStatus {
         if luid.is_null() || alias.is_null() {

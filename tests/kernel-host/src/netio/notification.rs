@@ -1,5 +1,5 @@
-//! Change notifications of the unicast address table: who asked, calling them, and the cancellation that waits for calls in
-//! progress (NETIOAPI: NotifyUnicastIpAddressChange, CancelMibChangeNotify2).
+//! Change notifications of the unicast address table: the registrations, their callbacks, and the cancellation that waits for
+//! calls in progress (NETIOAPI: NotifyUnicastIpAddressChange, CancelMibChangeNotify2).
 //!
 //! A callback sees only which address of which interface changed; the other members of its row are zero, as documented, so a
 //! driver has to look them up.
@@ -20,7 +20,7 @@ use crate::dispatcher::Event;
 use crate::ndis::loan::Loan;
 use crate::ndis::rule::{Group, broken};
 
-/// Kind under which registrations are written down.
+/// Kind under which registrations are recorded.
 const LEDGER_KIND: &str = "address change notification";
 
 /// First handle; an odd number that is no address.
@@ -120,7 +120,7 @@ pub fn cancel(handle: usize) -> bool {
     true
 }
 
-/// Tells everybody who wants to know about a change. Runs the callbacks on the calling thread, at PASSIVE_LEVEL.
+/// Notifies every registrant of a change. Runs the callbacks on the calling thread, at PASSIVE_LEVEL.
 pub fn announce(row: &Row, change: Change) {
     let all: Vec<_> = registrations().live.values().cloned().collect();
     for registration in all.iter().filter(|registration| registration.wants(row)) {

@@ -29,7 +29,7 @@ exports! {
 
 /// # Safety
 ///
-/// The format is a C string and the arguments are what it says; those it asks for beyond them are 0.
+/// The format is a C string and the arguments are what it describes; those it needs beyond them are 0.
 unsafe fn print(format: *const u8, arguments: &[u64]) -> u32 {
     let mut rest = arguments.iter().copied();
     // SAFETY: the caller's contract.

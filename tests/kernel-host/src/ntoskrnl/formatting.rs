@@ -52,9 +52,9 @@ crate::exports! {
     }
 }
 
-/// The safe string functions of the headers are made of `_vsnprintf` and write the terminator themselves. These here leave it out
-/// where the text fills its room, and say so by a negative length only where the text is longer: a driver that looks at that
-/// knows; a text of exactly the room is taken for whole.
+/// The safe string functions of the headers are made of `_vsnprintf` and write the terminator themselves. These here leave it
+/// out where the text fills its buffer, and return a negative length only where the text is longer: a driver can check for
+/// that; a text of exactly the buffer's length is taken as complete.
 fn check_terminated(function: &str, written: i32, capacity: usize) {
     let exact = usize::try_from(written).is_ok_and(|written| written == capacity);
     if capacity != 0 && exact && crate::kernel::is_verifying() {
@@ -108,7 +108,7 @@ unsafe fn list(arguments: *const u64) -> impl FnMut() -> u64 {
 
 /// # Safety
 ///
-/// The buffer has room for that many units.
+/// The buffer holds that many units.
 unsafe fn put<T: Copy + Default>(buffer: *mut T, count: usize, text: &[T]) -> i32 {
     for (index, unit) in text.iter().chain([&T::default()]).take(count).enumerate() {
         // SAFETY: the caller's contract.
@@ -254,7 +254,7 @@ fn number(from: &mut std::iter::Peekable<std::str::Chars<'_>>, next: &mut impl F
 ///
 /// # Safety
 ///
-/// The arguments are what the format says.
+/// The arguments are those of the format.
 pub unsafe fn expand(format: &str, width: Width, mut next: impl FnMut() -> u64) -> String {
     let mut output = String::new();
     let mut characters = format.chars().peekable();
@@ -319,7 +319,7 @@ mod tests {
     use super::{Width, expand, list, put};
 
     fn formatted(format: &str, arguments: &[u64]) -> String {
-        // SAFETY: each test gives what its format asks for.
+        // SAFETY: each test gives the arguments of its format.
         unsafe { expand(format, Width::Narrow, list(arguments.as_ptr())) }
     }
 
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_has_no_terminator_and_a_small_one_is_told() {
+    fn a_full_buffer_has_no_terminator_and_a_small_one_is_reported() {
         for (count, answer, left) in [(0, -1, "zzzz"), (2, -1, "abzz"), (3, 3, "abcz"), (4, 3, "abc\0")] {
             let mut buffer = *b"zzzz";
             // SAFETY: the buffer has four bytes.

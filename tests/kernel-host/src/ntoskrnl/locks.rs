@@ -13,7 +13,7 @@ exports! {
     module "ntoskrnl.exe";
 
     /// The current level.
-    /// Checks: not asked by a miniport's handler that is told by a flag
+    /// Checks: not asked by a miniport's handler that gets it by a flag
     /// Source: WDM: KeGetCurrentIrql
     [ANY] fn KeGetCurrentIrql() -> Irql {
         if crate::kernel::is_verifying() {

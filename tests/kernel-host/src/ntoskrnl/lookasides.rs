@@ -15,7 +15,7 @@ use crate::status::{NtStatus, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
 
 use super::pools;
 
-/// The kind under which lookaside lists are written down.
+/// The kind under which lookaside lists are recorded.
 pub const LEDGER_KIND: &str = "lookaside list";
 
 const PAGED: u32 = 1;
@@ -46,7 +46,7 @@ exports! {
     module "ntoskrnl.exe";
 
     /// Fills a list of non-paged blocks; without functions of the driver's, pool by its tag.
-    /// Checks: size and tag not 0; room for a link; not a list already
+    /// Checks: size and tag not 0; space for a link; not a list already
     /// Source: WDM: ExInitializeNPagedLookasideList
     [UP_TO_DISPATCH] fn ExInitializeNPagedLookasideList(
         list: *mut Lookaside, allocate: usize, free: usize, flags: u32, size: usize, tag: u32, _depth: u16,
@@ -64,7 +64,7 @@ exports! {
     }
 
     /// The same for paged blocks.
-    /// Checks: size and tag not 0; room for a link; not a list already
+    /// Checks: size and tag not 0; space for a link; not a list already
     /// Source: WDM: ExInitializePagedLookasideList
     [UP_TO_APC] fn ExInitializePagedLookasideList(
         list: *mut Lookaside, allocate: usize, free: usize, _flags: u32, size: usize, tag: u32, _depth: u16,
@@ -81,8 +81,8 @@ exports! {
         unsafe { delete(list, "ExDeletePagedLookasideList") };
     }
 
-    /// Fills a list of either kind, whose functions are told the list.
-    /// Checks: size and tag not 0; room for a link; not a list already; no flags, as they are not modelled
+    /// Fills a list of either kind, whose functions get the list.
+    /// Checks: size and tag not 0; space for a link; not a list already; no flags, as they are not modelled
     /// Source: WDM: ExInitializeLookasideListEx
     [UP_TO_DISPATCH] fn ExInitializeLookasideListEx(
         list: *mut Lookaside, allocate: usize, free: usize, kind: u32, flags: u32, size: usize, tag: u32, _depth: u16,

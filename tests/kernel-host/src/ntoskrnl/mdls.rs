@@ -17,7 +17,7 @@ const MM_CACHED: u32 = 1;
 exports! {
     module "ntoskrnl.exe";
 
-    /// An MDL with room for the pages of a range.
+    /// An MDL with space for the pages of a range.
     /// Checks: at most 4 GiB - PAGE_SIZE; can be made to fail
     /// Source: WDM: IoAllocateMdl
     [UP_TO_DISPATCH] fn IoAllocateMdl(
@@ -116,7 +116,7 @@ exports! {
     }
 
     /// Unlocks the pages, and unmaps the MDL if it is mapped.
-    /// Checks: locked; no other MDL still maps pages that nobody locks any more
+    /// Checks: locked; no other MDL still maps pages that have no lock any more
     /// Source: WDM: MmUnlockPages
     [UP_TO_DISPATCH] fn MmUnlockPages(list: *mut MDL) {
         // SAFETY: the image's MDL.
@@ -136,7 +136,7 @@ exports! {
         address_space::frame_at(address).map_or(0, |frame| u64::from(frame) << PAGE_SHIFT | offset)
     }
 
-    /// Whether an address is mapped at this moment.
+    /// Whether an address is mapped now.
     /// Source: WDM: MmIsAddressValid
     [UP_TO_DISPATCH] fn MmIsAddressValid(address: *const c_void) -> u8 {
         u8::from(address_space::frame_at(address as usize).is_some())

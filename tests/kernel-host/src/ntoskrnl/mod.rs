@@ -1,5 +1,5 @@
-//! The exports of ntoskrnl.exe (and of hal.dll, which forwards to it), by subject. The bodies are short: what they
-//! model lives in the modules of the same name above.
+//! The exports of ntoskrnl.exe (and of hal.dll, which forwards to it), by subject. The bodies are short: what they model is in
+//! the modules of the same name above.
 
 pub mod addresses;
 pub mod bugchecks;

@@ -16,7 +16,7 @@ use crate::status::{
     NtStatus, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE, STATUS_OBJECT_TYPE_MISMATCH, STATUS_SUCCESS,
 };
 
-/// What the type exports point at: an opaque object whose address names the type.
+/// The target of the type exports: an opaque object whose address names the type.
 #[repr(transparent)]
 pub struct TypeObject(*const u8);
 

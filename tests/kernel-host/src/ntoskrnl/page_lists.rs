@@ -1,4 +1,4 @@
-//! Pages without an address: allocated as an MDL, mapped where a driver wants to look at them.
+//! Pages without an address: allocated as an MDL, mapped where a driver reads them.
 
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::exports;
@@ -8,7 +8,7 @@ use crate::memory::pool::{self, Request};
 use crate::memory::{PAGE_SIZE, frames, mdl};
 use crate::nt::MDL;
 
-/// The kind under which such pages are written down.
+/// The kind under which such pages are recorded.
 pub const LEDGER_KIND: &str = "pages of an MDL";
 
 const TAG: u32 = u32::from_le_bytes(*b"MmPg");

@@ -238,7 +238,7 @@ unsafe fn remove_next_irp(queue: *mut IO_CSQ, peek_context: *mut c_void) -> *mut
         let old = lock(queue);
         let mut irp: *mut IRP =
             call_image!(CALLBACK, (*queue).CsqPeekNextIrp => *mut IRP; queue, ptr::null_mut::<IRP>(), peek_context);
-        // One whose cancel routine is gone is on its way out: its cancel routine waits for our lock.
+        // One whose cancel routine is taken is being cancelled: its cancel routine waits for this lock.
         while !irp.is_null() && set_cancel_routine(irp, ptr::null_mut()).is_null() {
             irp = call_image!(CALLBACK, (*queue).CsqPeekNextIrp => *mut IRP; queue, irp, peek_context);
         }

@@ -61,7 +61,7 @@ unsafe extern "win64" fn copied_inside_itself(destination: *mut u8, source: *con
     )
 }
 
-/// Whether two ranges share bytes. Compilers copy things onto themselves, which hurts nothing.
+/// Whether two ranges share bytes. Compilers copy values onto themselves, which is harmless.
 fn overlap(destination: usize, source: usize, count: usize) -> bool {
     destination != source && destination.abs_diff(source) < count
 }

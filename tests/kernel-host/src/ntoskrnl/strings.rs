@@ -94,7 +94,7 @@ exports! {
     }
 }
 
-/// Adds characters, and a zero behind them where there is room.
+/// Adds characters, and a zero behind them where one fits.
 unsafe fn append(destination: *mut UNICODE_STRING, characters: *const u16, count: usize) -> NtStatus {
     // SAFETY: the caller's contract.
     unsafe {

@@ -17,7 +17,7 @@ use crate::thread::{self, Thread};
 
 const OBJ_KERNEL_HANDLE: u32 = 0x200;
 
-/// The kind under which running system threads are written down, by start routine.
+/// The kind under which running system threads are recorded, by start routine.
 pub const LEDGER_KIND: &str = "system thread";
 
 exports! {

@@ -8,7 +8,7 @@ use crate::thread::Thread;
 use crate::{processor, timer};
 use std::time::Duration;
 
-/// A timer's resolution, as `KeQueryTimeIncrement` says it: 1 ms.
+/// A timer's resolution, as `KeQueryTimeIncrement` reports it: 1 ms.
 const TIME_INCREMENT: u32 = 10_000;
 
 exports! {
@@ -86,7 +86,7 @@ exports! {
         dispatcher::now()
     }
 
-    /// 100 ns units since boot, and the performance counter at that moment.
+    /// 100 ns units since boot, and the performance counter at that time.
     /// Source: WDM: KeQueryInterruptTimePrecise
     [ANY] fn KeQueryInterruptTimePrecise(counter: *mut u64) -> u64 {
         let now = dispatcher::now();

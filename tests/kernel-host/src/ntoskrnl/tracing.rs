@@ -1,4 +1,4 @@
-//! Event tracing: providers can be registered, and nobody listens. What a driver writes is dropped.
+//! Event tracing: providers can be registered, and there is no session. What a driver writes is dropped.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use crate::ledger;
 use crate::status::{self, NtStatus};
 
 const KIND: &str = "ETW registration";
-/// The kind under which registrations with WMI are written down, by device object or callback.
+/// The kind under which registrations with WMI are recorded, by device object or callback.
 pub(crate) const KIND_WMI: &str = "WMI registration";
 
 fn check(function: &str, handle: u64) {
@@ -22,7 +22,7 @@ fn check(function: &str, handle: u64) {
 crate::exports! {
     module "ntoskrnl.exe";
 
-    /// Registers a provider that nobody listens to.
+    /// Registers a provider; there is no session.
     /// Checks: can be made to fail; unregistered before the driver is unloaded
     /// Source: ETW: EtwRegister
     [PASSIVE_ONLY] fn EtwRegister(
@@ -48,19 +48,19 @@ crate::exports! {
         status::STATUS_SUCCESS
     }
 
-    /// Nobody listens to the event.
+    /// The event has no session.
     /// Source: ETW: EtwEventEnabled
     [ANY] fn EtwEventEnabled(_handle: u64, _event: *const c_void) -> u8 {
         0
     }
 
-    /// Nobody listens to the provider.
+    /// The provider has no session.
     /// Source: ETW: EtwProviderEnabled
     [ANY] fn EtwProviderEnabled(_handle: u64, _level: u8, _keyword: u64) -> u8 {
         0
     }
 
-    /// Takes traits of the provider and forgets them.
+    /// Takes traits of the provider and drops them.
     /// Checks: a registered provider
     /// Source: ETW: EtwSetInformation
     [PASSIVE_ONLY] fn EtwSetInformation(handle: u64, _class: u32, _information: *const c_void, _length: u32) -> NtStatus {
@@ -95,7 +95,7 @@ crate::exports! {
     [PASSIVE_ONLY] fn IoWMIRegistrationControl(object: *mut c_void, action: u32) -> NtStatus {
         const REGISTER: u32 = 1;
         const DEREGISTER: u32 = 2;
-        // The low word is the action, the high one says what the object is.
+        // The low word is the action, the high one the kind of the object.
         match action & 0xFFFF {
             REGISTER => ledger::record(KIND_WMI, object as usize, "(WMI callback or device)"),
             DEREGISTER if ledger::release(KIND_WMI, object as usize).is_none() => return status::STATUS_INVALID_PARAMETER,

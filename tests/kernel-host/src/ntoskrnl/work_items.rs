@@ -16,7 +16,7 @@ use crate::ledger::{self, Leak};
 use crate::memory::{paged, pool};
 use crate::worker;
 
-/// The kind under which work items are written down.
+/// The kind under which work items are recorded.
 pub const LEDGER_KIND: &str = "I/O work item";
 
 const TAG: u32 = u32::from_le_bytes(*b"IoWi");
@@ -239,7 +239,7 @@ fn count(items: &Mutex<Option<HashMap<usize, isize>>>, base: usize, more: isize)
     *number
 }
 
-/// Executive work items of an image that is about to go. One that has said that it is done gets the time to return.
+/// Executive work items of an image that is about to be unloaded. One that has finished its work gets the time to return.
 pub(crate) fn unreferenced_of(base: usize) -> Option<Leak> {
     const LAST_INSTRUCTIONS: i64 = -100_000;
     if count(&UNREFERENCED, base, 0) == 0 {

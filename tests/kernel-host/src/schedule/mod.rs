@@ -1,14 +1,13 @@
-//! Schedules by a seed: with one, a single thread of the host runs at a time. It holds the baton, and at every point (an export,
-//! a spin lock taken or released, a routine of an image entered or left, a wait) a generator that the seed starts says whether
-//! it goes on or another thread that is ready does. Time goes by points, not by the machine's clock, and jumps when nobody is
-//! ready. So the same seed gives the same order of events, and another seed another one.
+//! Schedules by a seed: with one, a single thread of the host runs at a time. It holds the run token, and at every point (an
+//! export, a spin lock taken or released, a routine of an image entered or left, a wait) a generator that the seed starts
+//! decides whether it goes on or another thread that is ready does. Time goes by points, not by the machine's clock, and jumps
+//! when no thread is ready. So the same seed gives the same order of events, and another seed another one.
 //!
-//! What this is not: a model checker. Orders are drawn, not enumerated, and a thread is interrupted at points only: a row of
-//! atomic operations of image code between two of them is one step. Real processors at once are the business of runs
-//! without a seed.
+//! It is no model checker: orders are drawn, not enumerated, and a thread is interrupted at points only: a row of atomic
+//! operations of image code between two of them is one step. Runs without a seed use real processors at once.
 //!
-//! Two things come from outside, and each is counted as a doubt, with which a run may not replay: a thread that the kernel
-//! learns of when it is there already, and one that keeps the baton without coming to a point (`watch`).
+//! Two things come from outside, and each is counted as a doubt, with which a run may not replay: a thread that registers after
+//! its start, and one that keeps the run token without coming to a point (`watch`).
 
 mod table;
 mod watch;
@@ -38,16 +37,16 @@ static TIME: AtomicU64 = AtomicU64::new(0);
 /// No deadline is before this.
 static EARLIEST: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// A copy of so many bytes has a point in its middle, so that memory can go under it.
+/// A copy of so many bytes has a point in its middle, so that its memory can be removed meanwhile.
 const LONG_COPY: usize = 512;
 
-/// How long the clock waits, in real time, before it looks again whether anything moves.
+/// How long the clock waits, in real time, before it checks again whether any thread has moved.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A thread's place in the schedule. Its number is the order in which threads were announced.
 pub(crate) struct Seat {
     number: usize,
-    /// A futex word: the thread has been given the baton and has not taken it.
+    /// A futex word: the thread has been given the run token and has not taken it.
     turn: AtomicU32,
     /// The operating system's number of the thread, for the watch.
     task: AtomicI32,
@@ -193,7 +192,7 @@ pub(crate) fn hand_over(thread: &Thread, name: &'static str) {
     turn_over(table, seat, next);
 }
 
-/// Counts a point; the thread has the baton afterwards. The watch may have taken it away before.
+/// Counts a point; the thread has the run token afterwards. The watch may have taken it away before.
 fn arrive(seat: &'static Seat, name: &'static str) -> Locked {
     let mut table = lock();
     if table.come_to(seat, name) {
@@ -205,7 +204,7 @@ fn arrive(seat: &'static Seat, name: &'static str) -> Locked {
     lock()
 }
 
-/// Tries until something comes of it, and lets the others go on in between. Only with a schedule.
+/// Tries until it succeeds, and lets the others go on in between. Only with a schedule.
 pub(crate) fn until<T>(thread: &Thread, name: &'static str, mut attempt: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(result) = attempt() {
@@ -215,7 +214,7 @@ pub(crate) fn until<T>(thread: &Thread, name: &'static str, mut attempt: impl Fn
     }
 }
 
-/// One round of a loop of host code that looks whether another thread has done something.
+/// One round of a loop of host code that checks for progress of another thread.
 pub fn spin() {
     match Thread::try_current() {
         Some(thread) if is_on() => hand_over(thread, "a loop of the host"),
@@ -223,7 +222,7 @@ pub fn spin() {
     }
 }
 
-/// As [`spin`], where the operating system's scheduler is asked to let others run.
+/// As [`spin`], where the operating system's scheduler lets others run.
 pub fn let_others() {
     if is_on() { spin() } else { std::thread::yield_now() }
 }
@@ -236,7 +235,7 @@ pub fn linger(time: Duration) {
     }
 }
 
-/// Gives the baton to `next`, and waits for it unless that is the caller.
+/// Gives the run token to `next`, and waits for it unless that is the caller.
 fn turn_over(mut table: Locked, seat: &'static Seat, next: Option<usize>) {
     if next == Some(seat.number) {
         table.holder = next;
@@ -253,12 +252,12 @@ fn wait_for_turn(seat: &Seat) {
     }
 }
 
-/// Waits while `word` has this value; who changes it says [`wake`] afterwards.
+/// Waits while `word` has this value; the thread that changes it calls [`wake`] afterwards.
 pub(crate) fn wait_while(thread: &Thread, word: &AtomicU32, value: u32, name: &'static str) {
     let Some(seat) = thread.seat else { return };
     while word.load(Ordering::Acquire) == value {
         let mut table = arrive(seat, name);
-        // Whoever changed it before this has found us ready, whoever does later finds us waiting.
+        // A change before this has found the thread ready, a change after this finds it waiting.
         if word.load(Ordering::Acquire) == value {
             table.set_ready(seat, false);
             let next = table.choose_or_clock();
@@ -288,7 +287,7 @@ pub(crate) fn outside<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Waits for the baton, or takes it when nobody has it.
+/// Waits for the run token, or takes it when it is free.
 fn come_in(seat: &'static Seat) {
     let mut table = lock();
     table.set_ready(seat, true);
@@ -300,7 +299,7 @@ fn come_in(seat: &'static Seat) {
 #[derive(Clone, Copy)]
 pub(crate) struct Place(Option<&'static Seat>);
 
-/// Makes a place for a thread; from then on it can be chosen, and whoever is chosen is waited for.
+/// Makes a place for a thread; from then on it can be chosen, and a chosen thread is waited for.
 pub(crate) fn announce() -> Place {
     Place(is_on().then(|| {
         let mut table = lock();
@@ -311,7 +310,7 @@ pub(crate) fn announce() -> Place {
 }
 
 impl Place {
-    /// The first thing that the new thread does.
+    /// The first step of the new thread.
     pub(crate) fn take(self) {
         let Some(seat) = self.0 else { return };
         sit(seat);
@@ -380,22 +379,22 @@ pub(crate) fn deadline_added(due: Time) {
     EARLIEST.fetch_min(due, Ordering::Relaxed);
 }
 
-/// The clock has looked: this is the first deadline.
+/// The clock's check has found this as the first deadline.
 pub(crate) fn first_deadline(due: Option<Time>) {
     EARLIEST.store(due.unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// The clock's thread has nothing to do until a deadline has come or nobody is ready. False when nothing at all has moved for
-/// a while of real time.
+/// The clock's thread has nothing to do until a deadline has passed or no thread is ready. False when nothing at all has moved
+/// for a while of real time.
 pub(crate) fn clock_rests(thread: &Thread) -> bool {
     let Some(seat) = thread.seat else { return true };
     let mut table = lock();
     table.set_ready(seat, false);
     let next = table.choose(None);
-    let somebody = next.is_some();
+    let chosen = next.is_some();
     table.give(next);
     drop(table);
-    if !somebody {
+    if !chosen {
         futex_wait_for(&seat.turn, 0, LOOK);
         let mut table = lock();
         if table.holder.is_none() {
@@ -407,7 +406,7 @@ pub(crate) fn clock_rests(thread: &Thread) -> bool {
     true
 }
 
-/// Whether time goes on without the machine's: nobody is ready but the clock.
+/// Whether time goes on without the machine's: no thread is ready but the clock.
 pub(crate) fn only_the_clock() -> bool {
     !is_on() || lock().choose(None).is_none()
 }
@@ -417,12 +416,12 @@ pub(crate) fn draw_below(below: u64) -> u64 {
     lock().draw(below.max(1))
 }
 
-/// An answer that the seed gives: true once in `of` times.
+/// A draw by the seed: true once in `of` times.
 pub(crate) fn draw(of: u64) -> bool {
     lock().draw(of) == 0
 }
 
-/// What the schedule did so far; nothing without one. Writes the log that `KERNEL_HOST_SCHEDULE_LOG` names.
+/// What the schedule did so far; `None` without one. Writes the log that `KERNEL_HOST_SCHEDULE_LOG` names.
 pub fn summary() -> Option<String> {
     is_on().then(|| lock().summary())
 }

@@ -1,5 +1,5 @@
-//! Who sits where, who is ready, who holds the baton and who gets it next; and the trace of all that. It does not know how a
-//! thread waits for its turn.
+//! The seats of the threads: which are ready, which one holds the run token and which one gets it next; and the trace of all
+//! that. How a thread waits is in the parent module.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -10,8 +10,8 @@ use crate::dispatcher;
 use crate::priority;
 use crate::processor::{self, futex_wake};
 
-/// How often a thread goes on at a point before another is chosen, on the average. A seed has one of them: some mistakes show
-/// when threads alternate, others when one gets far ahead.
+/// How often a thread goes on at a point before another is chosen, on the average. A seed has one of them: some bugs show when
+/// threads alternate, others when one gets far ahead.
 const STRIDES: [u64; 6] = [2, 3, 5, 9, 17, 40];
 
 /// Once in so many points a thread is set aside, for up to that many points of the others: a window that stays open.
@@ -105,7 +105,7 @@ impl Table {
         seat
     }
 
-    /// Counts a point and writes it down; whether the thread holds the baton. If it does not, the watch has taken it away.
+    /// Counts and records a point; whether the thread holds the run token. If it does not, the watch has taken it away.
     pub(super) fn come_to(&mut self, seat: &Seat, name: &'static str) -> bool {
         self.points += 1;
         TIME.fetch_add(1, Ordering::Relaxed);
@@ -150,8 +150,8 @@ impl Table {
         able(aside).nth((random % count) as usize).map(|place| place.seat.number)
     }
 
-    /// As [`Self::choose`] for all, by their priorities: realtime threads that have all processors keep from running who is below
-    /// DISPATCH_LEVEL and not one of them.
+    /// As [`Self::choose`] for all, by their priorities: realtime threads that have all processors keep every other thread
+    /// below DISPATCH_LEVEL from running.
     pub(super) fn choose_by_priority(&mut self) -> Option<usize> {
         let realtime = |place: &Entry| place.seat.realtime.load(Ordering::Relaxed);
         let ready = self.places.iter().filter(|place| place.ready && realtime(place)).count();
@@ -187,12 +187,12 @@ impl Table {
         self.places.iter().find(starves).map(|place| format!("number {} of the schedule", place.seat.number))
     }
 
-    /// As [`Self::choose`]; when nobody can go on, the clock does, to let time jump.
+    /// As [`Self::choose`]; when no thread can go on, the clock does, to let time jump.
     pub(super) fn choose_or_clock(&mut self) -> Option<usize> {
         self.choose(None).or(self.clock)
     }
 
-    /// Gives the baton away.
+    /// Gives the run token away.
     pub(super) fn give(&mut self, next: Option<usize>) {
         self.holder = next;
         if let Some(number) = next {
@@ -233,7 +233,7 @@ impl Table {
         }
     }
 
-    /// The baton goes to another, and this one comes back at its next point. Nothing if nobody else is ready.
+    /// The run token goes to another, and this one comes back at its next point. No effect if no other thread is ready.
     pub(super) fn take_from(&mut self, number: usize, why: &'static str) {
         let Some(next) = self.choose(Some(number)) else { return };
         self.places[number].ready = false;
@@ -306,7 +306,7 @@ mod tests {
     fn choices_repeat_with_the_seed_and_differ_with_another() {
         assert_eq!(choices(7), choices(7));
         assert_ne!(choices(7), choices(8));
-        assert!((0..4).all(|number| choices(7).contains(&Some(number))), "everybody has a turn");
+        assert!((0..4).all(|number| choices(7).contains(&Some(number))), "every thread is chosen");
     }
 
     #[test]
@@ -315,13 +315,13 @@ mod tests {
         table.places[0].ready = false;
         table.places[1].aside_until = 1_000;
         assert!((0..64).all(|_| table.choose(None) == Some(2)));
-        assert!((0..64).all(|_| table.choose(Some(2)) == Some(1)), "aside is better than nobody");
+        assert!((0..64).all(|_| table.choose(Some(2)) == Some(1)), "aside is better than none");
         table.places[1].ready = false;
         assert_eq!(table.choose(Some(2)), None);
     }
 
     #[test]
-    fn trace_tells_order_thread_and_place() {
+    fn trace_shows_order_thread_and_place() {
         let trace = |steps: &[(usize, &'static str)]| {
             let mut table = table(7, 2);
             for (number, name) in steps {

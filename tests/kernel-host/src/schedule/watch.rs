@@ -1,18 +1,18 @@
-//! Looks whether the thread with the baton still comes to points. One that spins in image code, or blocks where the host does
-//! not know of it, would keep all others waiting for ever: the baton is taken from it, and the run no longer replays.
+//! Checks whether the thread with the run token still comes to points. One that spins in image code, or blocks in a place
+//! unknown to the host, would keep all others waiting for ever: the run token is taken from it, and the run no longer replays.
 //!
-//! A busy machine is no reason: what counts is processor time that the thread used, or that it slept each time it was looked at.
+//! A busy machine is no reason: what counts is processor time that the thread used, or that it slept at each check.
 
 use std::fs;
 use std::time::Duration;
 
 use super::table::lock;
 
-/// How often it is looked.
+/// The time between checks.
 const EVERY: Duration = Duration::from_millis(20);
 /// Processor time without a point, in the operating system's ticks of 10 ms.
 const SPINS_AFTER: u64 = 100;
-/// Looks in a row at a thread that sleeps.
+/// Consecutive checks that find a thread asleep.
 const SLEEPS_AFTER: u32 = 5;
 
 pub(super) fn start() {
@@ -20,7 +20,7 @@ pub(super) fn start() {
     assert!(started.is_ok(), "cannot start the watch");
 }
 
-/// What was seen of the thread with the baton.
+/// What was seen of the thread with the run token.
 struct Sight {
     holder: usize,
     points: u64,
@@ -45,8 +45,11 @@ fn watch() {
         };
         let asleep = if asleep { before + 1 } else { 0 };
         if asleep > SLEEPS_AFTER || ticks - began > SPINS_AFTER {
-            let why =
-                if asleep > SLEEPS_AFTER { "a thread sleeps with the baton" } else { "a thread spins with the baton" };
+            let why = if asleep > SLEEPS_AFTER {
+                "a thread sleeps with the run token"
+            } else {
+                "a thread spins with the run token"
+            };
             let mut table = lock();
             if table.holder == Some(holder) && table.points + table.changes == points {
                 table.take_from(holder, why);

@@ -21,9 +21,9 @@ use crate::ndis::rule::{Group, broken};
 use crate::ndk::mediator;
 use crate::status::{self, NtStatus};
 
-/// The kind under which registrations are written down.
+/// The kind under which registrations are recorded.
 pub const LEDGER_KIND: &str = "WSK registration";
-/// The kind under which adapters that a client opened are written down.
+/// The kind under which adapters that a client opened are recorded.
 pub const LEDGER_KIND_ADAPTER: &str = "NDK adapter opened through WSK";
 
 const REGISTERED: u64 = 0x4B53_5752;

@@ -7,7 +7,7 @@ use ndkctl::script::{Line, decode, encode, parse};
 #[path = "../../../../tests/conformance/fuzz/fuzz_targets/seeds.rs"]
 mod seeds;
 
-/// A script that somebody keeps.
+/// A script from the tests.
 const TRANSFERS: &str = include_str!("../../../ndkctl/tests/scripts/transfers.ndk");
 
 fuzz_target!(init: seeds::write(TRANSFERS.split("\n\n").map(|part| part.as_bytes().to_vec())), |text: &str| {

@@ -39,13 +39,13 @@ fn steps(bytes: &[u8]) {
     assert_eq!(encode(&lines), bytes);
     let write = |lines: &[_]| -> String { lines.iter().map(|line| format!("{line}\n")).collect() };
     let text = write(&lines);
-    // Numbers that nobody knows have no words and slots that nobody has no names: such a text cannot be read, or says less.
+    // Unknown numbers have no words and unknown slots no names: such a text cannot be read, or holds less.
     if let Ok(again) = parse(&text) {
         assert_eq!(parse(&write(&again)), Ok(again));
     }
 }
 
-/// A request is taken exactly if its header tells the truth, and is then what was given.
+/// A request is taken exactly if its header is correct, and is then equal to the input.
 fn request<R: Request + FromBytes + IntoBytes + Immutable>(bytes: &[u8]) {
     let word = |at: usize| bytes.get(at..at + 4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")));
     let expected = match (word(0), word(4)) {
@@ -92,7 +92,7 @@ fn transfer(bytes: &[u8]) {
     assert!(segment(asked.request_length, asked.sge_count, asked.sge_count).is_none());
 }
 
-/// A histogram from anywhere, with samples of anybody's: no quantile lies outside of what was seen, whatever the counters say.
+/// An arbitrary histogram with arbitrary samples: no quantile lies outside of what was seen, whatever the counters say.
 fn histogram(bytes: &[u8]) {
     let mut own = Histogram::EMPTY;
     let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));

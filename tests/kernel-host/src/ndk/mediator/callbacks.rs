@@ -61,7 +61,7 @@ pub(super) struct Callback {
     pub function: usize,
     pub context: u64,
     pub family: Arc<Family>,
-    /// Whose callback it is, where that is known: the object that is closed or that the events are of.
+    /// The object of the callback, where that is known: the one that is closed or that has the events.
     pub object: Arc<OnceLock<Arc<Object>>>,
     /// The object that the call was made on.
     pub of: Arc<Object>,
@@ -75,7 +75,7 @@ pub(super) struct Callback {
     pub mapping: Option<u64>,
 }
 
-/// Numbers begin far from anything that could be an address or a small count.
+/// Numbers begin outside of every range of addresses and small counts.
 const FIRST_NUMBER: u64 = 0x4E44_4B00_0000_0000;
 
 #[derive(Default)]
@@ -100,7 +100,7 @@ pub(super) fn remember(callback: Callback) -> u64 {
     number
 }
 
-/// Takes a callback back whose call did not pend; false when it has been called.
+/// Removes a callback whose call did not pend; false when it has been called.
 pub(super) fn withdraw(number: u64) -> bool {
     table().get_or_insert_default().callbacks.remove(&number).is_some()
 }
@@ -344,7 +344,7 @@ unsafe extern "win64" fn disconnect_event_ex(number: u64, reason: u64) {
 fn told_once(callback: &Callback) {
     let Some(object) = callback.object.get() else { return };
     if object.disconnected.swap(true, Ordering::SeqCst) {
-        broken(Group::Ndk, object.address, "a disconnect is told twice for one connection");
+        broken(Group::Ndk, object.address, "a disconnect is indicated twice for one connection");
     }
 }
 
@@ -354,7 +354,7 @@ fn note_failure(callback: &Callback, status: u64) {
     }
 }
 
-/// `NT_SUCCESS` of a status in a register, whose upper half means nothing.
+/// `NT_SUCCESS` of a status in a register, whose upper half is undefined.
 fn is_success(status: u64) -> bool {
     status & 0x8000_0000 == 0
 }

@@ -1,11 +1,11 @@
 //! The layer between a kernel consumer that comes through WSK and a provider, as tcpip.sys has one: it owns `Dispatch` and
-//! `NdkReserved` of every object, so the consumer calls the layer's tables and the provider sees the layer's callbacks
-//! and contexts.
+//! `NdkReserved` of every object, so the consumer calls the layer's tables and the provider sees the layer's callbacks and
+//! contexts.
 //!
-//! It adds nothing of its own to what the two say to each other. On the way it looks whether the provider keeps what
-//! NDKPI asks of it: words that are no longer its own untouched, a completion exactly once and only after
-//! `STATUS_PENDING`, no failing close, no callback after the close, one notification of a queue at a time; and whether
-//! the consumer calls at the right level and with objects that are open.
+//! It changes nothing in the calls between the two. On the way it checks whether the provider keeps the rules of NDKPI: words
+//! that no longer belong to it untouched, a completion exactly once and only after `STATUS_PENDING`, no failing close, no
+//! callback after the close, one notification of a queue at a time; and whether the consumer calls at the right level and with
+//! objects that are open.
 
 mod callbacks;
 mod object;
@@ -106,8 +106,8 @@ pub(crate) fn describe_refusals() -> Vec<String> {
     refusals::describe()
 }
 
-/// What is open and what is under way, for the report of a hang: the open objects, the requests whose completion has not
-/// come, and for each close that has not completed what it waits for.
+/// What is open and what is under way, for the report of a hang: the open objects, the requests whose completion is
+/// outstanding, and for each close that has not completed what it waits for.
 pub(crate) fn describe_pending(text: &mut String) {
     let (open, closing) = object::live();
     let requests = callbacks::outstanding();

@@ -74,7 +74,7 @@ pub(super) struct Object {
     closed: AtomicBool,
     /// Notifications that run now.
     pub notifying: AtomicU32,
-    /// A disconnect was told.
+    /// A disconnect was indicated.
     pub disconnected: AtomicBool,
     /// Its number among the objects of its kind.
     serial: usize,
@@ -184,7 +184,7 @@ fn recently_closed() -> MutexGuard<'static, VecDeque<(usize, Arc<Object>)>> {
     RECENTLY_CLOSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an address was before it was closed, with who closed it; for the report of a fault.
+/// What an address was before it was closed, with the caller of the close; for the report of a fault.
 pub(super) fn closed_at(address: usize) -> Option<String> {
     let closed = RECENTLY_CLOSED.try_lock().ok()?;
     let length = size_of::<NDK_OBJECT_HEADER>() + size_of::<usize>();
@@ -213,7 +213,7 @@ pub(super) fn place(addresses: &[u64]) -> String {
     text
 }
 
-/// Looks at an object that the provider calls back about: when it has taken its table back, the consumer's next call passes the
+/// Checks an object that the provider calls back about: when it has taken its table back, the consumer's next call passes the
 /// layer by. The lock keeps a close from beginning meanwhile.
 pub(super) fn check_unless_closing(object: &Arc<Object>) {
     let objects = objects();
@@ -307,7 +307,7 @@ impl Object {
         format!("{:?}#{}", self.kind, self.serial)
     }
 
-    /// Who made it, with the place in the consumer.
+    /// Its creator, with the place in the consumer.
     pub(super) fn origin(&self) -> String {
         format!("{} at {:#x}, made by {}{}", self.name(), self.address, self.made_by, place(&self.made_at))
     }
@@ -329,10 +329,10 @@ impl Object {
     }
 
     fn accuse(&self, word: &str) -> ! {
-        broken(Group::Ndk, self.address, format!("somebody wrote to {word} of an open {:?} object", self.kind));
+        broken(Group::Ndk, self.address, format!("{word} of an open {:?} object was overwritten", self.kind));
     }
 
-    /// The word of an open object that somebody wrote to.
+    /// The word of an open object that was overwritten.
     fn overwritten(&self) -> Option<&'static str> {
         let pointer = self.address as *mut NDK_OBJECT_HEADER;
         // SAFETY: an open object.

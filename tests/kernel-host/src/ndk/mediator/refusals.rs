@@ -1,4 +1,4 @@
-//! The last NDK calls that a provider refused, inline or by completion: often the cause of what a bugcheck report shows.
+//! The last NDK calls that a provider refused, inline or by completion: often the reason of a bugcheck.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

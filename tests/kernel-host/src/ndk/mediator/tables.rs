@@ -1,4 +1,5 @@
-//! The layer's dispatch tables: one entry a slot, which says where in the arguments callbacks are, and one path for all.
+//! The layer's dispatch tables: one entry a slot, which has the positions of the callbacks in the arguments, and one path for
+//! all.
 
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! `--trace ndk`: a line for each call of a dispatch table and each callback, with object, arguments, level, status and caller.
 //!
-//! What a line says is put together where the call is made; names of functions are looked up, and the line is written, by a
+//! The text of a line is put together where the call is made; names of functions are looked up, and the line is written, by a
 //! thread of its own, because reading symbols would take longer than a DPC may run.
 
 use std::collections::{HashMap, VecDeque};
@@ -129,11 +129,11 @@ fn number(name: &str, value: u64) -> String {
     }
 }
 
-/// The first elements of a scatter/gather list.
+/// The first SGEs of a scatter/gather list.
 fn sges(list: u64, count: u64) -> String {
     let mut text = "[".to_owned();
     for index in 0..(count as u32).min(2) as usize {
-        // SAFETY: the consumer's list of so many elements.
+        // SAFETY: the consumer's list of so many SGEs.
         let sge = unsafe { (list as *const NDK_SGE).add(index).read_unaligned() };
         // SAFETY: the union's members have the same size.
         let address = unsafe { sge.Address.VirtualAddress } as u64;
@@ -198,7 +198,7 @@ pub(super) fn results(array: u64, count: u32, extended: bool) -> String {
 #[derive(Default)]
 struct Queue {
     lines: VecDeque<Line>,
-    /// The writer has lines in its hands.
+    /// The writer is writing lines.
     writing: bool,
 }
 
