@@ -105,7 +105,7 @@ const CASES: &[Case] = &[
     ),
     load(
         "spin-lock-released-twice",
-        "A spin lock that nobody holds is not released.",
+        "A spin lock without a holder is not released.",
         Code::SPIN_LOCK_NOT_OWNED,
         "a spin lock without an owner is released",
     ),
@@ -153,7 +153,7 @@ const CASES: &[Case] = &[
     ),
     load(
         "spin-lock-never-released",
-        "A spin lock is released without the help of somebody who waits for it.",
+        "A spin lock is released without the help of the thread that waits for it.",
         Code::DRIVER_VERIFIER_DETECTED_VIOLATION,
         "a spin lock is not released, however long its holder runs",
     ),
@@ -864,7 +864,7 @@ const CASES: &[Case] = &[
     .numbered(0x92003),
     adapter(
         "level-asked-in-send",
-        "A handler that is told its level by a flag does not ask for it.",
+        "A handler that gets its level as a flag does not ask for it.",
         Code::BUGCODE_NDIS_DRIVER,
         "KeGetCurrentIrql is called in MiniportSendNetBufferLists",
     ),
@@ -895,7 +895,7 @@ const CASES: &[Case] = &[
     ),
     refused(
         "disconnect-twice",
-        "The end of a connection is told once.",
+        "The end of a connection is indicated once.",
         "2 disconnect events for one connection",
         Scenario::Adapter,
     ),
