@@ -1,7 +1,7 @@
 //! A booted kernel host with softndk.sys and its adapters: what every trial runs on.
 //!
 //! Built from the INF and a [`Setup`]; taken down in the order of Windows: adapters removed, driver unloaded, and the
-//! report of what was left must be empty. It does not know NDK; opening an adapter for a consumer is one call.
+//! report of what was left must be empty. It does not know NDK; one call opens an adapter for a consumer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
@@ -163,7 +163,7 @@ impl Machine {
             println!("{summary}");
         }
         assert!(report.is_clean(), "{report}");
-        assert_eq!(dpc::for_the_next_tick(), 0, "DPCs that another processor is not told of");
+        assert_eq!(dpc::for_the_next_tick(), 0, "DPCs without an interrupt to their processor");
         for (kind, used) in &report.stack_marks {
             assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep\n{report}");
         }
@@ -222,7 +222,7 @@ pub fn pass_time() {
     dispatcher::delay(-500_000);
 }
 
-/// Lets a little time pass and everything that is under way come to rest: DPCs run, threads finish their turns. Not while another
+/// Lets a little time pass and everything that is under way come to rest: DPCs run, threads finish their service passes. Not while another
 /// thread is busy without end: see [`pass_time`].
 pub fn wait_until_idle() {
     assert!(dispatcher::rest(-500_000), "something runs without end");

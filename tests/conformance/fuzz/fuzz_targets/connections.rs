@@ -1,5 +1,5 @@
 //! Socket addresses and private data of a kernel consumer against the dispatch tables of the loaded image: listeners, shared endpoints
-//! and connectors with addresses of any bytes and any length, private data longer than anybody takes, steps in any order.
+//! and connectors with addresses of any bytes and any length, private data longer than any adapter takes, steps in any order.
 //!
 //! An input is a run of steps: what, on which object, then what it needs. After each input everything is closed and nothing may be left.
 #![no_main]
@@ -67,7 +67,7 @@ impl Input<'_> {
         taken
     }
 
-    /// One of the adapters' with a port; the address that nobody has; or so many bytes of anything.
+    /// One of the adapters' with a port; the address that no adapter has; or so many bytes of anything.
     fn address(&mut self, adapters: &[Adapter; 2]) -> SocketAddress {
         let with = |address: SocketAddr, port| SocketAddress::from(SocketAddr::new(address.ip(), port));
         match self.byte().unwrap_or_default() {
@@ -309,7 +309,7 @@ fn seeds() -> Vec<Vec<u8>> {
         ];
         seeds.push(shared.concat());
     }
-    // Addresses of every length, good and bad families, and private data of more than anybody takes.
+    // Addresses of every length, good and bad families, and private data longer than any adapter takes.
     seeds.extend((6..35_u8).map(|length| [vec![0, length, 2, 0, 0x88, 0x13, 10, 0, 0, 1], vec![0; 28]].concat()));
     seeds.push(
         [vec![1, 0, 0, 0, 20, 28, 0, 0, 0, 255, 255], 1024_u16.to_le_bytes().to_vec(), vec![0, 0, 0, 0]].concat(),

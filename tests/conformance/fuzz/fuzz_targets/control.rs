@@ -1,7 +1,7 @@
 //! Requests of a program to the control device, as bytes, against the loaded image: any code, any lengths, any contents, on two handles,
 //! some given up half way. One load serves all inputs; after each, nothing of it may be left in the driver or in the host.
 //!
-//! An input is a run of steps of six bytes and what follows them: how (bits below), which request, the length of its input, room for
+//! An input is a run of steps of six bytes and what follows them: how (bits below), which request, the length of its input, the length of
 //! its output, then the input. What the image does with them is not seen as coverage unless the image counts it; the seeds reach deep.
 #![no_main]
 

@@ -29,7 +29,7 @@ fn pair(how: u8) -> Vec<u8> {
 }
 
 fn transfer(how: u8, operation: Operation, kind: RegionKind) -> Vec<u8> {
-    // Room counts three times.
+    // The output length is in units of three.
     request::<TransferRequest>(how | OWN_PAIR, 0x3000, |asked| {
         (asked.operation, asked.region_kind) = (operation, kind);
         (asked.region_length, asked.request_length, asked.request_count) = (8000, 900, 30);

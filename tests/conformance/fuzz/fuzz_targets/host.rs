@@ -48,7 +48,7 @@ fn mapped() -> [usize; 2] {
     [ledger::count(mdl::LEDGER_KIND), ledger::count(mdl::LEDGER_KIND_MAPPING)]
 }
 
-/// Waits until things are as they were.
+/// Waits until the counts are as before.
 fn expect_again<T: PartialEq + std::fmt::Debug>(before: &T, now: impl Fn() -> T) {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Memory of a consumer: pages of its own, scattered if wanted, pinned for the life of the buffer, with a pattern around
+//! Memory of a consumer: pages of its own, scattered if wanted, pinned as long as the buffer exists, with a pattern around
 //! the bytes that a provider may touch.
 //!
 //! The memory lists handed to the provider carry an address that means nothing in this process: the contract calls it
@@ -60,7 +60,7 @@ impl Buffer {
         self.length
     }
 
-    /// The address by which elements name the buffer.
+    /// The address by which scatter/gather elements name the buffer.
     pub fn label(&self) -> u64 {
         self.label as u64
     }
@@ -121,23 +121,23 @@ impl Buffer {
         *next.expect("at least one list")
     }
 
-    /// An element over part of the buffer, by its label.
+    /// A scatter/gather element over part of the buffer, by its label.
     pub fn sge(&self, range: Range<usize>, token: u32) -> NDK_SGE {
         sge(self.label() + range.start as u64, range.len(), token)
     }
 
-    /// The whole buffer in one element.
+    /// The whole buffer in one scatter/gather element.
     pub fn whole(&self, token: u32) -> NDK_SGE {
         self.sge(0..self.length, token)
     }
 
-    /// The buffer in `count` elements of nearly equal lengths.
+    /// The buffer in `count` scatter/gather elements of nearly equal lengths.
     pub fn in_sges(&self, count: usize, token: u32) -> Vec<NDK_SGE> {
         let cut = |index: usize| self.length * index / count;
         (0..count).map(|index| self.sge(cut(index)..cut(index + 1), token)).collect()
     }
 
-    /// Fills byte by byte; volatile, because somebody else may be writing here.
+    /// Fills byte by byte; volatile, because another context may be writing here.
     pub fn fill(&self, pattern: impl Fn(usize) -> u8) {
         for position in 0..self.length {
             // SAFETY: inside the buffer.
@@ -163,7 +163,7 @@ impl Buffer {
         bytes
     }
 
-    /// Volatile read of one byte, for memory that somebody else writes.
+    /// Volatile read of one byte, for memory that another context writes.
     pub fn byte(&self, position: usize) -> u8 {
         assert!(position < self.length, "a byte of the buffer");
         // SAFETY: inside the buffer.
@@ -272,17 +272,17 @@ impl<'a> MemoryList<'a> {
 
     /// Maps the first list's pages for the consumer's own use, until [`Self::unmap`].
     pub fn map(&self) -> usize {
-        // SAFETY: the list lives and its pages are locked.
-        unsafe { mdl::map(self.list, mdl::MDL_MAPPING_NO_EXECUTE) }.expect("room for a mapping")
+        // SAFETY: the list exists and its pages are locked.
+        unsafe { mdl::map(self.list, mdl::MDL_MAPPING_NO_EXECUTE) }.expect("address space for a mapping")
     }
 
     pub fn unmap(&self, address: usize) {
-        // SAFETY: the list lives.
+        // SAFETY: the list exists.
         unsafe { mdl::unmap(address, self.list) };
     }
 
     pub fn unlink(&self) {
-        // SAFETY: the list lives.
+        // SAFETY: the list exists.
         unsafe { (*self.list).Next = ptr::null_mut() };
     }
 }
@@ -293,7 +293,7 @@ impl Drop for MemoryList<'_> {
         // SAFETY: locked by `new` and not unlocked since.
         unsafe { mdl::unlock(self.list) };
         for page in 0..self.pages {
-            // Whoever kept a pointer into this list finds no pages there.
+            // A provider that kept a pointer into this list finds no pages there.
             // SAFETY: the array has an entry for each page.
             unsafe { mdl::frame_array(self.list).add(page).write(0) };
         }

@@ -35,7 +35,7 @@ thread_local! {
     static LEVEL: Cell<u8> = const { Cell::new(irql::PASSIVE) };
 }
 
-/// Makes one asynchronous call; if it pends, the reaction runs inside its completion, before anybody else hears of it.
+/// Makes one asynchronous call; if it pends, the reaction runs inside its completion, before any other context sees it.
 pub fn reacting<T>(
     reaction: impl FnOnce(NTSTATUS, *mut NDK_OBJECT_HEADER) + Send + 'static,
     call: impl FnOnce() -> T,
@@ -368,7 +368,7 @@ impl<T> Creating<T> {
     pub fn finish(self) -> Result<*mut T, NTSTATUS> {
         let name = self.started.completion.name;
         let status = self.started.wait();
-        // SAFETY: our own memory, which nobody frees.
+        // SAFETY: our own memory, which is never freed.
         let out = unsafe { self.out.read_volatile() };
         let object = if self.started.inline() == STATUS_PENDING {
             assert!(out == nobodys_object(), "{name} pended and wrote its out pointer");

@@ -19,7 +19,7 @@ use super::refusals::call_provider;
 use super::signal::Signal;
 use super::{Adapter, QueuePair, SharedEndpoint};
 
-/// A `SOCKADDR_IN` or `SOCKADDR_IN6` and its length; or any bytes that somebody calls one.
+/// A `SOCKADDR_IN` or `SOCKADDR_IN6` and its length; or any bytes passed as one.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketAddress {
     bytes: [u8; 28],
@@ -379,7 +379,7 @@ impl Connector {
     }
 
     /// NDK_FN_COMPLETE_CONNECT without a disconnect event.
-    pub fn begin_complete_connect_deaf(&self) -> Started {
+    pub fn begin_complete_connect_without_event(&self) -> Started {
         begin_request("NDK_FN_COMPLETE_CONNECT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_COMPLETE_CONNECT; the event is optional.
             unsafe {
@@ -425,7 +425,7 @@ impl Connector {
     }
 
     /// NDK_FN_ACCEPT without a disconnect event.
-    pub fn begin_accept_deaf(&self, pair: &QueuePair, offer: &Offer<'_>) -> Started {
+    pub fn begin_accept_without_event(&self, pair: &QueuePair, offer: &Offer<'_>) -> Started {
         begin_request("NDK_FN_ACCEPT", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_ACCEPT; the event is optional.
             unsafe {

@@ -1,5 +1,5 @@
 //! A provider's object as a consumer holds it, with what sits between the two on Windows played: the table is kept
-//! aside, `Dispatch` is replaced by an address nobody may follow and the reserved block is used. A provider that reads
+//! aside, `Dispatch` is replaced by an address that must not be called and the reserved block is used. A provider that reads
 //! the one or writes the other is found out.
 
 use std::cell::Cell;
@@ -107,7 +107,7 @@ impl<T: NdkObject> Object<T> {
         unsafe { self.table.cast::<usize>().add(index).read() }
     }
 
-    /// Asks for an extension that nobody has; slot 1 in every table but the adapter's, where it is slot 0.
+    /// Asks for an extension that no provider has; slot 1 in every table but the adapter's, where it is slot 0.
     pub fn query_unknown_extension(&self) -> NTSTATUS {
         let index = usize::from(T::KIND != NdkObjectTypeAdapter);
         let mut identifier = GUID::from_u128(0x0123_4567_89AB_CDEF_0123_4567_89AB_CDEF);

@@ -109,7 +109,7 @@ impl MemoryRegion {
         self.begin_register_list(list, length, flags).wait()
     }
 
-    /// The list lives until registration has completed.
+    /// The list exists until registration has completed.
     pub fn begin_register_list(&self, list: *mut MDL, length: usize, flags: NDK_MR_FLAGS) -> Started {
         begin_request("NDK_FN_REGISTER_MR", |callback, context| {
             // SAFETY: the arguments are those of NDK_FN_REGISTER_MR.
@@ -253,7 +253,7 @@ impl<'a> Mapping<'a> {
         self.first_byte_offset
     }
 
-    /// Asks an open to release the mapping, whichever open built it. It is not told apart here whether the open has it.
+    /// Asks an open to release the mapping, whichever open built it. The call has no result, so an unknown mapping is not distinguished.
     pub fn release_through(&mut self, adapter: &Adapter) {
         // SAFETY: the arguments are those of NDK_FN_RELEASE_LAM.
         unsafe {

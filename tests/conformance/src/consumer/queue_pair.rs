@@ -1,4 +1,4 @@
-//! A queue pair: posting requests. Every element list lives in memory of its own that is overwritten as soon as the
+//! A queue pair: posting requests. Every scatter/gather list is in memory of its own that is overwritten as soon as the
 //! call has returned, so that a provider that keeps the pointer works with garbage.
 
 use std::ffi::c_void;
@@ -36,7 +36,7 @@ impl Default for QueuePairShape {
     }
 }
 
-/// The far end of a Read or Write.
+/// The remote memory of a Read or Write.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote {
     pub address: u64,
@@ -47,7 +47,7 @@ pub struct QueuePair {
     object: Object<NDK_QP>,
 }
 
-/// An element list that the provider may only see during one call.
+/// A scatter/gather list that the provider may only see during one call.
 pub(super) struct Passing(Vec<NDK_SGE>);
 
 impl Passing {
@@ -72,7 +72,7 @@ impl Drop for Passing {
             MemoryRegionToken: 0x0BAD_0BAD,
         };
         for sge in &mut self.0 {
-            // SAFETY: the element is ours; volatile, so that the store to memory about to be freed stays.
+            // SAFETY: the entry is ours; volatile, so that the store to memory about to be freed stays.
             unsafe { ptr::from_mut(sge).write_volatile(garbage) };
         }
     }

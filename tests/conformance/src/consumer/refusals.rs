@@ -45,7 +45,7 @@ pub fn stop() {
     drop(device);
 }
 
-/// The refusals since `first`, as far as there is room; nothing when the driver cannot be asked: it has no adapter any more.
+/// The refusals since `first`, as many as fit; none when the driver has no adapter any more and cannot be asked.
 fn read(device: &File, first: u64) -> Option<Vec<RefusalEntry>> {
     let request = RefusalListRequest { header: RequestHeader::of::<RefusalListRequest>(), first };
     let mut output = vec![0; size_of::<RefusalListReply>() + CAPACITY * size_of::<RefusalEntry>()];

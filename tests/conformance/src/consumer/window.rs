@@ -112,7 +112,7 @@ impl<'a> Window<'a> {
         self.first_in_sges(self.buffer.length(), count)
     }
 
-    /// The first `length` bytes in `count` elements.
+    /// The first `length` bytes in `count` scatter/gather elements.
     pub fn first_in_sges(&self, length: usize, count: usize) -> Vec<NDK_SGE> {
         let cut = |index: usize| length * index / count;
         (0..count).map(|index| self.sge(cut(index)..cut(index + 1))).collect()

@@ -38,7 +38,7 @@ pub(super) fn walk(adapters: &[kernel_host::Adapter], setup: &Setup) -> Result<(
     connection.disconnect()
 }
 
-/// Nobody closes anything in an order that suits the provider: receives are posted, a request to connect waits, parents are
+/// The consumer does not close its objects in an order that suits the provider: receives are posted, a request to connect waits, parents are
 /// closed before their children.
 pub(super) fn leave_open(adapters: &[kernel_host::Adapter], setup: &Setup) -> Result<(), Stop> {
     const LENGTH: usize = 4_000;

@@ -1,4 +1,4 @@
-//! The life of an NDIS miniport: identifiers, frames, pauses, power, NDK switched off and on.
+//! The life cycle of an NDIS miniport: identifiers, frames, pauses, power, NDK switched off and on.
 
 use kernel_host::ndis::adapter::StartError;
 use kernel_host::ndis::data_path::Frame;

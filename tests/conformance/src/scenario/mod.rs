@@ -1,4 +1,4 @@
-//! Lives of the driver for fault injection: each loads it, uses one part of it, and unloads it again. A life stops at the
+//! Scenarios for fault injection: each loads the driver, uses one part of it, and unloads it again. A scenario stops at the
 //! first call that fails, closes what there is, and says where it stopped and with which status; nothing in it takes
 //! success for granted. So any allocation on the way may be made to fail, and what is left afterwards must be nothing.
 
@@ -21,10 +21,10 @@ use crate::consumer::{
 };
 use crate::machine::{Setup, image, inx, wait_until_idle};
 
-/// Where a life stopped, and the status that made it stop.
+/// Where a scenario stopped, and the status that made it stop.
 pub type Stop = (&'static str, NTSTATUS);
 
-/// One life.
+/// One scenario.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
@@ -44,7 +44,7 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 impl Scenario {
-    /// Lives it on a booted kernel. `before_unload` is called while the image is still there, so that addresses have names.
+    /// Runs it on a booted kernel. `before_unload` is called while the image is still there, so that addresses have names.
     pub fn live(&self, kernel: &Kernel, setup: &Setup, before_unload: impl FnOnce()) -> Result<(), Stop> {
         let driver = match kernel.load_driver(image(), "softndk") {
             Ok(driver) => driver,
@@ -149,7 +149,7 @@ impl Connection {
         }
         wait_until_idle();
         if listener.waiting() == 0 {
-            // The passive side could not make a connector: refused before anybody saw it.
+            // The passive side could not make a connector: refused before the consumer saw it.
             check("Connect", connecting.wait())?;
         }
         let passive = listener.next();

@@ -1,9 +1,9 @@
-//! The kernel host shown to fail: one driver that breaks one rule for every row of the table, and its good twin that
+//! Tests that the kernel host detects broken rules: one driver that breaks one rule for every row of the table, and its good twin that
 //! differs by one call and passes.
 //!
 //! The drivers are one image, `tests/bad-drivers`, built here on demand; the service name under which it is loaded
 //! chooses rule and twin. A row passes when the bad one ends in the bugcheck and the words of the table, and the good
-//! one lives through the same scenario and leaves nothing behind. `docs/bad-drivers.md` is written from the table by a run
+//! one passes the same scenario and leaves nothing behind. `docs/bad-drivers.md` is written from the table by a run
 //! with `SOFTNDK_BLESS=1` in which every row passed; `docs/verifier.md` is held to it (`verifier_page`).
 
 mod image;
@@ -21,9 +21,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use scenario::Scenario;
 use table::Case;
 
-/// Tells the child where the image is.
+/// Passes the path of the image to the child.
 const IMAGE: &str = "SOFTNDK_BAD_DRIVERS";
-/// Tells the child which service name to load it under.
+/// Passes the service name to the child under which it loads the image.
 const SERVICE: &str = "SOFTNDK_BAD_SERVICE";
 
 pub fn main() -> ExitCode {

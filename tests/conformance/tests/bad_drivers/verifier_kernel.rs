@@ -59,7 +59,7 @@ pub const CASES: &[Case] = &[
     ),
     verifier(
         "lookaside-list-of-tiny-blocks",
-        "Blocks of a lookaside list have room for a link.",
+        "Blocks of a lookaside list are large enough for a link.",
         "blocks of 4 bytes; 8 is the least",
     ),
     verifier(

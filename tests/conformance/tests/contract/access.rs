@@ -64,7 +64,7 @@ impl<'a> Scene<'a> {
         &self.pair.active
     }
 
-    /// The offending request completes with `expected`, what follows is cancelled, the peer hears of the end once.
+    /// The offending request completes with `expected`, what follows is cancelled, the peer gets one disconnect event.
     fn assert_ended(&self, expected: NTSTATUS) {
         let active = self.active();
         let result = active.initiator.wait_for_one();
@@ -75,7 +75,7 @@ impl<'a> Scene<'a> {
         let result = active.initiator.wait_for_one();
         assert_eq!((result.Status, result.RequestContext as u64), (STATUS_CANCELLED, LATER));
         let passive = self.pair.passive.connector();
-        assert!(passive.wait_for_disconnect(), "the peer hears of the end");
+        assert!(passive.wait_for_disconnect(), "the peer gets a disconnect event");
         assert_eq!(passive.disconnect_events(), 1);
     }
 
@@ -86,7 +86,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Runs each of the operations that take local memory against an element that must be refused. `bad` makes the element
+/// Runs each of the operations that take local memory against a scatter/gather element that must be refused. `bad` makes the element
 /// from a fresh scene; what it returns besides is kept alive until the end.
 fn refused_locally<K>(operations: &[Use], bad: impl Fn(&Scene<'_>) -> (NDK_SGE, K)) {
     with_two_adapters(|first, second| {

@@ -1,4 +1,4 @@
-//! Opening an adapter: versions, the information it gives, extensions, tables.
+//! How an adapter is opened: versions, its information, extensions, tables.
 
 use conformance::case;
 use conformance::consumer::{

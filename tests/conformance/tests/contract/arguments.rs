@@ -1,4 +1,4 @@
-//! Arguments that make no sense: null where something is needed, addresses that are cut short or of no family, buffers of nobody.
+//! Invalid arguments: null where a pointer is needed, addresses that are cut short or of no family, lengths without a buffer.
 //! Each is refused in the call itself, nothing is written, no completion comes, and the object goes on working.
 
 use std::net::IpAddr;
@@ -62,7 +62,7 @@ fn word<T: NdkObject>(object: &Object<T>) -> u64 {
     object.pointer() as u64
 }
 
-/// An IPv4 address as consumers pass it, with room for what an IPv6 address has.
+/// An IPv4 address as consumers pass it, in a buffer as long as an IPv6 address.
 fn socket_address(adapter: &Adapter) -> [u8; 28] {
     let mut bytes = [0; 28];
     bytes[0] = 2;
@@ -244,7 +244,7 @@ fn private_data_that_is_not_there() {
         let (near, peer) = (socket_address(first), socket_address(second));
         let (object, pair) = (word(connector.object()), word(active.queue_pair.object()));
         let connect = connector.object().table().NdkConnect as usize;
-        // A length that no private data has is told before anybody looks for the bytes.
+        // A length over the limit is refused before the bytes are read.
         let table = [(1, INVALID), (56, INVALID), (u64::from(u32::MAX), STATUS_INVALID_BUFFER_SIZE)];
         for (length, status) in table {
             let addresses = [near.as_ptr() as u64, 16, peer.as_ptr() as u64, 16];
@@ -289,9 +289,9 @@ fn queries_without_a_place_for_the_answer() {
         assert_eq!(call("NDK_FN_GET_CONNECTION_DATA", data, &[object, NULL, NULL, place, NULL]), INVALID);
         let mut length = 1_u32;
         let words = [object, NULL, NULL, NULL, &raw mut length as u64];
-        assert_eq!(call("NDK_FN_GET_CONNECTION_DATA", data, &words), INVALID, "a byte of room in no buffer");
+        assert_eq!(call("NDK_FN_GET_CONNECTION_DATA", data, &words), INVALID, "a length of one byte without a buffer");
         assert_eq!((length, bytes), (1, [0x5A; 256]), "a refusal writes nothing");
-        // The limits have no place: then nobody wants to know.
+        // A null place for the limits means that the caller does not ask for them.
         let mut nothing = 0_u32;
         let words = [object, NULL, NULL, NULL, &raw mut nothing as u64];
         assert_eq!(call("NDK_FN_GET_CONNECTION_DATA", data, &words), STATUS_SUCCESS);
@@ -328,7 +328,7 @@ fn memory_without_a_list_or_a_length() {
         call("NDK_FN_RELEASE_LAM", release, &[adapter, place]);
         assert_eq!(region.register(&buffer, NDK_MR_FLAG_ALLOW_LOCAL_WRITE), 0);
         let deregister = of_region.NdkDeregisterMr as usize;
-        assert_eq!(call("NDK_FN_DEREGISTER_MR", deregister, &[object, NULL, NULL]), INVALID, "nobody to be told");
+        assert_eq!(call("NDK_FN_DEREGISTER_MR", deregister, &[object, NULL, NULL]), INVALID, "no completion function");
         assert_eq!(region.deregister(), 0);
     });
 }

@@ -92,9 +92,9 @@ fn everything_that_may_pend_does() {
     with_completion_mode(PENDING, |first, second| {
         whole_scenario(first, second);
         let calls = completion::take_calls();
-        assert!(calls.len() > 30, "{} calls are no whole life", calls.len());
+        assert!(calls.len() > 30, "{} calls are no whole scenario", calls.len());
         assert_calls(&calls, |call| call.pended);
-        // What a connection pends for by nature is completed wherever its turn runs.
+        // Connection requests that pend in every mode are completed on the processor of their service pass.
         let prompt = |call: &Call| {
             call.name.starts_with("NDK_FN_CREATE")
                 || call.name.contains("REGISTER")
@@ -177,7 +177,7 @@ fn large_objects(adapter: &Adapter) {
     drop(queue_pair);
 }
 
-/// With the limits that large things need.
+/// With the limits that large resources need.
 fn with_capacity(completion_mode: &'static str, trial: impl FnOnce(&Adapter)) {
     let mut setup = setup(completion_mode);
     for adapter in &mut setup.adapters {
@@ -207,7 +207,7 @@ fn nothing_large_pends_where_all_is_inline() {
     });
 }
 
-/// The greatest of everything that has queues, inline, by a caller at DISPATCH_LEVEL: none of their room is written to.
+/// The greatest of everything that has queues, inline, by a caller at DISPATCH_LEVEL: none of their memory is written to.
 fn deep_queues_are_made_at_dispatch_without_being_zeroed() {
     const LITTLE: usize = 64 << 10;
     with_capacity(INLINE, |adapter| {

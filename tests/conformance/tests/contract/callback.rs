@@ -49,7 +49,7 @@ fn put<T>(place: &Seen<T>, value: T) {
     *place.lock().expect("no panic while it was held") = Some(value);
 }
 
-/// A life with every asynchronous call of the contract; the consumer layer counts completions and guards out pointers.
+/// A scenario with every asynchronous call of the contract; the consumer layer counts completions and guards out pointers.
 fn completions_come_once_and_only_for_what_pended() {
     with_two_adapters(|first, second| {
         {
@@ -119,7 +119,7 @@ fn connector_used_while_its_connect_is_pending() {
         let connector = Connector::new(first).expect("a connector");
         let offer = Offer::default();
         let connecting = connector.begin_connect(&active.queue_pair, first.address(), listener.local_address(), &offer);
-        assert_eq!(connecting.inline(), STATUS_PENDING, "nobody has accepted yet");
+        assert_eq!(connecting.inline(), STATUS_PENDING, "it is not accepted yet");
         assert_eq!(connector.local_address().ip(), first.address().ip());
         assert_eq!(connector.peer_address(), listener.local_address());
         assert!(connector.object().query_unknown_extension() < 0);
@@ -238,7 +238,7 @@ fn result_that_comes_while_the_callback_runs_is_told_after_it() {
             },
         );
         wait_until_idle();
-        assert_eq!(pair.active.initiator.notification_count(), 2, "the second result was never told");
+        assert_eq!(pair.active.initiator.notification_count(), 2, "the second result was not notified");
         assert_eq!(pair.active.initiator.take(4).len(), 1);
         pair.active.initiator.on_notification(|| {});
     });
@@ -290,7 +290,7 @@ fn adapter_closes_after_the_last_close_completion_has_returned() {
     });
 }
 
-/// As above, but nobody has asked for the adapter's close when the last object goes: no turn of the completion's processor stands
+/// As above, but the adapter's close is not requested yet when the last object goes: no service pass of the completion's processor stands
 /// between the two.
 fn adapter_closed_while_the_last_close_completion_runs() {
     with_machine(&Setup::default(), |machine| {
@@ -334,7 +334,7 @@ fn closing_a_connector_ends_its_pending_requests() {
         let offer = Offer::default();
         let ends = || (End::new(first, QueuePairShape::default()), End::new(second, QueuePairShape::default()));
 
-        // A Connect that nobody has answered.
+        // A Connect without an answer.
         let (active, _passive) = ends();
         let connector = Connector::new(first).expect("a connector");
         let connecting = connector.begin_connect(&active.queue_pair, first.address(), listener.local_address(), &offer);

@@ -224,7 +224,7 @@ fn results_come_in_order_and_at_most_as_asked() {
         let mut seen = Vec::new();
         for capacity in [1, 2, 3, 5, 16] {
             let results = scene.receive_queue().take(capacity);
-            assert!(results.len() == capacity.min(20 - seen.len()), "{} results for room {capacity}", results.len());
+            assert!(results.len() == capacity.min(20 - seen.len()), "{} results for capacity {capacity}", results.len());
             seen.extend(results.iter().map(|result| result.RequestContext as u64));
         }
         assert_eq!(seen, (0..20).collect::<Vec<_>>());
@@ -375,7 +375,7 @@ fn results_that_come_during_the_callback_are_new() {
             },
         );
         wait_until_idle();
-        assert_eq!(queue.notification_count(), 2, "the second result was never told");
+        assert_eq!(queue.notification_count(), 2, "the second result was not notified");
         assert_eq!(queue.take(4).len(), 2);
         queue.on_notification(|| {});
     });
@@ -395,7 +395,7 @@ fn only_qualifying_results_are_new_for_a_solicited_arming() {
         queue.arm(NDK_CQ_NOTIFY_SOLICITED);
         wait_until_idle();
         assert_eq!(queue.notification_count(), 1, "it was there and new");
-        // The solicited result is still there, and told; the new one does not qualify.
+        // The solicited result is still there, and was notified; the new one does not qualify.
         scene.send(2, NONE);
         queue.arm(NDK_CQ_NOTIFY_SOLICITED);
         wait_until_idle();

@@ -1,4 +1,4 @@
-//! Connections: each step and who hears of it, every way to be refused, private data, read limits, both kinds of
+//! Connections: each step and its events, every way to be refused, private data, read limits, both kinds of
 //! address, disconnecting from either side, giving up half-way.
 
 use std::net::SocketAddr;
@@ -141,8 +141,8 @@ fn listen_on_a_foreign_address_is_refused() {
     with_two_adapters(|first, second| {
         let listener = Listener::new(first).expect("a listener");
         assert_eq!(listener.listen(second.address()), STATUS_INVALID_ADDRESS, "the other adapter's address");
-        let nobody = SocketAddr::from(([192, 0, 2, 1], 4000));
-        assert_eq!(listener.listen(nobody), STATUS_INVALID_ADDRESS);
+        let unassigned = SocketAddr::from(([192, 0, 2, 1], 4000));
+        assert_eq!(listener.listen(unassigned), STATUS_INVALID_ADDRESS);
     });
 }
 
@@ -254,9 +254,9 @@ fn failed_connect_leaves_the_queue_pair_usable() {
         let active = End::new(first, QueuePairShape::default());
         let passive = End::new(second, QueuePairShape::default());
         let connector = Connector::new(first).expect("a connector");
-        let nobody = SocketAddr::new(second.address().ip(), 9);
+        let unused = SocketAddr::new(second.address().ip(), 9);
         let from = port_zero(first.address());
-        let failed = connector.begin_connect(&active.queue_pair, from, nobody, &Offer::default()).wait();
+        let failed = connector.begin_connect(&active.queue_pair, from, unused, &Offer::default()).wait();
         assert_eq!(failed, STATUS_CONNECTION_REFUSED);
         connector.close();
         let pair = Pair::join(active, passive, first.address(), second.address());
@@ -406,7 +406,7 @@ fn connector_that_gives_up_aborts_the_accept() {
             }
             assert_eq!(accepting.0.wait(), STATUS_CONNECTION_ABORTED, "reject: {reject}");
             wait_until_idle();
-            assert_eq!(accepting.1.disconnect_events(), 0, "the failed Accept is all the passive side hears");
+            assert_eq!(accepting.1.disconnect_events(), 0, "the passive side gets the failed Accept and no event");
         }
     });
 }
@@ -426,17 +426,17 @@ fn accept_after_the_peer_gave_up_is_aborted() {
     });
 }
 
-/// One side disconnects, the other hears of it once and answers.
+/// One side disconnects, the other gets one event and answers.
 fn disconnect(near: &End<'_>, peer: &End<'_>) {
     let leaving = near.connector().begin_disconnect();
-    assert!(peer.connector().wait_for_disconnect(), "the peer hears of a disconnect");
+    assert!(peer.connector().wait_for_disconnect(), "the peer gets a disconnect event");
     wait_until_idle();
     assert!(!leaving.is_done(), "Disconnect completed before the peer answered");
     assert_eq!(peer.connector().begin_disconnect().wait(), 0, "the answer to a disconnect");
     assert_eq!(leaving.wait(), 0);
     wait_until_idle();
     assert_eq!(peer.connector().disconnect_events(), 1);
-    assert_eq!(near.connector().disconnect_events(), 0, "who disconnects hears nothing");
+    assert_eq!(near.connector().disconnect_events(), 0, "the disconnecting side gets no event");
     assert_eq!(near.queue_pair.send(1, &[], NONE), 0, "a post on an ended connection");
     assert_eq!(near.initiator.wait_for_one().Status, STATUS_CANCELLED);
 }
@@ -493,7 +493,7 @@ fn closing_a_connector_is_an_abort() {
             let (near, peer) = if passive { (&pair.passive, &pair.active) } else { (&pair.active, &pair.passive) };
             assert_eq!(peer.queue_pair.receive(7, &[]), 0);
             near.connector().close();
-            assert!(peer.connector().wait_for_disconnect(), "the peer of a closed connector hears of it");
+            assert!(peer.connector().wait_for_disconnect(), "the peer of a closed connector gets an event");
             wait_until_idle();
             assert!(peer.receive.take(4).is_empty(), "the peer's end flushed a receive");
             assert_eq!(peer.connector().disconnect_events(), 1);
@@ -544,7 +544,7 @@ fn vanished_address_ends_its_listeners_and_connections() {
         let pair = Pair::connect(&first, &second);
         let (lost, listening) = (second.address(), pair.listener.local_address());
         machine.remove_address(1, lost.ip());
-        assert!(pair.active.connector().wait_for_disconnect(), "the peer of the lost address hears of it");
+        assert!(pair.active.connector().wait_for_disconnect(), "the peer of the lost address gets an event");
         assert_eq!(connect_status(&first, listening), STATUS_HOST_UNREACHABLE);
         let again = Listener::new(&second).expect("a listener");
         assert_eq!(again.listen(SocketAddr::new(lost.ip(), 0)), STATUS_INVALID_ADDRESS);
@@ -557,7 +557,7 @@ fn check_data_of(connector: &Connector, sent: &[u8], most: u32) {
     assert_eq!(data.len(), most as usize, "{} bytes were sent", sent.len());
     let (bytes, rest) = data.split_at(sent.len());
     assert_eq!(bytes, sent);
-    assert!(rest.iter().all(|byte| *byte == 0), "bytes that nobody sent");
+    assert!(rest.iter().all(|byte| *byte == 0), "bytes that were not sent");
 }
 
 fn private_data_of_every_length_is_reported_alike() {
@@ -707,7 +707,7 @@ fn delivered_connector_outlives_the_listeners_close() {
 fn queue_pairs_closed_under_a_connect_go_with_their_connectors() {
     with_two_adapters(|first, second| {
         // Before the answer, after it, and on the accepting side.
-        for moment in 0..3 {
+        for step in 0..3 {
             let (active, passive) =
                 (End::new(first, QueuePairShape::default()), End::new(second, QueuePairShape::default()));
             let listener = listener(second);
@@ -715,24 +715,24 @@ fn queue_pairs_closed_under_a_connect_go_with_their_connectors() {
             let (from, to) = (port_zero(first.address()), listener.local_address());
             let connecting = connector.begin_connect(&active.queue_pair, from, to, &Offer::default());
             let offered = listener.next();
-            let accepting = (moment > 0).then(|| offered.begin_accept(&passive.queue_pair, &Offer::default()));
+            let accepting = (step > 0).then(|| offered.begin_accept(&passive.queue_pair, &Offer::default()));
             if accepting.is_some() {
                 assert_eq!(connecting.wait(), 0);
             }
-            let (pair, own, other) = if moment < 2 {
+            let (pair, own, other) = if step < 2 {
                 (&active.queue_pair, &connector, &offered)
             } else {
                 (&passive.queue_pair, &offered, &connector)
             };
             let closing = pair.object().begin_close();
             wait_until_idle();
-            assert!(!closing.is_done(), "a queue pair's close waits for its connector, moment {moment}");
+            assert!(!closing.is_done(), "a queue pair's close waits for its connector, step {step}");
             own.close();
             closing.wait();
-            if moment == 0 {
+            if step == 0 {
                 assert!(connecting.wait() < 0, "a Connect whose connector was closed");
                 assert_eq!(other.reject(&[]), STATUS_CONNECTION_ABORTED);
-            } else if moment == 1 {
+            } else if step == 1 {
                 assert_eq!(accepting.map(|started| started.wait()), Some(STATUS_CONNECTION_ABORTED));
             } else {
                 assert_eq!(other.begin_complete_connect().wait(), STATUS_CONNECTION_ABORTED);

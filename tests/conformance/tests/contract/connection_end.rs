@@ -1,4 +1,4 @@
-//! How connections end and who hears of it: with grace, without, from both sides at once, by a failed request, by an address
+//! How connections end and which side gets an event: with Disconnect, without, from both sides at once, by a failed request, by an address
 //! or adapter that goes; each time one disconnect event at most, with its reason.
 
 use std::net::SocketAddr;
@@ -36,9 +36,9 @@ mod reason {
     pub const ADAPTER_GONE: u32 = 8;
 }
 
-/// How both sides ask to be told.
+/// Which disconnect event both sides register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hears {
+enum Events {
     Why,
     Nothing,
 }
@@ -48,7 +48,7 @@ fn port_zero(adapter: &Adapter) -> SocketAddr {
 }
 
 /// Connects two adapters, both sides with the extended event or with none.
-fn connect<'a>(first: &'a Adapter, second: &'a Adapter, hears: Hears) -> Pair<'a> {
+fn connect<'a>(first: &'a Adapter, second: &'a Adapter, events: Events) -> Pair<'a> {
     let mut active = End::new(first, QueuePairShape::default());
     let mut passive = End::new(second, QueuePairShape::default());
     let listener = Listener::new(second).expect("a listener");
@@ -57,14 +57,14 @@ fn connect<'a>(first: &'a Adapter, second: &'a Adapter, hears: Hears) -> Pair<'a
     let (to, offer) = (listener.local_address(), Offer::default());
     let connecting = near.begin_connect(&active.queue_pair, port_zero(first), to, &offer);
     let peer = listener.next();
-    let accepting = match hears {
-        Hears::Why => peer.begin_accept_ex(&passive.queue_pair, &offer),
-        Hears::Nothing => peer.begin_accept_deaf(&passive.queue_pair, &offer),
+    let accepting = match events {
+        Events::Why => peer.begin_accept_ex(&passive.queue_pair, &offer),
+        Events::Nothing => peer.begin_accept_without_event(&passive.queue_pair, &offer),
     };
     assert_eq!(connecting.wait(), 0);
-    let completing = match hears {
-        Hears::Why => near.begin_complete_connect_ex(),
-        Hears::Nothing => near.begin_complete_connect_deaf(),
+    let completing = match events {
+        Events::Why => near.begin_complete_connect_ex(),
+        Events::Nothing => near.begin_complete_connect_without_event(),
     };
     assert_eq!(completing.wait(), 0);
     assert_eq!(accepting.wait(), 0);
@@ -74,7 +74,7 @@ fn connect<'a>(first: &'a Adapter, second: &'a Adapter, hears: Hears) -> Pair<'a
 }
 
 /// Events and reason at one end.
-fn heard(end: &End<'_>) -> (u32, u32) {
+fn events_of(end: &End<'_>) -> (u32, u32) {
     (end.connector().disconnect_events(), end.connector().disconnect_reason())
 }
 
@@ -96,17 +96,17 @@ fn events_say_why_and_come_once() {
         ];
         for (name, end, why) in endings {
             for from_active in [true, false] {
-                let pair = connect(first, second, Hears::Why);
+                let pair = connect(first, second, Events::Why);
                 let (near, peer) =
                     if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
                 end(near);
-                assert!(peer.connector().wait_for_disconnect(), "{name} is not heard of");
+                assert!(peer.connector().wait_for_disconnect(), "{name} gives no event");
                 wait_until_idle();
-                assert_eq!(heard(peer), (1, why), "{name}, from the active side: {from_active}");
+                assert_eq!(events_of(peer), (1, why), "{name}, from the active side: {from_active}");
                 assert_eq!(peer.connector().begin_disconnect().wait(), 0);
                 wait_until_idle();
-                assert_eq!(heard(peer), (1, why));
-                assert_eq!(near.connector().disconnect_events(), 0, "who ends a connection hears nothing, {name}");
+                assert_eq!(events_of(peer), (1, why));
+                assert_eq!(near.connector().disconnect_events(), 0, "the side that ends a connection gets no event, {name}");
             }
         }
     });
@@ -135,38 +135,38 @@ fn vanished_address_and_disabled_adapter_are_reasons() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         for (end, ours, theirs) in endings {
-            let pair = connect(&first, &second, Hears::Why);
+            let pair = connect(&first, &second, Events::Why);
             end(machine);
             for side in [&pair.active, &pair.passive] {
-                assert!(side.connector().wait_for_disconnect(), "an end that neither side made is heard of");
+                assert!(side.connector().wait_for_disconnect(), "an end that neither side made gives events");
             }
             wait_until_idle();
-            assert_eq!((heard(&pair.active), heard(&pair.passive)), ((1, theirs), (1, ours)));
+            assert_eq!((events_of(&pair.active), events_of(&pair.passive)), ((1, theirs), (1, ours)));
         }
     });
 }
 
 fn connections_without_disconnect_events_end_as_others() {
     with_two_adapters(|first, second| {
-        let pair = connect(first, second, Hears::Nothing);
+        let pair = connect(first, second, Events::Nothing);
         let leaving = pair.active.connector().begin_disconnect();
         wait_until_idle();
         assert!(!leaving.is_done());
         assert_eq!(pair.passive.connector().begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
-        let pair = connect(first, second, Hears::Nothing);
+        let pair = connect(first, second, Events::Nothing);
         pair.passive.connector().close();
         wait_until_idle();
         assert_eq!(pair.active.queue_pair.send(1, &[], NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_CANCELLED);
-        assert_eq!((heard(&pair.active), pair.active.connector().begin_disconnect().wait()), ((0, 0), 0));
+        assert_eq!((events_of(&pair.active), pair.active.connector().begin_disconnect().wait()), ((0, 0), 0));
     });
 }
 
 fn abort_by_the_peer_fails_a_pending_disconnect() {
     with_two_adapters(|first, second| {
         for from_active in [true, false] {
-            let pair = connect(first, second, Hears::Why);
+            let pair = connect(first, second, Events::Why);
             let (near, peer) = if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
             assert_eq!(near.queue_pair.receive(5, &[]), 0);
             let leaving = near.connector().begin_disconnect();
@@ -184,7 +184,7 @@ fn disconnect_completes_when_the_memory_is_at_rest() {
     const LENGTH: usize = 1 << 20;
     const REQUESTS: u64 = 8;
     with_two_adapters(|first, second| {
-        let pair = connect(first, second, Hears::Why);
+        let pair = connect(first, second, Events::Why);
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
         let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         near.buffer.fill(|_| 0x11);
@@ -211,7 +211,7 @@ fn disconnect_completes_when_the_memory_is_at_rest() {
 fn event_may_disconnect_or_close() {
     with_two_adapters(|first, second| {
         for closes in [false, true] {
-            let pair = connect(first, second, Hears::Why);
+            let pair = connect(first, second, Events::Why);
             let (connector, answer) = (pair.passive.connector.as_ref(), Arc::new(Mutex::new(None)));
             let peer = std::ptr::from_ref(connector.expect("a connected end")) as usize;
             let begun = answer.clone();
@@ -219,12 +219,12 @@ fn event_may_disconnect_or_close() {
                 // SAFETY: the connector stays where it is until the pair goes, which is after the event.
                 let peer = unsafe { &*(peer as *const Connector) };
                 let started = if closes { peer.object().begin_close() } else { peer.begin_disconnect() };
-                *begun.lock().expect("nobody else is here") = Some(started);
+                *begun.lock().expect("no other context holds it") = Some(started);
             });
             let status = pair.active.connector().begin_disconnect().wait();
             assert_eq!(status, if closes { STATUS_CONNECTION_ABORTED } else { 0 }, "the event closes: {closes}");
             assert!(pair.passive.connector().wait_for_disconnect());
-            let started = answer.lock().expect("nobody else is here").take().expect("the event ran");
+            let started = answer.lock().expect("no other context holds it").take().expect("the event ran");
             assert_eq!(started.wait(), 0);
             wait_until_idle();
             assert_eq!(pair.active.connector().disconnect_events(), 0);

@@ -53,7 +53,7 @@ enum Operation {
     Send,
 }
 
-/// One side that posts a request for each result, until it is told to stop.
+/// One side that posts a request for each result, until it is stopped.
 struct Traffic<'a> {
     // Regions go before the protection domains.
     near: Window<'a>,

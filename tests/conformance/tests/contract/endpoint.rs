@@ -61,7 +61,7 @@ fn shared(adapter: &Adapter, address: SocketAddr) -> SharedEndpoint {
     SharedEndpoint::new(adapter, address).expect("a shared endpoint")
 }
 
-/// The status of a connect from `from` to `to` that nobody answers with an accept.
+/// The status of a connect from `from` to `to` without an Accept.
 fn connect_status(adapter: &Adapter, from: SocketAddr, to: SocketAddr) -> i32 {
     let end = End::new(adapter, QueuePairShape::default());
     let connector = Connector::new(adapter).expect("a connector");
@@ -384,7 +384,7 @@ fn vanished_address_stops_its_shared_endpoint_until_it_is_back() {
         let (active, passive) = ends(&first, &second);
         let (near, peer) = connect_over(&endpoint, &active, &listening, &passive);
         machine.remove_address(0, first.address().ip());
-        assert!(near.wait_for_disconnect() && peer.wait_for_disconnect(), "both ends of the connection hear of it");
+        assert!(near.wait_for_disconnect() && peer.wait_for_disconnect(), "both ends of the connection get an event");
         assert_eq!(shared_status(&endpoint, &first, at(&second, 7401)), STATUS_NETWORK_UNREACHABLE);
         near.close();
         peer.close();

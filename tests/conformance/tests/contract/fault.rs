@@ -1,7 +1,7 @@
 //! Every allocation and every mapping on the way to a finished transfer made to fail once: the call that needed it
 //! answers insufficient resources, everything built so far is closed again, and nothing is left behind.
 //!
-//! The sites are found by running the life once while the host records them; then each is failed at its first hit, and
+//! The sites are found by running the scenario once while the host records them; then each is failed at its first hit, and
 //! what the failing path reaches for the first time is added, until nothing new appears.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub const CASES: &[Case] = &[
 /// The stacks of the sites, named while the image that they lie in was loaded.
 type Names = BTreeMap<Site, String>;
 
-/// One life with a transfer in it.
+/// One scenario with a transfer in it.
 fn scenario(kernel: &Kernel, setup: &Setup, names: &mut Names) -> Result<(), Stop> {
     TRANSFER.live(kernel, setup, || {
         for record in fault::sites() {
@@ -45,8 +45,8 @@ fn every_allocation_of_a_scenario_with_a_transfer_fails_once() {
     let kernel = Kernel::boot(setup.kernel.clone());
     fault::start_recording();
     let mut names = Names::new();
-    assert_eq!(scenario(&kernel, &setup, &mut names), Ok(()), "the life without a fault");
-    assert_nothing_left(&kernel, "the life without a fault");
+    assert_eq!(scenario(&kernel, &setup, &mut names), Ok(()), "the scenario without a fault");
+    assert_nothing_left(&kernel, "the scenario without a fault");
     let mut known = fault::sites();
     let mut tried: BTreeSet<Site> = BTreeSet::new();
     let mut fired = 0;
@@ -60,7 +60,7 @@ fn every_allocation_of_a_scenario_with_a_transfer_fails_once() {
         let result = scenario(&kernel, &setup, &mut names);
         let failures = fault::failures() - before;
         fired += failures;
-        let what = || format!("{} failed at{stack}\nand the life ended in {result:x?}", record.export);
+        let what = || format!("{} failed at{stack}\nand the scenario ended in {result:x?}", record.export);
         if let Err((place, status)) = result {
             assert!(failures > 0, "failed without a fault: {}", what());
             assert!(is_clean(place, status), "{}", what());
@@ -71,8 +71,8 @@ fn every_allocation_of_a_scenario_with_a_transfer_fails_once() {
     fault::stop();
     println!("{} sites, {fired} faults", tried.len());
     assert!(fired >= 20, "only {fired} faults of {} sites", tried.len());
-    assert_eq!(scenario(&kernel, &setup, &mut names), Ok(()), "the life after all faults");
-    assert_nothing_left(&kernel, "the life after all faults");
+    assert_eq!(scenario(&kernel, &setup, &mut names), Ok(()), "the scenario after all faults");
+    assert_nothing_left(&kernel, "the scenario after all faults");
 }
 
 fn one_allocation_in_twenty_fails_at_random() {
@@ -90,5 +90,5 @@ fn one_allocation_in_twenty_fails_at_random() {
         }
         assert_nothing_left(&kernel, &format!("seed {seed}: {result:x?}"));
     }
-    println!("{succeeded} of 60 lives went through");
+    println!("{succeeded} of 60 scenarios completed");
 }

@@ -1,4 +1,4 @@
-//! Two calls that meet, with the one stopped at each of its points in turn while the other runs whole: what must wait for the first
+//! Two calls that meet, the first stopped at each of its points while the other runs whole: what must wait for the first
 //! one waits, and what it uses does not go. Each window is met in every run, on real threads and without a seed. And a thread that
 //! the system preempts at each of its points below DISPATCH_LEVEL: what others do meanwhile does not wait for it.
 

@@ -155,7 +155,7 @@ fn requests(profile: &'static str) {
 
         inline_data(active, &peer, info.MaxInlineDataSize);
 
-        // Only the lengths count: whether the elements are right is looked at when the request is processed.
+        // Only the lengths count: the scatter/gather elements are checked when the request is processed.
         let half = NDK_SGE { Length: info.MaxTransferLength / 2 + 1, ..near.sge(0..1) };
         let nowhere = Remote { address: 0, token: 0 };
         assert_eq!(active.queue_pair.write(5, &[half, half], nowhere, NONE), STATUS_BUFFER_OVERFLOW);

@@ -68,7 +68,7 @@ fn no_callback_while_the_consumer_holds_its_lock() {
     });
 }
 
-/// Everything but opening, closing an adapter and asking for its information may be called at DISPATCH_LEVEL.
+/// Everything except open, close and query of an adapter may be called at DISPATCH_LEVEL.
 fn everything_posts_at_dispatch_level() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));

@@ -1,4 +1,4 @@
-//! Registering memory: what is accepted, what is refused, tokens, logical mappings, the life of a fast-register region.
+//! Registering memory: what is accepted, what is refused, tokens, logical mappings, the life cycle of a fast-register region.
 
 use super::interruption::{preempted_at_every_point, release_a_mapping, with_preemption};
 use conformance::case;
@@ -96,7 +96,7 @@ fn same_memory_in_two_regions() {
         assert_eq!(peer.region.as_ref().expect("a region").deregister(), 0);
         let remote = conformance::consumer::Remote { address: peer.buffer.label(), token: second.remote_token() };
         assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..5000)], remote, NONE), 0);
-        assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "the other region still stands");
+        assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "the other region is still registered");
         second.close();
     });
 }

@@ -66,18 +66,18 @@ fn wait(milliseconds: u64) {
 fn assert_not_early(queue: &CompletionQueue, before: u32, start: u64, milliseconds: u64) {
     let count = queue.notification_count();
     let passed = dispatcher::now() - start;
-    assert!(count == before || passed >= (milliseconds - 10) * MILLISECOND, "told after {passed} of {milliseconds} ms");
+    assert!(count == before || passed >= (milliseconds - 10) * MILLISECOND, "notified after {passed} of {milliseconds} ms");
 }
 
-/// Told once, be it late: how late is judged elsewhere, by the best of many tries.
+/// Notified once, possibly late: the delay is judged elsewhere, by the best of many tries.
 fn assert_told_once(queue: &CompletionQueue, before: u32, settings: (u32, u32)) {
-    let told = (0..1000).any(|_| {
+    let notified = (0..1000).any(|_| {
         queue.notification_count() > before || {
             wait(1);
             false
         }
     });
-    assert!(told, "never told with {settings:?}");
+    assert!(notified, "not notified with {settings:?}");
     wait(1);
     assert_eq!(queue.notification_count(), before + 1, "{settings:?}");
 }

@@ -1,4 +1,4 @@
-//! NDK switched off and on under consumers: what each of them hears, how long the event pends, requests that cross, and the
+//! NDK switched off and on under consumers: which events each of them gets, how long the event pends, requests that cross, and the
 //! keyword that has the last word.
 
 use std::net::SocketAddr;
@@ -63,7 +63,7 @@ fn requests_that_cross_end_in_the_last_one() {
             assert_eq!(adapter.is_ndk_enabled(), last);
             assert_eq!(open_directly(adapter).is_ok(), last, "the provider agrees with NDIS");
             let events = adapter.ndk_events();
-            assert!(events.len() >= 2, "some of the requests were told: {events:?}");
+            assert!(events.len() >= 2, "some of the requests were reported: {events:?}");
             assert_alternating(&events, false);
         }
     });
@@ -74,7 +74,7 @@ fn disable_is_in_force_when_the_request_returns() {
         let adapter = &machine.adapters[0];
         for _ in 0..20 {
             set_state(adapter, false);
-            // NDIS may not have heard of it yet; the provider refuses by itself.
+            // NDIS may not have the event yet; the provider refuses by itself.
             assert_eq!(open_directly(adapter), Err(NDIS_STATUS_ADAPTER_NOT_READY));
             wait_until_idle();
             set_state(adapter, true);
@@ -119,7 +119,7 @@ fn disable_tells_every_consumer_and_waits_for_the_last_close() {
         {
             let pair = Pair::connect(&first, &second);
             assert_eq!(pair.active.queue_pair.receive(7, &[]), 0);
-            // A connect that nobody answers, in either direction.
+            // A Connect without an answer, in either direction.
             let (near, peer) = (listening(&first), listening(&second));
             let (leaving, coming) =
                 (End::new(&first, QueuePairShape::default()), End::new(&second, QueuePairShape::default()));
@@ -236,7 +236,7 @@ fn event_that_fails_is_raised_again() {
             set_state(adapter, enable);
             kernel_host::dispatcher::delay(-5_000_000);
             fault::stop();
-            assert_eq!(adapter.is_ndk_enabled(), enable, "NDIS heard of it at the second try");
+            assert_eq!(adapter.is_ndk_enabled(), enable, "NDIS got the event at the second try");
             assert_eq!(adapter.ndk_events()[before..], [enable]);
         }
         drop(machine.open(0));
@@ -297,7 +297,7 @@ fn request_taken_back_before_its_event_is_raised() {
             assert_eq!(open_directly(adapter).is_ok(), !enable, "what was asked for last is so");
             set_state(adapter, enable);
             wait_until_idle();
-            assert_eq!(adapter.ndk_events()[before..], [enable], "NDIS heard of the last change only");
+            assert_eq!(adapter.ndk_events()[before..], [enable], "NDIS got an event for the last change only");
         }
         drop(machine.open(0));
     });

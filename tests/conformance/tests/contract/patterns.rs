@@ -34,7 +34,7 @@ pub const CASES: &[Case] = &[
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 const NOTHING: *const c_void = ptr::null();
 
-/// What the callbacks have seen, which have nothing but these to tell it to.
+/// What the callbacks have seen; they get no context, so it is kept in statics.
 static NOTIFICATIONS: AtomicU32 = AtomicU32::new(0);
 static ARRIVED: AtomicPtr<NDK_CONNECTOR> = AtomicPtr::new(ptr::null_mut());
 static DISCONNECTS: AtomicU32 = AtomicU32::new(0);
@@ -275,7 +275,7 @@ fn sample_end(adapter: &Adapter) -> End<'_> {
     End { connector: None, queue_pair, initiator, receive, domain, adapter }
 }
 
-/// The whole life of a consumer that asks for version 1.0: the most reads that the adapter takes, no private data, receives
+/// The whole scenario of a consumer that asks for version 1.0: the most reads that the adapter takes, no private data, receives
 /// that are posted when the connection stands, local memory by the privileged token only, remote memory by fast registration,
 /// the read limits asked for at the end, and no Disconnect: a flush, and the connector is closed.
 fn sample_consumer_of_version_1_0() {
@@ -317,7 +317,7 @@ fn sample_consumer_of_version_1_0() {
         let sink = Buffer::scattered(BYTES);
         let sink_mapping = Mapping::build(&second, &sink).expect("a logical mapping");
         let token = passive.domain.privileged_token();
-        // A page for each element: the sample merges nothing.
+        // A page for each scatter/gather element: the sample does not merge adjacent pages.
         let first_bytes = 4096 - sink_mapping.first_byte_offset() as usize;
         let list = [
             sge(sink_mapping.address_of(0), first_bytes, token),
@@ -333,7 +333,7 @@ fn sample_consumer_of_version_1_0() {
         assert!(rest.iter().all(|result| result.Status == STATUS_CANCELLED), "{rest:x?}");
         listener.pause_events(true);
         accepted.close();
-        assert!(connector.wait_for_disconnect(), "the other side hears of it");
+        assert!(connector.wait_for_disconnect(), "the other side gets an event");
         connector.close();
     });
 }

@@ -189,7 +189,7 @@ fn full_receive_queue_is_refused() {
         assert_eq!(scene.pair.passive.queue_pair.receive(99, &[]), STATUS_NO_MORE_ENTRIES);
         assert_eq!(scene.pair.active.queue_pair.send(1, &[], NONE), 0);
         assert_eq!(scene.pair.passive.receive.wait_for_one().RequestContext as u64, 0);
-        assert_eq!(scene.pair.passive.queue_pair.receive(100, &[]), 0, "there is room again");
+        assert_eq!(scene.pair.passive.queue_pair.receive(100, &[]), 0, "there is a free slot again");
     });
 }
 
@@ -213,7 +213,7 @@ fn too_many_bytes_are_refused() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
         let most = first.info().MaxTransferLength;
-        // Two elements whose lengths add up to one byte too many, and one whose sum does not fit 32 bits.
+        // Two scatter/gather elements whose lengths add up to one byte too many, and one whose sum does not fit 32 bits.
         let token = scene.near.local_token();
         let label = scene.near.buffer.label();
         let over = [sge(label, most as usize, token), sge(label, 1, token)];

@@ -30,7 +30,7 @@ const FULL: NDK_OP_FLAGS = NDK_OP_FLAG_ALLOW_REMOTE_READ.union(NDK_OP_FLAG_ALLOW
 const OWNERS: u8 = 0xA5;
 /// Rounds of each trial; the moment of the removal moves through the copy.
 const ROUNDS: u64 = 60;
-/// With a schedule by a seed it is the seeds that make the moment move.
+/// With a schedule the seed chooses the point instead.
 const ROUNDS_OF_A_SEED: u64 = 8;
 /// How long a trial may go on without having met what it is about.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -194,7 +194,7 @@ fn send_and_invalidate_after_a_write() {
 }
 
 /// One arms and then only waits, without looking once more, while another has the result made: whichever comes first, it is
-/// told. The moment is a few instructions wide, so this always runs by a seed.
+/// notified. The window is a few instructions wide, so this always runs by a seed.
 fn result_that_comes_while_its_queue_is_armed_is_told() {
     let mut setup = Setup::default();
     setup.kernel.schedule.get_or_insert(1);
@@ -209,7 +209,7 @@ fn result_that_comes_while_its_queue_is_armed_is_told() {
                 machine,
                 || {
                     queue.arm(NDK_CQ_NOTIFY_ANY);
-                    assert!(queue.wait_for_notification(), "round {round}: a result is there and nobody is told");
+                    assert!(queue.wait_for_notification(), "round {round}: a result is there without a notification");
                 },
                 || assert_eq!(pair.active.queue_pair.send(round, &[], NONE), 0),
             );
@@ -228,7 +228,7 @@ fn page_list_that_changes_while_it_is_posted() {
         let pair = Pair::connect(&first, &second);
         let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::Registered);
         let buffer = Buffer::new(count * 4096, 0, FrameOrder::Scattered);
-        // Every byte tells where in its page it lies.
+        // The value of every byte is its place in its page.
         buffer.fill(|position| (position % 4096) as u8);
         let mapping = Mapping::build(&second, &buffer).expect("a logical mapping");
         let region = pair.passive.domain.fast_region(count as u32, true);
@@ -260,7 +260,7 @@ fn page_list_that_changes_while_it_is_posted() {
                     let remote = Remote { address, token: region.remote_token() };
                     assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..64)], remote, NONE), 0);
                     assert_eq!(pair.active.initiator.wait_for_one().Status, 0);
-                    assert_eq!(near.buffer.byte(0), 0, "the region has a page that nobody checked");
+                    assert_eq!(near.buffer.byte(0), 0, "the region has a page that was not checked");
                     assert_eq!(pair.passive.queue_pair.invalidate(2, region.object(), NONE), 0);
                     assert_eq!(pair.passive.initiator.wait_for_one().Status, 0);
                 }

@@ -1,4 +1,4 @@
-//! What a refusal leaves behind: the call, the object, the status, the cause, and how the consumer was told. That every failure of
+//! What a refusal leaves behind: the call, the object, the status, the cause, and how it was reported. That every failure of
 //! every other trial leaves one is the consumer layer's business (`consumer::refusals`).
 
 use std::net::SocketAddr;

@@ -170,7 +170,7 @@ fn invalidate_does_not_end_a_registered_region() {
         let connection = conformance::consumer::establish(from, (&pair.listener, &passive), &offer);
         let _connection = connection.expect("a connection");
         assert_eq!(active.read(2, &[near.sge(0..64)], peer.remote(0), NONE), 0);
-        assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "the region stands");
+        assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "the region is still registered");
     });
 }
 
@@ -247,7 +247,7 @@ fn words(list: *const MDL) -> Vec<u64> {
     // SAFETY: a list that the trial holds.
     let size = unsafe { (*list).Size };
     assert!(size >= 56, "a memory list of {size} bytes");
-    // SAFETY: the list is as long as it says, and nobody writes it now.
+    // SAFETY: the list is as long as it says, and no context writes it now.
     unsafe { std::slice::from_raw_parts(list.cast::<u64>(), size as usize / 8) }.to_vec()
 }
 
@@ -294,7 +294,7 @@ fn registration_outlives_the_consumers_own_mapping() {
 fn with_flags<T>(list: *mut MDL, flags: MDL_FLAGS, call: impl FnOnce() -> T) -> T {
     // SAFETY: a list that the trial holds.
     let list = unsafe { &raw mut (*list).MdlFlags };
-    // SAFETY: as above; nobody else looks at it between the calls.
+    // SAFETY: as above; no other context reads it between the calls.
     let before = unsafe { list.replace(flags) };
     let answer = call();
     // SAFETY: as above.
@@ -307,7 +307,7 @@ fn memory_that_is_not_locked_is_refused() {
         let end = End::new(first, QueuePairShape::default());
         let buffer = Buffer::scattered(LENGTH);
         let list = buffer.chain(&[5000]);
-        // SAFETY: the chain lives.
+        // SAFETY: the chain exists.
         let second = unsafe { (*list.pointer()).Next };
         let region = end.domain.create_region(false).expect("a region");
         let register = || region.register_list(list.pointer(), LENGTH, NDK_MR_FLAG_ALLOW_REMOTE_WRITE);

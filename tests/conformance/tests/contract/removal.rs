@@ -1,5 +1,5 @@
 //! An adapter that goes while a consumer has everything open at once: connections with receives and held requests, connects
-//! and accepts that nobody has answered, a large registration under way. What the consumer hears, and that all of it ends,
+//! and Accepts without an answer, a large registration under way. The consumer's events, and that all of it ends,
 //! however the adapter goes and in whatever order the consumer closes.
 
 use std::sync::{Arc, Mutex};
@@ -109,7 +109,7 @@ struct Everything {
 impl Everything {
     fn new(machine: &Machine, near_index: usize) -> Self {
         let (near, peer) = (Box::new(machine.open(near_index)), Box::new(machine.open(1 - near_index)));
-        // SAFETY: the box is a later field of the same struct than all that borrows it, and stays where it is.
+        // SAFETY: the box is declared after the fields of the same struct than all that borrows it, and stays where it is.
         let here: &'static Adapter = unsafe { &*std::ptr::from_ref(near.as_ref()) };
         // SAFETY: as above.
         let there: &'static Adapter = unsafe { &*std::ptr::from_ref(peer.as_ref()) };
@@ -138,7 +138,7 @@ impl Everything {
         Self { forth, back, attempts, window, registering, large, list, buffer, near, peer }
     }
 
-    /// The consumer has heard of every end, without having closed anything.
+    /// The consumer has an event or completion for every end and has closed no object.
     fn assert_told(&self) {
         for (name, pair) in [("forth", &self.forth), ("back", &self.back)] {
             for (side, end) in [("active", &pair.active), ("passive", &pair.passive)] {
@@ -317,7 +317,7 @@ fn a_hundred_removals_with_everything_open() {
                     adapter.halt(HaltAction::DevicePoweredDown).expect("a halt in low power");
                 }
             }
-            assert!(place.lock().expect("no panic while closing").is_none(), "round {round}: the consumer was told");
+            assert!(place.lock().expect("no panic while closing").is_none(), "round {round}: the consumer was asked to close");
             drop(registrations);
             start_again(adapter);
         }

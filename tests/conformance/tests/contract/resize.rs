@@ -131,7 +131,7 @@ fn resizing_while_results_come_and_go_loses_none() {
                 let mut random = Random::new(0x5EED);
                 for _ in 0..300 {
                     let depth = 64 + random.below(capacity + 1) as u32;
-                    // There may be so many rings without a poll in between; some schedules let nobody poll.
+                    // There may be so many rings without a poll in between; in some schedules no thread polls.
                     while queue.resize(depth) == STATUS_INSUFFICIENT_RESOURCES {
                         kernel_host::dispatcher::delay(-10);
                     }
@@ -171,7 +171,7 @@ fn a_resize_keeps_the_arming() {
     });
 }
 
-/// A connection whose initiator results have room for two.
+/// A connection whose initiator completion queue holds two results.
 fn narrow<'a>(first: &'a Adapter, second: &'a Adapter) -> Pair<'a> {
     let mut active = End::new(first, QueuePairShape::default());
     let initiator = CompletionQueue::new(first, 2).expect("a completion queue");
@@ -211,7 +211,7 @@ fn after_an_overrun_nothing_more_is_reported() {
         wait_until_idle();
         queue.arm(NDK_CQ_NOTIFY_ANY);
         wait_until_idle();
-        assert_eq!(queue.notification_count(), 1, "told once");
+        assert_eq!(queue.notification_count(), 1, "notified once");
     });
 }
 
@@ -228,7 +228,7 @@ fn an_overrun_ends_every_queue_pair_of_the_queue() {
         (0..3).for_each(|request| read(&pair.active.queue_pair, request));
         wait_until_idle();
         for pair in [&pair, &other] {
-            assert!(pair.passive.connector().wait_for_disconnect(), "the peer is told");
+            assert!(pair.passive.connector().wait_for_disconnect(), "the peer gets an event");
             assert_eq!(pair.passive.connector().disconnect_events(), 1);
         }
         let flushed = other.active.receive.wait_for_one();

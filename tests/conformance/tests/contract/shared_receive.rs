@@ -45,7 +45,7 @@ struct Hub<'a> {
 
 impl<'a> Hub<'a> {
     fn new(first: &'a Adapter, second: &'a Adapter, count: usize, shape: SharedShape) -> Self {
-        // The domain that everything of the passive side lives in.
+        // The domain of all objects of the passive side.
         let domain_end = End::new(second, QueuePairShape::default());
         let shared = SharedReceiveQueue::new(&domain_end.domain, shape).expect("a shared receive queue");
         let pairs: Vec<_> = (0..count)
@@ -162,8 +162,8 @@ fn the_notification_comes_once_below_the_threshold() {
                 hub.send(0, 1);
                 wait_until_idle();
                 queued -= 1;
-                let told = u32::from(queued <= left);
-                assert_eq!(hub.shared.notification_count(), before + told, "{queued} queued, threshold {threshold}");
+                let notified = u32::from(queued <= left);
+                assert_eq!(hub.shared.notification_count(), before + notified, "{queued} queued, threshold {threshold}");
                 if left == 5 && queued == 4 {
                     break;
                 }
@@ -176,10 +176,10 @@ fn the_notification_comes_once_below_the_threshold() {
 fn modify_below_the_threshold_notifies_at_once() {
     with_hub(1, SharedShape::default(), |hub| {
         hub.post(1);
-        for (threshold, told) in [(1, 0), (2, 1), (1000, 2), (1, 2)] {
+        for (threshold, notified) in [(1, 0), (2, 1), (1000, 2), (1, 2)] {
             assert_eq!(hub.shared.modify(0, threshold), 0);
             wait_until_idle();
-            assert_eq!(hub.shared.notification_count(), told, "threshold {threshold}, one queued");
+            assert_eq!(hub.shared.notification_count(), notified, "threshold {threshold}, one queued");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Queue pairs that share completion queues, flushes at any time, and who hears of a failure.
+//! Queue pairs that share completion queues, flushes at any time, and which queue pairs a failure reaches.
 
 use kernel_host::schedule;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,7 +112,7 @@ fn peer_of_a_failed_request_gets_one_event() {
         let nowhere = conformance::consumer::Remote { token: !peer.remote_token(), ..peer.remote(0) };
         assert_eq!(pair.active.queue_pair.write(1, &[near.sge(0..64)], nowhere, NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES);
-        assert!(pair.passive.connector().wait_for_disconnect(), "the peer hears of it");
+        assert!(pair.passive.connector().wait_for_disconnect(), "the peer gets an event");
         wait_until_idle();
         assert_eq!(pair.passive.connector().disconnect_events(), 1);
         assert!(pair.passive.receive.take(4).is_empty(), "and keeps its receives until it ends itself");
@@ -136,6 +136,6 @@ fn receive_that_invalidated_comes_by_the_plain_call() {
         assert_eq!((results[0].Status, results[0].RequestContext as u64), (0, 5));
         let near = Window::open(&pair.active, Buffer::scattered(64), WindowKind::Registered);
         assert_eq!(pair.active.queue_pair.read(2, &[near.sge(0..64)], window.remote(0), NONE), 0);
-        assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES, "the token is dead");
+        assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES, "the token is invalid");
     });
 }

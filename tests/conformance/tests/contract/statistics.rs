@@ -159,12 +159,12 @@ fn connect_failure_counts_refusals_on_both_sides() {
         let connector = Connector::new(&first).expect("a connector");
         let from = any_port(first.address());
         let connect = |to| connector.begin_connect(&end.queue_pair, from, to, &Offer::default());
-        let nobody = SocketAddr::new(second.address().ip(), 4);
-        assert_eq!(connect(nobody).wait(), STATUS_CONNECTION_REFUSED);
+        let unused = SocketAddr::new(second.address().ip(), 4);
+        assert_eq!(connect(unused).wait(), STATUS_CONNECTION_REFUSED);
         wait_until_idle();
-        assert_eq!(failures(), [1, 0], "nobody listens");
+        assert_eq!(failures(), [1, 0], "no listener");
         assert_eq!(connect(SocketAddr::from(([10, 0, 0, 99], 4))).wait(), STATUS_HOST_UNREACHABLE);
-        assert_eq!(failures(), [2, 0], "nobody has the address");
+        assert_eq!(failures(), [2, 0], "no adapter has the address");
         let listener = listening(&second);
         let connecting = connect(listener.local_address());
         assert_eq!(listener.next().reject(&[]), 0);
@@ -455,9 +455,9 @@ fn list(machine: &Machine, index: usize, oid: u32, entry: usize, count: usize) -
         assert_eq!(seen, (NDIS_STATUS_BUFFER_TOO_SHORT, 0, total), "{count} entries, {capacity} bytes");
     }
     let answer = adapter.query_oid(oid, total).expect("a started adapter");
-    assert_eq!((answer.status, answer.data.len()), (NDIS_STATUS_SUCCESS, total), "{count} entries, exact room");
-    let roomy = adapter.query_oid(oid, total + 100).expect("a started adapter");
-    assert_eq!((roomy.status, roomy.data.len()), (NDIS_STATUS_SUCCESS, total), "{count} entries, more room");
+    assert_eq!((answer.status, answer.data.len()), (NDIS_STATUS_SUCCESS, total), "{count} entries, exact length");
+    let longer = adapter.query_oid(oid, total + 100).expect("a started adapter");
+    assert_eq!((longer.status, longer.data.len()), (NDIS_STATUS_SUCCESS, total), "{count} entries, more length");
     let [size_low, size_high] = u16::try_from(total).unwrap_or(0xFFFF).to_le_bytes();
     assert_eq!(answer.data[..8], [0x80, 1, size_low, size_high, 0, 0, 0, 0], "{count} entries: header and flags");
     assert_eq!(answer.data[8..12], (count as u32).to_le_bytes());

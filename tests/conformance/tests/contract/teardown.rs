@@ -1,5 +1,5 @@
 //! The ground taken away: NDK disabled, the adapter halted, removed or powered down, the driver unloaded, while a
-//! consumer has connections open and transfers running. The consumer does what Windows makes it do: it closes when told.
+//! consumer has connections open and transfers running. The consumer does what Windows makes it do: it closes when asked.
 
 use kernel_host::schedule;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,7 +115,7 @@ impl Consumer {
     /// Ends the work as a consumer does before it closes; the transfers that were under way are cancelled.
     fn end(self) -> (Arc<Objects>, Box<Adapter>, Box<Adapter>) {
         let Self { copying, objects, first, second } = self;
-        // Between the end of one batch and the next nothing is under way for a moment.
+        // Between the end of one batch and the next no request is under way.
         while objects.under_way() == 0 {
             schedule::let_others();
         }
@@ -148,10 +148,10 @@ fn disable_with_transfers_running() {
             let (place, registrations) = close_when_told(machine);
             let answer = machine.adapters[0].set_oid(OID_NDK_SET_STATE, &[0]).expect("a started adapter");
             assert_eq!(answer.status, 0);
-            wait_until("the consumer closes when it is told", || place.lock().expect("closed").is_none());
-            wait_until("NDIS is told that NDK is off", || !machine.adapters[0].is_ndk_enabled());
+            wait_until("the consumer closes when it is asked", || place.lock().expect("closed").is_none());
+            wait_until("NDIS gets the event that NDK is off", || !machine.adapters[0].is_ndk_enabled());
             machine.adapters[0].set_oid(OID_NDK_SET_STATE, &[1]).expect("a started adapter");
-            wait_until("NDIS is told that NDK is on", || machine.adapters[0].is_ndk_enabled());
+            wait_until("NDIS gets the event that NDK is on", || machine.adapters[0].is_ndk_enabled());
             drop(registrations);
         }
     });
@@ -238,7 +238,7 @@ fn unload_with_transfers_running() {
 
 fn halt_of_the_peers_adapter_ends_the_connection() {
     with_machine(&Setup::default(), |machine| {
-        // The far side's consumer closes when its adapter is halted; the near side's adapter stays.
+        // The peer's consumer closes when its adapter is halted; the local adapter stays.
         let (first, second) = (Box::new(machine.open(0)), Box::new(machine.open(1)));
         // SAFETY: the box is dropped at the end of this function, after everything that borrows it.
         let near_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(first.as_ref()) };
@@ -253,7 +253,7 @@ fn halt_of_the_peers_adapter_ends_the_connection() {
         assert_eq!(active.queue_pair.receive(1, &[]), 0);
         machine.adapters[1].halt(HaltAction::DeviceDisabled).expect("a halt");
         drop(registration);
-        assert!(active.connector().wait_for_disconnect(), "the near side hears of the end");
+        assert!(active.connector().wait_for_disconnect(), "the local side gets an event");
         assert_eq!(active.queue_pair.send(2, &[], NONE), 0);
         assert_eq!(active.initiator.wait_for_one().Status, STATUS_CANCELLED);
         machine.adapters[1].start().unwrap_or_else(|error| panic!("starting again: {error}"));
@@ -264,7 +264,7 @@ fn close_of_an_open_waits_for_its_children() {
     with_machine(&Setup::default(), |machine| {
         let consumer = Consumer::new(machine);
         let started = std::sync::atomic::AtomicBool::new(false);
-        // Closing the opens first and the objects a moment later: the close handler blocks until the last is gone.
+        // Closing the opens first and the objects shortly afterwards: the close handler blocks until the last is gone.
         let (objects, first, second) = consumer.end();
         concurrently(
             machine,
@@ -298,14 +298,14 @@ fn a_hundred_scenarios_with_a_transfer_each() {
             let peer = Window::open(&pair.passive, Buffer::scattered(10_000), WindowKind::FastRegistered);
             peer.buffer.fill_with_seed(scenario);
             assert_eq!(pair.active.queue_pair.read(1, &[near.sge(0..10_000)], peer.remote(0), NONE), 0);
-            assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "life {scenario}");
+            assert_eq!(pair.active.initiator.wait_for_one().Status, 0, "scenario {scenario}");
             near.buffer.assert_seed(scenario, 0..10_000);
         }
         drop((first, second));
         unload(driver, adapters);
         completion::verify_all();
         let report = kernel.report();
-        assert!(report.is_clean(), "life {scenario}: {report}");
+        assert!(report.is_clean(), "scenario {scenario}: {report}");
     }
     let report = kernel.shutdown();
     assert!(report.is_clean(), "{report}");

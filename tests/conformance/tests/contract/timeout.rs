@@ -131,7 +131,7 @@ fn disconnect_that_is_never_answered_times_out() {
         assert_eq!(attempt.active.receive.wait_for_one().Status, STATUS_CANCELLED);
         wait_until_idle();
         assert_eq!((attempt.near.disconnect_events(), attempt.peer.disconnect_events()), (0, 1));
-        assert_eq!(attempt.peer.begin_disconnect().wait(), 0, "the late answer has nobody to wait for");
+        assert_eq!(attempt.peer.begin_disconnect().wait(), 0, "the late answer has no waiting request");
     });
 }
 
@@ -188,7 +188,7 @@ fn give_up_like_a_card(first: &Adapter, second: &Adapter) {
     attempt.establish();
     assert_eq!(attempt.active.queue_pair.send(1, &[], NDK_OP_FLAGS::empty()), 0);
     pass(HOUR);
-    assert!(attempt.active.initiator.take(1).is_empty(), "a Send waits for its receive as long as it takes");
+    assert!(attempt.active.initiator.take(1).is_empty(), "a Send waits for its receive without limit");
     assert_eq!(attempt.passive.queue_pair.receive(2, &[]), 0);
     assert_eq!(attempt.active.initiator.wait_for_one().Status, 0);
     times_out(attempt.near.begin_disconnect());

@@ -1,4 +1,4 @@
-//! Bytes: every operation with every length that is known to break things, over every way to open memory, in one element
+//! Bytes: every operation with every length that is known to cause faults, over every way to open memory, in one scatter/gather element
 //! and in many, on frames that lie next to each other and on frames that do not.
 
 use conformance::case;
@@ -76,7 +76,7 @@ fn transfer_length(
             near_end.queue_pair.send(REQUEST, &list, flags)
         }
     };
-    assert_eq!(status, 0, "posting a {operation:?} of {length} bytes in {sges} elements");
+    assert_eq!(status, 0, "posting a {operation:?} of {length} bytes in {sges} scatter/gather elements");
     check_result(operation, near_end, peer_end, length);
     sink.buffer.assert_seed(seed, 0..length);
     if !whole {
@@ -162,7 +162,7 @@ fn send_of_every_length_between_mapped_memory() {
     every_length(Operation::Send, WindowKind::Privileged, WindowKind::Privileged);
 }
 
-/// Both ends with room for as many elements as the adapter takes.
+/// Both ends with as many scatter/gather elements as the adapter takes.
 fn wide(most: u32) -> QueuePairShape {
     QueuePairShape { receive_sges: most, initiator_sges: most, ..QueuePairShape::default() }
 }

@@ -39,7 +39,7 @@ pub const CASES: &[Case] = &[
 ];
 
 const BROADCAST: [u8; 6] = [0xFF; 6];
-/// What TCP/IP has in the multicast list, and an address that nobody asked for.
+/// What TCP/IP has in the multicast list, and an address that is not in it.
 const ALL_HOSTS: [u8; 6] = [0x01, 0x00, 0x5E, 0x00, 0x00, 0x01];
 const OTHERS: [u8; 6] = [0x01, 0x00, 0x5E, 0x00, 0x00, 0x4D];
 const UNRELATED: [u8; 6] = [0x02, 0, 0, 0, 0, 0x63];
@@ -247,7 +247,7 @@ fn each_destination_is_counted_at_both_ends() {
         assert_eq!(Counted::of(first).went(), [2, 2, 1, 1614, 220, 300, 2134]);
         assert_eq!(Counted::of(second).came(), [2, 2, 1, 1614, 260, 300, 2174], "padded");
         assert_eq!((Counted::of(first).came(), Counted::of(second).went()), ([0; 7], [0; 7]));
-        // What the filter stops was not received; what nobody took is counted as what it is, and as discarded.
+        // What the filter stops was not received; a frame without a receiver is counted by its kind, and as discarded.
         filter(second, 0);
         assert_eq!(send_one(first, frame(BROADCAST, mac(first), 60)), NDIS_STATUS_SUCCESS);
         assert_eq!(received(second), nothing());
@@ -309,7 +309,7 @@ fn frames_that_cannot_be_mapped_are_refused() {
             assert_eq!(received(second), nothing());
             assert_eq!(Counted::of(first).lost_out(), [errors, 0]);
         }
-        // No frame is lost by it: all of the receiver's room is there.
+        // No frame is lost by it: the receiver has all of its frames.
         let level = irql::raise(irql::DISPATCH);
         let batch = first.send((0..CAPACITY).map(|_| sent().into()).collect()).expect("a started adapter");
         irql::lower(level);
@@ -431,12 +431,12 @@ fn three_on_one_wire_and_one_on_another() {
     with_machine(&setup, |machine| {
         let adapters = &machine.adapters;
         for (sender, adapter) in adapters.iter().enumerate() {
-            let everybody = frame(BROADCAST, mac(adapter), 80 + sender);
-            assert_eq!(send_one(adapter, everybody.clone()), NDIS_STATUS_SUCCESS);
+            let broadcast = frame(BROADCAST, mac(adapter), 80 + sender);
+            assert_eq!(send_one(adapter, broadcast.clone()), NDIS_STATUS_SUCCESS);
             wait_until_idle();
             for (index, other) in adapters.iter().enumerate() {
-                let hears = index != sender && index < 3 && sender < 3;
-                let expected = if hears { vec![everybody.clone()] } else { nothing() };
+                let receives = index != sender && index < 3 && sender < 3;
+                let expected = if receives { vec![broadcast.clone()] } else { nothing() };
                 assert_eq!(received(other), expected, "{sender} to {index}");
             }
         }

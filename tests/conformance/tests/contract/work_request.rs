@@ -101,7 +101,7 @@ impl<'a> Scene<'a> {
 fn post(scene: &Scene<'_>, operation: &str, request: u64, flags: NDK_OP_FLAGS) -> NTSTATUS {
     let queue_pair = scene.queue_pair();
     let sge = [scene.near.sge(0..64)];
-    // Inline elements are read where they are.
+    // Inline scatter/gather elements are read at their addresses.
     let data = [7_u8; 16];
     let real = [sge_of(&data)];
     let list = if flags.contains(NDK_OP_FLAG_INLINE) { &real } else { &sge };
@@ -150,7 +150,7 @@ fn every_flag_of_every_operation() {
                 };
                 // Held, so that nothing fails before all are posted.
                 let posted = post(&scene, operation, u64::from(flags), NDK_OP_FLAGS::from_bits_retain(flags | 0x200));
-                // A region's second registration in flight is the last that has room.
+                // A region's second registration in flight is the last that fits.
                 let full = operation == "fast register" && posted as u32 == 0xC000_009A;
                 let expected = if legal { 0 } else { STATUS_INVALID_PARAMETER };
                 assert!(posted == expected || full, "{operation} with {flags:#x}: {posted:#x}");
@@ -193,7 +193,7 @@ fn a_refused_post_of_any_kind_lets_held_requests_run() {
         let whole = |_| NDK_SGE { Length: limit / 2 + 1, ..scene.near.sge(0..1) };
         let long: Vec<_> = (0..2).map(whole).collect();
         let reasons: [(&str, &dyn Fn() -> NTSTATUS); 4] = [
-            ("elements", &|| scene.queue_pair().write(2, &list, scene.peer.remote(0), NONE)),
+            ("scatter/gather elements", &|| scene.queue_pair().write(2, &list, scene.peer.remote(0), NONE)),
             ("length", &|| scene.queue_pair().write(2, &long, scene.peer.remote(0), NONE)),
             ("range", &|| scene.queue_pair().bind(2, scene.lent.object(), scene.window.object(), outside, READ)),
             ("nothing to close", &|| {
@@ -301,8 +301,8 @@ fn inline_works_wherever_data_leaves() {
                 1 => queue_pair.send_and_invalidate(1, &list, flags, region.remote_token()),
                 _ => queue_pair.write(1, &list, scene.peer.remote(0), flags),
             };
-            assert_eq!(posted, 0, "{sges} elements of {size} bytes together");
-            // Held until now, and still the bytes of the moment of the post.
+            assert_eq!(posted, 0, "{sges} scatter/gather elements of {size} bytes together");
+            // Held until now, with the bytes from the time of the post.
             data.fill(0xEE);
             std::hint::black_box(&data);
             assert_eq!(queue_pair.write(2, &[], scene.peer.remote(0), NONE), 0);
@@ -427,7 +427,7 @@ fn a_read_closes_its_sink() {
             let scene = Scene::new(first, second, QueuePairShape::default());
             let sink = Window::open(&scene.pair.active, Buffer::scattered(LENGTH), WindowKind::FastRegistered);
             let other = scene.near.sge(0..1000);
-            // The first element's token and no other.
+            // The token of the first scatter/gather element and no other.
             assert_eq!(scene.queue_pair().read(1, &[sink.sge(0..9000), other], scene.peer.remote(0), flags), 0);
             assert_eq!(scene.queue_pair().write(2, &[other], scene.peer.remote(0), NONE), 0);
             let loud = usize::from(!flags.contains(NDK_OP_FLAG_SILENT_SUCCESS));

@@ -1,5 +1,5 @@
 //! Faults by call site: every call of the driver that allocates, maps or starts something is made to fail, at its first,
-//! its second and its last hit in a life (`conformance::scenario`), until no site is left that was not tried. A site is the
+//! its second and its last hit in a scenario (`conformance::scenario`), until no site is left that was not tried. A site is the
 //! stack of return addresses, so the same routine called from two places is two sites, and what a failing path reaches for
 //! the first time is tried as well.
 

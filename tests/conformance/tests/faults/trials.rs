@@ -1,9 +1,9 @@
 //! Faults by call site: every call of the driver that allocates, maps or starts something is made to fail, at its first,
-//! its second and its last hit in a life (`conformance::scenario`), until no site is left that was not tried. A site is the
+//! its second and its last hit in a scenario (`conformance::scenario`), until no site is left that was not tried. A site is the
 //! stack of return addresses, so the same routine called from two places is two sites, and what a failing path reaches for
 //! the first time is tried as well.
 //!
-//! Each life is a process of its own. A run ends well when the life went through or stopped with a status that says that
+//! Each scenario is a process of its own. A run is good when the scenario completed or stopped with a status that says that
 //! memory is short, with nothing left behind and no bugcheck. The child writes a line before and after each run, which
 //! `cargo xtask verify` reads; environment variables choose single faults and leave out those that are done.
 
@@ -79,7 +79,7 @@ fn read_site(text: &str) -> Site {
     Site(u64::from_str_radix(digits, 16).expect("the hexadecimal number of a site"))
 }
 
-/// A site that a life came to.
+/// A site that a scenario reached.
 struct Seen {
     export: &'static str,
     /// How often, in the run in which it was seen first.
@@ -108,10 +108,10 @@ fn note_new_sites(sites: &mut Sites) {
     }
 }
 
-/// The child: one life, again and again.
+/// The child: one scenario, again and again.
 fn fail_all() {
-    let name = conformance::trial::child_name().expect("the name of a life");
-    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).expect("a life of that name");
+    let name = conformance::trial::child_name().expect("the name of a scenario");
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).expect("a scenario of that name");
     let wanted = Wanted::from_environment();
     let setup = Setup::default();
     let kernel = Kernel::boot(setup.kernel.clone());
@@ -119,7 +119,7 @@ fn fail_all() {
     fault::start_recording();
     let result = scenario.live(&kernel, &setup, || note_new_sites(&mut sites));
     assert_eq!(result, Ok(()), "{} without a fault", scenario.name);
-    assert_nothing_left(&kernel, "the life without a fault");
+    assert_nothing_left(&kernel, "the scenario without a fault");
     let (mut tried, mut failed) = (BTreeSet::new(), BTreeSet::new());
     let mut runs = 0_u64;
     loop {
@@ -141,7 +141,7 @@ fn fail_all() {
     assert!(!everything || failed.len() * 10 >= sites.len() * 9, "too few of the sites were met: {tally}");
 }
 
-/// Lives once with one call failing; whether it did.
+/// Runs the scenario once with one call failing; returns whether it failed.
 fn run(scenario: &Scenario, fault: Fault, kernel: &Kernel, setup: &Setup, sites: &mut Sites) -> bool {
     let seen = &sites[&fault.site];
     let site = format!("{:#018x}", fault.site.0);

@@ -29,26 +29,26 @@ pub fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What the child tells.
+/// What the child prints.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
+struct Printed {
     results: String,
     /// The host's summary: the number of points, of changes, and the trace.
     schedule: String,
 }
 
-fn play(seed: &str) -> Result<Told, Failed> {
+fn play(seed: &str) -> Result<Printed, Failed> {
     let outcome = in_child(CHILD, &[("SOFTNDK_SCHEDULE", OsStr::new(seed))])?;
     outcome.expect_success()?;
     let line = |start: &str| {
         let found = outcome.text().lines().find(|line| line.starts_with(start));
         found.map(str::to_owned).ok_or_else(|| outcome.failure(&format!("no line begins with \"{start}\"")))
     };
-    let told = Told { results: line(ORDER)?, schedule: line("schedule ")? };
-    if told.schedule.contains("may not replay") {
+    let printed = Printed { results: line(ORDER)?, schedule: line("schedule ")? };
+    if printed.schedule.contains("may not replay") {
         return Err(outcome.failure("the host has its doubts"));
     }
-    Ok(told)
+    Ok(printed)
 }
 
 fn same_seed() -> Result<(), Failed> {
@@ -62,13 +62,13 @@ fn same_seed() -> Result<(), Failed> {
 }
 
 fn other_seeds() -> Result<(), Failed> {
-    let told = SEEDS.iter().map(|seed| play(seed)).collect::<Result<Vec<_>, _>>()?;
+    let printed = SEEDS.iter().map(|seed| play(seed)).collect::<Result<Vec<_>, _>>()?;
     let traces: BTreeSet<_> =
-        told.iter().map(|told| told.schedule.rsplit_once("trace ").map(|(_, trace)| trace)).collect();
-    let orders: BTreeSet<_> = told.iter().map(|told| &told.results).collect();
+        printed.iter().map(|printed| printed.schedule.rsplit_once("trace ").map(|(_, trace)| trace)).collect();
+    let orders: BTreeSet<_> = printed.iter().map(|printed| &printed.results).collect();
     if traces.len() < SEEDS.len() || orders.len() < 3 {
         return Err(
-            format!("{} traces and {} orders of {} seeds: {told:#?}", traces.len(), orders.len(), SEEDS.len()).into()
+            format!("{} traces and {} orders of {} seeds: {printed:#?}", traces.len(), orders.len(), SEEDS.len()).into()
         );
     }
     Ok(())
