@@ -76,7 +76,7 @@ struct Combination {
 }
 
 impl Combination {
-    /// What a driver has that nobody tells anything.
+    /// The profile of a driver without registry values.
     const DEFAULTS: Self = Self { completion_mode: COMPLETION_MODE[0], limits: LIMITS[0] };
 
     /// One of the three that have each profile once, the defaults among them.
@@ -159,7 +159,7 @@ impl Arguments {
         self.schedule.clone().filter(|seeds| seeds.start() != seeds.end())
     }
 
-    /// Nobody said which profiles.
+    /// No profile was named.
     fn any_profile(&self) -> bool {
         !self.part && self.completion_mode.is_empty() && self.limits.is_empty()
     }

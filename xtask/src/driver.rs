@@ -130,7 +130,7 @@ fn target(workspace: &Workspace) -> PathBuf {
     workspace.driver_target().join(if cfg!(unix) { "mirror/target" } else { "target" })
 }
 
-/// Copies by way of a temporary name, so that whoever opens the image meets an old or a new one but never half of it.
+/// Copies by way of a temporary name, so that a reader of the image gets the old or the new one but never half of it.
 fn publish(made: &Path, place: &Path) -> Result<()> {
     let folder = place.parent().context("an image without a folder")?;
     fs::create_dir_all(folder)?;

@@ -343,7 +343,7 @@ mod tests {
         assert!(chosen(&["motor".to_owned()]).is_err());
     }
 
-    /// Whoever fuzzes does not begin with nothing, and nobody has to load megabytes for it.
+    /// A run does not begin with an empty corpus, and the corpus stays below a megabyte.
     #[test]
     fn seeds_are_some_and_small() {
         let workspace = Workspace::find().unwrap();

@@ -1,4 +1,4 @@
-//! The commands behind `cargo xtask`, at the desk and in CI.
+//! The commands behind `cargo xtask`, the same for developers and in CI.
 //!
 //! One file a sub-command; what several commands share lives under the thing it is about (`cross` for the cross build of
 //! the driver, `image_check` for the rules of the finished image), or in `softndk-images` where tests need it as well.

@@ -1,6 +1,6 @@
-//! `cargo xtask seeded_bugs`: shows that the tests of the rules can fail.
+//! `cargo xtask seeded-bugs`: shows that the tests of the rules can fail.
 //!
-//! Each file of `tests/seeded_bugs` is a mistake that somebody might make, as a patch, with the tests that must notice. The command
+//! Each file of `tests/seeded-bugs` is a plausible mistake, as a patch, with the tests that must fail with it. The command
 //! copies the work tree below `target/`, makes sure that those tests pass there, applies one patch after the other, and runs
 //! just the tests that the patch names. All of them have to turn red. The work tree itself is never touched.
 
@@ -19,7 +19,7 @@ use std::{
 };
 use tree::Tree;
 
-/// Break the code on purpose and see the tests of the rules turn red.
+/// Apply each seeded bug to a copy of the code and see the tests of its rules fail.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Only the seeded bugs whose name contains one of these

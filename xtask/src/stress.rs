@@ -14,7 +14,7 @@ use std::{ffi::OsString, process::Command};
 /// Many consumers at once on the loaded image, with adapters that go and come and short memory.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Minutes of the whole run, half of them calm
+    /// Minutes of the whole run, half of them the steady phase
     #[arg(long, default_value_t = 2)]
     minutes: u64,
 

@@ -2,7 +2,7 @@
 //! fail.
 //!
 //! First the life cycle, the contract's trials and the C consumer (where it is built) with all rules on. Then the faults:
-//! each life of `tests/conformance/src/scenario` runs in a process of its own, in which site after site fails at its first,
+//! each scenario of `tests/conformance/src/scenario` runs in a process of its own, in which site after site fails at its first,
 //! second and last hit. A process that ends early (a bugcheck, a leak, a wrong status) is a failed case; the next process
 //! goes on behind it. Every failed case is printed with the command that repeats it.
 
@@ -32,7 +32,7 @@ pub struct Arguments {
     #[arg(long)]
     faults: bool,
 
-    /// Faults in these lives only
+    /// Faults in these scenarios only
     #[arg(long, value_delimiter = ',')]
     scenario: Vec<String>,
 
@@ -119,7 +119,7 @@ struct Tally {
     failures: Vec<Failure>,
 }
 
-/// One life in one profile.
+/// One scenario in one profile.
 struct Case<'a> {
     scenario: &'a str,
     completion_mode: &'a str,
@@ -136,7 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let binary = conformance::build_test(&workspace, "faults")?;
     let scenarios = scenarios(&binary)?;
     if let Some(unknown) = arguments.scenario.iter().find(|wanted| !scenarios.contains(wanted)) {
-        bail!("there is no life {unknown:?}; there are {}", scenarios.join(", "));
+        bail!("there is no scenario {unknown:?}; there are {}", scenarios.join(", "));
     }
     let mut tally = Tally::default();
     for completion_mode in COMPLETION_MODE.into_iter().filter(|name| chosen(&arguments.completion_mode, name)) {
@@ -166,7 +166,7 @@ fn rules(workspace: &Workspace, image: &Path) -> Result<()> {
         cargo.args(["--test", name]).env("SOFTNDK_IMAGE", image);
         command::output(&mut cargo).with_context(|| format!("{name} fails"))
     };
-    host_test("softndk_life")?;
+    host_test("softndk_life_cycle")?;
     println!("life cycle: clean");
     println!("conformance: {} trials passed", conformance::run_plain(workspace, image)?);
     host_test("c_consumer")?;
@@ -174,17 +174,17 @@ fn rules(workspace: &Workspace, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lives that the test binary knows.
+/// The scenarios that the test binary lists.
 fn scenarios(binary: &Path) -> Result<Vec<String>> {
     let list = command::output(Command::new(binary).arg("--list"))?;
     let names = list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect::<Vec<_>>();
     if names.is_empty() {
-        bail!("{} names no life", binary.display());
+        bail!("{} names no scenario", binary.display());
     }
     Ok(names)
 }
 
-/// Starts processes for one life until one of them comes to the end.
+/// Starts processes for one scenario until one of them comes to the end.
 fn run_scenario(binary: &Path, image: &Path, case: &Case<'_>, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
     let bar = ProgressBar::new_spinner().with_message(format!("{}, {}", case.scenario, case.completion_mode));
     bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
@@ -273,7 +273,7 @@ impl Case<'_> {
         let release = if arguments.release { " --release" } else { "" };
         let Begins { site, hit, .. } = fault;
         format!(
-            "cargo xtask verify --life {scenario} --completion-mode {completion_mode} --site {site} --hit {hit}{release}"
+            "cargo xtask verify --scenario {scenario} --completion-mode {completion_mode} --site {site} --hit {hit}{release}"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The arrows between the crates go one way. The table here is the one of `docs/architecture.md`: what each crate may
+//! The dependencies between the crates go one way. The table here is the one of `docs/architecture.md`: what each crate may
 //! depend on, and nothing else.
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};

@@ -47,7 +47,7 @@ fn argued(count: usize) -> Argued {
     Argued { count, reason: "the test says so".to_owned() }
 }
 
-/// Lists that say of an image just what it is.
+/// Lists with exactly the contents of an image.
 fn lists_of(name: &str) -> Lists {
     let findings = image_check::check(&image(name), &Lists::default(), STRICT).unwrap();
     Lists {

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The signal of a pipe that nobody reads.
+/// The signal of a pipe without a reader.
 const SIGPIPE: i32 = 13;
 
 #[test]
@@ -16,7 +16,7 @@ fn a_command_ends_without_a_word_when_no_context_reads() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     let mut list = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    let ended = list.args(["breaks", "--list"]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    let ended = list.args(["seeded-bugs", "--list"]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(ended.status.signal(), Some(SIGPIPE), "{ended:?}");
     assert!(ended.stderr.is_empty(), "{ended:?}");
 }

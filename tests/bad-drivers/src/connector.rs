@@ -1,4 +1,4 @@
-//! The miniport's one connector: connected as soon as somebody says so, and left by a peer that never was at once.
+//! The miniport's one connector: a connect request succeeds at once, and its disconnect event comes at once; it has no peer.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -12,7 +12,7 @@ use crate::miniport::{Fault, faulty, object_header, refuse};
 use crate::spin_lock::Shared;
 
 static CONNECTOR: Shared<MaybeUninit<NDK_CONNECTOR>> = Shared(UnsafeCell::new(MaybeUninit::zeroed()));
-static TELL: Shared<Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>> = Shared(UnsafeCell::new(None));
+static EVENT: Shared<Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>> = Shared(UnsafeCell::new(None));
 static CONTEXT: Shared<*mut c_void> = Shared(UnsafeCell::new(core::ptr::null_mut()));
 static DPC: Shared<Dpc> = Shared(UnsafeCell::new(Dpc([0; 64])));
 
@@ -47,12 +47,12 @@ pub unsafe extern "C" fn create(
 
 unsafe extern "C" fn complete_connect(
     _connector: *mut NDK_CONNECTOR,
-    tell: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    event: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
     context: nt::PVOID,
     _completion: Option<NDK_FN_REQUEST_COMPLETION>,
     _request: nt::PVOID,
 ) -> NtStatus {
-    *TELL.0.get() = tell;
+    *EVENT.0.get() = event;
     *CONTEXT.0.get() = context;
     KeInitializeDpc(DPC.0.get(), peer_leaves, core::ptr::null_mut());
     KeInsertQueueDpc(DPC.0.get(), core::ptr::null_mut(), core::ptr::null_mut());
@@ -60,10 +60,10 @@ unsafe extern "C" fn complete_connect(
 }
 
 unsafe extern "C" fn peer_leaves(_: *mut Dpc, _: *mut c_void, _: *mut c_void, _: *mut c_void) {
-    let Some(tell) = *TELL.0.get() else { return };
-    tell(*CONTEXT.0.get());
+    let Some(event) = *EVENT.0.get() else { return };
+    event(*CONTEXT.0.get());
     if faulty(Fault::DisconnectTwice) {
-        tell(*CONTEXT.0.get());
+        event(*CONTEXT.0.get());
     }
 }
 

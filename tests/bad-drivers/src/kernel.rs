@@ -1,6 +1,6 @@
 //! What the bad drivers import from ntoskrnl.exe, and the structures it takes.
 //!
-//! Declared here by hand, opaque where nobody looks inside: these drivers must not share code with softndk.sys, so that
+//! Declared here by hand, opaque where no field is used: these drivers must not share code with softndk.sys, so that
 //! a mistake in one cannot hide the same mistake in the other. Sizes and offsets are those of the 64-bit Windows kernel.
 
 use core::ffi::c_void;

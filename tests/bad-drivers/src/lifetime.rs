@@ -1,4 +1,4 @@
-//! What outlives its driver or its owner: timers, threads, handles, rundown protection, the stack.
+//! Objects that outlive their driver or their owner: timers, threads, handles, rundown protection, the stack.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;

@@ -1,7 +1,7 @@
 //! A small NDK miniport that keeps the contract, and the places where one case each makes it break it.
 //!
 //! It has a data path of its own frames (`traffic`) and three kinds of object below the adapter: a protection domain created
-//! asynchronously, a completion queue (`queue`) and a connector that nothing is behind (`connector`). Everything it registers
+//! asynchronously, a completion queue (`queue`) and a connector without a peer (`connector`). Everything it registers
 //! is right unless `faulty` says that the running case is the bad twin of the fault named at that line.
 
 use core::cell::UnsafeCell;
@@ -369,7 +369,7 @@ fn adapter_info(version: NDK_VERSION) -> NDK_ADAPTER_INFO {
 static WORK_ITEM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static BUFFER_POOL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Takes one of each thing that HaltEx must give back.
+/// Allocates one of each resource that HaltEx must free.
 unsafe fn make_leftovers(miniport: NDIS_HANDLE) {
     WORK_ITEM.store(NdisAllocateIoWorkItem(miniport), Ordering::Relaxed);
     let mut parameters = NET_BUFFER_LIST_POOL_PARAMETERS::zeroed();

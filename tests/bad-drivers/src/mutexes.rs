@@ -242,8 +242,8 @@ unsafe extern "C" fn wait_for_event(_: *mut c_void) {
 unsafe fn event_initialised_again(good: bool) {
     KeInitializeEvent(EVENT.0.get(), 0, 0);
     with_thread(wait_for_event, false, || {
-        let moment = -10_000;
-        crate::kernel::KeDelayExecutionThread(0, 0, &raw const moment);
+        let delay = -10_000;
+        crate::kernel::KeDelayExecutionThread(0, 0, &raw const delay);
         if !good {
             KeInitializeEvent(EVENT.0.get(), 0, 0);
         }

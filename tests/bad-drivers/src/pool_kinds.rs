@@ -141,8 +141,8 @@ unsafe extern "C" fn say_done(_: *mut c_void) {
 }
 
 unsafe fn sleep() {
-    let moment = -10_000;
-    KeDelayExecutionThread(0, 0, &raw const moment);
+    let delay = -10_000;
+    KeDelayExecutionThread(0, 0, &raw const delay);
 }
 
 /// Every worker waits at the gate, so that what is queued behind stays queued.

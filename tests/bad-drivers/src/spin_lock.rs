@@ -1,4 +1,4 @@
-//! Spin locks: recursion, release by a stranger, release at the wrong level, held where nobody may hold one, out of order;
+//! Spin locks: recursion, release by another thread, release at the wrong level, held where no lock may be held, out of order;
 //! and what a DPC may not do.
 
 use core::cell::UnsafeCell;
@@ -124,7 +124,7 @@ unsafe fn take_inside(outer: &Shared<SpinLock>, inner: &Shared<SpinLock>) {
     KeReleaseSpinLock(outer.0.get(), before);
 }
 
-/// Nobody ever spins here: one thread takes the locks both ways round.
+/// No thread spins here: one thread takes the locks both ways round.
 pub unsafe fn out_of_order(good: bool) {
     take_inside(&LOCK, &SECOND_LOCK);
     if good { take_inside(&LOCK, &SECOND_LOCK) } else { take_inside(&SECOND_LOCK, &LOCK) }

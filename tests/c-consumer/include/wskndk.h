@@ -1,4 +1,4 @@
-/* Opening NDK adapters through Winsock Kernel. */
+/* NDK adapters opened through Winsock Kernel. */
 #pragma once
 #include <ndkpi.h>
 #include <netioapi.h>

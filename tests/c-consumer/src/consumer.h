@@ -92,7 +92,7 @@ typedef struct _TALLY {
     LONG64 TargetChecksum;
     LONG64 Mismatches;
     /* Results of requests that were not posted, or twice. */
-    LONG64 Strangers;
+    LONG64 UnknownResults;
     LONG64 Notifications;
     LONG64 NotificationsAtDispatch;
     LONG64 MappingsPended;

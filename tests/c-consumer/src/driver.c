@@ -1,9 +1,9 @@
-/* Entry, unload, and the thread that leads everything from the opening of the adapters to the closing. */
+/* Entry, unload, and the thread that runs the scenario from the open of the adapters to their close. */
 #include "consumer.h"
 
 CONSUMER Consumer;
 
-/* A failure that nobody asked for ends the traffic; what is flushed because of the end is none. */
+/* An unexpected failure ends the traffic; a request that is flushed because of the end is not a failure. */
 VOID Failed(NTSTATUS Status)
 {
     if (!Consumer.Stopping && Consumer.Tally.State < StateEnding) {

@@ -13,7 +13,7 @@ BOOLEAN RequestBegin(ENDPOINT *Endpoint, REQUEST *Request, KIND Kind, BOOLEAN Si
     Request->Kind = Kind;
     Request->Silent = Silent;
     if (InterlockedExchange(&Request->Posted, 1) != 0) {
-        InterlockedIncrement64(&Endpoint->Tally->Strangers);
+        InterlockedIncrement64(&Endpoint->Tally->UnknownResults);
     }
     InterlockedIncrement64(&Endpoint->Tally->Kind[Kind].Posted);
     return TRUE;
@@ -42,7 +42,7 @@ static VOID RequestDone(ENDPOINT *Endpoint, const NDK_RESULT_EX *Result)
 {
     REQUEST *request = Result->RequestContext;
     if (InterlockedExchange(&request->Posted, 0) != 1) {
-        InterlockedIncrement64(&Endpoint->Tally->Strangers);
+        InterlockedIncrement64(&Endpoint->Tally->UnknownResults);
         return;
     }
     /* A silent request has no hold on the endpoint, and its slot may be used again by the handler: first the books. */
@@ -206,7 +206,7 @@ static NTSTATUS CreateWorkItems(ENDPOINT *Endpoint)
     return STATUS_SUCCESS;
 }
 
-/* Whoever posts after this sees that the traffic is to stop. */
+/* A context that posts after this sees that the traffic is to stop. */
 VOID EndpointBarrier(ENDPOINT *Endpoint)
 {
     KLOCK_QUEUE_HANDLE lock;

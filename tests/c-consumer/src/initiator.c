@@ -1,6 +1,6 @@
 /*
  * The initiator. A request goes from buffer to mapping to registration to command, and ends when the command's own result
- * and the target's answer are there and nobody can reach the buffer any more.
+ * and the target's answer are there and no request can reach the buffer any more.
  */
 #include "consumer.h"
 

@@ -4,7 +4,7 @@
  */
 typedef unsigned long long U64;
 
-/* The value that tells the loader to put a random one in its place. */
+/* The value that the loader replaces by a random one. */
 U64 __security_cookie = 0x00002B992DDFA232ull;
 
 /* rcx: the value from the stack. A wrong one, or one whose upper bits are not zero, ends the system at once. */

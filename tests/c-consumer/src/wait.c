@@ -24,7 +24,7 @@ VOID WaiterCreateDone(PVOID Context, NTSTATUS Status, NDK_OBJECT_HEADER *Object)
 }
 
 /*
- * The outcome of a call that was made with this waiter. `Object` points at where a create was told to put the object: it
+ * The outcome of a call that was made with this waiter. `Object` points at where a create is to put the object: it
  * is filled by the call if it succeeds inline, and from the completion otherwise.
  */
 NTSTATUS WaiterResult(WAITER *Waiter, NTSTATUS Status, PVOID Object)

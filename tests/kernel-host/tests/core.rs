@@ -245,7 +245,7 @@ fn queue_from_two_threads(mode: Mode, rounds: u64) {
                 let mut lock = Box::new(0_usize);
                 let number = PROCESSOR_NUMBER { Group: 0, Number: 0, Reserved: 0 };
                 let mut queued = 0;
-                // SAFETY: a DPC object and a lock of our own; the context lives for ever.
+                // SAFETY: a DPC object and a lock of our own; the context is never freed.
                 unsafe {
                     dpcs::KeInitializeDpc(&raw mut *deferred, routine as *mut _, context as *mut _);
                     dpcs::KeSetTargetProcessorDpcEx(&raw mut *deferred, &raw const number);
@@ -270,7 +270,7 @@ fn queue_from_two_threads(mode: Mode, rounds: u64) {
 
 trial! {
     /// One thread comes to the processor all the time and becomes its favourite; the other comes now and then and takes that
-    /// away. Each notes when it finds the other one there.
+    /// away. Each records when it finds the other one there.
     fn threads_at_dispatch_exclude_each_other_on_a_processor() {
         static OCCUPANTS: AtomicU64 = AtomicU64::new(0);
         static MEETINGS: AtomicU64 = AtomicU64::new(0);
@@ -572,7 +572,7 @@ fn hang_is_reported_with_the_waiting_threads() {
         let probe = Probe::boot(KernelConfig { hang_limit, ..KernelConfig::default() });
         let mut event: Box<KEVENT> = zeroed();
         let objects = [&raw mut *event as u64];
-        // SAFETY: our own event, which nobody sets.
+        // SAFETY: our own event, which is never set.
         unsafe {
             dispatcher_objects::KeInitializeEvent(&raw mut *event, 0, 0);
             let none = std::ptr::null::<i64>();

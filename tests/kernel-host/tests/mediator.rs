@@ -92,7 +92,7 @@ impl Machine {
         self.wait_until_idle();
     }
 
-    /// The whole life of the objects that the bad drivers have.
+    /// The whole life cycle of the objects that the bad drivers have.
     fn live(self) {
         // One that never comes is missed when the adapter is closed.
         if let Some(domain) = self.try_create(CREATE_PD, &[]) {
@@ -174,7 +174,7 @@ fn in_child(test: &str, body: impl FnOnce()) -> Option<child::Outcome> {
     child::in_child(test, build, body)
 }
 
-/// A provider that ends in a bugcheck behind the layer, and its good twin that lives.
+/// A provider that ends in a bugcheck behind the layer, and its good twin that passes.
 fn provider(test: &str, rule: &str, code: BugCheck, first: u64, words: &str) {
     // The child runs the same test; which twin it is, is in the environment.
     if std::env::var("KERNEL_HOST_TWIN").is_ok_and(|twin| twin == "good") {
@@ -287,7 +287,7 @@ fn objects_are_closed_before_their_adapter() {
 fn the_words_of_the_layer_stay_as_they_are() {
     let test = "the_words_of_the_layer_stay_as_they_are";
     consumer(test, BugCheck::BUGCODE_NDIS_DRIVER, NDK, "NdkReserved", |machine| {
-        // SAFETY: the reserved block of an open adapter: nobody but the layer may write there.
+        // SAFETY: the reserved block of an open adapter: only the layer may write there.
         unsafe { ((machine.opened + 0x10) as *mut usize).write(0) };
         machine.create(CREATE_PD, &[]);
     });

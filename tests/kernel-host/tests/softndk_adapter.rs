@@ -182,7 +182,7 @@ fn oids_with_bad_contents(machine: &Machine) {
     let driver = machine.load();
     let adapter = machine.adapter(&driver, machine.config());
     let set = |oid, data: &[u8]| adapter.set_oid(oid, data).expect("a started adapter").status;
-    assert_eq!(set(PACKET_FILTER, &0x4000_0000_u32.to_le_bytes()), status::NOT_SUPPORTED, "a filter nobody has");
+    assert_eq!(set(PACKET_FILTER, &0x4000_0000_u32.to_le_bytes()), status::NOT_SUPPORTED, "an unknown filter");
     assert_eq!(set(PACKET_FILTER, &[0, 0, 0]), status::INVALID_LENGTH);
     assert_eq!(set(PACKET_FILTER, &0_u32.to_le_bytes()), status::SUCCESS);
     assert_eq!(set(MULTICAST_LIST, &[1; 7]), status::INVALID_LENGTH);
@@ -212,7 +212,7 @@ fn a_paused_adapter_neither_sends_nor_receives(machine: &Machine) {
     assert_eq!(
         first.send_frames(std::slice::from_ref(&hello)).expect("sends"),
         [status::SUCCESS],
-        "a cable with nobody there"
+        "a wire without another adapter"
     );
     machine.wait_until_idle();
     second.restart().expect("restarts");
@@ -224,7 +224,7 @@ fn a_paused_adapter_neither_sends_nor_receives(machine: &Machine) {
     driver.unload();
 }
 
-/// A consumer that keeps an adapter open until it is told to close.
+/// A consumer that keeps an adapter open until it is asked to close.
 fn set_state(adapter: &Adapter, enabled: bool) -> i32 {
     adapter.set_oid(oid::OID_NDK_SET_STATE, &[u8::from(enabled)]).expect("a started adapter").status
 }

@@ -57,7 +57,7 @@ fn work(name: &'static str, stop: &Arc<AtomicBool>, mut attempt: impl FnMut(usiz
                 count.fetch_add(1, Ordering::SeqCst);
             }
             round += 1;
-            // Kernel time passes, so that the others come to their turn and DPCs and threads of the driver run.
+            // Kernel time passes, so that the other threads run, and DPCs and threads of the driver run.
             kernel_host::dispatcher::delay(-1000);
         }
     });

@@ -1,8 +1,8 @@
-//! The engine with turns in part between the lines, and an account of what must come once and in order.
+//! Checks the order and number of results when the engine runs only part of its service passes between the lines.
 //!
-//! What it is: sequences that the model has agreed to, on an engine that is behind with its work by a random measure, so that calls
-//! meet requests, connections and closes under way. What it is not: a comparison of statuses and bytes, which depend on how far
-//! the work was. What must hold however the turns fall: a request that was accepted gives one result, or none if it is silent and
+//! The sequences are those that the model accepts; the engine is behind by a random number of passes, so that calls
+//! meet requests, connections and closes under way. Statuses and bytes are not compared, because they depend on how far
+//! the work was. What must hold for every distribution of passes: a request that was accepted gives one result, or none if it is silent and
 //! good; the results of one queue of a queue pair come in the order of posting; each call that pends is called back once; there
 //! are not more notifications than arms; each close completes; at the end nothing is left.
 
@@ -62,7 +62,7 @@ struct Account {
 
 impl Account {
     /// Takes down what a line has done.
-    fn note(&mut self, line: &Line, seen: &Expected) -> Result<(), String> {
+    fn record(&mut self, line: &Line, seen: &Expected) -> Result<(), String> {
         let Some(code) = Do::from_number(line.step.code) else { return Ok(()) };
         let (name, arguments) = (line.step.object, &line.step.arguments);
         let good = *seen == Expected::Status(Status::SUCCESS);
@@ -150,11 +150,11 @@ impl Account {
         }
         let owed = self.callbacks.entry((seen.event, seen.object)).or_default();
         *owed -= 1;
-        if *owed < 0 { Err(format!("a callback that nobody asked for: {seen:?}")) } else { Ok(()) }
+        if *owed < 0 { Err(format!("a callback without a pending call: {seen:?}")) } else { Ok(()) }
     }
 
     /// Everything that was asked for has come.
-    fn settled(&self) -> Result<(), String> {
+    fn finish(&self) -> Result<(), String> {
         let open = |posted: &Posted| !posted.answered && !posted.silent && posted.queue != ScriptName::NONE;
         if let Some((context, _)) = self.posted.iter().find(|(_, posted)| open(posted)) {
             return Err(format!("no result of {context}"));
@@ -185,13 +185,13 @@ impl Behind {
         Self { engine, random, account: Account::default(), script: Vec::new() }
     }
 
-    /// One line, with few turns or many after it, and what was called back until then.
+    /// One line, with few service passes or many after it, and what was called back until then.
     fn step(&mut self, line: &Line) -> Result<(), String> {
-        let turns = self.random.below(12);
-        self.engine.lazy = (turns < 11).then_some((turns / 2) as u32);
+        let passes = self.random.below(12);
+        self.engine.lazy = (passes < 11).then_some((passes / 2) as u32);
         let seen = self.engine.apply(line);
         self.script.push(with_expectation(line, &seen));
-        self.account.note(line, &seen)?;
+        self.account.record(line, &seen)?;
         self.look()
     }
 
@@ -209,7 +209,7 @@ impl Behind {
     fn run(&mut self, lines: &[Line], column: Column) -> Result<(), String> {
         let mut model = Model::new(column);
         for line in lines {
-            // What arrived late may be where the model has room.
+            // A late arrival may use an entry that is free in the model.
             let code = Do::from_number(line.step.code);
             let taken = code.is_some_and(|code| code.verb().makes) && self.engine.has(line.step.object);
             if model.apply(line) != Expected::Skip && !taken {
@@ -228,7 +228,7 @@ impl Behind {
         for name in self.engine.names(ScriptKind::CompletionQueue) {
             self.step(&line(Do::Poll, name, &[]))?;
         }
-        self.account.settled()?;
+        self.account.finish()?;
         for kind in CLOSING_ORDER {
             if kind == ScriptKind::Adapter {
                 self.rest()?;
@@ -252,12 +252,12 @@ fn differs(lines: &[Line], column: Column, seed: u64) -> Result<u64, Box<Differe
         Err(found) => {
             // What is left of it may be what is wrong with it.
             std::mem::forget(behind);
-            Err(Box::new(Difference { script, expected: "each thing once, in order".to_owned(), seen: found }))
+            Err(Box::new(Difference { script, expected: "each result and callback once, in order".to_owned(), seen: found }))
         }
     }
 }
 
-/// Searches with turns in part; a difference comes back cut down. Queues that may overrun lose results: they are left out.
+/// Searches with partial service passes; a difference comes back cut down. Queues that may overrun lose results: they are left out.
 pub fn find(search: &Search) -> Found {
     let features = Features { overflow: false, resize: false, ..search.features };
     let (mut operations, mut episode) = (0, search.seed.wrapping_mul(0x0001_0000_0000));

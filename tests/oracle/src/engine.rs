@@ -1,7 +1,7 @@
 //! The engine as the system under test: the smallest front end that understands scripts.
 //!
-//! What it is: slots of engine handles, each line one call, and turns until nothing is left. What it is not: the driver; causes
-//! become statuses by a table of its own, written from `docs/decisions.md`.
+//! It keeps slots of engine handles, makes one call a line and runs service passes until no work is left. It shares no code with
+//! the driver: errors become statuses by a table of its own, written from `docs/decisions.md`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +45,7 @@ pub struct Engine {
     occurrences: Vec<ScriptOccurrence>,
     /// Whose token a number is.
     tokens: BTreeMap<u32, ScriptName>,
-    /// All turns run after every line, or only so many.
+    /// All service passes run after every line, or only so many.
     pub lazy: Option<u32>,
 }
 
@@ -76,8 +76,8 @@ impl Engine {
         let seen = self.dispatch(code, line).unwrap_or(Expected::Skip);
         match self.lazy {
             None => self.rest(),
-            Some(turns) => {
-                for _ in 0..turns {
+            Some(passes) => {
+                for _ in 0..passes {
                     self.world.step(64);
                 }
                 let events = std::mem::take(&mut self.world.events.seen);
@@ -87,7 +87,7 @@ impl Engine {
         seen
     }
 
-    /// Turns until nothing is left to do.
+    /// Service passes until no work is left.
     pub fn rest(&mut self) {
         let events = self.world.run();
         self.take(events);
@@ -131,11 +131,11 @@ impl Engine {
                 }
                 Event::Retired(_) => continue,
             };
-            self.note(number, status);
+            self.record(number, status);
         }
     }
 
-    fn note(&mut self, number: u64, status: Status) {
+    fn record(&mut self, number: u64, status: Status) {
         let object = ScriptName(number as u32);
         if object != ScriptName::NONE {
             let event = (number >> 32) as u32;
@@ -611,17 +611,17 @@ impl Engine {
             Handle::Adapter(open, _) => {
                 let done = open.close(number);
                 if matches!(done, Close::Done(_)) {
-                    self.note(number, Status::SUCCESS);
+                    self.record(number, Status::SUCCESS);
                 }
                 return Some(Expected::Nothing);
             }
             Handle::Buffer(_, first, open) => {
                 open.release_mapping(first);
-                self.note(number, Status::SUCCESS);
+                self.record(number, Status::SUCCESS);
                 return Some(Expected::Nothing);
             }
             Handle::Token(..) => {
-                self.note(number, Status::SUCCESS);
+                self.record(number, Status::SUCCESS);
                 return Some(Expected::Nothing);
             }
             Handle::Domain(domain) => domain.close(number),
@@ -640,7 +640,7 @@ impl Engine {
             }
         };
         if matches!(done, Close::Done(_)) {
-            self.note(number, Status::SUCCESS);
+            self.record(number, Status::SUCCESS);
         }
         Some(Expected::Nothing)
     }
@@ -731,7 +731,7 @@ fn refuse(pair: &QueuePair<Harness>) -> Expected {
     Expected::Status(Status::INVALID_PARAMETER)
 }
 
-/// NDK_OP_FLAG_* taken apart; nothing for bits that nobody knows here.
+/// NDK_OP_FLAG_* taken apart; none for unknown bits.
 fn request_flags(bits: u64, grants: bool) -> Option<(RequestFlags, Rights)> {
     let mut flags = RequestFlags::empty();
     let mut rights = Rights::empty();

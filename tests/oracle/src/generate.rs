@@ -9,8 +9,8 @@ use softndk_ioctl::{ScriptCode as Do, ScriptKind as Of, ScriptName, ScriptSge};
 use crate::compare::line;
 use crate::model::{Column, Expected, Model, Phase, Resource};
 
-/// Where decisions come from: a small generator with a good spread (splitmix64), the same sequences everywhere, for ever; or
-/// bytes, in their order, for whoever wants to turn one decision into another by changing a byte.
+/// Where decisions come from: a small generator with a good spread (splitmix64), the same sequences on every machine; or
+/// bytes, in their order, so that a fuzzer changes one decision by changing a byte.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

@@ -1,9 +1,9 @@
 //! Sequences from bytes, as a fuzzer makes them: decisions of the generator, and between them wild lines that no consumer would
-//! write: any length, offset, token, flag, any number of elements, objects of the wrong kind.
+//! write: any length, offset, token, flag, any number of scatter/gather elements, objects of the wrong kind.
 //!
-//! What it is: [`run`], which is true or says what is wrong. *Beside the model* every line that has an answer is compared. *Alone* the
-//! engine does them all, with turns in part between them, and must neither panic nor keep anything. What it is not: a consumer that
-//! lies about its own memory; nobody could be protected from that in a kernel.
+//! [`run`] returns whether all is well, or what is wrong. *Beside the model* every line that has an answer is compared. *Alone* the
+//! engine does them all, with partial service passes between them, and must neither panic nor keep anything. Wrong addresses of the
+//! consumer's own memory are left out: a kernel provider cannot detect them.
 
 use ndkctl::script::{Line, Tail};
 use softndk_ioctl::{ScriptCode as Do, ScriptForm, ScriptKind as Of, ScriptName, ScriptSge};
@@ -94,11 +94,11 @@ fn alone(mut generator: Generator, engine: &mut Engine) -> Result<(), String> {
             generator.something();
             continue;
         }
-        let turns = generator.random.below(8) as u32;
+        let passes = generator.random.below(8) as u32;
         let line = wild(&mut generator);
         let meant = generator.put(line.clone());
         if !meant && !needs_consent(&line) {
-            act(engine, &line, (turns < 7).then_some(turns));
+            act(engine, &line, (passes < 7).then_some(passes));
         }
     }
     engine.lazy = None;
@@ -111,10 +111,10 @@ fn alone(mut generator: Generator, engine: &mut Engine) -> Result<(), String> {
 }
 
 /// Does a line, unless the slot that it fills is taken: what was in there would be forgotten and not closed.
-fn act(engine: &mut Engine, line: &Line, turns: Option<u32>) {
+fn act(engine: &mut Engine, line: &Line, passes: Option<u32>) {
     let makes = Do::from_number(line.step.code).is_some_and(|code| code.verb().makes);
     if !makes || !engine.has(line.step.object) {
-        engine.lazy = turns;
+        engine.lazy = passes;
         engine.apply(line);
     }
 }

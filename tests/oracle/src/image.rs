@@ -1,8 +1,8 @@
 //! The loaded image as the system under test: the same sequences as scripts, which the driver's replay session runs.
 //!
-//! What it is: a kernel host with the driver and two adapters, and one request a sequence. What it is not: able to step in between
-//! two lines; so the model's expectations are in the script, with a look at the events after every line, which makes the session
-//! wait until the system has come to rest.
+//! It boots a kernel host with the driver and two adapters and sends one request a sequence. It cannot act between two lines; so the
+//! model's expectations are in the script, with an `events` line after every line, which makes the session wait until the system is
+//! at rest.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! The oracle: a simple model of the NDK contract, and random sequences of operations that a system is compared with it by.
 //!
-//! What it is: [`model`] (what must happen), [`generate`] (what is tried), [`engine`] (the engine as the system under test),
-//! [`compare`] (both side by side) and [`shrink`] (a difference cut down to a script, through proptest). What it is not: a test of
-//! timing; everything here happens one after the other.
+//! Its parts: [`model`] (what must happen), [`generate`] (what is tried), [`engine`] (the engine as the system under test),
+//! [`compare`] (both side by side) and [`shrink`] (a difference cut down to a script, through proptest). Everything
+//! here happens in sequence; timing is not tested.
 
 // Lines that do not apply are `None` everywhere in the model, statuses and answers included; verbs are matched in one table.
 #![allow(clippy::unnecessary_wraps, clippy::option_option, clippy::too_many_lines, reason = "one shape for all verbs")]

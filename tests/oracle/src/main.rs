@@ -25,7 +25,7 @@ struct Arguments {
     /// Lines of one sequence.
     #[arg(long, default_value_t = 150)]
     length: usize,
-    /// Turns in part between the lines; only what comes once and in order is compared.
+    /// Partial service passes between the lines; only the number and order of results is compared.
     #[arg(long)]
     behind: bool,
     /// Run on this driver image, in the kernel host, instead of the engine (column ndk).

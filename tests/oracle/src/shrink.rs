@@ -14,7 +14,7 @@ pub struct Lines {
     /// How many lines are taken out at once, and from where.
     size: usize,
     place: usize,
-    /// Element lists are cut after lines.
+    /// Scatter/gather lists are shortened after lines are removed.
     trimming: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl Lines {
         Self { tried: lines.clone(), kept: lines, size, place, trimming: None }
     }
 
-    /// The next thing to try: from the end towards the beginning, in ever smaller pieces.
+    /// The next candidate: from the end towards the beginning, in ever smaller pieces.
     fn propose(&mut self) -> bool {
         loop {
             if let Some(at) = self.trimming {

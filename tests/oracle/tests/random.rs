@@ -32,7 +32,7 @@ fn the_engine_keeps_it_over_long_sequences() {
     search(Column::Ndk, 100_000, 600, 3);
 }
 
-/// Turns in part between the lines: each thing once and in order, whatever meets what.
+/// Partial service passes between the lines: each result and callback comes once and in order.
 #[test]
 fn the_engine_owes_nothing_when_it_is_behind() {
     for (column, seed) in [(Column::Ndk, 4), (Column::Nd, 5)] {

@@ -1,4 +1,4 @@
-//! Where things are: the paths of the work tree that more than one command needs, and writing files only when they change.
+//! The paths of the work tree that more than one command needs, and writing of files only when they change.
 
 use anyhow::{Context, Result};
 use std::{

@@ -461,7 +461,7 @@ impl BenchArguments {
 /// Options of the stress run.
 #[derive(Args, Debug, Clone)]
 pub struct StressArguments {
-    /// Seconds of the whole run: half of it calm, half of it rough.
+    /// Seconds of the whole run: half of it the steady phase, half of it the chaos phase.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..))]
     pub seconds: u64,
     /// Chooses all random numbers. What each thread does follows from it; when it does it does not.
@@ -473,7 +473,7 @@ pub struct StressArguments {
     /// Connections of each handle.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: u32,
-    /// The calm half only.
+    /// The steady phase only.
     #[arg(long)]
     pub steady: bool,
 }

@@ -1,6 +1,6 @@
 //! `ndkctl bench`: transfers beside memcpy of the same size, over the same memory, in the same run.
 //!
-//! A row is measured in rounds, transfer and memcpy by turns, so that both see the same machine; the median round is reported.
+//! A row is measured in rounds, transfer and memcpy alternately, so that both see the same machine; the median round is reported.
 //! The number of requests of a round is found by a pilot run, so that no clock is read while measuring.
 
 #[cfg(not(windows))]
@@ -76,7 +76,7 @@ pub struct BenchReport {
     pub rows: Vec<RowReport>,
     /// The driver was built without optimisation.
     pub debug_build: bool,
-    /// Nanoseconds that the longest DPC took; nothing where the system does not tell.
+    /// Nanoseconds that the longest DPC took; none where the system does not report it.
     pub longest_dpc_ns: Option<u64>,
 }
 

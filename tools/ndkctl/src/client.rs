@@ -55,7 +55,7 @@ impl<D: Device> Client<D> {
                 let (count, size) = (fixed.returned_count, fixed.entry_size);
                 return read_entries(count, size, entries).ok_or_else(|| malformed(WHAT));
             }
-            // Room for a few more than there are now: adapters may come between two calls.
+            // The buffer is larger than needed now: adapters may come between two calls.
             let wanted = fixed.required_length.saturating_add(fixed.entry_size.saturating_mul(2)) as usize;
             if wanted > MAX_LIST_LENGTH {
                 return Err(malformed(WHAT));
@@ -163,7 +163,7 @@ impl<D: Device> Client<D> {
         Ok(result)
     }
 
-    /// Runs a transfer and tells what became of its requests, whether they succeeded or not.
+    /// Runs a transfer and returns what became of its requests, whether they succeeded or not.
     pub fn try_transfer(
         &self,
         request: &TransferRequest,
@@ -217,7 +217,7 @@ impl<D: Device> Client<D> {
     }
 }
 
-/// Room for the reply to a script.
+/// Bytes for the reply to a script.
 const SCRIPT_OUTPUT: usize = 32 << 10;
 
 /// Bytes of the list of objects asked for at a time, and how often: a list longer than that is a mistake.

@@ -27,7 +27,7 @@ pub enum Case {
     Accept,
     /// The listener's side rejects.
     Reject,
-    /// Nobody listens at the port.
+    /// No listener at the port.
     Refused,
     /// The listener is paused, and then not.
     Paused,
@@ -39,7 +39,7 @@ pub enum Case {
     Abandoned,
     /// One end closes its connector without a disconnect.
     Abort,
-    /// The listener is closed; its connection lives on.
+    /// The listener is closed; its connection goes on.
     ListenerClosed,
 }
 
@@ -132,8 +132,8 @@ fn time_line(text: &str) -> Vec<String> {
         "events ",
         "endpoint ",
     ];
-    let told = text.lines().filter(|line| WORDS.iter().any(|word| line.starts_with(word)));
-    told.filter(|line| *line != "events -> []").map(str::to_owned).collect()
+    let lines = text.lines().filter(|line| WORDS.iter().any(|word| line.starts_with(word)));
+    lines.filter(|line| *line != "events -> []").map(str::to_owned).collect()
 }
 
 const LISTEN: &str =

@@ -1,4 +1,4 @@
-//! `ndkctl demo`: everything once, in one boot of the kernel host, told so that a newcomer can follow.
+//! `ndkctl demo`: everything once, in one boot of the kernel host, with headings that explain each step.
 //!
 //! It fails unless every byte arrived, both hashes are equal, and nothing of the driver was left behind.
 
@@ -52,17 +52,17 @@ pub fn run(
     announce: bool,
     progress: Progress,
 ) -> Result<DemoReport, Failure> {
-    let told = Told { announce };
+    let output = Output { announce };
     if machine_arguments.adapters < 2 {
         return Err(Failure::new(Kind::Usage, "cannot demonstrate", "a wire has two ends", "leave --adapters out"));
     }
-    told.heading(1, "load the driver image into the kernel host and give it two adapters");
+    output.heading(1, "load the driver image into the kernel host and give it two adapters");
     let machine = Machine::start(machine_arguments)?;
     let image = machine.image().clone();
-    told.say(format_args!("{}: {} bytes, SHA-256 {}", image.path.display(), units::count(image.size), image.sha256));
+    output.say(format_args!("{}: {} bytes, SHA-256 {}", image.path.display(), units::count(image.size), image.sha256));
     let shown = Client::connect(machine.open()?)
-        .and_then(|(client, version)| show(&client, &version, machine_arguments, arguments, told, progress));
-    told.heading(6, "unload the driver and look what it left");
+        .and_then(|(client, version)| show(&client, &version, machine_arguments, arguments, output, progress));
+    output.heading(6, "unload the driver and list what it left");
     let finished = machine.finish();
     let (info, transfers) = shown?;
     Ok(DemoReport { image, info, transfers, left: finished? })
@@ -73,12 +73,12 @@ fn show<D: Device>(
     version: &VersionReply,
     machine: &MachineArguments,
     arguments: &DemoArguments,
-    told: Told,
+    output: Output,
     progress: Progress,
 ) -> Result<(InfoReport, Transfers), Failure> {
-    told.heading(2, "ask the driver for its adapters (ndkctl info)");
+    output.heading(2, "ask the driver for its adapters (ndkctl info)");
     let info = info::collect(client, version, &InfoArguments { counters: false })?;
-    told.say(format_args!("{info}"));
+    output.say(format_args!("{info}"));
     if info.adapters.len() != machine.adapters as usize {
         return Err(Failure::new(
             Kind::Refused,
@@ -87,11 +87,11 @@ fn show<D: Device>(
             "this is a fault of the driver; please report it",
         ));
     }
-    let ping = show_ping(client, arguments, told, progress)?;
-    let copy = show_copy(client, arguments, told, progress)?;
-    told.heading(5, "measure three kinds of requests beside memcpy (ndkctl bench)");
+    let ping = show_ping(client, arguments, output, progress)?;
+    let copy = show_copy(client, arguments, output, progress)?;
+    output.heading(5, "measure three kinds of requests beside memcpy (ndkctl bench)");
     let bench = bench::run(client, &bench_arguments(arguments), info.driver.debug_build, progress)?;
-    told.say(format_args!("{bench}"));
+    output.say(format_args!("{bench}"));
     let measured: u64 = bench.rows.iter().map(|row| row.requests.saturating_mul(u64::from(row.size))).sum();
     let pinged = ping.received.saturating_mul(u64::from(ping.size));
     let bytes = pinged.saturating_add(copy.bytes).saturating_add(measured);
@@ -101,10 +101,10 @@ fn show<D: Device>(
 fn show_ping<D: Device>(
     client: &Client<D>,
     arguments: &DemoArguments,
-    told: Told,
+    output: Output,
     progress: Progress,
 ) -> Result<PingReport, Failure> {
-    told.heading(3, "read a few bytes from the other adapter, again and again (ndkctl ping)");
+    output.heading(3, "read a few bytes from the other adapter, again and again (ndkctl ping)");
     let ping = PingArguments {
         count: arguments.pings,
         size: 64,
@@ -114,17 +114,17 @@ fn show_ping<D: Device>(
         pair: PAIR,
     };
     let report = ping::run(client, &ping, progress)?;
-    told.say(format_args!("{report}"));
+    output.say(format_args!("{report}"));
     Ok(report)
 }
 
 fn show_copy<D: Device>(
     client: &Client<D>,
     arguments: &DemoArguments,
-    told: Told,
+    output: Output,
     progress: Progress,
 ) -> Result<CopyReport, Failure> {
-    told.heading(4, "pull a file through it by RDMA Read (ndkctl copy)");
+    output.heading(4, "pull a file through it by RDMA Read (ndkctl copy)");
     let folder = tempfile::tempdir().map_err(|error| Failure::file("write into", &std::env::temp_dir(), &error))?;
     let source = folder.path().join("source");
     generate(&source, arguments.size).map_err(|error| Failure::file("write", &source, &error))?;
@@ -137,7 +137,7 @@ fn show_copy<D: Device>(
         pair: PAIR,
     };
     let report = copy::run(client, &copy, progress)?;
-    told.say(format_args!("{report}"));
+    output.say(format_args!("{report}"));
     Ok(report)
 }
 
@@ -171,20 +171,20 @@ fn generate(path: &Path, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is told on the way; the report at the end is the summary.
+/// The lines printed on the way; the report at the end is the summary.
 #[derive(Clone, Copy)]
-struct Told {
+struct Output {
     announce: bool,
 }
 
-impl Told {
+impl Output {
     fn heading(self, number: u32, what: &str) {
         self.say(format_args!("\n[{number}/6] {what}"));
     }
 
     fn say(self, what: fmt::Arguments<'_>) {
         if self.announce {
-            // Where the output is a closed pipe nobody wants to know.
+            // A write error of a closed pipe needs no report.
             let _ = writeln!(io::stdout(), "{what}");
         }
     }

@@ -1,4 +1,4 @@
-//! `ndkctl objects`: every live NDK object of the driver, what it is doing, and who still holds what.
+//! `ndkctl objects`: every live NDK object of the driver, what it is doing, and what holds it.
 //!
 //! The driver says of each object which ones it keeps; turned round, that is who still holds an object that does not close.
 
@@ -133,7 +133,7 @@ impl ObjectReport {
             1 => holders.push("1 request or callback".to_owned()),
             count => holders.push(format!("{count} requests or callbacks")),
         }
-        if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
+        if holders.is_empty() { "nothing".to_owned() } else { holders.join(", ") }
     }
 }
 

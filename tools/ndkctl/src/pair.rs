@@ -20,7 +20,7 @@ pub struct PairSize {
 
 /// Connects, works, closes.
 ///
-/// A failure of the work is the more telling one and wins over a failure of the close.
+/// A failure of the work is reported before a failure of the close.
 pub fn with_pair<D: Device, T>(
     client: &Client<D>,
     arguments: &PairArguments,

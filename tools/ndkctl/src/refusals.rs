@@ -82,7 +82,7 @@ impl fmt::Display for RefusalsReport {
             return write!(formatter, "no refusals");
         }
         let mut builder = Builder::default();
-        builder.push_record(["", "call", "object", "told by", "status", "why", "ago"]);
+        builder.push_record(["", "call", "object", "reported by", "status", "why", "ago"]);
         for refusal in &self.refusals {
             let object = match (&refusal.kind, refusal.object) {
                 (Some(kind), Some(number)) => format!("{kind} #{number}"),

@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             (failure.exit_code(), Err(format!("ndkctl: {failure}")), document)
         }
     };
-    // Where the output is a closed pipe nobody wants to know.
+    // A write error of a closed pipe needs no report.
     let _ = match (arguments.global.json, text) {
         (true, _) => writeln!(io::stdout(), "{document:#}"),
         (false, Ok(text)) => writeln!(io::stdout(), "{text}"),
@@ -64,7 +64,7 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
         return finished.map(|_| report);
     }
     let outcome = on_machine(&machine, &arguments.command, progress);
-    // A failed command is the more telling failure; leftovers of a successful one are a failure too.
+    // The failure of the command comes first; leftovers of a successful one are a failure too.
     let finished = machine.finish();
     let report = outcome?;
     finished.map(|_| report)

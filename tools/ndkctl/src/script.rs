@@ -1,7 +1,7 @@
 //! The text of replay scripts: one step a line, read and written.
 //!
-//! What it is: the text form of `softndk_ioctl`'s script vocabulary, driven by its table of verbs, so that a new verb needs
-//! nothing here. What it is not: an interpreter; it does not know what the steps mean.
+//! The text form of `softndk_ioctl`'s script vocabulary, driven by its table of verbs, so that a new verb needs
+//! no code here. The steps are not interpreted.
 //!
 //! ```text
 //! # comment
@@ -11,7 +11,7 @@
 //! events -> [notify C1 SUCCESS]
 //! bytes B1 offset=0 length=64 digest=0x1f
 //! ```
-//! An element is place`:`length, and `@` whose token it carries, where that is not the place's own object.
+//! A scatter/gather element is place`:`length, and `@` whose token it carries, where that is not the place's own object.
 
 use std::fmt::{self, Write as _};
 
@@ -154,7 +154,7 @@ fn parse_line(line: &str) -> Result<Line, String> {
         None => (line, None),
     };
     let (words, list) = match call.split_once('[') {
-        Some((words, list)) => (words, Some(list.strip_suffix(']').ok_or("the list of elements has no end")?)),
+        Some((words, list)) => (words, Some(list.strip_suffix(']').ok_or("the list of scatter/gather elements has no end")?)),
         None => (call, None),
     };
     let mut words = words.split_whitespace();
@@ -184,7 +184,7 @@ fn parse_line(line: &str) -> Result<Line, String> {
     }
     if let Some(list) = list {
         if !verb.sges {
-            return Err(format!("`{word}` takes no elements"));
+            return Err(format!("`{word}` takes no scatter/gather elements"));
         }
         let sges = list.split_whitespace().map(sge).collect::<Result<Vec<_>, _>>()?;
         if !sges.is_empty() {

@@ -273,7 +273,7 @@ impl fmt::Display for StreamReport {
         let options = if self.options.is_empty() { String::new() } else { format!(", {}", self.options.join(", ")) };
         writeln!(
             formatter,
-            "{name} from {}: depth {}, chains of {}, {} elements{options}",
+            "{name} from {}: depth {}, chains of {}, {} scatter/gather elements{options}",
             self.ends, self.depth, self.deferred, self.sges
         )?;
         let mut table = Builder::default();

@@ -1,8 +1,8 @@
 //! `ndkctl stress`: consumers with several connections each, that do random legal operations at the same time.
 //!
-//! The first half of the time is calm: nothing but the consumers themselves, who also close each other's connections in the
-//! middle of transfers and leave connections open when they close their handle. Every operation has to succeed. In the second
-//! half, on Linux, the adapters are switched off and on, paused, and started again with other profiles, and memory is short
+//! The first half of the time is the steady phase: only the consumers act, which also close each other's connections in the
+//! middle of transfers and leave connections open when they close their handle. Every operation has to succeed. In the chaos
+//! phase, on Linux, the adapters are switched off and on, paused, and started again with other profiles, and memory is short
 //! now and then; most operations have to succeed. All the while what was posted has to be completed, and what arrived to be
 //! what was sent. When no operation ends for long, the watchdog ends the process.
 
@@ -34,7 +34,7 @@ const OPERATIONS: u32 = 40;
 const BEFORE_ANOTHER_ATTEMPT: Duration = Duration::from_millis(10);
 /// How long no operation may end.
 const WATCHDOG: Duration = Duration::from_mins(2);
-/// What must succeed, in a thousand: while all is calm, and while it is not.
+/// What must succeed, in a thousand, in the steady and in the chaos phase.
 const STEADY: u64 = 999;
 const CHAOS: u64 = 600;
 /// A kind that was tried less often says nothing about a rate.
@@ -53,7 +53,7 @@ enum StressOperation {
     Read,
     Write,
     Send,
-    /// A transfer or a setting whose connection somebody closed meanwhile: it must end, and say so.
+    /// A transfer or a setting whose connection another thread closed meanwhile: it must end, and say so.
     Interrupted,
     Close,
     /// One of the ways a connection can go, by a script.
@@ -73,7 +73,7 @@ struct Requests {
     posted: u64,
     /// With success.
     completed: u64,
-    /// Silent ones that succeeded: nothing told of them.
+    /// Silent ones that succeeded: without a result.
     silent: u64,
     failed: u64,
     bytes: u64,
@@ -161,7 +161,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection of one handle by its number, 0 for none, and the last one that somebody else closed.
+/// A connection of one handle by its number, 0 for none, and the last one that another thread closed.
 #[derive(Default)]
 struct Slot {
     pair: AtomicU32,
@@ -334,7 +334,7 @@ impl Worker<'_> {
         Some(pair)
     }
 
-    /// Closes the own connection, unless somebody else does.
+    /// Closes the own connection, unless another thread does.
     fn close(&self, pair: &PairCreateReply) {
         if self.slots[self.number].pair.swap(0, Ordering::SeqCst) != 0 {
             let closed = self.client.close_pair(pair.pair);
@@ -342,7 +342,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Closes somebody else's connection, whatever it is doing.
+    /// Closes another thread's connection, whatever it is doing.
     fn close_another(&mut self) {
         let other = self.random.below(self.slots.len() as u64) as usize;
         let slot = &self.slots[other];
@@ -541,7 +541,7 @@ impl StressReport {
                 let most = half.failures.iter().map(|(cause, times)| format!("{times} times {cause}"));
                 return Err(Failure::new(
                     Kind::Refused,
-                    format!("too little succeeds in the {name} half"),
+                    format!("too little succeeds in the {name} phase"),
                     format!(
                         "{} of {} of the kind {operation:?}, of a thousand {least} must; {}",
                         count.succeeded,
@@ -643,7 +643,7 @@ mod tests {
         let twice = TransferResult { failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
         assert_eq!(said(&twice, &[7; 200]), "4 posted, 2 completed, 2 silent, 1 failed");
         let flushed = TransferResult { completed: 1, failed: 1, first_failure: Status::CANCELLED.0, ..WELL };
-        assert_eq!(said(&flushed, &[0; 200]), "", "nobody says that the bytes of a failed transfer arrive");
+        assert_eq!(said(&flushed, &[0; 200]), "", "the bytes of a failed transfer need not arrive");
     }
 
     #[test]

@@ -119,13 +119,13 @@ fn refusals_of_a_script_say_why() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/refusals.ndk");
     let listed = report(&image, &["refusals", "--script", script.to_str().unwrap()]);
     let refusals = listed["refusals"].as_array().unwrap();
-    let told = refusals.iter().map(|refusal| {
+    let shown = refusals.iter().map(|refusal| {
         assert_eq!((&refusal["kind"], &refusal["way"]), (&"queue pair".into(), &"call".into()), "{refusal}");
         (refusal["call"].as_str().unwrap(), refusal["status"].as_str().unwrap())
     });
     let expected =
         [("NdkReceive", "STATUS_NO_MORE_ENTRIES (0x8000001A)"), ("NdkSend", "STATUS_CONNECTION_INVALID (0xC000023A)")];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
     assert!(refusals[1]["cause"].as_str().unwrap().contains("never connected"), "{listed}");
 }
 
@@ -377,7 +377,7 @@ fn stress_ends_with_a_tally_that_balances() {
     assert!(number("silent") > 0 && number("compared") > 0, "{steady:#}");
     assert_eq!(number("posted"), number("completed") + number("silent") + number("failed"), "{steady:#}");
     for operation in ["open", "connect", "read", "write", "send", "close"] {
-        assert!(steady["deeds"][operation]["tried"].as_u64() > Some(0), "{operation}: {steady:#}");
+        assert!(steady["operations"][operation]["tried"].as_u64() > Some(0), "{operation}: {steady:#}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The numbers that must not be lost: `docs/coverage.txt`, a line a crate with the percentages of its lines and branches.
 //!
-//! A point of room, because what the scheduler lets happen is not the same in every run.
+//! A point of tolerance, because scheduling is not the same in every run.
 
 use super::report::Report;
 use crate::workspace::Workspace;

@@ -1,7 +1,7 @@
 //! What was run, by line, function and branch: read from llvm-cov's listing, summed up by file and crate.
 //!
 //! The same source is in the listing more than once: in the image and in the tests of the libraries, and generic code once
-//! for each use. Things at the same place are the same thing, which was run if any of them was. Unit tests that stand at the
+//! for each use. Items at the same place are one item, which was run if any of them was. Unit tests that stand at the
 //! end of a file are not counted: they are no code of the driver.
 
 use crate::workspace::Workspace;
@@ -233,7 +233,7 @@ fn ours(root: &Path, path: &str) -> Option<String> {
     is_ours.then(|| relative.display().to_string())
 }
 
-/// The line on which the unit tests of a file begin: by the tree's custom they are the last thing in it.
+/// The line on which the unit tests of a file begin: by the tree's custom they are at its end.
 fn tests_begin(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let is_mark = |line: &str| line.starts_with("#[cfg(") && line.contains("test");
@@ -267,7 +267,7 @@ fn row(name: &str, cells: &[String; 6]) -> String {
 mod tests {
     use super::*;
 
-    /// One function in the image and in a library's tests, of which each ran another half, and a file of somebody else's.
+    /// One function in the image and in a library's tests, of which each ran another half, and a file outside of the tree.
     const LISTING: &str = "SF:/tree/engine/src/a.rs\nFN:3,image\nFN:3,tests\nFN:9,never\nFNDA:1,image\nFNDA:2,tests\nFNDA:0,never\n\
         BRDA:4,0,0,7\nBRDA:4,0,1,0\nBRDA:9,0,0,-\nDA:3,3\nDA:4,7\nDA:5,0\nDA:6,0\nDA:8,0\nDA:9,0\nend_of_record\n\
         SF:/registry/other/lib.rs\nFN:1,other\nFNDA:0,other\nDA:1,0\nend_of_record\n\

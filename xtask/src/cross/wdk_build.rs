@@ -1,6 +1,6 @@
 //! A copy of the locked wdk-build crate that runs on this host.
 //!
-//! wdk-build is a build-time library: nothing of it reaches the driver. Four things in it tie it to Windows hosts; each
+//! wdk-build is a build-time library: nothing of it reaches the driver. Four parts of it tie it to Windows hosts; each
 //! is edited by exact text, and a text that is not found exactly as often as expected stops the build with its name, so
 //! that a new version of the crate cannot be half-patched in silence.
 

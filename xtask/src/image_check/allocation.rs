@@ -1,9 +1,9 @@
 //! Allocations that cannot fail: `Box::new`, `Vec::push` and the like end the system when memory is short.
 //!
 //! They end in a few handler functions of `alloc`. Only the entry point may reach those: it runs once, at load, with
-//! nobody to hurt. Everything else starts at a function whose address somebody holds (a callback, a slot of a dispatch
+//! no consumer yet. Everything else starts at a function whose address is taken (a callback, a slot of a dispatch
 //! table, a thread); from those no direct branch may lead to a handler. A branch that the optimiser cannot prove dead
-//! counts, even where the code before it has reserved room: say so to the compiler by not calling what can grow.
+//! counts, even where the code before it has reserved capacity: use a call that cannot grow.
 
 use super::{
     Rule, Violation,

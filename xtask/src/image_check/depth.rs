@@ -17,7 +17,7 @@ struct Way {
     next: Option<usize>,
 }
 
-/// For each function whose address somebody holds: the bytes below its caller's frame, and the functions on the way.
+/// For each function whose address is taken: the bytes below its caller's frame, and the functions on the way.
 pub fn below_entries(
     frames: &BTreeMap<u32, u32>,
     code: &Code,

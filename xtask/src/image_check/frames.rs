@@ -1,6 +1,6 @@
 //! Stack frames of an x64 image, from its unwind codes.
 //!
-//! A kernel stack is 24 KiB and shared with whoever called and whoever is called; a frame of a page or more also needs a
+//! A kernel stack is 24 KiB and shared with callers and callees; a frame of a page or more also needs a
 //! stack probe, which no driver image of ours may call.
 
 use super::image::{Image, read_u32};

@@ -5,7 +5,7 @@
 //! overruns a 24 KiB stack. Headers and imports are checked on both architectures, code on x64 only.
 //!
 //! Rules about single functions hold for optimised images: without optimisation the standard library's own checks are
-//! all there, and nobody ships such an image.
+//! all there, and such an image is not shipped.
 
 mod allocation;
 mod code;
@@ -309,7 +309,7 @@ fn named_frames(sizes: &BTreeMap<u32, u32>, symbols: &Symbols) -> Vec<(u32, Stri
 }
 
 /// What a listed number allows. The same source compiled in another folder is laid out a little differently, because symbol
-/// hashes decide the order in which functions are inlined: an eighth is room for that, and no more than that.
+/// hashes decide the order in which functions are inlined: an eighth allows for that and no more.
 fn with_capacity(listed: u32) -> u32 {
     listed.saturating_add(listed / 8)
 }

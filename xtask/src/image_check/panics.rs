@@ -1,5 +1,5 @@
-//! Where an image can panic. A panic in the kernel is a bugcheck, so every place is listed with the reason why nobody
-//! outside can bring it about.
+//! Where an image can panic. A panic in the kernel is a bugcheck, so every place is listed with the reason why no
+//! input from outside can cause it.
 //!
 //! The standard library panics through `core::panicking` and through its own functions that do nothing but fail
 //! (`core::option::unwrap_failed`, `core::slice::index::slice_index_fail`, …). A *site* is a branch into one of those

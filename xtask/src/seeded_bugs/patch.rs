@@ -1,4 +1,4 @@
-//! One deliberate break: a file of `tests/seeded_bugs`.
+//! One seeded bug: a file of `tests/seeded-bugs`.
 //!
 //! What stands before the first `--- ` line says what it is about, a line each:
 //! `What:` the mistake in one sentence, `Rule:` the tags of the rules it offends, `Test:` a test that must notice, as often as
@@ -41,7 +41,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// A deliberate break.
+/// A seeded bug.
 pub struct Patch {
     pub name: String,
     pub what: String,

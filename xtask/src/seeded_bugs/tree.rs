@@ -1,6 +1,6 @@
-//! The copy of the work tree in which things are broken: `target/seeded_bugs/tree` and its like.
+//! The copy of the work tree to which patches are applied: `target/seeded-bugs/tree` and its like.
 //!
-//! It stays between runs, and only files that differ are written, so that cargo builds what a break changes and no more.
+//! It stays between runs, and only files that differ are written, so that cargo builds what a seeded bug changes and no more.
 
 use crate::{
     command,
@@ -31,7 +31,7 @@ pub struct Tree {
 impl Tree {
     /// Copies what git knows of the work tree, changes that are not committed included.
     ///
-    /// `name` tells copies apart that are in use at the same time.
+    /// `name` distinguishes copies that are in use at the same time.
     pub fn copy(origin: &Workspace, name: &str) -> Result<Self> {
         let tree = Self { origin: origin.clone(), root: origin.path("target").join(name).join("tree") };
         let mut git = Command::new("git");

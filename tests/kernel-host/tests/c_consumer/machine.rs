@@ -40,7 +40,7 @@ fn provider_image() -> PathBuf {
     root().join(given.unwrap_or_else(|| "target/driver/x64/debug/softndk.sys".into()))
 }
 
-/// Tells a child which consumer to load.
+/// Passes the consumer to load to a child.
 pub const IMAGE: &str = "C_CONSUMER_IMAGE";
 
 fn consumer_image() -> PathBuf {

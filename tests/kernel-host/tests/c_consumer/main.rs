@@ -151,7 +151,7 @@ fn it_keeps_its_books_in_real_time() {
     });
 }
 
-/// The target hears of its last answers long after the initiator has them: the end waits for the receives that they give back.
+/// The target gets the results of its last answers long after the initiator has the answers: the end waits for the receives that they give back.
 #[test]
 fn a_target_that_hears_late_posts_its_last_receives_again() {
     trial("a_target_that_hears_late_posts_its_last_receives_again", || {

@@ -25,7 +25,7 @@ pub fn in_child(test: &str, make: impl FnOnce(), body: impl FnOnce()) -> Option<
     Some(run(test, &[]))
 }
 
-/// Runs a test again in a child, which is told something by its environment.
+/// Runs a test again in a child with a value in its environment.
 pub fn in_child_with(test: &str, environment: &[(&str, &str)]) -> Outcome {
     run(test, environment)
 }

@@ -45,8 +45,8 @@ pub struct CompletionQueue {
     pub armed: Option<Arm>,
     /// Overflowed: reports no more.
     pub dead: bool,
-    /// The consumer has been told.
-    pub told: bool,
+    /// The consumer has been notified.
+    pub notified: bool,
     /// The callback is on its way, and there were so many entries when that was found.
     pub due: Option<usize>,
 }
@@ -71,7 +71,7 @@ impl Model {
         if depth > MOST {
             return fails(Status::INVALID_PARAMETER);
         }
-        // Nobody allocates four million entries in passing; and a queue of none is nobody's business.
+        // Four million entries are too many for a random sequence; a queue without entries is undefined by the contract.
         (1..=4096).contains(&depth).then_some(())?;
         let queue = CompletionQueue {
             adapter,
@@ -79,7 +79,7 @@ impl Model {
             entries: VecDeque::new(),
             armed: None,
             dead: false,
-            told: false,
+            notified: false,
             due: None,
         };
         self.add(name, vec![adapter], Resource::CompletionQueue(queue));
@@ -138,7 +138,7 @@ impl Model {
                 entry.new = if index < before { New::No } else { New::Perhaps };
             }
             let status = if queue.dead { Status::BUFFER_OVERFLOW } else { Status::SUCCESS };
-            queue.told = queue.dead;
+            queue.notified = queue.dead;
             if !closed {
                 self.occur(ScriptEvent::Notify, id, status);
             }
@@ -151,7 +151,7 @@ impl Model {
         let Some(arm) = queue.armed else { return };
         let satisfied = queue.satisfies(arm, New::Yes);
         // A queue that has failed says so once, and nothing else any more.
-        if if queue.dead { !queue.told } else { satisfied } {
+        if if queue.dead { !queue.notified } else { satisfied } {
             queue.armed = None;
             queue.due = Some(queue.entries.len());
         }
@@ -159,7 +159,7 @@ impl Model {
 
     /// With one request more several are under way, and one of them may overrun a queue: what the others still do then is the
     /// provider's choice, who may be further than the queue. So is whether the callback of an armed queue comes between its
-    /// first result and the one that it has no room for.
+    /// first result and the one that does not fit.
     pub(super) fn would_overrun_midway(&self, id: Id) -> bool {
         let pair = self.pair(id);
         let peer = self.peer_of(id).map(|peer| self.pair(peer));
@@ -171,7 +171,7 @@ impl Model {
         let fills = |peer: &QueuePair| overruns(peer.receive_queue, peer.receives.len());
         let several = requests > 1 && (overruns(pair.initiator_queue, requests) || peer.is_some_and(fills));
         let both = [Some(pair), peer];
-        let tells = |queue: Id| {
+        let notifies = |queue: Id| {
             let of = |pair: &QueuePair| {
                 let from = |reports_to: Id, count: usize| if reports_to == queue { count } else { 0 };
                 from(pair.initiator_queue, pair.requests.len()) + from(pair.receive_queue, pair.receives.len())
@@ -179,7 +179,7 @@ impl Model {
             self.queue(queue).armed.is_some() && overruns(queue, 1 + both.into_iter().flatten().map(of).sum::<usize>())
         };
         let mut queues = both.into_iter().flatten().flat_map(|pair| [pair.initiator_queue, pair.receive_queue]);
-        several || queues.any(tells)
+        several || queues.any(notifies)
     }
 
     /// The same for a receive that several requests of the peer wait for.
@@ -199,7 +199,7 @@ impl Model {
         queue.depth as usize + if self.column == Column::Nd { 16 } else { 0 }
     }
 
-    /// Adds an entry; a queue without room is dead.
+    /// Adds an entry; a full queue fails.
     pub(super) fn enter(&mut self, id: Id, result: ScriptResult, solicited: bool) {
         let capacity = self.capacity_of(self.queue(id));
         let queue = self.queue_mut(id);

@@ -18,7 +18,7 @@ pub struct Listener {
     pub paused: bool,
 }
 
-/// A local address that somebody made explicitly.
+/// A local address that a line made explicitly.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub adapter: Id,
@@ -56,7 +56,7 @@ pub struct Connector {
     /// Disconnect is pending.
     pub leaving: bool,
     /// It knows that the other side has gone.
-    pub told: bool,
+    pub notified: bool,
     /// Its Connect has completed with success.
     pub answered: bool,
     /// What it asked for, then what it got.
@@ -73,7 +73,7 @@ impl Connector {
             peer: None,
             pair: None,
             leaving: false,
-            told: false,
+            notified: false,
             answered: false,
             limits: (0, 0),
             route: None,
@@ -129,7 +129,7 @@ impl Model {
         let port = call.number(0);
         self.port_is_sane(port)?;
         let listener = self.listener(id);
-        // How a second Listen is refused is nobody's rule.
+        // How a second Listen is refused is undefined by the contract.
         listener.port.is_none().then_some(())?;
         if self.port_in_use(listener.adapter, port) {
             return fails(Status::SHARING_VIOLATION);
@@ -152,7 +152,7 @@ impl Model {
         let (inbound, outbound, data) = (call.small(rest), call.small(rest + 1), call.number(rest + 2));
         let target = self.find(to, ScriptKind::Listener);
         if target.is_none() {
-            // Nobody may listen there by accident.
+            // No listener may have that port by accident.
             let there = self.find(host, ScriptKind::Adapter)?;
             (to == ScriptName::NONE && port > 0 && !self.port_in_use(there, port)).then_some(())?;
         } else {
@@ -163,13 +163,13 @@ impl Model {
         (self.connector(id).phase == Phase::Idle && inbound > 0 && outbound > 0).then_some(())?;
         let used = self.pair(pair).connector.is_some() || self.pair(pair).ended;
         let too_long = data > CALLER_DATA;
-        let hears = target.is_some_and(|target| !self.listener(target).paused);
+        let listens = target.is_some_and(|target| !self.listener(target).paused);
         let taken = endpoint.is_some_and(|endpoint| target.is_some_and(|target| self.route_exists(endpoint, target)));
         // Two reasons are no rule.
-        if usize::from(used) + usize::from(too_long) + usize::from(!hears) + usize::from(taken) > 1 {
+        if usize::from(used) + usize::from(too_long) + usize::from(!listens) + usize::from(taken) > 1 {
             return None;
         }
-        let refused = match (used, too_long, hears, taken) {
+        let refused = match (used, too_long, listens, taken) {
             (true, ..) => Some(Status::CONNECTION_ACTIVE),
             (_, true, ..) => Some(Status::INVALID_BUFFER_SIZE),
             (_, _, false, _) => Some(Status::CONNECTION_REFUSED),
@@ -281,7 +281,7 @@ impl Model {
         }
         (connector.phase == Phase::Answered).then_some(())?;
         let peer = connector.peer?;
-        // A queue pair that was flushed meanwhile: what it may connect to is nobody's rule.
+        // A queue pair that was flushed meanwhile: what it may connect to is undefined by the contract.
         let ended = |connector: Id| self.connector(connector).pair.is_none_or(|pair| self.pair(pair).ended);
         (!ended(id) && !ended(peer)).then_some(())?;
         for connector in [id, peer] {
@@ -372,8 +372,8 @@ impl Model {
             }
             Phase::Connected => {
                 self.connector_mut(id).leaving = true;
-                self.tell(peer);
-                // NDSPI: a disconnect flushes at once, and so does being told of one; NDKPI: only the end of the handshake.
+                self.notify(peer);
+                // NDSPI: a disconnect flushes at once, and so does the peer's notice of one; NDKPI: only the end of the handshake.
                 for side in [id, peer] {
                     if self.column == Column::Nd
                         && let Some(pair) = self.connector(side).pair
@@ -404,10 +404,10 @@ impl Model {
     }
 
     /// The disconnect event: once, and not for who is leaving anyway.
-    fn tell(&mut self, id: Id) {
+    fn notify(&mut self, id: Id) {
         let connector = self.connector_mut(id);
-        if !connector.told && !connector.leaving {
-            connector.told = true;
+        if !connector.notified && !connector.leaving {
+            connector.notified = true;
             if !self.closed(id) {
                 self.occur(ScriptEvent::Gone, id, Status::SUCCESS);
             }
@@ -433,7 +433,7 @@ impl Model {
         {
             self.flush(pair);
         }
-        self.tell(peer);
+        self.notify(peer);
         for connector in [id, peer] {
             if self.connector(connector).leaving {
                 self.leave(connector, Status::CONNECTION_ABORTED);
@@ -474,7 +474,7 @@ impl Model {
         }
     }
 
-    /// From now on nobody is heard. A consumer takes what has arrived first: it is its own.
+    /// From now on no connect request arrives. A consumer takes the connectors that have arrived first: they are its own.
     pub(super) fn close_listener(&mut self, id: Id) -> Option<()> {
         (!self.arrivals.iter().any(|(at, _)| *at == id)).then_some(())
     }

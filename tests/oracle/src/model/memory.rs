@@ -14,7 +14,7 @@ pub const LOCAL_WRITE: u8 = 1;
 pub const REMOTE_READ: u8 = 2;
 pub const REMOTE_WRITE: u8 = 4;
 
-/// A byte, or nobody knows.
+/// A byte, or an unknown one.
 pub type Byte = Option<u8>;
 
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ pub enum Address {
     Of { object: Id, token: u64 },
     /// The privileged token of the queue pair's domain.
     Privileged,
-    /// No token anybody has.
+    /// A token of no object.
     Foreign,
 }
 
@@ -170,7 +170,7 @@ impl Model {
         (length > 0 && offset.checked_add(length)? <= whole.bytes.len() as u64).then_some(())?;
         let base = whole.place + offset;
         let region = self.region(id);
-        // The kind of refusal is nobody's rule.
+        // The kind of refusal is undefined by the contract.
         (!region.fast && region.registered == Registered::Nothing).then_some(())?;
         let token = self.new_token();
         let region = self.region_mut(id);
@@ -187,7 +187,7 @@ impl Model {
 
     pub(super) fn deregister(&mut self, name: ScriptName) -> Option<Expected> {
         let id = self.find(name, ScriptKind::Region)?;
-        // With windows on it the two documents differ, and neither tells all.
+        // With windows on it the two documents differ, and neither is complete.
         (!self.region(id).fast && !self.has_windows(id) && !self.in_use(id, None)).then_some(())?;
         let region = self.region_mut(id);
         (region.registered != Registered::Nothing).then_some(())?;
@@ -238,7 +238,7 @@ impl Model {
         Some(())
     }
 
-    /// A Bind or an Invalidate of it waits for its turn.
+    /// A Bind or an Invalidate of it waits in a queue.
     pub(super) fn about_to_bind(&self, window: Id) -> bool {
         self.nodes.iter().any(|node| match &node.resource {
             Resource::QueuePair(pair) => pair.requests.iter().any(|request| match request.action {
@@ -255,7 +255,7 @@ impl Model {
         window.bound = None;
     }
 
-    /// Where an element lies and whose token it carries. `None`: not a list that means something.
+    /// Where a scatter/gather element lies and whose token it carries. `None`: not a list that means something.
     pub(super) fn sge(&self, sge: &ScriptSge, inline: bool) -> Option<(u64, Address)> {
         let base = if sge.base == ScriptName::NONE {
             0
@@ -297,7 +297,7 @@ impl Model {
         Some((base.wrapping_add(offset), address))
     }
 
-    /// The bytes that a local element reaches.
+    /// The bytes that a local scatter/gather element reaches.
     pub(super) fn local(&self, domain: Id, address: u64, length: u64, token: Address, rights: u8) -> Option<Stretch> {
         match token {
             Address::Foreign => None,

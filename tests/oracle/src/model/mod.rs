@@ -1,8 +1,8 @@
 //! The model: what a consumer of the contract must see, written to be read.
 //!
-//! What it is: a sequential world in which every call takes its whole effect before the next one, made of plain vectors and maps.
-//! It is written from the documents (NDKPI, NDSPI v2) and `docs/decisions.md`. What it is not: the engine; it shares no code with
-//! it, has no queues between processors, no tokens, no epochs, no budgets.
+//! It is sequential: every call takes its whole effect before the next one. Its state is plain vectors and maps.
+//! It is written from the documents (NDKPI, NDSPI v2) and `docs/decisions.md`, shares no code with the
+//! engine, and has no queues between processors, no tokens, no epochs, no budgets.
 //!
 //! [`Model::apply`] answers what a line must give. Lines that a correct consumer would not write, or for which the contract
 //! leaves a choice, are *skipped*: the model stays as it was and the line is left out of the script. So a script can be cut
@@ -24,7 +24,7 @@ pub use connection::{Connector, Phase};
 pub use memory::{Address, Region, Registered, Window};
 pub use transfer::{QueuePair, Receive, Request};
 
-/// Which contract the consumer lives under.
+/// Which contract the consumer uses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Column {
     /// Kernel consumers (NDKPI).
@@ -36,7 +36,7 @@ pub enum Column {
 /// An object, by its place in the model's list; never reused.
 pub type Id = usize;
 
-/// The life of an object.
+/// The life cycle of an object.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub name: ScriptName,
@@ -88,7 +88,7 @@ pub struct Model {
     /// Slots that are taken.
     pub slots: BTreeMap<ScriptName, Id>,
     pub(crate) occurrences: Vec<ScriptOccurrence>,
-    /// Arrived connectors that nobody took yet, by listener, oldest first.
+    /// Arrived connectors that the consumer has not taken yet, by listener, oldest first.
     pub(crate) arrivals: Vec<(Id, Id)>,
     /// Completion queues that have overrun, and whose queue pairs have not ended yet.
     pub(crate) overrun: Vec<Id>,
@@ -125,7 +125,7 @@ access! {
     endpoint, endpoint_mut, Endpoint, connection::Endpoint;
 }
 
-/// A line in which the model can look things up; `None` anywhere means: skip it.
+/// A line with the model's lookups; `None` anywhere means: skip it.
 pub(crate) struct Call<'a> {
     pub line: &'a Line,
     pub code: ScriptCode,
@@ -210,7 +210,7 @@ impl Model {
             Resource::QueuePair(pair) => pair.held > 0,
             _ => false,
         });
-        // Whether held requests run early is the provider's choice: nothing happens between the links of a chain that could tell.
+        // Whether held requests run early is the provider's choice: no event between the links of a chain shows it.
         if let Some(chain) = chain
             && !self.fits_chain(&call, chain)
         {

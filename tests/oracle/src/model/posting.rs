@@ -97,7 +97,7 @@ impl Model {
         if depth > DEPTH || sges > SGES {
             return fails(Status::INVALID_PARAMETER);
         }
-        // Whether a new queue starts armed is nobody's rule.
+        // Whether a new queue starts armed is undefined by the contract.
         ((1..=1024).contains(&depth) && threshold == 0).then_some(())?;
         let receives = std::collections::VecDeque::new();
         let shared = Shared { domain, depth, sges, threshold, armed: false, receives };
@@ -112,7 +112,7 @@ impl Model {
             return fails(Status::INVALID_PARAMETER);
         }
         let shared = self.shared_mut(id);
-        // Fewer places than receives posted, and a threshold above the depth, are nobody's rule.
+        // Fewer places than receives posted, and a threshold above the depth, are undefined by the contract.
         let next = if depth == 0 { shared.depth } else { depth };
         (next <= 1024 && next as usize >= shared.receives.len() && threshold <= next).then_some(())?;
         shared.depth = next;
@@ -124,7 +124,7 @@ impl Model {
         Some(DONE)
     }
 
-    /// The elements of a line: their places, and the buffers they lie in.
+    /// The scatter/gather elements of a line: their places, and the buffers they lie in.
     fn sges(&self, call: &Call<'_>, inline: bool) -> Option<(Vec<super::transfer::Sge>, Vec<Id>)> {
         let list: &[ScriptSge] = match &call.line.tail {
             Tail::Sges(list) => list,
@@ -144,7 +144,7 @@ impl Model {
         Some((sges, buffers))
     }
 
-    /// One reason to refuse is its status; none is none; two are nobody's rule.
+    /// One reason to refuse is its status; none is none; two are undefined by the contract.
     fn refusal(reasons: &[(bool, Status)]) -> Option<Option<Status>> {
         let mut reasons = reasons.iter().filter(|(applies, _)| *applies).map(|(_, status)| *status);
         match (reasons.next(), reasons.next()) {
@@ -157,7 +157,7 @@ impl Model {
     fn post(&mut self, id: Id, request: Request, mut reasons: Vec<(bool, Status)>) -> Option<Expected> {
         (!self.would_overrun_midway(id)).then_some(())?;
         let pair = self.pair(id);
-        // NDSPI: the side that is told of a disconnect is flushed; what still reaches it is the provider's choice.
+        // NDSPI: the side that gets the notice of a disconnect is flushed; what still reaches it is the provider's choice.
         let leaving = pair.connector.is_some_and(|connector| self.connector(connector).leaving);
         (!leaving || self.column == Column::Ndk).then_some(())?;
         reasons.push((!pair.connected, Status::CONNECTION_INVALID));
@@ -215,7 +215,7 @@ impl Model {
         self.post(id, Request { context, flags, action, buffers }, reasons)
     }
 
-    /// The fast-register region whose token the first element of a read carries: what may be invalidated with it.
+    /// The fast-register region whose token the first scatter/gather element of a Read carries: what may be invalidated with it.
     fn sink_of(&self, (_, length, token): super::transfer::Sge) -> Option<Id> {
         let Address::Of { object, .. } = token else { return None };
         let Resource::Region(region) = &self.nodes[object].resource else { return None };
@@ -339,7 +339,7 @@ impl Model {
         let domain = self.pair(id).domain;
         let Registered::Whole { length: whole, base, rights: granted, .. } = of.registered else { return None };
         let inside = length > 0 && offset.checked_add(length).is_some_and(|end| end <= whole);
-        // Outside of the region, or of another domain: inline or by completion is nobody's rule.
+        // Outside of the region, or of another domain: inline or by completion is undefined by the contract.
         (!of.fast && of.domain == domain && self.window(window).domain == domain && inside).then_some(())?;
         // So is a window that is bound, or about to be.
         let queued = self.pair(id).requests.iter().any(|request| match request.action {
@@ -386,7 +386,7 @@ impl Model {
     }
 }
 
-/// The rights in NDK_OP_FLAG_ALLOW_*; the lone remote-write bit is nobody's rule.
+/// The rights in NDK_OP_FLAG_ALLOW_*; the lone remote-write bit is undefined by the contract.
 fn grants(flags: u64) -> Option<u8> {
     let mut rights = 0;
     if flags & 0x8 != 0 {

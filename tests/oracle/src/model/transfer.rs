@@ -22,7 +22,7 @@ pub mod operation {
     pub const RECEIVE_AND_INVALIDATE: u32 = 0x8001;
 }
 
-/// An element: address, length, token.
+/// A scatter/gather element: address, length, token.
 pub type Sge = (u64, u64, Address);
 
 /// A posted receive.
@@ -30,7 +30,7 @@ pub type Sge = (u64, u64, Address);
 pub struct Receive {
     pub context: u64,
     pub sges: Vec<Sge>,
-    /// Buffers its elements lie in.
+    /// Buffers its scatter/gather elements lie in.
     pub buffers: Vec<Id>,
 }
 
@@ -68,7 +68,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Its elements carry this object's token, or it takes it away.
+    /// Its scatter/gather elements carry this object's token, or it takes it away.
     fn needs(&self, wanted: Id) -> bool {
         let is = |token: &Address| matches!(token, Address::Of { object, .. } if *object == wanted);
         let among = |sges: &[Sge]| sges.iter().any(|(_, length, token)| *length > 0 && is(token));
@@ -244,7 +244,7 @@ impl Model {
         };
         // A queue pair that has been flushed takes nothing from the shared queue any more.
         let receive = there.filter(|_| !self.pair(peer).drained).cloned();
-        // A sender's own memory is its own fault, whether or not anybody waits for the message.
+        // A sender's own memory is its own fault, whether or not a receive waits for the message.
         let Some(bytes) = self.gather(id, data) else { return Fate::Failed(Status::ACCESS_VIOLATION) };
         let revoked = match invalidate {
             None => None,
@@ -346,7 +346,7 @@ impl Model {
         Fate::Done
     }
 
-    /// NDSPI: the target's connection breaks and its receives are cancelled too; NDKPI: the initiator's alone.
+    /// NDSPI: the target's connection ends and its receives are cancelled too; NDKPI: the initiator's only.
     fn remote_refusal(&self, _peer: Id) -> Fate {
         Fate::Failed(match self.column {
             Column::Ndk => Status::REMOTE_RESOURCES,
@@ -440,7 +440,7 @@ impl Model {
         sges.iter().filter_map(|(at, length, token)| self.local(domain, *at, *length, *token, 0)).collect()
     }
 
-    /// Moves bytes; where they come from and go to overlap, nobody knows what comes of it.
+    /// Moves bytes; where source and destination overlap, the result is unknown.
     fn transfer(&mut self, places: &[Stretch], bytes: &[Byte], sources: &[Stretch]) {
         let meet = |one: &Stretch, other: &Stretch| {
             let apart = one.offset + one.length <= other.offset || other.offset + other.length <= one.offset;
@@ -512,7 +512,7 @@ impl Model {
         }
     }
 
-    /// A queue pair in error: it is flushed, its connection has ended, the peer is told.
+    /// A queue pair in error: it is flushed, its connection has ended, the peer gets an event.
     pub(super) fn fail_pair(&mut self, id: Id) {
         if self.pair(id).drained && self.pair(id).ended {
             return;
@@ -529,7 +529,7 @@ impl Model {
         }
     }
 
-    /// The receiver is in error, and so is the sender whose message it was; the receiver's consumer is told.
+    /// The receiver is in error, and so is the sender whose message it was; the receiver's consumer gets an event.
     fn fail_both(&mut self, sender: Id, receiver: Id) {
         self.flush(receiver);
         self.fail_pair(sender);

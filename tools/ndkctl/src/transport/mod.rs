@@ -19,7 +19,7 @@ use softndk_ioctl::Status;
 /// Something that a thread of its own does.
 pub type Job<'scope> = Box<dyn FnOnce() + Send + 'scope>;
 
-/// What happens to the adapters while others use them; how often each thing did.
+/// What happens to the adapters while others use them; and how often each event did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Disturbances {
     /// NDK switched off and on again.

@@ -38,7 +38,7 @@ pub const CASES: &[Case] = cases![
 const THREADS: usize = 32;
 /// Requests that may pend.
 const REQUESTS: usize = 512;
-/// What nobody waits for: nothing in the driver that a request may be held up by is over as soon as this.
+/// A wait that no request needs: whatever may hold up a request in the driver takes longer than this.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 /// All of the driver's threads at work for another file.
@@ -143,7 +143,7 @@ fn an_adapter_goes_while_its_transfer_stands_in_the_line() {
     machine.finish();
 }
 
-/// At work, in the line, and a pair that is being made: the miniport is told of the removal, and nobody has called HaltEx yet.
+/// Requests at work, in the queue, and a pair that is being made: the miniport has the removal event, and HaltEx is not called yet.
 // Rule: IOCTL-9
 fn a_surprise_removal_ends_requests_before_the_halt() {
     let machine = Machine::start();
@@ -290,11 +290,11 @@ fn requests_of_a_thread_that_ends_are_cancelled() {
     }
     drop(requests);
     assert_eq!(file.pending(), 0);
-    Arc::into_inner(file).expect("nobody else has it").close();
+    Arc::into_inner(file).expect("no other reference").close();
     machine.finish();
 }
 
-/// Short requests, while somebody cancels whatever there is: on its way in, in the line, at work, on its way out.
+/// Short requests, while another thread cancels whatever there is: on its way in, in the queue, at work, on its way out.
 // Rule: IOCTL-7
 fn cancelling_races_with_completing() {
     const ROUNDS: usize = 150;
@@ -328,11 +328,11 @@ fn cancelling_races_with_completing() {
     assert_eq!(done + ended, ROUNDS * AT_A_TIME);
     assert!(ended > 0 && ended <= calls, "{ended} ended by {calls} calls");
     assert_eq!(file.pending(), 0);
-    Arc::into_inner(file).expect("nobody else has it").close();
+    Arc::into_inner(file).expect("no other reference").close();
     machine.finish();
 }
 
-/// The threads are busy, so that nobody but the cancel ends a request, and do nothing, so that there is time for the race.
+/// The threads are busy, so that only the cancel ends a request, and do no work, so that there is time for the race.
 // Rule: IOCTL-7
 fn a_request_cancelled_on_its_way_in_does_not_stand_in_the_line() {
     const ROUNDS: usize = 400;
@@ -350,7 +350,7 @@ fn a_request_cancelled_on_its_way_in_does_not_stand_in_the_line() {
         assert_eq!(Status(answer.status), Status::CANCELLED);
     }
     assert!(running.iter().all(|request| !request.is_completed()));
-    Arc::into_inner(file).expect("nobody else has it").close();
+    Arc::into_inner(file).expect("no other reference").close();
     busy.close();
     assert!(running.iter().all(|request| status_now(request) == Status::CANCELLED));
     drop(running);

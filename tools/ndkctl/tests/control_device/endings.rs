@@ -1,4 +1,4 @@
-//! Things that end while something is going on: cancelled requests, closed pairs and files, adapters that go.
+//! Ends while requests are under way: cancelled requests, closed pairs and files, adapters that go.
 
 use super::machine::{Machine, ask, list, refused, region, send, send_direct, start_direct};
 use super::pairs::{close, create_request, objects};
@@ -131,7 +131,7 @@ fn set_ndk(machine: &Machine, enabled: bool) {
     const OID_NDK_SET_STATE: u32 = 0xFC04_0201;
     let answer = machine.adapters[1].set_oid(OID_NDK_SET_STATE, &[u8::from(enabled)]).expect("the adapter is started");
     assert_eq!(answer.status, 0);
-    // The miniport tells NDIS from a thread of its own.
+    // The miniport raises the event from a thread of its own.
     machine.wait_until(|| machine.adapters[1].is_ndk_enabled() == enabled);
 }
 

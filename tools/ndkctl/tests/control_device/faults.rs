@@ -1,7 +1,7 @@
-//! Every allocation and every mapping of a program's lives on the device made to fail once, in each profile of completion mode: the
+//! Every allocation and every mapping of a program's scenarios on the device made to fail once, in each profile of completion mode: the
 //! request that needed it says so, those after it are answered as documented, and nothing is left behind.
 //!
-//! The sites are found by running a life once while the host records them; then each is failed at each of its hits, and
+//! The sites are found by running a scenario once while the host records them; then each is failed at each of its hits, and
 //! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the
 //! driver, so each run has a freshly loaded one; loading and unloading run without faults.
 
@@ -37,12 +37,12 @@ const LARGE: u64 = (4 << 20) + 1;
 /// Which step did not succeed, and what it answered.
 type Failure = (&'static str, Status);
 
-/// The steps of a life that did not succeed.
+/// The steps of a scenario that did not succeed.
 struct Steps(Vec<Failure>);
 
 impl Steps {
     /// Whether a step succeeded.
-    fn note(&mut self, step: &'static str, status: Status) -> bool {
+    fn record(&mut self, step: &'static str, status: Status) -> bool {
         if status != Status::SUCCESS {
             self.0.push((step, status));
         }
@@ -54,7 +54,7 @@ impl Steps {
 /// tried, as far as they need no more than there is.
 type Scenario = fn(&File, &PairCreateRequest, &mut Steps);
 
-/// What a life comes to that those before it came to as well is not failed again.
+/// A site that an earlier scenario reached as well is not failed again.
 const SCENARIOS: [Scenario; 2] = [everything, much_memory];
 
 /// Makes a pair, moderates it, moves memory of each kind, lists the objects, copies, closes the pair, replays a script.
@@ -63,40 +63,40 @@ fn everything(file: &File, create: &PairCreateRequest, steps: &mut Steps) {
     if let Some(pair) = pair {
         let header = RequestHeader::of::<PairModerationRequest>();
         let request = PairModerationRequest { header, pair, interval: 20, count: 4, reserved: 0 };
-        steps.note("moderation", send(file, PairModerationRequest::CODE, request.as_bytes(), 0).0);
+        steps.record("moderation", send(file, PairModerationRequest::CODE, request.as_bytes(), 0).0);
         for region_kind in KINDS.into_iter().chain([RegionKind::WINDOW]) {
             let request = TransferRequest { region_kind, ..transfer_request(pair, LENGTH) };
-            steps.note("transfer", moved(file, &request, LENGTH));
+            steps.record("transfer", moved(file, &request, LENGTH));
         }
     }
     let header = RequestHeader::of::<ObjectListRequest>();
     let list = ObjectListRequest { header, position: ObjectPosition::default() };
-    steps.note("object list", send(file, ObjectListRequest::CODE, list.as_bytes(), 4096).0);
-    steps.note("memcpy", moved(file, &memcpy_request(LENGTH), LENGTH));
+    steps.record("object list", send(file, ObjectListRequest::CODE, list.as_bytes(), 4096).0);
+    steps.record("memcpy", moved(file, &memcpy_request(LENGTH), LENGTH));
     if let Some(pair) = pair {
         close_pair(file, pair, steps);
     }
-    steps.note("replay", replayed(file));
+    steps.record("replay", replayed(file));
 }
 
 /// Moves more memory than is mapped while the driver is asked, over a pair of its own.
 fn much_memory(file: &File, create: &PairCreateRequest, steps: &mut Steps) {
     if let Some(pair) = create_pair(file, create, steps) {
-        steps.note("transfer", moved(file, &transfer_request(pair, LARGE), LARGE));
+        steps.record("transfer", moved(file, &transfer_request(pair, LARGE), LARGE));
         close_pair(file, pair, steps);
     }
 }
 
 fn create_pair(file: &File, create: &PairCreateRequest, steps: &mut Steps) -> Option<u32> {
     let (status, output) = send(file, PairCreateRequest::CODE, create.as_bytes(), size_of::<PairCreateReply>());
-    steps.note("pair create", status).then(|| PairCreateReply::read_from_bytes(&output).expect("a reply").pair)
+    steps.record("pair create", status).then(|| PairCreateReply::read_from_bytes(&output).expect("a reply").pair)
 }
 
 fn close_pair(file: &File, pair: u32, steps: &mut Steps) {
-    steps.note("pair close", send(file, PairCloseRequest::CODE, close_request(pair).as_bytes(), 0).0);
+    steps.record("pair close", send(file, PairCloseRequest::CODE, close_request(pair).as_bytes(), 0).0);
 }
 
-/// Opens the device, lives, closes it; the steps that failed.
+/// Opens the device, runs the scenario, closes the device; the steps that failed.
 fn live(scenario: Scenario, create: &PairCreateRequest) -> Vec<Failure> {
     let file = match open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE) {
         Ok(file) => file,
@@ -145,7 +145,7 @@ fn moved<R: Request>(file: &File, request: &R, length: u64) -> Status {
     status
 }
 
-/// Whether a life may end like this after one shortage: one step ran short. A connect whose peer runs short is refused or
+/// Whether a scenario may end like this after one shortage: one step ran short. A connect whose peer runs short is refused or
 /// aborted; a transfer that failed under way ends its pair's connection, which the transfers after it say.
 fn is_documented(failures: &[Failure]) -> bool {
     let Some(((step, status), later)) = failures.split_first() else { return true };
@@ -158,7 +158,7 @@ fn is_documented(failures: &[Failure]) -> bool {
     first && later.iter().all(|failure| *step == "transfer" && *failure == ended)
 }
 
-/// A life on a fresh driver, during which `plan` says what fails, and one after it without a fault, which must succeed on
+/// A scenario on a fresh driver, during which `plan` says what fails, and one after it without a fault, which must succeed on
 /// what the first left. Returns how the first ended, and the summary at the end, when what an answer leaves to be freed is.
 fn two_scenarios(machine: &Machine, scenario: Scenario, plan: impl FnOnce()) -> (Vec<Failure>, ObjectSummaryReply) {
     let create = PairCreateRequest { flags: PairFlags::SHARED_RECEIVE, ..create_request(machine) };
@@ -168,7 +168,7 @@ fn two_scenarios(machine: &Machine, scenario: Scenario, plan: impl FnOnce()) -> 
     let failures = live(scenario, &create);
     fault::stop();
     assert_nothing_live(&objects(&watcher), &before, &failures);
-    assert_eq!(live(scenario, &create), [], "the life after one that ended in {failures:x?}");
+    assert_eq!(live(scenario, &create), [], "the scenario after one that ended in {failures:x?}");
     machine.wait_until_idle();
     let after = objects(&watcher);
     assert_nothing_live(&after, &before, &failures);
@@ -184,7 +184,7 @@ fn assert_nothing_live(after: &ObjectSummaryReply, before: &ObjectSummaryReply, 
     assert_eq!(live(after), live(before), "objects are left after {failures:x?}");
 }
 
-/// No block of pool is left. A table has less in it after a life that ended early, because every slot has its turn before one
+/// No block of pool is left. A table has less in it after a scenario that ended early, because every slot is used before one
 /// comes again.
 fn assert_nothing_left(after: &ObjectSummaryReply, usual: &ObjectSummaryReply, stack: &str) {
     assert!(after.pool_bytes <= usual.pool_bytes, "{after:?} instead of {usual:?} after failing {stack}");
@@ -192,7 +192,7 @@ fn assert_nothing_left(after: &ObjectSummaryReply, usual: &ObjectSummaryReply, s
     assert_eq!(blocks(after), blocks(usual), "pool is left after failing {stack}");
 }
 
-/// A call that is to fail: its site, which hit of it, and the stack for whoever reads of it.
+/// A call that is to fail: its site, which hit of it, and the stack for the report.
 struct Target {
     site: Site,
     hit: u64,
@@ -235,12 +235,12 @@ fn fail_all(completion_mode: CompletionMode) {
     machine.finish();
 }
 
-/// One life with a call failing at every site that is not known yet.
+/// One scenario with a call failing at every site that is not known yet.
 fn fail_scenario(machine: Machine, adapters: &[Wish], scenario: Scenario, known: &mut BTreeSet<Site>) -> Machine {
     let mut machine = machine.restart(adapters);
     let before = known.len();
     let (failures, usual) = two_scenarios(&machine, scenario, fault::start_recording);
-    assert_eq!(failures, [], "the life without a fault");
+    assert_eq!(failures, [], "the scenario without a fault");
     let mut targets = new_targets(known);
     let (mut fired, mut refused) = (0, 0);
     while let Some(Target { site, hit, stack }) = targets.pop() {
@@ -251,7 +251,7 @@ fn fail_scenario(machine: Machine, adapters: &[Wish], scenario: Scenario, known:
         let (failures, after) = two_scenarios(&machine, scenario, || fault::fail(site, hit));
         let injected = fault::failures() - before;
         eprintln!("ended in {failures:x?}");
-        assert!(is_documented(&failures), "the life ended in {failures:x?} after failing hit {hit} of {stack}");
+        assert!(is_documented(&failures), "the scenario ended in {failures:x?} after failing hit {hit} of {stack}");
         assert!(injected > 0 || failures.is_empty(), "{failures:x?} without a fault at {stack}");
         assert_nothing_left(&after, &usual, &stack);
         fired += injected;
@@ -259,9 +259,9 @@ fn fail_scenario(machine: Machine, adapters: &[Wish], scenario: Scenario, known:
         targets.extend(new_targets(known));
     }
     let sites = known.len() - before;
-    println!("{sites} sites, {fired} faults, {refused} lives with a refused request");
+    println!("{sites} sites, {fired} faults, {refused} scenarios with a refused request");
     assert!(fired > 0 && refused > 0, "of {sites} sites {fired} failed and {refused} showed");
     machine = machine.restart(adapters);
-    assert_eq!(two_scenarios(&machine, scenario, || ()), (Vec::new(), usual), "the life after all faults");
+    assert_eq!(two_scenarios(&machine, scenario, || ()), (Vec::new(), usual), "the scenario after all faults");
     machine
 }

@@ -1,4 +1,4 @@
-//! What every request checks before it looks at its meaning: code, length, version, size, room for the answer; and who may ask.
+//! What every request checks before it looks at its meaning: code, length, version, size, space for the answer; and access rights.
 
 use super::machine::{Machine, ask, list, open, region, send, send_direct};
 use super::pairs::{close, create_request, objects};
@@ -172,12 +172,12 @@ fn short_outputs_are_refused() {
     ];
     let adapters = list(&file);
     assert_ne!(adapters[0].index, adapters[1].index);
-    // Both indexes 0 connect the first adapter to itself, were there room for the answer.
+    // Both indexes 0 connect the first adapter to itself, if there were space for the answer.
     fixed.push((PairCreateRequest::CODE, size_of::<PairCreateRequest>(), size_of::<PairCreateReply>()));
     for (code, length, reply) in fixed {
         for capacity in [0, 1, reply - 1] {
             let (status, output) = send(&file, code, &input(ABI_VERSION, length, length), capacity);
-            assert_eq!(status, Status::BUFFER_TOO_SMALL, "0x{code:08X} with room for {capacity}");
+            assert_eq!(status, Status::BUFFER_TOO_SMALL, "0x{code:08X} with space for {capacity}");
             assert!(output.is_empty());
         }
     }
@@ -218,7 +218,7 @@ fn adapter_list_takes_two_calls() {
         (fixed + 9 * entry + 5, 2, Status::SUCCESS),
     ] {
         let (status, output) = send(&file, AdapterListRequest::CODE, &input(ABI_VERSION, 8, 8), capacity);
-        assert_eq!(status, expected, "room for {capacity} bytes");
+        assert_eq!(status, expected, "space for {capacity} bytes");
         let (reply, _) = AdapterListReply::read_from_prefix(&output).expect("the fixed part");
         assert_eq!(reply.header, RequestHeader::of::<AdapterListReply>());
         assert_eq!((reply.adapter_count, reply.returned_count), (2, returned));

@@ -22,7 +22,7 @@ fn request(position: ObjectPosition) -> ObjectListRequest {
     ObjectListRequest { header: RequestHeader::of::<ObjectListRequest>(), position }
 }
 
-/// One part of the list, with room for so many entries.
+/// One part of the list, with space for so many entries.
 fn part(file: &File, position: ObjectPosition, capacity: usize) -> (ObjectListReply, Vec<ObjectEntry>) {
     let length = size_of::<ObjectListReply>() + capacity * size_of::<ObjectEntry>();
     let (status, output) = send(file, ObjectListRequest::CODE, request(position).as_bytes(), length);

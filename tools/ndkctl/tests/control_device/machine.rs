@@ -67,7 +67,7 @@ impl Machine {
         Self::boot(KernelConfig::default().processors, wishes)
     }
 
-    /// On a machine with one processor, where a life of the same requests ends with the same pool: tables that the driver has for each
+    /// On a machine with one processor, where a scenario of the same requests ends with the same pool: tables that the driver has for each
     /// processor grow with their first use.
     pub fn with_one_processor(wishes: &[Wish]) -> Self {
         Self::boot(1, wishes)

@@ -236,7 +236,7 @@ fn many_pairs_at_once() {
     });
 }
 
-/// Somebody else connects to the port of a pair that is being made, again and again: each pair is still its own two ends'.
+/// An unrelated peer connects to the port of a pair that is being made, again and again: each pair still joins its own two ends.
 fn unrelated_peers_at_the_port_are_not_taken_for_the_client() {
     with_unrelated_peers(ORDINARY, |machine, file| {
         for _ in 0..60 {
@@ -246,8 +246,8 @@ fn unrelated_peers_at_the_port_are_not_taken_for_the_client() {
     });
 }
 
-/// Whatever may pend does: while a connect that failed is yet to say so, the client's connector has no address that a stranger's
-/// could be compared with. The pair's maker hears of the failure and of nothing else.
+/// Whatever may pend does: while the failure of a connect is not completed yet, the client's connector has no address to compare
+/// an unrelated peer's with. The creation of the pair fails with this status and no other.
 fn unrelated_peers_at_the_port_of_a_pair_whose_connect_fails() {
     with_unrelated_peers(Wish { completion_mode: CompletionMode::Pending, ..ORDINARY }, |machine, file| {
         let request = PairCreateRequest { port: PORT, ..create_request(machine) };
@@ -256,7 +256,7 @@ fn unrelated_peers_at_the_port_of_a_pair_whose_connect_fails() {
         let sites = fault::sites();
         fault::stop();
         check_and_close(file, &pair);
-        // Of the pair's own connect: the stranger's are steps of a script.
+        // Of the pair's own connect: the unrelated peer's are steps of a script.
         let calls = |record: &SiteRecord, name| {
             stack_trace::name(&record.stack).iter().any(|frame| frame.to_string().contains(name))
         };
@@ -271,7 +271,7 @@ fn unrelated_peers_at_the_port_of_a_pair_whose_connect_fails() {
                 send(file, PairCreateRequest::CODE, request.as_bytes(), size_of::<PairCreateReply>());
             fault::stop();
             if status == Status::SUCCESS {
-                // What failed was the note of an answer, which then came inline.
+                // A completion record failed; the answer then came inline.
                 check_and_close(file, &PairCreateReply::read_from_bytes(&output).expect("a whole reply"));
             } else {
                 assert_eq!(status, Status::INSUFFICIENT_RESOURCES, "attempt {attempt}");
@@ -295,7 +295,7 @@ fn check_and_close(file: &File, pair: &PairCreateReply) {
     assert_eq!(close(file, pair.pair), Status::SUCCESS);
 }
 
-/// Does something while a stranger connects to the port all the time, more often at once than find a place there.
+/// Does something while an unrelated peer connects to the port all the time, more often at once than the listener's backlog holds.
 fn with_unrelated_peers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let mut script =
         String::from("open A0 adapter=0 -> SUCCESS\nopen A1 adapter=1 -> SUCCESS\npd P0 adapter=A0 -> SUCCESS\n");
@@ -313,11 +313,11 @@ fn with_unrelated_peers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let machine = Machine::with(&[adapter, adapter]);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
-    let unrelated = kernel_host::thread::spawn("stranger", move || {
+    let unrelated = kernel_host::thread::spawn("unrelated peer", move || {
         let file = super::machine::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens");
         let mut rounds = 0;
         while !seen.load(Ordering::SeqCst) {
-            // What its connects come to is its own affair.
+            // The results of its connects are not checked.
             let _reply = replay(&file, &steps);
             rounds += 1;
         }
@@ -327,7 +327,7 @@ fn with_unrelated_peers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let file = machine.open();
     work(&machine, &file);
     stop.store(true, Ordering::SeqCst);
-    println!("{} scripts of a stranger", unrelated.join());
+    println!("{} scripts of an unrelated peer", unrelated.join());
     file.close();
     machine.finish();
 }

@@ -325,7 +325,7 @@ fn a_script_without_its_adapter_ends() {
 
 fn objects_in_slots_of_another_kind_are_refused() {
     with_file(|_, file| {
-        // Each would hold up what is closed before it: nobody would find it by its kind.
+        // Each would hold up what is closed before it: it could not be found by its kind.
         for (line, kind) in [
             ("pd P1 adapter=A0 -> SUCCESS", ScriptKind::Token),
             (
@@ -373,6 +373,6 @@ fn a_script_without_an_adapter_ends_with_the_last_one() {
     assert_eq!(ended.join(), Status::DEVICE_REMOVED);
     let passed = kernel_host::dispatcher::now() - begun;
     assert!(passed < 20 * kernel_host::dispatcher::UNITS_PER_SECOND, "{passed}");
-    std::sync::Arc::into_inner(file).expect("nobody else has it").close();
+    std::sync::Arc::into_inner(file).expect("no other reference").close();
     machine.finish();
 }

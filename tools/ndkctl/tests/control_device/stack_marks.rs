@@ -12,7 +12,7 @@ pub const LIMIT: usize = 16 << 10;
 /// Names a file to which each case appends its marks, a line for each kind of callout.
 const FILE: &str = "SOFTNDK_STACK_MARKS";
 
-/// Appends the marks, if somebody wants them.
+/// Appends the marks, if they are asked for.
 pub fn write_down(report: &Report) {
     let Some(path) = env::var_os(FILE) else { return };
     let lines = report.stack_marks.iter().fold(String::new(), |mut text, (kind, bytes)| {

@@ -211,9 +211,9 @@ fn flags_do_what_they_say() {
             assert!(timed.latency.min <= timed.latency.max);
             assert_eq!(move_all(file, &many).latency.count, 0);
             for operation in OPERATIONS {
-                for (flags, told) in [(TransferFlags::READ_FENCE, 640), (TransferFlags::SILENT_SUCCESS, 640 / 8)] {
+                for (flags, signalled) in [(TransferFlags::READ_FENCE, 640), (TransferFlags::SILENT_SUCCESS, 640 / 8)] {
                     let result = move_all(file, &TransferRequest { operation, flags, ..many });
-                    assert_eq!((result.completed, result.silent), (told, 640 - told), "{operation:?} {flags:?}");
+                    assert_eq!((result.completed, result.silent), (signalled, 640 - signalled), "{operation:?} {flags:?}");
                 }
             }
             if inline > 0 {
@@ -235,7 +235,7 @@ fn flags_do_what_they_say() {
     );
 }
 
-/// Whoever invalidates, the next transfer over the pair finds everything as it was.
+/// After an invalidation by either side the next transfer over the pair works as before.
 fn sends_and_reads_invalidate_by_their_last_request() {
     with_pair(
         |_| {},
@@ -265,9 +265,9 @@ fn every_nth_request_is_signalled() {
     with_pair(
         |request| request.flags = PairFlags::NOTIFY,
         |_, file, pair| {
-            // Told is every Nth, the last, and one behind which no more fit; how often that comes is a matter of time, but not where
+            // Signalled is every Nth, the last, and one behind which no more fit; how often that comes is a matter of time, but not where
             // it is each one, or the last of each chain.
-            for (interval, depth, chain_length, told) in [
+            for (interval, depth, chain_length, signalled) in [
                 (1, 1, 1, 331..=331),
                 (2, 1, 1, 331..=331),
                 (7, 16, 1, 48..=330),
@@ -289,7 +289,7 @@ fn every_nth_request_is_signalled() {
                     let result = move_all(file, &request);
                     assert_eq!(result.succeeded(), 331, "{interval} {depth} {chain_length}");
                     assert!(
-                        told.contains(&result.completed),
+                        signalled.contains(&result.completed),
                         "{interval} {depth} {chain_length}: {}",
                         result.completed
                     );
@@ -410,7 +410,7 @@ fn a_time_budget_ends_a_transfer() {
     with_pair(
         |_| {},
         |_, file, pair| {
-            // More requests than anybody can make: only the budget ends it.
+            // More requests than can be made: only the budget ends it.
             for request_count in [0, u64::MAX] {
                 let request = TransferRequest { request_count, time_budget: 20, ..transfer_request(pair, 4096) };
                 let result = move_all(file, &request);
@@ -439,9 +439,9 @@ fn transfer_parameters_out_of_range_are_refused() {
             refuse("no kind", &|request| request.region_kind = RegionKind(0));
             refuse("unknown kind", &|request| request.region_kind = RegionKind(u32::MAX));
             refuse("unknown flag", &|request| request.flags = TransferFlags::from_bits_retain(1 << 31));
-            refuse("no element", &|request| request.sge_count = 0);
-            refuse("elements", &|request| request.sge_count = limits.max_read_request_sge + 1);
-            refuse("all elements", &|request| request.sge_count = u32::MAX);
+            refuse("no scatter/gather element", &|request| request.sge_count = 0);
+            refuse("scatter/gather elements", &|request| request.sge_count = limits.max_read_request_sge + 1);
+            refuse("all scatter/gather elements", &|request| request.sge_count = u32::MAX);
             refuse("no depth", &|request| request.depth = 0);
             refuse("depth", &|request| request.depth = 129);
             refuse("no chain", &|request| request.chain_length = 0);

@@ -1,6 +1,6 @@
 /*
  * A driver with devices of its own, as a driver has that NDIS knows nothing of: named and exclusive ones, links, packets, a
- * list under a spin lock, formatted text, event tracing. `DriverEntry` fails with the line of the first thing that is not as it
+ * list under a spin lock, formatted text, event tracing. `DriverEntry` fails with the line of the first value that is not as it
  * should be.
  */
 #include <wdm.h>

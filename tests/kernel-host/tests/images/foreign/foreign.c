@@ -1,6 +1,6 @@
 /*
  * What drivers do that others wrote: imports of every form, inline code of the kit's headers, pool and lists in all
- * spellings, locks, pages without addresses. `DriverEntry` fails with the line of the first thing that is not as it should
+ * spellings, locks, pages without addresses. `DriverEntry` fails with the line of the first value that is not as it should
  * be. The exported functions do what a correct driver does not.
  */
 #include <ntddk.h>

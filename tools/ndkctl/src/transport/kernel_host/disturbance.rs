@@ -26,7 +26,7 @@ impl Disturber {
         Self { driver }
     }
 
-    /// One thing after the other until the time is over; then all adapters run.
+    /// One disturbance after the other until the time is over; then all adapters run.
     pub fn disturb(self, seed: u64, until: Instant) -> Disturbances {
         disturb(self.driver, seed, until)
     }

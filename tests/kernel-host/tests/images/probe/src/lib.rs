@@ -169,7 +169,7 @@ pub unsafe extern "system" fn queue_calls(dpc: *mut c_void, count: u64) -> u64 {
     (0..count).map(|_| u64::from(KeInsertQueueDpc(dpc, null_mut(), null_mut()))).sum()
 }
 
-/// A DPC routine: counts itself in its context and notes its level behind the count.
+/// A DPC routine: counts itself in its context and writes its level behind the count.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn counting_routine(_dpc: *mut c_void, context: *mut u64, _first: *mut c_void, _second: *mut c_void) {
     context.write_volatile(context.read_volatile() + 1);

@@ -122,7 +122,7 @@ unsafe fn locked<T>(body: impl FnOnce(&mut Adapter) -> T) -> T {
     value
 }
 
-unsafe fn kick() {
+unsafe fn schedule() {
     let timer = locked(|adapter| adapter.timer);
     NdisSetTimerObject(timer, SOON, 0, null_mut());
 }
@@ -164,13 +164,13 @@ unsafe extern "C" fn unload(_driver: *mut nt::DRIVER_OBJECT) {
 unsafe extern "C" fn device_event(_context: NDIS_HANDLE, _event: *mut NET_DEVICE_PNP_EVENT) {}
 unsafe extern "C" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
 
-// ---- life ----
+// ---- life cycle ----
 
 static POWER: Shared<NDIS_PM_CAPABILITIES> = Shared(UnsafeCell::new(NDIS_PM_CAPABILITIES::zeroed()));
 
 struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: written once, before anybody reads.
+// SAFETY: written once, before any reader.
 unsafe impl<T> Sync for Shared<T> {}
 
 static OIDS: [NDIS_OID; 24] = [
@@ -286,13 +286,13 @@ unsafe extern "C" fn halt(_context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
 
 unsafe extern "C" fn restart(_context: NDIS_HANDLE, _parameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS) -> NDIS_STATUS {
     locked(|adapter| adapter.restarting = true);
-    kick();
+    schedule();
     NDIS_STATUS_PENDING
 }
 
 unsafe extern "C" fn pause(_context: NDIS_HANDLE, _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS) -> NDIS_STATUS {
     locked(|adapter| adapter.pausing = true);
-    kick();
+    schedule();
     NDIS_STATUS_PENDING
 }
 
@@ -344,7 +344,7 @@ unsafe extern "C" fn send(_context: NDIS_HANDLE, chain: *mut NET_BUFFER_LIST, _p
         }
         *place = chain;
     });
-    kick();
+    schedule();
 }
 
 unsafe extern "C" fn cancel_send(_context: NDIS_HANDLE, id: nt::PVOID) {
@@ -369,18 +369,18 @@ unsafe extern "C" fn cancel_send(_context: NDIS_HANDLE, id: nt::PVOID) {
     }
 }
 
-/// Indicates a copy of a sent frame, by turns in a list with data of the pool and in one over an MDL of ours.
+/// Indicates a copy of a sent frame, alternately in a list with data of the pool and in one over an MDL of ours.
 unsafe fn reflect(miniport: NDIS_HANDLE, sent: *mut NET_BUFFER_LIST) {
     let buffer = (*sent).FirstNetBuffer;
     let length = (*buffer).NbDataLength.DataLength;
     let storage = ExAllocatePool2(NON_PAGED, CAPACITY as usize, TAG);
     let data = NdisGetDataBuffer(buffer, length, storage.cast(), 1, 0).cast::<u8>();
-    let (data_pool, list_pool, turn) = locked(|adapter| {
+    let (data_pool, list_pool, parity) = locked(|adapter| {
         adapter.frames += 1;
         adapter.indicated += 1;
         (adapter.data_pool, adapter.list_pool, adapter.frames % 2)
     });
-    let list = if turn == 0 {
+    let list = if parity == 0 {
         from_data_pool(data_pool, data, length)
     } else {
         over_own_mdl(miniport, list_pool, data, length)
@@ -391,7 +391,7 @@ unsafe fn reflect(miniport: NDIS_HANDLE, sent: *mut NET_BUFFER_LIST) {
     NdisMIndicateReceiveNetBufferLists(miniport, list, 0, 1, NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL);
 }
 
-/// All of the pool's data is unused at first: a retreat makes room, an advance gives back what was too much.
+/// All of the pool's data is unused at first: a retreat makes space for data, an advance gives back the excess.
 unsafe fn from_data_pool(pool: NDIS_HANDLE, data: *const u8, length: u32) -> *mut NET_BUFFER_LIST {
     let list = NdisAllocateNetBufferList(pool, 0, 0);
     let buffer = (*list).FirstNetBuffer;
@@ -468,7 +468,7 @@ unsafe extern "C" fn work(_context: nt::PVOID, _item: NDIS_HANDLE) {
 
 unsafe extern "C" fn direct_oid_request(_context: NDIS_HANDLE, request: *mut NDIS_OID_REQUEST) -> NDIS_STATUS {
     locked(|adapter| adapter.direct = request);
-    kick();
+    schedule();
     NDIS_STATUS_PENDING
 }
 

@@ -1,4 +1,4 @@
-//! The NDIS life of the real driver image, a hundred times: load, two adapters, open NDK at both versions, query, close, pause,
+//! The NDIS life cycle of the real driver image, a hundred times: load, two adapters, open NDK at both versions, query, close, pause,
 //! restart, power down and up, addresses, control device, halt, unload. Nothing may be left, and every structure and call on the
 //! way is checked by the host.
 
@@ -81,7 +81,7 @@ fn query_mandatory_oids(adapter: &Adapter) {
         }
         assert!(answer.bytes_done > 0, "{} says nothing", entry.name);
         let short = ask(0).expect("the adapter runs");
-        assert_eq!(short.status, status::BUFFER_TOO_SHORT, "{} with no room", entry.name);
+        assert_eq!(short.status, status::BUFFER_TOO_SHORT, "{} with no space", entry.name);
         assert!(short.bytes_needed > 0, "{}", entry.name);
     }
     let unknown = adapter.query_oid(0x7777_7777, CAPACITY).expect("the adapter runs");
