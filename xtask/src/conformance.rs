@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn many_seeds_run_with_the_defaults_unless_somebody_wishes_otherwise() {
+    fn many_seeds_run_with_the_defaults_unless_profiles_are_named() {
         let many = |part| Arguments { schedule: Some(1..=3), ..arguments(part, &[]) };
         assert_eq!(combinations(&many(false)), [Combination::DEFAULTS]);
         assert_eq!(combinations(&many(true)).len(), 3);

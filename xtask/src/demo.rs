@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: the driver doing its job on this machine, from nothing.
 //!
 //! Sets up what is missing, builds the release image and ndkctl, and lets ndkctl load the image in the kernel host and
-//! show what it does. What is shown is ndkctl's business.
+//! show what it does. `ndkctl demo` decides what is shown.
 
 use crate::{
     arch::Arch,

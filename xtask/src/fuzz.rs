@@ -63,7 +63,7 @@ struct Target {
     what: &'static str,
     /// Bytes of the longest input.
     longest: u32,
-    /// Speaks to the loaded image.
+    /// Needs the loaded image.
     image: bool,
 }
 
@@ -148,7 +148,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Target>> {
     Ok(TARGETS.iter().filter(|target| names.is_empty() || names.iter().any(|name| name == target.name)).collect())
 }
 
-/// The fuzzers of the crates asked for, and the image for those that speak to it.
+/// The fuzzers of the crates asked for, and the image for those that load it.
 fn build(workspace: &Workspace, targets: &[&Target]) -> Result<()> {
     setup::ensure(&[setup::Need::CppCompiler])?;
     let cargo_fuzz = CARGO_FUZZ.require(workspace)?;

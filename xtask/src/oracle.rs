@@ -1,6 +1,6 @@
 //! `cargo xtask oracle`: the model of the contract beside the engine, for as many operations as one likes.
 //!
-//! Builds and runs `tests/oracle`; what is compared, and how, is its business.
+//! Builds and runs `tests/oracle`; what is compared, and how, is decided there.
 
 use crate::{command, workspace::Workspace};
 use anyhow::{Context, Result};

@@ -101,7 +101,7 @@ struct Row {
     log: String,
 }
 
-/// What stands for the trial where a run ended without naming one.
+/// The name of the trial where a run ended without naming one.
 const WHOLE: &str = "(the run itself)";
 
 pub fn run(arguments: &Arguments) -> Result<()> {

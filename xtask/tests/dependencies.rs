@@ -47,7 +47,7 @@ fn metadata() -> Metadata {
     MetadataCommand::new().no_deps().exec().unwrap()
 }
 
-/// The dependencies of a package that end up in what it builds; those of its tests are its own affair.
+/// The dependencies of a package that end up in what it builds; those of its tests are not checked.
 fn dependencies(package: &Package) -> BTreeSet<&str> {
     package
         .dependencies

@@ -1,8 +1,8 @@
-//! The NDKPI contract as tests, spoken through the dispatch tables of the loaded softndk.sys.
+//! The NDKPI contract as tests, through the dispatch tables of the loaded softndk.sys.
 //!
 //! Here are the parts that the trials share: [`trial`] runs each in a process of its own, [`outcome`] reads how it
 //! ended, [`machine`] boots the kernel host with the driver and its adapters, and [`consumer`] plays a kernel consumer
-//! that knows nothing about the provider but its tables; [`scenario`] is what allocations are made to fail in. The trials are
+//! that uses only the provider's tables; [`scenario`] has the scenarios in which allocations fail. The trials are
 //! in `tests/contract`, the bad drivers in `tests/bad_drivers`, the faults in `tests/faults`.
 //!
 //! A trial fails by panicking; the process it runs in is its own, so nothing needs to be put right afterwards.

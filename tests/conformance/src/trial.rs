@@ -2,7 +2,7 @@
 //!
 //! The parent lists and filters like any test binary; for each trial it starts itself again with the trial's name in
 //! the environment, waits with a limit, and judges by exit code and output. The child runs the one function and nothing
-//! else. This module knows nothing about kernels; what a bugcheck report looks like is in `outcome`.
+//! else. This module does not depend on the kernel host; `outcome` parses bugcheck reports.
 
 use std::env;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Devices of a driver in C that NDIS knows nothing of: made, opened, served, deleted, and left behind.
+//! Devices of a driver in C that is not a miniport: made, opened, served, deleted, and left behind.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -148,7 +148,7 @@ trial! {
 }
 
 trial! {
-    fn address_changes_are_told_and_can_be_looked_up() {
+    fn address_changes_are_notified_and_can_be_looked_up() {
         let machine = Machine::boot();
         let address = "10.5.0.1".parse().expect("an address");
         assert!(machine.adapter.add_address(address, 24));

@@ -49,7 +49,7 @@ struct Posted {
 #[derive(Clone, Copy, Debug)]
 struct Pair(u64, [ScriptName; 2]);
 
-/// What the engine owes its consumer.
+/// Results and callbacks that are still due.
 #[derive(Default)]
 struct Account {
     made: u64,
@@ -252,7 +252,11 @@ fn differs(lines: &[Line], column: Column, seed: u64) -> Result<u64, Box<Differe
         Err(found) => {
             // What is left of it may be what is wrong with it.
             std::mem::forget(behind);
-            Err(Box::new(Difference { script, expected: "each result and callback once, in order".to_owned(), seen: found }))
+            Err(Box::new(Difference {
+                script,
+                expected: "each result and callback once, in order".to_owned(),
+                seen: found,
+            }))
         }
     }
 }

@@ -125,7 +125,7 @@ pub enum Command {
     Write(WriteArguments),
     /// Make connections in every way, show what happens step by step, and count how many can be made in a second.
     Connect(ConnectArguments),
-    /// List every live NDK object: state, owner, age, and who still holds what.
+    /// List every live NDK object: state, owner, age, and what holds it.
     ///
     /// An object that its consumer has closed stays "closing" until the last of its holders is gone: other objects made from it,
     /// requests under way, callbacks that have not returned. This list names them.

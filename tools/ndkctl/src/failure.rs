@@ -1,4 +1,4 @@
-//! What goes wrong, said so that the reader knows what to do: what was tried, why it failed, and the next step.
+//! Failures in the form that every command prints: what was tried, why it failed, and the next step.
 
 use serde::Serialize;
 use softndk_ioctl::Status;

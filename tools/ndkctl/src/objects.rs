@@ -1,6 +1,6 @@
 //! `ndkctl objects`: every live NDK object of the driver, what it is doing, and what holds it.
 //!
-//! The driver says of each object which ones it keeps; turned round, that is who still holds an object that does not close.
+//! The driver lists for each object which ones it keeps; inverted, that is what still holds an object that does not close.
 
 use crate::arguments::{ObjectsArguments, PairArguments};
 use crate::client::Client;
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(other.to_string(), "no live objects");
     }
 
-    /// A driver that lies about who keeps whom gets a listing that ends.
+    /// A driver that reports cycles of holders gets a listing that ends.
     #[test]
     fn a_circle_ends() {
         let circle = [entry(5, ObjectKind::LISTENER, &[6]), entry(6, ObjectKind::LISTENER, &[5])];

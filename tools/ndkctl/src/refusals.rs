@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_by_names() {
+    fn a_refusal_is_shown_by_names() {
         let text = report(&[entry(4)], None).to_string();
         for part in ["NdkSend", "queue pair #17", "STATUS_NO_MORE_ENTRIES", "as many requests are outstanding", "call"]
         {

@@ -154,7 +154,9 @@ fn parse_line(line: &str) -> Result<Line, String> {
         None => (line, None),
     };
     let (words, list) = match call.split_once('[') {
-        Some((words, list)) => (words, Some(list.strip_suffix(']').ok_or("the list of scatter/gather elements has no end")?)),
+        Some((words, list)) => {
+            (words, Some(list.strip_suffix(']').ok_or("the list of scatter/gather elements has no end")?))
+        }
         None => (call, None),
     };
     let mut words = words.split_whitespace();

@@ -357,14 +357,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the connection still stands.
+    /// Whether the connection is still established.
     fn moderate(&mut self, pair: &PairCreateReply) -> bool {
         let (interval, count) = (self.random.between(0, 100), self.random.between(0, 16));
         let outcome = self.client.moderate(pair.pair, interval, count);
         self.judge(StressOperation::Moderate, pair, outcome.err())
     }
 
-    /// Counts what became of something done with the connection; whether that still stands.
+    /// Counts the outcome of an operation on the connection; whether it is still established.
     fn judge(&self, operation: StressOperation, pair: &PairCreateReply, failure: Option<Failure>) -> bool {
         const ENDED: [Status; 4] =
             [Status::NOT_FOUND, Status::CANCELLED, Status::CONNECTION_DISCONNECTED, Status::DEVICE_REMOVED];
@@ -383,7 +383,7 @@ impl Worker<'_> {
         false
     }
 
-    /// Moves data through the connection; whether that still stands.
+    /// Moves data through the connection; whether it is still established.
     fn transfer(&mut self, pair: &PairCreateReply) -> bool {
         let request = self.any_transfer(pair);
         let operation = match request.operation {

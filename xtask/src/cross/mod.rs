@@ -41,6 +41,6 @@ pub fn counting_object(workspace: &Workspace) -> Result<PathBuf> {
     let mut rustc = Command::new("rustc");
     rustc.args(["--edition=2024", "--crate-type=lib", "--emit=obj", "-Cpanic=abort", "--target", Arch::X64.triple()]);
     rustc.arg("-o").arg(&object).arg(workspace.path("xtask/counting-runtime.rs"));
-    command::output(&mut rustc).context("cannot compile what stands in for the run-time of counters")?;
+    command::output(&mut rustc).context("cannot compile the replacement of the counters' run-time")?;
     Ok(object)
 }

@@ -9,7 +9,7 @@ pub struct Rule {
     pub tag: String,
     /// The rule itself, in our words.
     pub sentence: String,
-    /// Who demands it.
+    /// Its source.
     pub source: String,
 }
 

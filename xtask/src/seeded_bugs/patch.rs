@@ -1,6 +1,6 @@
 //! One seeded bug: a file of `tests/seeded-bugs`.
 //!
-//! What stands before the first `--- ` line says what it is about, a line each:
+//! The head, up to the first `--- ` line, has these lines:
 //! `What:` the mistake in one sentence, `Rule:` the tags of the rules it offends, `Test:` a test that must notice, as often as
 //! there are tests. A trial may be played by seeds (`Test: trial race::x seeds 1-8`): one of these orders has to notice. The rest is a
 //! unified diff against the work tree.
@@ -21,7 +21,7 @@ pub enum Place {
     Trial,
 }
 
-/// A test that must turn red.
+/// A test that must fail.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Test {
     pub place: Place,
@@ -139,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn break_without_a_test_is_refused() {
+    fn seeded_bug_without_a_test_is_refused() {
         assert!(read("n", "n.patch".into(), "What: x.\nRule: BUG-1\n--- a/x\n+++ b/x\n").is_err());
     }
 
     /// The patches of the tree: heads that can be read, rules that exist, every class of bugs among them.
     #[test]
-    fn every_class_of_bugs_has_a_break() {
+    fn every_class_of_bugs_has_a_seeded_bug() {
         let patches = read_all(&Workspace::find().unwrap()).unwrap();
         for class in 1..=9 {
             let tag = format!("BUG-{class}");

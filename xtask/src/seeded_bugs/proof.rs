@@ -101,7 +101,7 @@ pub struct Prover<'a> {
     workspace: &'a Workspace,
     tree: &'a Tree,
     images: ImageBuilder,
-    /// The trials speak to the image only; their binary is the work tree's own, as it was at the beginning.
+    /// The trials use the image only; their binary is the work tree's own, as it was at the beginning.
     trials: Option<PathBuf>,
 }
 

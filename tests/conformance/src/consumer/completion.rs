@@ -26,7 +26,7 @@ use super::signal::Signal;
 /// What a trial does inside a callback, with the status and the object that it brings.
 type Reaction = Box<dyn FnOnce(NTSTATUS, *mut NDK_OBJECT_HEADER) + Send>;
 
-/// Stands in the place for the object of a create, which a create that pends may not touch.
+/// The value in the place for the object of a create, which a create that pends must not write.
 const NOBODYS_OBJECT: usize = 0x0B1E_C700_0000_0000;
 
 thread_local! {
@@ -343,12 +343,12 @@ pub fn begin_create<T>(
     name: &'static str,
     call: impl FnOnce(*const c_void, *const c_void, *mut *mut T) -> NTSTATUS,
 ) -> Creating<T> {
-    let out = Box::into_raw(Box::new(nobodys_object()));
+    let out = Box::into_raw(Box::new(poisoned_object()));
     let started = begin(name, create_callback(), |callback, context| call(callback, context, out));
     Creating { started, out }
 }
 
-fn nobodys_object<T>() -> *mut T {
+fn poisoned_object<T>() -> *mut T {
     ptr::without_provenance_mut(NOBODYS_OBJECT)
 }
 
@@ -371,7 +371,7 @@ impl<T> Creating<T> {
         // SAFETY: our own memory, which is never freed.
         let out = unsafe { self.out.read_volatile() };
         let object = if self.started.inline() == STATUS_PENDING {
-            assert!(out == nobodys_object(), "{name} pended and wrote its out pointer");
+            assert!(out == poisoned_object(), "{name} pended and wrote its out pointer");
             self.started.completion.object().cast()
         } else {
             out

@@ -2,7 +2,7 @@
 //!
 //! It calls the provider through the dispatch tables, never looks into its memory, keeps to the rules of serialisation,
 //! and checks at every call what the contract promises a consumer: completions exactly once if and only if the call
-//! pended, callbacks outside of dispatch functions and one at a time, complete objects. It is as unfriendly as a legal
+//! pended, callbacks outside of dispatch functions and one at a time, complete objects. It is as demanding as a legal
 //! consumer can be: scatter/gather lists, page arrays and memory lists are overwritten when the call is over, `Dispatch` and
 //! the reserved block of every object are taken over, addresses of memory mean nothing in this process.
 

@@ -14,9 +14,9 @@ use ndkpi_sys::nt::{GUID, NTSTATUS};
 use super::completion::{Started, begin_close};
 use super::refusals::call_provider;
 
-/// Stands in `Dispatch` while the consumer has the object: not canonical, so that following it is a fault.
+/// The value of `Dispatch` while the consumer has the object: not canonical, so that following it is a fault.
 const FOREIGN_TABLE: usize = 0xDEAD_0000_7AB1_E000;
-/// Stands in the reserved block.
+/// The value of the reserved fields.
 const FOREIGN_WORD: usize = 0x5A5A_0000_0BAD_F00D;
 
 /// The kinds of object, with their tables.

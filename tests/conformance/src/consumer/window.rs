@@ -61,7 +61,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Memory over which a region stands already.
+    /// Memory that is registered already.
     pub fn of_region(buffer: Buffer, region: MemoryRegion) -> Self {
         let (local_token, remote_token) = (region.local_token(), region.remote_token());
         let kind = WindowKind::Registered;

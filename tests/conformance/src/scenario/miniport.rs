@@ -48,7 +48,7 @@ fn frames(from: &kernel_host::Adapter, to: &kernel_host::Adapter) -> Result<(), 
     Ok(())
 }
 
-/// A step that may fail for want of memory only.
+/// A step that may fail for lack of memory only.
 fn step<T>(place: &'static str, result: Result<T, StepError>) -> Result<T, Stop> {
     result.map_err(|error| match error {
         StepError::Failed(status) => (place, status),

@@ -211,10 +211,10 @@ fn notifications(consumer: &Adapter) {
     queue.close();
 }
 
-/// A connection that the peer ends as soon as it stands.
+/// A connection that the peer ends as soon as it is established.
 fn disconnect(consumer: &Adapter) {
     let connector = Connector::new(consumer).expect("a connector");
-    assert_eq!(connector.begin_complete_connect().wait(), 0, "the connection stands");
+    assert_eq!(connector.begin_complete_connect().wait(), 0, "the connection is established");
     assert!(connector.wait_for_disconnect(), "the peer has left");
     conformance::machine::wait_until_idle();
     connector.close();

@@ -1,5 +1,5 @@
 //! Access that must be refused: unknown and stale tokens, one byte too far on either side, missing rights, foreign
-//! protection domains, near and far. Each refusal is a completion with its status, ends the connection, and leaves
+//! protection domains, local and remote. Each refusal is a completion with its status, ends the connection, and leaves
 //! every byte outside the permitted range alone.
 
 use conformance::case;
@@ -248,7 +248,7 @@ fn receive_into_memory_that_its_token_does_not_allow() {
     });
 }
 
-/// Runs Read and Write against a far place that must be refused.
+/// Runs Read and Write against a remote address that must be refused.
 fn refused_remotely<K>(operations: &[Use], length: usize, bad: impl Fn(&Scene<'_>) -> (Remote, K)) {
     with_two_adapters(|first, second| {
         for operation in operations {

@@ -26,7 +26,7 @@ pub const CASES: &[Case] = &[
     case!(queries_without_a_place_for_the_answer: "NDK-ARG-1"),
     case!(memory_without_a_list_or_a_length: "NDK-ARG-1"),
     case!(posts_without_their_list_or_object: "NDK-ARG-1", "NDK-QP-18"),
-    case!(polling_without_room: "NDK-ARG-1"),
+    case!(polling_without_capacity: "NDK-ARG-1"),
     case!(null_objects: "NDK-ARG-1"),
 ];
 
@@ -375,7 +375,7 @@ fn posts_without_their_list_or_object() {
             let words = [object, 1, what, 0];
             assert_eq!(call("NDK_FN_INVALIDATE", posts.NdkInvalidate as usize, &words), INVALID, "{what:#x}");
         }
-        // Nothing of all that was posted, and the connection stands.
+        // Nothing of all that was posted, and the connection is still there.
         let nowhere = Remote { address: 0, token: 0 };
         assert_eq!(pair.active.queue_pair.read(9, &[], nowhere, NDK_OP_FLAGS::empty()), 0);
         let result = pair.active.initiator.wait_for_one();
@@ -384,7 +384,7 @@ fn posts_without_their_list_or_object() {
     });
 }
 
-fn polling_without_room() {
+fn polling_without_capacity() {
     with_two_adapters(|first, _| {
         let end = End::new(first, QueuePairShape::default());
         assert_eq!(end.queue_pair.receive(5, &[]), 0);

@@ -33,7 +33,7 @@ pub const CASES: &[Case] = &[
     case!(no_mapping_pends_where_all_is_inline: "NDK-ASY-9", "NDK-LAM-1"),
     case!(deepest_queue_holds_what_it_promises: "NDK-ASY-12", "NDK-LIM-1"),
     case!(queue_closed_while_a_queue_pair_is_made_for_it: "NDK-CLOSE-2", "NDK-ASY-6"),
-    case!(parent_closed_before_the_child_is_told: "NDK-CLOSE-2", "NDK-ASY-6"),
+    case!(parent_closed_before_the_childs_completion: "NDK-CLOSE-2", "NDK-ASY-6"),
     case!(object_closed_in_its_create_completion: "NDK-ASY-5", "NDK-CLOSE-4"),
     case!(one_processor_makes_everything_pend_too: "NDK-ASY-7"),
 ];
@@ -331,7 +331,7 @@ fn queue_closed_while_a_queue_pair_is_made_for_it() {
     });
 }
 
-fn parent_closed_before_the_child_is_told() {
+fn parent_closed_before_the_childs_completion() {
     with_completion_mode(PENDING, |first, _| {
         let domain = ProtectionDomain::new(first).expect("a protection domain");
         let before = irql::raise(2);

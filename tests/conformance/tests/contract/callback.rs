@@ -23,7 +23,7 @@ pub const CASES: &[Case] = &[
     case!(connector_used_while_its_connect_is_pending: "NDK-ASY-6"),
     case!(everything_but_open_at_dispatch_level: "NDK-ASY-10"),
     case!(queue_closes_after_its_notification_has_returned: "NDK-CLOSE-5", "BUG-1"),
-    case!(result_that_comes_while_the_callback_runs_is_told_after_it: "NDK-CQ-12", "NDK-CQ-14", "BUG-5"),
+    case!(result_that_comes_while_the_callback_runs_is_notified_after_it: "NDK-CQ-12", "NDK-CQ-14", "BUG-5"),
     case!(adapter_closes_after_the_last_close_completion_has_returned: "NDK-CLOSE-6", "NDK-OPEN-6"),
     case!(adapter_closed_while_the_last_close_completion_runs: "NDK-CLOSE-6", "NDK-OPEN-6", "BUG-1"),
     case!(closing_a_connector_ends_its_pending_requests: "NDK-CLOSE-7"),
@@ -196,7 +196,7 @@ fn queue_closes_after_its_notification_has_returned() {
 }
 
 /// Armed inside the callback, then a result from another processor before it returns: nothing else would ever wake this consumer.
-fn result_that_comes_while_the_callback_runs_is_told_after_it() {
+fn result_that_comes_while_the_callback_runs_is_notified_after_it() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         let pair = Arc::new(Pair::connect(&first, &second));

@@ -39,7 +39,7 @@ pub const CASES: &[Case] = &[
     case!(any_affinity_or_none_is_accepted: "NDK-CQ-16"),
     case!(notifications_come_from_the_preferred_processor: "NDK-CQ-16", "NDIS-LIFE-12"),
     case!(several_queue_pairs_share_a_queue_with_their_own_contexts: "NDK-CQ-17", "NDK-CQ-18"),
-    case!(a_receive_that_invalidated_tells_its_token_and_can_be_taken_plainly: "NDK-CQ-19", "NDK-CQ-20"),
+    case!(a_receive_that_invalidated_has_its_token_and_can_be_taken_plainly: "NDK-CQ-19", "NDK-CQ-20"),
     case!(a_close_waits_for_the_running_notification: "NDK-CLOSE-5"),
 ];
 
@@ -224,7 +224,11 @@ fn results_come_in_order_and_at_most_as_asked() {
         let mut seen = Vec::new();
         for capacity in [1, 2, 3, 5, 16] {
             let results = scene.receive_queue().take(capacity);
-            assert!(results.len() == capacity.min(20 - seen.len()), "{} results for capacity {capacity}", results.len());
+            assert!(
+                results.len() == capacity.min(20 - seen.len()),
+                "{} results for capacity {capacity}",
+                results.len()
+            );
             seen.extend(results.iter().map(|result| result.RequestContext as u64));
         }
         assert_eq!(seen, (0..20).collect::<Vec<_>>());
@@ -504,7 +508,7 @@ fn several_queue_pairs_share_a_queue_with_their_own_contexts() {
     });
 }
 
-fn a_receive_that_invalidated_tells_its_token_and_can_be_taken_plainly() {
+fn a_receive_that_invalidated_has_its_token_and_can_be_taken_plainly() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
         for plain in [false, true] {

@@ -106,7 +106,11 @@ fn events_say_why_and_come_once() {
                 assert_eq!(peer.connector().begin_disconnect().wait(), 0);
                 wait_until_idle();
                 assert_eq!(events_of(peer), (1, why));
-                assert_eq!(near.connector().disconnect_events(), 0, "the side that ends a connection gets no event, {name}");
+                assert_eq!(
+                    near.connector().disconnect_events(),
+                    0,
+                    "the side that ends a connection gets no event, {name}"
+                );
             }
         }
     });

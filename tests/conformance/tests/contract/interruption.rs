@@ -95,7 +95,11 @@ fn frame() -> Vec<u8> {
 }
 
 fn send_to_the_peer(from: &Adapter) {
-    assert_eq!(from.send_frames(&[frame(), frame()]).expect("a running adapter"), [0, 0], "the sender's wire stands");
+    assert_eq!(
+        from.send_frames(&[frame(), frame()]).expect("a running adapter"),
+        [0, 0],
+        "the sender's wire is in use"
+    );
 }
 
 fn halt_at_every_point_of_a_frame_from_the_peer() {
@@ -191,7 +195,7 @@ const NEWEST: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 0 };
 
 fn halt_at_every_point_of_an_open() {
     with_wire(|_, second| {
-        // An open that meets the halt is refused, by NDIS or by the driver.
+        // An open during the halt is refused, by NDIS or by the driver.
         let halt = || second.halt(HaltAction::DeviceDisabled).expect("halts");
         let open = || drop(second.open_ndk(NEWEST));
         at_every_point(halt, open, || {

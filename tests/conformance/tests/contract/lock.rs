@@ -1,5 +1,5 @@
 //! A consumer that posts, polls and arms at DISPATCH_LEVEL with a spin lock of its own held: no callback may run until
-//! it has let go, because every callback would want that lock.
+//! it has released it, because every callback acquires that lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

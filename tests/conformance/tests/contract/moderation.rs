@@ -66,11 +66,14 @@ fn wait(milliseconds: u64) {
 fn assert_not_early(queue: &CompletionQueue, before: u32, start: u64, milliseconds: u64) {
     let count = queue.notification_count();
     let passed = dispatcher::now() - start;
-    assert!(count == before || passed >= (milliseconds - 10) * MILLISECOND, "notified after {passed} of {milliseconds} ms");
+    assert!(
+        count == before || passed >= (milliseconds - 10) * MILLISECOND,
+        "notified after {passed} of {milliseconds} ms"
+    );
 }
 
 /// Notified once, possibly late: the delay is judged elsewhere, by the best of many tries.
-fn assert_told_once(queue: &CompletionQueue, before: u32, settings: (u32, u32)) {
+fn assert_notified_once(queue: &CompletionQueue, before: u32, settings: (u32, u32)) {
     let notified = (0..1000).any(|_| {
         queue.notification_count() > before || {
             wait(1);
@@ -124,7 +127,7 @@ fn an_endless_count_leaves_it_to_the_interval() {
             (0..40).for_each(|_| result(pair));
             wait(40);
             assert_not_early(queue, before, start, 50);
-            assert_told_once(queue, before, (50_000, count));
+            assert_notified_once(queue, before, (50_000, count));
             assert_eq!(queue.take(64).len(), 40);
         }
     });
@@ -163,7 +166,7 @@ fn the_latest_settings_win() {
             wait(1);
             assert_eq!(queue.notification_count(), before, "held back for six more");
             assert_eq!(queue.moderate(interval, count), 0);
-            assert_told_once(queue, before, (interval, count));
+            assert_notified_once(queue, before, (interval, count));
             queue.take(64);
         }
         let start = dispatcher::now();
@@ -171,7 +174,7 @@ fn the_latest_settings_win() {
         assert_eq!(queue.moderate(2_000_000, ENDLESS), 0);
         wait(1500);
         assert_not_early(queue, before, start, 2000);
-        assert_told_once(queue, before, (2_000_000, ENDLESS));
+        assert_notified_once(queue, before, (2_000_000, ENDLESS));
     });
 }
 

@@ -18,7 +18,7 @@ pub const CASES: &[Case] = &[
     case!(requests_that_cross_end_in_the_last_one: "NDIS-OID-8", "NDIS-OID-21"),
     case!(disable_is_in_force_when_the_request_returns: "NDIS-OID-8", "NDK-OPEN-3"),
     case!(repeated_requests_raise_no_event: "NDIS-OID-21"),
-    case!(disable_tells_every_consumer_and_waits_for_the_last_close: "NDIS-OID-11", "NDIS-OID-22", "NDK-OPEN-3"),
+    case!(disable_notifies_every_consumer_and_waits_for_the_last_close: "NDIS-OID-11", "NDIS-OID-22", "NDK-OPEN-3"),
     case!(disable_leaves_the_other_adapter_open: "NDIS-OID-22"),
     case!(adapter_that_starts_disabled_is_enabled_by_request: "NDIS-OID-8", "NDIS-OID-10"),
     case!(enable_that_meets_a_surprise_removal_lets_no_context_in: "NDIS-LIFE-3", "NDIS-OID-8"),
@@ -112,7 +112,7 @@ fn listening(adapter: &Adapter) -> Listener {
     listener
 }
 
-fn disable_tells_every_consumer_and_waits_for_the_last_close() {
+fn disable_notifies_every_consumer_and_waits_for_the_last_close() {
     with_machine(&Setup::default(), |machine| {
         let adapter = &machine.adapters[0];
         let (first, second) = (machine.open(0), machine.open(1));
@@ -252,7 +252,7 @@ fn event_that_is_refused_is_not_raised_without_end() {
             adapter.refuse_ndk_events(Some(NDIS_STATUS_FAILURE));
             set_state(adapter, enable);
             kernel_host::dispatcher::delay(-600_000_000);
-            assert_eq!(adapter.ndk_events_refused(), 1, "an event that NDIS does not want");
+            assert_eq!(adapter.ndk_events_refused(), 1, "an event that NDIS refuses");
             set_state(adapter, enable);
             wait_until_idle();
             assert_eq!(adapter.ndk_events_refused(), 2, "asked for again, raised again");
@@ -332,7 +332,7 @@ fn address_that_goes_without_memory_is_missed_later() {
 }
 
 fn keyword_names_the_technology() {
-    // What the adapter does not speak, and what is no number, is the default.
+    // A technology that the adapter does not have, and a value that is no number, give the default.
     let values: [(&str, NDK_RDMA_TECHNOLOGY); 7] = [
         ("1", NdkiWarp),
         ("4", NdkRoCEv2),

@@ -222,7 +222,11 @@ fn connector_shares_an_endpoint_of_a_third_open() {
         }
         let more = end_across(&first[0], &first[1]);
         let (again, connecting) = connect(&more, &listeners[1]);
-        assert_eq!(connecting.wait(), STATUS_ADDRESS_ALREADY_EXISTS, "each remote is met once, from whatever open");
+        assert_eq!(
+            connecting.wait(),
+            STATUS_ADDRESS_ALREADY_EXISTS,
+            "each remote is connected once, from whatever open"
+        );
         drop(again);
         // The endpoint goes with the last connector over it.
         let closing = endpoint.object().begin_close();
@@ -363,7 +367,7 @@ fn mapping_is_released_through_any_open() {
         mapping.release_through(&second[0]);
         assert_eq!(write(), 0);
         mapping.release_through(&first[1]);
-        assert_eq!(write(), STATUS_ACCESS_VIOLATION, "it is dead");
+        assert_eq!(write(), STATUS_ACCESS_VIOLATION, "the token is invalid");
         std::mem::forget(mapping);
     });
 }

@@ -276,7 +276,7 @@ fn sample_end(adapter: &Adapter) -> End<'_> {
 }
 
 /// The whole scenario of a consumer that asks for version 1.0: the most reads that the adapter takes, no private data, receives
-/// that are posted when the connection stands, local memory by the privileged token only, remote memory by fast registration,
+/// that are posted when the connection is established, local memory by the privileged token only, remote memory by fast registration,
 /// the read limits asked for at the end, and no Disconnect: a flush, and the connector is closed.
 fn sample_consumer_of_version_1_0() {
     const BYTES: usize = 4096;

@@ -36,7 +36,7 @@ pub const CASES: &[Case] = &[
     case!(inline_data_above_the_limit_is_refused: "NDK-QP-26", "NDK-QP-18"),
     case!(send_and_invalidate_ends_the_region_first: "NDK-QP-16", "NDK-QP-29", "NDK-CQ-19", "NDK-FRMR-6"),
     case!(send_and_invalidate_of_an_unknown_token_fails: "NDK-QP-30"),
-    case!(reads_beyond_the_limit_wait_their_turn: "NDK-QP-32"),
+    case!(reads_beyond_the_limit_wait_in_the_queue: "NDK-QP-32"),
     case!(queue_wraps_many_times: "NDK-QP-3", "NDK-CQ-8"),
 ];
 
@@ -381,7 +381,7 @@ fn inline_data_is_read_before_the_call_returns() {
         let size = first.info().MaxInlineDataSize.min(256);
         let shape = QueuePairShape { inline_size: size, ..QueuePairShape::default() };
         let scene = Scene::with(first, second, shape);
-        // More elements than the queue pair takes otherwise, on memory that is nobody's region.
+        // More scatter/gather elements than the queue pair takes otherwise, on memory without a region.
         let mut data: Vec<u8> = (0..size).map(|index| index as u8).collect();
         let expected = data.clone();
         let pieces: Vec<NDK_SGE> =
@@ -443,7 +443,7 @@ fn send_and_invalidate_of_an_unknown_token_fails() {
     });
 }
 
-fn reads_beyond_the_limit_wait_their_turn() {
+fn reads_beyond_the_limit_wait_in_the_queue() {
     with_two_adapters(|first, second| {
         let shape = first.fit(QueuePairShape { initiator_depth: 256, ..QueuePairShape::default() });
         let scene = Scene::with(first, second, shape);

@@ -20,7 +20,7 @@ pub const CASES: &[Case] = &[
     case!(close_of_a_read_sink: "NDK-MR-7"),
     case!(invalidate_of_a_read_sink: "NDK-MR-7", "NDK-QP-16"; not in tiny),
     case!(send_and_invalidate_after_a_write: "NDK-QP-16", "NDK-MR-7"),
-    case!(result_that_comes_while_its_queue_is_armed_is_told: "NDK-CQ-4", "BUG-5"),
+    case!(result_that_comes_while_its_queue_is_armed_is_notified: "NDK-CQ-4", "BUG-5"),
     case!(page_list_that_changes_while_it_is_posted: "BUG-9", "NDK-QP-12"),
 ];
 
@@ -195,7 +195,7 @@ fn send_and_invalidate_after_a_write() {
 
 /// One arms and then only waits, without looking once more, while another has the result made: whichever comes first, it is
 /// notified. The window is a few instructions wide, so this always runs by a seed.
-fn result_that_comes_while_its_queue_is_armed_is_told() {
+fn result_that_comes_while_its_queue_is_armed_is_notified() {
     let mut setup = Setup::default();
     setup.kernel.schedule.get_or_insert(1);
     with_machine(&setup, |machine| {

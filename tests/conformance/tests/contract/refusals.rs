@@ -1,5 +1,5 @@
 //! What a refusal leaves behind: the call, the object, the status, the cause, and how it was reported. That every failure of
-//! every other trial leaves one is the consumer layer's business (`consumer::refusals`).
+//! every other trial leaves one is checked by the consumer layer (`consumer::refusals`).
 
 use std::net::SocketAddr;
 

@@ -18,10 +18,10 @@ use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::STATUS_CANCELLED;
 
 pub const CASES: &[Case] = &[
-    case!(surprise_removal_tells_consumers_before_they_are_asked_to_close: "NDIS-LIFE-3", "NDIS-LIFE-9"),
-    case!(disable_tells_consumers_with_everything_open: "NDIS-OID-22", "NDIS-LIFE-9"),
+    case!(surprise_removal_notifies_consumers_before_they_are_asked_to_close: "NDIS-LIFE-3", "NDIS-LIFE-9"),
+    case!(disable_notifies_consumers_with_everything_open: "NDIS-OID-22", "NDIS-LIFE-9"),
     case!(low_power_leaves_everything_open_alone: "NDIS-LIFE-7"),
-    case!(removal_of_the_peers_adapter_tells_this_side: "NDIS-LIFE-9", "NDK-CM-8"),
+    case!(removal_of_the_peers_adapter_notifies_this_side: "NDIS-LIFE-9", "NDK-CM-8"),
     case!(a_hundred_removals_with_everything_open: "NDIS-LIFE-1", "NDIS-LIFE-2", "NDIS-LIFE-9"),
 ];
 
@@ -109,7 +109,7 @@ struct Everything {
 impl Everything {
     fn new(machine: &Machine, near_index: usize) -> Self {
         let (near, peer) = (Box::new(machine.open(near_index)), Box::new(machine.open(1 - near_index)));
-        // SAFETY: the box is declared after the fields of the same struct than all that borrows it, and stays where it is.
+        // SAFETY: the box is declared after every field of the struct that borrows it, and stays where it is.
         let here: &'static Adapter = unsafe { &*std::ptr::from_ref(near.as_ref()) };
         // SAFETY: as above.
         let there: &'static Adapter = unsafe { &*std::ptr::from_ref(peer.as_ref()) };
@@ -130,7 +130,7 @@ impl Everything {
             .flat_map(|(from, to)| [false, true].map(|answer| Attempt::new(from, to, answer)))
             .collect();
         let buffer = Box::new(Buffer::scattered(here.fit_registered(LARGE)));
-        // SAFETY: the box is a later field than the list that borrows it, and stays where it is.
+        // SAFETY: the box is declared after the list that borrows it, and stays where it is.
         let memory: &'static Buffer = unsafe { &*std::ptr::from_ref(buffer.as_ref()) };
         let list = memory.memory_list();
         let large = forth.active.domain.create_region(false).expect("a region");
@@ -139,7 +139,7 @@ impl Everything {
     }
 
     /// The consumer has an event or completion for every end and has closed no object.
-    fn assert_told(&self) {
+    fn assert_notified(&self) {
         for (name, pair) in [("forth", &self.forth), ("back", &self.back)] {
             for (side, end) in [("active", &pair.active), ("passive", &pair.passive)] {
                 assert_eq!(end.connector().disconnect_events(), 1, "{name}, {side}");
@@ -189,7 +189,7 @@ fn ends_of<'a>(pair: &'a Pair<'static>) -> impl Iterator<Item = &'a End<'static>
 }
 
 /// Hands the consumer to the system's request to close, whichever adapter it comes from.
-fn close_when_told(
+fn close_when_asked(
     machine: &Machine,
     everything: Everything,
     seed: u64,
@@ -216,14 +216,14 @@ fn start_again(adapter: &kernel_host::Adapter) {
     adapter.start().unwrap_or_else(|error| panic!("starting again: {error}"));
 }
 
-fn surprise_removal_tells_consumers_before_they_are_asked_to_close() {
+fn surprise_removal_notifies_consumers_before_they_are_asked_to_close() {
     with_machine(&Setup::default(), |machine| {
         for near in [0, 1] {
             let everything = Everything::new(machine, near);
             let adapter = &machine.adapters[near];
             adapter.device_event(DeviceEvent::SurpriseRemoved).expect("a started adapter");
             wait_until_idle();
-            everything.assert_told();
+            everything.assert_notified();
             everything.close(near as u64 + 1);
             adapter.halt(HaltAction::SurpriseRemoved).expect("a halt");
             start_again(adapter);
@@ -231,14 +231,14 @@ fn surprise_removal_tells_consumers_before_they_are_asked_to_close() {
     });
 }
 
-fn disable_tells_consumers_with_everything_open() {
+fn disable_notifies_consumers_with_everything_open() {
     with_machine(&Setup::default(), |machine| {
         for near in [0, 1] {
             let everything = Everything::new(machine, near);
             let adapter = &machine.adapters[near];
             assert_eq!(adapter.set_oid(OID_NDK_SET_STATE, &[0]).expect("a started adapter").status, 0);
             wait_until_idle();
-            everything.assert_told();
+            everything.assert_notified();
             everything.close(near as u64 + 3);
             assert_eq!(adapter.set_oid(OID_NDK_SET_STATE, &[1]).expect("a started adapter").status, 0);
             wait_until_idle();
@@ -271,7 +271,7 @@ fn low_power_leaves_everything_open_alone() {
     });
 }
 
-fn removal_of_the_peers_adapter_tells_this_side() {
+fn removal_of_the_peers_adapter_notifies_this_side() {
     with_machine(&Setup::default(), |machine| {
         {
             let (first, second) = (machine.open(0), machine.open(1));
@@ -300,7 +300,7 @@ fn a_hundred_removals_with_everything_open() {
         for round in 0..100_u64 {
             let near = (round % 2) as usize;
             let adapter = &machine.adapters[near];
-            let (place, registrations) = close_when_told(machine, Everything::new(machine, near), round);
+            let (place, registrations) = close_when_asked(machine, Everything::new(machine, near), round);
             // Sometimes all has come to rest, sometimes the registration and the connects are under way.
             if random.below(2) == 0 {
                 wait_until_idle();
@@ -317,7 +317,10 @@ fn a_hundred_removals_with_everything_open() {
                     adapter.halt(HaltAction::DevicePoweredDown).expect("a halt in low power");
                 }
             }
-            assert!(place.lock().expect("no panic while closing").is_none(), "round {round}: the consumer was asked to close");
+            assert!(
+                place.lock().expect("no panic while closing").is_none(),
+                "round {round}: the consumer was asked to close"
+            );
             drop(registrations);
             start_again(adapter);
         }

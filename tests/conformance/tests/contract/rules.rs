@@ -1,5 +1,5 @@
 //! The tags of the trials against `docs/rules.md`: none unknown, no trial with more than five.
-//! Whether every rule has a test, here or elsewhere, is `cargo xtask rules`' business.
+//! Whether every rule has a test, here or elsewhere, is checked by `cargo xtask rules`.
 
 use std::collections::BTreeSet;
 

@@ -163,7 +163,11 @@ fn the_notification_comes_once_below_the_threshold() {
                 wait_until_idle();
                 queued -= 1;
                 let notified = u32::from(queued <= left);
-                assert_eq!(hub.shared.notification_count(), before + notified, "{queued} queued, threshold {threshold}");
+                assert_eq!(
+                    hub.shared.notification_count(),
+                    before + notified,
+                    "{queued} queued, threshold {threshold}"
+                );
                 if left == 5 && queued == 4 {
                     break;
                 }

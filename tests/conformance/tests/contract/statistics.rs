@@ -34,7 +34,7 @@ pub const CASES: &[Case] = &[
     case!(traffic_of_closed_queue_pairs_stays_counted: "NDIS-OID-17"),
     case!(connections_are_listed_from_none_to_many: "NDIS-OID-19"),
     case!(endpoints_are_listed_beyond_the_size_field: "NDIS-OID-20"),
-    case!(shared_endpoints_are_told_from_listeners: "NDIS-OID-20"),
+    case!(shared_endpoints_are_distinguished_from_listeners: "NDIS-OID-20"),
 ];
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
@@ -508,7 +508,7 @@ fn connections_are_listed_from_none_to_many() {
     });
 }
 
-fn shared_endpoints_are_told_from_listeners() {
+fn shared_endpoints_are_distinguished_from_listeners() {
     with_machine(&Setup::default(), |machine| {
         let second = machine.open(1);
         let listener = listening(&second);

@@ -89,7 +89,7 @@ struct Consumer {
 impl Consumer {
     fn new(machine: &Machine) -> Self {
         let (first, second) = (Box::new(machine.open(0)), Box::new(machine.open(1)));
-        // SAFETY: the box outlives what borrows it: it is a later field of the same struct and never moved out of.
+        // SAFETY: the box outlives what borrows it: it is declared after it in the same struct and never moved out of.
         let near_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(first.as_ref()) };
         // SAFETY: as above.
         let peer_adapter: &'static Adapter = unsafe { &*std::ptr::from_ref(second.as_ref()) };
@@ -128,7 +128,7 @@ impl Consumer {
 }
 
 /// Hands the consumer to the system's request to close, as a real one would close on its WSK notification.
-fn close_when_told(machine: &Machine) -> (Arc<Mutex<Option<Consumer>>>, Vec<kernel_host::ndk::ConsumerRegistration>) {
+fn close_when_asked(machine: &Machine) -> (Arc<Mutex<Option<Consumer>>>, Vec<kernel_host::ndk::ConsumerRegistration>) {
     let place = Arc::new(Mutex::new(Some(Consumer::new(machine))));
     let registrations = machine
         .adapters
@@ -145,7 +145,7 @@ fn close_when_told(machine: &Machine) -> (Arc<Mutex<Option<Consumer>>>, Vec<kern
 fn disable_with_transfers_running() {
     with_machine(&Setup::default(), |machine| {
         for _ in 0..5 {
-            let (place, registrations) = close_when_told(machine);
+            let (place, registrations) = close_when_asked(machine);
             let answer = machine.adapters[0].set_oid(OID_NDK_SET_STATE, &[0]).expect("a started adapter");
             assert_eq!(answer.status, 0);
             wait_until("the consumer closes when it is asked", || place.lock().expect("closed").is_none());
@@ -160,7 +160,7 @@ fn disable_with_transfers_running() {
 fn halt_with_transfers_running() {
     with_machine(&Setup::default(), |machine| {
         for _ in 0..5 {
-            let (place, registrations) = close_when_told(machine);
+            let (place, registrations) = close_when_asked(machine);
             machine.adapters[1].halt(HaltAction::DeviceDisabled).expect("a halt");
             assert!(place.lock().expect("closed").is_none());
             drop(registrations);
@@ -171,7 +171,7 @@ fn halt_with_transfers_running() {
 
 fn surprise_removal_with_transfers_running() {
     with_machine(&Setup::default(), |machine| {
-        let (place, registrations) = close_when_told(machine);
+        let (place, registrations) = close_when_asked(machine);
         machine.adapters[0].surprise_remove().expect("a surprise removal");
         assert!(place.lock().expect("closed").is_none());
         drop(registrations);
@@ -229,7 +229,7 @@ fn pause_and_restart_leave_connections_alone() {
 
 fn unload_with_transfers_running() {
     let machine = Machine::start(&Setup::default());
-    let (place, registrations) = close_when_told(&machine);
+    let (place, registrations) = close_when_asked(&machine);
     machine.adapters.iter().for_each(kernel_host::Adapter::remove);
     assert!(place.lock().expect("closed").is_none());
     drop(registrations);

@@ -18,7 +18,7 @@ pub const CASES: &[Case] = &[
     case!(answers_in_time_are_no_time_outs: "NDK-CM-47", "NDK-CM-48", "NDK-CM-49"),
     case!(cards_time_outs_are_the_default: "NDK-LIM-7", "NDK-CM-47", "NDK-CM-48", "NDK-CM-49", "NDK-QP-8"),
     case!(consumer_of_a_dead_peer_closes_its_open: "NDK-CM-57", "NDK-OPEN-5"),
-    case!(without_time_outs_everybody_waits: "NDK-CM-31", "NDK-LIM-6"),
+    case!(without_time_outs_requests_wait: "NDK-CM-31", "NDK-LIM-6"),
 ];
 
 const KEYWORDS: [&str; 3] = ["ConnectTimeoutMs", "AcceptTimeoutMs", "DisconnectTimeoutMs"];
@@ -240,7 +240,7 @@ fn consumer_of_a_dead_peer_closes_its_open() {
     });
 }
 
-fn without_time_outs_everybody_waits() {
+fn without_time_outs_requests_wait() {
     let mut setup = Setup::default();
     for adapter in &mut setup.adapters {
         adapter.keywords.extend(KEYWORDS.map(|keyword| (keyword, "0")));

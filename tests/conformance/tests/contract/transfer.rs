@@ -118,7 +118,7 @@ fn every_length(operation: Operation, near: WindowKind, peer: WindowKind) {
                 // Registering nothing is no case of its own: a transfer of nothing goes over memory that is there.
                 let open = |end, kind, offset| Window::open(end, Buffer::new(length.max(64), offset, order), kind);
                 let near = open(&pair.active, near, offset);
-                // The far buffer begins elsewhere in its page, so that no copy is aligned with itself.
+                // The peer's buffer begins elsewhere in its page, so that no copy is aligned with itself.
                 let peer = open(&pair.passive, peer, offset / 3);
                 transfer_length(operation, (&pair.active, &near), (&pair.passive, &peer), 1, length);
             }

@@ -1,4 +1,4 @@
-//! Memory windows: what they lend, to whom, from when until when, and what waits for them.
+//! Memory windows: the access they grant, to which peer, from when until when, and what waits for them.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub const CASES: &[Case] = &[
     case!(the_end_of_its_queue_pair_unbinds_a_window: "NDK-MW-12", "NDK-CLOSE-13"; not in tiny),
     case!(a_closed_region_serves_its_windows_until_they_are_unbound: "NDK-CLOSE-13", "NDK-CLOSE-2"),
     case!(a_protection_domain_waits_for_its_windows: "NDK-CLOSE-14"),
-    case!(bind_and_invalidate_take_their_turn: "NDK-MW-13", "NDK-MW-16"),
+    case!(bind_and_invalidate_wait_in_the_queue: "NDK-MW-13", "NDK-MW-16"),
     case!(invalidating_an_unbound_window_fails: "NDK-MW-14"),
     case!(binding_a_bound_window_fails: "NDK-MW-15"),
     case!(a_bind_to_a_region_that_has_gone_fails: "NDK-MW-15", "NDK-MR-7"),
@@ -47,7 +47,7 @@ const BIND: u64 = 0xB14D;
 const READ: NDK_OP_FLAGS = NDK_OP_FLAG_ALLOW_REMOTE_READ;
 const WRITE: NDK_OP_FLAGS = NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
 
-/// A connection; good memory on the near side, a region without any remote right and a window on the far one.
+/// A connection; valid memory on the local side, a region without any remote right and a window on the peer's.
 struct Scene<'a> {
     window: MemoryWindow,
     region: MemoryRegion,
@@ -561,7 +561,7 @@ fn a_protection_domain_waits_for_its_windows() {
     });
 }
 
-fn bind_and_invalidate_take_their_turn() {
+fn bind_and_invalidate_wait_in_the_queue() {
     with_two_adapters(|first, second| {
         let scene = Scene::new(first, second);
         let queue_pair = &scene.owner().queue_pair;

@@ -98,7 +98,7 @@ impl Seen {
 type Sites = BTreeMap<Site, Seen>;
 
 /// Adds the sites that this run met for the first time.
-fn note_new_sites(sites: &mut Sites) {
+fn record_new_sites(sites: &mut Sites) {
     for record in fault::sites().into_iter().filter(|record| record.hits != 0) {
         sites.entry(record.site).or_insert_with(|| {
             let frames = kernel_host::image::stack_trace::name(&record.stack);
@@ -117,7 +117,7 @@ fn fail_all() {
     let kernel = Kernel::boot(setup.kernel.clone());
     let mut sites = Sites::new();
     fault::start_recording();
-    let result = scenario.live(&kernel, &setup, || note_new_sites(&mut sites));
+    let result = scenario.live(&kernel, &setup, || record_new_sites(&mut sites));
     assert_eq!(result, Ok(()), "{} without a fault", scenario.name);
     assert_nothing_left(&kernel, "the scenario without a fault");
     let (mut tried, mut failed) = (BTreeSet::new(), BTreeSet::new());
@@ -151,12 +151,12 @@ fn run(scenario: &Scenario, fault: Fault, kernel: &Kernel, setup: &Setup, sites:
     println!("{BEGINS}{begin}");
     let before = fault::failures();
     fault::fail(fault.site, fault.hit);
-    let result = scenario.live(kernel, setup, || note_new_sites(sites));
+    let result = scenario.live(kernel, setup, || record_new_sites(sites));
     let fired = fault::failures() > before;
     let what = format!("hit {} of site {site} failed, {}: {result:x?}", fault.hit, scenario.name);
     if let Err((place, status)) = result {
         assert!(fired, "stopped without a fault: {what}");
-        assert!(is_clean(place, status), "no status for want of memory: {what}");
+        assert!(is_clean(place, status), "no status for lack of memory: {what}");
     }
     assert_nothing_left(kernel, &what);
     let end = serde_json::json!({ "site": site, "hit": fault.hit, "fired": fired, "stopped": result.is_err() });

@@ -67,9 +67,13 @@ fn other_seeds() -> Result<(), Failed> {
         printed.iter().map(|printed| printed.schedule.rsplit_once("trace ").map(|(_, trace)| trace)).collect();
     let orders: BTreeSet<_> = printed.iter().map(|printed| &printed.results).collect();
     if traces.len() < SEEDS.len() || orders.len() < 3 {
-        return Err(
-            format!("{} traces and {} orders of {} seeds: {printed:#?}", traces.len(), orders.len(), SEEDS.len()).into()
-        );
+        return Err(format!(
+            "{} traces and {} orders of {} seeds: {printed:#?}",
+            traces.len(),
+            orders.len(),
+            SEEDS.len()
+        )
+        .into());
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ fn a_storage_initiator_and_its_target_in_c() {
         let machine = Machine::boot(Mode::Verify, AUTO);
         every_request_is_served(&machine, V4, 300);
         every_request_is_served(&machine, V6, 100);
-        an_address_that_is_nobodys_ends_it_with_a_status(&machine);
+        an_unassigned_address_ends_it_with_a_status(&machine);
         machine.end();
     });
 }
@@ -153,8 +153,8 @@ fn it_keeps_its_books_in_real_time() {
 
 /// The target gets the results of its last answers long after the initiator has the answers: the end waits for the receives that they give back.
 #[test]
-fn a_target_that_hears_late_posts_its_last_receives_again() {
-    trial("a_target_that_hears_late_posts_its_last_receives_again", || {
+fn a_target_with_late_results_posts_its_last_receives_again() {
+    trial("a_target_with_late_results_posts_its_last_receives_again", || {
         let mut machine = Machine::boot(Mode::Verify, AUTO);
         machine.target_moderation = Duration::from_millis(5);
         every_request_is_served(&machine, V4, 100);
@@ -253,7 +253,7 @@ fn unload_after(machine: &Machine, requests: i64) {
     assert!(tally.kinds.iter().any(|kind| kind.failed > 0), "something was under way: {tally:#?}");
 }
 
-fn an_address_that_is_nobodys_ends_it_with_a_status(machine: &Machine) {
+fn an_unassigned_address_ends_it_with_a_status(machine: &Machine) {
     const STATUS_INVALID_ADDRESS: u32 = 0xC000_0141;
     let consumer = machine.start_consumer(["10.0.0.1", "10.9.9.9"], 10);
     let tally = machine.wait("the end", |tally| tally.state == DONE);

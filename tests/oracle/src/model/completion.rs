@@ -158,7 +158,7 @@ impl Model {
     }
 
     /// With one request more several are under way, and one of them may overrun a queue: what the others still do then is the
-    /// provider's choice, who may be further than the queue. So is whether the callback of an armed queue comes between its
+    /// provider's choice: it may be further than the queue. So is whether the callback of an armed queue comes between its
     /// first result and the one that does not fit.
     pub(super) fn would_overrun_midway(&self, id: Id) -> bool {
         let pair = self.pair(id);

@@ -25,7 +25,7 @@ pub struct Endpoint {
     pub port: u64,
 }
 
-/// How far a connector has come.
+/// The state of a connector.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Phase {
     Idle,
@@ -55,7 +55,7 @@ pub struct Connector {
     pub pair: Option<Id>,
     /// Disconnect is pending.
     pub leaving: bool,
-    /// It knows that the other side has gone.
+    /// It has the notice that the other side has ended.
     pub notified: bool,
     /// Its Connect has completed with success.
     pub answered: bool,
@@ -382,7 +382,7 @@ impl Model {
                     }
                 }
             }
-            // The other side has gone already: nothing is left to wait for.
+            // The other side has ended already: there is no answer to wait for.
             Phase::Broken => {
                 let pair = connector.pair?;
                 self.pair(pair).connected.then_some(())?;
@@ -403,7 +403,7 @@ impl Model {
         self.occur(ScriptEvent::Disconnect, id, status);
     }
 
-    /// The disconnect event: once, and not for who is leaving anyway.
+    /// The disconnect event: once, and none for a side that is disconnecting.
     fn notify(&mut self, id: Id) {
         let connector = self.connector_mut(id);
         if !connector.notified && !connector.leaving {
@@ -414,7 +414,7 @@ impl Model {
         }
     }
 
-    /// A connected connector whose side has failed: the connection has ended, the other side learns it.
+    /// A connected connector whose side has failed: the connection has ended, the other side gets an event.
     pub(super) fn break_connection(&mut self, id: Id) {
         if self.connector(id).phase != Phase::Connected {
             return;

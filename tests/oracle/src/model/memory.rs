@@ -1,4 +1,4 @@
-//! Memory: buffers, regions, windows, tokens, and who may touch which bytes.
+//! Memory: buffers, regions, windows, tokens, and which access to which bytes is allowed.
 //!
 //! Addresses are numbers of the model's own: each buffer lies at a place of its own, as memory and as logical pages. Bytes that a
 //! failed transfer may or may not have written are *unknown*; they spread with copies and are never compared.
@@ -28,7 +28,7 @@ pub struct Buffer {
 /// What sets logical addresses apart.
 pub const LOGICAL: u64 = 1 << 60;
 
-/// What a token stands for.
+/// The object of a token.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Registered {
     /// Not registered; for fast-register regions: not initialised.

@@ -80,7 +80,7 @@ pub enum Expected {
     Limits(u32, u32),
 }
 
-/// The world as the contract has it.
+/// All objects and their state, by the contract.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub column: Column,

@@ -1,4 +1,4 @@
-//! Requests that end before they are done, wherever they stand: in the line behind busy threads, at a thread that waits, on their
+//! Requests that end before they are done, in every state: in the queue behind busy threads, at a thread that waits, on their
 //! way in or out. Each is completed once (the kernel host sees to that) and without waiting for anything else.
 
 use super::endings::{endless, endless_memcpy};
@@ -20,25 +20,25 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 pub const CASES: &[Case] = cases![
-    requests_in_the_line_are_cancelled_at_once,
-    a_pair_closes_while_its_transfer_stands_in_the_line,
-    an_adapter_goes_while_its_transfer_stands_in_the_line,
+    queued_requests_are_cancelled_at_once,
+    a_pair_closes_while_its_transfer_is_queued,
+    an_adapter_goes_while_its_transfer_is_queued,
     a_surprise_removal_ends_requests_before_the_halt,
     files_close_while_their_adapter_is_pulled_out,
-    a_file_closes_while_its_requests_stand_in_the_line,
-    a_thread_that_waits_hears_of_a_cancel_at_once,
-    a_thread_that_waits_hears_of_the_end_of_its_pair_at_once,
+    a_file_closes_while_its_requests_are_queued,
+    a_thread_that_waits_gets_a_cancel_at_once,
+    a_thread_that_waits_gets_the_end_of_its_pair_at_once,
     requests_of_a_thread_that_ends_are_cancelled,
     cancelling_races_with_completing,
-    a_request_cancelled_on_its_way_in_does_not_stand_in_the_line,
-    the_line_is_so_long_and_no_longer,
+    a_request_cancelled_on_its_way_in_is_not_queued,
+    the_queue_is_so_long_and_no_longer,
 ];
 
 /// Requests that the driver works on at the same time.
 const THREADS: usize = 32;
 /// Requests that may pend.
 const REQUESTS: usize = 512;
-/// A wait that no request needs: whatever may hold up a request in the driver takes longer than this.
+/// A request that ends within this time has not waited for another one: those take longer.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 /// All of the driver's threads at work for another file.
@@ -77,7 +77,7 @@ fn status_now(request: &PendingIrp) -> Status {
 }
 
 // Rule: IOCTL-7
-fn requests_in_the_line_are_cancelled_at_once() {
+fn queued_requests_are_cancelled_at_once() {
     let machine = Machine::start();
     let file = machine.open();
     let (create, buffer) = (create_request(&machine), region(65_536));
@@ -112,7 +112,7 @@ fn requests_in_the_line_are_cancelled_at_once() {
 }
 
 // Rule: IOCTL-7
-fn a_pair_closes_while_its_transfer_stands_in_the_line() {
+fn a_pair_closes_while_its_transfer_is_queued() {
     let machine = Machine::start();
     let (file, buffer) = (machine.open(), region(65_536));
     let pairs = [(); 2].map(|()| ask(&file, &create_request(&machine)).pair);
@@ -129,7 +129,7 @@ fn a_pair_closes_while_its_transfer_stands_in_the_line() {
 }
 
 // Rule: IOCTL-9
-fn an_adapter_goes_while_its_transfer_stands_in_the_line() {
+fn an_adapter_goes_while_its_transfer_is_queued() {
     let mut machine = Machine::start();
     let (file, buffer) = (machine.open(), region(65_536));
     let pair = ask(&file, &create_request(&machine)).pair;
@@ -204,7 +204,7 @@ fn files_close_while_their_adapter_is_pulled_out() {
 }
 
 // Rule: IOCTL-8
-fn a_file_closes_while_its_requests_stand_in_the_line() {
+fn a_file_closes_while_its_requests_are_queued() {
     let machine = Machine::start();
     let (file, other, buffer) = (machine.open(), machine.open(), region(65_536));
     let pair = ask(&file, &create_request(&machine)).pair;
@@ -256,7 +256,7 @@ fn endless_small(pair: u32) -> TransferRequest {
 }
 
 // Rule: IOCTL-7
-fn a_thread_that_waits_hears_of_a_cancel_at_once() {
+fn a_thread_that_waits_gets_a_cancel_at_once() {
     while_a_thread_waits(|_, _, _, waiting| {
         assert!(waiting.cancel());
         let answer = waiting.wait_for(AT_ONCE).expect("it does not wait for a notification");
@@ -265,7 +265,7 @@ fn a_thread_that_waits_hears_of_a_cancel_at_once() {
 }
 
 // Rule: IOCTL-8
-fn a_thread_that_waits_hears_of_the_end_of_its_pair_at_once() {
+fn a_thread_that_waits_gets_the_end_of_its_pair_at_once() {
     while_a_thread_waits(|_, file, pair, waiting| {
         let begun = kernel_host::dispatcher::now();
         assert_eq!(close(file, pair), Status::SUCCESS);
@@ -275,7 +275,7 @@ fn a_thread_that_waits_hears_of_the_end_of_its_pair_at_once() {
     });
 }
 
-/// Some at work, some in the line.
+/// Some at work, some in the queue.
 // Rule: IOCTL-7
 fn requests_of_a_thread_that_ends_are_cancelled() {
     let machine = Machine::start();
@@ -334,7 +334,7 @@ fn cancelling_races_with_completing() {
 
 /// The threads are busy, so that only the cancel ends a request, and do no work, so that there is time for the race.
 // Rule: IOCTL-7
-fn a_request_cancelled_on_its_way_in_does_not_stand_in_the_line() {
+fn a_request_cancelled_on_its_way_in_is_not_queued() {
     const ROUNDS: usize = 400;
     let machine = Machine::start();
     let (busy, file, buffer) = (machine.open(), Arc::new(machine.open()), region(4096));
@@ -346,7 +346,7 @@ fn a_request_cancelled_on_its_way_in_does_not_stand_in_the_line() {
         let canceller = kernel_host::thread::spawn("canceller", move || while theirs.cancel_all() == 0 {});
         let request = start_direct(&file, &endless_memcpy(), &buffer);
         canceller.join();
-        let answer = request.wait_for(AT_ONCE).unwrap_or_else(|| panic!("round {round}: it stands in the line"));
+        let answer = request.wait_for(AT_ONCE).unwrap_or_else(|| panic!("round {round}: it is in the queue"));
         assert_eq!(Status(answer.status), Status::CANCELLED);
     }
     assert!(running.iter().all(|request| !request.is_completed()));
@@ -358,7 +358,7 @@ fn a_request_cancelled_on_its_way_in_does_not_stand_in_the_line() {
 }
 
 // Rule: IOCTL-11
-fn the_line_is_so_long_and_no_longer() {
+fn the_queue_is_so_long_and_no_longer() {
     let machine = Machine::start();
     let (file, mut buffer) = (machine.open(), region(4096));
     let pending: Vec<_> = (0..REQUESTS).map(|_| start_direct(&file, &endless_memcpy(), &buffer)).collect();

@@ -25,7 +25,7 @@ pub const CASES: &[Case] = cases![
     unload_with_handles_open,
     requests_are_over_when_the_last_adapter_is_gone,
     a_handle_outlives_the_device_and_serves_the_next_one,
-    handles_of_which_the_driver_hears_no_more_are_freed,
+    handles_without_their_last_requests_are_freed,
 ];
 
 pub fn endless(pair: u32) -> TransferRequest {
@@ -265,7 +265,7 @@ fn requests_are_over_when_the_last_adapter_is_gone() {
 
 /// NDIS does not promise that cleanup and close of a handle reach a driver that has taken its device back.
 // Rule: IOCTL-9
-fn handles_of_which_the_driver_hears_no_more_are_freed() {
+fn handles_without_their_last_requests_are_freed() {
     let mut machine = Machine::start();
     let files = [(); 4].map(|()| machine.open());
     let mut pairs = files.iter().map(|file| ask(file, &create_request(&machine)).pair).collect::<Vec<_>>();

@@ -23,7 +23,7 @@ pub const CASES: &[Case] = cases![
     short_outputs_are_refused,
     direct_inputs_of_wrong_length_or_version_are_refused,
     adapter_list_takes_two_calls,
-    adapters_are_told_apart,
+    adapters_are_distinguished,
     object_summary_counts_files,
     every_request_of_a_driver_at_dispatch_is_answered_there,
     unknown_codes_are_refused,
@@ -229,7 +229,7 @@ fn adapter_list_takes_two_calls() {
     machine.finish();
 }
 
-fn adapters_are_told_apart() {
+fn adapters_are_distinguished() {
     let machine = Machine::start();
     let file = machine.open();
     let adapters = list(&file);

@@ -1,4 +1,4 @@
-//! The list of live objects: complete, in parts, and true to who keeps whom.
+//! The list of live objects: complete, in parts, and with the right holders.
 
 use super::machine::{Machine, ask, refused, send};
 use super::pairs::{close, create_request, objects};

@@ -213,7 +213,11 @@ fn flags_do_what_they_say() {
             for operation in OPERATIONS {
                 for (flags, signalled) in [(TransferFlags::READ_FENCE, 640), (TransferFlags::SILENT_SUCCESS, 640 / 8)] {
                     let result = move_all(file, &TransferRequest { operation, flags, ..many });
-                    assert_eq!((result.completed, result.silent), (signalled, 640 - signalled), "{operation:?} {flags:?}");
+                    assert_eq!(
+                        (result.completed, result.silent),
+                        (signalled, 640 - signalled),
+                        "{operation:?} {flags:?}"
+                    );
                 }
             }
             if inline > 0 {

@@ -1,4 +1,4 @@
-//! The control device's contract (docs/ioctl.md), spoken to the real driver image in the kernel host: each documented status is
+//! The control device's contract (docs/ioctl.md), tested on the real driver image in the kernel host: each documented status is
 //! provoked, and each good request beside it succeeds.
 //!
 //! A process has one kernel and a bugcheck ends it, so each case runs in a process of its own: this binary again, with the

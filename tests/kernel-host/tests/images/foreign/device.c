@@ -1,5 +1,5 @@
 /*
- * A driver with devices of its own, as a driver has that NDIS knows nothing of: named and exclusive ones, links, packets, a
+ * A driver with devices of its own, as a driver has that is not a miniport: named and exclusive ones, links, packets, a
  * list under a spin lock, formatted text, event tracing. `DriverEntry` fails with the line of the first value that is not as it
  * should be.
  */
@@ -167,7 +167,7 @@ static VOID Unload(PDRIVER_OBJECT driver)
 static NTSTATUS Devices(VOID)
 {
     PDEVICE_OBJECT device, alone, third;
-    UNICODE_STRING nobodys = Text(L"\\??\\Nobody");
+    UNICODE_STRING unknown = Text(L"\\??\\Nobody");
     CHECK(NT_SUCCESS(Make(L"\\Device\\Foreign", L"\\DosDevices\\Foreign", FALSE, &device)));
     CHECK(us->DeviceObject == device && device->NextDevice == NULL && device->DriverObject == us);
     CHECK((device->Flags & DO_DEVICE_INITIALIZING) != 0 && ((EXTENSION *)device->DeviceExtension)->opened == 0);
@@ -177,7 +177,7 @@ static NTSTATUS Devices(VOID)
     CHECK(Make(L"\\Device\\Third", L"\\??\\Alone", FALSE, &third) == STATUS_OBJECT_NAME_COLLISION);
     IoDeleteDevice(third);
     CHECK(us->DeviceObject == alone);
-    CHECK(IoDeleteSymbolicLink(&nobodys) == STATUS_OBJECT_NAME_NOT_FOUND);
+    CHECK(IoDeleteSymbolicLink(&unknown) == STATUS_OBJECT_NAME_NOT_FOUND);
     return STATUS_SUCCESS;
 }
 

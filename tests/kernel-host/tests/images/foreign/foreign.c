@@ -420,7 +420,7 @@ static NTSTATUS PageLists(VOID)
     return STATUS_SUCCESS;
 }
 
-/* With a handler around it, as the documentation wants; nothing is raised here. */
+/* With a handler around it, as the documentation requires; nothing is raised here. */
 static NTSTATUS ProbeAndLock(VOID)
 {
     PVOID block = ExAllocatePool2(POOL_FLAG_NON_PAGED, 3 * PAGE_SIZE, TAG);
