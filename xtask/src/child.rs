@@ -1,4 +1,4 @@
-//! Waiting for a child process no longer than is sensible, and ending it with all that it started.
+//! Waiting for a child process with a limit, and ending it with all that it started.
 
 #[cfg(unix)]
 use crate::command;

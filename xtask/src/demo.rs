@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the driver doing its job on this machine, from nothing.
+//! `cargo xtask demo`: builds everything and runs a demonstration of the driver on this machine.
 //!
 //! Sets up what is missing, builds the release image and ndkctl, and lets ndkctl load the image in the kernel host and
 //! show what it does. `ndkctl demo` decides what is shown.

@@ -2,7 +2,7 @@
 //!
 //! The targets are cargo-fuzz's, beside the crates they are about, in a workspace of their own; they need no nightly compiler, because no
 //! sanitizer is asked for. One target folder serves all, two targets run at a time. A crash fails the command, which then says how
-//! to repeat it; its input belongs among the seeds, whose every run comes before anything new.
+//! to repeat it; its input is added to the seeds, which run before new inputs.
 
 use crate::{
     arch::Arch,

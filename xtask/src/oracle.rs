@@ -1,4 +1,4 @@
-//! `cargo xtask oracle`: the model of the contract beside the engine, for as many operations as one likes.
+//! `cargo xtask oracle`: the model of the contract beside the engine, for a given number of operations.
 //!
 //! Builds and runs `tests/oracle`; what is compared, and how, is decided there.
 

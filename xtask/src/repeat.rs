@@ -1,4 +1,4 @@
-//! `cargo xtask repeat`: every suite many times, idle and beside a busy machine, and a table of what failed.
+//! `cargo xtask repeat`: every suite many times, on an idle and on a busy machine, and a table of what failed.
 //!
 //! A suite is a test binary of the workspace, which is built once and started again and again; the rounds go through all suites
 //! one after the other. The load is an endless loop for each processor, in this process. The output of each run that fails is kept.

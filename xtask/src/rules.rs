@@ -1,4 +1,4 @@
-//! `cargo xtask rules`: which test stands for which rule of `docs/rules.md`.
+//! `cargo xtask rules`: the tests of each rule of `docs/rules.md`.
 //!
 //! It reads the list and the sources of the tests; it runs none of them. It fails when a rule has no test, when a test names
 //! a tag that is not in the list or more tags than a test can be about, and when what is marked as a test is not one.

@@ -1,4 +1,4 @@
-//! What the output of test binaries says about failures: of libtest and of trials that are listed the same way.
+//! Reads failures from the output of test binaries: of libtest and of trials that are listed the same way.
 
 /// Lines of a failed trial's own words that an excerpt shows.
 const WORDS: usize = 25;

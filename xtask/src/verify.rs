@@ -4,7 +4,7 @@
 //! First the life cycle, the contract's trials and the C consumer (where it is built) with all rules on. Then the faults:
 //! each scenario of `tests/conformance/src/scenario` runs in a process of its own, in which site after site fails at its first,
 //! second and last hit. A process that ends early (a bugcheck, a leak, a wrong status) is a failed case; the next process
-//! goes on behind it. Every failed case is printed with the command that repeats it.
+//! continues with the next site. Every failed case is printed with the command that repeats it.
 
 use crate::{
     arch::Arch,

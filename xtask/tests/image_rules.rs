@@ -1,4 +1,4 @@
-//! Every rule of the image check, shown red on an image that breaks it and green on one that does not.
+//! Tests every rule of the image check on an image that breaks it and on one that keeps it.
 //!
 //! Rules about headers are broken by changing bytes of the good image; rules about code by small drivers compiled for the
 //! purpose (`images/`).

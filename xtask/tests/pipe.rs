@@ -1,4 +1,4 @@
-//! A reader that goes away ends a command quietly.
+//! A command ends quietly when the reader of its output has closed the pipe.
 
 #![cfg(unix)]
 

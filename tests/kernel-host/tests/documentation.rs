@@ -1,4 +1,4 @@
-//! `docs/kernel-host.md` lists what the code declares. `KERNEL_HOST_BLESS=1 cargo test -p kernel-host --test documentation`
+//! Checks that `docs/kernel-host.md` lists the exports that the code declares. `KERNEL_HOST_BLESS=1 cargo test -p kernel-host --test documentation`
 //! rewrites the list.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! Images that others might have written: two drivers in C, one of which imports from the other, with what the driver kit
+//! Foreign images: two drivers in C, one of which imports from the other, with what the driver kit
 //! puts into every driver (security cookie, control flow guard) and what its headers do in line.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]

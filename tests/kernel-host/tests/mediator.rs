@@ -1,5 +1,5 @@
-//! The layer between a consumer that comes through WSK and a provider: what it passes on, and what each side cannot get
-//! past it. The providers are the bad drivers and their good twins, the consumer is this file: it calls the layer's tables
+//! The layer between a consumer that comes through WSK and a provider: what it passes on, and what it
+//! refuses. The providers are the bad drivers and their good twins, the consumer is this file: it calls the layer's tables
 //! and gives it functions of its own.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! What the host says when something goes wrong: a driver in C goes wrong in many ways, and the report must name what it was.
+//! Reports of the host: a driver in C fails in many ways, and the report must name each.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -1,4 +1,4 @@
-//! What one or two adapters of the real driver image do: frames on the wire, NDK switched off and on, keywords of every kind, the
+//! One or two adapters of the real driver image: frames on the wire, NDK switched off and on, keywords of every kind, the
 //! INF without a mandatory keyword, and every allocation on the way made to fail once.
 //!
 //! One process has one kernel, so the scenarios run one after the other, each with a fresh load of the driver.

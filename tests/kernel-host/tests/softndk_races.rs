@@ -1,6 +1,6 @@
 //! Everything at once on two adapters of the real driver image: frames, OIDs on both paths, NDK opens, NDK switched off and on,
-//! addresses, pauses, the control device, and adapters that are taken down and started again under all of it. Each thread counts
-//! what succeeded; a run in which something hardly ever did proves nothing: it goes on, and fails if that does not change.
+//! addresses, pauses, the control device, and adapters that are halted and started again meanwhile. Each thread counts
+//! its successes; a run in which one kind has too few continues for a limited time and then fails.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -1,4 +1,4 @@
-//! A system beside the model: every line is done on both, and what they gave is held side by side.
+//! Compares a system with the model: every line is done on both, and their results are compared.
 //!
 //! What must agree: each status, each result of a poll in the order of its queue pair's queue (there is none between queue
 //! pairs, nor between the two queues of one), each event whatever the order, each byte that is known.

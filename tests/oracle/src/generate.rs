@@ -1,7 +1,7 @@
-//! What is tried: sequences of lines from a seed, made beside a model so that most of them mean something.
+//! Generates sequences of lines from a seed, with a model at hand so that most of them are legal.
 //!
 //! Each episode begins with two adapters, a few queues and regions and mostly two connected queue pairs, then does what the
-//! weights say. Names, offsets, lengths and flags are wrong now and then. Small queues and buffers, so that ends are met.
+//! weights say. Names, offsets, lengths and flags are wrong now and then. Queues and buffers are small, so that limits are reached.
 
 use ndkctl::script::{Line, Tail};
 use softndk_ioctl::{ScriptCode as Do, ScriptKind as Of, ScriptName, ScriptSge};

@@ -1,4 +1,4 @@
-//! Sequences from bytes, as a fuzzer makes them: decisions of the generator, and between them wild lines that no consumer would
+//! Sequences from bytes, as a fuzzer makes them: decisions of the generator, and between them lines that no consumer would
 //! write: any length, offset, token, flag, any number of scatter/gather elements, objects of the wrong kind.
 //!
 //! [`run`] returns whether all is well, or what is wrong. *Beside the model* every line that has an answer is compared. *Alone* the

@@ -1,4 +1,4 @@
-//! The oracle: a simple model of the NDK contract, and random sequences of operations that a system is compared with it by.
+//! The oracle: a simple model of the NDK contract, and random sequences of operations on which a system is compared with it.
 //!
 //! Its parts: [`model`] (what must happen), [`generate`] (what is tried), [`engine`] (the engine as the system under test),
 //! [`compare`] (both side by side) and [`shrink`] (a difference cut down to a script, through proptest). Everything

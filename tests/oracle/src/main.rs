@@ -1,4 +1,4 @@
-//! `oracle`: random sequences, model against engine, with a seed that says it all.
+//! `oracle`: random sequences, model against engine, repeatable by a seed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Sequence after sequence until a difference or the end.
+//! Runs sequences until a difference is found or the number is reached.
 
 use ndkctl::script::Line;
 

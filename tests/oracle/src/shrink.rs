@@ -1,4 +1,4 @@
-//! A difference cut down: proptest takes lines out, then makes numbers smaller, as long as the difference stays.
+//! Shrinks a sequence that differs: proptest takes lines out, then makes numbers smaller, as long as the difference stays.
 
 use proptest::strategy::ValueTree;
 

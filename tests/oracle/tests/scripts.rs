@@ -1,4 +1,4 @@
-//! Sequences are what they are from the same seed, survive the text form, and are cut down to what matters.
+//! Sequences are the same from the same seed, are unchanged by the text form, and are shrunk to the lines that differ.
 
 use ndkctl::script::{Line, decode, encode, parse};
 use oracle::compare::run;

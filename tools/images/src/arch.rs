@@ -1,4 +1,4 @@
-//! The two architectures the driver is built for, and what each is called by whom.
+//! The two architectures that the driver is built for, and their names in each tool.
 
 use ar_archive_writer::MachineTypes;
 use std::str::FromStr;

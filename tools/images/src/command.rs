@@ -1,4 +1,4 @@
-//! Running other programs: quiet when they succeed, everything they said when they do not.
+//! Running other programs: quiet when they succeed, with all their output when they do not.
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};

@@ -1,10 +1,10 @@
-//! ndkctl: looks at softndk's adapters and moves bytes through them.
+//! ndkctl: lists softndk's adapters and moves bytes through them.
 //!
 //! A library with one thin binary, so that tests reach every part. Each command is one module: arguments in, a report out; a
 //! report prints itself for people and serialises for programs. How requests reach the driver is behind
 //! [`transport::Device`]: the control device on Windows, the kernel host with the real driver image elsewhere.
 //!
-//! Nothing here knows NDK: the driver does the RDMA, this asks for it through the IOCTLs of `softndk-ioctl`.
+//! The crate does not use NDK: the driver does the RDMA, on requests through the IOCTLs of `softndk-ioctl`.
 
 // Times and rates are shown to three digits: what a 64-bit float rounds away does not show.
 #![allow(clippy::cast_precision_loss)]

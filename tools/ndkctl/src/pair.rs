@@ -1,4 +1,4 @@
-//! One connection pair, closed when the work on it is done, whether it went well or not.
+//! One connection pair, closed when the work on it is done or has failed.
 
 use crate::arguments::PairArguments;
 use crate::client::Client;

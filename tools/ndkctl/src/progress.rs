@@ -1,4 +1,4 @@
-//! Progress bars on standard error: only where a person looks on, never mixed into the report.
+//! Progress bars on standard error: only on a terminal, never mixed into the report.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `ndkctl refusals`: what the driver refused last, on which object, with which status, and why.
+//! `ndkctl refusals`: the calls that the driver refused last, on which object, with which status, and why.
 
 use crate::arguments::{RefusalsArguments, ReplayArguments};
 use crate::client::Client;

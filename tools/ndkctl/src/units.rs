@@ -1,4 +1,4 @@
-//! Numbers as people read them, and sizes as people write them.
+//! Formatting of numbers and parsing of sizes.
 
 /// A duration: three or four significant digits and a unit.
 #[must_use]

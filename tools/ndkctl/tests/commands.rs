@@ -1,5 +1,5 @@
-//! The commands from outside: the binary, its output, its exit codes, the files it leaves. What needs the driver runs it in the
-//! kernel host, and fails with a word on how to build one when there is no image.
+//! Tests of the commands: the binary, its output, its exit codes, the files it leaves. What needs the driver runs it in the
+//! kernel host, and fails with a hint how to build one when there is no image.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,7 +1,7 @@
 //! `cargo xtask coverage`: which lines, functions and branches of what is in the driver image the tests run through.
 //!
-//! Two builds count. The driver is built with counters ([`crate::driver::build_counting`]); the kernel host writes down what
-//! they say when the image is unloaded, and the trials of the contract and the cases of the control device load it. The
+//! Two builds count. The driver is built with counters ([`crate::driver::build_counting`]); the kernel host writes them
+//! to a file when the image is unloaded, and the trials of the contract and the cases of the control device load it. The
 //! libraries are built for this machine as well, with their own tests. A line counts as run when any of them ran it.
 //! Percentages below those of `docs/coverage.txt` by more than a point fail the command. LLVM's own tools read the
 //! counters; docs/coverage.md says what the numbers leave out.

@@ -1,4 +1,4 @@
-//! The numbers that must not be lost: `docs/coverage.txt`, a line a crate with the percentages of its lines and branches.
+//! The lower bounds: `docs/coverage.txt`, a line a crate with the percentages of its lines and branches.
 //!
 //! A point of tolerance, because scheduling is not the same in every run.
 

@@ -1,4 +1,4 @@
-//! The cross build: what makes `softndk.sys` come out of a Linux machine that has never seen the driver kit.
+//! The cross build: builds `softndk.sys` on a Linux machine without the driver kit.
 //!
 //! The published crates (wdk, wdk-sys, wdk-alloc, wdk-panic, wdk-build) are used as they are, with one exception:
 //! wdk-build refuses hosts other than Windows, so a patched copy stands in for it ([`wdk_build`]). The copy enters the

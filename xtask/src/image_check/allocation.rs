@@ -1,4 +1,4 @@
-//! Allocations that cannot fail: `Box::new`, `Vec::push` and the like end the system when memory is short.
+//! Finds allocations that end the system when they fail: `Box::new`, `Vec::push` and the like end the system when memory is short.
 //!
 //! They end in a few handler functions of `alloc`. Only the entry point may reach those: it runs once, at load, with
 //! no consumer yet. Everything else starts at a function whose address is taken (a callback, a slot of a dispatch

@@ -1,4 +1,4 @@
-//! How deep the stack gets below the functions that others call: frames added up along direct calls.
+//! Stack depth below the functions that are called from outside: frames added up along direct calls.
 //!
 //! Calls through pointers (a consumer's callback, an imported function) are not followed: what they take is not ours.
 //! Neither are ways that end the system. A recursion counts once.

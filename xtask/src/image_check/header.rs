@@ -1,4 +1,4 @@
-//! Rules that the headers alone decide: what the loader of Windows looks at before it runs an instruction.
+//! Rules about headers: the fields that the loader of Windows checks before it runs an instruction.
 
 use super::{
     Rule, Violation,

@@ -1,4 +1,4 @@
-//! `cargo xtask check-image`, which every driver build ends with: what a finished image must be.
+//! `cargo xtask check-image`, which every driver build ends with: the rules of a finished image.
 //!
 //! The rules are those that no test run can show, because they are about what is *not* there: an import some Windows
 //! lacks, an instruction the kernel may not use, a place that can panic, an allocation that cannot fail, a frame that

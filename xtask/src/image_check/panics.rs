@@ -1,4 +1,4 @@
-//! Where an image can panic. A panic in the kernel is a bugcheck, so every place is listed with the reason why no
+//! The places where an image can panic. A panic in the kernel is a bugcheck, so every place is listed with the reason why no
 //! input from outside can cause it.
 //!
 //! The standard library panics through `core::panicking` and through its own functions that do nothing but fail

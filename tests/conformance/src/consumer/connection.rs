@@ -1,4 +1,4 @@
-//! Listeners and connectors.
+//! Listeners and connectors of the consumer.
 
 use std::ffi::c_void;
 use std::net::{SocketAddr, SocketAddrV6};

@@ -1,4 +1,4 @@
-//! A memory window: what is lent to a peer through it is bound by work requests.
+//! A memory window; work requests bind it.
 
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::NTSTATUS;

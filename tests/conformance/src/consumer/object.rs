@@ -1,5 +1,5 @@
-//! A provider's object as a consumer holds it, with what sits between the two on Windows played: the table is kept
-//! aside, `Dispatch` is replaced by an address that must not be called and the reserved block is used. A provider that reads
+//! A provider's object as a consumer holds it. It does what the mediating layer of Windows does: it keeps the table,
+//! replaces `Dispatch` by an address that must not be called and the reserved block is used. A provider that reads
 //! the one or writes the other is found out.
 
 use std::cell::Cell;

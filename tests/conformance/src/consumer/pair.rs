@@ -1,4 +1,4 @@
-//! Two connected queue pairs with all that hangs on them: what most trials begin with.
+//! Two connected queue pairs with their objects, with which most trials begin.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Shared endpoints.
+//! Shared endpoints of the consumer.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Tests that the kernel host detects broken rules: one driver that breaks one rule for every row of the table, and its good twin that
+//! Tests that the kernel host detects broken rules: for every row of the table one driver that breaks one rule, and a good twin that
 //! differs by one call and passes.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! What the host does with a bad driver or its twin: the same for both, far enough that the rule has to be met.
+//! The calls that the host makes to a bad driver or its twin: the same for both, up to the call that the rule is about.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

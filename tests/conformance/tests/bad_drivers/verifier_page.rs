@@ -1,5 +1,5 @@
-//! `docs/verifier.md` kept true: what Driver Verifier and the Static Driver Verifier look for, row by row, and what the host has
-//! of it.
+//! Checks `docs/verifier.md`: the checks of Driver Verifier and the Static Driver Verifier, row by row, and which of them the host
+//! has.
 //!
 //! A row is `| check | statement | relevant | status | cover |`. A covered one names something that exists: a bad driver, a source
 //! file of the host, an export, a bugcheck or a sub-code. Every bad driver is named in a row or in the list of those beyond the two

@@ -1,6 +1,6 @@
 //! Access that must be refused: unknown and stale tokens, one byte too far on either side, missing rights, foreign
-//! protection domains, local and remote. Each refusal is a completion with its status, ends the connection, and leaves
-//! every byte outside the permitted range alone.
+//! protection domains, local and remote. Each refusal is a completion with its status, ends the connection, and changes
+//! no byte outside the permitted range.
 
 use conformance::case;
 use conformance::consumer::{Buffer, End, Mapping, Pair, ProtectionDomain, QueuePair, Remote, Window, WindowKind, sge};

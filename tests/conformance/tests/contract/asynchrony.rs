@@ -1,5 +1,5 @@
-//! The asynchronous contract in its three profiles: everything pends that may, nothing pends that need not, and what is
-//! auto. Whether the rest of the contract holds in all of them is for the other suites, which run in each.
+//! The asynchronous contract in its three profiles: `force-async`, `force-inline` and `auto`. The other suites run
+//! in each profile, too, and check the rest of the contract there.
 
 use kernel_host::schedule;
 use std::sync::OnceLock;

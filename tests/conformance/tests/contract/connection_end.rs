@@ -1,5 +1,5 @@
 //! How connections end and which side gets an event: with Disconnect, without, from both sides at once, by a failed request, by an address
-//! or adapter that goes; each time one disconnect event at most, with its reason.
+//! or adapter that is removed; each time one disconnect event at most, with its reason.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Consumers as people write them: a completion queue drained until it is empty with a post for each result, the same loop at
+//! The loops of common consumers: a completion queue drained until it is empty with a post for each result, the same loop at
 //! DISPATCH_LEVEL outside of any callback, sends on two processors that feed each other, a result polled for at DISPATCH_LEVEL,
 //! contexts that are NULL, one open a socket, and the ways in which such consumers connect and close.
 //!

@@ -1,5 +1,5 @@
-//! Endpoints: shared ones and what connects over them, listeners on every address, addresses and ports in use and free
-//! again, addresses that go and come back, zones of link-local addresses.
+//! Endpoints: shared ones and connections over them, listeners on every address, addresses and ports in use and free
+//! again, addresses that are removed and added again, zones of link-local addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 

@@ -1,6 +1,6 @@
-//! Two calls that meet, the first stopped at each of its points while the other runs whole: what must wait for the first
-//! one waits, and what it uses does not go. Each window is met in every run, on real threads and without a seed. And a thread that
-//! the system preempts at each of its points below DISPATCH_LEVEL: what others do meanwhile does not wait for it.
+//! Interleavings of two calls: the first is stopped at each of its points while the other runs whole. A call that must wait for the
+//! first one waits, and nothing that the first uses is freed. Every window is reached in every run, on real threads and without a seed.
+//! Also a thread that the system preempts at each of its points below DISPATCH_LEVEL: other contexts do not wait for it.
 
 use conformance::case;
 use conformance::consumer::{Adapter as Open, Buffer, End, Listener, Mapping, Pair, Window, WindowKind};

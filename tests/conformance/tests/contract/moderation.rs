@@ -1,6 +1,6 @@
 //! Moderation of notifications: when a count or an interval holds them back, for how long, and what is never held back.
-//! Time is the host's: it runs with the machine's and jumps when nothing can run, so that a bound has to be kept by the best of
-//! a few tries: what is late by itself is late in each.
+//! Time is the host's: it runs with the machine's and jumps when no thread can run. A bound has to be kept by the best of a few
+//! tries, because a late provider is late in each.
 
 use conformance::case;
 use conformance::consumer::{Adapter, CompletionQueue, Pair, QueuePairShape, Remote};

@@ -1,5 +1,5 @@
 //! NDK switched off and on under consumers: which events each of them gets, how long the event pends, requests that cross, and the
-//! keyword that has the last word.
+//! keyword that decides.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Object identifiers: every mandatory query into buffers of every size, sets that are short, long or senseless, and the
+//! Object identifiers: every mandatory query into buffers of every size, sets that are short, long or invalid, and the
 //! four of an NDK provider.
 
 use conformance::case;

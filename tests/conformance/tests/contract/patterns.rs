@@ -1,5 +1,5 @@
-//! Consumers as people write them, from the first call to the last: without a context anywhere, and as the consumer sample of
-//! the driver kit connects, moves data and leaves. What they do while data moves is in `drain`.
+//! Whole runs of common consumers: one without a context in any call, and one that connects, moves data and closes as the
+//! consumer sample of the driver kit does. Their loops while data moves are in `drain`.
 
 use std::ffi::c_void;
 use std::ptr;

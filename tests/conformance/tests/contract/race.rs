@@ -1,5 +1,5 @@
 //! Memory taken away while another processor copies into it: after Deregister, Invalidate or CloseMr has completed, not
-//! one byte changes. The owner proves it by writing its own pattern over the memory the moment the call has completed.
+//! one byte changes. The owner writes its own pattern over the memory as soon as the call has completed and compares it later.
 
 use conformance::case;
 use conformance::consumer::{Buffer, End, Mapping, MemoryRegion, Pair, QueuePairShape, Remote, Window, WindowKind};

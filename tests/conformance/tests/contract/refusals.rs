@@ -1,4 +1,4 @@
-//! What a refusal leaves behind: the call, the object, the status, the cause, and how it was reported. That every failure of
+//! The entry that a refusal adds to the driver's list: the call, the object, the status, the cause, and how it was reported. That every failure of
 //! every other trial leaves one is checked by the consumer layer (`consumer::refusals`).
 
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! An adapter that goes while a consumer has everything open at once: connections with receives and held requests, connects
+//! Removal of an adapter while a consumer has everything open at once: connections with receives and held requests, connects
 //! and Accepts without an answer, a large registration under way. The consumer's events, and that all of it ends,
-//! however the adapter goes and in whatever order the consumer closes.
+//! however the adapter is removed and in whatever order the consumer closes.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Completion queues that change their depth, and such that are overrun.
+//! Completion queues that change their depth, and completion queues that overrun.
 
 use conformance::case;
 use conformance::consumer::{Adapter, CompletionQueue, End, Pair, QueuePair, QueuePairShape, Remote};

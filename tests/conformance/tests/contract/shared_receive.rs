@@ -1,4 +1,4 @@
-//! Shared receive queues: limits, hand-out, order of those who wait, notification, changes of depth, ends.
+//! Shared receive queues: limits, hand-out, order of the senders that wait, notification, changes of depth, ends.
 
 use conformance::case;
 use conformance::consumer::{

@@ -1,5 +1,5 @@
-//! The ground taken away: NDK disabled, the adapter halted, removed or powered down, the driver unloaded, while a
-//! consumer has connections open and transfers running. The consumer does what Windows makes it do: it closes when asked.
+//! Teardown while a consumer has connections open and transfers running: NDK disabled, the adapter halted, removed or powered
+//! down, the driver unloaded. The consumer closes when it is asked, as Windows requires.
 
 use kernel_host::schedule;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Raw frames over the virtual wire: every length, every destination and filter, lists of every shape, and what becomes of
-//! frames when an adapter pauses, halts or goes while they are on their way.
+//! Raw frames over the virtual wire: every length, every destination and filter, lists of every shape, and the
+//! frames under way when an adapter pauses, halts or is removed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

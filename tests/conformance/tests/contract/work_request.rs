@@ -1,4 +1,4 @@
-//! Work requests whatever they do: flags, chains, fences, order, what may run beside them, and how long they wait.
+//! What all kinds of work requests have in common: flags, chains, fences, order, what may run beside them, and how long they wait.
 
 use conformance::case;
 use conformance::consumer::{

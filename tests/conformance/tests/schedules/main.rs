@@ -1,5 +1,5 @@
-//! Schedules by a seed, shown on the loaded image: three threads post to one queue pair and take from one completion queue,
-//! and whose result comes when is up to the schedule. The same seed gives the same order of results and the same trace of
+//! Schedules by a seed, tested on the loaded image: three threads post to one queue pair and take from one completion queue,
+//! and the schedule decides the order of the results. The same seed gives the same order of results and the same trace of
 //! everything before them; other seeds give others.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,6 +1,6 @@
-//! The consumer in C of `tests/c-consumer` on the real driver image: two foreign sources in one kernel, which know of each
-//! other only what NDKPI says. The consumer keeps its own books and leaves them in its registry key; here they must
-//! balance.
+//! The consumer in C of `tests/c-consumer` on the real driver image: two drivers in one kernel that share only
+//! NDKPI. The consumer counts its requests and results and writes the counts to its registry key; these tests check that
+//! they balance.
 //!
 //! One process has one kernel, so each test is a child process.
 

@@ -1,4 +1,4 @@
-//! Mistakes that a consumer makes, one a test: a copy of the consumer in which one line is another, and how it ends.
+//! Mistakes of a consumer, one a test: a copy of the consumer with one line replaced, and how its run ends.
 
 use std::path::PathBuf;
 use std::time::Duration;

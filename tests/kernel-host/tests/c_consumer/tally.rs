@@ -1,4 +1,4 @@
-//! The consumer's own books, as it leaves them in its registry key.
+//! The consumer's counts, as it writes them to its registry key.
 
 use kernel_host::registry::{self, Value};
 

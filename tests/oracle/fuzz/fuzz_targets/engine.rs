@@ -1,4 +1,4 @@
-//! Sequences of operations, good ones and wild ones, on the engine: beside the model in both columns, and alone with partial service passes.
+//! Sequences of operations, legal and random ones, on the engine: beside the model in both columns, and alone with partial service passes.
 #![no_main]
 
 use std::cell::RefCell;

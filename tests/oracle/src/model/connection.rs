@@ -1,4 +1,4 @@
-//! Listeners, connectors, shared endpoints: how connections come and go.
+//! Listeners, connectors, shared endpoints: how connections are made and ended.
 
 use softndk_ioctl::{ScriptCode, ScriptEvent, ScriptKind, ScriptName, Status};
 

@@ -1,4 +1,4 @@
-//! The model: what a consumer of the contract must see, written to be read.
+//! The model of the contract: the results that a consumer must see.
 //!
 //! It is sequential: every call takes its whole effect before the next one. Its state is plain vectors and maps.
 //! It is written from the documents (NDKPI, NDSPI v2) and `docs/decisions.md`, shares no code with the

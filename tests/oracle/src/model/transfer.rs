@@ -1,4 +1,4 @@
-//! Queue pairs and what becomes of their requests: matching, moving, failing, flushing.
+//! Queue pairs and their requests: matching, moving, failing, flushing.
 
 use std::collections::VecDeque;
 

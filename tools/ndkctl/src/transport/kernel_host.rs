@@ -1,4 +1,4 @@
-//! The driver without Windows: its real image in the kernel host, inside this process.
+//! The driver on Linux: its real image in the kernel host, inside this process.
 //!
 //! One process has one kernel, so there is one [`Machine`]. Its adapters are what `inf/softndk.inx` installs, with an IPv4 and
 //! an IPv6 address each, all on one wire. Taking the machine down unloads the driver and counts what it left.

@@ -1,5 +1,5 @@
 //! Every allocation and every mapping of a program's scenarios on the device made to fail once, in each profile of completion mode: the
-//! request that needed it says so, those after it are answered as documented, and nothing is left behind.
+//! request that needed it fails with its status, those after it are answered as documented, and nothing is left behind.
 //!
 //! The sites are found by running a scenario once while the host records them; then each is failed at each of its hits, and
 //! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the

@@ -1,4 +1,4 @@
-//! What every request checks before it looks at its meaning: code, length, version, size, space for the answer; and access rights.
+//! The checks that every request makes first: code, length, version, size, space for the answer; and access rights.
 
 use super::machine::{Machine, ask, list, open, region, send, send_direct};
 use super::pairs::{close, create_request, objects};

@@ -1,4 +1,4 @@
-//! Replay: scripts that check themselves, scripts that are wrong, scripts made by chance, and what a script leaves.
+//! Replay: scripts that check themselves, scripts that are wrong, random scripts, and the objects that a script leaves open.
 
 use super::machine::{Machine, send};
 use super::pairs::objects;

@@ -1,4 +1,4 @@
-//! How deep the driver went down its kernel stacks in a case, which `docs/stack-marks.txt` keeps the largest numbers of.
+//! The stack depths that the driver reached in a case; `docs/stack-marks.txt` has the largest ones.
 
 use kernel_host::Report;
 use std::env;

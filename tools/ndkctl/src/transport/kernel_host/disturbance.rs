@@ -1,4 +1,4 @@
-//! What happens to adapters while others use them: NDK goes off and on, adapters are paused, powered down, halted, started
+//! Disturbances of the chaos phase: NDK is switched off and on, adapters are paused, powered down, halted, started
 //! again with other profiles, and memory is short for a while.
 
 use crate::random::Random;

@@ -1,6 +1,6 @@
-//! A miniport that takes the long way wherever NDIS allows one: restart, pause and OIDs pend, sends are completed from a timer,
+//! A miniport that completes asynchronously wherever NDIS allows it: restart, pause and OIDs pend, sends are completed from a timer,
 //! frames come back as receives that the host has to return, an I/O request waits for its cancel routine. It keeps the
-//! contract; what the kernel host makes of it is checked from outside.
+//! contract; the tests check how the kernel host serves it.
 //!
 //! One adapter, one frame in a list. Work is done by a timer at DISPATCH_LEVEL and, for serial OIDs, by a work item.
 
