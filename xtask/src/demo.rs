@@ -13,7 +13,7 @@ use crate::{
 use anyhow::{Context, Result};
 use std::{ffi::OsString, process::Command};
 
-/// Build everything and show it at work.
+/// Build everything and run the demonstration.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Passed to `ndkctl demo`

@@ -159,7 +159,7 @@ fn build(workspace: &Workspace, targets: &[&Target]) -> Result<()> {
     crates.dedup();
     for about in crates {
         let mut build = Command::new(&cargo_fuzz);
-        // The engine and what is made of it have no sanitizer to gain from: their memory errors are the kernel host's to find, and
+        // A sanitizer would add nothing for the engine and the image: their memory errors are the kernel host's to find, and
         // those of the cells miri's and loom's.
         build.current_dir(workspace.path(about)).args(["build", "--fuzz-dir", "fuzz", "--sanitizer", "none"]);
         build.arg("--target-dir").arg(folder(workspace));
@@ -277,7 +277,7 @@ fn keep(workspace: &Workspace, target: &Target) -> Result<()> {
     let mut merge = program(workspace, target)?;
     merge.args(["-set_cover_merge=1"]).args([&kept, &made, &found(workspace, target), &seeds]);
     command::output(&mut merge).with_context(|| format!("the inputs of {} cannot be merged", target.name))?;
-    // Those that showed a mistake once stay, whatever they reach.
+    // Inputs that found a mistake stay, whatever they reach.
     for entry in fs::read_dir(&seeds)? {
         let path = entry?.path();
         if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("found-")) {

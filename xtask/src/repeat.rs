@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Run every suite many times, idle and beside a busy machine, and print a table of the failures.
+/// Run every suite many times, on an idle and on a busy machine, and print a table of the failures.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Only suites whose names contain one of these: `kernel-host/c_consumer`, `conformance/`
@@ -66,7 +66,7 @@ pub struct Arguments {
 enum Load {
     /// Nothing that this command starts
     Idle,
-    /// A loop without end for each processor
+    /// An endless loop on each processor
     Busy,
 }
 
@@ -164,7 +164,7 @@ fn suites(workspace: &Workspace) -> Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Loops without end, one for each processor, until it is dropped.
+/// Endless loops, one on each processor, until it is dropped.
 struct Busy {
     stopping: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

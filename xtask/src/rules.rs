@@ -17,7 +17,7 @@ use std::{
 pub use list::Rule;
 pub use test::Test;
 
-/// A test that is about more rules than this is about none.
+/// Most rules that one test may name.
 const MOST_TAGS: usize = 5;
 
 /// Show which tests stand for which rule of docs/rules.md, and fail when one has none.
@@ -35,12 +35,12 @@ pub struct Arguments {
     prefixes: Vec<String>,
 }
 
-/// What the list and the tests have to do with each other.
+/// The list with the tests of each rule.
 struct Findings {
     rules: Vec<Rule>,
     /// By tag, the tests that name it.
     tests: BTreeMap<String, Vec<Test>>,
-    /// Sentences about what is wrong besides missing tests.
+    /// Defects other than missing tests, a sentence each.
     defects: Vec<String>,
     unknown: usize,
 }

@@ -106,7 +106,7 @@ fn list(patch: &Patch) {
     patch.tests.iter().for_each(|test| println!("    {test}"));
 }
 
-/// The tests that are not green in the unbroken tree: a test that fails without a break proves nothing with one.
+/// The tests that fail in the unchanged tree: a test that fails without a seeded bug proves nothing with one.
 fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<Test>> {
     let tests = patches.iter().flat_map(|patch| &patch.tests).collect::<BTreeSet<_>>();
     let spinner = spinner("the unbroken tree")?;
@@ -123,7 +123,7 @@ fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<Test
     Ok(red)
 }
 
-/// Applies one break, runs its tests, prints its line; true when every one of them failed.
+/// Applies one seeded bug, runs its tests, prints its line; true when every one of them failed.
 fn all_fail(tree: &Tree, prover: &mut Prover<'_>, patch: &Patch) -> bool {
     let started = Instant::now();
     let verdict = spinner(&patch.name).and_then(|spinner| {
@@ -141,7 +141,7 @@ fn all_fail(tree: &Tree, prover: &mut Prover<'_>, patch: &Patch) -> bool {
     word == "red"
 }
 
-/// The tests of a break that do not fail, with what they did instead.
+/// The tests of a seeded bug that do not fail, with what they did instead.
 fn unnoticed(prover: &mut Prover<'_>, patch: &Patch) -> Result<Vec<String>> {
     prover.build(patch.tests.iter())?;
     let mut green = Vec::new();

@@ -11,7 +11,7 @@ use crate::{
 use anyhow::{Context, Result};
 use std::{ffi::OsString, process::Command};
 
-/// Many consumers at once on the loaded image, with adapters that go and come and short memory.
+/// Many consumers at once on the loaded image, with adapters that are removed and added and with short memory.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Minutes of the whole run, half of them the steady phase

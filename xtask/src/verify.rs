@@ -99,7 +99,7 @@ impl Ended {
     }
 }
 
-/// A case that did not end well.
+/// A failed case.
 struct Failure {
     command: String,
     export: String,
@@ -107,7 +107,7 @@ struct Failure {
     output: String,
 }
 
-/// What all faults together came to.
+/// The counts of all faults together.
 #[derive(Default)]
 struct Tally {
     found: BTreeSet<String>,

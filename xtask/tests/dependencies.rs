@@ -4,7 +4,7 @@
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// What the crates of the product may use: everything is named.
+/// All dependencies that the crates of the product may have.
 const PRODUCT: &[(&str, &[&str])] = &[
     ("ndkpi-sys", &["bitflags"]),
     // loom replaces the atomics when the model checker runs, and only then.

@@ -76,7 +76,7 @@ fn rules(findings: &Findings) -> Vec<Rule> {
     rules
 }
 
-/// Checks the good image after `change`, sealed with a right checksum unless `sealed` says no.
+/// Checks the good image after `change`, sealed with a right checksum unless `sealed` is false.
 fn changed(name: &str, sealed: bool, change: impl FnOnce(&mut [u8], &Image)) -> Vec<Rule> {
     let mut bytes = fs::read(image("good")).unwrap();
     let parsed = Image::parse(bytes.clone()).unwrap();

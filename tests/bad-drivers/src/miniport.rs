@@ -115,7 +115,7 @@ pub fn faulty(fault: Fault) -> bool {
     FAULT.load(Ordering::Relaxed) == fault as u8
 }
 
-/// Chooses the value that the contract wants, or the wrong one in the bad twin of `fault`.
+/// Chooses the value that the contract requires, or the wrong one in the bad twin of `fault`.
 pub fn unless<T>(fault: Fault, right: T, wrong: T) -> T {
     if faulty(fault) { wrong } else { right }
 }
@@ -130,7 +130,7 @@ pub fn buffer_pool() -> NDIS_HANDLE {
     BUFFER_POOL.load(Ordering::Relaxed)
 }
 
-/// One adapter at a time is all a case needs.
+/// A case needs one adapter at a time only.
 struct Adapter {
     oids: [NDIS_OID; 29],
     info: NDK_ADAPTER_INFO,

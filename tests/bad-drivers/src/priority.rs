@@ -18,7 +18,7 @@ const ONE_MILLISECOND: i64 = -10_000;
 static SPINNING: AtomicU32 = AtomicU32::new(0);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Works without a wait until another thread says that it is enough.
+/// Works without a wait until another thread sets a flag.
 unsafe extern "C" fn spin(context: *mut c_void) {
     KeSetPriorityThread(KeGetCurrentThread(), context.addr() as i32);
     SPINNING.fetch_add(1, Ordering::SeqCst);

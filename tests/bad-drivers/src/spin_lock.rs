@@ -160,7 +160,7 @@ unsafe extern "C" fn wait_with_the_lock(_: *mut Dpc, bad: *mut c_void, _: *mut c
     KeReleaseSpinLockFromDpcLevel(LOCK.0.get());
 }
 
-/// A DPC on another processor keeps the lock until this thread has said something, which waits for the lock.
+/// A DPC on another processor keeps the lock until this thread sets a flag, which waits for the lock.
 pub unsafe fn never_released(good: bool) {
     let dpc = DPC.0.get();
     KeInitializeDpc(dpc, wait_with_the_lock, usize::from(!good) as *mut c_void);

@@ -147,7 +147,7 @@ pub unsafe fn halting() {
     }
 }
 
-/// Says that the cable is in.
+/// Indicates that the link is up.
 unsafe fn indicate_link() {
     let mut link = NDIS_LINK_STATE::zeroed();
     link.Header = NDIS_OBJECT_HEADER {

@@ -107,7 +107,7 @@ pub fn image() -> PathBuf {
     workspace().join(given.unwrap_or_else(|| "target/driver/x64/debug/softndk.sys".into()))
 }
 
-/// What any callout may use of a kernel stack of 24 KiB, so that callers have their share. The host measures it.
+/// What any callout may use of a kernel stack of 24 KiB, so that the rest is left to callers. The host measures it.
 const STACK_LIMIT: usize = 16 << 10;
 
 /// A kernel with the driver loaded and its adapters started.
@@ -128,7 +128,7 @@ impl Machine {
         Self { kernel, driver, adapters, setup: setup.clone() }
     }
 
-    /// Opens an adapter as a consumer that wants NDKPI 2.
+    /// Opens an adapter as a consumer that asks for NDKPI 2.
     pub fn open(&self, index: usize) -> consumer::Adapter {
         let opened = self.try_open(index, NDK_VERSION { Major: 2, Minor: 0 });
         opened.unwrap_or_else(|status| panic!("adapter {index} cannot be opened: {status:#010x}"))

@@ -33,12 +33,12 @@ impl Outcome {
         Self { status, text, bugcheck }
     }
 
-    /// What the child wrote.
+    /// The child's output.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The child did what it had to and nothing ended it early.
+    /// The child completed and was not ended early.
     pub fn expect_success(&self) -> Result<(), Failed> {
         if self.status.success() { Ok(()) } else { Err(self.failure("the child failed")) }
     }

@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 pub struct Case {
     pub name: &'static str,
     pub rules: &'static [&'static str],
-    /// The profile of limits that has not what the trial needs; by the names of `docs/registry.md`.
+    /// The profile of limits that is too small for the trial; by the names of `docs/registry.md`.
     pub not_in: Option<&'static str>,
     pub run: fn(),
 }
@@ -89,7 +89,7 @@ pub fn in_child(name: &str, environment: &[(&str, &OsStr)]) -> Result<Outcome, F
     }
 }
 
-/// Reads a pipe to its end beside the wait, so that a talkative child never blocks.
+/// Reads a pipe to its end beside the wait, so that a child with much output never blocks.
 fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -231,7 +231,7 @@ trial! {
 }
 
 /// Two threads queue DPCs of their own to one processor; the routines add to one plain counter, which is only right when a
-/// processor runs one DPC at a time. In between the threads take spin locks, so that processors gain and lose favourites.
+/// processor runs one DPC at a time. In between the threads take spin locks, so that processors gain and lose their preferred threads.
 fn queue_from_two_threads(mode: Mode, rounds: u64) {
     let probe = Probe::boot(KernelConfig { mode, ..KernelConfig::default() });
     let counter = Box::leak(Box::new([0_u64; 2]));
@@ -269,7 +269,7 @@ fn queue_from_two_threads(mode: Mode, rounds: u64) {
 }
 
 trial! {
-    /// One thread comes to the processor all the time and becomes its favourite; the other comes now and then and takes that
+    /// One thread comes to the processor all the time and becomes its preferred one; the other comes now and then and takes that
     /// away. Each records when it finds the other one there.
     fn threads_at_dispatch_exclude_each_other_on_a_processor() {
         static OCCUPANTS: AtomicU64 = AtomicU64::new(0);

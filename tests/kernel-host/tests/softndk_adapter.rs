@@ -41,7 +41,7 @@ impl Machine {
         self.kernel.add_adapter(driver, config).expect("the adapter starts")
     }
 
-    /// Lets DPCs and threads do what they have to.
+    /// Lets DPCs and threads run until they are idle.
     fn wait_until_idle(&self) {
         self.kernel.rest(Duration::from_millis(50));
     }
@@ -324,7 +324,7 @@ fn keywords_out_of_range_do_no_harm(machine: &Machine) {
     }
 }
 
-/// Load, adapter, open, control device, unload, in which anything may refuse; what stands is taken down in order.
+/// Load, adapter, open, control device, unload, in which any call may fail; what was made is taken down in order.
 fn short_scenario(machine: &Machine) {
     let Ok(driver) = machine.kernel.load_driver(image(), "softndk") else { return };
     let address = "10.9.9.9".parse().expect("an address");

@@ -101,7 +101,7 @@ fn open_and_close_ndk(adapter: &Adapter) {
     assert_eq!(adapter.ndk_opens(), 0);
 }
 
-/// What happens to an adapter in an ordinary day.
+/// The ordinary events of an adapter.
 fn disturb(adapter: &Adapter) {
     adapter.restart().expect("restarts");
     adapter.pause().expect("pauses");

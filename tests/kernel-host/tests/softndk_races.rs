@@ -18,7 +18,7 @@ use ndkpi_sys::ndkinfo::NDK_VERSION;
 const ROUNDS: usize = 120;
 /// How often each kind of work must have succeeded.
 const SUCCESSES: usize = ROUNDS / 4;
-/// When a run that has not come so far is given up.
+/// The time after which a run that has not come so far fails.
 const LIMIT: Duration = Duration::from_mins(3);
 
 fn root() -> PathBuf {

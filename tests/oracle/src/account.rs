@@ -61,7 +61,7 @@ struct Account {
 }
 
 impl Account {
-    /// Takes down what a line has done.
+    /// Records what a line has done.
     fn record(&mut self, line: &Line, seen: &Expected) -> Result<(), String> {
         let Some(code) = Do::from_number(line.step.code) else { return Ok(()) };
         let (name, arguments) = (line.step.object, &line.step.arguments);
@@ -200,7 +200,7 @@ impl Behind {
         self.look()
     }
 
-    /// Takes down what was called back.
+    /// Records what was called back.
     fn look(&mut self) -> Result<(), String> {
         let Expected::Occurrences(events) = self.engine.take_occurrences() else { return Ok(()) };
         events.iter().try_for_each(|event| self.account.called_back(event))

@@ -53,7 +53,7 @@ fn occurrence(event: ScriptEvent, object: ScriptName, status: Status) -> ScriptO
     ScriptOccurrence { event: event as u32, object, status: status.0, reserved: [0; 5] }
 }
 
-/// A callback number that says what came of whom.
+/// The number of a callback, by kind and object.
 fn callback(event: ScriptEvent, object: ScriptName) -> u64 {
     (event as u64) << 32 | u64::from(object.0)
 }
@@ -665,7 +665,7 @@ impl Engine {
         Some(polled(queue).iter().map(entry).collect())
     }
 
-    /// What is left of the consumer's or in the engine, when nothing should be.
+    /// What is left of the consumer's objects or in the engine at the end.
     pub fn leftovers(&mut self) -> Option<String> {
         self.rest();
         let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);

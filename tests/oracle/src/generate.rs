@@ -81,7 +81,7 @@ impl Features {
         separate_queues: false,
     };
 
-    /// What a system can be compared by that is looked at through scripts only.
+    /// The features for a system that is compared through scripts only.
     pub const IMAGE: Self = Self { separate_queues: true, ..Self::ALL };
 }
 

@@ -18,7 +18,7 @@ use crate::model::Column;
 const LONGEST: usize = 300;
 const INLINE: u64 = 0x40;
 
-/// Numbers at which something ends. None between, where a queue would only take much memory.
+/// Boundary values. Values between them would only make queues large.
 const ENDS: [u64; 28] = [
     0,
     1,

@@ -103,7 +103,7 @@ pub fn shortest(lines: Vec<Line>, differs: impl Fn(&[Line]) -> bool) -> Vec<Line
                 more = tree.complicate();
             }
         }
-        // What could not go at first may go now.
+        // A line that could not be removed before may be removable now.
         tree = Lines::new(best.clone());
     }
     best

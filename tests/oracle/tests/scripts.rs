@@ -34,7 +34,7 @@ fn a_sequence_survives_text_and_bytes_and_still_holds() {
     }
 }
 
-/// Whatever is taken out of a sequence, what is left is a sequence: lines that lost their meaning are skipped.
+/// The rest of a sequence is a sequence after any line is removed: lines without an object are skipped.
 #[test]
 fn every_part_of_a_sequence_is_a_sequence() {
     let lines = sequence(3, Column::Ndk, 120, Features::ALL);

@@ -7,7 +7,7 @@ use softndk_ioctl::{AddressFamily, Operation, RegionKind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Looks at softndk's adapters and moves bytes through them by RDMA.
+/// Lists softndk's adapters and moves bytes through them by RDMA.
 ///
 /// Exit codes: 0 done; 1 the driver refused, or a transfer failed; 2 wrong arguments; 3 the driver could not be reached;
 /// 4 data arrived that were not sent, or a replayed script differs; 5 objects were left behind at unload; 6 a file could not be read or written.
@@ -33,7 +33,7 @@ pub struct GlobalArguments {
     pub machine: MachineArguments,
 }
 
-/// Where the driver runs. On Windows it is the installed one and there is nothing to say.
+/// Where the driver runs. On Windows it is the installed one and there are no options.
 #[derive(Args, Debug, Clone, Default)]
 pub struct MachineArguments {
     /// Driver image that the kernel host loads [default: target/driver/x64/release/softndk.sys, then debug].
@@ -92,7 +92,7 @@ pub enum LimitsProfile {
     ConnectxLike = 0,
     /// As much as the driver can.
     Generous = 1,
-    /// As little as a consumer has to live with.
+    /// The least that the contract allows.
     Tiny = 2,
 }
 
@@ -298,7 +298,7 @@ pub struct RefusalsArguments {
     #[arg(long, value_name = "COUNT")]
     pub last: Option<usize>,
     /// Run this script first (- reads standard input), and list what it was refused; whether its answers are those it expects
-    /// does not matter here.
+    /// is not reported here.
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
 }
@@ -464,7 +464,7 @@ pub struct StressArguments {
     /// Seconds of the whole run: half of it the steady phase, half of it the chaos phase.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..))]
     pub seconds: u64,
-    /// Chooses all random numbers. What each thread does follows from it; when it does it does not.
+    /// Chooses all random numbers. They determine what each thread does, but not when.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Handles of the control device open at once.

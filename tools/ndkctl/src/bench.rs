@@ -280,7 +280,7 @@ fn no_time() -> Failure {
     )
 }
 
-/// Times are worth something only where time is real.
+/// Times are measured only where time is real.
 #[cfg(not(windows))]
 pub fn check_mode(mode: HostMode) -> Result<(), Failure> {
     if mode == HostMode::Verify {

@@ -22,14 +22,14 @@ pub struct Client<D> {
 }
 
 impl<D: Device> Client<D> {
-    /// Talks to a device whose driver has our ABI version.
+    /// Opens a client of a device whose driver has our ABI version.
     pub fn connect(device: D) -> Result<(Self, VersionReply), Failure> {
         let client = Self { device };
         let version = client.version()?;
         if version.header.version != ABI_VERSION {
             return Err(Failure::new(
                 Kind::Unreachable,
-                "cannot talk to the driver",
+                "cannot use the driver",
                 format!("its ABI version is {}, this tool's is {ABI_VERSION}", version.header.version),
                 "use the ndkctl that was built with this driver",
             ));

@@ -50,7 +50,7 @@ pub struct ConnectReport {
     pub rate: Option<RateReport>,
 }
 
-/// A case that went as it must.
+/// A case that passed.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
     pub case: Case,

@@ -96,7 +96,7 @@ fn keeps(entry: &ObjectEntry) -> Vec<u64> {
     numbers.into_iter().collect()
 }
 
-/// The NDK_ADAPTER an object was made from: over what it keeps, as far as that is listed. Bounded, whatever the driver says.
+/// The NDK_ADAPTER an object was made from: over what it keeps, as far as that is listed. Bounded, whatever the driver reports.
 fn root<'entries>(
     entry: &'entries ObjectEntry,
     by_number: &BTreeMap<u64, &'entries ObjectEntry>,

@@ -8,7 +8,7 @@ pub struct Pattern {
 impl Pattern {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        // Zero would stay zero for ever.
+        // A zero state would never change.
         Self { state: seed ^ 0x9E37_79B9_7F4A_7C15 | 1 }
     }
 

@@ -14,7 +14,7 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-/// Requests per transfer when there is no interval: enough that the IOCTL does not count, few enough for a lively bar.
+/// Requests per transfer when there is no interval: enough to amortise the IOCTL, few enough to update the bar often.
 const BATCH: u64 = 1000;
 
 /// What `ping` measured. Times in nanoseconds.

@@ -7,7 +7,7 @@ pub struct Random(u64);
 impl Random {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        // Zero would stay zero for ever.
+        // A zero state would never change.
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 

@@ -49,7 +49,7 @@ pub fn run<D: Device>(client: &Client<D>, arguments: &RefusalsArguments) -> Resu
     if let Some(file) = &arguments.script {
         match replay::run(client, &ReplayArguments { file: file.clone() }) {
             Ok(_) => {}
-            // What it was refused is what is wanted here.
+            // Its refusals are listed; whether it passed is not checked.
             Err(failure) if failure.kind == Kind::Corrupt => {}
             Err(failure) => return Err(failure),
         }

@@ -63,7 +63,7 @@ impl<'arguments> Stream<'arguments> {
         Self::new(OperationName::Write, &arguments.stream, &[(TransferFlags::INLINE, arguments.inline)])
     }
 
-    /// What cannot be said in the definition of the command line.
+    /// Checks that the definition of the command line cannot express.
     fn check(&self) -> Result<(), Failure> {
         let common = self.common;
         let refuse =

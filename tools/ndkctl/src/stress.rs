@@ -40,7 +40,7 @@ const CHAOS: u64 = 600;
 /// A kind that was tried less often says nothing about a rate.
 const FEW: u64 = 20;
 
-/// What is done, and how it may end.
+/// The kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum StressOperation {
@@ -53,21 +53,21 @@ enum StressOperation {
     Read,
     Write,
     Send,
-    /// A transfer or a setting whose connection another thread closed meanwhile: it must end, and say so.
+    /// A transfer or a setting whose connection another thread closed meanwhile: it must end with a status that says so.
     Interrupted,
     Close,
     /// One of the ways a connection can go, by a script.
     Script,
 }
 
-/// How often, and how often well.
+/// Attempts and successes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Count {
     tried: u64,
     succeeded: u64,
 }
 
-/// What all requests of all transfers came to.
+/// The sums over all requests of all transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Requests {
     posted: u64,
@@ -135,7 +135,7 @@ impl Shared {
         self.count(operation, outcome.as_ref().map(|_| ()));
     }
 
-    /// Counts, and passes on what there is.
+    /// Counts the outcome, and returns the value.
     fn counted<T>(&self, operation: StressOperation, outcome: Result<T, Failure>) -> Option<T> {
         self.count_done(operation, &outcome);
         outcome.ok()
@@ -378,7 +378,7 @@ impl Worker<'_> {
             return false;
         }
         self.shared.count(operation, Err(&failure));
-        // Whatever is wrong with it, a new connection is worth more.
+        // Whatever the reason, the thread continues with a new connection.
         self.close(pair);
         false
     }
@@ -485,7 +485,7 @@ impl Worker<'_> {
         }
         let lengths = (near.limits.max_caller_data, far.limits.max_callee_data);
         let run = || run_case(self.client, case, (near.index, far.index), lengths);
-        // A script looks when nothing has happened for ten milliseconds, which on a busy machine may be too early.
+        // A script observes when no event has happened for ten milliseconds, which on a busy machine may be too early.
         let outcome = run().or_else(|failure| if failure.kind == Kind::Corrupt { run() } else { Err(failure) });
         self.shared.count_done(StressOperation::Script, &outcome);
         if outcome.is_err() {
@@ -499,7 +499,7 @@ fn is_complete(result: &TransferResult) -> bool {
     result.failed == 0 && result.first_failure == Status::SUCCESS.0
 }
 
-/// What does not fit in what a transfer says, or in what arrived.
+/// What is wrong in the counts of a transfer, or in the bytes that arrived.
 fn misfit(request: &TransferRequest, result: &TransferResult, sent: &[u8], arrived: &[u8]) -> Option<String> {
     let TransferResult { posted, completed, silent, failed, bytes, .. } = *result;
     if posted != completed + silent + failed {
@@ -594,7 +594,7 @@ impl fmt::Display for StressReport {
     }
 }
 
-/// That a run can fail: what ends it, one by one.
+/// The conditions that fail a run, one by one.
 #[cfg(test)]
 mod tests {
     use super::{Count, Half, Shared, StressOperation, StressReport, hangs, misfit};

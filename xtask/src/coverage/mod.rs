@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(long)]
     html: bool,
 
-    /// Take these numbers as those below which the next run fails
+    /// Take these numbers as the lower bounds of the next run
     #[arg(long)]
     bless: bool,
 

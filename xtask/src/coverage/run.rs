@@ -49,7 +49,7 @@ pub(super) fn libraries(workspace: &Workspace, profiles: &Path) -> Result<Vec<Pa
     Ok(programs)
 }
 
-/// Runs what loads the image. Numbers of a run in which something failed would say nothing.
+/// Runs what loads the image. Numbers of a run with failures are of no use.
 pub(super) fn trials(workspace: &Workspace, image: &Path, profiles: &Path, filter: Option<&str>) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(workspace.root()).args(["test", "--quiet", "--locked", "--no-fail-fast"]);

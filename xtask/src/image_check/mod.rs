@@ -56,10 +56,10 @@ const FRAME_LIMIT: u32 = 4096;
 /// How many frames `frames.txt` shows.
 const FRAMES_LISTED: usize = 20;
 
-/// The bound for the stack below an entry point: what is left of 24 KiB belongs to the consumer and the network stack.
+/// The bound for the stack below an entry point: the rest of 24 KiB is for the consumer and the network stack.
 const DEPTH_LIMIT: u32 = 4096;
 
-/// What an image is checked for.
+/// The rules of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     Subsystem,

@@ -73,7 +73,7 @@ fn close_gaps(functions: &mut [Function]) {
     }
 }
 
-/// A name that does not change with what does not matter: without type parameters, without the numbers of `impl$3` and
+/// A name that is the same in every build: without type parameters, without the numbers of `impl$3` and
 /// `closure_env$0`, and without the debugger's wrappers (`enum2$<core::option::Option<u8> >` is `core::option::Option`).
 fn stable_name(name: &str) -> String {
     let mut stable = String::with_capacity(name.len());

@@ -50,7 +50,7 @@ pub struct Patch {
     pub change: Change,
 }
 
-/// Every break there is, by name.
+/// All seeded bugs, by name.
 pub fn read_all(workspace: &Workspace) -> Result<Vec<Patch>> {
     let folder = workspace.path("tests/seeded-bugs");
     let known = rules::tags(workspace)?;

@@ -80,7 +80,7 @@ impl Tree {
         self.apply(change, true).is_ok()
     }
 
-    /// Does something while a change is applied. Afterwards the copy is as before, whatever became of the work tree meanwhile.
+    /// Does something while a change is applied. Afterwards the copy is as before, even if the work tree changes meanwhile.
     pub fn with<T>(&self, change: &Change, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let places = change.files.iter().map(|file| self.root.join(file)).collect::<Vec<_>>();
         let before = places.iter().map(fs::read).collect::<Result<Vec<_>, _>>()?;

@@ -91,7 +91,7 @@ impl Input<'_> {
     }
 }
 
-/// What a consumer has on one adapter, for its connections to stand on.
+/// A consumer's objects on one adapter that its connections use.
 struct Side {
     pairs: Vec<QueuePair>,
     queue: CompletionQueue,

@@ -193,7 +193,7 @@ impl Handle {
         input
     }
 
-    /// Cancels what is still waited for, and waits for that.
+    /// Cancels the pending requests and waits for them.
     fn give_up(&mut self) {
         for (pending, buffer) in self.pending.drain(..) {
             pending.cancel();

@@ -7,10 +7,10 @@ use conformance::machine::{Machine, Setup};
 use kernel_host::memory::{mdl, pool};
 use kernel_host::{bugcheck, ledger};
 
-/// The longest that the driver may take to let go of what an input made.
+/// The longest that the driver may take to free the objects that an input made.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How often an input is done before what grows each time is called a leak.
+/// How often an input is run before growth in each run counts as a leak.
 const TIMES: usize = 12;
 
 thread_local! {
@@ -28,7 +28,7 @@ pub fn machine() -> &'static Machine {
     })
 }
 
-/// Does an input, and fails when something of it is left: what `state` sees at once; pool blocks when they become more every time.
+/// Runs an input, and fails when something of it is left: counts in `state` at once; pool blocks when they grow in every run.
 /// Tables of the driver that have grown and threads that it keeps are not left behind: they are there for the next time.
 pub fn leaves_nothing<T: PartialEq + std::fmt::Debug>(state: impl Fn() -> T, input: impl Fn()) {
     let before = (state(), mapped());

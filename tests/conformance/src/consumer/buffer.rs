@@ -23,7 +23,7 @@ const LABEL_STEP: usize = 1 << 34;
 
 pub struct Buffer {
     pages: UserBuffer,
-    /// Keeps the pages pinned however many lists come and go.
+    /// Keeps the pages pinned independently of the memory lists.
     _pin: LockedMdl,
     label: usize,
     offset: usize,
@@ -264,7 +264,7 @@ impl<'a> MemoryList<'a> {
         self.list.cast()
     }
 
-    /// Hangs another list behind this one.
+    /// Links another list behind this one.
     pub fn link(&self, next: &MemoryList<'_>) {
         // SAFETY: both lists live.
         unsafe { (*self.list).Next = next.list };

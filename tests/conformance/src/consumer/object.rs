@@ -1,6 +1,6 @@
-//! A provider's object as a consumer holds it. It does what the mediating layer of Windows does: it keeps the table,
-//! replaces `Dispatch` by an address that must not be called and the reserved block is used. A provider that reads
-//! the one or writes the other is found out.
+//! A provider's object as a consumer holds it. It does what the mediating layer of Windows does: it keeps the table, replaces
+//! `Dispatch` by an address that must not be called, and uses the reserved fields. A provider that reads the one or writes the
+//! others fails the trial.
 
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -116,7 +116,7 @@ impl QueuePair {
         Ok(Self { object: Object::adopt(creating.finish()?, domain.object().version()) })
     }
 
-    /// A queue pair that takes its receives from a shared queue; the receive members of the shape say nothing.
+    /// A queue pair that takes its receives from a shared queue; the receive members of the shape are ignored.
     pub fn with_shared(
         domain: &ProtectionDomain,
         receive: &CompletionQueue,

@@ -13,9 +13,9 @@ use softndk_ioctl::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// More than come between two failures that are looked at.
+/// More than the refusals between two failures that are checked.
 const CAPACITY: usize = 64;
-/// Refusals that nothing was matched with and that are remembered: sessions of the driver's own have some, too.
+/// Unmatched refusals that are kept: sessions of the driver itself have some, too.
 const REMEMBERED: usize = 4096;
 
 struct Seen {
@@ -32,14 +32,14 @@ fn seen() -> MutexGuard<'static, Seen> {
     SEEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on refusals are looked at. The driver is loaded and has an adapter.
+/// From here on refusals are checked. The driver is loaded and has an adapter.
 pub fn watch() {
     let opener = Opener { caller: Caller::Kernel, ..Opener::default() };
     let device = file::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, opener).expect("the control device opens");
     *seen() = Seen { device: Some(Arc::new(device)), newest: 0, unmatched: BTreeMap::new(), matched: None };
 }
 
-/// Refusals are not looked at any more. Before the driver is unloaded.
+/// Refusals are not checked any more. Before the driver is unloaded.
 pub fn stop() {
     let device = seen().device.take();
     drop(device);
@@ -130,7 +130,7 @@ fn expect_one(what: &str, status: NTSTATUS, is_it: impl Fn(&RefusalEntry) -> boo
     seen.matched = Some(entry);
 }
 
-/// Looks at what a call of an image returned: statuses are checked, other values are not.
+/// Checks what a call of an image returned if it is a status; other values are ignored.
 pub trait Returned {
     fn look_at(&self, function: &str);
 }

@@ -61,7 +61,7 @@ pub(super) fn leave_open(adapters: &[kernel_host::Adapter], setup: &Setup) -> Re
         return Err(("Connect", connecting.inline()));
     }
     wait_until_idle();
-    // Lost, if memory was short over there.
+    // Lost, if memory was short at the peer.
     let offered = (connection.listener.waiting() != 0).then(|| connection.listener.next());
     let closes = [
         peer.domain.object().begin_close(),

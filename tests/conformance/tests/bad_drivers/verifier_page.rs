@@ -17,7 +17,7 @@ use super::table::cases;
 
 const BEYOND: &str = "## Bad drivers beyond the two tools";
 
-/// What of the page the host is held to.
+/// The parts of the page that are compared with the host.
 #[derive(Default)]
 struct Page {
     rows: Vec<Row>,

@@ -213,7 +213,7 @@ fn what_there_is_is_advertised_and_works() {
     });
 }
 
-/// Those that consumers may poll for come before ordinary ones; none keeps a machine from doing anything else.
+/// Those that consumers may poll for come before ordinary ones; none has a priority that starves the machine.
 fn threads_of_the_driver_are_preferred_and_never_realtime() {
     with_machine(&Setup::default(), |machine| {
         let _open = machine.open(0);

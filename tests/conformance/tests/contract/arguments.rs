@@ -186,7 +186,7 @@ fn socket_addresses_that_are_none() {
     });
 }
 
-/// A connection is made in spite of it all.
+/// A connection is made after all these refusals.
 fn connecting_without_what_it_needs() {
     with_two_adapters(|first, second| {
         let (active, passive) =
@@ -322,7 +322,7 @@ fn memory_without_a_list_or_a_length() {
             assert_eq!(call("NDK_FN_BUILD_LAM", build, &words), INVALID, "{length} bytes at {list:#x}");
         }
         assert_eq!((mapping, size), ([0; 16], 128), "a refusal writes nothing");
-        // Nothing is released by nothing, and a mapping that was never built neither.
+        // Neither a null mapping nor one that was never built is released.
         let release = first.table().NdkReleaseLAM as usize;
         call("NDK_FN_RELEASE_LAM", release, &[adapter, NULL]);
         call("NDK_FN_RELEASE_LAM", release, &[adapter, place]);

@@ -49,7 +49,7 @@ fn put<T>(place: &Seen<T>, value: T) {
     *place.lock().expect("no panic while it was held") = Some(value);
 }
 
-/// A scenario with every asynchronous call of the contract; the consumer layer counts completions and guards out pointers.
+/// A scenario with every asynchronous call of the contract; the consumer layer counts completions and checks out pointers.
 fn completions_come_once_and_only_for_what_pended() {
     with_two_adapters(|first, second| {
         {
@@ -195,7 +195,7 @@ fn queue_closes_after_its_notification_has_returned() {
     });
 }
 
-/// Armed inside the callback, then a result from another processor before it returns: nothing else would ever wake this consumer.
+/// Armed inside the callback, then a result from another processor before it returns: no other notification would wake this consumer.
 fn result_that_comes_while_the_callback_runs_is_notified_after_it() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));

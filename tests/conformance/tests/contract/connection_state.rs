@@ -46,7 +46,7 @@ struct Row {
     addresses: NTSTATUS,
 }
 
-/// A connector that is not part of a connection any more, and why not.
+/// A connector that is not part of a connection any more, and the reason.
 const fn over(connect: NTSTATUS, cause: NTSTATUS, data: NTSTATUS) -> Row {
     Row {
         connect: Some(connect),
@@ -260,7 +260,7 @@ fn connector_that_rejected_is_finished() {
         assert_eq!(connecting.wait(), STATUS_CONNECTION_REFUSED);
         scene.check(&peer, false, over(INVALID, INVALID, 0));
         near.close();
-        // The connecting side says no to an answer.
+        // The connecting side rejects an answer.
         let (near, peer, accepting) = scene.answered();
         assert_eq!(near.reject(&[]), 0);
         assert_eq!(accepting.wait(), ABORTED);

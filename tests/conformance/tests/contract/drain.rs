@@ -31,7 +31,7 @@ pub const CASES: &[Case] = &[
 
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 
-/// Messages that one notification may take where both sides have [`IN_FLIGHT`] under way: more of them were sent meanwhile.
+/// Messages that one notification may take where both sides have [`IN_FLIGHT`] under way: more of them are sent meanwhile.
 const FED: u32 = 8 * IN_FLIGHT as u32;
 
 /// A consumer that has taken so many results without finding its queue empty has a provider that completes each post at once.
@@ -40,7 +40,7 @@ const WITHOUT_END: u32 = 10_000;
 /// Results of a whole trial, so that a loop without end would have been one.
 const ENOUGH: u64 = 2 * WITHOUT_END as u64;
 
-/// Polls of an empty queue that a consumer makes before it gives the provider up.
+/// Polls of an empty queue that a consumer makes before the trial fails.
 const POLLS: u32 = 100_000;
 
 /// Requests in flight.
@@ -121,7 +121,7 @@ impl<'a> Traffic<'a> {
         (0..IN_FLIGHT).for_each(|request| self.post(request));
     }
 
-    /// `while (poll() > 0) { post another }`: the loop of which a consumer thinks that it ends.
+    /// `while (poll() > 0) { post another }`: the loop that a consumer expects to end.
     fn drain(&self, before: impl Fn()) {
         let taken = drain(&self.pair.active.initiator, &self.stopped, |result| {
             if !self.stopped.load(Ordering::Acquire) {

@@ -80,7 +80,7 @@ fn one_allocation_in_twenty_fails_at_random() {
     let kernel = Kernel::boot(setup.kernel.clone());
     let mut succeeded = 0;
     for seed in 1..=60 {
-        // The later runs are gentler, so that some get far.
+        // The later runs have fewer faults, so that some get far.
         fault::fail_randomly(20 + seed * 3, seed);
         let result = scenario(&kernel, &setup, &mut Names::new());
         fault::stop();

@@ -224,7 +224,7 @@ fn results_can_be_taken_while_the_notification_is_held_back() {
     });
 }
 
-/// The timer must not outlive the queue; the machine finds out if it does.
+/// The timer must not outlive the queue; the host reports it if it does.
 fn a_queue_may_be_closed_while_its_notification_is_held_back() {
     with_pair(|pair| {
         let queue = &pair.active.initiator;

@@ -247,7 +247,7 @@ fn event_that_is_refused_is_not_raised_without_end() {
     with_machine(&Setup::default(), |machine| {
         let adapter = &machine.adapters[0];
         for enable in [false, true] {
-            // For a reason that time does not mend: once a request, and no more.
+            // For a status that a retry does not change: once a request, and no more.
             let before = adapter.ndk_events().len();
             adapter.refuse_ndk_events(Some(NDIS_STATUS_FAILURE));
             set_state(adapter, enable);
@@ -256,7 +256,7 @@ fn event_that_is_refused_is_not_raised_without_end() {
             set_state(adapter, enable);
             wait_until_idle();
             assert_eq!(adapter.ndk_events_refused(), 2, "asked for again, raised again");
-            // For lack of resources: after longer and longer pauses, and not for ever.
+            // For lack of resources: after longer and longer pauses, and not without end.
             adapter.refuse_ndk_events(Some(NDIS_STATUS_RESOURCES));
             set_state(adapter, enable);
             kernel_host::dispatcher::delay(-10_000_000);
@@ -267,7 +267,7 @@ fn event_that_is_refused_is_not_raised_without_end() {
             assert!((soon + 1..=16).contains(&late), "{late} in ten minutes");
             kernel_host::dispatcher::delay(-6_000_000_000);
             assert_eq!(adapter.ndk_events_refused(), late, "given up");
-            // What was given up is made good with the next request.
+            // An event that was given up is raised with the next request.
             adapter.refuse_ndk_events(None);
             assert_eq!(adapter.ndk_events().len(), before);
             set_state(adapter, enable);

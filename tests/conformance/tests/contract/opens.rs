@@ -583,7 +583,7 @@ fn the_open_of_the_queue_pair_closes_first() {
     });
 }
 
-/// All four opens one after another by one thread, in several orders: the last object lets all of them go.
+/// All four opens one after another by one thread, in several orders: the last object releases all of them.
 fn opens_closed_over_each_others_objects_close_with_the_last() {
     with_machine(&Setup::default(), |machine| {
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {

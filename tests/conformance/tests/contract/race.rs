@@ -11,7 +11,7 @@ use ndkpi_sys::ndkpi::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A fast registration of tiny limits holds so little that an invalidation does not meet the copying.
+/// A fast registration of tiny limits holds so little that an invalidation does not coincide with the copying.
 pub const CASES: &[Case] = &[
     case!(deregister_during_a_write: "NDK-MR-7"),
     case!(close_during_a_write: "NDK-MR-7", "BUG-1"),
@@ -28,11 +28,11 @@ const MIB: usize = 1 << 20;
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 const FULL: NDK_OP_FLAGS = NDK_OP_FLAG_ALLOW_REMOTE_READ.union(NDK_OP_FLAG_ALLOW_REMOTE_WRITE);
 const OWNERS: u8 = 0xA5;
-/// Rounds of each trial; the moment of the removal moves through the copy.
+/// Rounds of each trial; the time of the removal moves through the copy.
 const ROUNDS: u64 = 60;
 /// With a schedule the seed chooses the point instead.
 const ROUNDS_OF_A_SEED: u64 = 8;
-/// How long a trial may go on without having met what it is about.
+/// How long a trial may go on without the interleaving that it tests.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Transfers of a round.
 const TRANSFERS: usize = 8;
@@ -68,7 +68,7 @@ fn take_away(removal: Removal, sink: &Window<'_>, owner: &End<'_>, peer: &End<'_
 
 /// One round: transfers of 1 MiB into a region whose owner takes it away when `begin` posts have returned and a little
 /// later. Returns whether the removal
-/// came to pass and met the copying: some transfer had succeeded and some came too late.
+/// happened and came during the copying: some transfer had succeeded and some came too late.
 fn round(machine: &Machine, removal: Removal, sink_is_local: bool, begin: usize, delay: u64) -> bool {
     let (first, second) = (machine.open(0), machine.open(1));
     let shape = QueuePairShape { initiator_depth: 64, ..QueuePairShape::default() };
@@ -132,7 +132,7 @@ fn rounds(removal: Removal, sink_is_local: bool) {
         let mut random = Random::new(0x2ACE);
         let enough = if schedule::is_on() { ROUNDS_OF_A_SEED } else { ROUNDS };
         let (mut met, mut played, begun) = (0, 0, Instant::now());
-        // A run in which the removal always came too early or too late has shown nothing: it goes on until one met a copy.
+        // A run in which the removal always came too early or too late proves nothing: it goes on until one came during a copy.
         while played < enough || met == 0 {
             assert!(begun.elapsed() < PATIENCE, "no removal met a copy in {played} rounds");
             played += 1;
@@ -220,7 +220,7 @@ fn result_that_comes_while_its_queue_is_armed_is_notified() {
 }
 
 /// A consumer that must not, but does, write the page list of a FastRegister while the call runs: what was checked is what is
-/// used. The last page is now the right one and now a crooked one; the call refuses, or the region begins on whole pages.
+/// used. The last page is now the right one and now a misaligned one; the call refuses, or the region begins on whole pages.
 fn page_list_that_changes_while_it_is_posted() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
@@ -240,7 +240,7 @@ fn page_list_that_changes_while_it_is_posted() {
             machine,
             || {
                 let begun = Instant::now();
-                // A list that did not change while it was read has shown nothing. One at a time, threads change it between calls.
+                // A list that did not change while it was read proves nothing. One at a time, threads change it between calls.
                 let (enough, often) = if schedule::is_on() { (50, 0) } else { (3000, 200) };
                 for round in 0.. {
                     if round >= enough && accepted > 10 && refused > 10 && met >= often {

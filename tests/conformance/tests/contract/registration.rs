@@ -28,7 +28,7 @@ pub const CASES: &[Case] = &[
 const NONE: NDK_OP_FLAGS = NDK_OP_FLAGS::empty();
 const LENGTH: usize = 9000;
 
-/// What a peer and the owner get to do with memory: read by the peer, write by the peer, write by the owner's own Read.
+/// The accesses of a peer and of the owner to memory: read by the peer, write by the peer, write by the owner's own Read.
 fn allowed<'a>(
     first: &'a Adapter,
     second: &'a Adapter,
@@ -217,7 +217,7 @@ fn base_of_a_fast_registration_is_any_label() {
         let mapping = Mapping::build(second, &buffer).expect("a logical mapping");
         let offset = u64::from(mapping.first_byte_offset());
         let region = pair.passive.domain.fast_region(mapping.pages().len() as u32, true);
-        // Low, high, in the middle of nowhere, and as near to the end of all addresses as the length allows.
+        // Low, high, in the middle, and as near to the end of all addresses as the length allows.
         for page in [0x1000, 0x7FFF_0000_0000, 0xFFFF_8000_0000_0000, u64::MAX - 0xFFFF - 4096 * 4] {
             let base = (page & !0xFFF) + offset;
             let registration = FastRegistration {

@@ -188,7 +188,7 @@ fn ends_of<'a>(pair: &'a Pair<'static>) -> impl Iterator<Item = &'a End<'static>
     [&pair.active, &pair.passive].into_iter()
 }
 
-/// Hands the consumer to the system's request to close, whichever adapter it comes from.
+/// Has the consumer closed on the system's request, whichever adapter it comes from.
 fn close_when_asked(
     machine: &Machine,
     everything: Everything,

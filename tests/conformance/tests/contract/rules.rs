@@ -7,7 +7,7 @@ use conformance::case;
 use conformance::machine::workspace;
 use conformance::trial::Case;
 
-/// A trial that is about more than this is about nothing.
+/// Most rules that one trial may name.
 const MOST_TAGS: usize = 5;
 
 pub const CASES: &[Case] = &[case!(every_tag_is_a_rule: "TAGS-1")];

@@ -127,7 +127,7 @@ impl Consumer {
     }
 }
 
-/// Hands the consumer to the system's request to close, as a real one would close on its WSK notification.
+/// Has the consumer closed on the system's request, as a real one closes on its WSK notification.
 fn close_when_asked(machine: &Machine) -> (Arc<Mutex<Option<Consumer>>>, Vec<kernel_host::ndk::ConsumerRegistration>) {
     let place = Arc::new(Mutex::new(Some(Consumer::new(machine))));
     let registrations = machine

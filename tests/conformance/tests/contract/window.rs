@@ -387,7 +387,7 @@ fn an_invalidated_window_opens_nothing() {
     });
 }
 
-/// A long Write of the peer meets the invalidation of its window: whatever it moved before, once the Invalidate has completed no
+/// A long Write of the peer runs during the invalidation of its window: whatever it moved before, once the Invalidate has completed no
 /// byte changes any more, and the connection is at its end. On a busy machine the write may be through first: then again.
 fn an_access_under_way_is_ended_by_an_invalidation() {
     with_two_adapters(|first, second| {
@@ -398,7 +398,7 @@ fn an_access_under_way_is_ended_by_an_invalidation() {
     });
 }
 
-/// One round; whether they met.
+/// One round; whether the two overlapped.
 fn invalidation_meets_a_write(first: &Adapter, second: &Adapter) -> bool {
     const LONG: usize = 64 << 20;
     let pair = Pair::connect(first, second);

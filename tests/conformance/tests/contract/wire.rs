@@ -459,7 +459,7 @@ struct Storm {
     paused: AtomicUsize,
 }
 
-/// Sends without end from a thread of its own while `disturb` runs: this many rounds, and on until the storm has met what it should.
+/// Sends without end from a thread of its own while `disturb` runs: this many rounds, and on until the storm has had the required effect.
 fn storm(
     machine: &Machine,
     (from, to): (&Adapter, &Adapter),

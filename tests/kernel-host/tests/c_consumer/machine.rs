@@ -96,7 +96,7 @@ impl Machine {
         self.kernel.load_driver(consumer_image(), SERVICE).expect("the consumer in C loads")
     }
 
-    /// Waits until the tally is as wished; the watchdog of the kernel host ends a wait for nothing.
+    /// Waits until the tally is as asked for; the watchdog of the kernel host ends a wait without end.
     pub fn wait(&self, what: &str, is_reached: impl Fn(&Tally) -> bool) -> Tally {
         for _ in 0..60_000 {
             if let Some(tally) = Tally::read()

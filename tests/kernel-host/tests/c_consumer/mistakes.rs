@@ -24,7 +24,7 @@ enum Ends {
     Report(&'static [BugCheck], &'static [&'static str]),
 }
 
-/// A line of a file of the consumer, and what stands there instead.
+/// A line of a file of the consumer, and its replacement.
 struct Mistake {
     file: &'static str,
     right: &'static str,

@@ -9,7 +9,7 @@ use super::{Call, Column, DONE, Expected, Id, Model, QueuePair, Resource, fails}
 /// Most entries a queue may be asked for (NDK_ADAPTER_INFO).
 pub const MOST: u32 = 4_194_303;
 
-/// Strength of an arm; a stronger one takes the place of a weaker.
+/// Strength of an arm; a stronger one replaces a weaker one.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Arm {
     Errors,

@@ -38,7 +38,7 @@ pub enum Phase {
     /// Its Accept is pending.
     Accepting,
     Connected,
-    /// The connection broke: by a failed request, or the other side's close.
+    /// The connection failed: by a failed request, or the other side's close.
     Broken,
     /// The other side gave up before there was a connection.
     Deserted,
@@ -165,7 +165,7 @@ impl Model {
         let too_long = data > CALLER_DATA;
         let listens = target.is_some_and(|target| !self.listener(target).paused);
         let taken = endpoint.is_some_and(|endpoint| target.is_some_and(|target| self.route_exists(endpoint, target)));
-        // Two reasons are no rule.
+        // With two reasons the status is undefined by the contract.
         if usize::from(used) + usize::from(too_long) + usize::from(!listens) + usize::from(taken) > 1 {
             return None;
         }
@@ -313,7 +313,7 @@ impl Model {
         }
     }
 
-    /// The passive side says no: the Connect fails, and its connector and queue pair are as before.
+    /// The passive side rejects: the Connect fails, and its connector and queue pair are as before.
     fn refuse(&mut self, passive: Id) {
         self.connector_mut(passive).phase = Phase::Over;
         let Some(active) = self.connector(passive).peer else { return };

@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// Queues a request, or refuses it and lets go of what was held back.
+    /// Queues a request, or refuses it and releases the requests that were held back.
     fn post(&mut self, id: Id, request: Request, mut reasons: Vec<(bool, Status)>) -> Option<Expected> {
         (!self.would_overrun_midway(id)).then_some(())?;
         let pair = self.pair(id);
@@ -223,7 +223,7 @@ impl Model {
         (region.fast && valid && length > 0).then_some(object)
     }
 
-    /// What lies there now. Inline addresses are real ones: a consumer names nothing but its buffers.
+    /// The bytes there now. Inline addresses are real ones: they are in the consumer's buffers.
     fn inline_bytes(&self, sges: &[super::transfer::Sge]) -> Option<Vec<super::memory::Byte>> {
         let mut bytes = Vec::new();
         for (address, length, token) in sges {

@@ -148,7 +148,7 @@ enum Fate {
 }
 
 impl Model {
-    /// Memory in use by a request that waits: a consumer does not take it away, and when a provider looks is its choice.
+    /// Memory in use by a request that waits: a consumer does not free it, and when a provider checks it is its choice.
     pub(super) fn in_use(&self, object: Id, except: Option<Id>) -> bool {
         self.nodes.iter().enumerate().any(|(id, node)| match &node.resource {
             Resource::QueuePair(pair) => {
@@ -158,7 +158,7 @@ impl Model {
         })
     }
 
-    /// Takes one request of any queue pair to its end; false when nothing moves.
+    /// Completes one request of any queue pair; false when nothing moves.
     pub(super) fn transfer_something(&mut self) -> bool {
         (0..self.nodes.len()).any(|id| match &self.nodes[id].resource {
             Resource::QueuePair(pair) if !self.nodes[id].finished => {
@@ -244,7 +244,7 @@ impl Model {
         };
         // A queue pair that has been flushed takes nothing from the shared queue any more.
         let receive = there.filter(|_| !self.pair(peer).drained).cloned();
-        // A sender's own memory is its own fault, whether or not a receive waits for the message.
+        // A fault in a sender's own memory is the sender's, whether or not a receive waits for the message.
         let Some(bytes) = self.gather(id, data) else { return Fate::Failed(Status::ACCESS_VIOLATION) };
         let revoked = match invalidate {
             None => None,

@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 #[derive(Debug)]
 pub struct Machine;
 
-/// Nothing is looked at on Windows: the driver stays loaded.
+/// Nothing is checked on Windows: the driver stays loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Leftovers;
 
@@ -62,7 +62,7 @@ pub fn in_parallel(jobs: Vec<Job<'_>>) {
     });
 }
 
-/// Adapters are left alone on Windows: switching them off and on is the Device Manager's.
+/// Adapters are not disturbed on Windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Disturber;
 

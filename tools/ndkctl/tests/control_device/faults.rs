@@ -31,7 +31,7 @@ pub const CASES: &[Case] = cases![
 /// Long enough for several pages in each region.
 const LENGTH: u64 = 20_000;
 
-/// Longer than what the driver maps while it is asked: here the profiles of completion mode part.
+/// Longer than what the driver maps while it is asked: here the completion modes differ.
 const LARGE: u64 = (4 << 20) + 1;
 
 /// Which step did not succeed, and what it answered.

@@ -69,7 +69,7 @@ fn a_pair_is_listed_with_all_it_stands_on() {
         assert!(object.holds > object.dependants, "{object:?}");
         let keeps = object.antecedents.iter().filter(|&&number| number != 0);
         assert!(keeps.clone().all(|number| numbers.contains(number)), "{object:?}");
-        // Opens are a session's, and everything else leads to one.
+        // Opens belong to a session, and every other object to an open.
         assert_eq!(object.kind == ObjectKind::ADAPTER, keeps.count() == 0, "{object:?}");
         assert_eq!(object.session == pair, object.kind == ObjectKind::ADAPTER, "{object:?}");
     }

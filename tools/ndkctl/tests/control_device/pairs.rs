@@ -212,7 +212,7 @@ fn closed_pairs_are_not_found() {
         let first = ask(&file, &create_request(machine)).pair;
         assert_eq!(close(&file, first), Status::SUCCESS);
         assert_eq!(close(&file, first), Status::NOT_FOUND);
-        // A new pair does not wake the old id.
+        // A new pair does not make the old id valid again.
         let second = ask(&file, &create_request(machine)).pair;
         assert_ne!(first, second);
         assert_eq!(close(&file, first), Status::NOT_FOUND);

@@ -346,7 +346,7 @@ fn objects_in_slots_of_another_kind_are_refused() {
 
 fn an_adapter_without_a_place_to_wait_in_stays_open() {
     with_file(|_, file| {
-        // Every adapter waits for what was made from it, and the last one finds no place.
+        // Every adapter waits for what was made from it, and for the last one there is no slot.
         let mut script = String::new();
         for number in 0..65 {
             let made = if number < 64 { format!("pd P{number}") } else { "listener L0".into() };

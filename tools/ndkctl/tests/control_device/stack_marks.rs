@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// What x64 Windows gives a kernel thread is 24 KiB; a third of it stays for those above and below the driver.
+/// What x64 Windows gives a kernel thread is 24 KiB; a third of it is left for the callers and callees of the driver.
 pub const LIMIT: usize = 16 << 10;
 
 /// Names a file to which each case appends its marks, a line for each kind of callout.

@@ -14,7 +14,7 @@ const MILLISECOND: i64 = -10_000;
 /// Out of so many allocations one fails while memory is short.
 const SHORTAGE: u64 = 400;
 
-/// Does to the adapters of a driver what an administrator, the system and a shortage of memory do.
+/// Disturbs the adapters of a driver as an administrator, the system and a shortage of memory do.
 #[derive(Clone, Copy, Debug)]
 pub struct Disturber {
     /// The driver's object, by which its adapters are found.
@@ -37,7 +37,7 @@ fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
     let mut done = Disturbances::default();
     let failures = fault::failures();
     while Instant::now() < until {
-        // Most of the time all is well, so that something can succeed.
+        // Most of the time nothing is disturbed, so that operations can succeed.
         pause_for(&mut random, 200, 600);
         let adapters = adapter::of_driver(driver);
         let Some(chosen) = adapters.get(random.below(adapters.len() as u64) as usize) else { continue };

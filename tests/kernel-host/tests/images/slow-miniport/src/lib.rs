@@ -580,7 +580,7 @@ unsafe fn set_cancel_routine(irp: *mut nt::IRP, routine: usize) -> usize {
     core::sync::atomic::AtomicUsize::from_ptr(place).swap(routine, Ordering::SeqCst)
 }
 
-/// Pends with a cancel routine; a packet that is cancelled already ends at once, unless the routine beat us to it.
+/// Pends with a cancel routine; a packet that is cancelled already ends at once, unless the routine has run before.
 unsafe extern "C" fn wait_for_cancel(_device: *mut nt::DEVICE_OBJECT, irp: *mut nt::IRP) -> i32 {
     const PENDING: i32 = 0x103;
     const PENDING_RETURNED: u8 = 1;
