@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         patches = sample(patches);
     }
     if patches.is_empty() {
-        bail!("no break has such a name; `cargo xtask seeded-bugs --list` names them");
+        bail!("no seeded bug has such a name; `cargo xtask seeded-bugs --list` names them");
     }
     if arguments.list {
         patches.iter().for_each(list);
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "{name}: STALE, the code has changed under it. `patch -p1 --dry-run < tests/seeded-bugs/{name}.patch`"
         );
         println!(
-            "    shows where; make the mistake again in the tree, `git diff` is the new patch, `git checkout` the way back"
+            "    shows where; make the mistake again in the tree; `git diff` is the new patch, `git checkout` undoes it"
         );
     }
     let mut prover = Prover::new(&workspace, &tree)?;
@@ -109,13 +109,13 @@ fn list(patch: &Patch) {
 /// The tests that fail in the unchanged tree: a test that fails without a seeded bug proves nothing with one.
 fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<Test>> {
     let tests = patches.iter().flat_map(|patch| &patch.tests).collect::<BTreeSet<_>>();
-    let spinner = spinner("the unbroken tree")?;
+    let spinner = spinner("the unchanged tree")?;
     prover.build(tests.iter().copied())?;
     let mut red = BTreeSet::new();
     for test in tests {
         let outcome = prover.run(test)?;
         if outcome != Outcome::Passed {
-            spinner.suspend(|| println!("{test} is not green without a break ({outcome})"));
+            spinner.suspend(|| println!("{test} fails without a seeded bug ({outcome})"));
             red.insert(test.clone());
         }
     }

@@ -86,7 +86,7 @@ fn read(name: &str, file: PathBuf, contents: &str) -> Result<Patch> {
         }
     }
     if patch.what.is_empty() || patch.rules.is_empty() || patch.tests.is_empty() || patch.change.files.is_empty() {
-        bail!("a break needs What, Rule, Test and a diff with a/ and b/");
+        bail!("a seeded bug needs What, Rule, Test and a diff with a/ and b/");
     }
     Ok(patch)
 }
@@ -149,7 +149,7 @@ mod tests {
         let patches = read_all(&Workspace::find().unwrap()).unwrap();
         for class in 1..=9 {
             let tag = format!("BUG-{class}");
-            assert!(patches.iter().any(|patch| patch.rules.contains(&tag)), "no break offends {tag}");
+            assert!(patches.iter().any(|patch| patch.rules.contains(&tag)), "no seeded bug offends {tag}");
         }
     }
 }

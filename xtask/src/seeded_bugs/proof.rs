@@ -77,8 +77,8 @@ impl ImageBuilder {
         Ok(Self { xtask: env::current_exe().context("this program has no path")? })
     }
 
-    /// This program builds the image of the copy as it builds the work tree's; what the image check says of a broken image is no
-    /// matter.
+    /// This program builds the image of the copy as it builds the work tree's; the result of the image check is
+    /// ignored.
     pub fn build(&self, tree: &Tree) -> Result<()> {
         let image = image(tree);
         if image.exists() {

@@ -389,7 +389,7 @@ fn inline_data_is_read_before_the_call_returns() {
         let status = scene.pair.active.queue_pair.send(1, &pieces, NDK_OP_FLAG_INLINE);
         data.fill(0xFF);
         std::hint::black_box(&data);
-        assert_eq!(status, 0, "an inline send of {size} bytes in {} elements", pieces.len());
+        assert_eq!(status, 0, "an inline send of {size} bytes in {} scatter/gather elements", pieces.len());
         assert_eq!(scene.pair.passive.queue_pair.receive(2, &[scene.peer.sge(0..4096)]), 0);
         assert_eq!(scene.pair.passive.receive.wait_for_one().BytesTransferred, size);
         assert_eq!(scene.peer.buffer.to_vec()[..size as usize], expected);
