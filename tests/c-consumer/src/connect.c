@@ -1,4 +1,4 @@
-/* The connection: made in the order that the interface wants, and ended as two storage peers end it. */
+/* The connection: made in the order that the interface requires, and ended as two storage peers end it. */
 #include "consumer.h"
 
 typedef struct _HELLO {
@@ -57,7 +57,7 @@ static VOID IgnoredCloseDone(PVOID Context)
     UNREFERENCED_PARAMETER(Context);
 }
 
-/* Answered where it comes, at whatever level that is. */
+/* Answered in the callback, at its level. */
 static VOID ConnectEvent(PVOID Context, NDK_CONNECTOR *Connector)
 {
     ENDPOINT *target = Context;

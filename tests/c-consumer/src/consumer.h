@@ -1,8 +1,8 @@
 /*
- * A kernel consumer of NDK as a storage initiator is one, and the target that it talks to, both in this driver: one on
+ * A kernel consumer of NDK that works as a storage initiator, and the target that it is connected to, both in this driver: one on
  * each of two adapters. The initiator keeps a fixed number of requests in flight. For each it maps a buffer, registers
  * it by a fast registration and sends a command that names token and address; the target reads or writes the buffer and
- * answers. Both sides look at every byte.
+ * answers. Both sides check every byte.
  */
 #pragma once
 
@@ -43,7 +43,7 @@ typedef struct _MESSAGE {
 } MESSAGE;
 C_ASSERT(sizeof(MESSAGE) == MESSAGE_BYTES);
 
-/* The kinds of work requests, for the books. */
+/* The kinds of work requests, for the counts. */
 typedef enum _KIND {
     KindReceive,
     KindSend,
@@ -65,7 +65,7 @@ typedef struct _KIND_TALLY {
     LONG64 Failed;
 } KIND_TALLY;
 
-/* What goes between the two. */
+/* The patterns of traffic. */
 typedef enum _PATTERN {
     /* Requests of a storage initiator. */
     PatternStorage,
@@ -164,7 +164,7 @@ typedef struct _ENDPOINT {
 
     /* Held by every request that will have a result, and by queued work. Rundown ends the traffic. */
     EX_RUNDOWN_REF Busy;
-    /* Held by a notification while it uses its queue: the last result in it may be the one that lets the queue be closed. */
+    /* Held by a notification while it uses its queue: the last result in it may be the one that allows the queue to be closed. */
     EX_RUNDOWN_REF Polling;
     KSPIN_LOCK InitiatorLock;
     KSPIN_LOCK ReceiveLock;
@@ -198,7 +198,7 @@ typedef struct _CONSUMER {
     LONG64 Started;
     /* Two for a request: one of the initiator, one of the target, whose receive is posted again last. */
     LONG64 InFlight;
-    /* Written before, and looked at under, the locks of the endpoints. */
+    /* Written before the locks of the endpoints are taken, and read under them. */
     BOOLEAN Stopping;
     BOOLEAN WskRegistered;
     BOOLEAN WskCaptured;
@@ -218,7 +218,7 @@ VOID WskStop(VOID);
 NTSTATUS AdapterOpen(ENDPOINT *Endpoint, NDK_VERSION Version);
 VOID AdapterClose(ENDPOINT *Endpoint);
 
-/* wait.c: calls that may pend, for those who can wait, and closes that are waited for together. */
+/* wait.c: calls that may pend, made below DISPATCH_LEVEL, and closes that are waited for together. */
 typedef struct _WAITER {
     KEVENT Event;
     NTSTATUS Status;

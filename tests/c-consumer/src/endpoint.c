@@ -1,4 +1,4 @@
-/* One end of the connection: its objects, its books, and how results find the slot that waits for them. */
+/* One end of the connection: its objects, its counts, and how results find the slot that waits for them. */
 #include "consumer.h"
 
 /* Enough for a command's chain, its answer and an invalidation of every slot. */
@@ -45,7 +45,7 @@ static VOID RequestDone(ENDPOINT *Endpoint, const NDK_RESULT_EX *Result)
         InterlockedIncrement64(&Endpoint->Tally->UnknownResults);
         return;
     }
-    /* A silent request has no hold on the endpoint, and its slot may be used again by the handler: first the books. */
+    /* A silent request has no hold on the endpoint, and its slot may be used again by the handler: the counts come first. */
     BOOLEAN held = !request->Silent;
     InterlockedIncrement64(&Endpoint->Tally->Kind[request->Kind].Completed);
     if (!NT_SUCCESS(Result->Status)) {
@@ -59,7 +59,7 @@ static VOID RequestDone(ENDPOINT *Endpoint, const NDK_RESULT_EX *Result)
     }
 }
 
-/* DISPATCH_LEVEL: takes results until there are none. What a result brings about may post, and often does. */
+/* DISPATCH_LEVEL: takes results until there are none. The handler of a result may post, and often does. */
 static VOID Drain(NOTIFIER *Notifier)
 {
     ENDPOINT *endpoint = Notifier->Endpoint;
@@ -155,7 +155,7 @@ NTSTATUS PostMessage(SLOT *Slot, KIND Kind, UINT32 Token)
     return status;
 }
 
-/* Looking at data takes long: it is done at PASSIVE_LEVEL. */
+/* Checking data takes long: it is done at PASSIVE_LEVEL. */
 static VOID Work(PVOID IoObject, PVOID Context, PIO_WORKITEM WorkItem)
 {
     SLOT *slot = Context;
@@ -268,7 +268,7 @@ NTSTATUS EndpointCreate(ENDPOINT *Endpoint, BOOLEAN OneQueue)
 }
 
 /*
- * Everything is closed at once and in the order that the interface allows and few expect: parents before their children.
+ * Everything is closed at once and in an order that the interface allows: parents before their children.
  * The adapter's own close then waits for all of them again.
  */
 VOID EndpointClose(ENDPOINT *Endpoint)

@@ -92,7 +92,7 @@ NTSTATUS MessagesCreate(ENDPOINT *Endpoint, BOOLEAN Privileged)
             status = WaiterResult(&waiter, status, NULL);
         }
     }
-    /* The provider has taken what it needs; mapping and region live on without the list. */
+    /* The provider has taken what it needs; mapping and region stay without the list. */
     MdlChainFree(mdl);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Data that says where it belongs: every word depends on the seed and on its place. */
+/* Data by place: every word depends on the seed and on its place. */
 #include "consumer.h"
 
 #define STEP 0x9E3779B97F4A7C15ull

@@ -65,7 +65,7 @@ static VOID Answer(SLOT *Slot)
     }
 }
 
-/* PASSIVE_LEVEL: looks at what was read, or makes what is to be written. */
+/* PASSIVE_LEVEL: checks the data that was read, or makes the data to be written. */
 static VOID Execute(SLOT *Slot)
 {
     const MESSAGE *command = &Slot->Incoming;

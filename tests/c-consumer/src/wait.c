@@ -1,4 +1,4 @@
-/* Calls that may pend, for those who can wait, and closes that are waited for together. */
+/* Calls that may pend, made below DISPATCH_LEVEL, and closes that are waited for together. */
 #include "consumer.h"
 
 VOID WaiterPrepare(WAITER *Waiter)

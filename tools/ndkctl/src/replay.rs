@@ -103,11 +103,10 @@ fn difference(file: &Path, text: &str, lines: &[Line], reply: &ScriptReply, entr
             Kind::Usage,
             format!("the script is broken at {at}"),
             "a slot is taken, empty or of another kind, or a number is out of range",
-            "correct the line; what stands before it went as it says",
+            "correct the line; the lines before it passed",
         );
     }
-    let next_step =
-        "the lines before it went as they say; the shortest script that still differs makes the best report";
+    let next_step = "the lines before it passed; report it with the shortest script that still differs";
     Failure::new(Kind::Corrupt, format!("the replay differs at {at}"), seen(line, reply, entries), next_step)
 }
 

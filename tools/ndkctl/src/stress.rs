@@ -303,11 +303,11 @@ impl Worker<'_> {
     }
 
     fn connect(&mut self) -> Option<PairCreateReply> {
-        let (near, far) = (self.any_adapter()?, self.any_adapter()?);
+        let (local, peer) = (self.any_adapter()?, self.any_adapter()?);
         let mut flags = PairFlags::empty();
         flags.set(PairFlags::NOTIFY, self.random.below(2) == 0);
         flags.set(PairFlags::SHARED_RECEIVE, self.random.below(3) == 0);
-        let depth = [&near, &far].map(|entry| {
+        let depth = [&local, &peer].map(|entry| {
             let limits = &entry.limits;
             limits.max_initiator_queue_depth.min(limits.max_receive_queue_depth).min(limits.max_srq_depth.max(1))
         });
@@ -315,8 +315,8 @@ impl Worker<'_> {
         let families = [AddressFamily::UNSPECIFIED, AddressFamily::IPV4, AddressFamily::IPV6];
         let request = PairCreateRequest {
             header: RequestHeader::of::<PairCreateRequest>(),
-            client_adapter: near.index,
-            server_adapter: far.index,
+            client_adapter: local.index,
+            server_adapter: peer.index,
             family: families[self.random.below(3) as usize],
             port: 0,
             flags,
@@ -476,15 +476,15 @@ impl Worker<'_> {
     fn script(&mut self) {
         let cases = Case::value_variants();
         let case = cases[self.random.below(cases.len() as u64) as usize];
-        let (Some(near), Some(far)) = (self.any_adapter(), self.any_adapter()) else { return };
+        let (Some(local), Some(peer)) = (self.any_adapter(), self.any_adapter()) else { return };
         // The scripts ask for two reads at once.
         let two =
             |entry: &AdapterEntry| entry.limits.max_inbound_read_limit.min(entry.limits.max_outbound_read_limit) >= 2;
-        if !two(&near) || !two(&far) {
+        if !two(&local) || !two(&peer) {
             return;
         }
-        let lengths = (near.limits.max_caller_data, far.limits.max_callee_data);
-        let run = || run_case(self.client, case, (near.index, far.index), lengths);
+        let lengths = (local.limits.max_caller_data, peer.limits.max_callee_data);
+        let run = || run_case(self.client, case, (local.index, peer.index), lengths);
         // A script observes when no event has happened for ten milliseconds, which on a busy machine may be too early.
         let outcome = run().or_else(|failure| if failure.kind == Kind::Corrupt { run() } else { Err(failure) });
         self.shared.count_done(StressOperation::Script, &outcome);
