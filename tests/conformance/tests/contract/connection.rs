@@ -50,7 +50,7 @@ pub const CASES: &[Case] = &[
     case!(address_and_port_do_not_connect_to_themselves: "NDK-CM-51", "NDK-CM-52"),
     case!(listener_that_does_not_listen_delivers_nothing: "NDK-CM-53", "NDK-CM-50"),
     case!(connect_event_may_answer_at_once: "NDK-CM-31", "NDK-CM-54"),
-    case!(delivered_connector_outlives_the_listeners_close: "NDK-CM-10", "NDK-CM-31", "NDK-CLOSE-16"),
+    case!(arrived_connector_outlives_the_listeners_close: "NDK-CM-10", "NDK-CM-31", "NDK-CLOSE-16"),
     case!(queue_pairs_closed_under_a_connect_go_with_their_connectors: "NDK-CM-11", "NDK-CLOSE-2"),
     case!(pausing_refuses_what_comes_and_keeps_what_has_come: "NDK-CM-15"),
     case!(attempts_end_when_an_address_goes: "NDK-CM-45", "NDK-CM-29"),
@@ -680,7 +680,7 @@ fn connect_event_may_answer_at_once() {
     });
 }
 
-fn delivered_connector_outlives_the_listeners_close() {
+fn arrived_connector_outlives_the_listeners_close() {
     with_two_adapters(|first, second| {
         let (active, passive) =
             (End::new(first, QueuePairShape::default()), End::new(second, QueuePairShape::default()));

@@ -14,17 +14,17 @@ use ndkpi_sys::nt::{
 };
 
 pub const CASES: &[Case] = &[
-    case!(fresh_connector_only_connects: "NDK-CM-55", "NDK-CM-38"),
+    case!(idle_connector_only_connects: "NDK-CM-55", "NDK-CM-38"),
     case!(connecting_connector_waits_for_its_answer: "NDK-CM-55", "NDK-CM-38"),
     case!(answered_connector_completes_or_rejects: "NDK-CM-55", "NDK-CM-34"),
-    case!(delivered_connector_is_answered: "NDK-CM-55", "NDK-CM-38"),
+    case!(arrived_connector_is_accepted_or_rejected: "NDK-CM-55", "NDK-CM-38"),
     case!(accepting_connector_waits_for_its_peer: "NDK-CM-55", "NDK-CM-38"),
-    case!(established_connectors_only_disconnect: "NDK-CM-55", "NDK-CM-34"),
+    case!(connected_connectors_only_disconnect: "NDK-CM-55", "NDK-CM-34"),
     case!(refused_connector_connects_again: "NDK-CM-55", "NDK-CM-36", "NDK-CM-16"),
-    case!(connector_that_rejected_is_finished: "NDK-CM-55", "NDK-CM-35"),
+    case!(connector_that_rejected_is_ended: "NDK-CM-55", "NDK-CM-35"),
     case!(connectors_whose_peer_gave_up_are_aborted: "NDK-CM-55", "NDK-CM-29", "NDK-CM-39"),
     case!(disconnecting_connector_waits_for_its_peer: "NDK-CM-55", "NDK-CM-34"),
-    case!(disconnected_connectors_are_finished: "NDK-CM-55", "NDK-CM-35"),
+    case!(disconnected_connectors_are_ended: "NDK-CM-55", "NDK-CM-35"),
     case!(aborted_connectors_only_disconnect: "NDK-CM-55", "NDK-CM-35"),
 ];
 
@@ -175,7 +175,7 @@ const FRESH: Row = Row {
     addresses: NOT_YET,
 };
 
-fn fresh_connector_only_connects() {
+fn idle_connector_only_connects() {
     with_scene(|scene| {
         let near = Connector::new(scene.active.adapter).expect("a connector");
         scene.check(&near, true, FRESH);
@@ -206,7 +206,7 @@ fn answered_connector_completes_or_rejects() {
     });
 }
 
-fn delivered_connector_is_answered() {
+fn arrived_connector_is_accepted_or_rejected() {
     with_scene(|scene| {
         let (near, connecting, peer) = scene.connecting();
         let row = Row { connect: Some(ACTIVE), accept: None, reject: None, data: 0, addresses: 0, ..FRESH };
@@ -226,7 +226,7 @@ fn accepting_connector_waits_for_its_peer() {
     });
 }
 
-fn established_connectors_only_disconnect() {
+fn connected_connectors_only_disconnect() {
     with_scene(|scene| {
         let (near, peer) = scene.established();
         let row = Row { connect: Some(ACTIVE), disconnect: None, data: 0, addresses: 0, ..FRESH };
@@ -253,7 +253,7 @@ fn refused_connector_connects_again() {
     });
 }
 
-fn connector_that_rejected_is_finished() {
+fn connector_that_rejected_is_ended() {
     with_scene(|scene| {
         let (near, connecting, peer) = scene.connecting();
         assert_eq!(peer.reject(&[]), 0);
@@ -306,7 +306,7 @@ fn disconnecting_connector_waits_for_its_peer() {
     });
 }
 
-fn disconnected_connectors_are_finished() {
+fn disconnected_connectors_are_ended() {
     with_scene(|scene| {
         let (near, peer) = scene.established();
         let leaving = near.begin_disconnect();
