@@ -920,7 +920,7 @@ pub fn as_markdown() -> String {
         "# Bad drivers\n\n\
          Each row is a driver in `tests/bad-drivers` that breaks one rule of Windows' kernel, NDIS or NDK, and a good twin that\n\
          differs from it by one call. `cargo test -p conformance --test bad_drivers` runs both in the kernel host: the bad one must\n\
-         end in the bugcheck of its row, with the words that name the rule; the good one must live through the same scenario and\n\
+         end in the bugcheck of its row, with the words that name the rule; the good one must pass the same scenario and\n\
          leave nothing behind. The table is written by a run in which every row passed (`SOFTNDK_BLESS=1`), and the test fails\n\
          when the table is not that of its list.\n\n\
          | driver | rule | bugcheck | bad one | good twin |\n|---|---|---|---|---|\n",

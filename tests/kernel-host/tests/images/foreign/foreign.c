@@ -1,5 +1,5 @@
 /*
- * What drivers do that others wrote: imports of every form, inline code of the kit's headers, pool and lists in all
+ * A driver that uses what foreign drivers use: imports of every form, inline code of the kit's headers, pool and lists in all
  * spellings, locks, pages without addresses. `DriverEntry` fails with the line of the first value that is not as it should
  * be. The exported functions do what a correct driver does not.
  */
@@ -545,7 +545,7 @@ static NTSTATUS Strings(VOID)
     return STATUS_SUCCESS;
 }
 
-/* What ends a system. */
+/* Calls that end the system. */
 
 VOID SmashStack(ULONG length)
 {

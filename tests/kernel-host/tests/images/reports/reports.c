@@ -1,5 +1,5 @@
 /*
- * Faults, waits and allocations whose reports the host's tests read. Each exported function goes wrong in the way that its
+ * Faults, waits and allocations whose reports the host's tests read. Each exported function fails in the way that its
  * name says, below a function of its own, so that the stack has two frames.
  */
 #include <ntddk.h>
