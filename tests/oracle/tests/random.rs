@@ -34,7 +34,7 @@ fn the_engine_keeps_it_over_long_sequences() {
 
 /// Partial service passes between the lines: each result and callback comes once and in order.
 #[test]
-fn the_engine_owes_nothing_when_it_is_behind() {
+fn the_engine_completes_everything_when_it_is_behind() {
     for (column, seed) in [(Column::Ndk, 4), (Column::Nd, 5)] {
         let search = Search { operations: 100_000, seed, column, length: 150, features: Features::ALL };
         if let Some(difference) = account::find(&search).difference {

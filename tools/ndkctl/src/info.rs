@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_count_that_lies_is_cut() {
+    fn an_address_count_that_is_too_large_is_cut() {
         let mut entry = entry();
         entry.address_count = u32::MAX;
         assert_eq!(adapter(&entry, false).addresses.len(), 2);

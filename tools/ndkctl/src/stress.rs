@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_barks_when_nothing_ends() {
+    fn the_watchdog_fires_when_nothing_ends() {
         let shared = Shared::new(Instant::now());
         let over = AtomicBool::new(false);
         shared.count(StressOperation::Open, Ok(()));

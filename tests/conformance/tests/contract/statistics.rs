@@ -26,7 +26,7 @@ pub const CASES: &[Case] = &[
     case!(connect_failure_counts_attempts_that_a_disable_ends: "NDIS-OID-13"),
     case!(connection_error_counts_ends_no_context_asked_for: "NDIS-OID-14"),
     case!(connection_error_counts_vanished_addresses: "NDIS-OID-14"),
-    case!(active_connection_is_what_stands: "NDIS-OID-15"),
+    case!(active_connections_are_the_established_ones: "NDIS-OID-15"),
     case!(cq_error_counts_each_queue_once: "NDIS-OID-16"),
     case!(writes_count_octets_and_frames: "NDIS-OID-17", "NDIS-OID-18"),
     case!(reads_and_sends_count_octets_and_frames: "NDIS-OID-17", "NDIS-OID-18"),
@@ -286,7 +286,7 @@ fn connection_error_counts_vanished_addresses() {
     });
 }
 
-fn active_connection_is_what_stands() {
+fn active_connections_are_the_established_ones() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         let active = || Counters::of_both(machine).map(|counters| counters.active);

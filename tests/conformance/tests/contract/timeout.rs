@@ -17,7 +17,7 @@ pub const CASES: &[Case] = &[
     case!(disconnect_that_is_never_answered_times_out: "NDK-CM-49", "NDK-CM-24"),
     case!(answers_in_time_are_no_time_outs: "NDK-CM-47", "NDK-CM-48", "NDK-CM-49"),
     case!(cards_time_outs_are_the_default: "NDK-LIM-7", "NDK-CM-47", "NDK-CM-48", "NDK-CM-49", "NDK-QP-8"),
-    case!(consumer_of_a_dead_peer_closes_its_open: "NDK-CM-57", "NDK-OPEN-5"),
+    case!(consumer_of_a_silent_peer_closes_its_open: "NDK-CM-57", "NDK-OPEN-5"),
     case!(without_time_outs_requests_wait: "NDK-CM-31", "NDK-LIM-6"),
 ];
 
@@ -196,7 +196,7 @@ fn give_up_like_a_card(first: &Adapter, second: &Adapter) {
 
 /// A consumer waits for each of its requests before it closes, and its peer does nothing at all: everything still comes to its
 /// end, its open as well.
-fn consumer_of_a_dead_peer_closes_its_open() {
+fn consumer_of_a_silent_peer_closes_its_open() {
     type Step = fn(&Attempt<'_, '_>) -> Started;
     let steps: [(Step, bool); 3] = [
         (|attempt| attempt.connecting, true),

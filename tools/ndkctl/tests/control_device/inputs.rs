@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const CASES: &[Case] = cases![
     version_answers_every_abi_version,
     inputs_of_wrong_length_are_refused,
-    inputs_whose_size_lies_are_refused,
+    inputs_with_a_wrong_size_are_refused,
     inputs_of_another_version_are_refused,
     short_outputs_are_refused,
     direct_inputs_of_wrong_length_or_version_are_refused,
@@ -132,7 +132,7 @@ fn inputs_of_wrong_length_are_refused() {
 }
 
 // Rule: IOCTL-3, IOCTL-5
-fn inputs_whose_size_lies_are_refused() {
+fn inputs_with_a_wrong_size_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
     for request in buffered_requests() {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub const CASES: &[Case] = cases![
-    a_pair_is_listed_with_all_it_stands_on,
+    a_pair_is_listed_with_all_that_it_depends_on,
     the_list_in_parts_is_the_list,
     positions_from_nowhere_end_the_list,
     outputs_without_capacity_for_an_entry_are_too_small,
@@ -48,7 +48,7 @@ pub fn all_objects(file: &File, capacity: usize) -> Vec<ObjectEntry> {
     }
 }
 
-fn a_pair_is_listed_with_all_it_stands_on() {
+fn a_pair_is_listed_with_all_that_it_depends_on() {
     let machine = Machine::start();
     let file = machine.open();
     assert_eq!(all_objects(&file, 100), []);

@@ -18,7 +18,7 @@ pub const CASES: &[Case] = cases![
     steps_that_make_no_sense_break_the_script,
     bytes_that_are_no_script_are_refused,
     what_a_script_leaves_open_is_closed,
-    scripts_made_by_chance_do_no_harm,
+    random_scripts_do_no_harm,
     a_script_without_its_adapter_ends,
     objects_in_slots_of_another_kind_are_refused,
     an_adapter_without_a_place_to_wait_in_stays_open,
@@ -268,7 +268,7 @@ impl Chance {
 
 /// Scripts of lines made by chance behind one that makes a connection. Nothing is expected of what they give, so a line that
 /// differs or is broken is taken out, and the rest tried again: in the end every line of a script is one that ran.
-fn scripts_made_by_chance_do_no_harm() {
+fn random_scripts_do_no_harm() {
     let seed = std::env::var("SOFTNDK_CHANCE").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5EED);
     let start: Vec<Line> = parse(TRANSFERS).unwrap().into_iter().take(26).collect();
     with_file(|_, file| {
