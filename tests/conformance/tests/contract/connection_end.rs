@@ -39,8 +39,8 @@ mod reason {
 /// Which disconnect event both sides register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Events {
-    Why,
-    Nothing,
+    WithReason,
+    Unregistered,
 }
 
 fn port_zero(adapter: &Adapter) -> SocketAddr {
@@ -58,13 +58,13 @@ fn connect<'a>(first: &'a Adapter, second: &'a Adapter, events: Events) -> Pair<
     let connecting = near.begin_connect(&active.queue_pair, port_zero(first), to, &offer);
     let peer = listener.next();
     let accepting = match events {
-        Events::Why => peer.begin_accept_ex(&passive.queue_pair, &offer),
-        Events::Nothing => peer.begin_accept_without_event(&passive.queue_pair, &offer),
+        Events::WithReason => peer.begin_accept_ex(&passive.queue_pair, &offer),
+        Events::Unregistered => peer.begin_accept_without_event(&passive.queue_pair, &offer),
     };
     assert_eq!(connecting.wait(), 0);
     let completing = match events {
-        Events::Why => near.begin_complete_connect_ex(),
-        Events::Nothing => near.begin_complete_connect_without_event(),
+        Events::WithReason => near.begin_complete_connect_ex(),
+        Events::Unregistered => near.begin_complete_connect_without_event(),
     };
     assert_eq!(completing.wait(), 0);
     assert_eq!(accepting.wait(), 0);
@@ -96,7 +96,7 @@ fn events_say_why_and_come_once() {
         ];
         for (name, end, why) in endings {
             for from_active in [true, false] {
-                let pair = connect(first, second, Events::Why);
+                let pair = connect(first, second, Events::WithReason);
                 let (near, peer) =
                     if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
                 end(near);
@@ -139,7 +139,7 @@ fn vanished_address_and_disabled_adapter_are_reasons() {
     with_machine(&Setup::default(), |machine| {
         let (first, second) = (machine.open(0), machine.open(1));
         for (end, ours, theirs) in endings {
-            let pair = connect(&first, &second, Events::Why);
+            let pair = connect(&first, &second, Events::WithReason);
             end(machine);
             for side in [&pair.active, &pair.passive] {
                 assert!(side.connector().wait_for_disconnect(), "an end that neither side made gives events");
@@ -152,13 +152,13 @@ fn vanished_address_and_disabled_adapter_are_reasons() {
 
 fn connections_without_disconnect_events_end_as_others() {
     with_two_adapters(|first, second| {
-        let pair = connect(first, second, Events::Nothing);
+        let pair = connect(first, second, Events::Unregistered);
         let leaving = pair.active.connector().begin_disconnect();
         wait_until_idle();
         assert!(!leaving.is_done());
         assert_eq!(pair.passive.connector().begin_disconnect().wait(), 0);
         assert_eq!(leaving.wait(), 0);
-        let pair = connect(first, second, Events::Nothing);
+        let pair = connect(first, second, Events::Unregistered);
         pair.passive.connector().close();
         wait_until_idle();
         assert_eq!(pair.active.queue_pair.send(1, &[], NONE), 0);
@@ -170,7 +170,7 @@ fn connections_without_disconnect_events_end_as_others() {
 fn abort_by_the_peer_fails_a_pending_disconnect() {
     with_two_adapters(|first, second| {
         for from_active in [true, false] {
-            let pair = connect(first, second, Events::Why);
+            let pair = connect(first, second, Events::WithReason);
             let (near, peer) = if from_active { (&pair.active, &pair.passive) } else { (&pair.passive, &pair.active) };
             assert_eq!(near.queue_pair.receive(5, &[]), 0);
             let leaving = near.connector().begin_disconnect();
@@ -188,7 +188,7 @@ fn disconnect_completes_when_the_memory_is_at_rest() {
     const LENGTH: usize = 1 << 20;
     const REQUESTS: u64 = 8;
     with_two_adapters(|first, second| {
-        let pair = connect(first, second, Events::Why);
+        let pair = connect(first, second, Events::WithReason);
         let near = Window::open(&pair.active, Buffer::scattered(LENGTH), WindowKind::Registered);
         let peer = Window::open(&pair.passive, Buffer::scattered(LENGTH), WindowKind::Registered);
         near.buffer.fill(|_| 0x11);
@@ -215,7 +215,7 @@ fn disconnect_completes_when_the_memory_is_at_rest() {
 fn event_may_disconnect_or_close() {
     with_two_adapters(|first, second| {
         for closes in [false, true] {
-            let pair = connect(first, second, Events::Why);
+            let pair = connect(first, second, Events::WithReason);
             let (connector, answer) = (pair.passive.connector.as_ref(), Arc::new(Mutex::new(None)));
             let peer = std::ptr::from_ref(connector.expect("a connected end")) as usize;
             let begun = answer.clone();
