@@ -121,8 +121,8 @@ fn frames_reach_the_peer(machine: &Machine) {
     machine.wait_until_idle();
     assert_eq!(received(&second), [whole], "put together from its pieces");
 
-    let unrelated_peers = [frame([2, 0, 0, 0, 0, 99], from, 60), frame([1, 0, 0x5E, 0, 0, 77], from, 60)];
-    assert_eq!(first.send_frames(&unrelated_peers).expect("sends"), [status::SUCCESS; 2]);
+    let foreign = [frame([2, 0, 0, 0, 0, 99], from, 60), frame([1, 0, 0x5E, 0, 0, 77], from, 60)];
+    assert_eq!(first.send_frames(&foreign).expect("sends"), [status::SUCCESS; 2]);
     machine.wait_until_idle();
     assert_eq!(received(&second), Vec::<Vec<u8>>::new(), "the packet filter lets neither through");
 

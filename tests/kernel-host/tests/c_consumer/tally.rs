@@ -28,7 +28,7 @@ pub struct Tally {
     pub initiator_checksum: i64,
     pub target_checksum: i64,
     pub mismatches: i64,
-    pub unrelated_peers: i64,
+    pub unknown_results: i64,
     pub notifications: i64,
     pub notifications_at_dispatch: i64,
     pub mappings_pended: i64,
@@ -60,7 +60,7 @@ impl Tally {
             initiator_checksum: next(),
             target_checksum: next(),
             mismatches: next(),
-            unrelated_peers: next(),
+            unknown_results: next(),
             notifications: next(),
             notifications_at_dispatch: next(),
             mappings_pended: next(),
@@ -73,6 +73,6 @@ impl Tally {
         for (kind, name) in self.kinds.iter().zip(KINDS) {
             assert_eq!(kind.posted, kind.completed + kind.silent, "{name}: posted = completed + silent in {self:#?}");
         }
-        assert_eq!((self.state, self.mismatches, self.unrelated_peers), (DONE, 0, 0), "no byte is wrong: {self:#?}");
+        assert_eq!((self.state, self.mismatches, self.unknown_results), (DONE, 0, 0), "no byte is wrong: {self:#?}");
     }
 }

@@ -302,7 +302,7 @@ fn cancelling_races_with_completing() {
     let machine = Machine::start();
     let (file, stop) = (Arc::new(machine.open()), Arc::new(AtomicBool::new(false)));
     let (theirs, seen) = (Arc::clone(&file), Arc::clone(&stop));
-    let unrelated = kernel_host::thread::spawn("canceller", move || {
+    let canceller = kernel_host::thread::spawn("canceller", move || {
         let mut calls = 0;
         while !seen.load(Ordering::SeqCst) {
             calls += theirs.cancel_all();
@@ -323,7 +323,7 @@ fn cancelling_races_with_completing() {
         }
     }
     stop.store(true, Ordering::SeqCst);
-    let calls = unrelated.join();
+    let calls = canceller.join();
     println!("{done} done, {ended} cancelled, by {calls} calls");
     assert_eq!(done + ended, ROUNDS * AT_A_TIME);
     assert!(ended > 0 && ended <= calls, "{ended} ended by {calls} calls");

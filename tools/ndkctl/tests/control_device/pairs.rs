@@ -192,16 +192,16 @@ fn a_missing_family_is_an_invalid_address() {
 // Rule: IOCTL-4, IOCTL-6
 fn pair_ids_belong_to_their_file() {
     with_machine(|machine| {
-        let (owner, unrelated) = (machine.open(), machine.open());
+        let (owner, other) = (machine.open(), machine.open());
         let pair = ask(&owner, &create_request(machine)).pair;
         for id in [pair, 0, pair + 1, u32::MAX] {
-            assert_eq!(close(&unrelated, id), Status::NOT_FOUND, "{id}");
+            assert_eq!(close(&other, id), Status::NOT_FOUND, "{id}");
         }
         let mut request = close_request(pair);
         request.reserved = 1;
         refused(&owner, &request, Status::INVALID_PARAMETER);
         assert_eq!(close(&owner, pair), Status::SUCCESS);
-        unrelated.close();
+        other.close();
         owner.close();
     });
 }

@@ -539,12 +539,12 @@ fn transfers_over_strange_pairs_are_not_found() {
     with_pair(
         |_| {},
         |machine, file, pair| {
-            let unrelated = machine.open();
+            let other_file = machine.open();
             for id in [0, pair, pair + 1, u32::MAX] {
-                let status = send_direct(&unrelated, &transfer_request(id, 4096), &mut region(4096));
+                let status = send_direct(&other_file, &transfer_request(id, 4096), &mut region(4096));
                 assert_eq!(status, Status::NOT_FOUND, "{id}");
             }
-            unrelated.close();
+            other_file.close();
             let closed = ask(file, &create_request(machine)).pair;
             assert_eq!(close(file, closed), Status::SUCCESS);
             let status = send_direct(file, &transfer_request(closed, 4096), &mut region(4096));

@@ -208,8 +208,8 @@ pub unsafe extern "system" fn free(block: *mut u8) {
 /// Uses about so many bytes of stack.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn use_stack(bytes: u64) -> u64 {
-    let mut capacity = core::mem::MaybeUninit::<[u8; 512]>::uninit();
-    let start = capacity.as_mut_ptr().cast::<u8>();
+    let mut buffer = core::mem::MaybeUninit::<[u8; 512]>::uninit();
+    let start = buffer.as_mut_ptr().cast::<u8>();
     for index in 0..512 {
         start.add(index).write_volatile(index as u8);
     }
