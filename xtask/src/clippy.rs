@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "-D",
             "warnings",
         ]);
-        command::run(&mut cargo).context("clippy has warnings about the workspace")?;
+        command::run(&mut cargo).context("clippy has something to say about the workspace")?;
     }
     let mut cargo = driver::cargo(&workspace, "clippy", Arch::X64)?;
     cargo.args(["--package", "softndk-kernel", "--no-deps", "--", "-D", "warnings"]);
