@@ -18,6 +18,7 @@ extern crate std;
 
 mod double_buffer;
 mod epoch;
+mod erased;
 mod list;
 pub mod ring;
 mod serialized;
@@ -27,7 +28,8 @@ mod sync;
 
 pub use double_buffer::{DoubleBuffer, Draft, Ready};
 pub use epoch::{Epoch, Guard, Stamp};
+pub use erased::{Erased, View};
 pub use list::{Linked, List};
 pub use serialized::{Held, Serialized};
-pub use shared::{NoMemory, Reserved, Shared};
+pub use shared::{Counted, NoMemory, Reserved, Shared};
 pub use slot_table::{Removed, SlotKey, SlotTable, Vacant};

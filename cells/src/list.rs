@@ -9,43 +9,61 @@
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-use crate::shared::{Block, Shared};
+use crate::erased::Erased;
+use crate::shared::{Counted, Head, Raw, Shared};
 use crate::sync::Ordering;
 
 /// The right to put one object on a list; dropping it gives the right back.
-pub struct Linked<T>(Option<Shared<T>>);
+pub struct Linked<S: Counted>(Option<S>);
 
 impl<T> Shared<T> {
     /// Claims the object's link; `None` when it is on a list already.
-    pub fn link(&self) -> Option<Linked<T>> {
-        if self.block().linked.swap(true, Ordering::AcqRel) { None } else { Some(Linked(Some(self.clone()))) }
+    pub fn link(&self) -> Option<Linked<Self>> {
+        claim(self)
     }
 
     /// Whether the object is on a list; for listings and tests, the result may be outdated when it arrives.
     pub fn is_linked(&self) -> bool {
-        self.block().linked.load(Ordering::Relaxed)
+        head(self).linked.load(Ordering::Relaxed)
     }
 }
 
-impl<T> Drop for Linked<T> {
+impl<V: ?Sized> Erased<V> {
+    /// Claims the object's link; `None` when it is on a list already.
+    pub fn link(&self) -> Option<Linked<Self>> {
+        claim(self)
+    }
+}
+
+fn claim<S: Counted + Clone>(object: &S) -> Option<Linked<S>> {
+    if head(object).linked.swap(true, Ordering::AcqRel) { None } else { Some(Linked(Some(object.clone()))) }
+}
+
+fn head<S: Counted>(object: &S) -> &Head {
+    let Raw(head) = object.as_head();
+    // SAFETY: the count of the pointer keeps the block alive as long as it is borrowed.
+    unsafe { head.as_ref() }
+}
+
+impl<S: Counted> Drop for Linked<S> {
     fn drop(&mut self) {
         if let Some(object) = &self.0 {
-            object.block().linked.swap(false, Ordering::AcqRel);
+            head(object).linked.swap(false, Ordering::AcqRel);
         }
     }
 }
 
 /// A first-in first-out list; see the module.
-pub struct List<T> {
-    head: *mut Block<T>,
-    tail: *mut Block<T>,
-    _owns: PhantomData<Shared<T>>,
+pub struct List<S: Counted> {
+    head: *mut Head,
+    tail: *mut Head,
+    _owns: PhantomData<S>,
 }
 
 // SAFETY: the list owns counted pointers and nothing else; it moves between threads as they do.
-unsafe impl<T: Send + Sync> Send for List<T> {}
+unsafe impl<S: Counted + Send> Send for List<S> {}
 
-impl<T> List<T> {
+impl<S: Counted> List<S> {
     pub const fn new() -> Self {
         Self { head: ptr::null_mut(), tail: ptr::null_mut(), _owns: PhantomData }
     }
@@ -54,37 +72,36 @@ impl<T> List<T> {
         self.head.is_null()
     }
 
-    /// Appends an object and returns whether the list was empty.
-    pub fn push(&mut self, mut object: Linked<T>) -> bool {
+    /// Appends an object and says whether the list was empty.
+    pub fn push(&mut self, mut object: Linked<S>) -> bool {
         let Some(object) = object.0.take() else { return false };
-        object.block().next.store(ptr::null_mut(), Ordering::Relaxed);
-        let raw = object.into_raw();
+        head(&object).next.store(ptr::null_mut(), Ordering::Relaxed);
+        let Raw(raw) = object.into_head();
         let was_empty = self.head.is_null();
         match NonNull::new(self.tail) {
-            None => self.head = raw,
+            None => self.head = raw.as_ptr(),
             Some(tail) => {
-                // SAFETY: blocks on the list are kept allocated by the count the list owns; `next` belongs to the list while it
-                // is linked.
-                unsafe { tail.as_ref() }.next.store(raw, Ordering::Relaxed);
+                // SAFETY: blocks on the list are kept alive by the count the list owns; `next` is ours while it is linked.
+                unsafe { tail.as_ref() }.next.store(raw.as_ptr(), Ordering::Relaxed);
             }
         }
-        self.tail = raw;
+        self.tail = raw.as_ptr();
         was_empty
     }
 
     /// Takes the oldest object off the list and frees its link.
-    pub fn pop(&mut self) -> Option<Shared<T>> {
+    pub fn pop(&mut self) -> Option<S> {
         let object = self.take()?;
-        object.block().linked.swap(false, Ordering::AcqRel);
+        head(&object).linked.swap(false, Ordering::AcqRel);
         Some(object)
     }
 
     /// Takes the oldest object off the list and keeps its link claimed, to put it on another list.
-    pub fn pop_linked(&mut self) -> Option<Linked<T>> {
+    pub fn pop_linked(&mut self) -> Option<Linked<S>> {
         self.take().map(|object| Linked(Some(object)))
     }
 
-    fn take(&mut self) -> Option<Shared<T>> {
+    fn take(&mut self) -> Option<S> {
         let head = NonNull::new(self.head)?;
         // SAFETY: the list owns a count of its head.
         let next = unsafe { head.as_ref() }.next.load(Ordering::Relaxed);
@@ -92,18 +109,18 @@ impl<T> List<T> {
         if next.is_null() {
             self.tail = ptr::null_mut();
         }
-        // SAFETY: pushed with `into_raw`, and taken off the list a line above, so taken back once.
-        Some(unsafe { Shared::from_raw(head) })
+        // SAFETY: pushed with `into_head` by a pointer of this type, and taken off the list above, so taken back once.
+        Some(unsafe { S::from_head(Raw(head)) })
     }
 }
 
-impl<T> Default for List<T> {
+impl<S: Counted> Default for List<S> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Drop for List<T> {
+impl<S: Counted> Drop for List<S> {
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

@@ -31,17 +31,36 @@ impl From<alloc::collections::TryReserveError> for NoMemory {
     }
 }
 
-/// One allocation: the count, the list link and the value.
-pub(crate) struct Block<T> {
+/// What a block begins with, whatever its value: the count, the list link, and what is known of the value's type.
+pub(crate) struct Head {
     strong: AtomicUsize,
     /// True while the block is on a list or about to be put there.
     pub(crate) linked: AtomicBool,
     /// The next block of the list; read and written only by the holder of the list.
-    pub(crate) next: AtomicPtr<Block<T>>,
+    pub(crate) next: AtomicPtr<Head>,
+    /// The [`Table`](crate::erased) of the value's type, once there is an [`Erased`](crate::Erased) pointer to it.
+    pub(crate) table: AtomicPtr<()>,
+}
+
+impl Head {
+    /// One more count. The caller has one already.
+    #[inline]
+    pub(crate) fn retain(&self) {
+        // Relaxed: the new pointer is made from one that exists, which orders everything needed. The count cannot wrap: each
+        // pointer takes eight bytes of memory somewhere, and nothing in this project forgets one.
+        self.strong.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One allocation: the head and the value.
+#[repr(C)]
+pub(crate) struct Block<T> {
+    head: Head,
     value: T,
 }
 
 /// A counted pointer to a `T`; the last one to go drops it.
+#[repr(transparent)]
 pub struct Shared<T> {
     block: NonNull<Block<T>>,
     _owns: PhantomData<Block<T>>,
@@ -76,12 +95,13 @@ impl<T> Reserved<T> {
     pub fn fill(self, value: T) -> Shared<T> {
         let block = self.block;
         core::mem::forget(self);
-        let content = Block {
+        let head = Head {
             strong: AtomicUsize::new(1),
             linked: AtomicBool::new(false),
             next: AtomicPtr::new(ptr::null_mut()),
-            value,
+            table: AtomicPtr::new(ptr::null_mut()),
         };
+        let content = Block { head, value };
         // SAFETY: allocated for exactly this layout, and no other pointer to it exists.
         unsafe { block.write(content) };
         Shared { block, _owns: PhantomData }
@@ -115,12 +135,12 @@ impl<T> Shared<T> {
 
     /// The number of pointers now; for tests and listings only.
     pub fn count(&self) -> usize {
-        self.block().strong.load(Ordering::Relaxed)
+        self.block().head.strong.load(Ordering::Relaxed)
     }
 
     /// Whether this is the only pointer. If so, everything the others did is visible.
     pub fn is_unique(&self) -> bool {
-        self.block().strong.load(Ordering::Acquire) == 1
+        self.block().head.strong.load(Ordering::Acquire) == 1
     }
 
     pub(crate) fn block(&self) -> &Block<T> {
@@ -128,19 +148,47 @@ impl<T> Shared<T> {
         unsafe { self.block.as_ref() }
     }
 
-    /// Gives up the pointer without giving up its count.
-    pub(crate) fn into_raw(self) -> *mut Block<T> {
-        let raw = self.block.as_ptr();
+    /// The head of the block; the pointer may be used for the whole block.
+    pub(crate) fn head(&self) -> NonNull<Head> {
+        self.block.cast()
+    }
+}
+
+/// A pointer with a count of its own to a block: [`Shared`], or [`Erased`](crate::Erased).
+///
+/// # Safety
+/// `into_head` gives up the pointer without giving up its count, `from_head` takes it back; both are about the same block.
+pub unsafe trait Counted: Sized {
+    #[doc(hidden)]
+    fn into_head(self) -> Raw;
+
+    /// # Safety
+    /// `raw` came from `into_head` of this very type and has not been taken back since.
+    #[doc(hidden)]
+    unsafe fn from_head(raw: Raw) -> Self;
+
+    #[doc(hidden)]
+    fn as_head(&self) -> Raw;
+}
+
+/// The head of a block that is kept alive elsewhere.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Raw(pub(crate) NonNull<Head>);
+
+// SAFETY: a block begins with its head, and the pointer is the one that the block was allocated with.
+unsafe impl<T> Counted for Shared<T> {
+    fn into_head(self) -> Raw {
+        let head = self.head();
         core::mem::forget(self);
-        raw
+        Raw(head)
     }
 
-    /// Reclaims a pointer given up with [`Self::into_raw`].
-    ///
-    /// # Safety
-    /// `raw` came from `into_raw` and has not been reclaimed since.
-    pub(crate) unsafe fn from_raw(raw: NonNull<Block<T>>) -> Self {
-        Self { block: raw, _owns: PhantomData }
+    unsafe fn from_head(raw: Raw) -> Self {
+        Self { block: raw.0.cast(), _owns: PhantomData }
+    }
+
+    fn as_head(&self) -> Raw {
+        Raw(self.head())
     }
 }
 
@@ -156,9 +204,7 @@ impl<T> Deref for Shared<T> {
 impl<T> Clone for Shared<T> {
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: the new pointer is made from one that exists, which orders everything needed. The count cannot wrap: each
-        // pointer takes eight bytes of memory somewhere, and no code in this project leaks one.
-        self.block().strong.fetch_add(1, Ordering::Relaxed);
+        self.block().head.retain();
         Self { block: self.block, _owns: PhantomData }
     }
 }
@@ -166,7 +212,7 @@ impl<T> Clone for Shared<T> {
 impl<T> Drop for Shared<T> {
     #[inline]
     fn drop(&mut self) {
-        if self.block().strong.fetch_sub(1, Ordering::Release) != 1 {
+        if self.block().head.strong.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
         fence(Ordering::Acquire);

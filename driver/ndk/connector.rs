@@ -187,9 +187,10 @@ unsafe extern "C" fn connect(
     match unsafe { socket::read(source, source_length) } {
         // SAFETY: the consumer's arguments, passed on.
         Ok(source) => unsafe { connect_from(&arguments, Source::Address(source)) },
-        // SAFETY: the consumer passes a connector of this provider.
         Err(refusal) => {
-            refuse(NdkCall::CONNECT, &unsafe { consumer_object::handle::<ConnectorKind>(connector) }, refusal)
+            // SAFETY: the consumer passes a connector of this provider.
+            let connector = unsafe { consumer_object::handle::<ConnectorKind>(connector) };
+            refuse(NdkCall::CONNECT, &connector, refusal)
         }
     }
 }

@@ -281,7 +281,6 @@ unsafe extern "C" fn run(
 ///
 /// # Safety
 /// The record's memory is used by no other context and valid until the answer is delivered; `Err` gives the answer back.
-#[expect(clippy::result_large_err, reason = "the answer itself, given back; there may be no memory to box it")]
 pub unsafe fn deliver_by(record: *mut CompletionRecord, answer: Answer) -> Result<(), Answer> {
     let (Some(record), Some(driver)) = (NonNull::new(record), Driver::get()) else { return Err(answer) };
     // SAFETY: the caller's promise.

@@ -12,11 +12,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use softndk_cells::{NoMemory, Shared};
 
 use crate::capacity::push_within_capacity;
-use crate::connector;
 use crate::error::CreateError;
 use crate::fabric::Fabric;
 use crate::limits::{Limits, REGISTRY_STEP};
-use crate::listener;
 use crate::object::Object;
 use crate::open::Open;
 use crate::platform::{Lock, Platform};
@@ -87,7 +85,7 @@ const KINDS: usize = 16;
 impl<P: Platform> Registry<P> {
     /// The count of an object's kind, if a limit holds for it.
     fn count(&mut self, object: &Object<P>) -> Option<&mut u32> {
-        match ObjectKind::of(object) {
+        match object.core()?.kind {
             ObjectKind::Open | ObjectKind::Listener | ObjectKind::Connector | ObjectKind::SharedEndpoint => None,
             kind => self.counts.get_mut(kind as usize),
         }
@@ -149,7 +147,9 @@ impl<P: Platform> AdapterObject<P> {
                 push_within_capacity(&mut registry.objects, None).map_err(|_| NoMemory)?;
                 index
             };
-            object.core().index.store(index, Ordering::Relaxed);
+            if let Some(core) = object.core() {
+                core.index.store(index, Ordering::Relaxed);
+            }
             if let Some(place) = registry.objects.get_mut(index as usize) {
                 *place = Some(object.clone());
             }
@@ -212,11 +212,7 @@ impl<P: Platform> AdapterObject<P> {
 
     /// Ends the listeners and connections whose local address `gone` names.
     fn abort(&self, gone: impl Fn(IpAddr) -> bool) {
-        self.each(|object| match object {
-            Object::Listener(listener) => listener::abort(listener, &gone),
-            Object::Connector(connector) => connector::abort(connector, &gone),
-            _ => {}
-        });
+        self.each(|object| object.addresses_gone(&gone));
     }
 }
 
@@ -294,7 +290,7 @@ impl<P: Platform> Adapter<P> {
     /// Opens not yet fully closed.
     pub fn opens(&self) -> usize {
         let mut count = 0;
-        self.0.each(|object| count += usize::from(matches!(object, Object::Open(_))));
+        self.0.each(|object| count += usize::from(object.core().is_some_and(|core| core.kind == ObjectKind::Open)));
         count
     }
 
@@ -305,9 +301,7 @@ impl<P: Platform> Adapter<P> {
     /// Calls `each` for every established connection; no lock of the engine is held meanwhile.
     pub fn connections(&self, each: &mut dyn FnMut(ConnectionEntry)) {
         self.0.each(|object| {
-            if let Object::Connector(connector) = object
-                && let Some(entry) = connector.established()
-            {
+            if let Some(entry) = object.connection() {
                 each(entry);
             }
         });
@@ -315,23 +309,19 @@ impl<P: Platform> Adapter<P> {
 
     /// Calls `each` for every endpoint that is listened on or shared.
     pub fn endpoints(&self, each: &mut dyn FnMut(EndpointEntry)) {
-        self.0.each(|object| match object {
-            Object::Listener(listener) => {
-                if let Some(local) = listener.local_address() {
-                    each(EndpointEntry { local, listener: true });
-                }
+        self.0.each(|object| {
+            if let Some(entry) = object.endpoint() {
+                each(entry);
             }
-            Object::SharedEndpoint(endpoint) if !endpoint.core.is_closing() => {
-                each(EndpointEntry { local: endpoint.address, listener: false });
-            }
-            _ => {}
         });
     }
 
     /// Calls `each` for every live object of the adapter.
     pub fn objects(&self, each: &mut dyn FnMut(ObjectSnapshot)) {
         self.0.each(|object| {
-            each(ObjectSnapshot::of(object));
+            if let Some(snapshot) = ObjectSnapshot::of(object) {
+                each(snapshot);
+            }
         });
     }
 
@@ -339,7 +329,7 @@ impl<P: Platform> Adapter<P> {
     /// go on from, or `None`. Listing in parts costs no more than listing at once.
     pub fn objects_from(&self, mut position: usize, each: &mut dyn FnMut(ObjectSnapshot) -> bool) -> Option<usize> {
         while let Some((found, object)) = self.0.next_object(position) {
-            if !each(ObjectSnapshot::of(&object)) {
+            if ObjectSnapshot::of(&object).is_some_and(|snapshot| !each(snapshot)) {
                 return Some(found);
             }
             position = found + 1;

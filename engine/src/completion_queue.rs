@@ -14,15 +14,14 @@ use softndk_cells::{NoMemory, Shared};
 use crate::allowance::Allowance;
 use crate::arming::{Ask, Moderation, Queue, Resized, UNBOUNDED};
 use crate::error::{CreateError, ModerationError, Outcome, ResizeError};
-use crate::event::{Close, Notification, Sink};
+use crate::event::{Close, Notification, Notifying, ServicePass, Sink};
 use crate::flags::Operation;
 use crate::limits::{ABORT_STEP, BATCH, DISPATCH_RESULTS, RINGS};
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
-use crate::queue_pair::End;
 use crate::rings::Ring;
-use crate::shared_receive_queue::{self, SharedReceiveObject};
+use crate::snapshot::ObjectKind;
 use crate::statistics::count;
 use crate::timer::Timer;
 use crate::token::MemoryToken;
@@ -98,7 +97,7 @@ impl<P: Platform> Inner<P> {
         if let (Ask::At(deadline), Some(timer)) = (ask, &self.timer)
             && deadline != UNBOUNDED
         {
-            timer.set(&Object::CompletionQueue(queue.clone()), deadline);
+            timer.set(&Object::of(queue), deadline);
         }
         ask
     }
@@ -146,7 +145,12 @@ impl<P: Platform> CompletionQueue<P> {
         adapter.ready()?;
         Self::size(open, depth)?;
         let queue = Shared::try_new(CompletionQueueObject {
-            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
+            core: Core::new(
+                ObjectKind::CompletionQueue,
+                adapter,
+                Some(consumer_object),
+                Antecedents::none().with(Object::of(open)),
+            ),
             open: open.clone(),
             notify,
             home,
@@ -158,7 +162,7 @@ impl<P: Platform> CompletionQueue<P> {
                 aborting: None,
             }),
         })?;
-        adapter.register(&Object::CompletionQueue(queue.clone()))?;
+        adapter.register(&Object::of(&queue))?;
         Ok(Self(queue))
     }
 
@@ -259,7 +263,7 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Keeps the close from completing while something of the front end's own is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::CompletionQueue(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     /// Bytes that the queue takes with another depth, roughly; an error where it cannot have it.
@@ -377,7 +381,7 @@ pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, compl
     });
     if just_failed {
         count(&queue.core.adapter.statistics.completion_queue_error);
-        queue.core.fabric.link(&Object::CompletionQueue(queue.clone()));
+        queue.core.fabric.link(&Object::of(queue));
     }
     request_pass(queue, ask);
     entered
@@ -387,8 +391,8 @@ fn request_pass<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: Ask)
     let fabric = &queue.core.fabric;
     match ask {
         Ask::Nothing | Ask::At(_) => {}
-        Ask::Pass => fabric.link_at(&Object::CompletionQueue(queue.clone()), queue.home),
-        Ask::PassEnd => fabric.link_last(queue, queue.home),
+        Ask::Pass => fabric.link_at(&Object::of(queue), queue.home),
+        Ask::PassEnd => fabric.link_last(&Object::of(queue), queue.home),
     }
 }
 
@@ -398,50 +402,47 @@ fn abort<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
     for _ in 0..ABORT_STEP {
         let Some((after, object)) = queue.core.adapter.look_from(index) else { return };
         index = after;
-        if let Some(Object::QueuePair(pair)) = &object
-            && (pair.initiator_queue.is(queue) || pair.receive_queue.is(queue))
-        {
-            // One that was flushed too: its connection may be open, and the peer has to get its end.
-            pair.fail();
+        if let Some(object) = object {
+            object.completion_queue_failed(queue.address());
         }
     }
     queue.inner.with(|inner| inner.aborting = Some(index));
-    queue.core.fabric.link(&Object::CompletionQueue(queue.clone()));
+    queue.core.fabric.link(&Object::of(queue));
+}
+
+objects!(CompletionQueueObject);
+
+impl<P: Platform> AnyObject<P> for Shared<CompletionQueueObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        service(self, pass.sink);
+        self.core.finish(pass);
+    }
+
+    fn notified(&self) {
+        let ask = self.inner.with(|inner| {
+            inner.queue.notifying = false;
+            inner.settle(self)
+        });
+        request_pass(self, ask);
+    }
 }
 
 /// Makes a due notification.
 #[inline(never)]
-pub(crate) fn service<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, sink: &mut impl Sink<P>) {
+fn service<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, sink: &mut dyn Sink<P>) {
     abort(queue);
     let Some(callback) = queue.notify else { return };
     let begun = queue.inner.with(|inner| {
         // What was held back may have become due.
         inner.settle(queue);
-        // Held before the lock is released: a close that begins now waits for the callback.
-        inner.queue.begin().map(|status| (status, Hold::new(Object::CompletionQueue(queue.clone()))))
+        // Held before the lock is let go: a close that comes now waits for the callback.
+        inner.queue.begin().map(|status| (status, Hold::new(Object::of(queue))))
     });
     let Some((status, hold)) = begun else { return };
-    let guard = Notifying::Completion(queue.clone());
+    let guard = Notifying(Object::of(queue));
     sink.notify(Notification { callback, status, guard, hold });
-}
-
-/// A notification under way: when the event is dropped, the next one may begin.
-pub(crate) enum Notifying<P: Platform> {
-    Completion(Shared<CompletionQueueObject<P>>),
-    Shared(Shared<SharedReceiveObject<P>>),
-}
-
-impl<P: Platform> Drop for Notifying<P> {
-    fn drop(&mut self) {
-        match self {
-            Self::Completion(queue) => {
-                let ask = queue.inner.with(|inner| {
-                    inner.queue.notifying = false;
-                    inner.settle(queue)
-                });
-                request_pass(queue, ask);
-            }
-            Self::Shared(queue) => shared_receive_queue::notified(queue),
-        }
-    }
 }

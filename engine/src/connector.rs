@@ -16,7 +16,7 @@ mod ending;
 mod establishing;
 mod waiting;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering;
 
 use softndk_cells::Shared;
@@ -24,19 +24,19 @@ use softndk_cells::Shared;
 use crate::adapter::AdapterObject;
 use crate::endpoint::Bound;
 use crate::error::{ConnectError, CreateError, DisconnectReason};
+use crate::event::ServicePass;
 use crate::listener::ListenerObject;
 use crate::loopback::Loopback;
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{End, QueuePairObject};
 use crate::shared_endpoint::SharedEndpointObject;
-use crate::snapshot::{ConnectionEntry, ObjectState};
+use crate::snapshot::{ConnectionEntry, ObjectKind, ObjectState};
 use crate::timer::Timer;
 use crate::wire::{Message, PrivateData, Wire};
 
-pub(crate) use delivering::service;
-pub(crate) use ending::{abort, queue_pair_drained, queue_pair_failed};
+pub(crate) use ending::{queue_pair_drained, queue_pair_failed};
 pub use establishing::{Accept, Connect, Source};
 
 /// Reads a side lets in and sends out at a time.
@@ -229,13 +229,18 @@ impl<P: Platform> Connector<P> {
         let adapter = &open.core.adapter;
         adapter.ready()?;
         let connector = Shared::try_new(ConnectorObject {
-            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
+            core: Core::new(
+                ObjectKind::Connector,
+                adapter,
+                Some(consumer_object),
+                Antecedents::none().with(Object::of(open)),
+            ),
             open: open.clone(),
             listener: None,
             timer: waiting::timer(adapter)?,
             state: P::Lock::new(State::new()),
         })?;
-        adapter.register(&Object::Connector(connector.clone()))?;
+        adapter.register(&Object::of(&connector))?;
         Ok(Self(connector))
     }
 
@@ -297,6 +302,31 @@ impl<P: Platform> ConnectorObject<P> {
     }
 }
 
+objects!(ConnectorObject);
+
+impl<P: Platform> AnyObject<P> for Shared<ConnectorObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        delivering::service(self, pass.sink);
+        self.core.finish(pass);
+    }
+
+    fn snapshot_state(&self) -> ObjectState {
+        self.listed_state()
+    }
+
+    fn addresses_gone(&self, gone: &dyn Fn(IpAddr) -> bool) {
+        ending::abort(self, gone);
+    }
+
+    fn connection(&self) -> Option<ConnectionEntry> {
+        self.established()
+    }
+}
+
 /// Steps on the shared pointer, because they link the object.
 trait Step<P: Platform> {
     fn pending(&self, callback: P::RequestCallback) -> Pending<P>;
@@ -305,7 +335,7 @@ trait Step<P: Platform> {
 
 impl<P: Platform> Step<P> for Shared<ConnectorObject<P>> {
     fn pending(&self, callback: P::RequestCallback) -> Pending<P> {
-        Pending { callback, result: None, hold: Hold::new(Object::Connector(self.clone())) }
+        Pending { callback, result: None, hold: Hold::new(Object::of(self)) }
     }
 
     /// Does outside the lock what a change left to do, and links the connector for its events.
@@ -331,7 +361,7 @@ impl<P: Platform> Step<P> for Shared<ConnectorObject<P>> {
         if let Some((peer, message)) = after.tell {
             Loopback::tell(&peer, self, message);
         }
-        self.core.fabric.link(&Object::Connector(self.clone()));
+        self.core.fabric.link(&Object::of(self));
     }
 }
 

@@ -7,10 +7,9 @@
 //! on) cannot complete before the event is dropped, so the front end drops it *after* the consumer's callback has returned.
 //! Notifications of one completion queue never overlap.
 
-use crate::completion_queue::Notifying;
 use crate::connector::Connector;
 use crate::error::{ConnectError, DisconnectReason, QueueFailure};
-use crate::object::{Antecedents, Hold};
+use crate::object::{Antecedents, Hold, Object};
 use crate::platform::Platform;
 
 /// Receives what a service pass hands out. Implemented by the front end.
@@ -21,6 +20,24 @@ pub trait Sink<P: Platform> {
     fn disconnected(&mut self, event: DisconnectEvent<P>);
     fn closed(&mut self, event: CloseCompletion<P>);
     fn retired(&mut self, event: Retired<P>);
+}
+
+/// What a service pass brings to the objects that it serves.
+pub(crate) struct ServicePass<'a, P: Platform> {
+    /// Whose run queue is served.
+    pub(crate) processor: u32,
+    /// What is left of the budget.
+    pub(crate) bytes: &'a mut u64,
+    pub(crate) sink: &'a mut dyn Sink<P>,
+}
+
+/// A notification under way: when the event is dropped, the next one may begin.
+pub(crate) struct Notifying<P: Platform>(pub(crate) Object<P>);
+
+impl<P: Platform> Drop for Notifying<P> {
+    fn drop(&mut self) {
+        self.0.notified();
+    }
 }
 
 /// Completions arrived in an armed queue, or the queue failed.

@@ -13,20 +13,19 @@ use softndk_cells::{Epoch, Guard, NoMemory, Shared, SlotTable, Stamp};
 
 use crate::adapter::{Adapter, AdapterObject, AdapterSettings};
 use crate::allowance::Allowance;
-use crate::completion_queue::CompletionQueueObject;
+use crate::capacity::push_within_capacity;
 use crate::endpoint::Directory;
 use crate::error::CreateError;
-use crate::event::{Budget, Pass, Sink};
+use crate::event::{Budget, Pass, ServicePass, Sink};
 use crate::limits;
 use crate::mapping::{Mapping, MappingObject};
 use crate::memory_region::Entry;
 use crate::object::Object;
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::RetiredSlots;
-use crate::run_queue::{Item, Link, RunQueue};
+use crate::run_queue::{Lane, RunQueue};
 use crate::timer::TimerQueue;
 use crate::token::{LogicalAddress, MemoryToken};
-use crate::{completion_queue, connector, mapping, memory_region, memory_window, queue_pair, shared_receive_queue};
 
 pub(crate) struct FabricObject<P: Platform> {
     pub(crate) platform: P,
@@ -123,8 +122,7 @@ impl<P: Platform> Fabric<P> {
         let adapter = Shared::try_new(AdapterObject::new(self.clone(), number, settings))?;
         let reserved = self.0.adapters.with(|adapters| {
             adapters.try_reserve(1).map_err(NoMemory::from)?;
-            adapters.push(adapter.clone());
-            Ok::<(), NoMemory>(())
+            push_within_capacity(adapters, adapter.clone()).map_err(|_| NoMemory)
         });
         reserved?;
         Ok(Adapter(adapter))
@@ -163,21 +161,15 @@ impl<P: Platform> Fabric<P> {
 
     /// Puts an object on the run queue of a processor (`None`: this one), unless it is on one.
     pub(crate) fn link_at(&self, object: &Object<P>, processor: Option<u32>) {
-        if let Some(link) = Link::claim(object) {
-            self.push_at(processor, |run_queue| run_queue.push(link));
+        if let Some(link) = object.link() {
+            self.push_at(processor, |run_queue| run_queue.push(object.lane(), link));
         }
     }
 
-    /// Puts a queue where a pass services it after everything else, unless it is on a list.
-    pub(crate) fn link_last(&self, queue: &Shared<CompletionQueueObject<P>>, processor: Option<u32>) {
+    /// Puts a queue where a turn looks at it when everything else has been looked at, unless it is on a list.
+    pub(crate) fn link_last(&self, queue: &Object<P>, processor: Option<u32>) {
         if let Some(link) = queue.link() {
-            self.push_at(processor, |run_queue| run_queue.push(Link::Last(link)));
-        }
-    }
-
-    pub(crate) fn link_mapping(&self, mapping: &Shared<MappingObject<P>>) {
-        if let Some(link) = mapping.link() {
-            self.push_at(None, |run_queue| run_queue.push(Link::Mapping(link)));
+            self.push_at(processor, |run_queue| run_queue.push(Lane::Last, link));
         }
     }
 
@@ -198,17 +190,9 @@ impl<P: Platform> Fabric<P> {
 
     /// Lets an object wait until the stamp has passed; it is then on a run queue. Call after leaving the epoch.
     pub(crate) fn park(&self, object: &Object<P>, stamp: Stamp) {
-        self.park_link(Link::claim(object), stamp);
-    }
-
-    pub(crate) fn park_mapping(&self, mapping: &Shared<MappingObject<P>>, stamp: Stamp) {
-        self.park_link(mapping.link().map(Link::Mapping), stamp);
-    }
-
-    fn park_link(&self, link: Option<Link<P>>, stamp: Stamp) {
-        // Without a link it is on a run queue and will be serviced, or is parked already.
-        if let Some(link) = link {
-            self.0.parked.with(|parked| parked.push(link));
+        // Without a link it is in a run queue and looks again by itself, or is parked already.
+        if let Some(link) = object.link() {
+            self.0.parked.with(|parked| parked.push(object.lane(), link));
         }
         self.0.epoch.want(stamp);
         if self.0.epoch.passed(stamp) {
@@ -254,25 +238,25 @@ impl<P: Platform> Fabric<P> {
                 return;
             };
             let mut bytes = limits::PIECE;
-            queue_pair::service(&pair, index as u32, &mut bytes);
+            pair.service_requests(index as u32, &mut bytes);
             if let Some(allowance) = self.allowance() {
                 allowance.charge_pass(limits::PIECE.saturating_sub(bytes));
             }
-            if pair.core.holds() == 0 {
-                // Finished: only a service pass hands it out.
-                self.link_at(&Object::QueuePair(pair), Some(index as u32));
+            if pair.core().is_some_and(|core| core.holds() == 0) {
+                // Finished: only a turn hands it out.
+                self.link_at(&pair, Some(index as u32));
             }
         });
     }
 
-    /// Serves the run queue of a processor: call from a DPC or a thread of the front end, at DISPATCH_LEVEL, with no lock held
-    /// and not under a dispatch function. After [`Pass::Idle`] the next work schedules a pass; after [`Pass::More`] nothing
-    /// does. Objects whose deadline has passed are serviced too, see [`Platform::wake_at`].
-    pub fn service_pass(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Pass {
+    /// Works off the list of a processor: call from a DPC or a thread of the front end, at DISPATCH_LEVEL, with no lock held
+    /// and not under a dispatch function. After [`Pass::Idle`] the next work kicks; after [`Pass::More`] nothing does. Objects
+    /// whose moment has come are looked at too, see [`Platform::wake_at`].
+    pub fn service_pass(&self, processor: u32, budget: Budget, sink: &mut dyn Sink<P>) -> Pass {
         self.callback(|| self.service(processor, budget, sink))
     }
 
-    fn service(&self, processor: u32, budget: Budget, sink: &mut impl Sink<P>) -> Pass {
+    fn service(&self, processor: u32, budget: Budget, sink: &mut dyn Sink<P>) -> Pass {
         let processor = processor as usize % self.0.work.len().max(1);
         let Some(work) = self.0.work.get(processor) else { return Pass::Idle };
         let allowance = self.allowance();
@@ -285,7 +269,7 @@ impl<P: Platform> Fabric<P> {
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(RunQueue::pop) else { break };
-            service(item, processor as u32, &mut bytes, sink);
+            item.service(&mut ServicePass { processor: processor as u32, bytes: &mut bytes, sink });
             bytes = bytes.saturating_sub(allowance.map_or(0, Allowance::take_owed));
             if bytes == 0 || self.0.platform.should_yield() {
                 break;
@@ -293,7 +277,7 @@ impl<P: Platform> Fabric<P> {
         }
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(RunQueue::pop_last) else { break };
-            service(item, processor as u32, &mut bytes, sink);
+            item.service(&mut ServicePass { processor: processor as u32, bytes: &mut bytes, sink });
             if self.0.platform.should_yield() {
                 break;
             }
@@ -302,24 +286,5 @@ impl<P: Platform> Fabric<P> {
             allowance.serve_none();
         }
         if work.with(|run_queue| run_queue.is_empty()) { Pass::Idle } else { Pass::More }
-    }
-}
-
-/// Services one object. Each kind has a frame of its own: inlined here, they would add up to one large frame.
-fn service<P: Platform>(item: Item<P>, processor: u32, bytes: &mut u64, sink: &mut impl Sink<P>) {
-    match item {
-        Item::Mapping(mapping) => mapping::service(&mapping, sink),
-        Item::Object(object) => {
-            match &object {
-                Object::QueuePair(pair) => queue_pair::service(pair, processor, bytes),
-                Object::CompletionQueue(queue) => completion_queue::service(queue, sink),
-                Object::SharedReceiveQueue(queue) => shared_receive_queue::service(queue, sink),
-                Object::Region(region) => memory_region::service(region, sink),
-                Object::Window(window) => memory_window::service(window),
-                Object::Connector(connector) => connector::service(connector, sink),
-                Object::Listener(_) | Object::SharedEndpoint(_) | Object::Domain(_) | Object::Open(_) => {}
-            }
-            object.core().finish(sink);
-        }
     }
 }

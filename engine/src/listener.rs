@@ -13,11 +13,11 @@ use softndk_cells::Shared;
 
 use crate::endpoint::{Bound, EndpointError, EndpointKey};
 use crate::error::{ConnectError, CreateError};
-use crate::event::Close;
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::event::{Close, ServicePass};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
-use crate::snapshot::ObjectState;
+use crate::snapshot::{EndpointEntry, ObjectKind, ObjectState};
 
 pub(crate) struct ListenerObject<P: Platform> {
     pub(crate) core: Core<P>,
@@ -63,13 +63,18 @@ impl<P: Platform> Listener<P> {
         let adapter = &open.core.adapter;
         adapter.ready()?;
         let listener = Shared::try_new(ListenerObject {
-            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
+            core: Core::new(
+                ObjectKind::Listener,
+                adapter,
+                Some(consumer_object),
+                Antecedents::none().with(Object::of(open)),
+            ),
             open: open.clone(),
             connect,
             paused: AtomicBool::new(false),
             state: P::Lock::new(Listening { endpoint: None, over: false }),
         })?;
-        adapter.register(&Object::Listener(listener.clone()))?;
+        adapter.register(&Object::of(&listener))?;
         Ok(Self(listener))
     }
 
@@ -97,7 +102,7 @@ impl<P: Platform> Listener<P> {
         })?;
         // An adapter or address that was removed meanwhile has not ended this listener.
         let running = adapter.is_running();
-        abort(listener, &|address| !running || !everywhere && !adapter.has_address(address));
+        listener.addresses_gone(&|address| !running || !everywhere && !adapter.has_address(address));
         Ok(())
     }
 
@@ -112,7 +117,7 @@ impl<P: Platform> Listener<P> {
 
     /// Keeps the close from completing while something of the front end's own is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::Listener(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
@@ -154,9 +159,28 @@ impl<P: Platform> ListenerObject<P> {
     }
 }
 
-/// Ends a listener whose address has gone.
-pub(crate) fn abort<P: Platform>(listener: &Shared<ListenerObject<P>>, gone: &dyn Fn(IpAddr) -> bool) {
-    if listener.local_address().is_some_and(|address| gone(address.ip())) {
-        listener.stop();
+objects!(ListenerObject);
+
+impl<P: Platform> AnyObject<P> for Shared<ListenerObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        self.core.finish(pass);
+    }
+
+    fn snapshot_state(&self) -> ObjectState {
+        self.listed_state()
+    }
+
+    fn addresses_gone(&self, gone: &dyn Fn(IpAddr) -> bool) {
+        if self.local_address().is_some_and(|address| gone(address.ip())) {
+            self.stop();
+        }
+    }
+
+    fn endpoint(&self) -> Option<EndpointEntry> {
+        self.local_address().map(|local| EndpointEntry { local, listener: true })
     }
 }

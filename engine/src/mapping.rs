@@ -6,11 +6,12 @@
 
 use softndk_cells::{Removed, Shared, SlotKey, Stamp};
 
+use crate::capacity::push_within_capacity;
 use crate::error::RegionError;
-use crate::event::{Retired, Sink};
+use crate::event::{Retired, ServicePass, Sink};
 use crate::fabric::Fabric;
 use crate::limits;
-use crate::object::{Hold, Object};
+use crate::object::{AnyObject, Core, Hold, Object, objects};
 use crate::open::OpenObject;
 use crate::platform::{Lock, Memory, Platform};
 use crate::token::LogicalAddress;
@@ -58,7 +59,7 @@ pub(crate) fn build<P: Platform>(
     let pages = length.div_ceil(limits::PAGE) as u32;
     let Ok(vacant) = fabric.0.mappings.vacant() else { return Err((RegionError::NoResources, memory)) };
     let key = vacant.key();
-    let hold = Hold::new(Object::Open(open.clone()));
+    let hold = Hold::new(Object::of(open));
     let leaving = P::Lock::new(Leaving { hold: Some(hold), removed: None });
     let adapter = open.core.adapter.number;
     let builder = MappingObject { fabric: fabric.clone(), adapter, open: open.address(), key, leaving };
@@ -74,7 +75,10 @@ pub(crate) fn build<P: Platform>(
         if builders.try_reserve(missing).is_err() {
             return Err((RegionError::NoResources, memory, builder));
         }
-        builders.extend((0..missing).map(|_| None));
+        for _place in 0..missing {
+            let added = push_within_capacity(builders, None);
+            debug_assert!(added.is_ok());
+        }
         if let Some(place) = builders.get_mut(slot) {
             *place = Some(builder);
         }
@@ -108,7 +112,7 @@ impl<P: Platform> Releasing<P> {
 impl<P: Platform> Drop for Releasing<P> {
     fn drop(&mut self) {
         if self.0.leaving.with(|leaving| leaving.removed.is_some()) {
-            self.0.fabric.link_mapping(&self.0);
+            self.0.fabric.link(&Object::of(&self.0));
         }
     }
 }
@@ -167,12 +171,24 @@ impl<P: Platform> MappingObject<P> {
     }
 }
 
+objects!(MappingObject);
+
+impl<P: Platform> AnyObject<P> for Shared<MappingObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        None
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        service(self, pass.sink);
+    }
+}
+
 /// Hands the memory of a released mapping out when no context copies any more.
 #[inline(never)]
-pub(crate) fn service<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut impl Sink<P>) {
+fn service<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut dyn Sink<P>) {
     match mapping.finish() {
         Ok(Some(retired)) => sink.retired(retired),
         Ok(None) => {}
-        Err(stamp) => mapping.fabric.park_mapping(mapping, stamp),
+        Err(stamp) => mapping.fabric.park(&Object::of(mapping), stamp),
     }
 }

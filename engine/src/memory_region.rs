@@ -14,13 +14,13 @@ use softndk_cells::{DoubleBuffer, NoMemory, Removed, Shared, SlotKey};
 
 use crate::access::inside;
 use crate::error::{CreateError, PostError, RegionError};
-use crate::event::{Close, Deregistered, Retired, Sink};
+use crate::event::{Close, Deregistered, Retired, ServicePass, Sink};
 use crate::flags::Rights;
 use crate::memory_window::WindowObject;
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::platform::{Lock, Memory, Platform};
 use crate::protection_domain::DomainObject;
-use crate::snapshot::ObjectState;
+use crate::snapshot::{ObjectKind, ObjectState};
 use crate::token::MemoryToken;
 
 /// What a memory token names.
@@ -130,13 +130,18 @@ impl<P: Platform> MemoryRegion<P> {
         let adapter = &domain.core.adapter;
         adapter.ready()?;
         let region = Shared::try_new(RegionObject {
-            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Domain(domain.clone()))),
+            core: Core::new(
+                ObjectKind::MemoryRegion,
+                adapter,
+                Some(consumer_object),
+                Antecedents::none().with(Object::of(domain)),
+            ),
             domain: domain.clone(),
             fast_register,
             token: AtomicU32::new(0),
             state: P::Lock::new(State::Idle),
         })?;
-        adapter.register(&Object::Region(region.clone()))?;
+        adapter.register(&Object::of(&region))?;
         Ok(Self(region))
     }
 
@@ -198,8 +203,8 @@ impl<P: Platform> MemoryRegion<P> {
                 Ok(Deregistered::Done(Retired { memory: entry.memory, callback: None, hold }))
             }
             Ok(_) => {
-                // A context is still inside: a service pass tries again, and waits for it if it must.
-                region.core.fabric.link(&Object::Region(region.clone()));
+                // Somebody is still inside: a turn looks again, and waits for them if it must.
+                region.core.fabric.link(&Object::of(region));
                 Ok(Deregistered::Pending)
             }
         }
@@ -215,9 +220,9 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(RegionError::TooManyPages);
         }
         let epoch = region.core.fabric.0.epoch.clone();
-        let run_queue = (PageList::try_new(pages as usize)?, PageList::try_new(pages as usize)?);
+        let page_lists = (PageList::try_new(pages as usize)?, PageList::try_new(pages as usize)?);
         let fast = Shared::try_new(FastRegion {
-            buffers: DoubleBuffer::new(run_queue.0, run_queue.1, epoch),
+            buffers: DoubleBuffer::new(page_lists.0, page_lists.1, epoch),
             domain: region.domain.number,
             adapter: region.core.adapter.number,
             remote_access,
@@ -251,7 +256,7 @@ impl<P: Platform> MemoryRegion<P> {
 
     /// Keeps the close from completing while the front end's own asynchronous request on it is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::Region(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     /// Closes the region and revokes the access it still gives: at once, or when the last window bound to it is unbound.
@@ -270,8 +275,8 @@ impl<P: Platform> MemoryRegion<P> {
             match left {
                 Some((Entry::Registered(entry), _hold)) => region.core.leave_memory(entry.memory),
                 Some(_) => {}
-                // A context may still be inside: a service pass tries again, and waits for it if it must.
-                None => region.core.fabric.link(&Object::Region(region.clone())),
+                // Somebody may still be inside: a turn looks again, and waits for them if it must.
+                None => region.core.fabric.link(&Object::of(region)),
             }
         })
     }
@@ -371,7 +376,7 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
                 return None;
             }
             standing.windows += 1;
-            Some(Hold::new(Object::Region(self.clone())))
+            Some(Hold::new(Object::of(self)))
         })
     }
 
@@ -390,15 +395,32 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
                 self.core.leave_memory(entry.memory);
                 drop(hold);
             }
-            (None, None) => self.core.fabric.link(&Object::Region(self.clone())),
+            (None, None) => self.core.fabric.link(&Object::of(self)),
             (_, hold) => drop(hold),
         }
     }
 }
 
-/// Ends a Deregister or the access of a closed region when no context is inside any more.
+objects!(RegionObject);
+
+impl<P: Platform> AnyObject<P> for Shared<RegionObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        service(self, pass.sink);
+        self.core.finish(pass);
+    }
+
+    fn snapshot_state(&self) -> ObjectState {
+        self.listed_state()
+    }
+}
+
+/// Ends a Deregister or the access of a closed region when no context is inside the epoch any more.
 #[inline(never)]
-pub(crate) fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut impl Sink<P>) {
+fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut dyn Sink<P>) {
     let tokens = &region.core.fabric.0.tokens;
     let (left, wait) = region.state.with(|state| {
         let Leaving { removed, callback, hold } = match core::mem::replace(state, State::Idle) {
@@ -418,7 +440,7 @@ pub(crate) fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut 
         }
     });
     if let Some(stamp) = wait {
-        region.core.fabric.park(&Object::Region(region.clone()), stamp);
+        region.core.fabric.park(&Object::of(region), stamp);
     }
     match left {
         Some((Entry::Registered(entry), Some(callback), hold)) => {

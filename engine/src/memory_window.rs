@@ -15,14 +15,14 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use softndk_cells::{DoubleBuffer, Removed, Shared, SlotKey, Stamp};
 
 use crate::error::CreateError;
-use crate::event::Close;
+use crate::event::{Close, ServicePass};
 use crate::flags::Rights;
 use crate::memory_region::{Edges, Entry, RegionObject};
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::queue_pair::QueuePairObject;
-use crate::snapshot::ObjectState;
+use crate::snapshot::{ObjectKind, ObjectState};
 use crate::token::MemoryToken;
 
 /// What a bound window grants, as readers see it.
@@ -152,14 +152,19 @@ impl<P: Platform> MemoryWindow<P> {
         let vacant = fabric.tokens.vacant()?;
         let key = vacant.key();
         let window = Shared::try_new(WindowObject {
-            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Domain(domain.clone()))),
+            core: Core::new(
+                ObjectKind::MemoryWindow,
+                adapter,
+                Some(consumer_object),
+                Antecedents::none().with(Object::of(domain)),
+            ),
             domain: domain.clone(),
             binding: DoubleBuffer::new(Binding::NONE, Binding::NONE, fabric.epoch.clone()),
             issued: AtomicU32::new(MemoryToken::new(key.slot, key.generation).0),
             state: P::Lock::new(State { key: Some(key), bound: None, leaving: None }),
             place: P::Lock::new(Place { next: None, previous: None }),
         })?;
-        adapter.register(&Object::Window(window.clone()))?;
+        adapter.register(&Object::of(&window))?;
         vacant.fill(Entry::Window(window.clone()));
         Ok(Self(window))
     }
@@ -172,7 +177,7 @@ impl<P: Platform> MemoryWindow<P> {
 
     /// Keeps the close from completing while the front end's own asynchronous request on it is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::Window(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     /// Unbinds the window and closes it.
@@ -181,14 +186,14 @@ impl<P: Platform> MemoryWindow<P> {
         window.core.close(Some(callback), || {
             if let Some((_, bound)) = take_bound(window, |_| true) {
                 // The window was bound to it until now, so it is closed before the region is.
-                window.core.depend_on(Object::Region(bound.region.clone()));
+                window.core.depend_on(Object::of(&bound.region));
                 bound.release();
             }
             let hold = self.hold();
             let left = window.state.with(|state| window.leave(state, hold));
             if left.is_none() {
-                // A context may still be inside: a service pass tries again, and waits for it if it must.
-                window.core.fabric.link(&Object::Window(window.clone()));
+                // Somebody may still be inside: a turn looks again, and waits for them if it must.
+                window.core.fabric.link(&Object::of(window));
             }
         })
     }
@@ -288,9 +293,26 @@ pub(crate) fn unbind_all<P: Platform>(pair: &Shared<QueuePairObject<P>>, most: u
     true
 }
 
-/// Ends the access of a closed window when no context is inside any more.
+objects!(WindowObject);
+
+impl<P: Platform> AnyObject<P> for Shared<WindowObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        service(self);
+        self.core.finish(pass);
+    }
+
+    fn snapshot_state(&self) -> ObjectState {
+        self.listed_state()
+    }
+}
+
+/// Ends the access of a closed window when no context is inside the epoch any more.
 #[inline(never)]
-pub(crate) fn service<P: Platform>(window: &Shared<WindowObject<P>>) {
+fn service<P: Platform>(window: &Shared<WindowObject<P>>) {
     let tokens = &window.core.fabric.0.tokens;
     let (left, wait) = window.state.with(|state| {
         let Some((removed, hold)) = state.leaving.take() else { return (None, None) };
@@ -304,7 +326,7 @@ pub(crate) fn service<P: Platform>(window: &Shared<WindowObject<P>>) {
         }
     });
     if let Some(stamp) = wait {
-        window.core.fabric.park(&Object::Window(window.clone()), stamp);
+        window.core.fabric.park(&Object::of(window), stamp);
     }
     // The entry and the hold end here, outside the lock.
     drop(left);

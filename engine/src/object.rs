@@ -8,90 +8,81 @@
 //! Rules (NDKPI: closing objects): a close never fails; an antecedent may be closed before its successors and then pends; the
 //! close completion is the last callback of an object; nothing allocates.
 
+use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::Shared;
+use softndk_cells::{Erased, Shared};
 
 use crate::adapter::AdapterObject;
-use crate::completion_queue::CompletionQueueObject;
-use crate::connector::ConnectorObject;
-use crate::event::{Close, CloseCompletion, Closed, Sink};
+use crate::event::{Close, CloseCompletion, Closed, ServicePass};
 use crate::fabric::Fabric;
-use crate::listener::ListenerObject;
-use crate::memory_region::RegionObject;
-use crate::memory_window::WindowObject;
-use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
-use crate::protection_domain::DomainObject;
-use crate::queue_pair::QueuePairObject;
-use crate::shared_endpoint::SharedEndpointObject;
-use crate::shared_receive_queue::SharedReceiveObject;
-use crate::snapshot::ObjectKind;
+use crate::run_queue::Lane;
+use crate::snapshot::{ConnectionEntry, EndpointEntry, ObjectKind, ObjectState};
 
-/// Any object that can be closed.
-pub(crate) enum Object<P: Platform> {
-    Open(Shared<OpenObject<P>>),
-    CompletionQueue(Shared<CompletionQueueObject<P>>),
-    Domain(Shared<DomainObject<P>>),
-    Region(Shared<RegionObject<P>>),
-    Window(Shared<WindowObject<P>>),
-    SharedReceiveQueue(Shared<SharedReceiveObject<P>>),
-    QueuePair(Shared<QueuePairObject<P>>),
-    Listener(Shared<ListenerObject<P>>),
-    Connector(Shared<ConnectorObject<P>>),
-    SharedEndpoint(Shared<SharedEndpointObject<P>>),
-}
+/// Any object, and what else a service pass looks after: each kind brings the functions of its row.
+pub(crate) type Object<P> = Erased<dyn AnyObject<P>>;
 
-impl<P: Platform> Object<P> {
-    pub(crate) fn core(&self) -> &Core<P> {
-        match self {
-            Self::Open(object) => &object.core,
-            Self::CompletionQueue(object) => &object.core,
-            Self::Domain(object) => &object.core,
-            Self::Region(object) => &object.core,
-            Self::Window(object) => &object.core,
-            Self::SharedReceiveQueue(object) => &object.core,
-            Self::QueuePair(object) => &object.core,
-            Self::Listener(object) => &object.core,
-            Self::Connector(object) => &object.core,
-            Self::SharedEndpoint(object) => &object.core,
-        }
+/// What is asked of an object whose kind the caller does not know. Implemented for the counted pointers to the objects.
+pub(crate) trait AnyObject<P: Platform>: Send + Sync {
+    /// `None` for what is no object of a consumer's: a released logical mapping.
+    fn core(&self) -> Option<&Core<P>>;
+
+    /// Does what is due: inside a service pass, with no lock held.
+    fn service(&self, _pass: &mut ServicePass<'_, P>) {}
+
+    /// The bounded step of a queue pair inside a poll: no callback is made.
+    fn service_requests(&self, _processor: u32, _bytes: &mut u64) {}
+
+    /// Where it waits for a service pass.
+    fn lane(&self) -> Lane {
+        Lane::Objects
     }
 
-    /// A number that identifies an object among those of its kind.
-    pub(crate) fn id(&self) -> u64 {
-        let address = match self {
-            Self::Open(object) => object.address(),
-            Self::CompletionQueue(object) => object.address(),
-            Self::Domain(object) => object.address(),
-            Self::Region(object) => object.address(),
-            Self::Window(object) => object.address(),
-            Self::SharedReceiveQueue(object) => object.address(),
-            Self::QueuePair(object) => object.address(),
-            Self::Listener(object) => object.address(),
-            Self::Connector(object) => object.address(),
-            Self::SharedEndpoint(object) => object.address(),
-        };
-        address as u64
+    fn snapshot_state(&self) -> ObjectState {
+        ObjectState::Open
+    }
+
+    /// What the front end called an open.
+    fn label(&self) -> u64 {
+        0
+    }
+
+    /// The consumer's notification callback has returned.
+    fn notified(&self) {}
+
+    /// Addresses of the adapter are gone.
+    fn addresses_gone(&self, _gone: &dyn Fn(IpAddr) -> bool) {}
+
+    /// A completion queue, by its address, takes no results any more.
+    fn completion_queue_failed(&self, _queue: usize) {}
+
+    /// The connection it stands for.
+    fn connection(&self) -> Option<ConnectionEntry> {
+        None
+    }
+
+    /// The endpoint it occupies.
+    fn endpoint(&self) -> Option<EndpointEntry> {
+        None
     }
 }
 
-impl<P: Platform> Clone for Object<P> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Open(object) => Self::Open(object.clone()),
-            Self::CompletionQueue(object) => Self::CompletionQueue(object.clone()),
-            Self::Domain(object) => Self::Domain(object.clone()),
-            Self::Region(object) => Self::Region(object.clone()),
-            Self::Window(object) => Self::Window(object.clone()),
-            Self::SharedReceiveQueue(object) => Self::SharedReceiveQueue(object.clone()),
-            Self::QueuePair(object) => Self::QueuePair(object.clone()),
-            Self::Listener(object) => Self::Listener(object.clone()),
-            Self::Connector(object) => Self::Connector(object.clone()),
-            Self::SharedEndpoint(object) => Self::SharedEndpoint(object.clone()),
-        }
-    }
+/// Says that a type is seen as an [`Object`] where its kind is not known.
+macro_rules! objects {
+    ($($object:ident),*) => {
+        $(
+            impl<P: crate::platform::Platform> softndk_cells::View for $object<P> {
+                type As = dyn crate::object::AnyObject<P>;
+
+                fn view(object: &softndk_cells::Shared<Self>) -> &Self::As {
+                    object
+                }
+            }
+        )*
+    };
 }
+pub(crate) use objects;
 
 /// A reason for an object to stay open: its close does not complete while this exists.
 pub struct Hold<P: Platform>(Object<P>);
@@ -99,21 +90,24 @@ pub struct Hold<P: Platform>(Object<P>);
 impl<P: Platform> Hold<P> {
     /// Precondition: the object is held already (by its consumer or by something the caller keeps).
     pub(crate) fn new(object: Object<P>) -> Self {
-        object.core().holds.fetch_add(1, Ordering::Relaxed);
+        if let Some(core) = object.core() {
+            core.holds.fetch_add(1, Ordering::Relaxed);
+        }
         Self(object)
     }
 
     /// What it holds: kind and number, as in a listing ([`ObjectSnapshot`](crate::ObjectSnapshot)).
     #[must_use]
     pub fn object(&self) -> (ObjectKind, u64) {
-        (ObjectKind::of(&self.0), self.0.core().number)
+        self.0.core().map_or((ObjectKind::Open, 0), |core| (core.kind, core.number))
     }
 }
 
 impl<P: Platform> Drop for Hold<P> {
     fn drop(&mut self) {
-        let core = self.0.core();
-        if core.release() {
+        if let Some(core) = self.0.core()
+            && core.release()
+        {
             core.fabric.link(&self.0);
         }
     }
@@ -138,7 +132,9 @@ impl<P: Platform> Antecedents<P> {
 
     fn add(&mut self, object: Object<P>) {
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
-            object.core().dependants.fetch_add(1, Ordering::Relaxed);
+            if let Some(core) = object.core() {
+                core.dependants.fetch_add(1, Ordering::Relaxed);
+            }
             *place = Some(Hold::new(object));
         } else {
             debug_assert!(false, "an object depends on more than its antecedents hold");
@@ -149,17 +145,17 @@ impl<P: Platform> Antecedents<P> {
 
     /// The numbers of the objects, as many as fit.
     fn number(&self, into: &mut [u64]) {
-        for (place, hold) in into.iter_mut().zip(self.0.iter().flatten()) {
-            *place = hold.0.core().number;
+        for (place, core) in into.iter_mut().zip(self.0.iter().flatten().filter_map(|hold| hold.0.core())) {
+            *place = core.number;
         }
     }
 }
 
 impl<P: Platform> Drop for Antecedents<P> {
     fn drop(&mut self) {
-        // Before the holds are released, so that no object counts more dependants than holds.
-        for hold in self.0.iter().flatten() {
-            hold.0.core().dependants.fetch_sub(1, Ordering::Relaxed);
+        // Before the holds go, so that no object counts more dependants than holds.
+        for core in self.0.iter().flatten().filter_map(|hold| hold.0.core()) {
+            core.dependants.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -181,6 +177,7 @@ struct Closing<P: Platform> {
 
 /// What every object has: its adapter, its holds, its close.
 pub(crate) struct Core<P: Platform> {
+    pub(crate) kind: ObjectKind,
     pub(crate) fabric: Fabric<P>,
     pub(crate) adapter: Shared<AdapterObject<P>>,
     /// Where the adapter's registry keeps it.
@@ -198,12 +195,14 @@ pub(crate) struct Core<P: Platform> {
 impl<P: Platform> Core<P> {
     /// A core held by its consumer.
     pub(crate) fn new(
+        kind: ObjectKind,
         adapter: &Shared<AdapterObject<P>>,
         consumer_object: Option<P::ConsumerObject>,
         antecedents: Antecedents<P>,
     ) -> Self {
         let closing = Closing { stage: Stage::Open, callback: None, consumer_object, memory: None, antecedents };
         Self {
+            kind,
             fabric: adapter.fabric.clone(),
             adapter: adapter.clone(),
             index: AtomicU32::new(u32::MAX),
@@ -295,17 +294,16 @@ impl<P: Platform> Core<P> {
         }
     }
 
-    /// Hands the finished object out, if it is finished and not handed out yet. True when it was.
+    /// Hands the finished object out, if it is finished and no pass has yet.
     #[inline(never)]
-    pub(crate) fn finish(&self, sink: &mut impl Sink<P>) -> bool {
+    pub(crate) fn finish(&self, pass: &mut ServicePass<'_, P>) {
         if self.holds.load(Ordering::Acquire) != 0 {
-            return false;
+            return;
         }
-        let Some((callback, object)) = self.take() else { return false };
-        // An arrived connector that was not adopted has no callback: its close is not reported.
+        let Some((callback, object)) = self.take() else { return };
+        // An arrived connector that was never adopted has no callback: no consumer knows of it.
         if let Some(callback) = callback {
-            sink.closed(CloseCompletion { callback, object });
+            pass.sink.closed(CloseCompletion { callback, object });
         }
-        true
     }
 }

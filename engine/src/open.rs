@@ -9,14 +9,15 @@ use crate::adapter::{Adapter, AdapterObject};
 use crate::completion_queue::CompletionQueue;
 use crate::connector::Connector;
 use crate::error::{ConnectError, CreateError, RegionError};
-use crate::event::Close;
+use crate::event::{Close, ServicePass};
 use crate::listener::Listener;
 use crate::mapping::{self, LogicalMapping, Releasing};
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::platform::Platform;
 use crate::protection_domain::ProtectionDomain;
 use crate::semantics::Semantics;
 use crate::shared_endpoint::SharedEndpoint;
+use crate::snapshot::ObjectKind;
 use crate::token::LogicalAddress;
 
 pub(crate) struct OpenObject<P: Platform> {
@@ -24,12 +25,6 @@ pub(crate) struct OpenObject<P: Platform> {
     pub(crate) semantics: Semantics,
     /// The front end's name for its consumer, for listings.
     label: AtomicU64,
-}
-
-impl<P: Platform> OpenObject<P> {
-    pub(crate) fn label(&self) -> u64 {
-        self.label.load(Ordering::Relaxed)
-    }
 }
 
 /// One open of an adapter: NDK_ADAPTER.
@@ -47,9 +42,9 @@ impl<P: Platform> Open<P> {
         semantics: Semantics,
         consumer_object: P::ConsumerObject,
     ) -> Result<Self, CreateError> {
-        let core = Core::new(adapter, Some(consumer_object), Antecedents::none());
+        let core = Core::new(ObjectKind::Open, adapter, Some(consumer_object), Antecedents::none());
         let open = Shared::try_new(OpenObject { core, semantics, label: AtomicU64::new(0) })?;
-        adapter.register(&Object::Open(open.clone()))?;
+        adapter.register(&Object::of(&open))?;
         Ok(Self(open))
     }
 
@@ -130,11 +125,27 @@ impl<P: Platform> Open<P> {
 
     /// Keeps the close from completing while the front end's own asynchronous work for it is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::Open(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     /// Closes the open and revokes its remaining mappings, which its consumer cannot release any more.
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         self.0.core.close(Some(callback), || mapping::release_all(&self.0))
+    }
+}
+
+objects!(OpenObject);
+
+impl<P: Platform> AnyObject<P> for Shared<OpenObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        self.core.finish(pass);
+    }
+
+    fn label(&self) -> u64 {
+        self.label.load(Ordering::Relaxed)
     }
 }

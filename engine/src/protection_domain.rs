@@ -8,14 +8,15 @@ use softndk_cells::{NoMemory, Removed, Shared, SlotKey, SlotTable};
 
 use crate::capacity::push_within_capacity;
 use crate::error::CreateError;
-use crate::event::Close;
+use crate::event::{Close, ServicePass};
 use crate::memory_region::{Entry, MemoryRegion};
 use crate::memory_window::MemoryWindow;
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{QueuePair, QueuePairSettings};
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueSettings};
+use crate::snapshot::ObjectKind;
 use crate::token::MemoryToken;
 
 pub(crate) struct DomainObject<P: Platform> {
@@ -56,9 +57,14 @@ impl<P: Platform> ProtectionDomain<P> {
         let tokens = &adapter.fabric.0.tokens;
         let vacant = tokens.vacant()?;
         let number = MemoryToken::new(vacant.key().slot, vacant.key().generation);
-        let core = Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone())));
+        let core = Core::new(
+            ObjectKind::ProtectionDomain,
+            adapter,
+            Some(consumer_object),
+            Antecedents::none().with(Object::of(open)),
+        );
         let domain = Shared::try_new(DomainObject { core, open: open.clone(), number })?;
-        adapter.register(&Object::Domain(domain.clone()))?;
+        adapter.register(&Object::of(&domain))?;
         vacant.fill(Entry::Privileged { domain: number, adapter: adapter.number });
         Ok(Self(domain))
     }
@@ -113,7 +119,7 @@ impl<P: Platform> ProtectionDomain<P> {
 
     /// Keeps the close from completing while something of the front end's own is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::Domain(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
@@ -132,7 +138,19 @@ impl<P: Platform> Drop for DomainObject<P> {
     }
 }
 
-/// Slots of removed domains that a context inside the epoch may still read; reused when the next domain is made.
+objects!(DomainObject);
+
+impl<P: Platform> AnyObject<P> for Shared<DomainObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        self.core.finish(pass);
+    }
+}
+
+/// Slots of domains that are gone while a context was still inside the epoch; reused when the next domain is made.
 pub(crate) struct RetiredSlots {
     /// Domains that exist or are being made; each has its place reserved in `removed`.
     live: usize,

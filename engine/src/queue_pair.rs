@@ -18,18 +18,20 @@ use crate::capacity::push_within_capacity;
 use crate::completion_queue::{CompletionQueue, CompletionQueueObject};
 use crate::connector::ConnectorObject;
 use crate::error::{CreateError, PostError};
-use crate::event::Close;
+use crate::event::{Close, ServicePass};
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::limits::{FLUSH_STEP, IN_PLACE_PASSIVE, PAGE, PIECE};
 use crate::memory_region::{FastRegion, MemoryRegion, RegionObject};
 use crate::memory_window::{self, MemoryWindow, WindowObject, Windows};
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::receive_queue::{self, Receive, ReceiveQueue};
 use crate::requester::{self, Initiator};
+use crate::run_queue::Lane;
 use crate::shared_receive_queue::{SharedReceiveQueue, SrqAttachment};
+use crate::snapshot::{ObjectKind, ObjectState};
 use crate::statistics::{TrafficCounter, TrafficCounters};
 use crate::timer::Timer;
 use crate::token::{LogicalAddress, MemoryToken, Sge};
@@ -292,14 +294,14 @@ fn assemble<P: Platform>(
 ) -> Shared<QueuePairObject<P>> {
     let adapter = &domain.core.adapter;
     let mut antecedents = Antecedents::none()
-        .with(Object::Domain(domain.clone()))
-        .with(Object::CompletionQueue(settings.receive_queue.0.clone()))
-        .with(Object::CompletionQueue(settings.initiator_queue.0.clone()));
+        .with(Object::of(domain))
+        .with(Object::of(&settings.receive_queue.0))
+        .with(Object::of(&settings.initiator_queue.0));
     if let Some(shared) = settings.shared {
-        antecedents = antecedents.with(Object::SharedReceiveQueue(shared.0.clone()));
+        antecedents = antecedents.with(Object::of(&shared.0));
     }
     place.fill(QueuePairObject {
-        core: Core::new(adapter, Some(consumer_object), antecedents),
+        core: Core::new(ObjectKind::QueuePair, adapter, Some(consumer_object), antecedents),
         domain: domain.clone(),
         context: settings.context,
         initiator_queue: settings.initiator_queue.0.clone(),
@@ -339,7 +341,7 @@ impl<P: Platform> QueuePair<P> {
         let place = Reserved::try_new()?;
         let parts = Parts::try_new(domain, settings)?;
         let pair = assemble(place, domain, settings, consumer_object, parts);
-        adapter.register(&Object::QueuePair(pair.clone()))?;
+        adapter.register(&Object::of(&pair))?;
         Ok(Self(pair))
     }
 
@@ -477,20 +479,20 @@ impl<P: Platform> QueuePair<P> {
 
     /// Keeps the close from completing while something of the front end's own is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::QueuePair(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         let pair = &self.0;
         pair.core.close(Some(callback), || {
-            let hold = Hold::new(Object::QueuePair(pair.clone()));
+            let hold = Hold::new(Object::of(pair));
             pair.link.with(|link| link.closing = Some(hold));
             pair.mark(state::ENDED | state::DRAIN);
             // An idle queue pair is closed at once; the rest drains in a service pass.
             if pair.requests.is_empty() && pair.receives.is_empty() {
                 pair.core.fabric.0.platform.raised(|| requester::step(pair, None, PIECE));
             } else {
-                pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+                pair.core.fabric.link(&Object::of(pair));
             }
         })
     }
@@ -798,7 +800,7 @@ fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
             requester::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
         }
     }
-    fabric.link(&Object::QueuePair(pair.clone()));
+    fabric.link(&Object::of(pair));
 }
 
 impl<P: Platform> QueuePairObject<P> {
@@ -849,7 +851,7 @@ impl<P: Platform> End for Shared<QueuePairObject<P>> {
 
     fn cut(&self, receives: bool) {
         self.mark(state::ENDED | if receives { state::DRAIN } else { 0 });
-        self.core.fabric.link(&Object::QueuePair(self.clone()));
+        self.core.fabric.link(&Object::of(self));
     }
 
     fn fail(&self) {
@@ -859,7 +861,7 @@ impl<P: Platform> End for Shared<QueuePairObject<P>> {
 
     fn defer_failure(&self) {
         self.mark(state::ENDED | state::DRAIN | state::FAILED);
-        self.core.fabric.link(&Object::QueuePair(self.clone()));
+        self.core.fabric.link(&Object::of(self));
     }
 }
 
@@ -879,7 +881,7 @@ pub(crate) fn update_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     // Every end unbinds, also one that leaves the receives to the consumer. No bind comes after it: binds are processed by the
     // requester, which the caller holds, and are cancelled from the end on.
     if memory_window::unbind_all(pair, FLUSH_STEP) {
-        pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+        pair.core.fabric.link(&Object::of(pair));
         return;
     }
     if pair.state() & state::DRAIN == 0 || !pair.receiving.is_drained() {
@@ -898,10 +900,48 @@ pub(crate) fn update_end<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     drop(closing);
 }
 
-/// Services a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left stays on
-/// the run queue of this pass, wherever its thread runs: a thread takes a long transfer over from the DPCs.
+objects!(QueuePairObject);
+
+impl<P: Platform> AnyObject<P> for Shared<QueuePairObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Requests
+    }
+
+    fn service_requests(&self, processor: u32, bytes: &mut u64) {
+        service(self, processor, bytes);
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        service(self, pass.processor, pass.bytes);
+        self.core.finish(pass);
+    }
+
+    fn snapshot_state(&self) -> ObjectState {
+        let stages = [
+            (state::ENDED, ObjectState::Ended),
+            (state::CONNECTED, ObjectState::Connected),
+            (state::CLAIMED, ObjectState::Claimed),
+        ];
+        let bits = self.state();
+        stages.iter().find(|(bit, _)| bits & bit != 0).map_or(ObjectState::Idle, |(_, stage)| *stage)
+    }
+
+    fn completion_queue_failed(&self, queue: usize) {
+        if [&self.initiator_queue, &self.receive_queue].iter().any(|own| own.address() == queue) {
+            // One that was flushed too: its connection may be open, and the peer has to hear of its end.
+            self.fail();
+        }
+    }
+}
+
+/// A turn's look at a queue pair: flushes a bounded number of receives, processes a bounded number of requests. What is left
+/// stays on the list of this turn, wherever its thread runs: a thread takes a long transfer over from the deferred procedures.
 #[inline(never)]
-pub(crate) fn service<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes: &mut u64) {
+fn service<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes: &mut u64) {
     let more_receives = pair.state() & state::DRAIN != 0 && receive_queue::flush(pair);
     if pair.unmark(state::FAILED) {
         end_connection(pair);
@@ -909,6 +949,6 @@ pub(crate) fn service<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor:
     let stepped = requester::step(pair, Some(processor), (*bytes).min(PIECE));
     *bytes = bytes.saturating_sub(stepped.used());
     if matches!(stepped, requester::Stepped::More(_)) || more_receives {
-        pair.core.fabric.link_at(&Object::QueuePair(pair.clone()), Some(processor));
+        pair.core.fabric.link_at(&Object::of(pair), Some(processor));
     }
 }

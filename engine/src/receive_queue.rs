@@ -135,7 +135,7 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
         pair.defer_failure();
     }
     if !moving && pair.state() & state::DRAIN != 0 {
-        pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+        pair.core.fabric.link(&Object::of(pair));
     }
 }
 
@@ -158,11 +158,11 @@ pub(crate) fn posted<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
             inner.waiter.take()
         });
         if let Some(waiter) = waiter {
-            waiter.core.fabric.link(&Object::QueuePair(waiter.clone()));
+            waiter.core.fabric.link(&Object::of(&waiter));
         }
     }
     if pair.state() & state::DRAIN != 0 {
-        pair.core.fabric.link(&Object::QueuePair(pair.clone()));
+        pair.core.fabric.link(&Object::of(pair));
     }
 }
 

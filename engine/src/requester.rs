@@ -244,7 +244,7 @@ impl<P: Platform> Initiator<P> {
         if now >= deadline {
             return false;
         }
-        patience.timer.set(&Object::QueuePair(ends.pair.clone()), deadline);
+        patience.timer.set(&Object::of(ends.pair), deadline);
         true
     }
 
@@ -676,7 +676,7 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Op
         match stop {
             Stop::Bounds => return Stepped::More(bytes),
             Stop::Epoch(stamp) if fabric.0.epoch.passed(stamp) => continue,
-            Stop::Epoch(stamp) => fabric.park(&Object::QueuePair(pair.clone()), stamp),
+            Stop::Epoch(stamp) => fabric.park(&Object::of(pair), stamp),
             Stop::Empty if pair.is_ended() => {
                 held.forget_peer();
                 update_end(pair);
@@ -691,6 +691,6 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Op
     // Too many rounds, or too many contexts inside the epoch. The requester is released first: a context that finds it held
     // leaves.
     drop(held);
-    fabric.link_at(&Object::QueuePair(pair.clone()), processor);
+    fabric.link_at(&Object::of(pair), processor);
     Stepped::Rest(bytes)
 }

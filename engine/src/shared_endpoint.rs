@@ -13,10 +13,11 @@ use softndk_cells::Shared;
 
 use crate::endpoint::{Bound, EndpointKey};
 use crate::error::ConnectError;
-use crate::event::Close;
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::event::{Close, ServicePass};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::open::OpenObject;
 use crate::platform::{Lock, Platform};
+use crate::snapshot::{EndpointEntry, ObjectKind};
 
 pub(crate) struct SharedEndpointObject<P: Platform> {
     pub(crate) core: Core<P>,
@@ -48,12 +49,17 @@ impl<P: Platform> SharedEndpoint<P> {
         let key = directory.with(|directory| directory.take(EndpointKey::new(adapter.number, address), None))?;
         address.set_port(key.port());
         let endpoint = Shared::try_new(SharedEndpointObject {
-            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Open(open.clone()))),
+            core: Core::new(
+                ObjectKind::SharedEndpoint,
+                adapter,
+                Some(consumer_object),
+                Antecedents::none().with(Object::of(open)),
+            ),
             key,
             address,
         });
         let registered = endpoint.and_then(|endpoint| {
-            adapter.register(&Object::SharedEndpoint(endpoint.clone()))?;
+            adapter.register(&Object::of(&endpoint))?;
             Ok(endpoint)
         });
         if registered.is_err() {
@@ -68,7 +74,7 @@ impl<P: Platform> SharedEndpoint<P> {
 
     /// Keeps the close from completing while the front end's own asynchronous work for it is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::SharedEndpoint(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     /// Closes it; connectors that connect over it keep the endpoint counted.
@@ -76,5 +82,21 @@ impl<P: Platform> SharedEndpoint<P> {
         self.0.core.close(Some(callback), || {
             self.0.core.fabric.0.directory.with(|directory| directory.release(&Bound::at(self.0.key)));
         })
+    }
+}
+
+objects!(SharedEndpointObject);
+
+impl<P: Platform> AnyObject<P> for Shared<SharedEndpointObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        self.core.finish(pass);
+    }
+
+    fn endpoint(&self) -> Option<EndpointEntry> {
+        (!self.core.is_closing()).then_some(EndpointEntry { local: self.address, listener: false })
     }
 }

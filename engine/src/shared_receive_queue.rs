@@ -16,16 +16,16 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use softndk_cells::{List, NoMemory, Serialized, Shared};
 
 use crate::capacity::push_within_capacity;
-use crate::completion_queue::Notifying;
 use crate::error::{CreateError, PostError, ResizeError};
-use crate::event::{Close, Notification, Sink};
+use crate::event::{Close, Notification, Notifying, ServicePass, Sink};
 use crate::limits::GRANT_STEP;
-use crate::object::{Antecedents, Core, Hold, Object};
+use crate::object::{Antecedents, AnyObject, Core, Hold, Object, objects};
 use crate::platform::{Lock, Platform};
 use crate::protection_domain::DomainObject;
 use crate::queue_pair::QueuePairObject;
 use crate::receive_queue::Receive;
 use crate::rings::{Ring, Rings, UsedUp};
+use crate::snapshot::ObjectKind;
 use crate::token::Sge;
 
 /// Modifications at the same time that one of them lets pass; the contract allows none.
@@ -54,8 +54,8 @@ struct Inner<P: Platform> {
     taken: u64,
     sges_posted: u64,
     sges_taken: u64,
-    /// Senders that wait, the first to come in front. Those that gave up are skipped.
-    waiting: List<Line<P>>,
+    /// Senders that wait, the first to come in front. Those who gave up are skipped when their turn comes.
+    waiting: List<Shared<Line<P>>>,
     /// Receives that senders have been promised and not taken yet.
     promised: u64,
     threshold: u64,
@@ -183,7 +183,12 @@ impl<P: Platform> SharedReceiveQueue<P> {
             closed: false,
         };
         let queue = Shared::try_new(SharedReceiveObject {
-            core: Core::new(adapter, Some(consumer_object), Antecedents::none().with(Object::Domain(domain.clone()))),
+            core: Core::new(
+                ObjectKind::SharedReceiveQueue,
+                adapter,
+                Some(consumer_object),
+                Antecedents::none().with(Object::of(domain)),
+            ),
             domain: domain.clone(),
             sges: settings.sges,
             notify: settings.notify,
@@ -191,7 +196,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
             staging: Serialized::new(staging),
             inner: P::Lock::new(inner),
         })?;
-        adapter.register(&Object::SharedReceiveQueue(queue.clone()))?;
+        adapter.register(&Object::of(&queue))?;
         Ok(Self(queue))
     }
 
@@ -252,7 +257,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
 
     /// Keeps the close from completing while something of the front end's own is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::SharedReceiveQueue(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
@@ -428,33 +433,50 @@ impl<P: Platform> SrqAttachment<P> {
 
 fn wake<P: Platform>(sender: Option<Shared<QueuePairObject<P>>>) {
     if let Some(sender) = sender {
-        sender.core.fabric.link(&Object::QueuePair(sender.clone()));
+        sender.core.fabric.link(&Object::of(&sender));
     }
 }
 
 fn link<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
-    queue.core.fabric.link_at(&Object::SharedReceiveQueue(queue.clone()), queue.home);
+    queue.core.fabric.link_at(&Object::of(queue), queue.home);
+}
+
+objects!(SharedReceiveObject);
+
+impl<P: Platform> AnyObject<P> for Shared<SharedReceiveObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        Some(&self.core)
+    }
+
+    fn service(&self, pass: &mut ServicePass<'_, P>) {
+        service(self, pass.sink);
+        self.core.finish(pass);
+    }
+
+    fn notified(&self) {
+        notified(self);
+    }
 }
 
 /// Continues with promises and makes a due notification.
 #[inline(never)]
-pub(crate) fn service<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink: &mut impl Sink<P>) {
+fn service<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink: &mut dyn Sink<P>) {
     let (granted, begun) = queue.inner.with(|inner| {
         let granted = inner.grant(queue);
         let begins = inner.due && !inner.notifying && !inner.closed;
         inner.due &= !begins;
         inner.notifying |= begins;
-        // Held before the lock is released: a close that begins now waits for the callback.
-        (granted, begins.then(|| Hold::new(Object::SharedReceiveQueue(queue.clone()))))
+        // Held before the lock is let go: a close that comes now waits for the callback.
+        (granted, begins.then(|| Hold::new(Object::of(queue))))
     });
     wake(granted);
     if let (Some(hold), Some(callback)) = (begun, queue.notify) {
-        sink.notify(Notification { callback, status: Ok(()), guard: Notifying::Shared(queue.clone()), hold });
+        sink.notify(Notification { callback, status: Ok(()), guard: Notifying(Object::of(queue)), hold });
     }
 }
 
 /// The notification has returned.
-pub(crate) fn notified<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
+fn notified<P: Platform>(queue: &Shared<SharedReceiveObject<P>>) {
     queue.inner.with(|inner| {
         inner.notifying = false;
         inner.apply_threshold(queue);

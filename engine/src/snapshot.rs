@@ -6,7 +6,6 @@ use core::net::SocketAddr;
 
 use crate::object::Object;
 use crate::platform::Platform;
-use crate::queue_pair::state;
 
 /// An established connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,23 +34,6 @@ pub enum ObjectKind {
     Listener,
     Connector,
     SharedEndpoint,
-}
-
-impl ObjectKind {
-    pub(crate) fn of<P: Platform>(object: &Object<P>) -> Self {
-        match object {
-            Object::Open(_) => Self::Open,
-            Object::CompletionQueue(_) => Self::CompletionQueue,
-            Object::Domain(_) => Self::ProtectionDomain,
-            Object::Region(_) => Self::MemoryRegion,
-            Object::Window(_) => Self::MemoryWindow,
-            Object::SharedReceiveQueue(_) => Self::SharedReceiveQueue,
-            Object::QueuePair(_) => Self::QueuePair,
-            Object::Listener(_) => Self::Listener,
-            Object::Connector(_) => Self::Connector,
-            Object::SharedEndpoint(_) => Self::SharedEndpoint,
-        }
-    }
 }
 
 /// What an object is doing, beyond being there.
@@ -85,31 +67,6 @@ pub enum ObjectState {
     Closing,
 }
 
-impl ObjectState {
-    pub(crate) fn of<P: Platform>(object: &Object<P>) -> Self {
-        if object.core().is_closing() {
-            return Self::Closing;
-        }
-        match object {
-            Object::Region(region) => region.listed_state(),
-            Object::Window(window) => window.listed_state(),
-            Object::QueuePair(pair) => of_queue_pair(pair.state()),
-            Object::Listener(listener) => listener.listed_state(),
-            Object::Connector(connector) => connector.listed_state(),
-            _ => Self::Open,
-        }
-    }
-}
-
-fn of_queue_pair(bits: u32) -> ObjectState {
-    let stages = [
-        (state::ENDED, ObjectState::Ended),
-        (state::CONNECTED, ObjectState::Connected),
-        (state::CLAIMED, ObjectState::Claimed),
-    ];
-    stages.iter().find(|(bit, _)| bits & bit != 0).map_or(ObjectState::Idle, |(_, stage)| *stage)
-}
-
 /// How many antecedents of an object are listed; no kind has more.
 pub const ANTECEDENTS: usize = 6;
 
@@ -136,22 +93,22 @@ pub struct ObjectSnapshot {
 }
 
 impl ObjectSnapshot {
-    pub(crate) fn of<P: Platform>(object: &Object<P>) -> Self {
-        let core = object.core();
+    pub(crate) fn of<P: Platform>(object: &Object<P>) -> Option<Self> {
+        let core = object.core()?;
         let mut antecedents = [0; ANTECEDENTS];
         core.antecedents(&mut antecedents);
-        let label = if let Object::Open(open) = object { open.label() } else { 0 };
-        Self {
-            kind: ObjectKind::of(object),
-            id: object.id(),
+        let closing = core.is_closing();
+        Some(Self {
+            kind: core.kind,
+            id: object.address() as u64,
             number: core.number,
-            state: ObjectState::of(object),
+            state: if closing { ObjectState::Closing } else { object.snapshot_state() },
             holds: core.holds(),
             dependants: core.dependants(),
             antecedents,
             made: core.made,
-            label,
-            closing: core.is_closing(),
-        }
+            label: object.label(),
+            closing,
+        })
     }
 }

@@ -66,7 +66,7 @@ impl Dpc {
         self.dpc.get()
     }
 
-    /// Takes the DPC from the queue and waits until no run of it is in progress. PASSIVE_LEVEL; nobody queues it any more.
+    /// Takes the DPC from the queue and waits until no run of it is in progress. PASSIVE_LEVEL; no caller queues it any more.
     pub fn stop(&self) {
         // SAFETY: initialised by `try_new`.
         let _removed = unsafe { KeRemoveQueueDpc(self.dpc.get()) };

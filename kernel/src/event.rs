@@ -43,7 +43,7 @@ impl Event {
 
     fn try_new(tag: Tag, kind: _EVENT_TYPE::Type, signalled: bool) -> Result<Self, OutOfMemory> {
         let event = PoolBox::try_new(tag, UnsafeCell::new(KEVENT::default()))?;
-        // SAFETY: the block is non-paged, large enough, and nobody waits on it yet.
+        // SAFETY: the block is non-paged, large enough, and no thread waits on it yet.
         unsafe { KeInitializeEvent(event.get(), kind, u8::from(signalled)) };
         Ok(Self { event })
     }

@@ -94,7 +94,7 @@ fn allocate_with(more: POOL_FLAGS, size: usize, align: usize, tag: Tag) -> Optio
 /// Gives a block back. `IRQL <= DISPATCH_LEVEL`.
 ///
 /// # Safety
-/// `block` came from [`allocate`] with this size and tag, and nobody uses it any more.
+/// `block` came from [`allocate`] with this size and tag, and is not used any more.
 #[inline(never)]
 unsafe fn release(block: NonNull<c_void>, size: usize, tag: Tag) {
     count_out(size);
@@ -207,7 +207,7 @@ impl<T> PoolBox<T> {
     /// Takes ownership back.
     ///
     /// # Safety
-    /// `block` came from [`PoolBox::into_raw`] of a box with this `tag`, and nobody uses it any more.
+    /// `block` came from [`PoolBox::into_raw`] of a box with this `tag`, and is not used any more.
     pub unsafe fn from_raw(tag: Tag, block: NonNull<T>) -> Self {
         Self { block, tag }
     }

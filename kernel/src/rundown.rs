@@ -40,7 +40,7 @@ impl Rundown {
 
     /// Takes a reference, or nothing once the gate is shut. `IRQL <= DISPATCH_LEVEL`.
     pub fn enter(&self) -> Option<RundownGuard<'_>> {
-        // Lazily: a guard that is made for a refused entry would give back a reference that nobody took.
+        // Lazily: a guard that is made for a refused entry would give back a reference that was not taken.
         self.acquire().then(|| RundownGuard { gate: self })
     }
 

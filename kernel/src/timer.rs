@@ -55,7 +55,7 @@ impl Timer {
         let _was_set = unsafe { KeSetTimer(self.timer.get(), due, self.dpc.as_ptr()) };
     }
 
-    /// Forgets the wish and waits until no run of the DPC is in progress. PASSIVE_LEVEL; nobody sets the timer any more.
+    /// Forgets the wish and waits until no run of the DPC is in progress. PASSIVE_LEVEL; no caller sets the timer any more.
     pub fn stop(&self) {
         // SAFETY: initialised by `try_new`.
         let _was_set = unsafe { KeCancelTimer(self.timer.get()) };

@@ -11,7 +11,7 @@ use crate::platform::{Lock, Platform};
 
 /// Services a connector: hands out its arrival, its request's end, its disconnect event, in this order.
 #[inline(never)]
-pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut impl Sink<P>) {
+pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut dyn Sink<P>) {
     hand_out_arrival(connector, sink);
     waiting::expire(connector);
     let finished = connector.state.with(|state| {
@@ -33,7 +33,7 @@ pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink:
         }
         let due = core::mem::take(&mut state.event_due);
         state.disconnect.filter(|_| due && !connector.core.is_closing()).map(|callback| {
-            let hold = Hold::new(Object::Connector(connector.clone()));
+            let hold = Hold::new(Object::of(connector));
             (callback, state.reason, hold)
         })
     });
@@ -42,7 +42,7 @@ pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink:
     }
 }
 
-fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut impl Sink<P>) {
+fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut dyn Sink<P>) {
     let Some(listener) = &connector.listener else { return };
     let (arriving, waiting) = connector.state.with(|state| {
         let arriving = core::mem::take(&mut state.arriving);
@@ -54,7 +54,7 @@ fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &
     let arrival = Arrival { connector: Connector(connector.clone()), adopted: false };
     if waiting && !listener.core.is_closing() {
         // The connector holds the listener, so another hold may be made.
-        let hold = Hold::new(Object::Listener(listener.clone()));
+        let hold = Hold::new(Object::of(listener));
         sink.connection_requested(ConnectEvent { callback: listener.connect, connector: arrival, hold });
     }
     // An arrival that is dropped here was abandoned before the consumer saw it, or its listener is closed: it refuses.

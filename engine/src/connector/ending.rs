@@ -44,7 +44,7 @@ impl<P: Platform> Connector<P> {
 
     /// Keeps the close from completing while something of the front end's own is under way.
     pub fn hold(&self) -> Hold<P> {
-        Hold::new(Object::Connector(self.0.clone()))
+        Hold::new(Object::of(&self.0))
     }
 
     /// Closes the connector; what is still connected or on its way ends abortively.
@@ -85,11 +85,11 @@ impl<P: Platform> Connector<P> {
                 if !disconnecting {
                     untie(&pair);
                 }
-                connector.core.depend_on(Object::QueuePair(pair));
+                connector.core.depend_on(pair.into());
                 drop(hold);
             }
             if let Some((shared, hold)) = shared {
-                connector.core.depend_on(Object::SharedEndpoint(shared));
+                connector.core.depend_on(shared.into());
                 drop(hold);
             }
             connector.finish_after(after);

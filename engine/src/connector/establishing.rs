@@ -16,6 +16,7 @@ use crate::object::{Antecedents, Core, Hold, Object};
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::{QueuePair, QueuePairObject, state as pair_state};
 use crate::shared_endpoint::SharedEndpoint;
+use crate::snapshot::ObjectKind;
 use crate::statistics::count;
 use crate::timer::Timer;
 use crate::wire::{Message, PrivateData, Wire};
@@ -128,7 +129,7 @@ impl<P: Platform> Connector<P> {
             waiting::begin(connector, state, adapter.timeouts.accept);
             let peer_pair = state.peer_pair.take();
             pair.link.with(|link| link.peer = peer_pair);
-            state.pair = Some((pair.clone(), Hold::new(Object::QueuePair(pair.clone()))));
+            state.pair = Some((pair.clone(), Hold::new(Object::of(&pair))));
             Ok((state.peer.clone(), state.limits))
         });
         let (peer, limits) = match accepted {
@@ -179,8 +180,8 @@ impl<P: Platform> Connector<P> {
         let arrived = self.attempt(&attempt);
         match arrived {
             Ok(arrived) => {
-                arrived.core.fabric.link(&Object::Connector(arrived.clone()));
-                // An address or adapter that was removed during the search has not ended these two.
+                arrived.core.fabric.link(&Object::of(&arrived));
+                // An address or adapter that went while we looked has not seen these two.
                 abort_if_orphaned(connector);
                 abort_if_orphaned(&arrived);
                 Ok(Requested::Pending)
@@ -213,7 +214,7 @@ impl<P: Platform> Connector<P> {
         let found = fabric.0.directory.with(|directory| {
             let (key, listener) = directory.listener(&remote).filter(|(_, listener)| listener.is_open())?;
             let listener = listener.clone();
-            let hold = Hold::new(Object::Listener(listener.clone()));
+            let hold = Hold::new(Object::of(&listener));
             directory.count(&key);
             Some((Bound::at(key), listener, hold))
         });
@@ -252,17 +253,17 @@ impl<P: Platform> Connector<P> {
             if state.phase != Phase::Connecting {
                 return Err(ConnectError::Aborted);
             }
-            arrived.core.adapter.register(&Object::Connector(arrived.clone()))?;
+            arrived.core.adapter.register(&Object::of(&arrived))?;
             state.peer = Some(arrived.clone());
             state.endpoint = Some(ends.near);
             if let Source::Shared(shared) = attempt.request.source {
-                state.shared = Some((shared.0.clone(), Hold::new(Object::SharedEndpoint(shared.0.clone()))));
+                state.shared = Some((shared.0.clone(), Hold::new(Object::of(&shared.0))));
             }
             state.local = Some(ends.source);
             state.peer_address = Some(in_zone_of(ends.local, ends.source));
             state.limits = attempt.limits;
             state.data = None;
-            state.pair = Some((attempt.pair.clone(), Hold::new(Object::QueuePair(attempt.pair.clone()))));
+            state.pair = Some((attempt.pair.clone(), Hold::new(Object::of(attempt.pair))));
             state.request = Some(connector.pending(attempt.request.callback));
             waiting::begin(connector, state, connector.core.adapter.timeouts.connect);
             Ok(())
@@ -321,8 +322,7 @@ fn assemble<P: Platform>(
     ends: &Ends,
 ) -> Shared<ConnectorObject<P>> {
     let adapter = &listener.core.adapter;
-    let antecedents =
-        Antecedents::none().with(Object::Open(listener.open.clone())).with(Object::Listener(listener.clone()));
+    let antecedents = Antecedents::none().with(Object::of(&listener.open)).with(Object::of(listener));
     let offer = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.capped(adapter).against(attempt.limits);
     let state = State {
         phase: Phase::Arrived,
@@ -337,7 +337,7 @@ fn assemble<P: Platform>(
         ..State::new()
     };
     place.fill(ConnectorObject {
-        core: Core::new(adapter, None, antecedents),
+        core: Core::new(ObjectKind::Connector, adapter, None, antecedents),
         open: listener.open.clone(),
         listener: Some(listener.clone()),
         timer,

@@ -33,7 +33,7 @@ pub(super) fn begin<P: Platform>(connector: &Shared<ConnectorObject<P>>, state: 
     {
         let deadline = connector.core.fabric.0.platform.now().saturating_add(time);
         state.deadline = Some(deadline);
-        timer.set(&Object::Connector(connector.clone()), deadline);
+        timer.set(&Object::of(connector), deadline);
     }
 }
 

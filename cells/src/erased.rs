@@ -1,0 +1,222 @@
+//! Counted pointers to objects of several types, seen through one trait.
+//!
+//! [`Erased<V>`] points to a block of any type that names `V`, a trait object type, as its [`View`]: a list or a table of them
+//! holds objects of all these types, and each use goes through a static table of the type. The block keeps the address of that
+//! table, so the pointer is one word, as [`Shared`] is.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+use crate::shared::{Counted, Head, Raw, Shared};
+use crate::sync::Ordering;
+
+/// How an object is seen where its type is not known. One view a type: the block has room for one table.
+pub trait View: Send + Sync + Sized + 'static {
+    /// A trait object type.
+    type As: ?Sized + 'static;
+
+    fn view(object: &Shared<Self>) -> &Self::As;
+}
+
+/// What is known of a type whose view is `V`.
+struct Table<V: ?Sized + 'static> {
+    /// Safety: the pointer is to a block of the table's type.
+    view: unsafe fn(&Erased<V>) -> &V,
+    /// Gives back one count. Safety: as above, and the count is not used again.
+    release: unsafe fn(NonNull<Head>),
+}
+
+struct TableOf<T>(PhantomData<T>);
+
+impl<T: View> TableOf<T> {
+    const TABLE: &'static Table<T::As> = &Table { view: view::<T>, release: release::<T> };
+}
+
+/// # Safety
+/// `object` points to a block of a `T`.
+unsafe fn view<T: View>(object: &Erased<T::As>) -> &T::As {
+    // SAFETY: both pointers are one word, the address of the same block, and own one count of it.
+    let object = unsafe { &*core::ptr::from_ref(object).cast::<Shared<T>>() };
+    T::view(object)
+}
+
+/// # Safety
+/// `head` is that of a block of a `T`, and the caller gives up one count of it.
+unsafe fn release<T: View>(head: NonNull<Head>) {
+    // SAFETY: as the caller says.
+    drop(unsafe { Shared::<T>::from_head(Raw(head)) });
+}
+
+/// A counted pointer to an object that is seen as a `V`.
+#[repr(transparent)]
+pub struct Erased<V: ?Sized + 'static> {
+    head: NonNull<Head>,
+    _view: PhantomData<V>,
+}
+
+// SAFETY: made from a `Shared<T>` with `T: View`, which is `Send` and `Sync`.
+unsafe impl<V: ?Sized> Send for Erased<V> {}
+// SAFETY: as above.
+unsafe impl<V: ?Sized> Sync for Erased<V> {}
+
+impl<V: ?Sized> Erased<V> {
+    /// A further pointer to an object.
+    pub fn of<T: View<As = V>>(object: &Shared<T>) -> Self {
+        object.clone().into()
+    }
+
+    fn table(&self) -> &'static Table<V> {
+        // SAFETY: the count of this pointer keeps the block alive.
+        let table = unsafe { self.head.as_ref() }.table.load(Ordering::Acquire);
+        // SAFETY: an `Erased<V>` is made from a `Shared<T>` only, by code that has stored the table of `T`, whose view is `V`.
+        unsafe { &*table.cast::<Table<V>>() }
+    }
+
+    /// Whether both point to the same object.
+    pub fn is(&self, other: &Self) -> bool {
+        self.head == other.head
+    }
+
+    /// A number that differs from that of every other living object.
+    pub fn address(&self) -> usize {
+        self.head.as_ptr() as usize
+    }
+}
+
+impl<T: View> From<Shared<T>> for Erased<T::As> {
+    fn from(object: Shared<T>) -> Self {
+        let table = core::ptr::from_ref(TableOf::<T>::TABLE).cast_mut().cast();
+        let Raw(head) = object.into_head();
+        // SAFETY: the count that was taken over keeps the block alive.
+        unsafe { head.as_ref() }.table.store(table, Ordering::Release);
+        Self { head, _view: PhantomData }
+    }
+}
+
+impl<V: ?Sized> Deref for Erased<V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        // SAFETY: the table is that of the block's type.
+        unsafe { (self.table().view)(self) }
+    }
+}
+
+impl<V: ?Sized> Clone for Erased<V> {
+    fn clone(&self) -> Self {
+        // SAFETY: the count of this pointer keeps the block alive.
+        unsafe { self.head.as_ref() }.retain();
+        Self { head: self.head, _view: PhantomData }
+    }
+}
+
+impl<V: ?Sized> Drop for Erased<V> {
+    fn drop(&mut self) {
+        // SAFETY: the table is that of the block's type, and this pointer's count is not used again.
+        unsafe { (self.table().release)(self.head) };
+    }
+}
+
+impl<V: ?Sized> fmt::Debug for Erased<V> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:p}", self.head)
+    }
+}
+
+// SAFETY: the head is the block's own, and only a pointer of this type is taken back, so its table is known.
+unsafe impl<V: ?Sized> Counted for Erased<V> {
+    fn into_head(self) -> Raw {
+        let head = self.head;
+        core::mem::forget(self);
+        Raw(head)
+    }
+
+    unsafe fn from_head(raw: Raw) -> Self {
+        Self { head: raw.0, _view: PhantomData }
+    }
+
+    fn as_head(&self) -> Raw {
+        Raw(self.head)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::sync::atomic::{AtomicU32, Ordering};
+    use std::string::{String, ToString};
+    use std::sync::Arc;
+
+    use super::{Erased, View};
+    use crate::{List, Shared};
+
+    trait Named {
+        fn name(&self) -> String;
+    }
+
+    struct Number(u32);
+    struct Text(String, Arc<AtomicU32>);
+
+    impl Drop for Text {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Named for Shared<Number> {
+        fn name(&self) -> String {
+            self.0.to_string()
+        }
+    }
+
+    impl Named for Shared<Text> {
+        fn name(&self) -> String {
+            self.0.clone()
+        }
+    }
+
+    impl View for Number {
+        type As = dyn Named;
+        fn view(object: &Shared<Self>) -> &Self::As {
+            object
+        }
+    }
+
+    impl View for Text {
+        type As = dyn Named;
+        fn view(object: &Shared<Self>) -> &Self::As {
+            object
+        }
+    }
+
+    #[test]
+    fn objects_of_two_types_are_on_one_list_and_each_answers_by_its_own_type() {
+        let drops = Arc::new(AtomicU32::new(0));
+        let (number, text) = (Shared::try_new(Number(7)).unwrap(), Text("seven".to_string(), drops.clone()));
+        let text = Shared::try_new(text).unwrap();
+        let mut list = List::<Erased<dyn Named>>::new();
+        list.push(Erased::of(&number).link().unwrap());
+        list.push(Erased::of(&text).link().unwrap());
+        assert!(number.link().is_none() && Erased::of(&text).link().is_none(), "one link, however it is pointed to");
+        let names: std::vec::Vec<_> = core::iter::from_fn(|| list.pop()).map(|object| object.name()).collect();
+        assert_eq!(names, ["7", "seven"]);
+        assert_eq!((number.count(), text.count()), (1, 1));
+        drop(text);
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn the_last_pointer_drops_the_value_whatever_its_kind() {
+        let drops = Arc::new(AtomicU32::new(0));
+        let text = Shared::try_new(Text("last".to_string(), drops.clone())).unwrap();
+        let first = Erased::from(text);
+        let second = first.clone();
+        assert!(first.is(&second));
+        assert_eq!(first.address(), second.address());
+        drop(first);
+        assert_eq!((second.name().as_str(), drops.load(Ordering::Relaxed)), ("last", 0));
+        drop(second);
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    }
+}
