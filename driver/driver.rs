@@ -20,14 +20,8 @@ use softndk_kernel::{
 use wdk_sys::NTSTATUS;
 
 use crate::{
-    adapter::Adapter,
-    control::{device::ControlDevice, file::Files},
-    mapper::Mapper,
-    ndk::deferred::DeferredCompletions,
-    platform::KernelPlatform,
-    service::ProcessorServices,
-    session::{table::Pairs, worker::Workers},
-    tags,
+    adapter::Adapter, control::device::ControlDevice, mapper::Mapper, ndk::deferred::DeferredCompletions,
+    platform::KernelPlatform, service::ProcessorServices, tags,
 };
 
 /// Adapters one driver serves at the same time.
@@ -38,15 +32,11 @@ pub struct Driver {
     registration: AtomicPtr<c_void>,
     adapters: SpinLock<[Entry; ADAPTER_MAX]>,
     pub control: Mutex<ControlDevice>,
-    /// Handles of the control device.
-    pub files: Files,
     /// Open while the control device is registered; one reference for each request that is being worked on.
     pub requests: Rundown,
     pub fabric: Fabric<KernelPlatform>,
     pub mapper: Mapper,
     pub deferred: DeferredCompletions,
-    pub workers: Workers,
-    pub pairs: Pairs,
 }
 
 /// A place in the adapter table.
@@ -73,13 +63,10 @@ impl Driver {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
             control: Mutex::try_new(tags::EVENT, ControlDevice::new())?,
-            files: Files::new(),
             requests: Rundown::try_shut(tags::RUNDOWN)?,
             fabric,
             mapper: Mapper::try_new()?,
             deferred: DeferredCompletions::try_new()?,
-            workers: Workers::try_new()?,
-            pairs: Pairs::try_new()?,
         };
         let block = PoolBox::try_new(tags::DRIVER, driver)?.into_raw();
         DRIVER.store(block.as_ptr(), Ordering::Release);
@@ -95,7 +82,6 @@ impl Driver {
 
     /// Waits for the driver's threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
     pub fn stop(&self) {
-        self.workers.stop();
         self.deferred.stop();
         // Before the services: the end of a mapper's job releases holds, which schedules a pass. No adapter is left, so no job
         // can come.
@@ -152,7 +138,7 @@ impl Driver {
     }
 
     /// Removes an adapter from the table; references taken before stay valid until its gate is shut. Its place stays taken
-    /// until [`Driver::release`], because sessions are ended by it.
+    /// until [`Driver::release`].
     pub fn remove(&self, index: usize) {
         self.set(index, Entry::Reserved);
     }

@@ -2,7 +2,9 @@
 
 use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING, STATUS_INSUFFICIENT_RESOURCES, STATUS_SUCCESS};
 
-use crate::{copy, driver::Driver, miniport};
+use softndk_kernel::copy;
+
+use crate::{driver::Driver, miniport};
 
 /// Loads the driver: driver-wide state, then the miniport registration. NDIS calls SetOptions inside it.
 ///
@@ -37,8 +39,6 @@ pub unsafe extern "C" fn unload(_driver_object: *mut ndkpi_sys::nt::DRIVER_OBJEC
     if let Some(driver) = Driver::get() {
         miniport::deregister(driver);
         driver.stop();
-        // SAFETY: the device went with the last adapter, and a driver is not unloaded while a packet is in it.
-        unsafe { driver.files.free() };
     }
     // SAFETY: no adapter and no registration is left, so no entry point can run any more.
     unsafe { Driver::withdraw() };

@@ -7,13 +7,16 @@
 use core::{ffi::c_void, ptr, ptr::NonNull};
 
 use ndkpi_sys::nt::{MDL, MDL_FLAGS, PAGE_SIZE};
-use softndk_kernel::pool::{OutOfMemory, PoolBox, PoolSlice, PoolSpace};
+use softndk_kernel::{
+    copy,
+    pool::{OutOfMemory, PoolBox, PoolSlice, PoolSpace},
+};
 use wdk_sys::{
     _MEMORY_CACHING_TYPE, _MM_PAGE_PRIORITY, _MODE, KPROCESSOR_MODE,
     ntddk::{IoAllocateMdl, IoBuildPartialMdl, IoFreeMdl, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
 };
 
-use crate::{copy, mapper::Job, tags};
+use crate::{mapper::Job, tags};
 
 /// `MdlMappingNoWrite`.
 const MAPPING_NO_WRITE: u32 = 0x8000_0000;

@@ -1,6 +1,6 @@
 //! What the engine needs from the kernel: locks, copies, scheduling, clock, processor, callback types.
 
-use core::{ffi::c_void, num::NonZeroU64};
+use core::ffi::c_void;
 
 use ndkpi_sys::ndkpi::{
     NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK,
@@ -8,14 +8,10 @@ use ndkpi_sys::ndkpi::{
 };
 use softndk_engine::{Lock, Memory, Platform};
 use softndk_ioctl::NdkCall;
-use softndk_kernel::{irql, spin_lock::SpinLock, timer};
-use wdk_sys::{
-    LARGE_INTEGER,
-    ntddk::{KeQueryPerformanceCounter, KeShouldYieldProcessor},
-};
+use softndk_kernel::{clock::Clock, copy, irql, spin_lock::SpinLock, timer};
+use wdk_sys::ntddk::KeShouldYieldProcessor;
 
 use crate::{
-    copy,
     memory::Mapping,
     ndk::{consumer_object::ConsumerObject, open::OpenAdapter},
     service::ProcessorServices,
@@ -76,18 +72,12 @@ pub enum DisconnectFunction {
 /// The kernel as the engine's platform.
 pub struct KernelPlatform {
     pub services: ProcessorServices,
-    /// Ticks of the performance counter in a second.
-    frequency: NonZeroU64,
+    clock: Clock,
 }
 
 impl KernelPlatform {
     pub fn new(services: ProcessorServices) -> Self {
-        let mut frequency = LARGE_INTEGER::default();
-        // SAFETY: a valid place for the frequency; any IRQL.
-        let _now = unsafe { KeQueryPerformanceCounter(&raw mut frequency) };
-        // SAFETY: every bit pattern of the union is a number.
-        let frequency = unsafe { frequency.QuadPart };
-        Self { services, frequency: NonZeroU64::new(frequency.cast_unsigned()).unwrap_or(NonZeroU64::MIN) }
+        Self { services, clock: Clock::new() }
     }
 }
 
@@ -164,13 +154,7 @@ impl Platform for KernelPlatform {
     }
 
     fn now(&self) -> u64 {
-        // SAFETY: the frequency is not asked for; any IRQL.
-        let ticks = unsafe { KeQueryPerformanceCounter(core::ptr::null_mut()) };
-        // SAFETY: every bit pattern of the union is a number.
-        let ticks = unsafe { ticks.QuadPart }.cast_unsigned();
-        let (seconds, rest) = (ticks / self.frequency, ticks % self.frequency);
-        // The rest is smaller than the frequency, and both are far below 2^34.
-        seconds.wrapping_mul(1_000_000_000).wrapping_add(rest.wrapping_mul(1_000_000_000) / self.frequency)
+        self.clock.now()
     }
 
     fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {

@@ -10,7 +10,6 @@ softndk_kernel::pool_tags! {
     RUNDOWN = b"SnRu",
     DPC = b"SnDp",
     FRAME = b"SnFr",
-    CONTROL_FILE = b"SnCf",
     NDK_ADAPTER = b"SnNa",
     COMPLETION_QUEUE = b"SnCq",
     PROTECTION_DOMAIN = b"SnPd",
@@ -26,5 +25,4 @@ softndk_kernel::pool_tags! {
     COMPLETION_DPC = b"SnCd",
     SERVICE = b"SnTu",
     SERVICE_THREAD = b"SnTh",
-    SESSION = b"SnSs",
 }

@@ -9,12 +9,13 @@ use softndk_ioctl::{
 };
 use zerocopy::IntoBytes;
 
-use super::request::{Buffer, Outcome, adapters_left};
+use super::request::{Outcome, adapters_left};
 use crate::{
     adapter::Adapter,
     driver::{ADAPTER_MAX, Driver},
     miniport::MTU,
 };
+use softndk_kernel::irp::Buffer;
 
 /// IOCTL: adapter list. As many whole entries as fit, and how many there are.
 pub fn answer(buffer: &mut Buffer) -> Outcome {

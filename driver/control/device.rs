@@ -3,12 +3,7 @@
 //! NDIS owns the driver object, so the device comes from NdisRegisterDeviceEx and its IRPs arrive at the driver's own table.
 //! Access is for SYSTEM and administrators; the codes demand read and write access on top.
 
-use core::{
-    ffi::c_void,
-    mem::size_of_val,
-    ptr,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::{ffi::c_void, mem::size_of_val, ptr};
 
 use ndkpi_sys::{
     ndis::{
@@ -21,7 +16,7 @@ use ndkpi_sys::{
 use wdk_sys::{IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_MAXIMUM_FUNCTION};
 
 use super::{file, request};
-use crate::{adapter::Adapter, driver::Driver};
+use crate::driver::Driver;
 
 /// Full access for SYSTEM and administrators, none for others.
 const SECURITY: &[u16] = &utf16(*b"D:P(A;;GA;;;SY)(A;;GA;;;BA)");
@@ -69,10 +64,7 @@ impl ControlDevice {
     }
 }
 
-/// Open handles of the device.
-pub static FILES: AtomicU32 = AtomicU32::new(0);
-
-/// An adapter was added: the first one registers the device. PASSIVE_LEVEL.
+/// An adapter comes: the first one registers the device. PASSIVE_LEVEL.
 pub fn attach(driver: &Driver) -> Result<(), NDIS_STATUS> {
     let mut device = driver.control.lock();
     if device.adapters == 0 {
@@ -95,19 +87,13 @@ pub fn detach(driver: &Driver) {
     let mut device = driver.control.lock();
     device.adapters = device.adapters.saturating_sub(1);
     if device.adapters == 0 {
-        // Every session has ended with its adapter, so what is being worked on ends without waiting for user mode. Requests
-        // over handles that stay open are refused from here on.
+        // What comes over handles that stay open is refused from here on.
         driver.requests.shut();
         let handle = core::mem::replace(&mut device.handle, ptr::null_mut());
         // SAFETY: PASSIVE_LEVEL; the handle came from NdisRegisterDeviceEx and is given back once.
         unsafe { NdisDeregisterDeviceEx(handle) };
+        file::forget_all();
     }
-}
-
-/// An adapter is being removed: what files have open on it ends now, without waiting for user mode. PASSIVE_LEVEL.
-pub fn adapter_leaves(driver: &Driver, adapter: &Adapter) {
-    adapter.provider.leave();
-    driver.pairs.end_adapter(adapter.index, &driver.workers);
 }
 
 fn register(driver_handle: NDIS_HANDLE) -> Result<NDIS_HANDLE, NDIS_STATUS> {
@@ -145,9 +131,4 @@ fn register(driver_handle: NDIS_HANDLE) -> Result<NDIS_HANDLE, NDIS_STATUS> {
     // SAFETY: PASSIVE_LEVEL; the driver handle is registered; NDIS copies names, security and table before it returns.
     let status = unsafe { NdisRegisterDeviceEx(driver_handle, &raw mut attributes, &raw mut object, &raw mut handle) };
     if status == NDIS_STATUS_SUCCESS { Ok(handle) } else { Err(status) }
-}
-
-/// Open files of the device now.
-pub fn file_count() -> u32 {
-    FILES.load(Ordering::Relaxed)
 }

@@ -6,7 +6,6 @@
 pub mod adapter_list;
 pub mod device;
 pub mod file;
-pub mod irp;
 pub mod object_list;
 pub mod refusal_list;
 pub mod request;

@@ -9,8 +9,9 @@ use softndk_ioctl::{
 };
 use zerocopy::IntoBytes;
 
-use super::request::{Buffer, adapters_left};
+use super::request::adapters_left;
 use crate::driver::{ADAPTER_MAX, Driver};
+use softndk_kernel::irp::Buffer;
 
 const _: () = assert!(ANTECEDENTS == OBJECT_ANTECEDENT_MAX);
 

@@ -3,8 +3,9 @@
 use softndk_ioctl::{RefusalEntry, RefusalListReply, RefusalListRequest, RequestHeader, Status, read_request};
 use zerocopy::IntoBytes;
 
-use super::request::{Buffer, adapters_left};
+use super::request::adapters_left;
 use crate::refusal;
+use softndk_kernel::irp::Buffer;
 
 /// IOCTL: refusal list. As many whole entries as fit, oldest first. `IRQL <= DISPATCH_LEVEL`; no lock is held between two entries.
 pub fn answer(buffer: &mut Buffer) -> Result<usize, Status> {

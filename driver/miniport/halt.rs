@@ -15,10 +15,9 @@ pub unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
     // SAFETY: NDIS passes the driver's context; the adapter is still initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
     let Some(driver) = Driver::get() else { return };
-    // No new references; the driver's own sessions end without waiting for user mode; then the adapter is reachable through
-    // NDIS only.
+    // No new references; then the adapter cannot be reached from aside.
     driver.remove(adapter.index);
-    control::device::adapter_leaves(driver, adapter);
+    adapter.provider.leave();
     adapter.gate.shut();
     // Addresses before the provider: the callback makes the provider end what used a vanished address.
     adapter.addresses.forget();

@@ -7,7 +7,7 @@ use ndkpi_sys::ndis::{
     NDIS_STATUS_FAILURE, NDIS_STATUS_SUCCESS, NET_DEVICE_PNP_EVENT, NdisDevicePnPEventSurpriseRemoved,
 };
 
-use crate::{adapter::Adapter, control::device, driver::Driver};
+use crate::adapter::Adapter;
 
 /// NDIS: MiniportPause. PASSIVE_LEVEL. Waits here for sends and receives in progress, so it never pends.
 ///
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn restart(
     NDIS_STATUS_SUCCESS
 }
 
-/// NDIS: MiniportDevicePnPEventNotify. PASSIVE_LEVEL. After surprise removal every request is refused, and what files have open on
-/// the adapter ends here: the halt may be a while.
+/// NDIS: MiniportDevicePnPEventNotify. PASSIVE_LEVEL. After surprise removal every request is refused, and every
+/// connection ends: the halt may be a while.
 ///
 /// # Safety
 /// NDIS passes the context of an initialised adapter and an event that is valid for the call.
@@ -47,11 +47,7 @@ pub unsafe extern "C" fn pnp_event(context: NDIS_HANDLE, event: *mut NET_DEVICE_
     let Some(event) = (unsafe { event.as_ref() }) else { return };
     if event.DevicePnPEvent == NdisDevicePnPEventSurpriseRemoved {
         adapter.removed.store(true, Ordering::Release);
-        // Before the sessions, whose ends then have no peer to wait for.
         adapter.provider.surprise_removed();
-        if let Some(driver) = Driver::get() {
-            device::adapter_leaves(driver, adapter);
-        }
     }
 }
 

@@ -29,7 +29,6 @@ use super::limits;
 use crate::{
     adapter::{Adapter, MiniportHandle},
     configuration::Configuration,
-    driver::Driver,
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
     tags,
@@ -49,8 +48,6 @@ pub struct Provider {
     ending: AtomicBool,
     /// One reference per open NDK adapter.
     opens: Rundown,
-    /// Shut while NDK is off; one reference for each of the driver's own opens.
-    sessions: Rundown,
     wake: Event,
     thread: SpinLock<Option<Thread>>,
 }
@@ -60,9 +57,6 @@ impl Provider {
     pub fn try_new(configuration: &Configuration, fabric: &Fabric<KernelPlatform>) -> Result<Self, NDIS_STATUS> {
         let none = |OutOfMemory| NDIS_STATUS_RESOURCES;
         let opens = Rundown::try_open(tags::RUNDOWN).map_err(none)?;
-        let on = configuration.network_direct;
-        let sessions =
-            if on { Rundown::try_open(tags::RUNDOWN) } else { Rundown::try_shut(tags::RUNDOWN) }.map_err(none)?;
         let wake = Event::try_synchronization(tags::EVENT, false).map_err(none)?;
         let settings = AdapterSettings {
             limits: limits::of(configuration),
@@ -81,7 +75,6 @@ impl Provider {
             leaving: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             opens,
-            sessions,
             wake,
             thread: SpinLock::new(None),
         })
@@ -124,7 +117,7 @@ impl Provider {
         self.wake.set();
     }
 
-    /// The adapter is being halted: nothing new is let in. Before the driver's own sessions on it are ended.
+    /// The adapter is being halted: nothing new is let in.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::SeqCst);
     }
@@ -152,16 +145,6 @@ impl Provider {
         self.opens.release();
     }
 
-    /// A reference for one of the driver's own opens; false while NDK is off. Give it back with [`Provider::session_closed`],
-    /// after the open is closed: NDK is not switched on again before.
-    pub fn session_open(&self) -> bool {
-        self.sessions.acquire()
-    }
-
-    pub fn session_closed(&self) {
-        self.sessions.release();
-    }
-
     /// The interface's addresses changed: listeners and connections of vanished ones end. Nothing without memory for the list:
     /// the old one stays until the caller tries again. `IRQL <= DISPATCH_LEVEL`.
     pub fn addresses_changed(&self, addresses: &[AdapterAddress]) -> Option<()> {
@@ -180,7 +163,6 @@ impl Provider {
     /// Lets opens in. On the event thread, so that a disable that is still under way cannot be overtaken.
     fn switch_on(&self) {
         self.engine.start();
-        self.sessions.reopen();
         self.on.store(true, Ordering::SeqCst);
         if self.is_leaving() {
             // A removal that came in between has shut down too early.
@@ -188,15 +170,10 @@ impl Provider {
         }
     }
 
-    /// Ends the driver's own opens, which are unknown to NDIS, and every connection and listener, with events to their
-    /// consumers; waits for the former, which never wait for user mode.
-    fn switch_off(&self, adapter_index: usize) {
+    /// Ends every connection and listener, whose consumers are told.
+    fn switch_off(&self) {
         self.on.store(false, Ordering::SeqCst);
-        if let Some(driver) = Driver::get() {
-            driver.pairs.end_adapter(adapter_index, &driver.workers);
-        }
         self.engine.shut_down();
-        self.sessions.shut();
     }
 
     /// Applies the wanted state, and reports it to NDIS where the last report differs; an error when NDIS did not take it. The
@@ -205,7 +182,7 @@ impl Provider {
         while !self.is_leaving() {
             let wanted = self.wanted.load(Ordering::SeqCst);
             if wanted != self.on.load(Ordering::SeqCst) {
-                if wanted { self.switch_on() } else { self.switch_off(adapter.index) }
+                if wanted { self.switch_on() } else { self.switch_off() }
             }
             if wanted == *reported {
                 break;

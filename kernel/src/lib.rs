@@ -1,14 +1,17 @@
-//! Safe owners of the kernel primitives that our drivers use: pool blocks, spin locks, events, rundown references, DPCs, timers and
-//! system threads.
+//! Safe owners of the kernel primitives that our drivers use: pool blocks, spin locks, events, rundown references, DPCs, timers,
+//! system threads and IRPs, with the clock and the copy routine of our data paths.
 //!
 //! Each file wraps one primitive and keeps its rules: fixed address, IRQL, when it may be freed. Nothing here knows NDIS, NDK or the
 //! driver it is part of; a driver passes the pool tags of its own list ([`pool_tags`]).
 #![no_std]
 
+pub mod clock;
+pub mod copy;
 pub mod dpc;
 pub mod event;
 #[cfg(own_guard_support)]
 mod guard_support;
+pub mod irp;
 pub mod irql;
 pub mod pool;
 pub mod rundown;

@@ -31,6 +31,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         command::run(&mut cargo).context("clippy has something to say about the workspace")?;
     }
     let mut cargo = driver::cargo(&workspace, "clippy", Arch::X64)?;
-    cargo.args(["--package", "softndk-kernel", "--no-deps", "--", "-D", "warnings"]);
+    cargo.args(["--package", "softndk-kernel", "--package", "ndktest", "--no-deps", "--", "-D", "warnings"]);
     command::run(&mut cargo).context("clippy has something to say about the driver")
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask driver`: the driver image and its symbols.
+//! `cargo xtask driver`: the driver images and their symbols.
 
 use crate::{arch::Arch, command, image_check, workspace::Workspace};
 #[cfg(unix)]
@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-/// Build softndk.sys and softndk.pdb.
+/// Build softndk.sys and ndktest.sys, with their symbols.
 ///
 /// They appear as target/driver/ARCH/debug/ or target/driver/ARCH/release/.
 #[derive(clap::Args)]
@@ -54,9 +54,13 @@ impl Profile {
     }
 }
 
-/// Builds the image, puts it and its symbols in their place and returns the image's path.
+/// Our own NDK consumer, built with the driver and put beside it.
+const CONSUMER: &str = "ndktest";
+
+/// Builds both images, puts them and their symbols in their place and returns the path of softndk.sys.
 pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<PathBuf> {
     let mut cargo = cargo(workspace, "build", arch)?;
+    cargo.args(["--package", CONSUMER]);
     if profile == Profile::Release {
         cargo.arg("--release");
     }
@@ -64,11 +68,15 @@ pub fn build(workspace: &Workspace, arch: Arch, profile: Profile) -> Result<Path
 
     let made = target(workspace).join(arch.triple()).join(profile.name());
     let folder = workspace.driver_target().join(arch.name()).join(profile.name());
-    let image = folder.join("softndk.sys");
-    publish(&made.join("softndk.dll"), &image)?;
-    publish(&made.join("softndk.pdb"), &folder.join("softndk.pdb"))?;
-    image_check::require(workspace, &image, profile == Profile::Release)?;
-    Ok(image)
+    for name in ["softndk", CONSUMER] {
+        let image = folder.join(name).with_extension("sys");
+        publish(&made.join(name).with_extension("dll"), &image)?;
+        publish(&made.join(name).with_extension("pdb"), &image.with_extension("pdb"))?;
+    }
+    for name in ["softndk", CONSUMER] {
+        image_check::require(workspace, &folder.join(name).with_extension("sys"), profile == Profile::Release)?;
+    }
+    Ok(folder.join("softndk.sys"))
 }
 
 /// A debug image that counts what runs of it, for [`crate::coverage`], in a folder where nothing else looks for images.

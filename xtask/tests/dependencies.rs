@@ -13,6 +13,10 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
     ("softndk-kernel", &["wdk", "wdk-alloc", "wdk-sys"]),
     (
+        "ndktest",
+        &["ndkpi-sys", "softndk-ioctl", "softndk-kernel", "wdk-alloc", "wdk-build", "wdk-panic", "wdk-sys", "zerocopy"],
+    ),
+    (
         "softndk",
         &[
             "bitflags",

@@ -51,6 +51,7 @@ fn argued(count: usize) -> Argued {
 fn lists_of(name: &str) -> Lists {
     let findings = image_check::check(&image(name), &Lists::default(), STRICT).unwrap();
     Lists {
+        image: "softndk.sys",
         imports: findings.imports.into_iter().map(|import| (import, false)).collect(),
         panics: findings.panics.iter().map(|(site, count)| (site.clone(), argued(*count))).collect(),
         frames: findings.frames.into_iter().take(1).collect(),

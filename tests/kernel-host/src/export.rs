@@ -74,6 +74,7 @@ pub static TABLES: &[&[ExportDeclaration]] = &[
     crate::ntoskrnl::objects::EXPORTS,
     crate::ntoskrnl::page_lists::EXPORTS,
     crate::ntoskrnl::pools::EXPORTS,
+    crate::ntoskrnl::privileges::EXPORTS,
     crate::ntoskrnl::processors::EXPORTS,
     crate::ntoskrnl::queues::EXPORTS,
     crate::ntoskrnl::registry_keys::EXPORTS,

@@ -15,6 +15,15 @@ pub const SYMBOLIC_LINK_NAME: &str = r"\DosDevices\Global\SoftNdk";
 /// What a program opens.
 pub const WIN32_DEVICE_NAME: &str = r"\\.\SoftNdk";
 
+/// The device object of ndktest.sys, as that driver names it.
+pub const TEST_DEVICE_NAME: &str = r"\Device\NdkTest";
+
+/// The symbolic link to it.
+pub const TEST_SYMBOLIC_LINK_NAME: &str = r"\DosDevices\Global\NdkTest";
+
+/// What a program opens for pairs, transfers and scripts.
+pub const TEST_WIN32_DEVICE_NAME: &str = r"\\.\NdkTest";
+
 /// Device type of every control code: in the range left to vendors (0x8000 and up).
 pub const DEVICE_TYPE: u32 = 0x8A5D;
 

@@ -1,5 +1,5 @@
-//! The control device's ABI: every request, reply and buffer layout that crosses `\\.\SoftNdk`, shared by the driver and its
-//! tools so that neither can drift from the other.
+//! The control devices' ABI: every request, reply and buffer layout that crosses `\\.\SoftNdk` and `\\.\NdkTest`, shared by both drivers
+//! and their tools so that none can drift from the others.
 //!
 //! It holds numbers and layouts and the arithmetic both sides must agree on (buffer layout, strides, histogram buckets). It
 //! does no I/O and depends on neither NDIS nor NDK.
@@ -35,8 +35,8 @@ pub use adapter::{
 };
 pub use check::{read_request, read_request_of_any_version};
 pub use header::{
-    ABI_VERSION, DEVICE_NAME, DEVICE_TYPE, Method, Request, RequestHeader, SYMBOLIC_LINK_NAME, WIN32_DEVICE_NAME,
-    control_code,
+    ABI_VERSION, DEVICE_NAME, DEVICE_TYPE, Method, Request, RequestHeader, SYMBOLIC_LINK_NAME, TEST_DEVICE_NAME,
+    TEST_SYMBOLIC_LINK_NAME, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME, control_code,
 };
 pub use histogram::{HISTOGRAM_BUCKETS, Histogram};
 pub use object_list::{

@@ -19,7 +19,7 @@ impl Request for ObjectSummaryRequest {
     type Reply = ObjectSummaryReply;
 }
 
-/// Live objects, of foreign consumers and of the driver's own sessions. The numbers are read one after the other, not at one
+/// Live objects of a provider, and pairs of ndktest.sys; each driver leaves the other's numbers 0. The numbers are read one after the other, not at one
 /// instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! Connection pairs: two connected queue pairs, client and server, that belong to one open file of the control device.
 //!
-//! The driver is a consumer of its own dispatch tables here: it opens both adapters, listens on the server's, connects from
-//! the client's, and keeps both ends. A pair's id means something only on the file that made it; closing the file closes its
+//! ndktest.sys is the consumer: it opens both adapters through Winsock Kernel, listens on the server's, connects from the client's,
+//! and keeps both ends. A pair's id means something only on the file that made it; closing the file closes its
 //! pairs.
 
 use crate::adapter::{AdapterAddress, AddressFamily};
@@ -14,8 +14,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 ///
 /// Statuses: SUCCESS; INFO_LENGTH_MISMATCH; REVISION_MISMATCH; BUFFER_TOO_SMALL (output shorter than [`PairCreateReply`]);
 /// INVALID_PARAMETER (depth, SGE count or read limit above the adapter's limit, unknown flag, unknown family, reserved not
-/// zero); NOT_SUPPORTED (a flag this driver does not implement, or pairs altogether); DEVICE_DOES_NOT_EXIST (no adapter with an
-/// index); DEVICE_NOT_READY (NDK disabled or adapter paused); DEVICE_REMOVED (adapter removed while connecting);
+/// zero); NOT_SUPPORTED (a flag this driver does not implement, or pairs altogether); DEVICE_DOES_NOT_EXIST (no adapter with
+/// an index); DEVICE_NOT_READY (NDK disabled); DEVICE_REMOVED (adapter went while connecting);
 /// INVALID_ADDRESS (an adapter has no address of the family); HOST_UNREACHABLE (different wires); CONNECTION_REFUSED,
 /// IO_TIMEOUT, CONNECTION_ABORTED (from connecting); INSUFFICIENT_RESOURCES; CANCELLED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub struct PairCreateRequest {
     /// Version and size.
     pub header: RequestHeader,
-    /// Index of the adapter that connects.
+    /// Index of the adapter that connects: its place in the adapter list of ndktest.sys.
     pub client_adapter: u32,
     /// Index of the adapter that listens; may be the same (loopback on one adapter).
     pub server_adapter: u32,

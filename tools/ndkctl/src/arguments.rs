@@ -56,7 +56,7 @@ pub struct MachineArguments {
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, default_value_t)]
     pub limits: LimitsProfile,
-    /// A line for each NDK call and callback. Not yet: it is refused with the reason.
+    /// A line for each NDK call and callback, on standard error.
     #[cfg(not(windows))]
     #[arg(long, global = true, value_enum, value_name = "WHAT")]
     pub trace: Option<Trace>,

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::transport::{Device, ImageFacts, Leftovers, Machine};
 use crate::units;
 use serde::Serialize;
-use softndk_ioctl::VersionReply;
+use softndk_ioctl::VersionFlags;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -60,37 +60,39 @@ pub fn run(
     let machine = Machine::start(machine_arguments)?;
     let image = machine.image().clone();
     output.say(format_args!("{}: {} bytes, SHA-256 {}", image.path.display(), units::count(image.size), image.sha256));
-    let shown = Client::connect(machine.open()?)
-        .and_then(|(client, version)| show(&client, &version, machine_arguments, arguments, output, progress));
+    let shown = show(&machine, machine_arguments, arguments, output, progress);
     output.heading(6, "unload the driver and list what it left");
     let finished = machine.finish();
     let (info, transfers) = shown?;
     Ok(DemoReport { image, info, transfers, left: finished? })
 }
 
-fn show<D: Device>(
-    client: &Client<D>,
-    version: &VersionReply,
-    machine: &MachineArguments,
+fn show(
+    machine: &Machine,
+    machine_arguments: &MachineArguments,
     arguments: &DemoArguments,
     output: Output,
     progress: Progress,
 ) -> Result<(InfoReport, Transfers), Failure> {
     output.heading(2, "ask the driver for its adapters (ndkctl info)");
-    let info = info::collect(client, version, &InfoArguments { counters: false })?;
+    let (client, version) = Client::connect(machine.open()?)?;
+    let client = &client;
+    let provider = machine.open_provider().and_then(Client::connect);
+    let info = info::collect(provider, machine.open().and_then(Client::connect), &InfoArguments { counters: false })?;
     output.say(format_args!("{info}"));
-    if info.adapters.len() != machine.adapters as usize {
+    if info.adapters.len() != machine_arguments.adapters as usize {
         return Err(Failure::new(
             Kind::Refused,
             "the demonstration's adapters are not all there",
-            format!("{} were added, the driver lists {}", machine.adapters, info.adapters.len()),
+            format!("{} were added, the driver lists {}", machine_arguments.adapters, info.adapters.len()),
             "this is a fault of the driver; please report it",
         ));
     }
     let ping = show_ping(client, arguments, output, progress)?;
     let copy = show_copy(client, arguments, output, progress)?;
+    let debug_build = version.flags.contains(VersionFlags::DEBUG_BUILD);
     output.heading(5, "measure three kinds of requests beside memcpy (ndkctl bench)");
-    let bench = bench::run(client, &bench_arguments(arguments), info.driver.debug_build, progress)?;
+    let bench = bench::run(client, &bench_arguments(arguments), debug_build, progress)?;
     output.say(format_args!("{bench}"));
     let measured: u64 = bench.rows.iter().map(|row| row.requests.saturating_mul(u64::from(row.size))).sum();
     let pinged = ping.received.saturating_mul(u64::from(ping.size));

@@ -17,7 +17,10 @@ use tabled::settings::Style;
 /// What `info` found.
 #[derive(Clone, Debug, Serialize)]
 pub struct InfoReport {
-    pub driver: Driver,
+    /// softndk.sys, where it is loaded.
+    pub driver: Option<Driver>,
+    /// ndktest.sys, where it is loaded.
+    pub consumer: Option<Consumer>,
     pub adapters: Vec<Adapter>,
     /// With `--counters`.
     pub objects: Option<Vec<Counter>>,
@@ -34,6 +37,14 @@ pub struct Driver {
     pub debug_build: bool,
     /// Pair and transfer requests are there: ping, copy and bench work.
     pub transfers: bool,
+}
+
+/// The consumer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Consumer {
+    pub driver: Driver,
+    /// How many adapters of any provider it can open.
+    pub adapters: usize,
 }
 
 /// One adapter.
@@ -76,16 +87,29 @@ pub struct Counter {
     pub value: u64,
 }
 
-/// Asks for everything.
+/// A client and what its driver said of itself, or why there is none.
+type Connected<D> = Result<(Client<D>, VersionReply), Failure>;
+
+/// Asks both drivers for everything. One may be missing: softndk.sys where the provider is a network card, ndktest.sys where nothing is
+/// to be moved. The adapters are the provider's, with its counters; without it, those that the consumer finds.
 pub fn collect<D: Device>(
-    client: &Client<D>,
-    version: &VersionReply,
+    provider: Connected<D>,
+    consumer: Connected<D>,
     arguments: &InfoArguments,
 ) -> Result<InfoReport, Failure> {
-    let adapters = client.adapters()?;
-    let objects = arguments.counters.then(|| client.objects()).transpose()?;
+    let (provider, consumer) = match (provider, consumer) {
+        (Err(_), Err(failure)) => return Err(failure),
+        (provider, consumer) => (provider.ok(), consumer.ok()),
+    };
+    let adapters = match (&provider, &consumer) {
+        (Some((client, _)), _) | (None, Some((client, _))) => client.adapters()?,
+        (None, None) => Vec::new(),
+    };
+    let objects = provider.as_ref().filter(|_| arguments.counters).map(|(client, _)| client.objects()).transpose()?;
+    let consumer = consumer.as_ref().map(|(client, version)| Ok((client.adapters()?.len(), version))).transpose()?;
     Ok(InfoReport {
-        driver: driver(version),
+        driver: provider.as_ref().map(|(_, version)| driver(version)),
+        consumer: consumer.map(|(adapters, version)| Consumer { driver: driver(version), adapters }),
         adapters: adapters.iter().map(|entry| adapter(entry, arguments.counters)).collect(),
         objects: objects.as_ref().map(object_counts),
     })
@@ -209,13 +233,23 @@ fn object_counts(objects: &ObjectSummaryReply) -> Vec<Counter> {
 
 impl fmt::Display for InfoReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let driver = &self.driver;
-        let build = if driver.debug_build { ", debug build" } else { "" };
-        writeln!(
-            formatter,
-            "softndk {}{build}: NDIS {}, NDKPI {}, control ABI {}, {} processors",
-            driver.version, driver.ndis_version, driver.ndkpi_version, driver.abi_version, driver.processors
-        )?;
+        let build = |driver: &Driver| if driver.debug_build { ", debug build" } else { "" };
+        if let Some(driver) = &self.driver {
+            let build = build(driver);
+            writeln!(
+                formatter,
+                "softndk {}{build}: NDIS {}, NDKPI {}, control ABI {}, {} processors",
+                driver.version, driver.ndis_version, driver.ndkpi_version, driver.abi_version, driver.processors
+            )?;
+        }
+        if let Some(Consumer { driver, adapters }) = &self.consumer {
+            let build = build(driver);
+            writeln!(
+                formatter,
+                "ndktest {}{build}: control ABI {}, opens {adapters} adapters through Winsock Kernel",
+                driver.version, driver.abi_version
+            )?;
+        }
         if self.adapters.is_empty() {
             return write!(formatter, "no adapters");
         }
@@ -300,7 +334,7 @@ impl Adapter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Adapter, InfoReport, adapter, driver, object_counts};
+    use super::{Adapter, Consumer, InfoReport, adapter, driver, object_counts};
     use softndk_ioctl::{
         AdapterAddress, AdapterEntry, AdapterFlags, ObjectSummaryReply, RequestHeader, Technology, VersionFlags,
         VersionReply,
@@ -335,7 +369,8 @@ mod tests {
     }
 
     fn report(adapters: Vec<Adapter>) -> InfoReport {
-        InfoReport { driver: driver(&version()), adapters, objects: None }
+        let consumer = Consumer { driver: driver(&version()), adapters: adapters.len() };
+        InfoReport { driver: Some(driver(&version())), consumer: Some(consumer), adapters, objects: None }
     }
 
     #[test]
@@ -343,6 +378,8 @@ mod tests {
         let text = report(vec![adapter(&entry(), false)]).to_string();
         for wanted in [
             "softndk 0.1.2",
+            "ndktest 0.1.2",
+            "opens 1 adapters",
             "NDIS 6.60",
             "NDKPI 2.1",
             "02-AB-00-00-00-01",
@@ -360,6 +397,7 @@ mod tests {
     fn json_has_the_documented_names() {
         let json = serde_json::to_value(report(vec![adapter(&entry(), true)])).unwrap();
         assert_eq!(json["driver"]["version"], "0.1.2");
+        assert_eq!(json["consumer"]["adapters"], 1);
         let adapter = &json["adapters"][0];
         assert_eq!(adapter["index"], 3);
         assert_eq!(adapter["net_luid"], "0006008000000000");

@@ -49,10 +49,14 @@ pub struct ObjectReport {
 }
 
 /// Lists the objects; with `--example` while a pair is connected, so that there is something to see.
-pub fn run<D: Device>(client: &Client<D>, arguments: &ObjectsArguments) -> Result<ObjectsReport, Failure> {
+pub fn run<D: Device>(
+    client: &Client<D>,
+    consumer: impl FnOnce() -> Result<Client<D>, Failure>,
+    arguments: &ObjectsArguments,
+) -> Result<ObjectsReport, Failure> {
     let entries = if arguments.example {
         let pair = PairArguments { client: 0, server: 1, ..PairArguments::default() };
-        with_pair(client, &pair, PairSize { depth: 1, sge: 1, shared: false }, |_| client.object_list())?
+        with_pair(&consumer()?, &pair, PairSize { depth: 1, sge: 1, shared: false }, |_| client.object_list())?
     } else {
         client.object_list()?
     };

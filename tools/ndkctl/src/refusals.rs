@@ -45,9 +45,13 @@ pub struct RefusalReport {
 }
 
 /// Lists them.
-pub fn run<D: Device>(client: &Client<D>, arguments: &RefusalsArguments) -> Result<RefusalsReport, Failure> {
+pub fn run<D: Device>(
+    client: &Client<D>,
+    consumer: impl FnOnce() -> Result<Client<D>, Failure>,
+    arguments: &RefusalsArguments,
+) -> Result<RefusalsReport, Failure> {
     if let Some(file) = &arguments.script {
-        match replay::run(client, &ReplayArguments { file: file.clone() }) {
+        match replay::run(&consumer()?, &ReplayArguments { file: file.clone() }) {
             Ok(_) => {}
             // Its refusals are listed; whether it passed is not checked.
             Err(failure) if failure.kind == Kind::Corrupt => {}

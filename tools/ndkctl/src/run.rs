@@ -71,8 +71,26 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
 }
 
 fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Result<Printed, Failure> {
-    let (client, version) = Client::connect(machine.open()?)?;
-    dispatch(&client, &version, command, progress)
+    let consumer = || machine.open().and_then(Client::connect).map(|(client, _)| client);
+    match command {
+        // What only the provider knows.
+        Command::Objects(arguments) => {
+            let (provider, _) = Client::connect(machine.open_provider()?)?;
+            printed(objects::run(&provider, consumer, arguments)?)
+        }
+        Command::Refusals(arguments) => {
+            let (provider, _) = Client::connect(machine.open_provider()?)?;
+            printed(refusals::run(&provider, consumer, arguments)?)
+        }
+        Command::Info(arguments) => {
+            let provider = machine.open_provider().and_then(Client::connect);
+            printed(info::collect(provider, machine.open().and_then(Client::connect), arguments)?)
+        }
+        _ => {
+            let (client, version) = Client::connect(machine.open()?)?;
+            dispatch(&client, &version, command, progress)
+        }
+    }
 }
 
 fn dispatch(
@@ -82,7 +100,6 @@ fn dispatch(
     progress: Progress,
 ) -> Result<Printed, Failure> {
     match command {
-        Command::Info(arguments) => printed(info::collect(client, version, arguments)?),
         Command::Ping(arguments) => printed(ping::run(client, arguments, progress)?),
         Command::Copy(arguments) => printed(copy::run(client, arguments, progress)?),
         Command::Bench(arguments) => {
@@ -94,8 +111,7 @@ fn dispatch(
         Command::Read(arguments) => printed(stream::run(client, &Stream::read(arguments), progress)?),
         Command::Write(arguments) => printed(stream::run(client, &Stream::write(arguments), progress)?),
         Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
-        Command::Objects(arguments) => printed(objects::run(client, arguments)?),
-        Command::Refusals(arguments) => printed(refusals::run(client, arguments)?),
+        Command::Info(_) | Command::Objects(_) | Command::Refusals(_) => unreachable!("these ask the provider"),
         Command::Stress(_) => unreachable!("the stress run opens its own handles"),
         #[cfg(not(windows))]
         Command::Demo(_) => unreachable!("the demonstration has its own way"),

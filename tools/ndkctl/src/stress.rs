@@ -12,7 +12,7 @@ use crate::connect::{Case, run_case};
 use crate::failure::{Failure, Kind};
 use crate::pattern::Pattern;
 use crate::random::Random;
-use crate::transport::{Disturbances, Job, Machine, SystemDevice, in_parallel, open_device};
+use crate::transport::{Disturbances, Job, Machine, SystemDevice, in_parallel, open_device, open_provider};
 use crate::units;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -109,11 +109,13 @@ struct Shared {
     /// Transfers whose bytes or counts did not fit: the run has failed.
     wrong: Mutex<Vec<String>>,
     ended: AtomicU64,
+    /// The provider is softndk.sys, whose objects can be listed.
+    lists: bool,
 }
 
 impl Shared {
-    fn new(until: Instant) -> Self {
-        Self { until, half: Mutex::default(), wrong: Mutex::default(), ended: AtomicU64::new(0) }
+    fn new(until: Instant, lists: bool) -> Self {
+        Self { until, lists, half: Mutex::default(), wrong: Mutex::default(), ended: AtomicU64::new(0) }
     }
 
     fn is_over(&self) -> bool {
@@ -186,7 +188,7 @@ pub fn run(machine: &Machine, arguments: &StressArguments) -> Result<StressRepor
 
 fn run_half(machine: &Machine, arguments: &StressArguments, time: Duration, chaos: bool) -> Result<Half, Failure> {
     let started = Instant::now();
-    let shared = &Shared::new(started + time);
+    let shared = &Shared::new(started + time, machine.open_provider().is_ok());
     let (over, disturber) = (AtomicBool::new(false), machine.disturber());
     let seed = arguments.seed.wrapping_add(if chaos { 1 << 32 } else { 0 });
     std::thread::scope(|scope| {
@@ -239,10 +241,15 @@ fn consume(shared: &Shared, connections: u32, seed: u64) {
         let opened = open_device().and_then(Client::connect);
         let Some((client, _)) = shared.counted(StressOperation::Open, opened) else { continue };
         let Some(adapters) = shared.counted(StressOperation::Adapters, client.adapters()) else { continue };
+        // An adapter that is down may be the last one, and the device goes with it: then nothing is listed with this handle.
+        let provider = if shared.lists { open_provider().and_then(Client::connect).ok() } else { None };
+        let provider = provider.as_ref().map(|(provider, _)| provider);
         let slots: Vec<Slot> = (0..connections).map(|_| Slot::default()).collect();
         let worker = |number: usize, seed: u64| -> Job<'_> {
             let (client, adapters, slots) = (&client, adapters.clone(), &slots);
-            Box::new(move || Worker { shared, client, adapters, slots, number, random: Random::new(seed) }.work())
+            Box::new(move || {
+                Worker { shared, client, provider, adapters, slots, number, random: Random::new(seed) }.work()
+            })
         };
         in_parallel((0..slots.len()).map(|number| worker(number, random.draw())).collect());
         // The handle is closed with whatever is still connected.
@@ -253,6 +260,7 @@ fn consume(shared: &Shared, connections: u32, seed: u64) {
 struct Worker<'scope> {
     shared: &'scope Shared,
     client: &'scope Client<SystemDevice>,
+    provider: Option<&'scope Client<SystemDevice>>,
     /// As they were when they were last asked for.
     adapters: Vec<AdapterEntry>,
     slots: &'scope [Slot],
@@ -268,7 +276,7 @@ impl Worker<'_> {
                 break;
             }
             match (pair, self.random.below(20)) {
-                (_, 0) => drop(self.shared.counted(StressOperation::Objects, self.client.object_list())),
+                (_, 0) => self.list_objects(),
                 (_, 1) => self.memcpy(),
                 (_, 2) => self.script(),
                 (_, 3) if self.random.below(2) == 0 => self.close_another(),
@@ -286,6 +294,12 @@ impl Worker<'_> {
             && self.random.below(2) == 0
         {
             self.close(&open);
+        }
+    }
+
+    fn list_objects(&self) {
+        if let Some(provider) = self.provider {
+            self.shared.counted(StressOperation::Objects, provider.object_list());
         }
     }
 
@@ -656,7 +670,7 @@ mod tests {
 
     #[test]
     fn a_misfit_ends_the_run_as_corrupt() {
-        let shared = Shared::new(Instant::now() + Duration::from_mins(1));
+        let shared = Shared::new(Instant::now() + Duration::from_mins(1), true);
         assert!(!shared.is_over() && shared.check().is_ok());
         shared.wrong("something".to_owned());
         assert!(shared.is_over());
@@ -665,7 +679,7 @@ mod tests {
 
     #[test]
     fn the_watchdog_fires_when_nothing_ends() {
-        let shared = Shared::new(Instant::now());
+        let shared = Shared::new(Instant::now(), true);
         let over = AtomicBool::new(false);
         shared.count(StressOperation::Open, Ok(()));
         assert_eq!(hangs(&shared, &over, Duration::from_millis(500)), Some(1));

@@ -41,12 +41,15 @@ pub struct Lists {
     pub frames: Vec<(u32, String)>,
     /// Bytes and way down, the deepest first.
     pub depths: Vec<(u32, String)>,
+    /// The image they belong to.
+    pub image: &'static str,
 }
 
 impl Lists {
     /// Reads the lists in `folder`; a list that is not there is empty.
     pub fn read(folder: &Path) -> Result<Self> {
-        let mut lists = Self::default();
+        let image = if folder.ends_with("ndktest") { "ndktest.sys" } else { "softndk.sys" };
+        let mut lists = Self { image, ..Self::default() };
         for line in lines(&folder.join("imports.txt"))? {
             let (entry, debug_only) =
                 line.strip_suffix(DEBUG_ONLY).map_or((line.as_str(), false), |entry| (entry, true));
@@ -77,9 +80,11 @@ impl Lists {
     }
 
     fn imports_text(&self) -> String {
-        let mut text = "# What softndk.sys imports. An image with another import fails the check of `cargo xtask driver`;\n\
-                        # `cargo xtask check-image --bless` adds it. All are exported by Windows build 19041 and later.\n"
-            .to_owned();
+        let mut text = format!(
+            "# What {} imports. An image with another import fails the check of `cargo xtask driver`;\n\
+             # `cargo xtask check-image --bless` adds it. All are exported by Windows build 19041 and later.\n",
+            self.image
+        );
         for (import, debug_only) in &self.imports {
             let _ = writeln!(text, "{} {}{}", import.module, import.name, if *debug_only { DEBUG_ONLY } else { "" });
         }

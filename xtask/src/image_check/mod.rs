@@ -167,7 +167,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Checks an image against the lists of the work tree; a violation is an error that names it and the remedy.
 pub fn require(workspace: &Workspace, image: &Path, optimised: bool) -> Result<()> {
-    let lists = Lists::read(&workspace.path("docs"))?;
+    let lists = Lists::read(&lists_folder(workspace, image))?;
     let findings = check(image, &lists, strictness(optimised)?)?;
     if findings.violations.is_empty() {
         return Ok(());
@@ -183,6 +183,12 @@ pub fn require(workspace: &Workspace, image: &Path, optimised: bool) -> Result<(
     bail!("{} breaks {} rules:{text}\nWhat helps: {}", image.display(), findings.violations.len(), remedies.join("; "))
 }
 
+/// Where the lists of an image are: in `docs/` for softndk.sys, below it for ndktest.sys.
+fn lists_folder(workspace: &Workspace, image: &Path) -> PathBuf {
+    let own = image.file_stem().is_some_and(|stem| stem == "ndktest");
+    workspace.path(if own { "docs/ndktest" } else { "docs" })
+}
+
 fn strictness(optimised: bool) -> Result<Strictness> {
     let installed = toolchain::find("x86_64-pc-windows-msvc")? == Some(TargetLibraries::Installed);
     let same_compiler = installed && toolchain::is_the_lists_own()?;
@@ -190,7 +196,7 @@ fn strictness(optimised: bool) -> Result<Strictness> {
 }
 
 fn bless(workspace: &Workspace, image: &Path, optimised: bool) -> Result<()> {
-    let folder = workspace.path("docs");
+    let folder = lists_folder(workspace, image);
     let mut lists = Lists::read(&folder)?;
     let findings = check(image, &lists, strictness(optimised)?)?;
     if optimised {
@@ -254,7 +260,7 @@ fn check_imports(image: &Image, lists: &Lists, strictness: Strictness) -> Vec<Vi
             violations
                 .push(Rule::ImportModule.broken(format!("{shown}: a driver imports from {} only", MODULES.join(", "))));
         } else if !lists.imports.contains_key(import) {
-            violations.push(Rule::ImportName.broken(format!("{shown} is not on docs/imports.txt")));
+            violations.push(Rule::ImportName.broken(format!("{shown} is not on the list imports.txt of this image")));
         }
     }
     if strictness == (Strictness { optimised: true, same_compiler: true }) && image.machine == Machine::X64 {

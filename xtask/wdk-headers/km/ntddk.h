@@ -8,4 +8,13 @@
  */
 
 #include "wdm.h"
+
+/* Privileges. */
+typedef struct _LUID {
+    ULONG LowPart;
+    LONG HighPart;
+} LUID, *PLUID;
+#define SE_LOAD_DRIVER_PRIVILEGE (10L)
+BOOLEAN SeSinglePrivilegeCheck(LUID PrivilegeValue, KPROCESSOR_MODE PreviousMode);
+
 #include "layout.h"

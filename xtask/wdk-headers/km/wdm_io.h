@@ -640,6 +640,12 @@ typedef struct _IO_CSQ {
     PVOID ReservePointer;
 } IO_CSQ, *PIO_CSQ;
 
+/* Devices. */
+NTSTATUS IoCreateDevice(PDRIVER_OBJECT DriverObject, ULONG DeviceExtensionSize, PUNICODE_STRING DeviceName, ULONG DeviceType, ULONG DeviceCharacteristics, BOOLEAN Exclusive, PDEVICE_OBJECT *DeviceObject);
+NTSTATUS IoCreateSymbolicLink(PUNICODE_STRING SymbolicLinkName, PUNICODE_STRING DeviceName);
+void IoDeleteDevice(PDEVICE_OBJECT DeviceObject);
+NTSTATUS IoDeleteSymbolicLink(PUNICODE_STRING SymbolicLinkName);
+
 /* Requests. */
 void IofCompleteRequest(PIRP Irp, CCHAR PriorityBoost);
 ULONG IoGetRequestorProcessId(PIRP Irp);

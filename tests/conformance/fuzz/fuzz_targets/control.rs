@@ -1,5 +1,5 @@
-//! Requests of a program to the control device, as bytes, against the loaded image: any code, any lengths, any contents, on two handles,
-//! some given up half way. One load serves all inputs; after each, nothing of it may be left in the driver or in the host.
+//! Requests of a program to both control devices, as bytes, against the loaded images: any code, any lengths, any contents, on two handles
+//! of each, some given up half way. One load serves all inputs; after each, nothing of it may be left in the drivers or in the host.
 //!
 //! An input is a run of steps of six bytes and what follows them: how (bits below), which request, the length of its input, the length of
 //! its output, then the input. What the image does with them is not seen as coverage unless the image counts it; the seeds reach deep.
@@ -8,15 +8,15 @@
 use std::cell::OnceCell;
 use std::time::Duration;
 
-use kernel_host::FrameOrder;
 use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
+use kernel_host::{Driver, FrameOrder};
 use libfuzzer_sys::fuzz_target;
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
     ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
     PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, Request, RequestHeader, ScriptRequest,
-    TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
+    TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -41,6 +41,8 @@ const LEFT_ALONE: u8 = 16;
 const ANEW: u8 = 32;
 /// A direct buffer does not begin on a page.
 const ASKEW: u8 = 64;
+/// To the provider's device, softndk.sys, and not to the consumer's, ndktest.sys.
+const PROVIDER: u8 = 128;
 
 /// Code and length of the input of every request.
 const REQUESTS: [(u32, usize); 10] = [
@@ -76,19 +78,21 @@ struct Step<'a> {
 /// A handle, what it is waiting for, and its latest pair.
 struct Handle {
     file: File,
+    provider: File,
     pending: Vec<(PendingIrp, Option<UserBuffer>)>,
     pair: u32,
 }
 
 thread_local! {
     /// A handle that outlives all inputs.
-    static WATCHER: OnceCell<&'static File> = const { OnceCell::new() };
+    static WATCHER: OnceCell<&'static [File; 2]> = const { OnceCell::new() };
+    static CONSUMER: OnceCell<&'static Driver> = const { OnceCell::new() };
 }
 
 fuzz_target!(init: seeds::write(made::seeds()), |bytes: &[u8]| {
     WATCHER.with(|watcher| {
-        let watcher = watcher.get_or_init(|| Box::leak(Box::new(open())));
-        host::leaves_nothing(|| objects(watcher), || one_input(bytes));
+        let watcher = watcher.get_or_init(|| Box::leak(Box::new([WIN32_DEVICE_NAME, TEST_WIN32_DEVICE_NAME].map(open))));
+        host::leaves_nothing(|| watcher.each_ref().map(objects), || one_input(bytes));
     });
 });
 
@@ -113,8 +117,15 @@ fn next<'a>(rest: &mut &'a [u8]) -> Option<Step<'a>> {
     Some(Step { how, which, input, capacity: usize::from(u16::from_le_bytes([capacity, capacity_high])) })
 }
 
-fn open() -> File {
-    host::machine().kernel.open_device(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens")
+fn open(name: &str) -> File {
+    let kernel = &host::machine().kernel;
+    CONSUMER.with(|consumer| {
+        consumer.get_or_init(|| {
+            let image = conformance::machine::image().with_file_name("ndktest.sys");
+            Box::leak(Box::new(kernel.load_driver(image, "ndktest").expect("the consumer loads")))
+        });
+    });
+    kernel.open_device(name, GENERIC_READ | GENERIC_WRITE).expect("the device opens")
 }
 
 /// What the driver says it holds.
@@ -129,7 +140,7 @@ fn objects(file: &File) -> ObjectSummaryReply {
 
 impl Handle {
     fn new() -> Self {
-        Self { file: open(), pending: Vec::new(), pair: 0 }
+        Self { file: open(TEST_WIN32_DEVICE_NAME), provider: open(WIN32_DEVICE_NAME), pending: Vec::new(), pair: 0 }
     }
 
     fn act(&mut self, step: &Step<'_>) {
@@ -142,9 +153,10 @@ impl Handle {
             let offset = if step.how & ASKEW == 0 { 0 } else { 64 };
             UserBuffer::with_offset(step.capacity * 3, offset, FrameOrder::Scattered)
         });
+        let file = if step.how & PROVIDER == 0 { &self.file } else { &self.provider };
         let started = match &buffer {
-            Some(buffer) => self.file.start_ioctl_direct(code, &input, buffer),
-            None => self.file.start_ioctl(code, &input, step.capacity),
+            Some(buffer) => file.start_ioctl_direct(code, &input, buffer),
+            None => file.start_ioctl(code, &input, step.capacity),
         };
         let Ok(pending) = started else { return };
         if step.how & LEFT_ALONE != 0 {
@@ -205,6 +217,7 @@ impl Handle {
     /// Closes with requests still under way; their buffers go when they are over.
     fn close(self) {
         self.file.close();
+        self.provider.close();
         for (pending, buffer) in self.pending {
             let _ = pending.wait();
             drop(buffer);

@@ -12,7 +12,7 @@ use super::control_code::{ControlCode, Method};
 use super::device::{self, DO_DEVICE_INITIALIZING, Device};
 use super::irp::{self, ActiveIrp, IoResult, Lent, Major, Request, UNWRITTEN};
 use super::object::{FILE_OBJECT, IO_TYPE_FILE};
-use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, map_generic};
+use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, OpenerScope, map_generic};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::kernel::Kernel;
 use crate::memory::mdl;
@@ -100,7 +100,10 @@ pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
     let inner = Arc::new(Inner { device, object, _name: name, granted, opener, closed: AtomicBool::new(false) });
     let kernel_mode = opener.caller == Caller::Kernel;
     let create = Request::plain(Major::Create, opener.process, kernel_mode);
-    let sent = irp::send(&inner.device, inner.object.as_pointer(), create);
+    let sent = {
+        let _scope = OpenerScope::enter(opener.caller);
+        irp::send(&inner.device, inner.object.as_pointer(), create)
+    };
     let answer = sent.wait(None).map_or(status::STATUS_UNSUCCESSFUL, |result| result.status);
     if !status::is_success(answer) {
         // A file that could not be opened is neither cleaned up nor closed.

@@ -4,6 +4,10 @@
 //! It is not the security reference monitor: no inheritance, no auditing, no conditional entries. A string it cannot read is a
 //! string that `NdisRegisterDeviceEx` refuses.
 
+use std::cell::Cell;
+
+use crate::bugcheck::{BugCheck, bugcheck};
+
 /// Rights of a file or device (wdm: ACCESS_MASK).
 pub const FILE_READ_DATA: u32 = 0x1;
 pub const FILE_WRITE_DATA: u32 = 0x2;
@@ -39,6 +43,55 @@ impl Caller {
             _ => false,
         }
     }
+}
+
+/// SE_LOAD_DRIVER_PRIVILEGE and SE_DEBUG_PRIVILEGE: of administrators and the system.
+const OF_ADMINISTRATORS: [u64; 2] = [10, 20];
+
+/// SE_CHANGE_NOTIFY_PRIVILEGE: of every user.
+const OF_EVERY_USER: u64 = 23;
+
+thread_local! {
+    static OPENER: Cell<Option<Caller>> = const { Cell::new(None) };
+}
+
+/// The current thread dispatches a create request of an opener while this exists.
+pub struct OpenerScope(Option<Caller>);
+
+impl OpenerScope {
+    #[must_use]
+    pub fn enter(caller: Caller) -> Self {
+        Self(OPENER.replace(Some(caller)))
+    }
+}
+
+impl Drop for OpenerScope {
+    fn drop(&mut self) {
+        OPENER.set(self.0);
+    }
+}
+
+/// Whether the opener that the current thread serves holds a privilege.
+pub fn opener_holds(privilege: u64) -> bool {
+    let Some(caller) = OPENER.get() else {
+        wrong(
+            privilege,
+            "outside of a create request this is no thread of the user's, and a privilege says nothing about one",
+        );
+    };
+    match privilege {
+        OF_EVERY_USER => true,
+        number if OF_ADMINISTRATORS.contains(&number) => caller != Caller::User,
+        number => wrong(number, &format!("this host knows no privilege {number}")),
+    }
+}
+
+fn wrong(privilege: u64, rule: &str) -> ! {
+    bugcheck(
+        BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
+        [privilege, 0, 0, 0],
+        format!("SeSinglePrivilegeCheck: {rule}"),
+    )
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,8 +24,8 @@ use crate::status::{self, NtStatus};
 const DEVICE: &str = "device object";
 const LINK: &str = "symbolic link";
 
-/// The access rights of a device without a descriptor: the system and administrators.
-const DEFAULT_SECURITY: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
+/// The access rights of a device without a descriptor: every user may read and write.
+const DEFAULT_SECURITY: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)(A;;GRGWGX;;;WD)";
 
 fn wrong(address: usize, rule: &str) -> ! {
     bugcheck(BugCheck::DRIVER_VERIFIER_IOMANAGER_VIOLATION, [0, address as u64, 0, 0], rule)
@@ -97,8 +97,8 @@ fn text(function: &str, argument: *const UNICODE_STRING) -> String {
 crate::exports! {
     module "ntoskrnl.exe";
 
-    /// Makes a device object with an extension of zeroes, served by the driver object's routines. It is opened by administrators
-    /// and the system; DO_DEVICE_INITIALIZING is cleared when DriverEntry returns, and by the driver for later devices.
+    /// Makes a device object with an extension of zeroes, served by the driver object's routines. Every user may
+    /// open it; DO_DEVICE_INITIALIZING is cleared when DriverEntry returns, and by the driver for later devices.
     /// Checks: a driver object that is not NDIS's; a name that is a counted string below \Device; can be made to fail; deleted
     /// before the driver is unloaded
     /// Source: WDM: IoCreateDevice

@@ -228,7 +228,8 @@ impl Adapter {
     pub fn halt(&self, action: HaltAction) -> Result<(), StepError> {
         let miniport = self.miniport()?;
         miniport.ndk_opens.set_enabled(false);
-        miniport.ndk_opens.close_all(&miniport, "the adapter is halted");
+        // A consumer that is a driver is told by no one; it sees the addresses of the interface go, which TCP/IP takes back first.
+        miniport.ndk_opens.close_all_or(&miniport, "the adapter is halted", || self.withdraw_addresses());
         unbind(&miniport, action);
         if miniport.state() == State::Running {
             life_cycle::pause(&miniport)?;

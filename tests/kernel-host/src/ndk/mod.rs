@@ -67,9 +67,17 @@ impl Opens {
 
     /// Makes every consumer close and waits until no adapter is open.
     pub fn close_all(&self, miniport: &Miniport, why: &str) {
+        self.close_all_or(miniport, why, || ());
+    }
+
+    /// As [`Opens::close_all`]; `otherwise` is done before the wait when something is still open then.
+    pub fn close_all_or(&self, miniport: &Miniport, why: &str, otherwise: impl FnOnce()) {
         let consumers: Vec<Closer> = lock(&self.inner).consumers.values().cloned().collect();
         for close in consumers {
             close();
+        }
+        if self.count() != 0 {
+            otherwise();
         }
         loop {
             self.all_closed.reset();

@@ -15,6 +15,7 @@ pub mod mdls;
 pub mod objects;
 pub mod page_lists;
 pub mod pools;
+pub mod privileges;
 pub mod processors;
 pub mod queues;
 pub mod registry_keys;

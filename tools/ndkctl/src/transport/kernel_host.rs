@@ -1,4 +1,4 @@
-//! The driver on Linux: its real image in the kernel host, inside this process.
+//! The drivers without Windows: their real images in the kernel host, inside this process.
 //!
 //! One process has one kernel, so there is one [`Machine`]. Its adapters are what `inf/softndk.inx` installs, with an IPv4 and
 //! an IPv6 address each, all on one wire. Taking the machine down unloads the driver and counts what it left.
@@ -19,7 +19,7 @@ use kernel_host::ndis::adapter;
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use softndk_ioctl::{Status, WIN32_DEVICE_NAME};
+use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -36,6 +36,8 @@ const DEFAULT_IMAGES: [&str; 2] = ["target/driver/x64/release/softndk.sys", "tar
 pub struct Machine {
     kernel: Kernel,
     driver: Driver,
+    /// ndktest.sys, which is beside the driver's image.
+    consumer: Driver,
     image: ImageFacts,
 }
 
@@ -50,25 +52,28 @@ pub struct ImageFacts {
 impl Machine {
     /// Boots, loads, adds the adapters.
     pub fn start(arguments: &MachineArguments) -> Result<Self, Failure> {
-        if arguments.trace.is_some() {
-            return Err(cannot_trace());
-        }
         let image = ImageFacts::read(&find_image(arguments.image.as_deref())?)?;
         let mode = match arguments.mode {
             HostMode::Fast => Mode::Fast,
             HostMode::Verify => Mode::Verify,
         };
-        let kernel = Kernel::boot(KernelConfig { mode, ..KernelConfig::default() });
-        let driver = kernel.load_driver(&image.path, "softndk").map_err(|error| {
-            Failure::new(
-                Kind::Unreachable,
-                format!("cannot load {}", image.path.display()),
-                error.to_string(),
-                "build the driver again with \"cargo xtask driver --release\"",
-            )
-        })?;
+        let ordinary = KernelConfig::default();
+        let trace_ndk = arguments.trace.is_some() || ordinary.trace_ndk;
+        let kernel = Kernel::boot(KernelConfig { mode, trace_ndk, ..ordinary });
+        let load = |path: &Path, service: &str| {
+            kernel.load_driver(path, service).map_err(|error| {
+                Failure::new(
+                    Kind::Unreachable,
+                    format!("cannot load {}", path.display()),
+                    error.to_string(),
+                    "build the drivers again with \"cargo xtask driver --release\"",
+                )
+            })
+        };
+        let driver = load(&image.path, "softndk")?;
+        let consumer = load(&consumer_image(&image.path), "ndktest")?;
         let inx = Inx::parse(INX).map_err(|error| cannot_add(0, &error))?;
-        let machine = Self { kernel, driver, image };
+        let machine = Self { kernel, driver, consumer, image };
         for number in 0..arguments.adapters {
             machine.add_adapter(&inx, number, arguments)?;
         }
@@ -90,9 +95,14 @@ impl Machine {
         &self.image
     }
 
-    /// Opens the control device.
+    /// Opens the device of ndktest.sys.
     pub fn open(&self) -> Result<HostDevice, Failure> {
         open_device()
+    }
+
+    /// Opens the control device of softndk.sys.
+    pub fn open_provider(&self) -> Result<HostDevice, Failure> {
+        open_provider()
     }
 
     /// What disturbs the adapters.
@@ -102,19 +112,30 @@ impl Machine {
 
     /// Removes the adapters, unloads the driver, and looks what is left.
     pub fn finish(self) -> Result<Leftovers, Failure> {
+        // A consumer goes before what it consumes.
+        let mut leaks = self.consumer.unload_and_report();
         adapter::remove_all_of(self.driver.object() as usize);
-        let mut leaks = self.driver.unload_and_report();
+        leaks.extend(self.driver.unload_and_report());
         leaks.extend(self.kernel.shutdown().leaks);
         Leftovers::count(&leaks)
     }
 }
 
-/// Opens the control device, on any kernel thread.
+/// Opens the device of ndktest.sys, on any kernel thread.
 pub fn open_device() -> Result<HostDevice, Failure> {
-    let opened = host_io::file::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, Opener::default());
+    open_path(TEST_WIN32_DEVICE_NAME)
+}
+
+/// Opens the control device of softndk.sys, on any kernel thread.
+pub fn open_provider() -> Result<HostDevice, Failure> {
+    open_path(WIN32_DEVICE_NAME)
+}
+
+fn open_path(name: &str) -> Result<HostDevice, Failure> {
+    let opened = host_io::file::open(name, GENERIC_READ | GENERIC_WRITE, Opener::default());
     let file = opened.map_err(|status| Failure {
         kind: Kind::Unreachable,
-        ..Failure::refused(format!("cannot open {WIN32_DEVICE_NAME}"), Status(status))
+        ..Failure::refused(format!("cannot open {name}"), Status(status))
     })?;
     Ok(HostDevice { file })
 }
@@ -150,18 +171,6 @@ fn addresses(number: u32) -> [(IpAddr, u8); 2] {
     [(ipv4.into(), 24), (ipv6.into(), 64)]
 }
 
-/// The trace is made in the layer of the kernel host that stands for tcpip.sys, and only what is opened through WSK passes it.
-fn cannot_trace() -> Failure {
-    Failure::new(
-        Kind::Usage,
-        "cannot trace the NDK calls of ndkctl",
-        "its consumer is a part of softndk.sys and opens adapters inside of the driver, so its calls do not pass the layer where the kernel \
-         host traces",
-        "trace a consumer that is a driver of its own with \"foreign_driver --trace ndk\" (docs/own-driver.md); \"ndkctl refusals\" and \
-         \"ndkctl objects\" show what this one was refused and what it holds",
-    )
-}
-
 fn cannot_add(number: u32, error: &dyn fmt::Display) -> Failure {
     Failure::new(
         Kind::Unreachable,
@@ -184,6 +193,14 @@ fn find_image(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
             "build it with \"cargo xtask driver --release\", or name one with --image",
         )
     })
+}
+
+/// The consumer's image: beside the driver's, or where `cargo xtask driver` leaves it.
+fn consumer_image(image: &Path) -> PathBuf {
+    let name = |image: &Path| image.with_file_name("ndktest.sys");
+    let beside = name(image);
+    let built = DEFAULT_IMAGES.iter().map(|image| name(Path::new(image)));
+    std::iter::once(beside.clone()).chain(built).find(|path| path.exists()).unwrap_or(beside)
 }
 
 impl ImageFacts {

@@ -1,7 +1,7 @@
 //! How requests reach the driver.
 //!
-//! A [`Device`] is one open handle of the control device. On Windows that is a handle of `\\.\SoftNdk`; elsewhere the kernel
-//! host loads the driver image into this process, gives it adapters, and plays the I/O manager.
+//! A [`Device`] is one open handle of a control device. On Windows that is a handle of `\\.\NdkTest` or `\\.\SoftNdk`; elsewhere the
+//! kernel host loads both driver images into this process, gives it adapters, and plays the I/O manager.
 
 #[cfg(not(windows))]
 mod kernel_host;
@@ -9,9 +9,11 @@ mod kernel_host;
 mod windows;
 
 #[cfg(not(windows))]
-pub use kernel_host::{HostDevice as SystemDevice, ImageFacts, Leftovers, Machine, in_parallel, open_device};
+pub use kernel_host::{
+    HostDevice as SystemDevice, ImageFacts, Leftovers, Machine, in_parallel, open_device, open_provider,
+};
 #[cfg(windows)]
-pub use windows::{Leftovers, Machine, SystemDevice, in_parallel, open_device};
+pub use windows::{Leftovers, Machine, SystemDevice, in_parallel, open_device, open_provider};
 
 use crate::failure::Failure;
 use softndk_ioctl::Status;

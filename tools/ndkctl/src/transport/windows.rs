@@ -6,7 +6,7 @@
 use super::{Answer, Device, DirectBuffer, Disturbances, Job};
 use crate::arguments::MachineArguments;
 use crate::failure::{Failure, Kind};
-use softndk_ioctl::{Status, WIN32_DEVICE_NAME};
+use softndk_ioctl::{Status, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME};
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -31,9 +31,14 @@ impl Machine {
         Ok(Self)
     }
 
-    /// Opens the control device.
+    /// Opens the device of ndktest.sys.
     pub fn open(&self) -> Result<SystemDevice, Failure> {
         open_device()
+    }
+
+    /// Opens the control device of softndk.sys.
+    pub fn open_provider(&self) -> Result<SystemDevice, Failure> {
+        open_provider()
     }
 
     /// What disturbs the adapters.
@@ -47,10 +52,19 @@ impl Machine {
     }
 }
 
-/// Opens the control device.
+/// Opens the device of ndktest.sys.
 pub fn open_device() -> Result<SystemDevice, Failure> {
-    let file = OpenOptions::new().read(true).write(true).open(WIN32_DEVICE_NAME);
-    file.map(|file| SystemDevice { file }).map_err(|error| unreachable(&error))
+    open_path(TEST_WIN32_DEVICE_NAME, "install and start ndktest.sys with inf\\install-ndktest.ps1")
+}
+
+/// Opens the control device of softndk.sys.
+pub fn open_provider() -> Result<SystemDevice, Failure> {
+    open_path(WIN32_DEVICE_NAME, "install the driver and at least one adapter with inf\\install.ps1")
+}
+
+fn open_path(name: &str, install: &str) -> Result<SystemDevice, Failure> {
+    let file = OpenOptions::new().read(true).write(true).open(name);
+    file.map(|file| SystemDevice { file }).map_err(|error| unreachable(name, install, &error))
 }
 
 /// Runs all jobs at once, each in a thread of its own, and waits for them.
@@ -73,16 +87,16 @@ impl Disturber {
     }
 }
 
-fn unreachable(error: &Error) -> Failure {
+fn unreachable(name: &str, install: &str, error: &Error) -> Failure {
     let next_step = match error.kind() {
-        ErrorKind::NotFound => "install the driver and at least one adapter with inf\\install.ps1",
+        ErrorKind::NotFound => install,
         ErrorKind::PermissionDenied => "run it as administrator",
         _ => "look at the adapter in Device Manager",
     };
-    Failure::new(Kind::Unreachable, format!("cannot open {WIN32_DEVICE_NAME}"), error.to_string(), next_step)
+    Failure::new(Kind::Unreachable, format!("cannot open {name}"), error.to_string(), next_step)
 }
 
-/// A handle of `\\.\SoftNdk`.
+/// A handle of `\\.\NdkTest` or `\\.\SoftNdk`.
 #[derive(Debug)]
 pub struct SystemDevice {
     file: File,

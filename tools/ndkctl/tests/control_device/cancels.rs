@@ -2,12 +2,13 @@
 //! way in or out. Each is completed once (the kernel host sees to that) and without waiting for anything else.
 
 use super::endings::{endless, endless_memcpy};
+use super::handles::File;
 use super::machine::{Machine, ask, refused, region, send, send_direct, start_direct};
 use super::pairs::{close, create_request, objects};
 use super::replay;
 use super::transfers::{memcpy_request, transfer_request};
 use super::{Case, cases};
-use kernel_host::io::{File, PendingIrp};
+use kernel_host::io::PendingIrp;
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::life_cycle::DeviceEvent;
 use softndk_ioctl::{
@@ -154,10 +155,12 @@ fn a_surprise_removal_ends_requests_before_the_halt() {
     let crowd = Crowd::gather(&machine);
     let waiting = start_direct(&file, &endless(pairs[1]), &buffer);
     machine.adapters[1].device_event(DeviceEvent::SurpriseRemoved).expect("the adapter is started");
-    assert_eq!(status_now(&at_work), Status::DEVICE_REMOVED);
-    assert_eq!(status_now(&waiting), Status::DEVICE_REMOVED);
+    assert_eq!(status(&at_work), Status::DEVICE_REMOVED);
+    assert_eq!(status(&waiting), Status::DEVICE_REMOVED);
     crowd.scatter();
-    refused(&file, &create, Status::DEVICE_REMOVED);
+    refused(&file, &create, Status::DEVICE_NOT_READY);
+    // The disconnect event is what ends them, on a thread of the consumer's.
+    machine.wait_until(|| objects(&file).ndk_adapters == 0);
     let left = objects(&file);
     assert_eq!((left.pairs, left.queue_pairs, left.connectors, left.memory_regions), (2, 0, 0, 0));
     for pair in pairs {

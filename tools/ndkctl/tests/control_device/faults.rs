@@ -5,6 +5,7 @@
 //! what a failing path reaches for the first time is added, until nothing new appears. Worker threads live as long as the
 //! driver, so each run has a freshly loaded one; loading and unloading run without faults.
 
+use super::handles::File;
 use super::machine::{CompletionMode, Machine, ORDINARY, Wish, open, region, result_of, send, send_direct};
 use super::pairs::{close_request, create_request, objects};
 use super::replay::{TRANSFERS, replay};
@@ -12,12 +13,11 @@ use super::transfers::{KINDS, arrived, memcpy_request, prepare, transfer_request
 use super::{Case, cases};
 use kernel_host::fault::{self, Site};
 use kernel_host::image::stack_trace;
-use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
+use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
     ObjectListRequest, ObjectPosition, ObjectSummaryReply, PairCloseRequest, PairCreateReply, PairCreateRequest,
     PairFlags, PairModerationRequest, RegionKind, Request, RequestHeader, ScriptReply, Status, TransferRequest,
-    WIN32_DEVICE_NAME,
 };
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -98,7 +98,7 @@ fn close_pair(file: &File, pair: u32, steps: &mut Steps) {
 
 /// Opens the device, runs the scenario, closes the device; the steps that failed.
 fn live(scenario: Scenario, create: &PairCreateRequest) -> Vec<Failure> {
-    let file = match open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE) {
+    let file = match open("", GENERIC_READ | GENERIC_WRITE) {
         Ok(file) => file,
         Err(status) => return vec![("open", Status(status))],
     };

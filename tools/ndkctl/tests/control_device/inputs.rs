@@ -1,16 +1,16 @@
 //! The checks that every request makes first: code, length, version, size, space for the answer; and access rights.
 
+use super::handles::File;
 use super::machine::{Machine, ask, list, open, region, send, send_direct};
 use super::pairs::{close, create_request, objects};
 use super::{Case, cases};
-use kernel_host::io::file::open as open_as;
-use kernel_host::io::{Caller, GENERIC_READ, GENERIC_WRITE, Opener};
+use kernel_host::io::{self, Caller, GENERIC_READ, GENERIC_WRITE, Opener};
 use kernel_host::irql;
 use softndk_ioctl::{
     ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MemcpyRequest, ObjectListRequest,
     ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
-    PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status, TransferRequest,
-    VersionReply, VersionRequest, WIN32_DEVICE_NAME,
+    PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status, TEST_WIN32_DEVICE_NAME,
+    TransferRequest, VersionReply, VersionRequest, WIN32_DEVICE_NAME,
 };
 use std::collections::HashSet;
 use zerocopy::{FromBytes, IntoBytes};
@@ -85,7 +85,7 @@ fn version_answers_every_abi_version() {
 fn every_request_of_a_driver_at_dispatch_is_answered_there() {
     let machine = Machine::start();
     let opener = Opener { caller: Caller::Kernel, ..Opener::default() };
-    let file = open_as(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, opener).expect("a driver opens the device");
+    let file = File::open("", GENERIC_READ | GENERIC_WRITE, opener).expect("a driver opens the device");
     let pair = ask(&file, &create_request(&machine)).pair;
     let at_dispatch = |code, input: &[u8]| {
         let before = irql::raise(irql::DISPATCH);
@@ -310,7 +310,7 @@ fn unknown_codes_are_refused() {
 fn handles_need_read_and_write() {
     let machine = Machine::start();
     for access in [GENERIC_READ, GENERIC_WRITE] {
-        let file = open(WIN32_DEVICE_NAME, access).expect("the device opens");
+        let file = open("", access).expect("the device opens");
         for code in [VersionRequest::CODE, AdapterListRequest::CODE, ObjectSummaryRequest::CODE] {
             let (status, _) = send(&file, code, &input(ABI_VERSION, 8, 8), 4096);
             assert_eq!(status, Status::ACCESS_DENIED);
@@ -326,21 +326,22 @@ fn handles_need_read_and_write() {
 // Rule: IOCTL-1
 fn only_administrators_and_system_open_it() {
     let machine = Machine::start();
-    let open = |caller| {
-        let opener = Opener { caller, ..Opener::default() };
-        kernel_host::io::file::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE, opener)
-    };
-    for caller in [Caller::Administrator, Caller::System] {
-        open(caller).expect("it opens").close();
+    for device in [WIN32_DEVICE_NAME, TEST_WIN32_DEVICE_NAME] {
+        let open = |caller| {
+            let opener = Opener { caller, ..Opener::default() };
+            io::file::open(device, GENERIC_READ | GENERIC_WRITE, opener).map(io::File::close).map_err(Status)
+        };
+        assert_eq!(open(Caller::Administrator), Ok(()), "{device}");
+        assert_eq!(open(Caller::System), Ok(()), "{device}");
+        assert_eq!(open(Caller::User), Err(Status::ACCESS_DENIED), "{device}");
     }
-    assert_eq!(open(Caller::User).map(|_| ()).map_err(Status), Err(Status::ACCESS_DENIED));
     machine.finish();
 }
 
 fn a_name_behind_the_device_is_refused() {
     let machine = Machine::start();
     for name in [r"\x", r"\", r"\Adapter0"] {
-        let path = format!("{WIN32_DEVICE_NAME}{name}");
+        let path = name.to_owned();
         let answer = open(&path, GENERIC_READ | GENERIC_WRITE);
         assert_eq!(answer.map(|_| ()).map_err(Status), Err(Status::OBJECT_NAME_NOT_FOUND), "{path}");
     }

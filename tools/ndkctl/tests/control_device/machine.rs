@@ -1,15 +1,15 @@
 //! A booted kernel with the driver and its adapters, and requests as bytes, so that wrong ones can be sent.
 
+use super::handles::File;
 use super::stack_marks;
 use kernel_host::inf::{AdapterConfig, Inx};
-use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE, IoResult, Opener, PendingIrp};
+use kernel_host::io::{GENERIC_READ, GENERIC_WRITE, IoResult, Opener, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::ndis::adapter::{self, Adapter};
 use kernel_host::status::NtStatus;
 use kernel_host::{Driver, FrameOrder, Kernel, KernelConfig, Mode, dispatcher};
 use softndk_ioctl::{
     AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, Request, RequestHeader, Status, TransferResult,
-    WIN32_DEVICE_NAME,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -31,10 +31,21 @@ pub fn image() -> PathBuf {
         .expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
+/// ndktest.sys: beside the image under test, or where `cargo xtask driver` leaves it.
+fn consumer_image() -> PathBuf {
+    let beside = image().with_file_name("ndktest.sys");
+    if beside.exists() {
+        return beside;
+    }
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/driver/x64/debug/ndktest.sys")
+}
+
 /// The whole machine.
 pub struct Machine {
     kernel: Kernel,
     driver: Driver,
+    /// ndktest.sys.
+    consumer: Driver,
     pub adapters: Vec<Adapter>,
 }
 
@@ -82,7 +93,8 @@ impl Machine {
     fn load(kernel: Kernel, wishes: &[Wish]) -> Self {
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
-        let mut machine = Self { kernel, driver, adapters: Vec::new() };
+        let consumer = kernel.load_driver(consumer_image(), "ndktest").expect("the consumer loads");
+        let mut machine = Self { kernel, driver, consumer, adapters: Vec::new() };
         for (number, wish) in wishes.iter().enumerate() {
             let config = config(&inx, number as u8 + 1, *wish);
             let adapter = adapter::add(machine.driver.object() as usize, config).expect("the adapter starts");
@@ -91,10 +103,10 @@ impl Machine {
         machine
     }
 
-    /// Opens the device as an administrator, for reading and writing.
+    /// Opens both devices as an administrator, for reading and writing.
     #[expect(clippy::unused_self, reason = "there is no device without a machine")]
     pub fn open(&self) -> File {
-        open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens")
+        open("", GENERIC_READ | GENERIC_WRITE).expect("the devices open")
     }
 
     /// Lets kernel time pass until something is so, and gives up after a minute of it.
@@ -132,7 +144,9 @@ impl Machine {
         }
     }
 
+    /// A consumer goes before what it consumes.
     fn unload(self) -> Kernel {
+        self.consumer.unload();
         for adapter in self.adapters {
             adapter.remove();
         }
@@ -155,9 +169,9 @@ fn config(inx: &Inx, host: u8, wish: Wish) -> AdapterConfig {
     config
 }
 
-/// Opens a path as an administrator.
-pub fn open(path: &str, access: u32) -> Result<File, NtStatus> {
-    kernel_host::io::file::open(path, access, Opener::default())
+/// Opens both devices as an administrator, with something behind their names.
+pub fn open(behind: &str, access: u32) -> Result<File, NtStatus> {
+    File::open(behind, access, Opener::default())
 }
 
 /// A buffered request with these very bytes; the reply's bytes are those the driver called valid.
@@ -208,12 +222,22 @@ pub fn result_of(buffer: &UserBuffer) -> TransferResult {
     TransferResult::read_from_prefix(buffer.as_slice()).expect("a page").0
 }
 
-/// All adapters, in order of their indexes.
+/// All adapters that the provider lists, in order of their indexes.
 pub fn list(file: &File) -> Vec<AdapterEntry> {
+    list_by(|code, input, output| file.ioctl(code, input, output))
+}
+
+/// All adapters that the driver behind a handle lists.
+pub fn list_of(file: &kernel_host::io::File) -> Vec<AdapterEntry> {
+    list_by(|code, input, output| file.ioctl(code, input, output))
+}
+
+fn list_by(ask: impl Fn(u32, &[u8], &mut [u8]) -> IoResult) -> Vec<AdapterEntry> {
     let request = AdapterListRequest { header: RequestHeader::of::<AdapterListRequest>() };
-    let (status, output) = send(file, AdapterListRequest::CODE, request.as_bytes(), 64 << 10);
-    assert_eq!(status, Status::SUCCESS);
-    let (fixed, entries) = AdapterListReply::read_from_prefix(&output).expect("the fixed part");
+    let mut output = vec![0; 64 << 10];
+    let answer = ask(AdapterListRequest::CODE, request.as_bytes(), &mut output);
+    assert_eq!(Status(answer.status), Status::SUCCESS);
+    let (fixed, entries) = AdapterListReply::read_from_prefix(&output[..answer.information]).expect("the fixed part");
     let entries = entries.chunks_exact(fixed.entry_size as usize);
     entries.map(|entry| AdapterEntry::read_from_prefix(entry).expect("an entry").0).collect()
 }

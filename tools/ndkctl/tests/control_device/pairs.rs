@@ -1,16 +1,17 @@
 //! Pairs: made, refused, owned by one file, closed.
 
+use super::handles::File;
 use super::machine::{CompletionMode, Machine, ORDINARY, Wish, ask, list, refused, region, send, send_direct};
 use super::replay::replay;
 use super::transfers::{arrived, prepare, transfer_request};
 use super::{Case, cases};
 use kernel_host::fault::{self, Site, SiteRecord};
 use kernel_host::image::stack_trace;
-use kernel_host::io::{File, GENERIC_READ, GENERIC_WRITE};
+use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use ndkctl::script::{encode, parse};
 use softndk_ioctl::{
     AddressFamily, ObjectSummaryReply, ObjectSummaryRequest, Operation, PairCloseRequest, PairCreateReply,
-    PairCreateRequest, PairFlags, Request, RequestHeader, Status, TransferRequest, WIN32_DEVICE_NAME,
+    PairCreateRequest, PairFlags, Request, RequestHeader, Status, TransferRequest,
 };
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -313,8 +314,8 @@ fn with_unrelated_peers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let machine = Machine::with(&[adapter, adapter]);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
-    let unrelated = kernel_host::thread::spawn("unrelated peer", move || {
-        let file = super::machine::open(WIN32_DEVICE_NAME, GENERIC_READ | GENERIC_WRITE).expect("the device opens");
+    let unrelated = kernel_host::thread::spawn("stranger", move || {
+        let file = super::machine::open("", GENERIC_READ | GENERIC_WRITE).expect("the device opens");
         let mut rounds = 0;
         while !seen.load(Ordering::SeqCst) {
             // The results of its connects are not checked.

@@ -1,9 +1,9 @@
 //! Replay: scripts that check themselves, scripts that are wrong, random scripts, and the objects that a script leaves open.
 
+use super::handles::File;
 use super::machine::{Machine, send};
 use super::pairs::objects;
 use super::{Case, cases};
-use kernel_host::io::File;
 use ndkctl::script::{Line, Tail, encode, parse};
 use softndk_ioctl::{
     Request, RequestHeader, SCRIPT_LENGTH_MAX, SCRIPT_SLOTS, ScriptCode, ScriptForm, ScriptKind, ScriptName,
@@ -22,7 +22,7 @@ pub const CASES: &[Case] = cases![
     a_script_without_its_adapter_ends,
     objects_in_slots_of_another_kind_are_refused,
     an_adapter_without_a_place_to_wait_in_stays_open,
-    a_script_without_an_adapter_ends_with_the_last_one,
+    a_script_without_an_adapter_outlives_the_last_one_and_is_cancelled,
 ];
 
 pub const TRANSFERS: &str = include_str!("../scripts/transfers.ndk");
@@ -318,7 +318,7 @@ fn a_script_without_its_adapter_ends() {
     let steps = encode(&parse(TRANSFERS).unwrap());
     assert_eq!(replay(&file, &steps).unwrap_err(), Status::DEVICE_DOES_NOT_EXIST);
     machine.adapters.remove(0).remove();
-    assert_eq!(replay(&file, &steps).unwrap_err(), Status::DEVICE_REMOVED);
+    assert_eq!(replay(&file, &steps).unwrap_err(), Status::DEVICE_DOES_NOT_EXIST);
     file.close();
     machine.finish();
 }
@@ -358,21 +358,23 @@ fn an_adapter_without_a_place_to_wait_in_stays_open() {
     });
 }
 
-fn a_script_without_an_adapter_ends_with_the_last_one() {
+/// It holds no adapter up and none holds it up; its owner ends it.
+fn a_script_without_an_adapter_outlives_the_last_one_and_is_cancelled() {
     let mut machine = Machine::start();
-    let file = std::sync::Arc::new(machine.open());
+    let file = machine.open();
     // Each observation waits ten milliseconds: some forty seconds.
     let steps = encode(&parse(&"events -> []\n".repeat(4000)).unwrap());
     let begun = kernel_host::dispatcher::now();
-    let theirs = std::sync::Arc::clone(&file);
-    let ended = kernel_host::thread::spawn("replay", move || replay(&theirs, &steps).unwrap_err());
+    let running = file.start_ioctl(ScriptRequest::CODE, &input(&steps), 4096).expect("the I/O manager takes it");
     kernel_host::dispatcher::delay(-2_000_000);
     while let Some(adapter) = machine.adapters.pop() {
         adapter.remove();
     }
-    assert_eq!(ended.join(), Status::DEVICE_REMOVED);
+    assert!(!running.is_completed(), "a script ends with an adapter that it does not use");
+    assert!(running.cancel());
+    assert_eq!(Status(running.wait().status), Status::CANCELLED);
     let passed = kernel_host::dispatcher::now() - begun;
     assert!(passed < 20 * kernel_host::dispatcher::UNITS_PER_SECOND, "{passed}");
-    std::sync::Arc::into_inner(file).expect("no other reference").close();
+    file.close();
     machine.finish();
 }

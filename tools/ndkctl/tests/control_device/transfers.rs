@@ -1,10 +1,10 @@
 //! Transfers and memcpy: every operation, registration, length and list; every refusal; what the result page says.
 
+use super::handles::File;
 use super::machine::{Machine, ORDINARY, ask, list, region, result_of, send, send_direct, start_direct};
 use super::pairs::{close, create_request, objects};
 use super::{Case, cases};
 use kernel_host::FrameOrder;
-use kernel_host::io::File;
 use kernel_host::memory::user_buffer::UserBuffer;
 use ndkctl::pattern::Pattern;
 use softndk_ioctl::{

@@ -5,8 +5,10 @@
 //! case's name in the environment. Without an image every case fails and says how to build one.
 
 mod cancels;
+mod consumer;
 mod endings;
 mod faults;
+mod handles;
 mod inputs;
 mod listing;
 mod machine;
@@ -35,7 +37,7 @@ macro_rules! cases {
 pub(crate) use cases;
 
 fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 8] = [
+    let suites: [&'static [Case]; 9] = [
         inputs::CASES,
         listing::CASES,
         pairs::CASES,
@@ -44,6 +46,7 @@ fn all() -> impl Iterator<Item = Case> {
         cancels::CASES,
         faults::CASES,
         replay::CASES,
+        consumer::CASES,
     ];
     suites.into_iter().flatten().copied()
 }

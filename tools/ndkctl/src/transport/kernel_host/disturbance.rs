@@ -78,7 +78,7 @@ fn pause_for(random: &mut Random, least: u64, most: u64) {
     dispatcher::delay(MILLISECOND * milliseconds as i64);
 }
 
-/// The consumers of the control device are the driver's own: it ends them itself.
+/// The consumer closes what it has open when its connections end.
 fn set_ndk(adapter: &Adapter, on: bool) {
     let answer = adapter.set_oid(OID_NDK_SET_STATE, &[u8::from(on)]);
     assert!(answer.is_ok_and(|answer| answer.status == 0), "OID_NDK_SET_STATE is refused");

@@ -53,7 +53,7 @@ struct State {
 #[derive(Clone, Copy, Default)]
 struct WorkerSlot {
     taken: bool,
-    /// The request it works on, by [`Request::id`](crate::control::irp::Request::id); 0 is none.
+    /// The request it works on, by [`Request::id`](softndk_kernel::irp::Request::id); 0 is none.
     request: usize,
     /// That request's cancel routine has been here.
     cancelled: bool,

@@ -10,7 +10,7 @@ use ndkpi_sys::{
     nt::{PAGE_SIZE, STATUS_BUFFER_TOO_SMALL, TRUE},
 };
 use softndk_ioctl::{BufferLayout, RegionKind, Status, TransferResult};
-use softndk_kernel::pool::PoolSlice;
+use softndk_kernel::{irp::Request, pool::PoolSlice};
 use wdk_sys::{
     _MEMORY_CACHING_TYPE, _MM_PAGE_PRIORITY, _MODE, KPROCESSOR_MODE, MDL,
     ntddk::{IoAllocateMdl, IoBuildPartialMdl, IoFreeMdl, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
@@ -22,7 +22,10 @@ use super::{
     pair::Side,
     request::Patience,
 };
-use crate::{control::irp::Request, memory::MAPPING_NO_EXECUTE, tags};
+use crate::tags;
+
+/// `MdlMappingNoExecute`.
+const MAPPING_NO_EXECUTE: u32 = 0x4000_0000;
 
 /// The label a fast registration gives its first byte.
 const BASE: u64 = 0x5EED_0000_0000;

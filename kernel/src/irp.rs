@@ -1,4 +1,4 @@
-//! Reading an IRP of the control device and completing it.
+//! Reading an IRP of a control device and completing it; the buffer of a buffered request.
 //!
 //! The parameters are taken out once, when the request arrives; afterwards only the buffers and the completion are touched.
 //! The I/O manager writes other fields of an IRP at any time (cancelling does), so fields are read and written by their
@@ -7,12 +7,13 @@
 use core::{
     ffi::c_void,
     ptr::{self, NonNull},
+    slice,
     sync::atomic::{AtomicPtr, Ordering, fence},
 };
 
 use wdk_sys::{
-    DRIVER_CANCEL, FILE_OBJECT, IO_NO_INCREMENT, IO_STACK_LOCATION, IRP, MDL, NTSTATUS, STATUS_PENDING,
-    ntddk::IofCompleteRequest,
+    DRIVER_CANCEL, FILE_OBJECT, IO_NO_INCREMENT, IO_STACK_LOCATION, IRP, KPROCESSOR_MODE, MDL, NTSTATUS,
+    STATUS_PENDING, ntddk::IofCompleteRequest,
 };
 
 /// SL_PENDING_RETURNED: what IoMarkIrpPending sets in the stack location.
@@ -40,10 +41,10 @@ impl Request {
     ///
     /// # Safety
     /// `irp` is such an IRP, and is used through this value only.
-    pub unsafe fn from_raw(irp: *mut ndkpi_sys::nt::IRP) -> Option<Self> {
-        let irp = NonNull::new(irp.cast::<IRP>())?;
-        // SAFETY: the IRP belongs to the driver until it is completed, and a dispatched one uses the overlay form of its tail;
-        // only the address of the field is computed.
+    pub unsafe fn from_raw(irp: *mut IRP) -> Option<Self> {
+        let irp = NonNull::new(irp)?;
+        // SAFETY: the IRP is ours until it is completed, and a dispatched one uses the overlay form of its tail; only the
+        // address of the field is computed.
         let place =
             unsafe { &raw const (*irp.as_ptr()).Tail.Overlay.__bindgen_anon_2.__bindgen_anon_1.CurrentStackLocation };
         // SAFETY: a field of the driver's IRP, which the I/O manager has set.
@@ -63,6 +64,14 @@ impl Request {
             input_length: parameters.InputBufferLength as usize,
             output_length: parameters.OutputBufferLength as usize,
         }
+    }
+
+    /// The mode of the code that sent the request: kernel or user.
+    pub fn requestor_mode(&self) -> KPROCESSOR_MODE {
+        // SAFETY: the IRP is the driver's until it is completed; only the address of the field is computed.
+        let place = unsafe { &raw const (*self.irp.as_ptr()).RequestorMode };
+        // SAFETY: a field of the driver's IRP, which no one writes after it was sent.
+        unsafe { place.read() }
     }
 
     /// The file the request came through.
@@ -150,5 +159,48 @@ impl Request {
         // SAFETY: a pointer-sized, aligned field that every context exchanges atomically (WDM: IoSetCancelRoutine).
         let place = unsafe { AtomicPtr::from_ptr(place.cast::<*mut c_void>()) };
         place.swap(routine, Ordering::SeqCst)
+    }
+}
+
+/// The system buffer of a buffered request: input first, overwritten by the output.
+pub struct Buffer {
+    start: *mut u8,
+    input_length: usize,
+    output_length: usize,
+}
+
+impl Buffer {
+    pub fn of(request: &Request) -> Self {
+        let parameters = request.device_control();
+        let start = request.system_buffer().cast::<u8>();
+        if start.is_null() {
+            return Self { start, input_length: 0, output_length: 0 };
+        }
+        Self { start, input_length: parameters.input_length, output_length: parameters.output_length }
+    }
+
+    /// The input bytes. What is believed of them must be a copy.
+    pub fn input(&self) -> &[u8] {
+        if self.input_length == 0 {
+            return &[];
+        }
+        // SAFETY: the I/O manager allocated the system buffer for the longer of both lengths and copied the input into it.
+        unsafe { slice::from_raw_parts(self.start, self.input_length) }
+    }
+
+    /// Room for the output.
+    pub fn output_length(&self) -> usize {
+        self.output_length
+    }
+
+    /// The output bytes, zeroed, so that nothing of the pool block's past reaches the caller.
+    pub fn output(&mut self) -> &mut [u8] {
+        if self.output_length == 0 {
+            return &mut [];
+        }
+        // SAFETY: the system buffer is at least as long as the output.
+        unsafe { self.start.write_bytes(0, self.output_length) };
+        // SAFETY: as above; `&mut self` makes this the only view.
+        unsafe { slice::from_raw_parts_mut(self.start, self.output_length) }
     }
 }

@@ -16,7 +16,9 @@ use super::{
     session::{Answer, Arguments, Session},
 };
 use crate::{
-    session::consumer::{Creation, OpenedAdapter, Tabled, completion, create_done, table_of, wire_form},
+    control::adapter_list,
+    session::consumer::{Creation, Tabled, completion, create_done, table_of},
+    socket::wire_form,
     tags,
 };
 
@@ -82,9 +84,10 @@ impl Session<'_> {
     }
 
     fn open(&mut self, step: &Arguments<'_>) -> Result<Answer, Stop> {
-        let adapter = self.driver.adapter(step.short(0)? as usize).ok_or(Status::DEVICE_DOES_NOT_EXIST)?;
+        let index = step.short(0)?;
         self.opens = self.opens.wrapping_add(1);
-        match OpenedAdapter::open(adapter, super::SESSION_LABEL) {
+        match adapter_list::open(self.driver, index) {
+            Err(Status::DEVICE_DOES_NOT_EXIST) => Err(Status::DEVICE_DOES_NOT_EXIST.into()),
             Ok(opened) => {
                 let opened = PoolBox::try_new(tags::SESSION, opened).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
                 self.slots.put(step.object(), self.opens, Resource::Adapter(opened))?;

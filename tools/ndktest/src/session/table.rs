@@ -1,7 +1,7 @@
 //! The table of all pairs, and the request that makes one.
 //!
 //! A pair is found by its id and its file. Whoever uses one holds a reference on its gate; ending a pair shuts the gate, waits,
-//! and closes what it stands on. A pair whose adapter went stays in the table, dead, until its file closes it.
+//! and closes what it stands on. A pair whose connection ended stays in the table, without objects, until its file closes it.
 
 use core::{
     net::SocketAddr,
@@ -15,18 +15,19 @@ use softndk_ioctl::{
 };
 use softndk_kernel::{
     event::Mutex,
+    irp::{Buffer, Request},
     pool::{OutOfMemory, PoolArray, PoolBox},
 };
 
 use super::{
+    consumer::OpenedAdapter,
     pair::{self, Ends, Pair, Plan},
     request::Patience,
     worker::Workers,
 };
 use crate::{
-    adapter::Adapter,
-    control::{adapter_list, irp::Request, request::Buffer},
-    driver::{AdapterReference, Driver},
+    control::{adapter_list, request::reply},
+    driver::Driver,
     tags,
 };
 
@@ -100,7 +101,7 @@ impl Pairs {
     fn find(&self, id: u32, file: usize) -> Result<PairReference, Status> {
         let slots = self.slots.lock();
         let pair = slots.iter().flatten().find(|pair| pair.id == id && pair.file == file).ok_or(Status::NOT_FOUND)?;
-        PairReference::take(pair).ok_or_else(|| pair.ended().unwrap_or(Status::NOT_FOUND))
+        PairReference::take(pair).ok_or_else(|| pair.end_status())
     }
 
     /// The pair for a transfer: first come, first served. PASSIVE_LEVEL.
@@ -111,13 +112,13 @@ impl Pairs {
     }
 
     /// Puts a new pair in the table and takes a reference.
-    fn insert(&self, file: usize, adapters: [usize; 2], limits: PairLimits) -> Result<PairReference, Status> {
+    fn insert(&self, file: usize, interfaces: [u32; 2], limits: PairLimits) -> Result<PairReference, Status> {
         let mut slots = self.slots.lock();
         let (slot, place) =
             slots.iter_mut().enumerate().find(|(_, place)| place.is_none()).ok_or(Status::INSUFFICIENT_RESOURCES)?;
         // Never 0, and not the same again for a long time.
         let generation = self.generation.fetch_add(1, Ordering::Relaxed) % ((1 << (32 - SLOT_BITS)) - 1) + 1;
-        let pair = Pair::try_new(generation << SLOT_BITS | slot as u32, file, adapters, limits)?;
+        let pair = Pair::try_new(generation << SLOT_BITS | slot as u32, file, interfaces, limits)?;
         let reference = PairReference::take(&pair).ok_or(Status::INSUFFICIENT_RESOURCES)?;
         *place = Some(pair);
         self.live.fetch_add(1, Ordering::Relaxed);
@@ -169,25 +170,32 @@ impl Pairs {
         }
     }
 
-    /// Ends all pairs that use an adapter; they stay in the table, dead. PASSIVE_LEVEL.
-    pub fn end_adapter(&self, adapter: usize, workers: &Workers) {
-        self.condemn(|pair| pair.adapters.contains(&adapter), Status::DEVICE_REMOVED);
-        // Whether there is such a pair or not: scripts have the adapter open, too.
-        workers.call_off();
-        let _one_at_a_time = self.closing.lock();
+    /// Closes what pairs without a connection stand on; they stay in the table, dead. One whose adapter went ends at once, any
+    /// other one when the transfer that runs on it is over. PASSIVE_LEVEL.
+    pub fn end_disconnected(&self, driver: &'static Driver) {
         for slot in 0..PAIR_MAX {
+            let _one_at_a_time = self.closing.lock();
             let pair = {
                 let slots = self.slots.lock();
                 let pair = slots.get(slot).and_then(Option::as_ref);
-                pair.filter(|pair| pair.adapters.contains(&adapter)).map(|pair| NonNull::from(&**pair))
+                pair.filter(|pair| pair.ended().is_none()).map(|pair| NonNull::from(&**pair))
             };
-            if let Some(pair) = pair {
-                // SAFETY: pairs are taken out of the table only under `closing`, which is held.
-                let pair = unsafe { pair.as_ref() };
-                // One that is being made since; it gives up by itself.
-                pair.condemn(Status::DEVICE_REMOVED);
-                pair.end();
+            let Some(pair) = pair else { continue };
+            // SAFETY: pairs are taken out of the table only under `closing`, which is held.
+            let pair = unsafe { pair.as_ref() };
+            if !pair.is_disconnected() && pair.addresses_are_there() {
+                continue;
             }
+            pair.set_disconnected();
+            if pair.disconnect_status(driver) == Status::DEVICE_REMOVED {
+                pair.condemn(Status::DEVICE_REMOVED);
+            } else {
+                pair.turn_away();
+            }
+            // Transfers that have not begun end in either case: all threads may be busy with others.
+            driver.workers.call_off();
+            pair.end();
+            pair.condemn(Status::CONNECTION_DISCONNECTED);
         }
     }
 
@@ -210,24 +218,20 @@ pub fn create(
         return Err(Status::BUFFER_TOO_SMALL);
     }
     asked.check_fields()?;
-    let client = driver.adapter(asked.client_adapter as usize).ok_or(Status::DEVICE_DOES_NOT_EXIST)?;
-    let server = driver.adapter(asked.server_adapter as usize).ok_or(Status::DEVICE_DOES_NOT_EXIST)?;
-    let limits =
-        asked.limits(&adapter_list::limits(&client.ndk.information), &adapter_list::limits(&server.ndk.information))?;
-    let addresses = pair::choose_addresses(&client, &server, asked.family)?;
-    if client.configuration.wire_number != server.configuration.wire_number {
-        return Err(Status::HOST_UNREACHABLE);
-    }
-    let adapters = [client.index, server.index];
-    let pair = driver.pairs.insert(patience.file_id(), adapters, limits)?;
-    let connected = ready(&client).and_then(|()| ready(&server)).and_then(|()| {
-        let plan = Plan { asked, session: pair.id, limits: &limits, addresses };
-        connect(&pair, &plan, client, server, patience)
-    });
+    let client = adapter_list::open(driver, asked.client_adapter)?;
+    let server = adapter_list::open(driver, asked.server_adapter)?;
+    let interfaces = [client.interface(), server.interface()];
+    let limits = limits(asked, &client, &server)?;
+    let addresses = pair::choose_addresses(interfaces, asked.family)?;
+    let pair = driver.pairs.insert(patience.file_id(), interfaces, limits)?;
+    let plan = Plan { asked, pair: &pair, limits: &limits, addresses };
+    let connected = connect(&pair, &plan, client, server, patience);
     let id = pair.id;
     drop(pair);
+    // An event that came before the ends were in the pair has closed nothing.
+    driver.closer.wake();
     match connected {
-        Ok(reply) => buffer.reply(&PairCreateReply { pair: id, ..reply }),
+        Ok(made) => reply(&mut buffer, &PairCreateReply { pair: id, ..made }),
         Err(status) => {
             let _removed = driver.pairs.close(id, patience.file_id(), &driver.workers);
             Err(status)
@@ -235,16 +239,11 @@ pub fn create(
     }
 }
 
-/// Whether sessions may be made on an adapter. Asked after the pair is in the table: whoever ends an adapter's sessions first
-/// makes this say no and then goes through the table.
-fn ready(adapter: &Adapter) -> Result<(), Status> {
-    if adapter.provider.is_leaving() {
-        Err(Status::DEVICE_REMOVED)
-    } else if !adapter.provider.is_enabled() || !adapter.port.is_running() {
-        Err(Status::DEVICE_NOT_READY)
-    } else {
-        Ok(())
-    }
+/// What the pair may have, by what was asked for and by both adapters. Their descriptions are not part of the caller's frame.
+#[inline(never)]
+fn limits(asked: &PairCreateRequest, client: &OpenedAdapter, server: &OpenedAdapter) -> Result<PairLimits, Status> {
+    let (client, server) = (client.information()?, server.information()?);
+    asked.limits(&adapter_list::limits(&client), &adapter_list::limits(&server))
 }
 
 /// Connects the ends of a pair and describes them. Not part of its caller, whose frame would be there all the way down.
@@ -252,8 +251,8 @@ fn ready(adapter: &Adapter) -> Result<(), Status> {
 fn connect(
     pair: &Pair,
     plan: &Plan<'_>,
-    client: AdapterReference,
-    server: AdapterReference,
+    client: OpenedAdapter,
+    server: OpenedAdapter,
     patience: &Patience<'_>,
 ) -> Result<PairCreateReply, Status> {
     let ends = Ends::connect(plan, client, server, &patience.with(pair))?;
@@ -269,6 +268,7 @@ fn connect(
         client,
         server,
     };
+    *pair.addresses.lock() = ends.addresses.map(|address| Some(address.ip()));
     *pair.ends.lock() = Some(ends);
     Ok(reply)
 }

@@ -1,7 +1,7 @@
 //! A consumer's view of NDK objects: created through the dispatch tables, closed when dropped, waited for with events.
 //!
 //! Every call goes through the `Dispatch` of the object it is made on, because that is what a foreign consumer does (and what
-//! a layer in between may have replaced).
+//! the layer in between has replaced).
 
 use core::{
     ffi::c_void,
@@ -12,7 +12,7 @@ use core::{
 };
 
 use ndkpi_sys::{
-    ndkinfo::NDK_VERSION,
+    ndkinfo::NDK_ADAPTER_INFO,
     ndkpi::{
         NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_CQ, NDK_CQ_DISPATCH,
         NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_FN_CLOSE_OBJECT, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_MR,
@@ -20,22 +20,14 @@ use ndkpi_sys::{
         NDK_RESULT_EX, NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH, NDK_SRQ, NDK_SRQ_DISPATCH,
     },
     nt::{
-        FALSE, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES,
+        FALSE, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES, STATUS_NOT_FOUND,
         STATUS_PENDING, STATUS_SUCCESS, TRUE,
     },
 };
-use softndk_ioctl::{NdkCall, Status};
+use softndk_ioctl::Status;
 use softndk_kernel::{event::Event, pool::PoolBox};
 
-use crate::{
-    driver::AdapterReference,
-    ndk::{
-        open::{self, OpenAdapter},
-        socket,
-    },
-    refusal::{Nothing, refuse},
-    tags,
-};
+use crate::{control::adapter_list, driver::Driver, interface::Addresses, socket, tags, wsk};
 
 /// What NDK calls are answered to: one request at a time.
 pub struct Waiter {
@@ -268,70 +260,49 @@ pub unsafe extern "C" fn create_done(context: PVOID, status: NTSTATUS, object: *
 
 /// An open adapter, closed when dropped.
 pub struct OpenedAdapter {
-    adapter: AdapterReference,
-    object: *mut NDK_ADAPTER,
+    open: wsk::Open,
+    interface: u32,
 }
 
-// SAFETY: as Owned.
-unsafe impl Send for OpenedAdapter {}
-// SAFETY: as Owned.
-unsafe impl Sync for OpenedAdapter {}
-
 impl OpenedAdapter {
-    /// Opens the adapter for a session, under whose number its objects are listed.
-    pub fn open(adapter: AdapterReference, session: u32) -> Result<Self, Status> {
-        let newest = NDK_VERSION { Major: 2, Minor: 1 };
-        if !adapter.provider.session_open() {
-            return Err(Status::DEVICE_NOT_READY);
-        }
-        match open::open(&adapter, newest) {
-            Ok(object) => {
-                // SAFETY: just opened, and closed only by our own drop.
-                let engine_open = unsafe { OpenAdapter::from_object(object) }.and_then(OpenAdapter::engine_open);
-                if let Some(engine_open) = engine_open {
-                    engine_open.set_label(u64::from(session));
-                }
-                Ok(Self { adapter, object })
-            }
-            Err(refusal) => {
-                adapter.provider.session_closed();
-                let status = refuse(NdkCall::OPEN_ADAPTER, &Nothing, refusal);
-                let off = status == ndkpi_sys::ndis::NDIS_STATUS_ADAPTER_NOT_READY;
-                Err(if off { Status::DEVICE_NOT_READY } else { Status(status) })
-            }
+    /// Opens the NDK adapter of an interface. PASSIVE_LEVEL.
+    pub fn open(driver: &'static Driver, interface: u32) -> Result<Self, Status> {
+        match driver.client.open(interface) {
+            Ok(open) => Ok(Self { open, interface }),
+            Err(STATUS_NOT_FOUND) => Err(Status::DEVICE_DOES_NOT_EXIST),
+            Err(status) if adapter_list::is_off(status) => Err(Status::DEVICE_NOT_READY),
+            Err(status) => Err(Status(status)),
         }
     }
 
     pub fn as_ptr(&self) -> *mut NDK_ADAPTER {
-        self.object
+        self.open.as_ptr()
     }
 
-    /// NDK is on, and the interface has this address.
-    pub fn is_home(&self, ip: IpAddr) -> bool {
-        let mut found = false;
-        self.adapter.addresses.for_each(|address| found |= address.ip == ip);
-        found && self.adapter.provider.is_enabled()
+    /// The index of its interface.
+    pub fn interface(&self) -> u32 {
+        self.interface
     }
 
-    /// Neither halted nor switched off since it was opened.
-    pub fn is_in_service(&self) -> bool {
-        self.adapter.provider.is_enabled()
+    /// Limits and abilities.
+    pub fn information(&self) -> Result<NDK_ADAPTER_INFO, Status> {
+        let mut information = NDK_ADAPTER_INFO::zeroed();
+        let mut length = size_of::<NDK_ADAPTER_INFO>() as u32;
+        // SAFETY: NDKPI: NDK_FN_QUERY_ADAPTER_INFO with room for the longest form.
+        let status =
+            unsafe { (self.table().NdkQueryAdapterInfo)(self.as_ptr(), &raw mut information, &raw mut length) };
+        check(status).map(|()| information)
     }
 
-    /// An address to listen on and to connect from: IPv4 before IPv6.
-    pub fn first_address(&self) -> Option<IpAddr> {
-        let (mut ipv4, mut ipv6) = (None, None);
-        self.adapter.addresses.for_each(|address| {
-            let first = if address.ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
-            first.get_or_insert(address.ip);
-        });
-        ipv4.or(ipv6)
+    /// An address to listen on and to connect from: IPv4 before IPv6. PASSIVE_LEVEL.
+    pub fn first_address(&self) -> Result<IpAddr, Status> {
+        Addresses::read()?.first_of(self.interface).ok_or(Status::INVALID_ADDRESS)
     }
 
     /// The adapter's functions.
     pub fn table(&self) -> &NDK_ADAPTER_DISPATCH {
         // SAFETY: open as long as it is owned.
-        let table = unsafe { (*self.object).Dispatch };
+        let table = unsafe { (*self.as_ptr()).Dispatch };
         // SAFETY: an open adapter points to a complete table.
         unsafe { &*table }
     }
@@ -342,7 +313,7 @@ impl OpenedAdapter {
         let none = ptr::null_mut();
         let created: Result<Owned<NDK_CQ>, Status> = create!(|place, done, asked| {
             // SAFETY: NDKPI: NDK_FN_CREATE_CQ with arguments that live for the call; the signal outlives the queue.
-            unsafe { (self.table().NdkCreateCq)(self.object, depth, notification, context, none, done, asked, place) }
+            unsafe { (self.table().NdkCreateCq)(self.as_ptr(), depth, notification, context, none, done, asked, place) }
         });
         created.map(|object| CompletionQueue { object })
     }
@@ -350,14 +321,14 @@ impl OpenedAdapter {
     pub fn create_protection_domain(&self) -> Result<Owned<NDK_PD>, Status> {
         create!(|place, done, asked| {
             // SAFETY: NDKPI: NDK_FN_CREATE_PD with arguments that live for the call.
-            unsafe { (self.table().NdkCreatePd)(self.object, done, asked, place) }
+            unsafe { (self.table().NdkCreatePd)(self.as_ptr(), done, asked, place) }
         })
     }
 
     pub fn create_connector(&self) -> Result<Owned<NDK_CONNECTOR>, Status> {
         create!(|place, done, asked| {
             // SAFETY: NDKPI: NDK_FN_CREATE_CONNECTOR with arguments that live for the call.
-            unsafe { (self.table().NdkCreateConnector)(self.object, done, asked, place) }
+            unsafe { (self.table().NdkCreateConnector)(self.as_ptr(), done, asked, place) }
         })
     }
 
@@ -370,7 +341,7 @@ impl OpenedAdapter {
         // SAFETY: NDKPI: NDK_FN_CREATE_LISTENER with arguments that live for the call; the arrivals outlive the listener.
         let status = unsafe {
             (self.table().NdkCreateListener)(
-                self.object,
+                self.as_ptr(),
                 Some(connection_arrived),
                 arrivals.context(),
                 Some(create_done),
@@ -380,14 +351,6 @@ impl OpenedAdapter {
         };
         let object = creation.finish(status, object)?;
         Ok(PairListener { object, waiter, arrivals })
-    }
-}
-
-impl Drop for OpenedAdapter {
-    fn drop(&mut self) {
-        // SAFETY: opened on this adapter and closed once, after everything made from it.
-        unsafe { open::close(&self.adapter, self.object) };
-        self.adapter.provider.session_closed();
     }
 }
 
@@ -575,7 +538,7 @@ impl PairListener {
 
     pub fn listen(&self, address: SocketAddr) -> Result<(), Status> {
         let waiter = Waiter::try_new()?;
-        let (address, length) = wire_form(&address);
+        let (address, length) = socket::wire_form(&address);
         let (done, context) = completion(&waiter);
         // SAFETY: NDKPI: NDK_FN_LISTEN with an address that lives for the call; the request is waited for.
         let status = unsafe {
@@ -613,20 +576,12 @@ impl Drop for PairListener {
     }
 }
 
-/// An address as the tables take it, with its length.
-pub fn wire_form(address: &SocketAddr) -> (SOCKADDR_INET, u32) {
-    let length = if address.is_ipv4() { size_of::<SOCKADDR_IN>() } else { size_of::<SOCKADDR_IN6>() };
-    (socket::inet(address), length as u32)
-}
-
 /// Asks for an address.
 pub fn read_address(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NTSTATUS) -> Result<SocketAddr, Status> {
     let mut address = SOCKADDR_INET::zeroed();
     let mut length = size_of::<SOCKADDR_INET>() as u32;
     check(ask((&raw mut address).cast(), &raw mut length))?;
-    // SAFETY: the buffer is complete, whatever was written into it.
-    let read = unsafe { socket::read((&raw const address).cast(), size_of::<SOCKADDR_INET>() as u32) };
-    read.map_err(|refusal| Status(refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, refusal)))
+    socket::socket_address(&address).ok_or(Status::INVALID_ADDRESS)
 }
 
 /// Connections that arrived and were not looked at yet; more at a time are refused.

@@ -16,7 +16,10 @@ use softndk_ioctl::{
     ABI_VERSION, RequestHeader, SCRIPT_LENGTH_MAX, ScriptCode, ScriptItem, ScriptReply, ScriptRequest, Status,
     next_script_step,
 };
-use softndk_kernel::pool::PoolSlice;
+use softndk_kernel::{
+    irp::{Buffer, Request},
+    pool::PoolSlice,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use self::{
@@ -24,14 +27,7 @@ use self::{
     session::{Answer, Arguments, Session},
 };
 use super::request::Patience;
-use crate::{
-    control::{irp::Request, request::Buffer},
-    driver::Driver,
-    tags,
-};
-
-/// What the opens of replays are listed under: no pair has this id.
-pub const SESSION_LABEL: u32 = u32::MAX;
+use crate::{driver::Driver, tags};
 
 /// The steps of a request, checked as bytes, in memory that user mode does not reach.
 pub struct Script {
@@ -97,6 +93,10 @@ pub fn run(
             }
             Err(Stop::Failed(status)) => return Err(status),
         }
+    }
+    if reply.differs != 0 {
+        // A script on an adapter that went has failed as a whole, whatever its step answered.
+        session.check_adapters()?;
     }
     answer(&mut buffer, &session, reply, seen)
 }

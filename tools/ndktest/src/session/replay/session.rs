@@ -1,7 +1,7 @@
 //! One run of a script: its objects, what happened, and the step that is being done.
 //!
 //! Rules: every pointer is made here and every number of the script is checked before it is used; memory that an adapter may
-//! still know is kept until every object is closed; a step that waits gives up when its request ends or an adapter goes.
+//! still know is kept until every object is closed; a step that waits gives up when its request ends.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -24,6 +24,7 @@ use crate::{
     driver::Driver,
     session::{
         consumer::{OpenedAdapter, Waiter},
+        pair,
         request::{Patience, Wake},
     },
     tags,
@@ -41,6 +42,8 @@ const BURIED_MAX: usize = 256;
 const CLOSING_MAX: usize = 64;
 /// How long nothing must happen for the system to be at rest, in nanoseconds.
 const REST: u64 = 10_000_000;
+/// Waits between two looks at the adapters.
+const WAITS: u32 = 64;
 /// When the system must have come to rest, in nanoseconds.
 const REST_LIMIT: u64 = 20_000_000_000;
 
@@ -87,6 +90,9 @@ pub struct Session<'a> {
     pub memory_left: u64,
     /// The number of the last open; 0 is none.
     pub opens: u32,
+    /// Changes of addresses seen, and waits since the adapters were looked at.
+    changes: u32,
+    waits: u32,
 }
 
 /// An adapter whose close waits for what was made from it, as CloseNDKAdapter does.
@@ -121,24 +127,38 @@ impl<'a> Session<'a> {
             closing: PoolArray::try_from_fn(tags::SESSION, CLOSING_MAX, |_| Ok(None)).map_err(none)?,
             memory_left: MEMORY_MAX,
             opens: 0,
+            changes: driver.watch.changes(),
+            waits: 0,
         };
         PoolBox::try_new(tags::SESSION, session).map_err(none)
     }
 
-    /// Whether the script should end: cancelled, file closed, an adapter of its gone.
+    /// Whether the script should end: cancelled, file closed.
     pub fn give_up(&self) -> Result<(), Status> {
-        self.patience.check()?;
-        if self.driver.adapter_count() == 0 {
-            // The device is about to go with the last adapter, and must not wait for a script that has none open.
-            return Err(Status::DEVICE_REMOVED);
-        }
+        self.patience.check()
+    }
+
+    /// Fails when an adapter that the script has open is not in service any more. PASSIVE_LEVEL.
+    pub fn check_adapters(&self) -> Result<(), Status> {
         let open = self.slots.resources().filter_map(|resource| match resource {
             Resource::Adapter(adapter) => Some(adapter),
             _ => None,
         });
         let closing = self.closing.iter().flatten().map(|closing| &closing.adapter);
-        let gone = open.chain(closing).any(|adapter| !adapter.is_in_service());
+        let gone = open.chain(closing).any(|adapter| !pair::serves(self.driver, adapter.interface()));
         if gone { Err(Status::DEVICE_REMOVED) } else { Ok(()) }
+    }
+
+    /// Looks at the adapters when addresses have changed, and about every second of waiting: a script without a connection hears of
+    /// nothing else.
+    fn look_now_and_then(&mut self) -> Result<(), Status> {
+        self.waits = self.waits.wrapping_add(1);
+        let changes = self.driver.watch.changes();
+        if !self.waits.is_multiple_of(WAITS) && changes == self.changes {
+            return Ok(());
+        }
+        self.changes = changes;
+        self.check_adapters()
     }
 
     /// Waits until nothing happens any more.
@@ -147,6 +167,7 @@ impl<'a> Session<'a> {
         loop {
             self.give_up()?;
             patience.check()?;
+            self.look_now_and_then()?;
             if patience.pause(&[&self.log.changed], Some(REST)) == Wake::Time {
                 break;
             }
@@ -228,7 +249,7 @@ impl<'a> Session<'a> {
 
     /// The address that an adapter's listeners and connectors use.
     pub fn home(&self, name: ScriptName) -> Result<IpAddr, Stop> {
-        Ok(self.adapter(name)?.first_address().ok_or(Status::INVALID_ADDRESS)?)
+        Ok(self.adapter(name)?.first_address()?)
     }
 
     /// The address that a script means by an adapter and a port.

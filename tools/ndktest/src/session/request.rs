@@ -1,14 +1,13 @@
 //! A control request that pends: the IRP, the file it came through, and what it asks for.
 //!
-//! Who ends a request early (its owner cancels it, its file is closed, its pair or adapter goes) first makes the reason visible
+//! Who ends a request early (its owner cancels it, its file is closed, its pair goes) first makes the reason visible
 //! and then calls the thread that works on it (`worker.rs`). A thread that waits on behalf of a request waits for that call, too,
 //! and asks its [`Patience`] before it waits again.
 
 use core::ptr::NonNull;
 
-use softndk_engine::Platform;
 use softndk_ioctl::{MemcpyRequest, PairCreateRequest, Status, TransferRequest};
-use softndk_kernel::{event::Event, rundown::RundownGuard};
+use softndk_kernel::{event::Event, irp::Request};
 
 use super::{
     memcpy,
@@ -18,7 +17,7 @@ use super::{
     transfer,
 };
 use crate::{
-    control::{file::ControlFile, irp::Request, request::Outcome},
+    control::{file::ControlFile, request::Outcome},
     driver::Driver,
 };
 
@@ -36,20 +35,15 @@ pub struct PendingRequest {
     request: Request,
     file: NonNull<ControlFile>,
     work: Work,
-    /// Keeps the device registered.
-    reference: RundownReference,
 }
-
-/// A request's place behind the driver's gate for requests.
-pub type RundownReference = RundownGuard<'static>;
 
 // SAFETY: IRP and file belong to the request until it is complete, on whatever thread that happens.
 unsafe impl Send for PendingRequest {}
 
 impl PendingRequest {
     /// Takes a reference on the file; nothing when the file is being closed.
-    pub fn new(request: Request, file: &ControlFile, work: Work, reference: RundownReference) -> Result<Self, Request> {
-        if file.enter() { Ok(Self { request, file: NonNull::from(file), work, reference }) } else { Err(request) }
+    pub fn new(request: Request, file: &ControlFile, work: Work) -> Result<Self, Request> {
+        if file.enter() { Ok(Self { request, file: NonNull::from(file), work }) } else { Err(request) }
     }
 
     pub fn irp(&self) -> &Request {
@@ -64,7 +58,7 @@ impl PendingRequest {
     /// Why a request that nobody works on yet should end, if it should. `IRQL <= DISPATCH_LEVEL`.
     pub fn ended(&self) -> Option<Status> {
         let pair = match &self.work {
-            Work::Transfer(_, pair) => pair.ended(),
+            Work::Transfer(_, pair) => pair.ended().or(pair.turned_away()),
             _ => None,
         };
         pair.or_else(|| ended(&self.request, self.file()))
@@ -90,9 +84,8 @@ impl PendingRequest {
         // Before the answer: whoever gets it may ask for the next transfer at once.
         drop(self.work);
         self.request.complete(outcome.status.0, outcome.information);
-        // The file may go from here on, and then the device.
+        // The file may go from here on, and then the driver.
         file.leave();
-        drop(self.reference);
     }
 }
 
@@ -141,7 +134,7 @@ impl<'a> Patience<'a> {
     }
 
     fn now(&self) -> u64 {
-        self.driver.fabric.platform().now()
+        self.driver.clock.now()
     }
 
     /// Whether the request should end now, and why.

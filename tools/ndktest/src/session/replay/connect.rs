@@ -13,7 +13,10 @@ use super::{
     resource::{Resource, Stop},
     session::{Answer, Arguments, Session},
 };
-use crate::session::consumer::{completion, read_address, table_of, wire_form};
+use crate::{
+    session::consumer::{completion, read_address, table_of},
+    socket::wire_form,
+};
 
 /// Private data of a request.
 struct Data {

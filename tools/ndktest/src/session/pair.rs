@@ -15,16 +15,17 @@ use softndk_kernel::{
     event::{Event, Mutex},
     pool::PoolBox,
     rundown::Rundown,
+    spin_lock::SpinLock,
 };
 
 use super::{
     consumer::{
         self, Arrivals, CompletionQueue, OpenedAdapter, Owned, PairListener, QueuePairShape, QueueSignal, Waiter,
-        check, completion, read_address, wire_form,
+        check, completion, read_address,
     },
     request::Patience,
 };
-use crate::{adapter::Adapter, driver::AdapterReference, tags};
+use crate::{driver::Driver, interface::Addresses, socket::wire_form, tags};
 
 /// How long connecting may take, in nanoseconds.
 const CONNECT_LIMIT: u64 = 10_000_000_000;
@@ -45,8 +46,8 @@ pub struct Pair {
     pub id: u32,
     /// Identity of the file it belongs to.
     pub file: usize,
-    /// Indexes of both adapters.
-    pub adapters: [usize; 2],
+    /// Indices of both interfaces.
+    pub interfaces: [u32; 2],
     pub limits: PairLimits,
     /// Requests that use it now.
     pub users: Rundown,
@@ -54,20 +55,29 @@ pub struct Pair {
     pub ending: AtomicI32,
     /// A transfer is running.
     transferring: AtomicBool,
+    /// The connection has ended. Set before the pair is closed: by a disconnect event, or by a transfer that broke it.
+    disconnected: AtomicBool,
+    /// The connection has ended, and not with an adapter: transfers that have not begun end.
+    turning_away: AtomicBool,
+    /// What it is connected over, once it is.
+    pub addresses: SpinLock<[Option<IpAddr>; 2]>,
     pub ends: Mutex<Option<Ends>>,
 }
 
 impl Pair {
-    pub fn try_new(id: u32, file: usize, adapters: [usize; 2], limits: PairLimits) -> Result<PoolBox<Self>, Status> {
+    pub fn try_new(id: u32, file: usize, interfaces: [u32; 2], limits: PairLimits) -> Result<PoolBox<Self>, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let pair = Self {
             id,
             file,
-            adapters,
+            interfaces,
             limits,
             users: Rundown::try_open(tags::RUNDOWN).map_err(none)?,
             ending: AtomicI32::new(0),
             transferring: AtomicBool::new(false),
+            disconnected: AtomicBool::new(false),
+            turning_away: AtomicBool::new(false),
+            addresses: SpinLock::new([None; 2]),
             ends: Mutex::try_new(tags::EVENT, None).map_err(none)?,
         };
         PoolBox::try_new(tags::SESSION, pair).map_err(none)
@@ -88,6 +98,46 @@ impl Pair {
         (status != 0).then_some(Status(status))
     }
 
+    pub fn is_disconnected(&self) -> bool {
+        self.disconnected.load(Ordering::Acquire)
+    }
+
+    /// `IRQL <= DISPATCH_LEVEL`.
+    pub fn set_disconnected(&self) {
+        self.disconnected.store(true, Ordering::Release);
+    }
+
+    /// From now on transfers that have not begun end.
+    pub fn turn_away(&self) {
+        self.turning_away.store(true, Ordering::Release);
+    }
+
+    /// What a transfer that has not begun is answered, if it should end.
+    pub fn turned_away(&self) -> Option<Status> {
+        self.turning_away.load(Ordering::Acquire).then_some(Status::CONNECTION_DISCONNECTED)
+    }
+
+    /// What a request on a pair without connection is answered.
+    pub fn end_status(&self) -> Status {
+        self.ended().unwrap_or(Status::CONNECTION_DISCONNECTED)
+    }
+
+    /// Why the connection has ended: an adapter went, or something else. PASSIVE_LEVEL.
+    pub fn disconnect_status(&self, driver: &'static Driver) -> Status {
+        self.ended().unwrap_or_else(|| {
+            let serve = self.interfaces.iter().all(|&interface| serves(driver, interface));
+            if serve && self.addresses_are_there() { Status::CONNECTION_DISCONNECTED } else { Status::DEVICE_REMOVED }
+        })
+    }
+
+    /// Whether the addresses that the pair is connected over are still there. PASSIVE_LEVEL.
+    pub fn addresses_are_there(&self) -> bool {
+        let Ok(table) = Addresses::read() else { return true };
+        let addresses = *self.addresses.lock();
+        let mut both = addresses.iter().flatten().zip(self.interfaces);
+        both.all(|(ip, interface)| table.of(interface).any(|address| address.ip == *ip))
+    }
+
     /// From now on requests on the pair give up. The first reason stays. Those that wait have to be called
     /// ([`Workers::call_off`](super::worker::Workers::call_off)).
     pub fn condemn(&self, reason: Status) {
@@ -102,16 +152,22 @@ impl Pair {
     }
 }
 
-/// What the other side's end of a connection sets.
-pub struct Flags {
-    pub disconnected: AtomicBool,
+/// Whether the NDK adapter of an interface can be opened: not while NDK is off or the adapter goes. PASSIVE_LEVEL.
+pub fn serves(driver: &'static Driver, interface: u32) -> bool {
+    !matches!(
+        OpenedAdapter::open(driver, interface),
+        Err(Status::DEVICE_NOT_READY | Status::DEVICE_DOES_NOT_EXIST | Status::DEVICE_REMOVED)
+    )
 }
 
 /// NDK_FN_DISCONNECT_EVENT_CALLBACK of both connectors.
 unsafe extern "C" fn disconnected(context: *mut core::ffi::c_void) {
-    // SAFETY: the flags outlive the connectors.
-    if let Some(flags) = unsafe { context.cast::<Flags>().as_ref() } {
-        flags.disconnected.store(true, Ordering::Release);
+    // SAFETY: a pair outlives its connectors.
+    if let Some(pair) = unsafe { context.cast::<Pair>().as_ref() } {
+        pair.set_disconnected();
+    }
+    if let Some(driver) = Driver::get() {
+        driver.closer.wake();
     }
 }
 
@@ -145,7 +201,6 @@ pub struct Ends {
     pub client: PoolBox<Side>,
     pub server: PoolBox<Side>,
     steps: PoolBox<Steps>,
-    pub flags: PoolBox<Flags>,
     pub addresses: [SocketAddr; 2],
     pub read_limit: u32,
     pub notify: bool,
@@ -175,14 +230,8 @@ pub struct Side {
 impl Side {
     /// In the pool: two of them are large for a stack.
     #[inline(never)]
-    fn try_new(
-        adapter: AdapterReference,
-        session: u32,
-        shape: QueuePairShape,
-        share_receives: bool,
-    ) -> Result<PoolBox<Self>, Status> {
+    fn try_new(adapter: OpenedAdapter, shape: QueuePairShape, share_receives: bool) -> Result<PoolBox<Self>, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
-        let adapter = OpenedAdapter::open(adapter, session)?;
         let signal = PoolBox::try_new(tags::SESSION, QueueSignal::try_new()?).map_err(none)?;
         let depth = shape.receive_depth.saturating_add(shape.initiator_depth);
         let domain = adapter.create_protection_domain()?;
@@ -228,15 +277,15 @@ impl Side {
 /// What to connect.
 pub struct Plan<'a> {
     pub asked: &'a PairCreateRequest,
-    /// The pair's id, under which its objects are listed.
-    pub session: u32,
+    pub pair: &'a Pair,
     pub limits: &'a PairLimits,
     pub addresses: [IpAddr; 2],
 }
 
-/// The addresses to connect, by the family that was asked for.
-pub fn choose_addresses(client: &Adapter, server: &Adapter, family: AddressFamily) -> Result<[IpAddr; 2], Status> {
-    let both = |ipv4: bool| Some([first_address(client, ipv4)?, first_address(server, ipv4)?]);
+/// The addresses to connect, by the family that was asked for. PASSIVE_LEVEL.
+pub fn choose_addresses([client, server]: [u32; 2], family: AddressFamily) -> Result<[IpAddr; 2], Status> {
+    let table = Addresses::read()?;
+    let both = |ipv4| Some([table.first_of_family(client, ipv4)?, table.first_of_family(server, ipv4)?]);
     let found = match family {
         AddressFamily::IPV4 => both(true),
         AddressFamily::IPV6 => both(false),
@@ -245,33 +294,20 @@ pub fn choose_addresses(client: &Adapter, server: &Adapter, family: AddressFamil
     found.ok_or(Status::INVALID_ADDRESS)
 }
 
-fn first_address(adapter: &Adapter, ipv4: bool) -> Option<IpAddr> {
-    let mut first = None;
-    adapter.addresses.for_each(|address| {
-        if first.is_none() && address.ip.is_ipv4() == ipv4 {
-            first = Some(address.ip);
-        }
-    });
-    first
-}
-
 impl Ends {
     /// Connects both ends, as long as there is patience.
     pub fn connect(
         plan: &Plan<'_>,
-        client: AdapterReference,
-        server: AdapterReference,
+        client: OpenedAdapter,
+        server: OpenedAdapter,
         patience: &Patience<'_>,
     ) -> Result<Self, Status> {
         let limits = plan.limits;
-        let flags = Flags { disconnected: AtomicBool::new(false) };
-        let flags = PoolBox::try_new(tags::SESSION, flags).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         let steps = Steps::try_new()?;
         let sges = limits.max_request_sge;
         let inline_data = limits.max_inline_data_size;
         let server = Side::try_new(
             server,
-            plan.session,
             QueuePairShape {
                 receive_depth: limits.receive_queue_depth,
                 initiator_depth: SERVER_INITIATOR_DEPTH,
@@ -282,7 +318,6 @@ impl Ends {
         )?;
         let client = Side::try_new(
             client,
-            plan.session,
             QueuePairShape {
                 receive_depth: CLIENT_RECEIVE_DEPTH,
                 initiator_depth: limits.initiator_queue_depth,
@@ -297,7 +332,7 @@ impl Ends {
         let destination = listener.address()?;
         let client_connector = client.adapter.create_connector()?;
         let patience = patience.within(CONNECT_LIMIT);
-        let attempt = Attempt { client: &client, server: &server, steps: &steps, flags: &flags, limits };
+        let attempt = Attempt { client: &client, server: &server, steps: &steps, pair: plan.pair, limits };
         let source = SocketAddr::new(client_ip, 0);
         let ways = (source, destination);
         let (server_connector, connecting) = attempt.meet(&listener.arrivals, &client_connector, ways, &patience)?;
@@ -314,7 +349,6 @@ impl Ends {
             client,
             server,
             steps,
-            flags,
             addresses,
             read_limit,
             notify: plan.asked.flags.contains(PairFlags::NOTIFY),
@@ -322,21 +356,14 @@ impl Ends {
         })
     }
 
-    /// Both adapters are in use and still have the addresses that the pair is connected over.
-    pub fn is_home(&self) -> bool {
-        [(&self.client, &self.addresses[0]), (&self.server, &self.addresses[1])]
-            .iter()
-            .all(|(side, address)| side.adapter.is_home(address.ip()))
-    }
-
     /// Closes the connection and both queue pairs, and waits: then nothing that was posted is outstanding, and its memory may
-    /// go. For when completions do not tell. The pair is of no use afterwards, as its flags say. PASSIVE_LEVEL.
+    /// go. For when completions do not tell. The pair is of no use afterwards, as it says itself. PASSIVE_LEVEL.
     ///
     /// # Safety
-    /// The caller is the only one that uses the ends, and uses connectors, queue pairs and shared queue no more; those who come later look at
-    /// the flags first.
-    pub unsafe fn abandon(&self) {
-        self.flags.disconnected.store(true, Ordering::Release);
+    /// The caller is the only one that uses the ends, and uses connectors, queue pairs and shared queue no more; later requests look at
+    /// the pair first.
+    pub unsafe fn abandon(&self, pair: &Pair) {
+        pair.set_disconnected();
         self.abandoned.store(true, Ordering::Release);
         // A queue pair's close waits for its connector's.
         for connector in [&self.client_connector, &self.server_connector] {
@@ -372,7 +399,7 @@ struct Attempt<'a> {
     client: &'a Side,
     server: &'a Side,
     steps: &'a Steps,
-    flags: &'a Flags,
+    pair: &'a Pair,
     limits: &'a PairLimits,
 }
 
@@ -458,9 +485,9 @@ impl Attempt<'_> {
         connecting: i32,
         patience: &Patience<'_>,
     ) -> Result<(), Status> {
-        let context: *mut core::ffi::c_void = ptr::from_ref(self.flags).cast_mut().cast();
+        let context: *mut core::ffi::c_void = ptr::from_ref(self.pair).cast_mut().cast();
         let (done, asked) = completion(&self.steps.accept);
-        // SAFETY: NDKPI: NDK_FN_ACCEPT; flags and waiter outlive the connector.
+        // SAFETY: NDKPI: NDK_FN_ACCEPT; pair and waiter outlive the connector.
         let accepting = unsafe {
             (server.table().NdkAccept)(
                 server.as_ptr(),
@@ -478,7 +505,7 @@ impl Attempt<'_> {
         let wait = |done: &Event| patience.wait(&[done]);
         check(self.steps.connect.finish_unless(connecting, wait)?)?;
         let (done, asked) = completion(&self.steps.complete);
-        // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; flags and waiter outlive the connector.
+        // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; pair and waiter outlive the connector.
         let completing =
             unsafe { (client.table().NdkCompleteConnect)(client.as_ptr(), Some(disconnected), context, done, asked) };
         check(self.steps.complete.finish_unless(completing, wait)?)?;

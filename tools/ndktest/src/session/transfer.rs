@@ -11,11 +11,13 @@ use ndkpi_sys::{
     ndkpi::{NDK_OP_FLAGS, NDK_RESULT_EX, NDK_SGE, NdkOperationTypeReceiveAndInvalidate},
     nt::{NTSTATUS, STATUS_SUCCESS},
 };
-use softndk_engine::Platform;
 use softndk_ioctl::{
     BufferLayout, EndReason, Operation, Status, Stride, TransferFlags, TransferRequest, TransferResult, segment,
 };
-use softndk_kernel::pool::{PoolBox, PoolSlice};
+use softndk_kernel::{
+    irp::Request,
+    pool::{PoolBox, PoolSlice},
+};
 
 use super::{
     consumer::check,
@@ -24,7 +26,7 @@ use super::{
     pair::{Ends, Pair, REST, SPINS},
     request::{Patience, Wake},
 };
-use crate::{control::irp::Request, driver::Driver, tags};
+use crate::{driver::Driver, tags};
 
 pub const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 /// Completions taken at a time.
@@ -48,14 +50,14 @@ pub fn run(
     asked.check_against(&pair.limits)?;
     let buffer = UserBuffer::of(request, &layout)?;
     let ends = pair.ends.lock();
-    let ends = ends.as_ref().ok_or_else(|| pair.ended().unwrap_or(Status::CONNECTION_DISCONNECTED))?;
-    if ends.flags.disconnected.load(Ordering::Acquire) {
-        return Err(if ends.is_home() { Status::CONNECTION_DISCONNECTED } else { Status::DEVICE_REMOVED });
+    let ends = ends.as_ref().ok_or_else(|| pair.end_status())?;
+    if pair.is_disconnected() {
+        return Err(pair.disconnect_status(driver));
     }
     let patience = &patience.with(pair);
     let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
     let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-    let now = || driver.fabric.platform().now();
+    let now = || driver.clock.now();
     let parts = Parts::try_new(&buffer, &layout)?;
     let begin = now();
     let memory = Memory::try_new(ends, asked, &parts, patience)?;
@@ -67,18 +69,19 @@ pub fn run(
     let broken = result.failed != 0;
     if !drained {
         // SAFETY: the lock on the ends is held, the transfer is over, and release does not post on a connection that is no more.
-        unsafe { ends.abandon() };
+        unsafe { ends.abandon(pair) };
     }
     if broken {
         // A failed request ends the pair's connection, whoever hears of it first.
-        ends.flags.disconnected.store(true, Ordering::Release);
+        pair.set_disconnected();
     }
     let finished = now();
+    let broken = broken || pair.is_disconnected();
     let ended = memory.release(ends, asked, patience, invalidated, broken);
     result.teardown = now().saturating_sub(finished);
     gave_up.and(ended)?;
-    if broken && !ends.is_home() {
-        // What ended the connection was the end of its adapter, even if nobody has told us yet.
+    if broken && pair.disconnect_status(driver) == Status::DEVICE_REMOVED {
+        // What ended the connection was the end of its adapter, even if no event has said so yet.
         return Err(Status::DEVICE_REMOVED);
     }
     buffer.write_result(&result)?;
@@ -140,7 +143,7 @@ impl<'a> Memory<'a> {
         invalidated: Invalidated,
         broken: bool,
     ) -> Result<(), Status> {
-        if broken || ends.flags.disconnected.load(Ordering::Acquire) {
+        if broken {
             return Ok(());
         }
         if self.server.fast && !invalidated.server {

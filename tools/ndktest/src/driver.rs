@@ -1,0 +1,96 @@
+//! What exists once per loaded driver.
+
+use core::{
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use softndk_kernel::{
+    clock::Clock,
+    pool::{OutOfMemory, PoolBox},
+    spin_lock::SpinLock,
+};
+use wdk_sys::NTSTATUS;
+
+use crate::{
+    device::Device,
+    interface::Watch,
+    session::{closer::Closer, table::Pairs, worker::Workers},
+    tags,
+    wsk::Client,
+};
+
+pub struct Driver {
+    pub clock: Clock,
+    /// The registration with Winsock Kernel, through which adapters are opened.
+    pub client: Client,
+    pub workers: Workers,
+    pub pairs: Pairs,
+    pub closer: Closer,
+    /// Tells of addresses that come and go.
+    pub watch: Watch,
+    device: SpinLock<Option<Device>>,
+}
+
+static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
+
+impl Driver {
+    /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
+    pub fn publish() -> Result<&'static Self, OutOfMemory> {
+        let driver = Self {
+            clock: Clock::new(),
+            client: Client::try_new()?,
+            workers: Workers::try_new()?,
+            pairs: Pairs::try_new()?,
+            closer: Closer::try_new()?,
+            watch: Watch::new(),
+            device: SpinLock::new(None),
+        };
+        let place = PoolBox::try_new(tags::DRIVER, driver)?.into_raw();
+        DRIVER.store(place.as_ptr(), Ordering::Release);
+        // SAFETY: the state lives until `withdraw`, which runs when no code of the driver can run any more.
+        Ok(unsafe { place.as_ref() })
+    }
+
+    /// Registers with Winsock Kernel and starts the thread that closes pairs. PASSIVE_LEVEL, from DriverEntry.
+    pub fn start(&self) -> Result<(), NTSTATUS> {
+        self.client.register()?;
+        self.closer.start()?;
+        self.watch.start()
+    }
+
+    /// Ends the threads and the registration. PASSIVE_LEVEL, when no request and no pair is left.
+    pub fn stop(&self) {
+        self.watch.stop();
+        self.workers.stop();
+        self.closer.stop();
+        self.client.deregister();
+    }
+
+    pub fn set_device(&self, device: Device) {
+        *self.device.lock() = Some(device);
+    }
+
+    /// PASSIVE_LEVEL.
+    pub fn delete_device(&self) {
+        let device = self.device.lock().take();
+        drop(device);
+    }
+
+    /// The driver state, while there is one.
+    pub fn get() -> Option<&'static Self> {
+        // SAFETY: null, or a state that lives until `withdraw`.
+        unsafe { DRIVER.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Takes the driver state away. PASSIVE_LEVEL, from DriverEntry's failure path or unload.
+    ///
+    /// # Safety
+    /// Nothing of the driver runs any more or will run again.
+    pub unsafe fn withdraw() {
+        if let Some(place) = NonNull::new(DRIVER.swap(ptr::null_mut(), Ordering::AcqRel)) {
+            // SAFETY: the state came from `publish`, which used this tag, and is used no more (the caller's promise).
+            drop(unsafe { PoolBox::from_raw(tags::DRIVER, place) });
+        }
+    }
+}
