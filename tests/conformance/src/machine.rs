@@ -265,29 +265,3 @@ fn or_end(body: impl FnOnce()) {
         std::process::exit(101);
     }
 }
-
-/// A small seeded generator: the same numbers in every run.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed | 1)
-    }
-
-    pub fn draw(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.draw() % bound
-    }
-
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for index in (1..items.len()).rev() {
-            items.swap(index, self.below(index as u64 + 1) as usize);
-        }
-    }
-}

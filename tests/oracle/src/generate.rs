@@ -9,38 +9,40 @@ use softndk_ioctl::{ScriptCode as Do, ScriptKind as Of, ScriptName, ScriptSge};
 use crate::compare::line;
 use crate::model::{Column, Expected, Model, Phase, Resource};
 
-/// Where decisions come from: a small generator with a good spread (splitmix64), the same sequences on every machine; or
-/// bytes, in their order, so that a fuzzer changes one decision by changing a byte.
+/// Where decisions come from: a seed, the same sequences on every machine; or bytes, in their order, so that a fuzzer changes one
+/// decision by changing a byte.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-    bytes: Option<std::vec::IntoIter<u8>>,
+pub enum Random {
+    Seeded(fastrand::Rng),
+    Bytes(std::vec::IntoIter<u8>),
 }
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self { state: seed, bytes: None }
+        Self::Seeded(fastrand::Rng::with_seed(seed))
     }
 
     /// Each decision is the next two bytes; behind the end all are 0.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
-        Self { state: 0, bytes: Some(bytes.into_iter()) }
+        Self::Bytes(bytes.into_iter())
     }
 
     /// Bytes that were not used yet.
     pub fn left(&self) -> usize {
-        self.bytes.as_ref().map_or(usize::MAX, ExactSizeIterator::len)
+        match self {
+            Self::Seeded(_) => usize::MAX,
+            Self::Bytes(bytes) => bytes.len(),
+        }
     }
 
     pub fn word(&mut self) -> u64 {
-        if let Some(bytes) = &mut self.bytes {
-            let mut next = || bytes.next().unwrap_or_default();
-            return u64::from(u16::from_le_bytes([next(), next()]));
+        match self {
+            Self::Seeded(generator) => generator.u64(..),
+            Self::Bytes(bytes) => {
+                let mut next = || bytes.next().unwrap_or_default();
+                u64::from(u16::from_le_bytes([next(), next()]))
+            }
         }
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
     }
 
     /// Below `end`; 0 when that is 0.

@@ -9,7 +9,6 @@ use crate::arguments::{BenchArguments, OperationName, PairArguments, Registratio
 use crate::client::{Client, TransferBuffer};
 use crate::failure::{Failure, Kind};
 use crate::pair::{PairSize, with_pair};
-use crate::pattern::Pattern;
 use crate::ping::compare;
 use crate::progress::Progress;
 use crate::transport::Device;
@@ -152,7 +151,7 @@ fn measure<D: Device>(
 ) -> Result<RowReport, Failure> {
     with_pair(client, ends, PairSize { depth: row.depth, sge: row.sge, shared: false }, |pair| {
         let mut buffer = client.allocate(region_length(row.size))?;
-        Pattern::new(u64::from(row.size)).fill(buffer.source_mut());
+        fastrand::Rng::with_seed(u64::from(row.size)).fill(buffer.source_mut());
         let round = time / ROUNDS;
         let transfers = requests_for(&transfer(client, pair, row, PILOT, &mut buffer)?, round, row.chain);
         let copies = requests_for(&memcpy(client, row, PILOT, &mut buffer)?, round, 1);

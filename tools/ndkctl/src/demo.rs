@@ -11,7 +11,6 @@ use crate::client::Client;
 use crate::copy::{self, CopyReport};
 use crate::failure::{Failure, Kind};
 use crate::info::{self, InfoReport};
-use crate::pattern::Pattern;
 use crate::ping::{self, PingReport};
 use crate::progress::Progress;
 use crate::transport::{Device, ImageFacts, Leftovers, Machine};
@@ -161,7 +160,7 @@ fn bench_arguments(arguments: &DemoArguments) -> BenchArguments {
 /// Writes a file of `size` bytes that look like data.
 fn generate(path: &Path, size: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
-    let mut pattern = Pattern::new(size);
+    let mut pattern = fastrand::Rng::with_seed(size);
     let mut chunk = vec![0; CHUNK as usize];
     let mut rest = size;
     while rest > 0 {

@@ -4,7 +4,6 @@ use crate::arguments::{OperationName, PingArguments, Registration};
 use crate::client::{Client, TransferBuffer};
 use crate::failure::{Failure, Kind};
 use crate::pair::{PairSize, ends, with_pair};
-use crate::pattern::Pattern;
 use crate::progress::Progress;
 use crate::transport::{Device, DirectBuffer};
 use crate::units;
@@ -67,7 +66,7 @@ fn ping_batch<D: Device>(
     seed: u64,
     buffer: &mut TransferBuffer<D::Buffer>,
 ) -> Result<Histogram, Failure> {
-    Pattern::new(seed).fill(buffer.source_mut());
+    fastrand::Rng::with_seed(seed).fill(buffer.source_mut());
     let request = TransferRequest {
         header: RequestHeader::of::<TransferRequest>(),
         pair: pair.pair,

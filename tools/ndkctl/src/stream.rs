@@ -7,7 +7,6 @@ use crate::arguments::{OperationName, ReadArguments, Registration, SendArguments
 use crate::client::{Client, TransferBuffer};
 use crate::failure::{Failure, Kind};
 use crate::pair::{PairSize, ends, with_pair};
-use crate::pattern::Pattern;
 use crate::progress::Progress;
 use crate::transport::Device;
 use crate::units;
@@ -197,7 +196,7 @@ fn row<D: Device>(
 ) -> Result<RowReport, Failure> {
     let common = stream.common;
     let mut buffer = client.allocate(region_length(size))?;
-    Pattern::new(u64::from(size)).fill(buffer.source_mut());
+    fastrand::Rng::with_seed(u64::from(size)).fill(buffer.source_mut());
     let count = if common.duration.is_some() { 0 } else { common.count };
     let request = TransferRequest {
         header: RequestHeader::of::<TransferRequest>(),

@@ -10,11 +10,10 @@ use crate::arguments::StressArguments;
 use crate::client::Client;
 use crate::connect::{Case, run_case};
 use crate::failure::{Failure, Kind};
-use crate::pattern::Pattern;
-use crate::random::Random;
 use crate::transport::{Disturbances, Job, Machine, SystemDevice, in_parallel, open_device, open_provider};
 use crate::units;
 use clap::ValueEnum;
+use fastrand::Rng;
 use serde::Serialize;
 use softndk_ioctl::{
     AdapterEntry, AddressFamily, MemcpyRequest, Operation, PairCreateReply, PairCreateRequest, PairFlags, RegionKind,
@@ -236,7 +235,7 @@ fn hangs(shared: &Shared, over: &AtomicBool, limit: Duration) -> Option<u64> {
 
 /// One consumer: handle after handle, with a thread for each connection.
 fn consume(shared: &Shared, connections: u32, seed: u64) {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     while !shared.is_over() {
         let opened = open_device().and_then(Client::connect);
         let Some((client, _)) = shared.counted(StressOperation::Open, opened) else { continue };
@@ -248,10 +247,10 @@ fn consume(shared: &Shared, connections: u32, seed: u64) {
         let worker = |number: usize, seed: u64| -> Job<'_> {
             let (client, adapters, slots) = (&client, adapters.clone(), &slots);
             Box::new(move || {
-                Worker { shared, client, provider, adapters, slots, number, random: Random::new(seed) }.work()
+                Worker { shared, client, provider, adapters, slots, number, random: Rng::with_seed(seed) }.work();
             })
         };
-        in_parallel((0..slots.len()).map(|number| worker(number, random.draw())).collect());
+        in_parallel((0..slots.len()).map(|number| worker(number, random.u64(..))).collect());
         // The handle is closed with whatever is still connected.
     }
 }
@@ -265,7 +264,7 @@ struct Worker<'scope> {
     adapters: Vec<AdapterEntry>,
     slots: &'scope [Slot],
     number: usize,
-    random: Random,
+    random: Rng,
 }
 
 impl Worker<'_> {
@@ -275,11 +274,11 @@ impl Worker<'_> {
             if self.shared.is_over() {
                 break;
             }
-            match (pair, self.random.below(20)) {
+            match (pair, self.random.u64(..20)) {
                 (_, 0) => self.list_objects(),
                 (_, 1) => self.memcpy(),
                 (_, 2) => self.script(),
-                (_, 3) if self.random.below(2) == 0 => self.close_another(),
+                (_, 3) if self.random.u64(..2) == 0 => self.close_another(),
                 (None, _) => pair = self.connect(),
                 (Some(open), 4..=5) => {
                     self.close(&open);
@@ -291,7 +290,7 @@ impl Worker<'_> {
         }
         // Half of the connections are left for the close of the handle.
         if let Some(open) = pair
-            && self.random.below(2) == 0
+            && self.random.u64(..2) == 0
         {
             self.close(&open);
         }
@@ -312,26 +311,26 @@ impl Worker<'_> {
     }
 
     fn any_adapter(&mut self) -> Option<AdapterEntry> {
-        let index = self.random.below(self.adapters.len().max(1) as u64) as usize;
+        let index = self.random.u64(..self.adapters.len().max(1) as u64) as usize;
         self.adapters.get(index).copied()
     }
 
     fn connect(&mut self) -> Option<PairCreateReply> {
         let (local, peer) = (self.any_adapter()?, self.any_adapter()?);
         let mut flags = PairFlags::empty();
-        flags.set(PairFlags::NOTIFY, self.random.below(2) == 0);
-        flags.set(PairFlags::SHARED_RECEIVE, self.random.below(3) == 0);
+        flags.set(PairFlags::NOTIFY, self.random.u64(..2) == 0);
+        flags.set(PairFlags::SHARED_RECEIVE, self.random.u64(..3) == 0);
         let depth = [&local, &peer].map(|entry| {
             let limits = &entry.limits;
             limits.max_initiator_queue_depth.min(limits.max_receive_queue_depth).min(limits.max_srq_depth.max(1))
         });
-        let depth = self.random.between(1, depth[0].min(depth[1]).clamp(1, 64));
+        let depth = self.random.u32(1..=depth[0].min(depth[1]).clamp(1, 64));
         let families = [AddressFamily::UNSPECIFIED, AddressFamily::IPV4, AddressFamily::IPV6];
         let request = PairCreateRequest {
             header: RequestHeader::of::<PairCreateRequest>(),
             client_adapter: local.index,
             server_adapter: peer.index,
-            family: families[self.random.below(3) as usize],
+            family: families[self.random.u64(..3) as usize],
             port: 0,
             flags,
             initiator_queue_depth: depth,
@@ -358,7 +357,7 @@ impl Worker<'_> {
 
     /// Closes another thread's connection, whatever it is doing.
     fn close_another(&mut self) {
-        let other = self.random.below(self.slots.len() as u64) as usize;
+        let other = self.random.u64(..self.slots.len() as u64) as usize;
         let slot = &self.slots[other];
         if other == self.number {
             return;
@@ -373,7 +372,7 @@ impl Worker<'_> {
 
     /// Whether the connection is still established.
     fn moderate(&mut self, pair: &PairCreateReply) -> bool {
-        let (interval, count) = (self.random.between(0, 100), self.random.between(0, 16));
+        let (interval, count) = (self.random.u32(0..=100), self.random.u32(0..=16));
         let outcome = self.client.moderate(pair.pair, interval, count);
         self.judge(StressOperation::Moderate, pair, outcome.err())
     }
@@ -405,9 +404,9 @@ impl Worker<'_> {
             Operation::WRITE => StressOperation::Write,
             _ => StressOperation::Send,
         };
-        let seed = self.random.draw();
+        let seed = self.random.u64(..);
         let outcome = self.client.allocate(request.region_length).and_then(|mut buffer| {
-            Pattern::new(seed).fill(buffer.source_mut());
+            Rng::with_seed(seed).fill(buffer.source_mut());
             let result = self.client.try_transfer(&request, &mut buffer)?;
             let complete = is_complete(&result);
             if let Some(misfit) = misfit(&request, &result, buffer.source(), buffer.destination()) {
@@ -429,28 +428,28 @@ impl Worker<'_> {
     /// Any transfer that the limits of the adapters allow, over the whole region once or twice.
     fn any_transfer(&mut self, pair: &PairCreateReply) -> TransferRequest {
         let operations = [Operation::READ, Operation::WRITE, Operation::SEND];
-        let operation = operations[self.random.below(3) as usize];
+        let operation = operations[self.random.u64(..3) as usize];
         let kinds = [RegionKind::REGISTERED, RegionKind::FAST_REGISTERED, RegionKind::LOGICAL, RegionKind::WINDOW];
         // A message goes into a receive, not through a window.
         let kinds = if operation == Operation::SEND { &kinds[..3] } else { &kinds[..] };
-        let region_kind = kinds[self.random.below(kinds.len() as u64) as usize];
+        let region_kind = kinds[self.random.u64(..kinds.len() as u64) as usize];
         let least = |limit: fn(&AdapterEntry) -> u64| self.adapters.iter().map(limit).min().unwrap_or(1).max(1);
         let pages = least(|entry| u64::from(entry.limits.frmr_page_count)) * 4096;
         let region = pages.min(least(|entry| entry.limits.max_registration_size));
         let region = region.min(least(|entry| entry.limits.max_window_size)).min(u64::from(REGION));
         let longest = least(|entry| u64::from(entry.limits.max_transfer_length));
         let sges = least(|entry| u64::from(entry.limits.max_read_request_sge));
-        let region_length = self.random.between(1, u32::try_from(region).unwrap_or(REGION));
+        let region_length = self.random.u32(1..=u32::try_from(region).unwrap_or(REGION).max(1));
         let depth = pair.initiator_queue_depth.min(pair.receive_queue_depth).clamp(1, 32);
-        let depth = self.random.between(1, depth);
+        let depth = self.random.u32(1..=depth);
         let shortest = region_length.div_ceil(64);
         let longest = region_length.min(u32::try_from(longest).unwrap_or(u32::MAX));
         let mut flags = TransferFlags::empty();
-        flags.set(TransferFlags::READ_FENCE, self.random.below(4) == 0);
+        flags.set(TransferFlags::READ_FENCE, self.random.u64(..4) == 0);
         // Silent within chains, or all but every Nth, or none.
-        let (quiet, interval) = (self.random.below(3), self.random.between(2, 2 * depth));
+        let (quiet, interval) = (self.random.u64(..3), self.random.u32(2..=2 * depth));
         flags.set(TransferFlags::SILENT_SUCCESS, quiet == 0);
-        flags.set(TransferFlags::SOLICITED, operation == Operation::SEND && self.random.below(3) == 0);
+        flags.set(TransferFlags::SOLICITED, operation == Operation::SEND && self.random.u64(..3) == 0);
         let mut request = TransferRequest {
             header: RequestHeader::of::<TransferRequest>(),
             pair: pair.pair,
@@ -459,19 +458,19 @@ impl Worker<'_> {
             flags,
             region_length: u64::from(region_length),
             request_count: 0,
-            request_length: self.random.between(shortest.min(longest), longest),
-            sge_count: self.random.between(1, pair.max_request_sge.min(sges as u32).clamp(1, 4)),
+            request_length: self.random.u32(shortest.min(longest)..=longest),
+            sge_count: self.random.u32(1..=pair.max_request_sge.min(sges as u32).clamp(1, 4)),
             depth,
-            chain_length: self.random.between(1, depth),
+            chain_length: self.random.u32(1..=depth),
             time_budget: 0,
             signal_interval: if quiet == 1 { interval } else { 0 },
         };
-        request.request_count = strides(&request) * u64::from(self.random.between(1, 2));
+        request.request_count = strides(&request) * u64::from(self.random.u32(1..=2));
         request
     }
 
     fn memcpy(&mut self) {
-        let length = self.random.between(1, REGION);
+        let length = self.random.u32(1..=REGION);
         let request = MemcpyRequest {
             header: RequestHeader::of::<MemcpyRequest>(),
             region_length: u64::from(length),
@@ -489,7 +488,7 @@ impl Worker<'_> {
     /// Some way a connection can go, by a script of its own objects.
     fn script(&mut self) {
         let cases = Case::value_variants();
-        let case = cases[self.random.below(cases.len() as u64) as usize];
+        let case = cases[self.random.u64(..cases.len() as u64) as usize];
         let (Some(local), Some(peer)) = (self.any_adapter(), self.any_adapter()) else { return };
         // The scripts ask for two reads at once.
         let two =

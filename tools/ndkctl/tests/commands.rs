@@ -265,7 +265,7 @@ fn source(length: usize) -> (TempDir, String, String) {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (source, dest) = (path("source"), path("dest"));
     let mut bytes = vec![0; length];
-    ndkctl::pattern::Pattern::new(length as u64).fill(&mut bytes);
+    fastrand::Rng::with_seed(length as u64).fill(&mut bytes);
     fs::write(&source, bytes).unwrap();
     (folder, source, dest)
 }

@@ -3,8 +3,9 @@
 
 use conformance::case;
 use conformance::consumer::{Buffer, NdkObject, Object, Pair, Started, Window, WindowKind};
-use conformance::machine::{Random, wait_until_idle, with_two_adapters};
+use conformance::machine::{wait_until_idle, with_two_adapters};
 use conformance::trial::Case;
+use fastrand::Rng;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::STATUS_CANCELLED;
 
@@ -98,7 +99,7 @@ fn parents_first() {
 
 fn random_orders(count: usize, busy: bool) {
     with_two_adapters(|first, second| {
-        let mut random = Random::new(0xC105E);
+        let mut random = Rng::with_seed(0xC105E);
         for _ in 0..count {
             let mut order: Vec<usize> = (0..PARTS).collect();
             random.shuffle(&mut order);

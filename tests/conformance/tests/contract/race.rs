@@ -3,8 +3,9 @@
 
 use conformance::case;
 use conformance::consumer::{Buffer, End, Mapping, MemoryRegion, Pair, QueuePairShape, Remote, Window, WindowKind};
-use conformance::machine::{Machine, Random, Setup, concurrently, with_machine};
+use conformance::machine::{Machine, Setup, concurrently, with_machine};
 use conformance::trial::Case;
+use fastrand::Rng;
 use kernel_host::FrameOrder;
 use kernel_host::schedule;
 use ndkpi_sys::ndkpi::*;
@@ -129,7 +130,7 @@ fn round(machine: &Machine, removal: Removal, sink_is_local: bool, begin: usize,
 fn rounds(removal: Removal, sink_is_local: bool) {
     let setup = Setup::default();
     with_machine(&setup, |machine| {
-        let mut random = Random::new(0x2ACE);
+        let mut random = Rng::with_seed(0x2ACE);
         let enough = if schedule::is_on() { ROUNDS_OF_A_SEED } else { ROUNDS };
         let (mut met, mut played, begun) = (0, 0, Instant::now());
         // A run in which the removal always came too early or too late proves nothing: it goes on until one came during a copy.
@@ -137,7 +138,7 @@ fn rounds(removal: Removal, sink_is_local: bool) {
             assert!(begun.elapsed() < PATIENCE, "no removal met a copy in {played} rounds");
             played += 1;
             // After some post has returned, from at once to about the time that a copy or two take.
-            let (first, delay) = (random.below(TRANSFERS as u64) as usize, random.below(4_000));
+            let (first, delay) = (random.u64(..TRANSFERS as u64) as usize, random.u64(..4_000));
             met += u32::from(round(machine, removal, sink_is_local, first, delay));
         }
     });

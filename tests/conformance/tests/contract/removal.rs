@@ -9,8 +9,9 @@ use conformance::consumer::{
     Adapter, Buffer, Connector, End, Listener, MemoryList, MemoryRegion, Offer, Pair, QueuePairShape, Started, Window,
     WindowKind,
 };
-use conformance::machine::{Machine, Random, Setup, wait_until_idle, with_machine};
+use conformance::machine::{Machine, Setup, wait_until_idle, with_machine};
 use conformance::trial::Case;
+use fastrand::Rng;
 use kernel_host::HaltAction;
 use kernel_host::ndis::life_cycle::DeviceEvent;
 use ndkpi_sys::ndis::OID_NDK_SET_STATE;
@@ -171,7 +172,7 @@ impl Everything {
         parts.push(Box::new(|| forth.listener.object().begin_close()));
         parts.push(Box::new(|| back.listener.object().begin_close()));
         parts.extend(attempts.iter().flat_map(Attempt::parts));
-        Random::new(seed).shuffle(&mut parts);
+        Rng::with_seed(seed).shuffle(&mut parts);
         let closing: Vec<Started> = parts.into_iter().map(|close| close()).collect();
         for close in &closing {
             assert_eq!(close.wait(), 0);
@@ -296,16 +297,16 @@ fn removal_of_the_peers_adapter_notifies_this_side() {
 
 fn a_hundred_removals_with_everything_open() {
     with_machine(&Setup::default(), |machine| {
-        let mut random = Random::new(20_261_120);
+        let mut random = Rng::with_seed(20_261_120);
         for round in 0..100_u64 {
             let near = (round % 2) as usize;
             let adapter = &machine.adapters[near];
             let (place, registrations) = close_when_asked(machine, Everything::new(machine, near), round);
             // Sometimes all has come to rest, sometimes the registration and the connects are under way.
-            if random.below(2) == 0 {
+            if random.u64(..2) == 0 {
                 wait_until_idle();
             }
-            match random.below(4) {
+            match random.u64(..4) {
                 0 => {
                     assert_eq!(adapter.set_oid(OID_NDK_SET_STATE, &[0]).expect("a started adapter").status, 0);
                     adapter.halt(HaltAction::DeviceDisabled).expect("a halt that meets a disable");

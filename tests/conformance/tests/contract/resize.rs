@@ -2,8 +2,9 @@
 
 use conformance::case;
 use conformance::consumer::{Adapter, CompletionQueue, End, Pair, QueuePair, QueuePairShape, Remote};
-use conformance::machine::{Random, Setup, concurrently, wait_until_idle, with_machine, with_two_adapters};
+use conformance::machine::{Setup, concurrently, wait_until_idle, with_machine, with_two_adapters};
 use conformance::trial::Case;
+use fastrand::Rng;
 use ndkpi_sys::ndkpi::*;
 use ndkpi_sys::nt::{
     STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
@@ -128,9 +129,9 @@ fn resizing_while_results_come_and_go_loses_none() {
                 }
             },
             || {
-                let mut random = Random::new(0x5EED);
+                let mut random = Rng::with_seed(0x5EED);
                 for _ in 0..300 {
-                    let depth = 64 + random.below(capacity + 1) as u32;
+                    let depth = 64 + random.u64(..=capacity) as u32;
                     // There may be so many rings without a poll in between; in some schedules no thread polls.
                     while queue.resize(depth) == STATUS_INSUFFICIENT_RESOURCES {
                         kernel_host::dispatcher::delay(-10);

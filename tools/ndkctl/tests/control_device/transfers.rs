@@ -6,7 +6,6 @@ use super::pairs::{close, create_request, objects};
 use super::{Case, cases};
 use kernel_host::FrameOrder;
 use kernel_host::memory::user_buffer::UserBuffer;
-use ndkctl::pattern::Pattern;
 use softndk_ioctl::{
     BufferLayout, EndReason, MemcpyRequest, Operation, PairCreateRequest, PairFlags, PairModerationRequest,
     REGION_LENGTH_MAX, RegionKind, Request, RequestHeader, Status, TransferFlags, TransferRequest, TransferResult,
@@ -76,8 +75,8 @@ pub fn prepare(buffer: &mut UserBuffer, region_length: u64) {
     let layout = BufferLayout::new(region_length).expect("short enough");
     let bytes = buffer.as_mut_slice();
     let (front, destination) = bytes.split_at_mut(layout.destination as usize);
-    Pattern::new(region_length).fill(&mut front[layout.source as usize..][..region_length as usize]);
-    Pattern::new(!region_length).fill(&mut destination[..region_length as usize]);
+    fastrand::Rng::with_seed(region_length).fill(&mut front[layout.source as usize..][..region_length as usize]);
+    fastrand::Rng::with_seed(!region_length).fill(&mut destination[..region_length as usize]);
 }
 
 /// Whether the destination has the source's bytes.

@@ -99,7 +99,7 @@ pub unsafe extern "C" fn create(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> N
 /// Whether the opener may load drivers, as administrators may: the device has the descriptor that `IoCreateDevice` gives, which
 /// lets every user in. PASSIVE_LEVEL, in the opener's thread.
 fn may_open(mode: KPROCESSOR_MODE) -> bool {
-    let privilege = LUID { LowPart: SE_LOAD_DRIVER_PRIVILEGE as u32, HighPart: 0 };
+    let privilege = LUID { LowPart: SE_LOAD_DRIVER_PRIVILEGE, HighPart: 0 };
     // SAFETY: PASSIVE_LEVEL; create requests come in the thread of the opener.
     (unsafe { SeSinglePrivilegeCheck(privilege, mode) }) != 0
 }

@@ -1,8 +1,8 @@
 //! Disturbances of the chaos phase: NDK is switched off and on, adapters are paused, powered down, halted, started
 //! again with other profiles, and memory is short for a while.
 
-use crate::random::Random;
 use crate::transport::Disturbances;
+use fastrand::Rng;
 use kernel_host::ndis::adapter::{self, Adapter};
 use kernel_host::ndis::oid::OID_NDK_SET_STATE;
 use kernel_host::{HaltAction, dispatcher, fault};
@@ -33,15 +33,15 @@ impl Disturber {
 }
 
 fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut done = Disturbances::default();
     let failures = fault::failures();
     while Instant::now() < until {
         // Most of the time nothing is disturbed, so that operations can succeed.
         pause_for(&mut random, 200, 600);
         let adapters = adapter::of_driver(driver);
-        let Some(chosen) = adapters.get(random.below(adapters.len() as u64) as usize) else { continue };
-        match random.below(5) {
+        let Some(chosen) = adapters.get(random.u64(..adapters.len() as u64) as usize) else { continue };
+        match random.u64(..5) {
             0 => {
                 set_ndk(chosen, false);
                 pause_for(&mut random, 5, 40);
@@ -53,8 +53,8 @@ fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
                 done.halts += 1;
             }
             2 => {
-                chosen.set_keyword("CompletionMode", &random.below(3).to_string());
-                chosen.set_keyword("LimitsProfile", &random.below(3).to_string());
+                chosen.set_keyword("CompletionMode", &random.u64(..3).to_string());
+                chosen.set_keyword("LimitsProfile", &random.u64(..3).to_string());
                 start_again(chosen);
                 done.profiles += 1;
             }
@@ -63,7 +63,7 @@ fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
                 done.pauses += 1;
             }
             _ => {
-                fault::fail_randomly(SHORTAGE, random.draw());
+                fault::fail_randomly(SHORTAGE, random.u64(..));
                 pause_for(&mut random, 50, 200);
                 fault::stop();
             }
@@ -73,8 +73,8 @@ fn disturb(driver: usize, seed: u64, until: Instant) -> Disturbances {
     done
 }
 
-fn pause_for(random: &mut Random, least: u64, most: u64) {
-    let milliseconds = least + random.below(most - least);
+fn pause_for(random: &mut Rng, least: u64, most: u64) {
+    let milliseconds = least + random.u64(..most - least);
     dispatcher::delay(MILLISECOND * milliseconds as i64);
 }
 
@@ -89,8 +89,8 @@ fn start_again(adapter: &Adapter) {
     adapter.start().unwrap_or_else(|error| panic!("starting an adapter: {error}"));
 }
 
-fn pause(adapter: &Adapter, random: &mut Random) {
-    let ended = if random.below(2) == 0 {
+fn pause(adapter: &Adapter, random: &mut Rng) {
+    let ended = if random.u64(..2) == 0 {
         adapter.restart().map_err(|error| error.to_string())
     } else {
         let down = adapter.power_down().map_err(|error| error.to_string());
