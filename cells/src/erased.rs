@@ -220,3 +220,67 @@ mod tests {
         assert_eq!(drops.load(Ordering::Relaxed), 1);
     }
 }
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::{Erased, View};
+    use crate::Shared;
+    use crate::sync::UnsafeCell;
+
+    trait Read {
+        fn read(&self);
+    }
+
+    /// Read by every owner, written when the last one goes.
+    struct Content(UnsafeCell<u32>);
+
+    // SAFETY: the model checks exactly this: that the reads are over when the last owner writes.
+    unsafe impl Sync for Content {}
+
+    impl Read for Shared<Content> {
+        fn read(&self) {
+            // SAFETY: as above.
+            self.0.with(|content| unsafe { assert_eq!(*content, 7) });
+        }
+    }
+
+    impl Drop for Content {
+        fn drop(&mut self) {
+            // SAFETY: as above.
+            self.0.with_mut(|content| unsafe { *content = 0 });
+        }
+    }
+
+    impl View for Content {
+        type As = dyn Read;
+        fn view(object: &Shared<Self>) -> &Self::As {
+            object
+        }
+    }
+
+    /// Both make their erased pointer themselves: the table is stored twice, and each finds it through its own.
+    #[test]
+    fn two_that_erase_at_once_find_the_table_and_free_it_once_after_their_last_use() {
+        loom::model(|| {
+            let first = Shared::try_new(Content(UnsafeCell::new(7))).unwrap();
+            let second = first.clone();
+            let other = thread::spawn(move || Erased::from(second).read());
+            Erased::from(first).read();
+            other.join().unwrap();
+        });
+    }
+
+    /// A pointer that another thread made is used without knowing the type.
+    #[test]
+    fn an_erased_pointer_handed_to_another_thread_brings_its_table() {
+        loom::model(|| {
+            let first = Erased::from(Shared::try_new(Content(UnsafeCell::new(7))).unwrap());
+            let second = first.clone();
+            let other = thread::spawn(move || second.read());
+            drop(first);
+            other.join().unwrap();
+        });
+    }
+}

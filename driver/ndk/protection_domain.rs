@@ -8,7 +8,8 @@ use ndkpi_sys::{
     nt::{BOOLEAN, FALSE, GROUP_AFFINITY, NTSTATUS, PVOID, UINT32, ULONG},
 };
 use softndk_engine::{
-    Close, CompletionQueue, Hold, ProtectionDomain, QueuePairSettings, SharedReceiveQueue, SharedReceiveQueueSettings,
+    Close, CompletionQueue, Hold, ProtectionDomain, QueuePair, QueuePairSettings, SharedReceiveQueue,
+    SharedReceiveQueueSettings,
 };
 use softndk_ioctl::NdkCall;
 use softndk_kernel::pool::{PoolBox, Tag};
@@ -134,13 +135,13 @@ unsafe extern "C" fn create_srq(
     let processor = unsafe { affinity.as_ref() }.and_then(home);
     let notify = notification.map(|function| Callback::new(function, notification_context));
     let settings = SharedReceiveQueueSettings { depth, sges, threshold, notify, processor };
-    let size = match domain.shared_receive_queue_size(&settings) {
+    let size = match SharedReceiveQueue::size(domain, &settings) {
         Ok(size) => size,
         Err(cause) => return refuse(NdkCall::CREATE_SRQ, domain, cause),
     };
     let maker = domain.clone();
     let make =
-        move |consumer_object| maker.create_shared_receive_queue(settings, consumer_object).map_err(Refusal::from);
+        move |consumer_object| SharedReceiveQueue::create(&maker, settings, consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_SRQ, origin: object.origin, completion, context, result };
     // SAFETY: the consumer's arguments.
     unsafe { creation.run_sized::<SharedReceiveQueueKind>(size, || domain.hold(), make) }
@@ -228,7 +229,7 @@ unsafe fn create_queue_pair(
     queues: Queues,
     shape: Shape,
 ) -> NTSTATUS {
-    let size = match domain.queue_pair_size(&queues.settings(shape)) {
+    let size = match QueuePair::size(domain, &queues.settings(shape)) {
         Ok(size) => size,
         Err(cause) => return refuse(creation.call, domain, cause),
     };
@@ -237,7 +238,7 @@ unsafe fn create_queue_pair(
     let shared = queues.shared.as_ref().map(SharedReceiveQueue::hold);
     let holds = (queues.receive.hold(), queues.initiator.hold(), shared);
     let make = move |consumer_object| {
-        let created = maker.create_queue_pair(queues.settings(shape), consumer_object);
+        let created = QueuePair::create(&maker, queues.settings(shape), consumer_object);
         drop(holds);
         created.map_err(Refusal::from)
     };

@@ -18,6 +18,8 @@ pub const DISPATCH_BYTES: u64 = 4 * IN_PLACE_DISPATCH;
 /// Results that polls at DISPATCH_LEVEL hand out on one processor before each queue answers once that it has none, unless more
 /// were there at the beginning.
 pub const DISPATCH_RESULTS: u64 = 512;
+/// Bits of the number of an exhaustion of those results that count; the processor stands above them.
+pub const EXHAUSTION_BITS: u32 = 44;
 /// Most requests processed in one step.
 pub const STEP_REQUESTS: usize = 64;
 /// What a request costs at least of a bound in bytes, so that short ones are bounded too.

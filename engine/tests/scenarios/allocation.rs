@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 
 use softndk_engine::{
-    Accept, Connect, Limits, Outcome, QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights, Semantics,
-    Timeouts,
+    Accept, Connect, Limits, Outcome, QueuePair, QueuePairSettings, ReadLimits, Registration, RequestFlags, Rights,
+    Semantics, Timeouts,
 };
 use softndk_engine_kit::{
     self as kit, A, B, Buffer, Depths, EVERYTHING, FIRST, Pair, SECOND, Side, World, outcomes, sge,
@@ -127,7 +127,7 @@ fn object_of(
             shared: None,
         };
         let given = next();
-        let pair = made!(closers, world, domain.create_queue_pair(settings, given));
+        let pair = made!(closers, world, QueuePair::create(&domain, settings, given));
         let given = next();
         let region = made!(closers, world, domain.create_memory_region(false, given));
         let memory = world.map(&buffer);
@@ -286,10 +286,10 @@ fn the_largest_queue_pair_can_really_be_made() {
     };
     let over = [(limits.initiator_depth + 1, 1), (1, limits.initiator_sges + 1)];
     for (depth, sges) in over {
-        let made = domain.create_queue_pair(settings(depth, sges), world.consumer_object(1));
+        let made = QueuePair::create(&domain, settings(depth, sges), world.consumer_object(1));
         assert_eq!(made.err(), Some(softndk_engine::CreateError::OverLimit));
     }
     let largest = settings(limits.initiator_depth, limits.initiator_sges);
-    let pair = domain.create_queue_pair(largest, world.consumer_object(1)).unwrap();
+    let pair = QueuePair::create(&domain, largest, world.consumer_object(1)).unwrap();
     drop((pair.close(1), queue.close(1), domain.close(1), open.close(1)));
 }

@@ -76,7 +76,7 @@ fn connectors_share_an_endpoint_to_different_remotes_and_meet_each_once() {
                 inline_data: 0,
                 shared: None,
             };
-            domain.create_queue_pair(settings, pair.world.consumer_object(3)).unwrap()
+            QueuePair::create(domain, settings, pair.world.consumer_object(3)).unwrap()
         })
         .collect();
     assert_eq!(over(&pair.a, &shared, 445), Ok(Requested::Pending));

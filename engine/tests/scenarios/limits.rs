@@ -2,7 +2,8 @@
 
 use softndk_engine::{
     AdapterSettings, CompletionQueue, CreateError, Limits, MemoryRegion, MemoryToken, ModerationError, PostError,
-    QueuePairSettings, RegionError, Registration, ResizeError, Rights, Semantics, SharedReceiveQueueSettings, limits,
+    QueuePair, QueuePairSettings, RegionError, Registration, ResizeError, Rights, Semantics, SharedReceiveQueue,
+    SharedReceiveQueueSettings, limits,
 };
 
 use softndk_engine_kit::{A, Buffer, CLOSE, Depths, Harness, Pair, Side, World, sge};
@@ -52,8 +53,8 @@ fn each_number_of_a_queue_pair_has_its_exact_limit() {
         for (number, taken) in [(0, true), (most, true), (most + 1, false), (most + 2, false), (u32::MAX, false)] {
             let mut settings = settings(&pair.a.initiator);
             set(&mut settings, number);
-            let promised = pair.a.domain.queue_pair_size(&settings).map(drop);
-            let made = pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(1));
+            let promised = QueuePair::size(&pair.a.domain, &settings).map(drop);
+            let made = QueuePair::create(&pair.a.domain, settings, pair.world.consumer_object(1));
             let expected = if taken { Ok(()) } else { Err(CreateError::OverLimit) };
             assert_eq!(promised, expected, "number {index}: {number}");
             assert_eq!(made.as_ref().map(drop).map_err(|error| *error), expected, "number {index}: {number}");
@@ -69,16 +70,16 @@ fn each_number_of_a_queue_pair_has_its_exact_limit() {
 #[test]
 fn a_queue_pair_with_a_shared_queue_has_no_receives_of_its_own() {
     let pair = unconnected();
-    let shared = pair.a.domain.create_shared_receive_queue(shared(1, 1), pair.world.consumer_object(1)).unwrap();
+    let shared = SharedReceiveQueue::create(&pair.a.domain, shared(1, 1), pair.world.consumer_object(1)).unwrap();
     let with = |depth, sges| QueuePairSettings {
         receive_depth: depth,
         receive_sges: sges,
         shared: Some(&shared),
         ..settings(&pair.a.initiator)
     };
-    let size = pair.a.domain.queue_pair_size(&with(0, 0)).unwrap();
-    assert_eq!(pair.a.domain.queue_pair_size(&with(u32::MAX, u32::MAX)), Ok(size));
-    let made = pair.a.domain.create_queue_pair(with(u32::MAX, u32::MAX), pair.world.consumer_object(2)).unwrap();
+    let size = QueuePair::size(&pair.a.domain, &with(0, 0)).unwrap();
+    assert_eq!(QueuePair::size(&pair.a.domain, &with(u32::MAX, u32::MAX)), Ok(size));
+    let made = QueuePair::create(&pair.a.domain, with(u32::MAX, u32::MAX), pair.world.consumer_object(2)).unwrap();
     drop(made.close(1));
     drop(shared.close(1));
     pair.close();
@@ -90,14 +91,14 @@ fn a_queue_pair_of_two_adapters_or_two_domains_is_refused() {
     let pair = unconnected();
     let other = Side::open(&pair.world, &pair.world.first, Semantics::NDK, DEPTHS, A);
     let (own, foreign) = (&pair.a.initiator, &pair.b.initiator);
-    let shared = other.domain.create_shared_receive_queue(shared(1, 1), pair.world.consumer_object(1)).unwrap();
+    let shared = SharedReceiveQueue::create(&other.domain, shared(1, 1), pair.world.consumer_object(1)).unwrap();
     for settings in [
         QueuePairSettings { receive_queue: foreign, ..settings(own) },
         QueuePairSettings { initiator_queue: foreign, ..settings(own) },
         QueuePairSettings { shared: Some(&shared), ..settings(own) },
     ] {
-        assert_eq!(pair.a.domain.queue_pair_size(&settings), Err(CreateError::Foreign));
-        let made = pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(2));
+        assert_eq!(QueuePair::size(&pair.a.domain, &settings), Err(CreateError::Foreign));
+        let made = QueuePair::create(&pair.a.domain, settings, pair.world.consumer_object(2));
         assert_eq!(made.err(), Some(CreateError::Foreign));
     }
     drop(shared.close(1));
@@ -106,8 +107,8 @@ fn a_queue_pair_of_two_adapters_or_two_domains_is_refused() {
         QueuePairSettings { receive_queue: &other.initiator, ..settings(own) },
         QueuePairSettings { initiator_queue: &other.initiator, ..settings(own) },
     ] {
-        assert!(pair.a.domain.queue_pair_size(&settings).is_ok());
-        drop(pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(2)).unwrap().close(1));
+        assert!(QueuePair::size(&pair.a.domain, &settings).is_ok());
+        drop(QueuePair::create(&pair.a.domain, settings, pair.world.consumer_object(2)).unwrap().close(1));
     }
     drop(other.connector.close(CLOSE));
     drop(other.pair.close(CLOSE));
@@ -150,8 +151,8 @@ fn the_numbers_of_a_shared_receive_queue_are_exact() {
         (1, sges + 1, false),
         (1, sges + 2, false),
     ] {
-        assert_eq!(pair.a.domain.shared_receive_queue_size(&shared(depth, sges)).is_ok(), taken, "{depth} {sges}");
-        let made = pair.a.domain.create_shared_receive_queue(shared(depth, sges), pair.world.consumer_object(1));
+        assert_eq!(SharedReceiveQueue::size(&pair.a.domain, &shared(depth, sges)).is_ok(), taken, "{depth} {sges}");
+        let made = SharedReceiveQueue::create(&pair.a.domain, shared(depth, sges), pair.world.consumer_object(1));
         assert_eq!(made.as_ref().err().copied(), (!taken).then_some(CreateError::OverLimit), "{depth} {sges}");
         if let Ok(made) = made {
             drop(made.close(1));
@@ -227,13 +228,13 @@ fn objects_of_a_kind_are_limited_and_closed_ones_free_their_place() {
         assert_eq!(domain.create_memory_region(false, consumer_object()).err(), Some(CreateError::NoResources));
         let windows: Vec<_> = (0..most).map(|_| domain.create_memory_window(consumer_object()).unwrap()).collect();
         assert_eq!(domain.create_memory_window(consumer_object()).err(), Some(CreateError::NoResources));
-        let pair_of = || domain.create_queue_pair(settings(&pair.a.initiator), consumer_object());
+        let pair_of = || QueuePair::create(domain, settings(&pair.a.initiator), consumer_object());
         let pairs: Vec<_> = (1..most).map(|_| pair_of().unwrap()).collect();
         assert_eq!(pair_of().err(), Some(CreateError::NoResources));
         let receives: Vec<_> =
-            (0..most).map(|_| domain.create_shared_receive_queue(shared(1, 1), consumer_object()).unwrap()).collect();
+            (0..most).map(|_| SharedReceiveQueue::create(domain, shared(1, 1), consumer_object()).unwrap()).collect();
         assert_eq!(
-            domain.create_shared_receive_queue(shared(1, 1), consumer_object()).err(),
+            SharedReceiveQueue::create(domain, shared(1, 1), consumer_object()).err(),
             Some(CreateError::NoResources)
         );
         // These have no limit.
@@ -300,7 +301,7 @@ fn a_size_covers_every_part() {
     let sized = |change: fn(&mut QueuePairSettings<'_, Harness>)| {
         let mut settings = settings(&pair.a.initiator);
         change(&mut settings);
-        pair.a.domain.queue_pair_size(&settings).unwrap()
+        QueuePair::size(&pair.a.domain, &settings).unwrap()
     };
     let small = sized(|_| {});
     assert!((sge..0x1000).contains(&small), "{small}");
@@ -315,11 +316,11 @@ fn a_size_covers_every_part() {
         let size = sized(change);
         assert!((least..100 * least).contains(&size), "{size} for {least}");
     }
-    let sized = |depth, sges| pair.a.domain.shared_receive_queue_size(&shared(depth, sges)).unwrap();
+    let sized = |depth, sges| SharedReceiveQueue::size(&pair.a.domain, &shared(depth, sges)).unwrap();
     assert!(sized(1, 1) < 0x1000);
     assert!((1000 * sge..100_000 * sge).contains(&sized(1000, 1)));
     assert!((32_000 * sge..100_000 * sge).contains(&sized(1000, 32)));
-    let queue = pair.a.domain.create_shared_receive_queue(shared(1, 32), pair.world.consumer_object(1)).unwrap();
+    let queue = SharedReceiveQueue::create(&pair.a.domain, shared(1, 32), pair.world.consumer_object(1)).unwrap();
     assert_eq!(queue.size_of(1000), sized(1000, 32));
     drop(queue.close(1));
     pair.close();
@@ -328,7 +329,7 @@ fn a_size_covers_every_part() {
 #[test]
 fn a_receive_of_a_shared_queue_has_its_exact_number_of_sges_and_bytes() {
     let pair = unconnected();
-    let queue = pair.a.domain.create_shared_receive_queue(shared(8, 3), pair.world.consumer_object(1)).unwrap();
+    let queue = SharedReceiveQueue::create(&pair.a.domain, shared(8, 3), pair.world.consumer_object(1)).unwrap();
     let sge = |length| sge(0, length, MemoryToken::NONE);
     let most = LIMITS.transfer_length;
     let receive = |lengths: &[u32]| {

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use softndk_engine::{
-    Accept, Arm, Connect, MemoryToken, ModerationError, Outcome, QueueFailure, QueuePairSettings, ReadLimits,
-    RequestFlags, Semantics, Source,
+    Accept, Arm, Connect, MemoryToken, ModerationError, Outcome, QueueFailure, QueuePair, QueuePairSettings,
+    ReadLimits, RequestFlags, Semantics, Source,
 };
 use softndk_engine_kit::{self as kit, A, B, CLOSE, Depths, Event, FIRST, Pair, World, outcomes};
 
@@ -118,7 +118,7 @@ fn an_overflow_ends_the_queue_pair_and_is_notified_once_with_its_status() {
 }
 
 /// A queue pair beside that of a side, on the same completion queues.
-fn beside(pair: &Pair) -> softndk_engine::QueuePair<kit::Harness> {
+fn beside(pair: &Pair) -> QueuePair<kit::Harness> {
     let settings = QueuePairSettings {
         receive_queue: &pair.a.receiver,
         initiator_queue: &pair.a.initiator,
@@ -130,7 +130,7 @@ fn beside(pair: &Pair) -> softndk_engine::QueuePair<kit::Harness> {
         inline_data: 0,
         shared: None,
     };
-    pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(A + 7)).unwrap()
+    QueuePair::create(&pair.a.domain, settings, pair.world.consumer_object(A + 7)).unwrap()
 }
 
 /// A flush leaves the connection open; what it overruns ends it.
@@ -205,7 +205,7 @@ fn one_queue_may_serve_both_ends_and_entries_keep_the_order_of_cause_and_effect(
             inline_data: 0,
             shared: None,
         };
-        pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(context)).unwrap()
+        QueuePair::create(&pair.a.domain, settings, pair.world.consumer_object(context)).unwrap()
     };
     let (here, there) = (queue_pair(2), queue_pair(3));
     let listener = pair.a.open.create_listener(4, pair.world.consumer_object(4)).unwrap();
@@ -394,7 +394,7 @@ fn a_failed_queue_ends_every_queue_pair_that_uses_it() {
         inline_data: 0,
         shared: None,
     };
-    let beside = pair.a.domain.create_queue_pair(settings, pair.world.consumer_object(77)).unwrap();
+    let beside = QueuePair::create(&pair.a.domain, settings, pair.world.consumer_object(77)).unwrap();
     beside.receive(1, std::iter::empty()).unwrap();
     (0..5).for_each(|context| read(&pair, context));
     pair.world.run();

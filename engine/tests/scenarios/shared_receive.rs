@@ -1,8 +1,8 @@
 //! Shared receive queues: the order of receives, the waiting senders, the notification, and the rest at the close.
 
 use softndk_engine::{
-    Accept, Close, Connect, CreateError, Operation, Outcome, PostError, QueuePairSettings, ReadLimits, RequestFlags,
-    ResizeError, Semantics, SharedReceiveQueue, SharedReceiveQueueSettings,
+    Accept, Close, Connect, CreateError, Operation, Outcome, PostError, QueuePair, QueuePairSettings, ReadLimits,
+    RequestFlags, ResizeError, Semantics, SharedReceiveQueue, SharedReceiveQueueSettings,
 };
 use softndk_engine_kit::{
     self, A, B, CLOSE, Depths, EVERYTHING, Event, FIRST, Harness, SECOND, Side, World, outcomes, polled,
@@ -36,7 +36,7 @@ impl Hub {
         let mut world = World::new();
         let home = Side::open(&world, &world.second, Semantics::NDK, Depths::default(), B);
         let shared =
-            home.domain.create_shared_receive_queue(settings(depth, 3, 0), world.consumer_object(SHARED)).unwrap();
+            SharedReceiveQueue::create(&home.domain, settings(depth, 3, 0), world.consumer_object(SHARED)).unwrap();
         let mut receivers = vec![home];
         for _ in 1..count {
             let (first, consumer_object) = (&receivers[0], |id| world.consumer_object(id));
@@ -104,12 +104,7 @@ impl Hub {
     }
 }
 
-fn share(
-    world: &World,
-    side: &Side,
-    shared: &SharedReceiveQueue<Harness>,
-    context: u64,
-) -> softndk_engine::QueuePair<Harness> {
+fn share(world: &World, side: &Side, shared: &SharedReceiveQueue<Harness>, context: u64) -> QueuePair<Harness> {
     let settings = QueuePairSettings {
         receive_queue: &side.receiver,
         initiator_queue: &side.initiator,
@@ -121,7 +116,7 @@ fn share(
         inline_data: 128,
         shared: Some(shared),
     };
-    side.domain.create_queue_pair(settings, world.consumer_object(context)).unwrap()
+    QueuePair::create(&side.domain, settings, world.consumer_object(context)).unwrap()
 }
 
 /// Connects a sender to a receiver; a listener listens at the second adapter.
@@ -414,7 +409,7 @@ fn what_is_over_the_limits_or_of_another_domain_is_refused() {
     let hub = Hub::new(1, 4);
     let side = &hub.receivers[0];
     let limits = *hub.world.second.limits();
-    let create = |settings| side.domain.create_shared_receive_queue(settings, hub.world.consumer_object(0)).err();
+    let create = |settings| SharedReceiveQueue::create(&side.domain, settings, hub.world.consumer_object(0)).err();
     assert_eq!(create(settings(limits.shared_depth + 1, 1, 0)), Some(CreateError::OverLimit));
     assert_eq!(create(settings(0, 1, 0)), Some(CreateError::OverLimit));
     assert_eq!(create(settings(4, limits.receive_sges + 1, 0)), Some(CreateError::OverLimit));
@@ -433,7 +428,7 @@ fn what_is_over_the_limits_or_of_another_domain_is_refused() {
         inline_data: 0,
         shared: Some(&hub.shared),
     };
-    assert_eq!(domain.create_queue_pair(settings, hub.world.consumer_object(0)).err(), Some(CreateError::Foreign));
+    assert_eq!(QueuePair::create(&domain, settings, hub.world.consumer_object(0)).err(), Some(CreateError::Foreign));
     drop(domain.close(CLOSE));
     hub.end();
 }

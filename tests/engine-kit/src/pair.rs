@@ -75,7 +75,7 @@ impl Side {
             inline_data: depths.inline,
             shared: None,
         };
-        let pair = domain.create_queue_pair(settings, world.consumer_object(base + 4)).unwrap();
+        let pair = QueuePair::create(&domain, settings, world.consumer_object(base + 4)).unwrap();
         let connector = open.create_connector(world.consumer_object(base + 5)).unwrap();
         Self { open, domain, initiator, receiver, pair, connector }
     }

@@ -267,7 +267,7 @@ impl Engine {
                     notify: Some(callback(ScriptEvent::Notify, name)),
                     processor: None,
                 };
-                let made = domain.create_shared_receive_queue(settings, consumer_object);
+                let made = SharedReceiveQueue::create(&domain, settings, consumer_object);
                 self.make(name, made.map(|queue| Handle::Shared(queue, domain)))
             }
             Do::Modify => {
@@ -450,7 +450,7 @@ impl Engine {
             initiator_sges,
             inline_data,
         };
-        let made = domain.create_queue_pair(settings, self.world.consumer_object(1));
+        let made = QueuePair::create(&domain, settings, self.world.consumer_object(1));
         self.make(name, made.map(|pair| Handle::Pair(pair, domain)))
     }
 

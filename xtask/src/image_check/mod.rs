@@ -243,6 +243,11 @@ pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<Findi
             depths = named_depths(&sizes, &code, &symbols);
             if strictness.same_compiler {
                 violations.extend(check_depths(&depths, lists));
+                let lost = depth::table_calls(&symbols).1.into_iter();
+                let text = |name| {
+                    format!("{name}, named in depth.rs as an end of a call through a table, is not in the image")
+                };
+                violations.extend(lost.map(|name| Rule::Depth.broken(text(name))));
             }
             violations.extend(allocation::check(&image, &code, &symbols)?);
             panics = panics::sites(&code, &symbols)?;

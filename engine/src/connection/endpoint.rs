@@ -1,0 +1,217 @@
+//! Endpoints: the local addresses and ports in use, their holders and their listeners.
+//!
+//! One sorted directory serves all adapters. An endpoint is counted: a listener and each connector that arrived over it, the
+//! one connector that connects from it, or a shared endpoint and each connector that connects over it. Adapters have their own
+//! address tables.
+//!
+//! Rules (NDKPI: endpoint reference counting): while an endpoint is counted, no other object listens, connects or shares at its
+//! address; a listener on every address of an adapter uses its port at all of them; port 0 picks a free port between 49152 and
+//! 65535; over a shared endpoint each remote is used once.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use softndk_cells::{NoMemory, Shared};
+
+use crate::capacity::{insert_within_capacity, remove_at};
+use crate::connection::listener::ListenerObject;
+use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST};
+use crate::platform::Platform;
+
+/// An address of one adapter. The order makes neighbours of all addresses that use one port; scope identifiers do not count,
+/// because an adapter has each address once.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct EndpointKey {
+    adapter: u32,
+    is_ipv6: bool,
+    port: u16,
+    ip: IpAddr,
+}
+
+impl EndpointKey {
+    pub(crate) fn new(adapter: u32, address: SocketAddr) -> Self {
+        Self { adapter, is_ipv6: address.is_ipv6(), port: address.port(), ip: address.ip() }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The key of the listener at every address of this family and port; the first of its neighbours.
+    fn everywhere(self) -> Self {
+        let ip = if self.is_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        Self { ip, ..self }
+    }
+
+    /// Whether only one of the two can be in use.
+    fn clashes(&self, other: &Self) -> bool {
+        let everywhere = self.everywhere();
+        self.shares_port(other) && (self == other || *self == everywhere || *other == everywhere)
+    }
+
+    fn shares_port(&self, other: &Self) -> bool {
+        (self.adapter, self.is_ipv6, self.port) == (other.adapter, other.is_ipv6, other.port)
+    }
+}
+
+/// A count on an endpoint, and for a connector over a shared one the remote it meets there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub(crate) key: EndpointKey,
+    pub(crate) remote: Option<EndpointKey>,
+}
+
+impl Bound {
+    /// A count without a remote of its own.
+    pub(crate) fn at(key: EndpointKey) -> Self {
+        Self { key, remote: None }
+    }
+}
+
+struct Endpoint<P: Platform> {
+    key: EndpointKey,
+    count: u32,
+    listener: Option<Shared<ListenerObject<P>>>,
+    /// The remotes of the connectors over a shared endpoint, sorted.
+    remotes: Vec<EndpointKey>,
+}
+
+/// Why an endpoint could not be had.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum EndpointError {
+    InUse,
+    /// There is a connection between these two ends.
+    TupleInUse,
+    NoPorts,
+    NoMemory,
+}
+
+impl From<NoMemory> for EndpointError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// All endpoints in use, sorted.
+pub(crate) struct Directory<P: Platform> {
+    endpoints: Vec<Endpoint<P>>,
+    next_port: u16,
+}
+
+impl<P: Platform> Directory<P> {
+    pub(crate) const fn new() -> Self {
+        Self { endpoints: Vec::new(), next_port: EPHEMERAL_FIRST }
+    }
+
+    fn search(&self, key: &EndpointKey) -> Result<usize, usize> {
+        self.endpoints.binary_search_by(|endpoint| endpoint.key.cmp(key))
+    }
+
+    fn find(&mut self, key: &EndpointKey) -> Option<&mut Endpoint<P>> {
+        let place = self.search(key).ok()?;
+        self.endpoints.get_mut(place)
+    }
+
+    /// Where an endpoint that clashes with none in use would stand.
+    fn place_for(&self, key: &EndpointKey) -> Option<usize> {
+        let place = self.search(key).err()?;
+        let everywhere = key.everywhere();
+        let clash = if *key == everywhere {
+            self.endpoints.get(place).is_some_and(|next| next.key.shares_port(key))
+        } else {
+            self.search(&everywhere).is_ok()
+        };
+        (!clash).then_some(place)
+    }
+
+    /// Takes an endpoint; returns its key with the port filled in.
+    pub(crate) fn take(
+        &mut self,
+        mut key: EndpointKey,
+        listener: Option<&Shared<ListenerObject<P>>>,
+    ) -> Result<EndpointKey, EndpointError> {
+        let place = if key.port == 0 {
+            let (port, place) = self.free_port(key)?;
+            key.port = port;
+            place
+        } else {
+            self.place_for(&key).ok_or(EndpointError::InUse)?
+        };
+        self.endpoints.try_reserve(1).map_err(NoMemory::from)?;
+        let endpoint = Endpoint { key, count: 1, listener: listener.cloned(), remotes: Vec::new() };
+        insert_within_capacity(&mut self.endpoints, place, endpoint).map_err(|_| NoMemory)?;
+        Ok(key)
+    }
+
+    fn free_port(&mut self, mut key: EndpointKey) -> Result<(u16, usize), EndpointError> {
+        key.port = self.next_port;
+        let mut first = self.first_of_port(&key);
+        for _ in EPHEMERAL_FIRST..=EPHEMERAL_LAST {
+            let port = key.port;
+            // The users of one port stand together, and those of the next port behind them.
+            let (mut users, mut before, mut clash) = (0, 0, false);
+            let from = self.endpoints.get(first..).unwrap_or_default();
+            for endpoint in from.iter().take_while(|endpoint| endpoint.key.shares_port(&key)) {
+                users += 1;
+                before += usize::from(endpoint.key < key);
+                clash |= key.clashes(&endpoint.key);
+            }
+            let around = port == EPHEMERAL_LAST;
+            key.port = if around { EPHEMERAL_FIRST } else { port + 1 };
+            if !clash {
+                self.next_port = key.port;
+                return Ok((port, first + before));
+            }
+            first = if around { self.first_of_port(&key) } else { first + users };
+        }
+        Err(EndpointError::NoPorts)
+    }
+
+    /// Where the endpoints that use the port of a key begin, or would.
+    fn first_of_port(&self, key: &EndpointKey) -> usize {
+        self.search(&key.everywhere()).unwrap_or_else(|place| place)
+    }
+
+    /// The listener for connections to an address, at it or everywhere; with the key of the listener's endpoint.
+    pub(crate) fn listener(&self, key: &EndpointKey) -> Option<(EndpointKey, &Shared<ListenerObject<P>>)> {
+        let place = self.search(key).or_else(|_| self.search(&key.everywhere())).ok()?;
+        let endpoint = self.endpoints.get(place)?;
+        Some((endpoint.key, endpoint.listener.as_ref()?))
+    }
+
+    /// Counts a connector that arrived over an endpoint.
+    pub(crate) fn count(&mut self, key: &EndpointKey) {
+        if let Some(endpoint) = self.find(key) {
+            endpoint.count += 1;
+        }
+    }
+
+    /// Counts a connector that connects over a shared endpoint to a remote.
+    pub(crate) fn meet(&mut self, key: EndpointKey, remote: EndpointKey) -> Result<Bound, EndpointError> {
+        // A shared endpoint that connects is not closed, so its endpoint is there.
+        let endpoint = self.find(&key).ok_or(EndpointError::InUse)?;
+        let place = endpoint.remotes.binary_search(&remote).err().ok_or(EndpointError::TupleInUse)?;
+        endpoint.remotes.try_reserve(1).map_err(NoMemory::from)?;
+        insert_within_capacity(&mut endpoint.remotes, place, remote).map_err(|_| NoMemory)?;
+        endpoint.count += 1;
+        Ok(Bound { key, remote: Some(remote) })
+    }
+
+    /// Removes the listener; connectors may still be counted. The listener is dropped by the caller.
+    pub(crate) fn deafen(&mut self, key: &EndpointKey) -> Option<Shared<ListenerObject<P>>> {
+        self.find(key)?.listener.take()
+    }
+
+    /// Releases one count, and the endpoint with the last.
+    pub(crate) fn release(&mut self, bound: &Bound) {
+        let Ok(place) = self.search(&bound.key) else { return };
+        let Some(endpoint) = self.endpoints.get_mut(place) else { return };
+        if let Some(met) = bound.remote.and_then(|remote| endpoint.remotes.binary_search(&remote).ok()) {
+            let _met = remove_at(&mut endpoint.remotes, met);
+        }
+        endpoint.count -= 1;
+        if endpoint.count == 0 {
+            let _gone = remove_at(&mut self.endpoints, place);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Counters of one adapter, as OID_NDK_STATISTICS reports them.
+//!
+//! There are event counters, and a traffic counter a queue pair; the latter are added up on request. Each traffic counter is
+//! written by one context at a time, once a step, so connections share no cache line here.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use softndk_cells::{NoMemory, Shared};
+
+use crate::capacity::push_within_capacity;
+use crate::limits;
+
+/// Retired traffic counters to look for when one is made.
+const UPDATE_STEP: usize = 4;
+
+/// The counters at one time.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Outbound connections established.
+    pub connect: u64,
+    /// Inbound connections established.
+    pub accept: u64,
+    /// Failed attempts in both directions.
+    pub connect_failure: u64,
+    /// Established connections that ended before their consumer closed them.
+    pub connection_error: u64,
+    /// Connections established now.
+    pub active_connection: u64,
+    /// Completion queues that failed.
+    pub completion_queue_error: u64,
+    pub octets_in: u64,
+    pub octets_out: u64,
+    pub frames_in: u64,
+    pub frames_out: u64,
+}
+
+/// Payload that one step of a queue pair moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) octets: u64,
+    pub(crate) frames: u64,
+}
+
+impl Traffic {
+    /// Adds one message, or one piece of it, cut into frames.
+    pub(crate) fn add(&mut self, bytes: u64) {
+        let frames = bytes.div_ceil(limits::FRAME_PAYLOAD).max(1);
+        self.frames = self.frames.wrapping_add(frames);
+        self.octets = self.octets.wrapping_add(bytes.wrapping_add(frames * limits::FRAME_OVERHEAD));
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.frames == 0
+    }
+}
+
+/// Traffic of one queue pair. Each counter has one writer at a time, the context that processes the initiator queue at this end
+/// or at the other, so that counting is two plain accesses.
+#[derive(Default)]
+pub(crate) struct TrafficCounter {
+    /// What this end's requests moved: sent and received.
+    own: [DirectionCounter; 2],
+    /// What the other end's requests moved, seen from here: sent and received.
+    other: [DirectionCounter; 2],
+}
+
+#[derive(Default)]
+struct DirectionCounter {
+    octets: AtomicU64,
+    frames: AtomicU64,
+}
+
+impl DirectionCounter {
+    /// The caller is the only writer.
+    fn add(&self, traffic: Traffic) {
+        if !traffic.is_empty() {
+            let add = |counter: &AtomicU64, more: u64| {
+                counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+            };
+            add(&self.octets, traffic.octets);
+            add(&self.frames, traffic.frames);
+        }
+    }
+
+    fn read(&self) -> Traffic {
+        Traffic { octets: self.octets.load(Ordering::Relaxed), frames: self.frames.load(Ordering::Relaxed) }
+    }
+}
+
+impl TrafficCounter {
+    /// Called by the context that processes this end's requests.
+    pub(crate) fn count_own(&self, sent: Traffic, received: Traffic) {
+        self.own[0].add(sent);
+        self.own[1].add(received);
+    }
+
+    /// Called by the context that processes the other end's requests.
+    pub(crate) fn count_other(&self, sent: Traffic, received: Traffic) {
+        self.other[0].add(sent);
+        self.other[1].add(received);
+    }
+
+    fn sum(&self, mut total: [Traffic; 2]) -> [Traffic; 2] {
+        for (direction, total) in total.iter_mut().enumerate() {
+            for direction_counter in self.own.get(direction).into_iter().chain(self.other.get(direction)) {
+                let traffic = direction_counter.read();
+                total.octets = total.octets.wrapping_add(traffic.octets);
+                total.frames = total.frames.wrapping_add(traffic.frames);
+            }
+        }
+        total
+    }
+}
+
+/// The traffic counters of an adapter's queue pairs, and the totals of those that are gone: sums never go back.
+pub(crate) struct TrafficCounters {
+    living: Vec<Shared<TrafficCounter>>,
+    /// Sent and received.
+    gone: [Traffic; 2],
+    /// The traffic counter to check next for the end of its queue pair.
+    next: usize,
+}
+
+impl TrafficCounters {
+    pub(crate) const fn new() -> Self {
+        const NOTHING: Traffic = Traffic { octets: 0, frames: 0 };
+        Self { living: Vec::new(), gone: [NOTHING; 2], next: 0 }
+    }
+
+    /// A traffic counter for a new queue pair. More than one old counter is checked each time, so that those of closed queue
+    /// pairs do not accumulate.
+    pub(crate) fn add(&mut self) -> Result<Shared<TrafficCounter>, NoMemory> {
+        for _ in 0..UPDATE_STEP {
+            self.update_one();
+        }
+        self.living.try_reserve(1)?;
+        let traffic_counter = Shared::try_new(TrafficCounter::default())?;
+        push_within_capacity(&mut self.living, traffic_counter.clone()).map_err(|_| NoMemory)?;
+        Ok(traffic_counter)
+    }
+
+    /// Checks one traffic counter, and takes its totals over if no queue pair writes it any more.
+    fn update_one(&mut self) {
+        let index = if self.next < self.living.len() { self.next } else { 0 };
+        let Some(traffic_counter) = self.living.get(index) else { return };
+        if !traffic_counter.is_unique() {
+            self.next = index + 1;
+            return;
+        }
+        self.gone = traffic_counter.sum(self.gone);
+        // The last one takes its place, and is checked next.
+        let last = self.living.pop();
+        if let (Some(place), Some(last)) = (self.living.get_mut(index), last) {
+            *place = last;
+        }
+        self.next = index;
+    }
+
+    /// Takes over the totals of the traffic counters that no queue pair writes any more.
+    fn settle(&mut self) {
+        let gone = &mut self.gone;
+        self.living.retain(|traffic_counter| {
+            let unique = traffic_counter.is_unique();
+            if unique {
+                *gone = traffic_counter.sum(*gone);
+            }
+            !unique
+        });
+    }
+
+    /// Everything sent and received so far.
+    fn sum(&mut self) -> [Traffic; 2] {
+        self.settle();
+        self.living.iter().fold(self.gone, |total, traffic_counter| traffic_counter.sum(total))
+    }
+}
+
+/// The living counters of an adapter.
+#[derive(Default)]
+pub(crate) struct Statistics {
+    pub(crate) connect: AtomicU64,
+    pub(crate) accept: AtomicU64,
+    pub(crate) connect_failure: AtomicU64,
+    pub(crate) connection_error: AtomicU64,
+    pub(crate) active_connection: AtomicU64,
+    pub(crate) completion_queue_error: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Statistics {
+    pub(crate) fn read(&self, traffic_counters: &mut TrafficCounters) -> Counters {
+        let one = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let [sent, received] = traffic_counters.sum();
+        Counters {
+            connect: one(&self.connect),
+            accept: one(&self.accept),
+            connect_failure: one(&self.connect_failure),
+            connection_error: one(&self.connection_error),
+            active_connection: one(&self.active_connection),
+            completion_queue_error: one(&self.completion_queue_error),
+            octets_in: received.octets,
+            octets_out: sent.octets,
+            frames_in: received.frames,
+            frames_out: sent.frames,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Statistics, Traffic, TrafficCounters};
+
+    #[test]
+    fn a_message_is_cut_into_frames_each_with_its_overhead() {
+        for (bytes, frames) in [(0, 1), (1, 1), (4096, 1), (4097, 2), (65536, 16)] {
+            let mut traffic = Traffic::default();
+            traffic.add(bytes);
+            assert_eq!((traffic.frames, traffic.octets), (frames, bytes + frames * 90));
+        }
+    }
+
+    #[test]
+    fn counters_of_gone_queue_pairs_do_not_gather_and_stay_counted() {
+        let mut traffic_counters = TrafficCounters::new();
+        let kept: alloc::vec::Vec<_> = (0..100).map(|_| traffic_counters.add().unwrap()).collect();
+        for _ in 0..1000 {
+            let traffic_counter = traffic_counters.add().unwrap();
+            traffic_counter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
+            assert!(traffic_counters.living.len() < 140, "{} meters", traffic_counters.living.len());
+        }
+        assert_eq!(traffic_counters.sum()[0].octets, 10_000);
+        assert_eq!(traffic_counters.living.len(), kept.len());
+    }
+
+    /// The search wraps: retired ones in front of those that stay are found too.
+    #[test]
+    fn counters_that_go_later_than_those_behind_them_do_not_gather() {
+        let mut traffic_counters = TrafficCounters::new();
+        let early: alloc::vec::Vec<_> = (0..100).map(|_| traffic_counters.add().unwrap()).collect();
+        let late: alloc::vec::Vec<_> = (0..100).map(|_| traffic_counters.add().unwrap()).collect();
+        drop(early);
+        let more: alloc::vec::Vec<_> = (0..300).map(|_| traffic_counters.add().unwrap()).collect();
+        assert_eq!(traffic_counters.living.len(), late.len() + more.len());
+    }
+
+    #[test]
+    fn counters_add_up_and_what_is_gone_stays_counted() {
+        let (statistics, mut traffic_counters) = (Statistics::default(), TrafficCounters::new());
+        for round in 1..=3_u64 {
+            let traffic_counter = traffic_counters.add().unwrap();
+            traffic_counter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
+            traffic_counter.count_other(Traffic { octets: 5, frames: 1 }, Traffic { octets: 7, frames: 2 });
+            let counters = statistics.read(&mut traffic_counters);
+            assert_eq!((counters.octets_out, counters.frames_out), (15 * round, 2 * round));
+            assert_eq!((counters.octets_in, counters.frames_in), (7 * round, 2 * round));
+            assert_eq!(traffic_counters.living.len(), 1);
+        }
+        assert_eq!(statistics.read(&mut traffic_counters).octets_out, 45);
+        assert_eq!(traffic_counters.living.len(), 0);
+    }
+}

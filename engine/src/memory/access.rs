@@ -1,0 +1,218 @@
+//! Access checks: tokens and addresses are resolved to spans of memory.
+//!
+//! Every access walks the same sequence: token, generation, kind, protection domain (for a window: queue pair), rights, bounds,
+//! pages. A [`View`] is valid only while the context stays inside the epoch. The copy itself is in `transfer.rs`.
+//!
+//! Rules: zero-length accesses are not checked (they touch no memory); the privileged token is good for local scatter/gather
+//! elements with logical addresses and never for a peer; page lists are resolved page by page when they are used, so that a
+//! page whose mapping was released fails the access instead of touching memory.
+
+use softndk_cells::{Guard, Shared, SlotKey};
+
+use crate::flags::Rights;
+use crate::limits::PAGE;
+use crate::memory::memory_region::{Entry, FastRegion, PageList};
+use crate::memory::memory_window::WindowObject;
+use crate::memory::tables::Tables;
+use crate::platform::Platform;
+use crate::token::{LogicalAddress, MemoryToken, Sge};
+
+/// The access is not allowed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Denied;
+
+/// The place and the rights of an access.
+pub(crate) struct Accessor<'g, P: Platform> {
+    pub(crate) tables: &'g Tables<P>,
+    pub(crate) guard: &'g Guard<'g>,
+    /// The protection domain of the queue pair whose memory is accessed.
+    pub(crate) domain: MemoryToken,
+    /// That queue pair, as the number of its windows; 0 where windows do not matter.
+    pub(crate) pair: usize,
+}
+
+impl<P: Platform> Clone for Accessor<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Accessor<'_, P> {}
+
+/// Bytes an access may touch.
+pub(crate) enum View<'g, P: Platform> {
+    /// One stretch of mapped memory, from an offset.
+    Memory(&'g P::Memory, u64),
+    /// Pages of a fast registration, from an offset in the first page.
+    Pages { list: &'g PageList, adapter: u32, offset: u64 },
+}
+
+/// A stretch of mapped memory: the memory, the offset, the length.
+pub(crate) type Span<'g, P> = (&'g <P as Platform>::Memory, u64, u64);
+
+impl<'g, P: Platform> Accessor<'g, P> {
+    fn entry(self, token: MemoryToken) -> Result<&'g Entry<P>, Denied> {
+        let key = SlotKey { slot: token.slot(), generation: token.generation() };
+        self.tables.tokens.get(key, self.guard).ok_or(Denied)
+    }
+
+    /// A local scatter/gather element.
+    pub(crate) fn local(self, sge: &Sge, needed: Rights) -> Result<View<'g, P>, Denied> {
+        let length = u64::from(sge.length);
+        match self.entry(sge.token)? {
+            Entry::Privileged { domain, adapter } if *domain == self.domain => {
+                self.logical(LogicalAddress(sge.address), length, *adapter)
+            }
+            Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
+            other => self.region(other, sge.address, length, needed),
+        }
+    }
+
+    /// What a peer names by its remote token.
+    pub(crate) fn remote(
+        self,
+        token: MemoryToken,
+        address: u64,
+        length: u64,
+        needed: Rights,
+    ) -> Result<View<'g, P>, Denied> {
+        match self.entry(token)? {
+            Entry::Window(window) => self.window(window, token, address, length, needed),
+            other => self.region(other, address, length, needed),
+        }
+    }
+
+    /// A window lends memory of its region to the peer of one queue pair.
+    #[cold]
+    fn window(
+        self,
+        window: &'g WindowObject<P>,
+        token: MemoryToken,
+        address: u64,
+        length: u64,
+        needed: Rights,
+    ) -> Result<View<'g, P>, Denied> {
+        let binding = window.binding.read(self.guard).ok_or(Denied)?;
+        let granted = binding.token == token && binding.pair == self.pair && binding.rights.contains(needed);
+        inside(binding.address, binding.length, address, length).filter(|_| granted).ok_or(Denied)?;
+        match self.tables.tokens.get(binding.region, self.guard) {
+            Some(region @ Entry::Registered(_)) => self.region(region, address, length, Rights::empty()),
+            _ => Err(Denied),
+        }
+    }
+
+    /// The window that a peer wants to invalidate.
+    pub(crate) fn window_of_peer(self, token: MemoryToken) -> Result<&'g Shared<WindowObject<P>>, Denied> {
+        match self.entry(token)? {
+            Entry::Window(window) => {
+                let binding = window.binding.read(self.guard).ok_or(Denied)?;
+                if binding.token == token && binding.pair == self.pair { Ok(window) } else { Err(Denied) }
+            }
+            _ => Err(Denied),
+        }
+    }
+
+    /// The fast-register region that a peer wants to invalidate; only one that was registered with remote access.
+    pub(crate) fn fast_of_peer(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
+        self.fast(token).and_then(|fast| if fast.remote_access { Ok(fast) } else { Err(Denied) })
+    }
+
+    /// The fast-register region under a token, while it has pages.
+    pub(crate) fn fast(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
+        match self.entry(token)? {
+            Entry::Fast(fast) if fast.domain == self.domain && fast.buffers.is_published() => Ok(fast),
+            _ => Err(Denied),
+        }
+    }
+
+    fn region(self, entry: &'g Entry<P>, address: u64, length: u64, needed: Rights) -> Result<View<'g, P>, Denied> {
+        match entry {
+            Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
+            Entry::Registered(region) => {
+                let granted = region.domain == self.domain && region.rights.contains(needed);
+                let offset = inside(region.base, region.length, address, length).filter(|_| granted);
+                offset.map(|offset| View::Memory(&region.memory, offset)).ok_or(Denied)
+            }
+            Entry::Fast(region) => {
+                let list = region.buffers.read(self.guard).ok_or(Denied)?;
+                let granted = region.domain == self.domain && list.rights.contains(needed);
+                let offset = inside(list.base, list.length, address, length).filter(|_| granted).ok_or(Denied)?;
+                let offset = list.first_byte_offset.checked_add(offset).ok_or(Denied)?;
+                Ok(View::Pages { list, adapter: region.adapter, offset })
+            }
+        }
+    }
+
+    /// Logical addresses of one mapping of one adapter, whichever open it was built on.
+    fn logical(self, address: LogicalAddress, length: u64, adapter: u32) -> Result<View<'g, P>, Denied> {
+        let key = SlotKey { slot: address.slot(), generation: address.generation() };
+        let mapping = self.tables.mappings.get(key, self.guard).ok_or(Denied)?;
+        let offset = u64::from(address.offset());
+        let ends = offset.checked_add(length).is_some_and(|end| end <= mapping.length);
+        let fits = mapping.adapter == adapter && ends;
+        if fits { Ok(View::Memory(&mapping.memory, offset)) } else { Err(Denied) }
+    }
+
+    /// The stretch that begins `at` bytes into the view, at most `most` (at least one) bytes long.
+    #[inline]
+    pub(crate) fn span(self, view: &View<'g, P>, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        match view {
+            View::Memory(memory, offset) => Ok((*memory, offset.checked_add(at).ok_or(Denied)?, most)),
+            View::Pages { list, adapter, offset } => {
+                self.pages(list, *adapter, offset.checked_add(at).ok_or(Denied)?, most)
+            }
+        }
+    }
+
+    /// Neighbouring pages of a list that are neighbours in one mapping too are one stretch.
+    fn pages(self, list: &'g PageList, adapter: u32, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        let index = (at / PAGE) as usize;
+        let inside = at % PAGE;
+        let first = *list.pages.get(index).ok_or(Denied)?;
+        let mut length = PAGE - inside;
+        let mut expected = first;
+        let mut following = list.pages.iter().skip(index).skip(1);
+        while length < most && following.next().is_some_and(|page| *page == expected.wrapping_add(PAGE)) {
+            expected = expected.wrapping_add(PAGE);
+            length = length.saturating_add(PAGE);
+        }
+        let length = length.min(most);
+        let start = LogicalAddress(first.wrapping_add(inside));
+        match self.logical(start, length, adapter)? {
+            View::Memory(memory, offset) => Ok((memory, offset, length)),
+            View::Pages { .. } => Err(Denied),
+        }
+    }
+}
+
+/// The offset of `address` in a region, when `length` bytes from there lie inside.
+pub(crate) fn inside(base: u64, size: u64, address: u64, length: u64) -> Option<u64> {
+    let offset = address.checked_sub(base)?;
+    (offset.checked_add(length)? <= size).then_some(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inside;
+
+    #[test]
+    fn bounds_are_exact_at_both_ends_and_do_not_wrap() {
+        let (base, size) = (0x1000, 0x100);
+        for (address, length, offset) in [
+            (0x1000, 0, Some(0)),
+            (0x1000, 0x100, Some(0)),
+            (0x1000, 0x101, None),
+            (0xfff, 1, None),
+            (0x10ff, 1, Some(0xff)),
+            (0x10ff, 2, None),
+            (0x1100, 0, Some(0x100)),
+            (0x1101, 0, None),
+            (u64::MAX, 1, None),
+            (0x1001, u64::MAX, None),
+        ] {
+            assert_eq!(inside(base, size, address, length), offset, "{address:#x}+{length:#x}");
+        }
+        assert_eq!(inside(u64::MAX - 0xff, 0x100, u64::MAX, 1), Some(0xff));
+        assert_eq!(inside(u64::MAX - 0xff, 0x100, u64::MAX, 2), None);
+    }
+}

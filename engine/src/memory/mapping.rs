@@ -1,0 +1,203 @@
+//! Logical mappings: memory published under logical addresses (NdkBuildLAM).
+//!
+//! The table entry holds the mapped memory and is read by index during transfers; the builder's object waits, after the
+//! release, until no context copies any more. Page *i* is at the first address plus *i* pages, so a scatter/gather element may
+//! run over neighbouring pages.
+
+use softndk_cells::{Removed, Shared, SlotKey, Stamp, View};
+
+use crate::adapter::open::OpenObject;
+use crate::capacity::push_within_capacity;
+use crate::error::RegionError;
+use crate::limits;
+use crate::memory::tables::Tables;
+use crate::object::event::{Retired, ServicePass, Sink};
+use crate::object::header::{AnyObject, Core, Hold, Object};
+use crate::platform::{Lock, Memory, Platform};
+use crate::token::LogicalAddress;
+
+/// The table entry.
+pub(crate) struct Mapping<P: Platform> {
+    pub(crate) memory: P::Memory,
+    pub(crate) length: u64,
+    /// The adapter it was built on, as a number: the addresses are good for all of its opens.
+    pub(crate) adapter: u32,
+}
+
+/// The builder's side: waits for the readers after the release.
+pub(crate) struct MappingObject<P: Platform> {
+    tables: Shared<Tables<P>>,
+    adapter: u32,
+    /// The number of the open that built it; it is released with that open.
+    open: usize,
+    key: SlotKey,
+    leaving: P::Lock<Leaving<P>>,
+}
+
+struct Leaving<P: Platform> {
+    hold: Option<Hold<P>>,
+    removed: Option<Removed>,
+}
+
+/// What [`Open::build_mapping`](crate::Open::build_mapping) made: page *i* is `first` plus *i* pages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LogicalMapping {
+    pub first: LogicalAddress,
+    pub pages: u32,
+}
+
+/// Publishes memory; the memory comes back when the table is full.
+pub(crate) fn build<P: Platform>(
+    tables: &Shared<Tables<P>>,
+    open: &Shared<OpenObject<P>>,
+    memory: P::Memory,
+) -> Result<LogicalMapping, (RegionError, P::Memory)> {
+    let length = memory.length();
+    if length == 0 || length > limits::MAPPING_LENGTH {
+        return Err((RegionError::BadLength, memory));
+    }
+    let pages = length.div_ceil(limits::PAGE) as u32;
+    let Ok(vacant) = tables.mappings.vacant() else { return Err((RegionError::NoResources, memory)) };
+    let key = vacant.key();
+    let hold = Hold::new(Object::of(open));
+    let leaving = P::Lock::new(Leaving { hold: Some(hold), removed: None });
+    let adapter = open.adapter.number;
+    let builder = MappingObject { tables: tables.clone(), adapter, open: open.address(), key, leaving };
+    let Ok(builder) = Shared::try_new(builder) else { return Err((RegionError::NoResources, memory)) };
+    let published = tables.builders.with(|builders| {
+        // Under this lock, because a close marks the open before it looks for its mappings: either the close finds this
+        // mapping, or this check sees the close.
+        if open.core.is_closing() {
+            return Err((RegionError::Closing, memory, builder));
+        }
+        let slot = key.slot as usize;
+        let missing = (slot + 1).saturating_sub(builders.len());
+        if builders.try_reserve(missing).is_err() {
+            return Err((RegionError::NoResources, memory, builder));
+        }
+        for _place in 0..missing {
+            let added = push_within_capacity(builders, None);
+            debug_assert!(added.is_ok());
+        }
+        if let Some(place) = builders.get_mut(slot) {
+            *place = Some(builder);
+        }
+        // A context that finds the builder finds the entry too.
+        vacant.fill(Mapping { memory, length, adapter });
+        Ok(())
+    });
+    match published {
+        Ok(()) => Ok(LogicalMapping { first: LogicalAddress::new(key.slot, key.generation, 0), pages }),
+        // The builder and its hold are dropped here, outside the lock.
+        Err((error, memory, _builder)) => Err((error, memory)),
+    }
+}
+
+/// A mapping that is revoked and possibly still in use by a copy. Dropping it leaves the rest to a service pass.
+#[must_use = "dropping it leaves the memory to a service pass"]
+pub struct Releasing<P: Platform>(Shared<MappingObject<P>>);
+
+/// Another context may be copying from or to the mapping.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StillCopied;
+
+impl<P: Platform> Releasing<P> {
+    /// The memory, once nothing copies any more; `None` after that. A context that is inside stays for one piece of copying at
+    /// most.
+    pub fn try_finish(&self) -> Result<Option<Retired<P>>, StillCopied> {
+        self.0.finish().map_err(|_stamp| StillCopied)
+    }
+}
+
+impl<P: Platform> Drop for Releasing<P> {
+    fn drop(&mut self) {
+        if self.0.leaving.with(|leaving| leaving.removed.is_some()) {
+            self.0.tables.scheduler.link(&Object::of(&self.0));
+        }
+    }
+}
+
+/// Revokes the mapping that an address lies in, if the open's adapter has one there. Whichever open built it: a release cannot
+/// report anything, and its consumer takes the memory back.
+pub(crate) fn release<P: Platform>(
+    tables: &Tables<P>,
+    open: &Shared<OpenObject<P>>,
+    address: LogicalAddress,
+) -> Option<Releasing<P>> {
+    let key = SlotKey { slot: address.slot(), generation: address.generation() };
+    let builder = tables.builders.with(|builders| {
+        let place = builders.get_mut(key.slot as usize)?;
+        place.take_if(|builder| builder.key == key && builder.adapter == open.adapter.number)
+    });
+    builder.and_then(|builder| revoke(&builder))
+}
+
+/// Revokes every mapping of an open that is being closed: those whose build finished after the close began, and those that its
+/// consumer did not release.
+pub(crate) fn release_all<P: Platform>(tables: &Tables<P>, open: &Shared<OpenObject<P>>) {
+    let mut from = 0;
+    loop {
+        let builder = tables.builders.with(|builders| {
+            let rest = builders.get_mut(from..)?;
+            let place =
+                rest.iter().position(|place| place.as_ref().is_some_and(|builder| builder.open == open.address()));
+            from += place? + 1;
+            rest.get_mut(place?)?.take()
+        });
+        let Some(builder) = builder else { return };
+        drop(revoke(&builder));
+    }
+}
+
+/// Takes the entry out of the table.
+fn revoke<P: Platform>(builder: &Shared<MappingObject<P>>) -> Option<Releasing<P>> {
+    let removed = builder.tables.mappings.remove(builder.key)?;
+    builder.leaving.with(|leaving| leaving.removed = Some(removed));
+    Some(Releasing(builder.clone()))
+}
+
+impl<P: Platform> MappingObject<P> {
+    /// Takes the memory of a released mapping out when no context copies any more; else returns the stamp to wait for.
+    fn finish(&self) -> Result<Option<Retired<P>>, Stamp> {
+        let Some(removed) = self.leaving.with(|leaving| leaving.removed.take()) else { return Ok(None) };
+        match self.tables.mappings.reclaim(removed) {
+            Ok(entry) => {
+                let hold = self.leaving.with(|leaving| leaving.hold.take());
+                Ok(hold.map(|hold| Retired { memory: entry.memory, callback: None, hold }))
+            }
+            Err(removed) => {
+                let stamp = removed.stamp();
+                self.leaving.with(|leaving| leaving.removed = Some(removed));
+                Err(stamp)
+            }
+        }
+    }
+}
+
+impl<P: Platform> View for MappingObject<P> {
+    type As = dyn AnyObject<P>;
+
+    fn view(object: &Shared<Self>) -> &Self::As {
+        object
+    }
+}
+
+impl<P: Platform> AnyObject<P> for Shared<MappingObject<P>> {
+    fn core(&self) -> Option<&Core<P>> {
+        None
+    }
+
+    fn work(&self, pass: &mut ServicePass<'_, P>) {
+        service(self, pass.sink);
+    }
+}
+
+/// Hands the memory of a released mapping out when no context copies any more.
+#[inline(never)]
+fn service<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut dyn Sink<P>) {
+    match mapping.finish() {
+        Ok(Some(retired)) => sink.retired(retired),
+        Ok(None) => {}
+        Err(stamp) => mapping.tables.scheduler.park(&Object::of(mapping), stamp),
+    }
+}

@@ -1,0 +1,45 @@
+//! The tables behind memory tokens and logical addresses, one of each for all adapters of a fabric.
+
+use alloc::vec::Vec;
+
+use softndk_cells::{NoMemory, Shared, SlotTable};
+
+use crate::memory::mapping::{Mapping, MappingObject};
+use crate::memory::memory_region::Entry;
+use crate::memory::protection_domain::RetiredSlots;
+use crate::object::scheduler::Scheduler;
+use crate::platform::{Lock, Platform};
+use crate::token::{LogicalAddress, MemoryToken};
+
+pub(crate) struct Tables<P: Platform> {
+    pub(crate) scheduler: Scheduler<P>,
+    /// What memory tokens name.
+    pub(crate) tokens: SlotTable<Entry<P>>,
+    /// What logical addresses name.
+    pub(crate) mappings: SlotTable<Mapping<P>>,
+    /// The builder of the mapping in each slot.
+    pub(crate) builders: P::Lock<Vec<Option<Shared<MappingObject<P>>>>>,
+    pub(crate) retired_slots: P::Lock<RetiredSlots>,
+}
+
+impl<P: Platform> Tables<P> {
+    pub(crate) fn try_new(scheduler: &Scheduler<P>) -> Result<Shared<Self>, NoMemory> {
+        let epoch = scheduler.epoch();
+        let generations = |bits: u32| (1 << bits) - 1;
+        Shared::try_new(Self {
+            scheduler: scheduler.clone(),
+            tokens: SlotTable::try_new(
+                1 << MemoryToken::SLOT_BITS,
+                generations(MemoryToken::GENERATION_BITS),
+                epoch.clone(),
+            )?,
+            mappings: SlotTable::try_new(
+                1 << LogicalAddress::SLOT_BITS,
+                generations(LogicalAddress::GENERATION_BITS),
+                epoch.clone(),
+            )?,
+            builders: P::Lock::new(Vec::new()),
+            retired_slots: P::Lock::new(RetiredSlots::new()),
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! Moving a message: two sequences of spans, copied piece by piece in the order a consumer may rely on.
+//!
+//! This is the loop between scatter/gather lists, remote views and inline bytes. [`Accessor`] checks the rights and makes every
+//! span.
+//!
+//! Rule (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED): the last bytes of a message (at most [`LAST_BYTES`]) are stored after all
+//! others and in ascending order.
+
+use softndk_cells::ring::Receiver;
+
+use crate::flags::Rights;
+use crate::limits::LAST_BYTES;
+use crate::memory::access::{Accessor, Denied, Span, View};
+use crate::platform::Platform;
+use crate::token::Sge;
+
+/// Which side an access failed on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fault {
+    Source,
+    Sink,
+}
+
+/// A message as a sequence of spans, walked forwards.
+pub(crate) trait Spans<'g, P: Platform> {
+    /// The stretch at an offset of the message, at most `most` bytes long and never empty.
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied>;
+}
+
+/// SGEs by number, wherever they are kept.
+pub(crate) trait Sges {
+    fn count(&self) -> usize;
+    fn sge(&self, index: usize) -> Option<Sge>;
+}
+
+/// SGEs of the request at the front of a queue: one in the request itself, or several in the ring.
+pub(crate) struct Queued<'a> {
+    ring: &'a Receiver<Sge>,
+    first: usize,
+    count: usize,
+    single: Sge,
+}
+
+impl<'a> Queued<'a> {
+    /// `count` SGEs from `first` on in the ring; one alone is `single`.
+    pub(crate) fn new(ring: &'a Receiver<Sge>, first: usize, count: usize, single: Sge) -> Self {
+        Self { ring, first, count, single }
+    }
+}
+
+impl Sges for Queued<'_> {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn sge(&self, index: usize) -> Option<Sge> {
+        if self.count == 1 {
+            return (index == 0).then_some(self.single);
+        }
+        if index >= self.count {
+            return None;
+        }
+        self.ring.peek(self.first.wrapping_add(index)).copied()
+    }
+}
+
+impl Sges for &[Sge] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn sge(&self, index: usize) -> Option<Sge> {
+        self.get(index).copied()
+    }
+}
+
+/// A scatter/gather list as spans.
+pub(crate) struct List<'g, P: Platform, E> {
+    accessor: Accessor<'g, P>,
+    sges: E,
+    needed: Rights,
+    /// The SGE the walk is at, where it begins in the message, and its view.
+    index: usize,
+    start: u64,
+    current: Option<(u64, View<'g, P>)>,
+}
+
+impl<'g, P: Platform, E: Sges> List<'g, P, E> {
+    pub(crate) fn new(accessor: Accessor<'g, P>, sges: E, needed: Rights) -> Self {
+        Self { accessor, sges, needed, index: 0, start: 0, current: None }
+    }
+
+    /// Checks every SGE, so that a message with an invalid one moves no byte.
+    pub(crate) fn check(&mut self) -> Result<(), Denied> {
+        // Backwards, so that the view of the first SGE stays for the walk.
+        for index in (0..self.sges.count()).rev() {
+            let sge = self.sges.sge(index).ok_or(Denied)?;
+            self.current = None;
+            if sge.length > 0 {
+                let view = self.accessor.local(&sge, self.needed)?;
+                self.current = Some((u64::from(sge.length), view));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'g, P: Platform, E: Sges> Spans<'g, P> for List<'g, P, E> {
+    #[inline]
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        loop {
+            if let Some((length, view)) = &self.current {
+                let inside = at.checked_sub(self.start).ok_or(Denied)?;
+                if inside < *length {
+                    return self.accessor.span(view, inside, most.min(length - inside));
+                }
+                self.start = self.start.checked_add(*length).ok_or(Denied)?;
+                self.index = self.index.checked_add(1).ok_or(Denied)?;
+                self.current = None;
+            }
+            let sge = self.sges.sge(self.index).ok_or(Denied)?;
+            let length = u64::from(sge.length);
+            let end = self.start.checked_add(length).ok_or(Denied)?;
+            if at >= end {
+                self.start = end;
+                self.index = self.index.checked_add(1).ok_or(Denied)?;
+                continue;
+            }
+            self.current = Some((length, self.accessor.local(&sge, self.needed)?));
+        }
+    }
+}
+
+/// Remote memory as spans.
+pub(crate) struct Remote<'g, P: Platform> {
+    pub(crate) accessor: Accessor<'g, P>,
+    pub(crate) view: View<'g, P>,
+}
+
+impl<'g, P: Platform> Spans<'g, P> for Remote<'g, P> {
+    #[inline]
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+        self.accessor.span(&self.view, at, most)
+    }
+}
+
+/// Copies bytes `from..until` of a message of `total` bytes.
+#[inline]
+pub(crate) fn copy<'g, P: Platform>(
+    platform: &P,
+    source: &mut impl Spans<'g, P>,
+    sink: &mut impl Spans<'g, P>,
+    range: core::ops::Range<u64>,
+    total: u64,
+) -> Result<(), Fault> {
+    let bulk = total.saturating_sub(LAST_BYTES as u64);
+    let mut at = range.start;
+    while at < range.end {
+        let end = if at < bulk { range.end.min(bulk) } else { range.end };
+        let (from, from_offset, length) = source.span(at, end.saturating_sub(at)).map_err(|Denied| Fault::Source)?;
+        let (to, to_offset, length) = sink.span(at, length).map_err(|Denied| Fault::Sink)?;
+        if at < bulk {
+            platform.copy((to, to_offset), (from, from_offset), length as usize);
+        } else {
+            platform.copy_last((to, to_offset), (from, from_offset), length as usize);
+        }
+        at = at.saturating_add(length);
+    }
+    Ok(())
+}
+
+/// Bytes of an inline message in one entry of the inline ring.
+pub(crate) const CHUNK: usize = 64;
+
+/// Stores an inline message.
+pub(crate) fn store<'g, P: Platform>(
+    platform: &P,
+    chunks: &Receiver<[u8; CHUNK]>,
+    first: usize,
+    sink: &mut impl Spans<'g, P>,
+    total: u64,
+) -> Result<(), Fault> {
+    let mut at = 0;
+    while at < total {
+        let inside = at as usize % CHUNK;
+        let chunk = chunks.peek(first.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source)?;
+        let most = ((CHUNK - inside) as u64).min(total - at);
+        let (to, offset, length) = sink.span(at, most).map_err(|Denied| Fault::Sink)?;
+        let bytes = chunk.get(inside..inside.saturating_add(length as usize)).ok_or(Fault::Source)?;
+        platform.store((to, offset), bytes);
+        at = at.saturating_add(length);
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! The registry: the objects of one adapter, for its listings and limits.
+//!
+//! Rules: an object is found from the moment it is published until it is finished; taking one out allocates nothing; the pointer
+//! of the registry is dropped outside its lock.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use softndk_cells::NoMemory;
+
+use crate::capacity::push_within_capacity;
+use crate::limits::REGISTRY_STEP;
+use crate::object::header::Object;
+use crate::platform::{Lock, Platform};
+
+/// More than there are kinds of objects.
+const KINDS: usize = 16;
+
+pub(crate) struct Registry<P: Platform> {
+    /// Most objects of a kind, where that is limited.
+    most: u32,
+    inner: P::Lock<Inner<P>>,
+}
+
+struct Inner<P: Platform> {
+    objects: Vec<Option<Object<P>>>,
+    free: Vec<u32>,
+    /// Objects there are, by the number of their kind.
+    counts: [u32; KINDS],
+}
+
+impl<P: Platform> Inner<P> {
+    /// The count of an object's kind, if a limit holds for it.
+    fn count(&mut self, object: &Object<P>) -> Option<&mut u32> {
+        let kind = object.core()?.kind;
+        self.counts.get_mut(kind as usize).filter(|_| object.is_limited())
+    }
+}
+
+impl<P: Platform> Registry<P> {
+    pub(crate) fn new(most: u32) -> Self {
+        Self { most, inner: P::Lock::new(Inner { objects: Vec::new(), free: Vec::new(), counts: [0; KINDS] }) }
+    }
+
+    /// Publishes a complete object. More of its kind than the limits allow are refused as without memory.
+    pub(crate) fn register(&self, object: &Object<P>) -> Result<(), NoMemory> {
+        self.inner.with(|registry| {
+            if registry.count(object).is_some_and(|count| *count >= self.most) {
+                return Err(NoMemory);
+            }
+            let index = if let Some(index) = registry.free.pop() {
+                index
+            } else {
+                let index = u32::try_from(registry.objects.len()).map_err(|_| NoMemory)?;
+                registry.objects.try_reserve(1)?;
+                // Capacity for every index at once, so that unregistering never allocates.
+                let missing = registry.objects.capacity().saturating_sub(registry.free.len());
+                registry.free.try_reserve(missing)?;
+                push_within_capacity(&mut registry.objects, None).map_err(|_| NoMemory)?;
+                index
+            };
+            if let Some(core) = object.core() {
+                core.index.store(index, Ordering::Relaxed);
+            }
+            if let Some(place) = registry.objects.get_mut(index as usize) {
+                *place = Some(object.clone());
+            }
+            if let Some(count) = registry.count(object) {
+                *count += 1;
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes a finished object out. The registry's pointer is dropped outside the lock.
+    pub(crate) fn forget(&self, index: u32) {
+        let object = self.inner.with(|registry| {
+            let object = registry.objects.get_mut(index as usize).and_then(Option::take);
+            if object.is_some() {
+                // `register` reserved capacity for every index.
+                let kept = push_within_capacity(&mut registry.free, index);
+                debug_assert!(kept.is_ok());
+            }
+            if let Some(count) = object.as_ref().and_then(|object| registry.count(object)) {
+                *count = count.saturating_sub(1);
+            }
+            object
+        });
+        drop(object);
+    }
+
+    /// The first object at or behind a position of the registry, and its position.
+    pub(crate) fn next_object(&self, mut position: usize) -> Option<(usize, Object<P>)> {
+        loop {
+            let (after, object) = self.look_from(position)?;
+            if let Some(object) = object {
+                return Some((after - 1, object));
+            }
+            position = after;
+        }
+    }
+
+    /// As [`Self::next_object`] over a bounded number of places: the position to go on from, with the object before it if there
+    /// was one; `None` behind the last place.
+    pub(crate) fn look_from(&self, position: usize) -> Option<(usize, Option<Object<P>>)> {
+        self.inner.with(|registry| {
+            let places = registry.objects.get(position..).filter(|places| !places.is_empty())?;
+            let looked = places.iter().take(REGISTRY_STEP);
+            let mut objects =
+                looked.clone().zip(position + 1..).filter_map(|(place, after)| Some((after, place.as_ref()?)));
+            let found = objects.next().map(|(after, object)| (after, Some(object.clone())));
+            Some(found.unwrap_or((position + looked.len(), None)))
+        })
+    }
+
+    /// Calls `each` for every object that exists all the while, with no lock held.
+    pub(crate) fn each(&self, mut each: impl FnMut(&Object<P>)) {
+        let mut position = 0;
+        while let Some((found, object)) = self.next_object(position) {
+            each(&object);
+            position = found + 1;
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The scheduler: which objects a service pass looks at, on which processor, and when.
+//!
+//! It holds what every object needs to get work done: the platform, the epoch, and for each processor a run queue, the deadlines
+//! and the allowance. It knows objects by their headers only.
+//!
+//! Rules: a pass holds no lock and is inside no epoch while a sink method runs; its work is bounded by the budget; linking an
+//! object never allocates and never fails.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use softndk_cells::{Epoch, Guard, NoMemory, Shared, Stamp};
+
+use crate::limits;
+use crate::object::allowance::Allowance;
+use crate::object::event::{Budget, Pass, ServicePass, Sink};
+use crate::object::header::Object;
+use crate::object::run_queue::{Lane, RunQueue};
+use crate::object::timer::TimerQueue;
+use crate::platform::{Lock, Platform};
+
+struct Parts<P: Platform> {
+    platform: P,
+    epoch: Shared<Epoch>,
+    next_object: AtomicU64,
+    work: Box<[P::Lock<RunQueue<P>>]>,
+    /// Objects that wait for a deadline, by processor.
+    timer_queues: Box<[TimerQueue<P>]>,
+    /// What calls at DISPATCH_LEVEL may still do, by processor.
+    allowances: Box<[Allowance]>,
+    /// Objects that wait for contexts to leave the epoch.
+    parked: P::Lock<RunQueue<P>>,
+}
+
+/// The scheduler of a fabric; see the module.
+pub(crate) struct Scheduler<P: Platform>(Shared<Parts<P>>);
+
+impl<P: Platform> Clone for Scheduler<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// One of each processor.
+fn by_processor<T>(processors: usize, make: impl FnMut(u32) -> T) -> Result<Box<[T]>, NoMemory> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(processors)?;
+    list.extend((0..processors as u32).map(make));
+    Ok(list.into_boxed_slice())
+}
+
+impl<P: Platform> Scheduler<P> {
+    /// `processors` is the number of processors that may ever call in (more share the lists of others).
+    pub(crate) fn try_new(platform: P, processors: u32) -> Result<Self, NoMemory> {
+        let processors = (processors.max(1) as usize).min(limits::PROCESSORS);
+        // A context on each processor, one it interrupted, and as many preempted threads as one is likely to meet.
+        let epoch = Shared::try_new(Epoch::try_new(2 * processors + 64)?)?;
+        Ok(Self(Shared::try_new(Parts {
+            platform,
+            epoch,
+            next_object: AtomicU64::new(1),
+            work: by_processor(processors, |_| P::Lock::new(RunQueue::new()))?,
+            timer_queues: by_processor(processors, |_| TimerQueue::new())?,
+            allowances: by_processor(processors, Allowance::new)?,
+            parked: P::Lock::new(RunQueue::new()),
+        })?))
+    }
+
+    pub(crate) fn platform(&self) -> &P {
+        &self.0.platform
+    }
+
+    pub(crate) fn epoch(&self) -> &Shared<Epoch> {
+        &self.0.epoch
+    }
+
+    /// A number that no object has or had.
+    pub(crate) fn next_object(&self) -> u64 {
+        self.0.next_object.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The deadlines of a processor; more processors than there are share.
+    pub(crate) fn timer_queue(&self, processor: u32) -> Option<&TimerQueue<P>> {
+        self.0.timer_queues.get((processor as usize).checked_rem(self.0.timer_queues.len())?)
+    }
+
+    /// Enters the epoch; `None` when too many contexts are inside, then the work goes to a service pass.
+    pub(crate) fn enter(&self) -> Option<Guard<'_>> {
+        self.0.epoch.enter(self.0.platform.processor() as usize)
+    }
+
+    /// Leaves the epoch and wakes the objects that waited for it.
+    pub(crate) fn leave(&self, guard: Guard<'_>) {
+        if guard.leave() {
+            self.unpark();
+        }
+    }
+
+    /// Puts an object on this processor's list, unless it is on one.
+    pub(crate) fn link(&self, object: &Object<P>) {
+        self.link_at(object, None);
+    }
+
+    /// Puts an object on the run queue of a processor (`None`: this one), unless it is on one.
+    pub(crate) fn link_at(&self, object: &Object<P>, processor: Option<u32>) {
+        if let Some(link) = object.link() {
+            self.push_at(processor, |run_queue| run_queue.push(object.lane(), link));
+        }
+    }
+
+    /// Puts an object where a pass looks when everything else has been served, unless it is on a list.
+    pub(crate) fn link_last(&self, object: &Object<P>, processor: Option<u32>) {
+        if let Some(link) = object.link() {
+            self.push_at(processor, |run_queue| run_queue.push(Lane::Last, link));
+        }
+    }
+
+    fn push_at(&self, processor: Option<u32>, add: impl FnOnce(&mut RunQueue<P>)) {
+        let processor = processor.unwrap_or_else(|| self.0.platform.processor()) as usize;
+        let processor = processor % self.0.work.len().max(1);
+        let Some(work) = self.0.work.get(processor) else { return };
+        let woken = work.with(|run_queue| {
+            let was_empty = run_queue.is_empty();
+            add(run_queue);
+            was_empty && !run_queue.is_empty()
+        });
+        // A pass over this very run queue checks whether something is left, under the lock and after `serve_none`.
+        if woken && !self.allowance().is_some_and(|allowance| allowance.serves(processor as u32)) {
+            self.0.platform.schedule(processor as u32);
+        }
+    }
+
+    /// Lets an object wait until the stamp has passed; it is then on a run queue. Call after leaving the epoch.
+    pub(crate) fn park(&self, object: &Object<P>, stamp: Stamp) {
+        // Without a link it is in a run queue and looks again by itself, or is parked already.
+        if let Some(link) = object.link() {
+            self.0.parked.with(|parked| parked.push(object.lane(), link));
+        }
+        self.0.epoch.want(stamp);
+        if self.0.epoch.passed(stamp) {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        if self.0.epoch.take_wanted() {
+            self.push_at(None, |run_queue| self.0.parked.with(|parked| parked.move_to(run_queue)));
+        }
+    }
+
+    /// What calls at DISPATCH_LEVEL may still do on the processor that runs this.
+    pub(crate) fn allowance(&self) -> Option<&Allowance> {
+        let processor = self.0.platform.processor() as usize;
+        self.0.allowances.get(processor.checked_rem(self.0.allowances.len())?)
+    }
+
+    /// Runs a callback of a consumer at DISPATCH_LEVEL, and so that posts inside it only enqueue.
+    pub(crate) fn callback<R>(&self, call: impl FnOnce() -> R) -> R {
+        self.0.platform.raised(|| {
+            let allowance = self.allowance();
+            if let Some(allowance) = allowance {
+                allowance.enter();
+            }
+            let result = call();
+            if let Some(allowance) = allowance {
+                allowance.leave();
+            }
+            result
+        })
+    }
+
+    /// One bounded step of an object of [`Lane::Requests`] on this processor's run queue, for a poll that found nothing: at
+    /// DISPATCH_LEVEL nothing else on this processor would bring it forward. No callback is made.
+    pub(crate) fn step_for_poll(&self) {
+        self.0.platform.raised(|| {
+            let processor = self.0.platform.processor();
+            let index = processor as usize % self.0.work.len().max(1);
+            let Some(object) = self.0.work.get(index).and_then(|work| work.with(RunQueue::pop_requests)) else {
+                return;
+            };
+            let mut bytes = limits::PIECE;
+            object.service_requests(index as u32, &mut bytes);
+            if let Some(allowance) = self.allowance() {
+                allowance.charge_pass(limits::PIECE.saturating_sub(bytes));
+            }
+            if object.core().is_some_and(|core| core.holds() == 0) {
+                // Finished: only a service pass hands it out.
+                self.link_at(&object, Some(index as u32));
+            }
+        });
+    }
+
+    /// As [`Fabric::service_pass`](crate::Fabric::service_pass).
+    pub(crate) fn service_pass(&self, processor: u32, budget: Budget, sink: &mut dyn Sink<P>) -> Pass {
+        self.callback(|| self.service(processor, budget, sink))
+    }
+
+    fn service(&self, processor: u32, budget: Budget, sink: &mut dyn Sink<P>) -> Pass {
+        let processor = processor as usize % self.0.work.len().max(1);
+        let Some(work) = self.0.work.get(processor) else { return Pass::Idle };
+        let allowance = self.allowance();
+        if let Some(allowance) = allowance {
+            allowance.serve(processor as u32);
+        }
+        if let Some(timer_queue) = self.timer_queue(processor as u32) {
+            timer_queue.expire(self, processor as u32);
+        }
+        let mut bytes = budget.bytes;
+        for _ in 0..budget.items.max(1) {
+            let Some(item) = work.with(RunQueue::pop) else { break };
+            item.service(&mut ServicePass { processor: processor as u32, bytes: &mut bytes, sink });
+            bytes = bytes.saturating_sub(allowance.map_or(0, Allowance::take_owed));
+            if bytes == 0 || self.0.platform.should_yield() {
+                break;
+            }
+        }
+        for _ in 0..budget.items.max(1) {
+            let Some(item) = work.with(RunQueue::pop_last) else { break };
+            item.service(&mut ServicePass { processor: processor as u32, bytes: &mut bytes, sink });
+            if self.0.platform.should_yield() {
+                break;
+            }
+        }
+        if let Some(allowance) = allowance {
+            allowance.serve_none();
+        }
+        if work.with(|run_queue| run_queue.is_empty()) { Pass::Idle } else { Pass::More }
+    }
+}

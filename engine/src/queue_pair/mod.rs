@@ -1,0 +1,11 @@
+//! Queue pairs: posting, the requester, receive queues, and how a requester reaches the queue pair at the other end.
+//!
+//! May use `completion`, `memory`, `adapter`, `object` and the ground. A queue pair keeps the connector it is tied to as an
+//! object of unknown kind, and tells it through its table that it has failed or drained.
+
+pub(crate) mod loopback;
+pub(crate) mod pair;
+pub(crate) mod receive_queue;
+pub(crate) mod requester;
+pub(crate) mod shared_receive_queue;
+pub(crate) mod wire;

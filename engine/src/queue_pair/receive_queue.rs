@@ -1,0 +1,208 @@
+//! The receive queue of a queue pair: where messages of the peer go.
+//!
+//! This is the consuming end of the receive ring behind a lock, with the mark that a message is being delivered into it. The
+//! producing end, posting, is in `queue_pair.rs`.
+//!
+//! Rules (NDKPI: NDK_FN_RECEIVE): receives complete in the order they were posted; a message that finds none waits and is woken
+//! by the next post; a flush waits for the delivery under way, so each receive completes exactly once.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use softndk_cells::Shared;
+use softndk_cells::ring::Receiver;
+
+use crate::capacity::push_within_capacity;
+use crate::completion::completion_queue::{self, Completion};
+use crate::error::Outcome;
+use crate::flags::Operation;
+use crate::limits::BATCH;
+use crate::object::header::Object;
+use crate::platform::{Lock, Platform};
+use crate::queue_pair::pair::{End, QueuePairObject, state};
+use crate::queue_pair::shared_receive_queue::SrqAttachment;
+use crate::token::Sge;
+
+/// A posted receive.
+#[derive(Clone, Copy)]
+pub(crate) struct Receive {
+    pub(crate) context: u64,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    /// The SGE of a receive that has one; it is not in the ring.
+    pub(crate) single: Sge,
+    pub(crate) length: u64,
+    /// Taken from a shared queue: it belongs to the queue pair that took it, and completes there.
+    pub(crate) shared: bool,
+}
+
+pub(crate) struct ReceiveQueue<P: Platform> {
+    inner: P::Lock<Inner<P>>,
+    /// A sender waits for a receive to be posted.
+    awaited: AtomicBool,
+}
+
+struct Inner<P: Platform> {
+    receives: Receiver<Receive>,
+    sges: Receiver<Sge>,
+    /// The peer fills receives at the front of the queue.
+    delivering: bool,
+    waiter: Option<Shared<QueuePairObject<P>>>,
+}
+
+impl<P: Platform> ReceiveQueue<P> {
+    pub(crate) fn new(receives: Receiver<Receive>, sges: Receiver<Sge>) -> Self {
+        let inner = Inner { receives, sges, delivering: false, waiter: None };
+        Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) }
+    }
+
+    /// Gives the peer the receive after the `filled` ones it has filled already, and its SGEs; or records that it waits.
+    pub(crate) fn begin(
+        &self,
+        draining: bool,
+        filled: usize,
+        peer: &Shared<QueuePairObject<P>>,
+        sges: &mut alloc::vec::Vec<Sge>,
+    ) -> Option<Receive> {
+        self.inner.with(|inner| {
+            let position = inner.receives.position().wrapping_add(filled);
+            if inner.receives.peek(position).is_none() || draining {
+                if filled > 0 {
+                    return None;
+                }
+                inner.waiter = Some(peer.clone());
+                self.awaited.store(true, Ordering::SeqCst);
+                // Check again: a post that did not see the mark has published before.
+                if draining || inner.receives.peek(position).is_none() {
+                    return None;
+                }
+                inner.waiter = None;
+                self.awaited.store(false, Ordering::SeqCst);
+            }
+            let receive = *inner.receives.peek(position)?;
+            sges.clear();
+            if receive.count == 1 {
+                push_within_capacity(sges, receive.single).ok()?;
+            } else {
+                for index in 0..receive.count {
+                    push_within_capacity(sges, *inner.sges.peek(receive.first.wrapping_add(index))?).ok()?;
+                }
+            }
+            inner.delivering = true;
+            Some(receive)
+        })
+    }
+
+    /// Whether nothing is posted and nothing under way.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.inner.with(|inner| inner.receives.is_empty() && !inner.delivering)
+    }
+}
+
+/// As [`ReceiveQueue::begin`] for a queue pair that takes its receives from a shared queue.
+pub(crate) fn begin_shared<P: Platform>(
+    pair: &QueuePairObject<P>,
+    attachment: &SrqAttachment<P>,
+    filled: usize,
+    peer: &Shared<QueuePairObject<P>>,
+    sges: &mut alloc::vec::Vec<Sge>,
+) -> Option<Receive> {
+    let (receive, emptied) = pair.receiving.inner.with(|inner| {
+        // Under the lock: a flush that finds nothing being delivered does not meet a delivery afterwards.
+        if pair.state() & state::DRAIN != 0 {
+            return (None, (None, None));
+        }
+        let (receive, emptied) = attachment.take(peer, filled == 0, sges);
+        inner.delivering |= receive.is_some();
+        (receive, emptied)
+    });
+    drop(emptied);
+    receive
+}
+
+/// Ends a batch of deliveries: completes the filled receives in one go. `moving`: another is being filled.
+pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mut [Completion], moving: bool) {
+    let entered = pair.receiving.inner.with(|inner| {
+        for completion in &mut *filled {
+            completion.queue_pair_context = pair.context;
+            if pair.attachment.is_none() {
+                inner.pop();
+            }
+        }
+        inner.delivering = moving;
+        completion_queue::enter(&pair.receive_queue, filled)
+    });
+    if !entered {
+        pair.defer_failure();
+    }
+    if !moving && pair.state() & state::DRAIN != 0 {
+        pair.core.scheduler.link(&Object::of(pair));
+    }
+}
+
+impl<P: Platform> Inner<P> {
+    fn pop(&mut self) -> Option<Receive> {
+        // The receive leaves last: a context that sees its place free finds places for its SGEs as well.
+        let count = self.receives.peek(self.receives.position())?.count;
+        if count > 1 {
+            self.sges.skip(count);
+        }
+        self.receives.pop()
+    }
+}
+
+/// A receive was posted: wakes the peer that waits for it, or cancels it when the queue pair has ended.
+pub(crate) fn posted<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
+    if pair.receiving.awaited.load(Ordering::SeqCst) {
+        let waiter = pair.receiving.inner.with(|inner| {
+            pair.receiving.awaited.store(false, Ordering::SeqCst);
+            inner.waiter.take()
+        });
+        if let Some(waiter) = waiter {
+            waiter.core.scheduler.link(&Object::of(&waiter));
+        }
+    }
+    if pair.state() & state::DRAIN != 0 {
+        pair.core.scheduler.link(&Object::of(pair));
+    }
+}
+
+/// Cancels a bounded number of receives; true when some are left.
+#[inline(never)]
+pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
+    if let Some(attachment) = &pair.attachment {
+        attachment.leave();
+    }
+    let mut rounds = crate::limits::FLUSH_STEP / BATCH;
+    let mut entered = true;
+    let (more, waiter) = pair.receiving.inner.with(|inner| {
+        let waiter = inner.waiter.take();
+        // While a message is being delivered its receive is still in the queue; the delivering context links this queue pair
+        // again.
+        while !inner.delivering && !inner.receives.is_empty() {
+            if rounds == 0 {
+                return (true, waiter);
+            }
+            rounds -= 1;
+            let mut batch = [Completion::default(); BATCH];
+            let mut count = 0;
+            for place in &mut batch {
+                let Some(receive) = inner.pop() else { break };
+                *place = Completion {
+                    context: receive.context,
+                    queue_pair_context: pair.context,
+                    outcome: Outcome::Cancelled,
+                    operation: Operation::Receive,
+                    ..Completion::default()
+                };
+                count += 1;
+            }
+            entered &= completion_queue::enter(&pair.receive_queue, batch.get(..count).unwrap_or_default());
+        }
+        (false, waiter)
+    });
+    drop(waiter);
+    if !entered {
+        pair.defer_failure();
+    }
+    more
+}

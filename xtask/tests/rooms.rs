@@ -1,0 +1,192 @@
+//! The engine is a house of rooms, and a room names only those below it. The order here is the one of `docs/architecture.md`; each
+//! room says in its `mod.rs` what it is for.
+//!
+//! Every file is read as tokens, so that paths in expressions, macros and tests count as those in `use` do, and comments do not.
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::{fmt, fs, path::Path, str::FromStr};
+
+/// From the top to the bottom; below all of them is the ground.
+const ROOMS: [&str; 7] = ["fabric", "connection", "queue_pair", "completion", "memory", "adapter", "object"];
+
+/// Files that every room may use. They name one another only.
+const GROUND: [&str; 8] = ["capacity", "counters", "error", "flags", "limits", "platform", "semantics", "token"];
+
+/// Arrows that point backwards and are known: the file and what it names. This list only ever gets shorter.
+const EXCEPTIONS: [(&str, &str); 0] = [];
+
+/// One arrow that points the wrong way.
+#[derive(Debug, Eq, PartialEq)]
+struct Backwards {
+    file: String,
+    line: usize,
+    from: &'static str,
+    to: String,
+}
+
+impl fmt::Display for Backwards {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "engine/src/{}:{}: {} -> {}", self.file, self.line, self.from, self.to)
+    }
+}
+
+/// A name that is looked up in the root of the crate, and its line.
+struct FromRoot {
+    name: String,
+    line: usize,
+}
+
+/// Finds what a module names from the root of its crate; `depth` is the number of modules that it is inside of.
+fn names_from_root(tokens: TokenStream, depth: usize, found: &mut Vec<FromRoot>) {
+    let tokens = tokens.into_iter().collect::<Vec<_>>();
+    let ident = |at: usize| match tokens.get(at) {
+        Some(TokenTree::Ident(ident)) => Some(ident.to_string()),
+        _ => None,
+    };
+    let colons = |at: usize| {
+        let colon = |at| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+        colon(at) && colon(at + 1)
+    };
+    for (at, token) in tokens.iter().enumerate() {
+        if let TokenTree::Group(group) = token {
+            let module = at >= 2 && ident(at - 2).as_deref() == Some("mod") && group.delimiter() == Delimiter::Brace;
+            names_from_root(group.stream(), depth + usize::from(module), found);
+            continue;
+        }
+        let supers =
+            (at..).step_by(3).take_while(|at| ident(*at).as_deref() == Some("super") && colons(at + 1)).count();
+        let after = match ident(at).as_deref() {
+            Some("crate") if colons(at + 1) => at + 3,
+            // The first of a chain; the others are part of it.
+            Some("super") if supers >= depth && !(at >= 3 && ident(at - 3).as_deref() == Some("super")) => {
+                at + 3 * depth
+            }
+            _ => continue,
+        };
+        match tokens.get(after) {
+            Some(TokenTree::Ident(name)) => {
+                found.push(FromRoot { name: name.to_string(), line: name.span().start().line });
+            }
+            Some(TokenTree::Group(group)) => {
+                let mut first = true;
+                for token in group.stream() {
+                    match token {
+                        TokenTree::Ident(name) if first => {
+                            found.push(FromRoot { name: name.to_string(), line: name.span().start().line });
+                            first = false;
+                        }
+                        TokenTree::Punct(punct) if punct.as_char() == ',' => first = true,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The room of a file or a module; `None` for one that is in none.
+fn room_of(module: &str) -> Option<(usize, &'static str)> {
+    let room = ROOMS.iter().enumerate().find(|(_, room)| **room == module);
+    let ground = || GROUND.contains(&module).then_some((ROOMS.len(), "ground"));
+    room.map(|(place, room)| (place, *room)).or_else(ground)
+}
+
+/// The arrows of one file that point backwards; `file` is relative to the folder of the sources.
+fn backwards(file: &str, source: &str) -> Vec<Backwards> {
+    let path = file.strip_suffix(".rs").unwrap();
+    let path = path.strip_suffix("/mod").unwrap_or(path).split('/').collect::<Vec<_>>();
+    let (place, from) = room_of(path[0]).unwrap_or_else(|| panic!("engine/src/{file} is in no room"));
+    let mut named = Vec::new();
+    names_from_root(TokenStream::from_str(source).unwrap(), path.len(), &mut named);
+    let wrong = |name: &str| room_of(name).is_none_or(|(other, _)| other < place);
+    let named = named.into_iter().filter(|named| wrong(&named.name));
+    named.map(|FromRoot { name, line }| Backwards { file: file.to_owned(), line, from, to: name }).collect()
+}
+
+/// Every source below a folder, with its path from there.
+fn sources(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().replace('\\', "/");
+                found.push((name, fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn rooms_of_the_engine_name_only_those_below_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
+    let sources = sources(&folder);
+    for room in ROOMS {
+        assert!(sources.iter().any(|(file, _)| *file == format!("{room}/mod.rs")), "there is no room {room}");
+    }
+    let arrows = sources.iter().filter(|(file, _)| file != "lib.rs");
+    let mut arrows = arrows.flat_map(|(file, source)| backwards(file, source)).collect::<Vec<_>>();
+    for (file, to) in EXCEPTIONS {
+        let before = arrows.len();
+        arrows.retain(|arrow| (arrow.file.as_str(), arrow.to.as_str()) != (file, to));
+        assert!(arrows.len() < before, "{file} does not name {to} any more: take it off the list");
+    }
+    let arrows = arrows.iter().map(Backwards::to_string).collect::<Vec<_>>();
+    assert!(arrows.is_empty(), "these point backwards:\n{}", arrows.join("\n"));
+}
+
+/// Every room says what it is for and what it may use.
+#[test]
+fn each_room_says_what_it_is_for() {
+    for room in ROOMS {
+        let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src").join(room).join("mod.rs");
+        let header = fs::read_to_string(header).unwrap();
+        let says = header.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
+        assert!(says.contains("May use "), "{room}/mod.rs does not say what it may use");
+    }
+}
+
+#[test]
+fn every_way_to_name_a_room_above_is_found_with_its_line() {
+    for source in [
+        "\nuse crate::fabric::Fabric;",
+        "\nuse crate::{limits, fabric::{self, Fabric}};",
+        "\nfn call() { crate::fabric::make(); }",
+        "\nmacro_rules! made { () => { $crate::fabric::make() } }",
+        "\nfn call(it: &crate::Fabric<u8>) {}",
+        "\nmod tests { use super::super::super::fabric::Fabric; }",
+        "use super::header::Core;\nuse super::super::fabric::Fabric;",
+    ] {
+        let found = backwards("object/timer.rs", source);
+        let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let expected = if source.contains("crate::Fabric") { "Fabric" } else { "fabric" };
+        assert_eq!(found, [format!("engine/src/object/timer.rs:2: object -> {expected}")], "{source}");
+    }
+    let ground = backwards("token.rs", "use crate::object::header::Object;\nuse crate::limits;\nuse super::object;");
+    assert_eq!(ground.iter().map(|arrow| arrow.line).collect::<Vec<_>>(), [1, 3]);
+}
+
+#[test]
+fn names_of_the_same_room_of_those_below_and_in_comments_are_fine() {
+    for (file, source) in [
+        (
+            "connection/connector/ending.rs",
+            "use super::waiting; use super::super::endpoint; use crate::object::header;",
+        ),
+        (
+            "connection/mod.rs",
+            "//! [`Fabric`](crate::fabric::Fabric)\npub(crate) mod network; use super::queue_pair::pair;",
+        ),
+        ("fabric/open.rs", "use crate::connection::network; pub(super) fn make() { super::make() }"),
+        ("limits.rs", "mod tests { use super::PAGE; use crate::token::Sge; }"),
+        ("object/header.rs", "/// `crate::fabric::Fabric`\nconst TEXT: &str = \"crate::fabric\";"),
+    ] {
+        assert_eq!(backwards(file, source), [], "{file}");
+    }
+}
