@@ -33,14 +33,14 @@ use together::Together;
 /// The files of the layer, and which trials speak to each: the first part of their names.
 const LAYER: &[(&str, &[&str])] = &[
     ("driver/ndk/adapter.rs", &["adapter::", "callback::", "completion_queue::", "endpoint::"]),
-    ("driver/ndk/block.rs", &["asynchrony::", "close_order::", "callback::", "memory::", "fault::"]),
+    ("driver/ndk/consumer_object.rs", &["asynchrony::", "close_order::", "callback::", "memory::", "fault::"]),
     (
         "driver/ndk/completion_queue.rs",
         &["completion_queue::", "moderation::", "resize::", "work_request::", "window::"],
     ),
     ("driver/ndk/connector.rs", &["connection::", "connection_state::", "connection_end::", "endpoint::"]),
     ("driver/ndk/enumeration.rs", &["oid::", "statistics::"]),
-    ("driver/ndk/later.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
+    ("driver/ndk/deferred.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
     ("driver/ndk/limits.rs", &["adapter::", "limits::", "oid::"]),
     ("driver/ndk/listener.rs", &["connection::", "endpoint::"]),
     ("driver/ndk/logical_mapping.rs", &["memory::", "asynchrony::", "race::", "fault::", "control_device::endings"]),
@@ -161,4 +161,17 @@ fn scattered(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LAYER;
+    use std::path::Path;
+
+    #[test]
+    fn files_of_the_layer_are_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let gone = LAYER.iter().map(|(file, _)| *file).filter(|file| !root.join(file).is_file()).collect::<Vec<_>>();
+        assert!(gone.is_empty(), "{gone:?} are not there");
+    }
 }
