@@ -7,6 +7,7 @@
 use core::{ffi::c_void, ptr, ptr::NonNull};
 
 use ndkpi_sys::nt::{MDL, MDL_FLAGS, PAGE_SIZE};
+use softndk_engine::limits;
 use softndk_kernel::{
     copy,
     pool::{OutOfMemory, PoolBox, PoolSlice, PoolSpace},
@@ -325,11 +326,11 @@ impl Mapping {
         });
     }
 
-    /// Copies at most 64 bytes after everything before, in ascending order.
+    /// Copies at most [`limits::LAST_BYTES`] after everything before, in ascending order.
     pub fn copy_last(to: (&Self, u64), from: (&Self, u64), length: usize) {
         Self::each_piece(to, from, length, |target, source, piece| {
             // SAFETY: both pieces lie in live mappings.
-            unsafe { copy::last(target, source, piece) };
+            unsafe { copy::last::<{ limits::LAST_BYTES }>(target, source, piece) };
         });
     }
 

@@ -8,9 +8,6 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
-/// The end of a message that is stored in ascending order after everything else.
-const LAST_MAX: usize = 64;
-
 /// Chooses by the processor's features. From DriverEntry.
 pub fn choose() {
     #[cfg(target_arch = "x86_64")]
@@ -84,19 +81,19 @@ unsafe fn store_bytes(to: *mut u8, bytes: &[u8]) {
     }
 }
 
-/// Copies the end of a message: at most 64 bytes, ascending.
+/// Copies the end of a message: at most `MAX` bytes, ascending.
 ///
 /// # Safety
 /// As [`bytes`].
-pub unsafe fn last(to: *mut u8, from: *const u8, length: usize) {
-    let length = length.min(LAST_MAX);
+pub unsafe fn last<const MAX: usize>(to: *mut u8, from: *const u8, length: usize) {
+    let length = length.min(MAX);
     if length == 8 {
         // SAFETY: eight readable bytes.
         let word = unsafe { from.cast::<u64>().read_unaligned() };
         // SAFETY: eight writable bytes.
         return unsafe { store_ascending(to, &word.to_ne_bytes()) };
     }
-    let mut buffer = [0_u8; LAST_MAX];
+    let mut buffer = [0_u8; MAX];
     // SAFETY: `length` readable bytes, and the buffer is at least as long.
     unsafe { bytes(buffer.as_mut_ptr(), from, length) };
     // SAFETY: `length` writable bytes.

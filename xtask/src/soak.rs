@@ -86,7 +86,7 @@ const STEPS: &[Stage] = &[
     },
     Stage {
         name: "verify",
-        shows: "every allocation fails once, twice and last, in every life and way of answering, and nothing is left",
+        shows: "every allocation fails once, twice and last, in every scenario and completion mode, and nothing is left",
         program: Program::Xtask,
         words: &["verify", "--release"],
         environment: &[],
@@ -117,10 +117,10 @@ const STEPS: &[Stage] = &[
         minutes: 120,
     },
     Stage {
-        name: "breaks",
-        shows: "every mistake made on purpose turns its tests red",
+        name: "seeded-bugs",
+        shows: "every seeded bug turns its tests red",
         program: Program::Xtask,
-        words: &["breaks"],
+        words: &["seeded-bugs"],
         environment: &[],
         minutes: 240,
     },
@@ -312,8 +312,11 @@ mod tests {
             result("oracle", "1 operations\noracle: 5 operations,  0 differences\nend\n"),
             "oracle: 5 operations, 0 differences"
         );
-        assert_eq!(result("breaks", "a\n7 breaks, 7 turned their tests red\n\n"), "7 breaks, 7 turned their tests red");
-        assert_eq!(result("breaks", ""), "");
+        assert_eq!(
+            result("seeded-bugs", "a\n7 seeded bugs, 7 turned their tests red\n\n"),
+            "7 seeded bugs, 7 turned their tests red"
+        );
+        assert_eq!(result("seeded-bugs", ""), "");
     }
 
     #[test]

@@ -165,7 +165,7 @@ const STAGES: &[Stage] = &[
         name: "seeded-bugs",
         shows: "the tests of the engine notice a mistake made on purpose, one of each class",
         program: Program::Xtask,
-        words: &["breaks", "--sample"],
+        words: &["seeded-bugs", "--sample"],
         environment: &[],
         minutes: 30,
     },

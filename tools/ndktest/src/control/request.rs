@@ -87,12 +87,12 @@ fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
         PairCreateRequest::CODE => Work::PairCreate(read_request(input)?),
         TransferRequest::CODE => {
             let asked: TransferRequest = read_request(input)?;
-            asked.check_fields()?;
+            let layout = asked.check_fields()?;
             let driver = Driver::get().ok_or(Status::DEVICE_REMOVED)?;
             let file = file::state(request).ok_or(Status::INVALID_DEVICE_REQUEST)?;
             // Claimed here and not by the thread, so that transfers are granted in the order they come.
             let pair = driver.pairs.claim(asked.pair, file.id())?;
-            Work::Transfer(asked, pair)
+            Work::Transfer(asked, layout, pair)
         }
         ScriptRequest::CODE => Work::Replay(replay::Script::read(input)?),
         _ => Work::Memcpy(read_request(input)?),

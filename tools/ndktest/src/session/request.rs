@@ -6,7 +6,7 @@
 
 use core::ptr::NonNull;
 
-use softndk_ioctl::{MemcpyRequest, PairCreateRequest, Status, TransferRequest};
+use softndk_ioctl::{BufferLayout, MemcpyRequest, PairCreateRequest, Status, TransferRequest};
 use softndk_kernel::{event::Event, irp::Request};
 
 use super::{
@@ -25,7 +25,7 @@ use crate::{
 pub enum Work {
     PairCreate(PairCreateRequest),
     /// With the pair it was granted when it came.
-    Transfer(TransferRequest, ClaimedPair),
+    Transfer(TransferRequest, BufferLayout, ClaimedPair),
     Memcpy(MemcpyRequest),
     Replay(replay::Script),
 }
@@ -58,7 +58,7 @@ impl PendingRequest {
     /// Why a request that nobody works on yet should end, if it should. `IRQL <= DISPATCH_LEVEL`.
     pub fn ended(&self) -> Option<Status> {
         let pair = match &self.work {
-            Work::Transfer(_, pair) => pair.ended().or(pair.turned_away()),
+            Work::Transfer(_, _, pair) => pair.ended().or(pair.turned_away()),
             _ => None,
         };
         pair.or_else(|| ended(&self.request, self.file()))
@@ -71,7 +71,9 @@ impl PendingRequest {
         let patience = Patience { driver, file, request, call, pair: None, deadline: u64::MAX };
         match &self.work {
             Work::PairCreate(asked) => table::create(driver, request, asked, &patience).into(),
-            Work::Transfer(asked, pair) => transfer::run(driver, request, asked, pair, &patience).into(),
+            Work::Transfer(asked, layout, pair) => {
+                transfer::run(driver, request, (asked, layout), pair, &patience).into()
+            }
             Work::Replay(script) => replay::run(driver, request, script, &patience).into(),
             Work::Memcpy(asked) => memcpy::run(driver, request, asked, &patience).into(),
         }

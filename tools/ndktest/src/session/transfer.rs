@@ -42,13 +42,12 @@ const ROUNDS: u32 = 64;
 pub fn run(
     driver: &'static Driver,
     request: &Request,
-    asked: &TransferRequest,
+    (asked, layout): (&TransferRequest, &BufferLayout),
     pair: &Pair,
     patience: &Patience<'_>,
 ) -> Result<usize, Status> {
-    let layout = asked.check_fields()?;
     asked.check_against(&pair.limits)?;
-    let buffer = UserBuffer::of(request, &layout)?;
+    let buffer = UserBuffer::of(request, layout)?;
     let ends = pair.ends.lock();
     let ends = ends.as_ref().ok_or_else(|| pair.end_status())?;
     if pair.is_disconnected() {
@@ -58,11 +57,11 @@ pub fn run(
     let result = PoolBox::try_new(tags::SESSION, TransferResult::EMPTY);
     let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
     let now = || driver.clock.now();
-    let parts = Parts::try_new(&buffer, &layout)?;
+    let parts = Parts::try_new(&buffer, layout)?;
     let begin = now();
     let memory = Memory::try_new(ends, asked, &parts, patience)?;
     result.setup = now().saturating_sub(begin);
-    let mut transfer = Transfer::try_new(ends, asked, &layout, &memory, &mut result, &now)?;
+    let mut transfer = Transfer::try_new(ends, asked, layout, &memory, &mut result, &now)?;
     let gave_up = transfer.run(patience);
     let (invalidated, drained) = (transfer.invalidated, transfer.is_drained());
     drop(transfer);
