@@ -1,8 +1,7 @@
 //! What the engine needs from the system around it: lock, copy, scheduling, clock, processor.
 //!
-//! What it is: the one border towards kernel or test harness: lock, copy, kick, clock, processor. Everything is dispatched
-//! statically. What it is not: it has no threads and no callbacks; what must happen outside is handed out by
-//! [`Fabric::service_pass`](crate::Fabric::service_pass).
+//! This is the one border towards kernel or test harness; everything is dispatched statically. It has no callbacks: what must
+//! happen outside is handed out by [`Fabric::service_pass`](crate::Fabric::service_pass).
 //!
 //! Rules for implementers: every method may be called at DISPATCH_LEVEL and must not wait. Locks are held for a few hundred
 //! nanoseconds and nest only in one order: connector, peer link of a queue pair, endpoint directory, registry of objects,
@@ -59,8 +58,8 @@ pub trait Platform: Send + Sync + Sized + 'static {
     fn processor(&self) -> u32;
 
     /// Makes sure that [`Fabric::service_pass`](crate::Fabric::service_pass) runs soon for this processor. Called when its list was empty, also
-    /// by others while a turn works off what it has taken: a front end takes several for one. Not after
-    /// [`Pass::More`](crate::Pass::More), nor for what a turn adds to its own list. Perhaps with a lock of the engine held: do not call back.
+    /// by others while a pass works off what it has taken: a front end takes several for one. Not after
+    /// [`Pass::More`](crate::Pass::More), nor for what a pass adds to its own run queue. Perhaps with a lock of the engine held: do not call back.
     fn schedule(&self, processor: u32);
 
     /// Makes sure that [`Fabric::service_pass`](crate::Fabric::service_pass) runs for this processor when [`Self::now`] has reached `deadline`,

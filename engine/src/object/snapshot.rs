@@ -55,7 +55,7 @@ pub enum ObjectState {
     /// A queue pair promised to a connection that is being made.
     Claimed,
     Connected,
-    /// The connection is over.
+    /// The connection has ended.
     Ended,
     /// Memory that can be used through a token.
     Registered,
@@ -87,7 +87,7 @@ pub struct ObjectSnapshot {
     pub antecedents: [u64; ANTECEDENTS],
     /// When it was made, by [`Platform::now`].
     pub made: u64,
-    /// What the front end called the opening ([`Open::set_label`](crate::Open::set_label)); 0 for other objects.
+    /// What the front end called the open ([`Open::set_label`](crate::Open::set_label)); 0 for other objects.
     pub label: u64,
     pub closing: bool,
 }

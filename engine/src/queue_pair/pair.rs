@@ -42,7 +42,7 @@ pub(crate) mod state {
     pub(crate) const CLAIMED: u32 = 1;
     /// It is or was connected: the initiator queue takes requests.
     pub(crate) const CONNECTED: u32 = 1 << 1;
-    /// Its connection is over or it was flushed: initiator requests are cancelled.
+    /// Its connection has ended or it was flushed: initiator requests are cancelled.
     pub(crate) const ENDED: u32 = 1 << 2;
     /// Receives are cancelled too.
     pub(crate) const DRAIN: u32 = 1 << 3;

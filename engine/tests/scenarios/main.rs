@@ -7,6 +7,7 @@ mod allocation;
 mod bounded;
 mod closing;
 mod connection;
+mod connection_table;
 mod crossing;
 mod endpoint;
 mod interleaving;
