@@ -55,7 +55,8 @@ pub use object::event::{
 pub use object::header::Hold;
 pub use object::snapshot::{ANTECEDENTS, ConnectionEntry, EndpointEntry, ObjectKind, ObjectSnapshot, ObjectState};
 pub use platform::{Lock, Memory, Platform};
-pub use queue_pair::pair::{FastRegistration, QueuePair, QueuePairSettings};
+pub use queue_pair::pair::{QueuePair, QueuePairSettings};
+pub use queue_pair::posting::FastRegistration;
 pub use queue_pair::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueSettings};
 pub use semantics::Semantics;
 pub use softndk_cells::{NoMemory, Shared};

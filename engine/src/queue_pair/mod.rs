@@ -5,6 +5,7 @@
 
 pub(crate) mod loopback;
 pub(crate) mod pair;
+pub(crate) mod posting;
 pub(crate) mod receive_queue;
 pub(crate) mod requester;
 pub(crate) mod shared_receive_queue;

@@ -1,30 +1,26 @@
 //! Queue pairs: the objects that a consumer posts to.
 //!
-//! This file has the object, its states, and posting: each post walks the same visible sequence (state, flags, count, lengths,
-//! capacity, enqueue) and leaves the queue pair untouched when it refuses. The processing is in `requester.rs`, the receiving
-//! in `receive_queue.rs`.
+//! This file has the object, how it is made, its states and its ends. Posting is in `posting.rs`, the processing in
+//! `requester.rs`, the receiving in `receive_queue.rs`.
 //!
-//! Rules (NDKPI: work requests): the SGEs are copied during the call; success means exactly one completion (none for a silent
-//! success); an inline failure means none, and processes what was held back by the deferred flag; queue pairs are single-use,
-//! and posts on an ended one are accepted and cancelled.
+//! Rules (NDKPI: work requests): queue pairs are single-use; every end unbinds the windows, and a connection that ends by a
+//! failure is told to the connector.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::ring::{self, Claim, Receiver, Sender};
+use softndk_cells::ring::{self, Receiver, Sender};
 use softndk_cells::{NoMemory, Ready, Reserved, Serialized, Shared};
 
 use crate::adapter::open::OpenObject;
-use crate::capacity::push_within_capacity;
 use crate::completion::completion_queue::{CompletionQueue, CompletionQueueObject};
 use crate::counters::{TrafficCounter, TrafficCounters};
-use crate::error::{CreateError, PostError};
+use crate::error::CreateError;
 use crate::flags::{Operation, RequestFlags, Rights};
-use crate::limits::{FLUSH_STEP, IN_PLACE_PASSIVE, PAGE, PIECE};
-use crate::memory::memory_region::{FastRegion, MemoryRegion, RegionObject};
-use crate::memory::memory_window::{self, MemoryWindow, WindowObject, Windows};
+use crate::limits::{FLUSH_STEP, PIECE};
+use crate::memory::memory_region::{FastRegion, RegionObject};
+use crate::memory::memory_window::{self, WindowObject, Windows};
 use crate::memory::protection_domain::{DomainObject, ProtectionDomain};
 use crate::memory::transfer::{CHUNK, Queued};
-use crate::object::allowance::Allowance;
 use crate::object::event::{Close, ServicePass};
 use crate::object::header::{Antecedents, Core, Hold, Object, object};
 use crate::object::run_queue::Lane;
@@ -34,7 +30,7 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::receive_queue::{self, Receive, ReceiveQueue};
 use crate::queue_pair::requester::{self, Initiator};
 use crate::queue_pair::shared_receive_queue::{SharedReceiveQueue, SrqAttachment};
-use crate::token::{LogicalAddress, MemoryToken, Sge};
+use crate::token::{MemoryToken, Sge};
 
 /// States of a queue pair; bits, because they are set in any order.
 pub(crate) mod state {
@@ -66,12 +62,12 @@ pub(crate) struct QueuePairObject<P: Platform> {
     pub(crate) initiator_queue: Shared<CompletionQueueObject<P>>,
     pub(crate) receive_queue: Shared<CompletionQueueObject<P>>,
     state: AtomicU32,
-    limits: PostLimits,
-    requests: Sender<Request<P>>,
-    sges: Sender<Sge>,
-    chunks: Sender<[u8; CHUNK]>,
-    receives: Sender<Receive>,
-    receive_sges: Sender<Sge>,
+    pub(super) limits: PostLimits,
+    pub(super) requests: Sender<Request<P>>,
+    pub(super) sges: Sender<Sge>,
+    pub(super) chunks: Sender<[u8; CHUNK]>,
+    pub(super) receives: Sender<Receive>,
+    pub(super) receive_sges: Sender<Sge>,
     /// Processing of the initiator queue, by one context at a time.
     pub(crate) work: Serialized<Initiator<P>>,
     pub(crate) receiving: ReceiveQueue<P>,
@@ -115,12 +111,12 @@ pub(crate) struct PeerLink<P: Platform> {
 }
 
 #[derive(Clone, Copy)]
-struct PostLimits {
-    initiator_sges: u32,
-    read_sges: u32,
-    receive_sges: u32,
-    inline_data: u32,
-    transfer_length: u64,
+pub(super) struct PostLimits {
+    pub(super) initiator_sges: u32,
+    pub(super) read_sges: u32,
+    pub(super) receive_sges: u32,
+    pub(super) inline_data: u32,
+    pub(super) transfer_length: u64,
 }
 
 /// A posted initiator request.
@@ -241,17 +237,6 @@ impl<P: Platform> QueuePairSettings<'_, P> {
     }
 }
 
-/// What a fast registration makes of its region; the pages are passed as an iterator.
-#[derive(Clone, Copy, Debug)]
-pub struct FastRegistration {
-    /// Where the region begins in its first page.
-    pub first_byte_offset: u32,
-    pub length: u64,
-    /// The label of the first byte; the same offset in its page, or 0 where that offset is 0.
-    pub base: u64,
-    pub rights: Rights,
-}
-
 /// What a queue pair is made of and may fail for.
 struct Parts<P: Platform> {
     requests: Sender<Request<P>>,
@@ -367,133 +352,6 @@ impl<P: Platform> QueuePair<P> {
         Ok(Self(pair))
     }
 
-    pub fn send(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        sges: impl ExactSizeIterator<Item = Sge>,
-    ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Send, flags, context, address: 0, token: MemoryToken::NONE }, sges)
-    }
-
-    pub fn send_and_invalidate(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        sges: impl ExactSizeIterator<Item = Sge>,
-        token: MemoryToken,
-    ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::SendAndInvalidate, flags, context, address: 0, token }, sges)
-    }
-
-    pub fn read(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        sges: impl ExactSizeIterator<Item = Sge>,
-        address: u64,
-        token: MemoryToken,
-    ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Read, flags, context, address, token }, sges)
-    }
-
-    pub fn write(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        sges: impl ExactSizeIterator<Item = Sge>,
-        address: u64,
-        token: MemoryToken,
-    ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Write, flags, context, address, token }, sges)
-    }
-
-    pub fn receive(&self, context: u64, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
-        let pair = &self.0;
-        if pair.attachment.is_some() {
-            return Err(PostError::BadParameter);
-        }
-        let count = sges.len();
-        if count > pair.limits.receive_sges as usize {
-            return Err(PostError::TooManySges);
-        }
-        let mut requests = pair.receives.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
-        let mut receive = Receive { context, first: 0, count, single: Sge::default(), length: 0, shared: false };
-        if count == 1 {
-            receive.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
-            receive.length = u64::from(receive.single.length);
-            pair.check_length(receive.length)?;
-            requests.stage(receive).map_err(|_| PostError::QueueFull)?;
-        } else {
-            let mut ring = pair.receive_sges.claim().ok_or(PostError::Concurrent)?;
-            receive.first = ring.position();
-            receive.length = stage_sges(&mut ring, sges.take(count))?;
-            pair.check_length(receive.length)?;
-            requests.stage(receive).map_err(|_| PostError::QueueFull)?;
-            ring.publish();
-        }
-        requests.announce();
-        receive_queue::posted(pair);
-        Ok(())
-    }
-
-    /// Gives a fast-register region its pages; takes effect in the order of the initiator queue.
-    pub fn fast_register(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        region: &MemoryRegion<P>,
-        registration: FastRegistration,
-        pages: impl ExactSizeIterator<Item = LogicalAddress>,
-    ) -> Result<(), PostError> {
-        let posted = self.post_fast_register(context, flags, region, registration, pages);
-        self.after_post(flags, posted)
-    }
-
-    /// Revokes the access to a fast-register region, in the order of the initiator queue.
-    pub fn invalidate(&self, context: u64, flags: RequestFlags, region: &MemoryRegion<P>) -> Result<(), PostError> {
-        let posted = self.post_invalidate_region(context, flags, region);
-        self.after_post(flags, posted)
-    }
-
-    /// Lends `length` bytes of a registered region to the peer through a window, in the order of the initiator queue. The
-    /// window's new token can be read when this returns. `address` is an address of the region.
-    #[expect(clippy::too_many_arguments, reason = "the parameters of NDK_FN_BIND")]
-    pub fn bind(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        region: &MemoryRegion<P>,
-        window: &MemoryWindow<P>,
-        address: u64,
-        length: u64,
-        rights: Rights,
-    ) -> Result<(), PostError> {
-        let posted = self.post_bind(context, flags, (region, window), (address, length), rights);
-        self.after_post(flags, posted)
-    }
-
-    /// Unbinds a window, in the order of the initiator queue.
-    pub fn invalidate_window(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        window: &MemoryWindow<P>,
-    ) -> Result<(), PostError> {
-        let posted = self.post_invalidate_window(context, flags, window);
-        self.after_post(flags, posted)
-    }
-
-    /// The front end refused a post by itself: requests held back are processed.
-    pub fn schedule_held(&self) {
-        if !self.0.requests.is_empty() {
-            process_in_place(&self.0);
-        }
-    }
-
     /// Cancels everything posted, in a service pass. The queue pair then only drains.
     pub fn flush(&self) {
         self.0.end();
@@ -518,318 +376,9 @@ impl<P: Platform> QueuePair<P> {
             }
         })
     }
-
-    fn post(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
-        let posted = self.enqueue(order, sges);
-        self.after_post(order.flags, posted)
-    }
-
-    /// Processes what may be processed: after a post that is not deferred, and after any that failed.
-    fn after_post(&self, flags: RequestFlags, posted: Result<(), PostError>) -> Result<(), PostError> {
-        match posted {
-            Ok(()) if flags.contains(RequestFlags::DEFER) && !self.0.is_ended() => {}
-            Ok(()) => process_in_place(&self.0),
-            Err(_) => self.schedule_held(),
-        }
-        posted
-    }
-
-    fn check_state_and_flags(&self, operation: Operation, flags: RequestFlags) -> Result<(), PostError> {
-        if self.0.state() & state::CONNECTED == 0 {
-            return Err(PostError::NotConnected);
-        }
-        if operation.accepts().contains(flags) { Ok(()) } else { Err(PostError::BadFlags) }
-    }
-
-    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
-        let pair = &self.0;
-        self.check_state_and_flags(order.operation, order.flags)?;
-        let count = sges.len();
-        let inline = order.flags.contains(RequestFlags::INLINE);
-        let most = match order.operation {
-            Operation::Read => pair.limits.read_sges,
-            _ => pair.limits.initiator_sges,
-        };
-        if !inline && count > most as usize {
-            return Err(PostError::TooManySges);
-        }
-        if order.flags.contains(RequestFlags::LOCAL_INVALIDATE) && count == 0 {
-            return Err(PostError::BadFlags);
-        }
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
-        let mut request = order.request();
-        if inline {
-            let mut ring = pair.chunks.claim().ok_or(PostError::Concurrent)?;
-            request.first = ring.position();
-            request.length = self.stage_inline(&mut ring, sges.take(count))?;
-            requests.stage(request).map_err(|_| PostError::QueueFull)?;
-            ring.publish();
-        } else if count == 1 {
-            request.count = 1;
-            request.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
-            request.length = u64::from(request.single.length);
-            pair.check_length(request.length)?;
-            requests.stage(request).map_err(|_| PostError::QueueFull)?;
-        } else {
-            let mut ring = pair.sges.claim().ok_or(PostError::Concurrent)?;
-            request.first = ring.position();
-            request.count = count;
-            request.length = stage_sges(&mut ring, sges.take(count))?;
-            pair.check_length(request.length)?;
-            requests.stage(request).map_err(|_| PostError::QueueFull)?;
-            ring.publish();
-        }
-        show(requests, order.flags);
-        Ok(())
-    }
-
-    /// Copies inline data into chunks of the ring and returns its length.
-    fn stage_inline(
-        &self,
-        ring: &mut Claim<'_, [u8; CHUNK]>,
-        sges: impl Iterator<Item = Sge>,
-    ) -> Result<u64, PostError> {
-        let most = u64::from(self.0.limits.inline_data);
-        let mut chunk = [0; CHUNK];
-        let mut length = 0_u64;
-        for sge in sges {
-            if length + u64::from(sge.length) > most {
-                return Err(PostError::TooMuchData);
-            }
-            let mut done = 0;
-            while done < sge.length {
-                let at = length as usize % CHUNK;
-                let part = (CHUNK - at).min((sge.length - done) as usize);
-                let into = chunk.get_mut(at..at + part).ok_or(PostError::TooMuchData)?;
-                let address = sge.address.wrapping_add(u64::from(done));
-                self.0.core.scheduler.platform().read_inline(address, into);
-                done += part as u32;
-                length += part as u64;
-                if at + part == CHUNK {
-                    ring.stage(chunk).map_err(|_| PostError::TooMuchData)?;
-                }
-            }
-        }
-        if !length.is_multiple_of(CHUNK as u64) {
-            ring.stage(chunk).map_err(|_| PostError::TooMuchData)?;
-        }
-        Ok(length)
-    }
-
-    fn post_fast_register(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        region: &MemoryRegion<P>,
-        registration: FastRegistration,
-        pages: impl ExactSizeIterator<Item = LogicalAddress>,
-    ) -> Result<(), PostError> {
-        let pair = &self.0;
-        self.check_state_and_flags(Operation::FastRegister, flags)?;
-        if !region.0.domain.is(&pair.domain) {
-            return Err(PostError::BadParameter);
-        }
-        let fast = region.0.fast().ok_or(PostError::BadParameter)?;
-        check_registration(&fast, &registration, pages.len())?;
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
-        // Page lists that the peer or a Read invalidated are free by now.
-        fast.buffers.reclaim();
-        let mut draft = fast.buffers.draft().ok_or(PostError::NoResources)?;
-        let most = draft.pages.capacity().min(pages.len());
-        draft.pages.clear();
-        for page in pages.take(most) {
-            push_within_capacity(&mut draft.pages, page.0).map_err(|_| PostError::NoResources)?;
-        }
-        if draft.pages.iter().any(|page| !page.is_multiple_of(PAGE)) {
-            return Err(PostError::BadParameter);
-        }
-        draft.first_byte_offset = u64::from(registration.first_byte_offset);
-        draft.base = registration.base;
-        draft.length = registration.length;
-        draft.rights = registration.rights;
-        let ready = draft.finish();
-        let order = Order { operation: Operation::FastRegister, flags, context, address: 0, token: MemoryToken::NONE };
-        let request = Request { subject: Subject::Pages(fast.clone(), Some(ready)), ..order.request() };
-        if let Err(mut request) = requests.stage(request) {
-            request.subject.discard();
-            return Err(PostError::QueueFull);
-        }
-        show(requests, flags);
-        Ok(())
-    }
-
-    fn post_bind(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        (region, window): (&MemoryRegion<P>, &MemoryWindow<P>),
-        (address, length): (u64, u64),
-        rights: Rights,
-    ) -> Result<(), PostError> {
-        let pair = &self.0;
-        self.check_state_and_flags(Operation::Bind, flags)?;
-        if !region.0.domain.is(&pair.domain) || !window.0.domain.is(&pair.domain) {
-            return Err(PostError::BadParameter);
-        }
-        let registration = region.0.lends(address, length, rights)?;
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
-        // Only now, so that a refused bind leaves the window its token.
-        let token = window.0.issue();
-        let order = Order { operation: Operation::Bind, flags, context, address, token };
-        let request = Request {
-            length,
-            single: Sge { token: registration, ..Sge::default() },
-            subject: Subject::Binding(window.0.clone(), region.0.clone(), rights),
-            ..order.request()
-        };
-        requests.stage(request).map_err(|_| PostError::QueueFull)?;
-        show(requests, flags);
-        Ok(())
-    }
-
-    fn post_invalidate_region(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        region: &MemoryRegion<P>,
-    ) -> Result<(), PostError> {
-        self.check_state_and_flags(Operation::Invalidate, flags)?;
-        if !region.0.domain.is(&self.0.domain) {
-            return Err(PostError::BadParameter);
-        }
-        let fast = region.0.fast().ok_or(PostError::BadParameter)?;
-        self.post_invalidate(context, flags, Subject::Fast(fast))
-    }
-
-    fn post_invalidate_window(
-        &self,
-        context: u64,
-        flags: RequestFlags,
-        window: &MemoryWindow<P>,
-    ) -> Result<(), PostError> {
-        self.check_state_and_flags(Operation::Invalidate, flags)?;
-        if !window.0.domain.is(&self.0.domain) {
-            return Err(PostError::BadParameter);
-        }
-        self.post_invalidate(context, flags, Subject::Window(window.0.clone()))
-    }
-
-    fn post_invalidate(&self, context: u64, flags: RequestFlags, subject: Subject<P>) -> Result<(), PostError> {
-        let mut requests = self.0.requests.claim().ok_or(PostError::Concurrent)?;
-        let order = Order { operation: Operation::Invalidate, flags, context, address: 0, token: MemoryToken::NONE };
-        requests.stage(Request { subject, ..order.request() }).map_err(|_| PostError::QueueFull)?;
-        show(requests, flags);
-        Ok(())
-    }
-}
-
-/// Makes the staged request visible. A held one has no context that processes it next: its poster checks whether the queue pair
-/// has ended meanwhile, and must not check before the request is visible.
-#[inline]
-fn show<P: Platform>(requests: Claim<'_, Request<P>>, flags: RequestFlags) {
-    if flags.contains(RequestFlags::DEFER) {
-        requests.announce();
-    } else {
-        requests.publish();
-    }
-}
-
-/// What the data-moving posts have in common.
-struct Order {
-    operation: Operation,
-    flags: RequestFlags,
-    context: u64,
-    address: u64,
-    token: MemoryToken,
-}
-
-impl Order {
-    fn request<P: Platform>(&self) -> Request<P> {
-        Request {
-            operation: self.operation,
-            flags: self.flags,
-            context: self.context,
-            first: 0,
-            count: 0,
-            single: Sge::default(),
-            length: 0,
-            address: self.address,
-            token: self.token,
-            subject: Subject::Bytes,
-        }
-    }
-}
-
-/// Copies SGEs into a ring and returns the length of the message.
-fn stage_sges(ring: &mut Claim<'_, Sge>, sges: impl Iterator<Item = Sge>) -> Result<u64, PostError> {
-    let mut length = 0_u64;
-    for sge in sges {
-        length += u64::from(sge.length);
-        ring.stage(sge).map_err(|_| PostError::TooManySges)?;
-    }
-    Ok(length)
-}
-
-fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages: usize) -> Result<(), PostError> {
-    let remote = Rights::REMOTE_READ | Rights::REMOTE_WRITE;
-    if registration.rights.intersects(remote) && !fast.remote_access {
-        return Err(PostError::AccessDenied);
-    }
-    let offset = u64::from(registration.first_byte_offset);
-    let capacity = (pages as u64).saturating_mul(PAGE).saturating_sub(offset);
-    let bad = pages == 0
-        || pages > fast.most_pages as usize
-        || offset >= PAGE
-        || registration.base % PAGE != offset
-        || registration.length == 0
-        || registration.length > capacity
-        || registration.base.checked_add(registration.length - 1).is_none();
-    if bad { Err(PostError::BadParameter) } else { Ok(()) }
-}
-
-/// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
-/// service pass. Inside a callback that is everything.
-fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
-    let scheduler = &pair.core.scheduler;
-    let platform = scheduler.platform();
-    let allowance = scheduler.allowance();
-    let at_dispatch = platform.at_dispatch();
-    let mut left = if at_dispatch {
-        allowance.map_or(0, Allowance::in_place)
-    } else {
-        if let Some(allowance) = allowance {
-            allowance.renew();
-        }
-        IN_PLACE_PASSIVE
-    };
-    while left > 0 {
-        let piece = || requester::step(pair, None, left.min(PIECE));
-        let stepped = if at_dispatch { piece() } else { platform.raised(piece) };
-        if let Some(allowance) = allowance.filter(|_| at_dispatch) {
-            allowance.charge(stepped.used());
-        }
-        match stepped {
-            requester::Stepped::Rest(_) => return,
-            requester::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
-        }
-    }
-    scheduler.link(&Object::of(pair));
 }
 
 impl<P: Platform> QueuePairObject<P> {
-    fn check_length(&self, length: u64) -> Result<(), PostError> {
-        if length > self.limits.transfer_length { Err(PostError::TooMuchData) } else { Ok(()) }
-    }
-
     pub(crate) fn state(&self) -> u32 {
         self.state.load(Ordering::SeqCst)
     }

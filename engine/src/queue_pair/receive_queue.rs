@@ -1,7 +1,7 @@
 //! The receive queue of a queue pair: where messages of the peer go.
 //!
 //! This is the consuming end of the receive ring behind a lock, with the mark that a message is being delivered into it. The
-//! producing end, posting, is in `queue_pair.rs`.
+//! producing end is in `posting.rs`.
 //!
 //! Rules (NDKPI: NDK_FN_RECEIVE): receives complete in the order they were posted; a message that finds none waits and is woken
 //! by the next post; a flush waits for the delivery under way, so each receive completes exactly once.
