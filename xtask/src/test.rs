@@ -25,7 +25,7 @@ pub struct Arguments {
 
 /// The control device's faults in the two profiles of completion mode that force an answer. Each takes as long as the auto one;
 /// `cargo xtask soak` has them.
-pub(crate) const FORCED_FAULTS: &str = "life_in_which";
+pub(crate) const FORCED_FAULTS: &str = "scenario_in_which";
 
 /// All of them.
 const FAULTS: &str = "every_allocation_of_a_scenario";
@@ -231,7 +231,9 @@ fn tree_state(workspace: &Workspace) -> Result<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::STAGES;
+    use super::{FAULTS, FORCED_FAULTS, STAGES};
+    use crate::workspace::Workspace;
+    use std::fs;
 
     #[test]
     fn stage_names_are_unique() {
@@ -239,5 +241,16 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), STAGES.len());
+    }
+
+    /// A filter that fits no case skips nothing, and runs nothing where it chooses.
+    #[test]
+    fn the_filters_of_faults_fit_their_cases() {
+        let path = Workspace::find().unwrap().path("tools/ndkctl/tests/control_device/faults.rs");
+        let cases = fs::read_to_string(path).unwrap();
+        let count = |filter: &str| {
+            cases.lines().filter(|line| line.trim_start().starts_with("fn ") && line.contains(filter)).count()
+        };
+        assert_eq!((count(FORCED_FAULTS), count(FAULTS)), (2, 3));
     }
 }
