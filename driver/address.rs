@@ -26,7 +26,7 @@ use softndk_kernel::{
     spin_lock::SpinLock,
 };
 
-use crate::{adapter::Adapter, tags};
+use crate::tags;
 
 /// The zone in a SCOPE_ID; the four bits above it are the level.
 const ZONE: u32 = (1 << 28) - 1;
@@ -40,12 +40,20 @@ pub struct Address {
     pub scope_id: u32,
 }
 
+/// netio's call when an address of some interface was added, removed or changed.
+pub type Changed = unsafe extern "C" fn(*mut c_void, *mut MIB_UNICASTIPADDRESS_ROW, MIB_NOTIFICATION_TYPE);
+
+/// Where a fresh list of addresses goes; `None` without memory for it.
+pub type Publish<'a> = &'a dyn Fn(&[AdapterAddress]) -> Option<()>;
+
 pub struct Addresses {
+    /// The interface.
+    net_luid: u64,
     snapshot: SpinLock<Option<PoolSlice<Option<Address>>>>,
     /// One refresh at a time, so that an older table never replaces a newer one.
     refreshing: Mutex<()>,
     notification: SpinLock<NotificationHandle>,
-    /// A change could not be read for want of memory: the adapter's event thread tries again.
+    /// A change could not be read for want of memory: [`Self::catch_up`] tries again.
     stale: AtomicBool,
 }
 
@@ -56,8 +64,9 @@ struct NotificationHandle(HANDLE);
 unsafe impl Send for NotificationHandle {}
 
 impl Addresses {
-    pub fn try_new() -> Result<Self, OutOfMemory> {
+    pub fn try_new(net_luid: u64) -> Result<Self, OutOfMemory> {
         Ok(Self {
+            net_luid,
             snapshot: SpinLock::new(None),
             refreshing: Mutex::try_new(tags::EVENT, ())?,
             notification: SpinLock::new(NotificationHandle(ptr::null_mut())),
@@ -65,20 +74,19 @@ impl Addresses {
         })
     }
 
-    /// Registers for change notifications and reads the first table. PASSIVE_LEVEL, once the adapter is at its final address.
-    pub fn watch(&self, adapter: &Adapter) -> Result<(), NTSTATUS> {
+    /// Has `changed` called with `context` on every change, at PASSIVE_LEVEL. The first table is still to be read
+    /// ([`Self::refresh`]). PASSIVE_LEVEL.
+    ///
+    /// # Safety
+    /// The function takes this context, which lives until [`Self::forget`] has returned.
+    pub unsafe fn watch(&self, changed: Changed, context: *mut c_void) -> Result<(), NTSTATUS> {
         let mut handle: HANDLE = ptr::null_mut();
-        let context: *const Adapter = adapter;
-        // SAFETY: PASSIVE_LEVEL; the adapter outlives the notification, because `forget` cancels it before the adapter is
-        // freed; `handle` is a valid place for the answer.
-        let status = unsafe {
-            NotifyUnicastIpAddressChange(AF_UNSPEC, addresses_changed, context.cast_mut().cast(), 0, &raw mut handle)
-        };
+        // SAFETY: PASSIVE_LEVEL; the context outlives the notification (the caller's promise); a place for the answer.
+        let status = unsafe { NotifyUnicastIpAddressChange(AF_UNSPEC, changed, context, 0, &raw mut handle) };
         if status != STATUS_SUCCESS {
             return Err(status);
         }
         self.notification.lock().0 = handle;
-        self.refresh(adapter);
         Ok(())
     }
 
@@ -99,33 +107,30 @@ impl Addresses {
         }
     }
 
-    /// Follows a change; one that cannot be followed now is followed by the adapter's event thread. PASSIVE_LEVEL.
-    fn refresh(&self, adapter: &Adapter) {
-        if self.read(adapter).is_none() {
-            self.stale.store(true, Ordering::SeqCst);
-            adapter.provider.wake_events();
-        }
-    }
-
-    /// Follows the changes that could not be followed when they came; false while that still does not succeed. PASSIVE_LEVEL.
-    pub fn catch_up(&self, adapter: &Adapter) -> bool {
-        let missed = self.stale.swap(false, Ordering::SeqCst);
-        let followed = !missed || self.read(adapter).is_some();
+    /// Reads the table and passes the addresses on; false when that fails for want of memory: [`Self::catch_up`] tries again.
+    /// PASSIVE_LEVEL.
+    pub fn refresh(&self, publish: Publish<'_>) -> bool {
+        let followed = self.read(publish).is_some();
         if !followed {
             self.stale.store(true, Ordering::SeqCst);
         }
         followed
     }
 
-    /// Reads the table, swaps the snapshot and passes it to the engine; `None` without memory for one of them.
-    fn read(&self, adapter: &Adapter) -> Option<()> {
+    /// Follows the changes that could not be followed when they came; false while that still does not succeed. PASSIVE_LEVEL.
+    pub fn catch_up(&self, publish: Publish<'_>) -> bool {
+        !self.stale.swap(false, Ordering::SeqCst) || self.refresh(publish)
+    }
+
+    /// Reads the table, swaps the snapshot and passes it on; `None` without memory for one of them.
+    fn read(&self, publish: Publish<'_>) -> Option<()> {
         let _one_at_a_time = self.refreshing.lock();
-        let fresh = Table::read().ok()?.of_interface(adapter.net_luid).ok()?;
+        let fresh = Table::read().ok()?.of_interface(self.net_luid).ok()?;
         let plain = plain(&fresh).ok()?;
         // The old snapshot is freed outside the lock.
         let old = self.snapshot.lock().replace(fresh);
         drop(old);
-        adapter.provider.addresses_changed(&plain)
+        publish(&plain)
     }
 }
 
@@ -206,17 +211,5 @@ pub fn ip_address(address: &SOCKADDR_INET) -> Option<IpAddr> {
         Some(IpAddr::from(bytes.Byte))
     } else {
         None
-    }
-}
-
-/// netio: an address of some interface was added, removed or changed. PASSIVE_LEVEL.
-unsafe extern "C" fn addresses_changed(
-    context: *mut c_void,
-    _row: *mut MIB_UNICASTIPADDRESS_ROW,
-    _kind: MIB_NOTIFICATION_TYPE,
-) {
-    // SAFETY: the context is the adapter that registered; it cancels the notification before it is freed.
-    if let Some(adapter) = unsafe { Adapter::from_context(context) } {
-        adapter.addresses.refresh(adapter);
     }
 }

@@ -18,7 +18,7 @@ use ndkpi_sys::{
 
 use softndk_engine::Timeouts;
 
-use crate::adapter::{MacAddress, MiniportHandle};
+use crate::link::handle::{MacAddress, MiniportHandle};
 
 /// The highest wire number; `docs/registry.md` names it.
 const MAX_WIRE_NUMBER: u32 = 0xFFFF;

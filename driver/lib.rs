@@ -14,6 +14,7 @@ mod configuration;
 mod control;
 mod driver;
 mod entry;
+mod link;
 mod mapper;
 mod memory;
 mod miniport;
@@ -24,7 +25,6 @@ mod service;
 mod status;
 mod tags;
 mod version;
-mod wire;
 
 extern crate wdk_panic;
 

@@ -9,13 +9,13 @@ use ndkpi_sys::nt::{
     STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
 };
 use softndk_engine::{
-    CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, Open, Platform, ProtectionDomain,
+    CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, ObjectKind as Kind, Open, ProtectionDomain,
     QueuePair, SharedEndpoint, SharedReceiveQueue,
 };
 use softndk_ioctl::{NdkCall, ObjectKind, REFUSALS_KEPT, RefusalCause, RefusalEntry, RefusalWay};
-use softndk_kernel::{irql, spin_lock::SpinLock};
+use softndk_kernel::{clock::Clock, irql, spin_lock::SpinLock};
 
-use crate::{control::object_list, driver::Driver, platform::KernelPlatform};
+use crate::platform::KernelPlatform;
 
 /// The error of a call, and its status.
 #[derive(Clone, Copy)]
@@ -60,9 +60,9 @@ impl Subject for Nothing {
     }
 }
 
-impl Subject for (softndk_engine::ObjectKind, u64) {
+impl Subject for (Kind, u64) {
     fn subject(&self) -> (ObjectKind, u64) {
-        (object_list::kind(self.0), self.1)
+        (listed_kind(self.0), self.1)
     }
 }
 
@@ -91,6 +91,22 @@ macro_rules! subjects {
 subjects! {
     Open CompletionQueue ProtectionDomain MemoryRegion MemoryWindow SharedReceiveQueue QueuePair Listener Connector
     SharedEndpoint
+}
+
+/// A kind in the ABI's form.
+pub fn listed_kind(kind: Kind) -> ObjectKind {
+    match kind {
+        Kind::Open => ObjectKind::ADAPTER,
+        Kind::CompletionQueue => ObjectKind::COMPLETION_QUEUE,
+        Kind::ProtectionDomain => ObjectKind::PROTECTION_DOMAIN,
+        Kind::MemoryRegion => ObjectKind::MEMORY_REGION,
+        Kind::MemoryWindow => ObjectKind::MEMORY_WINDOW,
+        Kind::SharedReceiveQueue => ObjectKind::SHARED_RECEIVE_QUEUE,
+        Kind::QueuePair => ObjectKind::QUEUE_PAIR,
+        Kind::Listener => ObjectKind::LISTENER,
+        Kind::Connector => ObjectKind::CONNECTOR,
+        Kind::SharedEndpoint => ObjectKind::SHARED_ENDPOINT,
+    }
 }
 
 /// Refuses a call: returns its status.
@@ -150,7 +166,7 @@ impl Kept {
 }
 
 fn now() -> u64 {
-    Driver::get().map_or(0, |driver| driver.fabric.platform().now())
+    Clock::new().now()
 }
 
 #[inline(never)]

@@ -13,7 +13,7 @@ use super::request::{Outcome, adapters_left};
 use crate::{
     adapter::Adapter,
     driver::{ADAPTER_MAX, Driver},
-    miniport::MTU,
+    link::MTU,
 };
 use softndk_kernel::irp::Buffer;
 
@@ -62,10 +62,10 @@ fn fill(buffer: &mut Buffer) -> Result<(usize, bool), Status> {
 fn describe(adapter: &Adapter, place: &mut [u8]) {
     let mut flags = AdapterFlags::LINK_UP;
     flags.set(AdapterFlags::NDK_ENABLED, adapter.provider.is_enabled());
-    flags.set(AdapterFlags::RUNNING, adapter.port.is_running());
+    flags.set(AdapterFlags::RUNNING, adapter.station.port.is_running());
     let mut addresses = [AdapterAddress::UNUSED; ADAPTER_ADDRESS_MAX];
     let mut count = 0_usize;
-    adapter.addresses.for_each(|address| match addresses.get_mut(count) {
+    adapter.provider.addresses().for_each(|address| match addresses.get_mut(count) {
         Some(entry) => {
             *entry = AdapterAddress::new(address.ip, address.prefix_length, address.scope_id);
             count += 1;
@@ -79,7 +79,7 @@ fn describe(adapter: &Adapter, place: &mut [u8]) {
         interface_index: adapter.interface_index,
         wire_number: adapter.configuration.wire_number,
         mtu: MTU,
-        mac_address: adapter.current_address,
+        mac_address: adapter.station.current_address,
         reserved: [0; 2],
         flags,
         technology: Technology(adapter.configuration.technology.0.cast_unsigned()),
@@ -122,8 +122,8 @@ pub fn limits(information: &NDK_ADAPTER_INFO) -> AdapterLimits {
 
 fn counters(adapter: &Adapter) -> AdapterCounters {
     let rdma = adapter.provider.counters();
-    let received = adapter.statistics.received.read();
-    let sent = adapter.statistics.sent.read();
+    let received = adapter.station.statistics.received.read();
+    let sent = adapter.station.statistics.sent.read();
     AdapterCounters {
         connects: rdma.connect,
         accepts: rdma.accept,

@@ -2,15 +2,18 @@
 //!
 //! It is read part by part, each part no longer than the caller's buffer, and no lock is held between two objects.
 
-use softndk_engine::{ANTECEDENTS, ObjectKind as Kind, ObjectSnapshot, ObjectState as State, Platform};
+use softndk_engine::{ANTECEDENTS, ObjectSnapshot, ObjectState as State, Platform};
 use softndk_ioctl::{
-    OBJECT_ANTECEDENT_MAX, ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState,
-    RequestHeader, Status, read_request,
+    OBJECT_ANTECEDENT_MAX, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState, RequestHeader,
+    Status, read_request,
 };
 use zerocopy::IntoBytes;
 
 use super::request::adapters_left;
-use crate::driver::{ADAPTER_MAX, Driver};
+use crate::{
+    driver::{ADAPTER_MAX, Driver},
+    refusal::listed_kind,
+};
 use softndk_kernel::irp::Buffer;
 
 const _: () = assert!(ANTECEDENTS == OBJECT_ANTECEDENT_MAX);
@@ -60,28 +63,12 @@ fn entry(object: &ObjectSnapshot, adapter: u32, now: u64) -> ObjectEntry {
         number: object.number,
         age: now.saturating_sub(object.made),
         antecedents: object.antecedents,
-        kind: kind(object.kind),
+        kind: listed_kind(object.kind),
         state: state(object.state),
         holds: object.holds,
         dependants: object.dependants,
         adapter,
         session: object.label as u32,
-    }
-}
-
-/// A kind in the ABI's form.
-pub fn kind(kind: Kind) -> ObjectKind {
-    match kind {
-        Kind::Open => ObjectKind::ADAPTER,
-        Kind::CompletionQueue => ObjectKind::COMPLETION_QUEUE,
-        Kind::ProtectionDomain => ObjectKind::PROTECTION_DOMAIN,
-        Kind::MemoryRegion => ObjectKind::MEMORY_REGION,
-        Kind::MemoryWindow => ObjectKind::MEMORY_WINDOW,
-        Kind::SharedReceiveQueue => ObjectKind::SHARED_RECEIVE_QUEUE,
-        Kind::QueuePair => ObjectKind::QUEUE_PAIR,
-        Kind::Listener => ObjectKind::LISTENER,
-        Kind::Connector => ObjectKind::CONNECTOR,
-        Kind::SharedEndpoint => ObjectKind::SHARED_ENDPOINT,
     }
 }
 

@@ -1,10 +1,14 @@
-//! The entry points for raw frames. The virtual wire (`wire.rs`) handles the frames.
+//! The entry points for raw frames. The virtual wire (`link/wire.rs`) handles the frames.
 
 use core::ffi::c_void;
 
 use ndkpi_sys::ndis::{NDIS_HANDLE, NDIS_PORT_NUMBER, NDIS_RETURN_FLAGS, NDIS_SEND_FLAGS, NET_BUFFER_LIST};
 
-use crate::{adapter::Adapter, wire};
+use crate::{
+    adapter::Adapter,
+    driver::{ADAPTER_MAX, Driver},
+    link::{Station, wire},
+};
 
 /// NDIS: MiniportSendNetBufferLists. `IRQL <= DISPATCH_LEVEL`. Every list is completed before the return, because the bytes are
 /// copied.
@@ -20,7 +24,17 @@ pub unsafe extern "C" fn send(
     // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
         // SAFETY: the chain belongs to the driver until it is completed.
-        unsafe { wire::send(adapter, chain, flags) };
+        unsafe { wire::send(&adapter.station, &|visit| each_other(adapter.index, visit), chain, flags) };
+    }
+}
+
+/// Visits the stations of all adapters but one. `IRQL <= DISPATCH_LEVEL`.
+fn each_other(index: usize, visit: &mut dyn FnMut(&Station)) {
+    let Some(driver) = Driver::get() else { return };
+    for other in (0..ADAPTER_MAX).filter(|other| *other != index) {
+        if let Some(adapter) = driver.adapter(other) {
+            visit(&adapter.station);
+        }
     }
 }
 
@@ -32,7 +46,7 @@ pub unsafe extern "C" fn give_back(context: NDIS_HANDLE, chain: *mut NET_BUFFER_
     // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
         // SAFETY: NDIS returns what this adapter indicated, once.
-        unsafe { wire::give_back(adapter, chain) };
+        unsafe { wire::give_back(&adapter.station, chain) };
     }
 }
 

@@ -19,11 +19,9 @@ pub unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
     driver.remove(adapter.index);
     adapter.provider.leave();
     adapter.gate.shut();
-    // Addresses before the provider: the callback makes the provider end what used a vanished address.
-    adapter.addresses.forget();
     adapter.provider.stop();
     driver.release(adapter.index);
-    adapter.port.stop();
+    adapter.station.port.stop();
     control::device::detach(driver);
     if let Some(block) = NonNull::new(context.cast::<Adapter>()) {
         // SAFETY: published by InitializeEx; nothing refers to the adapter any more.

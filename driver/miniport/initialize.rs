@@ -28,16 +28,20 @@ use softndk_kernel::{
     rundown::Rundown,
 };
 
-use super::{MTU, SUPPORTED_PACKET_FILTERS, multicast::MULTICAST_MAX, oid, statistics::SUPPORTED_STATISTICS};
+use super::{SUPPORTED_PACKET_FILTERS, oid};
 use crate::{
-    adapter::{Adapter, MacAddress, MiniportHandle, NdkDescription, Parts},
-    address::Addresses,
+    adapter::{Adapter, NdkDescription, Parts},
     configuration::Configuration,
     control,
     driver::{Driver, Reservation},
+    link::{
+        MTU, Plug, Station,
+        handle::{MacAddress, MiniportHandle},
+        multicast::MULTICAST_MAX,
+        statistics::SUPPORTED_STATISTICS,
+    },
     ndk::{limits, provider::Provider},
     tags,
-    wire::Port,
 };
 
 /// NDIS: MiniportInitializeEx. PASSIVE_LEVEL.
@@ -75,12 +79,10 @@ fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
     let reservation = driver.reserve().ok_or(NDIS_STATUS_RESOURCES)?;
     let adapter = build(identity, &reservation)?;
     let described = set_general_attributes(&adapter).and_then(|()| set_ndk_attributes(&adapter));
-    let started = described.and_then(|()| adapter.provider.start(&adapter));
-    let watching = started.and_then(|()| adapter.addresses.watch(&adapter));
-    let attached = watching.and_then(|()| control::device::attach(reservation.driver()));
+    let started = described.and_then(|()| adapter.provider.start());
+    let attached = started.and_then(|()| control::device::attach(reservation.driver()));
     if let Err(status) = attached {
         // Whatever failed: the engine holds the adapter from `build` until the provider stops.
-        adapter.addresses.forget();
         adapter.provider.stop();
         return Err(status);
     }
@@ -101,17 +103,27 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     let mut capabilities = ndk_capabilities(&configuration);
     // SAFETY: only the address of a place inside the block is computed.
     capabilities.NdkInfo = unsafe { &raw mut (*context).ndk.information };
+    // SAFETY: as above.
+    let station = unsafe { &raw mut (*context).station };
+    let plug = Plug {
+        miniport: identity.miniport,
+        wire_number: configuration.wire_number,
+        permanent_address: permanent_address(identity.net_luid),
+        network_address: configuration.network_address,
+    };
     let parts = Parts {
         index: reservation.index(),
-        miniport: identity.miniport,
         interface_index: identity.interface_index,
         net_luid: identity.net_luid,
         configuration,
-        permanent_address: permanent_address(identity.net_luid),
         gate: Rundown::try_open(tags::RUNDOWN).map_err(resources)?,
-        port: Port::try_new(identity.miniport, context)?,
-        addresses: Addresses::try_new().map_err(resources)?,
-        provider: Provider::try_new(&configuration, &reservation.driver().fabric)?,
+        station: Station::try_new(plug, station)?,
+        provider: Provider::try_new(
+            identity.miniport,
+            identity.net_luid,
+            &configuration,
+            &reservation.driver().fabric,
+        )?,
         ndk: NdkDescription { capabilities, information },
     };
     Ok(space.fill(Adapter::from(parts)))
@@ -182,8 +194,8 @@ fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     attributes.SupportedPacketFilters = SUPPORTED_PACKET_FILTERS;
     attributes.MaxMulticastListSize = MULTICAST_MAX as u32;
     attributes.MacAddressLength = size_of::<MacAddress>() as u16;
-    set_prefix(&mut attributes.PermanentMacAddress, adapter.permanent_address);
-    set_prefix(&mut attributes.CurrentMacAddress, adapter.current_address);
+    set_prefix(&mut attributes.PermanentMacAddress, adapter.station.permanent_address);
+    set_prefix(&mut attributes.CurrentMacAddress, adapter.station.current_address);
     attributes.AccessType = NET_IF_ACCESS_BROADCAST;
     attributes.DirectionType = NET_IF_DIRECTION_SENDRECEIVE;
     attributes.ConnectionType = NET_IF_CONNECTION_DEDICATED;
@@ -198,7 +210,7 @@ fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
         | NDIS_LINK_STATE_DUPLEX_AUTO_NEGOTIATED;
     // Mandatory since NDIS 6.20, even for a miniport that cannot wake anything.
     attributes.PowerManagementCapabilitiesEx = &raw mut power_management;
-    set_attributes(adapter.miniport, &mut attributes)
+    set_attributes(adapter.station.miniport, &mut attributes)
 }
 
 /// The address at the start of an NDIS address field.
@@ -233,7 +245,7 @@ fn set_ndk_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
         Enabled: u8::from(adapter.configuration.network_direct),
         NdkCapabilities: capabilities.cast_mut(),
     };
-    set_attributes(adapter.miniport, &mut attributes)
+    set_attributes(adapter.station.miniport, &mut attributes)
 }
 
 /// The adapter that [`start`] published.

@@ -6,10 +6,8 @@ pub mod characteristics;
 pub mod data_path;
 pub mod halt;
 pub mod initialize;
-pub mod multicast;
 pub mod oid;
 pub mod state;
-pub mod statistics;
 
 use core::ptr;
 
@@ -19,15 +17,6 @@ use ndkpi_sys::ndis::{
 use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING};
 
 use crate::driver::Driver;
-
-/// Payload of a frame, in bytes.
-pub const MTU: u32 = 1500;
-/// Bytes of an Ethernet header.
-pub const HEADER_LENGTH: u32 = 14;
-/// The longest frame, without check sequence.
-pub const FRAME_MAX: u32 = MTU + HEADER_LENGTH;
-/// The shortest frame a station may receive, without check sequence.
-pub const FRAME_MIN: u32 = 60;
 
 /// The packet filter bits this miniport supports.
 pub const SUPPORTED_PACKET_FILTERS: NDIS_PACKET_TYPES = NDIS_PACKET_TYPES::DIRECTED

@@ -16,7 +16,7 @@ use crate::adapter::Adapter;
 pub unsafe extern "C" fn pause(context: NDIS_HANDLE, _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS) -> NDIS_STATUS {
     // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     if let Some(adapter) = unsafe { Adapter::from_context(context) } {
-        adapter.port.pause();
+        adapter.station.port.pause();
     }
     NDIS_STATUS_SUCCESS
 }
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn restart(
 ) -> NDIS_STATUS {
     // SAFETY: NDIS passes the driver's context while the adapter is initialised.
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return NDIS_STATUS_FAILURE };
-    adapter.port.restart();
+    adapter.station.port.restart();
     NDIS_STATUS_SUCCESS
 }
 
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn pnp_event(context: NDIS_HANDLE, event: *mut NET_DEVICE_
     // SAFETY: the event is valid for the call.
     let Some(event) = (unsafe { event.as_ref() }) else { return };
     if event.DevicePnPEvent == NdisDevicePnPEventSurpriseRemoved {
-        adapter.removed.store(true, Ordering::Release);
+        adapter.station.removed.store(true, Ordering::Release);
         adapter.provider.surprise_removed();
     }
 }

@@ -13,6 +13,7 @@ use ndkpi_sys::ndis::{
     NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS, NET_PNP_EVENT_NOTIFICATION, NET_PNP_EVENT_NOTIFICATION_REVISION_2,
     NdisMNetPnPEvent, NetEventNDKDisable, NetEventNDKEnable,
 };
+use ndkpi_sys::netioapi::{MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW};
 use softndk_kernel::{
     dpc,
     event::Event,
@@ -27,14 +28,18 @@ use softndk_ioctl::{NdkCall, RefusalCause};
 
 use super::limits;
 use crate::{
-    adapter::{Adapter, MiniportHandle},
+    address::Addresses,
     configuration::Configuration,
+    link::handle::MiniportHandle,
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
     tags,
 };
 
 pub struct Provider {
+    miniport: MiniportHandle,
+    /// The interface's addresses: those for listening and connecting.
+    addresses: Addresses,
     /// The engine's part of the adapter.
     engine: EngineAdapter<KernelPlatform>,
     /// The last requested state; the event thread applies it.
@@ -54,9 +59,15 @@ pub struct Provider {
 
 impl Provider {
     /// PASSIVE_LEVEL.
-    pub fn try_new(configuration: &Configuration, fabric: &Fabric<KernelPlatform>) -> Result<Self, NDIS_STATUS> {
+    pub fn try_new(
+        miniport: MiniportHandle,
+        net_luid: u64,
+        configuration: &Configuration,
+        fabric: &Fabric<KernelPlatform>,
+    ) -> Result<Self, NDIS_STATUS> {
         let none = |OutOfMemory| NDIS_STATUS_RESOURCES;
         let opens = Rundown::try_open(tags::RUNDOWN).map_err(none)?;
+        let addresses = Addresses::try_new(net_luid).map_err(none)?;
         let wake = Event::try_synchronization(tags::EVENT, false).map_err(none)?;
         let settings = AdapterSettings {
             limits: limits::of(configuration),
@@ -69,6 +80,8 @@ impl Provider {
             engine.shut_down();
         }
         Ok(Self {
+            miniport,
+            addresses,
             engine,
             wanted: AtomicBool::new(configuration.network_direct),
             on: AtomicBool::new(configuration.network_direct),
@@ -80,18 +93,24 @@ impl Provider {
         })
     }
 
-    /// Starts the event thread. PASSIVE_LEVEL, once the adapter is at its final address.
-    pub fn start(&self, adapter: &Adapter) -> Result<(), NDIS_STATUS> {
-        let context: *const Adapter = adapter;
-        // SAFETY: `run_events` takes the adapter's address; `stop` joins the thread before the adapter is freed.
-        let thread = unsafe { Thread::start(run_events, context.cast_mut().cast()) }?;
+    /// Starts the event thread, which follows changes of addresses too. PASSIVE_LEVEL, once the adapter is at its final address.
+    pub fn start(&self) -> Result<(), NDIS_STATUS> {
+        let context: *const Self = self;
+        let context = context.cast_mut().cast();
+        // SAFETY: `run_events` takes the provider's address; `stop` joins the thread before the adapter is freed.
+        let thread = unsafe { Thread::start(run_events, context) }?;
         *self.thread.lock() = Some(thread);
+        // SAFETY: `addresses_changed` takes the provider's address; `stop` cancels the notification before the adapter is freed.
+        unsafe { self.addresses.watch(addresses_changed, context) }?;
+        self.follow_addresses();
         Ok(())
     }
 
     /// Ends NDK on this adapter: no new opens, every open closed, the event thread gone. PASSIVE_LEVEL.
     pub fn stop(&self) {
         self.leave();
+        // First: the notification makes the engine end what used a vanished address.
+        self.addresses.forget();
         self.ending.store(true, Ordering::SeqCst);
         self.wake.set();
         let thread = self.thread.lock().take();
@@ -145,15 +164,22 @@ impl Provider {
         self.opens.release();
     }
 
-    /// The interface's addresses changed: listeners and connections of vanished ones end. Nothing without memory for the list:
-    /// the old one stays until the caller tries again. `IRQL <= DISPATCH_LEVEL`.
-    pub fn addresses_changed(&self, addresses: &[AdapterAddress]) -> Option<()> {
+    /// The interface's addresses.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Listeners and connections of addresses that vanished end. `None` without memory for the list: the old one stays.
+    /// `IRQL <= DISPATCH_LEVEL`.
+    fn publish(&self, addresses: &[AdapterAddress]) -> Option<()> {
         self.engine.set_scoped_addresses(addresses).ok()
     }
 
-    /// Wakes the event thread for new work.
-    pub fn wake_events(&self) {
-        self.wake.set();
+    /// Reads the addresses; where memory is short the event thread tries again. PASSIVE_LEVEL.
+    fn follow_addresses(&self) {
+        if !self.addresses.refresh(&|addresses| self.publish(addresses)) {
+            self.wake.set();
+        }
     }
 
     pub fn counters(&self) -> Counters {
@@ -178,7 +204,7 @@ impl Provider {
 
     /// Applies the wanted state, and reports it to NDIS where the last report differs; an error when NDIS did not take it. The
     /// actual and the reported state may differ: a request may be taken back before the event that failed is raised again.
-    fn follow(&self, adapter: &Adapter, reported: &mut bool) -> Result<(), NDIS_STATUS> {
+    fn follow(&self, reported: &mut bool) -> Result<(), NDIS_STATUS> {
         while !self.is_leaving() {
             let wanted = self.wanted.load(Ordering::SeqCst);
             if wanted != self.on.load(Ordering::SeqCst) {
@@ -187,7 +213,7 @@ impl Provider {
             if wanted == *reported {
                 break;
             }
-            announce(adapter.miniport, wanted)?;
+            announce(self.miniport, wanted)?;
             *reported = wanted;
         }
         Ok(())
@@ -214,10 +240,10 @@ fn pause(failures: u32) -> u32 {
 /// Only lack of resources is waited out: addresses are read again for as long as the adapter exists, an event is raised at most
 /// [`TRIES`] times. An event that NDIS refuses for another reason is not raised again before the next request.
 unsafe extern "C" fn run_events(context: *mut c_void) {
-    // SAFETY: `Provider::start` gave the adapter, which outlives this thread.
-    if let Some(adapter) = unsafe { Adapter::from_context(context) } {
-        let provider = &adapter.provider;
-        let mut reported = adapter.configuration.network_direct;
+    // SAFETY: `Provider::start` gave the provider, which outlives this thread.
+    if let Some(provider) = unsafe { context.cast::<Provider>().as_ref() } {
+        // Only this thread changes it.
+        let mut reported = provider.on.load(Ordering::SeqCst);
         // In a row; and how often the event may be raised before the next request.
         let (mut failures, mut tries) = (0_u32, TRIES);
         loop {
@@ -233,9 +259,9 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
             if called {
                 tries = TRIES;
             }
-            let caught_up = adapter.addresses.catch_up(adapter);
+            let caught_up = provider.addresses.catch_up(&|addresses| provider.publish(addresses));
             if tries != 0 {
-                tries = match provider.follow(adapter, &mut reported) {
+                tries = match provider.follow(&mut reported) {
                     Ok(()) => TRIES,
                     Err(NDIS_STATUS_RESOURCES) => tries.saturating_sub(1),
                     Err(_) => 0,
@@ -246,6 +272,18 @@ unsafe extern "C" fn run_events(context: *mut c_void) {
         }
     }
     thread::exit();
+}
+
+/// netio: an address of some interface was added, removed or changed. PASSIVE_LEVEL.
+unsafe extern "C" fn addresses_changed(
+    context: *mut c_void,
+    _row: *mut MIB_UNICASTIPADDRESS_ROW,
+    _kind: MIB_NOTIFICATION_TYPE,
+) {
+    // SAFETY: the context is the provider that registered; it cancels the notification before it is freed.
+    if let Some(provider) = unsafe { context.cast::<Provider>().as_ref() } {
+        provider.follow_addresses();
+    }
 }
 
 /// Reports to NDIS that NDK was switched; an error when NDIS did not take it. Disabling returns when every NDK adapter has been

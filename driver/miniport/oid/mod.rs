@@ -64,7 +64,7 @@ pub unsafe extern "C" fn request(context: NDIS_HANDLE, request: *mut NDIS_OID_RE
     let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return NDIS_STATUS_FAILURE };
     // SAFETY: the request belongs to the driver until the return.
     let Some(request) = (unsafe { request.as_mut() }) else { return NDIS_STATUS_FAILURE };
-    if adapter.removed.load(Ordering::Relaxed) {
+    if adapter.station.removed.load(Ordering::Relaxed) {
         return NDIS_STATUS_NOT_ACCEPTED;
     }
     dispatch(adapter, request, query::regular, set::regular)

@@ -15,8 +15,12 @@ use ndkpi_sys::ndis::{
 };
 use ndkpi_sys::ndis::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_STATISTICS};
 
-use super::{super::FRAME_MAX, super::multicast::MULTICAST_MAX, super::statistics, answer::Answer};
-use crate::{adapter::Adapter, ndk, version, wire::FRAME_COUNT};
+use super::answer::Answer;
+use crate::{
+    adapter::Adapter,
+    link::{FRAME_MAX, multicast::MULTICAST_MAX, statistics, wire::FRAME_COUNT},
+    ndk, version,
+};
 
 /// Answers a query that NDIS serialises. PASSIVE_LEVEL.
 pub fn regular(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
@@ -26,11 +30,11 @@ pub fn regular(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
         OID_GEN_VENDOR_DRIVER_VERSION => answer.u32(u32::from(version::DRIVER.0) << 16 | u32::from(version::DRIVER.1)),
         OID_GEN_MAXIMUM_TOTAL_SIZE | OID_GEN_RECEIVE_BLOCK_SIZE | OID_GEN_TRANSMIT_BLOCK_SIZE => answer.u32(FRAME_MAX),
         OID_GEN_RECEIVE_BUFFER_SPACE | OID_GEN_TRANSMIT_BUFFER_SPACE => answer.u32(FRAME_MAX * FRAME_COUNT as u32),
-        OID_GEN_CURRENT_PACKET_FILTER => answer.u32(adapter.packet_filter.load(Ordering::Relaxed)),
-        OID_GEN_CURRENT_LOOKAHEAD => answer.u32(adapter.lookahead.load(Ordering::Relaxed)),
+        OID_GEN_CURRENT_PACKET_FILTER => answer.u32(adapter.station.packet_filter.load(Ordering::Relaxed)),
+        OID_GEN_CURRENT_LOOKAHEAD => answer.u32(adapter.station.lookahead.load(Ordering::Relaxed)),
         OID_GEN_INTERRUPT_MODERATION => interrupt_moderation(answer),
-        OID_802_3_PERMANENT_ADDRESS => answer.bytes(&adapter.permanent_address),
-        OID_802_3_CURRENT_ADDRESS => answer.bytes(&adapter.current_address),
+        OID_802_3_PERMANENT_ADDRESS => answer.bytes(&adapter.station.permanent_address),
+        OID_802_3_CURRENT_ADDRESS => answer.bytes(&adapter.station.current_address),
         OID_802_3_MAXIMUM_LIST_SIZE => answer.u32(MULTICAST_MAX as u32),
         OID_802_3_RCV_ERROR_ALIGNMENT | OID_802_3_XMIT_ONE_COLLISION | OID_802_3_XMIT_MORE_COLLISIONS => answer.u32(0),
         OID_PNP_QUERY_POWER => NDIS_STATUS_SUCCESS,
@@ -42,7 +46,7 @@ pub fn regular(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
 
 /// Answers a query that may come on any processor at any time. `IRQL <= DISPATCH_LEVEL`.
 pub fn direct(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
-    if adapter.removed.load(Ordering::Relaxed) {
+    if adapter.station.removed.load(Ordering::Relaxed) {
         return NDIS_STATUS_NOT_ACCEPTED;
     }
     counters(adapter, oid, answer)
@@ -51,9 +55,9 @@ pub fn direct(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
 /// The OIDs that are served on both paths.
 fn counters(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
     let rdma = adapter.provider.counters();
-    let mut received = adapter.statistics.received.read();
+    let mut received = adapter.station.statistics.received.read();
     received.add_unicast(rdma.frames_in, rdma.octets_in);
-    let mut sent = adapter.statistics.sent.read();
+    let mut sent = adapter.station.statistics.sent.read();
     sent.add_unicast(rdma.frames_out, rdma.octets_out);
     match oid {
         OID_GEN_RCV_OK => answer.counter(received.frame_sum()),

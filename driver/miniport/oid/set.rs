@@ -9,12 +9,15 @@ use ndkpi_sys::ndis::{
     OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS, OID_PNP_SET_POWER,
 };
 
-use super::{
-    super::multicast::{MULTICAST_MAX, MulticastList},
-    super::{MTU, SUPPORTED_PACKET_FILTERS},
-    answer::Input,
+use super::{super::SUPPORTED_PACKET_FILTERS, answer::Input};
+use crate::{
+    adapter::Adapter,
+    configuration::Configuration,
+    link::{
+        MTU,
+        multicast::{MULTICAST_MAX, MulticastList},
+    },
 };
-use crate::{adapter::Adapter, configuration::Configuration};
 
 /// Bytes of NDIS_LINK_PARAMETERS.
 const LINK_PARAMETERS: usize = 0x20;
@@ -46,7 +49,7 @@ fn packet_filter(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS>
     if !SUPPORTED_PACKET_FILTERS.contains(NDIS_PACKET_TYPES::from_bits_retain(filter)) {
         return Err(NDIS_STATUS_NOT_SUPPORTED);
     }
-    adapter.packet_filter.store(filter, Ordering::Relaxed);
+    adapter.station.packet_filter.store(filter, Ordering::Relaxed);
     Ok(())
 }
 
@@ -60,7 +63,7 @@ fn lookahead(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
     if bytes > MTU {
         return Err(NDIS_STATUS_INVALID_DATA);
     }
-    adapter.lookahead.store(bytes, Ordering::Relaxed);
+    adapter.station.lookahead.store(bytes, Ordering::Relaxed);
     Ok(())
 }
 
@@ -77,7 +80,7 @@ fn multicast_list(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS
     let mut bytes = [0; CAPACITY];
     let length = input.copy_to(&mut bytes);
     let list = MulticastList::from_bytes(bytes.get(..length).unwrap_or(&[])).map_err(|_| NDIS_STATUS_MULTICAST_FULL)?;
-    *adapter.multicast.lock() = list;
+    *adapter.station.multicast.lock() = list;
     Ok(())
 }
 
@@ -86,7 +89,7 @@ fn ndk_state(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
     let [wanted] = input.bytes::<1>()?;
     let enable = wanted != 0;
     // NDKPI: enable only if the keyword, read now, is not zero; otherwise everything stays as it is.
-    if !enable || Configuration::network_direct_now(adapter.miniport)? {
+    if !enable || Configuration::network_direct_now(adapter.station.miniport)? {
         adapter.provider.set_state(enable);
     }
     Ok(())

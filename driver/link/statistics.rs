@@ -10,7 +10,7 @@ use ndkpi_sys::ndis::{
     NDIS_STATISTICS_INFO, NDIS_STATISTICS_INFO_REVISION_1,
 };
 
-use crate::adapter::MacAddress;
+use super::handle::MacAddress;
 
 /// All counters of NDIS_STATISTICS_INFO, in the NDIS_STATISTICS_FLAGS_VALID_* family.
 pub const SUPPORTED_STATISTICS: NDIS_STATISTICS_FLAGS = NDIS_STATISTICS_FLAGS::from_bits_retain(0x003F_87FF);

@@ -1,4 +1,4 @@
-//! The virtual wire for raw frames: what one adapter sends, every other adapter with the same wire number receives.
+//! The virtual wire for raw frames: what one station sends, every other station with the same wire number receives.
 //!
 //! It carries ARP, neighbour discovery and other frames; RDMA never comes here. A frame is copied into a list of the receiver's
 //! own and indicated from the receiver's DPC, never from the sender's call, so that an answer inside the indication cannot
@@ -22,12 +22,12 @@ use ndkpi_sys::{
 };
 use softndk_kernel::{dpc::Dpc, pool::PoolSlice, rundown::Rundown, spin_lock::SpinLock};
 
-use crate::{
-    adapter::{Adapter, MacAddress, MiniportHandle},
-    driver::{ADAPTER_MAX, Driver},
-    miniport::{FRAME_MAX, FRAME_MIN, HEADER_LENGTH, statistics::Destination},
-    tags,
+use super::{
+    FRAME_MAX, FRAME_MIN, HEADER_LENGTH, Station,
+    handle::{MacAddress, MiniportHandle},
+    statistics::Destination,
 };
+use crate::tags;
 
 /// Frames an adapter can hold that its protocols have not seen yet.
 pub const FRAME_COUNT: usize = 256;
@@ -36,7 +36,7 @@ const INDICATE_MAX: usize = 64;
 /// With fewer frames free than these none is lent to the layers above.
 const LEND_ABOVE: usize = FRAME_COUNT / 4;
 
-/// The receiving end of one adapter.
+/// The receiving end of one station.
 pub struct Port {
     lists: ListPool,
     frames: SpinLock<Frames>,
@@ -167,8 +167,8 @@ fn system_address(mdl: &MDL) -> Option<*mut u8> {
 }
 
 impl Port {
-    /// The port of the adapter that will be at `context`. PASSIVE_LEVEL.
-    pub fn try_new(miniport: MiniportHandle, context: *mut Adapter) -> Result<Self, NDIS_STATUS> {
+    /// The port of the station that will be at `context`. PASSIVE_LEVEL.
+    pub fn try_new(miniport: MiniportHandle, context: *mut Station) -> Result<Self, NDIS_STATUS> {
         let none = |_| NDIS_STATUS_RESOURCES;
         let empty = Received { frame: NO_FRAME, length: 0 };
         let frames = Frames {
@@ -178,8 +178,8 @@ impl Port {
             first: 0,
             received_count: 0,
         };
-        // SAFETY: the routine takes the adapter's address; `stop` runs before the adapter is freed, and nothing queues the
-        // DPC before the adapter is published.
+        // SAFETY: the routine takes the station's address; `stop` runs before the station is freed, and nothing queues the
+        // DPC before its adapter is published.
         let receive = unsafe { Dpc::try_new(tags::DPC, indicate_received, context.cast()) }.map_err(none)?;
         let port = Self {
             lists: ListPool::try_new(miniport)?,
@@ -246,58 +246,61 @@ impl Drop for Port {
     }
 }
 
+/// Calls its argument with every other station there is, on whatever wire.
+pub type Others<'a> = &'a dyn Fn(&mut dyn FnMut(&Station));
+
 /// Sends a chain of lists and completes all of it. `IRQL <= DISPATCH_LEVEL`.
 ///
 /// # Safety
 /// The chain belongs to the driver until it is completed.
-pub unsafe fn send(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, send_flags: NDIS_SEND_FLAGS) {
-    let running = adapter.port.running.enter();
+pub unsafe fn send(station: &Station, others: Others<'_>, chain: *mut NET_BUFFER_LIST, send_flags: NDIS_SEND_FLAGS) {
+    let running = station.port.running.enter();
     // NDIS: MiniportDevicePnPEventNotify. The device is gone, whatever NDIS has still on its way to it.
-    let removed = adapter.removed.load(Ordering::Acquire);
+    let removed = station.removed.load(Ordering::Acquire);
     let mut next = chain;
     // SAFETY: the lists of the chain belong to the driver until they are completed.
     while let Some(list) = unsafe { next.as_mut() } {
         list.Status = match &running {
             _ if removed => NDIS_STATUS_NOT_ACCEPTED,
             None => NDIS_STATUS_PAUSED,
-            Some(_) => send_list(adapter, list),
+            Some(_) => send_list(station, others, list),
         };
         next = list.Next;
     }
     let mut flags = NDIS_SEND_COMPLETE_FLAGS::empty();
     flags.set(NDIS_SEND_COMPLETE_FLAGS::DISPATCH_LEVEL, send_flags.contains(NDIS_SEND_FLAGS::DISPATCH_LEVEL));
-    // SAFETY: the chain was handed to the driver by NDIS for this adapter and every list has its status; no lock is held.
-    unsafe { NdisMSendNetBufferListsComplete(adapter.miniport.0, chain, flags) };
+    // SAFETY: the chain was handed to the driver by NDIS for this station and every list has its status; no lock is held.
+    unsafe { NdisMSendNetBufferListsComplete(station.miniport.0, chain, flags) };
     drop(running);
 }
 
 /// Puts every frame of a list on the wire; the status is that of the last frame that could not be sent.
-fn send_list(adapter: &Adapter, list: &NET_BUFFER_LIST) -> NDIS_STATUS {
+fn send_list(station: &Station, others: Others<'_>, list: &NET_BUFFER_LIST) -> NDIS_STATUS {
     let mut status = NDIS_STATUS_SUCCESS;
     let mut next = list.FirstNetBuffer;
     // SAFETY: the buffers of a list belong to its owner.
     while let Some(buffer) = unsafe { next.as_mut() } {
         next = buffer.Next;
-        if let Err(refused) = send_frame(adapter, buffer) {
-            adapter.statistics.sent.errors.fetch_add(1, Ordering::Relaxed);
+        if let Err(refused) = send_frame(station, others, buffer) {
+            station.statistics.sent.errors.fetch_add(1, Ordering::Relaxed);
             status = refused;
         }
     }
     status
 }
 
-fn send_frame(adapter: &Adapter, buffer: &mut NET_BUFFER) -> Result<(), NDIS_STATUS> {
+fn send_frame(station: &Station, others: Others<'_>, buffer: &mut NET_BUFFER) -> Result<(), NDIS_STATUS> {
     let length = data_length(buffer);
     if !(HEADER_LENGTH..=FRAME_MAX).contains(&length) {
         return Err(NDIS_STATUS_INVALID_LENGTH);
     }
     let destination = destination(buffer).ok_or(NDIS_STATUS_RESOURCES)?;
-    let reached = transmit(adapter, buffer)?;
+    let reached = transmit(station, others, buffer)?;
     // No receiver on the wire: the frame is sent and dropped.
     if !reached {
-        adapter.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
+        station.statistics.sent.discards.fetch_add(1, Ordering::Relaxed);
     }
-    adapter.statistics.sent.count(destination, length as usize);
+    station.statistics.sent.count(destination, length as usize);
     Ok(())
 }
 
@@ -316,22 +319,22 @@ fn destination(buffer: &mut NET_BUFFER) -> Option<Destination> {
     unsafe { bytes.cast::<MacAddress>().as_ref() }.map(|address| Destination::of(*address))
 }
 
-/// Gives one frame to every other adapter on the wire; whether one took it. Fails when the frame's memory cannot be mapped.
-fn transmit(sender: &Adapter, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
-    let Some(driver) = Driver::get() else { return Ok(false) };
-    let mut reached = false;
-    for index in (0..ADAPTER_MAX).filter(|index| *index != sender.index) {
-        let Some(receiver) = driver.adapter(index) else { continue };
-        if receiver.configuration.wire_number == sender.configuration.wire_number {
-            reached |= deliver(&receiver, buffer)?;
+/// Gives one frame to every other station on the wire; whether one took it. Fails when the frame's memory cannot be mapped.
+fn transmit(sender: &Station, others: Others<'_>, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
+    let mut reached = Ok(false);
+    others(&mut |receiver| {
+        if receiver.wire_number == sender.wire_number
+            && let Ok(before) = reached
+        {
+            reached = deliver(receiver, buffer).map(|taken| before || taken);
         }
-    }
-    Ok(reached)
+    });
+    reached
 }
 
 /// Copies a frame into the receiver's memory and lets its DPC do the rest; whether it was taken. Fails when the sender's memory
 /// cannot be mapped.
-fn deliver(receiver: &Adapter, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
+fn deliver(receiver: &Station, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
     let port = &receiver.port;
     let Some(_running) = port.running.enter() else { return Ok(false) };
     if receiver.removed.load(Ordering::Acquire) {
@@ -383,24 +386,24 @@ unsafe extern "C" fn indicate_received(
     _argument1: *mut c_void,
     _argument2: *mut c_void,
 ) {
-    // SAFETY: the DPC's context is the adapter; HaltEx stops the DPC before the adapter is freed.
-    let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
+    // SAFETY: the DPC's context is the station; HaltEx stops the DPC before the station is freed.
+    let Some(station) = (unsafe { context.cast::<Station>().as_ref() }) else { return };
     // For the whole run, so that a pause waits for it, and a run after that neither indicates nor queues the DPC again.
-    let Some(_running) = adapter.port.running.enter() else { return };
+    let Some(_running) = station.port.running.enter() else { return };
     let mut taken = [NO_FRAME; INDICATE_MAX];
     let mut count = 0;
     let mut chain: *mut NET_BUFFER_LIST = ptr::null_mut();
     let mut end: *mut *mut NET_BUFFER_LIST = &raw mut chain;
     // In the order in which they came.
     while count < INDICATE_MAX {
-        let Some(received) = adapter.port.next_received() else { break };
-        if !passes(adapter, &received) {
-            adapter.port.frames.lock().put_free(received.frame);
+        let Some(received) = station.port.next_received() else { break };
+        if !passes(station, &received) {
+            station.port.frames.lock().put_free(received.frame);
             continue;
         }
         // SAFETY: the frame was taken from the queue, so its list belongs to the driver.
         if let Some(list) = unsafe { received.frame.list.as_mut() } {
-            prepare(adapter, list, received.frame.bytes, received.length);
+            prepare(station, list, received.frame.bytes, received.length);
             list.Next = ptr::null_mut();
             // SAFETY: the head above, or the link of the list before, which belongs to the driver until it is indicated.
             unsafe { end.write(list) };
@@ -411,26 +414,26 @@ unsafe extern "C" fn indicate_received(
             count += 1;
         }
     }
-    if count != 0 && !adapter.port.lend(count) {
-        indicate(adapter, chain, count, NDIS_RECEIVE_FLAGS::RESOURCES);
+    if count != 0 && !station.port.lend(count) {
+        indicate(station, chain, count, NDIS_RECEIVE_FLAGS::RESOURCES);
         for frame in taken.iter().take(count) {
-            adapter.port.frames.lock().put_free(*frame);
+            station.port.frames.lock().put_free(*frame);
         }
     } else if count != 0 {
-        indicate(adapter, chain, count, NDIS_RECEIVE_FLAGS::empty());
+        indicate(station, chain, count, NDIS_RECEIVE_FLAGS::empty());
     }
     if count == INDICATE_MAX {
-        adapter.port.receive.queue();
+        station.port.receive.queue();
     }
 }
 
 /// Hands a chain to NDIS: for the call, with NDIS_RECEIVE_FLAGS_RESOURCES, or else until [`give_back`].
-fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize, flags: NDIS_RECEIVE_FLAGS) {
+fn indicate(station: &Station, chain: *mut NET_BUFFER_LIST, count: usize, flags: NDIS_RECEIVE_FLAGS) {
     // SAFETY: DISPATCH_LEVEL in the driver's DPC, no lock held; the lists are the driver's own and prepared. Those that are
     // lent have a reference on the gate each and are not touched until they come back.
     unsafe {
         NdisMIndicateReceiveNetBufferLists(
-            adapter.miniport.0,
+            station.miniport.0,
             chain,
             NDIS_DEFAULT_PORT_NUMBER,
             count as u32,
@@ -442,43 +445,43 @@ fn indicate(adapter: &Adapter, chain: *mut NET_BUFFER_LIST, count: usize, flags:
 /// Takes lists back that were lent. `IRQL <= DISPATCH_LEVEL`.
 ///
 /// # Safety
-/// The chain consists of lists that this adapter indicated without NDIS_RECEIVE_FLAGS_RESOURCES, given back once.
-pub unsafe fn give_back(adapter: &Adapter, chain: *mut NET_BUFFER_LIST) {
+/// The chain consists of lists that this station indicated without NDIS_RECEIVE_FLAGS_RESOURCES, given back once.
+pub unsafe fn give_back(station: &Station, chain: *mut NET_BUFFER_LIST) {
     let mut next = chain;
     // SAFETY: the lists belong to the driver again (the caller's promise).
     while let Some(list) = unsafe { next.as_mut() } {
         next = list.Next;
         let frame = Frame { list, bytes: list.MiniportReserved[0].cast() };
-        adapter.port.frames.lock().put_free(frame);
+        station.port.frames.lock().put_free(frame);
         // The last thing: a pause waits for it.
-        adapter.port.running.release();
+        station.port.running.release();
     }
 }
 
 /// Applies the packet filter and counts what passes.
-fn passes(adapter: &Adapter, received: &Received) -> bool {
+fn passes(station: &Station, received: &Received) -> bool {
     // SAFETY: every received frame holds at least a header.
     let address = unsafe { received.frame.bytes.cast::<MacAddress>().read() };
-    let filter = NDIS_PACKET_TYPES::from_bits_retain(adapter.packet_filter.load(Ordering::Relaxed));
+    let filter = NDIS_PACKET_TYPES::from_bits_retain(station.packet_filter.load(Ordering::Relaxed));
     let destination = Destination::of(address);
     let passes = filter.contains(NDIS_PACKET_TYPES::PROMISCUOUS)
         || match destination {
-            Destination::Unicast => filter.contains(NDIS_PACKET_TYPES::DIRECTED) && address == adapter.current_address,
+            Destination::Unicast => filter.contains(NDIS_PACKET_TYPES::DIRECTED) && address == station.current_address,
             Destination::Broadcast => filter.contains(NDIS_PACKET_TYPES::BROADCAST),
             Destination::Multicast => {
                 filter.contains(NDIS_PACKET_TYPES::ALL_MULTICAST)
-                    || (filter.contains(NDIS_PACKET_TYPES::MULTICAST) && adapter.multicast.lock().contains(address))
+                    || (filter.contains(NDIS_PACKET_TYPES::MULTICAST) && station.multicast.lock().contains(address))
             }
         };
     if passes {
-        adapter.statistics.received.count(destination, received.length as usize);
+        station.statistics.received.count(destination, received.length as usize);
     }
     passes
 }
 
 /// Makes a list ready to be indicated: one frame of `length` bytes from the start of its memory.
-fn prepare(adapter: &Adapter, list: &mut NET_BUFFER_LIST, bytes: *mut u8, length: u32) {
-    list.SourceHandle = adapter.miniport.0;
+fn prepare(station: &Station, list: &mut NET_BUFFER_LIST, bytes: *mut u8, length: u32) {
+    list.SourceHandle = station.miniport.0;
     list.Status = NDIS_STATUS_SUCCESS;
     list.NblFlags = 0;
     list.MiniportReserved[0] = bytes.cast();

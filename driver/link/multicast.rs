@@ -1,6 +1,6 @@
 //! The multicast addresses that the protocol set (OID_802_3_MULTICAST_LIST).
 
-use crate::adapter::MacAddress;
+use super::handle::MacAddress;
 
 /// OID_802_3_MAXIMUM_LIST_SIZE.
 pub const MULTICAST_MAX: usize = 32;
