@@ -2,9 +2,13 @@
 
 use core::ffi::c_void;
 
-use ndkpi_sys::ndkpi::{
-    NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK,
-    NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX, NDK_FN_REQUEST_COMPLETION,
+use ndkpi_sys::{
+    ndkpi::{
+        NDK_CONNECTOR, NDK_FN_CLOSE_COMPLETION, NDK_FN_CONNECT_EVENT_CALLBACK, NDK_FN_CQ_NOTIFICATION_CALLBACK,
+        NDK_FN_CREATE_COMPLETION, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX,
+        NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER,
+    },
+    nt::{NTSTATUS, ULONG},
 };
 use softndk_engine::{Lock, Memory, Platform};
 use softndk_ioctl::NdkCall;
@@ -13,7 +17,7 @@ use wdk_sys::ntddk::KeShouldYieldProcessor;
 
 use crate::{
     memory::Mapping,
-    ndk::{consumer_object::ConsumerObject, open::OpenAdapter},
+    ndk::{kind::ConsumerObject, open::OpenAdapter},
     service::ProcessorServices,
 };
 
@@ -26,16 +30,88 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// A callback of the consumer with its context.
+/// A callback of the consumer with its context. It is called with no lock held, and that of a call once, when that has answered
+/// STATUS_PENDING.
 #[derive(Clone, Copy)]
 pub struct Callback<F: Copy> {
-    pub function: F,
-    pub context: Context,
+    function: F,
+    context: Context,
 }
 
 impl<F: Copy> Callback<F> {
-    pub fn new(function: F, context: *mut c_void) -> Self {
+    /// # Safety
+    /// `function` may be called with `context` as its prototype says: it is what a consumer gave with a call.
+    pub unsafe fn new(function: F, context: *mut c_void) -> Self {
         Self { function, context: Context(context) }
+    }
+
+    fn map<G: Copy>(self, form: fn(F) -> G) -> Callback<G> {
+        Callback { function: form(self.function), context: self.context }
+    }
+}
+
+impl Callback<NDK_FN_REQUEST_COMPLETION> {
+    pub fn complete(self, status: NTSTATUS) {
+        // SAFETY: `new`.
+        unsafe { (self.function)(self.context.0, status) };
+    }
+}
+
+impl Callback<NDK_FN_CREATE_COMPLETION> {
+    pub fn complete(self, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
+        // SAFETY: `new`.
+        unsafe { (self.function)(self.context.0, status, object) };
+    }
+}
+
+impl Callback<Option<NDK_FN_CLOSE_COMPLETION>> {
+    pub fn is_there(&self) -> bool {
+        self.function.is_some()
+    }
+
+    /// Nothing where the consumer gave no function.
+    pub fn complete(self) {
+        if let Some(function) = self.function {
+            // SAFETY: `new`.
+            unsafe { function(self.context.0) };
+        }
+    }
+}
+
+impl Callback<NDK_FN_CQ_NOTIFICATION_CALLBACK> {
+    pub fn notify(self, status: NTSTATUS) {
+        // SAFETY: `new`; the queue is not closed before its notification has returned.
+        unsafe { (self.function)(self.context.0, status) };
+    }
+}
+
+impl Callback<NDK_FN_CONNECT_EVENT_CALLBACK> {
+    pub fn connect(self, connector: *mut NDK_CONNECTOR) {
+        // SAFETY: `new`; the listener is not closed before its event has returned.
+        unsafe { (self.function)(self.context.0, connector) };
+    }
+}
+
+impl Callback<DisconnectFunction> {
+    pub fn disconnected(self, reason: ULONG) {
+        match self.function {
+            // SAFETY: `new`.
+            DisconnectFunction::Plain(function) => unsafe { function(self.context.0) },
+            // SAFETY: `new`.
+            DisconnectFunction::Extended(function) => unsafe { function(self.context.0, reason) },
+        }
+    }
+}
+
+impl From<Callback<NDK_FN_DISCONNECT_EVENT_CALLBACK>> for Callback<DisconnectFunction> {
+    fn from(callback: Callback<NDK_FN_DISCONNECT_EVENT_CALLBACK>) -> Self {
+        callback.map(DisconnectFunction::Plain)
+    }
+}
+
+impl From<Callback<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>> for Callback<DisconnectFunction> {
+    fn from(callback: Callback<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>) -> Self {
+        callback.map(DisconnectFunction::Extended)
     }
 }
 

@@ -37,7 +37,7 @@ use wdk_sys::{NTSTATUS, STATUS_SUCCESS};
 use crate::{
     driver::Driver,
     ndk::{connector, consumer_object},
-    platform::{DisconnectFunction, KernelPlatform, RequestCallback},
+    platform::{KernelPlatform, RequestCallback},
     refusal::refuse_by,
     status, tags,
 };
@@ -354,9 +354,7 @@ struct Callbacks;
 impl Sink<KernelPlatform> for Callbacks {
     fn notify(&mut self, event: Notification<KernelPlatform>) {
         let callback = event.callback;
-        // SAFETY: the consumer gave function and context with NdkCreateCq; the queue is not closed before this event is
-        // dropped; no lock is held.
-        unsafe { (callback.function)(callback.context.0, status::of_queue(event.status)) };
+        callback.notify(status::of_queue(event.status));
         drop(event);
     }
 
@@ -364,8 +362,7 @@ impl Sink<KernelPlatform> for Callbacks {
         let RequestCallback { callback, call } = event.callback;
         let refused = |cause| refuse_by(RefusalWay::COMPLETION, call, event.hold(), cause);
         let status = event.result.map_or_else(refused, |()| STATUS_SUCCESS);
-        // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-        unsafe { (callback.function)(callback.context.0, status) };
+        callback.complete(status);
         drop(event);
     }
 
@@ -375,14 +372,7 @@ impl Sink<KernelPlatform> for Callbacks {
 
     fn disconnected(&mut self, event: DisconnectEvent<KernelPlatform>) {
         let callback = event.callback;
-        match callback.function {
-            // SAFETY: the consumer gave function and context with NdkAccept or NdkCompleteConnect.
-            DisconnectFunction::Plain(function) => unsafe { function(callback.context.0) },
-            // SAFETY: as above, with the Ex form.
-            DisconnectFunction::Extended(function) => unsafe {
-                function(callback.context.0, status::of_disconnect(event.reason));
-            },
-        }
+        callback.disconnected(status::of_disconnect(event.reason));
         drop(event);
     }
 

@@ -2,93 +2,63 @@
 
 use ndkpi_sys::{
     ndkpi::{
-        NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
-        NDK_OPERATION_TYPE, NDK_RESULT, NDK_RESULT_EX, NdkObjectTypeCq, NdkOperationTypeBind,
-        NdkOperationTypeFastRegister, NdkOperationTypeInvalidate, NdkOperationTypeRead, NdkOperationTypeReceive,
-        NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend, NdkOperationTypeWrite,
+        NDK_CQ, NDK_CQ_DISPATCH, NDK_CQ_NOTIFY_ERRORS, NDK_FN_REQUEST_COMPLETION, NDK_OPERATION_TYPE, NDK_RESULT,
+        NDK_RESULT_EX, NdkOperationTypeBind, NdkOperationTypeFastRegister, NdkOperationTypeInvalidate,
+        NdkOperationTypeRead, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate, NdkOperationTypeSend,
+        NdkOperationTypeWrite,
     },
     nt::{NTSTATUS, PVOID, STATUS_SUCCESS, ULONG},
 };
-use softndk_engine::{Arm, Close, Completion, CompletionQueue, Hold, Operation};
+use softndk_engine::{Arm, Completion, CompletionQueue, Operation};
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
-    deferred,
+    consumer_object, deferred,
+    entry::{Results, entry},
+    kind::{CompletionQueueKind, CompletionQueueRef},
 };
 use crate::{
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
-    status, tags,
+    status,
 };
 
-static DISPATCH: NDK_CQ_DISPATCH = NDK_CQ_DISPATCH {
+pub static DISPATCH: NDK_CQ_DISPATCH = NDK_CQ_DISPATCH {
     NdkCloseCq: consumer_object::close::<CompletionQueueKind>,
     NdkQueryExtension: query_extension,
-    NdkResizeCq: resize,
-    NdkArmCq: arm,
-    NdkGetCqResults: get_results,
-    NdkControlCqInterruptModeration: control_moderation,
-    NdkGetCqResultsEx: get_results_ex,
+    NdkResizeCq: entry!(resize(*mut NDK_CQ, ULONG, [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]) -> NTSTATUS),
+    NdkArmCq: entry!(arm(*mut NDK_CQ, ULONG)),
+    NdkGetCqResults: entry!(get_results(*mut NDK_CQ, [*mut NDK_RESULT, ULONG]) -> ULONG),
+    NdkControlCqInterruptModeration: entry!(control_moderation(*mut NDK_CQ, ULONG, ULONG) -> NTSTATUS),
+    NdkGetCqResultsEx: entry!(get_results_ex(*mut NDK_CQ, [*mut NDK_RESULT_EX, ULONG]) -> ULONG),
 };
 
-pub struct CompletionQueueKind;
-
-impl Kind for CompletionQueueKind {
-    type Visible = NDK_CQ;
-    type Handle = CompletionQueue<KernelPlatform>;
-
-    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeCq;
-    const TAG: Tag = tags::COMPLETION_QUEUE;
-
-    fn visible(header: NDK_OBJECT_HEADER) -> NDK_CQ {
-        NDK_CQ { Header: header, Dispatch: &raw const DISPATCH }
-    }
-
-    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
-        ConsumerObject::CompletionQueue(object)
-    }
-
-    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
-        handle.close(callback)
-    }
-
-    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
-        handle.hold()
-    }
-}
-
 /// NDKPI: NDK_FN_RESIZE_CQ. Done inline: nothing is moved.
-unsafe extern "C" fn resize(
-    queue: *mut NDK_CQ,
+fn resize(
+    queue: CompletionQueueRef<'_>,
     depth: ULONG,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+    completion: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a completion queue of this provider.
-    let Some(object) = (unsafe { Object::<CompletionQueueKind>::from_visible(queue) }) else {
+    let Some((object, queue)) = queue.both() else {
         return refuse(NdkCall::RESIZE_CQ, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(queue) = object.handle() else { return refuse(NdkCall::RESIZE_CQ, &Nothing, Refusal::NO_OBJECT) };
     let size = match queue.size_of(depth) {
         Ok(size) => size,
         Err(cause) => return refuse(NdkCall::RESIZE_CQ, queue, cause),
     };
-    let callback = completion.map(|function| Callback::new(function, context));
     let resizing = queue.clone();
     let resize = move || {
         let refused = |cause| refuse(NdkCall::RESIZE_CQ, &resizing, cause);
         resizing.resize(depth).map_or_else(refused, |()| STATUS_SUCCESS)
     };
-    deferred::request_sized(NdkCall::RESIZE_CQ, object.origin.completion_mode, size, callback, || queue.hold(), resize)
+    let completion_mode = object.origin.completion_mode;
+    deferred::request_sized(NdkCall::RESIZE_CQ, completion_mode, size, completion, || queue.hold(), resize)
 }
 
 /// NDKPI: NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION. In force when it returns.
-unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, count: ULONG) -> NTSTATUS {
-    // SAFETY: the consumer passes a completion queue of this provider.
-    let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else {
+fn control_moderation(queue: CompletionQueueRef<'_>, interval: ULONG, count: ULONG) -> NTSTATUS {
+    let Some(queue) = queue.get() else {
         return refuse(NdkCall::CONTROL_CQ_INTERRUPT_MODERATION, &Nothing, Refusal::NO_OBJECT);
     };
     let refused = |cause| refuse(NdkCall::CONTROL_CQ_INTERRUPT_MODERATION, queue, cause);
@@ -96,9 +66,8 @@ unsafe extern "C" fn control_moderation(queue: *mut NDK_CQ, interval: ULONG, cou
 }
 
 /// NDKPI: NDK_FN_ARM_CQ. An unknown type arms for everything, so that no consumer waits for ever.
-unsafe extern "C" fn arm(queue: *mut NDK_CQ, kind: ULONG) {
-    // SAFETY: the consumer passes a completion queue of this provider.
-    let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else { return };
+fn arm(queue: CompletionQueueRef<'_>, kind: ULONG) {
+    let Some(queue) = queue.get() else { return };
     queue.arm(match kind {
         NDK_CQ_NOTIFY_ERRORS => Arm::Errors,
         ndkpi_sys::ndkpi::NDK_CQ_NOTIFY_SOLICITED => Arm::Solicited,
@@ -107,32 +76,27 @@ unsafe extern "C" fn arm(queue: *mut NDK_CQ, kind: ULONG) {
 }
 
 /// NDKPI: NDK_FN_GET_CQ_RESULTS.
-unsafe extern "C" fn get_results(queue: *mut NDK_CQ, results: *mut NDK_RESULT, most: ULONG) -> ULONG {
-    // SAFETY: the consumer passes a completion queue of this provider and an array of `most` results.
-    unsafe { poll(queue, results, most, plain) }
+fn get_results(queue: CompletionQueueRef<'_>, results: Results<'_, NDK_RESULT>) -> ULONG {
+    poll(queue, results, plain)
 }
 
 /// NDKPI: NDK_FN_GET_CQ_RESULTS_EX.
-unsafe extern "C" fn get_results_ex(queue: *mut NDK_CQ, results: *mut NDK_RESULT_EX, most: ULONG) -> ULONG {
-    // SAFETY: the consumer passes a completion queue of this provider and an array of `most` results.
-    unsafe { poll(queue, results, most, extended) }
+fn get_results_ex(queue: CompletionQueueRef<'_>, results: Results<'_, NDK_RESULT_EX>) -> ULONG {
+    poll(queue, results, extended)
 }
 
 /// Moves completions into the consumer's array.
-///
-/// # Safety
-/// `queue` is a completion queue of this provider; `results` is null or an array of `most` entries.
-unsafe fn poll<R>(queue: *mut NDK_CQ, results: *mut R, most: ULONG, form: fn(&Completion, NTSTATUS) -> R) -> ULONG {
-    // SAFETY: the caller's promise.
-    let Some(queue) = (unsafe { consumer_object::handle::<CompletionQueueKind>(queue) }) else { return 0 };
+fn poll<R: Copy>(
+    queue: CompletionQueueRef<'_>,
+    results: Results<'_, R>,
+    form: fn(&Completion, NTSTATUS) -> R,
+) -> ULONG {
+    let Some(queue) = queue.get() else { return 0 };
     if results.is_null() {
         return 0;
     }
-    queue.poll(most, |index, completion| {
-        // SAFETY: the engine gives indices below `most`.
-        let place = unsafe { results.add(index as usize) };
-        // SAFETY: inside the consumer's array.
-        unsafe { place.write(form(completion, status_of(queue, completion))) };
+    queue.poll(results.count(), |index, completion| {
+        results.write(index, form(completion, status_of(queue, completion)));
     })
 }
 

@@ -3,83 +3,104 @@
 //! Handles are cloned before a call that may pend: its completion can run, and the consumer can close the object in it,
 //! before the call returns here.
 
-use core::{ffi::c_void, slice};
+use core::ffi::c_void;
 
 use ndkpi_sys::{
     ndkpi::{
         NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_FN_DISCONNECT_EVENT_CALLBACK_EX,
-        NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_QP, NDK_SHARED_ENDPOINT,
-        NdkObjectTypeConnector,
+        NDK_FN_REQUEST_COMPLETION, NDK_QP, NDK_SHARED_ENDPOINT,
     },
     nt::{NTSTATUS, PVOID, SOCKADDR, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{
-    Accept, Close, Connect, ConnectError, ConnectEvent, Connector, Hold, ReadLimits, Requested, Source,
+    Accept, Connect, ConnectError, ConnectEvent, Connector, ReadLimits, Requested, Source, limits::PRIVATE_DATA,
 };
 use softndk_ioctl::NdkCall;
-use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
+    consumer_object::{self, Object},
     deferred,
-    queue_pair::QueuePairKind,
-    shared_endpoint::SharedEndpointKind,
-    socket,
+    entry::{Buffer, Out, PrivateData, entry},
+    kind::{ConnectorKind, ConnectorRef, QueuePairRef, SharedEndpointRef},
+    socket::{self, ConsumerAddress},
 };
 use crate::{
     configuration::CompletionMode,
     platform::{Callback, DisconnectFunction, KernelPlatform, RequestCallback},
     refusal::{Nothing, Refusal, refuse},
-    tags,
 };
 
-static DISPATCH: NDK_CONNECTOR_DISPATCH = NDK_CONNECTOR_DISPATCH {
+pub static DISPATCH: NDK_CONNECTOR_DISPATCH = NDK_CONNECTOR_DISPATCH {
     NdkCloseConnector: consumer_object::close::<ConnectorKind>,
     NdkQueryExtension: query_extension,
-    NdkConnect: connect,
-    NdkConnectWithSharedEndpoint: connect_with_shared_endpoint,
-    NdkCompleteConnect: complete_connect,
-    NdkAccept: accept,
-    NdkReject: reject,
-    NdkGetConnectionData: connection_data,
-    NdkGetLocalAddress: local_address,
-    NdkGetPeerAddress: peer_address,
-    NdkDisconnect: disconnect,
-    NdkCompleteConnectEx: complete_connect_ex,
-    NdkAcceptEx: accept_ex,
+    NdkConnect: entry!(
+        connect(
+            *mut NDK_CONNECTOR,
+            *mut NDK_QP,
+            [*const SOCKADDR, ULONG],
+            [*const SOCKADDR, ULONG],
+            [ULONG, ULONG],
+            [*const c_void, ULONG],
+            [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]
+        ) -> NTSTATUS
+    ),
+    NdkConnectWithSharedEndpoint: entry!(
+        connect_with_shared_endpoint(
+            *mut NDK_CONNECTOR,
+            *mut NDK_QP,
+            *mut NDK_SHARED_ENDPOINT,
+            [*const SOCKADDR, ULONG],
+            [ULONG, ULONG],
+            [*const c_void, ULONG],
+            [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]
+        ) -> NTSTATUS
+    ),
+    NdkCompleteConnect: entry!(
+        complete_connect(
+            *mut NDK_CONNECTOR,
+            [Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>, PVOID],
+            [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]
+        ) -> NTSTATUS
+    ),
+    NdkAccept: entry!(
+        accept(
+            *mut NDK_CONNECTOR,
+            *mut NDK_QP,
+            [ULONG, ULONG],
+            [*const c_void, ULONG],
+            [Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>, PVOID],
+            [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]
+        ) -> NTSTATUS
+    ),
+    NdkReject: entry!(reject(*mut NDK_CONNECTOR, [*const c_void, ULONG]) -> NTSTATUS),
+    NdkGetConnectionData: entry!(
+        connection_data(*mut NDK_CONNECTOR, *mut ULONG, *mut ULONG, [PVOID, *mut ULONG]) -> NTSTATUS
+    ),
+    NdkGetLocalAddress: entry!(local_address(*mut NDK_CONNECTOR, [*mut SOCKADDR, *mut ULONG]) -> NTSTATUS),
+    NdkGetPeerAddress: entry!(peer_address(*mut NDK_CONNECTOR, [*mut SOCKADDR, *mut ULONG]) -> NTSTATUS),
+    NdkDisconnect: entry!(disconnect(*mut NDK_CONNECTOR, [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]) -> NTSTATUS),
+    NdkCompleteConnectEx: entry!(
+        complete_connect_ex(
+            *mut NDK_CONNECTOR,
+            [Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>, PVOID],
+            [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]
+        ) -> NTSTATUS
+    ),
+    NdkAcceptEx: entry!(
+        accept_ex(
+            *mut NDK_CONNECTOR,
+            *mut NDK_QP,
+            [ULONG, ULONG],
+            [*const c_void, ULONG],
+            [Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>, PVOID],
+            [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]
+        ) -> NTSTATUS
+    ),
 };
 
-pub struct ConnectorKind;
-
-impl Kind for ConnectorKind {
-    type Visible = NDK_CONNECTOR;
-    type Handle = Connector<KernelPlatform>;
-
-    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeConnector;
-    const TAG: Tag = tags::CONNECTOR;
-
-    fn visible(header: NDK_OBJECT_HEADER) -> NDK_CONNECTOR {
-        NDK_CONNECTOR { Header: header, Dispatch: &raw const DISPATCH }
-    }
-
-    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
-        ConsumerObject::Connector(object)
-    }
-
-    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
-        handle.close(callback)
-    }
-
-    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
-        handle.hold()
-    }
-}
-
-/// A private buffer is at most as long as the contract's limits allow; more is refused before it is read.
-const PRIVATE_DATA_MAX: ULONG = softndk_engine::limits::PRIVATE_DATA as ULONG;
-
-type DisconnectCallback = Callback<DisconnectFunction>;
+type Completion = Option<Callback<NDK_FN_REQUEST_COMPLETION>>;
+type Disconnect<F> = Option<Callback<F>>;
 
 /// Makes a connector for an incoming connection and hands it to the listener's consumer. Without memory for it the
 /// connection is refused.
@@ -93,37 +114,8 @@ pub fn deliver(event: ConnectEvent<KernelPlatform>) {
     // SAFETY: the engine keeps the consumer object, and the consumer has not got it yet.
     let visible = unsafe { Object::complete(object, handle) };
     let notify = callback.callback;
-    // SAFETY: the consumer gave function and context with NdkCreateListener; no lock is held.
-    unsafe { (notify.function)(notify.context.0, visible) };
+    notify.connect(visible);
     // What is left of the event ends here and lets the listener close.
-}
-
-/// The consumer's private data.
-///
-/// # Safety
-/// `data` is null or has `length` bytes that stay as they are during the call.
-unsafe fn private_data<'a>(data: *const c_void, length: ULONG) -> Result<&'a [u8], Refusal> {
-    if length == 0 {
-        return Ok(&[]);
-    }
-    if length > PRIVATE_DATA_MAX {
-        return Err(ConnectError::PrivateDataTooLong.into());
-    }
-    if data.is_null() {
-        return Err(Refusal::NO_PRIVATE_DATA);
-    }
-    // SAFETY: the consumer's buffer for the length of the call.
-    Ok(unsafe { slice::from_raw_parts(data.cast(), length as usize) })
-}
-
-/// The completion mode of the connector's functions, and the engine's part of it.
-///
-/// # Safety
-/// `connector` is null or a connector of this provider that is not closed yet.
-unsafe fn find<'a>(connector: *mut NDK_CONNECTOR) -> Option<(CompletionMode, &'a Connector<KernelPlatform>)> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { Object::<ConnectorKind>::from_visible(connector) }?;
-    Some((object.origin.completion_mode, object.handle()?))
 }
 
 /// Completes a request that the engine has decided on or taken over.
@@ -142,120 +134,68 @@ fn requested(
 }
 
 /// What NdkConnect and NdkConnectWithSharedEndpoint have in common.
-struct ConnectArguments {
+struct ConnectArguments<'call> {
     call: NdkCall,
-    connector: *mut NDK_CONNECTOR,
-    queue_pair: *mut NDK_QP,
-    destination: *const SOCKADDR,
-    destination_length: ULONG,
+    connector: ConnectorRef<'call>,
+    queue_pair: QueuePairRef<'call>,
+    destination: ConsumerAddress<'call>,
     limits: ReadLimits,
-    data: *const c_void,
-    data_length: ULONG,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+    data: PrivateData<'call>,
+    completion: Completion,
 }
 
 /// NDKPI: NDK_FN_CONNECT.
-unsafe extern "C" fn connect(
-    connector: *mut NDK_CONNECTOR,
-    queue_pair: *mut NDK_QP,
-    source: *const SOCKADDR,
-    source_length: ULONG,
-    destination: *const SOCKADDR,
-    destination_length: ULONG,
-    inbound: ULONG,
-    outbound: ULONG,
-    data: *const c_void,
-    data_length: ULONG,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+fn connect(
+    connector: ConnectorRef<'_>,
+    queue_pair: QueuePairRef<'_>,
+    source: ConsumerAddress<'_>,
+    destination: ConsumerAddress<'_>,
+    limits: ReadLimits,
+    data: PrivateData<'_>,
+    completion: Completion,
 ) -> NTSTATUS {
-    let limits = ReadLimits { inbound, outbound };
-    let arguments = ConnectArguments {
-        call: NdkCall::CONNECT,
-        connector,
-        queue_pair,
-        destination,
-        destination_length,
-        limits,
-        data,
-        data_length,
-        completion,
-        context,
-    };
-    // SAFETY: the consumer's addresses for the length of the call.
-    match unsafe { socket::read(source, source_length) } {
-        // SAFETY: the consumer's arguments, passed on.
-        Ok(source) => unsafe { connect_from(&arguments, Source::Address(source)) },
-        Err(refusal) => {
-            // SAFETY: the consumer passes a connector of this provider.
-            let connector = unsafe { consumer_object::handle::<ConnectorKind>(connector) };
-            refuse(NdkCall::CONNECT, &connector, refusal)
+    match source.get() {
+        Ok(source) => {
+            let call = NdkCall::CONNECT;
+            let arguments = ConnectArguments { call, connector, queue_pair, destination, limits, data, completion };
+            connect_from(&arguments, Source::Address(source))
         }
+        Err(refusal) => refuse(NdkCall::CONNECT, &connector.get(), refusal),
     }
 }
 
 /// NDKPI: NDK_FN_CONNECT_WITH_SHARED_ENDPOINT.
-unsafe extern "C" fn connect_with_shared_endpoint(
-    connector: *mut NDK_CONNECTOR,
-    queue_pair: *mut NDK_QP,
-    endpoint: *mut NDK_SHARED_ENDPOINT,
-    destination: *const SOCKADDR,
-    destination_length: ULONG,
-    inbound: ULONG,
-    outbound: ULONG,
-    data: *const c_void,
-    data_length: ULONG,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+fn connect_with_shared_endpoint(
+    connector: ConnectorRef<'_>,
+    queue_pair: QueuePairRef<'_>,
+    endpoint: SharedEndpointRef<'_>,
+    destination: ConsumerAddress<'_>,
+    limits: ReadLimits,
+    data: PrivateData<'_>,
+    completion: Completion,
 ) -> NTSTATUS {
-    let limits = ReadLimits { inbound, outbound };
-    let arguments = ConnectArguments {
-        call: NdkCall::CONNECT_WITH_SHARED_ENDPOINT,
-        connector,
-        queue_pair,
-        destination,
-        destination_length,
-        limits,
-        data,
-        data_length,
-        completion,
-        context,
-    };
-    // SAFETY: the consumer passes a shared endpoint of this provider.
-    let Some(endpoint) = (unsafe { consumer_object::handle::<SharedEndpointKind>(endpoint) }) else {
-        // SAFETY: the consumer passes a connector of this provider.
-        let connector = unsafe { consumer_object::handle::<ConnectorKind>(connector) };
-        return refuse(NdkCall::CONNECT_WITH_SHARED_ENDPOINT, &connector, Refusal::NO_OBJECT);
-    };
+    let call = NdkCall::CONNECT_WITH_SHARED_ENDPOINT;
+    let Some(endpoint) = endpoint.get() else { return refuse(call, &connector.get(), Refusal::NO_OBJECT) };
     let endpoint = endpoint.clone();
-    // SAFETY: the consumer's arguments, passed on.
-    unsafe { connect_from(&arguments, Source::Shared(&endpoint)) }
+    let arguments = ConnectArguments { call, connector, queue_pair, destination, limits, data, completion };
+    connect_from(&arguments, Source::Shared(&endpoint))
 }
 
-/// # Safety
-/// The pointers are what a consumer passes to NdkConnect.
-unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPlatform>) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of this provider.
-    let connector = unsafe { find(arguments.connector) };
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(arguments.queue_pair) };
-    let (Some((completion_mode, connector)), Some(queue_pair)) = (connector, queue_pair) else {
+fn connect_from(arguments: &ConnectArguments<'_>, source: Source<'_, KernelPlatform>) -> NTSTATUS {
+    let connector = arguments.connector.both();
+    let (Some((object, connector)), Some(queue_pair)) = (connector, arguments.queue_pair.get()) else {
         return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
     };
-    let Some(function) = arguments.completion else {
+    let Some(callback) = arguments.completion else {
         return refuse(arguments.call, connector, Refusal::NO_CALLBACK);
     };
-    // SAFETY: the consumer's address for the length of the call.
-    let destination = unsafe { socket::read(arguments.destination, arguments.destination_length) };
-    // SAFETY: the consumer's private data for the length of the call.
-    let data = unsafe { private_data(arguments.data, arguments.data_length) };
-    let (destination, private_data) = match (destination, data) {
+    let (destination, private_data) = match (arguments.destination.get(), arguments.data.get()) {
         (Ok(destination), Ok(data)) => (destination, data),
         (Err(refusal), _) | (_, Err(refusal)) => return refuse(arguments.call, connector, refusal),
     };
+    let completion_mode = object.origin.completion_mode;
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    let callback = RequestCallback { callback: Callback::new(function, arguments.context), call: arguments.call };
+    let callback = RequestCallback { callback, call: arguments.call };
     let answer = connector.connect(Connect {
         queue_pair: &queue_pair,
         source,
@@ -268,246 +208,160 @@ unsafe fn connect_from(arguments: &ConnectArguments, source: Source<'_, KernelPl
 }
 
 /// NDKPI: NDK_FN_COMPLETE_CONNECT.
-unsafe extern "C" fn complete_connect(
-    connector: *mut NDK_CONNECTOR,
-    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
-    disconnect_context: PVOID,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+fn complete_connect(
+    connector: ConnectorRef<'_>,
+    disconnect: Disconnect<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    completion: Completion,
 ) -> NTSTATUS {
-    let disconnect = disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
-    // SAFETY: the consumer's arguments, passed on.
-    unsafe { complete(NdkCall::COMPLETE_CONNECT, connector, disconnect, completion, context) }
+    complete(NdkCall::COMPLETE_CONNECT, connector, disconnect.map(Callback::from), completion)
 }
 
 /// NDKPI: NDK_FN_COMPLETE_CONNECT_EX.
-unsafe extern "C" fn complete_connect_ex(
-    connector: *mut NDK_CONNECTOR,
-    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
-    disconnect_context: PVOID,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+fn complete_connect_ex(
+    connector: ConnectorRef<'_>,
+    disconnect: Disconnect<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    completion: Completion,
 ) -> NTSTATUS {
-    let disconnect =
-        disconnect.map(|function| Callback::new(DisconnectFunction::Extended(function), disconnect_context));
-    // SAFETY: the consumer's arguments, passed on.
-    unsafe { complete(NdkCall::COMPLETE_CONNECT_EX, connector, disconnect, completion, context) }
+    complete(NdkCall::COMPLETE_CONNECT_EX, connector, disconnect.map(Callback::from), completion)
 }
 
-/// # Safety
-/// `connector` is null or a connector of this provider that is not closed yet.
-unsafe fn complete(
+fn complete(
     call: NdkCall,
-    connector: *mut NDK_CONNECTOR,
-    disconnect: Option<DisconnectCallback>,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+    connector: ConnectorRef<'_>,
+    disconnect: Disconnect<DisconnectFunction>,
+    completion: Completion,
 ) -> NTSTATUS {
-    // SAFETY: the caller's promise.
-    let connector = unsafe { find(connector) };
-    let Some((completion_mode, connector)) = connector else { return refuse(call, &Nothing, Refusal::NO_OBJECT) };
-    let Some(function) = completion else { return refuse(call, connector, Refusal::NO_CALLBACK) };
-    let connector = connector.clone();
-    let callback = RequestCallback { callback: Callback::new(function, context), call };
+    let Some((object, connector)) = connector.both() else { return refuse(call, &Nothing, Refusal::NO_OBJECT) };
+    let Some(callback) = completion else { return refuse(call, connector, Refusal::NO_CALLBACK) };
+    let (completion_mode, connector) = (object.origin.completion_mode, connector.clone());
+    let callback = RequestCallback { callback, call };
     requested(&connector, completion_mode, connector.complete_connect(disconnect, callback), callback)
 }
 
 /// What NdkAccept and NdkAcceptEx have in common.
-struct AcceptArguments {
+struct AcceptArguments<'call> {
     call: NdkCall,
-    connector: *mut NDK_CONNECTOR,
-    queue_pair: *mut NDK_QP,
+    connector: ConnectorRef<'call>,
+    queue_pair: QueuePairRef<'call>,
     limits: ReadLimits,
-    data: *const c_void,
-    data_length: ULONG,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+    data: PrivateData<'call>,
+    completion: Completion,
 }
 
 /// NDKPI: NDK_FN_ACCEPT.
-unsafe extern "C" fn accept(
-    connector: *mut NDK_CONNECTOR,
-    queue_pair: *mut NDK_QP,
-    inbound: ULONG,
-    outbound: ULONG,
-    data: *const c_void,
-    data_length: ULONG,
-    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
-    disconnect_context: PVOID,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+fn accept(
+    connector: ConnectorRef<'_>,
+    queue_pair: QueuePairRef<'_>,
+    limits: ReadLimits,
+    data: PrivateData<'_>,
+    disconnect: Disconnect<NDK_FN_DISCONNECT_EVENT_CALLBACK>,
+    completion: Completion,
 ) -> NTSTATUS {
-    let limits = ReadLimits { inbound, outbound };
-    let disconnect = disconnect.map(|function| Callback::new(DisconnectFunction::Plain(function), disconnect_context));
-    let arguments = AcceptArguments {
-        call: NdkCall::ACCEPT,
-        connector,
-        queue_pair,
-        limits,
-        data,
-        data_length,
-        completion,
-        context,
-    };
-    // SAFETY: the consumer's arguments, passed on.
-    unsafe { accept_with(&arguments, disconnect) }
+    let arguments = AcceptArguments { call: NdkCall::ACCEPT, connector, queue_pair, limits, data, completion };
+    accept_with(&arguments, disconnect.map(Callback::from))
 }
 
 /// NDKPI: NDK_FN_ACCEPT_EX.
-unsafe extern "C" fn accept_ex(
-    connector: *mut NDK_CONNECTOR,
-    queue_pair: *mut NDK_QP,
-    inbound: ULONG,
-    outbound: ULONG,
-    data: *const c_void,
-    data_length: ULONG,
-    disconnect: Option<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
-    disconnect_context: PVOID,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+fn accept_ex(
+    connector: ConnectorRef<'_>,
+    queue_pair: QueuePairRef<'_>,
+    limits: ReadLimits,
+    data: PrivateData<'_>,
+    disconnect: Disconnect<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>,
+    completion: Completion,
 ) -> NTSTATUS {
-    let limits = ReadLimits { inbound, outbound };
-    let disconnect =
-        disconnect.map(|function| Callback::new(DisconnectFunction::Extended(function), disconnect_context));
-    let arguments = AcceptArguments {
-        call: NdkCall::ACCEPT_EX,
-        connector,
-        queue_pair,
-        limits,
-        data,
-        data_length,
-        completion,
-        context,
-    };
-    // SAFETY: the consumer's arguments, passed on.
-    unsafe { accept_with(&arguments, disconnect) }
+    let arguments = AcceptArguments { call: NdkCall::ACCEPT_EX, connector, queue_pair, limits, data, completion };
+    accept_with(&arguments, disconnect.map(Callback::from))
 }
 
-/// # Safety
-/// The pointers are what a consumer passes to NdkAccept.
-unsafe fn accept_with(arguments: &AcceptArguments, disconnect: Option<DisconnectCallback>) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of this provider.
-    let connector = unsafe { find(arguments.connector) };
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(arguments.queue_pair) };
-    let (Some((completion_mode, connector)), Some(queue_pair)) = (connector, queue_pair) else {
+fn accept_with(arguments: &AcceptArguments<'_>, disconnect: Disconnect<DisconnectFunction>) -> NTSTATUS {
+    let connector = arguments.connector.both();
+    let (Some((object, connector)), Some(queue_pair)) = (connector, arguments.queue_pair.get()) else {
         return refuse(arguments.call, &connector.map(|(_, connector)| connector), Refusal::NO_OBJECT);
     };
-    let Some(function) = arguments.completion else {
+    let Some(callback) = arguments.completion else {
         return refuse(arguments.call, connector, Refusal::NO_CALLBACK);
     };
-    // SAFETY: the consumer's private data for the length of the call.
-    let private_data = match unsafe { private_data(arguments.data, arguments.data_length) } {
+    let private_data = match arguments.data.get() {
         Ok(data) => data,
         Err(refusal) => return refuse(arguments.call, connector, refusal),
     };
+    let completion_mode = object.origin.completion_mode;
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    let callback = RequestCallback { callback: Callback::new(function, arguments.context), call: arguments.call };
+    let callback = RequestCallback { callback, call: arguments.call };
     let limits = arguments.limits;
     let answer = connector.accept(Accept { queue_pair: &queue_pair, limits, private_data, disconnect, callback });
     requested(&connector, completion_mode, answer, callback)
 }
 
 /// NDKPI: NDK_FN_REJECT. Inline only.
-unsafe extern "C" fn reject(connector: *mut NDK_CONNECTOR, data: *const c_void, data_length: ULONG) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of this provider.
-    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
+fn reject(connector: ConnectorRef<'_>, data: PrivateData<'_>) -> NTSTATUS {
+    let Some(connector) = connector.get() else {
         return refuse(NdkCall::REJECT, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer's private data for the length of the call.
-    let data = unsafe { private_data(data, data_length) };
-    let rejected = data.and_then(|data| connector.reject(data).map_err(Refusal::from));
+    let rejected = data.get().and_then(|data| connector.reject(data).map_err(Refusal::from));
     rejected.map_or_else(|refusal| refuse(NdkCall::REJECT, connector, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_GET_CONNECTION_DATA. The size reported is the one a buffer needs, not what the peer sent.
-unsafe extern "C" fn connection_data(
-    connector: *mut NDK_CONNECTOR,
-    inbound: *mut ULONG,
-    outbound: *mut ULONG,
-    data: PVOID,
-    data_length: *mut ULONG,
+fn connection_data(
+    connector: ConnectorRef<'_>,
+    inbound: Out<'_, ULONG>,
+    outbound: Out<'_, ULONG>,
+    data: Buffer<'_>,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of this provider.
-    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
+    let Some(connector) = connector.get() else {
         return refuse(NdkCall::GET_CONNECTION_DATA, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: null, or the consumer's place for the length.
-    let Some(length) = (unsafe { data_length.as_mut() }) else {
-        return refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::NO_LENGTH);
+    let space = match data.get() {
+        Ok(space) if space.is_null() && space.size != 0 => {
+            return refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::NO_PRIVATE_DATA);
+        }
+        Ok(space) => space,
+        Err(refusal) => return refuse(NdkCall::GET_CONNECTION_DATA, connector, refusal),
     };
-    if data.is_null() && *length != 0 {
-        return refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::NO_PRIVATE_DATA);
-    }
-    let capacity = if data.is_null() { 0 } else { *length as usize };
     // The engine writes into the driver's memory; the consumer's buffer is filled from it.
-    let mut copy = [0_u8; PRIVATE_DATA_MAX as usize];
-    let taken = capacity.min(copy.len());
+    let mut copy = [0_u8; PRIVATE_DATA];
+    let taken = (space.size as usize).min(copy.len());
     let found = match connector.connection_data(copy.get_mut(..taken).unwrap_or(&mut [])) {
         Ok(found) => found,
         Err(cause) => return refuse(NdkCall::GET_CONNECTION_DATA, connector, cause),
     };
-    let copied = (found.copied as usize).min(taken);
-    // SAFETY: `copied` is at most the length of the consumer's buffer.
-    unsafe { data.cast::<u8>().copy_from_nonoverlapping(copy.as_ptr(), copied) };
-    *length = found.required;
-    // SAFETY: null, or the consumer's place for the limit.
-    if let Some(inbound) = unsafe { inbound.as_mut() } {
-        *inbound = found.limits.inbound;
-    }
-    // SAFETY: as above.
-    if let Some(outbound) = unsafe { outbound.as_mut() } {
-        *outbound = found.limits.outbound;
-    }
-    if data.is_null() || capacity >= found.required as usize {
+    space.copy(&copy, (found.copied as usize).min(taken));
+    space.set_length(found.required);
+    inbound.write(found.limits.inbound);
+    outbound.write(found.limits.outbound);
+    if space.is_null() || space.size >= found.required {
         return STATUS_SUCCESS;
     }
     refuse(NdkCall::GET_CONNECTION_DATA, connector, Refusal::SMALL_BUFFER)
 }
 
 /// NDKPI: NDK_FN_GET_LOCAL_ADDRESS.
-unsafe extern "C" fn local_address(
-    connector: *mut NDK_CONNECTOR,
-    address: *mut SOCKADDR,
-    length: *mut ULONG,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of this provider.
-    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
+fn local_address(connector: ConnectorRef<'_>, buffer: Buffer<'_>) -> NTSTATUS {
+    let Some(connector) = connector.get() else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer's buffer and its length.
-    let written = unsafe { socket::write(connector.local_address(), address, length) };
+    let written = socket::write(connector.local_address(), buffer);
     written.map_or_else(|refusal| refuse(NdkCall::GET_LOCAL_ADDRESS, connector, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_GET_PEER_ADDRESS.
-unsafe extern "C" fn peer_address(
-    connector: *mut NDK_CONNECTOR,
-    address: *mut SOCKADDR,
-    length: *mut ULONG,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of this provider.
-    let Some(connector) = (unsafe { consumer_object::handle::<ConnectorKind>(connector) }) else {
+fn peer_address(connector: ConnectorRef<'_>, buffer: Buffer<'_>) -> NTSTATUS {
+    let Some(connector) = connector.get() else {
         return refuse(NdkCall::GET_PEER_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer's buffer and its length.
-    let written = unsafe { socket::write(connector.peer_address(), address, length) };
+    let written = socket::write(connector.peer_address(), buffer);
     written.map_or_else(|refusal| refuse(NdkCall::GET_PEER_ADDRESS, connector, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_DISCONNECT.
-unsafe extern "C" fn disconnect(
-    connector: *mut NDK_CONNECTOR,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a connector of this provider.
-    let connector = unsafe { find(connector) };
-    let Some((completion_mode, connector)) = connector else {
+fn disconnect(connector: ConnectorRef<'_>, completion: Completion) -> NTSTATUS {
+    let Some((object, connector)) = connector.both() else {
         return refuse(NdkCall::DISCONNECT, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(function) = completion else { return refuse(NdkCall::DISCONNECT, connector, Refusal::NO_CALLBACK) };
-    let connector = connector.clone();
-    let callback = RequestCallback { callback: Callback::new(function, context), call: NdkCall::DISCONNECT };
+    let Some(callback) = completion else { return refuse(NdkCall::DISCONNECT, connector, Refusal::NO_CALLBACK) };
+    let (completion_mode, connector) = (object.origin.completion_mode, connector.clone());
+    let callback = RequestCallback { callback, call: NdkCall::DISCONNECT };
     requested(&connector, completion_mode, connector.disconnect(callback), callback)
 }

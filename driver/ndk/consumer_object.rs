@@ -8,26 +8,18 @@ use core::cell::UnsafeCell;
 
 use ndkpi_sys::{
     ndkinfo::NDK_VERSION,
-    ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE},
+    ndkpi::{NDK_FN_CLOSE_COMPLETION, NDK_FN_CREATE_COMPLETION, NDK_OBJECT_HEADER},
     nt::{NTSTATUS, PVOID, STATUS_PENDING, STATUS_SUCCESS},
 };
 use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::pool::{PoolBox, Tag};
+use softndk_kernel::pool::PoolBox;
 
 use super::{
-    completion_queue::CompletionQueueKind,
-    connector::ConnectorKind,
     deferred::{self, Answer, CompletionRecord, Visible},
-    listener::ListenerKind,
+    entry::{Argument, Block, ConsumerRef, CreateAnswer},
+    kind::{ConsumerObject, Kind},
     logical_mapping,
-    memory_region::MemoryRegionKind,
-    memory_window::MemoryWindowKind,
-    open::OpenAdapter,
-    protection_domain::ProtectionDomainKind,
-    queue_pair::QueuePairKind,
-    shared_endpoint::SharedEndpointKind,
-    shared_receive_queue::SharedReceiveQueueKind,
 };
 use crate::{
     callback,
@@ -40,21 +32,6 @@ use crate::{
     tags,
 };
 
-/// A block of some kind, as the engine keeps it. Dropping it frees it.
-#[expect(dead_code, reason = "the blocks are owned here and reached through the consumers' pointers")]
-pub enum ConsumerObject {
-    Open(PoolBox<OpenAdapter>),
-    CompletionQueue(PoolBox<Object<CompletionQueueKind>>),
-    ProtectionDomain(PoolBox<Object<ProtectionDomainKind>>),
-    MemoryRegion(PoolBox<Object<MemoryRegionKind>>),
-    MemoryWindow(PoolBox<Object<MemoryWindowKind>>),
-    SharedReceiveQueue(PoolBox<Object<SharedReceiveQueueKind>>),
-    QueuePair(PoolBox<Object<QueuePairKind>>),
-    Listener(PoolBox<Object<ListenerKind>>),
-    Connector(PoolBox<Object<ConnectorKind>>),
-    SharedEndpoint(PoolBox<Object<SharedEndpointKind>>),
-}
-
 /// How a close is reported.
 pub type CloseCallback = Callback<Option<NDK_FN_CLOSE_COMPLETION>>;
 
@@ -65,24 +42,6 @@ pub struct Origin {
     pub version: NDK_VERSION,
     /// The completion mode of its functions.
     pub completion_mode: CompletionMode,
-}
-
-/// What differs between the kinds of objects.
-pub trait Kind: Sized {
-    /// What the consumer sees, e.g. NDK_CQ.
-    type Visible;
-    /// The engine's object.
-    type Handle: Clone;
-
-    const TYPE: NDK_OBJECT_TYPE;
-    const TAG: Tag;
-
-    /// The visible part with this kind's dispatch table.
-    fn visible(header: NDK_OBJECT_HEADER) -> Self::Visible;
-    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject;
-    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform>;
-    /// Keeps the close from completing.
-    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform>;
 }
 
 /// An object of one kind.
@@ -137,57 +96,38 @@ impl<K: Kind> Object<K> {
         unsafe { *(*place).get_mut() = Some(handle) };
         object.cast()
     }
+}
 
-    /// The object behind what a consumer passes.
-    ///
-    /// # Safety
-    /// `visible` is null or an object of this kind that is not closed yet.
-    pub unsafe fn from_visible<'a>(visible: *mut K::Visible) -> Option<&'a Self> {
-        // SAFETY: the visible part is the first member of the block (the caller's promise).
-        unsafe { visible.cast::<Self>().as_ref() }
-    }
+// SAFETY: `repr(C)`, and the visible part is the first member.
+unsafe impl<K: Kind> Block for Object<K> {
+    type Visible = K::Visible;
+    type Handle = K::Handle;
 
-    /// The engine's object.
-    pub fn handle(&self) -> Option<&K::Handle> {
+    fn handle(&self) -> Option<&K::Handle> {
         // SAFETY: written once, before the object was handed out.
         unsafe { (*self.handle.get()).as_ref() }
     }
 }
 
-/// The engine's object behind what a consumer passes.
-///
-/// # Safety
-/// As [`Object::from_visible`]. The handle may be used for as long as the object is not closed.
-pub unsafe fn handle<'a, K: Kind + 'a>(visible: *mut K::Visible) -> Option<&'a K::Handle> {
-    // SAFETY: the caller's promise.
-    unsafe { Object::<K>::from_visible(visible) }.and_then(Object::handle)
-}
-
 /// A create call of a consumer: how it is answered.
-pub struct Creation<V> {
+pub struct Creation<'call, V> {
     pub call: NdkCall,
     pub origin: Origin,
-    pub completion: Option<NDK_FN_CREATE_COMPLETION>,
-    pub context: PVOID,
-    /// The consumer's out pointer for an inline create. Never written after STATUS_PENDING.
-    pub result: *mut *mut V,
+    pub answer: CreateAnswer<'call, V>,
 }
 
-impl<V> Creation<V> {
+impl<V> Creation<'_, V> {
     /// Makes an object and completes the create, inline or by callback. `parent` holds what the object is made from.
-    ///
-    /// # Safety
-    /// The members are what a consumer passes to a create function.
-    pub unsafe fn run<K: Kind<Visible = V>>(
+    pub fn run<K: Kind<Visible = V>>(
         self,
         parent: impl Fn() -> Hold<KernelPlatform>,
         make: impl FnOnce(ConsumerObject) -> Result<K::Handle, Refusal>,
     ) -> NTSTATUS {
-        if self.result.is_null() {
+        if self.answer.result.is_null() {
             return refuse(self.call, &parent(), Refusal::NO_PLACE);
         }
         let created = Object::<K>::create(self.origin, make);
-        match (created.map_err(|refusal| refuse(self.call, &parent(), refusal)), self.callback()) {
+        match (created.map_err(|refusal| refuse(self.call, &parent(), refusal)), self.answer.completion) {
             (Ok(object), Some(callback)) if self.origin.completion_mode == CompletionMode::Pending => {
                 // SAFETY: the object was just made and no other context has it yet.
                 unsafe { deliver_created::<K>(object, callback) }.unwrap_or_else(|| self.give(object))
@@ -204,31 +144,23 @@ impl<V> Creation<V> {
     }
 
     /// As [`Creation::run`], for an object that needs `size` bytes: large ones are allocated by a thread at PASSIVE_LEVEL.
-    ///
-    /// # Safety
-    /// As [`Creation::run`].
-    pub unsafe fn run_sized<K: Kind<Visible = V>>(
+    pub fn run_sized<K: Kind<Visible = V>>(
         self,
         size: u64,
         parent: impl Fn() -> Hold<KernelPlatform>,
         make: impl FnOnce(ConsumerObject) -> Result<K::Handle, Refusal> + Send + 'static,
     ) -> NTSTATUS {
-        let at_once = size <= LARGE || self.origin.completion_mode == CompletionMode::Inline || self.result.is_null();
-        match self.callback() {
+        let inline = self.origin.completion_mode == CompletionMode::Inline;
+        let at_once = size <= LARGE || inline || self.answer.result.is_null();
+        match self.answer.completion {
             Some(callback) if !at_once => create_by_thread::<K>(self.call, self.origin, callback, parent(), make),
-            // SAFETY: the caller's promise.
-            _ => unsafe { self.run::<K>(parent, make) },
+            _ => self.run::<K>(parent, make),
         }
-    }
-
-    fn callback(&self) -> Option<CreateCallback> {
-        self.completion.map(|function| Callback::new(function, self.context))
     }
 
     /// The inline result of a create.
     fn give(&self, object: *mut V) -> NTSTATUS {
-        // SAFETY: the consumer's place, checked before the object was made.
-        unsafe { self.result.write(object) };
+        self.answer.result.write(object);
         STATUS_SUCCESS
     }
 }
@@ -241,8 +173,8 @@ type CreateCallback = Callback<NDK_FN_CREATE_COMPLETION>;
 /// # Safety
 /// The object is complete and the consumer has not got it yet.
 unsafe fn deliver_created<K: Kind>(object: *mut K::Visible, callback: CreateCallback) -> Option<NTSTATUS> {
-    // SAFETY: the caller's promise.
-    let consumer_object = unsafe { Object::<K>::from_visible(object) }?;
+    // SAFETY: the caller's promise: the object is there, and closed by no consumer yet.
+    let consumer_object = unsafe { ConsumerRef::<Object<K>>::take(object) }.block()?;
     let hold = K::hold(consumer_object.handle()?);
     let answer = Answer::Created { callback, status: STATUS_SUCCESS, object: Visible(object.cast()), hold };
     // SAFETY: the record lies in the object, which cannot close before the answer's hold is gone; a close uses it only then.
@@ -267,9 +199,8 @@ fn create_by_thread<K: Kind>(
         let status = created.err().unwrap_or(STATUS_SUCCESS);
         let object = created.unwrap_or(core::ptr::null_mut());
         // SAFETY: null, or a complete object that no consumer has yet.
-        let hold = unsafe { handle::<K>(object) }.map(K::hold);
-        // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
-        callback::make(|| unsafe { (callback.function)(callback.context.0, status, object.cast()) });
+        let hold = unsafe { ConsumerRef::<Object<K>>::take(object) }.get().map(K::hold);
+        callback::make(|| callback.complete(status, object.cast()));
         // Only now may the object, or what it would have been made from, finish its close.
         drop(hold);
         drop(parent);
@@ -289,16 +220,17 @@ pub unsafe extern "C" fn close<K: Kind>(
     completion: Option<NDK_FN_CLOSE_COMPLETION>,
     context: PVOID,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes an object of this kind and closes it once.
-    let Some(consumer_object) = (unsafe { Object::<K>::from_visible(object.cast()) }) else {
+    // SAFETY: the consumer passes an object of this kind, which starts with its header, and closes it once.
+    let object = unsafe { ConsumerRef::<Object<K>>::take(object.cast()) };
+    let Some((consumer_object, handle)) = object.both() else {
         return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(handle) = consumer_object.handle() else { return refuse(NdkCall::CLOSE, &Nothing, Refusal::NO_OBJECT) };
     // The block may be freed while the engine still uses it, so nothing below may belong to the block. The record is used only
     // if the engine gives the block back, which means that nothing is under way any more.
     let (handle, completion_mode, record) =
         (handle.clone(), consumer_object.origin.completion_mode, consumer_object.record.get());
-    let callback = CloseCallback::new(completion, context);
+    // SAFETY: the consumer gives the context with the function.
+    let callback = unsafe { CloseCallback::new(completion, context) };
     match K::close(&handle, callback) {
         Close::Pending => STATUS_PENDING,
         Close::Done(object) => finish(object, callback, completion_mode, record),
@@ -313,8 +245,7 @@ fn finish(
     record: *mut CompletionRecord,
 ) -> NTSTATUS {
     // Without a block the object is closed already, and the record gone with it.
-    let pends =
-        completion_mode == CompletionMode::Pending && callback.function.is_some() && object.consumer_object.is_some();
+    let pends = completion_mode == CompletionMode::Pending && callback.is_there() && object.consumer_object.is_some();
     let large = completion_mode == CompletionMode::Auto && object.memory.as_ref().is_some_and(Mapping::is_large);
     if pends {
         let answer = Answer::Closed(CloseCompletion { callback, object });
@@ -348,9 +279,8 @@ pub fn closed(mut completion: CloseCompletion<KernelPlatform>) {
 pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
     drop(completion.object.memory.take());
     drop(completion.object.consumer_object.take());
-    if let Some(function) = completion.callback.function {
-        // SAFETY: the consumer gave function and context with the close, which answered STATUS_PENDING.
-        callback::make(|| unsafe { function(completion.callback.context.0) });
+    if completion.callback.is_there() {
+        callback::make(|| completion.callback.complete());
     }
     drop(completion);
 }
@@ -372,8 +302,7 @@ pub fn finish_retired(retired: Retired<KernelPlatform>) {
     drop(retired.memory);
     if let Some(callback) = callback {
         let callback = callback.callback;
-        // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-        callback::make(|| unsafe { (callback.function)(callback.context.0, STATUS_SUCCESS) });
+        callback::make(|| callback.complete(STATUS_SUCCESS));
     } else {
         logical_mapping::unmapped();
     }

@@ -80,13 +80,11 @@ impl Answer {
     pub fn deliver(self) {
         match self {
             Self::Created { callback, status, object, hold } => {
-                // SAFETY: the consumer gave function and context with the create, which answered STATUS_PENDING.
-                callback::make(|| unsafe { (callback.function)(callback.context.0, status, object.0) });
+                callback::make(|| callback.complete(status, object.0));
                 drop(hold);
             }
             Self::Requested { callback, status, hold } => {
-                // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-                callback::make(|| unsafe { (callback.function)(callback.context.0, status) });
+                callback::make(|| callback.complete(status));
                 drop(hold);
             }
             Self::Closed(completion) => consumer_object::closed(completion),

@@ -1,105 +1,64 @@
 //! The dispatch table of a listener.
 
 use ndkpi_sys::{
-    ndkpi::{
-        NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
-        NdkObjectTypeListener,
-    },
+    ndkpi::{NDK_FN_REQUEST_COMPLETION, NDK_LISTENER, NDK_LISTENER_DISPATCH},
     nt::{BOOLEAN, FALSE, NTSTATUS, PVOID, SOCKADDR, STATUS_SUCCESS, ULONG},
 };
-use softndk_engine::{Close, Hold, Listener};
 use softndk_ioctl::NdkCall;
-use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
-    deferred, socket,
+    consumer_object, deferred,
+    entry::{Buffer, entry},
+    kind::{ListenerKind, ListenerRef},
+    socket::{self, ConsumerAddress},
 };
 use crate::{
-    platform::{Callback, KernelPlatform},
+    platform::Callback,
     refusal::{Nothing, Refusal, refuse},
-    tags,
 };
 
-static DISPATCH: NDK_LISTENER_DISPATCH = NDK_LISTENER_DISPATCH {
+pub static DISPATCH: NDK_LISTENER_DISPATCH = NDK_LISTENER_DISPATCH {
     NdkCloseListener: consumer_object::close::<ListenerKind>,
     NdkQueryExtension: query_extension,
-    NdkListen: listen,
-    NdkGetLocalAddress: local_address,
-    NdkControlConnectEvents: control_connect_events,
+    NdkListen: entry!(
+        listen(*mut NDK_LISTENER, [*const SOCKADDR, ULONG], [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]) -> NTSTATUS
+    ),
+    NdkGetLocalAddress: entry!(local_address(*mut NDK_LISTENER, [*mut SOCKADDR, *mut ULONG]) -> NTSTATUS),
+    NdkControlConnectEvents: entry!(control_connect_events(*mut NDK_LISTENER, BOOLEAN)),
 };
 
-pub struct ListenerKind;
-
-impl Kind for ListenerKind {
-    type Visible = NDK_LISTENER;
-    type Handle = Listener<KernelPlatform>;
-
-    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeListener;
-    const TAG: Tag = tags::LISTENER;
-
-    fn visible(header: NDK_OBJECT_HEADER) -> NDK_LISTENER {
-        NDK_LISTENER { Header: header, Dispatch: &raw const DISPATCH }
-    }
-
-    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
-        ConsumerObject::Listener(object)
-    }
-
-    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
-        handle.close(callback)
-    }
-
-    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
-        handle.hold()
-    }
-}
-
 /// NDKPI: NDK_FN_LISTEN.
-unsafe extern "C" fn listen(
-    listener: *mut NDK_LISTENER,
-    address: *const SOCKADDR,
-    address_length: ULONG,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+fn listen(
+    listener: ListenerRef<'_>,
+    address: ConsumerAddress<'_>,
+    completion: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a listener of this provider.
-    let Some(object) = (unsafe { Object::<ListenerKind>::from_visible(listener) }) else {
+    let Some((object, listener)) = listener.both() else {
         return refuse(NdkCall::LISTEN, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(listener) = object.handle() else { return refuse(NdkCall::LISTEN, &Nothing, Refusal::NO_OBJECT) };
-    // SAFETY: the consumer's address for the length of the call.
-    let status = match unsafe { socket::read(address, address_length) } {
+    let status = match address.get() {
         Ok(address) => {
             let refused = |cause| refuse(NdkCall::LISTEN, listener, cause);
             listener.listen(address).map_or_else(refused, |()| STATUS_SUCCESS)
         }
         Err(refusal) => return refuse(NdkCall::LISTEN, listener, refusal),
     };
-    let callback = completion.map(|function| Callback::new(function, context));
-    deferred::request(object.origin.completion_mode, status, callback, || listener.hold())
+    deferred::request(object.origin.completion_mode, status, completion, || listener.hold())
 }
 
 /// NDKPI: NDK_FN_GET_LISTENER_LOCAL_ADDRESS.
-unsafe extern "C" fn local_address(
-    listener: *mut NDK_LISTENER,
-    address: *mut SOCKADDR,
-    length: *mut ULONG,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a listener of this provider.
-    let Some(listener) = (unsafe { consumer_object::handle::<ListenerKind>(listener) }) else {
+fn local_address(listener: ListenerRef<'_>, buffer: Buffer<'_>) -> NTSTATUS {
+    let Some(listener) = listener.get() else {
         return refuse(NdkCall::GET_LOCAL_ADDRESS, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer's buffer and its length.
-    let written = unsafe { socket::write(listener.local_address(), address, length) };
+    let written = socket::write(listener.local_address(), buffer);
     written.map_or_else(|refusal| refuse(NdkCall::GET_LOCAL_ADDRESS, listener, refusal), |()| STATUS_SUCCESS)
 }
 
 /// NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.
-unsafe extern "C" fn control_connect_events(listener: *mut NDK_LISTENER, pause: BOOLEAN) {
-    // SAFETY: the consumer passes a listener of this provider.
-    if let Some(listener) = unsafe { consumer_object::handle::<ListenerKind>(listener) } {
+fn control_connect_events(listener: ListenerRef<'_>, pause: BOOLEAN) {
+    if let Some(listener) = listener.get() {
         listener.pause(pause != FALSE);
     }
 }

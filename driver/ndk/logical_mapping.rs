@@ -9,7 +9,10 @@ use core::{
 };
 
 use ndkpi_sys::{
-    ndkpi::{NDK_ADAPTER, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_LOGICAL_ADDRESS_MAPPING},
+    ndkpi::{
+        NDK_ADAPTER, NDK_FN_BUILD_LAM, NDK_FN_RELEASE_LAM, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS,
+        NDK_LOGICAL_ADDRESS_MAPPING,
+    },
     nt::{MDL, NTSTATUS, PAGE_SIZE, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{
@@ -18,7 +21,11 @@ use softndk_engine::{
 use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::{irql, pool::PoolBox};
 
-use super::{consumer_object, deferred, open::OpenAdapter};
+use super::{
+    consumer_object, deferred,
+    entry::{Argument, Block, Input, MdlChain, entry},
+    open::OpenRef,
+};
 use crate::{
     callback,
     configuration::CompletionMode,
@@ -29,6 +36,16 @@ use crate::{
     refusal::{Nothing, Refusal, refuse, refuse_by},
     tags,
 };
+
+pub const BUILD: NDK_FN_BUILD_LAM = entry!(
+    build(
+        *mut NDK_ADAPTER,
+        [*mut MDL, SIZE_T],
+        [Option<NDK_FN_REQUEST_COMPLETION>, PVOID],
+        [*mut NDK_LOGICAL_ADDRESS_MAPPING, *mut ULONG, *mut ULONG]
+    ) -> NTSTATUS
+);
+pub const RELEASE: NDK_FN_RELEASE_LAM = entry!(release(*mut NDK_ADAPTER, *mut NDK_LOGICAL_ADDRESS_MAPPING));
 
 /// Mappings of all adapters that are not unmapped yet.
 static LIVE: AtomicU32 = AtomicU32::new(0);
@@ -46,12 +63,25 @@ pub fn unmapped() {
     LIVE.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// The consumer's buffer for the result, checked for size.
+/// The consumer's buffer for the result. Left to the driver until the request is complete.
 #[derive(Clone, Copy)]
-struct Output {
+pub struct Output {
     mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING,
     size: *mut ULONG,
     first_byte_offset: *mut ULONG,
+}
+
+impl Argument<(*mut NDK_LOGICAL_ADDRESS_MAPPING, *mut ULONG, *mut ULONG)> for Output {
+    unsafe fn take(
+        (mapping, size, first_byte_offset): (*mut NDK_LOGICAL_ADDRESS_MAPPING, *mut ULONG, *mut ULONG),
+    ) -> Self {
+        Self { mapping, size, first_byte_offset }
+    }
+}
+
+/// A buffer that is large enough.
+struct Checked {
+    output: Output,
     needed: ULONG,
 }
 
@@ -59,7 +89,7 @@ struct Output {
 pub struct BuildRequest {
     engine_open: Open<KernelPlatform>,
     chain: Chain,
-    output: Output,
+    output: Checked,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
     /// Keeps the open from closing meanwhile.
     hold: Hold<KernelPlatform>,
@@ -70,47 +100,38 @@ unsafe impl Send for BuildRequest {}
 
 /// NDKPI: NDK_FN_BUILD_LAM. Inline whatever its size, because consumers pass no context for its completion; except at
 /// DISPATCH_LEVEL with a completion and more than [`LONG`]: then the mapper's thread maps it.
-pub unsafe extern "C" fn build(
-    adapter: *mut NDK_ADAPTER,
-    mdl: *mut MDL,
-    length: SIZE_T,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
-    mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING,
-    mapping_size: *mut ULONG,
-    first_byte_offset: *mut ULONG,
+fn build(
+    open: OpenRef<'_>,
+    chain: MdlChain,
+    completion: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
+    output: Output,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes an adapter that it opened.
-    let Some(open) = (unsafe { OpenAdapter::from_object(adapter) }) else {
+    let Some(open) = open.block() else {
         return refuse(NdkCall::BUILD_LAM, &Nothing, Refusal::NO_OBJECT);
     };
-    let (Some(engine_open), false) = (open.engine_open(), mapping_size.is_null() || length == 0) else {
-        return refuse(NdkCall::BUILD_LAM, &open.engine_open(), Refusal::NO_LENGTH);
+    let (Some(engine_open), false) = (open.handle(), output.size.is_null() || chain.length == 0) else {
+        return refuse(NdkCall::BUILD_LAM, &open.handle(), Refusal::NO_LENGTH);
     };
-    // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
-    let chain = match unsafe { Chain::check(mdl, length as u64, MAPPING_LENGTH) } {
+    let chain = match chain.get(MAPPING_LENGTH) {
         Ok(chain) => chain,
         Err(cause) => return refuse(NdkCall::BUILD_LAM, engine_open, cause),
     };
     let Some(needed) = size_for(&chain) else {
         return refuse(NdkCall::BUILD_LAM, engine_open, MappingError::TooLong);
     };
-    // SAFETY: the consumer's place for the size.
-    let capacity = unsafe { mapping_size.replace(needed) };
-    if mapping.is_null() || capacity < needed {
-        return refuse(NdkCall::BUILD_LAM, engine_open, Refusal::SMALL_BUFFER);
-    }
-    let output = Output { mapping, size: mapping_size, first_byte_offset, needed };
+    let output = match output.check(needed) {
+        Ok(output) => output,
+        Err(refusal) => return refuse(NdkCall::BUILD_LAM, engine_open, refusal),
+    };
     let completion_mode = open.origin.completion_mode;
-    let callback = completion.map(|function| Callback::new(function, context));
-    match callback {
+    match completion {
         Some(callback) if is_for_thread(&chain, completion_mode) => {
             build_deferred(engine_open, chain, output, callback)
         }
         _ => {
             let refused = |refusal| refuse(NdkCall::BUILD_LAM, engine_open, refusal);
-            let status = build_now(engine_open, &chain, output).map_or_else(refused, |()| STATUS_SUCCESS);
-            deferred::request(completion_mode, status, callback, || engine_open.hold())
+            let status = build_now(engine_open, &chain, &output).map_or_else(refused, |()| STATUS_SUCCESS);
+            deferred::request(completion_mode, status, completion, || engine_open.hold())
         }
     }
 }
@@ -130,7 +151,7 @@ fn size_for(chain: &Chain) -> Option<ULONG> {
     ULONG::try_from(NDK_LOGICAL_ADDRESS_MAPPING::size_for(pages)?).ok()
 }
 
-fn build_now(engine_open: &Open<KernelPlatform>, chain: &Chain, output: Output) -> Result<(), Refusal> {
+fn build_now(engine_open: &Open<KernelPlatform>, chain: &Chain, output: &Checked) -> Result<(), Refusal> {
     let memory = Mapping::try_new(chain, Access::ReadWrite, Extent::Pages)?;
     match engine_open.build_mapping(memory) {
         Ok(built) => {
@@ -145,7 +166,7 @@ fn build_now(engine_open: &Open<KernelPlatform>, chain: &Chain, output: Output) 
 fn build_deferred(
     engine_open: &Open<KernelPlatform>,
     chain: Chain,
-    output: Output,
+    output: Checked,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
 ) -> NTSTATUS {
     let Some(driver) = Driver::get() else { return refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY) };
@@ -163,15 +184,26 @@ impl BuildRequest {
     /// The mapper's part. PASSIVE_LEVEL.
     pub fn run(self) {
         let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::BUILD_LAM, &self.engine_open, refusal);
-        let status = build_now(&self.engine_open, &self.chain, self.output).map_or_else(refused, |()| STATUS_SUCCESS);
-        // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-        callback::make(|| unsafe { (self.callback.function)(self.callback.context.0, status) });
+        let status = build_now(&self.engine_open, &self.chain, &self.output).map_or_else(refused, |()| STATUS_SUCCESS);
+        callback::make(|| self.callback.complete(status));
         // Only now may the open finish its close.
         drop(self.hold);
     }
 }
 
 impl Output {
+    /// Tells the consumer how large a buffer has to be, and compares.
+    fn check(self, needed: ULONG) -> Result<Checked, Refusal> {
+        // SAFETY: the consumer's place for the size (`take`); `build` found that there is one.
+        let capacity = unsafe { self.size.replace(needed) };
+        if self.mapping.is_null() || capacity < needed {
+            return Err(Refusal::SMALL_BUFFER);
+        }
+        Ok(Checked { output: self, needed })
+    }
+}
+
+impl Checked {
     /// Fills the consumer's buffers.
     fn write(&self, built: &LogicalMapping, first_byte_offset: u32) {
         let head = NDK_LOGICAL_ADDRESS_MAPPING {
@@ -180,10 +212,10 @@ impl Output {
             AdapterPageCount: built.pages,
             AdapterPageArray: [NDK_LOGICAL_ADDRESS { QuadPart: built.first.0.cast_signed() }],
         };
-        // SAFETY: the buffer is large enough for the head and all pages (`build` compared the sizes).
-        unsafe { self.mapping.write(head) };
+        // SAFETY: the buffer is large enough for the head and all pages (`check`).
+        unsafe { self.output.mapping.write(head) };
         // SAFETY: only the address of the array is computed.
-        let array = unsafe { self.mapping.byte_add(offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray)) };
+        let array = unsafe { self.output.mapping.byte_add(offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray)) };
         for page in 1..built.pages as usize {
             let address = built.first.0.wrapping_add((page * PAGE_SIZE) as u64);
             // SAFETY: inside the consumer's buffer, as above.
@@ -192,24 +224,18 @@ impl Output {
             unsafe { place.write(NDK_LOGICAL_ADDRESS { QuadPart: address.cast_signed() }) };
         }
         // SAFETY: the consumer's place for the size.
-        unsafe { self.size.write(self.needed) };
-        // SAFETY: null, or the consumer's place for the offset.
-        if let Some(place) = unsafe { self.first_byte_offset.as_mut() } {
-            *place = first_byte_offset;
+        unsafe { self.output.size.write(self.needed) };
+        if !self.output.first_byte_offset.is_null() {
+            // SAFETY: the consumer's place for the offset.
+            unsafe { self.output.first_byte_offset.write(first_byte_offset) };
         }
     }
 }
 
 /// NDKPI: NDK_FN_RELEASE_LAM. The consumer has no requests left that use the mapping, and may free the memory when this
 /// returns: so it is unmapped here, however large it is.
-pub unsafe extern "C" fn release(adapter: *mut NDK_ADAPTER, mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING) {
-    // SAFETY: the consumer passes an adapter that it opened.
-    let open = unsafe { OpenAdapter::from_object(adapter) };
-    // SAFETY: the consumer passes a mapping that BuildLAM filled.
-    let (Some(engine_open), Some(mapping)) = (open.and_then(OpenAdapter::engine_open), unsafe { mapping.as_ref() })
-    else {
-        return;
-    };
+fn release(open: OpenRef<'_>, mapping: Input<'_, NDK_LOGICAL_ADDRESS_MAPPING>) {
+    let (Some(engine_open), Some(mapping)) = (open.get(), mapping.get()) else { return };
     let address = LogicalAddress(mapping.AdapterContext.addr() as u64);
     // None: a mapping that is not there (any more); a release cannot report it.
     let Some(releasing) = engine_open.begin_release(address) else { return };

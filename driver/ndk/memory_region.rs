@@ -1,20 +1,18 @@
 //! The dispatch table of a memory region.
 
 use ndkpi_sys::{
-    ndkpi::{
-        NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_MR_FLAGS, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE,
-        NdkObjectTypeMr,
-    },
+    ndkpi::{NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_MR_FLAGS},
     nt::{BOOLEAN, FALSE, MDL, NTSTATUS, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, UINT32, ULONG},
 };
-use softndk_engine::{Close, Deregistered, Hold, MemoryRegion, Registration, Retired, Rights};
+use softndk_engine::{Deregistered, MemoryRegion, Registration, Retired, Rights};
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::pool::{PoolBox, Tag};
+use softndk_kernel::pool::PoolBox;
 
 use super::{
     adapter::query_extension,
-    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
-    deferred,
+    consumer_object, deferred,
+    entry::{MdlChain, entry},
+    kind::{MemoryRegionKind, MemoryRegionRef},
 };
 use crate::{
     callback,
@@ -27,41 +25,19 @@ use crate::{
     tags,
 };
 
-static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {
+pub static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {
     NdkCloseMr: consumer_object::close::<MemoryRegionKind>,
     NdkQueryExtension: query_extension,
-    NdkRegisterMr: register,
-    NdkDeregisterMr: deregister,
-    NdkInitializeFastRegisterMr: initialize_fast_register,
-    NdkGetRemoteTokenFromMr: remote_token,
-    NdkGetLocalTokenFromMr: local_token,
+    NdkRegisterMr: entry!(
+        register(*mut NDK_MR, [*mut MDL, SIZE_T], NDK_MR_FLAGS, [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]) -> NTSTATUS
+    ),
+    NdkDeregisterMr: entry!(deregister(*mut NDK_MR, [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]) -> NTSTATUS),
+    NdkInitializeFastRegisterMr: entry!(
+        initialize_fast_register(*mut NDK_MR, ULONG, BOOLEAN, [Option<NDK_FN_REQUEST_COMPLETION>, PVOID]) -> NTSTATUS
+    ),
+    NdkGetRemoteTokenFromMr: entry!(remote_token(*mut NDK_MR) -> UINT32),
+    NdkGetLocalTokenFromMr: entry!(local_token(*mut NDK_MR) -> UINT32),
 };
-
-pub struct MemoryRegionKind;
-
-impl Kind for MemoryRegionKind {
-    type Visible = NDK_MR;
-    type Handle = MemoryRegion<KernelPlatform>;
-
-    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeMr;
-    const TAG: Tag = tags::MEMORY_REGION;
-
-    fn visible(header: NDK_OBJECT_HEADER) -> NDK_MR {
-        NDK_MR { Header: header, Dispatch: &raw const DISPATCH }
-    }
-
-    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
-        ConsumerObject::MemoryRegion(object)
-    }
-
-    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
-        handle.close(callback)
-    }
-
-    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
-        handle.hold()
-    }
-}
 
 /// What the flags of a registration grant; `None` for flags NDKPI does not have.
 ///
@@ -80,40 +56,26 @@ fn rights(flags: NDK_MR_FLAGS) -> Option<Rights> {
     Some(rights)
 }
 
-/// The completion mode of the region's functions, and the engine's part of it.
-///
-/// # Safety
-/// `region` is null or a memory region of this provider that is not closed yet.
-unsafe fn find<'a>(region: *mut NDK_MR) -> Option<(CompletionMode, &'a MemoryRegion<KernelPlatform>)> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { Object::<MemoryRegionKind>::from_visible(region) }?;
-    Some((object.origin.completion_mode, object.handle()?))
-}
-
 /// NDKPI: NDK_FN_REGISTER_MR. Inline, or PENDING through the mapper's thread for large memory.
-unsafe extern "C" fn register(
-    region: *mut NDK_MR,
-    mdl: *mut MDL,
-    length: SIZE_T,
+fn register(
+    region: MemoryRegionRef<'_>,
+    chain: MdlChain,
     flags: NDK_MR_FLAGS,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+    completion: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a memory region of this provider.
-    let Some((completion_mode, region)) = (unsafe { find(region) }) else {
+    let Some((object, region)) = region.both() else {
         return refuse(NdkCall::REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
     let Some(rights) = rights(flags) else { return refuse(NdkCall::REGISTER_MR, region, Refusal::UNKNOWN_FLAGS) };
     if region.is_fast_register() {
         return refuse(NdkCall::REGISTER_MR, region, Refusal::FAST_REGISTER_REGION);
     }
-    // SAFETY: the consumer passes a chain that it leaves alone until the request has completed.
-    let chain = match unsafe { Chain::check(mdl, length as u64, region.longest()) } {
+    let chain = match chain.get(region.longest()) {
         Ok(chain) => chain,
         Err(cause) => return refuse(NdkCall::REGISTER_MR, region, cause),
     };
-    let callback = completion.map(|function| Callback::new(function, context));
-    match callback {
+    let completion_mode = object.origin.completion_mode;
+    match completion {
         Some(callback) if chain.is_large() && completion_mode != CompletionMode::Inline => {
             register_deferred(region, chain, rights, callback)
         }
@@ -121,7 +83,7 @@ unsafe extern "C" fn register(
             let registered = register_chain(region, &chain, rights);
             let refused = |refusal| refuse(NdkCall::REGISTER_MR, region, refusal);
             let status = registered.map_or_else(refused, |()| STATUS_SUCCESS);
-            deferred::request(completion_mode, status, callback, || region.hold())
+            deferred::request(completion_mode, status, completion, || region.hold())
         }
     }
 }
@@ -157,26 +119,21 @@ pub fn register_now(request: RegisterRequest) {
     let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::REGISTER_MR, &request.region, refusal);
     let registered = register_chain(&request.region, &request.chain, request.rights);
     let status = registered.map_or_else(refused, |()| STATUS_SUCCESS);
-    // SAFETY: the consumer gave function and context with the request, which answered STATUS_PENDING.
-    callback::make(|| unsafe { (request.callback.function)(request.callback.context.0, status) });
+    callback::make(|| request.callback.complete(status));
     // Only now may the region finish its close.
     drop(request.hold);
 }
 
 /// NDKPI: NDK_FN_DEREGISTER_MR. PENDING while something still copies, or while large memory is unmapped by the mapper's thread.
-unsafe extern "C" fn deregister(
-    region: *mut NDK_MR,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a memory region of this provider.
-    let Some((completion_mode, region)) = (unsafe { find(region) }) else {
+fn deregister(region: MemoryRegionRef<'_>, completion: Option<Callback<NDK_FN_REQUEST_COMPLETION>>) -> NTSTATUS {
+    let Some((object, region)) = region.both() else {
         return refuse(NdkCall::DEREGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
-    let Some(function) = completion else { return refuse(NdkCall::DEREGISTER_MR, region, Refusal::NO_CALLBACK) };
+    let completion_mode = object.origin.completion_mode;
+    let Some(callback) = completion else { return refuse(NdkCall::DEREGISTER_MR, region, Refusal::NO_CALLBACK) };
     // The consumer may close the region from the completion, before the engine returns here.
     let region = region.clone();
-    let callback = RequestCallback { callback: Callback::new(function, context), call: NdkCall::DEREGISTER_MR };
+    let callback = RequestCallback { callback, call: NdkCall::DEREGISTER_MR };
     match region.deregister(callback) {
         Ok(Deregistered::Pending) => STATUS_PENDING,
         Ok(Deregistered::Done(retired)) => deregistered(retired, completion_mode, callback),
@@ -204,32 +161,27 @@ fn deregistered(
 }
 
 /// NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR.
-unsafe extern "C" fn initialize_fast_register(
-    region: *mut NDK_MR,
+fn initialize_fast_register(
+    region: MemoryRegionRef<'_>,
     pages: ULONG,
     remote_access: BOOLEAN,
-    completion: Option<NDK_FN_REQUEST_COMPLETION>,
-    context: PVOID,
+    completion: Option<Callback<NDK_FN_REQUEST_COMPLETION>>,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a memory region of this provider.
-    let Some((completion_mode, region)) = (unsafe { find(region) }) else {
+    let Some((object, region)) = region.both() else {
         return refuse(NdkCall::INITIALIZE_FAST_REGISTER_MR, &Nothing, Refusal::NO_OBJECT);
     };
-    let callback = completion.map(|function| Callback::new(function, context));
     let initialized = region.initialize_fast_register(pages, remote_access != FALSE);
     let refused = |cause| refuse(NdkCall::INITIALIZE_FAST_REGISTER_MR, region, cause);
     let status = initialized.map_or_else(refused, |()| STATUS_SUCCESS);
-    deferred::request(completion_mode, status, callback, || region.hold())
+    deferred::request(object.origin.completion_mode, status, completion, || region.hold())
 }
 
 /// NDKPI: NDK_FN_GET_REMOTE_TOKEN_FROM_MR.
-unsafe extern "C" fn remote_token(region: *mut NDK_MR) -> UINT32 {
-    // SAFETY: the consumer passes a memory region of this provider.
-    unsafe { consumer_object::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.remote_token().0)
+fn remote_token(region: MemoryRegionRef<'_>) -> UINT32 {
+    region.get().map_or(0, |region| region.remote_token().0)
 }
 
 /// NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR.
-unsafe extern "C" fn local_token(region: *mut NDK_MR) -> UINT32 {
-    // SAFETY: the consumer passes a memory region of this provider.
-    unsafe { consumer_object::handle::<MemoryRegionKind>(region) }.map_or(0, |region| region.local_token().0)
+fn local_token(region: MemoryRegionRef<'_>) -> UINT32 {
+    region.get().map_or(0, |region| region.local_token().0)
 }

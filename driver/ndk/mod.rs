@@ -1,14 +1,17 @@
 //! The NDK provider: what consumers reach through the dispatch tables, one file per object.
 //!
-//! Thin by rule: an entry point checks its arguments, finds the object, and calls the engine. Statuses are made in `status.rs`,
-//! memory is mapped in `memory.rs`.
+//! Thin by rule: a dispatch function checks its arguments, which `entry.rs` makes of the raw ones, finds the object, and calls the
+//! engine. What differs between the kinds of objects is a table in `kind.rs`. Statuses are made in `status.rs`, memory is mapped in
+//! `memory.rs`.
 
 pub mod adapter;
 pub mod completion_queue;
 pub mod connector;
 pub mod consumer_object;
 pub mod deferred;
+pub mod entry;
 pub mod enumeration;
+pub mod kind;
 pub mod limits;
 pub mod listener;
 pub mod logical_mapping;

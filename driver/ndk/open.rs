@@ -21,7 +21,9 @@ use softndk_kernel::{
 
 use super::{
     adapter,
-    consumer_object::{CloseCallback, ConsumerObject, Origin},
+    consumer_object::{CloseCallback, Origin},
+    entry::{Argument, Block, ConsumerRef},
+    kind::ConsumerObject,
 };
 use crate::{
     adapter::Adapter,
@@ -75,26 +77,25 @@ impl OpenAdapter {
         NonNull::new(place).ok_or_else(|| resources(OutOfMemory))
     }
 
-    /// The open behind the object a consumer passes.
-    ///
-    /// # Safety
-    /// `object` is null or came from [`open_adapter`] and is not closed yet.
-    pub unsafe fn from_object<'a>(object: *mut NDK_ADAPTER) -> Option<&'a Self> {
-        // SAFETY: the object is the first member of the open (the caller's promise).
-        unsafe { object.cast::<Self>().as_ref() }
-    }
-
     pub fn adapter(&self) -> &Adapter {
         // SAFETY: the open holds a reference on the provider, so the adapter is alive.
         unsafe { self.adapter.as_ref() }
     }
+}
 
-    /// The engine's part.
-    pub fn engine_open(&self) -> Option<&Open<KernelPlatform>> {
+// SAFETY: `repr(C)`, and the object is the first member.
+unsafe impl Block for OpenAdapter {
+    type Visible = NDK_ADAPTER;
+    type Handle = Open<KernelPlatform>;
+
+    fn handle(&self) -> Option<&Open<KernelPlatform>> {
         // SAFETY: written once, before the object was handed out.
         unsafe { (*self.engine_open.get()).as_ref() }
     }
 }
+
+/// An open of a consumer, or null.
+pub type OpenRef<'call> = ConsumerRef<'call, OpenAdapter>;
 
 fn resources(_: OutOfMemory) -> Refusal {
     Refusal::new(RefusalCause::NO_MEMORY, NDIS_STATUS_RESOURCES)
@@ -168,11 +169,13 @@ pub unsafe extern "C" fn close_adapter(context: NDIS_HANDLE, object: *mut NDK_AD
 /// `object` came from [`open`] on this adapter and is closed once.
 pub unsafe fn close(adapter: &Adapter, object: *mut NDK_ADAPTER) {
     // SAFETY: the caller's promise.
-    let Some(open) = (unsafe { OpenAdapter::from_object(object) }) else { return };
-    let (Some(engine_open), Some(closed)) = (open.engine_open().cloned(), open.closed.lock().take()) else { return };
+    let Some(open) = unsafe { OpenRef::take(object) }.block() else { return };
+    let (Some(engine_open), Some(closed)) = (open.handle().cloned(), open.closed.lock().take()) else { return };
     // From here on the block belongs to the engine's close.
     let event: *const Event = &raw const closed;
-    match engine_open.close(CloseCallback::new(Some(signal), event.cast_mut().cast())) {
+    // SAFETY: `signal` takes an event, which lives until it is signalled or the close is done.
+    let callback = unsafe { CloseCallback::new(Some(signal), event.cast_mut().cast()) };
+    match engine_open.close(callback) {
         Close::Done(object) => drop(object),
         Close::Pending => closed.wait(),
     }

@@ -3,72 +3,53 @@
 //! Every function reads the same way: find the queue pair, decode flags and SGEs, hand them to the engine. A post that is
 //! refused here makes the engine process the requests it holds back, as NDKPI requires of any inline failure.
 
-use core::{ffi::c_void, slice};
+use core::ffi::c_void;
 
 use ndkpi_sys::{
     ndkpi::{
-        NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_OP_FLAG_REMOTE_WRITE_BIT,
-        NDK_OP_FLAGS, NDK_QP, NDK_QP_DISPATCH, NDK_SGE, NdkObjectTypeMr, NdkObjectTypeMw, NdkObjectTypeQp,
+        NDK_LOGICAL_ADDRESS, NDK_MR, NDK_MW, NDK_OBJECT_HEADER, NDK_OP_FLAG_REMOTE_WRITE_BIT, NDK_OP_FLAGS, NDK_QP,
+        NDK_QP_DISPATCH, NDK_SGE,
     },
     nt::{NTSTATUS, PVOID, SIZE_T, STATUS_SUCCESS, UINT32, UINT64, ULONG},
 };
-use softndk_engine::{
-    Close, FastRegistration, Hold, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights, Sge,
-};
+use softndk_engine::{FastRegistration, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights, Sge};
 use softndk_ioctl::NdkCall;
-use softndk_kernel::pool::{PoolBox, Tag};
 
 use super::{
     adapter::query_extension,
-    consumer_object::{self, CloseCallback, ConsumerObject, Kind, Object},
-    memory_region::MemoryRegionKind,
-    memory_window::MemoryWindowKind,
+    consumer_object,
+    entry::{Entries, HeaderRef, PageList, Sgl, entry},
+    kind::{MemoryRegionKind, MemoryRegionRef, MemoryWindowKind, MemoryWindowRef, QueuePairKind, QueuePairRef},
 };
 use crate::{
     platform::KernelPlatform,
     refusal::{Nothing, Refusal, refuse},
-    tags,
 };
 
-static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {
+pub static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {
     NdkCloseQp: consumer_object::close::<QueuePairKind>,
     NdkQueryExtension: query_extension,
-    NdkFlush: flush,
-    NdkSend: send,
-    NdkReceive: receive,
-    NdkBind: bind,
-    NdkFastRegister: fast_register,
-    NdkInvalidate: invalidate,
-    NdkRead: read,
-    NdkWrite: write,
-    NdkSendAndInvalidate: send_and_invalidate,
+    NdkFlush: entry!(flush(*mut NDK_QP)),
+    NdkSend: entry!(send(*mut NDK_QP, PVOID, [*const NDK_SGE, ULONG], NDK_OP_FLAGS) -> NTSTATUS),
+    NdkReceive: entry!(receive(*mut NDK_QP, PVOID, [*const NDK_SGE, ULONG]) -> NTSTATUS),
+    NdkBind: entry!(bind(*mut NDK_QP, PVOID, *mut NDK_MR, *mut NDK_MW, PVOID, SIZE_T, NDK_OP_FLAGS) -> NTSTATUS),
+    NdkFastRegister: entry!(
+        fast_register(
+            *mut NDK_QP,
+            PVOID,
+            *mut NDK_MR,
+            [ULONG, *const NDK_LOGICAL_ADDRESS],
+            [ULONG, SIZE_T, PVOID],
+            NDK_OP_FLAGS
+        ) -> NTSTATUS
+    ),
+    NdkInvalidate: entry!(invalidate(*mut NDK_QP, PVOID, *mut NDK_OBJECT_HEADER, NDK_OP_FLAGS) -> NTSTATUS),
+    NdkRead: entry!(read(*mut NDK_QP, PVOID, [*const NDK_SGE, ULONG], UINT64, UINT32, NDK_OP_FLAGS) -> NTSTATUS),
+    NdkWrite: entry!(write(*mut NDK_QP, PVOID, [*const NDK_SGE, ULONG], UINT64, UINT32, NDK_OP_FLAGS) -> NTSTATUS),
+    NdkSendAndInvalidate: entry!(
+        send_and_invalidate(*mut NDK_QP, PVOID, [*const NDK_SGE, ULONG], NDK_OP_FLAGS, UINT32) -> NTSTATUS
+    ),
 };
-
-pub struct QueuePairKind;
-
-impl Kind for QueuePairKind {
-    type Visible = NDK_QP;
-    type Handle = QueuePair<KernelPlatform>;
-
-    const TYPE: NDK_OBJECT_TYPE = NdkObjectTypeQp;
-    const TAG: Tag = tags::QUEUE_PAIR;
-
-    fn visible(header: NDK_OBJECT_HEADER) -> NDK_QP {
-        NDK_QP { Header: header, Dispatch: &raw const DISPATCH }
-    }
-
-    fn consumer_object(object: PoolBox<Object<Self>>) -> ConsumerObject {
-        ConsumerObject::QueuePair(object)
-    }
-
-    fn close(handle: &Self::Handle, callback: CloseCallback) -> Close<KernelPlatform> {
-        handle.close(callback)
-    }
-
-    fn hold(handle: &Self::Handle) -> Hold<KernelPlatform> {
-        handle.hold()
-    }
-}
 
 /// The flags of a work request, taken apart; `None` if there is one this operation does not have.
 ///
@@ -116,22 +97,7 @@ fn window_flags(flags: NDK_OP_FLAGS) -> Option<(RequestFlags, Rights)> {
     (!local_only).then_some((flags, rights))
 }
 
-/// The consumer's scatter/gather list; `None` for a null list with a nonzero count.
-///
-/// # Safety
-/// `list` is null or has `count` SGEs that stay as they are during the call.
-pub unsafe fn sges<'a>(list: *const NDK_SGE, count: ULONG) -> Option<&'a [NDK_SGE]> {
-    if count == 0 {
-        return Some(&[]);
-    }
-    if list.is_null() || !list.is_aligned() {
-        return None;
-    }
-    // SAFETY: the consumer's array for the length of the call.
-    Some(unsafe { slice::from_raw_parts(list, count as usize) })
-}
-
-pub fn sge(entry: &NDK_SGE) -> Sge {
+pub fn sge(entry: NDK_SGE) -> Sge {
     Sge { address: entry.Address.value(), length: entry.Length, token: MemoryToken(entry.MemoryRegionToken) }
 }
 
@@ -156,157 +122,124 @@ fn flags_or_list(flags_are_good: bool) -> Refusal {
 }
 
 /// NDKPI: NDK_FN_FLUSH.
-unsafe extern "C" fn flush(queue_pair: *mut NDK_QP) {
-    // SAFETY: the consumer passes a queue pair of this provider.
-    if let Some(queue_pair) = unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) } {
+fn flush(queue_pair: QueuePairRef<'_>) {
+    if let Some(queue_pair) = queue_pair.get() {
         queue_pair.flush();
     }
 }
 
 /// NDKPI: NDK_FN_SEND.
-unsafe extern "C" fn send(
-    queue_pair: *mut NDK_QP,
-    context: PVOID,
-    list: *const NDK_SGE,
-    count: ULONG,
-    flags: NDK_OP_FLAGS,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
-        return refuse(NdkCall::SEND, &Nothing, Refusal::NO_OBJECT);
-    };
-    // SAFETY: the consumer's list for the length of the call.
-    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { sges(list, count) }) else {
-        return refuse_early(NdkCall::SEND, queue_pair, flags_or_list(request_flags(flags).is_some()));
-    };
-    result(NdkCall::SEND, queue_pair, queue_pair.send(word(context), flags, list.iter().map(sge)))
+fn send(queue_pair: QueuePairRef<'_>, context: PVOID, list: Sgl<'_>, flags: NDK_OP_FLAGS) -> NTSTATUS {
+    match request(NdkCall::SEND, queue_pair, list, flags) {
+        Ok(Request { queue_pair, flags, list }) => {
+            result(NdkCall::SEND, queue_pair, queue_pair.send(word(context), flags, list.map(sge)))
+        }
+        Err(status) => status,
+    }
 }
 
 /// NDKPI: NDK_FN_SEND_AND_INVALIDATE.
-unsafe extern "C" fn send_and_invalidate(
-    queue_pair: *mut NDK_QP,
+fn send_and_invalidate(
+    queue_pair: QueuePairRef<'_>,
     context: PVOID,
-    list: *const NDK_SGE,
-    count: ULONG,
+    list: Sgl<'_>,
     flags: NDK_OP_FLAGS,
     token: UINT32,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
-        return refuse(NdkCall::SEND_AND_INVALIDATE, &Nothing, Refusal::NO_OBJECT);
-    };
-    // SAFETY: the consumer's list for the length of the call.
-    let (Some(flags), Some(list)) = (request_flags(flags), unsafe { sges(list, count) }) else {
-        return refuse_early(NdkCall::SEND_AND_INVALIDATE, queue_pair, flags_or_list(request_flags(flags).is_some()));
-    };
-    result(
-        NdkCall::SEND_AND_INVALIDATE,
-        queue_pair,
-        queue_pair.send_and_invalidate(word(context), flags, list.iter().map(sge), MemoryToken(token)),
-    )
+    match request(NdkCall::SEND_AND_INVALIDATE, queue_pair, list, flags) {
+        Ok(Request { queue_pair, flags, list }) => result(
+            NdkCall::SEND_AND_INVALIDATE,
+            queue_pair,
+            queue_pair.send_and_invalidate(word(context), flags, list.map(sge), MemoryToken(token)),
+        ),
+        Err(status) => status,
+    }
 }
 
 /// NDKPI: NDK_FN_RECEIVE.
-unsafe extern "C" fn receive(queue_pair: *mut NDK_QP, context: PVOID, list: *const NDK_SGE, count: ULONG) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
+fn receive(queue_pair: QueuePairRef<'_>, context: PVOID, list: Sgl<'_>) -> NTSTATUS {
+    let Some(queue_pair) = queue_pair.get() else {
         return refuse(NdkCall::RECEIVE, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer's list for the length of the call.
-    let Some(list) = (unsafe { sges(list, count) }) else {
+    let Some(list) = list.get() else {
         return refuse(NdkCall::RECEIVE, queue_pair, Refusal::NO_LIST);
     };
-    result(NdkCall::RECEIVE, queue_pair, queue_pair.receive(word(context), list.iter().map(sge)))
+    result(NdkCall::RECEIVE, queue_pair, queue_pair.receive(word(context), list.map(sge)))
 }
 
-/// The arguments of a Read or Write.
-struct Transfer<'a> {
+/// What requests with a scatter/gather list and flags have in common.
+struct Request<'a> {
     queue_pair: &'a QueuePair<KernelPlatform>,
     flags: RequestFlags,
-    list: &'a [NDK_SGE],
+    list: Entries<'a, NDK_SGE>,
 }
 
-/// The argument checks of Read and Write, which are the same.
-///
-/// # Safety
-/// As NDK_FN_READ: a queue pair of this provider that is not closed, and a list that stays as it is during the call.
-unsafe fn transfer<'a>(
+/// The argument checks of such a request.
+fn request<'a>(
     call: NdkCall,
-    queue_pair: *mut NDK_QP,
-    list: *const NDK_SGE,
-    count: ULONG,
+    queue_pair: QueuePairRef<'a>,
+    list: Sgl<'a>,
     flags: NDK_OP_FLAGS,
-) -> Result<Transfer<'a>, NTSTATUS> {
-    // SAFETY: the caller's promise.
-    let queue_pair = unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) };
-    let Some(queue_pair) = queue_pair else { return Err(refuse(call, &Nothing, Refusal::NO_OBJECT)) };
-    // SAFETY: the caller's promise.
-    match (request_flags(flags), unsafe { sges(list, count) }) {
-        (Some(flags), Some(list)) => Ok(Transfer { queue_pair, flags, list }),
+) -> Result<Request<'a>, NTSTATUS> {
+    let Some(queue_pair) = queue_pair.get() else { return Err(refuse(call, &Nothing, Refusal::NO_OBJECT)) };
+    match (request_flags(flags), list.get()) {
+        (Some(flags), Some(list)) => Ok(Request { queue_pair, flags, list }),
         (flags, _) => Err(refuse_early(call, queue_pair, flags_or_list(flags.is_some()))),
     }
 }
 
 /// NDKPI: NDK_FN_READ.
-unsafe extern "C" fn read(
-    queue_pair: *mut NDK_QP,
+fn read(
+    queue_pair: QueuePairRef<'_>,
     context: PVOID,
-    list: *const NDK_SGE,
-    count: ULONG,
+    list: Sgl<'_>,
     address: UINT64,
     token: UINT32,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: what the consumer passes is what `transfer` wants.
-    match unsafe { transfer(NdkCall::READ, queue_pair, list, count, flags) } {
-        Ok(Transfer { queue_pair, flags, list }) => result(
+    match request(NdkCall::READ, queue_pair, list, flags) {
+        Ok(Request { queue_pair, flags, list }) => result(
             NdkCall::READ,
             queue_pair,
-            queue_pair.read(word(context), flags, list.iter().map(sge), address, MemoryToken(token)),
+            queue_pair.read(word(context), flags, list.map(sge), address, MemoryToken(token)),
         ),
         Err(status) => status,
     }
 }
 
 /// NDKPI: NDK_FN_WRITE.
-unsafe extern "C" fn write(
-    queue_pair: *mut NDK_QP,
+fn write(
+    queue_pair: QueuePairRef<'_>,
     context: PVOID,
-    list: *const NDK_SGE,
-    count: ULONG,
+    list: Sgl<'_>,
     address: UINT64,
     token: UINT32,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: what the consumer passes is what `transfer` wants.
-    match unsafe { transfer(NdkCall::WRITE, queue_pair, list, count, flags) } {
-        Ok(Transfer { queue_pair, flags, list }) => result(
+    match request(NdkCall::WRITE, queue_pair, list, flags) {
+        Ok(Request { queue_pair, flags, list }) => result(
             NdkCall::WRITE,
             queue_pair,
-            queue_pair.write(word(context), flags, list.iter().map(sge), address, MemoryToken(token)),
+            queue_pair.write(word(context), flags, list.map(sge), address, MemoryToken(token)),
         ),
         Err(status) => status,
     }
 }
 
 /// NDKPI: NDK_FN_BIND.
-unsafe extern "C" fn bind(
-    queue_pair: *mut NDK_QP,
+fn bind(
+    queue_pair: QueuePairRef<'_>,
     context: PVOID,
-    region: *mut NDK_MR,
-    window: *mut NDK_MW,
+    region: MemoryRegionRef<'_>,
+    window: MemoryWindowRef<'_>,
     address: PVOID,
     length: SIZE_T,
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = queue_pair.get() else {
         return refuse(NdkCall::BIND, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer passes a memory region of this provider.
-    let region = unsafe { consumer_object::handle::<MemoryRegionKind>(region) };
-    // SAFETY: the consumer passes a memory window of this provider.
-    let window = unsafe { consumer_object::handle::<MemoryWindowKind>(window) };
+    let (region, window) = (region.get(), window.get());
     let (Some(region), Some(window), Some((flags, rights))) = (region, window, window_flags(flags)) else {
         let objects = region.is_some() && window.is_some();
         let refusal = if objects { Refusal::UNKNOWN_FLAGS } else { Refusal::NO_OBJECT };
@@ -317,31 +250,25 @@ unsafe extern "C" fn bind(
 }
 
 /// NDKPI: NDK_FN_FAST_REGISTER.
-unsafe extern "C" fn fast_register(
-    queue_pair: *mut NDK_QP,
+fn fast_register(
+    queue_pair: QueuePairRef<'_>,
     context: PVOID,
-    region: *mut NDK_MR,
-    page_count: ULONG,
-    pages: *const NDK_LOGICAL_ADDRESS,
-    first_byte_offset: ULONG,
-    length: SIZE_T,
-    base: PVOID,
+    region: MemoryRegionRef<'_>,
+    pages: PageList<'_>,
+    (first_byte_offset, length, base): (ULONG, SIZE_T, PVOID),
     flags: NDK_OP_FLAGS,
 ) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
+    let Some(queue_pair) = queue_pair.get() else {
         return refuse(NdkCall::FAST_REGISTER, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: the consumer passes a memory region of this provider.
-    let region = unsafe { consumer_object::handle::<MemoryRegionKind>(region) };
-    // SAFETY: the consumer's array for the length of the call.
-    let pages = unsafe { page_list(pages, page_count) };
-    let (Some(region), Some(pages), Some((flags, rights))) = (region, pages, registration_flags(flags)) else {
-        let refusal = if region.is_none() { Refusal::NO_OBJECT } else { flags_or_list(pages.is_none()) };
+    let (Some(region), Some(pages), Some((flags, rights))) = (region.get(), pages.get(), registration_flags(flags))
+    else {
+        let no_list = flags_or_list(pages.get().is_none());
+        let refusal = if region.get().is_none() { Refusal::NO_OBJECT } else { no_list };
         return refuse_early(NdkCall::FAST_REGISTER, queue_pair, refusal);
     };
     let registration = FastRegistration { first_byte_offset, length: length as u64, base: base.addr() as u64, rights };
-    let pages = pages.iter().map(|page| LogicalAddress(page.QuadPart.cast_unsigned()));
+    let pages = pages.map(|page| LogicalAddress(page.QuadPart.cast_unsigned()));
     result(
         NdkCall::FAST_REGISTER,
         queue_pair,
@@ -349,67 +276,20 @@ unsafe extern "C" fn fast_register(
     )
 }
 
-/// The consumer's page list; `None` for a null list with a nonzero count.
-///
-/// # Safety
-/// `pages` is null or has `count` entries that stay as they are during the call.
-unsafe fn page_list<'a>(pages: *const NDK_LOGICAL_ADDRESS, count: ULONG) -> Option<&'a [NDK_LOGICAL_ADDRESS]> {
-    if count == 0 {
-        return Some(&[]);
-    }
-    if pages.is_null() || !pages.is_aligned() {
-        return None;
-    }
-    // SAFETY: the consumer's array for the length of the call.
-    Some(unsafe { slice::from_raw_parts(pages, count as usize) })
-}
-
-/// What kind of object a header says it heads; `None` without one. Read by its address: the layers above write other words of
-/// the header at any time.
-///
-/// # Safety
-/// `object` is null or the header of an object of this provider that is not closed.
-unsafe fn object_type(object: *mut NDK_OBJECT_HEADER) -> Option<NDK_OBJECT_TYPE> {
-    if object.is_null() || !object.is_aligned() {
-        return None;
-    }
-    // SAFETY: the caller's promise; only the address of the field is computed.
-    let place = unsafe { &raw const (*object).ObjectType };
-    // SAFETY: as above.
-    Some(unsafe { place.read_volatile() })
-}
-
 /// NDKPI: NDK_FN_INVALIDATE, of a fast-register region or a window.
-unsafe extern "C" fn invalidate(
-    queue_pair: *mut NDK_QP,
-    context: PVOID,
-    object: *mut NDK_OBJECT_HEADER,
-    flags: NDK_OP_FLAGS,
-) -> NTSTATUS {
-    // SAFETY: the consumer passes a queue pair of this provider.
-    let Some(queue_pair) = (unsafe { consumer_object::handle::<QueuePairKind>(queue_pair) }) else {
+fn invalidate(queue_pair: QueuePairRef<'_>, context: PVOID, object: HeaderRef<'_>, flags: NDK_OP_FLAGS) -> NTSTATUS {
+    let Some(queue_pair) = queue_pair.get() else {
         return refuse(NdkCall::INVALIDATE, &Nothing, Refusal::NO_OBJECT);
     };
-    // SAFETY: null, or the header of an object of this provider.
-    let (Some(kind), Some(flags)) = (unsafe { object_type(object) }, request_flags(flags)) else {
+    let (Some(_), Some(flags)) = (object.kind(), request_flags(flags)) else {
         let refusal = if object.is_null() { Refusal::NO_OBJECT } else { Refusal::UNKNOWN_FLAGS };
         return refuse_early(NdkCall::INVALIDATE, queue_pair, refusal);
     };
-    if kind == NdkObjectTypeMr {
-        // SAFETY: the header says that this is a memory region.
-        let region = unsafe { consumer_object::handle::<MemoryRegionKind>(object.cast()) };
-        return region.map_or_else(
-            || refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT),
-            |it| result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate(word(context), flags, it)),
-        );
+    if let Some(region) = object.get::<MemoryRegionKind>() {
+        return result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate(word(context), flags, region));
     }
-    if kind == NdkObjectTypeMw {
-        // SAFETY: the header says that this is a memory window.
-        let window = unsafe { consumer_object::handle::<MemoryWindowKind>(object.cast()) };
-        return window.map_or_else(
-            || refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT),
-            |it| result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate_window(word(context), flags, it)),
-        );
+    if let Some(window) = object.get::<MemoryWindowKind>() {
+        return result(NdkCall::INVALIDATE, queue_pair, queue_pair.invalidate_window(word(context), flags, window));
     }
     refuse_early(NdkCall::INVALIDATE, queue_pair, Refusal::NO_OBJECT)
 }
