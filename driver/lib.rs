@@ -20,6 +20,7 @@ mod memory;
 mod miniport;
 mod ndk;
 mod platform;
+mod processor_dpc;
 mod refusal;
 mod service;
 mod status;

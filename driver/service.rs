@@ -15,7 +15,7 @@
 use core::{
     ffi::c_void,
     ptr,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use softndk_engine::{
@@ -24,7 +24,6 @@ use softndk_engine::{
 };
 use softndk_ioctl::RefusalWay;
 use softndk_kernel::{
-    dpc::Dpc,
     event::Event,
     irql,
     pool::{OutOfMemory, PoolArray},
@@ -38,14 +37,13 @@ use crate::{
     driver::Driver,
     ndk::{connector, consumer_object},
     platform::{KernelPlatform, RequestCallback},
+    processor_dpc::ProcessorDpc,
     refusal::refuse_by,
     status, tags,
 };
 
 /// What one pass may do: some tens of microseconds.
 const BUDGET: Budget = Budget { bytes: 256 << 10, items: 64 };
-/// Times that a DPC queues itself again before the thread takes over.
-pub const DPC_ROUNDS: u32 = 2;
 /// Nanoseconds that a thread works without rest before it sleeps for a tick.
 const STRETCH: u64 = 5_000_000;
 /// No deadline.
@@ -62,7 +60,7 @@ pub struct ProcessorServices {
 
 /// The service of one processor.
 struct ProcessorService {
-    dpc: Dpc,
+    dpc: ProcessorDpc,
     /// Runs at the engine's next deadline.
     timer: Timer,
     /// That deadline; [`NEVER`] when there is none. The timer is set under the lock, so that it has the newest deadline; `None`
@@ -72,10 +70,6 @@ struct ProcessorService {
     busy: AtomicBool,
     /// Another context has work for it.
     again: AtomicBool,
-    /// DPC runs in a row that left work behind.
-    rounds: AtomicU32,
-    /// Handed to the thread.
-    for_thread: AtomicBool,
 }
 
 /// A thread that takes over from the DPCs of some processors.
@@ -160,19 +154,12 @@ impl ProcessorServices {
         let mut more = false;
         let mine = self.each.iter().enumerate().skip(index).step_by(self.threads.len().max(1));
         for (processor, service) in mine {
-            if service.for_thread.load(Ordering::SeqCst) {
+            if service.dpc.is_for_thread() {
                 more |= irql::raised(|| service.run_for_thread(driver, processor)) == Pass::More;
             }
             more |= driver.deferred.pass(processor);
         }
         more
-    }
-
-    fn hand_to_thread(&self, processor: usize) {
-        if let Some(service) = self.each.get(processor) {
-            service.for_thread.store(true, Ordering::SeqCst);
-        }
-        self.wake_thread(processor);
     }
 
     /// Wakes the thread that takes over from the DPCs of a processor. `IRQL <= DISPATCH_LEVEL`.
@@ -185,10 +172,9 @@ impl ProcessorServices {
 
 impl ProcessorService {
     fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
-        // SAFETY: `run_dpc` takes an index; `ProcessorServices::stop` stops the DPC before the driver state goes.
-        let dpc = unsafe { Dpc::try_new(tags::DPC, run_dpc, ptr::without_provenance_mut(processor)) }?;
-        dpc.target(processor as u32);
-        // SAFETY: as above, with `run_timer`.
+        // SAFETY: `ProcessorServices::stop` stops the DPC before the driver state goes.
+        let dpc = unsafe { ProcessorDpc::try_new(run_dpc, processor) }?;
+        // SAFETY: as above; `run_timer` takes a number, too.
         let timer =
             unsafe { Timer::try_new(tags::DPC, run_timer, ptr::without_provenance_mut(processor), processor as u32) }?;
         Ok(Self {
@@ -197,8 +183,6 @@ impl ProcessorService {
             wake: SpinLock::new(Some(NEVER)),
             busy: AtomicBool::new(false),
             again: AtomicBool::new(false),
-            rounds: AtomicU32::new(0),
-            for_thread: AtomicBool::new(false),
         })
     }
 
@@ -212,9 +196,9 @@ impl ProcessorService {
     /// Has a pass run soon. Work that comes up inside a pass is left to the context that runs it, or to the thread if that has
     /// taken over: a DPC queued from inside itself would run again at once, and before every thread of its processor.
     fn schedule(&self) {
-        // The mark and `busy` (and `for_thread`) as in `run`.
+        // The mark and `busy` (and whether the thread has the work) as in `run`.
         self.again.store(true, Ordering::SeqCst);
-        if !self.busy.load(Ordering::SeqCst) && !self.for_thread.load(Ordering::SeqCst) {
+        if !self.busy.load(Ordering::SeqCst) {
             self.dpc.queue();
         }
     }
@@ -256,10 +240,7 @@ impl ProcessorService {
         if self.run(driver, processor) == Pass::More {
             return Pass::More;
         }
-        self.for_thread.store(false, Ordering::SeqCst);
-        if self.again.swap(false, Ordering::SeqCst) {
-            self.dpc.queue();
-        }
+        self.dpc.give_back(|| self.again.swap(false, Ordering::SeqCst));
         Pass::Idle
     }
 }
@@ -294,15 +275,10 @@ unsafe extern "C" fn run_dpc(
     let Some(driver) = Driver::get() else { return };
     let services = &driver.fabric.platform().services;
     let Some(service) = services.each.get(processor) else { return };
-    if service.run(driver, processor) == Pass::Idle {
-        service.rounds.store(0, Ordering::Relaxed);
-    } else if services.stopping.load(Ordering::Acquire) {
-        // The driver ends: no consumer waits for what is left, and `stop` takes the DPC from the queue once.
-    } else if service.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
-        service.dpc.queue();
-    } else {
-        service.rounds.store(0, Ordering::Relaxed);
-        services.hand_to_thread(processor);
+    let more = service.run(driver, processor) == Pass::More;
+    // When the driver ends, no consumer waits for what is left, and `stop` takes the DPC from the queue once.
+    if !(more && services.stopping.load(Ordering::Acquire)) && service.dpc.end_run(more) {
+        services.wake_thread(processor);
     }
 }
 

@@ -28,7 +28,6 @@ use ndkpi_sys::{
 use softndk_engine::{CloseCompletion, Hold, Retired};
 use softndk_ioctl::NdkCall;
 use softndk_kernel::{
-    dpc::Dpc,
     irql,
     pool::{OutOfMemory, PoolArray, PoolBox},
     spin_lock::SpinLock,
@@ -42,8 +41,8 @@ use crate::{
     mapper::{Job, Work, WorkItem},
     memory::LARGE,
     platform::{Callback, KernelPlatform},
+    processor_dpc::ProcessorDpc,
     refusal::{Refusal, refuse},
-    service::DPC_ROUNDS,
     tags,
 };
 
@@ -124,14 +123,10 @@ unsafe impl Send for Queue {}
 
 /// Delivers what is queued for one processor.
 struct CompletionDpc {
-    dpc: Dpc,
+    dpc: ProcessorDpc,
     queue: SpinLock<Queue>,
     /// A context is delivering: it checks the queue again before it stops.
     delivering: AtomicBool,
-    /// Runs in a row that left answers behind.
-    rounds: AtomicU32,
-    /// Handed to the thread.
-    for_thread: AtomicBool,
 }
 
 /// The completion DPCs of all processors.
@@ -160,17 +155,13 @@ impl DeferredCompletions {
     /// left.
     pub fn pass(&self, processor: usize) -> bool {
         let Some(completion_dpc) = self.each.get(processor) else { return false };
-        if !completion_dpc.for_thread.load(Ordering::SeqCst) {
+        if !completion_dpc.dpc.is_for_thread() {
             return false;
         }
         if irql::raised(|| completion_dpc.deliver_some()) {
             return true;
         }
-        // The thread gives the work back, and checks once more: answers queued in between have queued no DPC.
-        completion_dpc.for_thread.store(false, Ordering::SeqCst);
-        if !completion_dpc.queue.lock().first.is_null() {
-            completion_dpc.dpc.queue();
-        }
+        completion_dpc.dpc.give_back(|| !completion_dpc.queue.lock().first.is_null());
         false
     }
 
@@ -183,8 +174,8 @@ impl DeferredCompletions {
         if let Some(completion_dpc) = self.each.get(next) {
             // SAFETY: the caller's promise.
             unsafe { completion_dpc.queue.lock().push(record) };
-            // A DPC queued from inside itself would run again at once, and before every thread of its processor.
-            if !completion_dpc.delivering.load(Ordering::SeqCst) && !completion_dpc.for_thread.load(Ordering::SeqCst) {
+            // A context that delivers checks the queue before it stops.
+            if !completion_dpc.delivering.load(Ordering::SeqCst) {
                 completion_dpc.dpc.queue();
             }
         }
@@ -221,15 +212,12 @@ impl Queue {
 
 impl CompletionDpc {
     fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
-        // SAFETY: `run` takes an index; `DeferredCompletions::stop` stops the DPC before the driver state goes.
-        let dpc = unsafe { Dpc::try_new(tags::DPC, run, ptr::without_provenance_mut(processor)) }?;
-        dpc.target(processor as u32);
+        // SAFETY: `DeferredCompletions::stop` stops the DPC before the driver state goes.
+        let dpc = unsafe { ProcessorDpc::try_new(run, processor) }?;
         Ok(Self {
             dpc,
             queue: SpinLock::new(Queue { first: ptr::null_mut(), last: ptr::null_mut() }),
             delivering: AtomicBool::new(false),
-            rounds: AtomicU32::new(0),
-            for_thread: AtomicBool::new(false),
         })
     }
 
@@ -263,14 +251,8 @@ unsafe extern "C" fn run(
     let processor = context.addr();
     let Some(driver) = Driver::get() else { return };
     let Some(completion_dpc) = driver.deferred.each.get(processor) else { return };
-    if !completion_dpc.deliver_some() {
-        completion_dpc.rounds.store(0, Ordering::Relaxed);
-    } else if completion_dpc.rounds.fetch_add(1, Ordering::Relaxed) < DPC_ROUNDS {
-        completion_dpc.dpc.queue();
-    } else {
-        // Answers that cause more answers would keep the processor from its threads.
-        completion_dpc.rounds.store(0, Ordering::Relaxed);
-        completion_dpc.for_thread.store(true, Ordering::SeqCst);
+    let more = completion_dpc.deliver_some();
+    if completion_dpc.dpc.end_run(more) {
         driver.fabric.platform().services.wake_thread(processor);
     }
 }
