@@ -63,9 +63,8 @@ struct ProcessorService {
     dpc: ProcessorDpc,
     /// Runs at the engine's next deadline.
     timer: Timer,
-    /// That deadline; [`NEVER`] when there is none. The timer is set under the lock, so that it has the newest deadline; `None`
-    /// once the driver ends: a pass that runs meanwhile does not set it again.
-    wake: SpinLock<Option<u64>>,
+    /// That deadline; [`NEVER`] when there is none. The timer is set under the lock, so that it has the newest deadline.
+    wake: SpinLock<u64>,
     /// A context is running passes.
     busy: AtomicBool,
     /// Another context has work for it.
@@ -135,11 +134,9 @@ impl ProcessorServices {
     /// held.
     pub fn wake_at(&self, processor: u32, deadline: u64, now: u64) {
         if let Some(service) = self.service(processor) {
-            let mut wake = service.wake.lock();
-            if let Some(due) = wake.as_mut() {
-                *due = deadline;
-                service.timer.set(deadline.saturating_sub(now));
-            }
+            let mut due = service.wake.lock();
+            *due = deadline;
+            service.timer.set(deadline.saturating_sub(now));
         }
     }
 
@@ -177,18 +174,13 @@ impl ProcessorService {
         // SAFETY: as above; `run_timer` takes a number, too.
         let timer =
             unsafe { Timer::try_new(tags::DPC, run_timer, ptr::without_provenance_mut(processor), processor as u32) }?;
-        Ok(Self {
-            dpc,
-            timer,
-            wake: SpinLock::new(Some(NEVER)),
-            busy: AtomicBool::new(false),
-            again: AtomicBool::new(false),
-        })
+        Ok(Self { dpc, timer, wake: SpinLock::new(NEVER), busy: AtomicBool::new(false), again: AtomicBool::new(false) })
     }
 
     fn stop(&self) {
-        // Neither the timer's own DPC, for the rest of a deadline, nor a pass sets it from here on.
-        *self.wake.lock() = None;
+        // So that the timer's own DPC does not set it for the rest of a deadline. A pass does not: it asks to be woken for the
+        // deadlines of objects, and there is no object any more.
+        *self.wake.lock() = NEVER;
         self.timer.stop();
         self.dpc.stop();
     }
@@ -206,8 +198,7 @@ impl ProcessorService {
     /// The timer has run: true when its deadline has passed, else it is set for the rest. The system's clock has coarser steps
     /// than the performance counter, so it may run too soon.
     fn has_come(&self, now: u64) -> bool {
-        let mut wake = self.wake.lock();
-        let Some(due) = wake.as_mut() else { return false };
+        let mut due = self.wake.lock();
         if *due <= now {
             *due = NEVER;
             return true;
@@ -276,7 +267,8 @@ unsafe extern "C" fn run_dpc(
     let services = &driver.fabric.platform().services;
     let Some(service) = services.each.get(processor) else { return };
     let more = service.run(driver, processor) == Pass::More;
-    // When the driver ends, no consumer waits for what is left, and `stop` takes the DPC from the queue once.
+    // When the driver ends, no consumer waits for what is left, and `stop` takes the DPC from the queue once: one that queues itself
+    // meanwhile could run after that.
     if !(more && services.stopping.load(Ordering::Acquire)) && service.dpc.end_run(more) {
         services.wake_thread(processor);
     }
