@@ -39,6 +39,10 @@ const LAYER: &[(&str, &[&str])] = &[
         &["completion_queue::", "moderation::", "resize::", "work_request::", "window::"],
     ),
     ("driver/ndk/connector.rs", &["connection::", "connection_state::", "connection_end::", "endpoint::"]),
+    (
+        "driver/ndk/entry.rs",
+        &["arguments::", "refusals::", "adapter::", "connection::", "work_request::", "registration::"],
+    ),
     ("driver/ndk/enumeration.rs", &["oid::", "statistics::"]),
     ("driver/ndk/deferred.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
     ("driver/ndk/limits.rs", &["adapter::", "limits::", "oid::"]),
