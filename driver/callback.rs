@@ -8,12 +8,12 @@
 
 use softndk_kernel::irql;
 
-use crate::driver::Driver;
+use crate::ndk::engine::Engine;
 
 /// Makes one callback. `IRQL <= DISPATCH_LEVEL`, no lock held.
 pub fn make<R>(call: impl FnOnce() -> R) -> R {
-    match Driver::get() {
-        Some(driver) => driver.fabric.callback(call),
+    match Engine::get() {
+        Some(engine) => engine.fabric.callback(call),
         None => irql::raised(call),
     }
 }

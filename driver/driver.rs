@@ -10,19 +10,8 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use softndk_engine::Fabric;
-use softndk_kernel::{
-    event::Mutex,
-    pool::{OutOfMemory, PoolBox},
-    rundown::Rundown,
-    spin_lock::SpinLock,
-};
-use wdk_sys::NTSTATUS;
-
-use crate::{
-    adapter::Adapter, control::device::ControlDevice, mapper::Mapper, ndk::deferred::DeferredCompletions,
-    platform::KernelPlatform, service::ProcessorServices, tags,
-};
+use crate::{adapter::Adapter, control::device::ControlDevice, ndk::engine::Engine, tags};
+use softndk_kernel::{event::Mutex, pool::OutOfMemory, published::Published, rundown::Rundown, spin_lock::SpinLock};
 
 /// Adapters one driver serves at the same time.
 pub const ADAPTER_MAX: usize = 32;
@@ -34,9 +23,7 @@ pub struct Driver {
     pub control: Mutex<ControlDevice>,
     /// Open while the control device is registered; one reference for each request that is being worked on.
     pub requests: Rundown,
-    pub fabric: Fabric<KernelPlatform>,
-    pub mapper: Mapper,
-    pub deferred: DeferredCompletions,
+    pub engine: &'static Engine,
 }
 
 /// A place in the adapter table.
@@ -51,59 +38,44 @@ enum Entry {
 // SAFETY: the pointer is followed only with a reference on the adapter's gate, from any processor.
 unsafe impl Send for Entry {}
 
-static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
+static DRIVER: Published<Driver> = Published::new(tags::DRIVER);
 
 impl Driver {
     /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
     pub fn publish() -> Result<&'static Self, OutOfMemory> {
-        let services = ProcessorServices::try_new()?;
-        let processors = services.processors();
-        let fabric = Fabric::try_new(KernelPlatform::new(services), processors).map_err(|_| OutOfMemory)?;
-        let driver = Self {
+        let engine = Engine::publish()?;
+        let made = Self::try_new(engine).and_then(|driver| DRIVER.publish(driver));
+        if made.is_err() {
+            // SAFETY: nothing has been started, and nothing but this function knows the engine.
+            unsafe { Engine::withdraw() };
+        }
+        made
+    }
+
+    fn try_new(engine: &'static Engine) -> Result<Self, OutOfMemory> {
+        Ok(Self {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
             control: Mutex::try_new(tags::EVENT, ControlDevice::new())?,
             requests: Rundown::try_shut(tags::RUNDOWN)?,
-            fabric,
-            mapper: Mapper::try_new()?,
-            deferred: DeferredCompletions::try_new()?,
-        };
-        let block = PoolBox::try_new(tags::DRIVER, driver)?.into_raw();
-        DRIVER.store(block.as_ptr(), Ordering::Release);
-        // SAFETY: the block lives until `withdraw`, which runs when no code of the driver can run any more.
-        Ok(unsafe { block.as_ref() })
-    }
-
-    /// Starts the driver's threads. PASSIVE_LEVEL, from DriverEntry.
-    pub fn start(&self) -> Result<(), NTSTATUS> {
-        self.mapper.start()?;
-        self.fabric.platform().services.start()
-    }
-
-    /// Waits for the driver's threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
-    pub fn stop(&self) {
-        self.deferred.stop();
-        // Before the services: the end of a mapper's job releases holds, which schedules a pass. No adapter is left, so no job
-        // can come.
-        self.mapper.stop();
-        self.fabric.platform().services.stop();
+            engine,
+        })
     }
 
     /// The driver state, while there is one.
     pub fn get() -> Option<&'static Self> {
-        // SAFETY: null, or a block that lives until `withdraw`.
-        unsafe { DRIVER.load(Ordering::Acquire).as_ref() }
+        DRIVER.get()
     }
 
-    /// Takes the driver state away. PASSIVE_LEVEL, from DriverEntry's failure path or unload.
+    /// Takes the driver state and the engine away. PASSIVE_LEVEL, from DriverEntry's failure path or unload.
     ///
     /// # Safety
     /// Nothing of the driver runs any more or will run again.
     pub unsafe fn withdraw() {
-        if let Some(block) = NonNull::new(DRIVER.swap(ptr::null_mut(), Ordering::AcqRel)) {
-            // SAFETY: the block came from `publish`, which used this tag, and no context uses it (the caller's promise).
-            drop(unsafe { PoolBox::from_raw(tags::DRIVER, block) });
-        }
+        // SAFETY: the caller's promise.
+        unsafe { DRIVER.withdraw() };
+        // SAFETY: as above.
+        unsafe { Engine::withdraw() };
     }
 
     /// Handle of the miniport registration.

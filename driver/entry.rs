@@ -19,11 +19,11 @@ pub unsafe extern "system" fn driver_entry(
     let Ok(driver) = Driver::publish() else { return STATUS_INSUFFICIENT_RESOURCES };
     copy::choose();
     let object: *mut DRIVER_OBJECT = driver_object;
-    let started = driver.start().and_then(|()| miniport::register(object, registry_path, driver));
+    let started = driver.engine.start().and_then(|()| miniport::register(object, registry_path, driver));
     match started {
         Ok(()) => STATUS_SUCCESS,
         Err(status) => {
-            driver.stop();
+            driver.engine.stop();
             // SAFETY: the registration failed, so nothing can reach the driver state any more.
             unsafe { Driver::withdraw() };
             status
@@ -38,7 +38,7 @@ pub unsafe extern "system" fn driver_entry(
 pub unsafe extern "C" fn unload(_driver_object: *mut ndkpi_sys::nt::DRIVER_OBJECT) {
     if let Some(driver) = Driver::get() {
         miniport::deregister(driver);
-        driver.stop();
+        driver.engine.stop();
     }
     // SAFETY: no adapter and no registration is left, so no entry point can run any more.
     unsafe { Driver::withdraw() };

@@ -21,8 +21,8 @@ use softndk_kernel::{
 use wdk_sys::NTSTATUS;
 
 use crate::{
-    driver::Driver,
     memory::Chain,
+    ndk::engine::Engine,
     ndk::{consumer_object, logical_mapping::BuildRequest, memory_region},
     platform::{Callback, KernelPlatform},
     service::Rest,
@@ -172,12 +172,12 @@ impl Mapper {
         oldest_first
     }
 
-    fn work(&self, driver: &Driver) {
+    fn work(&self, engine: &Engine) {
         let mut jobs = self.take_all();
-        let mut rest = Rest::new(driver);
+        let mut rest = Rest::new(engine);
         while let Some(mut job) = jobs {
             jobs = job.next.take();
-            rest.take_when_due(driver);
+            rest.take_when_due(engine);
             match job.into_inner().work {
                 Work::WorkItem(work_item) => work_item.run(),
                 Work::Register(request) => memory_region::register_now(request),
@@ -190,12 +190,12 @@ impl Mapper {
 }
 
 unsafe extern "C" fn run(_context: *mut c_void) {
-    if let Some(driver) = Driver::get() {
-        let mapper = &driver.mapper;
+    if let Some(engine) = Engine::get() {
+        let mapper = &engine.mapper;
         loop {
             mapper.wake.wait();
             let stopping = mapper.stopping.load(Ordering::Acquire);
-            mapper.work(driver);
+            mapper.work(engine);
             if stopping {
                 break;
             }

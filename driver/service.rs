@@ -34,7 +34,7 @@ use softndk_kernel::{
 use wdk_sys::{NTSTATUS, STATUS_SUCCESS};
 
 use crate::{
-    driver::Driver,
+    ndk::engine::Engine,
     ndk::{connector, consumer_object},
     platform::{KernelPlatform, RequestCallback},
     processor_dpc::ProcessorDpc,
@@ -147,14 +147,14 @@ impl ProcessorServices {
 
     /// One budget for each processor that was handed to thread `index`, so that none waits for another to have no more to do;
     /// true when something is left.
-    fn pass(&self, driver: &Driver, index: usize) -> bool {
+    fn pass(&self, engine: &Engine, index: usize) -> bool {
         let mut more = false;
         let mine = self.each.iter().enumerate().skip(index).step_by(self.threads.len().max(1));
         for (processor, service) in mine {
             if service.dpc.is_for_thread() {
-                more |= irql::raised(|| service.run_for_thread(driver, processor)) == Pass::More;
+                more |= irql::raised(|| service.run_for_thread(engine, processor)) == Pass::More;
             }
-            more |= driver.deferred.pass(processor);
+            more |= engine.deferred.pass(processor);
         }
         more
     }
@@ -211,7 +211,7 @@ impl ProcessorService {
 
     /// Runs one pass at DISPATCH_LEVEL, unless another context runs one. More is left when the pass used up its budget, or
     /// another context set the mark meanwhile.
-    fn run(&self, driver: &Driver, processor: usize) -> Pass {
+    fn run(&self, engine: &Engine, processor: usize) -> Pass {
         // The mark and `busy` are a store and a load of different places on each side: a context that sees `busy` set must be
         // seen by its holder's next check of the mark, which takes one order of all four (arm64 keeps none without it).
         self.again.store(true, Ordering::SeqCst);
@@ -220,15 +220,15 @@ impl ProcessorService {
             return Pass::Idle;
         }
         self.again.store(false, Ordering::SeqCst);
-        let service = driver.fabric.service_pass(processor as u32, BUDGET, &mut Callbacks);
+        let service = engine.fabric.service_pass(processor as u32, BUDGET, &mut Callbacks);
         self.busy.store(false, Ordering::SeqCst);
         if self.again.load(Ordering::SeqCst) { Pass::More } else { service }
     }
 
     /// The thread's pass. It keeps the processor's work until nothing is left, and checks the mark once more when it gives it
     /// back: scheduling in between has queued no DPC.
-    fn run_for_thread(&self, driver: &Driver, processor: usize) -> Pass {
-        if self.run(driver, processor) == Pass::More {
+    fn run_for_thread(&self, engine: &Engine, processor: usize) -> Pass {
+        if self.run(engine, processor) == Pass::More {
             return Pass::More;
         }
         self.dpc.give_back(|| self.again.swap(false, Ordering::SeqCst));
@@ -248,8 +248,8 @@ unsafe extern "C" fn run_timer(
     _argument1: *mut c_void,
     _argument2: *mut c_void,
 ) {
-    let Some(driver) = Driver::get() else { return };
-    let platform = driver.fabric.platform();
+    let Some(engine) = Engine::get() else { return };
+    let platform = engine.fabric.platform();
     let Some(service) = platform.services.each.get(context.addr()) else { return };
     if service.has_come(platform.now()) {
         service.schedule();
@@ -263,10 +263,10 @@ unsafe extern "C" fn run_dpc(
     _argument2: *mut c_void,
 ) {
     let processor = context.addr();
-    let Some(driver) = Driver::get() else { return };
-    let services = &driver.fabric.platform().services;
+    let Some(engine) = Engine::get() else { return };
+    let services = &engine.fabric.platform().services;
     let Some(service) = services.each.get(processor) else { return };
-    let more = service.run(driver, processor) == Pass::More;
+    let more = service.run(engine, processor) == Pass::More;
     // When the driver ends, no consumer waits for what is left, and `stop` takes the DPC from the queue once: one that queues itself
     // meanwhile could run after that.
     if !(more && services.stopping.load(Ordering::Acquire)) && service.dpc.end_run(more) {
@@ -282,13 +282,13 @@ pub struct Rest {
 
 impl Rest {
     /// The thread has just been idle.
-    pub fn new(driver: &Driver) -> Self {
-        Self { since: driver.fabric.platform().now() }
+    pub fn new(engine: &Engine) -> Self {
+        Self { since: engine.fabric.platform().now() }
     }
 
     /// Sleeps for a tick when it has worked for long. PASSIVE_LEVEL.
-    pub fn take_when_due(&mut self, driver: &Driver) {
-        let platform = driver.fabric.platform();
+    pub fn take_when_due(&mut self, engine: &Engine) {
+        let platform = engine.fabric.platform();
         if platform.now().saturating_sub(self.since) > STRETCH {
             thread::pause();
             self.since = platform.now();
@@ -299,16 +299,16 @@ impl Rest {
 /// A thread at PASSIVE_LEVEL: runs the passes that the DPCs handed over.
 unsafe extern "C" fn run_thread(context: *mut c_void) {
     let index = context.addr();
-    if let Some(driver) = Driver::get() {
-        let services = &driver.fabric.platform().services;
+    if let Some(engine) = Engine::get() {
+        let services = &engine.fabric.platform().services;
         while let Some(slot) = services.threads.get(index) {
             slot.wake.wait();
             if services.stopping.load(Ordering::Acquire) {
                 break;
             }
-            let mut rest = Rest::new(driver);
-            while services.pass(driver, index) {
-                rest.take_when_due(driver);
+            let mut rest = Rest::new(engine);
+            while services.pass(engine, index) {
+                rest.take_when_due(engine);
             }
         }
     }

@@ -5,6 +5,8 @@ softndk_kernel::pool_tags! {
     ADAPTER = b"SnAd",
     /// Of the engine's: what the global allocator does not leave to `wdk-alloc`.
     ENGINE = b"SnEn",
+    /// The engine with what runs it.
+    NDK_ENGINE = b"SnNe",
     ADDRESS_TABLE = b"SnIp",
     EVENT = b"SnEv",
     RUNDOWN = b"SnRu",

@@ -28,7 +28,7 @@ pub fn answer(buffer: &mut Buffer) -> Result<usize, Status> {
     let (head, entries) = output.split_at_mut_checked(size_of::<ObjectListReply>()).ok_or(Status::BUFFER_TOO_SMALL)?;
     let mut places = entries.chunks_exact_mut(size_of::<ObjectEntry>());
     let mut returned = 0_u32;
-    let now = driver.fabric.platform().now();
+    let now = driver.engine.fabric.platform().now();
     let first = (request.position.adapter as usize).min(ADAPTER_MAX);
     let mut next = None;
     for index in first..ADAPTER_MAX {

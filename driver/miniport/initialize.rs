@@ -122,7 +122,7 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
             identity.miniport,
             identity.net_luid,
             &configuration,
-            &reservation.driver().fabric,
+            &reservation.driver().engine.fabric,
         )?,
         ndk: NdkDescription { capabilities, information },
     };

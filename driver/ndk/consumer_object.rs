@@ -24,9 +24,9 @@ use super::{
 use crate::{
     callback,
     configuration::CompletionMode,
-    driver::Driver,
     mapper::{Job, Work, WorkItem},
     memory::{LARGE, Mapping},
+    ndk::engine::Engine,
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
     tags,
@@ -189,7 +189,7 @@ fn create_by_thread<K: Kind>(
     parent: Hold<KernelPlatform>,
     make: impl FnOnce(ConsumerObject) -> Result<K::Handle, Refusal> + Send + 'static,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return refuse(call, &parent, Refusal::NO_MEMORY) };
+    let Some(engine) = Engine::get() else { return refuse(call, &parent, Refusal::NO_MEMORY) };
     let from = parent.object();
     let work_item = WorkItem::try_new(move || {
         // Taken whole: its parts alone may not change threads.
@@ -207,7 +207,7 @@ fn create_by_thread<K: Kind>(
     });
     match work_item.and_then(|work_item| PoolBox::try_new(tags::MAPPING, Job::new(Work::WorkItem(work_item)))) {
         Ok(job) => {
-            driver.mapper.queue(job);
+            engine.mapper.queue(job);
             STATUS_PENDING
         }
         Err(_) => refuse(call, &from, Refusal::NO_MEMORY),
@@ -269,8 +269,8 @@ fn finish(
 /// A close that pended is complete. Large memory is unmapped by the mapper first. `IRQL <= DISPATCH_LEVEL`.
 pub fn closed(mut completion: CloseCompletion<KernelPlatform>) {
     let space = completion.object.memory.as_mut().and_then(Mapping::take_retire_space);
-    match (space, Driver::get()) {
-        (Some(space), Some(driver)) => driver.mapper.queue(space.fill(Job::new(Work::Close(completion)))),
+    match (space, Engine::get()) {
+        (Some(space), Some(engine)) => engine.mapper.queue(space.fill(Job::new(Work::Close(completion)))),
         _ => finish_closed(completion),
     }
 }
@@ -290,8 +290,8 @@ pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
 /// DISPATCH_LEVEL`.
 pub fn retired(mut retired: Retired<KernelPlatform>) {
     let space = retired.memory.take_retire_space();
-    match (space, Driver::get()) {
-        (Some(space), Some(driver)) => driver.mapper.queue(space.fill(Job::new(Work::Unmap(retired)))),
+    match (space, Engine::get()) {
+        (Some(space), Some(engine)) => engine.mapper.queue(space.fill(Job::new(Work::Unmap(retired)))),
         _ => finish_retired(retired),
     }
 }

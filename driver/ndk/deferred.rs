@@ -37,9 +37,9 @@ use super::consumer_object;
 use crate::{
     callback,
     configuration::CompletionMode,
-    driver::Driver,
     mapper::{Job, Work, WorkItem},
     memory::LARGE,
+    ndk::engine::Engine,
     platform::{Callback, KernelPlatform},
     processor_dpc::ProcessorDpc,
     refusal::{Refusal, refuse},
@@ -249,11 +249,11 @@ unsafe extern "C" fn run(
     _argument2: *mut c_void,
 ) {
     let processor = context.addr();
-    let Some(driver) = Driver::get() else { return };
-    let Some(completion_dpc) = driver.deferred.each.get(processor) else { return };
+    let Some(engine) = Engine::get() else { return };
+    let Some(completion_dpc) = engine.deferred.each.get(processor) else { return };
     let more = completion_dpc.deliver_some();
     if completion_dpc.dpc.end_run(more) {
-        driver.fabric.platform().services.wake_thread(processor);
+        engine.fabric.platform().services.wake_thread(processor);
     }
 }
 
@@ -262,17 +262,17 @@ unsafe extern "C" fn run(
 /// # Safety
 /// The record's memory is used by no other context and valid until the answer is delivered; `Err` gives the answer back.
 pub unsafe fn deliver_by(record: *mut CompletionRecord, answer: Answer) -> Result<(), Answer> {
-    let (Some(record), Some(driver)) = (NonNull::new(record), Driver::get()) else { return Err(answer) };
+    let (Some(record), Some(engine)) = (NonNull::new(record), Engine::get()) else { return Err(answer) };
     // SAFETY: the caller's promise.
     unsafe { record.write(CompletionRecord { next: ptr::null_mut(), answer: Some(answer), alone: false }) };
     // SAFETY: as above.
-    unsafe { driver.deferred.queue(record) };
+    unsafe { engine.deferred.queue(record) };
     Ok(())
 }
 
 /// A record for an answer that lies in no object; `None` where the adapter completes inline, or without memory.
 pub fn space(completion_mode: CompletionMode) -> Option<Space> {
-    if completion_mode != CompletionMode::Pending || Driver::get().is_none() {
+    if completion_mode != CompletionMode::Pending || Engine::get().is_none() {
         return None;
     }
     PoolBox::try_new(tags::DEFERRED, CompletionRecord { alone: true, ..CompletionRecord::blank() }).ok().map(Space)
@@ -287,9 +287,9 @@ impl Space {
         let Self(mut record) = self;
         record.answer = Some(answer);
         let record = record.into_raw();
-        if let Some(driver) = Driver::get() {
+        if let Some(engine) = Engine::get() {
             // SAFETY: the record was allocated for this answer and is freed when the answer is taken.
-            unsafe { driver.deferred.queue(record) };
+            unsafe { engine.deferred.queue(record) };
         }
         STATUS_PENDING
     }
@@ -319,7 +319,7 @@ pub fn request_sized(
     hold: impl FnOnce() -> Hold<KernelPlatform>,
     run: impl FnOnce() -> NTSTATUS + Send + 'static,
 ) -> NTSTATUS {
-    let behind = Driver::get().is_some_and(|driver| driver.deferred.sized.load(Ordering::SeqCst) != 0);
+    let behind = Engine::get().is_some_and(|engine| engine.deferred.sized.load(Ordering::SeqCst) != 0);
     match callback {
         Some(callback) if (size > LARGE || behind) && completion_mode != CompletionMode::Inline => {
             by_thread(call, callback, hold(), run)
@@ -351,9 +351,9 @@ fn by_thread(
     hold: Hold<KernelPlatform>,
     run: impl FnOnce() -> NTSTATUS + Send + 'static,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return refuse(call, &hold, Refusal::NO_MEMORY) };
+    let Some(engine) = Engine::get() else { return refuse(call, &hold, Refusal::NO_MEMORY) };
     let object = hold.object();
-    let under_way = UnderWay::new(&driver.deferred.sized);
+    let under_way = UnderWay::new(&engine.deferred.sized);
     let work_item = WorkItem::try_new(move || {
         let status = run();
         drop(under_way);
@@ -361,7 +361,7 @@ fn by_thread(
     });
     match work_item.and_then(|work_item| PoolBox::try_new(tags::MAPPING, Job::new(Work::WorkItem(work_item)))) {
         Ok(job) => {
-            driver.mapper.queue(job);
+            engine.mapper.queue(job);
             STATUS_PENDING
         }
         Err(_) => refuse(call, &object, Refusal::NO_MEMORY),

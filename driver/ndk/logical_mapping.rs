@@ -29,9 +29,9 @@ use super::{
 use crate::{
     callback,
     configuration::CompletionMode,
-    driver::Driver,
     mapper::{Job, Work},
     memory::{Access, Chain, Extent, Mapping, MappingError},
+    ndk::engine::Engine,
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
     tags,
@@ -169,11 +169,11 @@ fn build_deferred(
     output: Checked,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY) };
+    let Some(engine) = Engine::get() else { return refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY) };
     let request = BuildRequest { engine_open: engine_open.clone(), chain, output, callback, hold: engine_open.hold() };
     match PoolBox::try_new(tags::MAPPING, Job::new(Work::Build(request))) {
         Ok(job) => {
-            driver.mapper.queue(job);
+            engine.mapper.queue(job);
             STATUS_PENDING
         }
         Err(_) => refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY),

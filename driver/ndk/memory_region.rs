@@ -17,9 +17,9 @@ use super::{
 use crate::{
     callback,
     configuration::CompletionMode,
-    driver::Driver,
     mapper::{Job, RegisterRequest, Work},
     memory::{Access, Chain, Extent, Mapping},
+    ndk::engine::Engine,
     platform::{Callback, KernelPlatform, RequestCallback},
     refusal::{Nothing, Refusal, refuse, refuse_by},
     tags,
@@ -103,11 +103,11 @@ fn register_deferred(
     rights: Rights,
     callback: Callback<NDK_FN_REQUEST_COMPLETION>,
 ) -> NTSTATUS {
-    let Some(driver) = Driver::get() else { return refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY) };
+    let Some(engine) = Engine::get() else { return refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY) };
     let request = RegisterRequest { region: region.clone(), chain, rights, callback, hold: region.hold() };
     match PoolBox::try_new(tags::MAPPING, Job::new(Work::Register(request))) {
         Ok(job) => {
-            driver.mapper.queue(job);
+            engine.mapper.queue(job);
             STATUS_PENDING
         }
         Err(_) => refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY),

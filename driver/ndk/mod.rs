@@ -9,6 +9,7 @@ pub mod completion_queue;
 pub mod connector;
 pub mod consumer_object;
 pub mod deferred;
+pub mod engine;
 pub mod entry;
 pub mod enumeration;
 pub mod kind;

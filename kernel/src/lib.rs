@@ -14,6 +14,7 @@ mod guard_support;
 pub mod irp;
 pub mod irql;
 pub mod pool;
+pub mod published;
 pub mod rundown;
 pub mod spin_lock;
 pub mod thread;

@@ -1,15 +1,6 @@
 //! What exists once per loaded driver.
 
-use core::{
-    ptr::{self, NonNull},
-    sync::atomic::{AtomicPtr, Ordering},
-};
-
-use softndk_kernel::{
-    clock::Clock,
-    pool::{OutOfMemory, PoolBox},
-    spin_lock::SpinLock,
-};
+use softndk_kernel::{clock::Clock, pool::OutOfMemory, published::Published, spin_lock::SpinLock};
 use wdk_sys::NTSTATUS;
 
 use crate::{
@@ -32,7 +23,7 @@ pub struct Driver {
     device: SpinLock<Option<Device>>,
 }
 
-static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(ptr::null_mut());
+static DRIVER: Published<Driver> = Published::new(tags::DRIVER);
 
 impl Driver {
     /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
@@ -46,10 +37,7 @@ impl Driver {
             watch: Watch::new(),
             device: SpinLock::new(None),
         };
-        let place = PoolBox::try_new(tags::DRIVER, driver)?.into_raw();
-        DRIVER.store(place.as_ptr(), Ordering::Release);
-        // SAFETY: the state lives until `withdraw`, which runs when no code of the driver can run any more.
-        Ok(unsafe { place.as_ref() })
+        DRIVER.publish(driver)
     }
 
     /// Registers with Winsock Kernel and starts the thread that closes pairs. PASSIVE_LEVEL, from DriverEntry.
@@ -79,8 +67,7 @@ impl Driver {
 
     /// The driver state, while there is one.
     pub fn get() -> Option<&'static Self> {
-        // SAFETY: null, or a state that lives until `withdraw`.
-        unsafe { DRIVER.load(Ordering::Acquire).as_ref() }
+        DRIVER.get()
     }
 
     /// Takes the driver state away. PASSIVE_LEVEL, from DriverEntry's failure path or unload.
@@ -88,9 +75,7 @@ impl Driver {
     /// # Safety
     /// Nothing of the driver runs any more or will run again.
     pub unsafe fn withdraw() {
-        if let Some(place) = NonNull::new(DRIVER.swap(ptr::null_mut(), Ordering::AcqRel)) {
-            // SAFETY: the state came from `publish`, which used this tag, and is used no more (the caller's promise).
-            drop(unsafe { PoolBox::from_raw(tags::DRIVER, place) });
-        }
+        // SAFETY: the caller's promise.
+        unsafe { DRIVER.withdraw() };
     }
 }
