@@ -10,7 +10,7 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{adapter::Adapter, control::device::ControlDevice, ndk::engine::Engine, tags};
+use crate::{adapter::Adapter, ndk::engine::Engine, tags};
 use softndk_kernel::{event::Mutex, pool::OutOfMemory, published::Published, rundown::Rundown, spin_lock::SpinLock};
 
 /// Adapters one driver serves at the same time.
@@ -24,6 +24,21 @@ pub struct Driver {
     /// Open while the control device is registered; one reference for each request that is being worked on.
     pub requests: Rundown,
     pub engine: &'static Engine,
+}
+
+/// The device and how many adapters hold it. Behind the driver's mutex; `control/device.rs` registers and removes it.
+pub struct ControlDevice {
+    pub adapters: u32,
+    pub handle: *mut c_void,
+}
+
+// SAFETY: the handle is a token; the mutex serialises its use.
+unsafe impl Send for ControlDevice {}
+
+impl ControlDevice {
+    const fn new() -> Self {
+        Self { adapters: 0, handle: ptr::null_mut() }
+    }
 }
 
 /// A place in the adapter table.

@@ -19,7 +19,7 @@ pub unsafe extern "system" fn driver_entry(
     let Ok(driver) = Driver::publish() else { return STATUS_INSUFFICIENT_RESOURCES };
     copy::choose();
     let object: *mut DRIVER_OBJECT = driver_object;
-    let started = driver.engine.start().and_then(|()| miniport::register(object, registry_path, driver));
+    let started = driver.engine.start().and_then(|()| miniport::register(object, registry_path, driver, unload));
     match started {
         Ok(()) => STATUS_SUCCESS,
         Err(status) => {

@@ -49,21 +49,6 @@ fn counted(name: &[u16]) -> UNICODE_STRING {
     UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_ptr().cast_mut() }
 }
 
-/// The device and how many adapters hold it. Behind the driver's mutex.
-pub struct ControlDevice {
-    adapters: u32,
-    handle: NDIS_HANDLE,
-}
-
-// SAFETY: the handle is a token; the mutex serialises its use.
-unsafe impl Send for ControlDevice {}
-
-impl ControlDevice {
-    pub const fn new() -> Self {
-        Self { adapters: 0, handle: ptr::null_mut() }
-    }
-}
-
 /// An adapter comes: the first one registers the device. PASSIVE_LEVEL.
 pub fn attach(driver: &Driver) -> Result<(), NDIS_STATUS> {
     let mut device = driver.control.lock();

@@ -2,10 +2,10 @@
 
 use ndkpi_sys::{
     ndis::{
-        NDIS_HANDLE, NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
-        NDIS_MINIPORT_DRIVER_FLAGS, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
-        NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS, NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2,
-        NDIS_STATUS, NdisSetOptionalHandlers,
+        MINIPORT_DRIVER_UNLOAD, NDIS_HANDLE, NDIS_MINIPORT_DRIVER_CHARACTERISTICS,
+        NDIS_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2, NDIS_MINIPORT_DRIVER_FLAGS, NDIS_OBJECT_HEADER,
+        NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_OBJECT_TYPE_NDK_PROVIDER_CHARACTERISTICS,
+        NDIS_SIZEOF_MINIPORT_DRIVER_CHARACTERISTICS_REVISION_2, NDIS_STATUS, NdisSetOptionalHandlers,
     },
     ndisndk::{
         NDIS_NDK_PROVIDER_CHARACTERISTICS, NDIS_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
@@ -13,11 +13,11 @@ use ndkpi_sys::{
     },
 };
 
-use super::{data_path, halt, initialize, oid, state};
-use crate::{entry, ndk, version};
+use super::{data_path, halt, initialize, ndk, oid, state};
+use crate::version;
 
 /// The miniport characteristics, revision 2: the direct OID pair is what an RDMA miniport must have.
-pub fn miniport() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
+pub fn miniport(unload: MINIPORT_DRIVER_UNLOAD) -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
     NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
         Header: NDIS_OBJECT_HEADER {
             Type: NDIS_OBJECT_TYPE_MINIPORT_DRIVER_CHARACTERISTICS,
@@ -32,7 +32,7 @@ pub fn miniport() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
         SetOptionsHandler: Some(set_options),
         InitializeHandlerEx: Some(initialize::initialize),
         HaltHandlerEx: Some(halt::halt),
-        UnloadHandler: Some(entry::unload),
+        UnloadHandler: Some(unload),
         PauseHandler: Some(state::pause),
         RestartHandler: Some(state::restart),
         OidRequestHandler: Some(oid::request),
@@ -58,8 +58,8 @@ unsafe extern "C" fn set_options(driver_handle: NDIS_HANDLE, _context: NDIS_HAND
             Size: NDIS_SIZEOF_NDK_PROVIDER_CHARACTERISTICS_REVISION_1,
         },
         Flags: 0,
-        OpenNDKAdapterHandler: Some(ndk::open::open_adapter),
-        CloseNDKAdapterHandler: Some(ndk::open::close_adapter),
+        OpenNDKAdapterHandler: Some(ndk::open),
+        CloseNDKAdapterHandler: Some(ndk::close),
     };
     // SAFETY: NDIS calls the driver inside the registration with its driver handle; it copies the complete characteristics.
     unsafe { NdisSetOptionalHandlers(driver_handle, (&raw mut characteristics).cast()) }

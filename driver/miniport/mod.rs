@@ -6,13 +6,15 @@ pub mod characteristics;
 pub mod data_path;
 pub mod halt;
 pub mod initialize;
+pub mod ndk;
 pub mod oid;
 pub mod state;
 
 use core::ptr;
 
 use ndkpi_sys::ndis::{
-    NDIS_HANDLE, NDIS_PACKET_TYPES, NDIS_STATUS_SUCCESS, NdisMDeregisterMiniportDriver, NdisMRegisterMiniportDriver,
+    MINIPORT_DRIVER_UNLOAD, NDIS_HANDLE, NDIS_PACKET_TYPES, NDIS_STATUS_SUCCESS, NdisMDeregisterMiniportDriver,
+    NdisMRegisterMiniportDriver,
 };
 use wdk_sys::{DRIVER_OBJECT, NTSTATUS, PCUNICODE_STRING};
 
@@ -30,8 +32,9 @@ pub fn register(
     driver_object: *mut DRIVER_OBJECT,
     registry_path: PCUNICODE_STRING,
     driver: &'static Driver,
+    unload: MINIPORT_DRIVER_UNLOAD,
 ) -> Result<(), NTSTATUS> {
-    let mut characteristics = characteristics::miniport();
+    let mut characteristics = characteristics::miniport(unload);
     let mut handle: NDIS_HANDLE = ptr::null_mut();
     // SAFETY: PASSIVE_LEVEL in DriverEntry; driver object and registry path are the system's; NDIS copies the
     // characteristics, which are complete, and stores the handle.

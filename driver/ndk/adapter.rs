@@ -81,7 +81,7 @@ fn query_adapter_info(open: OpenRef<'_>, buffer: Buffer<'_>) -> NTSTATUS {
         return refuse(NdkCall::QUERY_ADAPTER_INFO, &Nothing, Refusal::NO_OBJECT);
     };
     let version = open.origin.version;
-    let answer = limits::adapter_information(version, &open.adapter().configuration);
+    let answer = limits::adapter_information(version, open.provider().configuration());
     let written = buffer.get().and_then(|space| space.fill(&answer, information_size(version)));
     written.map_or_else(|refusal| refuse(NdkCall::QUERY_ADAPTER_INFO, engine_open, refusal), |()| STATUS_SUCCESS)
 }

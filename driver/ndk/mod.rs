@@ -11,7 +11,6 @@ pub mod consumer_object;
 pub mod deferred;
 pub mod engine;
 pub mod entry;
-pub mod enumeration;
 pub mod kind;
 pub mod limits;
 pub mod listener;

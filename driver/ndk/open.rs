@@ -1,18 +1,14 @@
-//! OpenNDKAdapter and CloseNDKAdapter: how NDIS opens and closes the provider for consumers.
+//! Opens of the provider: the object behind NDK_ADAPTER, and how it is closed.
 
 use core::{cell::UnsafeCell, ffi::c_void, ptr::NonNull};
 
 use ndkpi_sys::{
-    ndis::{
-        NDIS_HANDLE, NDIS_STATUS, NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_BAD_VERSION, NDIS_STATUS_FAILURE,
-        NDIS_STATUS_RESOURCES, NDIS_STATUS_SUCCESS,
-    },
-    ndisndk::NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
+    ndis::{NDIS_STATUS_ADAPTER_NOT_READY, NDIS_STATUS_BAD_VERSION, NDIS_STATUS_RESOURCES},
     ndkinfo::NDK_VERSION,
     ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER, NdkObjectTypeAdapter},
 };
 use softndk_engine::{Close, CreateError, Open, Semantics};
-use softndk_ioctl::{NdkCall, RefusalCause};
+use softndk_ioctl::RefusalCause;
 use softndk_kernel::{
     event::Event,
     pool::{OutOfMemory, PoolBox},
@@ -24,13 +20,9 @@ use super::{
     consumer_object::{CloseCallback, Origin},
     entry::{Argument, Block, ConsumerRef},
     kind::ConsumerObject,
+    provider::Provider,
 };
-use crate::{
-    adapter::Adapter,
-    platform::KernelPlatform,
-    refusal::{Nothing, Refusal, refuse},
-    tags, version,
-};
+use crate::{platform::KernelPlatform, refusal::Refusal, tags, version};
 
 /// One open of the adapter. The consumer sees the first member; `Dispatch` and `NdkReserved` in it belong to the layers above
 /// after creation.
@@ -38,21 +30,21 @@ use crate::{
 pub struct OpenAdapter {
     object: UnsafeCell<NDK_ADAPTER>,
     pub origin: Origin,
-    adapter: NonNull<Adapter>,
+    provider: NonNull<Provider>,
     /// Set once, before the consumer gets the object.
     engine_open: UnsafeCell<Option<Open<KernelPlatform>>>,
     /// What the close waits for; made in advance, because a close cannot fail.
     closed: SpinLock<Option<Event>>,
 }
 
-// SAFETY: the adapter outlives its opens; the object part belongs to the layers above; the engine's open does not change once
+// SAFETY: the provider outlives its opens; the object part belongs to the layers above; the engine's open does not change once
 // the consumer has the object.
 unsafe impl Send for OpenAdapter {}
 // SAFETY: as above.
 unsafe impl Sync for OpenAdapter {}
 
 impl OpenAdapter {
-    fn try_new(adapter: &Adapter, version: NDK_VERSION) -> Result<NonNull<Self>, Refusal> {
+    fn try_new(provider: &Provider, version: NDK_VERSION) -> Result<NonNull<Self>, Refusal> {
         let object = NDK_ADAPTER {
             Header: NDK_OBJECT_HEADER::new(version, NdkObjectTypeAdapter),
             Dispatch: &raw const adapter::DISPATCH,
@@ -60,16 +52,15 @@ impl OpenAdapter {
         let closed = Event::try_notification(tags::EVENT).map_err(resources)?;
         let open = Self {
             object: UnsafeCell::new(object),
-            origin: Origin { version, completion_mode: adapter.configuration.completion_mode },
-            adapter: NonNull::from(adapter),
+            origin: Origin { version, completion_mode: provider.configuration().completion_mode },
+            provider: NonNull::from(provider),
             engine_open: UnsafeCell::new(None),
             closed: SpinLock::new(Some(closed)),
         };
         let open = PoolBox::try_new(tags::NDK_ADAPTER, open).map_err(resources)?;
         let place = open.as_ptr();
         // On failure the engine drops the block.
-        let engine_open =
-            adapter.provider.engine().open(Semantics::NDK, ConsumerObject::Open(open)).map_err(refused)?;
+        let engine_open = provider.engine().open(Semantics::NDK, ConsumerObject::Open(open)).map_err(refused)?;
         // SAFETY: the engine keeps the block.
         let cell = unsafe { &raw mut (*place).engine_open };
         // SAFETY: no other context reaches the engine's open yet.
@@ -77,9 +68,9 @@ impl OpenAdapter {
         NonNull::new(place).ok_or_else(|| resources(OutOfMemory))
     }
 
-    pub fn adapter(&self) -> &Adapter {
-        // SAFETY: the open holds a reference on the provider, so the adapter is alive.
-        unsafe { self.adapter.as_ref() }
+    pub fn provider(&self) -> &Provider {
+        // SAFETY: the open holds a reference on the provider.
+        unsafe { self.provider.as_ref() }
     }
 }
 
@@ -108,66 +99,27 @@ fn refused(cause: CreateError) -> Refusal {
 
 const NDK_OFF: Refusal = Refusal::new(RefusalCause::NDK_OFF, NDIS_STATUS_ADAPTER_NOT_READY);
 
-/// NDKPI: OPEN_NDK_ADAPTER_HANDLER. PASSIVE_LEVEL.
-///
-/// # Safety
-/// NDIS passes the context of an initialised adapter, parameters valid for the call and a place for the result.
-pub unsafe extern "C" fn open_adapter(
-    context: NDIS_HANDLE,
-    parameters: *mut NDIS_OPEN_NDK_ADAPTER_PARAMETERS,
-    result: *mut *mut NDK_ADAPTER,
-) -> NDIS_STATUS {
-    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
-    let Some(adapter) = (unsafe { Adapter::from_context(context) }) else {
-        let refusal = Refusal::new(RefusalCause::NO_OBJECT, NDIS_STATUS_FAILURE);
-        return refuse(NdkCall::OPEN_ADAPTER, &Nothing, refusal);
-    };
-    // SAFETY: the parameters are valid for the call.
-    let Some(parameters) = (unsafe { parameters.as_ref() }) else {
-        return refuse(NdkCall::OPEN_ADAPTER, &Nothing, Refusal::NO_OBJECT);
-    };
-    let open = match open(adapter, parameters.Version) {
-        Ok(open) => open,
-        Err(refusal) => return refuse(NdkCall::OPEN_ADAPTER, &Nothing, refusal),
-    };
-    // SAFETY: NDIS gave a place for the result.
-    unsafe { result.write(open) };
-    NDIS_STATUS_SUCCESS
-}
-
 /// Opens the adapter with a version that satisfies `wanted`. PASSIVE_LEVEL.
-pub fn open(adapter: &Adapter, wanted: NDK_VERSION) -> Result<*mut NDK_ADAPTER, Refusal> {
+pub fn open(provider: &Provider, wanted: NDK_VERSION) -> Result<*mut NDK_ADAPTER, Refusal> {
     let unknown = Refusal::new(RefusalCause::UNKNOWN_VERSION, NDIS_STATUS_BAD_VERSION);
     let version = version::negotiate(wanted).ok_or(unknown)?;
-    if !adapter.provider.engine_open() {
+    if !provider.engine_open() {
         return Err(NDK_OFF);
     }
-    match OpenAdapter::try_new(adapter, version) {
+    match OpenAdapter::try_new(provider, version) {
         Ok(open) => Ok(open.as_ptr().cast()),
         Err(refusal) => {
-            adapter.provider.closed();
+            provider.closed();
             Err(refusal)
         }
     }
 }
 
-/// NDKPI: CLOSE_NDK_ADAPTER_HANDLER. PASSIVE_LEVEL; blocks until every descendant is closed and every callback of theirs
-/// has returned.
-///
-/// # Safety
-/// NDIS passes the context of an initialised adapter and an object from [`open_adapter`], once.
-pub unsafe extern "C" fn close_adapter(context: NDIS_HANDLE, object: *mut NDK_ADAPTER) {
-    // SAFETY: NDIS passes the driver's context while the adapter is initialised.
-    let Some(adapter) = (unsafe { Adapter::from_context(context) }) else { return };
-    // SAFETY: an object from `open_adapter`, closed once.
-    unsafe { close(adapter, object) };
-}
-
 /// Closes an open and waits. PASSIVE_LEVEL.
 ///
 /// # Safety
-/// `object` came from [`open`] on this adapter and is closed once.
-pub unsafe fn close(adapter: &Adapter, object: *mut NDK_ADAPTER) {
+/// `object` came from [`open`] on this provider and is closed once.
+pub unsafe fn close(provider: &Provider, object: *mut NDK_ADAPTER) {
     // SAFETY: the caller's promise.
     let Some(open) = unsafe { OpenRef::take(object) }.block() else { return };
     let (Some(engine_open), Some(closed)) = (open.handle().cloned(), open.closed.lock().take()) else { return };
@@ -180,7 +132,7 @@ pub unsafe fn close(adapter: &Adapter, object: *mut NDK_ADAPTER) {
         Close::Pending => closed.wait(),
     }
     drop(engine_open);
-    adapter.provider.closed();
+    provider.closed();
 }
 
 /// Close completion of an open: wakes the thread that waits in [`close`].

@@ -37,6 +37,7 @@ use crate::{
 };
 
 pub struct Provider {
+    configuration: Configuration,
     miniport: MiniportHandle,
     /// The interface's addresses: those for listening and connecting.
     addresses: Addresses,
@@ -80,6 +81,7 @@ impl Provider {
             engine.shut_down();
         }
         Ok(Self {
+            configuration: *configuration,
             miniport,
             addresses,
             engine,
@@ -123,6 +125,10 @@ impl Provider {
         // An open counts down before the engine's last touch of it: let the service passes under way end.
         dpc::flush();
         self.engine.remove();
+    }
+
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
     }
 
     /// The engine's part of the adapter.

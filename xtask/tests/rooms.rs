@@ -1,23 +1,66 @@
-//! The engine is a house of rooms, and a room names only those below it. The order here is the one of `docs/architecture.md`; each
-//! room says in its `mod.rs` what it is for.
+//! Engine and driver are houses of rooms, and a room names only those below it. The order here is the one of `docs/architecture.md`;
+//! each room of the engine says in its `mod.rs` what it is for.
 //!
 //! Every file is read as tokens, so that paths in expressions, macros and tests count as those in `use` do, and comments do not.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::{fmt, fs, path::Path, str::FromStr};
 
-/// From the top to the bottom; below all of them is the ground.
-const ROOMS: [&str; 7] = ["fabric", "connection", "queue_pair", "completion", "memory", "adapter", "object"];
+/// Sources whose modules are in rooms.
+struct House {
+    folder: &'static str,
+    /// From the top to the bottom, with the modules in the root of the crate that belong to each.
+    rooms: &'static [(&'static str, &'static [&'static str])],
+    /// Arrows that point backwards and are known: the file and what it names. This list only ever gets shorter.
+    exceptions: &'static [(&'static str, &'static str)],
+}
 
-/// Files that every room may use. They name one another only.
-const GROUND: [&str; 8] = ["capacity", "counters", "error", "flags", "limits", "platform", "semantics", "token"];
+const ENGINE: House = House {
+    folder: "engine/src",
+    rooms: &[
+        ("fabric", &["fabric"]),
+        ("connection", &["connection"]),
+        ("queue_pair", &["queue_pair"]),
+        ("completion", &["completion"]),
+        ("memory", &["memory"]),
+        ("adapter", &["adapter"]),
+        ("object", &["object"]),
+        // Files that every room may use. They name one another only.
+        ("ground", &["capacity", "counters", "error", "flags", "limits", "platform", "semantics", "token"]),
+    ],
+    exceptions: &[],
+};
 
-/// Arrows that point backwards and are known: the file and what it names. This list only ever gets shorter.
-const EXCEPTIONS: [(&str, &str); 0] = [];
+const DRIVER: House = House {
+    folder: "driver",
+    rooms: &[
+        ("entry", &["entry"]),
+        ("miniport", &["miniport"]),
+        ("control", &["control"]),
+        // What exists once, and what is put together from the rooms below.
+        ("driver", &["driver"]),
+        ("adapter", &["adapter"]),
+        ("ndk", &["ndk", "callback", "mapper", "platform", "processor_dpc", "refusal", "service", "status"]),
+        ("link", &["link", "address", "configuration"]),
+        ("memory", &["memory"]),
+        ("ground", &["tags", "version"]),
+    ],
+    // The memory for the job that unmaps a large mapping is part of the mapping.
+    exceptions: &[("memory.rs", "mapper")],
+};
+
+impl House {
+    /// The place and the room of a module; `None` for one that is in none.
+    fn room_of(&self, module: &str) -> Option<(usize, &'static str)> {
+        let mut rooms = self.rooms.iter().enumerate();
+        rooms.find(|(_, (_, modules))| modules.contains(&module)).map(|(place, (room, _))| (place, *room))
+    }
+}
 
 /// One arrow that points the wrong way.
 #[derive(Debug, Eq, PartialEq)]
 struct Backwards {
+    folder: &'static str,
     file: String,
     line: usize,
     from: &'static str,
@@ -26,7 +69,7 @@ struct Backwards {
 
 impl fmt::Display for Backwards {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "engine/src/{}:{}: {} -> {}", self.file, self.line, self.from, self.to)
+        write!(out, "{}/{}:{}: {} -> {}", self.folder, self.file, self.line, self.from, self.to)
     }
 }
 
@@ -85,23 +128,18 @@ fn names_from_root(tokens: TokenStream, depth: usize, found: &mut Vec<FromRoot>)
     }
 }
 
-/// The room of a file or a module; `None` for one that is in none.
-fn room_of(module: &str) -> Option<(usize, &'static str)> {
-    let room = ROOMS.iter().enumerate().find(|(_, room)| **room == module);
-    let ground = || GROUND.contains(&module).then_some((ROOMS.len(), "ground"));
-    room.map(|(place, room)| (place, *room)).or_else(ground)
-}
-
 /// The arrows of one file that point backwards; `file` is relative to the folder of the sources.
-fn backwards(file: &str, source: &str) -> Vec<Backwards> {
+fn backwards(house: &House, file: &str, source: &str) -> Vec<Backwards> {
     let path = file.strip_suffix(".rs").unwrap();
     let path = path.strip_suffix("/mod").unwrap_or(path).split('/').collect::<Vec<_>>();
-    let (place, from) = room_of(path[0]).unwrap_or_else(|| panic!("engine/src/{file} is in no room"));
+    let (place, from) = house.room_of(path[0]).unwrap_or_else(|| panic!("{}/{file} is in no room", house.folder));
     let mut named = Vec::new();
     names_from_root(TokenStream::from_str(source).unwrap(), path.len(), &mut named);
-    let wrong = |name: &str| room_of(name).is_none_or(|(other, _)| other < place);
+    let wrong = |name: &str| house.room_of(name).is_none_or(|(other, _)| other < place);
     let named = named.into_iter().filter(|named| wrong(&named.name));
-    named.map(|FromRoot { name, line }| Backwards { file: file.to_owned(), line, from, to: name }).collect()
+    let arrow =
+        |FromRoot { name, line }| Backwards { folder: house.folder, file: file.to_owned(), line, from, to: name };
+    named.map(arrow).collect()
 }
 
 /// Every source below a folder, with its path from there.
@@ -123,28 +161,42 @@ fn sources(folder: &Path) -> Vec<(String, String)> {
     found
 }
 
-#[test]
-fn rooms_of_the_engine_name_only_those_below_them() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
+/// All arrows of a house that point backwards and are not known.
+fn unknown_arrows(house: &House) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(house.folder);
     let sources = sources(&folder);
-    for room in ROOMS {
-        assert!(sources.iter().any(|(file, _)| *file == format!("{room}/mod.rs")), "there is no room {room}");
+    for (room, modules) in house.rooms {
+        for module in *modules {
+            let is_there = |file: &str| file == format!("{module}/mod.rs") || file == format!("{module}.rs");
+            assert!(sources.iter().any(|(file, _)| is_there(file)), "room {room} has no module {module}");
+        }
     }
     let arrows = sources.iter().filter(|(file, _)| file != "lib.rs");
-    let mut arrows = arrows.flat_map(|(file, source)| backwards(file, source)).collect::<Vec<_>>();
-    for (file, to) in EXCEPTIONS {
+    let mut arrows = arrows.flat_map(|(file, source)| backwards(house, file, source)).collect::<Vec<_>>();
+    for (file, to) in house.exceptions {
         let before = arrows.len();
-        arrows.retain(|arrow| (arrow.file.as_str(), arrow.to.as_str()) != (file, to));
+        arrows.retain(|arrow| (arrow.file.as_str(), arrow.to.as_str()) != (*file, *to));
         assert!(arrows.len() < before, "{file} does not name {to} any more: take it off the list");
     }
-    let arrows = arrows.iter().map(Backwards::to_string).collect::<Vec<_>>();
+    arrows.iter().map(Backwards::to_string).collect()
+}
+
+#[test]
+fn rooms_of_the_engine_name_only_those_below_them() {
+    let arrows = unknown_arrows(&ENGINE);
+    assert!(arrows.is_empty(), "these point backwards:\n{}", arrows.join("\n"));
+}
+
+#[test]
+fn rooms_of_the_driver_name_only_those_below_them() {
+    let arrows = unknown_arrows(&DRIVER);
     assert!(arrows.is_empty(), "these point backwards:\n{}", arrows.join("\n"));
 }
 
 /// Every room says what it is for and what it may use.
 #[test]
 fn each_room_says_what_it_is_for() {
-    for room in ROOMS {
+    for (room, _) in ENGINE.rooms.iter().filter(|(room, _)| *room != "ground") {
         let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src").join(room).join("mod.rs");
         let header = fs::read_to_string(header).unwrap();
         let says = header.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
@@ -163,12 +215,13 @@ fn every_way_to_name_a_room_above_is_found_with_its_line() {
         "\nmod tests { use super::super::super::fabric::Fabric; }",
         "use super::header::Core;\nuse super::super::fabric::Fabric;",
     ] {
-        let found = backwards("object/timer.rs", source);
+        let found = backwards(&ENGINE, "object/timer.rs", source);
         let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();
         let expected = if source.contains("crate::Fabric") { "Fabric" } else { "fabric" };
         assert_eq!(found, [format!("engine/src/object/timer.rs:2: object -> {expected}")], "{source}");
     }
-    let ground = backwards("token.rs", "use crate::object::header::Object;\nuse crate::limits;\nuse super::object;");
+    let ground =
+        backwards(&ENGINE, "token.rs", "use crate::object::header::Object;\nuse crate::limits;\nuse super::object;");
     assert_eq!(ground.iter().map(|arrow| arrow.line).collect::<Vec<_>>(), [1, 3]);
 }
 
@@ -187,6 +240,6 @@ fn names_of_the_same_room_of_those_below_and_in_comments_are_fine() {
         ("limits.rs", "mod tests { use super::PAGE; use crate::token::Sge; }"),
         ("object/header.rs", "/// `crate::fabric::Fabric`\nconst TEXT: &str = \"crate::fabric\";"),
     ] {
-        assert_eq!(backwards(file, source), [], "{file}");
+        assert_eq!(backwards(&ENGINE, file, source), [], "{file}");
     }
 }

@@ -3,6 +3,7 @@
 //! No request pends: each is answered in the handler, so there is never anything to cancel.
 
 pub mod answer;
+mod ndk;
 mod query;
 mod set;
 

@@ -15,11 +15,11 @@ use ndkpi_sys::ndis::{
 };
 use ndkpi_sys::ndis::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_STATISTICS};
 
-use super::answer::Answer;
+use super::{answer::Answer, ndk};
 use crate::{
     adapter::Adapter,
     link::{FRAME_MAX, multicast::MULTICAST_MAX, statistics, wire::FRAME_COUNT},
-    ndk, version,
+    version,
 };
 
 /// Answers a query that NDIS serialises. PASSIVE_LEVEL.
@@ -38,8 +38,8 @@ pub fn regular(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
         OID_802_3_MAXIMUM_LIST_SIZE => answer.u32(MULTICAST_MAX as u32),
         OID_802_3_RCV_ERROR_ALIGNMENT | OID_802_3_XMIT_ONE_COLLISION | OID_802_3_XMIT_MORE_COLLISIONS => answer.u32(0),
         OID_PNP_QUERY_POWER => NDIS_STATUS_SUCCESS,
-        OID_NDK_CONNECTIONS => ndk::enumeration::connections(adapter, answer),
-        OID_NDK_LOCAL_ENDPOINTS => ndk::enumeration::local_endpoints(adapter, answer),
+        OID_NDK_CONNECTIONS => ndk::connections(adapter, answer),
+        OID_NDK_LOCAL_ENDPOINTS => ndk::local_endpoints(adapter, answer),
         _ => counters(adapter, oid, answer),
     }
 }
@@ -67,7 +67,7 @@ fn counters(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
             // SAFETY: the structure is a header, one u32 and u64 counters: no padding.
             unsafe { answer.structure(&information, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1) }
         }
-        OID_NDK_STATISTICS => ndk::enumeration::statistics(&rdma, answer),
+        OID_NDK_STATISTICS => ndk::statistics(&rdma, answer),
         _ => NDIS_STATUS_NOT_SUPPORTED,
     }
 }

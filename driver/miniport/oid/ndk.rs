@@ -17,8 +17,8 @@ use ndkpi_sys::{
 
 use softndk_engine::Counters;
 
-use super::socket;
-use crate::{adapter::Adapter, miniport::oid::answer::Answer};
+use super::answer::Answer;
+use crate::{adapter::Adapter, ndk::socket};
 
 /// OID_NDK_STATISTICS.
 pub fn statistics(counters: &Counters, answer: Answer<'_>) -> NDIS_STATUS {
