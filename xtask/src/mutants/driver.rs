@@ -43,7 +43,7 @@ const LAYER: &[(&str, &[&str])] = &[
         "driver/ndk/entry.rs",
         &["arguments::", "refusals::", "adapter::", "connection::", "work_request::", "registration::"],
     ),
-    ("driver/ndk/enumeration.rs", &["oid::", "statistics::"]),
+    ("driver/miniport/oid/ndk.rs", &["oid::", "statistics::"]),
     ("driver/ndk/deferred.rs", &["asynchrony::", "callback::", "close_order::", "resize::"]),
     ("driver/ndk/limits.rs", &["adapter::", "limits::", "oid::"]),
     ("driver/ndk/listener.rs", &["connection::", "endpoint::"]),
