@@ -8,7 +8,7 @@
 //! close of its region waiting only while it is bound, and Invalidate, the peer's invalidation, its own close and the end of
 //! its queue pair all unbind it. Binding allocates nothing.
 //!
-//! Lock order: window, windows of a queue pair, place in its list. A region's lock is never taken under one of these.
+//! Locks are taken in the order of `engine/README.md`.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -314,7 +314,7 @@ fn with_unrelated_peers(adapter: Wish, work: impl FnOnce(&Machine, &File)) {
     let machine = Machine::with(&[adapter, adapter]);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
-    let unrelated = kernel_host::thread::spawn("stranger", move || {
+    let unrelated = kernel_host::thread::spawn("unrelated", move || {
         let file = super::machine::open("", GENERIC_READ | GENERIC_WRITE).expect("the device opens");
         let mut rounds = 0;
         while !seen.load(Ordering::SeqCst) {
