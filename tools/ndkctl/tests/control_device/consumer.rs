@@ -65,6 +65,8 @@ fn idle_pairs_do_not_hold_up_the_end_of_ndk() {
     let pairs = [(); 3].map(|()| ask(&file, &create_request(&machine)).pair);
     assert_eq!(objects(&file).ndk_adapters, 6);
     set_ndk(&machine, false);
+    // The event is raised; it ends with the last of the adapter's opens, and the other ends are closed by then or soon after.
+    machine.wait_until(|| objects(&file).ndk_adapters == 0);
     let left = objects(&file);
     assert_eq!((left.ndk_adapters, left.queue_pairs, left.pairs), (0, 0, 3));
     for pair in pairs {
