@@ -6,23 +6,23 @@ use core::ffi::c_void;
 
 use ndkpi_sys::ndis::NDIS_NDK_CAPABILITIES;
 use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
-use softndk_kernel::rundown::Rundown;
+use softndk_kernel::{rundown::Rundown, work::Task};
 
-use crate::{configuration::Configuration, link::Station, ndk::provider::Provider};
+use crate::{link::Station, ndk::provider::Provider};
 
 /// "softndk" in eight bytes: a context that does not start with it is not one of this driver's adapters.
-const MARK: u64 = u64::from_le_bytes(*b"softndkA");
+pub const MARK: u64 = u64::from_le_bytes(*b"softndkA");
 
 pub struct Adapter {
-    mark: u64,
+    /// [`MARK`].
+    pub mark: u64,
     /// Index in the driver's adapter table; tools name the adapter by it.
     pub index: usize,
     pub interface_index: u32,
     pub net_luid: u64,
-    pub configuration: Configuration,
     /// References of other adapters and of the control device.
     pub gate: Rundown,
-    pub station: Station,
+    pub station: Task<Station>,
     pub provider: Provider,
     /// What the NDK attributes point to; NDIS may keep the pointers while the adapter exists.
     pub ndk: NdkDescription,
@@ -48,33 +48,5 @@ impl Adapter {
         // SAFETY: null or a live adapter, by the caller's promise.
         let adapter = unsafe { context.cast::<Self>().as_ref() }?;
         (adapter.mark == MARK).then_some(adapter)
-    }
-}
-
-/// The parts an adapter is made of; see [`Adapter`].
-pub struct Parts {
-    pub index: usize,
-    pub interface_index: u32,
-    pub net_luid: u64,
-    pub configuration: Configuration,
-    pub gate: Rundown,
-    pub station: Station,
-    pub provider: Provider,
-    pub ndk: NdkDescription,
-}
-
-impl From<Parts> for Adapter {
-    fn from(parts: Parts) -> Self {
-        Self {
-            mark: MARK,
-            index: parts.index,
-            interface_index: parts.interface_index,
-            net_luid: parts.net_luid,
-            configuration: parts.configuration,
-            gate: parts.gate,
-            station: parts.station,
-            provider: parts.provider,
-            ndk: parts.ndk,
-        }
     }
 }

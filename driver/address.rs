@@ -22,7 +22,7 @@ use ndkpi_sys::{
 use softndk_engine::AdapterAddress;
 use softndk_kernel::{
     event::Mutex,
-    pool::{OutOfMemory, PoolSlice},
+    pool::{NoMemory, PoolSlice},
     spin_lock::SpinLock,
 };
 
@@ -64,7 +64,7 @@ struct NotificationHandle(HANDLE);
 unsafe impl Send for NotificationHandle {}
 
 impl Addresses {
-    pub fn try_new(net_luid: u64) -> Result<Self, OutOfMemory> {
+    pub fn try_new(net_luid: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             net_luid,
             snapshot: SpinLock::new(None),
@@ -135,7 +135,7 @@ impl Addresses {
 }
 
 /// The addresses with their zones, in the engine's form.
-fn plain(addresses: &[Option<Address>]) -> Result<PoolSlice<AdapterAddress>, OutOfMemory> {
+fn plain(addresses: &[Option<Address>]) -> Result<PoolSlice<AdapterAddress>, NoMemory> {
     let none = AdapterAddress::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let mut list = PoolSlice::try_filled(tags::ADDRESS_TABLE, addresses.len(), none)?;
     for (place, address) in list.iter_mut().zip(addresses.iter().flatten()) {
@@ -167,7 +167,7 @@ impl Table {
     }
 
     /// The usable addresses of one interface.
-    fn of_interface(&self, net_luid: u64) -> Result<PoolSlice<Option<Address>>, OutOfMemory> {
+    fn of_interface(&self, net_luid: u64) -> Result<PoolSlice<Option<Address>>, NoMemory> {
         let ours = || self.rows().iter().filter(move |row| luid(row) == net_luid).filter_map(usable);
         let mut addresses = PoolSlice::try_filled(tags::ADDRESS_TABLE, ours().count(), None)?;
         for (place, address) in addresses.iter_mut().zip(ours()) {

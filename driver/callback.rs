@@ -2,7 +2,7 @@
 //!
 //! A consumer meets its callbacks at one level, from DPC and thread alike (NDKPI: every callback is `IRQL <= DISPATCH_LEVEL`):
 //! what it may do there does not depend on how busy the machine is, and a wait in a callback is seen the first time it is
-//! tried. The processor is marked meanwhile, so that posts made inside only enqueue (`engine/src/allowance.rs`).
+//! tried. The processor is marked meanwhile, so that posts made inside only enqueue (`engine/src/object/allowance.rs`).
 //!
 //! The callbacks of a service pass need none of this: the whole pass runs so (`service.rs`).
 

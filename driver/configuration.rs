@@ -127,26 +127,18 @@ impl Configuration {
 
 /// Keyword names in UTF-16, in NDIS's form.
 mod keyword {
-    pub const WIRE_NUMBER: &[u16] = &utf16(*b"WireNumber");
-    pub const LINK_SPEED: &[u16] = &utf16(*b"LinkSpeedMbps");
-    pub const NETWORK_DIRECT: &[u16] = &utf16(*b"*NetworkDirect");
-    pub const LIMITS: &[u16] = &utf16(*b"LimitsProfile");
-    pub const CONNECT_TIMEOUT: &[u16] = &utf16(*b"ConnectTimeoutMs");
-    pub const ACCEPT_TIMEOUT: &[u16] = &utf16(*b"AcceptTimeoutMs");
-    pub const DISCONNECT_TIMEOUT: &[u16] = &utf16(*b"DisconnectTimeoutMs");
-    pub const RECEIVER_NOT_READY: &[u16] = &utf16(*b"ReceiverNotReadyMs");
-    pub const COMPLETION_MODE: &[u16] = &utf16(*b"CompletionMode");
-    pub const TECHNOLOGY: &[u16] = &utf16(*b"*NetworkDirectTechnology");
+    use softndk_kernel::utf16;
 
-    const fn utf16<const LENGTH: usize>(ascii: [u8; LENGTH]) -> [u16; LENGTH] {
-        let mut wide = [0; LENGTH];
-        let mut index = 0;
-        while index < LENGTH {
-            wide[index] = ascii[index] as u16;
-            index += 1;
-        }
-        wide
-    }
+    pub const WIRE_NUMBER: &[u16] = utf16!("WireNumber");
+    pub const LINK_SPEED: &[u16] = utf16!("LinkSpeedMbps");
+    pub const NETWORK_DIRECT: &[u16] = utf16!("*NetworkDirect");
+    pub const LIMITS: &[u16] = utf16!("LimitsProfile");
+    pub const CONNECT_TIMEOUT: &[u16] = utf16!("ConnectTimeoutMs");
+    pub const ACCEPT_TIMEOUT: &[u16] = utf16!("AcceptTimeoutMs");
+    pub const DISCONNECT_TIMEOUT: &[u16] = utf16!("DisconnectTimeoutMs");
+    pub const RECEIVER_NOT_READY: &[u16] = utf16!("ReceiverNotReadyMs");
+    pub const COMPLETION_MODE: &[u16] = utf16!("CompletionMode");
+    pub const TECHNOLOGY: &[u16] = utf16!("*NetworkDirectTechnology");
 }
 
 /// An open configuration handle.

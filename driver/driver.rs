@@ -11,7 +11,7 @@ use core::{
 };
 
 use crate::{adapter::Adapter, ndk::engine::Engine, tags};
-use softndk_kernel::{event::Mutex, pool::OutOfMemory, published::Published, rundown::Rundown, spin_lock::SpinLock};
+use softndk_kernel::{event::Mutex, pool::NoMemory, published::Published, rundown::Rundown, spin_lock::SpinLock};
 
 /// Adapters one driver serves at the same time.
 pub const ADAPTER_MAX: usize = 32;
@@ -57,7 +57,7 @@ static DRIVER: Published<Driver> = Published::new(tags::DRIVER);
 
 impl Driver {
     /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
-    pub fn publish() -> Result<&'static Self, OutOfMemory> {
+    pub fn publish() -> Result<&'static Self, NoMemory> {
         let engine = Engine::publish()?;
         let made = Self::try_new(engine).and_then(|driver| DRIVER.publish(driver));
         if made.is_err() {
@@ -67,7 +67,7 @@ impl Driver {
         made
     }
 
-    fn try_new(engine: &'static Engine) -> Result<Self, OutOfMemory> {
+    fn try_new(engine: &'static Engine) -> Result<Self, NoMemory> {
         Ok(Self {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),

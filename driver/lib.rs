@@ -20,7 +20,6 @@ mod memory;
 mod miniport;
 mod ndk;
 mod platform;
-mod processor_dpc;
 mod refusal;
 mod service;
 mod status;

@@ -10,14 +10,15 @@ use ndkpi_sys::nt::{MDL, MDL_FLAGS, PAGE_SIZE};
 use softndk_engine::limits;
 use softndk_kernel::{
     copy,
-    pool::{OutOfMemory, PoolBox, PoolSlice, PoolSpace},
+    pool::{NoMemory, PoolBox, PoolSlice, PoolSpace},
+    work::Job,
 };
 use wdk_sys::{
     _MEMORY_CACHING_TYPE, _MM_PAGE_PRIORITY, _MODE, KPROCESSOR_MODE,
     ntddk::{IoAllocateMdl, IoBuildPartialMdl, IoFreeMdl, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
 };
 
-use crate::{mapper::Job, tags};
+use crate::{mapper::Release, tags};
 
 /// `MdlMappingNoWrite`.
 const MAPPING_NO_WRITE: u32 = 0x8000_0000;
@@ -39,8 +40,8 @@ pub enum MappingError {
     NoResources,
 }
 
-impl From<OutOfMemory> for MappingError {
-    fn from(_: OutOfMemory) -> Self {
+impl From<NoMemory> for MappingError {
+    fn from(_: NoMemory) -> Self {
         Self::NoResources
     }
 }
@@ -202,7 +203,7 @@ struct Body {
     segments: PoolSlice<Segment>,
     length: u64,
     /// Memory for the job that unmaps a large mapping.
-    retire: Option<PoolSpace<Job>>,
+    retire: Option<PoolSpace<Job<Release>>>,
 }
 
 /// Contiguous mapped bytes.
@@ -283,7 +284,7 @@ impl Mapping {
     }
 
     /// The memory for the job that unmaps this mapping on the mapper's thread, if it is large enough for that.
-    pub fn take_retire_space(&mut self) -> Option<PoolSpace<Job>> {
+    pub fn take_retire_space(&mut self) -> Option<PoolSpace<Job<Release>>> {
         self.body.retire.take()
     }
 
@@ -332,6 +333,22 @@ impl Mapping {
             // SAFETY: both pieces lie in live mappings.
             unsafe { copy::last::<{ limits::LAST_BYTES }>(target, source, piece) };
         });
+    }
+
+    /// Copies mapped memory into bytes of the driver's own.
+    #[cfg(feature = "delayed-transport")]
+    pub fn load(&self, offset: u64, into: &mut [u8]) {
+        let mut rest = into;
+        let mut place = offset;
+        while !rest.is_empty() {
+            let Some((source, capacity)) = self.at(place) else { return };
+            let length = rest.len().min(capacity);
+            let Some((piece, after)) = rest.split_at_mut_checked(length) else { return };
+            // SAFETY: the piece lies in this live mapping.
+            unsafe { copy::bytes(piece.as_mut_ptr(), source, length) };
+            place += length as u64;
+            rest = after;
+        }
     }
 
     /// Stores own bytes, the last ones in ascending order.

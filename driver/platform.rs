@@ -198,6 +198,11 @@ impl Platform for KernelPlatform {
         to.0.store(to.1, bytes);
     }
 
+    #[cfg(feature = "delayed-transport")]
+    fn load(&self, into: &mut [u8], from: (&Mapping, u64)) {
+        from.0.load(from.1, into);
+    }
+
     fn read_inline(&self, address: u64, into: &mut [u8]) {
         let source: *const u8 = core::ptr::with_exposed_provenance(address as usize);
         // SAFETY: NDKPI: with NDK_OP_FLAG_INLINE the SGE's address can be read at DISPATCH_LEVEL until the call returns.

@@ -24,7 +24,7 @@ softndk_kernel::pool_tags! {
     SHARED_ENDPOINT = b"SnSe",
     MAPPING = b"SnMa",
     DEFERRED = b"SnLa",
-    COMPLETION_DPC = b"SnCd",
     SERVICE = b"SnTu",
-    SERVICE_THREAD = b"SnTh",
+    /// Queues of work with their DPCs and threads.
+    WORK = b"SnWo",
 }

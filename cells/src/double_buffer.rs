@@ -10,7 +10,7 @@ use core::ops::{Deref, DerefMut};
 
 use crate::epoch::{Epoch, Guard, Stamp};
 use crate::shared::Shared;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, settle};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, loom_fence};
 
 const FREE: u32 = 0;
 const DRAFT: u32 = 1;
@@ -122,7 +122,7 @@ impl<T> DoubleBuffer<T> {
         if !guard.is_of(&self.epoch) {
             return None;
         }
-        settle();
+        loom_fence();
         let index = self.current.load(Ordering::SeqCst);
         let buffer = self.buffers.get(index as usize)?;
         Some(buffer.content.with(|content| {

@@ -10,8 +10,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::last::Dispose;
 use crate::shared::NoMemory;
-use crate::sync::{AtomicU64, Ordering, settle};
+use crate::sync::{AtomicU64, Ordering, loom_fence};
 
 /// A point in time: it covers every value that was retired before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -36,6 +37,8 @@ pub struct Epoch {
     places: Box<[Place]>,
 }
 
+impl Dispose for Epoch {}
+
 /// Inside: a value that this context finds in the tables stays until the guard is dropped.
 pub struct Guard<'a> {
     epoch: &'a Epoch,
@@ -59,7 +62,7 @@ impl Epoch {
         for place in early.iter().chain(late) {
             let free = place.0.load(Ordering::Relaxed) == 0;
             if free && place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                settle();
+                loom_fence();
                 return Some(Guard { epoch: self, place, entered: now });
             }
         }
@@ -68,13 +71,13 @@ impl Epoch {
 
     /// Closes the present epoch; what the caller took out of sight before is unreachable once the stamp has passed.
     pub fn retire(&self) -> Stamp {
-        settle();
+        loom_fence();
         Stamp(self.now.fetch_add(1, Ordering::SeqCst).wrapping_add(1))
     }
 
     /// Whether every context inside entered after the stamp was taken.
     pub fn passed(&self, stamp: Stamp) -> bool {
-        settle();
+        loom_fence();
         self.places.iter().all(|place| {
             let entered = place.0.load(Ordering::SeqCst);
             entered == 0 || entered >= stamp.0
@@ -85,7 +88,7 @@ impl Epoch {
     /// before returning.
     pub fn want(&self, stamp: Stamp) {
         self.wanted.fetch_max(stamp.0, Ordering::SeqCst);
-        settle();
+        loom_fence();
     }
 
     /// Whether a context waits for others to leave; returning true clears the registration.
@@ -100,7 +103,7 @@ impl Guard<'_> {
     pub fn leave(self) -> bool {
         let (epoch, entered) = (self.epoch, self.entered);
         drop(self);
-        settle();
+        loom_fence();
         epoch.wanted.load(Ordering::SeqCst) > entered
     }
 
@@ -174,14 +177,16 @@ mod model {
     use loom::thread;
 
     use super::{Epoch, Stamp};
-    use crate::Shared;
     use crate::sync::{AtomicBool, AtomicU64, Ordering, UnsafeCell};
+    use crate::{Dispose, Shared};
 
     struct World {
         epoch: Epoch,
         visible: AtomicBool,
         content: UnsafeCell<u32>,
     }
+
+    impl Dispose for World {}
 
     // SAFETY: the model checks exactly this: that the content has one writer or readers.
     unsafe impl Sync for World {}
@@ -231,6 +236,8 @@ mod model {
         stamps: [AtomicU64; 2],
         parked: [AtomicBool; 2],
     }
+
+    impl Dispose for Line {}
 
     impl Line {
         fn has_passed(&self, index: usize) -> bool {

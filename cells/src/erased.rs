@@ -9,11 +9,12 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
+use crate::last::{Dispose, Last};
 use crate::shared::{Counted, Head, Raw, Shared};
 use crate::sync::Ordering;
 
 /// How an object is seen where its type is not known. One view a type: the block has room for one table.
-pub trait View: Send + Sync + Sized + 'static {
+pub trait View: Dispose + Send + Sync + 'static {
     /// A trait object type.
     type As: ?Sized + 'static;
 
@@ -21,17 +22,33 @@ pub trait View: Send + Sync + Sized + 'static {
 }
 
 /// What is known of a type whose view is `V`.
-struct Table<V: ?Sized + 'static> {
+pub(crate) struct Table<V: ?Sized + 'static> {
     /// Safety: the pointer is to a block of the table's type.
     view: unsafe fn(&Erased<V>) -> &V,
-    /// Gives back one count. Safety: as above, and the count is not used again.
-    release: unsafe fn(NonNull<Head>),
+    /// The last pointer has gone. Safety: the caller owns the block, which is of the table's type, and gives it up.
+    dispose: unsafe fn(NonNull<Head>),
+    /// Drops the value and frees the block. Safety: as for `dispose`.
+    pub(crate) free: unsafe fn(NonNull<Head>),
 }
 
 struct TableOf<T>(PhantomData<T>);
 
 impl<T: View> TableOf<T> {
-    const TABLE: &'static Table<T::As> = &Table { view: view::<T>, release: release::<T> };
+    const TABLE: &'static Table<T::As> = &Table { view: view::<T>, dispose: dispose::<T>, free: free::<T> };
+}
+
+/// Stores the table of the block's type.
+pub(crate) fn set_table<T: View>(head: &Head) {
+    let table = core::ptr::from_ref(TableOf::<T>::TABLE).cast_mut().cast();
+    head.table.store(table, Ordering::Release);
+}
+
+/// # Safety
+/// `head` is that of a block of a type whose view is `V`, and [`set_table`] has been called for it.
+pub(crate) unsafe fn table<V: ?Sized>(head: &Head) -> &'static Table<V> {
+    let table = head.table.load(Ordering::Acquire);
+    // SAFETY: as the caller says.
+    unsafe { &*table.cast::<Table<V>>() }
 }
 
 /// # Safety
@@ -43,10 +60,17 @@ unsafe fn view<T: View>(object: &Erased<T::As>) -> &T::As {
 }
 
 /// # Safety
-/// `head` is that of a block of a `T`, and the caller gives up one count of it.
-unsafe fn release<T: View>(head: NonNull<Head>) {
+/// `head` is that of a block of a `T` without pointers, which the caller gives up.
+unsafe fn dispose<T: View>(head: NonNull<Head>) {
     // SAFETY: as the caller says.
-    drop(unsafe { Shared::<T>::from_head(Raw(head)) });
+    T::dispose(unsafe { Last::own(head.cast()) });
+}
+
+/// # Safety
+/// As for [`dispose`].
+unsafe fn free<T: View>(head: NonNull<Head>) {
+    // SAFETY: as the caller says.
+    drop(unsafe { Last::<T>::own(head.cast()) });
 }
 
 /// A counted pointer to an object that is seen as a `V`.
@@ -69,9 +93,9 @@ impl<V: ?Sized> Erased<V> {
 
     fn table(&self) -> &'static Table<V> {
         // SAFETY: the count of this pointer keeps the block alive.
-        let table = unsafe { self.head.as_ref() }.table.load(Ordering::Acquire);
+        let head = unsafe { self.head.as_ref() };
         // SAFETY: an `Erased<V>` is made from a `Shared<T>` only, by code that has stored the table of `T`, whose view is `V`.
-        unsafe { &*table.cast::<Table<V>>() }
+        unsafe { table(head) }
     }
 
     /// Whether both point to the same object.
@@ -87,10 +111,9 @@ impl<V: ?Sized> Erased<V> {
 
 impl<T: View> From<Shared<T>> for Erased<T::As> {
     fn from(object: Shared<T>) -> Self {
-        let table = core::ptr::from_ref(TableOf::<T>::TABLE).cast_mut().cast();
         let Raw(head) = object.into_head();
         // SAFETY: the count that was taken over keeps the block alive.
-        unsafe { head.as_ref() }.table.store(table, Ordering::Release);
+        set_table::<T>(unsafe { head.as_ref() });
         Self { head, _view: PhantomData }
     }
 }
@@ -113,9 +136,16 @@ impl<V: ?Sized> Clone for Erased<V> {
 }
 
 impl<V: ?Sized> Drop for Erased<V> {
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: the table is that of the block's type, and this pointer's count is not used again.
-        unsafe { (self.table().release)(self.head) };
+        // SAFETY: the count of this pointer keeps the block alive.
+        let head = unsafe { self.head.as_ref() };
+        // Before the count goes, because another owner may free the block then.
+        let table = self.table();
+        if head.release() {
+            // SAFETY: the table is that of the block's type, and the last count was this pointer's.
+            unsafe { (table.dispose)(self.head) };
+        }
     }
 }
 
@@ -149,14 +179,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Erased, View};
-    use crate::{List, Shared};
+    use crate::{Dispose, List, Shared};
 
     trait Named {
         fn name(&self) -> String;
     }
 
     struct Number(u32);
+    impl Dispose for Number {}
+
     struct Text(String, Arc<AtomicU32>);
+
+    impl Dispose for Text {}
 
     impl Drop for Text {
         fn drop(&mut self) {
@@ -226,8 +260,8 @@ mod model {
     use loom::thread;
 
     use super::{Erased, View};
-    use crate::Shared;
     use crate::sync::UnsafeCell;
+    use crate::{Dispose, Shared};
 
     trait Read {
         fn read(&self);
@@ -252,6 +286,8 @@ mod model {
             self.0.with_mut(|content| unsafe { *content = 0 });
         }
     }
+
+    impl Dispose for Content {}
 
     impl View for Content {
         type As = dyn Read;

@@ -1,9 +1,10 @@
 //! The shared cells of softndk: small concurrent building blocks with a safe interface.
 //!
 //! Everything in the engine that needs `unsafe` to be shared between processors is here: a fallible shared pointer
-//! ([`Shared`]), an intrusive list that links each object once ([`List`]), a single-producer ring ([`ring`]), a flag that gives
-//! work to one context at a time ([`Serialized`]), reclamation by epoch ([`Epoch`]), a slot table whose keys carry generations
-//! ([`SlotTable`]) and a pair of buffers of which readers see the current one ([`DoubleBuffer`]).
+//! ([`Shared`]) to a value that decides what becomes of it in the end ([`Dispose`]), an intrusive list that links each object once
+//! ([`List`]), a single-producer ring ([`ring`]), a flag that gives work to one context at a time ([`Serialized`]), reclamation by
+//! epoch ([`Epoch`]), a slot table whose keys carry generations ([`SlotTable`]) and a pair of buffers of which readers see the
+//! current one ([`DoubleBuffer`]).
 //!
 //! Nothing here depends on RDMA, the kernel or locks, waits or spins, and after creation nothing allocates (a slot table grows
 //! by a block when it is full).
@@ -19,6 +20,7 @@ extern crate std;
 mod double_buffer;
 mod epoch;
 mod erased;
+mod last;
 mod list;
 pub mod ring;
 mod serialized;
@@ -29,6 +31,7 @@ mod sync;
 pub use double_buffer::{DoubleBuffer, Draft, Ready};
 pub use epoch::{Epoch, Guard, Stamp};
 pub use erased::{Erased, View};
+pub use last::{Dispose, ErasedLast, Last};
 pub use list::{Linked, List};
 pub use serialized::{Held, Serialized};
 pub use shared::{Counted, NoMemory, Reserved, Shared};

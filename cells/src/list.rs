@@ -10,13 +10,22 @@ use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
 use crate::erased::Erased;
+use crate::last::Dispose;
 use crate::shared::{Counted, Head, Raw, Shared};
 use crate::sync::Ordering;
 
 /// The right to put one object on a list; dropping it gives the right back.
 pub struct Linked<S: Counted>(Option<S>);
 
-impl<T> Shared<T> {
+impl<S: Counted> Linked<S> {
+    /// The link of an object that only the caller reaches.
+    pub(crate) fn of_owned(object: S) -> Self {
+        head(&object).linked.store(true, Ordering::Relaxed);
+        Self(Some(object))
+    }
+}
+
+impl<T: Dispose> Shared<T> {
     /// Claims the object's link; `None` when it is on a list already.
     pub fn link(&self) -> Option<Linked<Self>> {
         claim(self)

@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 
+use crate::last::Dispose;
 use crate::shared::{NoMemory, Shared};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 
@@ -26,6 +27,8 @@ struct Ring<T> {
     mask: usize,
     entries: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }
+
+impl<T> Dispose for Ring<T> {}
 
 // SAFETY: an entry is reached by the claiming producer (outside head..tail) or by the one consumer (inside), never by both.
 unsafe impl<T: Send> Sync for Ring<T> {}
@@ -129,7 +132,7 @@ impl<T> Claim<'_, T> {
         let tail = self.position();
         self.staged = 0;
         self.ring.tail.0.store(tail, Ordering::SeqCst);
-        crate::sync::settle();
+        crate::sync::loom_fence();
     }
 }
 
@@ -379,7 +382,7 @@ mod model {
                 })
             };
             waiting.store(true, Ordering::SeqCst);
-            crate::sync::settle();
+            crate::sync::loom_fence();
             let found = !receiver.is_empty();
             let noticed = producer.join().unwrap();
             assert!(found || noticed);

@@ -11,6 +11,7 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
 
+use crate::last::{Dispose, Last};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 
 /// The allocator had nothing left.
@@ -50,27 +51,38 @@ impl Head {
         // pointer takes eight bytes of memory somewhere, and nothing in this project forgets one.
         self.strong.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// One count less; true when it was the last. Then everything that the other owners did is visible, and the block is the
+    /// caller's.
+    #[inline]
+    pub(crate) fn release(&self) -> bool {
+        if self.strong.fetch_sub(1, Ordering::Release) != 1 {
+            return false;
+        }
+        fence(Ordering::Acquire);
+        true
+    }
 }
 
 /// One allocation: the head and the value.
 #[repr(C)]
 pub(crate) struct Block<T> {
     head: Head,
-    value: T,
+    pub(crate) value: T,
 }
 
-/// A counted pointer to a `T`; the last one to go drops it.
+/// A counted pointer to a `T`; when the last one goes, `T` decides what becomes of it.
 #[repr(transparent)]
-pub struct Shared<T> {
+pub struct Shared<T: Dispose> {
     block: NonNull<Block<T>>,
     _owns: PhantomData<Block<T>>,
 }
 
 // SAFETY: a `Shared` gives out `&T` from any thread and drops `T` on the thread that drops the last pointer: `T: Send + Sync`
 // allows both.
-unsafe impl<T: Send + Sync> Send for Shared<T> {}
+unsafe impl<T: Dispose + Send + Sync> Send for Shared<T> {}
 // SAFETY: as for `Send`; the count is atomic.
-unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+unsafe impl<T: Dispose + Send + Sync> Sync for Shared<T> {}
 
 /// Memory for a value that is yet to be made. A caller that allocates it first has only the value's parts to undo afterwards,
 /// and makes a large value on a frame below which nothing is dropped.
@@ -92,7 +104,10 @@ impl<T> Reserved<T> {
 
     /// Moves the value in.
     #[inline]
-    pub fn fill(self, value: T) -> Shared<T> {
+    pub fn fill(self, value: T) -> Shared<T>
+    where
+        T: Dispose,
+    {
         let block = self.block;
         core::mem::forget(self);
         let head = Head {
@@ -115,10 +130,8 @@ impl<T> Drop for Reserved<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T: Dispose> Shared<T> {
     /// Allocates a block and moves the value in. The value is dropped when there is no memory.
-    // Never inlined, because the callers build values of a kilobyte: with a copy more in their own frames these pass one page.
-    #[inline(never)]
     pub fn try_new(value: T) -> Result<Self, NoMemory> {
         Ok(Reserved::try_new()?.fill(value))
     }
@@ -176,7 +189,7 @@ pub unsafe trait Counted: Sized {
 pub struct Raw(pub(crate) NonNull<Head>);
 
 // SAFETY: a block begins with its head, and the pointer is the one that the block was allocated with.
-unsafe impl<T> Counted for Shared<T> {
+unsafe impl<T: Dispose> Counted for Shared<T> {
     fn into_head(self) -> Raw {
         let head = self.head();
         core::mem::forget(self);
@@ -192,7 +205,7 @@ unsafe impl<T> Counted for Shared<T> {
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T: Dispose> Deref for Shared<T> {
     type Target = T;
 
     #[inline]
@@ -201,7 +214,7 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-impl<T> Clone for Shared<T> {
+impl<T: Dispose> Clone for Shared<T> {
     #[inline]
     fn clone(&self) -> Self {
         self.block().head.retain();
@@ -209,21 +222,17 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T: Dispose> Drop for Shared<T> {
     #[inline]
     fn drop(&mut self) {
-        if self.block().head.strong.fetch_sub(1, Ordering::Release) != 1 {
-            return;
+        if self.block().head.release() {
+            // SAFETY: the last count was this pointer's, which is not used again.
+            T::dispose(unsafe { Last::own(self.block) });
         }
-        fence(Ordering::Acquire);
-        // SAFETY: the count reached zero and the fence ordered every other owner's accesses before: no other owner is left.
-        unsafe { self.block.drop_in_place() };
-        // SAFETY: allocated in `try_new` with this layout.
-        unsafe { dealloc(self.block.as_ptr().cast(), Layout::new::<Block<T>>()) };
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+impl<T: Dispose + fmt::Debug> fmt::Debug for Shared<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(out)
     }
@@ -234,8 +243,11 @@ mod tests {
     use core::cell::Cell;
 
     use super::{Reserved, Shared};
+    use crate::Dispose;
 
     struct Counted<'a>(&'a Cell<u32>);
+
+    impl Dispose for Counted<'_> {}
 
     impl Drop for Counted<'_> {
         fn drop(&mut self) {
@@ -277,10 +289,13 @@ mod model {
     use loom::thread;
 
     use super::Shared;
+    use crate::Dispose;
     use crate::sync::UnsafeCell;
 
     /// Read by every owner, written when the last one goes.
     struct Content(UnsafeCell<u32>);
+
+    impl Dispose for Content {}
 
     // SAFETY: the model checks exactly this: that the reads are over when the last owner writes.
     unsafe impl Sync for Content {}

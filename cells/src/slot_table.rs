@@ -16,7 +16,7 @@ use core::ptr;
 
 use crate::epoch::{Epoch, Guard, Stamp};
 use crate::shared::{NoMemory, Shared};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell, settle};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell, loom_fence};
 
 /// Slots of one block.
 #[cfg(not(loom))]
@@ -151,7 +151,7 @@ impl<T> SlotTable<T> {
         if !guard.is_of(&self.epoch) {
             return None;
         }
-        settle();
+        loom_fence();
         let slot = self.slot(key.slot)?;
         if slot.state.load(Ordering::SeqCst) != Self::live(key)? {
             return None;

@@ -1,6 +1,6 @@
 //! The primitives the cells are made of: those of `core`, or loom's when the model checker runs.
 //!
-//! Loom treats sequentially consistent accesses as acquire and release and models only the fence, so [`settle`] is a fence
+//! Loom treats sequentially consistent accesses as acquire and release and models only the fence, so [`loom_fence`] is a fence
 //! there and nothing in the shipped build, where the accesses around it are sequentially consistent themselves.
 
 #[cfg(not(loom))]
@@ -15,7 +15,7 @@ pub(crate) use plain::UnsafeCell;
 
 /// Orders the sequentially consistent accesses around it under loom; the shipped build needs no instruction for it.
 #[inline]
-pub(crate) fn settle() {
+pub(crate) fn loom_fence() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }

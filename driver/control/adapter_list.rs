@@ -2,14 +2,13 @@
 
 use core::mem::size_of;
 
-use ndkpi_sys::ndkinfo::NDK_ADAPTER_INFO;
 use softndk_ioctl::{
-    ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, AdapterListReply,
-    AdapterListRequest, RequestHeader, Status, Technology, read_request,
+    ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterListReply,
+    AdapterListRequest, Outcome, RequestHeader, Status, Technology, adapter_limits, read_request,
 };
 use zerocopy::IntoBytes;
 
-use super::request::{Outcome, adapters_left};
+use super::request::adapters_left;
 use crate::{
     adapter::Adapter,
     driver::{ADAPTER_MAX, Driver},
@@ -19,12 +18,7 @@ use softndk_kernel::irp::Buffer;
 
 /// IOCTL: adapter list. As many whole entries as fit, and how many there are.
 pub fn answer(buffer: &mut Buffer) -> Outcome {
-    match fill(buffer) {
-        Ok((information, complete)) => {
-            Outcome { status: if complete { Status::SUCCESS } else { Status::BUFFER_OVERFLOW }, information }
-        }
-        Err(status) => Outcome { status, information: 0 },
-    }
+    Outcome::of_list(fill(buffer))
 }
 
 /// Bytes written, and whether every adapter is among them.
@@ -72,52 +66,25 @@ fn describe(adapter: &Adapter, place: &mut [u8]) {
         }
         None => flags.insert(AdapterFlags::MORE_ADDRESSES),
     });
+    let configuration = adapter.provider.configuration();
     let entry = AdapterEntry {
         net_luid: adapter.net_luid,
-        link_speed: adapter.configuration.link_speed,
+        link_speed: configuration.link_speed,
         index: adapter.index as u32,
         interface_index: adapter.interface_index,
-        wire_number: adapter.configuration.wire_number,
+        wire_number: configuration.wire_number,
         mtu: MTU,
         mac_address: adapter.station.current_address,
         reserved: [0; 2],
         flags,
-        technology: Technology(adapter.configuration.technology.0.cast_unsigned()),
+        technology: Technology(configuration.technology.0.cast_unsigned()),
         address_count: count as u32,
         reserved2: 0,
-        limits: limits(&adapter.ndk.information),
+        limits: adapter_limits!(adapter.ndk.information),
         counters: counters(adapter),
         addresses,
     };
     place.copy_from_slice(entry.as_bytes());
-}
-
-/// NDK_ADAPTER_INFO in the ABI's form.
-pub fn limits(information: &NDK_ADAPTER_INFO) -> AdapterLimits {
-    AdapterLimits {
-        max_registration_size: information.MaxRegistrationSize as u64,
-        max_window_size: information.MaxWindowSize as u64,
-        version: [information.Version.Major, information.Version.Minor],
-        vendor_id: information.VendorId,
-        device_id: information.DeviceId,
-        frmr_page_count: information.FRMRPageCount,
-        max_initiator_request_sge: information.MaxInitiatorRequestSge,
-        max_receive_request_sge: information.MaxReceiveRequestSge,
-        max_read_request_sge: information.MaxReadRequestSge,
-        max_transfer_length: information.MaxTransferLength,
-        max_inline_data_size: information.MaxInlineDataSize,
-        max_inbound_read_limit: information.MaxInboundReadLimit,
-        max_outbound_read_limit: information.MaxOutboundReadLimit,
-        max_receive_queue_depth: information.MaxReceiveQueueDepth,
-        max_initiator_queue_depth: information.MaxInitiatorQueueDepth,
-        max_srq_depth: information.MaxSrqDepth,
-        max_cq_depth: information.MaxCqDepth,
-        large_request_threshold: information.LargeRequestThreshold,
-        max_caller_data: information.MaxCallerData,
-        max_callee_data: information.MaxCalleeData,
-        adapter_flags: information.AdapterFlags.bits(),
-        reserved: 0,
-    }
 }
 
 fn counters(adapter: &Adapter) -> AdapterCounters {

@@ -13,36 +13,16 @@ use ndkpi_sys::{
     },
     nt::{PDEVICE_OBJECT, PDRIVER_DISPATCH, UNICODE_STRING},
 };
+use softndk_kernel::utf16;
 use wdk_sys::{IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_MAXIMUM_FUNCTION};
 
 use super::{file, request};
 use crate::driver::Driver;
 
 /// Full access for SYSTEM and administrators, none for others.
-const SECURITY: &[u16] = &utf16(*b"D:P(A;;GA;;;SY)(A;;GA;;;BA)");
-const DEVICE_NAME: &[u16] = &utf16_text::<{ softndk_ioctl::DEVICE_NAME.len() }>(softndk_ioctl::DEVICE_NAME);
-const LINK_NAME: &[u16] = &utf16_text::<{ softndk_ioctl::SYMBOLIC_LINK_NAME.len() }>(softndk_ioctl::SYMBOLIC_LINK_NAME);
-
-const fn utf16<const LENGTH: usize>(ascii: [u8; LENGTH]) -> [u16; LENGTH] {
-    let mut wide = [0; LENGTH];
-    let mut index = 0;
-    while index < LENGTH {
-        wide[index] = ascii[index] as u16;
-        index += 1;
-    }
-    wide
-}
-
-const fn utf16_text<const LENGTH: usize>(text: &str) -> [u16; LENGTH] {
-    let bytes = text.as_bytes();
-    let mut wide = [0; LENGTH];
-    let mut index = 0;
-    while index < LENGTH {
-        wide[index] = bytes[index] as u16;
-        index += 1;
-    }
-    wide
-}
+const SECURITY: &[u16] = utf16!("D:P(A;;GA;;;SY)(A;;GA;;;BA)");
+const DEVICE_NAME: &[u16] = utf16!(softndk_ioctl::DEVICE_NAME);
+const LINK_NAME: &[u16] = utf16!(softndk_ioctl::SYMBOLIC_LINK_NAME);
 
 fn counted(name: &[u16]) -> UNICODE_STRING {
     let bytes = size_of_val(name) as u16;

@@ -5,16 +5,16 @@ use core::mem::size_of;
 use ndkpi_sys::nt::{DEVICE_OBJECT, IRP};
 use softndk_engine::ObjectKind;
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, RefusalListRequest,
-    Request as ControlRequest, RequestHeader, Status, VersionFlags, VersionReply, VersionRequest, read_request,
-    read_request_of_any_version,
+    ABI_VERSION, AdapterListRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, Outcome,
+    RefusalListRequest, Request as ControlRequest, RequestHeader, Status, VersionFlags, VersionReply, VersionRequest,
+    read_request, read_request_of_any_version,
 };
 use softndk_kernel::{
     irp::{Buffer, Request},
     irql, pool,
 };
 use wdk_sys::{NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
 use super::{adapter_list, file, object_list, refusal_list};
 use crate::{
@@ -22,30 +22,6 @@ use crate::{
     ndk::logical_mapping,
     version,
 };
-
-/// Answers with one structure.
-fn reply<T: IntoBytes + Immutable>(buffer: &mut Buffer, reply: &T) -> Result<usize, Status> {
-    let bytes = reply.as_bytes();
-    let place = buffer.output().get_mut(..bytes.len()).ok_or(Status::BUFFER_TOO_SMALL)?;
-    place.copy_from_slice(bytes);
-    Ok(bytes.len())
-}
-
-/// What a request comes to: bytes of output, or a status; a cut reply carries both.
-#[derive(Clone, Copy)]
-pub struct Outcome {
-    pub status: Status,
-    pub information: usize,
-}
-
-impl From<Result<usize, Status>> for Outcome {
-    fn from(result: Result<usize, Status>) -> Self {
-        match result {
-            Ok(information) => Self { status: Status::SUCCESS, information },
-            Err(status) => Self { status, information: 0 },
-        }
-    }
-}
 
 /// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL for user mode, `IRQL <= DISPATCH_LEVEL` for kernel callers. What each code does has a
 /// frame of its own: here all of them would be one.
@@ -78,17 +54,15 @@ fn version(buffer: &mut Buffer) -> Result<usize, Status> {
     let mut flags = VersionFlags::empty();
     flags.set(VersionFlags::DEBUG_BUILD, cfg!(debug_assertions));
     let newest = version::NDKPI_NEWEST;
-    reply(
-        buffer,
-        &VersionReply {
-            header: RequestHeader { version: ABI_VERSION, size: size_of::<VersionReply>() as u32 },
-            driver_version: [u16::from(version::DRIVER.0), u16::from(version::DRIVER.1), 0, 0],
-            ndis_version: [u16::from(version::NDIS_CONTRACT.0), u16::from(version::NDIS_CONTRACT.1)],
-            ndkpi_version: [newest.Major, newest.Minor],
-            processor_count: irql::processor_count(),
-            flags,
-        },
-    )
+    let reply = VersionReply {
+        header: RequestHeader { version: ABI_VERSION, size: size_of::<VersionReply>() as u32 },
+        driver_version: [u16::from(version::DRIVER.0), u16::from(version::DRIVER.1), 0, 0],
+        ndis_version: [u16::from(version::NDIS_CONTRACT.0), u16::from(version::NDIS_CONTRACT.1)],
+        ndkpi_version: [newest.Major, newest.Minor],
+        processor_count: irql::processor_count(),
+        flags,
+    };
+    buffer.answer(reply.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
 }
 
 #[inline(never)]
@@ -109,7 +83,7 @@ fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
     for adapter in (0..ADAPTER_MAX).filter_map(|index| driver.adapter(index)) {
         adapter.provider.engine().objects(&mut |object| count(&mut summary, object.kind));
     }
-    reply(buffer, &summary)
+    buffer.answer(summary.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
 }
 
 /// Counts one object.

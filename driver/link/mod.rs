@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use ndkpi_sys::ndis::NDIS_STATUS;
-use softndk_kernel::spin_lock::SpinLock;
+use softndk_kernel::{spin_lock::SpinLock, work::Processors};
 
 pub mod handle;
 pub mod multicast;
@@ -27,7 +27,7 @@ pub const FRAME_MAX: u32 = MTU + HEADER_LENGTH;
 /// The shortest frame a station may receive, without check sequence.
 pub const FRAME_MIN: u32 = 60;
 
-/// One end of the virtual wire.
+/// One end of the virtual wire. As a task it indicates the frames that it received.
 pub struct Station {
     pub miniport: MiniportHandle,
     /// Stations with the same number are on one wire.
@@ -41,6 +41,8 @@ pub struct Station {
     pub multicast: SpinLock<MulticastList>,
     pub statistics: Statistics,
     pub port: Port,
+    /// Where the task is queued.
+    processors: &'static Processors,
 }
 
 /// What a station is called and where it is plugged in.
@@ -51,11 +53,12 @@ pub struct Plug {
     pub permanent_address: MacAddress,
     /// The address set by an administrator, in place of the permanent one.
     pub network_address: Option<MacAddress>,
+    pub processors: &'static Processors,
 }
 
 impl Station {
-    /// The station that will be at `context`. PASSIVE_LEVEL.
-    pub fn try_new(plug: Plug, context: *mut Self) -> Result<Self, NDIS_STATUS> {
+    /// PASSIVE_LEVEL.
+    pub fn try_new(plug: Plug) -> Result<Self, NDIS_STATUS> {
         Ok(Self {
             miniport: plug.miniport,
             wire_number: plug.wire_number,
@@ -66,7 +69,8 @@ impl Station {
             lookahead: AtomicU32::new(MTU),
             multicast: SpinLock::new(MulticastList::new()),
             statistics: Statistics::default(),
-            port: Port::try_new(plug.miniport, context)?,
+            port: Port::try_new(plug.miniport)?,
+            processors: plug.processors,
         })
     }
 }

@@ -1,11 +1,11 @@
 //! The virtual wire for raw frames: what one station sends, every other station with the same wire number receives.
 //!
 //! It carries ARP, neighbour discovery and other frames; RDMA never comes here. A frame is copied into a list of the receiver's
-//! own and indicated from the receiver's DPC, never from the sender's call, so that an answer inside the indication cannot
+//! own and indicated by the receiver's task, never from the sender's call, so that an answer inside the indication cannot
 //! recurse. The layers above may keep lists until a pause; when few frames are left they must copy instead
 //! (NDIS_RECEIVE_FLAGS_RESOURCES), and the lists come back at once.
 
-use core::{ffi::c_void, ptr, sync::atomic::Ordering};
+use core::{ptr, sync::atomic::Ordering};
 
 use ndkpi_sys::{
     ndis::{
@@ -20,7 +20,13 @@ use ndkpi_sys::{
     },
     nt::MDL,
 };
-use softndk_kernel::{dpc::Dpc, pool::PoolSlice, rundown::Rundown, spin_lock::SpinLock};
+use softndk_kernel::{
+    irql,
+    pool::PoolSlice,
+    rundown::Rundown,
+    spin_lock::SpinLock,
+    work::{Next, Queue, Repeated, Task},
+};
 
 use super::{
     FRAME_MAX, FRAME_MIN, HEADER_LENGTH, Station,
@@ -31,7 +37,7 @@ use crate::tags;
 
 /// Frames an adapter can hold that its protocols have not seen yet.
 pub const FRAME_COUNT: usize = 256;
-/// Frames indicated in one DPC.
+/// Frames indicated in one go.
 const INDICATE_MAX: usize = 64;
 /// With fewer frames free than these none is lent to the layers above.
 const LEND_ABOVE: usize = FRAME_COUNT / 4;
@@ -40,9 +46,9 @@ const LEND_ABOVE: usize = FRAME_COUNT / 4;
 pub struct Port {
     lists: ListPool,
     frames: SpinLock<Frames>,
-    /// Open while the adapter is running. One reference for each frame that the layers above keep.
+    /// Open while the adapter is running. One reference for each frame that the layers above keep, and one for the station's
+    /// task while it is queued.
     running: Rundown,
-    receive: Dpc,
 }
 
 /// An NDIS pool of buffer lists.
@@ -167,8 +173,8 @@ fn system_address(mdl: &MDL) -> Option<*mut u8> {
 }
 
 impl Port {
-    /// The port of the station that will be at `context`. PASSIVE_LEVEL.
-    pub fn try_new(miniport: MiniportHandle, context: *mut Station) -> Result<Self, NDIS_STATUS> {
+    /// PASSIVE_LEVEL.
+    pub fn try_new(miniport: MiniportHandle) -> Result<Self, NDIS_STATUS> {
         let none = |_| NDIS_STATUS_RESOURCES;
         let empty = Received { frame: NO_FRAME, length: 0 };
         let frames = Frames {
@@ -178,14 +184,10 @@ impl Port {
             first: 0,
             received_count: 0,
         };
-        // SAFETY: the routine takes the station's address; `stop` runs before the station is freed, and nothing queues the
-        // DPC before its adapter is published.
-        let receive = unsafe { Dpc::try_new(tags::DPC, indicate_received, context.cast()) }.map_err(none)?;
         let port = Self {
             lists: ListPool::try_new(miniport)?,
             frames: SpinLock::new(frames),
             running: Rundown::try_shut(tags::RUNDOWN).map_err(none)?,
-            receive,
         };
         for _ in 0..FRAME_COUNT {
             let frame = port.lists.allocate().ok_or(NDIS_STATUS_RESOURCES)?;
@@ -202,7 +204,6 @@ impl Port {
     /// Lets no more frames in or out and waits for those on their way. PASSIVE_LEVEL.
     pub fn pause(&self) {
         self.running.shut();
-        self.receive.stop();
         while let Some(received) = self.next_received() {
             self.frames.lock().put_free(received.frame);
         }
@@ -247,7 +248,7 @@ impl Drop for Port {
 }
 
 /// Calls its argument with every other station there is, on whatever wire.
-pub type Others<'a> = &'a dyn Fn(&mut dyn FnMut(&Station));
+pub type Others<'a> = &'a dyn Fn(&mut dyn FnMut(&Task<Station>));
 
 /// Sends a chain of lists and completes all of it. `IRQL <= DISPATCH_LEVEL`.
 ///
@@ -332,9 +333,9 @@ fn transmit(sender: &Station, others: Others<'_>, buffer: &mut NET_BUFFER) -> Re
     reached
 }
 
-/// Copies a frame into the receiver's memory and lets its DPC do the rest; whether it was taken. Fails when the sender's memory
+/// Copies a frame into the receiver's memory and leaves the rest to its task; whether it was taken. Fails when the sender's memory
 /// cannot be mapped.
-fn deliver(receiver: &Station, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
+fn deliver(receiver: &Task<Station>, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STATUS> {
     let port = &receiver.port;
     let Some(_running) = port.running.enter() else { return Ok(false) };
     if receiver.removed.load(Ordering::Acquire) {
@@ -350,7 +351,7 @@ fn deliver(receiver: &Station, buffer: &mut NET_BUFFER) -> Result<bool, NDIS_STA
         return Err(NDIS_STATUS_RESOURCES);
     };
     port.frames.lock().put_received(Received { frame, length });
-    port.receive.queue();
+    schedule(receiver);
     Ok(true)
 }
 
@@ -379,17 +380,33 @@ fn copy_frame(buffer: &mut NET_BUFFER, target: *mut u8) -> Option<u32> {
     Some(length.max(FRAME_MIN))
 }
 
-/// The receive DPC: at most [`INDICATE_MAX`] frames, then again if more wait.
-unsafe extern "C" fn indicate_received(
-    _dpc: *mut wdk_sys::KDPC,
-    context: *mut c_void,
-    _argument1: *mut c_void,
-    _argument2: *mut c_void,
-) {
-    // SAFETY: the DPC's context is the station; HaltEx stops the DPC before the station is freed.
-    let Some(station) = (unsafe { context.cast::<Station>().as_ref() }) else { return };
-    // For the whole run, so that a pause waits for it, and a run after that neither indicates nor queues the DPC again.
-    let Some(_running) = station.port.running.enter() else { return };
+/// Has what a station received indicated. Not when a pause has begun: that throws the frames away.
+fn schedule(station: &Task<Station>) {
+    if !station.port.running.acquire() {
+        return;
+    }
+    // SAFETY: the reference on the gate keeps the station until its task has run.
+    let queued = station.processors.tasks(irql::processor()).is_some_and(|queue| unsafe { queue.task(station) });
+    if !queued {
+        station.port.running.release();
+    }
+}
+
+impl Repeated for Station {
+    fn run(task: &Task<Self>) -> Next {
+        if indicate_received(task) == INDICATE_MAX {
+            schedule(task);
+        }
+        // The last thing: a pause waits for it.
+        task.port.running.release();
+        Next::Done
+    }
+}
+
+/// Indicates [`INDICATE_MAX`] frames at most; how many.
+fn indicate_received(station: &Station) -> usize {
+    // So that a run after a pause has begun indicates nothing.
+    let Some(_running) = station.port.running.enter() else { return 0 };
     let mut taken = [NO_FRAME; INDICATE_MAX];
     let mut count = 0;
     let mut chain: *mut NET_BUFFER_LIST = ptr::null_mut();
@@ -422,9 +439,7 @@ unsafe extern "C" fn indicate_received(
     } else if count != 0 {
         indicate(station, chain, count, NDIS_RECEIVE_FLAGS::empty());
     }
-    if count == INDICATE_MAX {
-        station.port.receive.queue();
-    }
+    count
 }
 
 /// Hands a chain to NDIS: for the call, with NDIS_RECEIVE_FLAGS_RESOURCES, or else until [`give_back`].

@@ -3,6 +3,7 @@
 use core::ffi::c_void;
 
 use ndkpi_sys::ndis::{NDIS_HANDLE, NDIS_PORT_NUMBER, NDIS_RETURN_FLAGS, NDIS_SEND_FLAGS, NET_BUFFER_LIST};
+use softndk_kernel::work::Task;
 
 use crate::{
     adapter::Adapter,
@@ -29,7 +30,7 @@ pub unsafe extern "C" fn send(
 }
 
 /// Visits the stations of all adapters but one. `IRQL <= DISPATCH_LEVEL`.
-fn each_other(index: usize, visit: &mut dyn FnMut(&Station)) {
+fn each_other(index: usize, visit: &mut dyn FnMut(&Task<Station>)) {
     let Some(driver) = Driver::get() else { return };
     for other in (0..ADAPTER_MAX).filter(|other| *other != index) {
         if let Some(adapter) = driver.adapter(other) {

@@ -24,13 +24,14 @@ use ndkpi_sys::ndis::{
     NdisPhysicalMedium802_3,
 };
 use softndk_kernel::{
-    pool::{OutOfMemory, PoolBox, PoolSpace},
+    pool::{NoMemory, PoolBox, PoolSpace},
     rundown::Rundown,
+    work::Task,
 };
 
 use super::{SUPPORTED_PACKET_FILTERS, oid};
 use crate::{
-    adapter::{Adapter, NdkDescription, Parts},
+    adapter::{Adapter, MARK, NdkDescription},
     configuration::Configuration,
     control,
     driver::{Driver, Reservation},
@@ -82,7 +83,7 @@ fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
     let started = described.and_then(|()| adapter.provider.start());
     let attached = started.and_then(|()| control::device::attach(reservation.driver()));
     if let Err(status) = attached {
-        // Whatever failed: the engine holds the adapter from `build` until the provider stops.
+        // Whatever failed: the engine holds the adapter since `build`.
         adapter.provider.stop();
         return Err(status);
     }
@@ -103,33 +104,29 @@ fn build(identity: Identity, reservation: &Reservation) -> Result<PoolBox<Adapte
     let mut capabilities = ndk_capabilities(&configuration);
     // SAFETY: only the address of a place inside the block is computed.
     capabilities.NdkInfo = unsafe { &raw mut (*context).ndk.information };
-    // SAFETY: as above.
-    let station = unsafe { &raw mut (*context).station };
+    let engine = reservation.driver().engine;
     let plug = Plug {
         miniport: identity.miniport,
         wire_number: configuration.wire_number,
         permanent_address: permanent_address(identity.net_luid),
         network_address: configuration.network_address,
+        processors: &engine.fabric.platform().services.processors,
     };
-    let parts = Parts {
+    let adapter = Adapter {
+        mark: MARK,
         index: reservation.index(),
         interface_index: identity.interface_index,
         net_luid: identity.net_luid,
-        configuration,
         gate: Rundown::try_open(tags::RUNDOWN).map_err(resources)?,
-        station: Station::try_new(plug, station)?,
-        provider: Provider::try_new(
-            identity.miniport,
-            identity.net_luid,
-            &configuration,
-            &reservation.driver().engine.fabric,
-        )?,
+        station: Task::new(Station::try_new(plug)?),
+        // Last: the engine holds the adapter from here until the provider stops.
+        provider: Provider::try_new(identity.miniport, identity.net_luid, configuration, &engine.fabric)?,
         ndk: NdkDescription { capabilities, information },
     };
-    Ok(space.fill(Adapter::from(parts)))
+    Ok(space.fill(adapter))
 }
 
-fn resources(_: OutOfMemory) -> NDIS_STATUS {
+fn resources(_: NoMemory) -> NDIS_STATUS {
     NDIS_STATUS_RESOURCES
 }
 
@@ -172,7 +169,7 @@ fn set_general_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
         Revision: NDIS_PM_CAPABILITIES_REVISION_2,
         Size: NDIS_SIZEOF_NDIS_PM_CAPABILITIES_REVISION_2,
     };
-    let speed = adapter.configuration.link_speed;
+    let speed = adapter.provider.configuration().link_speed;
     let mut attributes = NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES::zeroed();
     attributes.Header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
@@ -242,7 +239,7 @@ fn set_ndk_attributes(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
             Revision: NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
             Size: NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
         },
-        Enabled: u8::from(adapter.configuration.network_direct),
+        Enabled: u8::from(adapter.provider.configuration().network_direct),
         NdkCapabilities: capabilities.cast_mut(),
     };
     set_attributes(adapter.station.miniport, &mut attributes)

@@ -13,10 +13,10 @@ use ndkpi_sys::{
 };
 use softndk_engine::{Close, CloseCompletion, Closed, Hold, Retired};
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::pool::PoolBox;
+use softndk_kernel::pool::{NoMemory, PoolBox};
 
 use super::{
-    deferred::{self, Answer, CompletionRecord, Visible},
+    deferred::{self, Answer, CompletionRecord, VisibleObject},
     entry::{Argument, Block, ConsumerRef, CreateAnswer},
     kind::{ConsumerObject, Kind},
     logical_mapping,
@@ -24,12 +24,11 @@ use super::{
 use crate::{
     callback,
     configuration::CompletionMode,
-    mapper::{Job, Work, WorkItem},
+    mapper::Release,
     memory::{LARGE, Mapping},
     ndk::engine::Engine,
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
-    tags,
 };
 
 /// How a close is reported.
@@ -78,7 +77,7 @@ impl<K: Kind> Object<K> {
         let object = Self {
             visible: UnsafeCell::new(K::visible(NDK_OBJECT_HEADER::new(origin.version, K::TYPE))),
             origin,
-            record: UnsafeCell::new(CompletionRecord::blank()),
+            record: UnsafeCell::new(CompletionRecord::in_place(None)),
             handle: UnsafeCell::new(None),
         };
         let object = PoolBox::try_new(K::TAG, object).map_err(|_| Refusal::NO_MEMORY)?;
@@ -134,7 +133,7 @@ impl<V> Creation<'_, V> {
             }
             (Ok(object), _) => self.give(object),
             (Err(status), Some(callback)) if deferred::may_be_deferred(status) => {
-                let nothing = Visible(core::ptr::null_mut());
+                let nothing = VisibleObject(core::ptr::null_mut());
                 deferred::space(self.origin.completion_mode).map_or(status, |space| {
                     space.deliver(Answer::Created { callback, status, object: nothing, hold: parent() })
                 })
@@ -176,7 +175,7 @@ unsafe fn deliver_created<K: Kind>(object: *mut K::Visible, callback: CreateCall
     // SAFETY: the caller's promise: the object is there, and closed by no consumer yet.
     let consumer_object = unsafe { ConsumerRef::<Object<K>>::take(object) }.block()?;
     let hold = K::hold(consumer_object.handle()?);
-    let answer = Answer::Created { callback, status: STATUS_SUCCESS, object: Visible(object.cast()), hold };
+    let answer = Answer::Created { callback, status: STATUS_SUCCESS, object: VisibleObject(object.cast()), hold };
     // SAFETY: the record lies in the object, which cannot close before the answer's hold is gone; a close uses it only then.
     unsafe { deferred::deliver_by(consumer_object.record.get(), answer) }.ok().map(|()| STATUS_PENDING)
 }
@@ -191,7 +190,7 @@ fn create_by_thread<K: Kind>(
 ) -> NTSTATUS {
     let Some(engine) = Engine::get() else { return refuse(call, &parent, Refusal::NO_MEMORY) };
     let from = parent.object();
-    let work_item = WorkItem::try_new(move || {
+    let request = move || {
         // Taken whole: its parts alone may not change threads.
         let callback = callback;
         let refused = |refusal| refuse_by(RefusalWay::COMPLETION, call, &parent, refusal);
@@ -204,13 +203,10 @@ fn create_by_thread<K: Kind>(
         // Only now may the object, or what it would have been made from, finish its close.
         drop(hold);
         drop(parent);
-    });
-    match work_item.and_then(|work_item| PoolBox::try_new(tags::MAPPING, Job::new(Work::WorkItem(work_item)))) {
-        Ok(job) => {
-            engine.mapper.queue(job);
-            STATUS_PENDING
-        }
-        Err(_) => refuse(call, &from, Refusal::NO_MEMORY),
+    };
+    match engine.mapper.request(request) {
+        Ok(()) => STATUS_PENDING,
+        Err(NoMemory) => refuse(call, &from, Refusal::NO_MEMORY),
     }
 }
 
@@ -270,7 +266,7 @@ fn finish(
 pub fn closed(mut completion: CloseCompletion<KernelPlatform>) {
     let space = completion.object.memory.as_mut().and_then(Mapping::take_retire_space);
     match (space, Engine::get()) {
-        (Some(space), Some(engine)) => engine.mapper.queue(space.fill(Job::new(Work::Close(completion)))),
+        (Some(space), Some(engine)) => engine.mapper.release(space, Release::Close(completion)),
         _ => finish_closed(completion),
     }
 }
@@ -291,7 +287,7 @@ pub fn finish_closed(mut completion: CloseCompletion<KernelPlatform>) {
 pub fn retired(mut retired: Retired<KernelPlatform>) {
     let space = retired.memory.take_retire_space();
     match (space, Engine::get()) {
-        (Some(space), Some(engine)) => engine.mapper.queue(space.fill(Job::new(Work::Unmap(retired)))),
+        (Some(space), Some(engine)) => engine.mapper.release(space, Release::Unmap(retired)),
         _ => finish_retired(retired),
     }
 }

@@ -1,8 +1,8 @@
-//! Deferred completions: answers that are decided and not delivered yet, and the DPCs that deliver them.
+//! Deferred completions: answers that are decided and not delivered yet.
 //!
 //! This is the whole difference between the profiles of [`CompletionMode`]. The engine and the entry points decide as always;
 //! where the adapter makes everything pend, the decision is written into a completion record, the call returns STATUS_PENDING,
-//! and a DPC of another processor makes the consumer's callback. A record never changes what was decided.
+//! and the queue of another processor makes the consumer's callback. A record never changes what was decided.
 //!
 //! Rules. NDKPI: the asynchronous contract: PENDING means exactly one completion, any other status none, and after PENDING
 //! nothing is written through the out pointer. NDKPI: closing objects: a close never fails, so its record lies in the object's
@@ -10,11 +10,7 @@
 //! answer is given inline, which is always allowed. Each answer carries what keeps its object from closing, and releases it
 //! after the consumer's callback has returned.
 
-use core::{
-    ffi::c_void,
-    ptr::{self, NonNull},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
-};
+use core::ptr::NonNull;
 
 use ndkpi_sys::{
     ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_FN_REQUEST_COMPLETION, NDK_OBJECT_HEADER},
@@ -29,25 +25,20 @@ use softndk_engine::{CloseCompletion, Hold, Retired};
 use softndk_ioctl::NdkCall;
 use softndk_kernel::{
     irql,
-    pool::{OutOfMemory, PoolArray, PoolBox},
-    spin_lock::SpinLock,
+    pool::{NoMemory, PoolSpace},
+    work::{Job, Once, Queue},
 };
 
 use super::consumer_object;
 use crate::{
     callback,
     configuration::CompletionMode,
-    mapper::{Job, Work, WorkItem},
     memory::LARGE,
     ndk::engine::Engine,
     platform::{Callback, KernelPlatform},
-    processor_dpc::ProcessorDpc,
     refusal::{Refusal, refuse},
     tags,
 };
-
-/// Answers delivered in one run of a DPC; what is left waits for the next.
-const ROUND: u32 = 16;
 
 /// What is to be delivered.
 pub enum Answer {
@@ -55,7 +46,7 @@ pub enum Answer {
         callback: Callback<NDK_FN_CREATE_COMPLETION>,
         status: NTSTATUS,
         /// Null when the create failed.
-        object: Visible,
+        object: VisibleObject,
         /// Of the object, or of what it would have been created from.
         hold: Hold<KernelPlatform>,
     },
@@ -69,10 +60,10 @@ pub enum Answer {
 }
 
 /// An object as the consumer sees it; only ever given back to the consumer.
-pub struct Visible(pub *mut NDK_OBJECT_HEADER);
+pub struct VisibleObject(pub *mut NDK_OBJECT_HEADER);
 
 // SAFETY: the pointer goes to the consumer on whatever processor that happens.
-unsafe impl Send for Visible {}
+unsafe impl Send for VisibleObject {}
 
 impl Answer {
     /// Makes the consumer's callback, then releases what the answer held. `IRQL <= DISPATCH_LEVEL`, no lock held.
@@ -92,169 +83,19 @@ impl Answer {
     }
 }
 
+impl Once for Answer {
+    fn run(self) {
+        self.deliver();
+    }
+}
+
 /// One answer and its place in a queue. In an object's block, or a block of its own.
-pub struct CompletionRecord {
-    next: *mut CompletionRecord,
-    answer: Option<Answer>,
-    /// Allocated for this answer alone.
-    alone: bool,
-}
+pub type CompletionRecord = Job<Answer>;
 
-// SAFETY: the link is followed under a queue's lock only.
-unsafe impl Send for CompletionRecord {}
-// SAFETY: as above.
-unsafe impl Sync for CompletionRecord {}
-
-impl CompletionRecord {
-    /// Without an answer yet.
-    pub const fn blank() -> Self {
-        Self { next: ptr::null_mut(), answer: None, alone: false }
-    }
-}
-
-/// The records of one processor, oldest first.
-struct Queue {
-    first: *mut CompletionRecord,
-    last: *mut CompletionRecord,
-}
-
-// SAFETY: the records belong to the queue until they are taken.
-unsafe impl Send for Queue {}
-
-/// Delivers what is queued for one processor.
-struct CompletionDpc {
-    dpc: ProcessorDpc,
-    queue: SpinLock<Queue>,
-    /// A context is delivering: it checks the queue again before it stops.
-    delivering: AtomicBool,
-}
-
-/// The completion DPCs of all processors.
-pub struct DeferredCompletions {
-    each: PoolArray<CompletionDpc>,
-    /// Sized requests that the mapper's thread was given and has not done.
-    sized: AtomicU32,
-}
-
-impl DeferredCompletions {
-    /// PASSIVE_LEVEL.
-    pub fn try_new() -> Result<Self, OutOfMemory> {
-        let processors = irql::processor_count().max(1) as usize;
-        let each = PoolArray::try_from_fn(tags::COMPLETION_DPC, processors, CompletionDpc::try_new)?;
-        Ok(Self { each, sized: AtomicU32::new(0) })
-    }
-
-    /// Waits until nothing is delivered any more. PASSIVE_LEVEL, when no adapter is left.
-    pub fn stop(&self) {
-        for completion_dpc in self.each.iter() {
-            completion_dpc.dpc.stop();
-        }
-    }
-
-    /// The thread's part, when the DPC of a processor has handed over: delivers some at DISPATCH_LEVEL; true when more may be
-    /// left.
-    pub fn pass(&self, processor: usize) -> bool {
-        let Some(completion_dpc) = self.each.get(processor) else { return false };
-        if !completion_dpc.dpc.is_for_thread() {
-            return false;
-        }
-        if irql::raised(|| completion_dpc.deliver_some()) {
-            return true;
-        }
-        completion_dpc.dpc.give_back(|| !completion_dpc.queue.lock().first.is_null());
-        false
-    }
-
-    /// Has the record's answer delivered by another processor than this one, if there is one.
-    ///
-    /// # Safety
-    /// The record's memory is used by no other context and valid until the answer was taken from it; an answer is in it.
-    unsafe fn queue(&self, record: NonNull<CompletionRecord>) {
-        let next = (irql::processor() as usize).wrapping_add(1).checked_rem(self.each.len()).unwrap_or(0);
-        if let Some(completion_dpc) = self.each.get(next) {
-            // SAFETY: the caller's promise.
-            unsafe { completion_dpc.queue.lock().push(record) };
-            // A context that delivers checks the queue before it stops.
-            if !completion_dpc.delivering.load(Ordering::SeqCst) {
-                completion_dpc.dpc.queue();
-            }
-        }
-    }
-}
-
-impl Queue {
-    /// # Safety
-    /// As [`DeferredCompletions::queue`].
-    unsafe fn push(&mut self, record: NonNull<CompletionRecord>) {
-        match NonNull::new(self.last) {
-            // SAFETY: the last record of the queue is valid until it is taken, under the lock that the caller holds.
-            Some(last) => unsafe { (*last.as_ptr()).next = record.as_ptr() },
-            None => self.first = record.as_ptr(),
-        }
-        self.last = record.as_ptr();
-    }
-
-    /// The oldest answer, and the block of its record if that is to be freed.
-    fn pop(&mut self) -> Option<(Option<Answer>, Option<PoolBox<CompletionRecord>>)> {
-        let record = NonNull::new(self.first)?;
-        // SAFETY: a queued record is valid and reached under this queue's lock only.
-        let place = unsafe { &mut *record.as_ptr() };
-        self.first = core::mem::replace(&mut place.next, ptr::null_mut());
-        if self.first.is_null() {
-            self.last = ptr::null_mut();
-        }
-        let answer = place.answer.take();
-        // SAFETY: `alone` records came from a box with this tag, and only the queue had a pointer to them.
-        let own = place.alone.then(|| unsafe { PoolBox::from_raw(tags::DEFERRED, record) });
-        Some((answer, own))
-    }
-}
-
-impl CompletionDpc {
-    fn try_new(processor: usize) -> Result<Self, OutOfMemory> {
-        // SAFETY: `DeferredCompletions::stop` stops the DPC before the driver state goes.
-        let dpc = unsafe { ProcessorDpc::try_new(run, processor) }?;
-        Ok(Self {
-            dpc,
-            queue: SpinLock::new(Queue { first: ptr::null_mut(), last: ptr::null_mut() }),
-            delivering: AtomicBool::new(false),
-        })
-    }
-
-    /// Delivers some; true when more is left.
-    fn deliver_some(&self) -> bool {
-        self.delivering.store(true, Ordering::SeqCst);
-        self.deliver_a_round();
-        // Before the check: an answer that was queued while the mark stood is seen by it.
-        self.delivering.store(false, Ordering::SeqCst);
-        !self.queue.lock().first.is_null()
-    }
-
-    fn deliver_a_round(&self) {
-        for _ in 0..ROUND {
-            let Some((answer, own)) = self.queue.lock().pop() else { return };
-            // Before the callback: it may free the object that the record lies in.
-            drop(own);
-            if let Some(answer) = answer {
-                answer.deliver();
-            }
-        }
-    }
-}
-
-unsafe extern "C" fn run(
-    _dpc: *mut wdk_sys::KDPC,
-    context: *mut c_void,
-    _argument1: *mut c_void,
-    _argument2: *mut c_void,
-) {
-    let processor = context.addr();
-    let Some(engine) = Engine::get() else { return };
-    let Some(completion_dpc) = engine.deferred.each.get(processor) else { return };
-    let more = completion_dpc.deliver_some();
-    if completion_dpc.dpc.end_run(more) {
-        engine.fabric.platform().services.wake_thread(processor);
-    }
+/// The queue of another processor than this one, if there is another.
+fn queue() -> Option<&'static impl Queue> {
+    let processors = &Engine::get()?.fabric.platform().services.processors;
+    processors.jobs(irql::processor().wrapping_add(1))
 }
 
 /// Has `answer` delivered by another processor, through a record in memory that the answer itself keeps alive.
@@ -262,34 +103,31 @@ unsafe extern "C" fn run(
 /// # Safety
 /// The record's memory is used by no other context and valid until the answer is delivered; `Err` gives the answer back.
 pub unsafe fn deliver_by(record: *mut CompletionRecord, answer: Answer) -> Result<(), Answer> {
-    let (Some(record), Some(engine)) = (NonNull::new(record), Engine::get()) else { return Err(answer) };
+    let (Some(record), Some(queue)) = (NonNull::new(record), queue()) else { return Err(answer) };
     // SAFETY: the caller's promise.
-    unsafe { record.write(CompletionRecord { next: ptr::null_mut(), answer: Some(answer), alone: false }) };
+    unsafe { record.write(CompletionRecord::in_place(Some(answer))) };
     // SAFETY: as above.
-    unsafe { engine.deferred.queue(record) };
+    unsafe { queue.job_in_place(record) };
     Ok(())
 }
 
 /// A record for an answer that lies in no object; `None` where the adapter completes inline, or without memory.
-pub fn space(completion_mode: CompletionMode) -> Option<Space> {
+pub fn space(completion_mode: CompletionMode) -> Option<RecordSpace> {
     if completion_mode != CompletionMode::Pending || Engine::get().is_none() {
         return None;
     }
-    PoolBox::try_new(tags::DEFERRED, CompletionRecord { alone: true, ..CompletionRecord::blank() }).ok().map(Space)
+    PoolSpace::try_new(tags::DEFERRED).ok().map(RecordSpace)
 }
 
-/// A record of its own, blank.
-pub struct Space(PoolBox<CompletionRecord>);
+/// Memory for a record of its own.
+pub struct RecordSpace(PoolSpace<CompletionRecord>);
 
-impl Space {
+impl RecordSpace {
     /// Has `answer` delivered by another processor.
     pub fn deliver(self, answer: Answer) -> NTSTATUS {
-        let Self(mut record) = self;
-        record.answer = Some(answer);
-        let record = record.into_raw();
-        if let Some(engine) = Engine::get() {
-            // SAFETY: the record was allocated for this answer and is freed when the answer is taken.
-            unsafe { engine.deferred.queue(record) };
+        let Self(space) = self;
+        if let Some(queue) = queue() {
+            queue.job(space.fill(CompletionRecord::in_block(tags::DEFERRED, answer)));
         }
         STATUS_PENDING
     }
@@ -319,28 +157,12 @@ pub fn request_sized(
     hold: impl FnOnce() -> Hold<KernelPlatform>,
     run: impl FnOnce() -> NTSTATUS + Send + 'static,
 ) -> NTSTATUS {
-    let behind = Engine::get().is_some_and(|engine| engine.deferred.sized.load(Ordering::SeqCst) != 0);
+    let behind = Engine::get().is_some_and(|engine| engine.mapper.has_sized());
     match callback {
         Some(callback) if (size > LARGE || behind) && completion_mode != CompletionMode::Inline => {
             by_thread(call, callback, hold(), run)
         }
         _ => request(completion_mode, run(), callback, hold),
-    }
-}
-
-/// One more sized request for the mapper's thread, until it is done or given up.
-struct UnderWay(&'static AtomicU32);
-
-impl UnderWay {
-    fn new(count: &'static AtomicU32) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -353,18 +175,15 @@ fn by_thread(
 ) -> NTSTATUS {
     let Some(engine) = Engine::get() else { return refuse(call, &hold, Refusal::NO_MEMORY) };
     let object = hold.object();
-    let under_way = UnderWay::new(&engine.deferred.sized);
-    let work_item = WorkItem::try_new(move || {
+    let counted = engine.mapper.count_sized();
+    let request = move || {
         let status = run();
-        drop(under_way);
+        drop(counted);
         Answer::Requested { callback, status, hold }.deliver();
-    });
-    match work_item.and_then(|work_item| PoolBox::try_new(tags::MAPPING, Job::new(Work::WorkItem(work_item)))) {
-        Ok(job) => {
-            engine.mapper.queue(job);
-            STATUS_PENDING
-        }
-        Err(_) => refuse(call, &object, Refusal::NO_MEMORY),
+    };
+    match engine.mapper.request(request) {
+        Ok(()) => STATUS_PENDING,
+        Err(NoMemory) => refuse(call, &object, Refusal::NO_MEMORY),
     }
 }
 

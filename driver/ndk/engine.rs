@@ -1,40 +1,37 @@
-//! The engine of this driver, and what runs it: service passes, the mapper's thread, completions that come later.
+//! The engine of this driver, and what runs it: service passes and the mapper's thread.
 //!
 //! There is one for all adapters. It knows neither adapters nor the miniport: they are put together from it (`driver.rs`).
 
 use softndk_engine::Fabric;
-use softndk_kernel::{pool::OutOfMemory, published::Published};
+use softndk_kernel::{pool::NoMemory, published::Published};
 use wdk_sys::NTSTATUS;
 
-use super::deferred::DeferredCompletions;
 use crate::{mapper::Mapper, platform::KernelPlatform, service::ProcessorServices, tags};
 
 pub struct Engine {
     pub fabric: Fabric<KernelPlatform>,
     pub mapper: Mapper,
-    pub deferred: DeferredCompletions,
 }
 
 static ENGINE: Published<Engine> = Published::new(tags::NDK_ENGINE);
 
 impl Engine {
     /// Builds the engine and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
-    pub fn publish() -> Result<&'static Self, OutOfMemory> {
+    pub fn publish() -> Result<&'static Self, NoMemory> {
         let services = ProcessorServices::try_new()?;
-        let processors = services.processors();
-        let fabric = Fabric::try_new(KernelPlatform::new(services), processors).map_err(|_| OutOfMemory)?;
-        ENGINE.publish(Self { fabric, mapper: Mapper::try_new()?, deferred: DeferredCompletions::try_new()? })
+        let processors = services.processors.count();
+        let fabric = Fabric::try_new(KernelPlatform::new(services), processors)?;
+        ENGINE.publish(Self { fabric, mapper: Mapper::try_new()? })
     }
 
     /// Starts the threads. PASSIVE_LEVEL, from DriverEntry.
-    pub fn start(&self) -> Result<(), NTSTATUS> {
+    pub fn start(&'static self) -> Result<(), NTSTATUS> {
         self.mapper.start()?;
         self.fabric.platform().services.start()
     }
 
     /// Waits for the threads and DPCs to end. PASSIVE_LEVEL, when no adapter is left.
     pub fn stop(&self) {
-        self.deferred.stop();
         // Before the services: the end of a mapper's job releases holds, which schedules a pass. No adapter is left, so no job
         // can come.
         self.mapper.stop();

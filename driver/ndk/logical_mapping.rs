@@ -19,7 +19,7 @@ use softndk_engine::{
     Hold, LogicalAddress, LogicalMapping, Open, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH,
 };
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::{irql, pool::PoolBox};
+use softndk_kernel::{irql, pool::NoMemory};
 
 use super::{
     consumer_object, deferred,
@@ -29,12 +29,10 @@ use super::{
 use crate::{
     callback,
     configuration::CompletionMode,
-    mapper::{Job, Work},
     memory::{Access, Chain, Extent, Mapping, MappingError},
     ndk::engine::Engine,
     platform::{Callback, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
-    tags,
 };
 
 pub const BUILD: NDK_FN_BUILD_LAM = entry!(
@@ -86,7 +84,7 @@ struct Checked {
 }
 
 /// A BuildLAM that the mapper does.
-pub struct BuildRequest {
+struct BuildRequest {
     engine_open: Open<KernelPlatform>,
     chain: Chain,
     output: Checked,
@@ -171,18 +169,15 @@ fn build_deferred(
 ) -> NTSTATUS {
     let Some(engine) = Engine::get() else { return refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY) };
     let request = BuildRequest { engine_open: engine_open.clone(), chain, output, callback, hold: engine_open.hold() };
-    match PoolBox::try_new(tags::MAPPING, Job::new(Work::Build(request))) {
-        Ok(job) => {
-            engine.mapper.queue(job);
-            STATUS_PENDING
-        }
-        Err(_) => refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY),
+    match engine.mapper.request(move || request.run()) {
+        Ok(()) => STATUS_PENDING,
+        Err(NoMemory) => refuse(NdkCall::BUILD_LAM, engine_open, Refusal::NO_MEMORY),
     }
 }
 
 impl BuildRequest {
     /// The mapper's part. PASSIVE_LEVEL.
-    pub fn run(self) {
+    fn run(self) {
         let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::BUILD_LAM, &self.engine_open, refusal);
         let status = build_now(&self.engine_open, &self.chain, &self.output).map_or_else(refused, |()| STATUS_SUCCESS);
         callback::make(|| self.callback.complete(status));

@@ -4,9 +4,9 @@ use ndkpi_sys::{
     ndkpi::{NDK_FN_REQUEST_COMPLETION, NDK_MR, NDK_MR_DISPATCH, NDK_MR_FLAGS},
     nt::{BOOLEAN, FALSE, MDL, NTSTATUS, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, UINT32, ULONG},
 };
-use softndk_engine::{Deregistered, MemoryRegion, Registration, Retired, Rights};
+use softndk_engine::{Deregistered, Hold, MemoryRegion, Registration, Retired, Rights};
 use softndk_ioctl::{NdkCall, RefusalWay};
-use softndk_kernel::pool::PoolBox;
+use softndk_kernel::pool::NoMemory;
 
 use super::{
     adapter::query_extension,
@@ -17,12 +17,10 @@ use super::{
 use crate::{
     callback,
     configuration::CompletionMode,
-    mapper::{Job, RegisterRequest, Work},
     memory::{Access, Chain, Extent, Mapping},
     ndk::engine::Engine,
     platform::{Callback, KernelPlatform, RequestCallback},
     refusal::{Nothing, Refusal, refuse, refuse_by},
-    tags,
 };
 
 pub static DISPATCH: NDK_MR_DISPATCH = NDK_MR_DISPATCH {
@@ -105,17 +103,24 @@ fn register_deferred(
 ) -> NTSTATUS {
     let Some(engine) = Engine::get() else { return refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY) };
     let request = RegisterRequest { region: region.clone(), chain, rights, callback, hold: region.hold() };
-    match PoolBox::try_new(tags::MAPPING, Job::new(Work::Register(request))) {
-        Ok(job) => {
-            engine.mapper.queue(job);
-            STATUS_PENDING
-        }
-        Err(_) => refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY),
+    match engine.mapper.request(move || register_now(request)) {
+        Ok(()) => STATUS_PENDING,
+        Err(NoMemory) => refuse(NdkCall::REGISTER_MR, region, Refusal::NO_MEMORY),
     }
 }
 
+/// A registration that the mapper does.
+struct RegisterRequest {
+    region: MemoryRegion<KernelPlatform>,
+    chain: Chain,
+    rights: Rights,
+    callback: Callback<NDK_FN_REQUEST_COMPLETION>,
+    /// Keeps the region from closing meanwhile.
+    hold: Hold<KernelPlatform>,
+}
+
 /// The mapper's part of a registration. PASSIVE_LEVEL.
-pub fn register_now(request: RegisterRequest) {
+fn register_now(request: RegisterRequest) {
     let refused = |refusal| refuse_by(RefusalWay::COMPLETION, NdkCall::REGISTER_MR, &request.region, refusal);
     let registered = register_chain(&request.region, &request.chain, request.rights);
     let status = registered.map_or_else(refused, |()| STATUS_SUCCESS);

@@ -11,7 +11,7 @@ use softndk_engine::{Close, CreateError, Open, Semantics};
 use softndk_ioctl::RefusalCause;
 use softndk_kernel::{
     event::Event,
-    pool::{OutOfMemory, PoolBox},
+    pool::{NoMemory, PoolBox},
     spin_lock::SpinLock,
 };
 
@@ -65,7 +65,7 @@ impl OpenAdapter {
         let cell = unsafe { &raw mut (*place).engine_open };
         // SAFETY: no other context reaches the engine's open yet.
         unsafe { *(*cell).get_mut() = Some(engine_open) };
-        NonNull::new(place).ok_or_else(|| resources(OutOfMemory))
+        NonNull::new(place).ok_or_else(|| resources(NoMemory))
     }
 
     pub fn provider(&self) -> &Provider {
@@ -88,7 +88,7 @@ unsafe impl Block for OpenAdapter {
 /// An open of a consumer, or null.
 pub type OpenRef<'call> = ConsumerRef<'call, OpenAdapter>;
 
-fn resources(_: OutOfMemory) -> Refusal {
+fn resources(_: NoMemory) -> Refusal {
     Refusal::new(RefusalCause::NO_MEMORY, NDIS_STATUS_RESOURCES)
 }
 

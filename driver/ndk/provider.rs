@@ -17,7 +17,7 @@ use ndkpi_sys::netioapi::{MIB_NOTIFICATION_TYPE, MIB_UNICASTIPADDRESS_ROW};
 use softndk_kernel::{
     dpc,
     event::Event,
-    pool::OutOfMemory,
+    pool::NoMemory,
     rundown::Rundown,
     spin_lock::SpinLock,
     thread::{self, Thread},
@@ -63,15 +63,15 @@ impl Provider {
     pub fn try_new(
         miniport: MiniportHandle,
         net_luid: u64,
-        configuration: &Configuration,
+        configuration: Configuration,
         fabric: &Fabric<KernelPlatform>,
     ) -> Result<Self, NDIS_STATUS> {
-        let none = |OutOfMemory| NDIS_STATUS_RESOURCES;
+        let none = |NoMemory| NDIS_STATUS_RESOURCES;
         let opens = Rundown::try_open(tags::RUNDOWN).map_err(none)?;
         let addresses = Addresses::try_new(net_luid).map_err(none)?;
         let wake = Event::try_synchronization(tags::EVENT, false).map_err(none)?;
         let settings = AdapterSettings {
-            limits: limits::of(configuration),
+            limits: limits::of(&configuration),
             wire: configuration.wire_number,
             timeouts: configuration.timeouts,
         };
@@ -81,7 +81,7 @@ impl Provider {
             engine.shut_down();
         }
         Ok(Self {
-            configuration: *configuration,
+            configuration,
             miniport,
             addresses,
             engine,

@@ -1,4 +1,4 @@
-//! A simple bench of the engine in one process: the three rows that matter, beside a plain copy of the same size.
+//! A simple bench of the engine in one process: the rows that matter, beside a plain copy of the same size.
 //!
 //! `cargo run --release -p softndk-engine --example bench`. It does not measure the driver: there is no kernel, and the locks
 //! are the test platform's.
@@ -6,7 +6,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use softndk_engine::{FastRegistration, LogicalAddress, MemoryToken, RequestFlags, Semantics};
+use softndk_engine::{
+    FastRegistration, LogicalAddress, MemoryToken, QueuePair, QueuePairSettings, RequestFlags, Semantics,
+};
 use softndk_engine_kit::{Buffer, Depths, EVERYTHING, Pair, sge};
 
 const CHAIN: u32 = 16;
@@ -113,6 +115,26 @@ fn main() {
                 }),
                 1
             );
+        });
+    }
+    if wanted("made") {
+        let Row { mut pair, .. } = row(64);
+        time("Queue pair: made, closed and freed", 1, || {
+            let settings = QueuePairSettings {
+                receive_queue: &pair.a.receiver,
+                initiator_queue: &pair.a.initiator,
+                context: 1,
+                receive_depth: 64,
+                initiator_depth: 64,
+                receive_sges: 4,
+                initiator_sges: 4,
+                inline_data: 64,
+                shared: None,
+            };
+            let made = QueuePair::create(&pair.a.domain, settings, pair.world.consumer_object(1)).unwrap();
+            drop(made.close(1));
+            drop(made);
+            pair.world.run();
         });
     }
 }

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use softndk_cells::{NoMemory, Shared};
+use softndk_cells::{Dispose, NoMemory, Shared};
 
 use crate::capacity::push_within_capacity;
 use crate::limits;
@@ -53,6 +53,13 @@ impl Traffic {
     pub(crate) const fn is_empty(self) -> bool {
         self.frames == 0
     }
+
+    /// Adds what was counted elsewhere.
+    #[cfg(feature = "delayed-transport")]
+    pub(crate) fn join(&mut self, other: Self) {
+        self.frames = self.frames.wrapping_add(other.frames);
+        self.octets = self.octets.wrapping_add(other.octets);
+    }
 }
 
 /// Traffic of one queue pair. Each counter has one writer at a time, the context that processes the initiator queue at this end
@@ -64,6 +71,8 @@ pub(crate) struct TrafficCounter {
     /// What the other end's requests moved, seen from here: sent and received.
     other: [DirectionCounter; 2],
 }
+
+impl Dispose for TrafficCounter {}
 
 #[derive(Default)]
 struct DirectionCounter {
@@ -158,7 +167,7 @@ impl TrafficCounters {
     }
 
     /// Takes over the totals of the traffic counters that no queue pair writes any more.
-    fn settle(&mut self) {
+    fn update_all(&mut self) {
         let gone = &mut self.gone;
         self.living.retain(|traffic_counter| {
             let unique = traffic_counter.is_unique();
@@ -171,7 +180,7 @@ impl TrafficCounters {
 
     /// Everything sent and received so far.
     fn sum(&mut self) -> [Traffic; 2] {
-        self.settle();
+        self.update_all();
         self.living.iter().fold(self.gone, |total, traffic_counter| traffic_counter.sum(total))
     }
 }

@@ -34,6 +34,8 @@ pub const ABORT_STEP: usize = 256;
 pub const GRANT_STEP: usize = 64;
 /// Objects with a passed deadline that one service pass puts on its run queue.
 pub const EXPIRE_STEP: usize = 64;
+/// Objects without pointers that one service pass drops.
+pub const DISPOSE_STEP: usize = 32;
 /// Places of an adapter's registry that are visited under one lock.
 pub const REGISTRY_STEP: usize = 256;
 /// Rings of one completion queue: resizes without a poll in between.
@@ -151,6 +153,9 @@ impl Default for Limits {
         Self::CONNECTX_LIKE
     }
 }
+
+/// Nanoseconds that a message between connectors may take; 0: it arrives in the call that sends it.
+pub const MESSAGE_DELAY: u64 = if cfg!(feature = "delayed-messages") { 200_000 } else { 0 };
 
 #[cfg(test)]
 mod tests {

@@ -51,6 +51,10 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// Stores bytes of the engine's own (an inline message) into mapped memory, in ascending order.
     fn store(&self, to: (&Self::Memory, u64), bytes: &[u8]);
 
+    /// Reads mapped memory into bytes of the engine's own; it may be written by its owner at the same time.
+    #[cfg(feature = "delayed-transport")]
+    fn load(&self, into: &mut [u8], from: (&Self::Memory, u64));
+
     /// Reads an inline scatter/gather element: here `address` is a real address, readable until the post returns.
     fn read_inline(&self, address: u64, into: &mut [u8]);
 

@@ -13,10 +13,10 @@ use wdk_sys::{
     },
 };
 
-use crate::pool::{OutOfMemory, PoolBox, Tag};
+use crate::pool::{NoMemory, PoolBox, Tag};
 
 /// What runs at DISPATCH_LEVEL with the context given at creation.
-pub type Routine = unsafe extern "C" fn(*mut KDPC, *mut c_void, *mut c_void, *mut c_void);
+pub type DpcRoutine = unsafe extern "C" fn(*mut KDPC, *mut c_void, *mut c_void, *mut c_void);
 
 pub struct Dpc {
     dpc: PoolBox<UnsafeCell<KDPC>>,
@@ -32,7 +32,7 @@ impl Dpc {
     ///
     /// # Safety
     /// `routine` must be sound for `context` whenever it runs, until the owner stopped the DPC and flushed.
-    pub unsafe fn try_new(tag: Tag, routine: Routine, context: *mut c_void) -> Result<Self, OutOfMemory> {
+    pub unsafe fn try_new(tag: Tag, routine: DpcRoutine, context: *mut c_void) -> Result<Self, NoMemory> {
         let dpc = PoolBox::try_new(tag, UnsafeCell::new(KDPC::default()))?;
         // SAFETY: the block is non-paged and not in use; routine and context are the caller's promise.
         unsafe { KeInitializeDpc(dpc.get(), Some(routine), context) };

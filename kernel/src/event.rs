@@ -16,7 +16,7 @@ use wdk_sys::{
     },
 };
 
-use crate::pool::{OutOfMemory, PoolBox, Tag};
+use crate::pool::{NoMemory, PoolBox, Tag};
 
 /// Events that a thread can wait for at a time (THREAD_WAIT_OBJECTS).
 const WAIT_MAX: usize = 3;
@@ -32,16 +32,16 @@ unsafe impl Sync for Event {}
 
 impl Event {
     /// An event that stays signalled until it is cleared.
-    pub fn try_notification(tag: Tag) -> Result<Self, OutOfMemory> {
+    pub fn try_notification(tag: Tag) -> Result<Self, NoMemory> {
         Self::try_new(tag, _EVENT_TYPE::NotificationEvent, false)
     }
 
     /// An event that releases one waiter and clears itself.
-    pub fn try_synchronization(tag: Tag, signalled: bool) -> Result<Self, OutOfMemory> {
+    pub fn try_synchronization(tag: Tag, signalled: bool) -> Result<Self, NoMemory> {
         Self::try_new(tag, _EVENT_TYPE::SynchronizationEvent, signalled)
     }
 
-    fn try_new(tag: Tag, kind: _EVENT_TYPE::Type, signalled: bool) -> Result<Self, OutOfMemory> {
+    fn try_new(tag: Tag, kind: _EVENT_TYPE::Type, signalled: bool) -> Result<Self, NoMemory> {
         let event = PoolBox::try_new(tag, UnsafeCell::new(KEVENT::default()))?;
         // SAFETY: the block is non-paged, large enough, and no thread waits on it yet.
         unsafe { KeInitializeEvent(event.get(), kind, u8::from(signalled)) };
@@ -135,7 +135,7 @@ pub struct Mutex<T> {
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
-    pub fn try_new(tag: Tag, value: T) -> Result<Self, OutOfMemory> {
+    pub fn try_new(tag: Tag, value: T) -> Result<Self, NoMemory> {
         Ok(Self { free: Event::try_synchronization(tag, true)?, value: UnsafeCell::new(value) })
     }
 

@@ -198,9 +198,15 @@ impl Buffer {
         if self.output_length == 0 {
             return &mut [];
         }
-        // SAFETY: the system buffer is at least as long as the output.
-        unsafe { self.start.write_bytes(0, self.output_length) };
-        // SAFETY: as above; `&mut self` makes this the only view.
-        unsafe { slice::from_raw_parts_mut(self.start, self.output_length) }
+        // SAFETY: the system buffer is at least as long as the output; `&mut self` makes this the only view.
+        let output = unsafe { slice::from_raw_parts_mut(self.start, self.output_length) };
+        output.fill(0);
+        output
+    }
+
+    /// Makes these bytes the output; how many they are, or nothing where they do not fit.
+    pub fn answer(&mut self, bytes: &[u8]) -> Option<usize> {
+        self.output().get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(bytes.len())
     }
 }

@@ -1,5 +1,6 @@
 //! Safe owners of the kernel primitives that our drivers use: pool blocks, spin locks, events, rundown references, DPCs, timers,
-//! system threads and IRPs, with the clock and the copy routine of our data paths.
+//! system threads and IRPs, with the clock and the copy routine of our data paths and UTF-16 names; and the queues of work on top of them
+//! ([`work`]).
 //!
 //! Each file wraps one primitive and keeps its rules: fixed address, IRQL, when it may be freed. Nothing here knows NDIS, NDK or the
 //! driver it is part of; a driver passes the pool tags of its own list ([`pool_tags`]).
@@ -19,3 +20,5 @@ pub mod rundown;
 pub mod spin_lock;
 pub mod thread;
 pub mod timer;
+pub mod unicode;
+pub mod work;

@@ -12,15 +12,12 @@ use core::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+pub use softndk_cells::NoMemory;
 use wdk_alloc::WdkAllocator;
 use wdk_sys::{
     POOL_FLAG_CACHE_ALIGNED, POOL_FLAG_NON_PAGED, POOL_FLAG_UNINITIALIZED, POOL_FLAGS, SIZE_T, ULONG,
     ntddk::{ExAllocatePool2, ExFreePoolWithTag},
 };
-
-/// Pool gave no memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfMemory;
 
 /// The four characters under which pool tools list a block, in reading order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,9 +186,9 @@ unsafe impl<T: Sync> Sync for PoolBox<T> {}
 
 impl<T> PoolBox<T> {
     /// Moves `value` into a block of its own. `IRQL <= DISPATCH_LEVEL`.
-    pub fn try_new(tag: Tag, value: T) -> Result<Self, OutOfMemory> {
+    pub fn try_new(tag: Tag, value: T) -> Result<Self, NoMemory> {
         const { assert!(align_of::<T>() <= CACHE_ALIGNMENT, "pool blocks are at most cache-line aligned") };
-        let block = allocate(size_of::<T>(), align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+        let block = allocate(size_of::<T>(), align_of::<T>(), tag).ok_or(NoMemory)?.cast::<T>();
         // SAFETY: the block is fresh, large enough and aligned for T, and nothing else points to it.
         unsafe { block.write(value) };
         Ok(Self { block, tag })
@@ -268,9 +265,9 @@ unsafe impl<T> Sync for PoolSpace<T> {}
 
 impl<T> PoolSpace<T> {
     /// `IRQL <= DISPATCH_LEVEL`.
-    pub fn try_new(tag: Tag) -> Result<Self, OutOfMemory> {
+    pub fn try_new(tag: Tag) -> Result<Self, NoMemory> {
         const { assert!(align_of::<T>() <= CACHE_ALIGNMENT, "pool blocks are at most cache-line aligned") };
-        let block = allocate(size_of::<T>(), align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+        let block = allocate(size_of::<T>(), align_of::<T>(), tag).ok_or(NoMemory)?.cast::<T>();
         Ok(Self { block, tag })
     }
 
@@ -312,9 +309,9 @@ unsafe impl<T: Copy + Sync> Sync for PoolSlice<T> {}
 
 impl<T: Copy> PoolSlice<T> {
     /// A block of `length` copies of `value`.
-    pub fn try_filled(tag: Tag, length: usize, value: T) -> Result<Self, OutOfMemory> {
-        let size = size_of::<T>().checked_mul(length).ok_or(OutOfMemory)?;
-        let block = allocate(size, align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+    pub fn try_filled(tag: Tag, length: usize, value: T) -> Result<Self, NoMemory> {
+        let size = size_of::<T>().checked_mul(length).ok_or(NoMemory)?;
+        let block = allocate(size, align_of::<T>(), tag).ok_or(NoMemory)?.cast::<T>();
         for index in 0..length {
             // SAFETY: `index < length` and the block has room for `length` elements.
             let sge = unsafe { block.add(index) };
@@ -372,13 +369,13 @@ unsafe impl<T: Sync> Sync for PoolArray<T> {}
 
 impl<T> PoolArray<T> {
     /// `length` values made by `make`, which is given their indices. A failure drops those made before.
-    pub fn try_from_fn<E: From<OutOfMemory>>(
+    pub fn try_from_fn<E: From<NoMemory>>(
         tag: Tag,
         length: usize,
         mut make: impl FnMut(usize) -> Result<T, E>,
     ) -> Result<Self, E> {
-        let size = size_of::<T>().checked_mul(length).ok_or(OutOfMemory)?;
-        let block = allocate(size, align_of::<T>(), tag).ok_or(OutOfMemory)?.cast::<T>();
+        let size = size_of::<T>().checked_mul(length).ok_or(NoMemory)?;
+        let block = allocate(size, align_of::<T>(), tag).ok_or(NoMemory)?.cast::<T>();
         let mut array = Self { block, length: 0, capacity: length, tag };
         for index in 0..length {
             let value = make(index)?;

@@ -5,7 +5,7 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::pool::{OutOfMemory, PoolBox, Tag};
+use crate::pool::{NoMemory, PoolBox, Tag};
 
 /// A value in the pool that a static names.
 pub struct Published<T: 'static> {
@@ -19,7 +19,7 @@ impl<T: Send + Sync> Published<T> {
     }
 
     /// Makes a value reachable. PASSIVE_LEVEL, from DriverEntry, once until [`Published::withdraw`].
-    pub fn publish(&self, value: T) -> Result<&'static T, OutOfMemory> {
+    pub fn publish(&self, value: T) -> Result<&'static T, NoMemory> {
         let place = PoolBox::try_new(self.tag, value)?.into_raw();
         self.place.store(place.as_ptr(), Ordering::Release);
         // SAFETY: the value lives until `withdraw`, which runs when no code of the driver can use it any more.

@@ -10,7 +10,7 @@ use wdk_sys::{
     },
 };
 
-use crate::pool::{OutOfMemory, PoolBox, Tag};
+use crate::pool::{NoMemory, PoolBox, Tag};
 
 pub struct Rundown {
     // A waiter hangs its wait block on the reference, so it must not move.
@@ -24,7 +24,7 @@ unsafe impl Sync for Rundown {}
 
 impl Rundown {
     /// A gate that lets users in.
-    pub fn try_open(tag: Tag) -> Result<Self, OutOfMemory> {
+    pub fn try_open(tag: Tag) -> Result<Self, NoMemory> {
         let reference = PoolBox::try_new(tag, UnsafeCell::new(EX_RUNDOWN_REF::default()))?;
         // SAFETY: the block is non-paged and not yet in use.
         unsafe { ExInitializeRundownProtection(reference.get()) };
@@ -32,7 +32,7 @@ impl Rundown {
     }
 
     /// A gate that is shut; [`Rundown::reopen`] opens it.
-    pub fn try_shut(tag: Tag) -> Result<Self, OutOfMemory> {
+    pub fn try_shut(tag: Tag) -> Result<Self, NoMemory> {
         let gate = Self::try_open(tag)?;
         gate.shut();
         Ok(gate)

@@ -18,7 +18,7 @@ use wdk_sys::{
 const HIGHEST_ORDINARY_PRIORITY: i32 = 15;
 
 /// What a thread runs, at PASSIVE_LEVEL, until it returns.
-pub type Routine = unsafe extern "C" fn(*mut c_void);
+pub type ThreadRoutine = unsafe extern "C" fn(*mut c_void);
 
 pub struct Thread {
     /// A kernel handle: good in whatever process, for kernel callers only.
@@ -35,7 +35,7 @@ impl Thread {
     ///
     /// # Safety
     /// `routine` must be sound for `context` until [`Thread::join`] returned, and must end with [`exit`].
-    pub unsafe fn start(routine: Routine, context: *mut c_void) -> Result<Self, NTSTATUS> {
+    pub unsafe fn start(routine: ThreadRoutine, context: *mut c_void) -> Result<Self, NTSTATUS> {
         let mut attributes = OBJECT_ATTRIBUTES {
             Length: size_of::<OBJECT_ATTRIBUTES>() as u32,
             RootDirectory: ptr::null_mut(),

@@ -10,8 +10,8 @@ use wdk_sys::{
 };
 
 use crate::{
-    dpc::{Dpc, Routine},
-    pool::{OutOfMemory, PoolBox, Tag},
+    dpc::{Dpc, DpcRoutine},
+    pool::{NoMemory, PoolBox, Tag},
 };
 
 /// A timer that runs its DPC once each time it is set.
@@ -32,10 +32,10 @@ impl Timer {
     /// `routine` must be sound for `context` whenever it runs, until the owner stopped the timer.
     pub unsafe fn try_new(
         tag: Tag,
-        routine: Routine,
+        routine: DpcRoutine,
         context: *mut c_void,
         processor: u32,
-    ) -> Result<Self, OutOfMemory> {
+    ) -> Result<Self, NoMemory> {
         let timer = PoolBox::try_new(tag, UnsafeCell::new(KTIMER::default()))?;
         // SAFETY: the block is non-paged and not in use.
         unsafe { KeInitializeTimer(timer.get()) };

@@ -6,9 +6,9 @@ pub use softndk_images::bad_drivers::{build, image};
 
 /// Build the drivers that break one rule each, for the tests of the kernel host.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct BadDriversArguments {}
 
-pub fn run(_: &Arguments) -> Result<()> {
+pub fn run(_: &BadDriversArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     println!("{}", workspace.show(&build(&workspace)?));
     Ok(())

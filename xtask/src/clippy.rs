@@ -8,13 +8,13 @@ use std::process::Command;
 
 /// Run clippy on the workspace and on the driver.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct ClippyArguments {
     /// The driver only
     #[arg(long)]
     driver: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &ClippyArguments) -> Result<()> {
     setup::ensure(&setup::LINT_NEEDS)?;
     let workspace = Workspace::find()?;
     if !arguments.driver {

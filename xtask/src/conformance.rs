@@ -23,7 +23,8 @@ use std::{
 
 /// Run the contract's trials in every combination of asynchrony and limits.
 #[derive(clap::Args, Clone, Default)]
-pub struct Arguments {
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
+pub struct ConformanceArguments {
     /// Only trials whose names contain one of these
     filters: Vec<String>,
 
@@ -47,6 +48,10 @@ pub struct Arguments {
     /// Against the optimised image
     #[arg(long)]
     release: bool,
+
+    /// Against an image in which the other end of each connection answers late
+    #[arg(long, conflicts_with = "release")]
+    delayed: bool,
 
     /// One line of JSON for a program instead of the table
     #[arg(long)]
@@ -94,7 +99,7 @@ impl Combination {
 
 /// How one combination went.
 #[derive(Debug, Default)]
-struct Tally {
+struct TrialTally {
     passed: usize,
     failed: Vec<String>,
     /// Trials that say that they are not for these limits.
@@ -102,7 +107,7 @@ struct Tally {
     seconds: f64,
 }
 
-impl Tally {
+impl TrialTally {
     fn trials(&self) -> usize {
         self.passed + self.failed.len() + self.not_for
     }
@@ -126,14 +131,18 @@ impl Tally {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &ConformanceArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let combinations = combinations(arguments);
     if combinations.is_empty() {
         bail!("no combination of profiles is left");
     }
-    setup::run(&setup::Arguments { quiet: true })?;
-    let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
+    setup::run(&setup::SetupArguments { quiet: true })?;
+    let image = if arguments.delayed {
+        driver::build_delayed(&workspace)?
+    } else {
+        driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?
+    };
     let trials = build_test(&workspace, "contract")?;
     if let Some(seeds) = arguments.many_seeds() {
         return search(&trials, &image, &combinations, arguments, seeds);
@@ -153,7 +162,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-impl Arguments {
+impl ConformanceArguments {
     /// The seeds, if it is more than one.
     fn many_seeds(&self) -> Option<Seeds> {
         self.schedule.clone().filter(|seeds| seeds.start() != seeds.end())
@@ -170,14 +179,14 @@ fn search(
     trials: &Path,
     image: &Path,
     combinations: &[Combination],
-    arguments: &Arguments,
+    arguments: &ConformanceArguments,
     seeds: Seeds,
 ) -> Result<()> {
     let (mut passed, mut failed) = (0, Vec::new());
     let (first, last) = (*seeds.start(), *seeds.end());
     for seed in seeds {
         for combination in combinations {
-            let arguments = Arguments { schedule: Some(seed..=seed), ..arguments.clone() };
+            let arguments = ConformanceArguments { schedule: Some(seed..=seed), ..arguments.clone() };
             let tally = run_one(trials, image, *combination, &arguments)?;
             passed += tally.passed;
             for name in tally.failed {
@@ -194,7 +203,7 @@ fn search(
     );
 }
 
-fn combinations(arguments: &Arguments) -> Vec<Combination> {
+fn combinations(arguments: &ConformanceArguments) -> Vec<Combination> {
     let chosen = |list: &[String], name: &str| list.is_empty() || list.iter().any(|wanted| wanted == name);
     if arguments.many_seeds().is_some() && arguments.any_profile() {
         return vec![Combination::DEFAULTS];
@@ -213,7 +222,7 @@ fn combinations(arguments: &Arguments) -> Vec<Combination> {
 /// Every trial with the driver's defaults: how many passed.
 pub(crate) fn run_plain(workspace: &Workspace, image: &Path) -> Result<usize> {
     let trials = build_test(workspace, "contract")?;
-    let tally = run_one(&trials, image, Combination::DEFAULTS, &Arguments::default())?;
+    let tally = run_one(&trials, image, Combination::DEFAULTS, &ConformanceArguments::default())?;
     if !tally.failed.is_empty() {
         bail!("{} trials failed: {}", tally.failed.len(), tally.failed.join(", "));
     }
@@ -242,8 +251,13 @@ pub(crate) fn build_test(workspace: &Workspace, name: &str) -> Result<PathBuf> {
     found.map(Into::into).context("cargo named no test binary")
 }
 
-fn run_one(trials: &Path, image: &Path, combination: Combination, arguments: &Arguments) -> Result<Tally> {
-    let mut tally = Tally::default();
+fn run_one(
+    trials: &Path,
+    image: &Path,
+    combination: Combination,
+    arguments: &ConformanceArguments,
+) -> Result<TrialTally> {
+    let mut tally = TrialTally::default();
     let started = Instant::now();
     let filters: Vec<Option<&str>> = match arguments.filters.as_slice() {
         [] => vec![None],
@@ -262,8 +276,8 @@ fn run_filtered(
     image: &Path,
     combination: Combination,
     filter: Option<&str>,
-    arguments: &Arguments,
-    tally: &mut Tally,
+    arguments: &ConformanceArguments,
+    tally: &mut TrialTally,
 ) -> Result<()> {
     let Combination { completion_mode, limits } = combination;
     let before = (tally.trials(), tally.failed.len());
@@ -273,6 +287,7 @@ fn run_filtered(
     let mut command = Command::new(trials);
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
+    command.envs(arguments.delayed.then_some(("SOFTNDK_TRANSPORT", "delayed")));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", trials.display()))?;
     let output = child.stdout.take().context("the trials have no output")?;
@@ -295,8 +310,8 @@ fn run_filtered(
     Ok(())
 }
 
-fn report(tallies: &[(Combination, Tally)], json: bool) {
-    let sum = |each: fn(&Tally) -> usize| tallies.iter().map(|(_, tally)| each(tally)).sum::<usize>();
+fn report(tallies: &[(Combination, TrialTally)], json: bool) {
+    let sum = |each: fn(&TrialTally) -> usize| tallies.iter().map(|(_, tally)| each(tally)).sum::<usize>();
     let (passed, failed) = (sum(|tally| tally.passed), sum(|tally| tally.failed.len()));
     let not_for = sum(|tally| tally.not_for);
     let trials = tallies.iter().map(|(_, tally)| tally.trials()).max().unwrap_or(0);
@@ -327,7 +342,7 @@ fn report(tallies: &[(Combination, Tally)], json: bool) {
     );
 }
 
-fn row((combination, tally): &(Combination, Tally)) -> serde_json::Value {
+fn row((combination, tally): &(Combination, TrialTally)) -> serde_json::Value {
     serde_json::json!({
         "completion mode": combination.completion_mode, "limits": combination.limits, "passed": tally.passed,
         "failed": tally.failed, "not_for_the_limits": tally.not_for, "seconds": tally.seconds,
@@ -338,9 +353,9 @@ fn row((combination, tally): &(Combination, Tally)) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn arguments(part: bool, completion_mode: &[&str]) -> Arguments {
+    fn arguments(part: bool, completion_mode: &[&str]) -> ConformanceArguments {
         let completion_mode = completion_mode.iter().map(ToString::to_string).collect();
-        Arguments { completion_mode, part, ..Arguments::default() }
+        ConformanceArguments { completion_mode, part, ..ConformanceArguments::default() }
     }
 
     #[test]
@@ -354,10 +369,10 @@ mod tests {
 
     #[test]
     fn many_seeds_run_with_the_defaults_unless_profiles_are_named() {
-        let many = |part| Arguments { schedule: Some(1..=3), ..arguments(part, &[]) };
+        let many = |part| ConformanceArguments { schedule: Some(1..=3), ..arguments(part, &[]) };
         assert_eq!(combinations(&many(false)), [Combination::DEFAULTS]);
         assert_eq!(combinations(&many(true)).len(), 3);
-        let one = Arguments { schedule: Some(3..=3), ..arguments(false, &[]) };
+        let one = ConformanceArguments { schedule: Some(3..=3), ..arguments(false, &[]) };
         assert_eq!(combinations(&one).len(), 9);
     }
 
@@ -370,7 +385,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_trials_are_counted() {
-        let mut tally = Tally::default();
+        let mut tally = TrialTally::default();
         let lines =
             ["running 3 tests", "test a::one   ... ok", "test a::two ... FAILED", "test b::three ... ignored", ""];
         let names: Vec<_> = lines.iter().filter_map(|line| tally.read(line)).collect();

@@ -15,13 +15,13 @@ use std::{ffi::OsString, process::Command};
 
 /// Build everything and run the demonstration.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct DemoArguments {
     /// Passed to `ndkctl demo`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &DemoArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
     let ndkctl = tools::build(&workspace)?;

@@ -17,7 +17,7 @@ use std::{
 ///
 /// They appear as target/driver/ARCH/debug/ or target/driver/ARCH/release/.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct DriverArguments {
     /// Optimised, as it is shipped
     #[arg(long)]
     release: bool,
@@ -27,7 +27,7 @@ pub struct Arguments {
     arch: Arch,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &DriverArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let image = build(&workspace, arguments.arch, Profile::of(arguments.release))?;
     println!("{}", workspace.show(&image));
@@ -103,6 +103,22 @@ pub fn build_counting(workspace: &Workspace) -> Result<PathBuf> {
     let image = folder.join("softndk.sys");
     publish(&made.join("softndk.dll"), &image)?;
     publish(&made.join("softndk.pdb"), &folder.join("softndk.pdb"))?;
+    Ok(image)
+}
+
+/// A debug image in which the other end of each connection answers late, in a folder where nothing else looks for images.
+///
+/// It is for tests of the contract only; the rules of the finished image are not asked of it.
+pub fn build_delayed(workspace: &Workspace) -> Result<PathBuf> {
+    let target = target(workspace).with_extension("delayed");
+    let mut cargo = cargo_in(workspace, "build", Arch::X64, &target)?;
+    cargo.args(["--features", "delayed-transport"]);
+    command::run(&mut cargo).context("the driver does not build with the delayed transport")?;
+
+    let made = target.join(Arch::X64.triple()).join(Profile::Debug.name());
+    let image = workspace.driver_target().join(Arch::X64.name()).join("delayed/softndk.sys");
+    publish(&made.join("softndk.dll"), &image)?;
+    publish(&made.join("softndk.pdb"), &image.with_extension("pdb"))?;
     Ok(image)
 }
 

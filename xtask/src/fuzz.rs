@@ -23,7 +23,7 @@ use std::{
 
 /// Let a fuzzer look for inputs that crash, hang or leave something behind.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct FuzzArguments {
     /// Only these targets; `--list` names them
     targets: Vec<String>,
 
@@ -105,7 +105,7 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &FuzzArguments) -> Result<()> {
     if arguments.list {
         for target in TARGETS {
             println!("{:<12} {}", target.name, target.what);

@@ -44,28 +44,28 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Setup(setup::Arguments),
-    Driver(driver::Arguments),
-    CheckImage(image_check::Arguments),
-    BadDrivers(bad_drivers::Arguments),
+    Setup(setup::SetupArguments),
+    Driver(driver::DriverArguments),
+    CheckImage(image_check::ImageCheckArguments),
+    BadDrivers(bad_drivers::BadDriversArguments),
     #[cfg(unix)]
-    CConsumer(c_consumer::Arguments),
-    Clippy(clippy::Arguments),
-    Conformance(conformance::Arguments),
-    Coverage(coverage::Arguments),
-    Rules(rules::Arguments),
+    CConsumer(c_consumer::CConsumerArguments),
+    Clippy(clippy::ClippyArguments),
+    Conformance(conformance::ConformanceArguments),
+    Coverage(coverage::CoverageArguments),
+    Rules(rules::RulesArguments),
     #[command(alias = "breaks")]
-    SeededBugs(seeded_bugs::Arguments),
-    Mutants(mutants::Arguments),
-    Tools(tools::Arguments),
-    Test(test::Arguments),
-    Soak(soak::Arguments),
-    Demo(demo::Arguments),
-    Oracle(oracle::Arguments),
-    Verify(verify::Arguments),
-    Stress(stress::Arguments),
-    Repeat(repeat::Arguments),
-    Fuzz(fuzz::Arguments),
+    SeededBugs(seeded_bugs::SeededBugsArguments),
+    Mutants(mutants::MutantsArguments),
+    Tools(tools::ToolsArguments),
+    Test(test::TestArguments),
+    Soak(soak::SoakArguments),
+    Demo(demo::DemoArguments),
+    Oracle(oracle::OracleArguments),
+    Verify(verify::VerifyArguments),
+    Stress(stress::StressArguments),
+    Repeat(repeat::RepeatArguments),
+    Fuzz(fuzz::FuzzArguments),
 }
 
 /// Runs the command that was asked for.

@@ -19,7 +19,7 @@ const CARGO_MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27
 
 /// Change the code in small ways and see whether a test notices.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct MutantsArguments {
     /// What is changed
     #[arg(long, value_enum, default_value = "libraries")]
     package: Package,
@@ -41,7 +41,7 @@ pub struct Arguments {
     list: bool,
 }
 
-impl Arguments {
+impl MutantsArguments {
     fn wants(&self, mutant: &Mutant) -> bool {
         let named = self.name.is_empty() || self.name.iter().any(|part| mutant.name.contains(part.as_str()));
         named && self.file.as_ref().is_none_or(|part| mutant.file.contains(part.as_str()))
@@ -87,7 +87,7 @@ impl FromStr for Shard {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &MutantsArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let part = arguments.shard.chosen(&workspace)?;
     match arguments.package {

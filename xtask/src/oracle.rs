@@ -8,13 +8,13 @@ use std::{ffi::OsString, process::Command};
 
 /// Compare the engine with a model of the contract, over random operations.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct OracleArguments {
     /// Passed to the oracle: `--operations N --seed S --column ndk|nd`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &OracleArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(workspace.root()).args(["run", "--quiet", "-p", "oracle", "--"]).args(&arguments.words);

@@ -32,7 +32,7 @@ use std::{
 
 /// Run every suite many times, on an idle and on a busy machine, and print a table of the failures.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct RepeatArguments {
     /// Only suites whose names contain one of these: `kernel-host/c_consumer`, `conformance/`
     suites: Vec<String>,
 
@@ -104,9 +104,9 @@ struct Row {
 /// The name of the trial where a run ended without naming one.
 const WHOLE: &str = "(the run itself)";
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &RepeatArguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    setup::run(&setup::Arguments { quiet: true })?;
+    setup::run(&setup::SetupArguments { quiet: true })?;
     let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
     bad_drivers::build(&workspace)?;
     let mut suites = suites(&workspace)?;
@@ -117,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let logs = workspace.path("target/repeat-logs");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let started = Instant::now();
-    let runner = Runner { workspace: &workspace, arguments, image: &image, logs: &logs };
+    let runner = TrialRunner { workspace: &workspace, arguments, image: &image, logs: &logs };
     let mut rows = Vec::new();
     for load in Load::ALL.into_iter().filter(|load| arguments.load.is_empty() || arguments.load.contains(load)) {
         let _busy = (load == Load::Busy).then(Busy::start);
@@ -196,14 +196,14 @@ impl Drop for Busy {
     }
 }
 
-struct Runner<'run> {
+struct TrialRunner<'run> {
     workspace: &'run Workspace,
-    arguments: &'run Arguments,
+    arguments: &'run RepeatArguments,
     image: &'run Path,
     logs: &'run Path,
 }
 
-impl Runner<'_> {
+impl TrialRunner<'_> {
     /// All rounds under one load.
     fn under(&self, load: Load, suites: &[Suite]) -> Result<Vec<Row>> {
         let mut failures: BTreeMap<(String, String), (u32, String)> = BTreeMap::new();
@@ -260,7 +260,7 @@ fn failed(text: &str, success: bool) -> Vec<String> {
     if success { Vec::new() } else { names }
 }
 
-fn report(rows: &[Row], suites: &[Suite], arguments: &Arguments, time: Duration) {
+fn report(rows: &[Row], suites: &[Suite], arguments: &RepeatArguments, time: Duration) {
     let (times, count, seconds) = (arguments.times, suites.len(), time.as_secs());
     if arguments.json {
         let row = |row: &Row| {

@@ -15,14 +15,14 @@ use std::{
 };
 
 pub use list::Rule;
-pub use test::Test;
+pub use test::RuleTest;
 
 /// Most rules that one test may name.
 const MOST_TAGS: usize = 5;
 
 /// Show which tests stand for which rule of docs/rules.md, and fail when one has none.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct RulesArguments {
     /// Print only the rules without a test
     #[arg(long)]
     untested: bool,
@@ -36,16 +36,16 @@ pub struct Arguments {
 }
 
 /// The list with the tests of each rule.
-struct Findings {
+struct RuleFindings {
     rules: Vec<Rule>,
     /// By tag, the tests that name it.
-    tests: BTreeMap<String, Vec<Test>>,
+    tests: BTreeMap<String, Vec<RuleTest>>,
     /// Defects other than missing tests, a sentence each.
     defects: Vec<String>,
     unknown: usize,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &RulesArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let text = fs::read_to_string(workspace.path("docs/rules.md")).context("cannot read docs/rules.md")?;
     let findings = compare(list::read(&text)?, tests(&workspace)?);
@@ -64,7 +64,7 @@ pub fn tags(workspace: &Workspace) -> Result<BTreeSet<String>> {
 }
 
 /// Every test of the work tree that names a rule.
-pub fn tests(workspace: &Workspace) -> Result<Vec<Test>> {
+pub fn tests(workspace: &Workspace) -> Result<Vec<RuleTest>> {
     let mut git = Command::new("git");
     git.current_dir(workspace.root()).args(["ls-files", "--cached", "--others", "--exclude-standard", "--", "*.rs"]);
     let names = command::output(&mut git)?;
@@ -77,8 +77,8 @@ pub fn tests(workspace: &Workspace) -> Result<Vec<Test>> {
     Ok(sources.iter().flat_map(|(name, text)| test::read(name, text)).collect())
 }
 
-fn compare(rules: Vec<Rule>, found: Vec<Test>) -> Findings {
-    let mut tests: BTreeMap<String, Vec<Test>> = rules.iter().map(|rule| (rule.tag.clone(), Vec::new())).collect();
+fn compare(rules: Vec<Rule>, found: Vec<RuleTest>) -> RuleFindings {
+    let mut tests: BTreeMap<String, Vec<RuleTest>> = rules.iter().map(|rule| (rule.tag.clone(), Vec::new())).collect();
     let (mut defects, mut unknown) = (Vec::new(), 0);
     for test in found {
         if let Some(why) = &test.defect {
@@ -96,11 +96,11 @@ fn compare(rules: Vec<Rule>, found: Vec<Test>) -> Findings {
             }
         }
     }
-    Findings { rules, tests, defects, unknown }
+    RuleFindings { rules, tests, defects, unknown }
 }
 
-impl Findings {
-    fn tests_of(&self, rule: &Rule) -> &[Test] {
+impl RuleFindings {
+    fn tests_of(&self, rule: &Rule) -> &[RuleTest] {
         self.tests.get(&rule.tag).map_or(&[], Vec::as_slice)
     }
 
@@ -109,7 +109,7 @@ impl Findings {
     }
 }
 
-fn print(findings: &Findings, arguments: &Arguments) {
+fn print(findings: &RuleFindings, arguments: &RulesArguments) {
     let wanted = |rule: &&Rule| {
         arguments.prefixes.is_empty() || arguments.prefixes.iter().any(|prefix| rule.tag.starts_with(prefix.as_str()))
     };
@@ -118,7 +118,7 @@ fn print(findings: &Findings, arguments: &Arguments) {
         if tests.is_empty() {
             println!("{:<14} NO TEST  {}", rule.tag, rule.sentence);
         } else if !arguments.untested {
-            let names = tests.iter().map(Test::shown).collect::<Vec<_>>();
+            let names = tests.iter().map(RuleTest::shown).collect::<Vec<_>>();
             println!("{:<14} {}", rule.tag, names.join(", "));
         }
     }
@@ -129,9 +129,9 @@ fn print(findings: &Findings, arguments: &Arguments) {
     println!("{total} rules, {} tested, {} unknown", total - findings.untested(), findings.unknown);
 }
 
-fn as_json(findings: &Findings) -> serde_json::Value {
+fn as_json(findings: &RuleFindings) -> serde_json::Value {
     let rule = |rule: &Rule| {
-        let test = |test: &Test| serde_json::json!({ "name": test.name, "file": test.file, "line": test.line });
+        let test = |test: &RuleTest| serde_json::json!({ "name": test.name, "file": test.file, "line": test.line });
         serde_json::json!({
             "tag": rule.tag,
             "rule": rule.sentence,
@@ -148,7 +148,7 @@ fn as_json(findings: &Findings) -> serde_json::Value {
     })
 }
 
-fn verdict(findings: &Findings) -> Result<()> {
+fn verdict(findings: &RuleFindings) -> Result<()> {
     match (findings.untested(), findings.defects.len()) {
         (0, 0) => Ok(()),
         (0, defects) => bail!("{defects} tests name rules in a way that does not stand"),
@@ -158,14 +158,14 @@ fn verdict(findings: &Findings) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Test, compare, list};
+    use super::{RuleTest, compare, list};
 
     const LIST: &str =
         "## A\n\n| tag | rule | source |\n|---|---|---|\n| NDK-A-1 | One. | X |\n| NDK-A-2 | Two. | Y |\n";
 
-    fn named(tags: &[&str]) -> Test {
+    fn named(tags: &[&str]) -> RuleTest {
         let tags = tags.iter().map(ToString::to_string).collect();
-        Test { name: "t".into(), file: "f.rs".into(), line: 1, tags, defect: None }
+        RuleTest { name: "t".into(), file: "f.rs".into(), line: 1, tags, defect: None }
     }
 
     // Rule: TAGS-1

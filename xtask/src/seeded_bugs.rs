@@ -11,8 +11,8 @@ pub mod tree;
 use crate::workspace::Workspace;
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use patch::{Patch, Place, Test};
-use proof::{Outcome, Prover};
+use patch::{DetectingTest, Patch, Place};
+use proof::{Prover, TestOutcome};
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -21,7 +21,7 @@ use tree::Tree;
 
 /// Apply each seeded bug to a copy of the code and see the tests of its rules fail.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct SeededBugsArguments {
     /// Only the seeded bugs whose name contains one of these
     names: Vec<String>,
 
@@ -38,7 +38,7 @@ pub struct Arguments {
     list: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &SeededBugsArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let mut patches = patch::read_all(&workspace)?;
     patches.retain(|patch| {
@@ -107,14 +107,14 @@ fn list(patch: &Patch) {
 }
 
 /// The tests that fail in the unchanged tree: a test that fails without a seeded bug proves nothing with one.
-fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<Test>> {
+fn not_green(prover: &mut Prover<'_>, patches: &[Patch]) -> Result<BTreeSet<DetectingTest>> {
     let tests = patches.iter().flat_map(|patch| &patch.tests).collect::<BTreeSet<_>>();
     let spinner = spinner("the unchanged tree")?;
     prover.build(tests.iter().copied())?;
     let mut red = BTreeSet::new();
     for test in tests {
         let outcome = prover.run(test)?;
-        if outcome != Outcome::Passed {
+        if outcome != TestOutcome::Passed {
             spinner.suspend(|| println!("{test} fails without a seeded bug ({outcome})"));
             red.insert(test.clone());
         }
@@ -147,7 +147,7 @@ fn unnoticed(prover: &mut Prover<'_>, patch: &Patch) -> Result<Vec<String>> {
     let mut green = Vec::new();
     for test in &patch.tests {
         let outcome = prover.run(test)?;
-        if !matches!(outcome, Outcome::Failed | Outcome::Hung) {
+        if !matches!(outcome, TestOutcome::Failed | TestOutcome::Hung) {
             green.push(format!("{test}: {outcome}"));
         }
     }

@@ -8,13 +8,13 @@ pub use softndk_images::setup::*;
 ///
 /// Uses rustup and apt, asks nothing, and does nothing when all is there.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct SetupArguments {
     /// Say only what is installed now
     #[arg(long)]
     pub quiet: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &SetupArguments) -> Result<()> {
     let mut needs = Vec::new();
     needs.extend(driver_needs(Arch::X64));
     needs.extend(driver_needs(Arch::Arm64));

@@ -6,7 +6,7 @@
 
 use crate::{
     command, setup,
-    stages::{self, Outcome, Program, Runner, Stage},
+    stages::{self, Program, Stage, StageOutcome, StageRunner},
     test::FORCED_FAULTS,
     workspace::{Workspace, write_if_changed},
 };
@@ -20,7 +20,7 @@ use std::{
 
 /// Run what takes hours, and keep the results.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct SoakArguments {
     /// Run only these steps
     steps: Vec<String>,
 
@@ -164,18 +164,18 @@ const RESULTS: &[(&str, &[&str])] = &[
     ("repeat", &["repeat: "]),
 ];
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &SoakArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     if arguments.record {
         return record(&workspace);
     }
-    let mut runner = Runner::new(&workspace, "target/soak")?;
+    let mut runner = StageRunner::new(&workspace, "target/soak")?;
     if arguments.list {
         stages::list(STEPS, &runner);
         return Ok(());
     }
     let steps = stages::chosen(STEPS, &arguments.steps, "soak")?;
-    setup::run(&setup::Arguments { quiet: true })?;
+    setup::run(&setup::SetupArguments { quiet: true })?;
     let commit = commit(&workspace)?;
     let mut failed = Vec::new();
     runner.run(&steps, |step, outcome| {
@@ -202,7 +202,7 @@ fn commit(workspace: &Workspace) -> Result<String> {
     Ok(git(&["rev-parse", "--short=7", "HEAD"])?.trim_end().to_owned() + if dirty { "+" } else { "" })
 }
 
-fn row(commit: &str, outcome: &Outcome, line: &str) -> Result<Value> {
+fn row(commit: &str, outcome: &StageOutcome, line: &str) -> Result<Value> {
     let date = command::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
     Ok(json!({
         "commit": commit, "date": date.trim_end(), "passed": outcome.failure.is_none(), "result": line,

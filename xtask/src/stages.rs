@@ -43,7 +43,7 @@ pub(crate) enum Program {
 }
 
 /// How a stage went.
-pub(crate) struct Outcome {
+pub(crate) struct StageOutcome {
     /// Why it failed, if it did.
     pub failure: Option<String>,
     pub cost: Cost,
@@ -85,7 +85,7 @@ pub(crate) fn chosen<'a>(all: &'a [Stage], names: &[String], command: &str) -> R
 }
 
 /// Names the stages, and what each took when it ran last on this machine.
-pub(crate) fn list(all: &[Stage], runner: &Runner<'_>) {
+pub(crate) fn list(all: &[Stage], runner: &StageRunner<'_>) {
     for stage in all {
         let took = runner.expected(stage).map_or_else(|| "-".to_owned(), |cost| format!("{:.0} s", cost.elapsed));
         println!("{:<16} {took:>7}  {}", stage.name, stage.shows);
@@ -93,14 +93,14 @@ pub(crate) fn list(all: &[Stage], runner: &Runner<'_>) {
 }
 
 /// Runs stages and remembers what they took.
-pub(crate) struct Runner<'a> {
+pub(crate) struct StageRunner<'a> {
     workspace: &'a Workspace,
     xtask: PathBuf,
     folder: PathBuf,
     known: BTreeMap<String, Cost>,
 }
 
-impl<'a> Runner<'a> {
+impl<'a> StageRunner<'a> {
     /// Logs and times go to `folder`, below the work tree.
     pub fn new(workspace: &'a Workspace, folder: &str) -> Result<Self> {
         // Asked before the first stage: `cargo test` puts another file in this one's place, and then only the path is good.
@@ -117,7 +117,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the stages in turn, prints a line for each, and tells `done` how it went.
-    pub fn run(&mut self, stages: &[&Stage], mut done: impl FnMut(&Stage, &Outcome) -> Result<()>) -> Result<()> {
+    pub fn run(&mut self, stages: &[&Stage], mut done: impl FnMut(&Stage, &StageOutcome) -> Result<()>) -> Result<()> {
         let started = Instant::now();
         let mut sum = Cost::default();
         for (place, stage) in stages.iter().enumerate() {
@@ -155,7 +155,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn stage(&self, stage: &Stage, place: &str, whole: &str) -> Result<Outcome> {
+    fn stage(&self, stage: &Stage, place: &str, whole: &str) -> Result<StageOutcome> {
         let log = self.folder.join(stage.name).with_extension("log");
         let expected = self.expected(stage).map(|cost| clock(Duration::from_secs_f64(cost.elapsed)));
         let about = expected.map_or_else(|| "of unknown length".to_owned(), |time| format!("of about {time}"));
@@ -180,11 +180,11 @@ impl<'a> Runner<'a> {
             Some(status) => Some(status.to_string()),
         };
         let cost = Cost { elapsed: started.elapsed().as_secs_f64(), processor: children_seconds() - processor };
-        Ok(Outcome { failure, cost, log })
+        Ok(StageOutcome { failure, cost, log })
     }
 
-    fn print(&self, stage: &Stage, outcome: &Outcome) -> Result<()> {
-        let Outcome { failure, cost: Cost { elapsed, processor }, log } = outcome;
+    fn print(&self, stage: &Stage, outcome: &StageOutcome) -> Result<()> {
+        let StageOutcome { failure, cost: Cost { elapsed, processor }, log } = outcome;
         let took = format!("{:<16} {elapsed:>7.1} s {processor:>7.1} s", stage.name);
         match failure {
             None => println!("{took}  {}", stage.shows),
@@ -245,9 +245,9 @@ mod tests {
         Stage { name, shows: "", program: Program::Cargo, words: program, environment: &[], minutes: 1 }
     }
 
-    fn runner<'a>(workspace: &'a Workspace, folder: &str) -> Runner<'a> {
+    fn runner<'a>(workspace: &'a Workspace, folder: &str) -> StageRunner<'a> {
         let _ = fs::remove_dir_all(workspace.path(folder));
-        Runner::new(workspace, folder).unwrap()
+        StageRunner::new(workspace, folder).unwrap()
     }
 
     #[test]
@@ -265,13 +265,13 @@ mod tests {
         let mut runner = runner(&workspace, "target/stages-test");
         let (good, bad) = (stage("good", &["--version"]), stage("bad", &["no-such-command"]));
         let mut failed = Vec::new();
-        let done = |stage: &Stage, outcome: &Outcome| {
+        let done = |stage: &Stage, outcome: &StageOutcome| {
             failed.push((stage.name, outcome.failure.is_some()));
             Ok(())
         };
         runner.run(&[&bad, &good], done).unwrap();
         assert_eq!(failed, [("bad", true), ("good", false)]);
-        let again = Runner::new(&workspace, "target/stages-test").unwrap();
+        let again = StageRunner::new(&workspace, "target/stages-test").unwrap();
         assert!(again.expected(&good).is_some_and(|cost| cost.elapsed > 0.0) && again.expected(&bad).is_none());
         assert!(again.left(&[&bad, &good], &bad).ends_with("without the 1 of unknown length"));
         fs::remove_dir_all(workspace.path("target/stages-test")).unwrap();

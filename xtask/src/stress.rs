@@ -13,7 +13,7 @@ use std::{ffi::OsString, process::Command};
 
 /// Many consumers at once on the loaded image, with adapters that are removed and added and with short memory.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct StressArguments {
     /// Minutes of the whole run, half of them the steady phase
     #[arg(long, default_value_t = 2)]
     minutes: u64,
@@ -31,7 +31,7 @@ pub struct Arguments {
     words: Vec<OsString>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &StressArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     let image = driver::build(&workspace, Arch::X64, Profile::Release)?;
     let ndkctl = tools::build(&workspace)?;

@@ -6,7 +6,7 @@
 
 use crate::{
     command, setup,
-    stages::{self, Program, Runner, Stage},
+    stages::{self, Program, Stage, StageRunner},
     workspace::Workspace,
 };
 use anyhow::{Result, bail};
@@ -14,7 +14,7 @@ use std::{fs, process::Command};
 
 /// Run everything that CI runs.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct TestArguments {
     /// Run only these stages
     stages: Vec<String>,
 
@@ -112,6 +112,22 @@ const STAGES: &[Stage] = &[
         minutes: 30,
     },
     Stage {
+        name: "delayed",
+        shows: "it holds, too, when the other end of each connection answers late",
+        program: Program::Xtask,
+        words: &["conformance", "--delayed", "--completion-mode", "auto", "--limits", "connectx-like"],
+        environment: &[],
+        minutes: 20,
+    },
+    Stage {
+        name: "delayed-messages",
+        shows: "so do the engine's scenarios when messages between connectors are late",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--package", "softndk-engine", "--features", "delayed-messages"],
+        environment: &[],
+        minutes: 10,
+    },
+    Stage {
         name: "release-control",
         shows: "so does the control device, without its faults",
         program: Program::Cargo,
@@ -195,15 +211,15 @@ const STAGES: &[Stage] = &[
     },
 ];
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &TestArguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    let mut runner = Runner::new(&workspace, "target/test-logs")?;
+    let mut runner = StageRunner::new(&workspace, "target/test-logs")?;
     if arguments.list {
         stages::list(STAGES, &runner);
         return Ok(());
     }
     let stages = stages::chosen(STAGES, &arguments.stages, "test")?;
-    setup::run(&setup::Arguments { quiet: true })?;
+    setup::run(&setup::SetupArguments { quiet: true })?;
     let before = tree_state(&workspace)?;
     let mut failed = Vec::new();
     runner.run(&stages, |stage, outcome| {

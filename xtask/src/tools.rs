@@ -17,7 +17,7 @@ use std::{
 
 /// Build ndkctl.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct ToolsArguments {
     /// For Windows (x64), linked by mingw-w64; appears as target/tools/x64/ndkctl.exe
     #[arg(long)]
     windows: bool,
@@ -27,7 +27,7 @@ pub struct Arguments {
     check: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &ToolsArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     if arguments.check {
         return check_for_windows(&workspace);

@@ -27,7 +27,7 @@ use std::{
 
 /// Run the driver under every rule of the kernel host, and with every allocation failed.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct VerifyArguments {
     /// Only the faults, not the trials before them
     #[arg(long)]
     faults: bool,
@@ -109,7 +109,7 @@ struct Failure {
 
 /// The counts of all faults together.
 #[derive(Default)]
-struct Tally {
+struct ScenarioTally {
     found: BTreeSet<String>,
     failed: BTreeSet<String>,
     runs: usize,
@@ -125,9 +125,9 @@ struct Case<'a> {
     completion_mode: &'a str,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &VerifyArguments) -> Result<()> {
     let workspace = Workspace::find()?;
-    setup::run(&setup::Arguments { quiet: true })?;
+    setup::run(&setup::SetupArguments { quiet: true })?;
     let image = driver::build(&workspace, Arch::X64, Profile::of(arguments.release))?;
     if !arguments.faults && arguments.site.is_none() {
         rules(&workspace, &image)?;
@@ -138,7 +138,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(unknown) = arguments.scenario.iter().find(|wanted| !scenarios.contains(wanted)) {
         bail!("there is no scenario {unknown:?}; there are {}", scenarios.join(", "));
     }
-    let mut tally = Tally::default();
+    let mut tally = ScenarioTally::default();
     for completion_mode in COMPLETION_MODE.into_iter().filter(|name| chosen(&arguments.completion_mode, name)) {
         for scenario in scenarios.iter().filter(|name| chosen(&arguments.scenario, name)) {
             run_scenario(&binary, &image, &Case { scenario, completion_mode }, arguments, &mut tally)?;
@@ -185,7 +185,13 @@ fn scenarios(binary: &Path) -> Result<Vec<String>> {
 }
 
 /// Starts processes for one scenario until one of them comes to the end.
-fn run_scenario(binary: &Path, image: &Path, case: &Case<'_>, arguments: &Arguments, tally: &mut Tally) -> Result<()> {
+fn run_scenario(
+    binary: &Path,
+    image: &Path,
+    case: &Case<'_>,
+    arguments: &VerifyArguments,
+    tally: &mut ScenarioTally,
+) -> Result<()> {
     let bar = ProgressBar::new_spinner().with_message(format!("{}, {}", case.scenario, case.completion_mode));
     bar.set_style(ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(120));
@@ -207,9 +213,9 @@ fn run_process(
     binary: &Path,
     image: &Path,
     case: &Case<'_>,
-    arguments: &Arguments,
+    arguments: &VerifyArguments,
     done: &mut Vec<String>,
-    tally: &mut Tally,
+    tally: &mut ScenarioTally,
     bar: &ProgressBar,
 ) -> Result<Option<Failure>> {
     let mut command = Command::new(binary);
@@ -268,7 +274,7 @@ fn run_process(
 
 impl Case<'_> {
     /// What repeats one fault.
-    fn command(&self, fault: &Begins, arguments: &Arguments) -> String {
+    fn command(&self, fault: &Begins, arguments: &VerifyArguments) -> String {
         let Self { scenario, completion_mode } = self;
         let release = if arguments.release { " --release" } else { "" };
         let Begins { site, hit, .. } = fault;
@@ -278,7 +284,7 @@ impl Case<'_> {
     }
 }
 
-impl Tally {
+impl ScenarioTally {
     fn add(&mut self, ended: &Ended) {
         self.runs += 1;
         if ended.fired {
@@ -289,7 +295,7 @@ impl Tally {
     }
 }
 
-fn report(tally: &Tally, arguments: &Arguments, time: Duration) {
+fn report(tally: &ScenarioTally, arguments: &VerifyArguments, time: Duration) {
     for failure in &tally.failures {
         eprintln!("{}\n  {} at", failure.command, failure.export);
         failure.stack.iter().for_each(|frame| eprintln!("    {frame}"));

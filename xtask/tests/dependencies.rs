@@ -9,9 +9,9 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("ndkpi-sys", &["bitflags"]),
     // loom replaces the atomics when the model checker runs, and only then.
     ("softndk-cells", &["loom"]),
-    ("softndk-engine", &["bitflags", "softndk-cells"]),
+    ("softndk-engine", &["bitflags", "fastrand", "softndk-cells"]),
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
-    ("softndk-kernel", &["wdk", "wdk-alloc", "wdk-sys"]),
+    ("softndk-kernel", &["softndk-cells", "wdk", "wdk-alloc", "wdk-sys"]),
     (
         "ndktest",
         &["ndkpi-sys", "softndk-ioctl", "softndk-kernel", "wdk-alloc", "wdk-build", "wdk-panic", "wdk-sys", "zerocopy"],

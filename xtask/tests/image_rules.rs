@@ -16,7 +16,7 @@ use xtask::{
     arch::Arch,
     command,
     cross::toolchain::{self, Use},
-    image_check::{self, Argued, Findings, Image, Lists, Rule, Site, Strictness},
+    image_check::{self, Argued, Image, ImageFindings, ImageRule, Lists, Site, Strictness},
     setup,
 };
 
@@ -59,15 +59,15 @@ fn lists_of(name: &str) -> Lists {
     }
 }
 
-fn check(name: &str, lists: &Lists) -> Findings {
+fn check(name: &str, lists: &Lists) -> ImageFindings {
     check_as(name, lists, STRICT)
 }
 
-fn check_as(name: &str, lists: &Lists, strictness: Strictness) -> Findings {
+fn check_as(name: &str, lists: &Lists, strictness: Strictness) -> ImageFindings {
     image_check::check(&image(name), lists, strictness).unwrap()
 }
 
-fn rules(findings: &Findings) -> Vec<Rule> {
+fn rules(findings: &ImageFindings) -> Vec<ImageRule> {
     let mut rules = Vec::new();
     for violation in &findings.violations {
         if !rules.contains(&violation.rule) {
@@ -78,7 +78,7 @@ fn rules(findings: &Findings) -> Vec<Rule> {
 }
 
 /// Checks the good image after `change`, sealed with a right checksum unless `sealed` is false.
-fn changed(name: &str, sealed: bool, change: impl FnOnce(&mut [u8], &Image)) -> Vec<Rule> {
+fn changed(name: &str, sealed: bool, change: impl FnOnce(&mut [u8], &Image)) -> Vec<ImageRule> {
     let mut bytes = fs::read(image("good")).unwrap();
     let parsed = Image::parse(bytes.clone()).unwrap();
     change(&mut bytes, &parsed);
@@ -102,14 +102,14 @@ fn good_image_keeps_every_rule() {
 fn subsystem_other_than_native() {
     const SUBSYSTEM_AFTER_CHECKSUM: usize = 4;
     let broken = changed("subsystem", true, |bytes, image| bytes[image.checksum_offset + SUBSYSTEM_AFTER_CHECKSUM] = 3);
-    assert_eq!(broken, [Rule::Subsystem]);
+    assert_eq!(broken, [ImageRule::Subsystem]);
 }
 
 #[test]
 fn entry_other_than_driver_entry() {
     const ENTRY_BEFORE_CHECKSUM: usize = 48;
     let broken = changed("entry", true, |bytes, image| bytes[image.checksum_offset - ENTRY_BEFORE_CHECKSUM] ^= 0x10);
-    assert!(broken.contains(&Rule::Entry), "{broken:?}");
+    assert!(broken.contains(&ImageRule::Entry), "{broken:?}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn header_without_force_integrity() {
     let broken = changed("integrity", true, |bytes, image| {
         bytes[image.checksum_offset + CHARACTERISTICS_AFTER_CHECKSUM] &= !0x80;
     });
-    assert_eq!(broken, [Rule::Characteristics]);
+    assert_eq!(broken, [ImageRule::Characteristics]);
 }
 
 #[test]
@@ -129,10 +129,10 @@ fn header_without_guard_and_load_configuration_without_its_parts() {
     let unmarked = changed("guard_bit", true, |bytes, image| {
         bytes[image.checksum_offset + CHARACTERISTICS_AFTER_CHECKSUM + 1] &= !0x40;
     });
-    assert_eq!(unmarked, [Rule::Characteristics]);
+    assert_eq!(unmarked, [ImageRule::Characteristics]);
     let place = |image: &Image| image.checksum_offset + LOAD_CONFIGURATION_AFTER_CHECKSUM;
     let missing = changed("no_configuration", true, |bytes, image| bytes[place(image)..place(image) + 8].fill(0));
-    assert_eq!(missing, [Rule::Guard]);
+    assert_eq!(missing, [ImageRule::Guard]);
     for (name, offset) in
         [("guard_flags", 0x90), ("guard_count", 0x88), ("guard_check", 0x70), ("guard_dispatch", 0x78)]
     {
@@ -143,13 +143,13 @@ fn header_without_guard_and_load_configuration_without_its_parts() {
             let field = (section.file_offset + address - section.address) as usize + offset;
             bytes[field..field + 4].fill(0);
         });
-        assert_eq!(without, [Rule::Guard], "{name}");
+        assert_eq!(without, [ImageRule::Guard], "{name}");
     }
 }
 
 #[test]
 fn call_that_is_not_checked() {
-    assert_eq!(rules(&check("unguarded_call", &lists_of("unguarded_call"))), [Rule::UnguardedCall]);
+    assert_eq!(rules(&check("unguarded_call", &lists_of("unguarded_call"))), [ImageRule::UnguardedCall]);
 }
 
 #[test]
@@ -158,22 +158,22 @@ fn section_writable_and_executable() {
         let header = bytes.windows(8).position(|name| name == b".text\0\0\0").unwrap();
         bytes[header + 39] |= 0x80;
     });
-    assert_eq!(broken, [Rule::WritableCode]);
+    assert_eq!(broken, [ImageRule::WritableCode]);
 }
 
 #[test]
 fn checksum_of_zero_and_wrong_checksum() {
     let zero =
         changed("no_checksum", false, |bytes, image| bytes[image.checksum_offset..image.checksum_offset + 4].fill(0));
-    assert_eq!(zero, [Rule::Checksum]);
+    assert_eq!(zero, [ImageRule::Checksum]);
     let wrong = changed("wrong_checksum", false, |bytes, image| bytes[image.checksum_offset] ^= 1);
-    assert_eq!(wrong, [Rule::Checksum]);
+    assert_eq!(wrong, [ImageRule::Checksum]);
 }
 
 #[test]
 fn import_from_a_foreign_module() {
     let findings = check("foreign_module", &lists_of("foreign_module"));
-    assert_eq!(rules(&findings), [Rule::ImportModule]);
+    assert_eq!(rules(&findings), [ImageRule::ImportModule]);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn import_that_is_not_listed() {
     let mut lists = lists_of("unlisted_import");
     lists.imports.retain(|import, _| import.name != "MmMapIoSpace");
     let findings = check("unlisted_import", &lists);
-    assert_eq!(rules(&findings), [Rule::ImportName]);
+    assert_eq!(rules(&findings), [ImageRule::ImportName]);
     assert!(findings.violations[0].what.contains("MmMapIoSpace"));
 }
 
@@ -190,20 +190,20 @@ fn listed_import_that_is_gone() {
     let mut lists = lists_of("unlisted_import");
     lists.imports.extend(lists_of("good").imports);
     let findings = check("good", &Lists { imports: lists.imports, ..lists_of("good") });
-    assert_eq!(rules(&findings), [Rule::StaleImport]);
+    assert_eq!(rules(&findings), [ImageRule::StaleImport]);
 }
 
 #[test]
 fn vector_instruction() {
     let findings = check("vector_extension", &lists_of("vector_extension"));
-    assert_eq!(rules(&findings), [Rule::VectorExtension]);
+    assert_eq!(rules(&findings), [ImageRule::VectorExtension]);
     assert!(findings.violations[0].what.contains("Vpxor"), "{:?}", findings.violations);
 }
 
 #[test]
 fn frame_of_a_page_and_its_stack_probe() {
     let findings = check("large_frame", &lists_of("large_frame"));
-    assert_eq!(rules(&findings), [Rule::StackProbe, Rule::Frame]);
+    assert_eq!(rules(&findings), [ImageRule::StackProbe, ImageRule::Frame]);
     assert!(findings.frames[0].0 >= 5600, "{:?}", findings.frames);
 }
 
@@ -213,16 +213,19 @@ fn lists_of_one_compiler_are_no_measure_for_another() {
     let mut lists = lists_of("panicking");
     lists.frames[0].0 /= 2;
     lists.panics.values_mut().for_each(|argued| argued.count -= 1);
-    assert_eq!(rules(&check_as("panicking", &lists, STRICT)), [Rule::Frame, Rule::Panic]);
+    assert_eq!(rules(&check_as("panicking", &lists, STRICT)), [ImageRule::Frame, ImageRule::Panic]);
     assert_eq!(rules(&check_as("panicking", &lists, other)), []);
-    assert_eq!(rules(&check_as("large_frame", &lists_of("large_frame"), other)), [Rule::StackProbe, Rule::Frame]);
+    assert_eq!(
+        rules(&check_as("large_frame", &lists_of("large_frame"), other)),
+        [ImageRule::StackProbe, ImageRule::Frame]
+    );
 }
 
 #[test]
 fn frame_larger_than_the_largest_listed() {
     let mut lists = lists_of("panicking");
     lists.frames[0].0 /= 2;
-    assert_eq!(rules(&check("panicking", &lists)), [Rule::Frame]);
+    assert_eq!(rules(&check("panicking", &lists)), [ImageRule::Frame]);
 }
 
 #[test]
@@ -231,7 +234,7 @@ fn callback_that_goes_deeper_than_listed() {
     assert_eq!(check("deep", &lists).violations, []);
     lists.depths[0].0 /= 2;
     let findings = check("deep", &lists);
-    assert_eq!(rules(&findings), [Rule::Depth]);
+    assert_eq!(rules(&findings), [ImageRule::Depth]);
     let what = &findings.violations[0].what;
     let names = what.split([' ', '>']).filter(|word| word.starts_with("deep::")).collect::<Vec<_>>();
     assert_eq!(names, ["deep::callback", "deep::middle", "deep::bottom"], "{what}");
@@ -241,7 +244,7 @@ fn callback_that_goes_deeper_than_listed() {
 #[test]
 fn allocation_that_cannot_fail_in_a_callback() {
     let findings = check("infallible_allocation", &lists_of("infallible_allocation"));
-    assert_eq!(rules(&findings), [Rule::InfallibleAllocation]);
+    assert_eq!(rules(&findings), [ImageRule::InfallibleAllocation]);
     assert!(
         findings.violations[0].what.starts_with("infallible_allocation::callback -> alloc::raw_vec"),
         "{:?}",
@@ -253,7 +256,7 @@ fn allocation_that_cannot_fail_in_a_callback() {
 fn panic_that_is_not_listed() {
     let lists = Lists { panics: lists_of("good").panics, ..lists_of("panicking") };
     let findings = check("panicking", &lists);
-    assert_eq!(rules(&findings), [Rule::Panic]);
+    assert_eq!(rules(&findings), [ImageRule::Panic]);
     let functions = findings.panics.keys().map(|site| site.function.as_str()).collect::<Vec<_>>();
     assert_eq!(functions, ["panicking::index", "panicking::unwrap"]);
 }
@@ -262,7 +265,7 @@ fn panic_that_is_not_listed() {
 fn one_more_branch_than_listed() {
     let mut lists = lists_of("panicking");
     lists.panics.values_mut().for_each(|argued| argued.count -= 1);
-    assert_eq!(rules(&check("panicking", &lists)), [Rule::Panic]);
+    assert_eq!(rules(&check("panicking", &lists)), [ImageRule::Panic]);
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn overflow_is_argued_for_a_module() {
 #[test]
 fn listed_panic_that_is_gone() {
     let lists = Lists { panics: lists_of("panicking").panics, ..lists_of("good") };
-    assert_eq!(rules(&check("good", &lists)), [Rule::StalePanic]);
+    assert_eq!(rules(&check("good", &lists)), [ImageRule::StalePanic]);
 }
 
 #[test]
@@ -305,7 +308,7 @@ fn listed_panic_without_a_reason() {
     let sites = check("panicking", &lists).panics;
     lists.panics.clear();
     lists.bless_panics(&sites);
-    assert_eq!(rules(&check("panicking", &lists)), [Rule::UnarguedPanic]);
+    assert_eq!(rules(&check("panicking", &lists)), [ImageRule::UnarguedPanic]);
 }
 
 #[test]

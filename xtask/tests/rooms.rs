@@ -3,8 +3,11 @@
 //!
 //! Every file is read as tokens, so that paths in expressions, macros and tests count as those in `use` do, and comments do not.
 
+mod sources;
+
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use std::{fmt, fs, path::Path, str::FromStr};
+use sources::{sources, workspace};
+use std::{fmt, fs, str::FromStr};
 
 /// Sources whose modules are in rooms.
 struct House {
@@ -40,7 +43,7 @@ const DRIVER: House = House {
         // What exists once, and what is put together from the rooms below.
         ("driver", &["driver"]),
         ("adapter", &["adapter"]),
-        ("ndk", &["ndk", "callback", "mapper", "platform", "processor_dpc", "refusal", "service", "status"]),
+        ("ndk", &["ndk", "callback", "mapper", "platform", "refusal", "service", "status"]),
         ("link", &["link", "address", "configuration"]),
         ("memory", &["memory"]),
         ("ground", &["tags", "version"]),
@@ -142,29 +145,9 @@ fn backwards(house: &House, file: &str, source: &str) -> Vec<Backwards> {
     named.map(arrow).collect()
 }
 
-/// Every source below a folder, with its path from there.
-fn sources(folder: &Path) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().replace('\\', "/");
-                found.push((name, fs::read_to_string(path).unwrap()));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 /// All arrows of a house that point backwards and are not known.
 fn unknown_arrows(house: &House) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(house.folder);
-    let sources = sources(&folder);
+    let sources = sources(house.folder);
     for (room, modules) in house.rooms {
         for module in *modules {
             let is_there = |file: &str| file == format!("{module}/mod.rs") || file == format!("{module}.rs");
@@ -197,7 +180,7 @@ fn rooms_of_the_driver_name_only_those_below_them() {
 #[test]
 fn each_room_says_what_it_is_for() {
     for (room, _) in ENGINE.rooms.iter().filter(|(room, _)| *room != "ground") {
-        let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src").join(room).join("mod.rs");
+        let header = workspace().join("engine/src").join(room).join("mod.rs");
         let header = fs::read_to_string(header).unwrap();
         let says = header.lines().take_while(|line| line.starts_with("//!")).collect::<Vec<_>>().join("\n");
         assert!(says.contains("May use "), "{room}/mod.rs does not say what it may use");

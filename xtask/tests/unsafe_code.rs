@@ -1,15 +1,11 @@
 //! Checks that `docs/unsafe.txt` says how much unsafe code each file has, so that none is added unseen.
 //! `UNSAFE_BLESS=1 cargo test -p xtask --test unsafe_code` writes the list.
 
+mod sources;
+
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use std::{
-    collections::BTreeMap,
-    env,
-    fmt::Write as _,
-    fs,
-    ops::AddAssign,
-    path::{Path, PathBuf},
-};
+use sources::sources;
+use std::{collections::BTreeMap, env, fmt::Write as _, fs, ops::AddAssign};
 
 const FOLDERS: [&str; 4] = ["driver", "kernel/src", "tools/ndktest/src", "cells/src"];
 const LIST: &str = "docs/unsafe.txt";
@@ -72,35 +68,16 @@ impl AddAssign for Counts {
     }
 }
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// Files with unsafe code, and the sum of each folder with a slash at its end.
 fn counted() -> BTreeMap<String, Counts> {
-    let root = workspace();
     let mut counted = BTreeMap::new();
     for folder in FOLDERS {
-        let mut files = Vec::new();
-        sources(&root.join(folder), &mut files);
         let mut sum = Counts::default();
-        for file in files {
-            let counts = Counts::of(&fs::read_to_string(&file).unwrap());
+        for (file, source) in sources(folder) {
+            let counts = Counts::of(&source);
             sum += counts;
             if counts != Counts::default() {
-                let name = file.strip_prefix(&root).unwrap().to_str().unwrap().replace('\\', "/");
-                counted.insert(name, counts);
+                counted.insert(format!("{folder}/{file}"), counts);
             }
         }
         counted.insert(format!("{folder}/"), sum);
@@ -128,7 +105,7 @@ fn written(counted: &BTreeMap<String, Counts>) -> String {
 
 #[test]
 fn unsafe_code_is_as_listed() {
-    let path = workspace().join(LIST);
+    let path = sources::workspace().join(LIST);
     let counted = counted();
     if env::var_os("UNSAFE_BLESS").is_some() {
         fs::write(&path, written(&counted)).unwrap();

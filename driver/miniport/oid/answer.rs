@@ -8,14 +8,14 @@ use core::{ffi::c_void, mem::size_of, slice};
 use ndkpi_sys::ndis::{NDIS_STATUS, NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_SUCCESS};
 
 /// The output of a query request.
-pub struct Answer<'a> {
+pub struct OidAnswer<'a> {
     pub buffer: *mut c_void,
     pub length: u32,
     pub written: &'a mut u32,
     pub needed: &'a mut u32,
 }
 
-impl Answer<'_> {
+impl OidAnswer<'_> {
     /// Writes all of `bytes` or nothing.
     pub fn bytes(self, bytes: &[u8]) -> NDIS_STATUS {
         let Ok(needed) = u32::try_from(bytes.len()) else { return NDIS_STATUS_BUFFER_TOO_SHORT };
@@ -37,8 +37,8 @@ impl Answer<'_> {
     /// NDIS: a 64-bit counter fits a buffer of 8 bytes whole, one of 4 to 7 bytes with its low half.
     pub fn counter(self, value: u64) -> NDIS_STATUS {
         if (4..8).contains(&self.length) {
-            let Answer { buffer, length, written, needed } = self;
-            let status = Answer { buffer, length, written, needed: &mut *needed }.u32(value as u32);
+            let OidAnswer { buffer, length, written, needed } = self;
+            let status = OidAnswer { buffer, length, written, needed: &mut *needed }.u32(value as u32);
             *needed = 8;
             status
         } else {
@@ -59,14 +59,14 @@ impl Answer<'_> {
 }
 
 /// The input of a set request.
-pub struct Input<'a> {
+pub struct OidInput<'a> {
     pub buffer: *const c_void,
     pub length: u32,
     pub read: &'a mut u32,
     pub needed: &'a mut u32,
 }
 
-impl Input<'_> {
+impl OidInput<'_> {
     /// A copy of the first `LENGTH` bytes; the caller's buffer is read once.
     pub fn bytes<const LENGTH: usize>(self) -> Result<[u8; LENGTH], NDIS_STATUS> {
         if (self.length as usize) < LENGTH || self.buffer.is_null() {

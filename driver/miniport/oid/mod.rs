@@ -21,7 +21,7 @@ use ndkpi_sys::ndis::{
 };
 use ndkpi_sys::ndis::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS};
 
-use self::answer::{Answer, Input};
+use self::answer::{OidAnswer, OidInput};
 use crate::adapter::Adapter;
 
 /// Every OID this miniport supports (general attributes, SupportedOidList).
@@ -93,8 +93,8 @@ pub unsafe extern "C" fn cancel(_context: NDIS_HANDLE, _request_id: *mut c_void)
 fn dispatch(
     adapter: &Adapter,
     request: &mut NDIS_OID_REQUEST,
-    query: fn(&Adapter, u32, Answer<'_>) -> NDIS_STATUS,
-    set: fn(&Adapter, u32, Input<'_>) -> NDIS_STATUS,
+    query: fn(&Adapter, u32, OidAnswer<'_>) -> NDIS_STATUS,
+    set: fn(&Adapter, u32, OidInput<'_>) -> NDIS_STATUS,
 ) -> NDIS_STATUS {
     match request.RequestType {
         NdisRequestQueryInformation | NdisRequestQueryStatistics => {
@@ -102,7 +102,7 @@ fn dispatch(
             let data = unsafe { &mut request.DATA.QUERY_INFORMATION };
             data.BytesWritten = 0;
             data.BytesNeeded = 0;
-            let answer = Answer {
+            let answer = OidAnswer {
                 buffer: data.InformationBuffer,
                 length: data.InformationBufferLength,
                 written: &mut data.BytesWritten,
@@ -115,7 +115,7 @@ fn dispatch(
             let data = unsafe { &mut request.DATA.SET_INFORMATION };
             data.BytesRead = 0;
             data.BytesNeeded = 0;
-            let input = Input {
+            let input = OidInput {
                 buffer: data.InformationBuffer,
                 length: data.InformationBufferLength,
                 read: &mut data.BytesRead,

@@ -17,11 +17,11 @@ use ndkpi_sys::{
 
 use softndk_engine::Counters;
 
-use super::answer::Answer;
+use super::answer::OidAnswer;
 use crate::{adapter::Adapter, ndk::socket};
 
 /// OID_NDK_STATISTICS.
-pub fn statistics(counters: &Counters, answer: Answer<'_>) -> NDIS_STATUS {
+pub fn statistics(counters: &Counters, answer: OidAnswer<'_>) -> NDIS_STATUS {
     let mut information = NDIS_NDK_STATISTICS_INFO::zeroed();
     information.Header = NDIS_OBJECT_HEADER {
         Type: NDIS_OBJECT_TYPE_DEFAULT,
@@ -63,7 +63,7 @@ fn prefix(revision: u8, count: u32, total: usize) -> [u8; LIST_PREFIX] {
 }
 
 /// OID_NDK_CONNECTIONS.
-pub fn connections(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS {
+pub fn connections(adapter: &Adapter, mut answer: OidAnswer<'_>) -> NDIS_STATUS {
     const SIZE: usize = size_of::<NDIS_NDK_CONNECTION_ENTRY>();
     list::<SIZE>(NDIS_NDK_CONNECTIONS_REVISION_1, &mut answer, |each| {
         adapter.provider.engine().connections(&mut |connection| {
@@ -77,7 +77,7 @@ pub fn connections(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS {
 }
 
 /// OID_NDK_LOCAL_ENDPOINTS.
-pub fn local_endpoints(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS {
+pub fn local_endpoints(adapter: &Adapter, mut answer: OidAnswer<'_>) -> NDIS_STATUS {
     const SIZE: usize = size_of::<NDIS_NDK_LOCAL_ENDPOINT_ENTRY>();
     list::<SIZE>(NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1, &mut answer, |each| {
         adapter.provider.engine().endpoints(&mut |endpoint| {
@@ -93,7 +93,7 @@ pub fn local_endpoints(adapter: &Adapter, mut answer: Answer<'_>) -> NDIS_STATUS
 /// short; objects added between the walks are left out, removed ones are missing.
 fn list<const SIZE: usize>(
     revision: u8,
-    answer: &mut Answer<'_>,
+    answer: &mut OidAnswer<'_>,
     walk: impl Fn(&mut dyn FnMut(&[u8; SIZE])),
 ) -> NDIS_STATUS {
     let mut found = 0_usize;

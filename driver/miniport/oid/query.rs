@@ -15,7 +15,7 @@ use ndkpi_sys::ndis::{
 };
 use ndkpi_sys::ndis::{OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_STATISTICS};
 
-use super::{answer::Answer, ndk};
+use super::{answer::OidAnswer, ndk};
 use crate::{
     adapter::Adapter,
     link::{FRAME_MAX, multicast::MULTICAST_MAX, statistics, wire::FRAME_COUNT},
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Answers a query that NDIS serialises. PASSIVE_LEVEL.
-pub fn regular(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
+pub fn regular(adapter: &Adapter, oid: u32, answer: OidAnswer<'_>) -> NDIS_STATUS {
     match oid {
         OID_GEN_VENDOR_ID => answer.u32(version::VENDOR_ID),
         OID_GEN_VENDOR_DESCRIPTION => answer.bytes(version::VENDOR_DESCRIPTION),
@@ -45,7 +45,7 @@ pub fn regular(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
 }
 
 /// Answers a query that may come on any processor at any time. `IRQL <= DISPATCH_LEVEL`.
-pub fn direct(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
+pub fn direct(adapter: &Adapter, oid: u32, answer: OidAnswer<'_>) -> NDIS_STATUS {
     if adapter.station.removed.load(Ordering::Relaxed) {
         return NDIS_STATUS_NOT_ACCEPTED;
     }
@@ -53,7 +53,7 @@ pub fn direct(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
 }
 
 /// The OIDs that are served on both paths.
-fn counters(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
+fn counters(adapter: &Adapter, oid: u32, answer: OidAnswer<'_>) -> NDIS_STATUS {
     let rdma = adapter.provider.counters();
     let mut received = adapter.station.statistics.received.read();
     received.add_unicast(rdma.frames_in, rdma.octets_in);
@@ -73,7 +73,7 @@ fn counters(adapter: &Adapter, oid: u32, answer: Answer<'_>) -> NDIS_STATUS {
 }
 
 /// NDIS: a miniport without interrupt moderation reports that.
-fn interrupt_moderation(answer: Answer<'_>) -> NDIS_STATUS {
+fn interrupt_moderation(answer: OidAnswer<'_>) -> NDIS_STATUS {
     let parameters = NDIS_INTERRUPT_MODERATION_PARAMETERS {
         Header: NDIS_OBJECT_HEADER {
             Type: NDIS_OBJECT_TYPE_DEFAULT,

@@ -9,7 +9,7 @@ use ndkpi_sys::ndis::{
     OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS, OID_PNP_SET_POWER,
 };
 
-use super::{super::SUPPORTED_PACKET_FILTERS, answer::Input};
+use super::{super::SUPPORTED_PACKET_FILTERS, answer::OidInput};
 use crate::{
     adapter::Adapter,
     configuration::Configuration,
@@ -26,7 +26,7 @@ const POWER_D0: u32 = 1;
 const POWER_D3: u32 = 4;
 
 /// PASSIVE_LEVEL.
-pub fn regular(adapter: &Adapter, oid: u32, input: Input<'_>) -> NDIS_STATUS {
+pub fn regular(adapter: &Adapter, oid: u32, input: OidInput<'_>) -> NDIS_STATUS {
     let done = match oid {
         OID_GEN_CURRENT_PACKET_FILTER => packet_filter(adapter, input),
         OID_GEN_CURRENT_LOOKAHEAD => lookahead(adapter, input),
@@ -44,7 +44,7 @@ pub fn regular(adapter: &Adapter, oid: u32, input: Input<'_>) -> NDIS_STATUS {
     }
 }
 
-fn packet_filter(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+fn packet_filter(adapter: &Adapter, input: OidInput<'_>) -> Result<(), NDIS_STATUS> {
     let filter = input.u32()?;
     if !SUPPORTED_PACKET_FILTERS.contains(NDIS_PACKET_TYPES::from_bits_retain(filter)) {
         return Err(NDIS_STATUS_NOT_SUPPORTED);
@@ -54,11 +54,11 @@ fn packet_filter(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS>
 }
 
 /// NDIS: OID_PNP_SET_POWER. NDIS has paused the adapter; NDK connections, which no device carries, outlive low power.
-fn power(input: Input<'_>) -> Result<(), NDIS_STATUS> {
+fn power(input: OidInput<'_>) -> Result<(), NDIS_STATUS> {
     if (POWER_D0..=POWER_D3).contains(&input.u32()?) { Ok(()) } else { Err(NDIS_STATUS_INVALID_DATA) }
 }
 
-fn lookahead(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+fn lookahead(adapter: &Adapter, input: OidInput<'_>) -> Result<(), NDIS_STATUS> {
     let bytes = input.u32()?;
     if bytes > MTU {
         return Err(NDIS_STATUS_INVALID_DATA);
@@ -67,7 +67,7 @@ fn lookahead(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
     Ok(())
 }
 
-fn multicast_list(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+fn multicast_list(adapter: &Adapter, input: OidInput<'_>) -> Result<(), NDIS_STATUS> {
     const CAPACITY: usize = MULTICAST_MAX * 6;
     if !input.length.is_multiple_of(6) {
         *input.needed = input.length.div_ceil(6).saturating_mul(6);
@@ -85,7 +85,7 @@ fn multicast_list(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS
 }
 
 /// NDKPI: OID_NDK_SET_STATE never pends and never raises the PnP event here; the adapter's own thread does.
-fn ndk_state(adapter: &Adapter, input: Input<'_>) -> Result<(), NDIS_STATUS> {
+fn ndk_state(adapter: &Adapter, input: OidInput<'_>) -> Result<(), NDIS_STATUS> {
     let [wanted] = input.bytes::<1>()?;
     let enable = wanted != 0;
     // NDKPI: enable only if the keyword, read now, is not zero; otherwise everything stays as it is.

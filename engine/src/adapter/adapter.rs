@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use softndk_cells::{NoMemory, Shared};
+use softndk_cells::{Dispose, NoMemory, Shared};
 
 use crate::adapter::timeouts::Timeouts;
 use crate::counters::{Statistics, TrafficCounters};
@@ -69,6 +69,8 @@ pub(crate) struct AdapterObject<P: Platform> {
     running: AtomicBool,
     addresses: P::Lock<Vec<AdapterAddress>>,
 }
+
+impl<P: Platform> Dispose for AdapterObject<P> {}
 
 impl<P: Platform> AdapterObject<P> {
     pub(crate) fn try_new(scheduler: Scheduler<P>, number: u32, settings: AdapterSettings) -> Result<Self, NoMemory> {

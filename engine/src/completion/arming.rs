@@ -16,7 +16,7 @@ use crate::completion::rings::{Ring, Rings, UsedUp};
 use crate::error::QueueFailure;
 
 /// A ring for a new depth, and a list that can hold the rings before it.
-pub(crate) type Fresh = (Ring<Completion>, alloc::vec::Vec<Ring<Completion>>);
+pub(crate) type SpareRing = (Ring<Completion>, alloc::vec::Vec<Ring<Completion>>);
 
 /// No bound.
 pub(crate) const UNBOUNDED: u64 = u64::MAX;
@@ -162,7 +162,7 @@ impl Queue {
     }
 
     /// What has not been taken counts as added after the last notification: a poll has denied it.
-    pub(crate) fn hold_new(&mut self) {
+    pub(crate) fn count_waiting_as_new(&mut self) {
         self.notified = self.taken;
     }
 
@@ -190,7 +190,7 @@ impl Queue {
     }
 
     /// Turns a satisfied arm into a due notification, and returns the follow-up it requires.
-    pub(crate) fn settle(&mut self, now: u64, resolution: u64) -> Ask {
+    pub(crate) fn update_due(&mut self, now: u64, resolution: u64) -> Ask {
         let mut at_end = false;
         if let Some(arm) = self.armed
             && (self.deferred.is_some() || self.satisfied(arm))
@@ -198,7 +198,7 @@ impl Queue {
         {
             // A notification that is due and has not begun stands for this arm too.
             if !self.due {
-                match self.hold_back(arm, now, resolution) {
+                match self.defer(arm, now, resolution) {
                     Ask::At(deadline) => return Ask::At(deadline),
                     ask => at_end = ask == Ask::PassEnd,
                 }
@@ -215,7 +215,7 @@ impl Queue {
     }
 
     /// When a satisfied arm may notify.
-    fn hold_back(&mut self, arm: Arm, now: u64, resolution: u64) -> Ask {
+    fn defer(&mut self, arm: Arm, now: u64, resolution: u64) -> Ask {
         let Some(moderation) = self.moderation.filter(|_| !self.failure_is_news()) else { return Ask::Pass };
         let before = self.seen();
         let deferred = *self.deferred.get_or_insert(Deferred { since: now, before });
@@ -258,7 +258,7 @@ impl Queue {
     }
 
     /// Changes to another depth, prepared in `fresh`; false when more entries wait than that.
-    pub(crate) fn resize(&mut self, depth: u32, spare: &mut Option<Fresh>) -> Resized {
+    pub(crate) fn resize(&mut self, depth: u32, spare: &mut Option<SpareRing>) -> Resized {
         if self.waiting() > u64::from(depth) {
             return Resized::Occupied;
         }
@@ -308,12 +308,12 @@ mod tests {
     /// Arms, and returns whether a notification is due at once.
     fn arm(queue: &mut Queue, arm: Arm) -> bool {
         queue.arm(arm);
-        settle(queue)
+        update_due(queue)
     }
 
     /// Whether a notification is due, without moderation.
-    fn settle(queue: &mut Queue) -> bool {
-        queue.settle(0, 0) == Ask::Pass
+    fn update_due(queue: &mut Queue) -> bool {
+        queue.update_due(0, 0) == Ask::Pass
     }
 
     fn take(queue: &mut Queue, count: usize) {
@@ -357,7 +357,7 @@ mod tests {
             let mut queue = queue(4);
             assert!(!arm(&mut queue, wanted));
             queue.push(&[entry]).unwrap();
-            assert_eq!(settle(&mut queue), fires, "{wanted:?} {entry:?}");
+            assert_eq!(update_due(&mut queue), fires, "{wanted:?} {entry:?}");
         }
     }
 
@@ -370,7 +370,7 @@ mod tests {
         queue.notifying = false;
         assert!(!arm(&mut queue, Arm::Any), "the entry was there at the last notification");
         queue.push(&[plain()]).unwrap();
-        assert!(settle(&mut queue));
+        assert!(update_due(&mut queue));
     }
 
     #[test]
@@ -378,13 +378,13 @@ mod tests {
         let mut queue = queue(4);
         arm(&mut queue, Arm::Any);
         queue.push(&[plain()]).unwrap();
-        assert!(settle(&mut queue));
+        assert!(update_due(&mut queue));
         queue.begin().unwrap().unwrap();
         queue.push(&[plain()]).unwrap();
         assert!(!arm(&mut queue, Arm::Any), "not while the first runs");
         assert!(queue.begin().is_none());
         queue.notifying = false;
-        assert!(settle(&mut queue));
+        assert!(update_due(&mut queue));
     }
 
     #[test]
@@ -531,10 +531,10 @@ mod tests {
                 queue.arm(wanted);
                 for _ in 1..count {
                     queue.push(&[entry]).unwrap();
-                    assert_eq!(queue.settle(0, TICK), Ask::At(UNBOUNDED));
+                    assert_eq!(queue.update_due(0, TICK), Ask::At(UNBOUNDED));
                 }
                 queue.push(&[entry]).unwrap();
-                assert_eq!(queue.settle(0, TICK), Ask::Pass);
+                assert_eq!(queue.update_due(0, TICK), Ask::Pass);
                 assert_eq!(queue.begin(), Some(Ok(())));
             }
         }
@@ -544,12 +544,12 @@ mod tests {
     fn an_interval_counts_from_the_first_entry_and_ends_a_tick_early_at_most() {
         let mut queue = moderated(10 * TICK, UNBOUNDED);
         queue.arm(Arm::Any);
-        assert_eq!(queue.settle(5, TICK), Ask::Nothing);
+        assert_eq!(queue.update_due(5, TICK), Ask::Nothing);
         queue.push(&[plain()]).unwrap();
-        assert_eq!(queue.settle(100, TICK), Ask::At(100 + 9 * TICK));
+        assert_eq!(queue.update_due(100, TICK), Ask::At(100 + 9 * TICK));
         queue.push(&[plain()]).unwrap();
-        assert_eq!(queue.settle(5000, TICK), Ask::At(100 + 9 * TICK));
-        assert_eq!(queue.settle(100 + 9 * TICK, TICK), Ask::Pass);
+        assert_eq!(queue.update_due(5000, TICK), Ask::At(100 + 9 * TICK));
+        assert_eq!(queue.update_due(100 + 9 * TICK, TICK), Ask::Pass);
     }
 
     #[test]
@@ -557,7 +557,7 @@ mod tests {
         let mut queue = moderated(TICK - 1, UNBOUNDED);
         queue.arm(Arm::Any);
         queue.push(&[plain()]).unwrap();
-        assert_eq!(queue.settle(0, TICK), Ask::PassEnd);
+        assert_eq!(queue.update_due(0, TICK), Ask::PassEnd);
         assert_eq!(queue.begin(), Some(Ok(())));
     }
 
@@ -566,9 +566,9 @@ mod tests {
         let mut queue = moderated(UNBOUNDED, 60);
         queue.arm(Arm::Errors);
         queue.push(&[plain(); 64]).unwrap();
-        assert_eq!(queue.settle(0, TICK), Ask::Nothing);
+        assert_eq!(queue.update_due(0, TICK), Ask::Nothing);
         queue.push(&[plain()]).unwrap_err();
-        assert_eq!(queue.settle(0, TICK), Ask::Pass);
+        assert_eq!(queue.update_due(0, TICK), Ask::Pass);
         assert_eq!(queue.begin(), Some(Err(QueueFailure::Overflow)));
     }
 
@@ -577,11 +577,11 @@ mod tests {
         let mut queue = moderated(UNBOUNDED, 8);
         queue.arm(Arm::Any);
         queue.push(&[plain(); 2]).unwrap();
-        assert_eq!(queue.settle(0, TICK), Ask::At(UNBOUNDED));
+        assert_eq!(queue.update_due(0, TICK), Ask::At(UNBOUNDED));
         queue.moderate(Some(Moderation { interval: 50 * TICK, count: 8 }));
-        assert_eq!(queue.settle(10 * TICK, TICK), Ask::At(49 * TICK));
+        assert_eq!(queue.update_due(10 * TICK, TICK), Ask::At(49 * TICK));
         queue.moderate(None);
-        assert_eq!(queue.settle(11 * TICK, TICK), Ask::Pass);
+        assert_eq!(queue.update_due(11 * TICK, TICK), Ask::Pass);
     }
 
     #[test]
@@ -591,10 +591,10 @@ mod tests {
         queue.arm(Arm::Any);
         for _ in 0..3 {
             queue.push(&[plain()]).unwrap();
-            assert_eq!(queue.settle(0, TICK), Ask::At(UNBOUNDED));
+            assert_eq!(queue.update_due(0, TICK), Ask::At(UNBOUNDED));
         }
         queue.push(&[plain()]).unwrap();
-        assert_eq!(queue.settle(0, TICK), Ask::Pass);
+        assert_eq!(queue.update_due(0, TICK), Ask::Pass);
     }
 
     #[test]
@@ -602,12 +602,12 @@ mod tests {
         let mut queue = moderated(10 * TICK, 4);
         queue.arm(Arm::Any);
         queue.push(&[plain(); 2]).unwrap();
-        assert_eq!(queue.settle(0, TICK), Ask::At(9 * TICK));
+        assert_eq!(queue.update_due(0, TICK), Ask::At(9 * TICK));
         take(&mut queue, 2);
-        assert_eq!(queue.settle(9 * TICK, TICK), Ask::Pass);
+        assert_eq!(queue.update_due(9 * TICK, TICK), Ask::Pass);
         assert_eq!(queue.begin(), Some(Ok(())));
         queue.notifying = false;
         queue.arm(Arm::Any);
-        assert_eq!(queue.settle(20 * TICK, TICK), Ask::Nothing);
+        assert_eq!(queue.update_due(20 * TICK, TICK), Ask::Nothing);
     }
 }

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use softndk_cells::{NoMemory, Shared};
 
 use crate::adapter::open::OpenObject;
+use crate::capacity::push_within_capacity;
 use crate::completion::arming::{Ask, Moderation, Queue, Resized, UNBOUNDED};
 use crate::completion::rings::Ring;
 use crate::counters::count;
@@ -64,6 +65,44 @@ impl Completion {
     }
 }
 
+/// Completions gathered for one queue, so that its lock is taken once for several. In memory of its own: a queue pair is moved over
+/// the stack when it is made.
+pub(crate) struct Batch(Vec<Completion>);
+
+impl Batch {
+    pub(crate) fn try_new() -> Result<Self, NoMemory> {
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(BATCH)?;
+        Ok(Self(entries))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= BATCH
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Precondition: the batch is not full.
+    pub(crate) fn push(&mut self, completion: Completion) {
+        let kept = push_within_capacity(&mut self.0, completion);
+        debug_assert!(kept.is_ok());
+    }
+
+    pub(crate) fn entries(&mut self) -> &mut [Completion] {
+        &mut self.0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 pub(crate) struct CompletionQueueObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) open: Shared<OpenObject<P>>,
@@ -72,10 +111,10 @@ pub(crate) struct CompletionQueueObject<P: Platform> {
     home: Option<u32>,
     /// It has overrun: what depends on it ends.
     failed: AtomicBool,
-    inner: P::Lock<Inner<P>>,
+    inner: P::Lock<LockedQueue<P>>,
 }
 
-struct Inner<P: Platform> {
+struct LockedQueue<P: Platform> {
     queue: Queue,
     /// There once the queue has been moderated by an interval.
     timer: Option<Timer<P>>,
@@ -88,16 +127,16 @@ struct Inner<P: Platform> {
     aborting: Option<usize>,
 }
 
-impl<P: Platform> Inner<P> {
+impl<P: Platform> LockedQueue<P> {
     /// The follow-up that the change requires; a deadline is set at once.
-    fn settle(&mut self, queue: &Shared<CompletionQueueObject<P>>) -> Ask {
+    fn update_due(&mut self, queue: &Shared<CompletionQueueObject<P>>) -> Ask {
         if queue.notify.is_none() {
             return Ask::Nothing;
         }
         let platform = &queue.core.scheduler.platform();
         let (now, resolution) =
             if self.queue.needs_clock() { (platform.now(), platform.timer_resolution()) } else { (0, 0) };
-        let ask = self.queue.settle(now, resolution);
+        let ask = self.queue.update_due(now, resolution);
         if let (Ask::At(deadline), Some(timer)) = (ask, &self.timer)
             && deadline != UNBOUNDED
         {
@@ -158,7 +197,7 @@ impl<P: Platform> CompletionQueue<P> {
             notify,
             home,
             failed: AtomicBool::new(false),
-            inner: P::Lock::new(Inner {
+            inner: P::Lock::new(LockedQueue {
                 queue: Queue::try_new(depth, open.semantics.queue_slack)?,
                 timer: None,
                 answered_empty: 0,
@@ -227,8 +266,8 @@ impl<P: Platform> CompletionQueue<P> {
             // another queue, which has not returned empty yet: the grant belongs to this queue.
             inner.granted = DISPATCH_RESULTS.max(waiting);
             // What stays behind has not been seen: the arm that follows, or stands, notifies of it.
-            inner.queue.hold_new();
-            (Permitted::Granted(0), inner.settle(&self.0))
+            inner.queue.count_waiting_as_new();
+            (Permitted::Granted(0), inner.update_due(&self.0))
         });
         request_pass(&self.0, ask);
         permitted
@@ -260,7 +299,7 @@ impl<P: Platform> CompletionQueue<P> {
     pub fn arm(&self, arm: Arm) {
         let ask = self.0.inner.with(|inner| {
             inner.queue.arm(arm);
-            inner.settle(&self.0)
+            inner.update_due(&self.0)
         });
         request_pass(&self.0, ask);
     }
@@ -325,7 +364,7 @@ impl<P: Platform> CompletionQueue<P> {
                 timer
             };
             inner.queue.moderate(moderation);
-            Ok((inner.settle(&self.0), unused))
+            Ok((inner.update_due(&self.0), unused))
         })?;
         drop(unused);
         request_pass(&self.0, ask);
@@ -370,18 +409,18 @@ fn moderation_of(interval: u32, count: u32, depth: u64) -> Result<Option<Moderat
 }
 
 /// Adds completions under one lock and schedules a notification if one is due; false when the queue has failed and takes none.
-pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, completions: &[Completion]) -> bool {
+pub(crate) fn push_batch<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, completions: &[Completion]) -> bool {
     if completions.is_empty() {
         return true;
     }
-    let (entered, ask, just_failed) = queue.inner.with(|inner| {
+    let (pushed, ask, just_failed) = queue.inner.with(|inner| {
         let failed_before = inner.queue.failure.is_some();
-        let entered = inner.queue.push(completions).is_ok();
-        let just_failed = !entered && !failed_before;
+        let pushed = inner.queue.push(completions).is_ok();
+        let just_failed = !pushed && !failed_before;
         if just_failed {
             inner.aborting = Some(0);
         }
-        (entered, inner.settle(queue), just_failed)
+        (pushed, inner.update_due(queue), just_failed)
     });
     if just_failed {
         queue.failed.store(true, Ordering::Release);
@@ -389,7 +428,7 @@ pub(crate) fn enter<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, compl
         queue.core.scheduler.link(&Object::of(queue));
     }
     request_pass(queue, ask);
-    entered
+    pushed
 }
 
 fn request_pass<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: Ask) {
@@ -407,7 +446,7 @@ fn abort<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
     let scheduler = &queue.core.scheduler;
     let this = Object::of(queue);
     for _ in 0..ABORT_STEP {
-        let Some((after, object)) = queue.open.adapter.registry.look_from(index) else { return };
+        let Some((after, object)) = queue.open.adapter.registry.scan_from(index) else { return };
         index = after;
         let dependant = object.filter(|object| object.core().is_some_and(|core| core.depends_on(&this)));
         if let Some(dependant) = dependant {
@@ -433,20 +472,19 @@ object!(CompletionQueueObject {
     fn notified(&self) {
         let ask = self.inner.with(|inner| {
             inner.queue.notifying = false;
-            inner.settle(self)
+            inner.update_due(self)
         });
         request_pass(self, ask);
     }
 });
 
 /// Makes a due notification.
-#[inline(never)]
 fn service<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, sink: &mut dyn Sink<P>) {
     abort(queue);
     let Some(callback) = queue.notify else { return };
     let begun = queue.inner.with(|inner| {
         // What was held back may have become due.
-        inner.settle(queue);
+        inner.update_due(queue);
         // Held before the lock is let go: a close that comes now waits for the callback.
         inner.queue.begin().map(|status| (status, Hold::new(Object::of(queue))))
     });

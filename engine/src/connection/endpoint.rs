@@ -56,12 +56,12 @@ impl EndpointKey {
 
 /// A count on an endpoint, and for a connector over a shared one the remote it meets there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bound {
+pub(crate) struct EndpointUse {
     pub(crate) key: EndpointKey,
     pub(crate) remote: Option<EndpointKey>,
 }
 
-impl Bound {
+impl EndpointUse {
     /// A count without a remote of its own.
     pub(crate) fn at(key: EndpointKey) -> Self {
         Self { key, remote: None }
@@ -180,21 +180,22 @@ impl<P: Platform> Directory<P> {
     }
 
     /// Counts a connector that arrived over an endpoint.
-    pub(crate) fn count(&mut self, key: &EndpointKey) {
+    pub(crate) fn count(&mut self, key: &EndpointKey) -> EndpointUse {
         if let Some(endpoint) = self.find(key) {
             endpoint.count += 1;
         }
+        EndpointUse::at(*key)
     }
 
     /// Counts a connector that connects over a shared endpoint to a remote.
-    pub(crate) fn meet(&mut self, key: EndpointKey, remote: EndpointKey) -> Result<Bound, EndpointError> {
+    pub(crate) fn meet(&mut self, key: EndpointKey, remote: EndpointKey) -> Result<EndpointUse, EndpointError> {
         // A shared endpoint that connects is not closed, so its endpoint is there.
         let endpoint = self.find(&key).ok_or(EndpointError::InUse)?;
         let place = endpoint.remotes.binary_search(&remote).err().ok_or(EndpointError::TupleInUse)?;
         endpoint.remotes.try_reserve(1).map_err(NoMemory::from)?;
         insert_within_capacity(&mut endpoint.remotes, place, remote).map_err(|_| NoMemory)?;
         endpoint.count += 1;
-        Ok(Bound { key, remote: Some(remote) })
+        Ok(EndpointUse { key, remote: Some(remote) })
     }
 
     /// Removes the listener; connectors may still be counted. The listener is dropped by the caller.
@@ -203,7 +204,7 @@ impl<P: Platform> Directory<P> {
     }
 
     /// Releases one count, and the endpoint with the last.
-    pub(crate) fn release(&mut self, bound: &Bound) {
+    pub(crate) fn release(&mut self, bound: &EndpointUse) {
         let Ok(place) = self.search(&bound.key) else { return };
         let Some(endpoint) = self.endpoints.get_mut(place) else { return };
         if let Some(met) = bound.remote.and_then(|remote| endpoint.remotes.binary_search(&remote).ok()) {

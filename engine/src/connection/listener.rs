@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use softndk_cells::Shared;
 
 use crate::adapter::open::OpenObject;
-use crate::connection::endpoint::{Bound, EndpointError, EndpointKey};
+use crate::connection::endpoint::{EndpointError, EndpointKey, EndpointUse};
 use crate::connection::network::Network;
 use crate::error::{ConnectError, CreateError};
 use crate::object::event::Close;
@@ -151,7 +151,7 @@ impl<P: Platform> ListenerObject<P> {
         let Some((key, _)) = endpoint else { return };
         let this = self.network.directory.with(|directory| {
             let this = directory.deafen(&key);
-            directory.release(&Bound::at(key));
+            directory.release(&EndpointUse::at(key));
             this
         });
         drop(this);

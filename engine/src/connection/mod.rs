@@ -4,8 +4,11 @@
 //! fabric and the endpoints in use.
 
 pub(crate) mod connector;
+#[cfg(feature = "delayed-messages")]
+pub(crate) mod delayed;
 pub(crate) mod endpoint;
 pub(crate) mod listener;
+pub(crate) mod loopback;
 pub(crate) mod message;
 pub(crate) mod network;
 pub(crate) mod shared_endpoint;

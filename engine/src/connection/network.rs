@@ -2,17 +2,19 @@
 
 use alloc::vec::Vec;
 
-use softndk_cells::{NoMemory, Shared};
+use softndk_cells::{Dispose, NoMemory, Shared};
 
 use crate::adapter::adapter::AdapterObject;
 use crate::capacity::push_within_capacity;
-use crate::connection::endpoint::Directory;
+use crate::connection::endpoint::{Directory, EndpointUse};
 use crate::platform::{Lock, Platform};
 
 pub(crate) struct Network<P: Platform> {
     pub(crate) directory: P::Lock<Directory<P>>,
     adapters: P::Lock<Vec<Shared<AdapterObject<P>>>>,
 }
+
+impl<P: Platform> Dispose for Network<P> {}
 
 impl<P: Platform> Network<P> {
     pub(crate) fn try_new() -> Result<Shared<Self>, NoMemory> {
@@ -33,5 +35,31 @@ impl<P: Platform> Network<P> {
     /// The first adapter that satisfies `wanted`.
     pub(crate) fn find_adapter(&self, wanted: impl Fn(&AdapterObject<P>) -> bool) -> Option<Shared<AdapterObject<P>>> {
         self.adapters.with(|adapters| adapters.iter().find(|adapter| wanted(adapter)).cloned())
+    }
+}
+
+/// A count on an endpoint that is released unless it is kept.
+pub(crate) struct EndpointGuard<P: Platform> {
+    network: Shared<Network<P>>,
+    pub(crate) used: EndpointUse,
+    kept: bool,
+}
+
+impl<P: Platform> EndpointGuard<P> {
+    pub(crate) fn new(network: &Shared<Network<P>>, used: EndpointUse) -> Self {
+        Self { network: network.clone(), used, kept: false }
+    }
+
+    /// The count belongs to a connector now.
+    pub(crate) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl<P: Platform> Drop for EndpointGuard<P> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.network.directory.with(|directory| directory.release(&self.used));
+        }
     }
 }

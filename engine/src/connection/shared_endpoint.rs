@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use softndk_cells::Shared;
 
 use crate::adapter::open::OpenObject;
-use crate::connection::endpoint::{Bound, EndpointKey};
+use crate::connection::endpoint::{EndpointKey, EndpointUse};
 use crate::connection::network::Network;
 use crate::error::ConnectError;
 use crate::object::event::Close;
@@ -68,7 +68,7 @@ impl<P: Platform> SharedEndpoint<P> {
             Ok(endpoint)
         });
         if registered.is_err() {
-            directory.with(|directory| directory.release(&Bound::at(key)));
+            directory.with(|directory| directory.release(&EndpointUse::at(key)));
         }
         Ok(Self(registered?))
     }
@@ -85,7 +85,7 @@ impl<P: Platform> SharedEndpoint<P> {
     /// Closes it; connectors that connect over it keep the endpoint counted.
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         self.0.core.close(Some(callback), || {
-            self.0.network.directory.with(|directory| directory.release(&Bound::at(self.0.key)));
+            self.0.network.directory.with(|directory| directory.release(&EndpointUse::at(self.0.key)));
         })
     }
 }

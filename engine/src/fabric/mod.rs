@@ -11,7 +11,7 @@ pub(crate) mod open;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::{NoMemory, Shared};
+use softndk_cells::{Dispose, NoMemory, Shared};
 
 use crate::adapter::adapter::{AdapterObject, AdapterSettings};
 use crate::connection::network::Network;
@@ -23,15 +23,23 @@ use crate::object::event::{Budget, Pass, Sink};
 use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
 
-struct Parts<P: Platform> {
+struct FabricParts<P: Platform> {
     scheduler: Scheduler<P>,
     tables: Shared<Tables<P>>,
     network: Shared<Network<P>>,
     next_adapter: AtomicU32,
 }
 
+impl<P: Platform> Dispose for FabricParts<P> {}
+
+impl<P: Platform> Drop for FabricParts<P> {
+    fn drop(&mut self) {
+        self.scheduler.end();
+    }
+}
+
 /// One engine instance: the adapters of a driver, their wire, their run queues.
-pub struct Fabric<P: Platform>(Shared<Parts<P>>);
+pub struct Fabric<P: Platform>(Shared<FabricParts<P>>);
 
 impl<P: Platform> Clone for Fabric<P> {
     fn clone(&self) -> Self {
@@ -44,7 +52,7 @@ impl<P: Platform> Fabric<P> {
     pub fn try_new(platform: P, processors: u32) -> Result<Self, NoMemory> {
         let scheduler = Scheduler::try_new(platform, processors)?;
         let (tables, network) = (Tables::try_new(&scheduler)?, Network::try_new()?);
-        Ok(Self(Shared::try_new(Parts { scheduler, tables, network, next_adapter: AtomicU32::new(1) })?))
+        Ok(Self(Shared::try_new(FabricParts { scheduler, tables, network, next_adapter: AtomicU32::new(1) })?))
     }
 
     pub fn platform(&self) -> &P {

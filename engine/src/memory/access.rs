@@ -11,7 +11,7 @@ use softndk_cells::{Guard, Shared, SlotKey};
 
 use crate::flags::Rights;
 use crate::limits::PAGE;
-use crate::memory::memory_region::{Entry, FastRegion, PageList};
+use crate::memory::memory_region::{FastRegion, PageList, TokenEntry};
 use crate::memory::memory_window::WindowObject;
 use crate::memory::tables::Tables;
 use crate::platform::Platform;
@@ -51,7 +51,7 @@ pub(crate) enum View<'g, P: Platform> {
 pub(crate) type Span<'g, P> = (&'g <P as Platform>::Memory, u64, u64);
 
 impl<'g, P: Platform> Accessor<'g, P> {
-    fn entry(self, token: MemoryToken) -> Result<&'g Entry<P>, Denied> {
+    fn entry(self, token: MemoryToken) -> Result<&'g TokenEntry<P>, Denied> {
         let key = SlotKey { slot: token.slot(), generation: token.generation() };
         self.tables.tokens.get(key, self.guard).ok_or(Denied)
     }
@@ -60,10 +60,10 @@ impl<'g, P: Platform> Accessor<'g, P> {
     pub(crate) fn local(self, sge: &Sge, needed: Rights) -> Result<View<'g, P>, Denied> {
         let length = u64::from(sge.length);
         match self.entry(sge.token)? {
-            Entry::Privileged { domain, adapter } if *domain == self.domain => {
+            TokenEntry::Privileged { domain, adapter } if *domain == self.domain => {
                 self.logical(LogicalAddress(sge.address), length, *adapter)
             }
-            Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
+            TokenEntry::Privileged { .. } | TokenEntry::Window(_) => Err(Denied),
             other => self.region(other, sge.address, length, needed),
         }
     }
@@ -77,7 +77,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
         needed: Rights,
     ) -> Result<View<'g, P>, Denied> {
         match self.entry(token)? {
-            Entry::Window(window) => self.window(window, token, address, length, needed),
+            TokenEntry::Window(window) => self.window(window, token, address, length, needed),
             other => self.region(other, address, length, needed),
         }
     }
@@ -96,7 +96,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
         let granted = binding.token == token && binding.pair == self.pair && binding.rights.contains(needed);
         inside(binding.address, binding.length, address, length).filter(|_| granted).ok_or(Denied)?;
         match self.tables.tokens.get(binding.region, self.guard) {
-            Some(region @ Entry::Registered(_)) => self.region(region, address, length, Rights::empty()),
+            Some(region @ TokenEntry::Registered(_)) => self.region(region, address, length, Rights::empty()),
             _ => Err(Denied),
         }
     }
@@ -104,7 +104,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
     /// The window that a peer wants to invalidate.
     pub(crate) fn window_of_peer(self, token: MemoryToken) -> Result<&'g Shared<WindowObject<P>>, Denied> {
         match self.entry(token)? {
-            Entry::Window(window) => {
+            TokenEntry::Window(window) => {
                 let binding = window.binding.read(self.guard).ok_or(Denied)?;
                 if binding.token == token && binding.pair == self.pair { Ok(window) } else { Err(Denied) }
             }
@@ -120,20 +120,26 @@ impl<'g, P: Platform> Accessor<'g, P> {
     /// The fast-register region under a token, while it has pages.
     pub(crate) fn fast(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
         match self.entry(token)? {
-            Entry::Fast(fast) if fast.domain == self.domain && fast.buffers.is_published() => Ok(fast),
+            TokenEntry::Fast(fast) if fast.domain == self.domain && fast.buffers.is_published() => Ok(fast),
             _ => Err(Denied),
         }
     }
 
-    fn region(self, entry: &'g Entry<P>, address: u64, length: u64, needed: Rights) -> Result<View<'g, P>, Denied> {
+    fn region(
+        self,
+        entry: &'g TokenEntry<P>,
+        address: u64,
+        length: u64,
+        needed: Rights,
+    ) -> Result<View<'g, P>, Denied> {
         match entry {
-            Entry::Privileged { .. } | Entry::Window(_) => Err(Denied),
-            Entry::Registered(region) => {
+            TokenEntry::Privileged { .. } | TokenEntry::Window(_) => Err(Denied),
+            TokenEntry::Registered(region) => {
                 let granted = region.domain == self.domain && region.rights.contains(needed);
                 let offset = inside(region.base, region.length, address, length).filter(|_| granted);
                 offset.map(|offset| View::Memory(&region.memory, offset)).ok_or(Denied)
             }
-            Entry::Fast(region) => {
+            TokenEntry::Fast(region) => {
                 let list = region.buffers.read(self.guard).ok_or(Denied)?;
                 let granted = region.domain == self.domain && list.rights.contains(needed);
                 let offset = inside(list.base, list.length, address, length).filter(|_| granted).ok_or(Denied)?;

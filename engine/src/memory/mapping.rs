@@ -4,7 +4,7 @@
 //! release, until no context copies any more. Page *i* is at the first address plus *i* pages, so a scatter/gather element may
 //! run over neighbouring pages.
 
-use softndk_cells::{Removed, Shared, SlotKey, Stamp, View};
+use softndk_cells::{Dispose, Last, Removed, Shared, SlotKey, Stamp, View};
 
 use crate::adapter::open::OpenObject;
 use crate::capacity::push_within_capacity;
@@ -31,10 +31,10 @@ pub(crate) struct MappingObject<P: Platform> {
     /// The number of the open that built it; it is released with that open.
     open: usize,
     key: SlotKey,
-    leaving: P::Lock<Leaving<P>>,
+    leaving: P::Lock<LeavingMapping<P>>,
 }
 
-struct Leaving<P: Platform> {
+struct LeavingMapping<P: Platform> {
     hold: Option<Hold<P>>,
     removed: Option<Removed>,
 }
@@ -60,7 +60,7 @@ pub(crate) fn build<P: Platform>(
     let Ok(vacant) = tables.mappings.vacant() else { return Err((RegionError::NoResources, memory)) };
     let key = vacant.key();
     let hold = Hold::new(Object::of(open));
-    let leaving = P::Lock::new(Leaving { hold: Some(hold), removed: None });
+    let leaving = P::Lock::new(LeavingMapping { hold: Some(hold), removed: None });
     let adapter = open.adapter.number;
     let builder = MappingObject { tables: tables.clone(), adapter, open: open.address(), key, leaving };
     let Ok(builder) = Shared::try_new(builder) else { return Err((RegionError::NoResources, memory)) };
@@ -174,6 +174,13 @@ impl<P: Platform> MappingObject<P> {
     }
 }
 
+impl<P: Platform> Dispose for MappingObject<P> {
+    fn dispose(last: Last<Self>) {
+        let scheduler = last.tables.scheduler.clone();
+        scheduler.dispose(last.into());
+    }
+}
+
 impl<P: Platform> View for MappingObject<P> {
     type As = dyn AnyObject<P>;
 
@@ -193,7 +200,6 @@ impl<P: Platform> AnyObject<P> for Shared<MappingObject<P>> {
 }
 
 /// Hands the memory of a released mapping out when no context copies any more.
-#[inline(never)]
 fn service<P: Platform>(mapping: &Shared<MappingObject<P>>, sink: &mut dyn Sink<P>) {
     match mapping.finish() {
         Ok(Some(retired)) => sink.retired(retired),

@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::{DoubleBuffer, NoMemory, Removed, Shared, SlotKey};
+use softndk_cells::{Dispose, DoubleBuffer, NoMemory, Removed, Shared, SlotKey};
 
 use crate::error::{CreateError, PostError, RegionError};
 use crate::flags::Rights;
@@ -24,7 +24,7 @@ use crate::platform::{Lock, Memory, Platform};
 use crate::token::MemoryToken;
 
 /// What a memory token names.
-pub(crate) enum Entry<P: Platform> {
+pub(crate) enum TokenEntry<P: Platform> {
     /// Any logical address of an adapter, for local use in one domain.
     Privileged {
         domain: MemoryToken,
@@ -53,6 +53,8 @@ pub(crate) struct FastRegion {
     pub(crate) most_pages: u32,
 }
 
+impl Dispose for FastRegion {}
+
 /// One page list of a fast-register region's double buffer.
 pub(crate) struct PageList {
     pub(crate) pages: Vec<u64>,
@@ -75,15 +77,15 @@ pub(crate) struct RegionObject<P: Platform> {
     pub(crate) domain: Shared<DomainObject<P>>,
     fast_register: bool,
     token: AtomicU32,
-    state: P::Lock<State<P>>,
+    state: P::Lock<RegionState<P>>,
 }
 
-enum State<P: Platform> {
+enum RegionState<P: Platform> {
     Idle,
     Registered(Standing),
     Fast(SlotKey, Shared<FastRegion>),
     /// Taken out of the table; the readers have not all left.
-    Leaving(Leaving<P>),
+    Leaving(LeavingRegion<P>),
 }
 
 /// A registration for its owner.
@@ -97,7 +99,7 @@ struct Standing {
     windows: u32,
 }
 
-struct Leaving<P: Platform> {
+struct LeavingRegion<P: Platform> {
     removed: Removed,
     /// The Deregister that waits; `None` for a close.
     callback: Option<P::RequestCallback>,
@@ -138,7 +140,7 @@ impl<P: Platform> MemoryRegion<P> {
             domain: domain.clone(),
             fast_register,
             token: AtomicU32::new(0),
-            state: P::Lock::new(State::Idle),
+            state: P::Lock::new(RegionState::Idle),
         })?;
         adapter.register(&Object::of(&region))?;
         Ok(Self(region))
@@ -169,15 +171,15 @@ impl<P: Platform> MemoryRegion<P> {
             if region.core.is_closing() {
                 return Err((RegionError::Closing, entry.memory));
             }
-            if !matches!(state, State::Idle) {
+            if !matches!(state, RegionState::Idle) {
                 return Err((RegionError::InUse, entry.memory));
             }
             let tokens = &region.domain.tables.tokens;
             let Ok(vacant) = tokens.vacant() else { return Err((RegionError::NoResources, entry.memory)) };
             let (base, length, rights) = (entry.base, entry.length, entry.rights);
-            let key = vacant.fill(Entry::Registered(entry));
+            let key = vacant.fill(TokenEntry::Registered(entry));
             region.set_token(key);
-            *state = State::Registered(Standing { key, base, length, rights, windows: 0 });
+            *state = RegionState::Registered(Standing { key, base, length, rights, windows: 0 });
             Ok(())
         })
     }
@@ -187,18 +189,18 @@ impl<P: Platform> MemoryRegion<P> {
         let region = &self.0;
         let hold = self.hold();
         let outcome = region.state.with(|state| {
-            let State::Registered(Standing { key, windows, .. }) = *state else {
+            let RegionState::Registered(Standing { key, windows, .. }) = *state else {
                 return Err((RegionError::WrongKind, hold));
             };
             if windows > 0 {
                 return Err((RegionError::WindowsBound, hold));
             }
             region.token.store(0, Ordering::Relaxed);
-            Ok(region.leave(state, key, Some(callback), hold))
+            Ok(region.withdraw(state, key, Some(callback), hold))
         });
         match outcome {
             Err((error, _hold)) => Err(error),
-            Ok(Some((Entry::Registered(entry), hold))) => {
+            Ok(Some((TokenEntry::Registered(entry), hold))) => {
                 Ok(Deregistered::Done(Retired { memory: entry.memory, callback: None, hold }))
             }
             Ok(_) => {
@@ -232,13 +234,13 @@ impl<P: Platform> MemoryRegion<P> {
             if region.core.is_closing() {
                 return Err(RegionError::Closing);
             }
-            if !matches!(state, State::Idle) {
+            if !matches!(state, RegionState::Idle) {
                 return Err(RegionError::InUse);
             }
             let vacant = region.domain.tables.tokens.vacant()?;
-            let key = vacant.fill(Entry::Fast(fast.clone()));
+            let key = vacant.fill(TokenEntry::Fast(fast.clone()));
             region.set_token(key);
-            *state = State::Fast(key, fast);
+            *state = RegionState::Fast(key, fast);
             Ok(())
         })
     }
@@ -265,14 +267,14 @@ impl<P: Platform> MemoryRegion<P> {
             let hold = self.hold();
             let left = region.state.with(|state| {
                 let key = match state {
-                    State::Registered(Standing { key, windows: 0, .. }) | State::Fast(key, _) => *key,
-                    State::Registered(_) | State::Idle | State::Leaving(_) => return None,
+                    RegionState::Registered(Standing { key, windows: 0, .. }) | RegionState::Fast(key, _) => *key,
+                    RegionState::Registered(_) | RegionState::Idle | RegionState::Leaving(_) => return None,
                 };
                 region.token.store(0, Ordering::Relaxed);
-                region.leave(state, key, None, hold)
+                region.withdraw(state, key, None, hold)
             });
             match left {
-                Some((Entry::Registered(entry), _hold)) => region.core.leave_memory(entry.memory),
+                Some((TokenEntry::Registered(entry), _hold)) => region.core.keep_memory(entry.memory),
                 Some(_) => {}
                 // A context may still be inside: a service pass looks again, and waits for it if it must.
                 None => region.core.scheduler.link(&Object::of(region)),
@@ -301,10 +303,10 @@ impl<P: Platform> RegionObject<P> {
 
     pub(crate) fn listed_state(&self) -> ObjectState {
         self.state.with(|state| match state {
-            State::Idle => ObjectState::Idle,
-            State::Registered(_) => ObjectState::Registered,
-            State::Fast(..) => ObjectState::Initialized,
-            State::Leaving(_) => ObjectState::Leaving,
+            RegionState::Idle => ObjectState::Idle,
+            RegionState::Registered(_) => ObjectState::Registered,
+            RegionState::Fast(..) => ObjectState::Initialized,
+            RegionState::Leaving(_) => ObjectState::Leaving,
         })
     }
 
@@ -314,7 +316,7 @@ impl<P: Platform> RegionObject<P> {
     /// NDKPI: NDK_FN_BIND. A window needs no remote right of its region, but to let a peer write it needs the local one.
     pub(crate) fn lends(&self, address: u64, length: u64, rights: Rights) -> Result<MemoryToken, PostError> {
         let standing = self.state.with(|state| match state {
-            State::Registered(standing) => Some(*standing),
+            RegionState::Registered(standing) => Some(*standing),
             _ => None,
         });
         let standing = standing.ok_or(PostError::BadParameter)?;
@@ -330,28 +332,28 @@ impl<P: Platform> RegionObject<P> {
     /// The fast-register half, once initialised.
     pub(crate) fn fast(&self) -> Option<Shared<FastRegion>> {
         self.state.with(|state| match state {
-            State::Fast(_, fast) => Some(fast.clone()),
+            RegionState::Fast(_, fast) => Some(fast.clone()),
             _ => None,
         })
     }
 
     /// Takes the entry out of the table: at once, or in a service pass.
-    fn leave(
+    fn withdraw(
         &self,
-        state: &mut State<P>,
+        state: &mut RegionState<P>,
         key: SlotKey,
         callback: Option<P::RequestCallback>,
         hold: Hold<P>,
-    ) -> Option<(Entry<P>, Hold<P>)> {
+    ) -> Option<(TokenEntry<P>, Hold<P>)> {
         let tokens = &self.domain.tables.tokens;
         let removed = tokens.remove(key)?;
         match tokens.reclaim(removed) {
             Ok(entry) => {
-                *state = State::Idle;
+                *state = RegionState::Idle;
                 Some((entry, hold))
             }
             Err(removed) => {
-                *state = State::Leaving(Leaving { removed, callback, hold });
+                *state = RegionState::Leaving(LeavingRegion { removed, callback, hold });
                 None
             }
         }
@@ -369,7 +371,7 @@ pub(crate) trait Edges<P: Platform> {
 impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
     fn bound(&self, token: MemoryToken) -> Option<Hold<P>> {
         self.state.with(|state| {
-            let State::Registered(standing) = state else { return None };
+            let RegionState::Registered(standing) = state else { return None };
             let same = MemoryToken::new(standing.key.slot, standing.key.generation) == token;
             // A close that has begun and not taken the state yet waits for this lock with its consumer's hold.
             if !same || self.core.is_closing() {
@@ -382,17 +384,17 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
 
     fn unbound(&self, hold: Hold<P>) {
         let (left, hold) = self.state.with(|state| {
-            let State::Registered(standing) = state else { return (None, Some(hold)) };
+            let RegionState::Registered(standing) = state else { return (None, Some(hold)) };
             standing.windows = standing.windows.saturating_sub(1);
             if standing.windows > 0 || !self.core.is_closing() {
                 return (None, Some(hold));
             }
             let key = standing.key;
-            (self.leave(state, key, None, hold), None)
+            (self.withdraw(state, key, None, hold), None)
         });
         match (left, hold) {
-            (Some((Entry::Registered(entry), hold)), _) => {
-                self.core.leave_memory(entry.memory);
+            (Some((TokenEntry::Registered(entry), hold)), _) => {
+                self.core.keep_memory(entry.memory);
                 drop(hold);
             }
             (None, None) => self.core.scheduler.link(&Object::of(self)),
@@ -412,12 +414,11 @@ object!(RegionObject {
 });
 
 /// Ends a Deregister or the access of a closed region when no context is inside the epoch any more.
-#[inline(never)]
 fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut dyn Sink<P>) {
     let tokens = &region.domain.tables.tokens;
     let (left, wait) = region.state.with(|state| {
-        let Leaving { removed, callback, hold } = match core::mem::replace(state, State::Idle) {
-            State::Leaving(leaving) => leaving,
+        let LeavingRegion { removed, callback, hold } = match core::mem::replace(state, RegionState::Idle) {
+            RegionState::Leaving(leaving) => leaving,
             other => {
                 *state = other;
                 return (None, None);
@@ -427,7 +428,7 @@ fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut dyn Sink<P>
             Ok(entry) => (Some((entry, callback, hold)), None),
             Err(removed) => {
                 let stamp = removed.stamp();
-                *state = State::Leaving(Leaving { removed, callback, hold });
+                *state = RegionState::Leaving(LeavingRegion { removed, callback, hold });
                 (None, Some(stamp))
             }
         }
@@ -436,14 +437,14 @@ fn service<P: Platform>(region: &Shared<RegionObject<P>>, sink: &mut dyn Sink<P>
         region.core.scheduler.park(&Object::of(region), stamp);
     }
     match left {
-        Some((Entry::Registered(entry), Some(callback), hold)) => {
+        Some((TokenEntry::Registered(entry), Some(callback), hold)) => {
             sink.retired(Retired { memory: entry.memory, callback: Some(callback), hold });
         }
-        Some((Entry::Registered(entry), None, hold)) => {
-            region.core.leave_memory(entry.memory);
+        Some((TokenEntry::Registered(entry), None, hold)) => {
+            region.core.keep_memory(entry.memory);
             drop(hold);
         }
-        Some((Entry::Fast(_) | Entry::Window(_) | Entry::Privileged { .. }, _, hold)) => drop(hold),
+        Some((TokenEntry::Fast(_) | TokenEntry::Window(_) | TokenEntry::Privileged { .. }, _, hold)) => drop(hold),
         None => {}
     }
 }

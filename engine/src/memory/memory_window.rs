@@ -12,11 +12,11 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::{DoubleBuffer, Removed, Shared, SlotKey, Stamp};
+use softndk_cells::{Dispose, DoubleBuffer, Removed, Shared, SlotKey, Stamp};
 
 use crate::error::CreateError;
 use crate::flags::Rights;
-use crate::memory::memory_region::{Edges, Entry, RegionObject};
+use crate::memory::memory_region::{Edges, RegionObject, TokenEntry};
 use crate::memory::protection_domain::DomainObject;
 use crate::object::event::{Close, ServicePass};
 use crate::object::header::{Antecedents, Core, Hold, Object, object};
@@ -55,35 +55,35 @@ pub(crate) struct WindowObject<P: Platform> {
     pub(crate) binding: DoubleBuffer<Binding>,
     /// The token of the newest bind, executed or not; its slot and a first generation before there was any.
     issued: AtomicU32,
-    state: P::Lock<State<P>>,
+    state: P::Lock<WindowState<P>>,
     /// Its neighbours in the list of its queue pair; read and written under that list's lock.
-    place: P::Lock<Place<P>>,
+    neighbours: P::Lock<WindowNeighbours<P>>,
 }
 
-struct State<P: Platform> {
+struct WindowState<P: Platform> {
     /// Under which the table has the window; `None` once it is closed.
     key: Option<SlotKey>,
-    bound: Option<Bound<P>>,
+    bound: Option<WindowBinding<P>>,
     /// Taken out of the table; the readers have not all left.
     leaving: Option<(Removed, Hold<P>)>,
 }
 
 /// What a bound window keeps.
-struct Bound<P: Platform> {
+struct WindowBinding<P: Platform> {
     region: Shared<RegionObject<P>>,
     hold: Hold<P>,
     /// The list it is in: that of the queue pair it is bound to.
     windows: Shared<Windows<P>>,
 }
 
-impl<P: Platform> Bound<P> {
+impl<P: Platform> WindowBinding<P> {
     /// The edge to the region ends. Call with no lock held.
     fn release(self) {
         self.region.unbound(self.hold);
     }
 }
 
-struct Place<P: Platform> {
+struct WindowNeighbours<P: Platform> {
     next: Option<Shared<WindowObject<P>>>,
     previous: Option<Shared<WindowObject<P>>>,
 }
@@ -91,6 +91,8 @@ struct Place<P: Platform> {
 /// The windows bound to one queue pair: the first of a list in which each is found without a search. The list stands for the
 /// queue pair here; its address is the number of the queue pair, and a bound window keeps it.
 pub(crate) struct Windows<P: Platform>(P::Lock<Option<Shared<WindowObject<P>>>>);
+
+impl<P: Platform> Dispose for Windows<P> {}
 
 impl<P: Platform> Windows<P> {
     pub(crate) fn new() -> Self {
@@ -101,20 +103,21 @@ impl<P: Platform> Windows<P> {
         self.0.with(|first| {
             let next = first.replace(window.clone());
             if let Some(next) = &next {
-                next.place.with(|place| place.previous = Some(window.clone()));
+                next.neighbours.with(|neighbours| neighbours.previous = Some(window.clone()));
             }
-            window.place.with(|place| place.next = next);
+            window.neighbours.with(|neighbours| neighbours.next = next);
         });
     }
 
     fn remove(&self, window: &WindowObject<P>) {
         self.0.with(|first| {
-            let (next, previous) = window.place.with(|place| (place.next.take(), place.previous.take()));
+            let (next, previous) =
+                window.neighbours.with(|neighbours| (neighbours.next.take(), neighbours.previous.take()));
             if let Some(next) = &next {
-                next.place.with(|place| place.previous.clone_from(&previous));
+                next.neighbours.with(|neighbours| neighbours.previous.clone_from(&previous));
             }
             match previous {
-                Some(previous) => previous.place.with(|place| place.next = next),
+                Some(previous) => previous.neighbours.with(|neighbours| neighbours.next = next),
                 None => *first = next,
             }
         });
@@ -160,11 +163,11 @@ impl<P: Platform> MemoryWindow<P> {
             domain: domain.clone(),
             binding: DoubleBuffer::new(Binding::NONE, Binding::NONE, adapter.scheduler.epoch().clone()),
             issued: AtomicU32::new(MemoryToken::new(key.slot, key.generation).0),
-            state: P::Lock::new(State { key: Some(key), bound: None, leaving: None }),
-            place: P::Lock::new(Place { next: None, previous: None }),
+            state: P::Lock::new(WindowState { key: Some(key), bound: None, leaving: None }),
+            neighbours: P::Lock::new(WindowNeighbours { next: None, previous: None }),
         })?;
         adapter.register(&Object::of(&window))?;
-        vacant.fill(Entry::Window(window.clone()));
+        vacant.fill(TokenEntry::Window(window.clone()));
         Ok(Self(window))
     }
 
@@ -189,7 +192,7 @@ impl<P: Platform> MemoryWindow<P> {
                 bound.release();
             }
             let hold = self.hold();
-            let left = window.state.with(|state| window.leave(state, hold));
+            let left = window.state.with(|state| window.withdraw(state, hold));
             if left.is_none() {
                 // A context may still be inside: a service pass looks again, and waits for it if it must.
                 window.core.scheduler.link(&Object::of(window));
@@ -217,7 +220,7 @@ impl<P: Platform> WindowObject<P> {
     }
 
     /// Takes the entry out of the table, with the newest token so that the slot's next window never gets one of its tokens.
-    fn leave(&self, state: &mut State<P>, hold: Hold<P>) -> Option<(Entry<P>, Hold<P>)> {
+    fn withdraw(&self, state: &mut WindowState<P>, hold: Hold<P>) -> Option<(TokenEntry<P>, Hold<P>)> {
         let tokens = &self.domain.tables.tokens;
         let key = state.key.take()?;
         let newest = MemoryToken(self.issued.load(Ordering::Relaxed)).generation();
@@ -257,7 +260,7 @@ pub(crate) fn bind<P: Platform>(
         }
         state.key = window.domain.tables.tokens.renew(key, binding.token.generation()).or(Some(key));
         windows.add(window);
-        state.bound = Some(Bound { region, hold, windows: windows.clone() });
+        state.bound = Some(WindowBinding { region, hold, windows: windows.clone() });
         Ok(())
     })
 }
@@ -276,7 +279,7 @@ pub(crate) fn unbind<P: Platform>(
 fn take_bound<P: Platform>(
     window: &Shared<WindowObject<P>>,
     fits: impl FnOnce(&Shared<Windows<P>>) -> bool,
-) -> Option<(Option<Stamp>, Bound<P>)> {
+) -> Option<(Option<Stamp>, WindowBinding<P>)> {
     window.state.with(|state| {
         let bound = state.bound.take_if(|bound| fits(&bound.windows))?;
         bound.windows.remove(window);
@@ -304,7 +307,6 @@ object!(WindowObject {
 });
 
 /// Ends the access of a closed window when no context is inside the epoch any more.
-#[inline(never)]
 fn service<P: Platform>(window: &Shared<WindowObject<P>>) {
     let tokens = &window.domain.tables.tokens;
     let (left, wait) = window.state.with(|state| {

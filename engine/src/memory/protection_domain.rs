@@ -9,7 +9,7 @@ use softndk_cells::{NoMemory, Removed, Shared, SlotKey, SlotTable};
 use crate::adapter::open::OpenObject;
 use crate::capacity::push_within_capacity;
 use crate::error::CreateError;
-use crate::memory::memory_region::{Entry, MemoryRegion};
+use crate::memory::memory_region::{MemoryRegion, TokenEntry};
 use crate::memory::memory_window::MemoryWindow;
 use crate::memory::tables::Tables;
 use crate::object::event::Close;
@@ -45,7 +45,7 @@ impl<P: Platform> ProtectionDomain<P> {
         tables.retired_slots.with(|retired_slots| retired_slots.prepare(&tables.tokens))?;
         let domain = Self::create_expected(tables, open, consumer_object);
         if domain.is_err() {
-            tables.retired_slots.with(RetiredSlots::forgo);
+            tables.retired_slots.with(RetiredSlots::cancel);
         }
         domain
     }
@@ -63,7 +63,7 @@ impl<P: Platform> ProtectionDomain<P> {
         let core = adapter.core(ObjectKind::ProtectionDomain, Some(consumer_object), antecedents);
         let domain = Shared::try_new(DomainObject { core, open: open.clone(), tables: tables.clone(), number })?;
         adapter.register(&Object::of(&domain))?;
-        vacant.fill(Entry::Privileged { domain: number, adapter: adapter.number });
+        vacant.fill(TokenEntry::Privileged { domain: number, adapter: adapter.number });
         Ok(Self(domain))
     }
 
@@ -101,7 +101,7 @@ impl<P: Platform> Drop for DomainObject<P> {
         let key = SlotKey { slot: self.number.slot(), generation: self.number.generation() };
         // A domain that was never published has an empty slot under its key, or another domain's under a newer one.
         let Some(removed) = tables.tokens.remove(key) else { return };
-        tables.retired_slots.with(|retired_slots| retired_slots.bury(&tables.tokens, removed));
+        tables.retired_slots.with(|retired_slots| retired_slots.retire(&tables.tokens, removed));
     }
 }
 
@@ -124,7 +124,7 @@ impl RetiredSlots {
     fn prepare<T>(&mut self, tokens: &SlotTable<T>) -> Result<(), NoMemory> {
         for _ in 0..self.removed.len() {
             match self.removed.pop().map(|removed| tokens.reclaim(removed)) {
-                Some(Ok(entry)) => forget(entry),
+                Some(Ok(entry)) => drop(entry),
                 Some(Err(removed)) => {
                     // The place is the one it was popped from.
                     let kept = push_within_capacity(&mut self.removed, removed);
@@ -140,14 +140,14 @@ impl RetiredSlots {
     }
 
     /// The domain that a place was reserved for is not made.
-    fn forgo(&mut self) {
+    fn cancel(&mut self) {
         self.live = self.live.saturating_sub(1);
     }
 
-    fn bury<T>(&mut self, tokens: &SlotTable<T>, removed: Removed) {
+    fn retire<T>(&mut self, tokens: &SlotTable<T>, removed: Removed) {
         self.live = self.live.saturating_sub(1);
         match tokens.reclaim(removed) {
-            Ok(entry) => forget(entry),
+            Ok(entry) => drop(entry),
             Err(removed) => {
                 // `prepare` reserved a place for every living domain.
                 let kept = push_within_capacity(&mut self.removed, removed);
@@ -155,12 +155,6 @@ impl RetiredSlots {
             }
         }
     }
-}
-
-/// Drops a domain's own entry, which is numbers only, without its drop code: that would put the drops of the other kinds of
-/// entries, memory and windows, on the stack of every caller that drops a domain.
-fn forget<T>(entry: T) {
-    core::mem::forget(entry);
 }
 
 #[cfg(test)]
@@ -188,13 +182,13 @@ mod tests {
         assert!(capacity >= keys.len(), "capacity {capacity}");
         let guard = epoch.enter(0);
         for key in &keys {
-            retired_slots.bury(&tokens, tokens.remove(*key).unwrap());
+            retired_slots.retire(&tokens, tokens.remove(*key).unwrap());
         }
         assert_eq!((retired_slots.removed.len(), retired_slots.live), (keys.len(), 0));
         drop(guard);
         retired_slots.prepare(&tokens).unwrap();
         assert_eq!((retired_slots.removed.len(), retired_slots.live), (0, 1));
-        retired_slots.forgo();
+        retired_slots.cancel();
         assert_eq!(retired_slots.live, 0);
     }
 }

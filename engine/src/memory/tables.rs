@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use softndk_cells::{NoMemory, Shared, SlotTable};
+use softndk_cells::{Dispose, NoMemory, Shared, SlotTable};
 
 use crate::memory::mapping::{Mapping, MappingObject};
-use crate::memory::memory_region::Entry;
+use crate::memory::memory_region::TokenEntry;
 use crate::memory::protection_domain::RetiredSlots;
 use crate::object::scheduler::Scheduler;
 use crate::platform::{Lock, Platform};
@@ -14,13 +14,15 @@ use crate::token::{LogicalAddress, MemoryToken};
 pub(crate) struct Tables<P: Platform> {
     pub(crate) scheduler: Scheduler<P>,
     /// What memory tokens name.
-    pub(crate) tokens: SlotTable<Entry<P>>,
+    pub(crate) tokens: SlotTable<TokenEntry<P>>,
     /// What logical addresses name.
     pub(crate) mappings: SlotTable<Mapping<P>>,
     /// The builder of the mapping in each slot.
     pub(crate) builders: P::Lock<Vec<Option<Shared<MappingObject<P>>>>>,
     pub(crate) retired_slots: P::Lock<RetiredSlots>,
 }
+
+impl<P: Platform> Dispose for Tables<P> {}
 
 impl<P: Platform> Tables<P> {
     pub(crate) fn try_new(scheduler: &Scheduler<P>) -> Result<Shared<Self>, NoMemory> {

@@ -6,6 +6,8 @@
 //! Rule (NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED): the last bytes of a message (at most [`LAST_BYTES`]) are stored after all
 //! others and in ascending order.
 
+use core::ops::Range;
+
 use softndk_cells::ring::Receiver;
 
 use crate::flags::Rights;
@@ -147,11 +149,11 @@ impl<'g, P: Platform> Spans<'g, P> for Remote<'g, P> {
 
 /// Copies bytes `from..until` of a message of `total` bytes.
 #[inline]
-pub(crate) fn copy<'g, P: Platform>(
+fn copy<'f, 't, P: Platform>(
     platform: &P,
-    source: &mut impl Spans<'g, P>,
-    sink: &mut impl Spans<'g, P>,
-    range: core::ops::Range<u64>,
+    source: &mut impl Spans<'f, P>,
+    sink: &mut impl Spans<'t, P>,
+    range: Range<u64>,
     total: u64,
 ) -> Result<(), Fault> {
     let bulk = total.saturating_sub(LAST_BYTES as u64);
@@ -173,21 +175,160 @@ pub(crate) fn copy<'g, P: Platform>(
 /// Bytes of an inline message in one entry of the inline ring.
 pub(crate) const CHUNK: usize = 64;
 
-/// Stores an inline message.
-pub(crate) fn store<'g, P: Platform>(
+/// Stores a range of an inline message, whose chunks begin at `first`.
+fn store<'g, P: Platform>(
     platform: &P,
-    chunks: &Receiver<[u8; CHUNK]>,
-    first: usize,
+    (chunks, first): (&Receiver<[u8; CHUNK]>, usize),
     sink: &mut impl Spans<'g, P>,
-    total: u64,
+    range: Range<u64>,
 ) -> Result<(), Fault> {
-    let mut at = 0;
-    while at < total {
+    let mut at = range.start;
+    while at < range.end {
         let inside = at as usize % CHUNK;
         let chunk = chunks.peek(first.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source)?;
-        let most = ((CHUNK - inside) as u64).min(total - at);
+        let most = ((CHUNK - inside) as u64).min(range.end.saturating_sub(at));
         let (to, offset, length) = sink.span(at, most).map_err(|Denied| Fault::Sink)?;
         let bytes = chunk.get(inside..inside.saturating_add(length as usize)).ok_or(Fault::Source)?;
+        platform.store((to, offset), bytes);
+        at = at.saturating_add(length);
+    }
+    Ok(())
+}
+
+/// The bytes of a request at the end that posted it.
+pub(crate) trait LocalBytes<P: Platform> {
+    /// Copies a range of a message of `total` bytes into memory.
+    fn copy_to<'t>(
+        &mut self,
+        platform: &P,
+        sink: &mut impl Spans<'t, P>,
+        range: Range<u64>,
+        total: u64,
+    ) -> Result<(), Fault>;
+
+    /// Copies a range of a message of `total` bytes out of memory.
+    fn copy_from<'f>(
+        &mut self,
+        platform: &P,
+        source: &mut impl Spans<'f, P>,
+        range: Range<u64>,
+        total: u64,
+    ) -> Result<(), Fault>;
+
+    /// Copies a range of them into bytes of a transport's own.
+    #[cfg(feature = "delayed-transport")]
+    fn load(&mut self, platform: &P, range: Range<u64>, into: &mut [u8]) -> Result<(), Fault>;
+
+    /// Copies bytes of a transport's own into a range of them.
+    #[cfg(feature = "delayed-transport")]
+    fn store(&mut self, platform: &P, bytes: &[u8], range: Range<u64>) -> Result<(), Fault>;
+}
+
+impl<P: Platform, E: Sges> LocalBytes<P> for List<'_, P, E> {
+    #[inline]
+    fn copy_to<'t>(
+        &mut self,
+        platform: &P,
+        sink: &mut impl Spans<'t, P>,
+        range: Range<u64>,
+        total: u64,
+    ) -> Result<(), Fault> {
+        copy(platform, self, sink, range, total)
+    }
+
+    #[inline]
+    fn copy_from<'f>(
+        &mut self,
+        platform: &P,
+        source: &mut impl Spans<'f, P>,
+        range: Range<u64>,
+        total: u64,
+    ) -> Result<(), Fault> {
+        copy(platform, source, self, range, total)
+    }
+
+    #[cfg(feature = "delayed-transport")]
+    fn load(&mut self, platform: &P, range: Range<u64>, into: &mut [u8]) -> Result<(), Fault> {
+        load(platform, self, range, into)
+    }
+
+    #[cfg(feature = "delayed-transport")]
+    fn store(&mut self, platform: &P, bytes: &[u8], range: Range<u64>) -> Result<(), Fault> {
+        store_bytes(platform, bytes, self, range)
+    }
+}
+
+/// Inline data: chunks of a ring, from the first on. The engine's own copy needs no check and is never written.
+pub(crate) struct InlineBytes<'r>(pub(crate) &'r Receiver<[u8; CHUNK]>, pub(crate) usize);
+
+impl<P: Platform> LocalBytes<P> for InlineBytes<'_> {
+    fn copy_to<'t>(
+        &mut self,
+        platform: &P,
+        sink: &mut impl Spans<'t, P>,
+        range: Range<u64>,
+        _total: u64,
+    ) -> Result<(), Fault> {
+        store(platform, (self.0, self.1), sink, range)
+    }
+
+    fn copy_from<'f>(
+        &mut self,
+        _platform: &P,
+        _source: &mut impl Spans<'f, P>,
+        _range: Range<u64>,
+        _total: u64,
+    ) -> Result<(), Fault> {
+        Err(Fault::Sink)
+    }
+
+    #[cfg(feature = "delayed-transport")]
+    fn load(&mut self, _platform: &P, range: Range<u64>, into: &mut [u8]) -> Result<(), Fault> {
+        for (at, byte) in range.zip(into) {
+            let chunk = self.0.peek(self.1.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source)?;
+            *byte = *chunk.get(at as usize % CHUNK).ok_or(Fault::Source)?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "delayed-transport")]
+    fn store(&mut self, _platform: &P, _bytes: &[u8], _range: Range<u64>) -> Result<(), Fault> {
+        Err(Fault::Sink)
+    }
+}
+
+/// Copies bytes out of a range of mapped memory.
+#[cfg(feature = "delayed-transport")]
+pub(crate) fn load<'g, P: Platform>(
+    platform: &P,
+    source: &mut impl Spans<'g, P>,
+    range: Range<u64>,
+    into: &mut [u8],
+) -> Result<(), Fault> {
+    let mut at = range.start;
+    while at < range.end {
+        let (from, offset, length) = source.span(at, range.end.saturating_sub(at)).map_err(|Denied| Fault::Source)?;
+        let start = at.saturating_sub(range.start) as usize;
+        let into = into.get_mut(start..start.saturating_add(length as usize)).ok_or(Fault::Sink)?;
+        platform.load(into, (from, offset));
+        at = at.saturating_add(length);
+    }
+    Ok(())
+}
+
+/// Stores bytes in a range of mapped memory, in ascending order.
+#[cfg(feature = "delayed-transport")]
+pub(crate) fn store_bytes<'g, P: Platform>(
+    platform: &P,
+    bytes: &[u8],
+    sink: &mut impl Spans<'g, P>,
+    range: Range<u64>,
+) -> Result<(), Fault> {
+    let mut at = range.start;
+    while at < range.end {
+        let (to, offset, length) = sink.span(at, range.end.saturating_sub(at)).map_err(|Denied| Fault::Sink)?;
+        let start = at.saturating_sub(range.start) as usize;
+        let bytes = bytes.get(start..start.saturating_add(length as usize)).ok_or(Fault::Source)?;
         platform.store((to, offset), bytes);
         at = at.saturating_add(length);
     }

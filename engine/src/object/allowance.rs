@@ -51,13 +51,13 @@ impl Allowance {
     }
 
     /// A service pass or a callback begins.
-    pub(crate) fn enter(&self) {
+    pub(crate) fn begin_pass(&self) {
         self.passes.fetch_add(1, Ordering::Relaxed);
         self.renew();
     }
 
     /// The pass or callback has ended; what polls inside it have processed since [`Self::take_owed`] is dropped.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn end_pass(&self) {
         self.owed.store(0, Ordering::Relaxed);
         self.passes.fetch_sub(1, Ordering::Relaxed);
     }
@@ -144,12 +144,12 @@ mod tests {
             posts += 1;
         }
         assert_eq!(posts, DISPATCH_BYTES / IN_PLACE_DISPATCH);
-        allowance.enter();
+        allowance.begin_pass();
         assert_eq!(allowance.in_place(), 0, "inside a pass nothing is processed in place");
-        allowance.enter();
-        allowance.leave();
+        allowance.begin_pass();
+        allowance.end_pass();
         assert_eq!(allowance.in_place(), 0, "the outer one is still under way");
-        allowance.leave();
+        allowance.end_pass();
         assert_eq!(allowance.in_place(), IN_PLACE_DISPATCH);
     }
 
@@ -158,11 +158,11 @@ mod tests {
         let allowance = Allowance::new(0);
         allowance.charge_pass(1);
         assert_eq!(allowance.take_owed(), 0, "outside of a pass");
-        allowance.enter();
+        allowance.begin_pass();
         allowance.charge_pass(3);
         allowance.charge_pass(4);
         assert_eq!((allowance.take_owed(), allowance.take_owed()), (7, 0));
-        allowance.leave();
+        allowance.end_pass();
     }
 
     #[test]

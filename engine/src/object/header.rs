@@ -3,7 +3,7 @@
 //! Each object has one [`Core`] and the close protocol over it. An object is held by its consumer, by its successors, by its
 //! pending requests and by its events under way; the close is complete when the last hold is gone, and only then, after the
 //! consumer's close callback has returned, do the objects it depended on lose theirs. The memory of an object stays allocated
-//! as long as a pointer to it exists.
+//! as long as a pointer to it exists; then a service pass frees it ([`Scheduler::dispose`]).
 //!
 //! Rules (NDKPI: closing objects): a close never fails; an antecedent may be closed before its successors and then pends; the
 //! close completion is the last callback of an object; nothing allocates.
@@ -11,7 +11,7 @@
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::{Erased, Shared};
+use softndk_cells::{Erased, ErasedLast, Shared};
 
 use crate::object::event::{Close, CloseCompletion, Closed, ServicePass};
 use crate::object::registry::Registry;
@@ -22,6 +22,9 @@ use crate::platform::{Lock, Platform};
 
 /// Any object, and what else a service pass looks after: each kind brings the functions of its row.
 pub(crate) type Object<P> = Erased<dyn AnyObject<P>>;
+
+/// An object to which no pointer is left; a service pass drops it.
+pub(crate) type LastObject<P> = ErasedLast<dyn AnyObject<P>>;
 
 /// What is asked of an object whose kind the caller does not know. Implemented for the counted pointers to the objects.
 pub(crate) trait AnyObject<P: Platform>: Send + Sync {
@@ -90,6 +93,13 @@ pub(crate) trait AnyObject<P: Platform>: Send + Sync {
 /// differ from the defaults.
 macro_rules! object {
     ($object:ident { $($function:item)* }) => {
+        impl<P: crate::platform::Platform> softndk_cells::Dispose for $object<P> {
+            fn dispose(last: softndk_cells::Last<Self>) {
+                let scheduler = last.core.scheduler.clone();
+                scheduler.dispose(last.into());
+            }
+        }
+
         impl<P: crate::platform::Platform> softndk_cells::View for $object<P> {
             type As = dyn crate::object::header::AnyObject<P>;
 
@@ -163,8 +173,6 @@ impl<P: Platform> Antecedents<P> {
             *place = Some(Hold::new(object));
         } else {
             debug_assert!(false, "an object depends on more than its antecedents hold");
-            // Not dropped: objects are put together on large frames, below which no object may be dropped.
-            core::mem::forget(object);
         }
     }
 
@@ -277,7 +285,7 @@ impl<P: Platform> Core<P> {
     }
 
     /// Memory to hand out with the finished object.
-    pub(crate) fn leave_memory(&self, memory: P::Memory) {
+    pub(crate) fn keep_memory(&self, memory: P::Memory) {
         self.closing.with(|closing| closing.memory = Some(memory));
     }
 
@@ -321,7 +329,6 @@ impl<P: Platform> Core<P> {
     }
 
     /// Hands the finished object out, if it is finished and no pass has yet.
-    #[inline(never)]
     pub(crate) fn finish(&self, pass: &mut ServicePass<'_, P>) {
         if self.holds.load(Ordering::Acquire) != 0 {
             return;

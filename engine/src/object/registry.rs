@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use softndk_cells::NoMemory;
+use softndk_cells::{Dispose, NoMemory};
 
 use crate::capacity::push_within_capacity;
 use crate::limits::REGISTRY_STEP;
@@ -19,17 +19,19 @@ const KINDS: usize = 16;
 pub(crate) struct Registry<P: Platform> {
     /// Most objects of a kind, where that is limited.
     most: u32,
-    inner: P::Lock<Inner<P>>,
+    inner: P::Lock<RegistryContents<P>>,
 }
 
-struct Inner<P: Platform> {
+impl<P: Platform> Dispose for Registry<P> {}
+
+struct RegistryContents<P: Platform> {
     objects: Vec<Option<Object<P>>>,
     free: Vec<u32>,
     /// Objects there are, by the number of their kind.
     counts: [u32; KINDS],
 }
 
-impl<P: Platform> Inner<P> {
+impl<P: Platform> RegistryContents<P> {
     /// The count of an object's kind, if a limit holds for it.
     fn count(&mut self, object: &Object<P>) -> Option<&mut u32> {
         let kind = object.core()?.kind;
@@ -39,7 +41,10 @@ impl<P: Platform> Inner<P> {
 
 impl<P: Platform> Registry<P> {
     pub(crate) fn new(most: u32) -> Self {
-        Self { most, inner: P::Lock::new(Inner { objects: Vec::new(), free: Vec::new(), counts: [0; KINDS] }) }
+        Self {
+            most,
+            inner: P::Lock::new(RegistryContents { objects: Vec::new(), free: Vec::new(), counts: [0; KINDS] }),
+        }
     }
 
     /// Publishes a complete object. More of its kind than the limits allow are refused as without memory.
@@ -92,7 +97,7 @@ impl<P: Platform> Registry<P> {
     /// The first object at or behind a position of the registry, and its position.
     pub(crate) fn next_object(&self, mut position: usize) -> Option<(usize, Object<P>)> {
         loop {
-            let (after, object) = self.look_from(position)?;
+            let (after, object) = self.scan_from(position)?;
             if let Some(object) = object {
                 return Some((after - 1, object));
             }
@@ -102,14 +107,14 @@ impl<P: Platform> Registry<P> {
 
     /// As [`Self::next_object`] over a bounded number of places: the position to go on from, with the object before it if there
     /// was one; `None` behind the last place.
-    pub(crate) fn look_from(&self, position: usize) -> Option<(usize, Option<Object<P>>)> {
+    pub(crate) fn scan_from(&self, position: usize) -> Option<(usize, Option<Object<P>>)> {
         self.inner.with(|registry| {
             let places = registry.objects.get(position..).filter(|places| !places.is_empty())?;
-            let looked = places.iter().take(REGISTRY_STEP);
+            let visited = places.iter().take(REGISTRY_STEP);
             let mut objects =
-                looked.clone().zip(position + 1..).filter_map(|(place, after)| Some((after, place.as_ref()?)));
+                visited.clone().zip(position + 1..).filter_map(|(place, after)| Some((after, place.as_ref()?)));
             let found = objects.next().map(|(after, object)| (after, Some(object.clone())));
-            Some(found.unwrap_or((position + looked.len(), None)))
+            Some(found.unwrap_or((position + visited.len(), None)))
         })
     }
 

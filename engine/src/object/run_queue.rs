@@ -6,7 +6,7 @@
 
 use softndk_cells::{Linked, List};
 
-use crate::object::header::Object;
+use crate::object::header::{LastObject, Object};
 use crate::platform::Platform;
 
 /// Which of the lists an object waits on.
@@ -25,17 +25,25 @@ pub(crate) struct RunQueue<P: Platform> {
     requests: List<Object<P>>,
     objects: List<Object<P>>,
     last: List<Object<P>>,
+    /// Objects without pointers, to be dropped.
+    disposals: List<LastObject<P>>,
     /// The lane that is served next.
     requests_next: bool,
 }
 
 impl<P: Platform> RunQueue<P> {
     pub(crate) const fn new() -> Self {
-        Self { requests: List::new(), objects: List::new(), last: List::new(), requests_next: true }
+        Self {
+            requests: List::new(),
+            objects: List::new(),
+            last: List::new(),
+            disposals: List::new(),
+            requests_next: true,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.objects.is_empty() && self.last.is_empty()
+        self.requests.is_empty() && self.objects.is_empty() && self.last.is_empty() && self.disposals.is_empty()
     }
 
     pub(crate) fn push(&mut self, lane: Lane, link: Linked<Object<P>>) {
@@ -44,6 +52,15 @@ impl<P: Platform> RunQueue<P> {
             Lane::Objects => self.objects.push(link),
             Lane::Last => self.last.push(link),
         };
+    }
+
+    pub(crate) fn push_disposal(&mut self, object: LastObject<P>) {
+        self.disposals.push(object.link());
+    }
+
+    /// The next object to be dropped.
+    pub(crate) fn pop_disposal(&mut self) -> Option<LastObject<P>> {
+        self.disposals.pop()
     }
 
     /// The next object.

@@ -3,24 +3,28 @@
 //! It holds what every object needs to get work done: the platform, the epoch, and for each processor a run queue, the deadlines
 //! and the allowance. It knows objects by their headers only.
 //!
+//! An object to which no pointer is left is dropped by a pass, too: what it owns may be much, the last pointer may go under a lock,
+//! and each object that it kept alive comes to the run queue in its turn, so that drops never nest.
+//!
 //! Rules: a pass holds no lock and is inside no epoch while a sink method runs; its work is bounded by the budget; linking an
-//! object never allocates and never fails.
+//! object never allocates and never fails. The locks of the run queues, of the deadlines and of those parked for the epoch are
+//! not held while a pointer to an object is dropped.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use softndk_cells::{Epoch, Guard, NoMemory, Shared, Stamp};
+use softndk_cells::{Dispose, Epoch, Guard, NoMemory, Serialized, Shared, Stamp};
 
 use crate::limits;
 use crate::object::allowance::Allowance;
 use crate::object::event::{Budget, Pass, ServicePass, Sink};
-use crate::object::header::Object;
+use crate::object::header::{LastObject, Object};
 use crate::object::run_queue::{Lane, RunQueue};
 use crate::object::timer::TimerQueue;
 use crate::platform::{Lock, Platform};
 
-struct Parts<P: Platform> {
+struct SchedulerParts<P: Platform> {
     platform: P,
     epoch: Shared<Epoch>,
     next_object: AtomicU64,
@@ -31,10 +35,16 @@ struct Parts<P: Platform> {
     allowances: Box<[Allowance]>,
     /// Objects that wait for contexts to leave the epoch.
     parked: P::Lock<RunQueue<P>>,
+    /// There are no service passes any more.
+    ended: AtomicBool,
+    /// Held by the context that drops objects after that.
+    disposing: Serialized<()>,
 }
 
+impl<P: Platform> Dispose for SchedulerParts<P> {}
+
 /// The scheduler of a fabric; see the module.
-pub(crate) struct Scheduler<P: Platform>(Shared<Parts<P>>);
+pub(crate) struct Scheduler<P: Platform>(Shared<SchedulerParts<P>>);
 
 impl<P: Platform> Clone for Scheduler<P> {
     fn clone(&self) -> Self {
@@ -56,7 +66,7 @@ impl<P: Platform> Scheduler<P> {
         let processors = (processors.max(1) as usize).min(limits::PROCESSORS);
         // A context on each processor, one it interrupted, and as many preempted threads as one is likely to meet.
         let epoch = Shared::try_new(Epoch::try_new(2 * processors + 64)?)?;
-        Ok(Self(Shared::try_new(Parts {
+        Ok(Self(Shared::try_new(SchedulerParts {
             platform,
             epoch,
             next_object: AtomicU64::new(1),
@@ -64,6 +74,8 @@ impl<P: Platform> Scheduler<P> {
             timer_queues: by_processor(processors, |_| TimerQueue::new())?,
             allowances: by_processor(processors, Allowance::new)?,
             parked: P::Lock::new(RunQueue::new()),
+            ended: AtomicBool::new(false),
+            disposing: Serialized::new(()),
         })?))
     }
 
@@ -126,8 +138,42 @@ impl<P: Platform> Scheduler<P> {
             was_empty && !run_queue.is_empty()
         });
         // A pass over this very run queue checks whether something is left, under the lock and after `serve_none`.
-        if woken && !self.allowance().is_some_and(|allowance| allowance.serves(processor as u32)) {
+        let is_served = || self.allowance().is_some_and(|allowance| allowance.serves(processor as u32));
+        if woken && !self.has_ended() && !is_served() {
             self.0.platform.schedule(processor as u32);
+        }
+    }
+
+    /// Has an object to which no pointer is left dropped by a service pass. Takes a pointer of its own: the object's goes with it.
+    #[cold]
+    pub(crate) fn dispose(self, object: LastObject<P>) {
+        self.push_at(None, |run_queue| run_queue.push_disposal(object));
+        // Behind the push: the lock orders it before the search of `end`, or this sees that the end has come.
+        if self.has_ended() {
+            self.dispose_all();
+        }
+    }
+
+    /// There are no service passes from now on: objects are dropped by the contexts that drop their last pointers.
+    pub(crate) fn end(&self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+        self.dispose_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.ended.load(Ordering::Relaxed)
+    }
+
+    /// Drops every object that waits for it. One context does this at a time, so that drops do not nest here either.
+    fn dispose_all(&self) {
+        let mut held = self.0.disposing.raise();
+        while let Some(disposing) = held {
+            for work in &self.0.work {
+                while let Some(object) = work.with(RunQueue::pop_disposal) {
+                    drop(object);
+                }
+            }
+            held = disposing.finish();
         }
     }
 
@@ -160,11 +206,11 @@ impl<P: Platform> Scheduler<P> {
         self.0.platform.raised(|| {
             let allowance = self.allowance();
             if let Some(allowance) = allowance {
-                allowance.enter();
+                allowance.begin_pass();
             }
             let result = call();
             if let Some(allowance) = allowance {
-                allowance.leave();
+                allowance.end_pass();
             }
             result
         })
@@ -218,6 +264,13 @@ impl<P: Platform> Scheduler<P> {
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(RunQueue::pop_last) else { break };
             item.service(&mut ServicePass { processor: processor as u32, bytes: &mut bytes, sink });
+            if self.0.platform.should_yield() {
+                break;
+            }
+        }
+        for _ in 0..limits::DISPOSE_STEP {
+            let Some(object) = work.with(RunQueue::pop_disposal) else { break };
+            drop(object);
             if self.0.platform.should_yield() {
                 break;
             }

@@ -31,14 +31,14 @@ pub(crate) struct TimerQueue<P: Platform> {
 
 /// A heap of places, the earliest in front.
 struct Deadlines<T> {
-    places: Vec<Place<T>>,
+    places: Vec<TimerPlace<T>>,
     /// Numbers of places that are set.
     heap: Vec<u32>,
     /// Numbers of unused places.
     free: Vec<u32>,
 }
 
-struct Place<T> {
+struct TimerPlace<T> {
     deadline: u64,
     /// Where in the heap it is, while `object` is there.
     position: usize,
@@ -141,7 +141,7 @@ impl<T> Deadlines<T> {
         self.places.try_reserve(1)?;
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len()))?;
         self.free.try_reserve(wanted.saturating_sub(self.free.len()))?;
-        push_within_capacity(&mut self.places, Place { deadline: NEVER, position: 0, object: None })
+        push_within_capacity(&mut self.places, TimerPlace { deadline: NEVER, position: 0, object: None })
             .map_err(|_| NoMemory)?;
         Ok(number)
     }
@@ -165,7 +165,7 @@ impl<T> Deadlines<T> {
             debug_assert!(kept.is_ok());
             heap_length
         };
-        self.settle(position);
+        self.sift(position);
         replaced
     }
 
@@ -175,7 +175,7 @@ impl<T> Deadlines<T> {
         let position = place.position;
         self.swap(position, self.heap.len().saturating_sub(1));
         self.heap.pop();
-        self.settle(position);
+        self.sift(position);
         Some(object)
     }
 
@@ -201,7 +201,7 @@ impl<T> Deadlines<T> {
     }
 
     /// Moves what is at a position of the heap to where it belongs.
-    fn settle(&mut self, mut position: usize) {
+    fn sift(&mut self, mut position: usize) {
         if position >= self.heap.len() {
             return;
         }

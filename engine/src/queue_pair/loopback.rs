@@ -1,172 +1,134 @@
-//! The wire inside one machine: the peer is another object of the same fabric, its memory is copied directly.
+//! The transport inside one machine: the peer is another object of the same fabric, its memory is copied directly.
 //!
-//! Remote accesses are checked against the peer's tokens, domain and rights.
+//! Every operation ends at once. The responder is called in the requester's own context.
 
-use alloc::vec::Vec;
 use core::ops::Range;
 
-use softndk_cells::ring::Receiver;
-use softndk_cells::{Shared, Stamp};
+use softndk_cells::{NoMemory, Shared, Stamp};
 
-use crate::completion::completion_queue::Completion;
 use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::Rights;
-use crate::memory::access::{Accessor, Denied};
-use crate::memory::memory_window;
-use crate::memory::transfer::{self, CHUNK, Fault, List, Remote, Spans};
-use crate::platform::Platform;
-use crate::queue_pair::pair::{End, QueuePairObject, Request, state};
-use crate::queue_pair::receive_queue;
-use crate::queue_pair::wire::{Begun, Delivery, Refused, Wire};
-use crate::token::{MemoryToken, Sge};
+use crate::memory::access::Denied;
+use crate::memory::transfer::{Fault, LocalBytes};
+use crate::object::header::Object;
+use crate::object::scheduler::Scheduler;
+use crate::platform::{Lock, Platform};
+use crate::queue_pair::pair::QueuePairObject;
+use crate::queue_pair::responder::Responder;
+use crate::queue_pair::transport::{Answer, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport};
+use crate::token::MemoryToken;
 
 /// See the module.
-pub(crate) struct Loopback;
+pub(crate) struct Loopback<P: Platform>(Responder<P>);
 
-/// The peer's memory that a request names.
-fn remote<'g, P: Platform>(
-    peer: &Shared<QueuePairObject<P>>,
-    here: Accessor<'g, P>,
-    request: &Request<P>,
-    needed: Rights,
-) -> Result<Remote<'g, P>, Refused> {
-    let accessor = there(peer, here);
-    let view = accessor.remote(request.token, request.address, request.length, needed);
-    view.map(|view| Remote { accessor, view }).map_err(|Denied| Refused::Remote)
-}
-
-impl<P: Platform> Wire<P> for Loopback {
-    type PeerQueuePair = Shared<QueuePairObject<P>>;
+impl<P: Platform> Transport<P> for Loopback<P> {
+    fn try_new(_scheduler: &Scheduler<P>) -> Result<Self, NoMemory> {
+        Responder::try_new().map(Self)
+    }
 
     #[inline]
-    fn read<'g>(
-        peer: &Self::PeerQueuePair,
-        here: Accessor<'g, P>,
-        request: &Request<P>,
-        local: &mut impl Spans<'g, P>,
+    fn connect(&mut self, pair: &QueuePairObject<P>) -> bool {
+        if self.0.pair().is_none() {
+            self.0.attach(pair.link.with(|link| link.peer.clone()));
+        }
+        self.0.pair().is_some()
+    }
+
+    #[inline]
+    fn read(
+        &mut self,
+        near: Near<'_, P>,
+        source: RemoteBuffer,
+        sink: &mut impl LocalBytes<P>,
         range: Range<u64>,
-    ) -> Result<(), Refused> {
-        let mut source = remote(peer, here, request, Rights::REMOTE_READ)?;
-        let platform = here.tables.scheduler.platform();
-        transfer::copy(platform, &mut source, local, range, request.length).map_err(|fault| match fault {
-            Fault::Source => Refused::Remote,
-            Fault::Sink => Refused::Local,
+    ) -> Answer<Result<u64, Refused>> {
+        let moved = range.end.saturating_sub(range.start);
+        let remote = self.0.remote(near.inside, source, Rights::REMOTE_READ).map_err(|Denied| Refused::Remote);
+        let copied = remote.and_then(|mut remote| {
+            let platform = near.pair.core.scheduler.platform();
+            sink.copy_from(platform, &mut remote, range, source.length).map_err(|fault| match fault {
+                Fault::Source => Refused::Remote,
+                Fault::Sink => Refused::Local,
+            })
+        });
+        Answer::Ready(copied.map(|()| moved))
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        near: Near<'_, P>,
+        source: &mut impl LocalBytes<P>,
+        sink: RemoteBuffer,
+        range: Range<u64>,
+    ) -> Answer<Result<u64, Refused>> {
+        let moved = range.end.saturating_sub(range.start);
+        let remote = self.0.remote(near.inside, sink, Rights::REMOTE_WRITE).map_err(|Denied| Refused::Remote);
+        let copied = remote.and_then(|mut remote| {
+            let platform = near.pair.core.scheduler.platform();
+            source.copy_to(platform, &mut remote, range, sink.length).map_err(|fault| match fault {
+                Fault::Source => Refused::Local,
+                Fault::Sink => Refused::Remote,
+            })
+        });
+        Answer::Ready(copied.map(|()| moved))
+    }
+
+    #[inline]
+    fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun> {
+        Answer::Ready(self.0.begin(near.inside, message, &Object::of(near.pair)))
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        near: Near<'_, P>,
+        message: SendMessage,
+        source: &mut impl LocalBytes<P>,
+        range: Range<u64>,
+    ) -> Answer<Result<u64, NotSent>> {
+        let moved = range.end.saturating_sub(range.start);
+        let copied =
+            self.0.sink(near.inside).map_err(|Denied| Fault::Sink).and_then(|mut sink| {
+                source.copy_to(near.pair.core.scheduler.platform(), &mut sink, range, message.length)
+            });
+        Answer::Ready(match copied {
+            Ok(()) => Ok(moved),
+            Err(Fault::Source) => Err(NotSent::Local),
+            Err(Fault::Sink) => Err(NotSent::Receiver(self.0.fail_receive(message, Outcome::LocalAccess))),
         })
     }
 
-    #[inline]
-    fn write<'g>(
-        peer: &Self::PeerQueuePair,
-        here: Accessor<'g, P>,
-        request: &Request<P>,
-        local: &mut impl Spans<'g, P>,
-        range: Range<u64>,
-    ) -> Result<(), Refused> {
-        let mut sink = remote(peer, here, request, Rights::REMOTE_WRITE)?;
-        let platform = here.tables.scheduler.platform();
-        transfer::copy(platform, local, &mut sink, range, request.length).map_err(|fault| match fault {
-            Fault::Source => Refused::Local,
-            Fault::Sink => Refused::Remote,
-        })
-    }
-
-    fn write_inline(
-        peer: &Self::PeerQueuePair,
-        here: Accessor<'_, P>,
-        request: &Request<P>,
-        chunks: &Receiver<[u8; CHUNK]>,
-    ) -> Result<(), Refused> {
-        let mut sink = remote(peer, here, request, Rights::REMOTE_WRITE)?;
-        let platform = here.tables.scheduler.platform();
-        transfer::store(platform, chunks, request.first, &mut sink, request.length).map_err(|_| Refused::Remote)
-    }
-
-    fn begin_send(
-        pair: &Shared<QueuePairObject<P>>,
-        peer: &Self::PeerQueuePair,
-        here: Accessor<'_, P>,
-        delivery: Delivery,
-        sges: &mut Vec<Sge>,
-    ) -> Begun {
-        let there = there(peer, here);
-        let known = |token| there.fast_of_peer(token).is_ok() || there.window_of_peer(token).is_ok();
-        if delivery.invalidates.is_some_and(|token| !known(token)) {
-            return Begun::UnknownToken;
-        }
-        let receive = if let Some(attachment) = &peer.attachment {
-            receive_queue::begin_shared(peer, attachment, delivery.filled, pair, sges)
-        } else {
-            let draining = peer.state() & state::DRAIN != 0;
-            peer.receiving.begin(draining, delivery.filled, pair, sges)
-        };
-        let Some(receive) = receive else { return Begun::NoReceive };
-        if delivery.length > receive.length {
-            return Begun::Failed(receive, Outcome::ReceiveTooSmall);
-        }
-        let checked = delivery.length == 0 || sink(there, sges).check().is_ok();
-        if checked { Begun::Found(receive) } else { Begun::Failed(receive, Outcome::LocalAccess) }
+    fn invalidate(&mut self, near: Near<'_, P>, token: MemoryToken) -> Answer<Option<Stamp>> {
+        Answer::Ready(self.0.invalidate(near.inside, token))
     }
 
     #[inline]
-    fn send<'g>(
-        peer: &Self::PeerQueuePair,
-        here: Accessor<'g, P>,
-        sges: &[Sge],
-        source: &mut impl Spans<'g, P>,
-        range: Range<u64>,
-        total: u64,
-    ) -> Result<(), Fault> {
-        transfer::copy(here.tables.scheduler.platform(), source, &mut sink(there(peer, here), sges), range, total)
+    fn end_send(&mut self, _pair: &Shared<QueuePairObject<P>>, message: SendMessage) {
+        self.0.fill(message, Outcome::Success);
     }
 
-    fn send_inline(
-        peer: &Self::PeerQueuePair,
-        here: Accessor<'_, P>,
-        sges: &[Sge],
-        (chunks, first): (&Receiver<[u8; CHUNK]>, usize),
-        total: u64,
-    ) -> Result<(), Fault> {
-        transfer::store(here.tables.scheduler.platform(), chunks, first, &mut sink(there(peer, here), sges), total)
+    #[inline]
+    fn end_request(&mut self, _pair: &Shared<QueuePairObject<P>>) {
+        self.0.end_request();
     }
 
-    fn invalidate(peer: &Self::PeerQueuePair, here: Accessor<'_, P>, token: MemoryToken) -> Option<Stamp> {
-        let there = there(peer, here);
-        match there.fast_of_peer(token) {
-            Ok(fast) => fast.buffers.withdraw(),
-            Err(Denied) => memory_window::unbind(there.window_of_peer(token).ok()?, |bound| bound.is(&peer.windows)),
-        }
+    fn has_gathered(&self) -> bool {
+        self.0.has_gathered()
     }
 
-    fn is_patient(peer: &Self::PeerQueuePair) -> bool {
-        peer.attachment.is_some()
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.0.is_full()
     }
 
-    fn end_sends(peer: &Self::PeerQueuePair, filled: &mut [Completion], moving: bool) {
-        receive_queue::commit(peer, filled, moving);
+    #[inline]
+    fn commit(&mut self, _pair: &Shared<QueuePairObject<P>>, outgoing: Traffic, incoming: Traffic) {
+        self.0.commit(incoming, outgoing);
     }
 
-    fn give_up(peer: &Self::PeerQueuePair) {
-        if let Some(attachment) = &peer.attachment {
-            attachment.leave();
-        }
+    fn release(&mut self, _pair: &Shared<QueuePairObject<P>>) {
+        drop(self.0.release());
     }
-
-    fn break_off(peer: &Self::PeerQueuePair) {
-        peer.end();
-    }
-
-    fn count(peer: &Self::PeerQueuePair, sent: Traffic, received: Traffic) {
-        peer.traffic_counter.count_other(sent, received);
-    }
-}
-
-/// Access to the peer's memory.
-fn there<'g, P: Platform>(peer: &Shared<QueuePairObject<P>>, here: Accessor<'g, P>) -> Accessor<'g, P> {
-    Accessor { domain: peer.domain.number, pair: peer.windows.address(), ..here }
-}
-
-/// The SGEs of the peer's receive as the target of a message.
-fn sink<'g, 'e, P: Platform>(there: Accessor<'g, P>, sges: &'e [Sge]) -> List<'g, P, &'e [Sge]> {
-    List::new(there, sges, Rights::LOCAL_WRITE)
 }

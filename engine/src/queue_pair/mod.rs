@@ -3,10 +3,14 @@
 //! May use `completion`, `memory`, `adapter`, `object` and the ground. A queue pair keeps the connector it is tied to as an
 //! object of unknown kind, and tells it through its table that it has failed or drained.
 
-pub(crate) mod loopback;
+#[cfg(feature = "delayed-transport")]
+mod delayed;
+mod local_request;
+mod loopback;
 pub(crate) mod pair;
 pub(crate) mod posting;
 pub(crate) mod receive_queue;
 pub(crate) mod requester;
+mod responder;
 pub(crate) mod shared_receive_queue;
-pub(crate) mod wire;
+mod transport;

@@ -28,7 +28,7 @@ use crate::object::snapshot::{ObjectKind, ObjectState};
 use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::receive_queue::{self, Receive, ReceiveQueue};
-use crate::queue_pair::requester::{self, Initiator};
+use crate::queue_pair::requester::{self, Requester};
 use crate::queue_pair::shared_receive_queue::{SharedReceiveQueue, SrqAttachment};
 use crate::token::{MemoryToken, Sge};
 
@@ -69,7 +69,7 @@ pub(crate) struct QueuePairObject<P: Platform> {
     pub(super) receives: Sender<Receive>,
     pub(super) receive_sges: Sender<Sge>,
     /// Processing of the initiator queue, by one context at a time.
-    pub(crate) work: Serialized<Initiator<P>>,
+    pub(crate) work: Serialized<Requester<P>>,
     pub(crate) receiving: ReceiveQueue<P>,
     /// The source of its receives instead of its own queue.
     pub(crate) attachment: Option<SrqAttachment<P>>,
@@ -238,13 +238,13 @@ impl<P: Platform> QueuePairSettings<'_, P> {
 }
 
 /// What a queue pair is made of and may fail for.
-struct Parts<P: Platform> {
+struct QueuePairParts<P: Platform> {
     requests: Sender<Request<P>>,
     sges: Sender<Sge>,
     chunks: Sender<[u8; CHUNK]>,
     receives: Sender<Receive>,
     receive_sges: Sender<Sge>,
-    work: Initiator<P>,
+    work: Requester<P>,
     receiving: ReceiveQueue<P>,
     attachment: Option<SrqAttachment<P>>,
     windows: Shared<Windows<P>>,
@@ -252,7 +252,7 @@ struct Parts<P: Platform> {
     traffic_counter: Shared<TrafficCounter>,
 }
 
-impl<P: Platform> Parts<P> {
+impl<P: Platform> QueuePairParts<P> {
     #[inline(never)]
     fn try_new(domain: &DomainObject<P>, settings: &QueuePairSettings<'_, P>) -> Result<Self, NoMemory> {
         let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
@@ -269,7 +269,7 @@ impl<P: Platform> Parts<P> {
             chunks,
             receives,
             receive_sges,
-            work: Initiator::try_new(request_end, sge_end, chunk_end)?,
+            work: Requester::try_new(&domain.open.adapter.scheduler, request_end, sge_end, chunk_end)?,
             receiving: ReceiveQueue::new(receive_end, receive_sge_end),
             attachment: settings.shared.map(SrqAttachment::try_new).transpose()?,
             windows: Shared::try_new(Windows::new())?,
@@ -287,7 +287,7 @@ fn assemble<P: Platform>(
     domain: &Shared<DomainObject<P>>,
     settings: &QueuePairSettings<'_, P>,
     consumer_object: P::ConsumerObject,
-    parts: Parts<P>,
+    parts: QueuePairParts<P>,
 ) -> Shared<QueuePairObject<P>> {
     let adapter = &domain.open.adapter;
     let overrun = settings.initiator_queue.0.has_failed() || settings.receive_queue.0.has_failed();
@@ -346,7 +346,7 @@ impl<P: Platform> QueuePair<P> {
         adapter.ready()?;
         settings.check(domain)?;
         let place = Reserved::try_new()?;
-        let parts = Parts::try_new(domain, &settings)?;
+        let parts = QueuePairParts::try_new(domain, &settings)?;
         let pair = assemble(place, domain, &settings, consumer_object, parts);
         adapter.register(&Object::of(&pair))?;
         Ok(Self(pair))

@@ -36,31 +36,33 @@ pub(crate) struct Receive {
 }
 
 pub(crate) struct ReceiveQueue<P: Platform> {
-    inner: P::Lock<Inner<P>>,
+    inner: P::Lock<PostedReceives<P>>,
     /// A sender waits for a receive to be posted.
     awaited: AtomicBool,
 }
 
-struct Inner<P: Platform> {
+struct PostedReceives<P: Platform> {
     receives: Receiver<Receive>,
     sges: Receiver<Sge>,
     /// The peer fills receives at the front of the queue.
     delivering: bool,
-    waiter: Option<Shared<QueuePairObject<P>>>,
+    /// Scheduled when a receive is posted.
+    waiter: Option<Object<P>>,
 }
 
 impl<P: Platform> ReceiveQueue<P> {
     pub(crate) fn new(receives: Receiver<Receive>, sges: Receiver<Sge>) -> Self {
-        let inner = Inner { receives, sges, delivering: false, waiter: None };
+        let inner = PostedReceives { receives, sges, delivering: false, waiter: None };
         Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) }
     }
 
-    /// Gives the peer the receive after the `filled` ones it has filled already, and its SGEs; or records that it waits.
+    /// Gives the responder the receive after the `filled` ones it has filled already, and its SGEs; or records
+    /// who waits.
     pub(crate) fn begin(
         &self,
         draining: bool,
         filled: usize,
-        peer: &Shared<QueuePairObject<P>>,
+        waiter: &Object<P>,
         sges: &mut alloc::vec::Vec<Sge>,
     ) -> Option<Receive> {
         self.inner.with(|inner| {
@@ -69,7 +71,7 @@ impl<P: Platform> ReceiveQueue<P> {
                 if filled > 0 {
                     return None;
                 }
-                inner.waiter = Some(peer.clone());
+                inner.waiter = Some(waiter.clone());
                 self.awaited.store(true, Ordering::SeqCst);
                 // Check again: a post that did not see the mark has published before.
                 if draining || inner.receives.peek(position).is_none() {
@@ -103,7 +105,7 @@ pub(crate) fn begin_shared<P: Platform>(
     pair: &QueuePairObject<P>,
     attachment: &SrqAttachment<P>,
     filled: usize,
-    peer: &Shared<QueuePairObject<P>>,
+    waiter: &Object<P>,
     sges: &mut alloc::vec::Vec<Sge>,
 ) -> Option<Receive> {
     let (receive, emptied) = pair.receiving.inner.with(|inner| {
@@ -111,7 +113,7 @@ pub(crate) fn begin_shared<P: Platform>(
         if pair.state() & state::DRAIN != 0 {
             return (None, (None, None));
         }
-        let (receive, emptied) = attachment.take(peer, filled == 0, sges);
+        let (receive, emptied) = attachment.take(waiter, filled == 0, sges);
         inner.delivering |= receive.is_some();
         (receive, emptied)
     });
@@ -129,7 +131,7 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
             }
         }
         inner.delivering = moving;
-        completion_queue::enter(&pair.receive_queue, filled)
+        completion_queue::push_batch(&pair.receive_queue, filled)
     });
     if !entered {
         pair.defer_failure();
@@ -139,7 +141,7 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
     }
 }
 
-impl<P: Platform> Inner<P> {
+impl<P: Platform> PostedReceives<P> {
     fn pop(&mut self) -> Option<Receive> {
         // The receive leaves last: a context that sees its place free finds places for its SGEs as well.
         let count = self.receives.peek(self.receives.position())?.count;
@@ -158,7 +160,7 @@ pub(crate) fn posted<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
             inner.waiter.take()
         });
         if let Some(waiter) = waiter {
-            waiter.core.scheduler.link(&Object::of(&waiter));
+            pair.core.scheduler.link(&waiter);
         }
     }
     if pair.state() & state::DRAIN != 0 {
@@ -196,7 +198,7 @@ pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
                 };
                 count += 1;
             }
-            entered &= completion_queue::enter(&pair.receive_queue, batch.get(..count).unwrap_or_default());
+            entered &= completion_queue::push_batch(&pair.receive_queue, batch.get(..count).unwrap_or_default());
         }
         (false, waiter)
     });

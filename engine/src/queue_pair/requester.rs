@@ -1,135 +1,62 @@
 //! The requester: processes each request of the initiator queue in order, to its one completion.
 //!
 //! This is the state of the request at the front and the steps that bring it forward, run by one context at a time. It takes no
-//! lock while it copies, and reaches the peer through the [`Wire`] only.
+//! lock while it copies, and reaches the other end through its [`Transport`] only. Requests that need no other end are in
+//! `local_request.rs`.
 //!
 //! Rules: requests are processed and completed in the order they were posted, so a read fence is always satisfied; a request
 //! that fails carries its error, ends the connection, and everything after it is cancelled; completions are entered in batches,
 //! a sender's before the receiver's, so that an answer never overtakes them; a step stays inside the epoch for at most one
 //! piece of copying; an invalidation completes only when no context inside can have seen the region.
 
-use alloc::vec::Vec;
+use core::ops::Range;
 
 use softndk_cells::ring::Receiver;
-use softndk_cells::{Guard, NoMemory, Shared, SlotKey, Stamp};
+use softndk_cells::{NoMemory, Shared, Stamp};
 
-use crate::capacity::push_within_capacity;
-use crate::completion::completion_queue::{self, Completion};
+use crate::completion::completion_queue::{self, Batch, Completion};
 use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::{Operation, RequestFlags, Rights};
-use crate::limits::{BATCH, RECEIVE_SGES, REQUEST_COST, STEP_REQUESTS};
-use crate::memory::access::{Accessor, Denied};
-use crate::memory::memory_region::Edges;
-use crate::memory::memory_window::{self, Binding, NotBound};
-use crate::memory::transfer::{CHUNK, Fault, List, Sges};
+use crate::limits::{REQUEST_COST, STEP_REQUESTS};
+use crate::memory::transfer::{CHUNK, InlineBytes, List, LocalBytes, Queued, Sges};
 use crate::object::header::Object;
-use crate::platform::{Lock, Platform};
-use crate::queue_pair::loopback::Loopback;
+use crate::object::scheduler::Scheduler;
+use crate::platform::Platform;
 use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject, Request, Subject, state, update_end};
-use crate::queue_pair::receive_queue::Receive;
-use crate::queue_pair::wire::{Begun, Delivery, Refused, Wire};
-use crate::token::{MemoryToken, Sge};
+use crate::queue_pair::transport::{
+    Answer, Begun, Near, NotSent, PeerTransport, Refused, RemoteBuffer, SendMessage, Transport,
+};
+use crate::token::Sge;
 
 /// What is known about the request at the front.
-enum Phase {
+pub(super) enum RequestPhase {
     /// Not begun.
     Fresh,
-    /// Checked, and this many bytes moved.
+    /// Checked at this end; the other end has been asked for a receive.
+    Beginning,
+    /// Under way, and this many bytes moved.
     Moving(u64),
-    /// Moved; the access to a region has been revoked and its readers have to leave.
+    /// Moved; the other end has been asked to revoke the access to a region or window.
+    Revoking,
+    /// The access to a region has been revoked and its readers have to leave.
     Leaving(Stamp),
 }
 
 /// The processing state of a queue pair; see the module.
-pub(crate) struct Initiator<P: Platform> {
-    requests: Receiver<Request<P>>,
+pub(crate) struct Requester<P: Platform> {
+    pub(super) requests: Receiver<Request<P>>,
     sges: Receiver<Sge>,
     chunks: Receiver<[u8; CHUNK]>,
-    phase: Phase,
-    /// The other end, once known.
-    peer: Option<Shared<QueuePairObject<P>>>,
-    /// The receive that the message at the front goes into, and its SGEs.
-    receive: Option<Receive>,
+    pub(super) phase: RequestPhase,
+    transport: PeerTransport<P>,
     /// Until when the message at the front waits for a receive.
     deadline: Option<u64>,
-    /// Receives of the peer are marked as being filled by this requester.
-    occupied: bool,
-    scratch: Vec<Sge>,
     done: Batch,
-    filled: Batch,
     /// A request failed; the connection has not been ended yet.
     failed: bool,
     outgoing: Traffic,
     incoming: Traffic,
-}
-
-/// The queue pair, the other end if there is one, and the epoch this context is in.
-struct Ends<'a, P: Platform> {
-    pair: &'a Shared<QueuePairObject<P>>,
-    peer: Option<&'a Shared<QueuePairObject<P>>>,
-    guard: &'a Guard<'a>,
-}
-
-/// The same with the other end known.
-struct Both<'a, P: Platform> {
-    pair: &'a Shared<QueuePairObject<P>>,
-    peer: &'a Shared<QueuePairObject<P>>,
-    guard: &'a Guard<'a>,
-}
-
-impl<'a, P: Platform> Both<'a, P> {
-    /// Access to this end's memory.
-    fn here(&self) -> Accessor<'a, P> {
-        let domain = &self.pair.domain;
-        let (tables, domain) = (&domain.tables, domain.number);
-        Accessor { tables, guard: self.guard, domain, pair: 0 }
-    }
-}
-
-impl<P: Platform> Clone for Ends<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Platform> Copy for Ends<'_, P> {}
-
-impl<P: Platform> Clone for Both<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Platform> Copy for Both<'_, P> {}
-
-/// Completions gathered for one queue. In memory of its own: a queue pair is moved over the stack when it is made.
-struct Batch(Vec<Completion>);
-
-impl Batch {
-    fn try_new() -> Result<Self, NoMemory> {
-        let mut entries = Vec::new();
-        entries.try_reserve_exact(BATCH)?;
-        Ok(Self(entries))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn is_full(&self) -> bool {
-        self.0.len() >= BATCH
-    }
-
-    /// Precondition: the caller has checked the capacity.
-    fn push(&mut self, completion: Completion) {
-        let kept = push_within_capacity(&mut self.0, completion);
-        debug_assert!(kept.is_ok());
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
 }
 
 /// How much a step did.
@@ -154,39 +81,40 @@ impl Stepped {
 enum Stop {
     Bounds,
     Empty,
-    NoReceive,
+    /// Another context schedules the queue pair: with a receive, or with an answer.
+    Waiting,
     Epoch(Stamp),
 }
 
 /// What happened to the request at the front.
-enum Progress {
+pub(super) enum Progress {
     Completed,
     Moved(u64),
-    NoReceive,
+    /// The message found no receive; a patient peer's come whenever they come.
+    NoReceive {
+        patient: bool,
+    },
+    /// The other end answers later.
+    Later,
     /// After this many bytes.
     Epoch(Stamp, u64),
 }
 
-impl<P: Platform> Initiator<P> {
+impl<P: Platform> Requester<P> {
     pub(crate) fn try_new(
+        scheduler: &Scheduler<P>,
         requests: Receiver<Request<P>>,
         sges: Receiver<Sge>,
         chunks: Receiver<[u8; CHUNK]>,
     ) -> Result<Self, NoMemory> {
-        let mut scratch = Vec::new();
-        scratch.try_reserve_exact(RECEIVE_SGES)?;
         Ok(Self {
             requests,
             sges,
             chunks,
-            phase: Phase::Fresh,
-            peer: None,
-            receive: None,
+            phase: RequestPhase::Fresh,
+            transport: PeerTransport::try_new(scheduler)?,
             deadline: None,
-            occupied: false,
-            scratch,
             done: Batch::try_new()?,
-            filled: Batch::try_new()?,
             failed: false,
             outgoing: Traffic::default(),
             incoming: Traffic::default(),
@@ -194,58 +122,194 @@ impl<P: Platform> Initiator<P> {
     }
 
     /// Brings requests forward until a bound is reached or something has to be waited for.
-    fn run(&mut self, pair: &Shared<QueuePairObject<P>>, guard: &Guard<'_>, most: u64) -> (u64, Stop) {
-        // The pointer is moved and not counted: nothing per request touches the peer's count.
-        let peer = self.peer.take().or_else(|| pair.link.with(|link| link.peer.clone()));
-        let answer = self.run_with(Ends { pair, peer: peer.as_ref(), guard }, most);
-        if core::mem::take(&mut self.failed) {
-            // Before the results: a consumer that sees the failed request finds the connection ended.
-            queue_pair::end_connection(pair);
-        }
-        self.commit(pair, peer.as_ref());
-        self.peer = peer;
-        answer
-    }
-
-    fn run_with(&mut self, ends: Ends<'_, P>, most: u64) -> (u64, Stop) {
+    fn run(&mut self, near: Near<'_, P>, most: u64) -> (u64, Stop) {
+        let connected = self.transport.connect(near.pair);
         let mut bytes = 0_u64;
+        let mut stop = Stop::Bounds;
         for _ in 0..STEP_REQUESTS {
             if self.requests.is_empty() {
-                return (bytes, Stop::Empty);
+                stop = Stop::Empty;
+                break;
             }
-            if self.done.is_full() || self.filled.is_full() {
-                self.commit(ends.pair, ends.peer);
+            if self.done.is_full() || self.transport.is_full() {
+                self.commit(near.pair);
             }
-            match self.advance(ends, most.saturating_sub(bytes).max(1)) {
+            match self.advance(near, connected, most.saturating_sub(bytes).max(1)) {
                 Progress::Completed => bytes = bytes.saturating_add(REQUEST_COST),
                 Progress::Moved(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
-                Progress::NoReceive if !self.filled.is_empty() => self.commit(ends.pair, ends.peer),
-                Progress::NoReceive if self.waits(ends) => return (bytes, Stop::NoReceive),
-                Progress::NoReceive => {
-                    self.fail(ends.pair, Outcome::NotReady);
+                // The filled receives are still in front of those that are free.
+                Progress::NoReceive { .. } if self.transport.has_gathered() => self.commit(near.pair),
+                Progress::NoReceive { patient } if !self.waits(near.pair, patient) => {
+                    self.fail(near.pair, Outcome::NotReady);
                     bytes = bytes.saturating_add(REQUEST_COST);
                 }
-                Progress::Epoch(stamp, moved) => return (bytes.saturating_add(moved), Stop::Epoch(stamp)),
+                Progress::NoReceive { .. } | Progress::Later => {
+                    stop = Stop::Waiting;
+                    break;
+                }
+                Progress::Epoch(stamp, moved) => {
+                    bytes = bytes.saturating_add(moved);
+                    stop = Stop::Epoch(stamp);
+                    break;
+                }
             }
             if bytes >= most || self.failed {
                 break;
             }
         }
-        (bytes, Stop::Bounds)
+        if core::mem::take(&mut self.failed) {
+            // Before the results: a consumer that sees the failed request finds the connection ended.
+            queue_pair::end_connection(near.pair);
+        }
+        self.commit(near.pair);
+        (bytes, stop)
     }
 
-    /// The message at the front found no receive: whether it continues to wait.
-    fn waits(&mut self, ends: Ends<'_, P>) -> bool {
-        let Some(patience) = ends.pair.patience.as_ref().filter(|_| !ends.peer.is_some_and(Loopback::is_patient))
-        else {
-            return true;
-        };
-        let now = ends.pair.core.scheduler.platform().now();
+    /// One step of the request at the front. Rare steps have frames of their own.
+    #[inline]
+    fn advance(&mut self, near: Near<'_, P>, connected: bool, most: u64) -> Progress {
+        // A request whose access has been revoked already is finished; only its readers have to leave.
+        let goes_on = matches!(self.phase, RequestPhase::Leaving(_)) || !near.pair.is_ended();
+        if !goes_on || !connected {
+            return self.complete(near.pair, Outcome::Cancelled);
+        }
+        if let RequestPhase::Leaving(stamp) = self.phase {
+            return self.leave(near.pair, stamp);
+        }
+        let Some(request) = self.requests.front() else { return Progress::Completed };
+        match request.operation {
+            Operation::Read if near.pair.state() & state::NO_READS != 0 => {
+                return self.fail(near.pair, Outcome::InvalidRequest);
+            }
+            Operation::Read | Operation::Write => {}
+            Operation::Send | Operation::SendAndInvalidate => {
+                if let Some(progress) = self.begin_send(near) {
+                    return progress;
+                }
+            }
+            Operation::FastRegister => return self.fast_register(near.pair),
+            Operation::Bind => return self.bind(near.pair),
+            Operation::Invalidate => return self.invalidate(near.pair),
+            Operation::Receive | Operation::ReceiveAndInvalidate => {
+                return self.complete(near.pair, Outcome::InvalidRequest);
+            }
+        }
+        self.transfer(near, most)
+    }
+
+    /// A message finds and checks everything it needs before its first byte moves; `None` when it has.
+    fn begin_send(&mut self, near: Near<'_, P>) -> Option<Progress> {
+        let request = self.requests.peek(self.requests.position())?;
+        if let RequestPhase::Fresh = self.phase
+            && request.length > 0
+            && !request.flags.contains(RequestFlags::INLINE)
+            && list(near, request, &self.sges).check().is_err()
+        {
+            return Some(self.fail(near.pair, Outcome::LocalAccess));
+        }
+        match self.phase {
+            RequestPhase::Fresh | RequestPhase::Beginning => {}
+            _ => return None,
+        }
+        self.phase = RequestPhase::Beginning;
+        match self.transport.begin_send(near, SendMessage::of(request)) {
+            Answer::Later => Some(Progress::Later),
+            Answer::Ready(Begun::Found) => {
+                self.phase = RequestPhase::Moving(0);
+                self.stop_waiting(near.pair);
+                None
+            }
+            Answer::Ready(Begun::NoReceive { patient }) => {
+                // Its memory may have changed by the time there is one.
+                self.phase = RequestPhase::Fresh;
+                Some(Progress::NoReceive { patient })
+            }
+            Answer::Ready(Begun::UnknownToken) => Some(self.fail(near.pair, Outcome::RemoteError)),
+            Answer::Ready(Begun::Failed(outcome)) => Some(self.fail(near.pair, receiver_failed(near.pair, outcome))),
+        }
+    }
+
+    /// A request that moves bytes: move a piece; after the last one invalidate what is to be invalidated, and complete.
+    #[inline]
+    fn transfer(&mut self, near: Near<'_, P>, most: u64) -> Progress {
+        let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
+        let (operation, length) = (request.operation, request.length);
+        let invalidates_sink = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
+        let mut moved = 0;
+        if !matches!(self.phase, RequestPhase::Revoking) {
+            let at = if let RequestPhase::Moving(at) = self.phase { at } else { 0 };
+            moved = match self.move_piece(near, at, most) {
+                Answer::Later => return Progress::Later,
+                Answer::Ready(Err(outcome)) => return self.fail(near.pair, outcome),
+                Answer::Ready(Ok(moved)) => moved,
+            };
+            if operation == Operation::Read {
+                self.incoming.add(moved);
+            } else {
+                self.outgoing.add(moved);
+            }
+            let at = at.saturating_add(moved);
+            if at < length {
+                self.phase = RequestPhase::Moving(at);
+                return Progress::Moved(moved);
+            }
+        }
+        if invalidates_sink {
+            return self.invalidate_sink(near, moved);
+        }
+        if operation == Operation::SendAndInvalidate {
+            return self.invalidate_remote(near, moved);
+        }
+        if operation == Operation::Send {
+            self.end_send(near.pair);
+        }
+        self.complete(near.pair, Outcome::Success);
+        Progress::Moved(moved)
+    }
+
+    /// The message at the front has been delivered: its receive succeeds.
+    fn end_send(&mut self, pair: &Shared<QueuePairObject<P>>) {
+        if let Some(request) = self.requests.peek(self.requests.position()) {
+            self.transport.end_send(pair, SendMessage::of(request));
+        }
+    }
+
+    /// Moves the next piece of the request at the front; how many bytes. This end's memory is checked before the first of them.
+    #[inline]
+    fn move_piece(&mut self, near: Near<'_, P>, at: u64, most: u64) -> Answer<Result<u64, Outcome>> {
+        let Some(request) = self.requests.peek(self.requests.position()) else { return Answer::Ready(Ok(0)) };
+        let length = request.length;
+        if length == 0 {
+            return Answer::Ready(Ok(0));
+        }
+        // Inline data is short and is moved in one piece.
+        if request.flags.contains(RequestFlags::INLINE) {
+            return move_inline(&mut self.transport, near, request, &self.chunks, at..length);
+        }
+        let mut local = list(near, request, &self.sges);
+        if let RequestPhase::Fresh = self.phase {
+            if local.check().is_err() {
+                return Answer::Ready(Err(Outcome::LocalAccess));
+            }
+            // Before the first byte: the Read could not close such memory to its peers.
+            if request.flags.contains(RequestFlags::LOCAL_INVALIDATE) && !is_first_fast(near, request, &self.sges) {
+                return Answer::Ready(Err(Outcome::InvalidRequest));
+            }
+            // Its answer may come later.
+            self.phase = RequestPhase::Moving(0);
+        }
+        ask_to_move(&mut self.transport, near, request, &mut local, at..length.min(at.saturating_add(most)))
+    }
+
+    /// Whether the message at the front continues to wait for a receive.
+    fn waits(&mut self, pair: &Shared<QueuePairObject<P>>, patient: bool) -> bool {
+        let Some(patience) = pair.patience.as_ref().filter(|_| !patient) else { return true };
+        let now = pair.core.scheduler.platform().now();
         let deadline = *self.deadline.get_or_insert_with(|| now.saturating_add(patience.nanoseconds));
         if now >= deadline {
             return false;
         }
-        patience.timer.set(&Object::of(ends.pair), deadline);
+        patience.timer.set(&Object::of(pair), deadline);
         true
     }
 
@@ -259,329 +323,57 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    /// One step of the request at the front. Rare steps have frames of their own.
-    fn advance(&mut self, ends: Ends<'_, P>, most: u64) -> Progress {
-        // A request whose access has been revoked already is finished; only its readers have to leave.
-        let goes_on = matches!(self.phase, Phase::Leaving(_)) || !ends.pair.is_ended();
-        let Some(peer) = ends.peer.filter(|_| goes_on) else {
-            return self.complete(ends.pair, Outcome::Cancelled);
-        };
-        let ends = Both { pair: ends.pair, peer, guard: ends.guard };
-        let Some(request) = self.requests.front() else { return Progress::Completed };
-        match request.operation {
-            Operation::Send | Operation::SendAndInvalidate => self.advance_send(ends, most),
-            Operation::Read if ends.pair.state() & state::NO_READS != 0 => {
-                self.fail(ends.pair, Outcome::InvalidRequest)
-            }
-            Operation::Read | Operation::Write => self.advance_remote(ends, most),
-            Operation::FastRegister => self.fast_register(ends.pair),
-            Operation::Bind => self.bind(ends.pair),
-            Operation::Invalidate => self.invalidate(ends),
-            Operation::Receive | Operation::ReceiveAndInvalidate => self.complete(ends.pair, Outcome::InvalidRequest),
-        }
-    }
-
-    /// Read and Write: check once, move piece by piece, invalidate if asked, complete.
-    fn advance_remote(&mut self, ends: Both<'_, P>, most: u64) -> Progress {
-        let pair = ends.pair;
-        if let Phase::Leaving(stamp) = self.phase {
-            return self.left(ends, stamp);
-        }
-        let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
-        let (length, read) = (request.length, request.operation == Operation::Read);
-        let at = match self.phase {
-            Phase::Moving(at) => at,
-            _ => 0,
-        };
-        let until = length.min(at.saturating_add(most));
-        let moved = until.saturating_sub(at);
-        if length > 0 {
-            match self.move_remote(ends, request, at..until) {
-                Ok(()) => {}
-                Err(Refused::Local) => return self.fail(pair, Outcome::LocalAccess),
-                Err(Refused::Unfit) => return self.fail(pair, Outcome::InvalidRequest),
-                Err(Refused::Remote) => return self.fail(pair, pair.domain.open.semantics.remote_access),
-            }
-        }
-        if read {
-            self.incoming.add(moved);
-        } else {
-            self.outgoing.add(moved);
-        }
-        if until < length {
-            self.phase = Phase::Moving(until);
-            return Progress::Moved(moved);
-        }
-        if request_flags(&self.requests).contains(RequestFlags::LOCAL_INVALIDATE) {
-            return self.invalidate_sink(ends, moved);
-        }
-        self.complete(pair, Outcome::Success);
-        Progress::Moved(moved)
-    }
-
-    fn move_remote(
-        &self,
-        ends: Both<'_, P>,
-        request: &Request<P>,
-        range: core::ops::Range<u64>,
-    ) -> Result<(), Refused> {
-        let (here, peer) = (ends.here(), ends.peer);
-        let read = request.operation == Operation::Read;
-        let needed = if read { Rights::LOCAL_WRITE } else { Rights::empty() };
-        if request.flags.contains(RequestFlags::INLINE) {
-            return Loopback::write_inline(peer, here, request, &self.chunks);
-        }
-        let sges = request.sges(&self.sges);
-        let mut local = List::new(here, sges, needed);
-        if range.start == 0 {
-            local.check().map_err(|Denied| Refused::Local)?;
-            // Before the first byte: the Read could not close such memory to its peers.
-            if request.flags.contains(RequestFlags::LOCAL_INVALIDATE) {
-                let first = request.sges(&self.sges).sge(0);
-                first.filter(|first| here.fast(first.token).is_ok()).ok_or(Refused::Unfit)?;
-            }
-        }
-        if read {
-            Loopback::read(peer, here, request, &mut local, range)
-        } else {
-            Loopback::write(peer, here, request, &mut local, range)
-        }
-    }
-
     /// Read with local invalidate: revokes the access to the first SGE's region before the completion.
-    fn invalidate_sink(&mut self, ends: Both<'_, P>, moved: u64) -> Progress {
-        let (here, pair) = (ends.here(), ends.pair);
+    fn invalidate_sink(&mut self, near: Near<'_, P>, moved: u64) -> Progress {
         let request = self.requests.peek(self.requests.position());
         let first = request.and_then(|request| request.sges(&self.sges).sge(0));
-        let token = first.map(|sge| sge.token);
-        let stamp = token.and_then(|token| here.fast(token).ok()).and_then(|fast| fast.buffers.withdraw());
-        match stamp {
+        let fast = first.and_then(|sge| near.memory().fast(sge.token).ok());
+        match fast.and_then(|fast| fast.buffers.withdraw()) {
             Some(stamp) => {
-                self.phase = Phase::Leaving(stamp);
+                self.phase = RequestPhase::Leaving(stamp);
                 Progress::Epoch(stamp, moved)
             }
-            None => self.fail(pair, Outcome::InvalidRequest),
+            None => self.fail(near.pair, Outcome::InvalidRequest),
         }
     }
 
-    /// Send: find a receive, check once, move piece by piece, invalidate if asked, complete both sides.
-    fn advance_send(&mut self, ends: Both<'_, P>, most: u64) -> Progress {
-        if let Phase::Leaving(stamp) = self.phase {
-            return self.left(ends, stamp);
-        }
-        if let Phase::Fresh = self.phase {
-            match self.begin_send(ends) {
-                Ok(true) => {
-                    self.phase = Phase::Moving(0);
-                    self.stop_waiting(ends.pair);
-                }
-                Ok(false) => return Progress::NoReceive,
-                Err(progress) => return progress,
+    /// `SendAndInvalidate`: has the other end revoke the access before the completions.
+    fn invalidate_remote(&mut self, near: Near<'_, P>, moved: u64) -> Progress {
+        let Some(token) = self.requests.front().map(|request| request.token) else { return Progress::Completed };
+        self.phase = RequestPhase::Revoking;
+        match self.transport.invalidate(near, token) {
+            Answer::Later => Progress::Later,
+            Answer::Ready(Some(stamp)) => {
+                self.phase = RequestPhase::Leaving(stamp);
+                Progress::Epoch(stamp, moved)
             }
-        }
-        let Phase::Moving(at) = self.phase else { return Progress::Completed };
-        let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
-        let length = request.length;
-        let inline = request.flags.contains(RequestFlags::INLINE);
-        // Inline data is short and is moved in one piece.
-        let until = if inline { length } else { length.min(at.saturating_add(most)) };
-        let moved = until.saturating_sub(at);
-        match self.move_send(ends, request, at..until) {
-            Ok(()) => {}
-            Err(Fault::Source) => return self.fail(ends.pair, Outcome::LocalAccess),
-            Err(Fault::Sink) => return self.receiver_failed(ends, Outcome::LocalAccess),
-        }
-        self.outgoing.add(moved);
-        if until < length {
-            self.phase = Phase::Moving(until);
-            return Progress::Moved(moved);
-        }
-        self.end_send(ends, moved)
-    }
-
-    /// Finds and checks everything a message needs before its first byte moves; `Ok(false)` when there is no receive.
-    fn begin_send(&mut self, ends: Both<'_, P>) -> Result<bool, Progress> {
-        let (here, pair, peer) = (ends.here(), ends.pair, ends.peer);
-        let Some(request) = self.requests.peek(self.requests.position()) else { return Ok(false) };
-        let (length, token) = (request.length, request.token);
-        let invalidates = (request.operation == Operation::SendAndInvalidate).then_some(token);
-        if !request.flags.contains(RequestFlags::INLINE) && length > 0 {
-            let sges = request.sges(&self.sges);
-            if List::new(here, sges, Rights::empty()).check().is_err() {
-                return Err(self.fail(pair, Outcome::LocalAccess));
-            }
-        }
-        let delivery = Delivery { length, invalidates, filled: self.filled.0.len() };
-        match Loopback::begin_send(pair, peer, here, delivery, &mut self.scratch) {
-            Begun::NoReceive => Ok(false),
-            Begun::UnknownToken => {
-                Loopback::break_off(peer);
-                Err(self.fail(pair, Outcome::RemoteError))
-            }
-            Begun::Found(receive) => {
-                self.occupy(receive);
-                Ok(true)
-            }
-            Begun::Failed(receive, outcome) => {
-                self.occupy(receive);
-                Err(self.receiver_failed(ends, outcome))
-            }
-        }
-    }
-
-    fn occupy(&mut self, receive: Receive) {
-        self.receive = Some(receive);
-        self.occupied = true;
-    }
-
-    fn move_send(&self, ends: Both<'_, P>, request: &Request<P>, range: core::ops::Range<u64>) -> Result<(), Fault> {
-        let here = ends.here();
-        if request.flags.contains(RequestFlags::INLINE) {
-            return Loopback::send_inline(
-                ends.peer,
-                here,
-                &self.scratch,
-                (&self.chunks, request.first),
-                request.length,
-            );
-        }
-        let sges = request.sges(&self.sges);
-        let mut source = List::new(here, sges, Rights::empty());
-        Loopback::send(ends.peer, here, &self.scratch, &mut source, range, request.length)
-    }
-
-    fn end_send(&mut self, ends: Both<'_, P>, moved: u64) -> Progress {
-        let (pair, peer) = (ends.pair, ends.peer);
-        let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
-        if request.operation == Operation::SendAndInvalidate {
-            let Some(stamp) = Loopback::invalidate(peer, ends.here(), request.token) else {
-                Loopback::break_off(peer);
-                return self.fail(pair, Outcome::RemoteError);
-            };
-            self.phase = Phase::Leaving(stamp);
-            return Progress::Epoch(stamp, moved);
-        }
-        self.fill(Outcome::Success);
-        self.complete(pair, Outcome::Success);
-        Progress::Moved(moved)
-    }
-
-    /// Records the completion of the receive that the message at the front went into.
-    fn fill(&mut self, outcome: Outcome) {
-        let Some(receive) = self.receive.take() else { return };
-        let Some(request) = self.requests.peek(self.requests.position()) else { return };
-        let invalidated = request.operation == Operation::SendAndInvalidate && outcome == Outcome::Success;
-        self.filled.push(Completion {
-            context: receive.context,
-            // Known at the other end.
-            queue_pair_context: 0,
-            outcome,
-            operation: if invalidated { Operation::ReceiveAndInvalidate } else { Operation::Receive },
-            solicited: request.flags.contains(RequestFlags::SOLICIT),
-            bytes: if outcome == Outcome::Success { request.length as u32 } else { 0 },
-            output: if invalidated { request.token } else { MemoryToken::NONE },
-        });
-    }
-
-    /// The receive at the other end failed: both ends fail.
-    fn receiver_failed(&mut self, ends: Both<'_, P>, outcome: Outcome) -> Progress {
-        let pair = ends.pair;
-        self.fill(outcome);
-        Loopback::break_off(ends.peer);
-        let semantics = &pair.domain.open.semantics;
-        match outcome {
-            Outcome::ReceiveTooSmall => self.fail(pair, semantics.receiver_too_small),
-            _ => self.fail(pair, Outcome::RemoteError),
+            Answer::Ready(None) => self.fail(near.pair, Outcome::RemoteError),
         }
     }
 
     /// Access was revoked; completes the request when every reader has left.
-    fn left(&mut self, ends: Both<'_, P>, stamp: Stamp) -> Progress {
-        let pair = ends.pair;
+    fn leave(&mut self, pair: &Shared<QueuePairObject<P>>, stamp: Stamp) -> Progress {
         if !pair.core.scheduler.epoch().passed(stamp) {
             return Progress::Epoch(stamp, 0);
         }
-        self.fill(Outcome::Success);
-        match self.requests.front().map(|request| &request.subject) {
-            Some(Subject::Fast(fast)) => {
+        let Some(request) = self.requests.front() else { return Progress::Completed };
+        match &request.subject {
+            Subject::Fast(fast) => {
                 fast.buffers.reclaim();
             }
-            Some(Subject::Window(window)) => {
+            Subject::Window(window) => {
                 window.binding.reclaim();
             }
             _ => {}
         }
+        if request.operation == Operation::SendAndInvalidate {
+            self.end_send(pair);
+        }
         self.complete(pair, Outcome::Success)
     }
 
-    #[inline(never)]
-    fn fast_register(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
-        let Some(request) = self.requests.front() else { return Progress::Completed };
-        let Subject::Pages(fast, ready) = &mut request.subject else {
-            return self.fail(pair, Outcome::InvalidRequest);
-        };
-        match ready.take().map(|ready| fast.buffers.publish(ready)) {
-            Some(Ok(())) => self.complete(pair, Outcome::Success),
-            Some(Err(ready)) => {
-                fast.buffers.discard(ready);
-                self.fail(pair, Outcome::InvalidRequest)
-            }
-            None => self.fail(pair, Outcome::InvalidRequest),
-        }
-    }
-
-    #[inline(never)]
-    fn bind(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
-        let Some(request) = self.requests.front() else { return Progress::Completed };
-        let Subject::Binding(window, region, rights) = &request.subject else {
-            return self.fail(pair, Outcome::InvalidRequest);
-        };
-        let registration = request.single.token;
-        // Deregistered meanwhile, or being closed.
-        let Some(hold) = region.bound(registration) else { return self.fail(pair, Outcome::InvalidRequest) };
-        let binding = Binding {
-            token: request.token,
-            pair: pair.windows.address(),
-            region: SlotKey { slot: registration.slot(), generation: registration.generation() },
-            address: request.address,
-            length: request.length,
-            rights: *rights,
-        };
-        match memory_window::bind(window, binding, &pair.windows, (region.clone(), hold)) {
-            Ok(()) => self.complete(pair, Outcome::Success),
-            Err((error, hold)) => {
-                region.unbound(hold);
-                match error {
-                    NotBound::Occupied => self.fail(pair, Outcome::InvalidRequest),
-                    NotBound::Wait(stamp) => Progress::Epoch(stamp, 0),
-                }
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn invalidate(&mut self, ends: Both<'_, P>) -> Progress {
-        let pair = ends.pair;
-        if let Phase::Leaving(stamp) = self.phase {
-            return self.left(ends, stamp);
-        }
-        let withdrawn = match self.requests.front().map(|request| &request.subject) {
-            Some(Subject::Fast(fast)) => fast.buffers.withdraw(),
-            // A window is unbound only by the queue pair it is bound to.
-            Some(Subject::Window(window)) => memory_window::unbind(window, |bound| bound.is(&pair.windows)),
-            _ => None,
-        };
-        match withdrawn {
-            Some(stamp) => {
-                self.phase = Phase::Leaving(stamp);
-                Progress::Epoch(stamp, 0)
-            }
-            None => self.fail(pair, Outcome::InvalidRequest),
-        }
-    }
-
     /// Completes the request at the front with its error; the connection ends when the run does, on a stack that is less deep.
-    fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Progress {
+    pub(super) fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Progress {
         let progress = self.complete(pair, outcome);
         pair.end();
         self.failed = true;
@@ -589,18 +381,10 @@ impl<P: Platform> Initiator<P> {
     }
 
     /// Records the completion of the request at the front, once, and takes it off the queue.
-    fn complete(&mut self, pair: &QueuePairObject<P>, outcome: Outcome) -> Progress {
-        self.phase = Phase::Fresh;
+    pub(super) fn complete(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Progress {
+        self.phase = RequestPhase::Fresh;
         self.stop_waiting(pair);
-        // A receive of the peer's own queue is still there; one out of a shared queue is nowhere else.
-        if let Some(receive) = self.receive.take().filter(|receive| receive.shared) {
-            self.filled.push(Completion {
-                context: receive.context,
-                outcome: Outcome::Cancelled,
-                operation: Operation::Receive,
-                ..Completion::default()
-            });
-        }
+        self.transport.end_request(pair);
         // The request leaves last: a context that sees its place free finds places for SGEs and inline data as well.
         if let Some(request) = self.requests.peek(self.requests.position()) {
             if request.count > 1 {
@@ -627,39 +411,76 @@ impl<P: Platform> Initiator<P> {
         Progress::Completed
     }
 
-    /// Enters the gathered completions: this side's first, so that an answer of the peer never comes before them.
-    fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, peer: Option<&Shared<QueuePairObject<P>>>) {
-        let entered = completion_queue::enter(&pair.initiator_queue, &self.done.0);
+    /// Enters the gathered completions: this end's first, so that an answer of the peer never comes before them.
+    fn commit(&mut self, pair: &Shared<QueuePairObject<P>>) {
+        let entered = completion_queue::push_batch(&pair.initiator_queue, self.done.entries());
         self.done.clear();
-        if let Some(peer) = peer {
-            if self.occupied {
-                self.occupied = self.receive.is_some();
-                Loopback::end_sends(peer, &mut self.filled.0, self.occupied);
-            }
-            self.count_traffic(pair, peer);
-        }
-        self.filled.clear();
+        let (outgoing, incoming) = (core::mem::take(&mut self.outgoing), core::mem::take(&mut self.incoming));
+        pair.traffic_counter.count_own(outgoing, incoming);
+        self.transport.commit(pair, outgoing, incoming);
         if !entered {
             pair.defer_failure();
         }
     }
+}
 
-    fn count_traffic(&mut self, pair: &QueuePairObject<P>, peer: &Shared<QueuePairObject<P>>) {
-        let (outgoing, incoming) = (core::mem::take(&mut self.outgoing), core::mem::take(&mut self.incoming));
-        pair.traffic_counter.count_own(outgoing, incoming);
-        Loopback::count(peer, incoming, outgoing);
-    }
+/// The memory of a request at this end.
+#[inline]
+fn list<'g, 'r, P: Platform>(
+    near: Near<'g, P>,
+    request: &Request<P>,
+    sges: &'r Receiver<Sge>,
+) -> List<'g, P, Queued<'r>> {
+    let needed = if request.operation == Operation::Read { Rights::LOCAL_WRITE } else { Rights::empty() };
+    List::new(near.memory(), request.sges(sges), needed)
+}
 
-    /// Releases the other end; called when nothing is left to send.
-    fn forget_peer(&mut self) {
-        if let Some(peer) = self.peer.take() {
-            Loopback::give_up(&peer);
-        }
+/// As [`ask_to_move`] for inline data, which few requests have.
+#[inline(never)]
+fn move_inline<P: Platform>(
+    transport: &mut PeerTransport<P>,
+    near: Near<'_, P>,
+    request: &Request<P>,
+    chunks: &Receiver<[u8; CHUNK]>,
+    range: Range<u64>,
+) -> Answer<Result<u64, Outcome>> {
+    ask_to_move(transport, near, request, &mut InlineBytes(chunks, request.first), range)
+}
+
+/// Has a piece of a request moved, and says what the request completes with when it cannot be.
+#[inline]
+fn ask_to_move<P: Platform>(
+    transport: &mut PeerTransport<P>,
+    near: Near<'_, P>,
+    request: &Request<P>,
+    local: &mut impl LocalBytes<P>,
+    range: Range<u64>,
+) -> Answer<Result<u64, Outcome>> {
+    let access = |refused| match refused {
+        Refused::Local => Outcome::LocalAccess,
+        Refused::Remote => near.pair.domain.open.semantics.remote_access,
+    };
+    match request.operation {
+        Operation::Read => transport.read(near, RemoteBuffer::of(request), local, range).map_error(access),
+        Operation::Write => transport.write(near, local, RemoteBuffer::of(request), range).map_error(access),
+        _ => transport.send(near, SendMessage::of(request), local, range).map_error(|not_sent| match not_sent {
+            NotSent::Local => Outcome::LocalAccess,
+            NotSent::Receiver(outcome) => receiver_failed(near.pair, outcome),
+        }),
     }
 }
 
-fn request_flags<P: Platform>(requests: &Receiver<Request<P>>) -> RequestFlags {
-    requests.peek(requests.position()).map_or(RequestFlags::empty(), |request| request.flags)
+/// Whether the first SGE is of memory that a Read can invalidate.
+fn is_first_fast<P: Platform>(near: Near<'_, P>, request: &Request<P>, sges: &Receiver<Sge>) -> bool {
+    request.sges(sges).sge(0).is_some_and(|first| near.memory().fast(first.token).is_ok())
+}
+
+/// What a message completes with whose receive failed.
+fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::ReceiveTooSmall => pair.domain.open.semantics.receiver_too_small,
+        _ => Outcome::RemoteError,
+    }
 }
 
 /// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the run queue of
@@ -671,7 +492,7 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Op
     let mut bytes = 0_u64;
     for _ in 0..STEP_REQUESTS {
         let Some(guard) = scheduler.enter() else { break };
-        let (moved, stop) = held.run(pair, &guard, most.saturating_sub(bytes));
+        let (moved, stop) = held.run(Near::new(pair, &guard), most.saturating_sub(bytes));
         scheduler.leave(guard);
         bytes = bytes.saturating_add(moved);
         match stop {
@@ -679,10 +500,10 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Op
             Stop::Epoch(stamp) if scheduler.epoch().passed(stamp) => continue,
             Stop::Epoch(stamp) => scheduler.park(&Object::of(pair), stamp),
             Stop::Empty if pair.is_ended() => {
-                held.forget_peer();
+                held.transport.release(pair);
                 update_end(pair);
             }
-            Stop::Empty | Stop::NoReceive => {}
+            Stop::Empty | Stop::Waiting => {}
         }
         match held.finish() {
             Some(again) => held = again,

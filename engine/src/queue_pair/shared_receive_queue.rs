@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use softndk_cells::{List, NoMemory, Serialized, Shared};
+use softndk_cells::{Dispose, List, NoMemory, Serialized, Shared};
 
 use crate::capacity::push_within_capacity;
 use crate::completion::rings::{Ring, Rings, UsedUp};
@@ -24,7 +24,6 @@ use crate::object::event::{Close, Notification, Notifying, ServicePass, Sink};
 use crate::object::header::{Antecedents, Core, Hold, Object, object};
 use crate::object::snapshot::ObjectKind;
 use crate::platform::{Lock, Platform};
-use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::receive_queue::Receive;
 use crate::token::Sge;
 
@@ -41,12 +40,12 @@ pub(crate) struct SharedReceiveObject<P: Platform> {
     home: Option<u32>,
     /// SGEs of the receive that is being posted; the consumer's list is not read under the lock.
     staging: Serialized<Vec<Sge>>,
-    inner: P::Lock<Inner<P>>,
+    inner: P::Lock<SharedReceives<P>>,
 }
 
 /// Receives and SGEs count from 1 in the order they were posted; positions never wrap while a machine runs.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of the notification protocol")]
-struct Inner<P: Platform> {
+struct SharedReceives<P: Platform> {
     receives: Rings<Receive>,
     sges: Rings<Sge>,
     depth: u64,
@@ -55,7 +54,7 @@ struct Inner<P: Platform> {
     sges_posted: u64,
     sges_taken: u64,
     /// Senders that wait, the first to come in front. Those who gave up are skipped when their turn comes.
-    waiting: List<Shared<Line<P>>>,
+    waiting: List<Shared<WaitingSender<P>>>,
     /// Receives that senders have been promised and not taken yet.
     promised: u64,
     threshold: u64,
@@ -66,16 +65,19 @@ struct Inner<P: Platform> {
 }
 
 /// Where the sender of one queue pair waits for a receive; a place for each queue pair that uses a shared queue.
-pub(crate) struct Line<P: Platform> {
-    sender: P::Lock<Option<Shared<QueuePairObject<P>>>>,
+pub(crate) struct WaitingSender<P: Platform> {
+    /// Scheduled when it is promised a receive.
+    sender: P::Lock<Option<Object<P>>>,
     /// Promised; changes under the lock of the shared queue.
     granted: AtomicBool,
 }
 
+impl<P: Platform> Dispose for WaitingSender<P> {}
+
 /// How a queue pair uses a shared queue.
 pub(crate) struct SrqAttachment<P: Platform> {
     pub(crate) queue: Shared<SharedReceiveObject<P>>,
-    line: Shared<Line<P>>,
+    line: Shared<WaitingSender<P>>,
 }
 
 /// Memory to give back with no lock held.
@@ -130,12 +132,12 @@ fn sge_capacity(depth: u32, sges: u32) -> Result<usize, NoMemory> {
 }
 
 /// Rings for a new depth, and lists that can also hold the earlier rings.
-struct Fresh {
+struct FreshRings {
     receives: (Ring<Receive>, Vec<Ring<Receive>>),
     sges: (Ring<Sge>, Vec<Ring<Sge>>),
 }
 
-impl Fresh {
+impl FreshRings {
     fn try_new(depth: u32, sges: u32, rings: (usize, usize)) -> Result<Self, NoMemory> {
         let (mut receives, mut sge_list) = (Vec::new(), Vec::new());
         receives.try_reserve_exact(rings.0)?;
@@ -175,7 +177,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         settings.check(domain)?;
         let mut staging = Vec::new();
         staging.try_reserve_exact(settings.sges as usize).map_err(NoMemory::from)?;
-        let inner = Inner {
+        let inner = SharedReceives {
             receives: Rings::try_new(settings.depth as usize)?,
             sges: Rings::try_new(sge_capacity(settings.depth, settings.sges)?)?,
             depth: u64::from(settings.depth),
@@ -232,7 +234,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
             Ok(inner.grant(queue))
         })?;
         drop(staged);
-        wake(granted);
+        wake(queue, granted);
         Ok(())
     }
 
@@ -245,7 +247,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
         }
         for _ in 0..MODIFY_TRIES {
             let rings = queue.inner.with(|inner| (inner.receives.count(), inner.sges.count()));
-            let mut fresh = if depth > 0 { Some(Fresh::try_new(depth, queue.sges, rings)?) } else { None };
+            let mut fresh = if depth > 0 { Some(FreshRings::try_new(depth, queue.sges, rings)?) } else { None };
             match queue.inner.with(|inner| inner.modify(depth, threshold, &mut fresh, queue)) {
                 Modified::Done(used_up) => {
                     drop(used_up);
@@ -279,7 +281,7 @@ impl<P: Platform> SharedReceiveQueue<P> {
     }
 }
 
-impl<P: Platform> Inner<P> {
+impl<P: Platform> SharedReceives<P> {
     fn queued(&self) -> u64 {
         self.posted - self.taken
     }
@@ -325,7 +327,7 @@ impl<P: Platform> Inner<P> {
 
     /// Promises free receives to waiting senders, first come, first served; returns the sender to wake. One receive is free at
     /// a time, unless many have given up waiting: then a service pass goes on.
-    fn grant(&mut self, queue: &Shared<SharedReceiveObject<P>>) -> Option<Shared<QueuePairObject<P>>> {
+    fn grant(&mut self, queue: &Shared<SharedReceiveObject<P>>) -> Option<Object<P>> {
         for _ in 0..GRANT_STEP {
             if self.queued() <= self.promised {
                 return None;
@@ -359,7 +361,7 @@ impl<P: Platform> Inner<P> {
         &mut self,
         depth: u32,
         threshold: u32,
-        fresh: &mut Option<Fresh>,
+        fresh: &mut Option<FreshRings>,
         queue: &Shared<SharedReceiveObject<P>>,
     ) -> Modified {
         let mut used_up = None;
@@ -369,7 +371,7 @@ impl<P: Platform> Inner<P> {
             }
             let rings = (self.receives.count(), self.sges.count());
             let enough =
-                |fresh: &mut Fresh| fresh.receives.1.capacity() >= rings.0 && fresh.sges.1.capacity() >= rings.1;
+                |fresh: &mut FreshRings| fresh.receives.1.capacity() >= rings.0 && fresh.sges.1.capacity() >= rings.1;
             let Some(fresh) = fresh.take_if(enough) else { return Modified::MoreRings };
             let (ring, list) = fresh.receives;
             let receives = self.receives.change(ring, list, self.taken, self.posted);
@@ -389,18 +391,13 @@ impl<P: Platform> Inner<P> {
 
 impl<P: Platform> SrqAttachment<P> {
     pub(crate) fn try_new(queue: &SharedReceiveQueue<P>) -> Result<Self, NoMemory> {
-        let line = Shared::try_new(Line { sender: P::Lock::new(None), granted: AtomicBool::new(false) })?;
+        let line = Shared::try_new(WaitingSender { sender: P::Lock::new(None), granted: AtomicBool::new(false) })?;
         Ok(Self { queue: queue.0.clone(), line })
     }
 
     /// Gives the sender the next receive and its SGEs, if the sender is next; else it waits, if it may. What is returned is
     /// dropped with no lock held.
-    pub(crate) fn take(
-        &self,
-        sender: &Shared<QueuePairObject<P>>,
-        may_wait: bool,
-        sges: &mut Vec<Sge>,
-    ) -> (Option<Receive>, Emptied) {
+    pub(crate) fn take(&self, sender: &Object<P>, may_wait: bool, sges: &mut Vec<Sge>) -> (Option<Receive>, Emptied) {
         self.queue.inner.with(|inner| {
             if self.line.granted.swap(false, Ordering::Relaxed) {
                 inner.promised = inner.promised.saturating_sub(1);
@@ -435,13 +432,13 @@ impl<P: Platform> SrqAttachment<P> {
             (sender, inner.grant(&self.queue))
         });
         drop(sender);
-        wake(granted);
+        wake(&self.queue, granted);
     }
 }
 
-fn wake<P: Platform>(sender: Option<Shared<QueuePairObject<P>>>) {
+fn wake<P: Platform>(queue: &SharedReceiveObject<P>, sender: Option<Object<P>>) {
     if let Some(sender) = sender {
-        sender.core.scheduler.link(&Object::of(&sender));
+        queue.core.scheduler.link(&sender);
     }
 }
 
@@ -470,7 +467,7 @@ fn service<P: Platform>(queue: &Shared<SharedReceiveObject<P>>, sink: &mut dyn S
         // Held before the lock is let go: a close that comes now waits for the callback.
         (granted, begins.then(|| Hold::new(Object::of(queue))))
     });
-    wake(granted);
+    wake(queue, granted);
     if let (Some(hold), Some(callback)) = (begun, queue.notify) {
         sink.notify(Notification { callback, status: Ok(()), guard: Notifying(Object::of(queue)), hold });
     }

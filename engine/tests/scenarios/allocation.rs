@@ -178,7 +178,9 @@ fn connect(world: &mut World, made: &[(Side, Memory)], closers: &mut Vec<Closer>
     // From here on nothing may allocate, so nothing can fail.
     let before = SEEN.with(Cell::get);
     engine(|| arrived.accept(answer)).unwrap();
+    world.deliver_messages();
     engine(|| a.connector.complete_connect(Some(A), A)).unwrap();
+    world.deliver_messages();
     let none = RequestFlags::empty();
     let list = [sge(0, 4096, near.region.local_token())].into_iter();
     engine(|| b.pair.bind(4, none, &peer.region, &peer.window, 4096, 4096, Rights::REMOTE_READ)).unwrap();

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectError, ConnectEvent, Deregistered, DisconnectEvent, Fabric,
     Notification, ObjectKind, Outcome, Pass, RegionError, Registration, RequestCompletion, RequestFlags, Retired,
@@ -467,7 +468,8 @@ fn an_end_in_the_middle_of_a_delivery_cancels_both_sides_once() {
 /// The peer closes while a disconnect waits for it and a copy is under way on another processor.
 #[test]
 fn a_disconnect_that_fails_still_waits_for_the_piece_under_way_and_the_flush() {
-    for closes in [false, true] {
+    // The close of the other side has to arrive in the middle.
+    for closes in [false, true].into_iter().filter(|closes| *closes || MESSAGE_DELAY == 0) {
         let mut pair = Pair::new();
         let length = 4 << 16;
         let (here, there) = (Buffer::new(length, 6), Buffer::new(length, 0));

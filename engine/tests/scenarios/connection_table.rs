@@ -61,6 +61,7 @@ fn requested(pair: &mut Pair) {
 fn answered(pair: &mut Pair) {
     requested(pair);
     pair.accept().unwrap();
+    pair.world.deliver_messages();
 }
 
 fn rejected(pair: &mut Pair) {

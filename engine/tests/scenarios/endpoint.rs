@@ -151,7 +151,8 @@ fn a_shared_endpoint_is_in_use_until_it_and_its_connectors_are_closed() {
 fn a_failed_connect_lets_the_shared_endpoint_go() {
     let mut pair = unconnected();
     let shared = pair.a.open.create_shared_endpoint(SocketAddr::new(FIRST, 0), pair.world.consumer_object(1)).unwrap();
-    assert_eq!(over(&pair.a, &shared, 9), Err(ConnectError::Refused));
+    let asked = over(&pair.a, &shared, 9);
+    assert_eq!(pair.world.answer(asked, A + CONNECT), Err(ConnectError::Refused));
     over(&pair.a, &shared, 445).unwrap();
     pair.world.run();
     let arrived = pair.world.events.arrived.pop().unwrap();
@@ -194,7 +195,8 @@ fn a_listener_everywhere_takes_what_is_sent_to_any_address_and_says_which() {
     assert_eq!(everywhere.local_address(), Some(SocketAddr::new(EVERYWHERE, 500)));
     let source = || Source::Address(SocketAddr::new(FIRST, 0));
     let to = |pair: &Pair, ip| connect(&pair.a.connector, &pair.a.pair, source(), SocketAddr::new(ip, 500));
-    assert_eq!(to(&pair, OTHER), Err(ConnectError::HostUnreachable));
+    let asked = to(&pair, OTHER);
+    assert_eq!(pair.world.answer(asked, A + CONNECT), Err(ConnectError::HostUnreachable));
     // An address that is added afterwards works, one that goes does not end the listener.
     for ip in [SECOND, OTHER] {
         pair.world.second.set_addresses(&[ip]).unwrap();
@@ -206,7 +208,8 @@ fn a_listener_everywhere_takes_what_is_sent_to_any_address_and_says_which() {
         drop(arrived.close(1));
         pair.world.run();
     }
-    assert_eq!(to(&pair, SECOND), Err(ConnectError::HostUnreachable));
+    let asked = to(&pair, SECOND);
+    assert_eq!(pair.world.answer(asked, A + CONNECT), Err(ConnectError::HostUnreachable));
     // The other family has its own ports.
     let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let other_family = listener(&pair.b, &pair.world, SocketAddr::new(v6, 500)).unwrap();

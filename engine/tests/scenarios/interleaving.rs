@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     Accept, Adapter, AdapterSettings, Budget, Connect, ConnectError, Connector, Fabric, Pass, QueuePair, ReadLimits,
     Requested, Semantics, Timeouts,
@@ -148,6 +149,7 @@ fn a_refused_connect_finds_its_queue_pair_and_port_free() {
     at_every_step(|place| {
         let mut pair = unconnected();
         connect(&pair.a.connector, &pair.a.pair, source, 445).unwrap();
+        pair.world.deliver_messages();
         // The arrival is handed out; the connecting end needs no service.
         assert!(!pair.world.step(1));
         pair.take_arrived();
@@ -300,7 +302,9 @@ fn a_listener_whose_home_goes_while_it_begins_to_listen_has_no_endpoint() {
     }
 }
 
-const EACH: Timeouts = Timeouts { connect: 1, accept: 1, disconnect: 1, receiver_not_ready: 0 };
+/// Longer than messages take.
+const TIMEOUT: u64 = 1 + 10 * MESSAGE_DELAY;
+const EACH: Timeouts = Timeouts { connect: TIMEOUT, accept: TIMEOUT, disconnect: TIMEOUT, receiver_not_ready: 0 };
 
 /// An answer and the service pass that finds the time-out due, each made whole after a step of the other: whether both were
 /// made, the answer's result, and all events.
@@ -311,7 +315,7 @@ fn met_by_its_time_out<T: 'static>(
 ) -> (bool, Option<T>, Vec<Event>) {
     let (other, result) = (Other::of(pair), Rc::new(RefCell::new(None)));
     let (serving, answered) = (other.clone(), result.clone());
-    pair.world.harness().timer_queue.fetch_add(10, Ordering::SeqCst);
+    pair.world.harness().timer_queue.fetch_add(10 * TIMEOUT, Ordering::SeqCst);
     let (service_pass, answer) = (move || serving.service_pass(), move || *answered.borrow_mut() = Some(answer()));
     let done = if swapped {
         meanwhile::at_step(place, answer, service_pass)

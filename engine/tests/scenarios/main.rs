@@ -9,6 +9,9 @@ mod closing;
 mod connection;
 mod connection_table;
 mod crossing;
+#[cfg(feature = "delayed-messages")]
+mod delayed;
+mod disposal;
 mod endpoint;
 mod interleaving;
 mod limits;

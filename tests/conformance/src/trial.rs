@@ -21,6 +21,9 @@ const CHILD: &str = "SOFTNDK_TRIAL";
 /// Names the profile of limits that adapters have in this run.
 const LIMITS: &str = "SOFTNDK_LIMITS";
 
+/// Names the transport of the image, where it is not the one that is shipped: `delayed`.
+const TRANSPORT: &str = "SOFTNDK_TRANSPORT";
+
 /// Real time after which a child is killed. Time in the kernel host is virtual, so a sound trial takes seconds,
 /// on a busy machine minutes; a kernel in which nothing can happen any more ends itself before.
 const LIMIT: Duration = Duration::from_mins(10);
@@ -30,30 +33,32 @@ const LIMIT: Duration = Duration::from_mins(10);
 pub struct Case {
     pub name: &'static str,
     pub rules: &'static [&'static str],
-    /// The profile of limits that is too small for the trial; by the names of `docs/registry.md`.
-    pub not_in: Option<&'static str>,
+    /// The profiles of limits that are too small for the trial, by the names of `docs/registry.md`, and the transport with
+    /// which what it looks at is not there.
+    pub not_in: &'static [&'static str],
     pub run: fn(),
 }
 
 impl Case {
-    /// Whether the trial is for the limits that the environment asks for.
+    /// Whether the trial is for the limits and the transport that the environment names.
     fn applies(&self) -> bool {
-        self.not_in.is_none_or(|limits| env::var(LIMITS).as_deref() != Ok(limits))
+        let named = |variable, profile| env::var(variable).as_deref() == Ok(profile);
+        self.not_in.iter().all(|profile| !named(LIMITS, profile) && !named(TRANSPORT, profile))
     }
 }
 
 /// Declares a [`Case`] from a function and the tags of the rules it checks; `; not in tiny` after them says which limits are
-/// too narrow for it.
+/// too narrow for it, `; not in delayed` that it looks at what happens when the peer is at hand.
 #[macro_export]
 macro_rules! case {
     ($function:ident: $($rule:literal),+ $(,)?) => {
-        $crate::trial::Case { name: stringify!($function), rules: &[$($rule),+], not_in: None, run: $function }
+        $crate::trial::Case { name: stringify!($function), rules: &[$($rule),+], not_in: &[], run: $function }
     };
-    ($function:ident: $($rule:literal),+; not in $limits:ident $(,)?) => {
+    ($function:ident: $($rule:literal),+; not in $($profile:ident),+ $(,)?) => {
         $crate::trial::Case {
             name: stringify!($function),
             rules: &[$($rule),+],
-            not_in: Some(stringify!($limits)),
+            not_in: &[$(stringify!($profile)),+],
             run: $function,
         }
     };

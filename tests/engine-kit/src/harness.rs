@@ -96,6 +96,13 @@ impl Platform for Harness {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
+    #[cfg(feature = "delayed-transport")]
+    fn load(&self, into: &mut [u8], from: (&Mapped, u64)) {
+        let from = from.0.at(from.1, into.len());
+        // SAFETY: checked by `at`; engine memory does not overlap consumer memory.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
     fn read_inline(&self, address: u64, into: &mut [u8]) {
         // SAFETY: an inline SGE of these tests names a buffer that outlives the post.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };

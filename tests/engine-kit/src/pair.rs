@@ -6,6 +6,7 @@ use crate::{
     memory::Buffer,
     world::{EVERYTHING, FIRST, SECOND, World},
 };
+use softndk_engine::limits::MESSAGE_DELAY;
 use softndk_engine::{
     Accept, Adapter, Arm, Close, Completion, CompletionQueue, Connect, ConnectError, Connector, FastRegistration,
     Listener, LogicalAddress, Memory, MemoryRegion, MemoryToken, Open, Outcome, PostError, ProtectionDomain, QueuePair,
@@ -279,6 +280,10 @@ impl Pair {
             drop(side.initiator.close(base + CLOSE));
             drop(side.receiver.close(base + CLOSE));
             drop(side.domain.close(base + CLOSE));
+        }
+        if MESSAGE_DELAY != 0 {
+            // What arrives while a test waits for an answer.
+            self.world.events.arrived.drain(..).for_each(|arrived| drop(arrived.close(CLOSE)));
         }
         drop(self.listener.close(B + CLOSE));
         drop(self.a.open.close(A + CLOSE));

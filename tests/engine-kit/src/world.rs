@@ -5,7 +5,10 @@ use crate::{
     harness::{ConsumerObject, Harness, HarnessCounters},
     memory::{Buffer, Mapped},
 };
-use softndk_engine::{Adapter, AdapterSettings, Budget, Fabric, Limits, Pass, Rights};
+use softndk_engine::limits::MESSAGE_DELAY;
+use softndk_engine::{
+    Adapter, AdapterSettings, Budget, ConnectError, Fabric, Limits, Pass, Platform, Requested, Rights,
+};
 use std::{
     net::{IpAddr, Ipv4Addr},
     sync::atomic::Ordering,
@@ -88,10 +91,47 @@ impl World {
             let outcome = [0, 1].map(|processor| self.fabric.service_pass(processor, budget, &mut self.events));
             service_passes += 1;
             assert!(service_passes < 100_000, "the engine never comes to rest");
-            if outcome == [Pass::Idle; 2] && !self.harness().scheduled.load(Ordering::SeqCst) {
+            let is_idle = outcome == [Pass::Idle; 2] && !self.harness().scheduled.load(Ordering::SeqCst);
+            if is_idle && !self.wait_for_message() {
                 return std::mem::take(&mut self.events.seen);
             }
         }
+    }
+
+    /// Lets the messages between connectors arrive, where they take time. What comes out is kept for the next run.
+    pub fn deliver_messages(&mut self) {
+        if MESSAGE_DELAY != 0 {
+            self.events.seen = self.run();
+        }
+    }
+
+    /// What a Connect answers: at once, or where messages take time by the completion of its callback, which is then taken out.
+    pub fn answer(&mut self, asked: Result<Requested, ConnectError>, callback: u64) -> Result<Requested, ConnectError> {
+        self.deliver_messages();
+        let refused = |event: &Event| matches!(event, Event::Completed(of, Err(_)) if *of == callback);
+        let place = self.events.seen.iter().position(refused).filter(|_| MESSAGE_DELAY != 0 && asked.is_ok());
+        match place.map(|place| self.events.seen.remove(place)) {
+            Some(Event::Completed(_, Err(error))) => Err(error),
+            _ => asked,
+        }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.harness().now()
+    }
+
+    /// Lets time pass until the next message between connectors may arrive, where messages take time; false when none is on
+    /// its way.
+    fn wait_for_message(&self) -> bool {
+        let now = self.harness().now();
+        let mut wakes = self.harness().wakes.lock().unwrap();
+        let due = wakes.iter().map(|(&processor, &at)| (at, processor)).min();
+        let Some((at, processor)) = due.filter(|(at, _)| *at <= now + MESSAGE_DELAY && MESSAGE_DELAY != 0) else {
+            return false;
+        };
+        wakes.remove(&processor);
+        self.harness().timer_queue.fetch_max(at, Ordering::SeqCst);
+        true
     }
 
     /// Lets time pass: every processor gets a service pass at its deadline, none without one. Returns the events with their

@@ -13,7 +13,7 @@ const WAITER: Duration = Duration::from_secs(30);
 
 /// A wait for a lock.
 #[derive(Default)]
-pub(crate) struct Wait {
+pub(crate) struct SpinWait {
     since: Option<Since>,
 }
 
@@ -25,7 +25,7 @@ struct Since {
     waiter_used: Duration,
 }
 
-impl Wait {
+impl SpinWait {
     /// Checks from time to time, while waiting for the thread at an address or for an unknown one.
     pub(crate) fn is_hopeless(&mut self, holder: Option<usize>) -> bool {
         let Some(address) = holder else { return self.look(0, Duration::ZERO, processor_time::mine()) };
@@ -46,7 +46,7 @@ impl Wait {
 
 #[cfg(test)]
 mod tests {
-    use super::{HOLDER, WAITER, Wait};
+    use super::{HOLDER, SpinWait, WAITER};
     use std::time::Duration;
 
     const NOTHING: Duration = Duration::ZERO;
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_works_on_without_releasing_is_hopeless() {
-        let mut wait = Wait::default();
+        let mut wait = SpinWait::default();
         assert!(!wait.look(1, MOMENT, NOTHING));
         assert!(!wait.look(1, MOMENT + HOLDER, NOTHING));
         assert!(wait.look(1, MOMENT + HOLDER + MOMENT, NOTHING));
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_the_machine_does_not_run_is_not() {
-        let mut wait = Wait::default();
+        let mut wait = SpinWait::default();
         assert!(!wait.look(1, MOMENT, NOTHING));
         assert!(!wait.look(1, MOMENT, WAITER));
         assert!(wait.look(1, MOMENT, WAITER + MOMENT), "but not for ever");
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn another_holder_is_a_new_wait() {
-        let mut wait = Wait::default();
+        let mut wait = SpinWait::default();
         assert!(!wait.look(1, NOTHING, NOTHING));
         assert!(!wait.look(2, HOLDER * 2, WAITER * 2), "the lock goes from hand to hand");
         assert!(!wait.look(1, HOLDER * 2, WAITER * 2));

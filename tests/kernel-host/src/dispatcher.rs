@@ -63,7 +63,7 @@ pub(crate) enum Deadline {
     Sends(usize),
 }
 
-struct Wait {
+struct ThreadWait {
     thread: &'static Thread,
     objects: Vec<usize>,
     all: bool,
@@ -72,8 +72,8 @@ struct Wait {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
-    waits: Vec<Wait>,
+pub(crate) struct DispatcherState {
+    waits: Vec<ThreadWait>,
     running: usize,
     /// Threads that block outside of the kernel: they may come back at any time.
     outside: usize,
@@ -84,15 +84,15 @@ pub(crate) struct State {
     stopping: bool,
 }
 
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: Mutex<Option<DispatcherState>> = Mutex::new(None);
 static CLOCK: Condvar = Condvar::new();
 
-pub(crate) struct Locked(MutexGuard<'static, Option<State>>);
+pub(crate) struct LockedDispatcher(MutexGuard<'static, Option<DispatcherState>>);
 
-impl std::ops::Deref for Locked {
-    type Target = State;
+impl std::ops::Deref for LockedDispatcher {
+    type Target = DispatcherState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &DispatcherState {
         match &*self.0 {
             Some(state) => state,
             None => unreachable!("made when it was locked"),
@@ -100,16 +100,16 @@ impl std::ops::Deref for Locked {
     }
 }
 
-impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.get_or_insert_with(State::default)
+impl std::ops::DerefMut for LockedDispatcher {
+    fn deref_mut(&mut self) -> &mut DispatcherState {
+        self.0.get_or_insert_with(DispatcherState::default)
     }
 }
 
-pub(crate) fn lock() -> Locked {
+pub(crate) fn lock() -> LockedDispatcher {
     let mut guard = STATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    guard.get_or_insert_with(State::default);
-    Locked(guard)
+    guard.get_or_insert_with(DispatcherState::default);
+    LockedDispatcher(guard)
 }
 
 pub(crate) fn initialise(hang_limit: Option<Duration>) {
@@ -198,7 +198,8 @@ fn clock_loop() {
         let until = next.map_or(Duration::from_secs(1), |(due, _)| real_time_of(due - time));
         let until =
             if state.running == 0 { until.min(Duration::from_millis(if idle { 250 } else { 1 })) } else { until };
-        state = Locked(CLOCK.wait_timeout(state.0, until).unwrap_or_else(std::sync::PoisonError::into_inner).0);
+        state =
+            LockedDispatcher(CLOCK.wait_timeout(state.0, until).unwrap_or_else(std::sync::PoisonError::into_inner).0);
     }
 }
 
@@ -245,7 +246,7 @@ fn real_time_of(time: Time) -> Duration {
 }
 
 /// Ends a wait or fires a timer. The lock is given back and taken again around the DPC of a timer.
-fn serve(mut state: Locked, deadline: Deadline) -> Locked {
+fn serve(mut state: LockedDispatcher, deadline: Deadline) -> LockedDispatcher {
     match deadline {
         Deadline::Wait(identifier) => {
             if let Some(index) = state.wait_of(identifier) {
@@ -281,7 +282,7 @@ fn serve(mut state: Locked, deadline: Deadline) -> Locked {
     }
 }
 
-fn check_hang(state: &State, blocked_since: &mut Option<Instant>) {
+fn check_hang(state: &DispatcherState, blocked_since: &mut Option<Instant>) {
     let limit = HANG_LIMIT.load(Ordering::Relaxed);
     let since = blocked_since.get_or_insert_with(Instant::now);
     if limit == 0 || !state.is_waited() || since.elapsed() < Duration::from_millis(limit) {
@@ -291,7 +292,7 @@ fn check_hang(state: &State, blocked_since: &mut Option<Instant>) {
 }
 
 /// As [`check_hang`], where something is always pending: timers that fire again and again, and no thread moves.
-fn check_ticking(state: &State, since: &mut Option<(Time, u64)>) {
+fn check_ticking(state: &DispatcherState, since: &mut Option<(Time, u64)>) {
     let limit = HANG_LIMIT.load(Ordering::Relaxed) * (UNITS_PER_SECOND / 1000) * TICKING_LIMITS;
     let periodic = |deadline: &Deadline| matches!(deadline, Deadline::Timer(timer) if timer::is_periodic(*timer));
     if limit == 0 || !state.is_waited() || !state.deadlines.values().all(periodic) {
@@ -315,7 +316,7 @@ fn check_ticking(state: &State, since: &mut Option<(Time, u64)>) {
 }
 
 /// The report: the threads and their waits.
-fn hangs(state: &State, mut rule: String) -> ! {
+fn hangs(state: &DispatcherState, mut rule: String) -> ! {
     for wait in state.waits.iter().filter(|wait| !wait.thread.serves_others()) {
         describe_wait(&mut rule, wait);
     }
@@ -324,7 +325,7 @@ fn hangs(state: &State, mut rule: String) -> ! {
 }
 
 /// A thread that waits: in what, for what, and from where in its images.
-fn describe_wait(text: &mut String, wait: &Wait) {
+fn describe_wait(text: &mut String, wait: &ThreadWait) {
     let thread = wait.thread;
     let name = thread.name.try_borrow().map(|name| name.clone()).unwrap_or_default();
     let place = thread.last_export().map_or("the host", |export| export.name);
@@ -382,7 +383,7 @@ fn stack_owner(address: usize) -> String {
     )
 }
 
-impl State {
+impl DispatcherState {
     /// A thread waits that has something of its own to do, and none is outside of the kernel.
     fn is_waited(&self) -> bool {
         self.outside == 0 && self.waits.iter().any(|wait| !wait.thread.serves_others())
@@ -447,7 +448,7 @@ impl State {
 }
 
 /// Ends the wait at `index` and lets its thread run.
-fn finish(state: &mut State, index: usize, status: NtStatus) {
+fn finish(state: &mut DispatcherState, index: usize, status: NtStatus) {
     let mut wait = state.waits.swap_remove(index);
     if let Some(key) = wait.deadline.take() {
         state.deadlines.remove(&key);
@@ -665,7 +666,7 @@ unsafe fn wait_with(
     thread.waits.fetch_add(1, Ordering::Relaxed);
     priority::ready_changed(thread, false);
     state.moves += u64::from(!thread.serves_others());
-    state.waits.push(Wait { thread, objects: objects.to_vec(), all, deadline, result: None });
+    state.waits.push(ThreadWait { thread, objects: objects.to_vec(), all, deadline, result: None });
     state.set_running(false);
     drop(state);
     let status = block(thread);
@@ -678,7 +679,7 @@ fn note_mutexes(thread: &Thread, mutexes: &[(usize, usize)], all: bool, status: 
     let Ok(satisfied) = usize::try_from(status) else { return };
     let got = mutexes.iter().filter(|(index, _)| status < STATUS_TIMEOUT && (all || *index == satisfied));
     for (_, mutex) in got {
-        mutex::acquired(thread, *mutex, mutex::Kind::Mutex);
+        mutex::acquired(thread, *mutex, mutex::MutexKind::Mutex);
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::export::{DATA_TABLES, TABLES};
 
-struct Row {
+struct ExportRow {
     name: &'static str,
     irql: &'static str,
     models: String,
@@ -15,7 +15,7 @@ struct Row {
 }
 
 /// Splits documentation lines into what is modelled, what is checked and where it is written.
-fn row(name: &'static str, irql: &'static str, documentation: &[&str]) -> Row {
+fn row(name: &'static str, irql: &'static str, documentation: &[&str]) -> ExportRow {
     let (mut models, mut checks, mut source) = (Vec::new(), Vec::new(), Vec::new());
     // A line without a heading belongs to the heading before.
     let mut into = &mut models;
@@ -30,11 +30,11 @@ fn row(name: &'static str, irql: &'static str, documentation: &[&str]) -> Row {
         }
         into.push(text.trim_end_matches('.').to_owned());
     }
-    Row { name, irql, models: models.join(" "), checks: checks.join(" "), source: source.join(" ") }
+    ExportRow { name, irql, models: models.join(" "), checks: checks.join(" "), source: source.join(" ") }
 }
 
-fn rows() -> BTreeMap<&'static str, Vec<Row>> {
-    let mut modules: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
+fn rows() -> BTreeMap<&'static str, Vec<ExportRow>> {
+    let mut modules: BTreeMap<&'static str, Vec<ExportRow>> = BTreeMap::new();
     for export in TABLES.iter().copied().flatten() {
         let irql = if export.direct { "any level" } else { export.irql.describe() };
         modules.entry(export.module).or_default().push(row(export.name, irql, export.documentation));
@@ -55,7 +55,7 @@ pub fn table() -> String {
         let _ = writeln!(text, "### {module}: {} exports\n", rows.len());
         text.push_str("| export | level | modelled | checked besides the level | source |\n|---|---|---|---|---|\n");
         for row in rows {
-            let Row { name, irql, models, checks, source } = row;
+            let ExportRow { name, irql, models, checks, source } = row;
             let _ = writeln!(text, "| `{name}` | {irql} | {models} | {checks} | {source} |");
         }
         text.push('\n');

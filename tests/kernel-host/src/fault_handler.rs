@@ -120,9 +120,9 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
     }
     // SAFETY: as above.
     let too_high = match unsafe { pageable(signal, &*information, &*context.cast::<libc::ucontext_t>()) } {
-        paged::Fault::BroughtIn => return,
-        paged::Fault::TooHigh(code, rule) => Some((code, rule)),
-        paged::Fault::Other => None,
+        paged::PageFault::BroughtIn => return,
+        paged::PageFault::TooHigh(code, rule) => Some((code, rule)),
+        paged::PageFault::Other => None,
     };
     // SAFETY: the kernel hands over both structures, and the context is this thread's to change.
     let emulated = signal == libc::SIGSEGV
@@ -203,9 +203,9 @@ fn is_host_code(address: usize) -> bool {
 }
 
 /// Brings pageable memory in, or reports that the access may not be made at this level.
-fn pageable(signal: libc::c_int, information: &libc::siginfo_t, context: &libc::ucontext_t) -> paged::Fault {
+fn pageable(signal: libc::c_int, information: &libc::siginfo_t, context: &libc::ucontext_t) -> paged::PageFault {
     if signal != libc::SIGSEGV {
-        return paged::Fault::Other;
+        return paged::PageFault::Other;
     }
     let error = context.uc_mcontext.gregs[libc::REG_ERR as usize];
     let level = Thread::try_current().map_or(irql::PASSIVE, Thread::irql);

@@ -115,17 +115,17 @@ impl Installation {
 /// A parsed INF: sections in lower case, lines in order, `%names%` replaced.
 #[derive(Debug, Clone)]
 pub struct Inx {
-    sections: BTreeMap<String, Vec<Line>>,
+    sections: BTreeMap<String, Vec<InfLine>>,
 }
 
 #[derive(Debug, Clone)]
-struct Line {
+struct InfLine {
     number: usize,
     key: Option<String>,
     values: Vec<String>,
 }
 
-impl Line {
+impl InfLine {
     fn value(&self, index: usize) -> &str {
         self.values.get(index).map_or("", String::as_str)
     }
@@ -141,7 +141,7 @@ impl Inx {
 
     /// Parses the text of an INF.
     pub fn parse(text: &str) -> Result<Self, InfError> {
-        let mut sections: BTreeMap<String, Vec<Line>> = BTreeMap::new();
+        let mut sections: BTreeMap<String, Vec<InfLine>> = BTreeMap::new();
         let mut current: Option<String> = None;
         for (number, line) in logical_lines(text) {
             if let Some(rest) = line.strip_prefix('[') {
@@ -259,11 +259,11 @@ impl Inx {
         self.sections.contains_key(&section.to_lowercase())
     }
 
-    fn lines(&self, section: &str) -> &[Line] {
+    fn lines(&self, section: &str) -> &[InfLine] {
         self.sections.get(&section.to_lowercase()).map_or(&[], Vec::as_slice)
     }
 
-    fn entry(&self, section: &str, key: &str) -> Option<&Line> {
+    fn entry(&self, section: &str, key: &str) -> Option<&InfLine> {
         self.lines(section).iter().find(|line| line.is_key(key))
     }
 
@@ -278,7 +278,7 @@ impl Inx {
     }
 }
 
-impl Line {
+impl InfLine {
     fn is_key(&self, key: &str) -> bool {
         self.key.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(key))
     }
@@ -293,7 +293,7 @@ struct DriverKey {
 }
 
 impl DriverKey {
-    fn add(&mut self, line: &Line) {
+    fn add(&mut self, line: &InfLine) {
         let subkey = line.value(1).trim_matches('\\');
         let lower = subkey.to_lowercase();
         if let Some(position) = lower.strip_prefix(r"ndi\params\").map(|_| r"ndi\params\".len()) {
@@ -428,12 +428,12 @@ fn strip_comment(line: &str) -> &str {
     line
 }
 
-fn parse_entry(number: usize, line: &str) -> Result<Line, InfError> {
+fn parse_entry(number: usize, line: &str) -> Result<InfLine, InfError> {
     let (key, rest) = match split_key(line) {
         Some((key, rest)) => (Some(unquote(key)), rest),
         None => (None, line),
     };
-    Ok(Line { number, key, values: split_values(number, rest)? })
+    Ok(InfLine { number, key, values: split_values(number, rest)? })
 }
 
 /// `key = values`, where the equals sign is outside quotes.
@@ -476,12 +476,12 @@ fn unquote(value: &str) -> String {
     }
 }
 
-fn string_table(sections: &BTreeMap<String, Vec<Line>>) -> BTreeMap<String, String> {
+fn string_table(sections: &BTreeMap<String, Vec<InfLine>>) -> BTreeMap<String, String> {
     let lines = sections.get("strings").into_iter().flatten();
     lines.filter_map(|line| Some((line.key.as_ref()?.to_lowercase(), line.value(0).to_owned()))).collect()
 }
 
-fn substitute_line(line: &mut Line, strings: &BTreeMap<String, String>) -> Result<(), InfError> {
+fn substitute_line(line: &mut InfLine, strings: &BTreeMap<String, String>) -> Result<(), InfError> {
     for text in line.key.iter_mut().chain(line.values.iter_mut()) {
         *text = substitute(line.number, text, strings)?;
     }

@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum MeetingState {
     /// The point has not been reached.
     Ready,
     /// It has: the other thread begins.
@@ -37,7 +37,7 @@ enum State {
 }
 
 struct Meeting {
-    state: Mutex<State>,
+    state: Mutex<MeetingState>,
     changed: Condvar,
     /// How long the thread is stopped, which then is below DISPATCH_LEVEL; none for as long as the other one takes.
     preemption: Option<Duration>,
@@ -63,25 +63,25 @@ pub(crate) fn watches_copies() -> bool {
 }
 
 impl Meeting {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MeetingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn become_(&self, state: State) {
+    fn become_(&self, state: MeetingState) {
         *self.state() = state;
         self.changed.notify_all();
     }
 
     /// On the thread that was stopped: the other one runs, however busy the machine is.
     fn has_begun(&self) {
-        let waiting = self.changed.wait_while(self.state(), |state| *state == State::Begins);
+        let waiting = self.changed.wait_while(self.state(), |state| *state == MeetingState::Begins);
         drop(waiting.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// On the other thread: whether the point is reached.
     fn is_wanted(&self) -> bool {
-        let waiting = self.changed.wait_while(self.state(), |state| *state == State::Ready);
-        *waiting.unwrap_or_else(PoisonError::into_inner) == State::Begins
+        let waiting = self.changed.wait_while(self.state(), |state| *state == MeetingState::Ready);
+        *waiting.unwrap_or_else(PoisonError::into_inner) == MeetingState::Begins
     }
 }
 
@@ -99,15 +99,15 @@ pub fn preempted(at: u64, length: Duration, other: impl FnOnce() + Send, body: i
 
 fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
     assert!(!schedule::is_on(), "a schedule has its own interruptions");
-    let meeting = Meeting { state: Mutex::new(State::Ready), changed: Condvar::new(), preemption };
+    let meeting = Meeting { state: Mutex::new(MeetingState::Ready), changed: Condvar::new(), preemption };
     std::thread::scope(|scope| {
         let running = scope.spawn(|| {
             if meeting.is_wanted() {
                 let attachment = thread::attach("interrupting");
-                meeting.become_(State::Runs);
+                meeting.become_(MeetingState::Runs);
                 other();
                 drop(attachment);
-                meeting.become_(State::Ended);
+                meeting.become_(MeetingState::Ended);
             }
         });
         EXPECTED.set((&raw const meeting, at));
@@ -115,9 +115,9 @@ fn meet(at: u64, preemption: Option<Duration>, other: impl FnOnce() + Send, body
         body();
         schedule::set_interrupting(false);
         EXPECTED.set((ptr::null(), 0));
-        let met = *meeting.state() != State::Ready;
+        let met = *meeting.state() != MeetingState::Ready;
         if !met {
-            meeting.become_(State::Off);
+            meeting.become_(MeetingState::Off);
         }
         if let Err(panic) = dispatcher::while_blocked(|| running.join()) {
             std::panic::resume_unwind(panic);
@@ -139,7 +139,7 @@ pub(crate) fn at_point(thread: &Thread) {
         return;
     }
     EXPECTED.set((ptr::null(), 0));
-    meeting.become_(State::Begins);
+    meeting.become_(MeetingState::Begins);
     if let Some(length) = meeting.preemption {
         meeting.has_begun();
         dispatcher::delay(-i64::try_from(length.as_nanos() / 100).unwrap_or(i64::MAX));
@@ -150,14 +150,14 @@ pub(crate) fn at_point(thread: &Thread) {
     loop {
         std::thread::sleep(LOOK);
         let state = *meeting.state();
-        if state == State::Begins {
+        if state == MeetingState::Begins {
             // A busy machine has not run it yet.
             since = Instant::now();
             continue;
         }
         // Twice: between the end of a wait and the next check a thread may begin that is not counted yet.
         idle = if dispatcher::all_others_wait(thread) { idle + 1 } else { 0 };
-        if state == State::Ended || idle == 2 || since.elapsed() > LONGEST {
+        if state == MeetingState::Ended || idle == 2 || since.elapsed() > LONGEST {
             return;
         }
     }

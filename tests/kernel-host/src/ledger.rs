@@ -9,7 +9,7 @@ use crate::image::{self, Image, stack_trace};
 
 /// One resource that is held.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct LedgerEntry {
     pub kind: &'static str,
     pub address: usize,
     /// Base address of the owning image; 0 is the host itself.
@@ -41,9 +41,9 @@ impl std::fmt::Display for Leak {
     }
 }
 
-static ENTRIES: Mutex<BTreeMap<(&'static str, usize), Entry>> = Mutex::new(BTreeMap::new());
+static ENTRIES: Mutex<BTreeMap<(&'static str, usize), LedgerEntry>> = Mutex::new(BTreeMap::new());
 
-fn entries() -> MutexGuard<'static, BTreeMap<(&'static str, usize), Entry>> {
+fn entries() -> MutexGuard<'static, BTreeMap<(&'static str, usize), LedgerEntry>> {
     ENTRIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -64,11 +64,11 @@ pub fn record_for(
     stack: Vec<u64>,
 ) {
     let image = image.map_or(0, |image| image.base);
-    entries().insert((kind, address), Entry { kind, address, image, detail: detail.into(), stack });
+    entries().insert((kind, address), LedgerEntry { kind, address, image, detail: detail.into(), stack });
 }
 
 /// Removes a resource; `None` when none of that kind is held there.
-pub fn release(kind: &'static str, address: usize) -> Option<Entry> {
+pub fn release(kind: &'static str, address: usize) -> Option<LedgerEntry> {
     entries().remove(&(kind, address))
 }
 
@@ -83,7 +83,7 @@ pub fn within(kind: &'static str, range: std::ops::Range<usize>) -> Option<usize
 }
 
 /// Everything of a kind.
-pub fn all_of(kind: &'static str) -> Vec<Entry> {
+pub fn all_of(kind: &'static str) -> Vec<LedgerEntry> {
     entries().range((kind, 0)..=(kind, usize::MAX)).map(|(_, entry)| entry.clone()).collect()
 }
 
@@ -94,7 +94,7 @@ pub fn count(kind: &'static str) -> usize {
 
 /// What an image still holds (base address; `None` for all), grouped by kind and call site.
 pub fn outstanding(image: Option<usize>) -> Vec<Leak> {
-    let held: Vec<Entry> =
+    let held: Vec<LedgerEntry> =
         entries().values().filter(|entry| image.is_none_or(|base| entry.image == base)).cloned().collect();
     group(held.into_iter().map(|entry| (entry.kind.to_owned(), entry.detail, 0, entry.stack)))
 }

@@ -17,7 +17,7 @@ use crate::thread::Thread;
 
 /// A lock that a thread holds, and where it took it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldLock {
     pub lock: usize,
     pub from: u64,
     /// A mutex: held below DISPATCH_LEVEL, so that a DPC may come in between.
@@ -27,8 +27,8 @@ pub(crate) struct Held {
 /// A thread held the first lock and took the second.
 #[derive(Clone, Copy)]
 struct Edge {
-    first: Held,
-    second: Held,
+    first: HeldLock,
+    second: HeldLock,
 }
 
 /// Edges by the addresses of their locks.
@@ -42,7 +42,7 @@ fn with<T>(body: impl FnOnce(&mut Edges) -> T) -> T {
 }
 
 /// A thread that holds `held` is about to take a lock, for as long as that needs.
-pub(crate) fn taking(held: &[Held], second: Held) {
+pub(crate) fn taking(held: &[HeldLock], second: HeldLock) {
     for first in held.iter().filter(|first| first.lock != second.lock) {
         if is_on_a_stack(first.lock) || is_on_a_stack(second.lock) {
             continue;
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn edge(first: usize, second: usize) -> Edge {
-        let held = |lock| Held { lock, from: 0, sleeps: false };
+        let held = |lock| HeldLock { lock, from: 0, sleeps: false };
         Edge { first: held(first), second: held(second) }
     }
 

@@ -6,20 +6,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bugcheck::{BugCheck, bugcheck};
-use crate::lock_order::{self, Held};
+use crate::lock_order::{self, HeldLock};
 use crate::nt::{DISPATCHER_HEADER, FAST_MUTEX, KMUTANT, object_type};
 use crate::processor;
 use crate::thread::Thread;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MutexKind {
     /// A `KMUTEX`.
     Mutex,
     /// A `FAST_MUTEX` by any of its functions, or a guarded mutex.
     Fast,
 }
 
-impl Kind {
+impl MutexKind {
     fn length(self) -> usize {
         match self {
             Self::Mutex => size_of::<KMUTANT>(),
@@ -36,14 +36,14 @@ impl Kind {
 }
 
 /// Held mutexes by address.
-static HELD: Mutex<BTreeMap<usize, Kind>> = Mutex::new(BTreeMap::new());
+static HELD: Mutex<BTreeMap<usize, MutexKind>> = Mutex::new(BTreeMap::new());
 
-fn held() -> MutexGuard<'static, BTreeMap<usize, Kind>> {
+fn held() -> MutexGuard<'static, BTreeMap<usize, MutexKind>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn now(thread: &Thread, mutex: usize) -> Held {
-    Held { lock: mutex, from: crate::callout::caller_address(thread), sleeps: true }
+fn now(thread: &Thread, mutex: usize) -> HeldLock {
+    HeldLock { lock: mutex, from: crate::callout::caller_address(thread), sleeps: true }
 }
 
 /// The thread is about to wait for a mutex, for as long as that needs.
@@ -54,8 +54,8 @@ pub(crate) fn acquiring(thread: &Thread, mutex: usize) {
 }
 
 /// The thread has a mutex.
-pub(crate) fn acquired(thread: &Thread, mutex: usize, kind: Kind) {
-    if kind == Kind::Mutex {
+pub(crate) fn acquired(thread: &Thread, mutex: usize, kind: MutexKind) {
+    if kind == MutexKind::Mutex {
         thread.mutexes_owned.fetch_add(1, Ordering::Relaxed);
     }
     if crate::kernel::is_verifying() {
@@ -65,8 +65,8 @@ pub(crate) fn acquired(thread: &Thread, mutex: usize, kind: Kind) {
 }
 
 /// The thread gives a mutex back; once for each time that it took it.
-pub(crate) fn released(thread: &Thread, mutex: usize, kind: Kind) {
-    if kind == Kind::Mutex {
+pub(crate) fn released(thread: &Thread, mutex: usize, kind: MutexKind) {
+    if kind == MutexKind::Mutex {
         thread.mutexes_owned.fetch_sub(1, Ordering::Relaxed);
     }
     if crate::kernel::is_verifying() {
@@ -114,16 +114,16 @@ pub(crate) fn held_within(start: usize, end: usize) -> Option<usize> {
 pub(crate) fn thread_ends(thread: &Thread) {
     let Some(last) = thread.held_locks.borrow().iter().rfind(|held| held.sleeps).copied() else { return };
     let kind = held().get(&last.lock).copied();
-    let code = if kind == Some(Kind::Mutex) {
+    let code = if kind == Some(MutexKind::Mutex) {
         BugCheck::THREAD_TERMINATE_HELD_MUTEX
     } else {
         BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION
     };
     let parameters = match kind {
-        Some(Kind::Mutex) => [thread.object() as u64, last.lock as u64, 0, 0],
+        Some(MutexKind::Mutex) => [thread.object() as u64, last.lock as u64, 0, 0],
         _ => [0x1033, last.lock as u64, thread.object() as u64, 0],
     };
-    let name = kind.map_or("lock", Kind::name);
+    let name = kind.map_or("lock", MutexKind::name);
     let taken = lock_order::place(last.from);
     bugcheck(
         code,

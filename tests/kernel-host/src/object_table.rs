@@ -24,7 +24,7 @@ pub enum ObjectKind {
     Thread,
 }
 
-struct Object {
+struct KernelObject {
     kind: ObjectKind,
     references: usize,
     memory: Reservation,
@@ -32,17 +32,18 @@ struct Object {
 }
 
 #[derive(Default)]
-struct Table {
-    objects: BTreeMap<usize, Object>,
+struct ObjectTable {
+    objects: BTreeMap<usize, KernelObject>,
     handles: BTreeMap<usize, usize>,
     next_handle: usize,
 }
 
-static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+static TABLE: Mutex<Option<ObjectTable>> = Mutex::new(None);
 
-fn with<T>(body: impl FnOnce(&mut Table) -> T) -> T {
-    let mut table: MutexGuard<'_, Option<Table>> = TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    body(table.get_or_insert_with(Table::default))
+fn with<T>(body: impl FnOnce(&mut ObjectTable) -> T) -> T {
+    let mut table: MutexGuard<'_, Option<ObjectTable>> =
+        TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    body(table.get_or_insert_with(ObjectTable::default))
 }
 
 /// Makes the dispatcher object of a thread, with one reference for as long as the thread exists.
@@ -58,7 +59,7 @@ pub(crate) fn create_thread_object(thread: &'static Thread) -> *mut KTHREAD {
         (*object).Thread = std::ptr::from_ref(thread).cast();
     }
     with(|table| {
-        table.objects.insert(object as usize, Object { kind: ObjectKind::Thread, references: 1, memory, frames });
+        table.objects.insert(object as usize, KernelObject { kind: ObjectKind::Thread, references: 1, memory, frames });
     });
     object
 }

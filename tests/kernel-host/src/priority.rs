@@ -84,24 +84,24 @@ pub(crate) fn at_point(thread: &Thread) {
 }
 
 /// A realtime thread as it was seen when another began to be held.
-struct Sight {
+struct ThreadSample {
     thread: &'static Thread,
     waits: u64,
     used: Duration,
 }
 
-fn sights() -> Vec<Sight> {
+fn sights() -> Vec<ThreadSample> {
     let ready = |thread: &&'static Thread| {
         is_realtime(thread.priority.load(Ordering::Relaxed)) && thread.runnable.load(Ordering::Relaxed)
     };
     let see = |thread: &'static Thread| {
         let used = processor_time::of(thread.clock)?;
-        Some(Sight { thread, waits: thread.waits.load(Ordering::Relaxed), used })
+        Some(ThreadSample { thread, waits: thread.waits.load(Ordering::Relaxed), used })
     };
     thread::all().into_iter().filter(ready).filter_map(see).collect()
 }
 
-impl Sight {
+impl ThreadSample {
     /// What it has used since, if it has not waited.
     fn used_since(&self) -> Option<Duration> {
         let same =
@@ -116,7 +116,7 @@ fn hold(thread: &Thread) {
     let (mut most, mut changed) = (Duration::ZERO, Instant::now());
     while is_crowded() {
         std::thread::sleep(LOOK);
-        let busy: Vec<(&Sight, Duration)> =
+        let busy: Vec<(&ThreadSample, Duration)> =
             seen.iter().filter_map(|sight| Some((sight, sight.used_since()?))).collect();
         if busy.len() < processor::count() {
             (seen, most, changed) = (sights(), Duration::ZERO, Instant::now());

@@ -7,9 +7,9 @@
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use crate::bugcheck::{BugCheck, bugcheck};
-use crate::deadlock::Wait;
+use crate::deadlock::SpinWait;
 use crate::irql;
-use crate::lock_order::{self, Held};
+use crate::lock_order::{self, HeldLock};
 use crate::thread::Thread;
 
 const HELD: usize = 1;
@@ -67,7 +67,7 @@ pub unsafe fn acquire(thread: &'static Thread, lock: *mut usize, manner: Manner)
 #[inline(never)]
 extern "win64" fn acquire_contended(thread: &'static Thread, word: &AtomicUsize, manner: Manner) {
     let me = std::ptr::from_ref(thread) as usize;
-    let mut wait = Wait::default();
+    let mut wait = SpinWait::default();
     let mut rounds = 0_u32;
     loop {
         let seen = word.load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ extern "win64" fn acquire_contended(thread: &'static Thread, word: &AtomicUsize,
             std::thread::yield_now();
         }
         if seen == 0 {
-            wait = Wait::default();
+            wait = SpinWait::default();
         } else if rounds.is_multiple_of(BETWEEN_LOOKS) {
             let hopeless = wait.is_hopeless(Some(seen & !(HELD | QUEUED)));
             // A lock that was released meanwhile has no holder to report.
@@ -143,9 +143,9 @@ fn acquiring(thread: &Thread, lock: usize) {
 extern "win64" fn check_order(thread: &Thread, lock: usize) {
     let from = crate::callout::caller_address(thread);
     let held = thread.held_locks.borrow();
-    let second = Held { lock, from, sleeps: false };
+    let second = HeldLock { lock, from, sleeps: false };
     if held.iter().any(|held| held.sleeps) && crate::processor::in_deferred_call(thread) {
-        let own: Vec<Held> = held.iter().filter(|held| !held.sleeps).copied().collect();
+        let own: Vec<HeldLock> = held.iter().filter(|held| !held.sleeps).copied().collect();
         return lock_order::taking(&own, second);
     }
     lock_order::taking(&held, second);
@@ -171,7 +171,7 @@ fn released(thread: &Thread, lock: usize) {
 #[inline(never)]
 extern "win64" fn list(thread: &Thread, lock: usize) {
     let from = crate::callout::caller_address(thread);
-    thread.held_locks.borrow_mut().push(Held { lock, from, sleeps: false });
+    thread.held_locks.borrow_mut().push(HeldLock { lock, from, sleeps: false });
 }
 
 #[inline(never)]
@@ -315,7 +315,7 @@ fn check_not_held(thread: &Thread, lock: usize) {
 }
 
 fn spin_until(thread: &Thread, lock: u64, mut attempt: impl FnMut() -> bool) {
-    let mut wait = Wait::default();
+    let mut wait = SpinWait::default();
     let mut rounds = 0_u32;
     while !attempt() {
         if crate::schedule::is_on() {

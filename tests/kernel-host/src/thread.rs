@@ -47,7 +47,7 @@ pub struct Thread {
     pub(crate) processor: AtomicUsize,
     pub(crate) affinity: AtomicU64,
     pub(crate) spin_locks_held: AtomicU32,
-    pub(crate) held_locks: RefCell<Vec<crate::lock_order::Held>>,
+    pub(crate) held_locks: RefCell<Vec<crate::lock_order::HeldLock>>,
     pub(crate) identifier: AtomicU64,
     pub(crate) object: AtomicPtr<crate::nt::KTHREAD>,
     export: AtomicPtr<ExportDeclaration>,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::bugcheck::{BugCheck, bugcheck};
-use crate::dispatcher::{self, Deadline, State, Time};
+use crate::dispatcher::{self, Deadline, DispatcherState, Time};
 use crate::dpc;
 use crate::image::stack_trace;
 use crate::ledger;
@@ -54,11 +54,11 @@ pub(crate) unsafe fn initialise(timer: *mut KTIMER, synchronization: bool) {
     }
 }
 
-fn is_set(state: &State, address: usize) -> bool {
+fn is_set(state: &DispatcherState, address: usize) -> bool {
     state.deadlines.values().any(|deadline| *deadline == Deadline::Timer(address))
 }
 
-fn remove(state: &mut State, address: usize) -> bool {
+fn remove(state: &mut DispatcherState, address: usize) -> bool {
     let key = state.deadlines.iter().find(|(_, deadline)| **deadline == Deadline::Timer(address)).map(|(key, _)| *key);
     key.is_some_and(|key| state.deadlines.remove(&key).is_some())
 }
@@ -113,7 +113,7 @@ pub(crate) unsafe fn cancel(timer: *mut KTIMER) -> bool {
 }
 
 /// Signals an expired timer and returns its DPC. Runs on the clock, under the dispatcher's lock.
-pub(crate) fn expire(state: &mut State, address: usize) -> Option<usize> {
+pub(crate) fn expire(state: &mut DispatcherState, address: usize) -> Option<usize> {
     let timer = address as *mut KTIMER;
     // SAFETY: a set timer is valid; freeing its memory while it is set is caught by the pool.
     unsafe {

@@ -10,22 +10,22 @@ use crate::thread;
 type Routine = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct Queue {
+struct WorkQueue {
     routines: VecDeque<Routine>,
     running: usize,
     stopping: bool,
 }
 
-static QUEUE: Mutex<Option<Queue>> = Mutex::new(None);
+static QUEUE: Mutex<Option<WorkQueue>> = Mutex::new(None);
 static READY: OnceLock<Event> = OnceLock::new();
 static THREADS: Mutex<Vec<thread::JoinHandle<()>>> = Mutex::new(Vec::new());
 
 /// How many worker threads there are.
 pub const WORKERS: usize = 4;
 
-fn with_queue<T>(body: impl FnOnce(&mut Queue) -> T) -> T {
-    let mut queue: MutexGuard<'_, Option<Queue>> = QUEUE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    body(queue.get_or_insert_with(Queue::default))
+fn with_queue<T>(body: impl FnOnce(&mut WorkQueue) -> T) -> T {
+    let mut queue: MutexGuard<'_, Option<WorkQueue>> = QUEUE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    body(queue.get_or_insert_with(WorkQueue::default))
 }
 
 fn ready() -> &'static Event {

@@ -17,7 +17,7 @@ use kernel_host::callout::{Context, ContextKind};
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use kernel_host::ndis::data_path::Frame;
-use kernel_host::ndis::miniport::State;
+use kernel_host::ndis::miniport::MiniportState;
 use kernel_host::ndis::status;
 use kernel_host::{Adapter, Driver, HaltAction, Kernel, KernelConfig, call_image, thread};
 
@@ -65,7 +65,7 @@ fn frame(number: usize) -> Vec<u8> {
 trial! {
     fn everything_that_pends_is_waited_for() {
         let machine = Machine::boot();
-        assert_eq!(machine.adapter.state(), State::Running, "restart was completed later");
+        assert_eq!(machine.adapter.state(), MiniportState::Running, "restart was completed later");
         let answer = machine.adapter.query_oid(GEN_STATISTICS, 8).expect("a started adapter");
         assert_eq!((answer.status, answer.data), (status::SUCCESS, vec![0; 4]));
         let direct = machine.adapter.direct_query_oid(GEN_STATISTICS, 2).expect("a started adapter");

@@ -14,7 +14,7 @@ use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
 use kernel_host::ndis::adapter::StartError;
 use kernel_host::ndis::data_path::Frame;
-use kernel_host::ndis::miniport::State;
+use kernel_host::ndis::miniport::MiniportState;
 use kernel_host::ndis::{oid, status};
 use kernel_host::ndk::NdkAdapter;
 use kernel_host::{Adapter, Driver, Kernel, KernelConfig, fault, irql};
@@ -315,11 +315,11 @@ fn keywords_out_of_range_do_no_harm(machine: &Machine) {
         let driver = machine.load();
         for value in values {
             let adapter = machine.adapter(&driver, machine.config().with_keyword(name, value));
-            assert_eq!(adapter.state(), State::Running, "{name} = {value:?}");
+            assert_eq!(adapter.state(), MiniportState::Running, "{name} = {value:?}");
             adapter.remove();
         }
         let bare = machine.adapter(&driver, machine.config().without_keyword(name));
-        assert_eq!(bare.state(), State::Running, "no {name}");
+        assert_eq!(bare.state(), MiniportState::Running, "no {name}");
         driver.unload();
     }
 }

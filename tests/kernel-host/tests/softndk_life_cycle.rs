@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
-use kernel_host::ndis::miniport::State;
+use kernel_host::ndis::miniport::MiniportState;
 use kernel_host::ndis::{oid, status};
 use kernel_host::{Adapter, HaltAction, Kernel, KernelConfig};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
@@ -54,7 +54,7 @@ fn one_scenario(kernel: &Kernel, inx: &Inx) {
     let driver = kernel.load_driver(image(), "softndk").expect("the driver loads");
     let first = kernel.add_adapter(&driver, config(inx, "10.0.0.1")).expect("the first adapter starts");
     let second = kernel.add_adapter(&driver, config(inx, "10.0.0.2")).expect("the second adapter starts");
-    assert_eq!((first.state(), second.state()), (State::Running, State::Running));
+    assert_eq!((first.state(), second.state()), (MiniportState::Running, MiniportState::Running));
     query_mandatory_oids(&first);
     open_and_close_ndk(&first);
     open_and_close_ndk(&second);

@@ -177,6 +177,37 @@ pub struct AdapterLimits {
     pub reserved: u32,
 }
 
+/// [`AdapterLimits`] of an NDK_ADAPTER_INFO, whose type the caller brings.
+#[macro_export]
+macro_rules! adapter_limits {
+    ($information:expr) => {
+        $crate::AdapterLimits {
+            max_registration_size: $information.MaxRegistrationSize as u64,
+            max_window_size: $information.MaxWindowSize as u64,
+            version: [$information.Version.Major, $information.Version.Minor],
+            vendor_id: $information.VendorId,
+            device_id: $information.DeviceId,
+            frmr_page_count: $information.FRMRPageCount,
+            max_initiator_request_sge: $information.MaxInitiatorRequestSge,
+            max_receive_request_sge: $information.MaxReceiveRequestSge,
+            max_read_request_sge: $information.MaxReadRequestSge,
+            max_transfer_length: $information.MaxTransferLength,
+            max_inline_data_size: $information.MaxInlineDataSize,
+            max_inbound_read_limit: $information.MaxInboundReadLimit,
+            max_outbound_read_limit: $information.MaxOutboundReadLimit,
+            max_receive_queue_depth: $information.MaxReceiveQueueDepth,
+            max_initiator_queue_depth: $information.MaxInitiatorQueueDepth,
+            max_srq_depth: $information.MaxSrqDepth,
+            max_cq_depth: $information.MaxCqDepth,
+            large_request_threshold: $information.LargeRequestThreshold,
+            max_caller_data: $information.MaxCallerData,
+            max_callee_data: $information.MaxCalleeData,
+            adapter_flags: $information.AdapterFlags.bits(),
+            reserved: 0,
+        }
+    };
+}
+
 /// The counters of OID_NDK_STATISTICS and the frame counters of OID_GEN_STATISTICS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

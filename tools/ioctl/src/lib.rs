@@ -21,6 +21,7 @@ mod histogram;
 mod names;
 mod object_list;
 mod objects;
+mod outcome;
 mod pair;
 mod pair_limits;
 mod refusal;
@@ -43,6 +44,7 @@ pub use object_list::{
     OBJECT_ANTECEDENT_MAX, ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState,
 };
 pub use objects::{ObjectSummaryReply, ObjectSummaryRequest};
+pub use outcome::Outcome;
 pub use pair::{PairCloseRequest, PairCreateReply, PairCreateRequest, PairEndpoint, PairFlags, PairModerationRequest};
 pub use pair_limits::PairLimits;
 pub use refusal::{

@@ -72,7 +72,7 @@ pub const STANDARD_ROWS: [Row; 3] = [
 /// What `bench` measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    pub rows: Vec<RowReport>,
+    pub rows: Vec<BenchRowReport>,
     /// The driver was built without optimisation.
     pub debug_build: bool,
     /// Nanoseconds that the longest DPC took; none where the system does not report it.
@@ -81,7 +81,7 @@ pub struct BenchReport {
 
 /// One row: medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
-pub struct RowReport {
+pub struct BenchRowReport {
     pub operation: OperationName,
     pub registration: Registration,
     pub size: u32,
@@ -148,7 +148,7 @@ fn measure<D: Device>(
     row: Row,
     time: Duration,
     round_done: impl Fn(),
-) -> Result<RowReport, Failure> {
+) -> Result<BenchRowReport, Failure> {
     with_pair(client, ends, PairSize { depth: row.depth, sge: row.sge, shared: false }, |pair| {
         let mut buffer = client.allocate(region_length(row.size))?;
         fastrand::Rng::with_seed(u64::from(row.size)).fill(buffer.source_mut());
@@ -240,7 +240,7 @@ fn all_done(result: &TransferResult, count: u64) -> Result<TransferResult, Failu
     ))
 }
 
-fn report(row: Row, rounds: &[(TransferResult, TransferResult)]) -> Result<RowReport, Failure> {
+fn report(row: Row, rounds: &[(TransferResult, TransferResult)]) -> Result<BenchRowReport, Failure> {
     let per_request = |results: Vec<TransferResult>| {
         median(results.iter().map(|result| result.elapsed as f64 / result.completed.max(1) as f64).collect())
     };
@@ -248,7 +248,7 @@ fn report(row: Row, rounds: &[(TransferResult, TransferResult)]) -> Result<RowRe
     let copies = per_request(rounds.iter().map(|(_, copied)| *copied).collect());
     let (Some(ns_per_request), Some(memcpy_ns)) = (transfers, copies) else { return Err(no_time()) };
     let rate = |nanoseconds: f64| f64::from(row.size) * 1_000.0 / nanoseconds;
-    Ok(RowReport {
+    Ok(BenchRowReport {
         operation: row.operation,
         registration: row.registration,
         size: row.size,
@@ -313,7 +313,7 @@ impl fmt::Display for BenchReport {
     }
 }
 
-impl RowReport {
+impl BenchRowReport {
     fn cells(&self) -> [String; 6] {
         let rate = |megabytes: f64| if self.size == 0 { "-".to_owned() } else { format!("{megabytes:.0} MB/s") };
         [

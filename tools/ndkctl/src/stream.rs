@@ -115,12 +115,12 @@ pub struct StreamReport {
     pub deferred: u32,
     /// Names of the options that were on.
     pub options: Vec<&'static str>,
-    pub rows: Vec<RowReport>,
+    pub rows: Vec<StreamRowReport>,
 }
 
 /// One size. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
-pub struct RowReport {
+pub struct StreamRowReport {
     pub size: u32,
     pub requests: u64,
     pub bytes: u64,
@@ -193,7 +193,7 @@ fn row<D: Device>(
     stream: &Stream<'_>,
     pair: &PairCreateReply,
     size: u32,
-) -> Result<RowReport, Failure> {
+) -> Result<StreamRowReport, Failure> {
     let common = stream.common;
     let mut buffer = client.allocate(region_length(size))?;
     fastrand::Rng::with_seed(u64::from(size)).fill(buffer.source_mut());
@@ -226,7 +226,7 @@ fn row<D: Device>(
     let verified = if common.verify { verify(&buffer, size, requests)? } else { 0 };
     let latency = |part| (result.latency.count != 0).then(|| result.latency.quantile(part)).flatten();
     let per_request = (requests != 0 && result.elapsed != 0).then(|| result.elapsed as f64 / requests as f64);
-    Ok(RowReport {
+    Ok(StreamRowReport {
         size,
         requests,
         bytes: result.bytes,

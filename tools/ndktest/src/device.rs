@@ -2,6 +2,7 @@
 
 use core::{mem::size_of_val, ptr};
 
+use softndk_kernel::utf16;
 use wdk_sys::{
     DEVICE_OBJECT, DRIVER_OBJECT, FILE_DEVICE_SECURE_OPEN, FILE_DEVICE_UNKNOWN, IRP_MJ_CLEANUP, IRP_MJ_CLOSE,
     IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, NTSTATUS, STATUS_SUCCESS, UNICODE_STRING,
@@ -10,20 +11,8 @@ use wdk_sys::{
 
 use crate::control::{file, request};
 
-const DEVICE_NAME: &[u16] = &utf16::<{ softndk_ioctl::TEST_DEVICE_NAME.len() }>(softndk_ioctl::TEST_DEVICE_NAME);
-const LINK_NAME: &[u16] =
-    &utf16::<{ softndk_ioctl::TEST_SYMBOLIC_LINK_NAME.len() }>(softndk_ioctl::TEST_SYMBOLIC_LINK_NAME);
-
-const fn utf16<const LENGTH: usize>(text: &str) -> [u16; LENGTH] {
-    let bytes = text.as_bytes();
-    let mut wide = [0; LENGTH];
-    let mut index = 0;
-    while index < LENGTH {
-        wide[index] = bytes[index] as u16;
-        index += 1;
-    }
-    wide
-}
+const DEVICE_NAME: &[u16] = utf16!(softndk_ioctl::TEST_DEVICE_NAME);
+const LINK_NAME: &[u16] = utf16!(softndk_ioctl::TEST_SYMBOLIC_LINK_NAME);
 
 fn counted(name: &[u16]) -> UNICODE_STRING {
     let bytes = size_of_val(name) as u16;

@@ -1,6 +1,6 @@
 //! What exists once per loaded driver.
 
-use softndk_kernel::{clock::Clock, pool::OutOfMemory, published::Published, spin_lock::SpinLock};
+use softndk_kernel::{clock::Clock, pool::NoMemory, published::Published, spin_lock::SpinLock};
 use wdk_sys::NTSTATUS;
 
 use crate::{
@@ -27,7 +27,7 @@ static DRIVER: Published<Driver> = Published::new(tags::DRIVER);
 
 impl Driver {
     /// Builds the driver state and makes it reachable. PASSIVE_LEVEL, from DriverEntry.
-    pub fn publish() -> Result<&'static Self, OutOfMemory> {
+    pub fn publish() -> Result<&'static Self, NoMemory> {
         let driver = Self {
             clock: Clock::new(),
             client: Client::try_new()?,

@@ -19,7 +19,7 @@ use ndkpi_sys::{
     },
     wskndk::{WSK_PROVIDER_NDK_DISPATCH, WSKNDK_GET_WSK_PROVIDER_NDK_DISPATCH},
 };
-use softndk_kernel::pool::{OutOfMemory, PoolBox};
+use softndk_kernel::pool::{NoMemory, PoolBox};
 
 use crate::tags;
 
@@ -48,7 +48,7 @@ unsafe impl Send for Client {}
 unsafe impl Sync for Client {}
 
 impl Client {
-    pub fn try_new() -> Result<Self, OutOfMemory> {
+    pub fn try_new() -> Result<Self, NoMemory> {
         let registration = PoolBox::try_new(tags::WSK_CLIENT, UnsafeCell::new(WSK_REGISTRATION::zeroed()))?;
         Ok(Self { registration, registered: AtomicBool::new(false) })
     }

@@ -30,7 +30,7 @@ use std::{
 /// Measure which lines, functions and branches of driver and engine the tests run through.
 #[derive(clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
-pub struct Arguments {
+pub struct CoverageArguments {
     /// Every file instead of the ten with the most lines that nothing ran
     #[arg(long)]
     files: bool,
@@ -57,7 +57,7 @@ pub struct Arguments {
 /// Branches are not a stable option yet; `RUSTC_BOOTSTRAP` lets the stable compiler take it.
 pub(crate) const COUNTING: &str = "-Cinstrument-coverage -Zcoverage-options=branch";
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &CoverageArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     setup::ensure(&setup::driver_needs(Arch::X64))?;
     setup::ensure(&[Need::LlvmTools])?;

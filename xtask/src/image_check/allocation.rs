@@ -6,7 +6,7 @@
 //! counts, even where the code before it has reserved capacity: use a call that cannot grow.
 
 use super::{
-    Rule, Violation,
+    ImageRule, Violation,
     code::{Branch, Code},
     image::Image,
     panics::{is_library, name, own_function},
@@ -39,7 +39,7 @@ pub fn check(image: &Image, code: &Code, symbols: &Symbols) -> Result<Vec<Violat
     }
     let shown = found
         .into_iter()
-        .map(|(site, root)| Rule::InfallibleAllocation.broken(format!("{site}, for example from {root}")));
+        .map(|(site, root)| ImageRule::InfallibleAllocation.broken(format!("{site}, for example from {root}")));
     Ok(shown.collect())
 }
 

@@ -1,7 +1,7 @@
 //! Rules about headers: the fields that the loader of Windows checks before it runs an instruction.
 
 use super::{
-    Rule, Violation,
+    ImageRule, Violation,
     image::{Image, Machine},
 };
 
@@ -17,33 +17,35 @@ const REQUIRED_GUARD_FLAGS: &[(u32, &str)] = &[(0x100, "CF_INSTRUMENTED"), (0x40
 pub fn check(image: &Image) -> Vec<Violation> {
     let mut violations = Vec::new();
     if image.subsystem != SUBSYSTEM_NATIVE {
-        violations.push(Rule::Subsystem.broken(format!("subsystem {}, expected NATIVE (1)", image.subsystem)));
+        violations.push(ImageRule::Subsystem.broken(format!("subsystem {}, expected NATIVE (1)", image.subsystem)));
     }
     let entry = image.exports.iter().find(|(name, _)| name == "DriverEntry").map(|(_, address)| *address);
     if entry != Some(image.entry) {
-        violations.push(Rule::Entry.broken(format!("the entry point {:#x} is not DriverEntry", image.entry)));
+        violations.push(ImageRule::Entry.broken(format!("the entry point {:#x} is not DriverEntry", image.entry)));
     }
     for (flag, name) in REQUIRED_CHARACTERISTICS {
         if image.characteristics & flag == 0 {
-            violations.push(Rule::Characteristics.broken(format!("the header lacks {name}")));
+            violations.push(ImageRule::Characteristics.broken(format!("the header lacks {name}")));
         }
     }
     for section in &image.sections {
         if section.writable && section.executable {
-            violations.push(Rule::WritableCode.broken(format!("section {} is writable and executable", section.name)));
+            violations
+                .push(ImageRule::WritableCode.broken(format!("section {} is writable and executable", section.name)));
         }
     }
     violations.extend(check_guard(image));
     let right = checksum(&image.bytes, image.checksum_offset);
     if image.checksum == 0 || image.checksum != right {
-        violations.push(Rule::Checksum.broken(format!("the checksum is {:#x}, expected {right:#x}", image.checksum)));
+        violations
+            .push(ImageRule::Checksum.broken(format!("the checksum is {:#x}, expected {right:#x}", image.checksum)));
     }
     violations
 }
 
 /// The loader of Windows finds through the load configuration what control flow guard needs.
 fn check_guard(image: &Image) -> Vec<Violation> {
-    let broken = |what: &str| Rule::Guard.broken(what.to_owned());
+    let broken = |what: &str| ImageRule::Guard.broken(what.to_owned());
     let Some(guard) = &image.guard else {
         return vec![broken("there is no load configuration that reaches to the flags of control flow guard")];
     };

@@ -37,7 +37,7 @@ use symbols::Symbols;
 
 /// Check a driver image, or take its lists over into docs/.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct ImageCheckArguments {
     /// The image; its symbols lie beside it
     #[arg(default_value = "target/driver/x64/release/softndk.sys")]
     image: PathBuf,
@@ -61,7 +61,7 @@ const DEPTH_LIMIT: u32 = 4096;
 
 /// The rules of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum ImageRule {
     Subsystem,
     Entry,
     Characteristics,
@@ -82,7 +82,7 @@ pub enum Rule {
     UnarguedPanic,
 }
 
-impl Rule {
+impl ImageRule {
     fn broken(self, what: String) -> Violation {
         Violation { rule: self, what }
     }
@@ -120,7 +120,7 @@ impl Rule {
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    pub rule: Rule,
+    pub rule: ImageRule,
     pub what: String,
 }
 
@@ -141,7 +141,7 @@ pub struct Strictness {
 }
 
 /// What an image was found to be.
-pub struct Findings {
+pub struct ImageFindings {
     pub violations: Vec<Violation>,
     pub imports: Vec<Import>,
     pub panics: BTreeMap<Site, usize>,
@@ -151,7 +151,7 @@ pub struct Findings {
     pub depths: Vec<(u32, String)>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &ImageCheckArguments) -> Result<()> {
     let workspace = Workspace::find()?;
     // A path as the other commands print it, relative to the work tree, is good from any folder.
     let image = if arguments.image.exists() { arguments.image.clone() } else { workspace.path(&arguments.image) };
@@ -222,7 +222,7 @@ fn bless(workspace: &Workspace, image: &Path, optimised: bool) -> Result<()> {
 }
 
 /// Applies every rule to the image at `path`, whose symbols lie beside it.
-pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<Findings> {
+pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<ImageFindings> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let image = Image::parse(bytes).with_context(|| format!("{} is not a driver image", path.display()))?;
     let symbols = Symbols::read(&path.with_extension("pdb"))?;
@@ -247,14 +247,14 @@ pub fn check(path: &Path, lists: &Lists, strictness: Strictness) -> Result<Findi
                 let text = |name| {
                     format!("{name}, named in depth.rs as an end of a call through a table, is not in the image")
                 };
-                violations.extend(lost.map(|name| Rule::Depth.broken(text(name))));
+                violations.extend(lost.map(|name| ImageRule::Depth.broken(text(name))));
             }
             violations.extend(allocation::check(&image, &code, &symbols)?);
             panics = panics::sites(&code, &symbols)?;
             violations.extend(check_panics(&panics, lists, strictness));
         }
     }
-    Ok(Findings { violations, imports: image.imports, panics, frames, depths })
+    Ok(ImageFindings { violations, imports: image.imports, panics, frames, depths })
 }
 
 fn check_imports(image: &Image, lists: &Lists, strictness: Strictness) -> Vec<Violation> {
@@ -262,17 +262,19 @@ fn check_imports(image: &Image, lists: &Lists, strictness: Strictness) -> Vec<Vi
     for import in &image.imports {
         let shown = format!("{} {}", import.module, import.name);
         if !MODULES.contains(&import.module.as_str()) {
-            violations
-                .push(Rule::ImportModule.broken(format!("{shown}: a driver imports from {} only", MODULES.join(", "))));
+            violations.push(
+                ImageRule::ImportModule.broken(format!("{shown}: a driver imports from {} only", MODULES.join(", "))),
+            );
         } else if !lists.imports.contains_key(import) {
-            violations.push(Rule::ImportName.broken(format!("{shown} is not on the list imports.txt of this image")));
+            violations
+                .push(ImageRule::ImportName.broken(format!("{shown} is not on the list imports.txt of this image")));
         }
     }
     if strictness == (Strictness { optimised: true, same_compiler: true }) && image.machine == Machine::X64 {
         let present = image.imports.iter().collect::<BTreeSet<_>>();
         let gone = lists.imports.iter().filter(|(import, debug_only)| !**debug_only && !present.contains(import));
         violations.extend(gone.map(|(import, _)| {
-            Rule::StaleImport.broken(format!("{} {} is no longer imported", import.module, import.name))
+            ImageRule::StaleImport.broken(format!("{} {} is no longer imported", import.module, import.name))
         }));
     }
     violations
@@ -285,7 +287,7 @@ fn check_instructions(code: &Code, symbols: &Symbols) -> Vec<Violation> {
             .holding(*address)
             .and_then(|index| symbols.functions.get(index))
             .map_or("?", |function| function.name.as_str());
-        violations.push(Rule::VectorExtension.broken(format!("{mnemonic} at {address:#x} in {function}")));
+        violations.push(ImageRule::VectorExtension.broken(format!("{mnemonic} at {address:#x} in {function}")));
     }
     violations
 }
@@ -295,7 +297,7 @@ fn check_calls(code: &Code, symbols: &Symbols) -> Vec<Violation> {
     let place = |at: &u32| {
         let function = symbols.holding(*at).and_then(|index| symbols.functions.get(index));
         let function = function.map_or("?", |function| function.name.as_str());
-        Rule::UnguardedCall.broken(format!("a call that is not checked at {at:#x} in {function}"))
+        ImageRule::UnguardedCall.broken(format!("a call that is not checked at {at:#x} in {function}"))
     };
     code.unguarded_calls.iter().map(place).collect()
 }
@@ -304,7 +306,7 @@ fn check_stack_probe(image: &Image, symbols: &Symbols) -> Option<Violation> {
     const PROBE: &str = "__chkstk";
     let imported = image.imports.iter().any(|import| import.name == PROBE);
     let linked = symbols.functions.iter().any(|function| function.name == PROBE);
-    (imported || linked).then(|| Rule::StackProbe.broken(format!("the image calls {PROBE}")))
+    (imported || linked).then(|| ImageRule::StackProbe.broken(format!("the image calls {PROBE}")))
 }
 
 fn named_frames(sizes: &BTreeMap<u32, u32>, symbols: &Symbols) -> Vec<(u32, String)> {
@@ -332,11 +334,12 @@ fn check_frames(frames: &[(u32, String)], lists: &Lists, strictness: Strictness)
         .filter_map(|(size, name)| {
             if *size >= FRAME_LIMIT {
                 Some(
-                    Rule::Frame.broken(format!("{name} takes {size} bytes of stack, the limit is below {FRAME_LIMIT}")),
+                    ImageRule::Frame
+                        .broken(format!("{name} takes {size} bytes of stack, the limit is below {FRAME_LIMIT}")),
                 )
             } else if *size > listed && strictness.same_compiler {
                 Some(
-                    Rule::Frame.broken(format!(
+                    ImageRule::Frame.broken(format!(
                         "{name} takes {size} bytes of stack, more than docs/frames.txt allows ({listed})"
                     )),
                 )
@@ -363,7 +366,7 @@ fn check_depths(depths: &[(u32, String)], lists: &Lists) -> Vec<Violation> {
     let bound = listed.max(DEPTH_LIMIT);
     let deeper = depths.iter().filter(|(bytes, _)| *bytes > bound);
     deeper
-        .map(|(bytes, way)| Rule::Depth.broken(format!("{bytes} bytes of stack, the bound is {bound}: {way}")))
+        .map(|(bytes, way)| ImageRule::Depth.broken(format!("{bytes} bytes of stack, the bound is {bound}: {way}")))
         .collect()
 }
 
@@ -373,21 +376,21 @@ fn check_panics(found: &BTreeMap<Site, usize>, lists: &Lists, strictness: Strict
         let listed = lists.argued(site).map_or(0, |argued| argued.count);
         if *count > listed {
             let text = format!("{} -> {}: {count} branches, docs/panics.txt has {listed}", site.function, site.panic);
-            violations.push(Rule::Panic.broken(text));
+            violations.push(ImageRule::Panic.broken(text));
         }
     }
     if strictness.same_compiler {
         violations.extend(
             lists
                 .stale(found)
-                .map(|site| Rule::StalePanic.broken(format!("{} -> {} is gone", site.function, site.panic))),
+                .map(|site| ImageRule::StalePanic.broken(format!("{} -> {} is gone", site.function, site.panic))),
         );
     }
     violations.extend(
         lists
             .unargued()
             .into_iter()
-            .map(|site| Rule::UnarguedPanic.broken(format!("{} -> {}", site.function, site.panic))),
+            .map(|site| ImageRule::UnarguedPanic.broken(format!("{} -> {}", site.function, site.panic))),
     );
     violations
 }

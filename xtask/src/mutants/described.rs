@@ -1,6 +1,6 @@
 //! Mutants as cargo-mutants describes them: which file, which function, which stretch of text, and what to put there.
 
-use super::{Arguments, CARGO_MUTANTS};
+use super::{CARGO_MUTANTS, MutantsArguments};
 use crate::{command, workspace::Workspace};
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub struct Mutant {
 }
 
 /// The mutants of a package that were asked for, of all shards.
-pub fn list(workspace: &Workspace, arguments: &Arguments, package: &str) -> Result<Vec<Mutant>> {
+pub fn list(workspace: &Workspace, arguments: &MutantsArguments, package: &str) -> Result<Vec<Mutant>> {
     let mut cargo = Command::new(CARGO_MUTANTS.require(workspace)?);
     // Without our settings, which name the files of the libraries.
     cargo.current_dir(workspace.root()).args(["mutants", "--list", "--json", "--no-config", "--package", package]);

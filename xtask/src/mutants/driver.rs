@@ -8,7 +8,7 @@ mod results;
 mod together;
 
 use super::{
-    Arguments,
+    MutantsArguments,
     described::{self, Mutant},
     settled::Settled,
     switched::changed,
@@ -91,7 +91,7 @@ struct Judged {
     suites: &'static [&'static str],
 }
 
-pub(super) fn run(workspace: &Workspace, arguments: &Arguments, part: usize) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, arguments: &MutantsArguments, part: usize) -> Result<()> {
     let mutants = list(workspace, arguments, part)?;
     if arguments.list {
         for judged in &mutants {
@@ -151,7 +151,7 @@ pub(super) fn run(workspace: &Workspace, arguments: &Arguments, part: usize) -> 
     Ok(())
 }
 
-fn list(workspace: &Workspace, arguments: &Arguments, part: usize) -> Result<Vec<Judged>> {
+fn list(workspace: &Workspace, arguments: &MutantsArguments, part: usize) -> Result<Vec<Judged>> {
     let described = described::list(workspace, arguments, "softndk")?;
     let suites = |file: &str| LAYER.iter().find(|(name, _)| *name == file).map(|(_, suites)| *suites);
     let judged = described.into_iter().filter_map(|mutant| Some(Judged { suites: suites(&mutant.file)?, mutant }));

@@ -2,7 +2,7 @@
 //!
 //! Which files, tests and profile those are says `.cargo/mutants.toml`, so that `cargo mutants` without this command does the same.
 
-use super::{Arguments, CARGO_MUTANTS};
+use super::{CARGO_MUTANTS, MutantsArguments};
 use crate::{command, workspace::Workspace};
 use anyhow::{Result, bail};
 use std::{
@@ -18,7 +18,7 @@ const JUDGED: [i32; 3] = [0, 2, 3];
 /// Lists of verdicts that cargo-mutants writes, a mutant a line.
 const VERDICTS: [&str; 4] = ["caught", "timeout", "missed", "unviable"];
 
-pub(super) fn run(workspace: &Workspace, arguments: &Arguments, part: usize) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, arguments: &MutantsArguments, part: usize) -> Result<()> {
     let folder = workspace.path("target/mutants/libraries");
     fs::create_dir_all(&folder)?;
     let mut cargo = Command::new(CARGO_MUTANTS.require(workspace)?);

@@ -8,7 +8,7 @@ use super::list;
 
 /// A test that names rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Test {
+pub struct RuleTest {
     pub name: String,
     pub file: String,
     pub line: usize,
@@ -17,7 +17,7 @@ pub struct Test {
     pub defect: Option<String>,
 }
 
-impl Test {
+impl RuleTest {
     /// As a person finds it: the file without its ending, and the name.
     pub fn shown(&self) -> String {
         let file = self.file.strip_suffix(".rs").unwrap_or(&self.file);
@@ -26,14 +26,14 @@ impl Test {
     }
 }
 
-pub fn read(file: &str, text: &str) -> Vec<Test> {
+pub fn read(file: &str, text: &str) -> Vec<RuleTest> {
     let mut tests = cases(file, text);
     tests.extend(marked(file, text));
     tests
 }
 
 /// The trials of the conformance suites.
-fn cases(file: &str, text: &str) -> Vec<Test> {
+fn cases(file: &str, text: &str) -> Vec<RuleTest> {
     let mut tests = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
@@ -50,13 +50,13 @@ fn cases(file: &str, text: &str) -> Vec<Test> {
         let Some((name, tags)) = body.split_once(':') else { continue };
         // Every other piece between quotation marks.
         let tags = tags.split('"').skip(1).step_by(2).map(str::to_owned).collect();
-        tests.push(Test { name: name.trim().into(), file: file.into(), line: number + 1, tags, defect: None });
+        tests.push(RuleTest { name: name.trim().into(), file: file.into(), line: number + 1, tags, defect: None });
     }
     tests
 }
 
 /// The functions with a comment that names rules.
-fn marked(file: &str, text: &str) -> Vec<Test> {
+fn marked(file: &str, text: &str) -> Vec<RuleTest> {
     let lines = text.lines().collect::<Vec<_>>();
     let mut tests = Vec::new();
     for (number, line) in lines.iter().enumerate() {
@@ -67,7 +67,7 @@ fn marked(file: &str, text: &str) -> Vec<Test> {
         let attributes = lines.get(number + 1..number + 1 + between).unwrap_or_default();
         let name = function_name(head).unwrap_or_default().to_owned();
         let defect = defect(&name, &tags, attributes, &lines);
-        tests.push(Test { name, file: file.into(), line: number + 1, tags, defect });
+        tests.push(RuleTest { name, file: file.into(), line: number + 1, tags, defect });
     }
     tests
 }

@@ -23,14 +23,14 @@ pub enum Place {
 
 /// A test that must fail.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Test {
+pub struct DetectingTest {
     pub place: Place,
     pub name: String,
     /// The first and the last seed of the schedules by which a trial is played.
     pub seeds: Option<(u64, u64)>,
 }
 
-impl fmt::Display for Test {
+impl fmt::Display for DetectingTest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Library(package) => write!(out, "{package} {}", self.name),
@@ -46,7 +46,7 @@ pub struct Patch {
     pub name: String,
     pub what: String,
     pub rules: Vec<String>,
-    pub tests: Vec<Test>,
+    pub tests: Vec<DetectingTest>,
     pub change: Change,
 }
 
@@ -91,7 +91,7 @@ fn read(name: &str, file: PathBuf, contents: &str) -> Result<Patch> {
     Ok(patch)
 }
 
-fn read_test(words: &str) -> Result<Test> {
+fn read_test(words: &str) -> Result<DetectingTest> {
     let (place, name) = words.split_once(' ').with_context(|| format!("`{words}` names no test"))?;
     let place = match place.split_once('/') {
         Some((package, file)) => Place::File(package.into(), file.into()),
@@ -99,13 +99,13 @@ fn read_test(words: &str) -> Result<Test> {
         None => Place::Library(place.into()),
     };
     let Some((name, seeds)) = name.split_once(" seeds ") else {
-        return Ok(Test { place, name: name.trim().into(), seeds: None });
+        return Ok(DetectingTest { place, name: name.trim().into(), seeds: None });
     };
     let range =
         seeds.split_once('-').and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
     let seeds = range.filter(|(first, last)| first <= last && place == Place::Trial);
     let seeds = seeds.with_context(|| format!("`{words}`: seeds are FIRST-LAST, for trials"))?;
-    Ok(Test { place, name: name.trim().into(), seeds: Some(seeds) })
+    Ok(DetectingTest { place, name: name.trim().into(), seeds: Some(seeds) })
 }
 
 #[cfg(test)]

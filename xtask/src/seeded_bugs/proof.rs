@@ -3,7 +3,7 @@
 //! A test counts as red only if it was built, was found under its name, ran, and failed or did not come to its end.
 
 use super::{
-    patch::{Place, Test},
+    patch::{DetectingTest, Place},
     tree::Tree,
 };
 use crate::{child, command, workspace::Workspace};
@@ -41,7 +41,7 @@ pub fn test_binary(workspace: &Workspace, package: &str, file: &str) -> Result<P
 
 /// What became of a test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum TestOutcome {
     Passed,
     Failed,
     /// It was ended when its time was over.
@@ -50,7 +50,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for TestOutcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Passed => "passed",
@@ -111,7 +111,7 @@ impl<'a> Prover<'a> {
     }
 
     /// Builds what these tests need of the tree as it is now.
-    pub fn build<'t>(&mut self, tests: impl Iterator<Item = &'t Test>) -> Result<()> {
+    pub fn build<'t>(&mut self, tests: impl Iterator<Item = &'t DetectingTest>) -> Result<()> {
         let places = tests.map(|test| &test.place).collect::<BTreeSet<_>>();
         for place in places {
             match place {
@@ -156,18 +156,18 @@ impl<'a> Prover<'a> {
     }
 
     /// Runs one test that is built; by every seed it names until one does not pass.
-    pub fn run(&self, test: &Test) -> Result<Outcome> {
+    pub fn run(&self, test: &DetectingTest) -> Result<TestOutcome> {
         let Some((first, last)) = test.seeds else { return self.once(test, None) };
         for seed in first..=last {
             let outcome = self.once(test, Some(seed))?;
-            if outcome != Outcome::Passed {
+            if outcome != TestOutcome::Passed {
                 return Ok(outcome);
             }
         }
-        Ok(Outcome::Passed)
+        Ok(TestOutcome::Passed)
     }
 
-    fn once(&self, test: &Test, seed: Option<u64>) -> Result<Outcome> {
+    fn once(&self, test: &DetectingTest, seed: Option<u64>) -> Result<TestOutcome> {
         let mut run = match (&test.place, &self.trials) {
             (Place::Trial, Some(trials)) => {
                 let mut run = Command::new(trials);
@@ -189,10 +189,10 @@ impl<'a> Prover<'a> {
         let status = child::wait(&mut run.spawn()?, LIMIT)?;
         let said = String::from_utf8_lossy(&fs::read(&file)?).into_owned();
         Ok(match status {
-            None => Outcome::Hung,
-            _ if !said.contains("running 1 test") => Outcome::Unknown,
-            Some(status) if status.success() => Outcome::Passed,
-            Some(_) => Outcome::Failed,
+            None => TestOutcome::Hung,
+            _ if !said.contains("running 1 test") => TestOutcome::Unknown,
+            Some(status) if status.success() => TestOutcome::Passed,
+            Some(_) => TestOutcome::Failed,
         })
     }
 }

@@ -4,7 +4,9 @@
 
 use softndk_cells::Shared;
 
-use super::{Connector, ConnectorObject, Pending, Phase, waiting};
+use super::state::{ConnectorState, DueCompletion};
+use super::{Connector, ConnectorObject, PendingRequest, waiting};
+use crate::connection::message::{ConnectionWire, MessageWire};
 use crate::object::event::{ArrivalEvent, DisconnectEvent, RequestCompletion, Sink};
 use crate::object::header::{Hold, Object};
 use crate::platform::{Lock, Platform};
@@ -12,41 +14,29 @@ use crate::platform::{Lock, Platform};
 /// Services a connector: hands out its arrival, its request's end, its disconnect event, in this order.
 #[inline(never)]
 pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut dyn Sink<P>) {
+    ConnectionWire::service(connector);
     hand_out_arrival(connector, sink);
     waiting::expire(connector);
-    let finished = connector.state.with(|state| {
-        let finished = state.request.take_if(|request| request.result.is_some())?;
-        waiting::end(connector, state);
-        state.completing += 1;
-        Some(finished)
-    });
-    if let Some(Pending { callback, result, hold }) = finished {
-        if let Some(result) = result {
-            sink.request_completed(RequestCompletion { callback, result, hold });
-        }
-        connector.state.with(|state| state.completing -= 1);
+    let completion = connector.machine.with(|machine| machine.due.take_completion());
+    if let Some(DueCompletion { request: PendingRequest { callback, hold }, result, .. }) = completion {
+        sink.request_completed(RequestCompletion { callback, result, hold });
+        connector.machine.with(|machine| machine.due.completion_returned());
     }
-    let event = connector.state.with(|state| {
-        // Another processor is inside a completion that comes before the event; it services the connector again afterwards.
-        if state.completing > 0 {
-            return None;
-        }
-        let due = core::mem::take(&mut state.event_due);
-        state.disconnect.filter(|_| due && !connector.core.is_closing()).map(|callback| {
-            let hold = Hold::new(Object::of(connector));
-            (callback, state.reason, hold)
-        })
+    let event = connector.machine.with(|machine| {
+        let event = machine.due.take_event().filter(|_| !connector.core.is_closing());
+        // A close that begins now waits for the lock before it releases the consumer's hold.
+        event.map(|(callback, reason)| DisconnectEvent { callback, reason, hold: Hold::new(Object::of(connector)) })
     });
-    if let Some((callback, reason, hold)) = event {
-        sink.disconnected(DisconnectEvent { callback, reason, hold });
+    if let Some(event) = event {
+        sink.disconnected(event);
     }
 }
 
 fn hand_out_arrival<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink: &mut dyn Sink<P>) {
     let Some(listener) = &connector.listener else { return };
-    let (arriving, waiting) = connector.state.with(|state| {
-        let arriving = core::mem::take(&mut state.arriving);
-        (arriving, state.phase == Phase::Arrived)
+    let (arriving, waiting) = connector.machine.with(|machine| {
+        let arriving = core::mem::take(&mut machine.due.arrival);
+        (arriving, matches!(machine.state, ConnectorState::Arrived { .. }))
     });
     if !arriving {
         return;

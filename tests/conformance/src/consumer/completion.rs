@@ -24,14 +24,14 @@ use super::refusals;
 use super::signal::Signal;
 
 /// What a trial does inside a callback, with the status and the object that it brings.
-type Reaction = Box<dyn FnOnce(NTSTATUS, *mut NDK_OBJECT_HEADER) + Send>;
+type CompletionReaction = Box<dyn FnOnce(NTSTATUS, *mut NDK_OBJECT_HEADER) + Send>;
 
 /// The value in the place for the object of a create, which a create that pends must not write.
 const NOBODYS_OBJECT: usize = 0x0B1E_C700_0000_0000;
 
 thread_local! {
     /// For the next asynchronous call of this thread.
-    static NEXT_REACTION: RefCell<Option<Reaction>> = const { RefCell::new(None) };
+    static NEXT_REACTION: RefCell<Option<CompletionReaction>> = const { RefCell::new(None) };
     static LEVEL: Cell<u8> = const { Cell::new(irql::PASSIVE) };
 }
 
@@ -85,7 +85,7 @@ pub struct Completion {
     /// When it ended, in the order of all ends.
     finished: AtomicU64,
     signal: Signal,
-    reaction: Mutex<Option<Reaction>>,
+    reaction: Mutex<Option<CompletionReaction>>,
 }
 
 static ENDS: AtomicU64 = AtomicU64::new(1);

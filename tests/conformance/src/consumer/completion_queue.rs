@@ -18,28 +18,28 @@ use super::object::{Object, function};
 use super::refusals::{self, call_provider};
 use super::signal::Signal;
 
-type Reaction = Box<dyn FnMut() + Send>;
+type NotificationReaction = Box<dyn FnMut() + Send>;
 
 /// What the notification callback finds; leaked, so that a late callback meets a counter.
-struct Notifications {
+struct CompletionNotifications {
     calls: AtomicU32,
     running: AtomicBool,
     closed: AtomicBool,
     status: AtomicI32,
     signal: Signal,
-    reaction: Mutex<Option<Reaction>>,
+    reaction: Mutex<Option<NotificationReaction>>,
 }
 
 pub struct CompletionQueue {
     object: Object<NDK_CQ>,
-    notifications: &'static Notifications,
+    notifications: &'static CompletionNotifications,
 }
 
 windows_abi! {
     unsafe fn notified(context: PVOID, status: NTSTATUS) {
         callback::enter_consumer_callback("NDK_FN_CQ_NOTIFICATION_CALLBACK", IrqlRange::DISPATCH_ONLY);
-        // SAFETY: the context is a leaked `Notifications`.
-        let notifications = unsafe { &*context.cast::<Notifications>() };
+        // SAFETY: the context is a leaked `CompletionNotifications`.
+        let notifications = unsafe { &*context.cast::<CompletionNotifications>() };
         assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");
         assert!(!notifications.closed.load(Ordering::Acquire), "a notification came after its queue was closed");
         notifications.calls.fetch_add(1, Ordering::AcqRel);
@@ -81,7 +81,7 @@ impl CompletionQueue {
         callback_function: *const c_void,
         mut affinity: Option<GROUP_AFFINITY>,
     ) -> Result<Self, NTSTATUS> {
-        let notifications = &*Box::leak(Box::new(Notifications {
+        let notifications = &*Box::leak(Box::new(CompletionNotifications {
             calls: AtomicU32::new(0),
             running: AtomicBool::new(false),
             closed: AtomicBool::new(false),

@@ -96,13 +96,13 @@ pub(super) fn query_address(call: impl Fn(*mut u8, *mut u32) -> NTSTATUS) -> Soc
     address.parse()
 }
 
-type Reaction = Box<dyn FnMut(Connector) + Send>;
+type ConnectReaction = Box<dyn FnMut(Connector) + Send>;
 
 /// Connection requests that have arrived and not been taken.
 struct Arrivals {
     connectors: Mutex<Vec<usize>>,
     /// What the consumer does with a connector inside the callback, instead of keeping it.
-    reaction: Mutex<Option<Reaction>>,
+    reaction: Mutex<Option<ConnectReaction>>,
     version: NDK_VERSION,
     signal: Signal,
 }

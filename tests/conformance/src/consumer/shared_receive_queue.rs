@@ -34,7 +34,7 @@ impl Default for SharedShape {
 }
 
 /// What the notification callback finds; leaked, so that a late callback meets a counter.
-struct Notifications {
+struct ReceiveNotifications {
     calls: AtomicU32,
     running: AtomicBool,
     status: AtomicI32,
@@ -42,14 +42,14 @@ struct Notifications {
 
 pub struct SharedReceiveQueue {
     object: Object<NDK_SRQ>,
-    notifications: &'static Notifications,
+    notifications: &'static ReceiveNotifications,
 }
 
 windows_abi! {
     unsafe fn notified(context: PVOID, status: NTSTATUS) {
         callback::enter_consumer_callback("NDK_FN_SRQ_NOTIFICATION_CALLBACK", IrqlRange::DISPATCH_ONLY);
-        // SAFETY: the context is a leaked `Notifications`.
-        let notifications = unsafe { &*context.cast::<Notifications>() };
+        // SAFETY: the context is a leaked `ReceiveNotifications`.
+        let notifications = unsafe { &*context.cast::<ReceiveNotifications>() };
         assert!(!notifications.running.swap(true, Ordering::AcqRel), "two notifications of one queue at a time");
         notifications.calls.fetch_add(1, Ordering::AcqRel);
         notifications.status.store(status, Ordering::Release);
@@ -64,7 +64,7 @@ fn notification_callback() -> *const c_void {
 
 impl SharedReceiveQueue {
     pub fn new(domain: &ProtectionDomain, shape: SharedShape) -> Result<Self, NTSTATUS> {
-        let notifications = &*Box::leak(Box::new(Notifications {
+        let notifications = &*Box::leak(Box::new(ReceiveNotifications {
             calls: AtomicU32::new(0),
             running: AtomicBool::new(false),
             status: AtomicI32::new(0),

@@ -220,6 +220,7 @@ fn results_come_in_order_and_at_most_as_asked() {
         for request in 0..20 {
             scene.send(request, NONE);
         }
+        wait_until_idle();
         assert_eq!(scene.receive_queue().take(0).len(), 0);
         let mut seen = Vec::new();
         for capacity in [1, 2, 3, 5, 16] {

@@ -729,6 +729,8 @@ fn queue_pairs_closed_under_a_connect_go_with_their_connectors() {
             assert!(!closing.is_done(), "a queue pair's close waits for its connector, step {step}");
             own.close();
             closing.wait();
+            // The other end has heard of it.
+            wait_until_idle();
             if step == 0 {
                 assert!(connecting.wait() < 0, "a Connect whose connector was closed");
                 assert_eq!(other.reject(&[]), STATUS_CONNECTION_ABORTED);

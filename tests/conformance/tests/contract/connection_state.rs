@@ -112,6 +112,8 @@ impl<'a> Scene<'a> {
 
     /// Makes every call that the row refuses; each of them leaves everything as it is.
     fn check(&self, connector: &Connector, is_active: bool, row: Row) {
+        // What the peer did has arrived.
+        wait_until_idle();
         let (spare, endpoint) = &self.spares[usize::from(!is_active)];
         let to = self.listener.local_address();
         for _ in 0..2 {

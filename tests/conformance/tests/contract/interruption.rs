@@ -117,7 +117,7 @@ fn halt_at_every_point_of_a_frame_from_the_peer() {
     });
 }
 
-const HALTED: kernel_host::ndis::miniport::State = kernel_host::ndis::miniport::State::Halted;
+const HALTED: kernel_host::ndis::miniport::MiniportState = kernel_host::ndis::miniport::MiniportState::Halted;
 
 fn pause_at_every_point_of_a_frame_from_the_peer() {
     with_wire(|first, second| {

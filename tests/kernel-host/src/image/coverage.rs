@@ -32,7 +32,7 @@ const RECORD: usize = 64;
 const LAST_VALUE_KIND: u64 = 2;
 
 /// A section in memory.
-struct Part<'memory> {
+struct SectionPart<'memory> {
     address: usize,
     bytes: &'memory [u8],
 }
@@ -58,11 +58,11 @@ pub(super) fn write(image: &Image) {
 }
 
 /// A section's bytes as they are in memory, without what fills its last page.
-fn part<'image>(image: &'image Image, name: &str) -> Option<Part<'image>> {
+fn part<'image>(image: &'image Image, name: &str) -> Option<SectionPart<'image>> {
     let section = image.sections.iter().find(|section| section.name == name)?;
     // SAFETY: the section is mapped as long as the image is, and no code of the image runs any more that could write to it.
     let bytes = unsafe { std::slice::from_raw_parts(section.address as *const u8, section.used) };
-    Some(Part { address: section.address, bytes })
+    Some(SectionPart { address: section.address, bytes })
 }
 
 /// When this process wrote first: with its number a name that no other process has.
@@ -81,7 +81,7 @@ fn add(totals: &mut Vec<u64>, counters: &[u8]) {
 }
 
 /// The file: a header, the records, the counters, the names, the last filled up to whole words.
-fn profile(data: &Part<'_>, counters: usize, totals: &[u64], names: &[u8]) -> Vec<u8> {
+fn profile(data: &SectionPart<'_>, counters: usize, totals: &[u64], names: &[u8]) -> Vec<u8> {
     // A record holds the distance of its counters from itself in the 32 bits that the linker of a PE image can fill in.
     let distance = (counters as u32).wrapping_sub(data.address as u32);
     let header = [
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn profile_is_as_long_as_its_header_says() {
-        let data = Part { address: 0x1_2000_3000, bytes: &[7; 2 * RECORD] };
+        let data = SectionPart { address: 0x1_2000_3000, bytes: &[7; 2 * RECORD] };
         let file = profile(&data, 0x1_2000_1000, &[4, 5, 6], b"names");
         let word = |index: usize| u64::from_le_bytes(file[index * 8..][..8].try_into().unwrap());
         assert_eq!((word(3), word(5), word(9)), (2, 3, 5));

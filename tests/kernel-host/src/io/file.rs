@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cancel;
 use super::control_code::{ControlCode, Method};
 use super::device::{self, DO_DEVICE_INITIALIZING, Device};
-use super::irp::{self, ActiveIrp, IoResult, Lent, Major, Request, UNWRITTEN};
+use super::irp::{self, ActiveIrp, IoResult, IrpRequest, Lent, Major, UNWRITTEN};
 use super::object::{FILE_OBJECT, IO_TYPE_FILE};
 use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, OpenerScope, map_generic};
 use crate::bugcheck::{BugCheck, bugcheck};
@@ -42,10 +42,10 @@ impl Default for Opener {
 
 /// An open handle of a device.
 pub struct File {
-    inner: Arc<Inner>,
+    inner: Arc<OpenFile>,
 }
 
-struct Inner {
+struct OpenFile {
     device: Arc<Device>,
     object: Loan<FILE_OBJECT>,
     _name: LoanedBytes,
@@ -55,7 +55,7 @@ struct Inner {
 }
 
 // SAFETY: the file object is memory shared with the image by design; the host only passes its address around.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for OpenFile {}
 
 /// Opens a device by its Win32 path.
 pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
@@ -97,9 +97,9 @@ pub fn open(path: &str, access: u32, opener: Opener) -> Result<File, NtStatus> {
         FileName: UNICODE_STRING { Length: length, MaximumLength: length, Buffer: name.as_pointer().cast() },
         Rest: [0; 14],
     });
-    let inner = Arc::new(Inner { device, object, _name: name, granted, opener, closed: AtomicBool::new(false) });
+    let inner = Arc::new(OpenFile { device, object, _name: name, granted, opener, closed: AtomicBool::new(false) });
     let kernel_mode = opener.caller == Caller::Kernel;
-    let create = Request::plain(Major::Create, opener.process, kernel_mode);
+    let create = IrpRequest::plain(Major::Create, opener.process, kernel_mode);
     let sent = {
         let _scope = OpenerScope::enter(opener.caller);
         irp::send(&inner.device, inner.object.as_pointer(), create)
@@ -204,23 +204,23 @@ impl File {
         Ok(control)
     }
 
-    fn request(&self, control: ControlCode, input: &[u8], output_length: usize) -> Request {
+    fn request(&self, control: ControlCode, input: &[u8], output_length: usize) -> IrpRequest {
         let opener = self.inner.opener;
-        let mut request = Request::plain(Major::DeviceControl, opener.process, opener.caller == Caller::Kernel);
+        let mut request = IrpRequest::plain(Major::DeviceControl, opener.process, opener.caller == Caller::Kernel);
         request.parameters = [output_length as u64, input.len() as u64, u64::from(control.0), 0];
         request.input_length = input.len();
         request.output_length = output_length;
         request
     }
 
-    fn buffered(&self, control: ControlCode, input: &[u8], output_length: usize) -> Request {
+    fn buffered(&self, control: ControlCode, input: &[u8], output_length: usize) -> IrpRequest {
         let mut request = self.request(control, input, output_length);
         request.buffered_output = true;
         request.system_buffer = system_buffer(input, output_length);
         request
     }
 
-    fn direct(&self, control: ControlCode, input: &[u8], buffer: Option<&UserBuffer>) -> Request {
+    fn direct(&self, control: ControlCode, input: &[u8], buffer: Option<&UserBuffer>) -> IrpRequest {
         let mut request = self.request(control, input, buffer.map_or(0, UserBuffer::len));
         request.system_buffer = system_buffer(input, 0);
         let access = if control.method() == Method::InDirect { mdl::Access::Read } else { mdl::Access::Write };
@@ -231,7 +231,7 @@ impl File {
         request
     }
 
-    fn send(&self, request: Request) -> PendingIrp {
+    fn send(&self, request: IrpRequest) -> PendingIrp {
         let irp = irp::send(&self.inner.device, self.inner.object.as_pointer(), request);
         PendingIrp { irp, _file: Arc::clone(&self.inner) }
     }
@@ -250,7 +250,7 @@ fn system_buffer(input: &[u8], output_length: usize) -> Option<LoanedBytes> {
     Some(LoanedBytes::copy_of(&bytes))
 }
 
-impl Inner {
+impl OpenFile {
     fn address(&self) -> usize {
         self.object.as_pointer() as usize
     }
@@ -273,7 +273,7 @@ impl Inner {
 
     fn send_and_wait(&self, major: Major) {
         let kernel_mode = self.opener.caller == Caller::Kernel;
-        let request = Request::plain(major, self.opener.process, kernel_mode);
+        let request = IrpRequest::plain(major, self.opener.process, kernel_mode);
         let packet = irp::send(&self.device, self.object.as_pointer(), request);
         let has_routine = self.device.routine(major as usize) != 0;
         let failed = packet.wait(None).filter(|result| has_routine && !status::is_success(result.status));
@@ -297,7 +297,7 @@ impl Drop for File {
 /// A request that a driver may still have.
 pub struct PendingIrp {
     irp: Arc<ActiveIrp>,
-    _file: Arc<Inner>,
+    _file: Arc<OpenFile>,
 }
 
 impl PendingIrp {

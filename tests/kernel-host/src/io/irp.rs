@@ -64,7 +64,7 @@ struct Packet {
 }
 
 /// What a packet carries.
-pub struct Request {
+pub struct IrpRequest {
     pub major: Major,
     /// `Parameters` of the stack location.
     pub parameters: [u64; 4],
@@ -106,7 +106,7 @@ impl Lent {
     }
 }
 
-impl Request {
+impl IrpRequest {
     /// A packet without buffers.
     #[must_use]
     pub fn plain(major: Major, process: u32, kernel_mode: bool) -> Self {
@@ -210,7 +210,7 @@ pub(crate) fn thread_ends(thread: u64) {
 }
 
 /// Sends a packet to a device and returns it, completed or pending.
-pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<ActiveIrp> {
+pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> Arc<ActiveIrp> {
     let major = request.major;
     let may_be_raised = major == Major::DeviceControl && request.kernel_mode;
     let level = irql::current();
@@ -239,7 +239,7 @@ pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> A
     irp
 }
 
-fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: Request) -> Arc<ActiveIrp> {
+fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> Arc<ActiveIrp> {
     let null = std::ptr::null_mut();
     let system_buffer = request.system_buffer.as_ref().map_or(null, |buffer| buffer.as_pointer().cast());
     let mdl = request.mdl.as_ref().map_or(std::ptr::null_mut(), LockedMdl::as_ptr);

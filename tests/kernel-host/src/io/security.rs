@@ -95,7 +95,7 @@ fn wrong(privilege: u64, rule: &str) -> ! {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct AccessEntry {
     allow: bool,
     rights: u32,
     sid: String,
@@ -104,7 +104,7 @@ struct Entry {
 /// The entries of a discretionary list, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityDescriptor {
-    entries: Vec<Entry>,
+    entries: Vec<AccessEntry>,
 }
 
 impl SecurityDescriptor {
@@ -156,7 +156,7 @@ pub fn map_generic(mask: u32) -> u32 {
     (mask & !generic) | mapped
 }
 
-fn parse_entry(text: &str) -> Option<Entry> {
+fn parse_entry(text: &str) -> Option<AccessEntry> {
     let fields: Vec<&str> = text.split(';').collect();
     let [kind, _flags, rights, object, inherited, sid] = fields.as_slice() else { return None };
     if !object.is_empty() || !inherited.is_empty() || sid.is_empty() {
@@ -167,7 +167,7 @@ fn parse_entry(text: &str) -> Option<Entry> {
         "D" => false,
         _ => return None,
     };
-    Some(Entry { allow, rights: parse_rights(rights)?, sid: (*sid).to_owned() })
+    Some(AccessEntry { allow, rights: parse_rights(rights)?, sid: (*sid).to_owned() })
 }
 
 fn parse_rights(text: &str) -> Option<u32> {

@@ -14,10 +14,10 @@ struct Physical {
     file: libc::c_int,
     frames: usize,
     order: FrameOrder,
-    state: Mutex<State>,
+    state: Mutex<FrameState>,
 }
 
-struct State {
+struct FrameState {
     /// Free runs, by first frame; neighbours are merged.
     free: std::collections::BTreeMap<u32, u32>,
     random: u64,
@@ -37,7 +37,7 @@ pub(crate) fn initialise(bytes: usize, order: FrameOrder, seed: u64) {
     assert_eq!(result, 0, "the memory file cannot be {bytes} bytes long");
     let mut free = std::collections::BTreeMap::new();
     free.insert(FIRST_FRAME, frames as u32);
-    let state = Mutex::new(State { free, random: seed | 1, used: 0 });
+    let state = Mutex::new(FrameState { free, random: seed | 1, used: 0 });
     let made = PHYSICAL.set(Physical { file, frames, order, state });
     assert!(made.is_ok(), "physical memory exists already");
 }
@@ -46,7 +46,7 @@ fn physical() -> &'static Physical {
     PHYSICAL.get().unwrap_or_else(|| panic!("Kernel::boot has not run"))
 }
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, FrameState> {
     physical().state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -71,7 +71,7 @@ pub fn used() -> usize {
     state().used
 }
 
-impl State {
+impl FrameState {
     fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

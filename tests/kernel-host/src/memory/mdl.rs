@@ -38,7 +38,7 @@ pub enum Access {
     Write,
 }
 
-struct Mapping {
+struct MdlMapping {
     mdl: usize,
     reservation: Reservation,
     frames: Vec<u32>,
@@ -46,9 +46,9 @@ struct Mapping {
 }
 
 #[derive(Default)]
-struct Table {
+struct MdlTable {
     /// By the page address of the mapping.
-    mappings: BTreeMap<usize, Mapping>,
+    mappings: BTreeMap<usize, MdlMapping>,
     /// Allocated MDLs ⇒ number of pages that fit.
     lists: BTreeMap<usize, usize>,
     /// How many MDLs hold a frame locked.
@@ -57,11 +57,11 @@ struct Table {
     mapped: HashMap<u32, u32>,
 }
 
-static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+static TABLE: Mutex<Option<MdlTable>> = Mutex::new(None);
 
-fn with<T>(body: impl FnOnce(&mut Table) -> T) -> T {
-    let mut table: MutexGuard<'_, Option<Table>> = TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    body(table.get_or_insert_with(Table::default))
+fn with<T>(body: impl FnOnce(&mut MdlTable) -> T) -> T {
+    let mut table: MutexGuard<'_, Option<MdlTable>> = TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    body(table.get_or_insert_with(MdlTable::default))
 }
 
 /// Pages that a range touches.
@@ -432,7 +432,7 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
                 }
             }
             let writable = protection == Protection::ReadWrite;
-            table.mappings.insert(at, Mapping { mdl: mdl as usize, reservation, frames: list, writable });
+            table.mappings.insert(at, MdlMapping { mdl: mdl as usize, reservation, frames: list, writable });
         });
         ledger::record(LEDGER_KIND_MAPPING, at, format!("of {pages} pages"));
         Some(address)

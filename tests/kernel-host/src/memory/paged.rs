@@ -104,7 +104,7 @@ extern "win64" fn trim_all() {
 }
 
 /// What a fault in pageable memory is.
-pub(crate) enum Fault {
+pub(crate) enum PageFault {
     /// Not pageable, or an access that is refused in memory, too.
     Other,
     /// The range is resident now: the access can be made again.
@@ -113,9 +113,9 @@ pub(crate) enum Fault {
 }
 
 /// Judges a fault by a thread at a level.
-pub(crate) fn fault(address: usize, level: Irql, writes: bool, executes: bool) -> Fault {
+pub(crate) fn fault(address: usize, level: Irql, writes: bool, executes: bool) -> PageFault {
     let mut ranges = ranges();
-    let Some((start, range)) = holding(&mut ranges, address) else { return Fault::Other };
+    let Some((start, range)) = holding(&mut ranges, address) else { return PageFault::Other };
     let allowed = match range.protection {
         Protection::None => false,
         Protection::ReadOnly => !writes && !executes,
@@ -124,7 +124,7 @@ pub(crate) fn fault(address: usize, level: Irql, writes: bool, executes: bool) -
         Protection::ReadWriteExecute => true,
     };
     if !allowed {
-        return Fault::Other;
+        return PageFault::Other;
     }
     if level >= irql::DISPATCH && range.locks == 0 {
         let (code, verb) = match (executes, writes) {
@@ -133,11 +133,11 @@ pub(crate) fn fault(address: usize, level: Irql, writes: bool, executes: bool) -
             (false, false) => (BugCheck::DRIVER_IRQL_NOT_LESS_OR_EQUAL, "reads"),
         };
         let what = &range.what;
-        return Fault::TooHigh(code, format!("the driver {verb} {address:#x} at {}: {what}", irql::name(level)));
+        return PageFault::TooHigh(code, format!("the driver {verb} {address:#x} at {}: {what}", irql::name(level)));
     }
     range.resident = true;
     // SAFETY: the reservation is live, as the range is known.
     unsafe { address_space::protect(start, range.length, range.protection) };
     RESIDENT.store(true, Ordering::Relaxed);
-    Fault::BroughtIn
+    PageFault::BroughtIn
 }

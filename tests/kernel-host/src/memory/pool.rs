@@ -18,7 +18,7 @@ use crate::{dispatcher, dpc, irql, lock_order, mutex, spin_lock, timer};
 
 /// A caller's requirements for a block.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Request {
+pub struct PoolRequest {
     pub size: usize,
     pub tag: u32,
     pub zeroed: bool,
@@ -100,7 +100,7 @@ pub(crate) fn note_zeroes_at_dispatch(size: usize) {
 }
 
 /// Allocates for the image that called the running export. `what` names the export.
-pub fn allocate(what: &str, request: Request) -> Option<*mut u8> {
+pub fn allocate(what: &str, request: PoolRequest) -> Option<*mut u8> {
     if request.tag == 0 {
         bugcheck(
             BugCheck::BAD_POOL_CALLER,
@@ -122,7 +122,7 @@ pub fn allocate(what: &str, request: Request) -> Option<*mut u8> {
 
 /// Allocates for the host itself: structures that images only read.
 pub fn allocate_for_host(size: usize, tag: u32) -> Option<*mut u8> {
-    allocate_block(Request { size, tag, zeroed: true, ..Request::default() }, 0, Vec::new())
+    allocate_block(PoolRequest { size, tag, zeroed: true, ..PoolRequest::default() }, 0, Vec::new())
 }
 
 /// Ends a lookaside list that is used for blocks without a size or a tag.
@@ -151,7 +151,7 @@ pub(crate) fn make_read_only(address: *mut u8) {
     });
 }
 
-fn allocate_block(request: Request, image: usize, stack: Vec<u64>) -> Option<*mut u8> {
+fn allocate_block(request: PoolRequest, image: usize, stack: Vec<u64>) -> Option<*mut u8> {
     let pageable = request.paged && crate::kernel::is_verifying();
     let guarded = crate::kernel::is_verifying() && map_budget::allows_guards();
     let (address, storage) = if guarded || pageable || slot_size(request).is_none() {
@@ -179,7 +179,7 @@ fn allocate_block(request: Request, image: usize, stack: Vec<u64>) -> Option<*mu
     Some(record(request, image, stack, address, storage))
 }
 
-fn record(request: Request, image: usize, stack: Vec<u64>, address: usize, storage: Storage) -> *mut u8 {
+fn record(request: PoolRequest, image: usize, stack: Vec<u64>, address: usize, storage: Storage) -> *mut u8 {
     with(|pool| {
         pool.bytes += request.size;
         pool.unguarded += usize::from(matches!(storage, Storage::Slot(_)));
@@ -191,12 +191,12 @@ fn record(request: Request, image: usize, stack: Vec<u64>, address: usize, stora
     address as *mut u8
 }
 
-fn alignment(request: Request) -> usize {
+fn alignment(request: PoolRequest) -> usize {
     if request.cache_aligned { CACHE_LINE } else { POOL_ALIGNMENT }
 }
 
 /// Pages of its own. Blocks of a page and more begin at a page; smaller ones end at the page's end.
-fn allocate_pages(request: Request, guarded: bool) -> Option<(usize, Storage)> {
+fn allocate_pages(request: PoolRequest, guarded: bool) -> Option<(usize, Storage)> {
     let bytes = request.size.checked_next_multiple_of(PAGE_SIZE)?;
     let pages = bytes / PAGE_SIZE;
     let list = frames::allocate(pages)?;
@@ -227,11 +227,11 @@ fn allocate_pages(request: Request, guarded: bool) -> Option<(usize, Storage)> {
 }
 
 /// The size class of a request; none for what gets pages.
-fn slot_size(request: Request) -> Option<usize> {
+fn slot_size(request: PoolRequest) -> Option<usize> {
     (request.size < PAGE_SIZE / 2 && !request.cache_aligned).then(|| request.size.next_power_of_two().max(32))
 }
 
-fn allocate_slot(request: Request) -> Option<(usize, Storage)> {
+fn allocate_slot(request: PoolRequest) -> Option<(usize, Storage)> {
     const CHUNK: usize = 256 * 1024;
     let class = slot_size(request)?;
     let free = with(|pool| pool.slots.entry(class).or_default().pop());

@@ -9,7 +9,7 @@ use ndkpi_sys::ndkinfo::NDK_VERSION;
 use super::attributes::General;
 use super::data_path::Frame;
 use super::life_cycle::{self, DeviceEvent, HaltAction, StepError};
-use super::miniport::{Miniport, State, lock};
+use super::miniport::{Miniport, MiniportState, lock};
 use super::oid_request::{OidAnswer, OidKind};
 use super::registration::{MiniportDriver, driver_of};
 use super::rule::{Group, broken};
@@ -141,8 +141,8 @@ impl Adapter {
     }
 
     #[must_use]
-    pub fn state(&self) -> State {
-        lock(&self.node.miniport).as_ref().map_or(State::Halted, |miniport| miniport.state())
+    pub fn state(&self) -> MiniportState {
+        lock(&self.node.miniport).as_ref().map_or(MiniportState::Halted, |miniport| miniport.state())
     }
 
     /// The general attributes; `None` while halted.
@@ -218,7 +218,7 @@ impl Adapter {
     /// Restarts a paused adapter; a running one is paused first, as when a filter is inserted.
     pub fn restart(&self) -> Result<(), StepError> {
         let miniport = self.started()?;
-        if miniport.state() == State::Running {
+        if miniport.state() == MiniportState::Running {
             life_cycle::pause(&miniport)?;
         }
         life_cycle::restart(&miniport)
@@ -231,7 +231,7 @@ impl Adapter {
         // A consumer that is a driver is told by no one; it sees the addresses of the interface go, which TCP/IP takes back first.
         miniport.ndk_opens.close_all_or(&miniport, "the adapter is halted", || self.withdraw_addresses());
         unbind(&miniport, action);
-        if miniport.state() == State::Running {
+        if miniport.state() == MiniportState::Running {
             life_cycle::pause(&miniport)?;
         }
         miniport.callers.shut();
@@ -274,7 +274,7 @@ impl Adapter {
             return self.halt(HaltAction::DevicePoweredDown);
         }
         set_and_expect(&miniport, oid::OID_PNP_QUERY_POWER, None, D3);
-        if miniport.state() == State::Running {
+        if miniport.state() == MiniportState::Running {
             life_cycle::pause(&miniport)?;
         }
         set_and_expect(&miniport, oid::OID_PNP_SET_POWER, Some(D3), D3);
@@ -432,13 +432,13 @@ impl Adapter {
     }
 
     fn miniport(&self) -> Result<Arc<Miniport>, StepError> {
-        lock(&self.node.miniport).clone().ok_or(StepError::WrongState(State::Halted))
+        lock(&self.node.miniport).clone().ok_or(StepError::WrongState(MiniportState::Halted))
     }
 
     /// The miniport for one call; a halt waits until the call is over.
     fn started(&self) -> Result<Call, StepError> {
         let miniport = self.miniport()?;
-        let reference = miniport.callers.enter().ok_or(StepError::WrongState(State::Halting))?;
+        let reference = miniport.callers.enter().ok_or(StepError::WrongState(MiniportState::Halting))?;
         reference.stay();
         Ok(Call { miniport })
     }

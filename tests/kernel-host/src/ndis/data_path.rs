@@ -14,7 +14,7 @@ use std::time::Duration;
 use ndkpi_sys::ndis::NET_BUFFER_LIST;
 
 use super::gate::Gate;
-use super::miniport::{Miniport, State, lock, miniport};
+use super::miniport::{Miniport, MiniportState, lock, miniport};
 use super::net_buffer::{self, List, read_data};
 use super::rendezvous;
 use super::rule::{Group, broken};
@@ -34,7 +34,7 @@ const HEADER: usize = 14;
 #[derive(Default)]
 pub struct DataPath {
     sends: Mutex<HashMap<usize, Sent>>,
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<HeldFrame>>,
     received: Mutex<Vec<Vec<u8>>>,
     keep: AtomicBool,
     watch: Mutex<Watch>,
@@ -43,7 +43,7 @@ pub struct DataPath {
 }
 
 /// A list that the host keeps, and the frame that it brought.
-struct Held {
+struct HeldFrame {
     list: usize,
     frame: Vec<u8>,
 }
@@ -139,7 +139,7 @@ impl DataPath {
             batch.done.set();
             return sent;
         }
-        let reference = self.sending.enter().filter(|_| miniport.state() == State::Running);
+        let reference = self.sending.enter().filter(|_| miniport.state() == MiniportState::Running);
         let Some(reference) = reference else {
             // NDIS does not let anything through to a miniport that is not running.
             *lock(&batch.statuses) = vec![Some(status::PAUSED); count];
@@ -291,7 +291,7 @@ impl DataPath {
         const DISPATCH_LEVEL: u32 = 1;
         let held = std::mem::take(&mut *lock(&self.held));
         let mut chain: *mut NET_BUFFER_LIST = std::ptr::null_mut();
-        for Held { list, frame } in held {
+        for HeldFrame { list, frame } in held {
             let list = list as *mut NET_BUFFER_LIST;
             // SAFETY: a live list: the pool refuses to free one that is held.
             let buffer = unsafe { (*list).FirstNetBuffer };
@@ -381,7 +381,7 @@ impl DataPath {
                     format!("NET_BUFFER_LIST {list:p} is indicated again before it came back"),
                 );
             }
-            held.push(Held { list: list as usize, frame });
+            held.push(HeldFrame { list: list as usize, frame });
         }
     }
 }
@@ -526,7 +526,7 @@ crate::exports! {
         check_locks(&miniport, "NdisMIndicateReceiveNetBufferLists");
         check_level(&miniport, Group::Receive, "NdisMIndicateReceiveNetBufferLists", flags & DISPATCH_LEVEL != 0);
         let state = miniport.state();
-        if !matches!(state, State::Running | State::Restarting | State::Pausing) {
+        if !matches!(state, MiniportState::Running | MiniportState::Restarting | MiniportState::Pausing) {
             let rule = format!("NdisMIndicateReceiveNetBufferLists: the adapter is in state {state:?}");
             broken(Group::Receive, miniport.handle, rule);
         }

@@ -33,10 +33,10 @@ impl fmt::Display for HandleProblem {
 /// Handles of one kind.
 pub struct HandleTable<T> {
     kind: usize,
-    inner: Mutex<Inner<T>>,
+    inner: Mutex<HandleRecords<T>>,
 }
 
-struct Inner<T> {
+struct HandleRecords<T> {
     live: HashMap<usize, Arc<T>>,
     issued: usize,
 }
@@ -45,7 +45,7 @@ impl<T> HandleTable<T> {
     /// A table whose handles differ from those of every table with another `kind` (below 256).
     #[must_use]
     pub fn new(kind: usize) -> Self {
-        Self { kind, inner: Mutex::new(Inner { live: HashMap::new(), issued: 0 }) }
+        Self { kind, inner: Mutex::new(HandleRecords { live: HashMap::new(), issued: 0 }) }
     }
 
     /// Stores an object that is built with its own handle.
@@ -80,7 +80,7 @@ impl<T> HandleTable<T> {
         pairs.into_iter().map(|(_, object)| object).collect()
     }
 
-    fn explain(&self, inner: &Inner<T>, handle: usize) -> HandleProblem {
+    fn explain(&self, inner: &HandleRecords<T>, handle: usize) -> HandleProblem {
         let issued =
             (0..inner.issued).contains(&(handle.wrapping_sub(self.number(0)) / STEP)) && handle.is_multiple_of(STEP);
         match handle {
@@ -94,7 +94,7 @@ impl<T> HandleTable<T> {
         FIRST + (self.kind << 32) + index * STEP
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner<T>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HandleRecords<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use ndkpi_sys::ndis::{
 };
 
 use super::loan::Loan;
-use super::miniport::{Miniport, State};
+use super::miniport::{Miniport, MiniportState};
 use super::registration::MiniportDriver;
 use super::rendezvous::Mismatch;
 use super::rule::{Group, broken};
@@ -52,7 +52,7 @@ pub enum DeviceEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepError {
     /// The adapter is in another state than the step starts from; an error of the caller, not of the driver.
-    WrongState(State),
+    WrongState(MiniportState),
     /// The entry point failed with this status.
     Failed(NdisStatus),
 }
@@ -105,13 +105,13 @@ pub fn initialize(
                 format!("MiniportInitializeEx succeeded without setting {block}"),
             );
         }
-        let _ = miniport.step(&[State::Initializing], State::Paused);
+        let _ = miniport.step(&[MiniportState::Initializing], MiniportState::Paused);
         return Ok(miniport);
     }
     if answer == status::PENDING {
         broken(Group::State, miniport.handle, "MiniportInitializeEx returned NDIS_STATUS_PENDING, which it may not");
     }
-    let _ = miniport.step(&[State::Initializing], State::Halted);
+    let _ = miniport.step(&[MiniportState::Initializing], MiniportState::Halted);
     super::leak::check_miniport(&miniport, "MiniportInitializeEx failed");
     let _ = ndis().miniports.remove(miniport.handle as *mut _);
     Err(if answer >= 0 { broken_success(&miniport, answer) } else { answer })
@@ -131,7 +131,7 @@ fn broken_success(miniport: &Miniport, answer: NdisStatus) -> NdisStatus {
 
 /// Calls `MiniportRestart`; success leaves the adapter running.
 pub fn restart(miniport: &Miniport) -> Result<(), StepError> {
-    miniport.step(&[State::Paused], State::Restarting).map_err(StepError::WrongState)?;
+    miniport.step(&[MiniportState::Paused], MiniportState::Restarting).map_err(StepError::WrongState)?;
     let mut parameters = NDIS_MINIPORT_RESTART_PARAMETERS::zeroed();
     parameters.Header = header(0x80, 1, 0x14);
     let parameters = Loan::new(parameters);
@@ -147,15 +147,15 @@ pub fn restart(miniport: &Miniport) -> Result<(), StepError> {
         answer
     };
     drop(parameters);
-    let next = if answer == status::SUCCESS { State::Running } else { State::Paused };
+    let next = if answer == status::SUCCESS { MiniportState::Running } else { MiniportState::Paused };
     miniport.data.allow_sends(answer == status::SUCCESS);
-    let _ = miniport.step(&[State::Restarting], next);
+    let _ = miniport.step(&[MiniportState::Restarting], next);
     if answer == status::SUCCESS { Ok(()) } else { Err(StepError::Failed(answer)) }
 }
 
 /// Calls `MiniportPause`, which cannot fail; at its end nothing is on its way in either direction.
 pub fn pause(miniport: &Arc<Miniport>) -> Result<(), StepError> {
-    miniport.step(&[State::Running], State::Pausing).map_err(StepError::WrongState)?;
+    miniport.step(&[MiniportState::Running], MiniportState::Pausing).map_err(StepError::WrongState)?;
     let mut parameters = NDIS_MINIPORT_PAUSE_PARAMETERS::zeroed();
     parameters.Header = header(0x80, 1, 0xC);
     let parameters = Loan::new(parameters);
@@ -181,7 +181,7 @@ pub fn pause(miniport: &Arc<Miniport>) -> Result<(), StepError> {
         returning.join();
     }
     drop(parameters);
-    let _ = miniport.step(&[State::Pausing], State::Paused);
+    let _ = miniport.step(&[MiniportState::Pausing], MiniportState::Paused);
     miniport.data.allow_sends(false);
     miniport.data.check_idle(miniport, "MiniportPause is complete");
     Ok(())
@@ -218,12 +218,12 @@ fn expect<T>(miniport: &Miniport, function: &str, met: Result<T, Mismatch>) -> T
 
 /// Calls `MiniportHaltEx` for a paused adapter; afterwards its handle is invalid and no resource of it may be left.
 pub fn halt(miniport: &Arc<Miniport>, action: HaltAction) -> Result<(), StepError> {
-    miniport.step(&[State::Paused], State::Halting).map_err(StepError::WrongState)?;
+    miniport.step(&[MiniportState::Paused], MiniportState::Halting).map_err(StepError::WrongState)?;
     miniport.oids.wait_idle();
     let target = miniport.driver.handlers.halt;
     // SAFETY: the registered handler, with the arguments of MINIPORT_HALT.
     unsafe { call_image!(context("MiniportHaltEx"), target => (); miniport.context(), action as i32) };
-    let _ = miniport.step(&[State::Halting], State::Halted);
+    let _ = miniport.step(&[MiniportState::Halting], MiniportState::Halted);
     super::leak::check_miniport(miniport, "MiniportHaltEx returned");
     let _ = ndis().miniports.remove(miniport.handle as *mut _);
     Ok(())

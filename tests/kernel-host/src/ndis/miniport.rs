@@ -26,7 +26,7 @@ use crate::netio::address_table::InterfaceLuid;
 
 /// The adapter states of NDIS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum MiniportState {
     Initializing,
     Paused,
     Restarting,
@@ -58,7 +58,7 @@ pub struct Miniport {
     pub if_index: u32,
     pub luid: InterfaceLuid,
     pub config: Mutex<AdapterConfig>,
-    state: Mutex<State>,
+    state: Mutex<MiniportState>,
     registered: OnceLock<Registered>,
     general: OnceLock<General>,
     ndk: OnceLock<NdkSide>,
@@ -101,7 +101,7 @@ impl Miniport {
             if_index,
             luid,
             config: Mutex::new(config),
-            state: Mutex::new(State::Initializing),
+            state: Mutex::new(MiniportState::Initializing),
             registered: OnceLock::new(),
             general: OnceLock::new(),
             ndk: OnceLock::new(),
@@ -116,12 +116,12 @@ impl Miniport {
     }
 
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> MiniportState {
         *lock(&self.state)
     }
 
     /// Goes from one of `from` to `to`, or returns the state of the miniport instead.
-    pub fn step(&self, from: &[State], to: State) -> Result<(), State> {
+    pub fn step(&self, from: &[MiniportState], to: MiniportState) -> Result<(), MiniportState> {
         let mut state = lock(&self.state);
         if !from.contains(&state) {
             return Err(*state);
@@ -258,7 +258,7 @@ crate::exports! {
         const GENERAL: u8 = 0x9F;
         const NDK: u8 = 0xB3;
         let miniport = miniport(handle, "NdisMSetMiniportAttributes");
-        if miniport.state() != State::Initializing {
+        if miniport.state() != MiniportState::Initializing {
             broken(Group::Attributes, miniport.handle, "NdisMSetMiniportAttributes is called outside MiniportInitializeEx");
         }
         if block.is_null() {

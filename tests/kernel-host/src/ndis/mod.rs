@@ -40,8 +40,8 @@ use handle::HandleTable;
 pub struct Ndis {
     pub drivers: HandleTable<registration::MiniportDriver>,
     pub miniports: HandleTable<miniport::Miniport>,
-    pub pools: HandleTable<net_buffer::Pool>,
-    pub work_items: HandleTable<work_item::WorkItem>,
+    pub pools: HandleTable<net_buffer::NetBufferPool>,
+    pub work_items: HandleTable<work_item::NdisWorkItem>,
     pub timers: HandleTable<timer::Timer>,
     pub configurations: HandleTable<configuration::Configuration>,
     pub devices: HandleTable<device::ControlDevice>,

@@ -23,7 +23,7 @@ const LIST_SIZE: usize = 0x180;
 const BUFFER_SIZE: usize = 0xB0;
 
 /// A pool of NET_BUFFER_LISTs.
-pub struct Pool {
+pub struct NetBufferPool {
     pub handle: usize,
     /// The miniport or miniport driver that it belongs to.
     pub owner: usize,
@@ -32,33 +32,33 @@ pub struct Pool {
 }
 
 // SAFETY: the parameters hold plain numbers.
-unsafe impl Send for Pool {}
+unsafe impl Send for NetBufferPool {}
 // SAFETY: as above; the rest is behind a lock.
-unsafe impl Sync for Pool {}
+unsafe impl Sync for NetBufferPool {}
 
 /// One list with everything that was made for it.
 pub struct List {
     memory: LoanedBytes,
-    parts: Vec<Part>,
+    parts: Vec<BufferPart>,
 }
 
 /// A piece of data with its MDL.
-struct Part {
+struct BufferPart {
     mdl: *mut MDL,
     data: LoanedBytes,
 }
 
 // SAFETY: kernel memory of which any thread may dispose.
-unsafe impl Send for Part {}
+unsafe impl Send for BufferPart {}
 
-impl Drop for Part {
+impl Drop for BufferPart {
     fn drop(&mut self) {
-        // SAFETY: made by `Part::new` and freed once.
+        // SAFETY: made by `BufferPart::new` and freed once.
         unsafe { mdl::free(self.mdl) };
     }
 }
 
-impl Part {
+impl BufferPart {
     fn new(bytes: &[u8]) -> Option<Self> {
         let data = LoanedBytes::copy_of(bytes);
         // SAFETY: the block is mapped non-paged memory of that length.
@@ -77,7 +77,7 @@ impl List {
 
     /// As [`Self::with_data`], with `unused` bytes at the start of the first piece that are no data.
     pub fn with_data_behind(pieces: &[&[u8]], unused: usize, pool: usize) -> Option<Self> {
-        let parts = pieces.iter().map(|piece| Part::new(piece)).collect::<Option<Vec<_>>>()?;
+        let parts = pieces.iter().map(|piece| BufferPart::new(piece)).collect::<Option<Vec<_>>>()?;
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         let list = Self::bare(true, pool, parts);
         // SAFETY: the buffer lies in this list's memory.
@@ -102,7 +102,7 @@ impl List {
     }
 
     /// A list as a pool makes it.
-    fn bare(with_buffer: bool, pool: usize, parts: Vec<Part>) -> Self {
+    fn bare(with_buffer: bool, pool: usize, parts: Vec<BufferPart>) -> Self {
         let memory = LoanedBytes::filled(LIST_SIZE + if with_buffer { BUFFER_SIZE } else { 0 }, 0);
         let list = Self { memory, parts };
         let first = list.parts.first().map_or(std::ptr::null_mut(), |part| part.mdl);
@@ -146,10 +146,10 @@ impl List {
     }
 }
 
-impl Pool {
+impl NetBufferPool {
     fn allocate(&self) -> Option<*mut NET_BUFFER_LIST> {
         let data = self.parameters.DataSize as usize;
-        let parts = if data == 0 { Vec::new() } else { vec![Part::new(&vec![0xCD; data])?] };
+        let parts = if data == 0 { Vec::new() } else { vec![BufferPart::new(&vec![0xCD; data])?] };
         let list = List::bare(self.parameters.fAllocateNetBuffer != 0, self.handle, parts);
         if data != 0 {
             // SAFETY: a pool with data has buffers.
@@ -188,7 +188,7 @@ impl Pool {
 
 /// The pool that a list belongs to, if it is a live one.
 #[must_use]
-pub fn pool_of(list: *mut NET_BUFFER_LIST) -> Option<std::sync::Arc<Pool>> {
+pub fn pool_of(list: *mut NET_BUFFER_LIST) -> Option<std::sync::Arc<NetBufferPool>> {
     ndis().pools.all().into_iter().find(|pool| pool.owns(list))
 }
 
@@ -271,7 +271,7 @@ fn check_pool_parameters(parameters: &NET_BUFFER_LIST_POOL_PARAMETERS) -> Result
     Ok(())
 }
 
-fn pool(handle: *mut c_void, function: &str) -> std::sync::Arc<Pool> {
+fn pool(handle: *mut c_void, function: &str) -> std::sync::Arc<NetBufferPool> {
     live(ndis().pools.get(handle), function, "NET_BUFFER_LIST pool", handle)
 }
 
@@ -299,7 +299,7 @@ crate::exports! {
         if crate::fault::should_fail("NdisAllocateNetBufferListPool") {
             return std::ptr::null_mut();
         }
-        let made = ndis().pools.insert_with(|handle| Pool {
+        let made = ndis().pools.insert_with(|handle| NetBufferPool {
             handle,
             owner: owner as usize,
             parameters,

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use ndkpi_sys::ndis::NET_PNP_EVENT_NOTIFICATION;
 
 use super::attributes::{ExpectedHeader, check_header};
-use super::miniport::{Miniport, State, lock, miniport};
+use super::miniport::{Miniport, MiniportState, lock, miniport};
 use super::rule::{Group, broken};
 use super::{NdisStatus, status};
 use crate::thread::Thread;
@@ -47,7 +47,7 @@ crate::exports! {
         if INSIDE_OID_HANDLER.get() != 0 {
             rule(&miniport, "is called inside an OID handler; OID_NDK_SET_STATE queues the event for a thread of its own");
         }
-        if matches!(miniport.state(), State::Initializing | State::Halted) {
+        if matches!(miniport.state(), MiniportState::Initializing | MiniportState::Halted) {
             rule(&miniport, &format!("is called while the adapter is in state {:?}", miniport.state()));
         }
         if notification.is_null() {

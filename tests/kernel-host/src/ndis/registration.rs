@@ -38,7 +38,7 @@ const OTHER_OPTIONAL_HANDLERS: &[u8] = &[0x90, 0x91, 0x92, 0xA5, 0xA6, 0xB0, 0xB
 /// Where a registered driver stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Phase {
+enum RegistrationPhase {
     /// Inside `NdisMRegisterMiniportDriver`, which calls `MiniportSetOptions`.
     SettingOptions,
     Registered,
@@ -91,7 +91,7 @@ impl MiniportDriver {
 
     #[must_use]
     pub fn is_registered(&self) -> bool {
-        self.phase.load(Ordering::SeqCst) == Phase::Registered as u8
+        self.phase.load(Ordering::SeqCst) == RegistrationPhase::Registered as u8
     }
 }
 
@@ -140,7 +140,7 @@ crate::exports! {
             minor: characteristics.MinorNdisVersion,
             handlers: handlers_of(&characteristics),
             ndk: OnceLock::new(),
-            phase: AtomicU8::new(Phase::SettingOptions as u8),
+            phase: AtomicU8::new(RegistrationPhase::SettingOptions as u8),
         });
         // SAFETY: the caller's out parameter; it is valid in SetOptions already.
         unsafe { handle.write(driver.handle as *mut c_void) };
@@ -156,7 +156,7 @@ crate::exports! {
             let rule = "an NDK provider without direct OID handlers: OID_NDK_STATISTICS arrives on the direct path";
             broken(Group::Registration, driver.handle, rule);
         }
-        driver.phase.store(Phase::Registered as u8, Ordering::SeqCst);
+        driver.phase.store(RegistrationPhase::Registered as u8, Ordering::SeqCst);
         super::driver_object::take_over(driver_object, &driver);
         status::SUCCESS
     }
@@ -171,7 +171,7 @@ crate::exports! {
             broken(Group::Registration, driver.handle, "NdisMDeregisterMiniportDriver is called outside DriverEntry and the unload handler");
         }
         super::leak::check_driver(&driver);
-        driver.phase.store(Phase::Deregistered as u8, Ordering::SeqCst);
+        driver.phase.store(RegistrationPhase::Deregistered as u8, Ordering::SeqCst);
         let _ = ndis().drivers.remove(handle);
     }
 
@@ -181,7 +181,7 @@ crate::exports! {
     [PASSIVE_ONLY] fn NdisSetOptionalHandlers(handle: *mut c_void, handlers: *const NDIS_OBJECT_HEADER) -> NdisStatus {
         const NDK_PROVIDER_CHARACTERISTICS: u8 = 0xB2;
         let driver = live(ndis().drivers.get(handle), "NdisSetOptionalHandlers", "miniport driver", handle);
-        if driver.phase.load(Ordering::SeqCst) != Phase::SettingOptions as u8 {
+        if driver.phase.load(Ordering::SeqCst) != RegistrationPhase::SettingOptions as u8 {
             broken(Group::Registration, driver.handle, "NdisSetOptionalHandlers is called outside MiniportSetOptions");
         }
         if handlers.is_null() {

@@ -11,7 +11,7 @@ use crate::dispatcher::Event;
 /// How long a pause or restart may take, in kernel time, before the host calls it a hang.
 pub const LIMIT: Duration = Duration::from_mins(1);
 
-enum Phase<T> {
+enum CallPhase<T> {
     Idle,
     Called,
     Completed(T),
@@ -19,7 +19,7 @@ enum Phase<T> {
 
 /// One outstanding request at a time.
 pub struct Rendezvous<T> {
-    phase: Mutex<Phase<T>>,
+    phase: Mutex<CallPhase<T>>,
     completed: Event,
 }
 
@@ -38,14 +38,14 @@ pub enum Mismatch {
 
 impl<T> Default for Rendezvous<T> {
     fn default() -> Self {
-        Self { phase: Mutex::new(Phase::Idle), completed: Event::notification() }
+        Self { phase: Mutex::new(CallPhase::Idle), completed: Event::notification() }
     }
 }
 
 impl<T> Rendezvous<T> {
     /// Before the handler is called.
     pub fn begin(&self) {
-        *self.lock() = Phase::Called;
+        *self.lock() = CallPhase::Called;
         self.completed.reset();
     }
 
@@ -53,9 +53,9 @@ impl<T> Rendezvous<T> {
     pub fn complete(&self, value: T) -> Result<(), Mismatch> {
         let mut phase = self.lock();
         match *phase {
-            Phase::Idle => return Err(Mismatch::NothingOutstanding),
-            Phase::Completed(_) => return Err(Mismatch::CompletedTwice),
-            Phase::Called => *phase = Phase::Completed(value),
+            CallPhase::Idle => return Err(Mismatch::NothingOutstanding),
+            CallPhase::Completed(_) => return Err(Mismatch::CompletedTwice),
+            CallPhase::Called => *phase = CallPhase::Completed(value),
         }
         drop(phase);
         self.completed.set();
@@ -64,9 +64,9 @@ impl<T> Rendezvous<T> {
 
     /// After the handler returned something final: a completion besides is one too many.
     pub fn end(&self) -> Result<(), Mismatch> {
-        match std::mem::replace(&mut *self.lock(), Phase::Idle) {
-            Phase::Completed(_) => Err(Mismatch::CompletedAndReturned),
-            Phase::Idle | Phase::Called => Ok(()),
+        match std::mem::replace(&mut *self.lock(), CallPhase::Idle) {
+            CallPhase::Completed(_) => Err(Mismatch::CompletedAndReturned),
+            CallPhase::Idle | CallPhase::Called => Ok(()),
         }
     }
 
@@ -78,13 +78,13 @@ impl<T> Rendezvous<T> {
     /// As [`Self::wait`], with a limit of its own.
     pub fn wait_for(&self, limit: Duration) -> Result<T, Mismatch> {
         self.completed.wait(Some(limit));
-        match std::mem::replace(&mut *self.lock(), Phase::Idle) {
-            Phase::Completed(value) => Ok(value),
-            Phase::Idle | Phase::Called => Err(Mismatch::NeverCompleted),
+        match std::mem::replace(&mut *self.lock(), CallPhase::Idle) {
+            CallPhase::Completed(value) => Ok(value),
+            CallPhase::Idle | CallPhase::Called => Err(Mismatch::NeverCompleted),
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Phase<T>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CallPhase<T>> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

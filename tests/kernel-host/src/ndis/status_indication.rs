@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use ndkpi_sys::ndis::{NDIS_LINK_STATE, NDIS_STATUS_INDICATION};
 
 use super::attributes::{ExpectedHeader, check_header};
-use super::miniport::{Miniport, State, lock, miniport};
+use super::miniport::{Miniport, MiniportState, lock, miniport};
 use super::rule::{Group, broken};
 use super::status;
 
@@ -34,7 +34,7 @@ crate::exports! {
         if miniport.registered().is_none() {
             rule(&miniport, "a status is indicated before the registration attributes are set");
         }
-        if matches!(miniport.state(), State::Halted) {
+        if matches!(miniport.state(), MiniportState::Halted) {
             rule(&miniport, "a status is indicated after MiniportHaltEx");
         }
         if (indication.StatusBufferSize != 0) == indication.StatusBuffer.is_null() {

@@ -14,13 +14,13 @@ const IDLE: u8 = 0;
 const QUEUED: u8 = 1;
 
 /// A work item.
-pub struct WorkItem {
+pub struct NdisWorkItem {
     pub handle: usize,
     pub owner: usize,
     state: AtomicU8,
 }
 
-fn work_item(handle: *mut c_void, function: &str) -> Arc<WorkItem> {
+fn work_item(handle: *mut c_void, function: &str) -> Arc<NdisWorkItem> {
     live(ndis().work_items.get(handle), function, "work item", handle)
 }
 
@@ -37,7 +37,7 @@ crate::exports! {
         if crate::fault::should_fail("NdisAllocateIoWorkItem") {
             return std::ptr::null_mut();
         }
-        let item = ndis().work_items.insert_with(|handle| WorkItem { handle, owner: owner as usize, state: AtomicU8::new(IDLE) });
+        let item = ndis().work_items.insert_with(|handle| NdisWorkItem { handle, owner: owner as usize, state: AtomicU8::new(IDLE) });
         item.handle as *mut c_void
     }
 

@@ -19,7 +19,7 @@ use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
 use crate::ndis::loan::Loan;
-use crate::ndis::miniport::{Miniport, State, lock};
+use crate::ndis::miniport::{Miniport, MiniportState, lock};
 use crate::ndis::rendezvous::LIMIT;
 use crate::ndis::rule::{Group, broken};
 use crate::ndis::status as ndis_status;
@@ -30,12 +30,12 @@ type Closer = Arc<dyn Fn() + Send + Sync>;
 /// The NDK adapters that are open on a miniport, and the consumers to notify when they must close.
 pub struct Opens {
     enabled: AtomicBool,
-    inner: Mutex<Inner>,
+    inner: Mutex<OpenRecords>,
     all_closed: Event,
 }
 
 #[derive(Default)]
-struct Inner {
+struct OpenRecords {
     /// Address of each open adapter by the number of its open; 0 while its close is under way, because the provider may
     /// give the address out again before the close has returned here.
     open: BTreeMap<u64, usize>,
@@ -166,7 +166,7 @@ pub fn open(miniport: &Arc<Miniport>, version: NDK_VERSION) -> Result<NdkAdapter
 /// Calls the provider's open handler without asking NDIS first, as happens when the disable races with an open.
 pub fn open_directly(miniport: &Arc<Miniport>, version: NDK_VERSION) -> Result<NdkAdapter, NtStatus> {
     let handlers = miniport.driver.ndk().ok_or(ndis_status::NOT_SUPPORTED)?;
-    if matches!(miniport.state(), State::Initializing | State::Halting | State::Halted) {
+    if matches!(miniport.state(), MiniportState::Initializing | MiniportState::Halting | MiniportState::Halted) {
         return Err(ndis_status::ADAPTER_NOT_READY);
     }
     let parameters = Loan::new(NDIS_OPEN_NDK_ADAPTER_PARAMETERS { Version: version, SwitchId: 0, VPortId: 0 });

@@ -8,7 +8,7 @@ use crate::image;
 
 /// The kinds of NDK objects, with the number of slots of their dispatch tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NdkObjectKind {
     Adapter,
     QueuePair,
     CompletionQueue,
@@ -21,7 +21,7 @@ pub enum Kind {
     SharedReceiveQueue,
 }
 
-impl Kind {
+impl NdkObjectKind {
     pub(super) const ALL: [Self; 10] = [
         Self::Adapter,
         Self::QueuePair,
@@ -75,7 +75,7 @@ pub fn check_adapter(adapter: *mut NDK_ADAPTER, asked: NDK_VERSION) -> Result<ND
         ));
     }
     // SAFETY: as above.
-    unsafe { check_object(Kind::Adapter, adapter.cast(), version) }.map(|()| version)
+    unsafe { check_object(NdkObjectKind::Adapter, adapter.cast(), version) }.map(|()| version)
 }
 
 /// A new object of any kind, of an adapter that runs `version`.
@@ -83,7 +83,11 @@ pub fn check_adapter(adapter: *mut NDK_ADAPTER, asked: NDK_VERSION) -> Result<ND
 /// # Safety
 ///
 /// `object` is what a provider handed out as an object of that kind: a header with a dispatch pointer behind it.
-pub unsafe fn check_object(kind: Kind, object: *const NDK_OBJECT_HEADER, version: NDK_VERSION) -> Result<(), String> {
+pub unsafe fn check_object(
+    kind: NdkObjectKind,
+    object: *const NDK_OBJECT_HEADER,
+    version: NDK_VERSION,
+) -> Result<(), String> {
     if !(object as usize).is_multiple_of(align_of::<NDK_OBJECT_HEADER>()) {
         return Err(format!("the {kind:?} object {object:p} is not aligned"));
     }
@@ -104,7 +108,7 @@ pub unsafe fn check_object(kind: Kind, object: *const NDK_OBJECT_HEADER, version
     check_table(kind, table)
 }
 
-fn check_table(kind: Kind, table: *const usize) -> Result<(), String> {
+fn check_table(kind: NdkObjectKind, table: *const usize) -> Result<(), String> {
     if table.is_null() {
         return Err(format!("Dispatch of the {kind:?} object is NULL"));
     }

@@ -33,7 +33,7 @@ pub enum DetectionState {
 
 /// One address of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct AddressRow {
     pub luid: InterfaceLuid,
     pub if_index: u32,
     pub address: InterfaceAddress,
@@ -41,15 +41,15 @@ pub struct Row {
 }
 
 #[derive(Default)]
-struct Inner {
+struct AddressRows {
     interfaces: BTreeMap<u32, InterfaceLuid>,
-    rows: Vec<Row>,
+    rows: Vec<AddressRow>,
     luids_given: u32,
 }
 
 /// The table of this host. It starts with the loopback interface, index 1, as Windows does.
 pub struct AddressTable {
-    inner: Mutex<Inner>,
+    inner: Mutex<AddressRows>,
 }
 
 /// Interface type of software loopback (RFC 1213 numbers, `IF_TYPE_SOFTWARE_LOOPBACK`).
@@ -70,14 +70,14 @@ impl AddressTable {
         let luid = InterfaceLuid::new(IF_TYPE_LOOPBACK, 0);
         let v4 = InterfaceAddress { address: std::net::Ipv4Addr::LOCALHOST.into(), prefix_length: 8 };
         let v6 = InterfaceAddress { address: std::net::Ipv6Addr::LOCALHOST.into(), prefix_length: 128 };
-        let rows = [v4, v6].map(|address| Row {
+        let rows = [v4, v6].map(|address| AddressRow {
             luid,
             if_index: LOOPBACK_INDEX,
             address,
             detection: DetectionState::Preferred,
         });
         let interfaces = BTreeMap::from([(LOOPBACK_INDEX, luid)]);
-        Self { inner: Mutex::new(Inner { interfaces, rows: rows.to_vec(), luids_given: 0 }) }
+        Self { inner: Mutex::new(AddressRows { interfaces, rows: rows.to_vec(), luids_given: 0 }) }
     }
 
     /// Enters an interface; `None` when the given index is taken.
@@ -93,7 +93,7 @@ impl AddressTable {
     }
 
     /// Takes an interface out and returns the addresses that go with it.
-    pub fn remove_interface(&self, if_index: u32) -> Vec<Row> {
+    pub fn remove_interface(&self, if_index: u32) -> Vec<AddressRow> {
         let mut inner = self.lock();
         inner.interfaces.remove(&if_index);
         let (gone, kept) = inner.rows.iter().partition(|row| row.if_index == if_index);
@@ -102,19 +102,24 @@ impl AddressTable {
     }
 
     /// Adds an address; `None` when the interface does not exist or the address is there already.
-    pub fn add(&self, if_index: u32, address: InterfaceAddress, detection: DetectionState) -> Option<Row> {
+    pub fn add(&self, if_index: u32, address: InterfaceAddress, detection: DetectionState) -> Option<AddressRow> {
         let mut inner = self.lock();
         let luid = *inner.interfaces.get(&if_index)?;
         if inner.rows.iter().any(|row| row.if_index == if_index && row.address.address == address.address) {
             return None;
         }
-        let row = Row { luid, if_index, address, detection };
+        let row = AddressRow { luid, if_index, address, detection };
         inner.rows.push(row);
         Some(row)
     }
 
     /// What duplicate address detection has found out about an address; `None` when the address is not there.
-    pub fn set_detection(&self, if_index: u32, address: std::net::IpAddr, detection: DetectionState) -> Option<Row> {
+    pub fn set_detection(
+        &self,
+        if_index: u32,
+        address: std::net::IpAddr,
+        detection: DetectionState,
+    ) -> Option<AddressRow> {
         let mut inner = self.lock();
         let row = inner.rows.iter_mut().find(|row| row.if_index == if_index && row.address.address == address)?;
         row.detection = detection;
@@ -122,7 +127,7 @@ impl AddressTable {
     }
 
     /// Removes an address; `None` when it is not there.
-    pub fn remove(&self, if_index: u32, address: std::net::IpAddr) -> Option<Row> {
+    pub fn remove(&self, if_index: u32, address: std::net::IpAddr) -> Option<AddressRow> {
         let mut inner = self.lock();
         let position = inner.rows.iter().position(|row| row.if_index == if_index && row.address.address == address)?;
         Some(inner.rows.remove(position))
@@ -130,7 +135,7 @@ impl AddressTable {
 
     /// Every row, in the order of their arrival.
     #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<AddressRow> {
         self.lock().rows.clone()
     }
 
@@ -144,7 +149,7 @@ impl AddressTable {
         self.lock().interfaces.iter().find(|(_, known)| **known == luid).map(|(index, _)| *index)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, AddressRows> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use ndkpi_sys::netioapi::{MIB_UNICASTIPADDRESS_ROW, MIB_UNICASTIPADDRESS_TABLE, NL_DAD_STATE};
 use ndkpi_sys::nt::{AF_INET, AF_INET6, AF_UNSPEC, IN_ADDR, IN6_ADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET};
 
-use super::address_table::{InterfaceLuid, Row};
+use super::address_table::{AddressRow, InterfaceLuid};
 use super::{notification, table};
 use crate::ndis::loan::LoanedBytes;
 use crate::ndis::rule::{Group, broken};
@@ -65,7 +65,7 @@ fn address_of(address: &SOCKADDR_INET) -> Option<IpAddr> {
     }
 }
 
-fn full_row(row: &Row) -> MIB_UNICASTIPADDRESS_ROW {
+fn full_row(row: &AddressRow) -> MIB_UNICASTIPADDRESS_ROW {
     let mut full = MIB_UNICASTIPADDRESS_ROW::zeroed();
     full.Address = socket_address(row.address.address);
     full.InterfaceLuid.Value = row.luid.0;
@@ -85,7 +85,7 @@ fn full_row(row: &Row) -> MIB_UNICASTIPADDRESS_ROW {
     full
 }
 
-fn build_table(rows: &[Row]) -> LoanedBytes {
+fn build_table(rows: &[AddressRow]) -> LoanedBytes {
     const FIRST_ROW: usize = std::mem::offset_of!(MIB_UNICASTIPADDRESS_TABLE, Table);
     let row_size = size_of::<MIB_UNICASTIPADDRESS_ROW>();
     let memory = LoanedBytes::filled(FIRST_ROW + rows.len() * row_size, 0);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ndkpi_sys::netioapi::MIB_UNICASTIPADDRESS_ROW;
 use ndkpi_sys::nt::{AF_INET, AF_INET6, AF_UNSPEC};
 
-use super::address_table::Row;
+use super::address_table::AddressRow;
 use super::mib;
 use crate::call_image;
 use crate::callout::{Context, ContextKind};
@@ -121,7 +121,7 @@ pub fn cancel(handle: usize) -> bool {
 }
 
 /// Notifies every registrant of a change. Runs the callbacks on the calling thread, at PASSIVE_LEVEL.
-pub fn announce(row: &Row, change: Change) {
+pub fn announce(row: &AddressRow, change: Change) {
     let all: Vec<_> = registrations().live.values().cloned().collect();
     for registration in all.iter().filter(|registration| registration.wants(row)) {
         registration.call(Some(row), change);
@@ -135,11 +135,11 @@ pub fn count() -> usize {
 }
 
 impl Registration {
-    fn wants(&self, row: &Row) -> bool {
+    fn wants(&self, row: &AddressRow) -> bool {
         self.family == AF_UNSPEC || self.family == mib::family(row.address.address)
     }
 
-    fn call(&self, row: Option<&Row>, change: Change) {
+    fn call(&self, row: Option<&AddressRow>, change: Change) {
         {
             let mut calls = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if calls.cancelled {

@@ -156,7 +156,7 @@ exports! {
                 bugcheck(BugCheck::KMODE_EXCEPTION_NOT_HANDLED, [0xC000_0046, mutex as u64, 0, 0],
                     "KeReleaseMutex raises STATUS_MUTANT_NOT_OWNED");
             }
-            mutex::released(Thread::current(), mutex as usize, mutex::Kind::Mutex);
+            mutex::released(Thread::current(), mutex as usize, mutex::MutexKind::Mutex);
             dispatcher::change(mutex.cast(), |state| {
                 if state == 0 {
                     (*mutex).OwnerThread = std::ptr::null_mut();
@@ -190,7 +190,7 @@ exports! {
             }
             (*mutex).OldIrql = u32::from(irql::raise(irql::APC));
             (*mutex).Owner = thread.object().cast();
-            mutex::acquired(thread, mutex as usize, mutex::Kind::Fast);
+            mutex::acquired(thread, mutex as usize, mutex::MutexKind::Fast);
             1
         }
     }
@@ -326,7 +326,7 @@ unsafe fn acquire_fast_mutex(mutex: *mut FAST_MUTEX, what: &'static str) {
         }
         (*mutex).Owner = thread.object().cast();
     }
-    mutex::acquired(thread, mutex as usize, mutex::Kind::Fast);
+    mutex::acquired(thread, mutex as usize, mutex::MutexKind::Fast);
 }
 
 /// # Safety
@@ -342,7 +342,7 @@ unsafe fn release_fast_mutex(mutex: *mut FAST_MUTEX) {
                 "a fast mutex is released by a thread that does not own it",
             );
         }
-        mutex::released(Thread::current(), mutex as usize, mutex::Kind::Fast);
+        mutex::released(Thread::current(), mutex as usize, mutex::MutexKind::Fast);
         (*mutex).Owner = std::ptr::null_mut();
         let count = std::sync::atomic::AtomicI32::from_ptr(&raw mut (*mutex).Count);
         if count.fetch_add(1, Ordering::Release) < 0 {

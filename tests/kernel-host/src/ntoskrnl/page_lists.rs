@@ -4,7 +4,7 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::exports;
 use crate::fault;
 use crate::ledger;
-use crate::memory::pool::{self, Request};
+use crate::memory::pool::{self, PoolRequest};
 use crate::memory::{PAGE_SIZE, frames, mdl};
 use crate::nt::MDL;
 
@@ -50,7 +50,7 @@ exports! {
 
 unsafe fn allocate(pages: usize, zeroed: bool) -> *mut MDL {
     let size = size_of::<MDL>() + pages * size_of::<u64>();
-    let request = Request { size, tag: TAG, zeroed: true, ..Request::default() };
+    let request = PoolRequest { size, tag: TAG, zeroed: true, ..PoolRequest::default() };
     let Some(block) = pool::allocate("MmAllocatePagesForMdlEx", request) else { return std::ptr::null_mut() };
     let list = block.cast::<MDL>();
     let Some(frames) = frames::allocate(pages) else {

@@ -6,7 +6,7 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::exports;
 use crate::fault;
 use crate::irql;
-use crate::memory::pool::{self, Request};
+use crate::memory::pool::{self, PoolRequest};
 use crate::processor;
 use crate::thread::Thread;
 
@@ -116,7 +116,7 @@ fn allocate2(what: &'static str, flags: u64, size: usize, tag: u32) -> *mut u8 {
         );
     }
     check_kind(what, kinds == POOL_FLAG_NON_PAGED_EXECUTE, kinds == POOL_FLAG_PAGED);
-    let request = Request {
+    let request = PoolRequest {
         size,
         tag,
         zeroed: flags & POOL_FLAG_UNINITIALIZED == 0,
@@ -138,7 +138,7 @@ fn allocate_by_type(what: &'static str, kind: u32, size: usize, tag: u32) -> *mu
     // POOL_TYPE: bit 0 paged, bit 2 cache-aligned, bit 9 no-execute.
     let paged = kind & 1 != 0;
     check_kind(what, !paged && kind & 0x200 == 0, paged);
-    allocate(what, Request { size, tag, zeroed: false, cache_aligned: kind & 4 != 0, paged })
+    allocate(what, PoolRequest { size, tag, zeroed: false, cache_aligned: kind & 4 != 0, paged })
 }
 
 fn check_kind(what: &str, executable: bool, paged: bool) {
@@ -158,7 +158,7 @@ fn check_kind(what: &str, executable: bool, paged: bool) {
     }
 }
 
-fn allocate(what: &'static str, request: Request) -> *mut u8 {
+fn allocate(what: &'static str, request: PoolRequest) -> *mut u8 {
     if request.tag != 0 && request.size != 0 && fault::should_fail(what) {
         return ptr::null_mut();
     }

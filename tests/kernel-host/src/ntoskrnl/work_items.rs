@@ -33,7 +33,7 @@ enum Form {
 }
 
 #[repr(C)]
-struct WorkItem {
+struct IoWorkItem {
     owner: *mut c_void,
     state: u32,
 }
@@ -71,7 +71,7 @@ exports! {
         }
         check_memory(item as usize, "IoInitializeWorkItem");
         // SAFETY: the image's memory of `IoSizeofWorkItem` bytes.
-        unsafe { item.cast::<WorkItem>().write(WorkItem { owner, state: IDLE }) };
+        unsafe { item.cast::<IoWorkItem>().write(IoWorkItem { owner, state: IDLE }) };
         ledger::record(LEDGER_KIND, item as usize, "");
     }
 
@@ -94,7 +94,7 @@ exports! {
         }
         let Some(item) = pool::allocate_for_host(SIZE, TAG) else { return std::ptr::null_mut() };
         // SAFETY: fresh memory.
-        unsafe { item.cast::<WorkItem>().write(WorkItem { owner, state: IDLE }) };
+        unsafe { item.cast::<IoWorkItem>().write(IoWorkItem { owner, state: IDLE }) };
         ledger::record(LEDGER_KIND, item as usize, "");
         item.cast()
     }
@@ -156,7 +156,8 @@ pub(crate) fn queued_within(start: usize, end: usize) -> Option<usize> {
     let executive = queued().range(start..end).next().copied();
     executive.or_else(|| {
         // SAFETY: an item that is written down was initialised there.
-        ledger::within(LEDGER_KIND, start..end).filter(|item| unsafe { (*(*item as *const WorkItem)).state == QUEUED })
+        ledger::within(LEDGER_KIND, start..end)
+            .filter(|item| unsafe { (*(*item as *const IoWorkItem)).state == QUEUED })
     })
 }
 
@@ -174,7 +175,7 @@ fn wrong(item: *mut c_void, rule: impl AsRef<str>) -> ! {
     bugcheck(BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION, [0x101F, item as u64, 0, 0], rule)
 }
 
-fn live(item: *mut c_void, function: &str) -> *mut WorkItem {
+fn live(item: *mut c_void, function: &str) -> *mut IoWorkItem {
     if !ledger::holds(LEDGER_KIND, item as usize) {
         wrong(item, format!("{function} is given what is no work item (any more)"));
     }
@@ -203,7 +204,7 @@ fn queue(item: *mut c_void, routine: usize, context: u64, form: Form, function: 
     worker::queue(move || {
         // From here on the routine may end or queue the item again.
         // SAFETY: queued items cannot have been ended.
-        unsafe { (*(item as *mut WorkItem)).state = IDLE };
+        unsafe { (*(item as *mut IoWorkItem)).state = IDLE };
         let name = Context::new(ContextKind::WorkItem, "I/O work item");
         // SAFETY: the routine that was queued, with the arguments of its type.
         unsafe {

@@ -22,7 +22,7 @@ use crate::irql;
 use crate::priority;
 use crate::processor::{futex_wait, futex_wait_for};
 use crate::thread::{self, Thread};
-use table::{Locked, lock};
+use table::{LockedTable, lock};
 
 /// What points are for now: a bit for each of these. Nothing in most runs, in which a point is one load.
 static POINTS: AtomicU8 = AtomicU8::new(0);
@@ -193,7 +193,7 @@ pub(crate) fn hand_over(thread: &Thread, name: &'static str) {
 }
 
 /// Counts a point; the thread has the run token afterwards. The watch may have taken it away before.
-fn arrive(seat: &'static Seat, name: &'static str) -> Locked {
+fn arrive(seat: &'static Seat, name: &'static str) -> LockedTable {
     let mut table = lock();
     if table.come_to(seat, name) {
         return table;
@@ -236,7 +236,7 @@ pub fn linger(time: Duration) {
 }
 
 /// Gives the run token to `next`, and waits for it unless that is the caller.
-fn turn_over(mut table: Locked, seat: &'static Seat, next: Option<usize>) {
+fn turn_over(mut table: LockedTable, seat: &'static Seat, next: Option<usize>) {
     if next == Some(seat.number) {
         table.holder = next;
         return;

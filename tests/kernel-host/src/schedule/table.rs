@@ -18,7 +18,7 @@ const STRIDES: [u64; 6] = [2, 3, 5, 9, 17, 40];
 const ASIDE_ONCE_IN: u64 = 200;
 const ASIDE_FOR: u64 = 600;
 
-struct Entry {
+struct SeatEntry {
     seat: &'static Seat,
     ready: bool,
     left: bool,
@@ -30,11 +30,11 @@ struct Entry {
     held_since: Option<dispatcher::Time>,
 }
 
-pub(super) struct Table {
+pub(super) struct SeatTable {
     seed: u64,
     random: u64,
     stride: u64,
-    places: Vec<Entry>,
+    places: Vec<SeatEntry>,
     pub(super) holder: Option<usize>,
     pub(super) clock: Option<usize>,
     pub(super) points: u64,
@@ -44,9 +44,9 @@ pub(super) struct Table {
     log: Option<Vec<(usize, &'static str)>>,
 }
 
-pub(super) type Locked = MutexGuard<'static, Table>;
+pub(super) type LockedTable = MutexGuard<'static, SeatTable>;
 
-static TABLE: Mutex<Table> = Mutex::new(Table {
+static TABLE: Mutex<SeatTable> = Mutex::new(SeatTable {
     seed: 0,
     random: 0,
     stride: 2,
@@ -60,7 +60,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     log: None,
 });
 
-pub(super) fn lock() -> Locked {
+pub(super) fn lock() -> LockedTable {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -76,7 +76,7 @@ fn hash(name: &str) -> u64 {
     name.bytes().fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3))
 }
 
-impl Table {
+impl SeatTable {
     pub(super) fn begin(&mut self, seed: u64) {
         self.seed = seed;
         self.random = mix(seed.wrapping_add(0x9E37_79B9_7F4A_7C15)) | 1;
@@ -101,7 +101,14 @@ impl Table {
             realtime: AtomicBool::new(false),
             raised: AtomicBool::new(false),
         }));
-        self.places.push(Entry { seat, ready: false, left: false, aside_until: 0, waits_for: None, held_since: None });
+        self.places.push(SeatEntry {
+            seat,
+            ready: false,
+            left: false,
+            aside_until: 0,
+            waits_for: None,
+            held_since: None,
+        });
         seat
     }
 
@@ -138,7 +145,7 @@ impl Table {
     pub(super) fn choose(&mut self, except: Option<usize>) -> Option<usize> {
         let time = dispatcher::now();
         let clock = self.clock.filter(|_| EARLIEST.load(Ordering::Relaxed) <= time);
-        let can = |place: &Entry| {
+        let can = |place: &SeatEntry| {
             let number = place.seat.number;
             (place.ready || Some(number) == clock) && Some(number) != except
         };
@@ -153,7 +160,7 @@ impl Table {
     /// As [`Self::choose`] for all, by their priorities: realtime threads that have all processors keep every other thread
     /// below DISPATCH_LEVEL from running.
     pub(super) fn choose_by_priority(&mut self) -> Option<usize> {
-        let realtime = |place: &Entry| place.seat.realtime.load(Ordering::Relaxed);
+        let realtime = |place: &SeatEntry| place.seat.realtime.load(Ordering::Relaxed);
         let ready = self.places.iter().filter(|place| place.ready && realtime(place)).count();
         if ready == 0 || ready < processor::count() {
             self.places.iter_mut().for_each(|place| place.held_since = None);
@@ -183,7 +190,7 @@ impl Table {
     pub(super) fn starving(&self) -> Option<String> {
         let time = dispatcher::now();
         let longest = priority::LONGEST.as_nanos() as dispatcher::Time / 100;
-        let starves = |place: &&Entry| place.held_since.is_some_and(|since| time.saturating_sub(since) > longest);
+        let starves = |place: &&SeatEntry| place.held_since.is_some_and(|since| time.saturating_sub(since) > longest);
         self.places.iter().find(starves).map(|place| format!("number {} of the schedule", place.seat.number))
     }
 
@@ -275,8 +282,8 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn table(seed: u64, seats: usize) -> Table {
-        let mut table = Table {
+    fn table(seed: u64, seats: usize) -> SeatTable {
+        let mut table = SeatTable {
             seed: 0,
             random: 0,
             stride: 2,

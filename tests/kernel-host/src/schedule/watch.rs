@@ -21,7 +21,7 @@ pub(super) fn start() {
 }
 
 /// What was seen of the thread with the run token.
-struct Sight {
+struct HolderSample {
     holder: usize,
     points: u64,
     ticks: u64,
@@ -29,7 +29,7 @@ struct Sight {
 }
 
 fn watch() {
-    let mut last: Option<Sight> = None;
+    let mut last: Option<HolderSample> = None;
     loop {
         std::thread::sleep(EVERY);
         let (holder, points, task) = {
@@ -39,8 +39,8 @@ fn watch() {
         };
         let Some((asleep, ticks)) = state_of(task) else { continue };
         let same = last.take().filter(|sight| sight.holder == holder && sight.points == points);
-        let Some(Sight { ticks: began, asleep: before, .. }) = same else {
-            last = Some(Sight { holder, points, ticks, asleep: 0 });
+        let Some(HolderSample { ticks: began, asleep: before, .. }) = same else {
+            last = Some(HolderSample { holder, points, ticks, asleep: 0 });
             continue;
         };
         let asleep = if asleep { before + 1 } else { 0 };
@@ -55,7 +55,7 @@ fn watch() {
                 table.take_from(holder, why);
             }
         } else {
-            last = Some(Sight { holder, points, ticks: began, asleep });
+            last = Some(HolderSample { holder, points, ticks: began, asleep });
         }
     }
 }

@@ -32,7 +32,7 @@ const SUCCESS: NtStatus = status::STATUS_SUCCESS;
 /// A registered client. The image sees the address of the loan and nothing behind it.
 struct Client {
     handle: Loan<u64>,
-    state: Mutex<State>,
+    state: Mutex<WskState>,
     released: Event,
 }
 
@@ -42,7 +42,7 @@ unsafe impl Send for Client {}
 unsafe impl Sync for Client {}
 
 #[derive(Default)]
-struct State {
+struct WskState {
     captured: usize,
     adapters: Vec<usize>,
 }
@@ -69,7 +69,7 @@ impl Client {
         self.handle.as_pointer() as usize
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

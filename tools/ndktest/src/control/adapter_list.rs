@@ -4,24 +4,18 @@ use core::mem::size_of;
 
 use ndkpi_sys::{ndis::NDIS_STATUS_ADAPTER_NOT_READY, ndkinfo::NDK_ADAPTER_INFO};
 use softndk_ioctl::{
-    ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterLimits, AdapterListReply,
-    AdapterListRequest, RequestHeader, Status, Technology, read_request,
+    ADAPTER_ADDRESS_MAX, AdapterAddress, AdapterCounters, AdapterEntry, AdapterFlags, AdapterListReply,
+    AdapterListRequest, Outcome, RequestHeader, Status, Technology, adapter_limits, read_request,
 };
 use softndk_kernel::{irp::Buffer, pool::PoolBox};
 use zerocopy::IntoBytes;
 
-use super::request::Outcome;
 use crate::{driver::Driver, interface::Addresses, session::consumer::OpenedAdapter, tags};
 
 /// IOCTL: adapter list. As many whole entries as fit, and how many there are. PASSIVE_LEVEL.
 #[inline(never)]
 pub fn answer(buffer: &mut Buffer) -> Outcome {
-    match fill(buffer) {
-        Ok((information, complete)) => {
-            Outcome { status: if complete { Status::SUCCESS } else { Status::BUFFER_OVERFLOW }, information }
-        }
-        Err(status) => Outcome { status, information: 0 },
-    }
+    Outcome::of_list(fill(buffer))
 }
 
 /// Bytes written, and whether every adapter is among them.
@@ -97,7 +91,7 @@ fn describe(
         technology: Technology(information.RdmaTechnology.0.cast_unsigned()),
         address_count: count as u32,
         reserved2: 0,
-        limits: limits(&information),
+        limits: adapter_limits!(information),
         counters: AdapterCounters::default(),
         addresses: list,
     };
@@ -128,32 +122,4 @@ fn is_listed(opened: &Result<OpenedAdapter, Status>) -> bool {
 /// The statuses with which an open says that NDK is off for now.
 pub fn is_off(status: i32) -> bool {
     status == NDIS_STATUS_ADAPTER_NOT_READY || status == Status::DEVICE_NOT_READY.0
-}
-
-/// NDK_ADAPTER_INFO in the ABI's form.
-pub fn limits(information: &NDK_ADAPTER_INFO) -> AdapterLimits {
-    AdapterLimits {
-        max_registration_size: information.MaxRegistrationSize as u64,
-        max_window_size: information.MaxWindowSize as u64,
-        version: [information.Version.Major, information.Version.Minor],
-        vendor_id: information.VendorId,
-        device_id: information.DeviceId,
-        frmr_page_count: information.FRMRPageCount,
-        max_initiator_request_sge: information.MaxInitiatorRequestSge,
-        max_receive_request_sge: information.MaxReceiveRequestSge,
-        max_read_request_sge: information.MaxReadRequestSge,
-        max_transfer_length: information.MaxTransferLength,
-        max_inline_data_size: information.MaxInlineDataSize,
-        max_inbound_read_limit: information.MaxInboundReadLimit,
-        max_outbound_read_limit: information.MaxOutboundReadLimit,
-        max_receive_queue_depth: information.MaxReceiveQueueDepth,
-        max_initiator_queue_depth: information.MaxInitiatorQueueDepth,
-        max_srq_depth: information.MaxSrqDepth,
-        max_cq_depth: information.MaxCqDepth,
-        large_request_threshold: information.LargeRequestThreshold,
-        max_caller_data: information.MaxCallerData,
-        max_callee_data: information.MaxCalleeData,
-        adapter_flags: information.AdapterFlags.bits(),
-        reserved: 0,
-    }
 }

@@ -7,7 +7,7 @@ use core::{
 
 use softndk_kernel::{
     irp::Request,
-    pool::{OutOfMemory, PoolBox},
+    pool::{NoMemory, PoolBox},
     rundown::Rundown,
 };
 use wdk_sys::{
@@ -35,7 +35,7 @@ pub struct ControlFile {
 }
 
 impl ControlFile {
-    fn try_new() -> Result<Self, OutOfMemory> {
+    fn try_new() -> Result<Self, NoMemory> {
         let requests = Rundown::try_open(tags::RUNDOWN)?;
         FILES.fetch_add(1, Ordering::Relaxed);
         Ok(Self { requests, closing: AtomicBool::new(false) })

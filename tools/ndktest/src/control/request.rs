@@ -3,9 +3,10 @@
 use core::{mem::size_of, ptr::NonNull};
 
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
-    PairCreateRequest, PairModerationRequest, Request as ControlRequest, RequestHeader, ScriptRequest, Status,
-    TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request, read_request_of_any_version,
+    ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, Outcome,
+    PairCloseRequest, PairCreateRequest, PairModerationRequest, Request as ControlRequest, RequestHeader,
+    ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request,
+    read_request_of_any_version,
 };
 use softndk_kernel::{
     irp::{Buffer, Request},
@@ -13,7 +14,7 @@ use softndk_kernel::{
     pool::{self, PoolSpace},
 };
 use wdk_sys::{DEVICE_OBJECT, IRP, NTSTATUS, STATUS_INVALID_DEVICE_REQUEST};
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::IntoBytes;
 
 use super::{
     adapter_list,
@@ -27,30 +28,6 @@ use crate::{
     },
     tags,
 };
-
-/// What a request comes to: bytes of output, or a status; a cut reply carries both.
-#[derive(Clone, Copy)]
-pub struct Outcome {
-    pub status: Status,
-    pub information: usize,
-}
-
-impl From<Result<usize, Status>> for Outcome {
-    fn from(result: Result<usize, Status>) -> Self {
-        match result {
-            Ok(information) => Self { status: Status::SUCCESS, information },
-            Err(status) => Self { status, information: 0 },
-        }
-    }
-}
-
-/// Answers with one structure.
-pub fn reply<T: IntoBytes + Immutable>(buffer: &mut Buffer, reply: &T) -> Result<usize, Status> {
-    let bytes = reply.as_bytes();
-    let place = buffer.output().get_mut(..bytes.len()).ok_or(Status::BUFFER_TOO_SMALL)?;
-    place.copy_from_slice(bytes);
-    Ok(bytes.len())
-}
 
 /// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL for user mode, `IRQL <= DISPATCH_LEVEL` for kernel callers. What each code does has a
 /// frame of its own: here all of them would be one.
@@ -178,17 +155,15 @@ fn version(buffer: &mut Buffer) -> Result<usize, Status> {
     let _request: VersionRequest = read_request_of_any_version(buffer.input())?;
     let mut flags = VersionFlags::TRANSFERS;
     flags.set(VersionFlags::DEBUG_BUILD, cfg!(debug_assertions));
-    reply(
-        buffer,
-        &VersionReply {
-            header: RequestHeader { version: ABI_VERSION, size: size_of::<VersionReply>() as u32 },
-            driver_version: [number(env!("CARGO_PKG_VERSION_MAJOR")), number(env!("CARGO_PKG_VERSION_MINOR")), 0, 0],
-            ndis_version: [0; 2],
-            ndkpi_version: [0; 2],
-            processor_count: irql::processor_count(),
-            flags,
-        },
-    )
+    let reply = VersionReply {
+        header: RequestHeader { version: ABI_VERSION, size: size_of::<VersionReply>() as u32 },
+        driver_version: [number(env!("CARGO_PKG_VERSION_MAJOR")), number(env!("CARGO_PKG_VERSION_MINOR")), 0, 0],
+        ndis_version: [0; 2],
+        ndkpi_version: [0; 2],
+        processor_count: irql::processor_count(),
+        flags,
+    };
+    buffer.answer(reply.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
 }
 
 /// What this driver holds: files, pairs and pool. Objects are the provider's to count.
@@ -205,7 +180,7 @@ fn object_summary(buffer: &mut Buffer) -> Result<usize, Status> {
         pool_bytes,
         ..ObjectSummaryReply::default()
     };
-    reply(buffer, &summary)
+    buffer.answer(summary.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
 }
 
 /// A decimal number of Cargo's.

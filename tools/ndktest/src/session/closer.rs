@@ -12,7 +12,7 @@ use core::{
 
 use softndk_kernel::{
     event::Event,
-    pool::OutOfMemory,
+    pool::NoMemory,
     spin_lock::SpinLock,
     thread::{self, Thread},
 };
@@ -27,7 +27,7 @@ pub struct Closer {
 }
 
 impl Closer {
-    pub fn try_new() -> Result<Self, OutOfMemory> {
+    pub fn try_new() -> Result<Self, NoMemory> {
         Ok(Self {
             called: Event::try_synchronization(tags::EVENT, false)?,
             stopping: AtomicBool::new(false),

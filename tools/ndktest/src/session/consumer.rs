@@ -192,7 +192,7 @@ impl<T: Tabled> Owned<T> {
     /// Closes the object before it is dropped, and waits. PASSIVE_LEVEL. Another time it does nothing.
     ///
     /// # Safety
-    /// Nobody uses the object or its table any more.
+    /// Nothing uses the object or its table any more.
     pub unsafe fn close_early(&self) {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
@@ -380,7 +380,7 @@ pub struct QueuePairShape {
     pub inline_data: u32,
 }
 
-/// Creates a shared receive queue that tells nobody how full it is.
+/// Creates a shared receive queue without a notification of how full it is.
 pub fn create_shared_receive_queue(domain: &Owned<NDK_PD>, shape: QueuePairShape) -> Result<Owned<NDK_SRQ>, Status> {
     create!(|place, done, asked| {
         // SAFETY: NDKPI: NDK_FN_CREATE_SRQ with arguments that live for the call.
@@ -547,7 +547,7 @@ impl PairListener {
         check(waiter.finish(status))
     }
 
-    /// From now on it is as if nobody listened.
+    /// From now on it is as if there were no listener.
     pub fn pause(&self) {
         // SAFETY: NDKPI: NDK_FN_CONTROL_CONNECT_EVENTS.
         unsafe { (self.table().NdkControlConnectEvents)(self.object, TRUE) };
@@ -567,7 +567,7 @@ impl Drop for PairListener {
         // SAFETY: a listener of ours, closed once; the waiter outlives the close, which is waited for.
         let status = unsafe { close(self.object.cast(), Some(close_done), self.waiter.context()) };
         if status == STATUS_PENDING {
-            // The close waits for connectors that nobody has taken.
+            // The close waits for connectors that were not taken.
             self.arrivals.discard();
             while self.waiter.done.wait_with(&[&self.arrivals.arrived], None) != Some(0) {
                 self.arrivals.discard();
@@ -587,7 +587,7 @@ pub fn read_address(ask: impl FnOnce(*mut SOCKADDR, *mut u32) -> NTSTATUS) -> Re
 /// Connections that arrived and were not looked at yet; more at a time are refused.
 const ARRIVALS: usize = 16;
 
-/// What has arrived at a pair's listener: the pair's own connection, and perhaps strangers' before it.
+/// What has arrived at a pair's listener: the pair's own connection, and perhaps unrelated ones before it.
 pub struct Arrivals {
     pub arrived: Event,
     connectors: [AtomicPtr<NDK_CONNECTOR>; ARRIVALS],
@@ -626,23 +626,23 @@ impl Arrivals {
         self.connectors.iter().any(put)
     }
 
-    /// Closes connectors that came after nobody waited any more: once the listener has been paused, and again while it closes.
+    /// Closes connectors that came when nothing waited any more: once the listener has been paused, and again while it closes.
     pub fn discard(&self) {
         for object in self.connectors.iter().filter_map(Self::take_from) {
-            // SAFETY: a connector handed to us and taken by nobody.
+            // SAFETY: a connector handed to us and not taken.
             unsafe { close_unowned(object) };
         }
     }
 }
 
-/// Closes a connector that nobody waits for.
+/// Closes a connector that nothing waits for.
 ///
 /// # Safety
-/// `connector` was handed to us and is closed by nobody else.
+/// `connector` was handed to us and is closed by no other context.
 pub unsafe fn close_unowned(connector: *mut NDK_CONNECTOR) {
     // SAFETY: open (the caller's promise).
     let close = unsafe { table_of(connector) }.NdkCloseConnector;
-    // SAFETY: closed once; nobody needs to be told.
+    // SAFETY: closed once; no completion is needed.
     let _status = unsafe { close(connector.cast(), Some(ignore), ptr::null_mut()) };
 }
 
@@ -654,7 +654,7 @@ unsafe extern "C" fn connection_arrived(context: *mut c_void, connector: *mut ND
     let Some(arrivals) = (unsafe { context.cast::<Arrivals>().as_ref() }) else { return };
     if !arrivals.keep(connector) {
         // Closing refuses this one.
-        // SAFETY: a connector handed to us that nobody else knows.
+        // SAFETY: a connector handed to us that no other context knows.
         unsafe { close_unowned(connector) };
     }
     arrivals.arrived.set();

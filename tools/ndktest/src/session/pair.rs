@@ -31,7 +31,7 @@ use crate::{driver::Driver, interface::Addresses, socket::wire_form, tags};
 const CONNECT_LIMIT: u64 = 10_000_000_000;
 /// How long each end's graceful end may take, in nanoseconds.
 const DISCONNECT_LIMIT: u64 = 1_000_000_000;
-/// How long a connect that strangers have crowded out waits before it tries again, in nanoseconds.
+/// How long a connect that unrelated peers have crowded out waits before it tries again, in nanoseconds.
 const RETRY: u64 = 10_000_000;
 /// Requests of the server's own (registrations and invalidations, one at a time).
 const SERVER_INITIATOR_DEPTH: u32 = 4;
@@ -128,6 +128,17 @@ impl Pair {
             let serve = self.interfaces.iter().all(|&interface| serves(driver, interface));
             if serve && self.addresses_are_there() { Status::CONNECTION_DISCONNECTED } else { Status::DEVICE_REMOVED }
         })
+    }
+
+    /// Why a registration or an invalidation failed: the connection whose end cancelled it may have ended with its adapter.
+    /// PASSIVE_LEVEL.
+    pub fn cause(&self, driver: &'static Driver, status: Status) -> Status {
+        let cancelled = status == Status::CANCELLED;
+        if cancelled && self.disconnect_status(driver) == Status::DEVICE_REMOVED {
+            Status::DEVICE_REMOVED
+        } else {
+            status
+        }
     }
 
     /// Whether the addresses that the pair is connected over are still there. PASSIVE_LEVEL.
@@ -337,7 +348,7 @@ impl Ends {
         let ways = (source, destination);
         let (server_connector, connecting) = attempt.meet(&listener.arrivals, &client_connector, ways, &patience)?;
         attempt.establish(&client_connector, &server_connector, connecting, &patience)?;
-        // The pair has its one connection: strangers meet nobody from now on.
+        // The pair has its one connection: unrelated peers meet no listener from now on.
         listener.pause();
         listener.arrivals.discard();
         let addresses = [connector_address(&client_connector)?, connector_address(&server_connector)?];
@@ -367,7 +378,7 @@ impl Ends {
         self.abandoned.store(true, Ordering::Release);
         // A queue pair's close waits for its connector's.
         for connector in [&self.client_connector, &self.server_connector] {
-            // SAFETY: nobody uses it any more: `disconnect`, which would, does not run for abandoned ends.
+            // SAFETY: nothing uses it any more: `disconnect`, which would, does not run for abandoned ends.
             unsafe { connector.close_early() };
         }
         for side in [&self.client, &self.server] {
@@ -427,7 +438,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Connects until the client's connection arrives at the server. One that found every place taken by strangers was refused;
+    /// Connects until the client's connection arrives at the server. One that found every place taken by unrelated peers was refused;
     /// those have been sent away since.
     fn meet(
         &self,
@@ -463,7 +474,7 @@ impl Attempt<'_> {
         }
         loop {
             while let Some(connector) = arrivals.take()? {
-                // A stranger that is gone already has no address, nor has the client once it is refused: why, its connect tells.
+                // An unrelated peer that is gone has no address, nor has the client once it is refused: why, its connect tells.
                 let (from, own) = (peer_address(&connector).ok(), connector_address(client).ok());
                 if own.is_some() && from == own {
                     return Ok(connector);

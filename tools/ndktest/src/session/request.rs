@@ -6,7 +6,7 @@
 
 use core::ptr::NonNull;
 
-use softndk_ioctl::{BufferLayout, MemcpyRequest, PairCreateRequest, Status, TransferRequest};
+use softndk_ioctl::{BufferLayout, MemcpyRequest, Outcome, PairCreateRequest, Status, TransferRequest};
 use softndk_kernel::{event::Event, irp::Request};
 
 use super::{
@@ -16,10 +16,7 @@ use super::{
     table::{self, ClaimedPair},
     transfer,
 };
-use crate::{
-    control::{file::ControlFile, request::Outcome},
-    driver::Driver,
-};
+use crate::{control::file::ControlFile, driver::Driver};
 
 /// What a pended request asks for.
 pub enum Work {
@@ -55,7 +52,7 @@ impl PendingRequest {
         unsafe { self.file.as_ref() }
     }
 
-    /// Why a request that nobody works on yet should end, if it should. `IRQL <= DISPATCH_LEVEL`.
+    /// Why a request that is not begun should end, if it should. `IRQL <= DISPATCH_LEVEL`.
     pub fn ended(&self) -> Option<Status> {
         let pair = match &self.work {
             Work::Transfer(_, _, pair) => pair.ended().or(pair.turned_away()),
@@ -79,11 +76,11 @@ impl PendingRequest {
         }
     }
 
-    /// Completes it. Nobody has it in a list, and its cancel routine is out. `IRQL <= DISPATCH_LEVEL`, without a lock.
+    /// Completes it. It is in no list, and its cancel routine is out. `IRQL <= DISPATCH_LEVEL`, without a lock.
     pub fn finish(self, outcome: Outcome) {
         // SAFETY: the reference taken by `new` keeps the file alive until it is given back below.
         let file = unsafe { self.file.as_ref() };
-        // Before the answer: whoever gets it may ask for the next transfer at once.
+        // Before the answer: the program that gets it may ask for the next transfer at once.
         drop(self.work);
         self.request.complete(outcome.status.0, outcome.information);
         // The file may go from here on, and then the driver.

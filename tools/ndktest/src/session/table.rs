@@ -1,6 +1,6 @@
 //! The table of all pairs, and the request that makes one.
 //!
-//! A pair is found by its id and its file. Whoever uses one holds a reference on its gate; ending a pair shuts the gate, waits,
+//! A pair is found by its id and its file. What uses one holds a reference on its gate; ending a pair shuts the gate, waits,
 //! and closes what it stands on. A pair whose connection ended stays in the table, without objects, until its file closes it.
 
 use core::{
@@ -11,13 +11,14 @@ use core::{
 };
 
 use softndk_ioctl::{
-    AdapterAddress, PairCreateReply, PairCreateRequest, PairEndpoint, PairLimits, RequestHeader, Status,
+    AdapterAddress, PairCreateReply, PairCreateRequest, PairEndpoint, PairLimits, RequestHeader, Status, adapter_limits,
 };
 use softndk_kernel::{
     event::Mutex,
     irp::{Buffer, Request},
-    pool::{OutOfMemory, PoolArray, PoolBox},
+    pool::{NoMemory, PoolArray, PoolBox},
 };
+use zerocopy::IntoBytes;
 
 use super::{
     consumer::OpenedAdapter,
@@ -25,11 +26,7 @@ use super::{
     request::Patience,
     worker::Workers,
 };
-use crate::{
-    control::{adapter_list, request::reply},
-    driver::Driver,
-    tags,
-};
+use crate::{control::adapter_list, driver::Driver, tags};
 
 /// Pairs of all files together.
 const PAIR_MAX: usize = 256;
@@ -87,8 +84,8 @@ impl Drop for ClaimedPair {
 }
 
 impl Pairs {
-    pub fn try_new() -> Result<Self, OutOfMemory> {
-        let slots = PoolArray::try_from_fn(tags::SESSION, PAIR_MAX, |_| Ok::<_, OutOfMemory>(None))?;
+    pub fn try_new() -> Result<Self, NoMemory> {
+        let slots = PoolArray::try_from_fn(tags::SESSION, PAIR_MAX, |_| Ok::<_, NoMemory>(None))?;
         Ok(Self {
             closing: Mutex::try_new(tags::EVENT, ())?,
             slots: Mutex::try_new(tags::EVENT, slots)?,
@@ -231,7 +228,10 @@ pub fn create(
     // An event that came before the ends were in the pair has closed nothing.
     driver.closer.wake();
     match connected {
-        Ok(made) => reply(&mut buffer, &PairCreateReply { pair: id, ..made }),
+        Ok(made) => {
+            let reply = PairCreateReply { pair: id, ..made };
+            buffer.answer(reply.as_bytes()).ok_or(Status::BUFFER_TOO_SMALL)
+        }
         Err(status) => {
             let _removed = driver.pairs.close(id, patience.file_id(), &driver.workers);
             Err(status)
@@ -243,7 +243,7 @@ pub fn create(
 #[inline(never)]
 fn limits(asked: &PairCreateRequest, client: &OpenedAdapter, server: &OpenedAdapter) -> Result<PairLimits, Status> {
     let (client, server) = (client.information()?, server.information()?);
-    asked.limits(&adapter_list::limits(&client), &adapter_list::limits(&server))
+    asked.limits(&adapter_limits!(client), &adapter_limits!(server))
 }
 
 /// Connects the ends of a pair and describes them. Not part of its caller, whose frame would be there all the way down.

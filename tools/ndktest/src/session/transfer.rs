@@ -59,7 +59,7 @@ pub fn run(
     let now = || driver.clock.now();
     let parts = Parts::try_new(&buffer, layout)?;
     let begin = now();
-    let memory = Memory::try_new(ends, asked, &parts, patience)?;
+    let memory = Memory::try_new(ends, asked, &parts, patience).map_err(|status| pair.cause(driver, status))?;
     result.setup = now().saturating_sub(begin);
     let mut transfer = Transfer::try_new(ends, asked, layout, &memory, &mut result, &now)?;
     let gave_up = transfer.run(patience);
@@ -71,18 +71,19 @@ pub fn run(
         unsafe { ends.abandon(pair) };
     }
     if broken {
-        // A failed request ends the pair's connection, whoever hears of it first.
+        // A failed request ends the pair's connection, whichever end hears of it first.
         pair.set_disconnected();
     }
     let finished = now();
     let broken = broken || pair.is_disconnected();
     let ended = memory.release(ends, asked, patience, invalidated, broken);
     result.teardown = now().saturating_sub(finished);
-    gave_up.and(ended)?;
+    gave_up?;
     if broken && pair.disconnect_status(driver) == Status::DEVICE_REMOVED {
         // What ended the connection was the end of its adapter, even if no event has said so yet.
         return Err(Status::DEVICE_REMOVED);
     }
+    ended.map_err(|status| pair.cause(driver, status))?;
     buffer.write_result(&result)?;
     Ok(size_of::<TransferResult>())
 }
@@ -278,7 +279,7 @@ impl<'a> Transfer<'a> {
                 break;
             }
             if gave_up.is_err() && self.result.failed != 0 {
-                // Nobody waits for what a broken connection may never tell.
+                // Nothing waits for what a broken connection may never tell.
                 break;
             }
             rounds += 1;

@@ -1,12 +1,12 @@
 //! Threads for requests that take their time, and the ways in which such a request ends early.
 //!
-//! A request that pends waits in a line; a thread takes it to its desk, does it at PASSIVE_LEVEL and completes it. Threads are
+//! A request that pends waits; a thread takes it into its slot, does it at PASSIVE_LEVEL and completes it. Threads are
 //! started when all others are busy, up to a limit, and live until the driver is unloaded.
 //!
-//! Every request has its cancel routine from the moment it stands in the line until just before it is completed. Whoever takes
-//! the routine out of the IRP decides: if one of us does, nobody is called any more and the request is ours; if the I/O manager
-//! does, the routine is going to look for the request, in the line or at a desk, and the request stays there until it has
-//! come. What it finds in the line it completes; what it finds at a desk it calls.
+//! Every request has its cancel routine from the moment it waits until just before it is completed. What takes the routine out
+//! of the IRP decides: if it is a thread of the driver, the routine is not called any more and the request is that thread's; if it
+//! is the I/O manager, the routine is going to look for the request, and the request stays where it is until the routine has run.
+//! One that waits it completes; one in a slot it leaves to the thread, which it wakes.
 
 use core::{
     ffi::c_void,
@@ -17,7 +17,7 @@ use core::{
 use softndk_ioctl::Status;
 use softndk_kernel::{
     event::Event,
-    pool::{OutOfMemory, PoolArray, PoolBox},
+    pool::{NoMemory, PoolArray, PoolBox},
     spin_lock::SpinLock,
     thread::{self, Thread},
 };
@@ -31,21 +31,21 @@ const THREAD_MAX: usize = 32;
 const REQUEST_MAX: usize = 512;
 
 pub struct Workers {
-    state: SpinLock<State>,
+    state: SpinLock<WorkerState>,
     wake: Event,
-    /// For each desk: what is done there may have to end.
+    /// For each slot: what is done there may have to end.
     calls: PoolArray<Event>,
     stopping: AtomicBool,
     /// Requests that have or wait for a thread. Counted up under the lock of the state.
     busy: AtomicU32,
 }
 
-struct State {
-    line: Line,
+struct WorkerState {
+    waiting: WaitingRequests,
     slots: PoolArray<WorkerSlot>,
     threads: PoolArray<Option<Thread>>,
     started: usize,
-    /// Threads on their way: a start may fail, so nobody relies on them yet.
+    /// Threads on their way: a start may fail, so they are not counted on yet.
     starting: usize,
 }
 
@@ -59,15 +59,15 @@ struct WorkerSlot {
     cancelled: bool,
 }
 
-/// Requests that nobody has begun, oldest first.
-struct Line {
+/// Requests that are not begun, oldest first.
+struct WaitingRequests {
     places: PoolArray<Option<PoolBox<PendingRequest>>>,
     length: usize,
 }
 
-impl Line {
+impl WaitingRequests {
     fn push(&mut self, request: PoolBox<PendingRequest>) {
-        // There is room: no more are counted than there are places.
+        // There are enough places: no more are counted than there are places.
         if let Some(place) = self.places.get_mut(self.length) {
             *place = Some(request);
             self.length += 1;
@@ -87,11 +87,12 @@ impl Line {
 
 impl Workers {
     #[inline(never)]
-    pub fn try_new() -> Result<Self, OutOfMemory> {
-        let places = PoolArray::try_from_fn(tags::SESSION, REQUEST_MAX, |_| Ok::<_, OutOfMemory>(None))?;
-        let slots = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, OutOfMemory>(WorkerSlot::default()))?;
-        let threads = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, OutOfMemory>(None))?;
-        let state = State { line: Line { places, length: 0 }, slots, threads, started: 0, starting: 0 };
+    pub fn try_new() -> Result<Self, NoMemory> {
+        let places = PoolArray::try_from_fn(tags::SESSION, REQUEST_MAX, |_| Ok::<_, NoMemory>(None))?;
+        let slots = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, NoMemory>(WorkerSlot::default()))?;
+        let threads = PoolArray::try_from_fn(tags::SESSION, THREAD_MAX, |_| Ok::<_, NoMemory>(None))?;
+        let state =
+            WorkerState { waiting: WaitingRequests { places, length: 0 }, slots, threads, started: 0, starting: 0 };
         Ok(Self {
             state: SpinLock::new(state),
             wake: Event::try_synchronization(tags::EVENT, false)?,
@@ -132,7 +133,7 @@ impl Workers {
             }
             return others;
         };
-        // There is a slot: no more threads are started than there are slots. Which one matters to nobody.
+        // There is a slot: no more threads are started than there are slots, and which one it is does not matter.
         if let Some(slot) = state.threads.iter_mut().find(|slot| slot.is_none()) {
             *slot = Some(thread);
         }
@@ -150,11 +151,11 @@ impl Workers {
         let over = {
             let mut state = self.state.lock();
             request.irp().set_cancel_routine(Some(cancel));
-            // Whoever ends requests has not seen this one so far.
+            // What ends requests has not seen this one so far.
             match request.ended() {
                 Some(status) if request.irp().take_cancel_routine() => Some((request, status)),
                 _ => {
-                    state.line.push(request);
+                    state.waiting.push(request);
                     None
                 }
             }
@@ -165,14 +166,14 @@ impl Workers {
         }
     }
 
-    /// Something has happened for which requests end, and can be seen: those in the line end now, the others are called.
+    /// Something has happened for which requests end, and can be seen: those that wait end now, the threads of the others are woken.
     /// PASSIVE_LEVEL, without a lock.
     pub fn call_off(&self) {
         loop {
             let over = {
                 let mut state = self.state.lock();
                 // The I/O manager's cancel routine comes for the ones of which it has it.
-                state.line.take(|request| request.ended().is_some() && request.irp().take_cancel_routine())
+                state.waiting.take(|request| request.ended().is_some() && request.irp().take_cancel_routine())
             };
             let Some(request) = over else { break };
             let status = request.ended().unwrap_or(Status::CANCELLED);
@@ -183,7 +184,7 @@ impl Workers {
         }
     }
 
-    /// Completes a request that nobody has begun.
+    /// Completes a request that is not begun.
     fn dismiss(&self, request: PoolBox<PendingRequest>, status: Status) {
         // First: when a request is completed, the driver may go.
         self.give_back();
@@ -194,7 +195,7 @@ impl Workers {
     fn cancelled(&self, id: usize) {
         let waiting = {
             let mut state = self.state.lock();
-            let waiting = state.line.take(|request| request.irp().id() == id);
+            let waiting = state.waiting.take(|request| request.irp().id() == id);
             if waiting.is_none() {
                 let mut slots = state.slots.iter_mut().zip(self.calls.iter());
                 if let Some((slot, call)) = slots.find(|(slot, _)| slot.request == id) {
@@ -209,8 +210,8 @@ impl Workers {
         }
     }
 
-    /// A desk for a thread: there are as many as threads.
-    fn sit_down(&self) -> Option<(usize, &Event)> {
+    /// A slot for a thread: there are as many as threads.
+    fn take_slot(&self) -> Option<(usize, &Event)> {
         let mut state = self.state.lock();
         let mut slots = state.slots.iter_mut().zip(self.calls.iter()).enumerate();
         let (index, (slot, call)) = slots.find(|(_, (slot, _))| !slot.taken)?;
@@ -218,17 +219,17 @@ impl Workers {
         Some((index, call))
     }
 
-    /// The oldest request, at a desk now, and whether more wait behind it.
+    /// The oldest request, in the slot now, and whether more wait behind it.
     fn take(&self, slot: usize) -> Option<(PoolBox<PendingRequest>, bool)> {
         let mut state = self.state.lock();
-        let request = state.line.take(|_| true)?;
+        let request = state.waiting.take(|_| true)?;
         if let Some(slot) = state.slots.get_mut(slot) {
             *slot = WorkerSlot { taken: true, request: request.irp().id(), cancelled: false };
         }
-        Some((request, state.line.length != 0))
+        Some((request, state.waiting.length != 0))
     }
 
-    /// Takes a request from a desk. Afterwards nobody cancels it any more. PASSIVE_LEVEL.
+    /// Takes a request from its slot. Afterwards it is not cancelled any more. PASSIVE_LEVEL.
     fn clear(&self, slot: usize, call: &Event, request: &PendingRequest) {
         if !request.irp().take_cancel_routine() {
             // It has been called, on another processor perhaps, and needs the request until it has been here.
@@ -271,7 +272,7 @@ impl Workers {
 unsafe extern "C" fn run(_context: *mut c_void) {
     if let Some(driver) = Driver::get() {
         let workers = &driver.workers;
-        if let Some((slot, call)) = workers.sit_down() {
+        if let Some((slot, call)) = workers.take_slot() {
             while !workers.stopping.load(Ordering::Acquire) {
                 workers.wake.wait();
                 workers.work(driver, slot, call);
@@ -287,7 +288,7 @@ unsafe extern "C" fn run(_context: *mut c_void) {
 /// # Safety
 /// The I/O manager passes an IRP that has this routine, and has taken the routine out of it.
 unsafe extern "C" fn cancel(_device: *mut DEVICE_OBJECT, irp: *mut IRP) {
-    // SAFETY: nobody completes the IRP before this routine has found it.
+    // SAFETY: the IRP is not completed before this routine has found it.
     let level = unsafe { (*irp).CancelIrql };
     // SAFETY: the routine is entered with the lock, acquired at this level.
     unsafe { IoReleaseCancelSpinLock(level) };

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
-use super::super::object_check::Kind;
-use super::object::{self, Family, Object};
+use super::super::object_check::NdkObjectKind;
+use super::object::{self, Family, NdkObject};
 use super::refusals;
 use super::trace;
 use crate::call_image;
@@ -23,7 +23,7 @@ use crate::status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Request,
-    Create(Kind),
+    Create(NdkObjectKind),
     Close,
     QueueNotification,
     SharedReceiveNotification,
@@ -62,11 +62,11 @@ pub(super) struct Callback {
     pub context: u64,
     pub family: Arc<Family>,
     /// The object of the callback, where that is known: the one that is closed or that has the events.
-    pub object: Arc<OnceLock<Arc<Object>>>,
+    pub object: Arc<OnceLock<Arc<NdkObject>>>,
     /// The object that the call was made on.
-    pub of: Arc<Object>,
+    pub of: Arc<NdkObject>,
     /// What else the call was given that a made object needs.
-    pub needs: Vec<Arc<Object>>,
+    pub needs: Vec<Arc<NdkObject>>,
     /// The number of the call in the trace.
     pub call: u64,
     /// Where in the consumer the call was made.
@@ -79,14 +79,14 @@ pub(super) struct Callback {
 const FIRST_NUMBER: u64 = 0x4E44_4B00_0000_0000;
 
 #[derive(Default)]
-struct Table {
+struct CallbackTable {
     callbacks: HashMap<u64, Callback>,
     given: u64,
 }
 
-static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+static TABLE: Mutex<Option<CallbackTable>> = Mutex::new(None);
 
-fn table() -> MutexGuard<'static, Option<Table>> {
+fn table() -> MutexGuard<'static, Option<CallbackTable>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -114,7 +114,7 @@ pub(super) fn first_outstanding(family: &Arc<Family>) -> Option<&'static str> {
 }
 
 /// Completions that have not come: the object of each, and the function that they were given to.
-pub(super) fn outstanding() -> Vec<(Arc<Object>, &'static str)> {
+pub(super) fn outstanding() -> Vec<(Arc<NdkObject>, &'static str)> {
     let Ok(table) = TABLE.try_lock() else { return Vec::new() };
     let callbacks = table.iter().flat_map(|table| table.callbacks.iter());
     let mut found: Vec<(u64, &Callback)> = callbacks
@@ -219,7 +219,7 @@ pub(super) fn describe_running() -> Vec<String> {
 /// The line of a callback, written when it begins.
 fn trace_callback(callback: &Callback, arguments: &[u64]) {
     let subject = callback.object.get().unwrap_or(&callback.of);
-    let mut line = trace::Line::begin()
+    let mut line = trace::TraceLine::begin()
         .text(format!("#{} {} ", callback.call, subject.name()))
         .code(callback.function as u64 + 1)
         .text(format!(
@@ -318,7 +318,7 @@ unsafe fn notify(number: u64, status: u64, purpose: Purpose) {
 
 unsafe extern "win64" fn connect_event(number: u64, connector: *mut NDK_OBJECT_HEADER) {
     let callback = enter(number, |purpose| purpose == Purpose::ConnectEvent, "NDK_FN_CONNECT_EVENT_CALLBACK");
-    object::adopt(Kind::Connector, connector, &callback.family, "NDK_FN_CONNECT_EVENT_CALLBACK");
+    object::adopt(NdkObjectKind::Connector, connector, &callback.family, "NDK_FN_CONNECT_EVENT_CALLBACK");
     if let (Some(listener), Some(own)) = (callback.object.get(), object::open_at(connector as usize)) {
         own.needs(std::slice::from_ref(listener));
     }

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER};
 
 use super::NdkAdapter;
-use super::object_check::Kind;
+use super::object_check::NdkObjectKind;
 use crate::ndis::rule::{Group, broken};
-use object::{Family, Object};
+use object::{Family, NdkObject};
 
 /// An adapter and what belongs to it.
 struct Open {
@@ -41,7 +41,7 @@ fn adapters() -> MutexGuard<'static, Option<HashMap<usize, Open>>> {
 pub fn adopt_adapter(adapter: NdkAdapter) -> *mut NDK_ADAPTER {
     let pointer = adapter.as_pointer();
     let family = Arc::new(Family::new(adapter.version()));
-    object::adopt(Kind::Adapter, pointer.cast::<NDK_OBJECT_HEADER>(), &family, "WskOpenNdkAdapter");
+    object::adopt(NdkObjectKind::Adapter, pointer.cast::<NDK_OBJECT_HEADER>(), &family, "WskOpenNdkAdapter");
     adapters().get_or_insert_default().insert(pointer as usize, Open { adapter, family });
     trace_adapter("WskOpenNdkAdapter", pointer as usize);
     pointer
@@ -51,7 +51,7 @@ pub fn adopt_adapter(adapter: NdkAdapter) -> *mut NDK_ADAPTER {
 fn trace_adapter(function: &str, address: usize) {
     if trace::is_on() {
         let name = object::name_at(address).unwrap_or_default();
-        trace::Line::begin().text(format!("#{} {name} {function} at {address:#x}", trace::next_call())).end();
+        trace::TraceLine::begin().text(format!("#{} {name} {function} at {address:#x}", trace::next_call())).end();
     }
 }
 
@@ -65,7 +65,7 @@ pub fn close_adapter(pointer: *mut NDK_ADAPTER) {
         let rule = format!("WskCloseNdkAdapter: {} logical address mappings are not released", family.mappings_left());
         broken(Group::Ndk, pointer as usize, rule);
     }
-    let own = object::take(Kind::Adapter, pointer as usize, "WskCloseNdkAdapter");
+    let own = object::take(NdkObjectKind::Adapter, pointer as usize, "WskCloseNdkAdapter");
     adapter.close();
     own.set_closed();
     let left = family.objects();
@@ -87,7 +87,7 @@ pub fn open_adapters() -> usize {
 }
 
 /// The object at an address, or the end: the consumer used one that is closed or never was.
-fn object_at(kind: Kind, address: usize, function: &str) -> Arc<Object> {
+fn object_at(kind: NdkObjectKind, address: usize, function: &str) -> Arc<NdkObject> {
     object::find(kind, address, function)
 }
 
@@ -137,14 +137,14 @@ pub(crate) fn describe_pending(text: &mut String) {
 
 /// What the close of an object waits for, as far as the layer sees it.
 fn causes(
-    object: &Arc<Object>,
-    open: &[Arc<Object>],
-    closing: &[Arc<Object>],
-    requests: &[(Arc<Object>, &'static str)],
+    object: &Arc<NdkObject>,
+    open: &[Arc<NdkObject>],
+    closing: &[Arc<NdkObject>],
+    requests: &[(Arc<NdkObject>, &'static str)],
 ) -> Vec<String> {
     let mut causes = Vec::new();
-    let belongs = |other: &&Arc<Object>| {
-        let of_adapter = object.kind == Kind::Adapter && Arc::ptr_eq(&other.family, &object.family);
+    let belongs = |other: &&Arc<NdkObject>| {
+        let of_adapter = object.kind == NdkObjectKind::Adapter && Arc::ptr_eq(&other.family, &object.family);
         !Arc::ptr_eq(other, object) && (other.holds(object) || of_adapter)
     };
     for other in open.iter().filter(belongs) {

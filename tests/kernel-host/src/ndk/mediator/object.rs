@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ndkpi_sys::ndkinfo::NDK_VERSION;
 use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
-use super::super::object_check::{self, Kind};
+use super::super::object_check::{self, NdkObjectKind};
 use super::tables;
 use crate::image::stack_trace;
 use crate::ndis::rule::{Group, broken};
@@ -63,8 +63,8 @@ impl Family {
 }
 
 /// One object.
-pub(super) struct Object {
-    pub kind: Kind,
+pub(super) struct NdkObject {
+    pub kind: NdkObjectKind,
     pub address: usize,
     pub family: Arc<Family>,
     /// The provider's own dispatch table.
@@ -86,17 +86,17 @@ pub(super) struct Object {
     /// Callbacks of it that have not returned.
     pub telling: AtomicU32,
     /// The objects that it was made of or is connected with: their closes wait for its own.
-    needed: Mutex<Vec<Arc<Object>>>,
+    needed: Mutex<Vec<Arc<NdkObject>>>,
 }
 
-static OBJECTS: Mutex<Option<HashMap<usize, Arc<Object>>>> = Mutex::new(None);
+static OBJECTS: Mutex<Option<HashMap<usize, Arc<NdkObject>>>> = Mutex::new(None);
 
-fn objects() -> MutexGuard<'static, Option<HashMap<usize, Arc<Object>>>> {
+fn objects() -> MutexGuard<'static, Option<HashMap<usize, Arc<NdkObject>>>> {
     OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes an object over that the provider just handed out.
-pub(super) fn adopt(kind: Kind, pointer: *mut NDK_OBJECT_HEADER, family: &Arc<Family>, function: &str) {
+pub(super) fn adopt(kind: NdkObjectKind, pointer: *mut NDK_OBJECT_HEADER, family: &Arc<Family>, function: &str) {
     let address = pointer as usize;
     // SAFETY: the provider handed it out as an object of this kind; a wild pointer is reported by the fault handler.
     if let Err(rule) = unsafe { object_check::check_object(kind, pointer, family.version) } {
@@ -104,13 +104,13 @@ pub(super) fn adopt(kind: Kind, pointer: *mut NDK_OBJECT_HEADER, family: &Arc<Fa
     }
     // SAFETY: as above.
     let provider = unsafe { pointer.add(1).cast::<usize>().read() };
-    let object = Object::new(kind, address, family, provider, function);
+    let object = NdkObject::new(kind, address, family, provider, function);
     // SAFETY: dispatch and reserved block are the layer's from here on.
     unsafe {
         reserved_block(pointer).write(object.reserved);
         pointer.add(1).cast::<usize>().write(tables::of(kind) as usize);
     }
-    if kind != Kind::Adapter {
+    if kind != NdkObjectKind::Adapter {
         family.objects.fetch_add(1, Ordering::SeqCst);
     }
     let object = Arc::new(object);
@@ -119,20 +119,20 @@ pub(super) fn adopt(kind: Kind, pointer: *mut NDK_OBJECT_HEADER, family: &Arc<Fa
     }
 }
 
-fn next_serial(kind: Kind) -> usize {
+fn next_serial(kind: NdkObjectKind) -> usize {
     static SERIALS: [AtomicUsize; 10] = [const { AtomicUsize::new(0) }; 10];
     SERIALS[kind as usize].fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// Objects whose close was called and has not completed.
-static CLOSING: Mutex<Vec<Arc<Object>>> = Mutex::new(Vec::new());
+static CLOSING: Mutex<Vec<Arc<NdkObject>>> = Mutex::new(Vec::new());
 
-fn closing() -> MutexGuard<'static, Vec<Arc<Object>>> {
+fn closing() -> MutexGuard<'static, Vec<Arc<NdkObject>>> {
     CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The open object at an address, whatever its kind.
-pub(super) fn open_at(address: usize) -> Option<Arc<Object>> {
+pub(super) fn open_at(address: usize) -> Option<Arc<NdkObject>> {
     objects().get_or_insert_default().get(&address).cloned()
 }
 
@@ -142,9 +142,9 @@ pub(super) fn name_at(address: usize) -> Option<String> {
 }
 
 /// Open objects and those that are being closed, for reports; nothing when a lock is held.
-pub(super) fn live() -> (Vec<Arc<Object>>, Vec<Arc<Object>>) {
+pub(super) fn live() -> (Vec<Arc<NdkObject>>, Vec<Arc<NdkObject>>) {
     let open = OBJECTS.try_lock().ok();
-    let mut open: Vec<Arc<Object>> =
+    let mut open: Vec<Arc<NdkObject>> =
         open.iter().flat_map(|open| open.iter()).flat_map(|open| open.values().cloned()).collect();
     open.sort_by_key(|object| (object.kind as usize, object.serial));
     let closing = CLOSING.try_lock().map_or_else(|_| Vec::new(), |closing| closing.clone());
@@ -157,7 +157,7 @@ fn reserved_block(pointer: *mut NDK_OBJECT_HEADER) -> *mut [usize; 4] {
 }
 
 /// The open object of this kind at an address.
-pub(super) fn find(kind: Kind, address: usize, function: &str) -> Arc<Object> {
+pub(super) fn find(kind: NdkObjectKind, address: usize, function: &str) -> Arc<NdkObject> {
     let found = objects().get_or_insert_default().get(&address).cloned();
     match found {
         Some(object) if object.kind == kind => {
@@ -178,9 +178,9 @@ pub(super) fn find(kind: Kind, address: usize, function: &str) -> Arc<Object> {
 const REMEMBERED: usize = 4096;
 
 /// Objects by their addresses, the last one closed last.
-static RECENTLY_CLOSED: Mutex<VecDeque<(usize, Arc<Object>)>> = Mutex::new(VecDeque::new());
+static RECENTLY_CLOSED: Mutex<VecDeque<(usize, Arc<NdkObject>)>> = Mutex::new(VecDeque::new());
 
-fn recently_closed() -> MutexGuard<'static, VecDeque<(usize, Arc<Object>)>> {
+fn recently_closed() -> MutexGuard<'static, VecDeque<(usize, Arc<NdkObject>)>> {
     RECENTLY_CLOSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -193,7 +193,7 @@ pub(super) fn closed_at(address: usize) -> Option<String> {
 }
 
 /// What is known of an object that was closed.
-fn history((_, object): &(usize, Arc<Object>)) -> String {
+fn history((_, object): &(usize, Arc<NdkObject>)) -> String {
     let state = if object.is_closed() { "was closed" } else { "is being closed" };
     format!("{}\n***     it {state} by a call{}", object.origin(), object.place_of_close())
 }
@@ -215,7 +215,7 @@ pub(super) fn place(addresses: &[u64]) -> String {
 
 /// Checks an object that the provider calls back about: when it has taken its table back, the consumer's next call passes the
 /// layer by. The lock keeps a close from beginning meanwhile.
-pub(super) fn check_unless_closing(object: &Arc<Object>) {
+pub(super) fn check_unless_closing(object: &Arc<NdkObject>) {
     let objects = objects();
     let open =
         objects.as_ref().and_then(|open| open.get(&object.address)).is_some_and(|open| Arc::ptr_eq(open, object));
@@ -228,10 +228,10 @@ pub(super) fn check_unless_closing(object: &Arc<Object>) {
 
 /// Takes an object out, whose close begins: the consumer does not use it any more, and the provider may soon hand its
 /// address out again.
-pub(super) fn take(kind: Kind, address: usize, function: &str) -> Arc<Object> {
+pub(super) fn take(kind: NdkObjectKind, address: usize, function: &str) -> Arc<NdkObject> {
     let object = find(kind, address, function);
     objects().get_or_insert_default().remove(&address);
-    if kind != Kind::Adapter {
+    if kind != NdkObjectKind::Adapter {
         object.family.objects.fetch_sub(1, Ordering::SeqCst);
     }
     let _ = object.closed_at.set(call_site());
@@ -247,8 +247,8 @@ pub(super) fn take(kind: Kind, address: usize, function: &str) -> Arc<Object> {
     object
 }
 
-impl Object {
-    fn new(kind: Kind, address: usize, family: &Arc<Family>, provider: usize, function: &str) -> Self {
+impl NdkObject {
+    fn new(kind: NdkObjectKind, address: usize, family: &Arc<Family>, provider: usize, function: &str) -> Self {
         // Values that no one writes by accident, and that differ from object to object.
         let reserved = std::array::from_fn(|word| address.rotate_left(8 * word as u32 + 3) ^ 0x4E44_4B4D_4544_4941);
         Self {
@@ -282,12 +282,12 @@ impl Object {
         self.needed().clear();
     }
 
-    fn needed(&self) -> MutexGuard<'_, Vec<Arc<Object>>> {
+    fn needed(&self) -> MutexGuard<'_, Vec<Arc<NdkObject>>> {
         self.needed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It was made of these objects, or is connected with them.
-    pub(super) fn needs(&self, others: &[Arc<Object>]) {
+    pub(super) fn needs(&self, others: &[Arc<NdkObject>]) {
         let mut needed = self.needed();
         for other in others {
             if !needed.iter().any(|known| Arc::ptr_eq(known, other)) {
@@ -297,8 +297,8 @@ impl Object {
     }
 
     /// Whether the close of another object has to wait for this one's.
-    pub(super) fn holds(&self, other: &Arc<Object>) -> bool {
-        let held = |needed: MutexGuard<'_, Vec<Arc<Object>>>| needed.iter().any(|known| Arc::ptr_eq(known, other));
+    pub(super) fn holds(&self, other: &Arc<NdkObject>) -> bool {
+        let held = |needed: MutexGuard<'_, Vec<Arc<NdkObject>>>| needed.iter().any(|known| Arc::ptr_eq(known, other));
         self.needed.try_lock().is_ok_and(held)
     }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
-use super::super::object_check::Kind;
+use super::super::object_check::NdkObjectKind;
 use super::callbacks::{self, Callback, Purpose};
-use super::object::{self, Object};
+use super::object::{self, NdkObject};
 use super::refusals;
 use super::trace;
 use crate::bugcheck::{BugCheck, bugcheck};
@@ -31,7 +31,7 @@ struct Given {
 
 /// What a slot's function takes.
 pub(super) struct Slot {
-    kind: Kind,
+    kind: NdkObjectKind,
     index: usize,
     name: &'static str,
     level: IrqlRange,
@@ -39,7 +39,7 @@ pub(super) struct Slot {
     completion: Option<(Given, usize)>,
     event: Option<Given>,
     /// Where the structure of a mapping is, and whether the call builds or releases it.
-    mapping: Option<(usize, Mapping)>,
+    mapping: Option<(usize, MappingCall)>,
     /// Where objects are among the arguments that what is made, or connected, needs.
     uses: &'static [usize],
     answer: Answer,
@@ -60,17 +60,17 @@ enum Answer {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mapping {
+enum MappingCall {
     Build,
     Release,
 }
 
-struct Entry {
+struct DispatchEntry {
     address: *const c_void,
     arguments: usize,
 }
 
-const fn slot(kind: Kind, index: usize, name: &'static str, arguments: &'static [&'static str]) -> Slot {
+const fn slot(kind: NdkObjectKind, index: usize, name: &'static str, arguments: &'static [&'static str]) -> Slot {
     let level = IrqlRange::UP_TO_DISPATCH;
     Slot {
         kind,
@@ -106,18 +106,18 @@ impl Slot {
         self
     }
 
-    const fn create(mut self, at: usize, made: Kind) -> Self {
+    const fn create(mut self, at: usize, made: NdkObjectKind) -> Self {
         self.completion = Some((Given { at, purpose: Purpose::Create(made) }, at + 2));
         self
     }
 
     const fn builds(mut self, at: usize) -> Self {
-        self.mapping = Some((at, Mapping::Build));
+        self.mapping = Some((at, MappingCall::Build));
         self
     }
 
     const fn releases(mut self, at: usize) -> Self {
-        self.mapping = Some((at, Mapping::Release));
+        self.mapping = Some((at, MappingCall::Release));
         self
     }
 
@@ -150,7 +150,7 @@ macro_rules! count {
 /// One table: for each slot its name, its arguments and what is special about it.
 macro_rules! table {
     ($kind:ident; $($name:ident ($($argument:ident)*) $(. $special:ident ($($value:expr),*))*;)*) => {{
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<DispatchEntry> = Vec::new();
         $(
             {
                 static SLOT: OnceLock<Slot> = OnceLock::new();
@@ -161,30 +161,30 @@ macro_rules! table {
                     unsafe { forward(slot, &mut [$($argument),*]) }
                 }
                 let index = entries.len();
-                let _ = SLOT.set(slot(Kind::$kind, index, stringify!($name), &[$(stringify!($argument)),*])$(.$special($($value),*))*);
-                entries.push(Entry { address: entry as *const c_void, arguments: count!($($argument)*) });
+                let _ = SLOT.set(slot(NdkObjectKind::$kind, index, stringify!($name), &[$(stringify!($argument)),*])$(.$special($($value),*))*);
+                entries.push(DispatchEntry { address: entry as *const c_void, arguments: count!($($argument)*) });
             }
         )*
-        finish(Kind::$kind, &entries)
+        finish(NdkObjectKind::$kind, &entries)
     }};
 }
 
-fn finish(kind: Kind, entries: &[Entry]) -> Vec<usize> {
+fn finish(kind: NdkObjectKind, entries: &[DispatchEntry]) -> Vec<usize> {
     assert_eq!(entries.len(), kind.slots(), "the table of {kind:?} has the wrong number of slots");
     entries.iter().map(|entry| host_function(entry.address, entry.arguments) as usize).collect()
 }
 
 /// The layer's table for a kind; the same for every object of it.
-pub(super) fn of(kind: Kind) -> *const usize {
+pub(super) fn of(kind: NdkObjectKind) -> *const usize {
     static TABLES: OnceLock<[Vec<usize>; 10]> = OnceLock::new();
-    TABLES.get_or_init(|| Kind::ALL.map(build))[kind as usize].as_ptr()
+    TABLES.get_or_init(|| NdkObjectKind::ALL.map(build))[kind as usize].as_ptr()
 }
 
-fn build(kind: Kind) -> Vec<usize> {
+fn build(kind: NdkObjectKind) -> Vec<usize> {
     match kind {
-        Kind::Adapter => adapter(),
-        Kind::QueuePair => queue_pair(),
-        Kind::CompletionQueue => table! { CompletionQueue;
+        NdkObjectKind::Adapter => adapter(),
+        NdkObjectKind::QueuePair => queue_pair(),
+        NdkObjectKind::CompletionQueue => table! { CompletionQueue;
             NdkCloseCq(NdkCq CloseCompletion RequestContext).close();
             NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
             NdkResizeCq(NdkCq CqDepth RequestCompletion RequestContext).request(2);
@@ -193,7 +193,7 @@ fn build(kind: Kind) -> Vec<usize> {
             NdkControlCqInterruptModeration(NdkCq ModerationInterval ModerationCount);
             NdkGetCqResultsEx(NdkCq pResults nResults).gives(Answer::ResultsEx);
         },
-        Kind::MemoryRegion => table! { MemoryRegion;
+        NdkObjectKind::MemoryRegion => table! { MemoryRegion;
             NdkCloseMr(NdkMr CloseCompletion RequestContext).close();
             NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
             NdkRegisterMr(NdkMr pMdl Length Flags RequestCompletion RequestContext).request(4);
@@ -202,26 +202,26 @@ fn build(kind: Kind) -> Vec<usize> {
             NdkGetRemoteTokenFromMr(NdkMr).gives(Answer::Token);
             NdkGetLocalTokenFromMr(NdkMr).gives(Answer::Token);
         },
-        Kind::MemoryWindow => table! { MemoryWindow;
+        NdkObjectKind::MemoryWindow => table! { MemoryWindow;
             NdkCloseMw(NdkMw CloseCompletion RequestContext).close();
             NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
             NdkGetRemoteTokenFromMw(NdkMw).gives(Answer::Token);
         },
-        Kind::ProtectionDomain => protection_domain(),
-        Kind::SharedEndpoint => table! { SharedEndpoint;
+        NdkObjectKind::ProtectionDomain => protection_domain(),
+        NdkObjectKind::SharedEndpoint => table! { SharedEndpoint;
             NdkCloseSharedEndpoint(NdkSharedEndpoint CloseCompletion RequestContext).close();
             NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
             NdkGetLocalAddress(NdkSharedEndpoint pAddress pAddressLength);
         },
-        Kind::Connector => connector(),
-        Kind::Listener => table! { Listener;
+        NdkObjectKind::Connector => connector(),
+        NdkObjectKind::Listener => table! { Listener;
             NdkCloseListener(NdkListener CloseCompletion RequestContext).close();
             NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
             NdkListen(NdkListener pAddress AddressLength RequestCompletion RequestContext).request(3);
             NdkGetLocalAddress(NdkListener pAddress pAddressLength);
             NdkControlConnectEvents(NdkListener Pause).gives(Answer::Nothing);
         },
-        Kind::SharedReceiveQueue => table! { SharedReceiveQueue;
+        NdkObjectKind::SharedReceiveQueue => table! { SharedReceiveQueue;
             NdkCloseSrq(NdkSrq CloseCompletion RequestContext).close();
             NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
             NdkModifySrq(NdkSrq SrqDepth NotifyThreshold RequestCompletion RequestContext).request(3);
@@ -236,14 +236,14 @@ fn adapter() -> Vec<usize> {
         NdkQueryAdapterInfo(NdkAdapter pInfo pBufferSize).passive();
         NdkCreateCq(
             NdkAdapter CqDepth CqNotification CqNotificationContext pAffinity CreateCompletion RequestContext ppNdkCq
-        ).create(5, Kind::CompletionQueue).event(2, Purpose::QueueNotification);
-        NdkCreatePd(NdkAdapter CreateCompletion RequestContext ppNdkPd).create(1, Kind::ProtectionDomain);
+        ).create(5, NdkObjectKind::CompletionQueue).event(2, Purpose::QueueNotification);
+        NdkCreatePd(NdkAdapter CreateCompletion RequestContext ppNdkPd).create(1, NdkObjectKind::ProtectionDomain);
         NdkCreateSharedEndpoint(NdkAdapter pAddress AddressLength CreateCompletion RequestContext ppNdkSharedEndpoint)
-            .create(3, Kind::SharedEndpoint);
-        NdkCreateConnector(NdkAdapter CreateCompletion RequestContext ppNdkConnector).create(1, Kind::Connector);
+            .create(3, NdkObjectKind::SharedEndpoint);
+        NdkCreateConnector(NdkAdapter CreateCompletion RequestContext ppNdkConnector).create(1, NdkObjectKind::Connector);
         NdkCreateListener(
             NdkAdapter ConnectEvent ConnectEventContext CreateCompletion RequestContext ppNdkListener
-        ).create(3, Kind::Listener).event(1, Purpose::ConnectEvent);
+        ).create(3, NdkObjectKind::Listener).event(1, Purpose::ConnectEvent);
         NdkBuildLAM(NdkAdapter pMdl Length RequestCompletion RequestContext pNdkLAM pLAMSize pFBO).request(3).builds(5);
         NdkReleaseLAM(NdkAdapter pNdkLAM).releases(1).gives(Answer::Nothing);
     }
@@ -253,20 +253,20 @@ fn protection_domain() -> Vec<usize> {
     table! { ProtectionDomain;
         NdkClosePd(NdkPd CloseCompletion RequestContext).close();
         NdkQueryExtension(NdkObject ExtensionInterfaceID Version pExtensionInterface);
-        NdkCreateMr(NdkPd FastRegister CreateCompletion RequestContext ppNdkMr).create(2, Kind::MemoryRegion);
-        NdkCreateMw(NdkPd CreateCompletion RequestContext ppNdkMw).create(1, Kind::MemoryWindow);
+        NdkCreateMr(NdkPd FastRegister CreateCompletion RequestContext ppNdkMr).create(2, NdkObjectKind::MemoryRegion);
+        NdkCreateMw(NdkPd CreateCompletion RequestContext ppNdkMw).create(1, NdkObjectKind::MemoryWindow);
         NdkCreateSrq(
             NdkPd SrqDepth MaxReceiveRequestSge NotifyThreshold SrqNotification SrqNotificationContext pAffinity
             CreateCompletion RequestContext ppNdkSrq
-        ).create(7, Kind::SharedReceiveQueue).event(4, Purpose::SharedReceiveNotification);
+        ).create(7, NdkObjectKind::SharedReceiveQueue).event(4, Purpose::SharedReceiveNotification);
         NdkCreateQp(
             NdkPd pReceiveCq pInitiatorCq QPContext ReceiveQueueDepth InitiatorQueueDepth MaxReceiveRequestSge
             MaxInitiatorRequestSge InlineDataSize CreateCompletion RequestContext ppNdkQp
-        ).create(9, Kind::QueuePair).uses(&[1, 2]);
+        ).create(9, NdkObjectKind::QueuePair).uses(&[1, 2]);
         NdkCreateQpWithSrq(
             NdkPd pReceiveCq pInitiatorCq pSrq QPContext InitiatorQueueDepth MaxInitiatorRequestSge InlineDataSize
             CreateCompletion RequestContext ppNdkQp
-        ).create(8, Kind::QueuePair).uses(&[1, 2, 3]);
+        ).create(8, NdkObjectKind::QueuePair).uses(&[1, 2, 3]);
         NdkGetPrivilegedMemoryRegionToken(NdkPd pToken).gives(Answer::Nothing);
     }
 }
@@ -339,11 +339,11 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
     };
     let mapping = slot.mapping.map(|(at, what)| (arguments[at], what)).filter(|(mapping, _)| *mapping != 0);
     match mapping {
-        Some((mapping, Mapping::Build)) => object.family.check_unmapped(mapping),
-        Some((mapping, Mapping::Release)) => object.family.unmapped(mapping),
+        Some((mapping, MappingCall::Build)) => object.family.check_unmapped(mapping),
+        Some((mapping, MappingCall::Release)) => object.family.unmapped(mapping),
         None => {}
     }
-    let used: Vec<Arc<Object>> =
+    let used: Vec<Arc<NdkObject>> =
         slot.uses.iter().filter_map(|at| arguments.get(*at)).filter_map(|at| object::open_at(*at as usize)).collect();
     let owner = Arc::new(OnceLock::new());
     let makes = slot.completion.is_some_and(|(given, _)| matches!(given.purpose, Purpose::Create(_)));
@@ -352,7 +352,7 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
         object.needs(&used);
     }
     let call = trace::next_call();
-    let traced = trace::is_on().then(|| (trace::Line::begin(), arguments.to_vec()));
+    let traced = trace::is_on().then(|| (trace::TraceLine::begin(), arguments.to_vec()));
     let substituted = Substituted { slot, object: &object, owner: &owner, used: &used, call };
     let completion = slot.completion.map(|(given, out)| {
         let (callback, number) = substituted.callback(arguments, given);
@@ -364,7 +364,7 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
     let answer = unsafe { callout::call_image(name, object.provider_function(slot.index), arguments) };
     if let Some((callback, number, out)) = completion {
         let status = answer as i32;
-        if let Some((mapping, Mapping::Build)) = mapping
+        if let Some((mapping, MappingCall::Build)) = mapping
             && status == 0
         {
             object.family.mapped(mapping);
@@ -391,7 +391,7 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
 }
 
 /// The line of a call that has returned.
-fn trace_call(slot: &Slot, line: trace::Line, arguments: &[u64], answer: u64, made: Option<&Arc<Object>>) {
+fn trace_call(slot: &Slot, line: trace::TraceLine, arguments: &[u64], answer: u64, made: Option<&Arc<NdkObject>>) {
     let line = line.arguments(slot.arguments, arguments);
     let line = match slot.answer {
         Answer::Status => line.text(format!(" = {}", status::text(answer as i32))),
@@ -420,9 +420,9 @@ fn check_level(slot: &Slot) {
 /// What the callbacks of one call have in common.
 struct Substituted<'call> {
     slot: &'static Slot,
-    object: &'call Arc<Object>,
-    owner: &'call Arc<OnceLock<Arc<Object>>>,
-    used: &'call [Arc<Object>],
+    object: &'call Arc<NdkObject>,
+    owner: &'call Arc<OnceLock<Arc<NdkObject>>>,
+    used: &'call [Arc<NdkObject>],
     call: u64,
 }
 

@@ -41,23 +41,23 @@ pub(super) fn next_call() -> u64 {
     if is_on() { CALLS.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 }
 }
 
-enum Part {
+enum TracePart {
     Text(String),
     /// An address of code, written as the function's name.
     Code(u64),
 }
 
 /// One line as it is put together.
-pub(super) struct Line(Vec<Part>);
+pub(super) struct TraceLine(Vec<TracePart>);
 
-impl Line {
+impl TraceLine {
     /// Time, thread, processor and level.
     pub(super) fn begin() -> Self {
         let now = dispatcher::now();
         let (seconds, micros) = (now / UNITS_PER_SECOND, now % UNITS_PER_SECOND / 10);
         let thread = Thread::current();
         let level = irql::name(thread.irql()).trim_end_matches("_LEVEL");
-        Self(vec![Part::Text(format!(
+        Self(vec![TracePart::Text(format!(
             "ndk {seconds:4}.{micros:06} thread {} cpu {} {level:<8} ",
             thread.identifier(),
             thread.processor()
@@ -65,12 +65,12 @@ impl Line {
     }
 
     pub(super) fn text(mut self, text: impl Into<String>) -> Self {
-        self.0.push(Part::Text(text.into()));
+        self.0.push(TracePart::Text(text.into()));
         self
     }
 
     pub(super) fn code(mut self, address: u64) -> Self {
-        self.0.push(Part::Code(address));
+        self.0.push(TracePart::Code(address));
         self
     }
 
@@ -196,22 +196,22 @@ pub(super) fn results(array: u64, count: u32, extended: bool) -> String {
 }
 
 #[derive(Default)]
-struct Queue {
-    lines: VecDeque<Line>,
+struct TraceQueue {
+    lines: VecDeque<TraceLine>,
     /// The writer is writing lines.
     writing: bool,
 }
 
-static QUEUE: Mutex<Option<Queue>> = Mutex::new(None);
+static QUEUE: Mutex<Option<TraceQueue>> = Mutex::new(None);
 static WORK: Condvar = Condvar::new();
 static DONE: Condvar = Condvar::new();
 
-struct Locked(MutexGuard<'static, Option<Queue>>);
+struct LockedTraceQueue(MutexGuard<'static, Option<TraceQueue>>);
 
-impl std::ops::Deref for Locked {
-    type Target = Queue;
+impl std::ops::Deref for LockedTraceQueue {
+    type Target = TraceQueue;
 
-    fn deref(&self) -> &Queue {
+    fn deref(&self) -> &TraceQueue {
         match &*self.0 {
             Some(queue) => queue,
             None => unreachable!("made when it was locked"),
@@ -219,16 +219,16 @@ impl std::ops::Deref for Locked {
     }
 }
 
-impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut Queue {
+impl std::ops::DerefMut for LockedTraceQueue {
+    fn deref_mut(&mut self) -> &mut TraceQueue {
         self.0.get_or_insert_default()
     }
 }
 
-fn queue() -> Locked {
+fn queue() -> LockedTraceQueue {
     let mut guard = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
     guard.get_or_insert_default();
-    Locked(guard)
+    LockedTraceQueue(guard)
 }
 
 /// Waits until everything that was traced is written; a report comes after it.
@@ -241,7 +241,7 @@ pub(crate) fn flush() {
     let mut queue = queue();
     while (queue.writing || !queue.lines.is_empty()) && began.elapsed() < LONGEST {
         let short = Duration::from_millis(100);
-        queue = Locked(DONE.wait_timeout(queue.0, short).unwrap_or_else(PoisonError::into_inner).0);
+        queue = LockedTraceQueue(DONE.wait_timeout(queue.0, short).unwrap_or_else(PoisonError::into_inner).0);
     }
 }
 
@@ -253,7 +253,7 @@ fn write_lines() {
         queue.writing = !lines.is_empty();
         if lines.is_empty() {
             DONE.notify_all();
-            queue = Locked(WORK.wait(queue.0).unwrap_or_else(PoisonError::into_inner));
+            queue = LockedTraceQueue(WORK.wait(queue.0).unwrap_or_else(PoisonError::into_inner));
             continue;
         }
         drop(queue);
@@ -262,10 +262,10 @@ fn write_lines() {
     }
 }
 
-fn write(lines: &VecDeque<Line>, names: &mut HashMap<u64, String>) {
+fn write(lines: &VecDeque<TraceLine>, names: &mut HashMap<u64, String>) {
     let mut new: Vec<u64> = Vec::new();
     for part in lines.iter().flat_map(|line| &line.0) {
-        if let Part::Code(address) = part
+        if let TracePart::Code(address) = part
             && !names.contains_key(address)
             && !new.contains(address)
         {
@@ -285,8 +285,8 @@ fn write(lines: &VecDeque<Line>, names: &mut HashMap<u64, String>) {
     for line in lines {
         for part in &line.0 {
             text.push_str(match part {
-                Part::Text(text) => text,
-                Part::Code(address) => names.get(address).map_or("unknown", String::as_str),
+                TracePart::Text(text) => text,
+                TracePart::Code(address) => names.get(address).map_or("unknown", String::as_str),
             });
         }
         text.push('\n');

@@ -413,7 +413,7 @@ impl Session<'_> {
         // SAFETY: closed once; the cell outlives the close.
         let status = unsafe { close(object.cast::<NDK_OBJECT_HEADER>(), Some(log::closed), context) };
         if status != STATUS_PENDING {
-            // SAFETY: the cell of the slot; nobody else calls it for this close.
+            // SAFETY: the cell of the slot; no other context calls it for this close.
             unsafe { log::closed(context) };
         }
     }

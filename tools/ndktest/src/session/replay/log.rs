@@ -21,12 +21,12 @@ const OCCURRENCE_MAX: usize = 1024;
 const ARRIVAL_MAX: usize = 64;
 
 pub struct Log {
-    state: SpinLock<State>,
+    state: SpinLock<LogState>,
     /// Something has happened.
     pub changed: Event,
 }
 
-struct State {
+struct LogState {
     occurrences: PoolSlice<ScriptOccurrence>,
     count: usize,
     lost: bool,
@@ -46,7 +46,7 @@ impl Log {
     pub fn try_new() -> Result<Self, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let arrival = Arrival { listener: ScriptName::NONE, connector: ptr::null_mut() };
-        let state = State {
+        let state = LogState {
             occurrences: PoolSlice::try_filled(tags::SESSION, OCCURRENCE_MAX, ScriptOccurrence::default())
                 .map_err(none)?,
             count: 0,
@@ -68,8 +68,8 @@ impl Log {
         state.closes = state.closes.saturating_add(1);
     }
 
-    /// The last touch of the log by a close. All of it is done under the lock: whoever sees there that no close is left frees
-    /// the log.
+    /// The last touch of the log by a close. All of it is done under the lock: the context that sees there that no close is left
+    /// frees the log.
     pub fn end_close(&self) {
         let mut state = self.state.lock();
         state.closes = state.closes.saturating_sub(1);
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn arrived(context: *mut c_void, connector: *mut NDK_CONNE
         log.record(ScriptEvent::Arrived, cell.name, STATUS_SUCCESS);
     } else {
         // Closing refuses the connection.
-        // SAFETY: a connector handed to us that nobody else knows.
+        // SAFETY: a connector handed to us that no other context knows.
         unsafe { close_unowned(connector) };
     }
 }

@@ -7,7 +7,7 @@ use ndkpi_sys::{
     nt::PVOID,
 };
 use softndk_ioctl::{SCRIPT_SLOTS, ScriptKind, ScriptName, Status};
-use softndk_kernel::pool::{OutOfMemory, PoolArray, PoolBox};
+use softndk_kernel::pool::{NoMemory, PoolArray, PoolBox};
 
 use super::{
     buffer::ScriptBuffer,
@@ -94,10 +94,10 @@ fn name_of(index: usize) -> ScriptName {
 
 impl Slots {
     pub fn try_new(log: &Log) -> Result<Self, Status> {
-        let none = |_: OutOfMemory| Status::INSUFFICIENT_RESOURCES;
-        let slots = PoolArray::try_from_fn(tags::SESSION, SLOTS, |_| Ok::<_, OutOfMemory>(Slot::default()));
+        let none = |_: NoMemory| Status::INSUFFICIENT_RESOURCES;
+        let slots = PoolArray::try_from_fn(tags::SESSION, SLOTS, |_| Ok::<_, NoMemory>(Slot::default()));
         let cells =
-            PoolArray::try_from_fn(tags::SESSION, SLOTS, |index| Ok::<_, OutOfMemory>(Cell::new(log, name_of(index))));
+            PoolArray::try_from_fn(tags::SESSION, SLOTS, |index| Ok::<_, NoMemory>(Cell::new(log, name_of(index))));
         Ok(Self { slots: slots.map_err(none)?, cells: cells.map_err(none)? })
     }
 

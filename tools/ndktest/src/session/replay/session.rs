@@ -282,7 +282,7 @@ impl Drop for Session<'_> {
         loop {
             // A listener's close waits for what arrived and was not taken.
             while let Some(connector) = self.log.take_arrival(ScriptName::NONE) {
-                // SAFETY: handed to us and known to nobody else.
+                // SAFETY: handed to us and known to no other context.
                 unsafe { crate::session::consumer::close_unowned(connector) };
             }
             if self.log.closes() == 0 {

@@ -1,0 +1,70 @@
+//! The connector that a request makes at the passive end.
+
+use core::net::SocketAddr;
+
+use softndk_cells::{NoMemory, Reserved, Shared};
+
+use super::machine::ConnectorMachine;
+use super::state::ConnectorState;
+use super::{ConnectorObject, LocalEndpoint, ReadLimits, rules_of, waiting};
+use crate::adapter::adapter::scope_of;
+use crate::connection::loopback::LoopbackRoute;
+use crate::connection::message::{ConnectionRequest, ConnectionWire, MessageWire, WirePartOf};
+use crate::object::header::{Antecedents, Object};
+use crate::object::snapshot::ObjectKind;
+use crate::object::timer::Timer;
+use crate::platform::{Lock, Platform};
+
+/// An address as seen from `here`: link-local ones in the zone of `here`, others without one.
+pub(super) fn in_zone_of(address: SocketAddr, here: SocketAddr) -> SocketAddr {
+    let mut seen = address;
+    if let SocketAddr::V6(seen) = &mut seen {
+        seen.set_scope_id(if seen.ip().is_unicast_link_local() { scope_of(here) } else { 0 });
+    }
+    seen
+}
+
+/// Makes the connector of the passive end, complete and not yet visible.
+pub(crate) fn arrive<P: Platform>(
+    near: &Shared<ConnectorObject<P>>,
+    route: &LoopbackRoute<P>,
+    request: &ConnectionRequest<P>,
+) -> Result<Shared<ConnectorObject<P>>, NoMemory> {
+    let adapter = &route.listener.open.adapter;
+    let place = Reserved::try_new()?;
+    let parts = (waiting::timer(adapter)?, ConnectionWire::part(adapter)?);
+    Ok(assemble(place, parts, near, route, request))
+}
+
+/// Puts it together in its place. The frame holds the whole object, so nothing below it may go deep: nothing fails here, and
+/// nothing is dropped.
+#[inline(never)]
+fn assemble<P: Platform>(
+    place: Reserved<ConnectorObject<P>>,
+    (timer, wire): (Option<Timer<P>>, WirePartOf<P>),
+    near: &Shared<ConnectorObject<P>>,
+    route: &LoopbackRoute<P>,
+    request: &ConnectionRequest<P>,
+) -> Shared<ConnectorObject<P>> {
+    let listener = &route.listener;
+    let adapter = &listener.open.adapter;
+    let antecedents = Antecedents::none().with(Object::of(&listener.open)).with(Object::of(listener));
+    let offer = ReadLimits { inbound: u32::MAX, outbound: u32::MAX }.capped(adapter).against(request.limits);
+    let state = ConnectorState::Arrived { peer: ConnectionWire::peer(near), peer_pair: request.queue_pair.clone() };
+    let mut machine = ConnectorMachine::new(state, rules_of(&listener.open));
+    machine.due.arrival = true;
+    machine.endpoint = Some(LocalEndpoint { used: route.endpoint.used, shared: None });
+    machine.local = Some(route.local);
+    machine.peer_address = Some(in_zone_of(request.source, route.local));
+    machine.limits = offer;
+    machine.data = Some((request.data.clone(), request.capacity));
+    place.fill(ConnectorObject {
+        core: adapter.core(ObjectKind::Connector, None, antecedents),
+        open: listener.open.clone(),
+        network: near.network.clone(),
+        listener: Some(listener.clone()),
+        timer,
+        wire,
+        machine: P::Lock::new(machine),
+    })
+}

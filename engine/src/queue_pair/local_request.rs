@@ -1,0 +1,77 @@
+//! Requests that need no other end: fast registration, Bind, Invalidate.
+//!
+//! Rules (NDKPI: NDK_FN_FAST_REGISTER, NDK_FN_BIND, NDK_FN_INVALIDATE): they take effect in the order of the initiator queue; an
+//! invalidation completes only when no context inside the epoch can have seen the access that it revokes.
+
+use softndk_cells::{Shared, SlotKey};
+
+use crate::error::Outcome;
+use crate::memory::memory_region::Edges;
+use crate::memory::memory_window::{self, Binding, NotBound};
+use crate::platform::Platform;
+use crate::queue_pair::pair::{QueuePairObject, Subject};
+use crate::queue_pair::requester::{Progress, RequestPhase, Requester};
+
+impl<P: Platform> Requester<P> {
+    #[inline(never)]
+    pub(super) fn fast_register(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
+        let Some(request) = self.requests.front() else { return Progress::Completed };
+        let Subject::Pages(fast, ready) = &mut request.subject else {
+            return self.fail(pair, Outcome::InvalidRequest);
+        };
+        match ready.take().map(|ready| fast.buffers.publish(ready)) {
+            Some(Ok(())) => self.complete(pair, Outcome::Success),
+            Some(Err(ready)) => {
+                fast.buffers.discard(ready);
+                self.fail(pair, Outcome::InvalidRequest)
+            }
+            None => self.fail(pair, Outcome::InvalidRequest),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn bind(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
+        let Some(request) = self.requests.front() else { return Progress::Completed };
+        let Subject::Binding(window, region, rights) = &request.subject else {
+            return self.fail(pair, Outcome::InvalidRequest);
+        };
+        let registration = request.single.token;
+        // Deregistered meanwhile, or being closed.
+        let Some(hold) = region.bound(registration) else { return self.fail(pair, Outcome::InvalidRequest) };
+        let binding = Binding {
+            token: request.token,
+            pair: pair.windows.address(),
+            region: SlotKey { slot: registration.slot(), generation: registration.generation() },
+            address: request.address,
+            length: request.length,
+            rights: *rights,
+        };
+        match memory_window::bind(window, binding, &pair.windows, (region.clone(), hold)) {
+            Ok(()) => self.complete(pair, Outcome::Success),
+            Err((error, hold)) => {
+                region.unbound(hold);
+                match error {
+                    NotBound::Occupied => self.fail(pair, Outcome::InvalidRequest),
+                    NotBound::Wait(stamp) => Progress::Epoch(stamp, 0),
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn invalidate(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
+        let withdrawn = match self.requests.front().map(|request| &request.subject) {
+            Some(Subject::Fast(fast)) => fast.buffers.withdraw(),
+            // A window is unbound only by the queue pair it is bound to.
+            Some(Subject::Window(window)) => memory_window::unbind(window, |bound| bound.is(&pair.windows)),
+            _ => None,
+        };
+        match withdrawn {
+            Some(stamp) => {
+                self.phase = RequestPhase::Leaving(stamp);
+                Progress::Epoch(stamp, 0)
+            }
+            None => self.fail(pair, Outcome::InvalidRequest),
+        }
+    }
+}
