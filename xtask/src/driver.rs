@@ -110,7 +110,8 @@ pub fn build_counting(workspace: &Workspace) -> Result<PathBuf> {
 ///
 /// It is for tests of the contract only; the rules of the finished image are not asked of it.
 pub fn build_delayed(workspace: &Workspace) -> Result<PathBuf> {
-    let target = target(workspace).with_extension("delayed");
+    // In the folder of the image that ships: only engine and driver differ, by their features.
+    let target = target(workspace);
     let mut cargo = cargo_in(workspace, "build", Arch::X64, &target)?;
     cargo.args(["--features", "delayed-transport"]);
     command::run(&mut cargo).context("the driver does not build with the delayed transport")?;

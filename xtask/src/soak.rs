@@ -67,6 +67,14 @@ const STEPS: &[Stage] = &[
         minutes: 120,
     },
     Stage {
+        name: "delayed",
+        shows: "it holds in all nine when the other end of each connection answers late",
+        program: Program::Xtask,
+        words: &["conformance", "--delayed"],
+        environment: &[],
+        minutes: 120,
+    },
+    Stage {
         name: "schedules",
         shows: "the trials with threads at once hold in the orders of twenty seeds",
         program: Program::Xtask,
@@ -156,6 +164,7 @@ const RESULTS: &[(&str, &[&str])] = &[
     ("release-control", &["test result: "]),
     ("forced-control", &["test result: "]),
     ("conformance", &["conformance: "]),
+    ("delayed", &["conformance: "]),
     ("schedules", &["schedules "]),
     ("verify", &["verify: "]),
     ("stress", &["stress: ", "all well"]),

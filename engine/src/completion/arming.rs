@@ -58,7 +58,7 @@ impl Totals {
         Self { all: self.all.max(other.all), solicited: self.solicited.max(other.solicited) }
     }
 
-    fn note(&mut self, completion: &Completion) {
+    fn count(&mut self, completion: &Completion) {
         self.all += 1;
         self.solicited += u64::from(completion.satisfies_solicited());
     }
@@ -135,7 +135,7 @@ impl Queue {
                 return Err(QueueFailure::Overflow);
             }
             self.rings.store(self.added.all, *completion);
-            self.added.note(completion);
+            self.added.count(completion);
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Queue {
         for (index, into) in capacity.iter_mut().enumerate().take(count) {
             let (entry, used_up) = self.rings.take(self.taken.all);
             let entry = entry.unwrap_or_default();
-            self.taken.note(&entry);
+            self.taken.count(&entry);
             *into = entry;
             if used_up.is_some() {
                 return (index + 1, used_up);

@@ -357,7 +357,7 @@ impl<P: Platform> Delayed<P> {
     }
 
     /// Sends what has no answer.
-    fn tell(&self, pair: &Shared<QueuePairObject<P>>, task: Task) {
+    fn send_one_way(&self, pair: &Shared<QueuePairObject<P>>, task: Task) {
         self.path.state.with(|state| Path::send(&self.path, pair, state, task));
     }
 }
@@ -510,7 +510,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         if self.open {
             self.open = false;
             self.gathered = true;
-            self.tell(pair, Task::EndSend(message));
+            self.send_one_way(pair, Task::EndSend(message));
         }
     }
 
@@ -523,7 +523,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
             self.uncommitted = true;
             let asker = self.path.state.with(|state| state.asker.take());
             drop(asker);
-            self.tell(pair, Task::EndRequest);
+            self.send_one_way(pair, Task::EndRequest);
         }
     }
 
@@ -540,14 +540,14 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         if anything {
             self.gathered = false;
             self.uncommitted = false;
-            self.tell(pair, Task::Commit(incoming, outgoing));
+            self.send_one_way(pair, Task::Commit(incoming, outgoing));
         }
     }
 
     fn release(&mut self, pair: &Shared<QueuePairObject<P>>) {
         if self.other_end == OtherEnd::Connected {
             self.other_end = OtherEnd::Released;
-            self.tell(pair, Task::Release);
+            self.send_one_way(pair, Task::Release);
         }
     }
 }

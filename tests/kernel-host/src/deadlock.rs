@@ -28,14 +28,14 @@ struct Since {
 impl SpinWait {
     /// Checks from time to time, while waiting for the thread at an address or for an unknown one.
     pub(crate) fn is_hopeless(&mut self, holder: Option<usize>) -> bool {
-        let Some(address) = holder else { return self.look(0, Duration::ZERO, processor_time::mine()) };
+        let Some(address) = holder else { return self.check(0, Duration::ZERO, processor_time::mine()) };
         let holder = thread::all().into_iter().find(|thread| std::ptr::from_ref(*thread) as usize == address);
         // One that has ended releases nothing.
         let Some(used) = holder.and_then(|holder| processor_time::of(holder.clock)) else { return true };
-        self.look(address, used, processor_time::mine())
+        self.check(address, used, processor_time::mine())
     }
 
-    fn look(&mut self, holder: usize, holder_used: Duration, waiter_used: Duration) -> bool {
+    fn check(&mut self, holder: usize, holder_used: Duration, waiter_used: Duration) -> bool {
         let Some(since) = self.since.as_ref().filter(|since| since.holder == holder) else {
             self.since = Some(Since { holder, holder_used, waiter_used });
             return false;
@@ -55,24 +55,24 @@ mod tests {
     #[test]
     fn a_holder_that_works_on_without_releasing_is_hopeless() {
         let mut wait = SpinWait::default();
-        assert!(!wait.look(1, MOMENT, NOTHING));
-        assert!(!wait.look(1, MOMENT + HOLDER, NOTHING));
-        assert!(wait.look(1, MOMENT + HOLDER + MOMENT, NOTHING));
+        assert!(!wait.check(1, MOMENT, NOTHING));
+        assert!(!wait.check(1, MOMENT + HOLDER, NOTHING));
+        assert!(wait.check(1, MOMENT + HOLDER + MOMENT, NOTHING));
     }
 
     #[test]
     fn a_holder_that_the_machine_does_not_run_is_not() {
         let mut wait = SpinWait::default();
-        assert!(!wait.look(1, MOMENT, NOTHING));
-        assert!(!wait.look(1, MOMENT, WAITER));
-        assert!(wait.look(1, MOMENT, WAITER + MOMENT), "but not for ever");
+        assert!(!wait.check(1, MOMENT, NOTHING));
+        assert!(!wait.check(1, MOMENT, WAITER));
+        assert!(wait.check(1, MOMENT, WAITER + MOMENT), "but not for ever");
     }
 
     #[test]
     fn another_holder_is_a_new_wait() {
         let mut wait = SpinWait::default();
-        assert!(!wait.look(1, NOTHING, NOTHING));
-        assert!(!wait.look(2, HOLDER * 2, WAITER * 2), "the lock goes from hand to hand");
-        assert!(!wait.look(1, HOLDER * 2, WAITER * 2));
+        assert!(!wait.check(1, NOTHING, NOTHING));
+        assert!(!wait.check(2, HOLDER * 2, WAITER * 2), "the lock goes from hand to hand");
+        assert!(!wait.check(1, HOLDER * 2, WAITER * 2));
     }
 }

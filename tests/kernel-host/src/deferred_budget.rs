@@ -158,12 +158,12 @@ pub(crate) fn end(running: &Running, kept: bool) {
 pub(crate) fn start() {
     if crate::kernel::is_verifying() {
         crate::fault_handler::install_interrupt();
-        let started = std::thread::Builder::new().name("budget".to_owned()).spawn(look_on);
+        let started = std::thread::Builder::new().name("budget".to_owned()).spawn(watch);
         assert!(started.is_ok(), "cannot start the thread that looks at DPCs");
     }
 }
 
-fn look_on() {
+fn watch() {
     let mut looks = [0; processor::MAXIMUM_PROCESSORS];
     loop {
         std::thread::sleep(EVERY);

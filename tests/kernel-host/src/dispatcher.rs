@@ -276,7 +276,7 @@ fn serve(mut state: LockedDispatcher, deadline: Deadline) -> LockedDispatcher {
         }
         Deadline::Sends(miniport) => {
             drop(state);
-            crate::ndis::data_path::look_at_sends(miniport);
+            crate::ndis::data_path::check_send_deadline(miniport);
             lock()
         }
     }
@@ -653,7 +653,7 @@ unsafe fn wait_with(
     // SAFETY: the caller's contract.
     if let Some(status) = unsafe { consume(objects, all, thread) } {
         drop(state);
-        note_mutexes(thread, &mutexes, all, status);
+        record_mutexes(thread, &mutexes, all, status);
         return status;
     }
     if timeout == Some(0) {
@@ -670,12 +670,12 @@ unsafe fn wait_with(
     state.set_running(false);
     drop(state);
     let status = block(thread);
-    note_mutexes(thread, &mutexes, all, status);
+    record_mutexes(thread, &mutexes, all, status);
     status
 }
 
 /// Records the mutexes, by their index in the wait, that it has given to its thread.
-fn note_mutexes(thread: &Thread, mutexes: &[(usize, usize)], all: bool, status: NtStatus) {
+fn record_mutexes(thread: &Thread, mutexes: &[(usize, usize)], all: bool, status: NtStatus) {
     let Ok(satisfied) = usize::try_from(status) else { return };
     let got = mutexes.iter().filter(|(index, _)| status < STATUS_TIMEOUT && (all || *index == satisfied));
     for (_, mutex) in got {

@@ -112,7 +112,7 @@ pub(crate) unsafe fn insert(
             if !matches!((*deferred).Importance, IMPORTANCE_HIGH | IMPORTANCE_MEDIUM_HIGH) {
                 FOR_THE_NEXT_TICK.fetch_add(1, Ordering::Relaxed);
             }
-            processor::kick(target);
+            processor::wake(target);
         } else if level < irql::DISPATCH {
             processor::acquire_here(thread);
             thread.set_irql(irql::DISPATCH);
@@ -131,7 +131,7 @@ pub(crate) unsafe fn insert_from_clock(thread: &'static Thread, deferred: *mut K
     let null = ptr::null_mut();
     // SAFETY: the caller's contract.
     if let Some(target) = unsafe { enqueue(deferred, thread.processor(), null, null) } {
-        processor::kick(target);
+        processor::wake(target);
     }
 }
 

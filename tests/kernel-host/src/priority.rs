@@ -79,7 +79,7 @@ fn is_crowded() -> bool {
 #[cold]
 pub(crate) fn at_point(thread: &Thread) {
     if thread.priority.load(Ordering::Relaxed) < LOW_REALTIME && thread.irql() < irql::DISPATCH {
-        hold(thread);
+        keep_waiting(thread);
     }
 }
 
@@ -111,7 +111,7 @@ impl ThreadSample {
     }
 }
 
-fn hold(thread: &Thread) {
+fn keep_waiting(thread: &Thread) {
     let mut seen = sights();
     let (mut most, mut changed) = (Duration::ZERO, Instant::now());
     while is_crowded() {

@@ -144,7 +144,7 @@ fn idle_loop(thread: &'static Thread, index: usize) {
 }
 
 /// Wakes the processor's own thread when no other thread is there to run the queue.
-pub(crate) fn kick(index: usize) {
+pub(crate) fn wake(index: usize) {
     // Either this context sees that the processor is owned, or its owner sees the DPC when it leaves.
     fence(Ordering::SeqCst);
     if get(index).owner.load(Ordering::SeqCst).is_null() {

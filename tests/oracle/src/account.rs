@@ -92,7 +92,7 @@ impl Account {
             (Do::Disconnect, _) => self.owe(ScriptEvent::Disconnect, name),
             (Do::Close, _) => {
                 self.owe(ScriptEvent::Closed, name);
-                self.look_away(name);
+                self.forget_queue(name);
             }
             (_, Expected::Results(results)) => return results.iter().try_for_each(|result| self.result(result)),
             (_, Expected::Occurrences(seen)) => return seen.iter().try_for_each(|seen| self.called_back(seen)),
@@ -112,7 +112,7 @@ impl Account {
     }
 
     /// A completion queue that is closed shows no more results.
-    fn look_away(&mut self, name: ScriptName) {
+    fn forget_queue(&mut self, name: ScriptName) {
         let posted = self.posted.values_mut().map(|posted| &mut posted.queue);
         let queues = self.pairs.values_mut().flat_map(|pair| pair.1.iter_mut());
         posted.chain(queues).filter(|queue| **queue == name).for_each(|queue| *queue = ScriptName::NONE);

@@ -303,7 +303,7 @@ impl Worker<'_> {
     }
 
     /// An adapter was not as it was listed: it is off, or has been started again under another index.
-    fn look_again(&mut self) {
+    fn list_adapters_again(&mut self) {
         std::thread::sleep(BEFORE_ANOTHER_ATTEMPT);
         if let Some(adapters) = self.shared.counted(StressOperation::Adapters, self.client.adapters()) {
             self.adapters = adapters;
@@ -340,7 +340,7 @@ impl Worker<'_> {
         };
         let connected = self.shared.counted(StressOperation::Connect, self.client.create_pair(&request));
         if connected.is_none() {
-            self.look_again();
+            self.list_adapters_again();
         }
         let pair = connected?;
         self.slots[self.number].pair.store(pair.pair, Ordering::SeqCst);
@@ -502,7 +502,7 @@ impl Worker<'_> {
         let outcome = run().or_else(|failure| if failure.kind == Kind::Corrupt { run() } else { Err(failure) });
         self.shared.count_done(StressOperation::Script, &outcome);
         if outcome.is_err() {
-            self.look_again();
+            self.list_adapters_again();
         }
     }
 }

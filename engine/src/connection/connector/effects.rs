@@ -78,7 +78,7 @@ pub(super) enum ConnectorCount {
 }
 
 impl ConnectorCount {
-    fn enter(self, statistics: &Statistics) {
+    fn record(self, statistics: &Statistics) {
         let active = &statistics.active_connection;
         match self {
             Self::Connected | Self::Accepted => {
@@ -140,7 +140,7 @@ pub(super) fn step<P: Platform>(
     waiting::update(connector, deadline, machine.state.deadline());
     if let Some(count) = effects.count {
         // Under the lock, so that an end that follows at once is counted after the beginning.
-        count.enter(&connector.open.adapter.statistics);
+        count.record(&connector.open.adapter.statistics);
     }
     if let Some(pair) = machine.state.queue_pair() {
         if let Some(peer) = effects.reaches.take() {

@@ -195,7 +195,7 @@ impl<T: MachineTypes> DueEvents<T> {
     }
 
     /// The request has ended; it is handed out after [`Self::release`].
-    pub(super) fn hold(&mut self, request: T::RequestHandle, result: Result<(), ConnectError>) {
+    pub(super) fn complete_later(&mut self, request: T::RequestHandle, result: Result<(), ConnectError>) {
         self.complete(request, result);
         if let Some(completion) = &mut self.completion {
             completion.held = true;

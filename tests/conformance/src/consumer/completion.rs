@@ -82,13 +82,18 @@ pub struct Completion {
     object: AtomicPtr<NDK_OBJECT_HEADER>,
     /// The processor of the call, and of the callback.
     processors: [AtomicUsize; 2],
-    /// When it ended, in the order of all ends.
-    finished: AtomicU64,
+    /// When it ended, in the order of all ends: not before the first, not after the second.
+    finished: [AtomicU64; 2],
     signal: Signal,
     reaction: Mutex<Option<CompletionReaction>>,
 }
 
-static ENDS: AtomicU64 = AtomicU64::new(1);
+/// The next number in the order of all beginnings and ends.
+fn next_end() -> u64 {
+    static ENDS: AtomicU64 = AtomicU64::new(1);
+    ENDS.fetch_add(1, Ordering::AcqRel)
+}
+
 static ALL: Mutex<Vec<&'static Completion>> = Mutex::new(Vec::new());
 
 impl Completion {
@@ -101,7 +106,7 @@ impl Completion {
             status: AtomicI32::new(STATUS_PENDING),
             object: AtomicPtr::new(ptr::null_mut()),
             processors: [AtomicUsize::new(Thread::current().processor()), AtomicUsize::new(usize::MAX)],
-            finished: AtomicU64::new(0),
+            finished: [const { AtomicU64::new(0) }; 2],
             signal: Signal::new(),
             reaction: Mutex::new(NEXT_REACTION.with(|place| place.borrow_mut().take())),
         }));
@@ -121,8 +126,13 @@ impl Completion {
         self.returned.store(state, Ordering::Release);
         if state == RETURNED_FINAL {
             self.status.store(status, Ordering::Release);
-            self.finished.store(begun, Ordering::Release);
+            self.ended(begun, next_end());
         }
+    }
+
+    fn ended(&self, earliest: u64, latest: u64) {
+        self.finished[0].store(earliest, Ordering::Release);
+        self.finished[1].store(latest, Ordering::Release);
     }
 
     /// The callback has come.
@@ -150,7 +160,8 @@ impl Completion {
         self.processors[1].store(Thread::current().processor(), Ordering::Release);
         self.status.store(status, Ordering::Release);
         self.object.store(object, Ordering::Release);
-        self.finished.store(ENDS.fetch_add(1, Ordering::AcqRel), Ordering::Release);
+        let end = next_end();
+        self.ended(end, end);
         let before = self.calls.fetch_add(1, Ordering::AcqRel);
         assert!(before == 0, "the completion of {} came {} times", self.name, before + 1);
         assert!(
@@ -290,10 +301,12 @@ impl Started {
         self.status != STATUS_PENDING || self.completion.is_done()
     }
 
-    /// A number that is greater for calls that ended later. What did not pend has the number of its beginning, because
-    /// others may end before a call that is over has returned.
-    pub fn finished(&self) -> u64 {
-        self.completion.finished.load(Ordering::Acquire)
+    /// Whether it may have ended before `other`. A call that did not pend ended between its beginning and its return, and others
+    /// may have ended meanwhile.
+    pub fn may_precede(&self, other: &Self) -> bool {
+        let [earliest, _] = &self.completion.finished;
+        let [_, latest] = &other.completion.finished;
+        earliest.load(Ordering::Acquire) < latest.load(Ordering::Acquire)
     }
 
     pub fn wait(&self) -> NTSTATUS {
@@ -324,7 +337,7 @@ fn begin(
     call: impl FnOnce(*const c_void, *const c_void) -> NTSTATUS,
 ) -> Started {
     let completion = Completion::new(name);
-    let begun = ENDS.fetch_add(1, Ordering::AcqRel);
+    let begun = next_end();
     let status = at_the_level(|| call(callback, completion.context()));
     completion.returned(status, begun);
     Started { completion, status }

@@ -132,22 +132,22 @@ fn expect_one(what: &str, status: NTSTATUS, is_it: impl Fn(&RefusalEntry) -> boo
 
 /// Checks what a call of an image returned if it is a status; other values are ignored.
 pub trait Returned {
-    fn look_at(&self, function: &str);
+    fn check_status(&self, function: &str);
 }
 
 impl Returned for NTSTATUS {
     #[track_caller]
-    fn look_at(&self, function: &str) {
+    fn check_status(&self, function: &str) {
         expect(function, *self);
     }
 }
 
 impl Returned for u32 {
-    fn look_at(&self, _: &str) {}
+    fn check_status(&self, _: &str) {}
 }
 
 impl Returned for () {
-    fn look_at(&self, _: &str) {}
+    fn check_status(&self, _: &str) {}
 }
 
 /// As `kernel_host::call_image`, for functions of the provider: a refusal must be on its list.
@@ -155,7 +155,7 @@ macro_rules! call_provider {
     ($context:expr, $target:expr => $result:ty; $($argument:expr),* $(,)?) => {{
         let context = $context;
         let returned = kernel_host::call_image!(context, $target => $result; $($argument),*);
-        $crate::consumer::refusals::Returned::look_at(&returned, context.name);
+        $crate::consumer::refusals::Returned::check_status(&returned, context.name);
         returned
     }};
 }

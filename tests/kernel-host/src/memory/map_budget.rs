@@ -74,7 +74,7 @@ pub(crate) fn allows_guards() -> bool {
 pub(crate) fn allows(more: usize) -> bool {
     let allowed = in_use() + more <= CAP.load(Ordering::Relaxed);
     if !allowed {
-        tell();
+        report_limit();
     }
     allowed
 }
@@ -87,7 +87,7 @@ pub(crate) fn refused() {
         // SAFETY: the reserve, which nothing points into, once.
         unsafe { libc::munmap(start as *mut libc::c_void, 2 * RESERVE * PAGE_SIZE) };
     }
-    tell();
+    report_limit();
 }
 
 /// What is short, in a sentence.
@@ -99,7 +99,7 @@ pub(crate) fn sentence() -> String {
     )
 }
 
-fn tell() {
+fn report_limit() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         eprintln!(

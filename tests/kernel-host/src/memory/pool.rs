@@ -95,7 +95,7 @@ pub fn most_zeroes_at_dispatch() -> usize {
     MOST_ZEROES.load(Ordering::Relaxed)
 }
 
-pub(crate) fn note_zeroes_at_dispatch(size: usize) {
+pub(crate) fn record_zeroing_at_dispatch(size: usize) {
     MOST_ZEROES.fetch_max(size, Ordering::Relaxed);
 }
 

@@ -445,7 +445,7 @@ fn check_indicated(miniport: &Miniport, list: *mut NET_BUFFER_LIST) -> Vec<u8> {
 }
 
 /// The clock, at the deadline of a miniport's sends.
-pub(crate) fn look_at_sends(handle: usize) {
+pub(crate) fn check_send_deadline(handle: usize) {
     if let Ok(miniport) = ndis().miniports.get(handle as *mut c_void) {
         miniport.data.stood_still(handle);
     }

@@ -114,7 +114,7 @@ crate::exports! {
                 status::SUCCESS
             }
             Err(problem) => {
-                super::log::note(format!("NdisRegisterDeviceEx fails: {problem:?}"));
+                super::log::record(format!("NdisRegisterDeviceEx fails: {problem:?}"));
                 status::FAILURE
             }
         }

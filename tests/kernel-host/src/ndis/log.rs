@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Adds a sentence.
-pub fn note(text: impl Into<String>) {
+pub fn record(text: impl Into<String>) {
     NOTES.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
 }
 

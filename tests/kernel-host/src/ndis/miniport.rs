@@ -167,40 +167,40 @@ impl Miniport {
     fn set_registration(&self, block: *const NDIS_OBJECT_HEADER) {
         // SAFETY: the object type says that the block is this structure.
         let block = unsafe { block.cast::<NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES>().read_unaligned() };
-        self.hold(attributes::check_registration(&block));
+        self.required(attributes::check_registration(&block));
         let registered =
             Registered { context: block.MiniportAdapterContext as usize, flags: block.AttributeFlags.bits() };
-        self.hold(self.registered.set(registered).map_err(|_| "registration attributes are set twice".to_owned()));
+        self.required(self.registered.set(registered).map_err(|_| "registration attributes are set twice".to_owned()));
     }
 
     fn set_general(&self, block: *const NDIS_OBJECT_HEADER) {
         if self.registered.get().is_none() {
-            self.hold::<()>(Err("general attributes are set before the registration attributes".to_owned()));
+            self.required::<()>(Err("general attributes are set before the registration attributes".to_owned()));
         }
         // SAFETY: the object type says that the block is this structure.
         let block = unsafe { block.cast::<NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES>().read_unaligned() };
         let config = lock(&self.config).clone();
-        let general = self.hold(attributes::check_general(&block, &config, self.driver.ndk().is_some()));
+        let general = self.required(attributes::check_general(&block, &config, self.driver.ndk().is_some()));
         self.check_unique_mac(&general);
-        self.hold(self.general.set(general).map_err(|_| "general attributes are set twice".to_owned()));
+        self.required(self.general.set(general).map_err(|_| "general attributes are set twice".to_owned()));
     }
 
     fn set_ndk(&self, block: *const NDIS_OBJECT_HEADER) {
         if self.driver.ndk().is_none() {
-            self.hold::<()>(Err(
+            self.required::<()>(Err(
                 "NDK attributes without NDK provider characteristics from MiniportSetOptions".to_owned()
             ));
         }
         if self.general.get().is_none() {
-            self.hold::<()>(Err("NDK attributes are set before the general attributes".to_owned()));
+            self.required::<()>(Err("NDK attributes are set before the general attributes".to_owned()));
         }
         // SAFETY: the object type says that the block is this structure.
         let block = unsafe { block.cast::<NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES>().read_unaligned() };
         let config = lock(&self.config).clone();
-        let (enabled_at_start, info) = self.hold(attributes::check_ndk(&block, &config));
+        let (enabled_at_start, info) = self.required(attributes::check_ndk(&block, &config));
         self.ndk_opens.set_enabled(enabled_at_start);
         let set = self.ndk.set(NdkSide { info, enabled_at_start });
-        self.hold(set.map_err(|_| "NDK attributes are set twice".to_owned()));
+        self.required(set.map_err(|_| "NDK attributes are set twice".to_owned()));
     }
 
     fn check_unique_mac(&self, general: &General) {
@@ -218,7 +218,7 @@ impl Miniport {
     }
 
     /// The value, or the end with the broken rule.
-    fn hold<T>(&self, checked: Result<T, String>) -> T {
+    fn required<T>(&self, checked: Result<T, String>) -> T {
         match checked {
             Ok(value) => value,
             Err(rule) => broken(Group::Attributes, self.handle, format!("NdisMSetMiniportAttributes: {rule}")),
@@ -278,7 +278,7 @@ crate::exports! {
                 broken(Group::Attributes, miniport.handle, rule);
             }
             other => {
-                super::log::note(format!("NdisMSetMiniportAttributes: attribute block of type {other:#x} is not modelled"));
+                super::log::record(format!("NdisMSetMiniportAttributes: attribute block of type {other:#x} is not modelled"));
                 return status::NOT_SUPPORTED;
             }
         }

@@ -76,7 +76,7 @@ crate::exports! {
                 status::SUCCESS
             }
             other => {
-                super::log::note(format!("NdisMNetPnPEvent: event {other} is not modelled"));
+                super::log::record(format!("NdisMNetPnPEvent: event {other} is not modelled"));
                 status::NOT_SUPPORTED
             }
         }

@@ -129,7 +129,7 @@ crate::exports! {
         match check_characteristics(&characteristics) {
             Ok(()) => {}
             Err((status, rule)) => {
-                super::log::note(format!("NdisMRegisterMiniportDriver fails: {rule}"));
+                super::log::record(format!("NdisMRegisterMiniportDriver fails: {rule}"));
                 return status;
             }
         }

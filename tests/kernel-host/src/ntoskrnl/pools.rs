@@ -163,7 +163,7 @@ fn allocate(what: &'static str, request: PoolRequest) -> *mut u8 {
         return ptr::null_mut();
     }
     if request.zeroed && irql::current() >= irql::DISPATCH {
-        pool::note_zeroes_at_dispatch(request.size);
+        pool::record_zeroing_at_dispatch(request.size);
     }
     pool::allocate(what, request).unwrap_or(ptr::null_mut())
 }

@@ -152,7 +152,7 @@ fn by_the_seed(thread: &Thread, name: &'static str, leave: bool) {
             thread::all().into_iter().filter(|thread| is_realtime_and_ready(thread)).collect();
         priority::report(&held, &offenders);
     }
-    turn_over(table, seat, next);
+    pass_token(table, seat, next);
 }
 
 fn is_realtime_and_ready(thread: &Thread) -> bool {
@@ -189,7 +189,7 @@ pub(crate) fn hand_over(thread: &Thread, name: &'static str) {
     let Some(seat) = thread.seat else { return };
     let mut table = arrive(seat, name);
     let next = table.choose(Some(seat.number)).or(Some(seat.number));
-    turn_over(table, seat, next);
+    pass_token(table, seat, next);
 }
 
 /// Counts a point; the thread has the run token afterwards. The watch may have taken it away before.
@@ -236,7 +236,7 @@ pub fn linger(time: Duration) {
 }
 
 /// Gives the run token to `next`, and waits for it unless that is the caller.
-fn turn_over(mut table: LockedTable, seat: &'static Seat, next: Option<usize>) {
+fn pass_token(mut table: LockedTable, seat: &'static Seat, next: Option<usize>) {
     if next == Some(seat.number) {
         table.holder = next;
         return;
@@ -261,7 +261,7 @@ pub(crate) fn wait_while(thread: &Thread, word: &AtomicU32, value: u32, name: &'
         if word.load(Ordering::Acquire) == value {
             table.set_ready(seat, false);
             let next = table.choose_or_clock();
-            turn_over(table, seat, next);
+            pass_token(table, seat, next);
         }
     }
 }
@@ -336,7 +336,7 @@ impl Place {
             }
             table.wait_for_end(seat, other);
             let next = table.choose_or_clock();
-            turn_over(table, seat, next);
+            pass_token(table, seat, next);
         }
         dispatcher::set_blocked(false);
         body()

@@ -42,7 +42,7 @@ fn run(test: &str, environment: &[(&str, &str)]) -> Outcome {
 }
 
 impl Outcome {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{}{}", String::from_utf8_lossy(&self.output.stdout), String::from_utf8_lossy(&self.output.stderr))
     }
 

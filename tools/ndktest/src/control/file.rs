@@ -42,12 +42,12 @@ impl ControlFile {
     }
 
     /// A reference for a request; false once the file is being closed.
-    pub fn enter(&self) -> bool {
+    pub fn begin_request(&self) -> bool {
         !self.is_closing() && self.requests.acquire()
     }
 
     /// Gives a reference back.
-    pub fn leave(&self) {
+    pub fn end_request(&self) {
         self.requests.release();
     }
 

@@ -58,7 +58,7 @@ pub struct Pair {
     /// The connection has ended. Set before the pair is closed: by a disconnect event, or by a transfer that broke it.
     disconnected: AtomicBool,
     /// The connection has ended, and not with an adapter: transfers that have not begun end.
-    turning_away: AtomicBool,
+    refuses_transfers: AtomicBool,
     /// What it is connected over, once it is.
     pub addresses: SpinLock<[Option<IpAddr>; 2]>,
     pub ends: Mutex<Option<Ends>>,
@@ -76,7 +76,7 @@ impl Pair {
             ending: AtomicI32::new(0),
             transferring: AtomicBool::new(false),
             disconnected: AtomicBool::new(false),
-            turning_away: AtomicBool::new(false),
+            refuses_transfers: AtomicBool::new(false),
             addresses: SpinLock::new([None; 2]),
             ends: Mutex::try_new(tags::EVENT, None).map_err(none)?,
         };
@@ -108,13 +108,13 @@ impl Pair {
     }
 
     /// From now on transfers that have not begun end.
-    pub fn turn_away(&self) {
-        self.turning_away.store(true, Ordering::Release);
+    pub fn refuse_transfers(&self) {
+        self.refuses_transfers.store(true, Ordering::Release);
     }
 
     /// What a transfer that has not begun is answered, if it should end.
-    pub fn turned_away(&self) -> Option<Status> {
-        self.turning_away.load(Ordering::Acquire).then_some(Status::CONNECTION_DISCONNECTED)
+    pub fn refusal_of_transfers(&self) -> Option<Status> {
+        self.refuses_transfers.load(Ordering::Acquire).then_some(Status::CONNECTION_DISCONNECTED)
     }
 
     /// What a request on a pair without connection is answered.

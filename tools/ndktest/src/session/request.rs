@@ -40,7 +40,7 @@ unsafe impl Send for PendingRequest {}
 impl PendingRequest {
     /// Takes a reference on the file; nothing when the file is being closed.
     pub fn new(request: Request, file: &ControlFile, work: Work) -> Result<Self, Request> {
-        if file.enter() { Ok(Self { request, file: NonNull::from(file), work }) } else { Err(request) }
+        if file.begin_request() { Ok(Self { request, file: NonNull::from(file), work }) } else { Err(request) }
     }
 
     pub fn irp(&self) -> &Request {
@@ -55,7 +55,7 @@ impl PendingRequest {
     /// Why a request that is not begun should end, if it should. `IRQL <= DISPATCH_LEVEL`.
     pub fn ended(&self) -> Option<Status> {
         let pair = match &self.work {
-            Work::Transfer(_, _, pair) => pair.ended().or(pair.turned_away()),
+            Work::Transfer(_, _, pair) => pair.ended().or(pair.refusal_of_transfers()),
             _ => None,
         };
         pair.or_else(|| ended(&self.request, self.file()))
@@ -84,7 +84,7 @@ impl PendingRequest {
         drop(self.work);
         self.request.complete(outcome.status.0, outcome.information);
         // The file may go from here on, and then the driver.
-        file.leave();
+        file.end_request();
     }
 }
 

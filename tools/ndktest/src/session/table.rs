@@ -187,7 +187,7 @@ impl Pairs {
             if pair.disconnect_status(driver) == Status::DEVICE_REMOVED {
                 pair.condemn(Status::DEVICE_REMOVED);
             } else {
-                pair.turn_away();
+                pair.refuse_transfers();
             }
             // Transfers that have not begun end in either case: all threads may be busy with others.
             driver.workers.call_off();

@@ -190,7 +190,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
         match self.take() {
             ConnectorState::Connecting { peer, tied, waiting } => {
                 self.data = data.map(|data| (data, self.rules.callee_data));
-                self.due.hold(waiting.request, Err(error));
+                self.due.complete_later(waiting.request, Err(error));
                 let peer = Some(PeerEffect { peer, message: message.map(Message::from) });
                 let effects = ConnectorEffects::parting(QueuePairEffect::Free(tied), peer, None);
                 let count = Some(ConnectorCount::AttemptFailed);
@@ -213,7 +213,7 @@ impl<T: MachineTypes> ConnectorMachine<T> {
         let effects = match state {
             ConnectorState::Connecting { peer, tied, waiting }
             | ConnectorState::Accepting { peer, tied, waiting, .. } => {
-                self.due.hold(waiting.request, Err(error));
+                self.due.complete_later(waiting.request, Err(error));
                 ConnectorEffects::parting(QueuePairEffect::Free(tied), part(peer), None)
             }
             ConnectorState::Answered { peer, tied, peer_pair } => {

@@ -146,7 +146,7 @@ pub(super) fn stub(purpose: Purpose) -> usize {
 }
 
 /// The callback of a number, with the checks that all have in common.
-fn enter(number: u64, expected: fn(Purpose) -> bool, name: &'static str) -> Callback {
+fn begin_callback(number: u64, expected: fn(Purpose) -> bool, name: &'static str) -> Callback {
     enter_consumer_callback(name, IrqlRange::UP_TO_DISPATCH);
     let mut table = table();
     let callbacks = &mut table.get_or_insert_default().callbacks;
@@ -171,7 +171,7 @@ fn enter(number: u64, expected: fn(Purpose) -> bool, name: &'static str) -> Call
 }
 
 /// Calls the consumer.
-unsafe fn tell(callback: &Callback, arguments: &[u64]) {
+unsafe fn call_consumer(callback: &Callback, arguments: &[u64]) {
     let name = Context::new(ContextKind::ConsumerCallback, callback.purpose.name());
     let function = callback.function;
     if trace::is_on() {
@@ -244,27 +244,27 @@ fn trace_callback(callback: &Callback, arguments: &[u64]) {
 }
 
 unsafe extern "win64" fn request_done(number: u64, status: u64) {
-    let callback = enter(number, |purpose| purpose == Purpose::Request, "NDK_FN_REQUEST_COMPLETION");
+    let callback = begin_callback(number, |purpose| purpose == Purpose::Request, "NDK_FN_REQUEST_COMPLETION");
     not_pending(status, &callback);
-    note_failure(&callback, status);
+    record_failure(&callback, status);
     if let Some(mapping) = callback.mapping
         && is_success(status)
     {
         callback.family.mapped(mapping);
     }
     // SAFETY: the arguments of NDK_FN_REQUEST_COMPLETION.
-    unsafe { tell(&callback, &[status]) };
+    unsafe { call_consumer(&callback, &[status]) };
 }
 
 unsafe extern "win64" fn create_done(number: u64, status: u64, made: *mut NDK_OBJECT_HEADER) {
-    let callback = enter(number, |purpose| matches!(purpose, Purpose::Create(_)), "NDK_FN_CREATE_COMPLETION");
+    let callback = begin_callback(number, |purpose| matches!(purpose, Purpose::Create(_)), "NDK_FN_CREATE_COMPLETION");
     not_pending(status, &callback);
-    note_failure(&callback, status);
+    record_failure(&callback, status);
     if is_success(status) {
         created(&callback, made);
     }
     // SAFETY: the arguments of NDK_FN_CREATE_COMPLETION.
-    unsafe { tell(&callback, &[status, made as u64]) };
+    unsafe { call_consumer(&callback, &[status, made as u64]) };
 }
 
 /// Takes over what a create made, inline or not.
@@ -282,12 +282,12 @@ pub(super) fn created(callback: &Callback, made: *mut NDK_OBJECT_HEADER) {
 }
 
 unsafe extern "win64" fn close_done(number: u64) {
-    let callback = enter(number, |purpose| purpose == Purpose::Close, "NDK_FN_CLOSE_COMPLETION");
+    let callback = begin_callback(number, |purpose| purpose == Purpose::Close, "NDK_FN_CLOSE_COMPLETION");
     if let Some(object) = callback.object.get() {
         object.set_closed();
     }
     // SAFETY: the argument of NDK_FN_CLOSE_COMPLETION.
-    unsafe { tell(&callback, &[]) };
+    unsafe { call_consumer(&callback, &[]) };
 }
 
 unsafe extern "win64" fn queue_notification(number: u64, status: u64) {
@@ -304,41 +304,42 @@ unsafe extern "win64" fn shared_receive_notification(number: u64, status: u64) {
 
 unsafe fn notify(number: u64, status: u64, purpose: Purpose) {
     let expected = |purpose| matches!(purpose, Purpose::QueueNotification | Purpose::SharedReceiveNotification);
-    let callback = enter(number, expected, purpose.name());
+    let callback = begin_callback(number, expected, purpose.name());
     let object = callback.object.get();
     if object.is_some_and(|object| object.notifying.fetch_add(1, Ordering::SeqCst) != 0) {
         broken(Group::Ndk, number as usize, format!("two of {} of one queue run at once", purpose.name()));
     }
     // SAFETY: the arguments of both notification callbacks.
-    unsafe { tell(&callback, &[status]) };
+    unsafe { call_consumer(&callback, &[status]) };
     if let Some(object) = object {
         object.notifying.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 unsafe extern "win64" fn connect_event(number: u64, connector: *mut NDK_OBJECT_HEADER) {
-    let callback = enter(number, |purpose| purpose == Purpose::ConnectEvent, "NDK_FN_CONNECT_EVENT_CALLBACK");
+    let callback = begin_callback(number, |purpose| purpose == Purpose::ConnectEvent, "NDK_FN_CONNECT_EVENT_CALLBACK");
     object::adopt(NdkObjectKind::Connector, connector, &callback.family, "NDK_FN_CONNECT_EVENT_CALLBACK");
     if let (Some(listener), Some(own)) = (callback.object.get(), object::open_at(connector as usize)) {
         own.needs(std::slice::from_ref(listener));
     }
     // SAFETY: the arguments of NDK_FN_CONNECT_EVENT_CALLBACK.
-    unsafe { tell(&callback, &[connector as u64]) };
+    unsafe { call_consumer(&callback, &[connector as u64]) };
 }
 
 unsafe extern "win64" fn disconnect_event(number: u64) {
-    let callback = enter(number, |purpose| purpose == Purpose::DisconnectEvent, "NDK_FN_DISCONNECT_EVENT_CALLBACK");
+    let callback =
+        begin_callback(number, |purpose| purpose == Purpose::DisconnectEvent, "NDK_FN_DISCONNECT_EVENT_CALLBACK");
     told_once(&callback);
     // SAFETY: the argument of NDK_FN_DISCONNECT_EVENT_CALLBACK.
-    unsafe { tell(&callback, &[]) };
+    unsafe { call_consumer(&callback, &[]) };
 }
 
 unsafe extern "win64" fn disconnect_event_ex(number: u64, reason: u64) {
     let callback =
-        enter(number, |purpose| purpose == Purpose::DisconnectEventEx, "NDK_FN_DISCONNECT_EVENT_CALLBACK_EX");
+        begin_callback(number, |purpose| purpose == Purpose::DisconnectEventEx, "NDK_FN_DISCONNECT_EVENT_CALLBACK_EX");
     told_once(&callback);
     // SAFETY: the arguments of NDK_FN_DISCONNECT_EVENT_CALLBACK_EX.
-    unsafe { tell(&callback, &[reason]) };
+    unsafe { call_consumer(&callback, &[reason]) };
 }
 
 fn told_once(callback: &Callback) {
@@ -348,7 +349,7 @@ fn told_once(callback: &Callback) {
     }
 }
 
-fn note_failure(callback: &Callback, status: u64) {
+fn record_failure(callback: &Callback, status: u64) {
     if !is_success(status) {
         refusals::completed(callback.given_to, &callback.of, status as i32);
     }

@@ -24,7 +24,7 @@ struct Refusal {
 
 static LAST: Mutex<VecDeque<Refusal>> = Mutex::new(VecDeque::new());
 
-fn note(call: &'static str, object: &NdkObject, status: i32, caller: Option<u64>) {
+fn record(call: &'static str, object: &NdkObject, status: i32, caller: Option<u64>) {
     let refusal = Refusal { time: dispatcher::now(), call, object: object.name(), status, caller };
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.len() == KEPT {
@@ -35,12 +35,12 @@ fn note(call: &'static str, object: &NdkObject, status: i32, caller: Option<u64>
 
 /// A call that returned a failure.
 pub(super) fn returned(call: &'static str, object: &NdkObject, status: i32) {
-    note(call, object, status, Some(callout::caller_address(Thread::current())));
+    record(call, object, status, Some(callout::caller_address(Thread::current())));
 }
 
 /// A call that pended and completed with a failure.
 pub(super) fn completed(call: &'static str, object: &NdkObject, status: i32) {
-    note(call, object, status, None);
+    record(call, object, status, None);
 }
 
 /// One line for each, the last one last; nothing when the lock is held.

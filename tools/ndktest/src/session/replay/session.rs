@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
 
     /// Looks at the adapters when addresses have changed, and about every second of waiting: a script without a connection hears of
     /// nothing else.
-    fn look_now_and_then(&mut self) -> Result<(), Status> {
+    fn check_adapters_sometimes(&mut self) -> Result<(), Status> {
         self.waits = self.waits.wrapping_add(1);
         let changes = self.driver.watch.changes();
         if !self.waits.is_multiple_of(WAITS) && changes == self.changes {
@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
         loop {
             self.give_up()?;
             patience.check()?;
-            self.look_now_and_then()?;
+            self.check_adapters_sometimes()?;
             if patience.pause(&[&self.log.changed], Some(REST)) == Wake::Time {
                 break;
             }
