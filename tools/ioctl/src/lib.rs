@@ -19,6 +19,7 @@ mod check;
 mod header;
 mod histogram;
 mod names;
+pub mod nd;
 mod object_list;
 mod objects;
 mod outcome;

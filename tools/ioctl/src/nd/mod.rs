@@ -1,0 +1,26 @@
+//! User-mode NetworkDirect: what crosses `\\.\SoftNd` between `softnd.dll` and the driver.
+//!
+//! The control plane is the public `ndioctl.h`, version 1: its codes and structures ([`control`]). What that header leaves open is
+//! here, with codes above 0x800 ([`private`]), and the queues that a process shares with the driver ([`rings`]).
+//!
+//! Rules: every input begins with [`VERSION`]; a handle is a number that means something for one file only, and 0 is none;
+//! of shared memory the driver believes only what it has copied, and no index that it did not compute.
+
+pub mod control;
+pub mod private;
+pub mod rings;
+
+/// The device object, as the driver names it.
+pub const DEVICE_NAME: &str = r"\Device\SoftNd";
+
+/// The symbolic link to it, as the driver names it.
+pub const SYMBOLIC_LINK_NAME: &str = r"\DosDevices\Global\SoftNd";
+
+/// What the provider opens.
+pub const WIN32_DEVICE_NAME: &str = r"\\.\SoftNd";
+
+/// ND_IOCTL_VERSION: the first four bytes of every input. Any other value is answered with STATUS_INVALID_DEVICE_REQUEST.
+pub const VERSION: u32 = 1;
+
+/// ND_VERSION_2, the only `InfoVersion` that an adapter is asked by.
+pub const INFO_VERSION: u32 = 0x2_0000;
