@@ -194,8 +194,6 @@ trials! {
             (theirs.pend(CODE_PEND_OUT, 100), theirs.pend_with_port(CODE_PEND, 8).0)
         });
         let (plain, with_port) = thread.join();
-        // Its requests are over before the thread is gone, which is a little after it says so.
-        kernel.rest(Duration::from_millis(1));
         assert_eq!(program.status(plain), STATUS_CANCELLED);
         assert_eq!([program.status(own), program.status(with_port)], [STATUS_PENDING; 2]);
         let visit = program.process.enter();
