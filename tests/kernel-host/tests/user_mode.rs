@@ -122,8 +122,11 @@ fn in_child(test: &str, body: impl FnOnce(&Kernel)) -> Option<Outcome> {
         let kernel = Kernel::boot(KernelConfig::default());
         let load = || kernel.load_driver(c_image::path(&workspace(), PENDING.name), "pending");
         let driver: Driver = load().expect("the driver loads");
+        // The kernel's own threads have started, and those of the test have ended.
+        kernel.rest(Duration::from_millis(1));
         let frames = kernel.report().frames;
         body(&kernel);
+        kernel.rest(Duration::from_millis(1));
         assert_eq!(kernel.report().frames, frames, "every process has gone, and its memory has not");
         driver.unload();
         let report = kernel.shutdown();

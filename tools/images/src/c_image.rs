@@ -54,13 +54,7 @@ const COMPILER_FLAGS: &[&str] = &[
 const DRIVER_FLAGS: &[&str] = &["-driver", "-subsystem:native", "-entry:DriverEntry"];
 const DLL_FLAGS: &[&str] = &["-dll", "-noimplib", "-subsystem:windows", "-entry:DllMain"];
 
-const LINKER_FLAGS: &[&str] = &[
-    "-nodefaultlib",
-    "-debug",
-    "-guard:cf",
-    "-dynamicbase",
-    "-nxcompat",
-];
+const LINKER_FLAGS: &[&str] = &["-nodefaultlib", "-debug", "-guard:cf", "-dynamicbase", "-nxcompat"];
 
 /// Where the image is once it is built.
 pub fn path(workspace: &Workspace, name: &str) -> PathBuf {

@@ -481,9 +481,9 @@ fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pen
     }
     check_output(irp, &output);
     let result = IoResult { status: answer, information };
-    let last_step = parts.on_completion.map(|tell| {
-        (tell, Ended { result: result.clone(), output: output.clone(), marked_pending })
-    });
+    let last_step = parts
+        .on_completion
+        .map(|tell| (tell, Ended { result: result.clone(), output: output.clone(), marked_pending }));
     // Under the table's lock: a thread that does not find the packet there finds how it ended.
     *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
     table.remove(&irp.address);
@@ -524,7 +524,7 @@ crate::exports! {
             bugcheck(BugCheck::MULTIPLE_IRP_COMPLETE_REQUESTS, [irp as u64, 0, 0, 0], rule);
         };
         let thread = Thread::current();
-        if thread.spin_locks_held.load(std::sync::atomic::Ordering::Relaxed) > thread.locks_at_context_entry() {
+        if thread.spin_locks_held.load(Ordering::Relaxed) > thread.locks_at_context_entry() {
             violation(&live, format!("{}: completed with a spin lock held", live.major.name()));
         }
         // SAFETY: in the table, therefore not taken back; the driver owns it and is in this call.

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::image::{Image, loader};
 use crate::kernel::FrameOrder;
+use crate::memory::PAGE_SIZE;
 use crate::memory::address_space::{self, Protection};
 use crate::memory::mdl::{self, Access};
 use crate::memory::user_buffer::{LockedMdl, UserBuffer};
-use crate::memory::PAGE_SIZE;
 use crate::status::{self, NtStatus};
 
 /// Allocations of more pages have adjacent frames: each frame that is not costs a map of the operating system.
@@ -262,4 +262,3 @@ impl ProcessMemory {
         lock(&self.heap).len()
     }
 }
-

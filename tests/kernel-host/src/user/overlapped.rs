@@ -94,7 +94,8 @@ fn request(process: &ProcessState, file: &FileObject, call: &ControlCall) -> Res
     let control = file.device_file.check(call.code)?;
     let memory = &process.memory;
     let length_of = |address: usize, length: usize| if address == 0 { 0 } else { length };
-    let input = memory.read(call.input, length_of(call.input, call.input_length)).ok_or(status::STATUS_ACCESS_VIOLATION)?;
+    let input =
+        memory.read(call.input, length_of(call.input, call.input_length)).ok_or(status::STATUS_ACCESS_VIOLATION)?;
     let access = match control.method() {
         Method::Buffered => {
             let length = length_of(call.output, call.output_length);

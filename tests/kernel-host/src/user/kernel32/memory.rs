@@ -111,4 +111,3 @@ crate::exports! {
         })
     }
 }
-
