@@ -72,7 +72,8 @@ pub fn build(workspace: &Workspace, image: &CImage<'_>) -> Result<PathBuf> {
     let folder = folder(workspace, image.name);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut linker = Command::new(toolchain::linker()?);
-    let kind = if image.name.ends_with(".dll") { DLL_FLAGS } else { DRIVER_FLAGS };
+    let is_dll = Path::new(image.name).extension().is_some_and(|extension| extension == "dll");
+    let kind = if is_dll { DLL_FLAGS } else { DRIVER_FLAGS };
     linker.current_dir(&folder).args(["-flavor", "link"]).args(kind).args(LINKER_FLAGS);
     linker.arg(format!("-out:{}", image.name));
     for source in sources(workspace, image.sources)? {

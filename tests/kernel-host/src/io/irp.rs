@@ -83,12 +83,18 @@ pub struct IrpRequest {
     pub process: u32,
     /// The packet is cancelled before the driver has it.
     pub cancelled: bool,
-    /// `UserIosb`: where a user program gets its status, 0 for a caller of the host's own.
-    pub user_iosb: usize,
-    /// The end of the thread that sends it cancels the packet.
-    pub bound_to_thread: bool,
-    /// What a user program is told; runs at the driver's level with no lock of the host held.
-    pub on_completion: Option<OnCompletion>,
+    /// What a process of user mode adds.
+    pub user: Option<UserRequest>,
+}
+
+/// The sender's side of a packet of user mode.
+pub struct UserRequest {
+    /// `UserIosb`.
+    pub status_block: usize,
+    /// The end of the thread that sends the packet does not cancel it.
+    pub outlives_thread: bool,
+    /// Tells the program; runs at the driver's level with no lock of the host held.
+    pub on_completion: OnCompletion,
 }
 
 /// The last step of a completion, after the packet and its buffers were taken back.
@@ -119,9 +125,7 @@ impl IrpRequest {
             kernel_mode,
             process,
             cancelled: false,
-            user_iosb: 0,
-            bound_to_thread: true,
-            on_completion: None,
+            user: None,
         }
     }
 }
@@ -264,7 +268,9 @@ pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -
 }
 
 fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> Arc<ActiveIrp> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let null = std::ptr::null_mut();
+    let user_iosb = request.user.as_ref().map_or(0, |user| user.status_block);
     let system_buffer = request.system_buffer.as_ref().map_or(null, |buffer| buffer.as_pointer().cast());
     let mdl = request.mdl.as_ref().map_or(std::ptr::null_mut(), LockedMdl::as_ptr);
     let unwritten = if crate::kernel::is_verifying() { STATUS_UNWRITTEN } else { 0 };
@@ -286,7 +292,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> A
             CancelIrql: 0,
             ApcEnvironment: 0,
             AllocationFlags: 0,
-            UserIosb: request.user_iosb as *mut _,
+            UserIosb: user_iosb as *mut _,
             UserEvent: std::ptr::null_mut(),
             Overlay: [0; 2],
             CancelRoutine: null,
@@ -314,15 +320,14 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> A
     let address = packet.as_pointer();
     // SAFETY: the packet is the host's and not yet handed out.
     unsafe { (*address).irp.CurrentStackLocation = &raw mut (*address).stack };
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     let irp = Arc::new(ActiveIrp {
         device: Arc::clone(device),
         file: file as usize,
         process: request.process,
         thread: Thread::current().identifier(),
-        bound_to_thread: request.bound_to_thread,
+        bound_to_thread: !request.user.as_ref().is_some_and(|user| user.outlives_thread),
         number: NEXT.fetch_add(1, Ordering::Relaxed),
-        user_iosb: request.user_iosb,
+        user_iosb,
         address: address as usize,
         major: request.major,
         output_length: request.output_length,
@@ -332,7 +337,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> A
             packet,
             system_buffer: request.system_buffer,
             mdl: request.mdl,
-            on_completion: request.on_completion,
+            on_completion: request.user.map(|user| user.on_completion),
         })),
         completion: Mutex::new(None),
         completed: Event::notification(),

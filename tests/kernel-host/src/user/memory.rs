@@ -178,7 +178,9 @@ impl ProcessMemory {
     pub fn free_all(&self) {
         lock(&self.heap).clear();
         let regions = std::mem::take(&mut *lock(&self.regions));
-        regions.into_values().for_each(|region| retire(region.backing));
+        for region in regions.into_values() {
+            retire(region.backing);
+        }
     }
 
     /// Changes the protection of the pages of a range; that of the first one before.

@@ -14,7 +14,7 @@ use super::{event, memory};
 use crate::dispatcher::Event;
 use crate::io::control_code::Method;
 use crate::io::file::system_buffer;
-use crate::io::irp::{Ended, IrpRequest};
+use crate::io::irp::{Ended, IrpRequest, UserRequest};
 use crate::memory::mdl::Access;
 use crate::status::{self, NtStatus};
 
@@ -23,6 +23,7 @@ const STATUS_BLOCK: usize = 16;
 const INFORMATION: usize = 8;
 
 /// The arguments of `NtDeviceIoControlFile`.
+#[derive(Clone, Copy)]
 pub(super) struct ControlCall {
     pub file: usize,
     pub event: usize,
@@ -62,8 +63,7 @@ fn begin(process: &Arc<ProcessState>, call: &ControlCall) -> Result<NtStatus, Nt
     }
     let port = file.port();
     let mut request = request(process, &file, call)?;
-    request.user_iosb = call.status_block;
-    request.bound_to_thread = port.is_none();
+    let outlives_thread = port.is_some();
     let telling = Telling {
         process: Arc::clone(process),
         file: Arc::clone(&file),
@@ -73,8 +73,11 @@ fn begin(process: &Arc<ProcessState>, call: &ControlCall) -> Result<NtStatus, Nt
         status_block: call.status_block,
         output: call.output,
     };
-    request.on_completion = Some(Box::new(move |ended: &Ended| telling.tell(ended)));
-    event.iter().for_each(|event| event.reset());
+    let on_completion = Box::new(move |ended: &Ended| telling.tell(ended));
+    request.user = Some(UserRequest { status_block: call.status_block, outlives_thread, on_completion });
+    if let Some(event) = &event {
+        event.reset();
+    }
     file.event.reset();
     let sent = file.device_file.send(request);
     let answer = sent.returned();
