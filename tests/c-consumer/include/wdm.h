@@ -8,6 +8,8 @@
 #define FILE_DEVICE_UNKNOWN 0x22u
 #define FILE_DEVICE_SECURE_OPEN 0x100u
 #define METHOD_BUFFERED 0u
+#define METHOD_IN_DIRECT 1u
+#define METHOD_OUT_DIRECT 2u
 #define FILE_ANY_ACCESS 0u
 #define CTL_CODE(type, function, method, access) (((type) << 16) | ((access) << 14) | ((function) << 2) | (method))
 #define IRP_MJ_CREATE 0x00
@@ -83,9 +85,25 @@ typedef struct DECLSPEC_ALIGN(16) _IRP {
     } AssociatedIrp;
     LIST_ENTRY ThreadListEntry;
     IO_STATUS_BLOCK IoStatus;
-    ULONG64 Rest[15];
+    CHAR RequestorMode;
+    BOOLEAN PendingReturned;
+    CHAR StackCount;
+    CHAR CurrentLocation;
+    BOOLEAN Cancel;
+    KIRQL CancelIrql;
+    CHAR ApcEnvironment;
+    UCHAR AllocationFlags;
+    IO_STATUS_BLOCK *UserIosb;
+    PKEVENT UserEvent;
+    ULONG64 Overlay[2];
+    PVOID CancelRoutine;
+    PVOID UserBuffer;
     struct {
         struct {
+            PVOID DriverContext[4];
+            PKTHREAD Thread;
+            PVOID AuxiliaryBuffer;
+            LIST_ENTRY ListEntry;
             IO_STACK_LOCATION *CurrentStackLocation;
             PFILE_OBJECT OriginalFileObject;
         } Overlay;
@@ -93,11 +111,18 @@ typedef struct DECLSPEC_ALIGN(16) _IRP {
     ULONG64 TailRest;
 } IRP;
 C_ASSERT(sizeof(IRP) == 208);
+C_ASSERT(__builtin_offsetof(IRP, CancelRoutine) == 104);
+C_ASSERT(__builtin_offsetof(IRP, Tail.Overlay.ListEntry) == 168);
 C_ASSERT(__builtin_offsetof(IRP, Tail.Overlay.CurrentStackLocation) == 184);
 
 typedef NTSTATUS DRIVER_DISPATCH(PDEVICE_OBJECT DeviceObject, PIRP Irp);
 
+typedef VOID DRIVER_CANCEL(PDEVICE_OBJECT DeviceObject, PIRP Irp);
+
+#define SL_PENDING_RETURNED 0x01
 #define IoGetCurrentIrpStackLocation(irp) ((irp)->Tail.Overlay.CurrentStackLocation)
+#define IoMarkIrpPending(irp) (IoGetCurrentIrpStackLocation(irp)->Control |= SL_PENDING_RETURNED)
+#define IoSetCancelRoutine(irp, routine) __atomic_exchange_n(&(irp)->CancelRoutine, (PVOID)(routine), __ATOMIC_SEQ_CST)
 
 NTKERNELAPI NTSTATUS IoCreateDevice(PDRIVER_OBJECT DriverObject, ULONG DeviceExtensionSize, PUNICODE_STRING DeviceName,
                                     ULONG DeviceType, ULONG DeviceCharacteristics, BOOLEAN Exclusive,
@@ -107,3 +132,13 @@ NTKERNELAPI NTSTATUS IoCreateSymbolicLink(PUNICODE_STRING SymbolicLinkName, PUNI
 NTKERNELAPI NTSTATUS IoDeleteSymbolicLink(PUNICODE_STRING SymbolicLinkName);
 NTKERNELAPI VOID IofCompleteRequest(PIRP Irp, CHAR PriorityBoost);
 #define IoCompleteRequest IofCompleteRequest
+NTKERNELAPI VOID IoReleaseCancelSpinLock(KIRQL Irql);
+NTKERNELAPI ULONG IoGetRequestorProcessId(PIRP Irp);
+
+#define NormalPagePriority 16u
+#define MdlMappingNoExecute 0x40000000u
+typedef enum _MEMORY_CACHING_TYPE { MmNonCached, MmCached } MEMORY_CACHING_TYPE;
+NTKERNELAPI PVOID MmMapLockedPagesSpecifyCache(PMDL Mdl, KPROCESSOR_MODE AccessMode, MEMORY_CACHING_TYPE CacheType,
+                                               PVOID RequestedAddress, ULONG BugCheckOnFailure, ULONG Priority);
+NTKERNELAPI KIRQL KeAcquireSpinLockRaiseToDpc(PKSPIN_LOCK SpinLock);
+NTKERNELAPI VOID KeReleaseSpinLock(PKSPIN_LOCK SpinLock, KIRQL NewIrql);

@@ -266,7 +266,7 @@ pub(crate) unsafe fn call_image_until_terminated(context: Context, target: usize
     unsafe { call_image(context, target, arguments) };
 }
 
-fn push_context(thread: &Thread, context: Context, locks: u32, target: usize) -> usize {
+pub(crate) fn push_context(thread: &Thread, context: Context, locks: u32, target: usize) -> usize {
     let mut contexts = thread.contexts.borrow_mut();
     let depth = contexts.len();
     if depth >= crate::thread::MAXIMUM_NESTING {

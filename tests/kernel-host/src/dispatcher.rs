@@ -820,7 +820,8 @@ impl Event {
         Self { event }
     }
 
-    fn address(&self) -> *mut KEVENT {
+    /// For a wait for several objects.
+    pub(crate) fn address(&self) -> *mut KEVENT {
         (&raw const *self.event).cast_mut()
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::export::{DATA_TABLES, TABLES};
+use crate::user::imports;
 
 struct ExportRow {
     name: &'static str,
@@ -35,7 +36,7 @@ fn row(name: &'static str, irql: &'static str, documentation: &[&str]) -> Export
 
 fn rows() -> BTreeMap<&'static str, Vec<ExportRow>> {
     let mut modules: BTreeMap<&'static str, Vec<ExportRow>> = BTreeMap::new();
-    for export in TABLES.iter().copied().flatten() {
+    for export in TABLES.iter().chain(imports::TABLES).copied().flatten() {
         let irql = if export.direct { "any level" } else { export.irql.describe() };
         modules.entry(export.module).or_default().push(row(export.name, irql, export.documentation));
     }

@@ -11,6 +11,7 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::irql::{self, IrqlRange};
 use crate::memory::address_space::{self, Zone};
 use crate::thread::Thread;
+use crate::user::imports;
 
 /// One exported function.
 pub struct ExportDeclaration {
@@ -209,6 +210,9 @@ pub extern "win64" fn check_addresses(declaration: &'static ExportDeclaration, a
     // SAFETY: an array of the caller's.
     let addresses = unsafe { std::slice::from_raw_parts(addresses, count) };
     let of_users = |address: &&usize| address_space::zone_of(**address) == Some(Zone::UserBuffers);
+    if imports::is_module(declaration.module) {
+        return;
+    }
     let system_service = declaration.name.starts_with("Zw");
     if let Some(address) = addresses.iter().find(of_users).filter(|_| !ASK_ABOUT_ADDRESSES.contains(&declaration.name))
     {

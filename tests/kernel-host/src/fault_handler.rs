@@ -12,6 +12,7 @@ use crate::bugcheck::{BugCheck, Fault, bugcheck_of_fault};
 use crate::deferred_budget;
 use crate::emulation;
 use crate::export;
+use crate::image::Kind;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
@@ -170,6 +171,10 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
 
 /// The owner of the instruction: the driver, or an export that followed a pointer of the driver.
 fn who(of_host: bool, registers: Registers) -> String {
+    let image = crate::image::containing(registers.instruction as usize);
+    if let Some(program) = image.filter(|image| image.kind == Kind::Dll) {
+        return format!("the user program in {}", program.name);
+    }
     if !of_host {
         return "the driver".to_owned();
     }
@@ -179,7 +184,8 @@ fn who(of_host: bool, registers: Registers) -> String {
         Some(target) => export::direct_name(target),
         None => thread.and_then(Thread::last_export).map(|export| export.name),
     };
-    name.map_or_else(|| "the host".to_owned(), |name| format!("{name}, which is given a pointer by the driver,"))
+    let caller = if crate::user::call::runs_program() { "the user program" } else { "the driver" };
+    name.map_or_else(|| "the host".to_owned(), |name| format!("{name}, which is given a pointer by {caller},"))
 }
 
 /// The trap, with the bytes of its instruction as far as they can be read.
@@ -266,6 +272,9 @@ fn explain(address: usize, writes: bool, executes: bool, trap: &Trap, who: &str)
         ),
         Some(Zone::Stacks) => (wild, "a kernel stack that is gone".to_owned()),
         Some(Zone::Images) => explain_image(address, writes, executes),
+        Some(Zone::UserBuffers) if address_space::frame_at(address).is_some() => {
+            (wild, "memory of a user program without that access".to_owned())
+        }
         Some(Zone::UserBuffers) => (wild, "a user buffer that is gone, or the page behind one".to_owned()),
         None => (wild, "no memory at all".to_owned()),
     };

@@ -68,9 +68,11 @@ pub mod thread;
 pub mod thunk;
 pub mod timer;
 mod trap;
+pub mod user;
 pub mod worker;
 pub mod wsk;
 
 pub use kernel::{Driver, FrameOrder, Kernel, KernelConfig, LoadError, Mode, Report};
 pub use ndis::adapter::Adapter;
 pub use ndis::life_cycle::HaltAction;
+pub use user::Process;

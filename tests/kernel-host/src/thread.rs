@@ -219,6 +219,7 @@ impl Thread {
     pub(crate) fn kernel_stack_ranges(&self) -> Option<Vec<std::ops::Range<u64>>> {
         let mut ranges = crate::processor::deferred_call_stack_ranges();
         ranges.extend(self.stack.try_borrow().ok()?.as_ref().map(KernelStack::range));
+        ranges.extend(crate::user::call::stack_range());
         Some(ranges)
     }
 

@@ -1,5 +1,5 @@
-//! Driver images written in C: clang compiles, the toolchain's own linker links, and import libraries come from `.def`
-//! files, as those of the driver's kit do.
+//! Images written in C, drivers and DLLs of user mode: clang compiles, the toolchain's own linker links, and import libraries
+//! come from `.def` files, as those of the driver's kit do.
 //!
 //! The images are made as the driver kit makes drivers: with the security cookie (/GS), control flow guard and symbols.
 
@@ -17,7 +17,8 @@ use std::{
 
 /// What an image is made of. Paths are relative to the work tree.
 pub struct CImage<'image> {
-    /// File name of the image; its folder below `target/c-images` is called the same without the extension.
+    /// File name of the image; its folder below `target/c-images` is called the same without the extension. One that ends in
+    /// `.dll` is a DLL of user mode with `DllMain`, others are drivers.
     pub name: &'image str,
     /// C files, or folders of them.
     pub sources: &'image [&'image str],
@@ -50,18 +51,10 @@ const COMPILER_FLAGS: &[&str] = &[
     "-Wno-four-char-constants",
 ];
 
-const LINKER_FLAGS: &[&str] = &[
-    "-flavor",
-    "link",
-    "-driver",
-    "-subsystem:native",
-    "-entry:DriverEntry",
-    "-nodefaultlib",
-    "-debug",
-    "-guard:cf",
-    "-dynamicbase",
-    "-nxcompat",
-];
+const DRIVER_FLAGS: &[&str] = &["-driver", "-subsystem:native", "-entry:DriverEntry"];
+const DLL_FLAGS: &[&str] = &["-dll", "-noimplib", "-subsystem:windows", "-entry:DllMain"];
+
+const LINKER_FLAGS: &[&str] = &["-nodefaultlib", "-debug", "-guard:cf", "-dynamicbase", "-nxcompat"];
 
 /// Where the image is once it is built.
 pub fn path(workspace: &Workspace, name: &str) -> PathBuf {
@@ -79,7 +72,10 @@ pub fn build(workspace: &Workspace, image: &CImage<'_>) -> Result<PathBuf> {
     let folder = folder(workspace, image.name);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut linker = Command::new(toolchain::linker()?);
-    linker.current_dir(&folder).args(LINKER_FLAGS).arg(format!("-out:{}", image.name));
+    let is_dll = Path::new(image.name).extension().is_some_and(|extension| extension == "dll");
+    let kind = if is_dll { DLL_FLAGS } else { DRIVER_FLAGS };
+    linker.current_dir(&folder).args(["-flavor", "link"]).args(kind).args(LINKER_FLAGS);
+    linker.arg(format!("-out:{}", image.name));
     for source in sources(workspace, image.sources)? {
         linker.arg(compile(workspace, image, &folder, &source)?);
     }

@@ -813,8 +813,8 @@ const CASES: &[Case] = &[
     device(
         "irp-input-written",
         "A buffer that is lent for reading is not written.",
-        Code::DRIVER_VERIFIER_IOMANAGER_VIOLATION,
-        "byte 0 of the buffer was written, which is lent for reading",
+        Code::ATTEMPTED_WRITE_TO_READONLY_MEMORY,
+        "inside a mapping of a buffer that is lent for reading",
     ),
     load(
         "device-flags-contradict",

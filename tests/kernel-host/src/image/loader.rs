@@ -1,6 +1,6 @@
 //! Maps a PE32+ image as the Windows loader does: sections at their addresses, relocations applied, imports bound to
 //! stubs, protections set. The image's pages come from the memory file, so that an MDL over a global variable has real
-//! page frames.
+//! page frames. Drivers and the DLLs of user programs differ in the subsystem, the addresses and who exports to them.
 //!
 //! Everything that cannot be resolved is reported at once: a missing import is an error that names all of them.
 
@@ -14,13 +14,14 @@ use object::read::pe::{ExportTarget, ImageNtHeaders as _, ImageOptionalHeader as
 
 use super::stack_trace::UnwindModule;
 use super::symbols::Symbols;
-use super::{Export, Image, Section, Target};
+use super::{Export, Image, Kind, Section, Target};
 use super::{coverage, load_configuration};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::export::{self, Resolved};
-use crate::memory::address_space::{self, Protection, Reservation};
+use crate::memory::address_space::{Protection, Reservation, Zone};
 use crate::memory::{PAGE_SIZE, frames, paged};
 use crate::thunk;
+use crate::user::imports;
 
 /// Why an image could not be loaded.
 #[derive(Debug)]
@@ -49,6 +50,11 @@ impl std::error::Error for ImageError {}
 
 /// Maps the image at `path` and makes it known. Its entry point has not run.
 pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
+    load_as(Kind::Driver, path)
+}
+
+/// As [`load`], for an image of this kind.
+pub(crate) fn load_as(kind: Kind, path: &Path) -> Result<Arc<Image>, ImageError> {
     let bytes = std::fs::read(path).map_err(|error| ImageError::Read(path.to_owned(), error))?;
     let format = |reason: &str| ImageError::Format(path.to_owned(), reason.to_owned());
     let file = PeFile64::parse(&*bytes).map_err(|error| format(&error.to_string()))?;
@@ -57,14 +63,15 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
         return Err(format("not an x64 image"));
     }
     let optional = headers.optional_header();
-    if optional.subsystem() != pe::IMAGE_SUBSYSTEM_NATIVE {
-        return Err(format("not a driver: its subsystem is not NATIVE"));
-    }
+    check_kind(kind, &file).map_err(format)?;
     let length = (optional.size_of_image() as usize).next_multiple_of(PAGE_SIZE);
     let pages = length / PAGE_SIZE;
     let frames = frames::allocate_run(pages).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
-    let reservation =
-        Reservation::new(address_space::Zone::Images, length).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
+    let zone = match kind {
+        Kind::Driver => Zone::Images,
+        Kind::Dll => Zone::UserBuffers,
+    };
+    let reservation = Reservation::new(zone, length).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
     let base = reservation.address();
     let list: Vec<u32> = frames.clone().collect();
     if !reservation.try_map(&list, Protection::ReadWrite) {
@@ -76,7 +83,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
     memory.fill(0);
     copy_headers_and_sections(&file, &bytes, memory).map_err(|reason| format(&reason))?;
     relocate(&file, memory, base).map_err(|reason| format(&reason))?;
-    let missing = bind_imports(&file, memory).map_err(|reason| format(&reason))?;
+    let missing = bind_imports(kind, &file, memory).map_err(|reason| format(&reason))?;
     if !missing.is_empty() {
         reservation.release();
         frames::free_run(frames);
@@ -87,7 +94,9 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
     let call_targets = if configuration == 0 { None } else { load_configuration::apply(memory, base, configuration) };
     let sections = describe_sections(&file, base);
     let imports = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_IAT).map(|directory| directory.virtual_address.get(LE));
-    check_integrity(path, optional.section_alignment(), base, &sections, imports);
+    if kind == Kind::Driver {
+        check_integrity(path, optional.section_alignment(), base, &sections, imports);
+    }
     protect(&reservation, base, length, &sections);
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let export_table = export_table(&file, base);
@@ -100,6 +109,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
         entry: base + optional.address_of_entry_point() as usize,
         name,
         path: path.to_owned(),
+        kind,
         base,
         length,
         sections,
@@ -107,7 +117,7 @@ pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
         frames,
     });
     super::register(Arc::clone(&image));
-    if crate::kernel::is_verifying() {
+    if crate::kernel::is_verifying() && kind == Kind::Driver {
         image.sections.iter().filter(|section| section.is_pageable()).for_each(|section| {
             let what = format!("the pageable section {} of {}", section.name(), image.name);
             // SAFETY: pages of the image's reservation; `unload` takes the range back first.
@@ -124,6 +134,19 @@ pub fn unload(image: &Arc<Image>) {
     image.sections.iter().filter(|section| section.is_pageable()).for_each(|section| paged::remove(section.address));
     image.reservation.release();
     frames::free_run(image.frames.clone());
+}
+
+/// The header says what the image is.
+fn check_kind(kind: Kind, file: &PeFile64<'_>) -> Result<(), &'static str> {
+    let headers = file.nt_headers();
+    let subsystem = headers.optional_header().subsystem();
+    let is_dll = headers.file_header().characteristics.get(LE).0 & pe::IMAGE_FILE_DLL.0 != 0;
+    let is_windows = [pe::IMAGE_SUBSYSTEM_WINDOWS_GUI, pe::IMAGE_SUBSYSTEM_WINDOWS_CUI].contains(&subsystem);
+    match kind {
+        Kind::Driver if subsystem != pe::IMAGE_SUBSYSTEM_NATIVE => Err("not a driver: its subsystem is not NATIVE"),
+        Kind::Dll if !is_dll || !is_windows => Err("not a DLL of the Windows subsystem"),
+        _ => Ok(()),
+    }
 }
 
 fn copy_headers_and_sections(file: &PeFile64<'_>, bytes: &[u8], memory: &mut [u8]) -> Result<(), String> {
@@ -174,7 +197,7 @@ fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), S
 }
 
 /// Fills the import address table and returns what nothing exports.
-fn bind_imports(file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
+fn bind_imports(kind: Kind, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
     let text = |error: object::Error| error.to_string();
     let mut missing = Vec::new();
     let Some(table) = file.import_table().map_err(text)? else { return Ok(missing) };
@@ -191,7 +214,10 @@ fn bind_imports(file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, S
             let import = table.import::<pe::ImageNtHeaders64>(entry).map_err(text)?;
             let address = match import {
                 Import::Ordinal(ordinal) => {
-                    let address = address_of_ordinal(&module, ordinal, 0);
+                    let address = match kind {
+                        Kind::Driver => address_of_ordinal(&module, ordinal, 0),
+                        Kind::Dll => None,
+                    };
                     if address.is_none() {
                         missing.push(format!("{module}!#{ordinal}"));
                     }
@@ -199,7 +225,10 @@ fn bind_imports(file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, S
                 }
                 Import::Name(_, name) => {
                     let name = String::from_utf8_lossy(name);
-                    let address = address_of(&module, &name);
+                    let address = match kind {
+                        Kind::Driver => address_of(&module, &name),
+                        Kind::Dll => imports::address_of(&module, &name),
+                    };
                     if address.is_none() {
                         missing.push(format!("{module}!{name}"));
                     }
@@ -237,7 +266,8 @@ const MOST_FORWARDERS: usize = 8;
 
 fn address_in_image(module: &str, depth: usize, is_it: impl Fn(&Export) -> bool) -> Option<usize> {
     let images = super::all();
-    let image = images.iter().find(|image| image.name.eq_ignore_ascii_case(module))?;
+    let is_named = |image: &&Arc<Image>| image.kind == Kind::Driver && image.name.eq_ignore_ascii_case(module);
+    let image = images.iter().find(is_named)?;
     match &image.export_table.iter().find(|export| is_it(export))?.target {
         Target::Address(address) => Some(*address),
         Target::Forwarder(_) if depth == MOST_FORWARDERS => None,
@@ -283,7 +313,7 @@ fn protect(reservation: &Reservation, base: usize, length: usize, sections: &[Se
     }
 }
 
-fn protection_of(section: &Section) -> Protection {
+pub(crate) fn protection_of(section: &Section) -> Protection {
     match (section.writable, section.executable) {
         (true, true) => Protection::ReadWriteExecute,
         (true, false) => Protection::ReadWrite,

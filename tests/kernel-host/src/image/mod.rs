@@ -52,10 +52,20 @@ pub(crate) enum Target {
     Forwarder(String),
 }
 
+/// What an image is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The kernel's; it exports to other drivers.
+    Driver,
+    /// A process's own copy of a DLL.
+    Dll,
+}
+
 /// A loaded image.
 pub struct Image {
     pub name: String,
     pub path: PathBuf,
+    pub kind: Kind,
     pub base: usize,
     pub length: usize,
     pub entry: usize,

@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::cancel;
 use super::control_code::{ControlCode, Method};
 use super::device::{self, DO_DEVICE_INITIALIZING, Device};
-use super::irp::{self, ActiveIrp, IoResult, IrpRequest, Lent, Major, UNWRITTEN};
+use super::irp::{self, ActiveIrp, IoResult, IrpRequest, Major, UNWRITTEN};
 use super::object::{FILE_OBJECT, IO_TYPE_FILE};
 use super::security::{Caller, FILE_READ_DATA, FILE_WRITE_DATA, OpenerScope, map_generic};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::kernel::Kernel;
 use crate::memory::mdl;
-use crate::memory::user_buffer::UserBuffer;
+use crate::memory::user_buffer::{LockedMdl, UserBuffer};
 use crate::ndis::loan::{Loan, LoanedBytes};
 use crate::nt::UNICODE_STRING;
 use crate::status::{self, NtStatus};
@@ -196,7 +196,13 @@ impl File {
         self.inner.close();
     }
 
-    fn check(&self, code: u32) -> Result<ControlCode, NtStatus> {
+    /// As [`Self::close`], for a file that others still have a reference to.
+    pub(crate) fn close_now(&self) {
+        self.inner.close();
+    }
+
+    /// The code, if the file was opened with the rights that it needs.
+    pub(crate) fn check(&self, code: u32) -> Result<ControlCode, NtStatus> {
         let control = ControlCode(code);
         if control.required_access() & !self.inner.granted != 0 && self.inner.opener.caller != Caller::Kernel {
             return Err(status::STATUS_ACCESS_DENIED);
@@ -204,7 +210,8 @@ impl File {
         Ok(control)
     }
 
-    fn request(&self, control: ControlCode, input: &[u8], output_length: usize) -> IrpRequest {
+    /// A control request without its buffers.
+    pub(crate) fn request(&self, control: ControlCode, input: &[u8], output_length: usize) -> IrpRequest {
         let opener = self.inner.opener;
         let mut request = IrpRequest::plain(Major::DeviceControl, opener.process, opener.caller == Caller::Kernel);
         request.parameters = [output_length as u64, input.len() as u64, u64::from(control.0), 0];
@@ -213,7 +220,8 @@ impl File {
         request
     }
 
-    fn buffered(&self, control: ControlCode, input: &[u8], output_length: usize) -> IrpRequest {
+    /// A control request whose two buffers are one buffer of the system's.
+    pub(crate) fn buffered(&self, control: ControlCode, input: &[u8], output_length: usize) -> IrpRequest {
         let mut request = self.request(control, input, output_length);
         request.buffered_output = true;
         request.system_buffer = system_buffer(input, output_length);
@@ -226,19 +234,20 @@ impl File {
         let access = if control.method() == Method::InDirect { mdl::Access::Read } else { mdl::Access::Write };
         request.mdl = buffer.map(|buffer| buffer.lock(access));
         if access == mdl::Access::Read {
-            request.lent_for_reading = buffer.filter(|_| crate::kernel::is_verifying()).map(Lent::of);
+            request.mdl.iter().for_each(LockedMdl::lend_for_reading);
         }
         request
     }
 
-    fn send(&self, request: IrpRequest) -> PendingIrp {
+    /// Sends a control request.
+    pub(crate) fn send(&self, request: IrpRequest) -> PendingIrp {
         let irp = irp::send(&self.inner.device, self.inner.object.as_pointer(), request);
         PendingIrp { irp, _file: Arc::clone(&self.inner) }
     }
 }
 
 /// The buffer that both directions share: input first, the rest marked as unwritten.
-fn system_buffer(input: &[u8], output_length: usize) -> Option<LoanedBytes> {
+pub(crate) fn system_buffer(input: &[u8], output_length: usize) -> Option<LoanedBytes> {
     let length = input.len().max(output_length);
     if length == 0 {
         return None;
@@ -305,6 +314,11 @@ impl PendingIrp {
     #[must_use]
     pub fn is_completed(&self) -> bool {
         self.irp.is_completed()
+    }
+
+    /// What the dispatch routine returned: STATUS_PENDING, even if the driver has completed the request since, or its status.
+    pub(crate) fn returned(&self) -> NtStatus {
+        if self.irp.is_marked_pending() == Some(true) { status::STATUS_PENDING } else { self.wait().status }
     }
 
     /// Cancels the request (`CancelIoEx`). `false` when it is completed already.

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::device::Device;
@@ -17,7 +18,7 @@ use crate::call_image;
 use crate::callout::{Context, ContextKind};
 use crate::dispatcher::Event;
 use crate::irql;
-use crate::memory::user_buffer::{LockedMdl, UserBuffer};
+use crate::memory::user_buffer::LockedMdl;
 use crate::ndis::loan::{Loan, LoanedBytes};
 use crate::nt::{IO_STACK_LOCATION, IO_STATUS_BLOCK, IO_STATUS_BLOCK_UNION, IRP, LIST_ENTRY};
 use crate::status::{self, NtStatus};
@@ -82,28 +83,30 @@ pub struct IrpRequest {
     pub process: u32,
     /// The packet is cancelled before the driver has it.
     pub cancelled: bool,
-    /// The second buffer of an IN_DIRECT code, which is the driver's to read.
-    pub lent_for_reading: Option<Lent>,
+    /// What a process of user mode adds.
+    pub user: Option<UserRequest>,
 }
 
-/// Memory that a driver may read and not write, with its contents when the driver got it.
-pub struct Lent {
-    address: usize,
-    contents: Vec<u8>,
+/// The sender's side of a packet of user mode.
+pub struct UserRequest {
+    /// `UserIosb`.
+    pub status_block: usize,
+    /// The end of the thread that sends the packet does not cancel it.
+    pub outlives_thread: bool,
+    /// Tells the program; runs at the driver's level with no lock of the host held.
+    pub on_completion: OnCompletion,
 }
 
-impl Lent {
-    #[must_use]
-    pub fn of(buffer: &UserBuffer) -> Self {
-        Self { address: buffer.address(), contents: buffer.as_slice().to_vec() }
-    }
+/// The last step of a completion, after the packet and its buffers were taken back.
+pub type OnCompletion = Box<dyn FnOnce(&Ended) + Send>;
 
-    /// The first byte that is another now.
-    fn change(&self) -> Option<usize> {
-        // SAFETY: the program's buffer, which outlives the request.
-        let now = unsafe { std::slice::from_raw_parts(self.address as *const u8, self.contents.len()) };
-        now.iter().zip(&self.contents).position(|(now, before)| now != before)
-    }
+/// A completed packet, for [`OnCompletion`].
+pub struct Ended {
+    pub result: IoResult,
+    /// What the driver returned in the system buffer.
+    pub output: Vec<u8>,
+    /// The dispatch routine returns STATUS_PENDING.
+    pub marked_pending: bool,
 }
 
 impl IrpRequest {
@@ -122,7 +125,7 @@ impl IrpRequest {
             kernel_mode,
             process,
             cancelled: false,
-            lent_for_reading: None,
+            user: None,
         }
     }
 }
@@ -148,12 +151,15 @@ pub struct ActiveIrp {
     pub process: u32,
     /// The thread that sent it.
     thread: u64,
+    bound_to_thread: bool,
+    /// Packets are numbered in the order in which they are sent.
+    number: u64,
+    pub(crate) user_iosb: usize,
     address: usize,
     major: Major,
     output_length: usize,
     buffered_output: bool,
     input_length: usize,
-    lent_for_reading: Option<Lent>,
     parts: Mutex<Option<Parts>>,
     completion: Mutex<Option<Completion>>,
     completed: Event,
@@ -164,6 +170,7 @@ struct Parts {
     packet: Loan<Packet>,
     system_buffer: Option<LoanedBytes>,
     mdl: Option<LockedMdl>,
+    on_completion: Option<OnCompletion>,
 }
 
 // SAFETY: the MDL is kernel memory of which any thread may dispose.
@@ -187,21 +194,42 @@ pub(super) fn with_live<T>(irp: &ActiveIrp, body: impl FnOnce(*mut IRP) -> T) ->
     Some(body(irp.address()))
 }
 
+/// The packets that are not completed and of which `is_it` holds, in the order in which they were sent.
+fn outstanding(is_it: impl Fn(&ActiveIrp) -> bool) -> Vec<Arc<ActiveIrp>> {
+    let mut found: Vec<_> = lock(&ACTIVE).values().filter(|irp| is_it(irp)).cloned().collect();
+    found.sort_unstable_by_key(|irp| irp.number);
+    found
+}
+
 /// The packets of a file that are not completed.
-pub(super) fn outstanding_of(file: usize) -> Vec<Arc<ActiveIrp>> {
-    lock(&ACTIVE).values().filter(|irp| irp.file == file).cloned().collect()
+pub(crate) fn outstanding_of(file: usize) -> Vec<Arc<ActiveIrp>> {
+    outstanding(|irp| irp.file == file)
 }
 
 /// How long a driver may keep a cancelled packet of a thread that has ended, in kernel time. (Windows waits five minutes.)
 const CANCEL_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// A thread that ends has its packets cancelled and waits for them (WDM: IoCancelIrp; the I/O manager at thread exit).
+/// A thread that ends has its packets cancelled and waits for them (WDM: IoCancelIrp; the I/O manager at thread exit). Packets
+/// of a file with a completion port are no thread's (Win32: ExitThread).
 pub(crate) fn thread_ends(thread: u64) {
-    let own: Vec<_> = lock(&ACTIVE).values().filter(|irp| irp.thread == thread).cloned().collect();
-    for irp in &own {
+    cancel_and_wait(&outstanding(|irp| irp.bound_to_thread && irp.thread == thread));
+}
+
+/// As [`thread_ends`], for a thread of a process that goes on outside of it.
+pub(crate) fn thread_leaves(thread: u64, process: u32) {
+    cancel_and_wait(&outstanding(|irp| irp.bound_to_thread && irp.thread == thread && irp.process == process));
+}
+
+/// As [`thread_ends`], for all threads of a process.
+pub(crate) fn process_ends(process: u32) {
+    cancel_and_wait(&outstanding(|irp| irp.bound_to_thread && irp.process == process));
+}
+
+fn cancel_and_wait(own: &[Arc<ActiveIrp>]) {
+    for irp in own {
         super::cancel::cancel(irp);
     }
-    for irp in &own {
+    for irp in own {
         if irp.wait(Some(CANCEL_LIMIT)).is_none() {
             let name = irp.major.name();
             violation(irp, format!("{name}: its thread has ended and cancelled it, and it is still not completed"));
@@ -240,7 +268,9 @@ pub fn send(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -
 }
 
 fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> Arc<ActiveIrp> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let null = std::ptr::null_mut();
+    let user_iosb = request.user.as_ref().map_or(0, |user| user.status_block);
     let system_buffer = request.system_buffer.as_ref().map_or(null, |buffer| buffer.as_pointer().cast());
     let mdl = request.mdl.as_ref().map_or(std::ptr::null_mut(), LockedMdl::as_ptr);
     let unwritten = if crate::kernel::is_verifying() { STATUS_UNWRITTEN } else { 0 };
@@ -262,7 +292,7 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> A
             CancelIrql: 0,
             ApcEnvironment: 0,
             AllocationFlags: 0,
-            UserIosb: std::ptr::null_mut(),
+            UserIosb: user_iosb as *mut _,
             UserEvent: std::ptr::null_mut(),
             Overlay: [0; 2],
             CancelRoutine: null,
@@ -295,13 +325,20 @@ fn build(device: &Arc<Device>, file: *mut FILE_OBJECT, request: IrpRequest) -> A
         file: file as usize,
         process: request.process,
         thread: Thread::current().identifier(),
+        bound_to_thread: !request.user.as_ref().is_some_and(|user| user.outlives_thread),
+        number: NEXT.fetch_add(1, Ordering::Relaxed),
+        user_iosb,
         address: address as usize,
         major: request.major,
         output_length: request.output_length,
         buffered_output: request.buffered_output,
         input_length: request.input_length,
-        lent_for_reading: request.lent_for_reading,
-        parts: Mutex::new(Some(Parts { packet, system_buffer: request.system_buffer, mdl: request.mdl })),
+        parts: Mutex::new(Some(Parts {
+            packet,
+            system_buffer: request.system_buffer,
+            mdl: request.mdl,
+            on_completion: request.user.map(|user| user.on_completion),
+        })),
         completion: Mutex::new(None),
         completed: Event::notification(),
     });
@@ -337,7 +374,7 @@ impl ActiveIrp {
     }
 
     /// Whether the driver marked the packet pending; the packet is not taken back while the table is locked.
-    fn is_marked_pending(&self) -> Option<bool> {
+    pub(super) fn is_marked_pending(&self) -> Option<bool> {
         let table = lock(&ACTIVE);
         if let Some(completion) = lock(&self.completion).as_ref() {
             return Some(completion.marked_pending);
@@ -448,13 +485,10 @@ fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pen
         output.truncate(information);
     }
     check_output(irp, &output);
-    if let Some(offset) = irp.lent_for_reading.as_ref().and_then(Lent::change) {
-        violation(
-            irp,
-            format!("{}: byte {offset} of the buffer was written, which is lent for reading", irp.major.name()),
-        );
-    }
     let result = IoResult { status: answer, information };
+    let last_step = parts
+        .on_completion
+        .map(|tell| (tell, Ended { result: result.clone(), output: output.clone(), marked_pending }));
     // Under the table's lock: a thread that does not find the packet there finds how it ended.
     *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
     table.remove(&irp.address);
@@ -462,6 +496,9 @@ fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pen
     drop(parts.mdl);
     drop(parts.system_buffer);
     drop(parts.packet);
+    if let Some((tell, ended)) = last_step {
+        tell(&ended);
+    }
     irp.completed.set();
 }
 
@@ -484,8 +521,7 @@ crate::exports! {
 
     /// Completes a packet; it and its buffers are taken back at once.
     /// Checks: a live packet (completed once), a status that is one and not STATUS_PENDING, no cancel routine left, no spin lock held,
-    /// Information within the output, every returned byte written, nothing written to a
-    /// buffer that was lent for reading.
+    /// Information within the output, every returned byte written.
     /// Source: WDM: IoCompleteRequest
     [UP_TO_DISPATCH] fn IofCompleteRequest(irp: *mut IRP, _boost: i8) {
         let Some(live) = active(irp) else {
@@ -493,7 +529,7 @@ crate::exports! {
             bugcheck(BugCheck::MULTIPLE_IRP_COMPLETE_REQUESTS, [irp as u64, 0, 0, 0], rule);
         };
         let thread = Thread::current();
-        if thread.spin_locks_held.load(std::sync::atomic::Ordering::Relaxed) > thread.locks_at_context_entry() {
+        if thread.spin_locks_held.load(Ordering::Relaxed) > thread.locks_at_context_entry() {
             violation(&live, format!("{}: completed with a spin lock held", live.major.name()));
         }
         // SAFETY: in the table, therefore not taken back; the driver owns it and is in this call.

@@ -43,6 +43,8 @@ struct MdlMapping {
     reservation: Reservation,
     frames: Vec<u32>,
     writable: bool,
+    /// Of pages that are lent for reading.
+    lent: bool,
 }
 
 #[derive(Default)]
@@ -55,6 +57,8 @@ struct MdlTable {
     locks: HashMap<u32, u32>,
     /// How many mappings a frame has; kept when verifying.
     mapped: HashMap<u32, u32>,
+    /// MDLs whose pages are lent for reading.
+    lent: HashSet<usize>,
 }
 
 static TABLE: Mutex<Option<MdlTable>> = Mutex::new(None);
@@ -148,6 +152,7 @@ pub unsafe fn free(mdl: *mut MDL) {
             "an MDL is freed while its pages are mapped",
         );
     }
+    with(|table| table.lent.remove(&(mdl as usize)));
     // SAFETY: a live MDL from this module's pool blocks.
     unsafe {
         if (*mdl).MdlFlags & MDL_PAGES_LOCKED != 0 && (*mdl).MdlFlags & MDL_PARTIAL == 0 {
@@ -202,6 +207,19 @@ pub unsafe fn fill_locked(mdl: *mut MDL, list: &[u32], access: Access) {
     }
     with(|table| list.iter().for_each(|frame| *table.locks.entry(*frame).or_default() += 1));
     ledger::record_for("locked pages", mdl as usize, "", None, Vec::new());
+}
+
+/// When verifying: from now on the MDL, and what is built as a part of it, is mapped without write access, whatever the
+/// mapping asks for.
+pub(crate) fn lend_for_reading(mdl: *mut MDL) {
+    if crate::kernel::is_verifying() {
+        with(|table| table.lent.insert(mdl as usize));
+    }
+}
+
+/// Whether an MDL holds any of these frames locked.
+pub(crate) fn any_locked(list: &[u32]) -> bool {
+    with(|table| list.iter().any(|frame| table.locks.contains_key(frame)))
 }
 
 /// `MmUnlockPages`.
@@ -362,6 +380,13 @@ pub unsafe fn build_partial(source: *mut MDL, target: *mut MDL, address: usize, 
         } else {
             ((*source).MappedSystemVa as usize + (address - source_start)) as *mut _
         };
+        with(|table| {
+            if table.lent.contains(&(source as usize)) {
+                table.lent.insert(target as usize);
+            } else {
+                table.lent.remove(&(target as usize));
+            }
+        });
         let first = (address & !(PAGE_SIZE - 1)).saturating_sub((*source).StartVa as usize) / PAGE_SIZE;
         let from = frame_array(source).add(first);
         let to = frame_array(target);
@@ -412,8 +437,9 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
         let list = frames_of(mdl, "MmMapLockedPages");
         let pages = list.len();
         let reservation = Reservation::new(Zone::Mappings, pages * PAGE_SIZE)?;
+        let lent = with(|table| table.lent.contains(&(mdl as usize)));
         let protection =
-            if priority & MDL_MAPPING_NO_WRITE != 0 { Protection::ReadOnly } else { Protection::ReadWrite };
+            if lent || priority & MDL_MAPPING_NO_WRITE != 0 { Protection::ReadOnly } else { Protection::ReadWrite };
         if !reservation.try_map(&list, protection) {
             return None;
         }
@@ -432,7 +458,7 @@ pub unsafe fn map(mdl: *mut MDL, priority: u32) -> Option<usize> {
                 }
             }
             let writable = protection == Protection::ReadWrite;
-            table.mappings.insert(at, MdlMapping { mdl: mdl as usize, reservation, frames: list, writable });
+            table.mappings.insert(at, MdlMapping { mdl: mdl as usize, reservation, frames: list, writable, lent });
         });
         ledger::record(LEDGER_KIND_MAPPING, at, format!("of {pages} pages"));
         Some(address)
@@ -535,16 +561,13 @@ pub(crate) fn any_mapped() -> bool {
 
 /// What the mapping zone held at an address, for reports: whether it is mapped now.
 pub(crate) fn describe(address: usize) -> String {
-    let live = with(|table| {
-        table
-            .mappings
-            .range(..=address)
-            .next_back()
-            .is_some_and(|(at, mapping)| address < at + mapping.reservation.length())
+    let lent = with(|table| {
+        let found = table.mappings.range(..=address).next_back();
+        found.filter(|(at, mapping)| address < *at + mapping.reservation.length()).map(|(_, mapping)| mapping.lent)
     });
-    if live {
-        "inside a live MDL mapping".to_owned()
-    } else {
-        "an MDL mapping that was unmapped, or the page behind one".to_owned()
+    match lent {
+        Some(true) => "inside a mapping of a buffer that is lent for reading".to_owned(),
+        Some(false) => "inside a live MDL mapping".to_owned(),
+        None => "an MDL mapping that was unmapped, or the page behind one".to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 //! `DeviceIoControl` hands over or that a consumer locks down.
 
 use crate::kernel::FrameOrder;
-use crate::memory::address_space::{Protection, Reservation, Zone};
+use crate::memory::address_space::{self, Protection, Reservation, Zone};
 use crate::memory::{PAGE_SIZE, frames, mdl};
 use crate::nt::MDL;
 
@@ -77,6 +77,16 @@ impl UserBuffer {
         LockedMdl { mdl }
     }
 
+    /// Changes the protection of whole pages, by their offset from the first page of the buffer.
+    pub(crate) fn protect(&self, offset: usize, length: usize, protection: Protection) {
+        self.reservation.protect(offset, length, protection);
+    }
+
+    /// The first page and all pages' length.
+    pub(crate) fn pages(&self) -> (usize, usize) {
+        (self.reservation.address(), self.reservation.length())
+    }
+
     /// The frames of the buffer.
     pub fn frames(&self) -> &[u32] {
         &self.frames
@@ -102,6 +112,21 @@ pub struct LockedMdl {
 }
 
 impl LockedMdl {
+    /// Locks mapped pages of a user program, whose protection the caller has checked; `None` when memory is short.
+    pub(crate) fn over(address: usize, length: usize, access: mdl::Access) -> Option<Self> {
+        let frames = address_space::frames_at(address & !(PAGE_SIZE - 1), mdl::span(address, length))?;
+        // SAFETY: the MDL is this value's, which frees it.
+        let mdl = unsafe { mdl::allocate(address, length) }?;
+        // SAFETY: an MDL made just now for these frames.
+        unsafe { mdl::fill_locked(mdl, &frames, access) };
+        Some(Self { mdl })
+    }
+
+    /// The pages are lent for reading: every mapping of the MDL, and of partial ones of it, is read-only.
+    pub(crate) fn lend_for_reading(&self) {
+        mdl::lend_for_reading(self.mdl);
+    }
+
     pub fn as_ptr(&self) -> *mut MDL {
         self.mdl
     }

@@ -1,0 +1,127 @@
+//! The crossing between host and program: a program's code runs on its user stack, and each function that it calls here on the
+//! kernel stack of the thread, as a system call does.
+//!
+//! A process that is killed loses its threads here: a call in which such a thread waits ends, and the thread leaves the program's
+//! code instead of returning to it.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::process::ProcessState;
+use crate::callout::{self, Context, ContextKind};
+use crate::irql;
+use crate::thread::Thread;
+use crate::thunk;
+
+/// The size of a user stack.
+pub(super) const STACK: usize = 256 * 1024;
+
+const PROGRAM: Context = Context::new(ContextKind::Other, "a user program");
+
+/// A thread of the host in a process.
+pub(super) struct Stay {
+    pub process: Arc<ProcessState>,
+    /// The lowest address of its user stack.
+    pub stack: usize,
+    /// The kernel stack as the program's code was entered; 0 while none runs.
+    kernel_stack: Cell<u64>,
+}
+
+thread_local! {
+    /// The processes that this thread is in, the last one on top.
+    static STAYS: RefCell<Vec<Rc<Stay>>> = const { RefCell::new(Vec::new()) };
+    static LAST_ERROR: Cell<u32> = const { Cell::new(0) };
+}
+
+/// `GetLastError`.
+pub(super) fn last_error() -> u32 {
+    LAST_ERROR.get()
+}
+
+/// `SetLastError`.
+pub(super) fn set_last_error(error: u32) {
+    LAST_ERROR.set(error);
+}
+
+/// Whether the thread runs a program's code, or a function that it has called, and no driver's.
+pub(crate) fn runs_program() -> bool {
+    Thread::try_current().is_some_and(|thread| {
+        let contexts = thread.contexts.try_borrow();
+        contexts.is_ok_and(|contexts| contexts.last().is_some_and(|active| active.name == PROGRAM.name))
+    })
+}
+
+/// The user stack that the thread may be on.
+pub(crate) fn stack_range() -> Option<Range<u64>> {
+    let stack = current()?.stack as u64;
+    Some(stack..stack + STACK as u64)
+}
+
+/// The stay on top.
+fn current() -> Option<Rc<Stay>> {
+    STAYS.try_with(|stays| stays.try_borrow().ok().and_then(|stays| stays.last().cloned())).ok().flatten()
+}
+
+/// The stay on top, if it is in this process and none of its code runs.
+pub(super) fn idle_in(process: &Arc<ProcessState>) -> Option<Rc<Stay>> {
+    current().filter(|stay| Arc::ptr_eq(&stay.process, process) && stay.kernel_stack.get() == 0)
+}
+
+pub(super) fn enter(process: Arc<ProcessState>, stack: usize) -> Rc<Stay> {
+    let stay = Rc::new(Stay { process, stack, kernel_stack: Cell::new(0) });
+    STAYS.with_borrow_mut(|stays| stays.push(Rc::clone(&stay)));
+    stay
+}
+
+pub(super) fn leave(stay: &Rc<Stay>) {
+    STAYS.with_borrow_mut(|stays| {
+        let top = stays.pop();
+        assert!(top.is_some_and(|top| Rc::ptr_eq(&top, stay)), "the process that was entered last is left first");
+    });
+}
+
+/// Runs a function of the program's on its stack. `None`: the process was killed before it returned, or before it began.
+///
+/// # Safety
+///
+/// `target` is a function of a DLL of this process that takes these arguments, integers and pointers, by the Windows convention.
+pub(super) unsafe fn call(stay: &Rc<Stay>, target: usize, arguments: &[u64]) -> Option<u64> {
+    let thread = Thread::current();
+    assert_eq!(thread.irql(), irql::PASSIVE, "programs run at PASSIVE_LEVEL");
+    if !stay.process.step_in() {
+        return None;
+    }
+    let kernel_stack = thread.kernel_stack.replace((stay.stack + STACK) as u64);
+    let outer = stay.kernel_stack.replace(kernel_stack);
+    let depth = callout::push_context(thread, PROGRAM, 0, target);
+    let export = thread.take_export();
+    // SAFETY: the caller's contract; the stack is the stay's.
+    let result = unsafe { thunk::call_image_raw(target, arguments) };
+    thread.restore_export(export);
+    thread.contexts.borrow_mut().truncate(depth);
+    stay.kernel_stack.set(outer);
+    thread.kernel_stack.set(kernel_stack);
+    let killed = stay.process.is_dead();
+    stay.process.step_out();
+    (!killed).then_some(result)
+}
+
+/// The body of every function that programs call: on the kernel stack, and without a return into a process that was killed.
+pub(super) fn system_call<T>(body: impl FnOnce(&Arc<ProcessState>) -> T) -> T {
+    let thread = Thread::current();
+    let Some(stay) = current() else { panic!("a function of user mode is called outside of a process") };
+    let user_stack = thread.kernel_stack.replace(stay.kernel_stack.get());
+    let result = body(&stay.process);
+    thread.kernel_stack.set(user_stack);
+    let killed = stay.process.is_dead();
+    drop(stay);
+    if killed {
+        drop(result);
+        // SAFETY: the callout that this call belongs to is `call`'s, which has not returned; what this function and the export
+        // around it held is dropped.
+        unsafe { thunk::leave_image(thread.host_stack.get(), 0) };
+    }
+    result
+}

@@ -1,0 +1,139 @@
+//! The handles of a process: multiples of four that mean something in this process only. None is used again, and no two
+//! processes have the same one, so that a wrong handle is never by chance a right one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::completion_port::CompletionPort;
+use super::file::FileObject;
+use crate::dispatcher::Event;
+use crate::status::{self, NtStatus};
+
+/// `GetCurrentProcess()`, and `INVALID_HANDLE_VALUE`.
+pub(super) const CURRENT_PROCESS: usize = usize::MAX;
+
+/// The low bits of a handle are the program's.
+const LOW_BITS: usize = 3;
+
+/// Handles of a process, at most.
+const MOST: usize = 1 << 14;
+
+/// What a handle stands for.
+#[derive(Clone)]
+pub(super) enum Object {
+    File(Arc<FileObject>),
+    Event(Arc<Event>),
+    Port(Arc<CompletionPort>),
+}
+
+impl Object {
+    fn opened(&self) {
+        match self {
+            Self::File(file) => file.handles.opened(),
+            Self::Port(port) => port.handles.opened(),
+            Self::Event(_) => {}
+        }
+    }
+
+    fn closed(&self) {
+        match self {
+            Self::File(file) if file.handles.closed() => file.device_file.close_now(),
+            Self::Port(port) if port.handles.closed() => port.abandon(),
+            _ => {}
+        }
+    }
+}
+
+/// How many handles an object has.
+#[derive(Default)]
+pub(super) struct HandleCount(std::sync::atomic::AtomicUsize);
+
+impl HandleCount {
+    fn opened(&self) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// Whether it was the last one.
+    fn closed(&self) -> bool {
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 1
+    }
+}
+
+/// The handles of one process.
+pub(super) struct HandleTable {
+    first: usize,
+    entries: Mutex<Vec<Option<Object>>>,
+}
+
+impl HandleTable {
+    pub fn of_process(number: u32) -> Self {
+        Self { first: number as usize * MOST + 4, entries: Mutex::new(Vec::new()) }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Option<Object>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new handle; `None` when the process has used up all.
+    pub fn open(&self, object: Object) -> Option<usize> {
+        let mut entries = self.entries();
+        if entries.len() >= MOST / 4 {
+            return None;
+        }
+        object.opened();
+        entries.push(Some(object));
+        Some(self.first + (entries.len() - 1) * 4)
+    }
+
+    fn index(&self, handle: usize) -> Option<usize> {
+        (handle & !LOW_BITS).checked_sub(self.first).map(|offset| offset / 4)
+    }
+
+    /// STATUS_INVALID_HANDLE: no open handle of this process.
+    pub fn find(&self, handle: usize) -> Result<Object, NtStatus> {
+        let entries = self.entries();
+        let found = self.index(handle).and_then(|index| entries.get(index)?.clone());
+        found.ok_or(status::STATUS_INVALID_HANDLE)
+    }
+
+    /// As [`Self::find`]; STATUS_OBJECT_TYPE_MISMATCH: a handle of something else.
+    pub fn file(&self, handle: usize) -> Result<Arc<FileObject>, NtStatus> {
+        match self.find(handle)? {
+            Object::File(file) => Ok(file),
+            _ => Err(status::STATUS_OBJECT_TYPE_MISMATCH),
+        }
+    }
+
+    /// As [`Self::file`], for an event.
+    pub fn event(&self, handle: usize) -> Result<Arc<Event>, NtStatus> {
+        match self.find(handle)? {
+            Object::Event(event) => Ok(event),
+            _ => Err(status::STATUS_OBJECT_TYPE_MISMATCH),
+        }
+    }
+
+    /// As [`Self::file`], for a completion port.
+    pub fn port(&self, handle: usize) -> Result<Arc<CompletionPort>, NtStatus> {
+        match self.find(handle)? {
+            Object::Port(port) => Ok(port),
+            _ => Err(status::STATUS_OBJECT_TYPE_MISMATCH),
+        }
+    }
+
+    /// Closes a handle; with the last one of a file its device gets CLEANUP and CLOSE. STATUS_INVALID_HANDLE as [`Self::find`].
+    pub fn close(&self, handle: usize) -> Result<(), NtStatus> {
+        let index = self.index(handle);
+        let taken = index.and_then(|index| self.entries().get_mut(index).and_then(Option::take));
+        taken.ok_or(status::STATUS_INVALID_HANDLE)?.closed();
+        Ok(())
+    }
+
+    /// Closes every handle, in the order in which they were opened.
+    pub fn close_all(&self) {
+        let entries = std::mem::take(&mut *self.entries());
+        entries.into_iter().flatten().for_each(|object| object.closed());
+    }
+
+    pub fn count(&self) -> usize {
+        self.entries().iter().flatten().count()
+    }
+}
