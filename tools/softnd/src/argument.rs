@@ -80,7 +80,8 @@ impl<T: Copy> Place<T> {
     /// A place that is none.
     pub const NONE: Self = Self(core::ptr::null_mut());
 
-    /// A place of the crate's own.
+    /// A place of the test's own.
+    #[cfg(test)]
     pub fn local(value: &mut T) -> Self {
         Self(value)
     }
@@ -164,7 +165,7 @@ impl<T: Copy> Given<T> {
     pub fn list(self, count: usize) -> impl Iterator<Item = T> + Clone {
         let count = if self.0.is_null() { 0 } else { count };
         // SAFETY: the contract of the module: a list is as long as its count says.
-        (0..count).map(move |index| unsafe { self.0.add(index).read_unaligned() })
+        (0..count).map(move |index| unsafe { self.0.wrapping_add(index).read_unaligned() })
     }
 
     pub fn is_none(self) -> bool {

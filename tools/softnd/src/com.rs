@@ -211,6 +211,8 @@ define! {
 }
 
 #[cfg(test)]
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "a test's calls through one interface have one reason")]
+#[allow(clippy::unused_self, reason = "methods of an interface")]
 mod tests {
     use super::*;
     use softnd_interfaces::v2::{IND2MemoryWindow, MemoryWindowTable2};
@@ -235,10 +237,8 @@ mod tests {
 
     impl Face for Watched {
         type Table = MemoryWindowTable2;
-        const TABLE: &'static Self::Table = &MemoryWindowTable2 {
-            base: unknown_table::<Self>(),
-            get_remote_token: entry!(Watched, token() -> u32),
-        };
+        const TABLE: &'static Self::Table =
+            &MemoryWindowTable2 { base: unknown_table::<Self>(), get_remote_token: entry!(Watched, token() -> u32) };
         const CLASS: Guid = Guid::new(1);
         const INTERFACES: &'static [Guid] = &[IND2MemoryWindow::IID];
     }
@@ -254,10 +254,8 @@ mod tests {
 
     impl Face for Foreign {
         type Table = MemoryWindowTable2;
-        const TABLE: &'static Self::Table = &MemoryWindowTable2 {
-            base: unknown_table::<Self>(),
-            get_remote_token: entry!(Foreign, token() -> u32),
-        };
+        const TABLE: &'static Self::Table =
+            &MemoryWindowTable2 { base: unknown_table::<Self>(), get_remote_token: entry!(Foreign, token() -> u32) };
         const CLASS: Guid = Guid::new(2);
         const INTERFACES: &'static [Guid] = &[IND2MemoryWindow::IID];
     }
@@ -268,8 +266,12 @@ mod tests {
         out
     }
 
+    // Whether the DLL can be unloaded is looked at by other tests.
+    use crate::tests::serial;
+
     #[test]
     fn release_of_the_only_client_returns_zero_while_an_argument_is_in_use() {
+        let _serial = serial();
         let gone = Arc::new(AtomicBool::new(false));
         let window = made(Watched(gone.clone()));
         // SAFETY: the object was made above and is released once by each of its clients.
@@ -287,6 +289,7 @@ mod tests {
 
     #[test]
     fn objects_of_other_classes_are_not_recovered() {
+        let _serial = serial();
         let window = made(Foreign);
         // SAFETY: as above.
         unsafe {

@@ -18,7 +18,7 @@ use softndk_ioctl::nd::{
     control::{Handle, PROVIDER_BIND_FILE, PROVIDER_INIT},
     private::{DOORBELL, ProviderToken},
 };
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::{
     file,
@@ -256,9 +256,10 @@ impl Device {
 
     fn keep_event(&self, event: OwnedHandle) {
         let raw = event.into_raw();
-        let kept = self.events.iter().any(|place| {
-            place.compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed).is_ok()
-        });
+        let kept = self
+            .events
+            .iter()
+            .any(|place| place.compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed).is_ok());
         if !kept {
             drop(OwnedHandle::from_raw(raw));
         }
@@ -284,13 +285,7 @@ impl Drop for Device {
 }
 
 /// Sends a request to a file and waits for its end. Returns how many bytes the answer has.
-fn call(
-    file: RawHandle,
-    event: &OwnedHandle,
-    code: u32,
-    input: &[u8],
-    output: &mut [u8],
-) -> Result<usize, Status> {
+fn call(file: RawHandle, event: &OwnedHandle, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, Status> {
     let mut block = IoStatusBlock { status: Status::PENDING.0 as u32 as usize, information: 0 };
     let block = &raw mut block;
     // SAFETY: the buffers and the status block are there until the request has ended, which is waited for below. Without a
@@ -325,12 +320,3 @@ fn call(
     // SAFETY: the request has ended with success: the block is written and the driver's no more.
     Ok(unsafe { (*block).information }.min(output.len()))
 }
-
-/// How many loans are out.
-#[cfg(test)]
-impl Device {
-    pub fn outstanding(&self) -> u32 {
-        self.outstanding.load(Ordering::Relaxed)
-    }
-}
-

@@ -34,8 +34,7 @@ impl OwnedHandle {
         // SAFETY: no precondition.
         let process = unsafe { GetCurrentProcess() };
         // SAFETY: the place for the new handle is a local; any other number is a handle or refused.
-        let done =
-            unsafe { DuplicateHandle(process, of, process, &raw mut made, 0, 0, DUPLICATE_SAME_ACCESS) } != 0;
+        let done = unsafe { DuplicateHandle(process, of, process, &raw mut made, 0, 0, DUPLICATE_SAME_ACCESS) } != 0;
         if done { Self::new(made).ok_or(Status::INVALID_HANDLE) } else { Err(Status::INVALID_HANDLE) }
     }
 

@@ -112,6 +112,6 @@ mod tests {
         let pages = Pages::new(5000).unwrap();
         assert_eq!(pages.start().as_ptr() as usize % 4096, 0);
         // SAFETY: the last byte of the memory.
-        assert_eq!(unsafe { pages.start().as_ptr().add(4999).read() }, 0);
+        assert_eq!(unsafe { pages.start().as_ptr().wrapping_add(4999).read() }, 0);
     }
 }

@@ -51,6 +51,7 @@ macro_rules! imports {
             $($(
                 /// # Safety
                 /// As of the system's function of this name.
+                #[allow(clippy::too_many_arguments, reason = "the system's function has as many")]
                 pub unsafe fn $name($($argument: $Type),*) $(-> $Result)? {
                     // SAFETY: the caller's promise.
                     unsafe { simulated::$name($($argument),*) }

@@ -76,8 +76,8 @@ pub fn result(file: RawHandle, overlapped: Overlap, bytes: Place<usize>, wait: i
     let mut transferred = 0_u32;
     // SAFETY: the client's promise: the OVERLAPPED is valid, and one of this file's requests.
     let _ = unsafe { GetOverlappedResult(file, pointer.cast(), &raw mut transferred, wait) };
-    // SAFETY: as above; the system writes the status last.
-    let status = unsafe { AtomicUsize::from_ptr(&raw mut (*pointer).internal) }.load(Ordering::Acquire);
+    // SAFETY: as above; an OVERLAPPED begins with the status, which the system writes last.
+    let status = unsafe { AtomicUsize::from_ptr(pointer.cast()) }.load(Ordering::Acquire);
     let status = Status(status as u32 as i32);
     let _ = bytes.write(if status == Status::PENDING { 0 } else { transferred as usize });
     status

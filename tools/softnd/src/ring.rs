@@ -293,12 +293,12 @@ pub fn initiator_head(context: u64, request_type: u32, flags: u32) -> InitiatorE
 pub mod driver {
     //! The driver's side, as far as tests play it.
 
-    use super::{CompletionFlags, CompletionRing, Memory, QueueMemory, RequestRing, ResultEntry};
+    use super::{CompletionRing, Memory, QueueMemory, RequestRing, ResultEntry};
     use core::sync::atomic::Ordering;
     use softndk_ioctl::nd::rings::{QueuePairState, TAKEN_OFFSET};
     use zerocopy::{FromBytes, IntoBytes};
 
-    fn bytes(memory: &Memory, offset: usize, length: usize) -> std::vec::Vec<u8> {
+    fn bytes(memory: &Memory, offset: usize, length: usize) -> Vec<u8> {
         // SAFETY: tests read what lies within.
         unsafe { std::slice::from_raw_parts(memory.at(offset, length), length) }.to_vec()
     }
@@ -309,7 +309,7 @@ pub mod driver {
         ring: &RequestRing,
         count: u32,
         behind: usize,
-    ) -> (Head, std::vec::Vec<u8>) {
+    ) -> (Head, Vec<u8>) {
         let place = ring.ring.place(count);
         let head = Head::read_from_bytes(&bytes(&queue.memory, place, size_of::<Head>())).unwrap();
         (head, bytes(&queue.memory, place + size_of::<Head>(), behind))
@@ -339,10 +339,6 @@ pub mod driver {
         ring.memory.write(ring.ring.place(producer), entry.as_bytes());
         ring.memory.word(0).store(producer.wrapping_add(1), Ordering::Release);
         true
-    }
-
-    pub fn set_flags(ring: &CompletionRing, flags: CompletionFlags) {
-        ring.memory.word(4).store(flags.bits(), Ordering::Release);
     }
 
     pub fn entries(ring: &CompletionRing) -> u32 {

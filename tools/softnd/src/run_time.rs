@@ -89,6 +89,17 @@ global_asm!(
     "xor eax, eax",
     "4:",
     "ret",
+    // Referred to by a part of the alloc library that is not used.
+    ".globl strlen",
+    "strlen:",
+    "xor eax, eax",
+    "2:",
+    "cmp byte ptr [rcx + rax], 0",
+    "je 3f",
+    "inc rax",
+    "jmp 2b",
+    "3:",
+    "ret",
     // The precompiled core library's unwind tables refer to it; nothing unwinds here.
     ".globl __CxxFrameHandler3",
     "__CxxFrameHandler3:",

@@ -81,7 +81,7 @@ mod tests {
             let lock = lock.clone();
             thread::spawn(move || (0..1000).for_each(|_| *lock.lock() += 1))
         });
-        threads.collect::<std::vec::Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+        threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(*lock.lock(), 4000);
     }
 }

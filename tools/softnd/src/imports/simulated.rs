@@ -13,12 +13,11 @@ use core::ffi::c_void;
 use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc},
     cell::{Cell, RefCell},
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     ptr,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
-    vec::Vec,
 };
 
 use softnd_interfaces::Status;
@@ -27,7 +26,6 @@ use super::{ERROR_FILE_NOT_FOUND, INVALID_HANDLE, IoStatusBlock, RawHandle};
 
 /// One request, as a driver gets it.
 pub struct Call<'call> {
-    pub file: usize,
     pub code: u32,
     pub input: &'call [u8],
     pub output: (*mut u8, usize),
@@ -62,7 +60,9 @@ impl Pended {
     /// Ends the request: the status is written, and a packet queued where one is wanted.
     pub fn finish(self, status: Status, information: usize) {
         // SAFETY: the block of a request that pends is there until it has ended.
-        unsafe { (self.block as *mut IoStatusBlock).write(IoStatusBlock { status: status.0 as u32 as usize, information }) };
+        unsafe {
+            (self.block as *mut IoStatusBlock).write(IoStatusBlock { status: status.0 as u32 as usize, information });
+        };
         let mut world = world();
         let port = world.files.get(&self.file).map_or(0, |file| file.port);
         if self.context != 0
@@ -71,11 +71,6 @@ impl Pended {
             packets.push_back(self.context);
         }
     }
-
-    /// The OVERLAPPED or status block by which it is known.
-    pub fn block(&self) -> usize {
-        self.block
-    }
 }
 
 #[derive(Default)]
@@ -83,7 +78,7 @@ struct World {
     next: usize,
     files: HashMap<usize, File>,
     ports: HashMap<usize, VecDeque<usize>>,
-    events: HashMap<usize, ()>,
+    events: HashSet<usize>,
     blocks: HashMap<usize, Layout>,
 }
 
@@ -116,11 +111,6 @@ pub fn install(driver: Arc<dyn Driver>) {
     DRIVER.with_borrow_mut(|current| *current = Some(driver));
 }
 
-/// Handles and blocks that are not given back, of all threads.
-pub fn packets(port: usize) -> Vec<usize> {
-    world().ports.get(&port).map(|packets| packets.iter().copied().collect()).unwrap_or_default()
-}
-
 pub unsafe fn CancelIoEx(_file: RawHandle, _overlapped: *mut c_void) -> i32 {
     1
 }
@@ -129,7 +119,7 @@ pub unsafe fn CloseHandle(handle: RawHandle) -> i32 {
     let mut world = world();
     let handle = handle as usize;
     let file = world.files.remove(&handle);
-    let known = file.is_some() | world.ports.remove(&handle).is_some() | world.events.remove(&handle).is_some();
+    let known = file.is_some() | world.ports.remove(&handle).is_some() | world.events.remove(&handle);
     drop(world);
     drop(file);
     i32::from(known)
@@ -138,19 +128,11 @@ pub unsafe fn CloseHandle(handle: RawHandle) -> i32 {
 pub unsafe fn CreateEventW(_: *const c_void, _: i32, _: i32, _: *const u16) -> RawHandle {
     let mut world = world();
     let handle = world.handle();
-    world.events.insert(handle, ());
+    world.events.insert(handle);
     handle as RawHandle
 }
 
-pub unsafe fn CreateFileW(
-    _: *const u16,
-    _: u32,
-    _: u32,
-    _: *const c_void,
-    _: u32,
-    _: u32,
-    _: RawHandle,
-) -> RawHandle {
+pub unsafe fn CreateFileW(_: *const u16, _: u32, _: u32, _: *const c_void, _: u32, _: u32, _: RawHandle) -> RawHandle {
     let Some(driver) = DRIVER.with_borrow(Clone::clone) else {
         LAST_ERROR.set(ERROR_FILE_NOT_FOUND);
         return INVALID_HANDLE;
@@ -291,7 +273,7 @@ pub unsafe fn NtDeviceIoControlFile(
     let Some(found) = found else { return Status::INVALID_HANDLE.0 };
     // SAFETY: the caller's promise.
     let input = unsafe { std::slice::from_raw_parts(input.cast::<u8>(), input_length as usize) };
-    let call = Call { file: file as usize, code, input, output: (output.cast(), output_length as usize) };
+    let call = Call { code, input, output: (output.cast(), output_length as usize) };
     let (answered, information) = found.driver.control(&call);
     if answered == Status::PENDING {
         found.driver.pend(code, Pended { block: status as usize, context: context as usize, file: file as usize });

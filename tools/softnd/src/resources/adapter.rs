@@ -31,8 +31,7 @@ impl Adapter {
         let input = OpenAdapter { version: VERSION, adapter_id: id, ..OpenAdapter::default() };
         let made: ResourceDescriptor = device.ask(ADAPTER_OPEN, &input)?;
         // From here on the drop closes it.
-        let mut adapter =
-            Self { device: device.clone(), handle: made.handle, domain: 0, info: AdapterInfo::default() };
+        let mut adapter = Self { device: device.clone(), handle: made.handle, domain: 0, info: AdapterInfo::default() };
         let query = AdapterQuery { version: VERSION, info_version: INFO_VERSION, adapter: made.handle };
         adapter.info = device.ask(ADAPTER_QUERY, &query)?;
         adapter.info.max_registration_size = adapter.info.max_registration_size.min(MAX_REGISTRATION);

@@ -91,9 +91,9 @@ impl CompletionQueue {
         self.resource.handle()
     }
 
-    /// Whether the objects are of one adapter.
-    pub fn is_of(&self, adapter: &Shared<Adapter>) -> bool {
-        self.resource.adapter().is(adapter)
+    /// See [`Resource::shares_handles`].
+    pub fn shares_handles(&self, adapter: &Adapter) -> bool {
+        self.resource.shares_handles(adapter)
     }
 
     pub fn affinity(&self) -> Result<GroupAffinity, Status> {
@@ -163,12 +163,7 @@ impl CompletionQueue {
     }
 
     /// Takes what is there; whether the driver has more than was in the ring, and the rings that are done with.
-    fn take(
-        &self,
-        count: u32,
-        each: &mut impl FnMut(&ResultEntry),
-        sum: &mut u32,
-    ) -> (bool, Option<CompletionRing>) {
+    fn take(&self, count: u32, each: &mut impl FnMut(&ResultEntry), sum: &mut u32) -> (bool, Option<CompletionRing>) {
         let mut rings = self.rings.lock();
         let mut taken = rings.current.take(count, &mut *each);
         let mut flags = rings.current.flags();
@@ -200,7 +195,8 @@ impl CompletionQueue {
         // A notification of errors does not wait for what is posted.
         if kind != notify::ERRORS {
             let mut rings = self.rings.lock();
-            let available = rings.next.iter().fold(rings.current.available(), |sum, ring| sum.wrapping_add(ring.available()));
+            let available =
+                rings.next.iter().fold(rings.current.available(), |sum, ring| sum.wrapping_add(ring.available()));
             rings.armed_at = rings.taken.wrapping_add(available);
             drop(rings);
             self.armed.store(true, Ordering::SeqCst);

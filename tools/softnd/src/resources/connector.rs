@@ -219,8 +219,10 @@ mod tests {
     #[test]
     fn private_data_stands_behind_the_request() {
         let data = [1_u8, 2, 3];
-        // SAFETY: a local, and no memory.
-        let (given, none) = unsafe { (Bytes::at(data.as_ptr().cast()), Bytes::at(ptr::null())) };
+        // SAFETY: a local.
+        let given = unsafe { Bytes::at(data.as_ptr().cast()) };
+        // SAFETY: no memory.
+        let none = unsafe { Bytes::at(ptr::null()) };
         let head = Reject::default();
         let input = with_private_data(&head, (given, 3), 3).unwrap();
         assert_eq!((input.len(), &input[size_of::<Reject>()..]), (size_of::<Reject>() + 3, &data[..]));

@@ -50,8 +50,11 @@ impl Listener {
         self.resource.device().ask(LISTENER_GET_ADDRESS, &input)
     }
 
-    /// Puts the next request into a connector.
+    /// Puts the next request into a connector. INVALID_PARAMETER_1 for one of another provider.
     pub fn connection_request(&self, connector: &Connector, overlapped: Overlap) -> Status {
+        if !self.resource.shares_handles(connector.adapter()) {
+            return Status::INVALID_PARAMETER_1;
+        }
         let input = GetConnectionRequest {
             version: VERSION,
             reserved: 0,

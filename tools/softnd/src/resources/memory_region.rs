@@ -42,8 +42,9 @@ impl MemoryRegion {
         self.resource.handle()
     }
 
-    pub fn is_of(&self, adapter: &Shared<Adapter>) -> bool {
-        self.resource.adapter().is(adapter)
+    /// See [`Resource::shares_handles`].
+    pub fn shares_handles(&self, adapter: &Adapter) -> bool {
+        self.resource.shares_handles(adapter)
     }
 
     /// What can be said of a registration without the driver.
@@ -147,8 +148,10 @@ mod tests {
 
     #[test]
     fn registrations_are_looked_at_before_the_driver_is_asked() {
-        // SAFETY: addresses that are not read.
-        let (buffer, none) = unsafe { (Bytes::at(8 as *const _), Bytes::at(core::ptr::null())) };
+        // SAFETY: an address that is not read.
+        let buffer = unsafe { Bytes::at(core::ptr::without_provenance(8)) };
+        // SAFETY: no memory.
+        let none = unsafe { Bytes::at(core::ptr::null()) };
         for (buffer, length, flags, expected) in [
             (none, 0, 0, Err(Status::INVALID_PARAMETER)),
             (none, 1, 0, Err(Status::INVALID_PARAMETER)),

@@ -28,6 +28,11 @@ impl MemoryWindow {
         self.resource.handle()
     }
 
+    /// See [`Resource::shares_handles`].
+    pub fn shares_handles(&self, adapter: &Adapter) -> bool {
+        self.resource.shares_handles(adapter)
+    }
+
     /// A Bind was posted.
     pub fn bound(&self, region: &Shared<MemoryRegion>, token: u32) {
         self.token.store(token, Ordering::Release);

@@ -93,8 +93,7 @@ pub fn addresses(device: &Device, handle: u64) -> Result<Vec<SocketAddress>, Sta
         let input = Handle { version: VERSION, reserved: 0, handle };
         let returned = device.call(QUERY_ADDRESSES, input.as_bytes(), &mut answer)?;
         answer.truncate(returned);
-        let (reply, listed) =
-            AddressListReply::read_from_prefix(&answer).map_err(|_| Status::INTERNAL_ERROR)?;
+        let (reply, listed) = AddressListReply::read_from_prefix(&answer).map_err(|_| Status::INTERNAL_ERROR)?;
         if reply.count <= reply.returned {
             let bytes = (reply.returned as usize).saturating_mul(size_of::<SocketAddress>()).min(listed.len());
             return socket_address::from_answer(listed.get(..bytes).unwrap_or_default());

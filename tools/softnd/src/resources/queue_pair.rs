@@ -229,8 +229,9 @@ impl QueuePair {
         &self.queue
     }
 
-    pub fn is_of(&self, adapter: &Shared<Adapter>) -> bool {
-        self.resource.adapter().is(adapter)
+    /// See [`Resource::shares_handles`].
+    pub fn shares_handles(&self, adapter: &Adapter) -> bool {
+        self.resource.shares_handles(adapter)
     }
 
     /// The most bytes of an inline request.
@@ -283,8 +284,8 @@ impl QueuePair {
         }
     }
 
-    /// Posts a Bind, after all that was posted before. The window has its token when this returns. INVALID_PARAMETER_6 for flags;
-    /// other statuses are the driver's.
+    /// Posts a Bind, after all that was posted before. The window has its token when this returns. INVALID_PARAMETER_2, _3 and _6 for region,
+    /// window and flags; other statuses are the driver's.
     pub fn bind(
         &self,
         context: u64,
@@ -296,6 +297,13 @@ impl QueuePair {
         const FLAGS: u32 = flag::SILENT_SUCCESS | flag::READ_FENCE | flag::ALLOW_READ | flag::ALLOW_WRITE;
         if flags & !FLAGS != 0 {
             return Err(Status::INVALID_PARAMETER_6);
+        }
+        let adapter = self.resource.adapter();
+        if !region.shares_handles(adapter) {
+            return Err(Status::INVALID_PARAMETER_2);
+        }
+        if !window.shares_handles(adapter) {
+            return Err(Status::INVALID_PARAMETER_3);
         }
         self.require_connection()?;
         self.submit();
@@ -314,16 +322,17 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Posts an Invalidate. INVALID_PARAMETER_3 for flags. The driver is told at once: the client may release the window next.
+    /// Posts an Invalidate. INVALID_PARAMETER_2 for the window, _3 for flags. The driver is told at once: the client may release the window next.
     pub fn invalidate(&self, context: u64, window: &MemoryWindow, flags: u32) -> Result<(), Status> {
         if flags & !(flag::SILENT_SUCCESS | flag::READ_FENCE) != 0 {
             return Err(Status::INVALID_PARAMETER_3);
         }
+        if !window.shares_handles(self.resource.adapter()) {
+            return Err(Status::INVALID_PARAMETER_2);
+        }
         self.require_connection()?;
-        let head = InitiatorEntry {
-            window: window.handle(),
-            ..initiator_head(context, request_type::INVALIDATE, flags)
-        };
+        let head =
+            InitiatorEntry { window: window.handle(), ..initiator_head(context, request_type::INVALIDATE, flags) };
         RequestQueue::post(&self.queue, Side::Initiator, &head, &Nothing)?;
         self.queue.submit();
         Ok(())
@@ -349,7 +358,7 @@ mod tests {
     const LIMITS: RequestLimits =
         RequestLimits { transfer: 1000, inline: 64, initiator_sges: 3, read_sges: 2, receive_sges: 3 };
 
-    fn list(lengths: &[u32]) -> std::vec::Vec<Sge> {
+    fn list(lengths: &[u32]) -> Vec<Sge> {
         let sge = |length: &u32| Sge { buffer: ptr::null_mut(), buffer_length: *length, memory_region_token: 1 };
         lengths.iter().map(sge).collect()
     }

@@ -10,7 +10,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use softnd_interfaces::Status;
-use softndk_ioctl::nd::rings::{QueueSizes, QueuePairState};
+use softndk_ioctl::nd::rings::{QueuePairState, QueueSizes};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::{adapter::Adapter, completion_queue::CompletionQueue};

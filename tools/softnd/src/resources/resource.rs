@@ -39,6 +39,12 @@ impl Resource {
         &self.adapter
     }
 
+    /// Whether its handle means this object in a request about the adapter: numbers of other files are other objects, or none. Whether
+    /// objects of two opens of one adapter go together is the driver's to say.
+    pub fn shares_handles(&self, adapter: &Adapter) -> bool {
+        self.adapter.device().is(adapter.device())
+    }
+
     pub fn device(&self) -> &Device {
         self.adapter.device()
     }

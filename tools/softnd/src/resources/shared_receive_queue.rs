@@ -79,8 +79,9 @@ impl SharedReceiveQueue {
         self.resource.handle()
     }
 
-    pub fn is_of(&self, adapter: &Shared<Adapter>) -> bool {
-        self.resource.adapter().is(adapter)
+    /// See [`Resource::shares_handles`].
+    pub fn shares_handles(&self, adapter: &Adapter) -> bool {
+        self.resource.shares_handles(adapter)
     }
 
     /// Tells it of a completion queue that gets its results.

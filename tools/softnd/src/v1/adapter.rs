@@ -153,13 +153,7 @@ impl V1Adapter {
         interface.give(V1CompletionQueue::new(queue?))
     }
 
-    fn register_memory(
-        &self,
-        buffer: Bytes,
-        length: usize,
-        overlapped: Overlap,
-        region: Place<*mut c_void>,
-    ) -> Status {
+    fn register_memory(&self, buffer: Bytes, length: usize, overlapped: Overlap, region: Place<*mut c_void>) -> Status {
         self.try_register(buffer, length, overlapped, region).unwrap_or_else(|status| status)
     }
 

@@ -123,10 +123,10 @@ impl V1Connector {
         own_status(self.connector.overlapped_result(overlapped, bytes, wait))
     }
 
-    /// A completion queue of the connector's adapter, or `otherwise`.
+    /// A completion queue of this provider, or `otherwise`.
     fn queue(&self, queue: Unknown, otherwise: Status) -> Result<Shared<CompletionQueue>, Status> {
         let queue = queue.recover::<V1CompletionQueue>().map(|queue| queue.queue().clone());
-        queue.filter(|queue| queue.is_of(self.connector.adapter())).ok_or(otherwise)
+        queue.filter(|queue| queue.shares_handles(self.connector.adapter())).ok_or(otherwise)
     }
 
     /// INVALID_PARAMETER_1 to _6 by position. Read limits are capped to the adapter's without a word.
@@ -169,10 +169,10 @@ impl V1Connector {
         interface.give(V1Endpoint::new(pair, self.regions.clone(), read_limits))
     }
 
-    /// An endpoint of the connector's adapter. INVALID_PARAMETER_1.
+    /// An endpoint of this provider. INVALID_PARAMETER_1.
     fn endpoint(&self, endpoint: Unknown) -> Result<Held<V1Endpoint>, Status> {
         let endpoint = endpoint.recover::<V1Endpoint>();
-        endpoint.filter(|it| it.pair().is_of(self.connector.adapter())).ok_or(Status::INVALID_PARAMETER_1)
+        endpoint.filter(|it| it.pair().shares_handles(self.connector.adapter())).ok_or(Status::INVALID_PARAMETER_1)
     }
 
     /// Binds the connector to the adapter's address, if it is not, and asks the peer. The protocol is not looked at; the port is in

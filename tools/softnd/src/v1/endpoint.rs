@@ -163,7 +163,8 @@ impl V1Endpoint {
     ) -> Result<(), Status> {
         if flags & flag::INLINE != 0 {
             // There is no such flag in version 1.
-            let numbered = if kind == TransferKind::Send { Status::INVALID_PARAMETER_4 } else { Status::INVALID_PARAMETER_6 };
+            let numbered =
+                if kind == TransferKind::Send { Status::INVALID_PARAMETER_4 } else { Status::INVALID_PARAMETER_6 };
             return Err(numbered);
         }
         let mut value = result.read().ok_or(Status::INVALID_PARAMETER_1)?;

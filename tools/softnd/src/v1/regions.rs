@@ -97,8 +97,7 @@ impl Regions {
         loop {
             let mut slots = self.0.lock();
             let returned = |region: &Shared<MemoryRegion>| region.is_returned();
-            let done =
-                slots.iter_mut().find(|slot| slot.retired && slot.region.as_ref().is_some_and(returned));
+            let done = slots.iter_mut().find(|slot| slot.retired && slot.region.as_ref().is_some_and(returned));
             let gone = done.and_then(|slot| {
                 slot.retired = false;
                 slot.region.take()

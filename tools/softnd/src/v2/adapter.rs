@@ -191,12 +191,7 @@ impl V2Adapter {
         interface.give(V2CompletionQueue::new(queue))
     }
 
-    fn create_memory_region(
-        &self,
-        iid: Given<Guid>,
-        file: *mut c_void,
-        out: Place<*mut c_void>,
-    ) -> Result<(), Status> {
+    fn create_memory_region(&self, iid: Given<Guid>, file: *mut c_void, out: Place<*mut c_void>) -> Result<(), Status> {
         let interface = NewInterface::new(iid, out)?;
         interface.give(V2MemoryRegion::new(MemoryRegion::new(&self.0, file)?))
     }
@@ -223,10 +218,10 @@ impl V2Adapter {
         interface.give(V2SharedReceiveQueue::new(SharedReceiveQueue::new(&self.0, file, wish)?))
     }
 
-    /// A completion queue of this adapter, or `otherwise`.
+    /// A completion queue of this provider, or `otherwise`.
     fn queue(&self, queue: Unknown, otherwise: Status) -> Result<Shared<CompletionQueue>, Status> {
         let queue = queue.recover::<V2CompletionQueue>().map(|queue| queue.queue().clone());
-        queue.filter(|queue| queue.is_of(&self.0)).ok_or(otherwise)
+        queue.filter(|queue| queue.shares_handles(&self.0)).ok_or(otherwise)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the interface has as many")]
@@ -283,7 +278,7 @@ impl V2Adapter {
         let receive_queue = self.queue(receive_queue, Status::INVALID_PARAMETER_2)?;
         let initiator_queue = self.queue(initiator_queue, Status::INVALID_PARAMETER_3)?;
         let shared = shared.recover::<V2SharedReceiveQueue>().map(|shared| shared.queue().clone());
-        let shared = shared.filter(|shared| shared.is_of(&self.0)).ok_or(Status::INVALID_PARAMETER_4)?;
+        let shared = shared.filter(|shared| shared.shares_handles(&self.0)).ok_or(Status::INVALID_PARAMETER_4)?;
         let statuses = [Status::INVALID_PARAMETER_6, Status::INVALID_PARAMETER_7, Status::INVALID_PARAMETER_8];
         InitiatorWish { depth: initiator_depth, sges: initiator_sges, inline_data, statuses }.check(&self.0)?;
         let wish = QueuePairWish {

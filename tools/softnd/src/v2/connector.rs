@@ -94,9 +94,9 @@ impl V2Connector {
         self.0.bind(socket_address::read(address, length as usize)?)
     }
 
-    /// A queue pair of the connector's adapter. INVALID_PARAMETER_1.
+    /// A queue pair of this provider. INVALID_PARAMETER_1.
     fn pair(&self, pair: Unknown) -> Result<Held<V2QueuePair>, Status> {
-        let pair = pair.recover::<V2QueuePair>().filter(|pair| pair.pair().is_of(self.0.adapter()));
+        let pair = pair.recover::<V2QueuePair>().filter(|pair| pair.pair().shares_handles(self.0.adapter()));
         pair.ok_or(Status::INVALID_PARAMETER_1)
     }
 

@@ -13,6 +13,8 @@ mod queue_pair;
 mod shared_receive_queue;
 
 pub use provider::V2Provider;
+#[cfg(test)]
+pub use queue_pair::V2QueuePair;
 
 use softnd_interfaces::Guid;
 
