@@ -1,8 +1,9 @@
 //! `cargo xtask clippy`: the lints of every crate, the driver included.
 //!
-//! The driver is linted in the cross build of [`crate::driver`]; everything else as it stands. Warnings are errors.
+//! The driver is linted in the cross build of [`crate::driver`], the user-mode provider as it stands and for Windows; everything else as
+//! it stands. Warnings are errors.
 
-use crate::{arch::Arch, command, driver, setup, workspace::Workspace};
+use crate::{arch::Arch, command, driver, setup, softnd, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::process::Command;
 
@@ -29,6 +30,9 @@ pub fn run(arguments: &ClippyArguments) -> Result<()> {
             "warnings",
         ]);
         command::run(&mut cargo).context("clippy has something to say about the workspace")?;
+        let mut cargo = softnd::cargo(&workspace, "clippy")?;
+        cargo.args(["--", "-D", "warnings"]);
+        command::run(&mut cargo).context("clippy has something to say about softnd.dll")?;
     }
     let mut cargo = driver::cargo(&workspace, "clippy", Arch::X64)?;
     cargo.args(["--package", "softndk-kernel", "--package", "ndktest", "--no-deps", "--", "-D", "warnings"]);

@@ -156,7 +156,7 @@ fn target(workspace: &Workspace) -> PathBuf {
 }
 
 /// Copies by way of a temporary name, so that a reader of the image gets the old or the new one but never half of it.
-fn publish(made: &Path, place: &Path) -> Result<()> {
+pub(crate) fn publish(made: &Path, place: &Path) -> Result<()> {
     let folder = place.parent().context("an image without a folder")?;
     fs::create_dir_all(folder)?;
     let temporary = place.with_extension(format!("new-{}", std::process::id()));

@@ -24,6 +24,7 @@ pub mod rules;
 pub mod seeded_bugs;
 pub mod setup;
 pub mod soak;
+pub mod softnd;
 mod stages;
 pub mod stress;
 pub mod test;
@@ -60,6 +61,7 @@ enum Command {
     Tools(tools::ToolsArguments),
     Test(test::TestArguments),
     Soak(soak::SoakArguments),
+    Softnd(softnd::SoftndArguments),
     Demo(demo::DemoArguments),
     Oracle(oracle::OracleArguments),
     Verify(verify::VerifyArguments),
@@ -86,6 +88,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Tools(arguments) => tools::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Soak(arguments) => soak::run(arguments),
+        Command::Softnd(arguments) => softnd::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),

@@ -24,7 +24,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use code::Code;
 pub use header::checksum;
-pub use image::{Image, Import, Machine};
+pub use image::{Guard, Image, Import, Machine};
 pub use lists::{Argued, Lists};
 pub use panics::Site;
 use std::{

@@ -1,0 +1,13 @@
+//! How the DLL is linked: its own entry point, no C run-time, no library that the crate does not name.
+
+use std::env;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let of_target = |name: &str| env::var(name).unwrap_or_default();
+    if of_target("CARGO_CFG_TARGET_OS") == "windows" && of_target("CARGO_CFG_TARGET_ENV") == "msvc" {
+        for argument in ["/ENTRY:softnd_entry", "/NODEFAULTLIB", "/NXCOMPAT", "/DYNAMICBASE", "/RELEASE"] {
+            println!("cargo::rustc-cdylib-link-arg={argument}");
+        }
+    }
+}

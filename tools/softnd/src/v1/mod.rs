@@ -1,0 +1,60 @@
+//! The interfaces of version 1, each as a [`Face`](crate::com::Face) over the same resources as version 2's.
+//!
+//! What differs: all overlapped requests of an adapter go through one file, whose port gets a packet for each that does not fail;
+//! registrations are handles of the adapter; a request is known by the address of its ND_RESULT; remote memory is named by
+//! descriptors in network byte order; three statuses are other numbers ([`own_status`]).
+
+mod adapter;
+mod completion_queue;
+mod connector;
+mod endpoint;
+mod listen;
+mod memory_window;
+mod provider;
+mod regions;
+
+pub use provider::V1Provider;
+
+use softnd_interfaces::{Guid, Status};
+
+/// The private identifiers of the classes; they mean something within this DLL only.
+const fn class(number: u128) -> Guid {
+    Guid::new(0x8C1D_6E0A_52B7_4F36_9A70_0E5D_1C3B_0100 | number)
+}
+
+/// The number that a status of a connector has in version 1.
+fn own_status(status: Status) -> Status {
+    match status {
+        Status::INVALID_BUFFER_SIZE => Status::BUFFER_OVERFLOW,
+        Status::IO_TIMEOUT => Status::TIMEOUT,
+        Status::CONNECTION_DISCONNECTED => Status::CANCELED,
+        other => other,
+    }
+}
+
+/// A count of 64 bits as the driver takes it: what does not fit is more than any limit.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// The table of INDOverlapped for a class that has `cancel` and `overlapped_result`.
+macro_rules! overlapped_table {
+    ($Face:ty) => {
+        softnd_interfaces::v1::OverlappedTable1 {
+            base: $crate::com::unknown_table::<$Face>(),
+            cancel_overlapped_requests: $crate::argument::entry!(
+                $Face,
+                cancel() -> Result<(), softnd_interfaces::Status>
+            ),
+            get_overlapped_result: $crate::argument::entry!(
+                $Face,
+                overlapped_result(
+                    overlapped: $crate::argument::Overlap,
+                    bytes: $crate::argument::Place<usize>,
+                    wait: i32,
+                ) -> softnd_interfaces::Status
+            ),
+        }
+    };
+}
+use overlapped_table;
