@@ -44,6 +44,17 @@ pub const GET_PRIVATE_DATA: u32 = code(0x805, Method::Buffered);
 pub const QUERY_ADDRESSES: u32 = code(0x806, Method::Buffered);
 
 structures! {
+    /// The answer to PROVIDER_INIT, where the output has room for it: the name of the process's handles for PROVIDER_BIND_FILE, which is
+    /// sent through the file to be bound, by the same process.
+    ProviderToken (8) {
+        token: u64,
+    }
+
+    /// May stand behind [`super::control::CreateQueuePair`] in the input: what comes with each result. Without it that is 0.
+    QueuePairContext (8) {
+        context: u64,
+    }
+
     /// For [`LOCK_FOR_WRITING`] and [`LOCK_FOR_READING`].
     LockMemory (16) {
         version: u32,
