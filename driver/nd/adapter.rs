@@ -287,10 +287,6 @@ impl Domain {
     pub fn engine(&self) -> Result<&ProtectionDomain<KernelPlatform>, NTSTATUS> {
         self.engine.get()
     }
-
-    pub fn adapter(&self) -> &Shared<Adapter> {
-        &self.adapter
-    }
 }
 
 impl UserModeObject for Shared<Domain> {

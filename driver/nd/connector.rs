@@ -247,10 +247,6 @@ impl Connector {
         self.state.lock().reserved = false;
     }
 
-    pub fn adapter(&self) -> &Shared<Adapter> {
-        &self.adapter
-    }
-
     fn engine(&self) -> Result<EngineConnector<KernelPlatform>, NTSTATUS> {
         self.state.lock().engine.clone().ok_or(STATUS_CONNECTION_INVALID)
     }

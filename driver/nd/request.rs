@@ -247,10 +247,7 @@ pub trait Cancellable {
 }
 
 /// *_CANCEL_IO.
-fn cancel_io<T: Kind>(call: &Call, buffer: &mut Buffer) -> Answer
-where
-    Shared<T>: Cancellable,
-{
+fn cancel_io<T: Kind + Cancellable>(call: &Call, buffer: &mut Buffer) -> Answer {
     named::<T>(call, buffer)?.cancel_all();
     Ok(0)
 }
