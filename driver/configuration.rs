@@ -8,9 +8,10 @@ use core::{ffi::c_void, ptr};
 use ndkpi_sys::{
     ndis::{
         NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_OBJECT_REVISION_1, NDIS_CONFIGURATION_PARAMETER, NDIS_HANDLE,
-        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT, NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1,
-        NDIS_STATUS, NDIS_STATUS_SUCCESS, NdisCloseConfiguration, NdisOpenConfigurationEx, NdisParameterInteger,
-        NdisReadConfiguration, NdisReadNetworkAddress,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_CONFIGURATION_OBJECT, NDIS_PARAMETER_TYPE,
+        NDIS_SIZEOF_CONFIGURATION_OBJECT_REVISION_1, NDIS_STATUS, NDIS_STATUS_SUCCESS, NdisCloseConfiguration,
+        NdisOpenConfigurationEx, NdisParameterInteger, NdisParameterString, NdisReadConfiguration,
+        NdisReadNetworkAddress,
     },
     ndkinfo::{NDK_RDMA_TECHNOLOGY, NdkRoCEv2, NdkiWarp},
     nt::UNICODE_STRING,
@@ -123,6 +124,14 @@ impl Configuration {
     pub fn network_direct_now(miniport: MiniportHandle) -> Result<bool, NDIS_STATUS> {
         Ok(Store::open(miniport)?.integer(keyword::NETWORK_DIRECT) != Some(0))
     }
+
+    /// Runs `act` with the text of `NetworkDirectSddl`; `None` when there is none. PASSIVE_LEVEL.
+    pub fn with_network_direct_security<R>(miniport: MiniportHandle, act: impl FnOnce(Option<&[u16]>) -> R) -> R {
+        match Store::open(miniport) {
+            Ok(store) => act(store.text(keyword::NETWORK_DIRECT_SDDL)),
+            Err(_) => act(None),
+        }
+    }
 }
 
 /// Keyword names in UTF-16, in NDIS's form.
@@ -138,6 +147,7 @@ mod keyword {
     pub const DISCONNECT_TIMEOUT: &[u16] = utf16!("DisconnectTimeoutMs");
     pub const RECEIVER_NOT_READY: &[u16] = utf16!("ReceiverNotReadyMs");
     pub const COMPLETION_MODE: &[u16] = utf16!("CompletionMode");
+    pub const NETWORK_DIRECT_SDDL: &[u16] = utf16!("NetworkDirectSddl");
     pub const TECHNOLOGY: &[u16] = utf16!("*NetworkDirectTechnology");
 }
 
@@ -165,6 +175,25 @@ impl Store {
 
     /// The keyword's value; `None` when it is absent or no number.
     fn integer(&self, name: &[u16]) -> Option<u32> {
+        let parameter = self.parameter(name, NdisParameterInteger)?;
+        // SAFETY: the type says that the union holds an integer.
+        Some(unsafe { parameter.ParameterData.IntegerData })
+    }
+
+    /// The keyword's text; `None` when it is absent or no text.
+    fn text(&self, name: &[u16]) -> Option<&[u16]> {
+        let parameter = self.parameter(name, NdisParameterString)?;
+        // SAFETY: the type says that the union holds a text.
+        let text = unsafe { parameter.ParameterData.StringData };
+        if text.Buffer.is_null() {
+            return None;
+        }
+        // SAFETY: NDIS promises that many characters, which live as long as the handle.
+        Some(unsafe { core::slice::from_raw_parts(text.Buffer, usize::from(text.Length) / 2) })
+    }
+
+    /// The keyword's value as this type, which lives as long as the handle.
+    fn parameter(&self, name: &[u16], kind: NDIS_PARAMETER_TYPE) -> Option<&NDIS_CONFIGURATION_PARAMETER> {
         let bytes = u16::try_from(size_of_val(name)).ok()?;
         let mut keyword = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: name.as_ptr().cast_mut() };
         let mut status: NDIS_STATUS = NDIS_STATUS_SUCCESS;
@@ -176,7 +205,7 @@ impl Store {
                 &raw mut parameter,
                 self.handle,
                 &raw mut keyword,
-                NdisParameterInteger,
+                kind,
             );
         }
         if status != NDIS_STATUS_SUCCESS {
@@ -184,11 +213,7 @@ impl Store {
         }
         // SAFETY: on success NDIS gives a parameter that lives as long as the handle.
         let parameter = unsafe { parameter.as_ref() }?;
-        if parameter.ParameterType != NdisParameterInteger {
-            return None;
-        }
-        // SAFETY: the type says that the union holds an integer.
-        Some(unsafe { parameter.ParameterData.IntegerData })
+        (parameter.ParameterType == kind).then_some(parameter)
     }
 
     /// A time-out in nanoseconds from a keyword in milliseconds, 0 is never; `default` when it is absent or out of range.

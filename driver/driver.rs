@@ -1,4 +1,4 @@
-//! What exists once per loaded driver: the registration, the table of adapters, the control device.
+//! What exists once per loaded driver: the registration, the table of adapters, the named devices.
 //!
 //! The table is a few pointers under a spin lock. A context that takes an adapter out of it holds a reference on the adapter's
 //! gate; HaltEx removes the pointer, shuts the gate and waits before anything of the adapter is freed.
@@ -10,8 +10,8 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{adapter::Adapter, ndk::engine::Engine, tags};
-use softndk_kernel::{event::Mutex, pool::NoMemory, published::Published, rundown::Rundown, spin_lock::SpinLock};
+use crate::{adapter::Adapter, device::NamedDevice, ndk::engine::Engine, tags};
+use softndk_kernel::{pool::NoMemory, published::Published, spin_lock::SpinLock};
 
 /// Adapters one driver serves at the same time.
 pub const ADAPTER_MAX: usize = 32;
@@ -20,25 +20,11 @@ pub struct Driver {
     /// Handle of the miniport registration; null until registered.
     registration: AtomicPtr<c_void>,
     adapters: SpinLock<[Entry; ADAPTER_MAX]>,
-    pub control: Mutex<ControlDevice>,
-    /// Open while the control device is registered; one reference for each request that is being worked on.
-    pub requests: Rundown,
+    /// The tools' device.
+    pub control: NamedDevice,
+    /// The device of user-mode NetworkDirect.
+    pub network_direct: NamedDevice,
     pub engine: &'static Engine,
-}
-
-/// The device and how many adapters hold it. Behind the driver's mutex; `control/device.rs` registers and removes it.
-pub struct ControlDevice {
-    pub adapters: u32,
-    pub handle: *mut c_void,
-}
-
-// SAFETY: the handle is a token; the mutex serialises its use.
-unsafe impl Send for ControlDevice {}
-
-impl ControlDevice {
-    const fn new() -> Self {
-        Self { adapters: 0, handle: ptr::null_mut() }
-    }
 }
 
 /// A place in the adapter table.
@@ -71,8 +57,8 @@ impl Driver {
         Ok(Self {
             registration: AtomicPtr::new(ptr::null_mut()),
             adapters: SpinLock::new([Entry::Free; ADAPTER_MAX]),
-            control: Mutex::try_new(tags::EVENT, ControlDevice::new())?,
-            requests: Rundown::try_shut(tags::RUNDOWN)?,
+            control: NamedDevice::try_new()?,
+            network_direct: NamedDevice::try_new()?,
             engine,
         })
     }

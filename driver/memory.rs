@@ -7,6 +7,7 @@
 use core::{ffi::c_void, ptr, ptr::NonNull};
 
 use ndkpi_sys::nt::{MDL, MDL_FLAGS, PAGE_SIZE};
+use softndk_cells::Erased;
 use softndk_engine::limits;
 use softndk_kernel::{
     copy,
@@ -199,9 +200,14 @@ pub struct Mapping {
     body: PoolBox<Body>,
 }
 
+/// What lends the memory of a mapping, and gets it back when it is dropped: after the memory is unmapped.
+pub trait Lender: Send + Sync {}
+
 struct Body {
     segments: PoolSlice<Segment>,
     length: u64,
+    /// Dropped after the segments are unmapped.
+    lender: Option<Erased<dyn Lender>>,
     /// Memory for the job that unmaps a large mapping.
     retire: Option<PoolSpace<Job<Release>>>,
 }
@@ -232,7 +238,7 @@ impl Mapping {
         let retire = if chain.is_large() { Some(PoolSpace::try_new(tags::MAPPING)?) } else { None };
         let segments = PoolSlice::try_filled(tags::MAPPING, chain.segments, UNUSED)?;
         // Built in its final place: a failure half-way unmaps by drop what was mapped.
-        let mut mapping = Self { body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, retire })? };
+        let mut mapping = Self { body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, lender: None, retire })? };
         // SAFETY: `check` walked as many live MDLs, and the consumer leaves them alone until the request has completed.
         let parts = unsafe { Parts::of(chain.first) };
         let mut rest = chain.length;
@@ -276,6 +282,19 @@ impl Mapping {
 
     pub fn length(&self) -> u64 {
         self.body.length
+    }
+
+    /// Keeps what lends the memory until the memory is unmapped.
+    pub fn keep(&mut self, lender: Erased<dyn Lender>) {
+        self.body.lender = Some(lender);
+    }
+
+    /// Where the memory is mapped, if that is in one stretch.
+    pub fn start(&self) -> Option<NonNull<u8>> {
+        match &*self.body.segments {
+            [only] => NonNull::new(only.address),
+            _ => None,
+        }
     }
 
     /// Too large to be unmapped by a caller at DISPATCH_LEVEL.

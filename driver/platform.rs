@@ -10,7 +10,7 @@ use ndkpi_sys::{
     },
     nt::{NTSTATUS, ULONG},
 };
-use softndk_engine::{Lock, Memory, Platform};
+use softndk_engine::{Arrival, ConnectError, Lock, Memory, Platform};
 use softndk_ioctl::NdkCall;
 use softndk_kernel::{clock::Clock, copy, irql, spin_lock::SpinLock, timer};
 use wdk_sys::ntddk::KeShouldYieldProcessor;
@@ -115,18 +115,65 @@ impl From<Callback<NDK_FN_DISCONNECT_EVENT_CALLBACK_EX>> for Callback<Disconnect
     }
 }
 
-/// The callback of a request, and which request it is.
+/// How the end of a request is reported.
 #[derive(Clone, Copy)]
-pub struct RequestCallback {
+pub enum RequestCallback {
+    Consumer(ConsumerRequest),
+    /// To the user-mode front end, which makes a status of its own of the result.
+    UserMode(Callback<UserModeRequest>),
+}
+
+/// The callback of a kernel consumer, and which request it is.
+#[derive(Clone, Copy)]
+pub struct ConsumerRequest {
     pub callback: Callback<NDK_FN_REQUEST_COMPLETION>,
     pub call: NdkCall,
 }
 
-/// The callback of incoming connections, and the open that the connectors are made for.
+impl From<ConsumerRequest> for RequestCallback {
+    fn from(request: ConsumerRequest) -> Self {
+        Self::Consumer(request)
+    }
+}
+
+/// What the user-mode front end gives with a request.
+pub type UserModeRequest = unsafe fn(*mut c_void, Result<(), ConnectError>);
+
+impl Callback<UserModeRequest> {
+    pub fn complete(self, result: Result<(), ConnectError>) {
+        // SAFETY: `new`; the object is not closed before its request has been reported.
+        unsafe { (self.function)(self.context.0, result) };
+    }
+}
+
+/// An object of the user-mode front end as the engine keeps it, and as its pended requests know it.
+pub trait UserModeObject: Send + Sync {
+    /// A pended request of the object, by its number, has been cancelled. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    fn cancelled(&self, request: usize);
+}
+
+/// How incoming connections are reported.
 #[derive(Clone, Copy)]
-pub struct ConnectCallback {
+pub enum ConnectCallback {
+    Consumer(ConsumerListener),
+    UserMode(Callback<UserModeConnect>),
+}
+
+/// The callback of a kernel consumer, and the open that the connectors are made for.
+#[derive(Clone, Copy)]
+pub struct ConsumerListener {
     pub callback: Callback<NDK_FN_CONNECT_EVENT_CALLBACK>,
     pub open: OpenPointer,
+}
+
+/// What the user-mode front end gives with a listener.
+pub type UserModeConnect = unsafe fn(*mut c_void, Arrival<KernelPlatform>);
+
+impl Callback<UserModeConnect> {
+    pub fn connect(self, arrival: Arrival<KernelPlatform>) {
+        // SAFETY: `new`; the listener is not closed before its event has returned.
+        unsafe { (self.function)(self.context.0, arrival) };
+    }
 }
 
 /// The open a listener belongs to; it outlives its listeners.

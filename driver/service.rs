@@ -27,7 +27,7 @@ use wdk_sys::{NTSTATUS, STATUS_SUCCESS};
 use crate::{
     ndk::engine::Engine,
     ndk::{connector, consumer_object},
-    platform::{KernelPlatform, RequestCallback},
+    platform::{ConnectCallback, ConsumerRequest, KernelPlatform, RequestCallback},
     refusal::refuse_by,
     status, tags,
 };
@@ -166,15 +166,24 @@ impl Sink<KernelPlatform> for Callbacks {
     }
 
     fn request_completed(&mut self, event: RequestCompletion<KernelPlatform>) {
-        let RequestCallback { callback, call } = event.callback;
-        let refused = |cause| refuse_by(RefusalWay::COMPLETION, call, event.hold(), cause);
-        let status = event.result.map_or_else(refused, |()| STATUS_SUCCESS);
-        callback.complete(status);
+        match event.callback {
+            RequestCallback::Consumer(ConsumerRequest { callback, call }) => {
+                let refused = |cause| refuse_by(RefusalWay::COMPLETION, call, event.hold(), cause);
+                let status = event.result.map_or_else(refused, |()| STATUS_SUCCESS);
+                callback.complete(status);
+            }
+            RequestCallback::UserMode(callback) => callback.complete(event.result),
+        }
         drop(event);
     }
 
     fn connection_requested(&mut self, event: ConnectEvent<KernelPlatform>) {
-        connector::deliver(event);
+        // What is left of the event ends behind the callback and lets the listener close.
+        let ConnectEvent { callback, connector: arrival, .. } = event;
+        match callback {
+            ConnectCallback::Consumer(listener) => connector::deliver(listener, arrival),
+            ConnectCallback::UserMode(callback) => callback.connect(arrival),
+        }
     }
 
     fn disconnected(&mut self, event: DisconnectEvent<KernelPlatform>) {

@@ -24,6 +24,14 @@ softndk_kernel::pool_tags! {
     SHARED_ENDPOINT = b"SnSe",
     MAPPING = b"SnMa",
     DEFERRED = b"SnLa",
+    /// Files and processes of user-mode NetworkDirect.
+    ND_FILE = b"SnNf",
+    /// Tables of handles.
+    ND_HANDLES = b"SnNh",
+    /// Requests that pend.
+    ND_REQUEST = b"SnNi",
+    /// Connections that wait for a listener's process.
+    ND_ARRIVAL = b"SnNb",
     SERVICE = b"SnTu",
     /// Queues of work with their DPCs and threads.
     WORK = b"SnWo",

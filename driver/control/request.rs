@@ -31,7 +31,7 @@ use crate::{
 pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> NTSTATUS {
     // SAFETY: the IRP was dispatched to us.
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
-    let Some(_passage) = Driver::get().and_then(|driver| driver.requests.enter()) else {
+    let Some(_passage) = Driver::get().and_then(|driver| driver.control.requests.enter()) else {
         request.complete(Status::DEVICE_REMOVED.0, 0);
         return Status::DEVICE_REMOVED.0;
     };

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use ndkpi_sys::ndis::{NDIS_HALT_ACTION, NDIS_HANDLE};
 
 use super::initialize;
-use crate::{adapter::Adapter, control, driver::Driver};
+use crate::{adapter::Adapter, control, driver::Driver, nd};
 
 /// NDIS: MiniportHaltEx. PASSIVE_LEVEL, paused, no request outstanding.
 ///
@@ -19,10 +19,12 @@ pub unsafe extern "C" fn halt(context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
     driver.remove(adapter.index);
     adapter.provider.leave();
     adapter.gate.shut();
+    nd::device::adapter_removed(adapter.index);
     adapter.provider.stop();
     driver.release(adapter.index);
     adapter.station.port.stop();
     control::device::detach(driver);
+    nd::device::detach(driver);
     if let Some(block) = NonNull::new(context.cast::<Adapter>()) {
         // SAFETY: published by InitializeEx; nothing refers to the adapter any more.
         drop(unsafe { initialize::take_back(block) });

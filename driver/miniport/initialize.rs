@@ -41,6 +41,7 @@ use crate::{
         multicast::MULTICAST_MAX,
         statistics::SUPPORTED_STATISTICS,
     },
+    nd,
     ndk::{limits, provider::Provider},
     tags,
 };
@@ -81,7 +82,7 @@ fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
     let adapter = build(identity, &reservation)?;
     let described = set_general_attributes(&adapter).and_then(|()| set_ndk_attributes(&adapter));
     let started = described.and_then(|()| adapter.provider.start());
-    let attached = started.and_then(|()| control::device::attach(reservation.driver()));
+    let attached = started.and_then(|()| attach(reservation.driver(), identity.miniport));
     if let Err(status) = attached {
         // Whatever failed: the engine holds the adapter since `build`.
         adapter.provider.stop();
@@ -89,6 +90,16 @@ fn start(identity: Identity) -> Result<(), NDIS_STATUS> {
     }
     reservation.publish(adapter.into_raw());
     Ok(())
+}
+
+/// The named devices, of which each adapter holds one count.
+fn attach(driver: &Driver, miniport: MiniportHandle) -> Result<(), NDIS_STATUS> {
+    control::device::attach(driver)?;
+    let attached = nd::device::attach(driver, miniport);
+    if attached.is_err() {
+        control::device::detach(driver);
+    }
+    attached
 }
 
 /// Registration attributes, keywords, and the adapter with all its parts.

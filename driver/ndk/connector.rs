@@ -13,7 +13,7 @@ use ndkpi_sys::{
     nt::{NTSTATUS, PVOID, SOCKADDR, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{
-    Accept, Connect, ConnectError, ConnectEvent, Connector, ReadLimits, Requested, Source, limits::PRIVATE_DATA,
+    Accept, Arrival, Connect, ConnectError, Connector, ReadLimits, Requested, Source, limits::PRIVATE_DATA,
 };
 use softndk_ioctl::NdkCall;
 
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     configuration::CompletionMode,
-    platform::{Callback, DisconnectFunction, KernelPlatform, RequestCallback},
+    platform::{Callback, ConsumerListener, ConsumerRequest, DisconnectFunction, KernelPlatform},
     refusal::{Nothing, Refusal, refuse},
 };
 
@@ -104,8 +104,7 @@ type Disconnect<F> = Option<Callback<F>>;
 
 /// Makes a connector for an incoming connection and hands it to the listener's consumer. Without memory for it the
 /// connection is refused.
-pub fn deliver(event: ConnectEvent<KernelPlatform>) {
-    let ConnectEvent { callback, connector, .. } = event;
+pub fn deliver(callback: ConsumerListener, connector: Arrival<KernelPlatform>) {
     // SAFETY: the open outlives its listeners, and the listener cannot close before the event is dropped.
     let Some(open) = (unsafe { callback.open.0.as_ref() }) else { return };
     // Dropping the arrival refuses the connection.
@@ -115,7 +114,6 @@ pub fn deliver(event: ConnectEvent<KernelPlatform>) {
     let visible = unsafe { Object::complete(object, handle) };
     let notify = callback.callback;
     notify.connect(visible);
-    // What is left of the event ends here and lets the listener close.
 }
 
 /// Completes a request that the engine has decided on or taken over.
@@ -123,7 +121,7 @@ fn requested(
     connector: &Connector<KernelPlatform>,
     completion_mode: CompletionMode,
     answer: Result<Requested, ConnectError>,
-    callback: RequestCallback,
+    callback: ConsumerRequest,
 ) -> NTSTATUS {
     let status = match answer {
         Ok(Requested::Pending) => return STATUS_PENDING,
@@ -195,14 +193,14 @@ fn connect_from(arguments: &ConnectArguments<'_>, source: Source<'_, KernelPlatf
     };
     let completion_mode = object.origin.completion_mode;
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    let callback = RequestCallback { callback, call: arguments.call };
+    let callback = ConsumerRequest { callback, call: arguments.call };
     let answer = connector.connect(Connect {
         queue_pair: &queue_pair,
         source,
         destination,
         limits: arguments.limits,
         private_data,
-        callback,
+        callback: callback.into(),
     });
     requested(&connector, completion_mode, answer, callback)
 }
@@ -234,8 +232,8 @@ fn complete(
     let Some((object, connector)) = connector.both() else { return refuse(call, &Nothing, Refusal::NO_OBJECT) };
     let Some(callback) = completion else { return refuse(call, connector, Refusal::NO_CALLBACK) };
     let (completion_mode, connector) = (object.origin.completion_mode, connector.clone());
-    let callback = RequestCallback { callback, call };
-    requested(&connector, completion_mode, connector.complete_connect(disconnect, callback), callback)
+    let callback = ConsumerRequest { callback, call };
+    requested(&connector, completion_mode, connector.complete_connect(disconnect, callback.into()), callback)
 }
 
 /// What NdkAccept and NdkAcceptEx have in common.
@@ -288,9 +286,10 @@ fn accept_with(arguments: &AcceptArguments<'_>, disconnect: Disconnect<Disconnec
     };
     let completion_mode = object.origin.completion_mode;
     let (connector, queue_pair) = (connector.clone(), queue_pair.clone());
-    let callback = RequestCallback { callback, call: arguments.call };
+    let callback = ConsumerRequest { callback, call: arguments.call };
     let limits = arguments.limits;
-    let answer = connector.accept(Accept { queue_pair: &queue_pair, limits, private_data, disconnect, callback });
+    let accept = Accept { queue_pair: &queue_pair, limits, private_data, disconnect, callback: callback.into() };
+    let answer = connector.accept(accept);
     requested(&connector, completion_mode, answer, callback)
 }
 
@@ -362,6 +361,6 @@ fn disconnect(connector: ConnectorRef<'_>, completion: Completion) -> NTSTATUS {
     };
     let Some(callback) = completion else { return refuse(NdkCall::DISCONNECT, connector, Refusal::NO_CALLBACK) };
     let (completion_mode, connector) = (object.origin.completion_mode, connector.clone());
-    let callback = RequestCallback { callback, call: NdkCall::DISCONNECT };
-    requested(&connector, completion_mode, connector.disconnect(callback), callback)
+    let callback = ConsumerRequest { callback, call: NdkCall::DISCONNECT };
+    requested(&connector, completion_mode, connector.disconnect(callback.into()), callback)
 }

@@ -27,7 +27,7 @@ use crate::{
     mapper::Release,
     memory::{LARGE, Mapping},
     ndk::engine::Engine,
-    platform::{Callback, KernelPlatform},
+    platform::{Callback, KernelPlatform, RequestCallback},
     refusal::{Nothing, Refusal, refuse, refuse_by},
 };
 
@@ -296,11 +296,10 @@ pub fn retired(mut retired: Retired<KernelPlatform>) {
 pub fn finish_retired(retired: Retired<KernelPlatform>) {
     let callback = retired.callback;
     drop(retired.memory);
-    if let Some(callback) = callback {
-        let callback = callback.callback;
-        callback::make(|| callback.complete(STATUS_SUCCESS));
-    } else {
-        logical_mapping::unmapped();
+    match callback {
+        Some(RequestCallback::Consumer(request)) => callback::make(|| request.callback.complete(STATUS_SUCCESS)),
+        Some(RequestCallback::UserMode(callback)) => callback::make(|| callback.complete(Ok(()))),
+        None => logical_mapping::unmapped(),
     }
     // What is left of `retired` ends here and lets the region close.
 }

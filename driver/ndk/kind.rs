@@ -5,6 +5,7 @@ use ndkpi_sys::ndkpi::{
     NDK_SHARED_ENDPOINT, NDK_SRQ, NdkObjectTypeConnector, NdkObjectTypeCq, NdkObjectTypeListener, NdkObjectTypeMr,
     NdkObjectTypeMw, NdkObjectTypePd, NdkObjectTypeQp, NdkObjectTypeSharedEndpoint, NdkObjectTypeSrq,
 };
+use softndk_cells::Erased;
 use softndk_engine::{
     Close, CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair,
     SharedEndpoint, SharedReceiveQueue,
@@ -19,7 +20,10 @@ use super::{
     open::OpenAdapter,
     protection_domain, queue_pair, shared_endpoint, shared_receive_queue,
 };
-use crate::{platform::KernelPlatform, tags};
+use crate::{
+    platform::{KernelPlatform, UserModeObject},
+    tags,
+};
 
 /// What differs between the kinds of objects.
 pub trait Kind: Sized {
@@ -46,6 +50,7 @@ macro_rules! kinds {
         #[expect(dead_code, reason = "the blocks are owned here and reached through the consumers' pointers")]
         pub enum ConsumerObject {
             Open(PoolBox<OpenAdapter>),
+            UserMode(Erased<dyn UserModeObject>),
             $($Handle(PoolBox<Object<$Kind>>),)+
         }
 

@@ -19,7 +19,7 @@ use crate::{
     configuration::CompletionMode,
     memory::{Access, Chain, Extent, Mapping},
     ndk::engine::Engine,
-    platform::{Callback, KernelPlatform, RequestCallback},
+    platform::{Callback, ConsumerRequest, KernelPlatform},
     refusal::{Nothing, Refusal, refuse, refuse_by},
 };
 
@@ -138,8 +138,8 @@ fn deregister(region: MemoryRegionRef<'_>, completion: Option<Callback<NDK_FN_RE
     let Some(callback) = completion else { return refuse(NdkCall::DEREGISTER_MR, region, Refusal::NO_CALLBACK) };
     // The consumer may close the region from the completion, before the engine returns here.
     let region = region.clone();
-    let callback = RequestCallback { callback, call: NdkCall::DEREGISTER_MR };
-    match region.deregister(callback) {
+    let callback = ConsumerRequest { callback, call: NdkCall::DEREGISTER_MR };
+    match region.deregister(callback.into()) {
         Ok(Deregistered::Pending) => STATUS_PENDING,
         Ok(Deregistered::Done(retired)) => deregistered(retired, completion_mode, callback),
         Err(cause) => refuse(NdkCall::DEREGISTER_MR, &region, cause),
@@ -150,14 +150,14 @@ fn deregister(region: MemoryRegionRef<'_>, completion: Option<Callback<NDK_FN_RE
 fn deregistered(
     mut retired: Retired<KernelPlatform>,
     completion_mode: CompletionMode,
-    callback: RequestCallback,
+    callback: ConsumerRequest,
 ) -> NTSTATUS {
     if let Some(space) = deferred::space(completion_mode) {
-        retired.callback = Some(callback);
+        retired.callback = Some(callback.into());
         return space.deliver(deferred::Answer::Retired(retired));
     }
     if retired.memory.is_large() && completion_mode != CompletionMode::Inline {
-        retired.callback = Some(callback);
+        retired.callback = Some(callback.into());
         consumer_object::retired(retired);
         return STATUS_PENDING;
     }

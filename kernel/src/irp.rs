@@ -13,7 +13,8 @@ use core::{
 
 use wdk_sys::{
     DRIVER_CANCEL, FILE_OBJECT, IO_NO_INCREMENT, IO_STACK_LOCATION, IRP, KPROCESSOR_MODE, MDL, NTSTATUS,
-    STATUS_PENDING, ntddk::IofCompleteRequest,
+    STATUS_PENDING,
+    ntddk::{IoGetRequestorProcessId, IoReleaseCancelSpinLock, IofCompleteRequest},
 };
 
 /// SL_PENDING_RETURNED: what IoMarkIrpPending sets in the stack location.
@@ -139,6 +140,22 @@ impl Request {
         unsafe { flag.read_volatile() != 0 }
     }
 
+    /// Leaves a word of the driver's in the packet, for its cancel routine ([`cancel_entered`]). The packet is the driver's.
+    pub fn set_driver_word(&self, word: *mut c_void) {
+        // SAFETY: the IRP belongs to the driver until it is completed, and with it this member of the overlay; only the address
+        // of the field is computed.
+        let place =
+            unsafe { &raw mut (*self.irp.as_ptr()).Tail.Overlay.__bindgen_anon_1.__bindgen_anon_1.DriverContext };
+        // SAFETY: as above; the first of four words.
+        unsafe { place.cast::<*mut c_void>().write(word) };
+    }
+
+    /// The number of the process that sent the request. `IRQL <= DISPATCH_LEVEL`.
+    pub fn process(&self) -> u32 {
+        // SAFETY: the IRP is the driver's and not completed.
+        unsafe { IoGetRequestorProcessId(self.irp.as_ptr()) }
+    }
+
     /// IoSetCancelRoutine (inline in C). The caller checks afterwards whether the request is cancelled already: then the
     /// routine is not called.
     pub fn set_cancel_routine(&self, routine: DRIVER_CANCEL) {
@@ -160,6 +177,25 @@ impl Request {
         let place = unsafe { AtomicPtr::from_ptr(place.cast::<*mut c_void>()) };
         place.swap(routine, Ordering::SeqCst)
     }
+}
+
+/// A cancel routine begins: gives the cancel spin lock back, and returns what [`Request::set_driver_word`] has left.
+///
+/// # Safety
+/// `irp` is what the I/O manager has called the cancel routine with, which calls this first; the packet is not completed before the
+/// routine has run.
+pub unsafe fn cancel_entered(irp: *mut IRP) -> *mut c_void {
+    // SAFETY: the packet lives (the caller's promise); only the address of the field is computed.
+    let place = unsafe { &raw const (*irp).Tail.Overlay.__bindgen_anon_1.__bindgen_anon_1.DriverContext };
+    // SAFETY: as above; the first of four words.
+    let word = unsafe { place.cast::<*mut c_void>().read() };
+    // SAFETY: as above; only the address of the field is computed.
+    let level = unsafe { &raw const (*irp).CancelIrql };
+    // SAFETY: written by the I/O manager before it called.
+    let level = unsafe { level.read() };
+    // SAFETY: a cancel routine is entered with the lock, acquired at this level.
+    unsafe { IoReleaseCancelSpinLock(level) };
+    word
 }
 
 /// The system buffer of a buffered request: input first, overwritten by the output.

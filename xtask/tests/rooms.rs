@@ -40,13 +40,14 @@ const DRIVER: House = House {
         ("entry", &["entry"]),
         ("miniport", &["miniport"]),
         ("control", &["control"]),
+        ("nd", &["nd"]),
         // What exists once, and what is put together from the rooms below.
         ("driver", &["driver"]),
         ("adapter", &["adapter"]),
         ("ndk", &["ndk", "callback", "mapper", "platform", "refusal", "service", "status"]),
         ("link", &["link", "address", "configuration"]),
         ("memory", &["memory"]),
-        ("ground", &["tags", "version"]),
+        ("ground", &["device", "tags", "version"]),
     ],
     // The memory for the job that unmaps a large mapping is part of the mapping.
     exceptions: &[("memory.rs", "mapper")],

@@ -57,6 +57,8 @@ pub struct Completion {
     pub bytes: u32,
     /// The token a `ReceiveAndInvalidate` invalidated.
     pub output: MemoryToken,
+    /// The front end's number of the queue pair ([`QueuePair::set_tag`](crate::QueuePair::set_tag)).
+    pub tag: u32,
 }
 
 impl Completion {
@@ -302,6 +304,22 @@ impl<P: Platform> CompletionQueue<P> {
             inner.update_due(&self.0)
         });
         request_pass(&self.0, ask);
+    }
+
+    /// As [`Self::arm`] for any completion, for a consumer that leaves completions behind: those count as new, so that it is
+    /// notified of them in a later service pass.
+    pub fn arm_for_rest(&self) {
+        let ask = self.0.inner.with(|inner| {
+            inner.queue.count_waiting_as_new();
+            inner.queue.arm(Arm::Any);
+            inner.update_due(&self.0)
+        });
+        request_pass(&self.0, ask);
+    }
+
+    /// Whether it took more completions than it holds and reports no more.
+    pub fn has_failed(&self) -> bool {
+        self.0.has_failed()
     }
 
     /// Keeps the close from completing while something of the front end's own is under way.

@@ -198,6 +198,18 @@ impl<P: Platform> Directory<P> {
         Ok(EndpointUse { key, remote: Some(remote) })
     }
 
+    /// Lets a listener listen at an endpoint in use that has none, and counts it.
+    pub(crate) fn attend(
+        &mut self,
+        key: &EndpointKey,
+        listener: &Shared<ListenerObject<P>>,
+    ) -> Result<(), EndpointError> {
+        let endpoint = self.find(key).filter(|endpoint| endpoint.listener.is_none()).ok_or(EndpointError::InUse)?;
+        endpoint.listener = Some(listener.clone());
+        endpoint.count += 1;
+        Ok(())
+    }
+
     /// Removes the listener; connectors may still be counted. The listener is dropped by the caller.
     pub(crate) fn deafen(&mut self, key: &EndpointKey) -> Option<Shared<ListenerObject<P>>> {
         self.find(key)?.listener.take()

@@ -14,6 +14,7 @@ use softndk_cells::Shared;
 use crate::adapter::open::OpenObject;
 use crate::connection::endpoint::{EndpointError, EndpointKey, EndpointUse};
 use crate::connection::network::Network;
+use crate::connection::shared_endpoint::SharedEndpoint;
 use crate::error::{ConnectError, CreateError};
 use crate::object::event::Close;
 use crate::object::header::{Antecedents, AnyObject, Core, Hold, Object, object};
@@ -77,6 +78,24 @@ impl<P: Platform> Listener<P> {
         Ok(Self(listener))
     }
 
+    /// Begins to listen at an address and port that are reserved: the shared endpoint's. `AddressInUse` where another listens.
+    /// Never pends.
+    pub fn listen_at(&self, endpoint: &SharedEndpoint<P>) -> Result<(), ConnectError> {
+        let listener = &self.0;
+        let (adapter, endpoint) = (&listener.open.adapter, &endpoint.0);
+        if !endpoint.open.adapter.is(adapter) {
+            return Err(ConnectError::Foreign);
+        }
+        if !adapter.is_running() {
+            return Err(ConnectError::AdapterGone);
+        }
+        let address = endpoint.address;
+        self.begin(address, || {
+            listener.network.directory.with(|directory| directory.attend(&endpoint.key, listener))?;
+            Ok(endpoint.key)
+        })
+    }
+
     /// Begins to listen; port 0 picks one. The unspecified address stands for every address that the adapter has, now or in the
     /// future. Never pends.
     pub fn listen(&self, address: SocketAddr) -> Result<(), ConnectError> {
@@ -88,17 +107,31 @@ impl<P: Platform> Listener<P> {
         let everywhere = address.ip().is_unspecified();
         let own =
             if everywhere { Some(SocketAddr::new(address.ip(), address.port())) } else { adapter.own_address(address) };
-        let mut address = own.ok_or(ConnectError::InvalidAddress)?;
+        let address = own.ok_or(ConnectError::InvalidAddress)?;
         let key = EndpointKey::new(adapter.number, address);
+        self.begin(address, || {
+            Ok(listener.network.directory.with(|directory| directory.take(key, Some(listener)))?)
+        })
+    }
+
+    /// Takes the endpoint, once.
+    fn begin(
+        &self,
+        mut address: SocketAddr,
+        take: impl FnOnce() -> Result<EndpointKey, ConnectError>,
+    ) -> Result<(), ConnectError> {
+        let listener = &self.0;
+        let adapter = &listener.open.adapter;
         listener.state.with(|state| {
             if state.endpoint.is_some() || state.over {
                 return Err(ConnectError::InvalidState);
             }
-            let key = listener.network.directory.with(|directory| directory.take(key, Some(listener)))?;
+            let key = take()?;
             address.set_port(key.port());
             state.endpoint = Some((key, address));
             Ok(())
         })?;
+        let everywhere = address.ip().is_unspecified();
         // An adapter or address that was removed meanwhile has not ended this listener.
         let running = adapter.is_running();
         listener.addresses_gone(&|address| !running || !everywhere && !adapter.has_address(address));

@@ -42,13 +42,16 @@ impl<P: Platform> SharedEndpoint<P> {
         network: &Shared<Network<P>>,
         open: &Shared<OpenObject<P>>,
         address: SocketAddr,
+        may_be_everywhere: bool,
         consumer_object: P::ConsumerObject,
     ) -> Result<Self, ConnectError> {
         let adapter = &open.adapter;
         if !adapter.is_running() {
             return Err(ConnectError::AdapterGone);
         }
-        let mut address = adapter.own_address(address).ok_or(ConnectError::InvalidAddress)?;
+        let everywhere = may_be_everywhere && address.ip().is_unspecified();
+        let own = if everywhere { Some(address) } else { adapter.own_address(address) };
+        let mut address = own.ok_or(ConnectError::InvalidAddress)?;
         let directory = &network.directory;
         let key = directory.with(|directory| directory.take(EndpointKey::new(adapter.number, address), None))?;
         address.set_port(key.port());

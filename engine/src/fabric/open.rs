@@ -92,7 +92,18 @@ impl<P: Platform> Open<P> {
         address: SocketAddr,
         consumer_object: P::ConsumerObject,
     ) -> Result<SharedEndpoint<P>, ConnectError> {
-        SharedEndpoint::create(&self.fabric.0.network, &self.open, address, consumer_object)
+        SharedEndpoint::create(&self.fabric.0.network, &self.open, address, false, consumer_object)
+    }
+
+    /// As [`Self::create_shared_endpoint`], for an address that is to be listened at as well
+    /// ([`Listener::listen_at`](crate::Listener::listen_at)): the unspecified one stands for every address of the adapter, and no
+    /// connector connects from there.
+    pub fn reserve_endpoint(
+        &self,
+        address: SocketAddr,
+        consumer_object: P::ConsumerObject,
+    ) -> Result<SharedEndpoint<P>, ConnectError> {
+        SharedEndpoint::create(&self.fabric.0.network, &self.open, address, true, consumer_object)
     }
 
     /// Publishes mapped memory as logical addresses: offset 0 of the memory is the first byte of the first page, so memory

@@ -186,13 +186,27 @@ impl<P: Platform> MemoryRegion<P> {
 
     /// Ends a registration, unless windows are bound to it; the memory comes with the result or by [`Sink::retired`].
     pub fn deregister(&self, callback: P::RequestCallback) -> Result<Deregistered<P>, RegionError> {
+        self.end_registration(callback, false)
+    }
+
+    /// As [`Self::deregister`], also while windows are bound: what is accessed through them from now on is denied. They stay
+    /// bound, and keep the close of the region waiting, until they are unbound.
+    pub fn revoke(&self, callback: P::RequestCallback) -> Result<Deregistered<P>, RegionError> {
+        self.end_registration(callback, true)
+    }
+
+    fn end_registration(
+        &self,
+        callback: P::RequestCallback,
+        also_bound: bool,
+    ) -> Result<Deregistered<P>, RegionError> {
         let region = &self.0;
         let hold = self.hold();
         let outcome = region.state.with(|state| {
             let RegionState::Registered(Standing { key, windows, .. }) = *state else {
                 return Err((RegionError::WrongKind, hold));
             };
-            if windows > 0 {
+            if windows > 0 && !also_bound {
                 return Err((RegionError::WindowsBound, hold));
             }
             region.token.store(0, Ordering::Relaxed);
@@ -364,8 +378,8 @@ impl<P: Platform> RegionObject<P> {
 pub(crate) trait Edges<P: Platform> {
     /// A window is being bound to this registration. `None` when it is not there any more.
     fn bound(&self, token: MemoryToken) -> Option<Hold<P>>;
-    /// A window was unbound. After the last one a closed region continues its close.
-    fn unbound(&self, hold: Hold<P>);
+    /// A window was unbound from a registration, which may be revoked. After the last one a closed region continues its close.
+    fn unbound(&self, registration: SlotKey, hold: Hold<P>);
 }
 
 impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
@@ -382,9 +396,12 @@ impl<P: Platform> Edges<P> for Shared<RegionObject<P>> {
         })
     }
 
-    fn unbound(&self, hold: Hold<P>) {
+    fn unbound(&self, registration: SlotKey, hold: Hold<P>) {
         let (left, hold) = self.state.with(|state| {
             let RegionState::Registered(standing) = state else { return (None, Some(hold)) };
+            if standing.key != registration {
+                return (None, Some(hold));
+            }
             standing.windows = standing.windows.saturating_sub(1);
             if standing.windows > 0 || !self.core.is_closing() {
                 return (None, Some(hold));

@@ -71,6 +71,8 @@ struct WindowState<P: Platform> {
 /// What a bound window keeps.
 struct WindowBinding<P: Platform> {
     region: Shared<RegionObject<P>>,
+    /// Which registration of it.
+    registration: SlotKey,
     hold: Hold<P>,
     /// The list it is in: that of the queue pair it is bound to.
     windows: Shared<Windows<P>>,
@@ -79,7 +81,7 @@ struct WindowBinding<P: Platform> {
 impl<P: Platform> WindowBinding<P> {
     /// The edge to the region ends. Call with no lock held.
     fn release(self) {
-        self.region.unbound(self.hold);
+        self.region.unbound(self.registration, self.hold);
     }
 }
 
@@ -260,7 +262,8 @@ pub(crate) fn bind<P: Platform>(
         }
         state.key = window.domain.tables.tokens.renew(key, binding.token.generation()).or(Some(key));
         windows.add(window);
-        state.bound = Some(WindowBinding { region, hold, windows: windows.clone() });
+        let registration = binding.region;
+        state.bound = Some(WindowBinding { region, registration, hold, windows: windows.clone() });
         Ok(())
     })
 }

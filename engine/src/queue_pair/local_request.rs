@@ -49,7 +49,7 @@ impl<P: Platform> Requester<P> {
         match memory_window::bind(window, binding, &pair.windows, (region.clone(), hold)) {
             Ok(()) => self.complete(pair, Outcome::Success),
             Err((error, hold)) => {
-                region.unbound(hold);
+                region.unbound(binding.region, hold);
                 match error {
                     NotBound::Occupied => self.fail(pair, Outcome::InvalidRequest),
                     NotBound::Wait(stamp) => Progress::Epoch(stamp, 0),

@@ -59,6 +59,8 @@ pub(crate) struct QueuePairObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) domain: Shared<DomainObject<P>>,
     pub(crate) context: u64,
+    /// The front end's number.
+    tag: AtomicU32,
     pub(crate) initiator_queue: Shared<CompletionQueueObject<P>>,
     pub(crate) receive_queue: Shared<CompletionQueueObject<P>>,
     state: AtomicU32,
@@ -302,6 +304,7 @@ fn assemble<P: Platform>(
         core: adapter.core(ObjectKind::QueuePair, Some(consumer_object), antecedents),
         domain: domain.clone(),
         context: settings.context,
+        tag: AtomicU32::new(0),
         initiator_queue: settings.initiator_queue.0.clone(),
         receive_queue: settings.receive_queue.0.clone(),
         // A queue that had failed before ends this queue pair with its first completion.
@@ -352,6 +355,27 @@ impl<P: Platform> QueuePair<P> {
         Ok(Self(pair))
     }
 
+    /// Gives the queue pair the front end's number, which comes with each completion. Before anything is posted.
+    pub fn set_tag(&self, tag: u32) {
+        self.0.tag.store(tag, Ordering::Relaxed);
+    }
+
+    /// Requests that occupy a slot of the initiator queue and of the receive queue. A slot is free before the completion of
+    /// its request can be polled.
+    pub fn outstanding(&self) -> (u32, u32) {
+        (self.0.requests.len() as u32, self.0.receives.len() as u32)
+    }
+
+    /// Whether the initiator queue takes requests: it is or was connected.
+    pub fn was_connected(&self) -> bool {
+        self.0.state() & state::CONNECTED != 0
+    }
+
+    /// Whether its connection has ended or it was flushed.
+    pub fn has_ended(&self) -> bool {
+        self.0.is_ended()
+    }
+
     /// Cancels everything posted, in a service pass. The queue pair then only drains.
     pub fn flush(&self) {
         self.0.end();
@@ -396,6 +420,10 @@ impl<P: Platform> QueuePairObject<P> {
     /// Gives a claim back after a connection attempt that failed.
     pub(crate) fn unclaim(&self) {
         self.unmark(state::CLAIMED);
+    }
+
+    pub(crate) fn tag(&self) -> u32 {
+        self.tag.load(Ordering::Relaxed)
     }
 
     /// Whether one of its completion queues has failed.

@@ -126,6 +126,7 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
     let entered = pair.receiving.inner.with(|inner| {
         for completion in &mut *filled {
             completion.queue_pair_context = pair.context;
+            completion.tag = pair.tag();
             if pair.attachment.is_none() {
                 inner.pop();
             }
@@ -194,6 +195,7 @@ pub(crate) fn flush<P: Platform>(pair: &Shared<QueuePairObject<P>>) -> bool {
                     queue_pair_context: pair.context,
                     outcome: Outcome::Cancelled,
                     operation: Operation::Receive,
+                    tag: pair.tag(),
                     ..Completion::default()
                 };
                 count += 1;

@@ -405,6 +405,7 @@ impl<P: Platform> Requester<P> {
                     Operation::SendAndInvalidate => Operation::Send,
                     other => other,
                 },
+                tag: pair.tag(),
                 ..Completion::default()
             });
         }

@@ -265,6 +265,11 @@ impl<P: Platform> SharedReceiveQueue<P> {
         if depth == 0 { 0 } else { size(depth, self.0.sges) }
     }
 
+    /// Receives that are posted and not taken.
+    pub fn queued(&self) -> u32 {
+        self.0.inner.with(|inner| inner.queued() as u32)
+    }
+
     /// Keeps the close from completing while something of the front end's own is under way.
     pub fn hold(&self) -> Hold<P> {
         Hold::new(Object::of(&self.0))

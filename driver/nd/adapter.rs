@@ -1,0 +1,321 @@
+//! Opens of an adapter by a process, and the protection domains made of them.
+//!
+//! An open counts on the provider of its adapter until the engine has closed it, as an open of a kernel consumer does: HaltEx waits
+//! for it, after it has ended the objects of every process.
+
+use core::{
+    ffi::c_void,
+    net::{IpAddr, SocketAddr},
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_NOT_READY, STATUS_INVALID_ADDRESS,
+    STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+};
+use softndk_cells::Shared;
+use softndk_engine::{Close, CloseCompletion, Limits, Open, ProtectionDomain, Semantics};
+use softndk_ioctl::nd::{
+    self,
+    control::{AdapterInfo, AdapterQuery, Handle, OpenAdapter, ResolveAddress, ResourceDescriptor, SocketAddress},
+    private::AddressListReply,
+};
+use softndk_kernel::irp::Buffer;
+use zerocopy::IntoBytes;
+
+use super::{
+    context::Reservation,
+    object::{self, Closable, Made, kept},
+    request::{Call, answer, input, room},
+    socket,
+    status::{Answer, of_create},
+};
+use crate::{
+    driver::{ADAPTER_MAX, AdapterReference, Driver},
+    ndk::{
+        consumer_object::{self, CloseCallback},
+        provider::Provider,
+    },
+    platform::{KernelPlatform, UserModeObject},
+    version,
+};
+
+/// Depth of a completion queue, at most: what the largest queue pair needs and more, and cheap to make.
+const COMPLETION_DEPTH: u32 = 65_519;
+/// Data that is cheaper inline, at most.
+const INLINE_THRESHOLD: u32 = 128;
+/// From here on a Read or Write beats a Send, in bytes.
+const LARGE_REQUEST: u32 = 64 << 10;
+/// ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, _CQ_RESIZE_SUPPORTED, _LOOPBACK_CONNECTIONS_SUPPORTED.
+const FLAGS: u32 = 0x1 | 0x100 | 0x1_0000;
+
+/// An open adapter.
+pub struct Adapter {
+    open: Made<Open<KernelPlatform>>,
+    /// It outlives the engine's open.
+    provider: NonNull<Provider>,
+    /// In the driver's table.
+    pub index: usize,
+    /// By which programs know it.
+    id: u64,
+    gone: AtomicBool,
+}
+
+// SAFETY: the provider is shared by all opens of the adapter and outlives them.
+unsafe impl Send for Adapter {}
+// SAFETY: as above.
+unsafe impl Sync for Adapter {}
+
+impl Adapter {
+    /// The engine's open.
+    pub fn open(&self) -> Result<&Open<KernelPlatform>, NTSTATUS> {
+        self.open.get()
+    }
+
+    /// What the process may have of it.
+    pub fn limits(&self) -> Result<Limits, NTSTATUS> {
+        Ok(limits(self.open()?.adapter().limits()))
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub fn mark_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+}
+
+/// The engine's limits, but for a depth that must be cheap.
+fn limits(of: &Limits) -> Limits {
+    Limits { completion_depth: of.completion_depth.min(COMPLETION_DEPTH), ..*of }
+}
+
+impl UserModeObject for Shared<Adapter> {
+    fn cancelled(&self, _request: usize) {}
+}
+
+impl Closable for Shared<Adapter> {
+    fn close(&self, _status: NTSTATUS) {
+        let Ok(open) = self.open.get() else { return };
+        // SAFETY: `closed` takes the provider, which waits for its opens before it goes.
+        let callback = unsafe { CloseCallback::new(Some(closed), self.provider.as_ptr().cast()) };
+        if let Close::Done(object) = open.close(callback) {
+            consumer_object::closed(CloseCompletion { callback, object });
+        }
+    }
+
+    fn end_file(&self, _file: u64) {}
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        self
+    }
+}
+
+/// The engine has closed an open. `IRQL <= DISPATCH_LEVEL`.
+unsafe extern "C" fn closed(provider: *mut c_void) {
+    // SAFETY: the provider waits for this in `Provider::stop`.
+    if let Some(provider) = unsafe { provider.cast::<Provider>().as_ref() } {
+        provider.closed();
+    }
+}
+
+/// The running adapter that `fits`.
+fn find(fits: impl Fn(&crate::adapter::Adapter) -> bool) -> Option<AdapterReference> {
+    let driver = Driver::get()?;
+    (0..ADAPTER_MAX).filter_map(|index| driver.adapter(index)).find(|adapter| fits(adapter))
+}
+
+/// ADAPTER_OPEN.
+pub fn open(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: OpenAdapter = input(buffer)?;
+    room::<ResourceDescriptor>(buffer)?;
+    let found = find(|adapter| adapter.net_luid == asked.adapter_id).ok_or(STATUS_INVALID_PARAMETER)?;
+    let reservation = Reservation::try_new(&call.context, &[], None)?;
+    let adapter = object::block(Adapter {
+        open: Made::none(),
+        provider: NonNull::from(&found.provider),
+        index: found.index,
+        id: found.net_luid,
+        gone: AtomicBool::new(false),
+    })?;
+    if !found.provider.engine_open() {
+        return Err(STATUS_DEVICE_NOT_READY);
+    }
+    match found.provider.engine().open(Semantics::ND, kept(&adapter)) {
+        Ok(open) => {
+            open.set_label(u64::from(call.context.process));
+            // SAFETY: no other context has the object yet.
+            unsafe { adapter.open.set(open) };
+        }
+        Err(cause) => {
+            found.provider.closed();
+            return Err(of_create(cause));
+        }
+    }
+    // The reference is kept until the handle is there: a removal that waits for it finds the open.
+    let handle = reservation.fill(adapter);
+    drop(found);
+    answer(buffer, &ResourceDescriptor { handle, ..ResourceDescriptor::default() })
+}
+
+/// ADAPTER_QUERY.
+pub fn query(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: AdapterQuery = input(buffer)?;
+    let adapter = call.context.object::<Adapter>(asked.adapter)?;
+    if asked.info_version != nd::INFO_VERSION {
+        return Err(STATUS_NOT_SUPPORTED);
+    }
+    let limits = adapter.limits()?;
+    let info = AdapterInfo {
+        info_version: nd::INFO_VERSION,
+        // "No OUI" does not fit in two bytes; what fits of it does as well.
+        vendor_id: version::VENDOR_ID as u16,
+        device_id: version::DEVICE_ID as u16,
+        adapter_id: adapter.id,
+        max_registration_size: limits.registration_size,
+        max_window_size: limits.registration_size,
+        max_initiator_sge: limits.initiator_sges,
+        max_receive_sge: limits.receive_sges,
+        max_read_sge: limits.read_sges,
+        max_transfer_length: limits.transfer_length,
+        max_inline_data_size: limits.inline_data,
+        max_inbound_read_limit: limits.inbound_reads,
+        max_outbound_read_limit: limits.outbound_reads,
+        max_receive_queue_depth: limits.receive_depth,
+        max_initiator_queue_depth: limits.initiator_depth,
+        max_shared_receive_queue_depth: limits.shared_depth,
+        max_completion_queue_depth: limits.completion_depth,
+        inline_request_threshold: limits.inline_data.min(INLINE_THRESHOLD),
+        large_request_threshold: LARGE_REQUEST,
+        max_caller_data: limits.caller_data,
+        max_callee_data: limits.callee_data,
+        adapter_flags: FLAGS,
+    };
+    answer(buffer, &info)
+}
+
+/// PROVIDER_RESOLVE_ADDRESS. The port does not matter.
+pub fn resolve(_call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: ResolveAddress = input(buffer)?;
+    let wanted = socket::read(&asked.address)?.ip();
+    let has = |adapter: &crate::adapter::Adapter| {
+        let mut has = false;
+        adapter.provider.addresses().for_each(|address| has |= address.ip == wanted);
+        has
+    };
+    let found = find(has).ok_or(STATUS_INVALID_ADDRESS)?;
+    answer(buffer, &found.net_luid)
+}
+
+/// Calls `each` for the addresses of all running adapters, or of one.
+fn each_address(of: Option<usize>, each: &mut dyn FnMut(IpAddr, u32)) {
+    let Some(driver) = Driver::get() else { return };
+    for index in (0..ADAPTER_MAX).filter(|index| of.is_none_or(|of| of == *index)) {
+        if let Some(adapter) = driver.adapter(index) {
+            adapter.provider.addresses().for_each(|address| each(address.ip, address.scope_id));
+        }
+    }
+}
+
+/// Writes as many addresses as fit; how many there are and how many were written.
+fn list(of: Option<usize>, output: &mut [u8]) -> (u32, u32) {
+    let (mut count, mut written) = (0_u32, 0_u32);
+    let mut places = output.chunks_exact_mut(size_of::<SocketAddress>());
+    each_address(of, &mut |ip, zone| {
+        count = count.saturating_add(1);
+        if let Some(place) = places.next() {
+            let mut address = SocketAddr::new(ip, 0);
+            if let SocketAddr::V6(address) = &mut address {
+                address.set_scope_id(zone);
+            }
+            place.copy_from_slice(socket::write(&address).as_bytes());
+            written = written.saturating_add(1);
+        }
+    });
+    (count, written)
+}
+
+/// The adapter that a handle names; none for handle 0.
+fn index_of(call: &Call, handle: u64) -> Result<Option<usize>, NTSTATUS> {
+    if handle == 0 { Ok(None) } else { Ok(Some(call.context.object::<Adapter>(handle)?.index)) }
+}
+
+/// PROVIDER_QUERY_ADDRESS_LIST: BUFFER_OVERFLOW with as many as fit where not all do.
+pub fn provider_addresses(_call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize) {
+    match input::<Handle>(buffer) {
+        Ok(_) => addresses(None, buffer),
+        Err(status) => (status, 0),
+    }
+}
+
+/// ADAPTER_QUERY_ADDRESS_LIST.
+pub fn adapter_addresses(call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize) {
+    let found = input::<Handle>(buffer).and_then(|asked| call.context.object::<Adapter>(asked.handle));
+    match found {
+        Ok(adapter) => addresses(Some(adapter.index), buffer),
+        Err(status) => (status, 0),
+    }
+}
+
+fn addresses(of: Option<usize>, buffer: &mut Buffer) -> (NTSTATUS, usize) {
+    let (count, written) = list(of, buffer.output());
+    let bytes = (written as usize).saturating_mul(size_of::<SocketAddress>());
+    (if written == count { STATUS_SUCCESS } else { STATUS_BUFFER_OVERFLOW }, bytes)
+}
+
+/// QUERY_ADDRESSES.
+pub fn query_addresses(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: Handle = input(buffer)?;
+    room::<AddressListReply>(buffer)?;
+    let of = index_of(call, asked.handle)?;
+    let output = buffer.output();
+    let Some((head, places)) = output.split_at_mut_checked(size_of::<AddressListReply>()) else { return Ok(0) };
+    let (count, returned) = list(of, places);
+    head.copy_from_slice(AddressListReply { count, returned }.as_bytes());
+    Ok(size_of::<AddressListReply>().saturating_add((returned as usize).saturating_mul(size_of::<SocketAddress>())))
+}
+
+/// A protection domain.
+pub struct Domain {
+    engine: Made<ProtectionDomain<KernelPlatform>>,
+    adapter: Shared<Adapter>,
+}
+
+impl Domain {
+    pub fn engine(&self) -> Result<&ProtectionDomain<KernelPlatform>, NTSTATUS> {
+        self.engine.get()
+    }
+}
+
+impl UserModeObject for Shared<Domain> {
+    fn cancelled(&self, _request: usize) {}
+}
+
+impl Closable for Shared<Domain> {
+    fn close(&self, _status: NTSTATUS) {
+        if let Ok(engine) = self.engine.get() {
+            object::finish(engine.close(object::no_callback()));
+        }
+    }
+
+    fn end_file(&self, _file: u64) {}
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        &self.adapter
+    }
+}
+
+/// PD_CREATE.
+pub fn create_domain(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: Handle = input(buffer)?;
+    room::<u64>(buffer)?;
+    let adapter = call.context.object::<Adapter>(asked.handle)?;
+    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let domain = object::block(Domain { engine: Made::none(), adapter: adapter.clone() })?;
+    let engine = adapter.open()?.create_protection_domain(kept(&domain)).map_err(of_create)?;
+    // SAFETY: no other context has the object yet.
+    unsafe { domain.engine.set(engine) };
+    answer(buffer, &reservation.fill(domain))
+}

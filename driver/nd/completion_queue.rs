@@ -1,0 +1,399 @@
+//! Completion queues: the engine's queue, drained into the ring of the process.
+//!
+//! The driver keeps the engine's queue armed and moves what comes into the ring, a batch at a time, by one context at a time, in the
+//! order in which it came. What finds no room stays in the engine's queue until the process rings. Before a batch becomes visible, the queue
+//! pairs of its results show the slots that are free again, and completions of their initiator queues that are older than a receive
+//! are moved first: an answer is never seen before the Send that it answers.
+//!
+//! When requests that wait are told is in `notify`.
+
+use core::ffi::c_void;
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
+    STATUS_PENDING, STATUS_SUCCESS,
+};
+use softndk_cells::{Serialized, Shared};
+use softndk_engine::{Arm, Completion, CompletionQueue as EngineQueue, Operation, Outcome};
+use softndk_ioctl::nd::{
+    control::{CreateCompletionQueue, GroupAffinity, ModifyCompletionQueue, ResourceDescriptor},
+    rings::{CompletionFlags, ResultEntry, Ring, completion_layout},
+};
+use softndk_kernel::{
+    irp::{Buffer, Request},
+    irql,
+    spin_lock::SpinLock,
+};
+
+use super::{
+    adapter::Adapter,
+    context::{Context, Reservation},
+    notify::Notifications,
+    object::{self, Closable, Made, kept},
+    pending::PendingList,
+    queue_pair::QueuePair,
+    request::{Call, Cancellable, answer, input, named, room},
+    rings::Attached,
+    status::{Answer, invalid_parameter, of_create, of_operation, of_outcome, of_resize},
+};
+use crate::platform::{Callback, KernelPlatform, UserModeObject};
+
+/// Completions moved together.
+const BATCH: usize = 16;
+/// Batches that one call moves.
+const BATCHES: usize = 16;
+/// Times that a call begins anew because others asked for it.
+const ROUNDS: usize = 4;
+
+pub struct CompletionQueue {
+    engine: Made<EngineQueue<KernelPlatform>>,
+    adapter: Shared<Adapter>,
+    context: Shared<Context>,
+    /// Moving completions, by one context at a time.
+    moving: Serialized<()>,
+    pub(super) state: SpinLock<QueueState>,
+}
+
+pub struct QueueState {
+    pub closed: bool,
+    depth: u32,
+    /// The depth has changed: the next memory replaces what there is.
+    resized: bool,
+    ring: Option<ResultRing>,
+    /// The ring was full when the process was told last.
+    full: bool,
+    pub notifications: Notifications,
+}
+
+/// The ring of the process.
+struct ResultRing {
+    memory: Shared<Attached>,
+    ring: Ring,
+    /// Results written into it.
+    producer: u32,
+}
+
+impl ResultRing {
+    /// Results that the process has not taken. A count that makes no sense is that of a full ring.
+    fn used(&self) -> u32 {
+        self.producer.wrapping_sub(self.memory.consumer()).min(self.ring.entries)
+    }
+
+    fn room(&self) -> u32 {
+        self.ring.entries.saturating_sub(self.used())
+    }
+}
+
+impl QueueState {
+    /// Results in the ring that the process has not taken.
+    pub fn unread(&self) -> u32 {
+        self.ring.as_ref().map_or(0, ResultRing::used)
+    }
+
+    fn flags(&self) -> CompletionFlags {
+        let mut flags = CompletionFlags::empty();
+        flags.set(CompletionFlags::MORE, self.full);
+        flags.set(CompletionFlags::FAILED, self.notifications.has_failed());
+        flags
+    }
+
+    fn show_flags(&self) {
+        if let Some(ring) = &self.ring {
+            ring.memory.set_flags(self.flags());
+        }
+    }
+
+    /// Room for completions, `None` without a ring.
+    fn room(&mut self) -> Option<u32> {
+        let room = self.ring.as_ref()?.room();
+        let full = room == 0;
+        if full != self.full {
+            self.full = full;
+            self.show_flags();
+        }
+        Some(room)
+    }
+
+    /// Writes results into the ring. A ring that was changed meanwhile has as much room at least.
+    fn write(&mut self, completions: &[Completion]) {
+        let Some(ring) = &mut self.ring else { return };
+        for completion in completions {
+            ring.memory.write_result(&ring.ring, ring.producer, result_of(completion));
+            ring.producer = ring.producer.wrapping_add(1);
+            self.notifications.count(completion.solicited || completion.outcome != Outcome::Success);
+        }
+        ring.memory.publish_results(ring.producer);
+    }
+}
+
+fn result_of(completion: &Completion) -> ResultEntry {
+    ResultEntry {
+        status: of_outcome(completion.outcome),
+        bytes_transferred: completion.bytes,
+        queue_pair_context: completion.queue_pair_context,
+        request_context: completion.context,
+        request_type: of_operation(completion.operation) as u32,
+        reserved: 0,
+    }
+}
+
+impl CompletionQueue {
+    pub fn engine(&self) -> Result<&EngineQueue<KernelPlatform>, NTSTATUS> {
+        self.engine.get()
+    }
+
+    /// Moves what there is into the ring. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    pub fn drain(&self) {
+        irql::raised(|| self.drain_with(true));
+    }
+
+    /// `with_others`: the initiator queues of receives go first, and do the same for no others.
+    fn drain_with(&self, with_others: bool) {
+        let Ok(engine) = self.engine.get() else { return };
+        let mut held = self.moving.raise();
+        for _ in 0..ROUNDS {
+            let Some(moving) = held else { return };
+            let left = self.move_batches(engine, with_others);
+            if left {
+                engine.arm_for_rest();
+            } else {
+                engine.arm(Arm::Any);
+            }
+            held = moving.finish();
+        }
+        if held.is_some() {
+            // Others ask for more all the time: a service pass comes back.
+            engine.arm_for_rest();
+        }
+    }
+
+    /// Whether completions are left that have room.
+    fn move_batches(&self, engine: &EngineQueue<KernelPlatform>, with_others: bool) -> bool {
+        for _ in 0..BATCHES {
+            let room = self.state.lock().room();
+            let Some(room) = room.filter(|room| *room != 0) else { return false };
+            let mut batch = [Completion::default(); BATCH];
+            let count = engine.poll(room.min(BATCH as u32), |index, completion| {
+                if let Some(place) = batch.get_mut(index as usize) {
+                    *place = *completion;
+                }
+            });
+            let Some(batch) = batch.get(..count as usize).filter(|batch| !batch.is_empty()) else { return false };
+            self.prepare_pairs(batch, with_others);
+            let told = {
+                let mut state = self.state.lock();
+                state.write(batch);
+                let unread = state.unread();
+                state.notifications.due(unread)
+            };
+            told.finish(STATUS_SUCCESS);
+        }
+        true
+    }
+
+    /// Before results become visible: the slots of their queue pairs are, and older completions of theirs.
+    fn prepare_pairs(&self, batch: &[Completion], with_others: bool) {
+        let mut before = None;
+        for completion in batch {
+            let receives = matches!(completion.operation, Operation::Receive | Operation::ReceiveAndInvalidate);
+            if before == Some((completion.tag, receives)) {
+                continue;
+            }
+            before = Some((completion.tag, receives));
+            let Some(pair) = self.context.object_at::<QueuePair>(completion.tag) else { continue };
+            pair.publish();
+            let initiator = pair.initiator_queue();
+            if receives && with_others && !core::ptr::eq(&raw const **initiator, self) {
+                initiator.drain_with(false);
+            }
+        }
+    }
+
+    /// The engine's queue has overrun.
+    fn fail(&self) {
+        let waiting = {
+            let mut state = self.state.lock();
+            let waiting = state.notifications.fail();
+            state.show_flags();
+            waiting
+        };
+        waiting.finish(STATUS_BUFFER_OVERFLOW);
+    }
+
+    /// Takes the ring away; its request ends with this status when no context uses it any more.
+    fn detach(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) {
+        let ring = self.state.lock().ring.take_if(|ring| fits(&ring.memory));
+        if let Some(ring) = ring {
+            ring.memory.lease.end_with(status);
+        }
+    }
+
+    fn take_waiting(&self) -> PendingList {
+        self.state.lock().notifications.take_all()
+    }
+}
+
+/// The engine's notification. `IRQL <= DISPATCH_LEVEL`.
+unsafe extern "C" fn notified(context: *mut c_void, status: NTSTATUS) {
+    // SAFETY: the engine keeps the queue's block until its close is complete.
+    let Some(queue) = (unsafe { context.cast::<CompletionQueue>().as_ref() }) else { return };
+    queue.drain();
+    if status != STATUS_SUCCESS {
+        queue.fail();
+    }
+}
+
+impl UserModeObject for Shared<CompletionQueue> {
+    fn cancelled(&self, request: usize) {
+        let waiting = self.state.lock().notifications.take(|pended| pended.id() == request);
+        match waiting {
+            Some(pended) => pended.finish(STATUS_CANCELLED),
+            None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request)),
+        }
+    }
+}
+
+impl Cancellable for CompletionQueue {
+    fn cancel_all(&self) {
+        self.take_waiting().finish(STATUS_CANCELLED);
+    }
+}
+
+impl Closable for Shared<CompletionQueue> {
+    fn close(&self, status: NTSTATUS) {
+        self.state.lock().closed = true;
+        self.take_waiting().finish(status);
+        self.detach(STATUS_SUCCESS, |_| true);
+        if let Ok(engine) = self.engine.get() {
+            object::finish(engine.close(object::no_callback()));
+        }
+    }
+
+    fn end_file(&self, file: u64) {
+        loop {
+            let waiting = self.state.lock().notifications.take(|pended| pended.file() == file);
+            let Some(pended) = waiting else { break };
+            pended.finish(STATUS_CANCELLED);
+        }
+        self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+    }
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        &self.adapter
+    }
+}
+
+impl Attach for Shared<CompletionQueue> {
+    fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+        let layout = {
+            let state = self.state.lock();
+            if state.ring.is_some() && !state.resized {
+                None
+            } else {
+                completion_layout(state.depth).map(|layout| (layout, state.depth))
+            }
+        };
+        let Some(((ring, length), depth)) = layout else { return Err((request, STATUS_INVALID_DEVICE_STATE)) };
+        let memory = Attached::try_new(call, request, length, object::owner(self))?;
+        let replaced = {
+            let mut state = self.state.lock();
+            if state.closed || memory.lease.is_cancelled() {
+                Err(STATUS_CANCELLED)
+            } else if state.depth != depth || (state.ring.is_some() && !state.resized) {
+                Err(STATUS_INVALID_DEVICE_STATE)
+            } else {
+                state.resized = false;
+                state.full = false;
+                let old = state.ring.replace(ResultRing { memory: memory.clone(), ring, producer: 0 });
+                memory.publish_results(0);
+                state.show_flags();
+                if let Some(old) = &old {
+                    old.memory.set_flags(CompletionFlags::MOVED);
+                }
+                Ok(old)
+            }
+        };
+        match replaced {
+            Ok(old) => drop(old),
+            Err(status) => memory.lease.end_with(status),
+        }
+        drop(memory);
+        self.drain();
+        Ok(STATUS_PENDING)
+    }
+}
+
+/// What an object with rings does with the memory that a process brings.
+pub trait Attach {
+    /// ATTACH.
+    fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)>;
+}
+
+/// CQ_CREATE.
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: CreateCompletionQueue = input(buffer)?;
+    room::<ResourceDescriptor>(buffer)?;
+    let adapter = call.context.object::<Adapter>(asked.adapter)?;
+    let depth = asked.queue_depth;
+    if depth == 0 || depth > adapter.limits()?.completion_depth {
+        return Err(invalid_parameter(3));
+    }
+    let reservation = Reservation::try_new(&call.context, &[asked.adapter], Some(&adapter))?;
+    let state = QueueState {
+        closed: false,
+        depth,
+        resized: false,
+        ring: None,
+        full: false,
+        notifications: Notifications::new(),
+    };
+    let queue = object::block(CompletionQueue {
+        engine: Made::none(),
+        adapter: adapter.clone(),
+        context: call.context.clone(),
+        moving: Serialized::new(()),
+        state: SpinLock::new(state),
+    })?;
+    // SAFETY: `notified` takes the queue, which the engine keeps until its close is complete.
+    let notify = unsafe { Callback::new(notified as _, object::context(&queue)) };
+    let home = home(&asked.affinity);
+    let open = adapter.open()?;
+    let engine = open.create_completion_queue(depth, Some(notify), home, kept(&queue)).map_err(of_create)?;
+    engine.arm(Arm::Any);
+    // SAFETY: no other context has the object yet: nothing notifies of a queue without queue pairs.
+    unsafe { queue.engine.set(engine) };
+    answer(buffer, &ResourceDescriptor { handle: reservation.fill(queue), ..ResourceDescriptor::default() })
+}
+
+/// The first processor that a program prefers, if there is one.
+pub fn home(affinity: &GroupAffinity) -> Option<u32> {
+    let first = u8::try_from(affinity.mask.trailing_zeros()).ok()?;
+    if affinity.mask == 0 { None } else { irql::processor_index(affinity.group, first) }
+}
+
+/// All processors of the first group: where notifications may come from.
+pub fn all_processors() -> GroupAffinity {
+    let count = irql::processor_count().min(u64::BITS);
+    let mask = u64::MAX.checked_shr(u64::BITS.saturating_sub(count)).unwrap_or(u64::MAX);
+    GroupAffinity { mask, ..GroupAffinity::default() }
+}
+
+/// CQ_GET_AFFINITY.
+pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answer {
+    named::<CompletionQueue>(call, buffer)?;
+    answer(buffer, &all_processors())
+}
+
+/// CQ_MODIFY: the next ATTACH replaces the ring.
+pub fn modify(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: ModifyCompletionQueue = input(buffer)?;
+    let queue = call.context.object::<CompletionQueue>(asked.handle)?;
+    if asked.queue_depth == 0 || asked.queue_depth > queue.adapter.limits()?.completion_depth {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    queue.engine()?.resize(asked.queue_depth).map_err(of_resize)?;
+    let mut state = queue.state.lock();
+    state.depth = asked.queue_depth;
+    state.resized = true;
+    Ok(0)
+}

@@ -1,0 +1,193 @@
+//! A process as the driver knows it: its files, and the handles they have in common.
+//!
+//! The context ends with its last file: no handle is given out any more, those on their way are waited for, and every object is closed
+//! in the order of [`TURNS`]. The end of an adapter does the same for its objects only.
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_DEVICE_BUSY, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
+    STATUS_INVALID_HANDLE,
+};
+use softndk_cells::{Dispose, Shared};
+use softndk_kernel::{pool::NoMemory, spin_lock::SpinLock, thread};
+
+use super::{
+    adapter::Adapter,
+    handles::{HandleError, Table},
+    object::{Kind, Object, TURNS},
+};
+use crate::tags;
+
+pub struct Context {
+    /// By which a second file is bound; differs from that of every other context.
+    pub token: u64,
+    /// The process that made it.
+    pub process: u32,
+    state: SpinLock<ContextState>,
+}
+
+impl Dispose for Context {}
+
+struct ContextState {
+    handles: Table<Object>,
+    files: u32,
+    /// Handles whose objects are being made.
+    reserved: u32,
+}
+
+fn status_of(error: HandleError) -> NTSTATUS {
+    match error {
+        HandleError::Invalid => STATUS_INVALID_HANDLE,
+        HandleError::Busy => STATUS_DEVICE_BUSY,
+        HandleError::NoMemory => STATUS_INSUFFICIENT_RESOURCES,
+    }
+}
+
+impl Context {
+    /// A context with one file.
+    pub fn try_new(token: u64, process: u32) -> Result<Shared<Self>, NoMemory> {
+        let state = ContextState { handles: Table::try_new(tags::ND_HANDLES)?, files: 1, reserved: 0 };
+        Shared::try_new(Self { token, process, state: SpinLock::new(state) })
+    }
+
+    /// One more file; false when the last one is closed already.
+    pub fn bind_file(&self) -> bool {
+        let mut state = self.state.lock();
+        let lives = state.files != 0;
+        state.files = state.files.saturating_add(u32::from(lives));
+        lives
+    }
+
+    /// The object behind a handle.
+    pub fn object<T: Kind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
+        let state = self.state.lock();
+        state.handles.get(handle).and_then(T::of).cloned().ok_or(STATUS_INVALID_HANDLE)
+    }
+
+    /// The object at a place of the table, for those who remember a place and mean no harm by another's object.
+    pub fn object_at<T: Kind>(&self, place: u32) -> Option<Shared<T>> {
+        self.state.lock().handles.at(place).and_then(T::of).cloned()
+    }
+
+    /// Takes an object out that no other is made from.
+    pub fn remove<T: Kind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
+        let removed = self.state.lock().handles.remove(handle, |object| T::of(object).is_some());
+        let object = removed.map_err(status_of)?;
+        T::of(&object).cloned().ok_or(STATUS_INVALID_HANDLE)
+    }
+
+    /// The end of a file: what it has brought, and with the last file everything. PASSIVE_LEVEL.
+    pub fn file_closed(&self, file: u64) {
+        let last = {
+            let mut state = self.state.lock();
+            state.files = state.files.saturating_sub(1);
+            state.files == 0
+        };
+        if last {
+            self.end(STATUS_CANCELLED, |_| true);
+        } else {
+            self.each_object(&mut |object| object.end_file(file));
+        }
+    }
+
+    /// Calls `act` for every object that is there all the while. PASSIVE_LEVEL, no lock held meanwhile.
+    pub fn each_object(&self, act: &mut dyn FnMut(&Object)) {
+        let mut place = 0;
+        loop {
+            let object = {
+                let state = self.state.lock();
+                if place >= state.handles.length() {
+                    return;
+                }
+                state.handles.at(place).cloned()
+            };
+            if let Some(object) = object {
+                act(&object);
+            }
+            place = place.saturating_add(1);
+        }
+    }
+
+    /// An adapter is going away. PASSIVE_LEVEL.
+    pub fn end_adapter(&self, index: usize) {
+        self.mark_adapter(index);
+        self.end(STATUS_DEVICE_REMOVED, |adapter| adapter.index == index);
+    }
+
+    /// No object of the adapter is made from here on.
+    fn mark_adapter(&self, index: usize) {
+        let state = self.state.lock();
+        for place in 0..state.handles.length() {
+            if let Some(Object::Adapter(adapter)) = state.handles.at(place)
+                && adapter.index == index
+            {
+                adapter.mark_gone();
+            }
+        }
+    }
+
+    /// Closes the objects of some adapters.
+    fn end(&self, status: NTSTATUS, fits: impl Fn(&Adapter) -> bool) {
+        while self.state.lock().reserved != 0 {
+            thread::pause();
+        }
+        for turn in TURNS {
+            let mut from = 0;
+            loop {
+                let taken = self.state.lock().handles.take(&mut from, |object| turn(object) && fits(object.adapter()));
+                let Some(object) = taken else { break };
+                object.close(status);
+            }
+        }
+    }
+}
+
+/// A handle whose object is being made; given back unless it gets one.
+pub struct Reservation {
+    context: Shared<Context>,
+    handle: u64,
+    kept: bool,
+}
+
+impl Reservation {
+    /// A handle for an object made from others, of an adapter if there is one already.
+    pub fn try_new(
+        context: &Shared<Context>,
+        parents: &[u64],
+        adapter: Option<&Adapter>,
+    ) -> Result<Self, NTSTATUS> {
+        let mut state = context.state.lock();
+        if state.files == 0 || adapter.is_some_and(Adapter::is_gone) {
+            return Err(STATUS_DEVICE_REMOVED);
+        }
+        let handle = state.handles.reserve(parents).map_err(status_of)?;
+        state.reserved = state.reserved.saturating_add(1);
+        drop(state);
+        Ok(Self { context: context.clone(), handle, kept: false })
+    }
+
+    /// The place of the handle, see [`Context::object_at`].
+    pub fn place(&self) -> u32 {
+        Table::<Object>::place(self.handle)
+    }
+
+    /// Gives the handle its object.
+    pub fn fill(mut self, object: impl Into<Object>) -> u64 {
+        self.kept = true;
+        let mut state = self.context.state.lock();
+        state.handles.fill(self.handle, object.into());
+        state.reserved = state.reserved.saturating_sub(1);
+        self.handle
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.kept {
+            let mut state = self.context.state.lock();
+            let none = state.handles.clear(self.handle);
+            state.reserved = state.reserved.saturating_sub(1);
+            drop(state);
+            drop(none);
+        }
+    }
+}

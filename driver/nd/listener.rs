@@ -1,0 +1,352 @@
+//! Listeners: connections that arrive, and the requests of the process that wait for one.
+//!
+//! An arrived connection goes to the oldest request, into the connector that the request names, or waits in the backlog. What the
+//! backlog has no room for, and what is left at the end, is refused.
+
+use core::ffi::c_void;
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_ADDRESS_NOT_ASSOCIATED, STATUS_CANCELLED,
+    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS,
+};
+use softndk_cells::Shared;
+use softndk_engine::{Arrival, Listener as EngineListener};
+use softndk_ioctl::nd::control::{Bind, GetConnectionRequest, Handle, Listen, SocketAddress};
+use softndk_kernel::{
+    irp::{Buffer, Request},
+    pool::PoolBox,
+    spin_lock::SpinLock,
+};
+
+use super::{
+    adapter::Adapter,
+    connector::{self, Connector},
+    context::{Context, Reservation},
+    endpoint::{self, Endpoint},
+    handles::Table,
+    object::{self, Closable, Made, Object, kept},
+    pending::{NOT_TAKEN, Pended, PendingList},
+    request::{Call, Cancellable, answer, input, named, room},
+    socket,
+    status::{Answer, of_connect, of_create},
+};
+use crate::{
+    platform::{Callback, ConnectCallback, KernelPlatform, UserModeConnect, UserModeObject},
+    tags,
+};
+
+pub struct Listener {
+    engine: Made<EngineListener<KernelPlatform>>,
+    adapter: Shared<Adapter>,
+    context: Shared<Context>,
+    state: SpinLock<ListenerState>,
+}
+
+struct ListenerState {
+    closed: bool,
+    endpoint: Option<Shared<Endpoint>>,
+    listening: bool,
+    /// Connections that may wait; 0 is no limit.
+    most: u32,
+    backlog: Backlog,
+    /// Each of the kind of its connector's place in the table of handles.
+    waiting: PendingList,
+}
+
+/// Connections that wait, first come, first served: those that come are stacked, and turned over when they are needed.
+struct Backlog {
+    oldest: Option<PoolBox<Waiting>>,
+    newest: Option<PoolBox<Waiting>>,
+    count: u32,
+}
+
+struct Waiting {
+    arrival: Option<Arrival<KernelPlatform>>,
+    next: Option<PoolBox<Waiting>>,
+}
+
+impl Backlog {
+    const fn new() -> Self {
+        Self { oldest: None, newest: None, count: 0 }
+    }
+
+    fn push(&mut self, mut waiting: PoolBox<Waiting>) {
+        waiting.next = self.newest.take();
+        self.newest = Some(waiting);
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn pop(&mut self) -> Option<PoolBox<Waiting>> {
+        if self.oldest.is_none() {
+            while let Some(mut waiting) = self.newest.take() {
+                self.newest = waiting.next.take();
+                waiting.next = self.oldest.take();
+                self.oldest = Some(waiting);
+            }
+        }
+        let mut first = self.oldest.take()?;
+        self.oldest = first.next.take();
+        self.count = self.count.saturating_sub(1);
+        Some(first)
+    }
+}
+
+/// What becomes of an arrival.
+enum Step {
+    Kept,
+    Refused(PoolBox<Waiting>),
+    For(Pended, PoolBox<Waiting>),
+}
+
+impl Listener {
+    pub fn endpoint(&self) -> Option<Shared<Endpoint>> {
+        self.state.lock().endpoint.clone()
+    }
+
+    /// A connection has arrived. `IRQL <= DISPATCH_LEVEL`, no lock held.
+    fn arrived(&self, arrival: Arrival<KernelPlatform>) {
+        // Without memory the arrival is dropped, which refuses it.
+        let Ok(waiting) = PoolBox::try_new(tags::ND_ARRIVAL, Waiting { arrival: Some(arrival), next: None }) else {
+            return;
+        };
+        let mut left = Some(waiting);
+        while let Some(waiting) = left.take() {
+            let step = {
+                let mut state = self.state.lock();
+                if state.closed {
+                    Step::Refused(waiting)
+                } else if let Some(pended) = state.waiting.take(|_| true) {
+                    Step::For(pended, waiting)
+                } else if state.most != 0 && state.backlog.count >= state.most {
+                    Step::Refused(waiting)
+                } else {
+                    state.backlog.push(waiting);
+                    Step::Kept
+                }
+            };
+            match step {
+                Step::Kept => {}
+                Step::Refused(waiting) => drop(waiting),
+                Step::For(pended, waiting) => left = self.hand_over(pended, waiting),
+            }
+        }
+    }
+
+    /// Gives a connection to the connector of a request; it comes back where that does not wait for one any more.
+    fn hand_over(&self, pended: Pended, mut waiting: PoolBox<Waiting>) -> Option<PoolBox<Waiting>> {
+        let connector = self.context.object_at::<Connector>(pended.kind());
+        let arrival = waiting.arrival.take()?;
+        let taken = match &connector {
+            Some(connector) => connector::take_arrival(connector, arrival),
+            None => Err(arrival),
+        };
+        match taken {
+            Ok(()) => {
+                pended.finish(STATUS_SUCCESS);
+                None
+            }
+            Err(arrival) => {
+                pended.finish(STATUS_CANCELLED);
+                waiting.arrival = Some(arrival);
+                Some(waiting)
+            }
+        }
+    }
+
+    /// Ends a request that was taken off the list.
+    fn end_request(&self, pended: Pended, status: NTSTATUS) {
+        if let Some(connector) = self.context.object_at::<Connector>(pended.kind()) {
+            connector.unreserve();
+        }
+        pended.finish(status);
+    }
+
+    fn end_requests(&self, status: NTSTATUS, fits: impl Fn(&Pended) -> bool) {
+        loop {
+            let pended = self.state.lock().waiting.take(&fits);
+            let Some(pended) = pended else { return };
+            self.end_request(pended, status);
+        }
+    }
+}
+
+/// The engine's event. `IRQL <= DISPATCH_LEVEL`.
+unsafe fn arrived(context: *mut c_void, arrival: Arrival<KernelPlatform>) {
+    // SAFETY: the engine keeps the listener's block until its close is complete.
+    if let Some(listener) = unsafe { context.cast::<Listener>().as_ref() } {
+        listener.arrived(arrival);
+    }
+}
+
+impl UserModeObject for Shared<Listener> {
+    fn cancelled(&self, request: usize) {
+        let pended = self.state.lock().waiting.take(|pended| pended.id() == request);
+        if let Some(pended) = pended {
+            self.end_request(pended, STATUS_CANCELLED);
+        }
+    }
+}
+
+impl Cancellable for Listener {
+    fn cancel_all(&self) {
+        self.end_requests(STATUS_CANCELLED, |_| true);
+    }
+}
+
+impl Closable for Shared<Listener> {
+    fn close(&self, status: NTSTATUS) {
+        let endpoint = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            state.endpoint.take()
+        };
+        self.end_requests(status, |_| true);
+        loop {
+            let waiting = self.state.lock().backlog.pop();
+            if waiting.is_none() {
+                break;
+            }
+        }
+        if let Ok(engine) = self.engine.get() {
+            object::finish(engine.close(object::no_callback()));
+        }
+        drop(endpoint);
+    }
+
+    fn end_file(&self, file: u64) {
+        self.end_requests(STATUS_CANCELLED, |pended| pended.file() == file);
+    }
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        &self.adapter
+    }
+}
+
+/// LISTENER_CREATE.
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: Handle = input(buffer)?;
+    room::<u64>(buffer)?;
+    let adapter = call.context.object::<Adapter>(asked.handle)?;
+    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let state = ListenerState {
+        closed: false,
+        endpoint: None,
+        listening: false,
+        most: 0,
+        backlog: Backlog::new(),
+        waiting: PendingList::new(),
+    };
+    let listener = object::block(Listener {
+        engine: Made::none(),
+        adapter: adapter.clone(),
+        context: call.context.clone(),
+        state: SpinLock::new(state),
+    })?;
+    // SAFETY: `arrived` takes the listener, which the engine keeps until its close is complete.
+    let callback = unsafe { Callback::<UserModeConnect>::new(arrived, object::context(&listener)) };
+    let created = adapter.open()?.create_listener(ConnectCallback::UserMode(callback), kept(&listener));
+    // SAFETY: no other context has the object yet.
+    unsafe { listener.engine.set(created.map_err(of_create)?) };
+    answer(buffer, &reservation.fill(listener))
+}
+
+/// LISTENER_BIND.
+pub fn bind(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: Bind = input(buffer)?;
+    let listener = call.context.object::<Listener>(asked.handle)?;
+    let address = socket::read(&asked.address)?;
+    if listener.state.lock().endpoint.is_some() {
+        return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED);
+    }
+    let endpoint = endpoint::bind(call, &listener.adapter, address, true)?;
+    let mut state = listener.state.lock();
+    if state.closed || state.endpoint.is_some() {
+        drop(state);
+        drop(endpoint);
+        return Err(STATUS_ADDRESS_ALREADY_ASSOCIATED);
+    }
+    state.endpoint = Some(endpoint);
+    Ok(0)
+}
+
+/// LISTENER_LISTEN.
+pub fn listen(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: Listen = input(buffer)?;
+    let listener = call.context.object::<Listener>(asked.listener)?;
+    let endpoint = {
+        let mut state = listener.state.lock();
+        let endpoint = state.endpoint.clone().ok_or(STATUS_ADDRESS_NOT_ASSOCIATED)?;
+        if state.listening {
+            return Err(STATUS_INVALID_DEVICE_STATE);
+        }
+        (state.listening, state.most) = (true, asked.backlog);
+        endpoint
+    };
+    let listening = listener.engine.get()?.listen_at(&endpoint.engine);
+    if let Err(cause) = listening {
+        listener.state.lock().listening = false;
+        return Err(of_connect(cause, STATUS_INVALID_DEVICE_STATE));
+    }
+    Ok(0)
+}
+
+/// LISTENER_GET_ADDRESS: from Bind on.
+pub fn local_address(call: &Call, buffer: &mut Buffer) -> Answer {
+    let listener = named::<Listener>(call, buffer)?;
+    let endpoint = listener.endpoint().ok_or(STATUS_INVALID_DEVICE_STATE)?;
+    answer::<SocketAddress>(buffer, &socket::write(&endpoint.address))
+}
+
+/// LISTENER_GET_CONNECTION_REQUEST.
+pub fn get_connection_request(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    let (listener, connector, place) = match prepare(call, &Buffer::of(&request)) {
+        Ok(prepared) => prepared,
+        Err(status) => return Err((request, status)),
+    };
+    let pended = match Pended::begin(request, call.file.number, object::owner(&listener), place) {
+        Ok(pended) => pended,
+        Err(refused) => {
+            connector.unreserve();
+            return Err((refused.request, refused.status));
+        }
+    };
+    let next = {
+        let mut state = listener.state.lock();
+        if state.closed {
+            Next::Over(pended)
+        } else if let Some(waiting) = state.backlog.pop() {
+            Next::For(pended, waiting)
+        } else {
+            state.waiting.push(pended).map_or_else(Next::Over, |()| Next::Waits)
+        }
+    };
+    match next {
+        Next::Waits => {}
+        Next::Over(pended) => listener.end_request(pended, NOT_TAKEN),
+        Next::For(pended, waiting) => drop(listener.hand_over(pended, waiting)),
+    }
+    Ok(STATUS_PENDING)
+}
+
+/// What becomes of a request.
+enum Next {
+    Waits,
+    Over(Pended),
+    /// A connection waits for it.
+    For(Pended, PoolBox<Waiting>),
+}
+
+/// Listener and connector of a request; the connector is reserved for it.
+fn prepare(call: &Call, buffer: &Buffer) -> Result<(Shared<Listener>, Shared<Connector>, u32), NTSTATUS> {
+    let asked: GetConnectionRequest = input(buffer)?;
+    let listener = call.context.object::<Listener>(asked.listener)?;
+    let connector = call.context.object::<Connector>(asked.connector)?;
+    if !connector.adapter().is(&listener.adapter) {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    if !listener.state.lock().listening {
+        return Err(STATUS_INVALID_DEVICE_STATE);
+    }
+    connector.reserve()?;
+    Ok((listener, connector, Table::<Object>::place(asked.connector)))
+}

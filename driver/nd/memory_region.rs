@@ -1,0 +1,370 @@
+//! Memory regions: memory that a pending request of the process keeps locked, and its registration.
+//!
+//! The request that brings the memory pends until nothing of the driver maps it any more: the mapping itself holds its lease. A
+//! deregistration, the end of the region and the request's cancellation all take the access away first; only a deregistration is refused
+//! while windows are bound.
+
+use core::ffi::c_void;
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_TOO_SMALL, STATUS_CANCELLED, STATUS_INVALID_BUFFER_SIZE,
+    STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS,
+};
+use softndk_cells::{Dispose, Erased, Shared, View};
+use softndk_engine::{ConnectError, Deregistered, MemoryRegion as EngineRegion, Registration, Rights};
+use softndk_ioctl::nd::{
+    control::{Handle, Register, RegisterReply},
+    private::LockMemory,
+};
+use softndk_kernel::{
+    irp::{Buffer, Request},
+    spin_lock::SpinLock,
+};
+
+use super::{
+    adapter::{Adapter, Domain},
+    context::Reservation,
+    object::{self, Closable, Made, kept},
+    pending::{Lease, NOT_TAKEN, Pended, complete_pended},
+    request::{Call, Cancellable, answer, input, named, room},
+    status::{Answer, of_create, of_mapping, of_region},
+};
+use crate::{
+    memory::{Access, Chain, Extent, Lender, Mapping},
+    ndk::consumer_object,
+    platform::{Callback, KernelPlatform, RequestCallback, UserModeObject, UserModeRequest},
+};
+
+/// ND_MR_FLAG_*.
+const LOCAL_WRITE: u32 = 0x1;
+const REMOTE_READ: u32 = 0x2;
+/// Without the local right that it contains.
+const REMOTE_WRITE: u32 = 0x4;
+const READ_SINK: u32 = 0x8;
+const DO_NOT_SECURE: u32 = 0x8000_0000;
+
+/// Memory of a process that a request keeps locked.
+struct LockedMemory {
+    chain: Chain,
+    writable: bool,
+    lease: Lease,
+}
+
+// SAFETY: the chain is the I/O manager's, which leaves it alone until the request is completed.
+unsafe impl Sync for LockedMemory {}
+
+impl Dispose for LockedMemory {}
+
+impl Lender for LockedMemory {}
+
+impl View for LockedMemory {
+    type As = dyn Lender;
+
+    fn view(memory: &Shared<Self>) -> &Self::As {
+        &**memory
+    }
+}
+
+pub struct MemoryRegion {
+    engine: Made<EngineRegion<KernelPlatform>>,
+    adapter: Shared<Adapter>,
+    state: SpinLock<RegionState>,
+}
+
+struct RegionState {
+    closed: bool,
+    memory: Option<Shared<LockedMemory>>,
+    registered: bool,
+    /// The Deregister that waits for the engine.
+    deregister: Option<Pended>,
+    /// The engine has ended a deregistration that has no request yet.
+    ended_early: bool,
+}
+
+impl MemoryRegion {
+    pub fn engine(&self) -> Result<&EngineRegion<KernelPlatform>, NTSTATUS> {
+        self.engine.get()
+    }
+
+    /// Takes the access away, whatever is bound.
+    fn revoke(&self) {
+        let Ok(engine) = self.engine.get() else { return };
+        // SAFETY: `revoked` takes anything.
+        let callback = unsafe { Callback::<UserModeRequest>::new(revoked, core::ptr::null_mut()) };
+        if let Ok(Deregistered::Done(retired)) = engine.revoke(RequestCallback::UserMode(callback)) {
+            consumer_object::retired(retired);
+        }
+    }
+
+    /// Takes the memory away from the region; its request ends with this status once it is unmapped.
+    fn release(&self, status: NTSTATUS, fits: impl FnOnce(&LockedMemory) -> bool) -> bool {
+        let (memory, registered) = {
+            let mut state = self.state.lock();
+            let memory = state.memory.take_if(|memory| fits(memory));
+            let registered = memory.is_some() && core::mem::take(&mut state.registered);
+            (memory, registered)
+        };
+        let Some(memory) = memory else { return false };
+        memory.lease.end_with(status);
+        if registered {
+            self.revoke();
+        }
+        true
+    }
+}
+
+/// A revocation has ended: its memory is gone.
+unsafe fn revoked(_context: *mut c_void, _result: Result<(), ConnectError>) {}
+
+/// A deregistration has ended. `IRQL <= DISPATCH_LEVEL`.
+unsafe fn deregistered(context: *mut c_void, _result: Result<(), ConnectError>) {
+    // SAFETY: the engine keeps the region's block until its requests have been reported.
+    let Some(region) = (unsafe { context.cast::<MemoryRegion>().as_ref() }) else { return };
+    let waiting = {
+        let mut state = region.state.lock();
+        let waiting = state.deregister.take();
+        state.ended_early = waiting.is_none();
+        waiting
+    };
+    if let Some(pended) = waiting {
+        pended.finish(STATUS_SUCCESS);
+    }
+}
+
+impl UserModeObject for Shared<MemoryRegion> {
+    fn cancelled(&self, request: usize) {
+        let waiting = self.state.lock().deregister.take_if(|pended| pended.id() == request);
+        if let Some(pended) = waiting {
+            pended.finish(STATUS_CANCELLED);
+            return;
+        }
+        self.release(STATUS_CANCELLED, |memory| memory.lease.is(request));
+    }
+}
+
+impl Cancellable for MemoryRegion {
+    fn cancel_all(&self) {
+        let waiting = self.state.lock().deregister.take();
+        if let Some(pended) = waiting {
+            pended.finish(STATUS_CANCELLED);
+        }
+    }
+}
+
+impl Closable for Shared<MemoryRegion> {
+    fn close(&self, _status: NTSTATUS) {
+        self.state.lock().closed = true;
+        self.cancel_all();
+        self.release(STATUS_SUCCESS, |_| true);
+        if let Ok(engine) = self.engine.get() {
+            object::finish(engine.close(object::no_callback()));
+        }
+    }
+
+    fn end_file(&self, file: u64) {
+        let waiting = self.state.lock().deregister.take_if(|pended| pended.file() == file);
+        if let Some(pended) = waiting {
+            pended.finish(STATUS_CANCELLED);
+        }
+        self.release(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+    }
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        &self.adapter
+    }
+}
+
+/// MR_CREATE.
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: Handle = input(buffer)?;
+    room::<u64>(buffer)?;
+    let domain = call.context.object::<Domain>(asked.handle)?;
+    let adapter = domain.adapter().clone();
+    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let state =
+        RegionState { closed: false, memory: None, registered: false, deregister: None, ended_early: false };
+    let region = object::block(MemoryRegion { engine: Made::none(), adapter, state: SpinLock::new(state) })?;
+    let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_create)?;
+    // SAFETY: no other context has the object yet.
+    unsafe { region.engine.set(engine) };
+    answer(buffer, &reservation.fill(region))
+}
+
+/// LOCK_FOR_WRITING.
+pub fn lock_for_writing(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    lock(call, request, true)
+}
+
+/// LOCK_FOR_READING.
+pub fn lock_for_reading(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    lock(call, request, false)
+}
+
+fn lock(call: &Call, request: Request, writable: bool) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    let (region, memory) = match prepare(call, &request, writable) {
+        Ok(prepared) => prepared,
+        Err(status) => return Err((request, status)),
+    };
+    let pended = match Pended::begin(request, call.file.number, object::owner(&region), 0) {
+        Ok(pended) => pended,
+        Err(refused) => return Err((refused.request, refused.status)),
+    };
+    memory.lease.fill(pended);
+    let taken = {
+        let mut state = region.state.lock();
+        if state.closed || memory.lease.is_cancelled() {
+            Err(NOT_TAKEN)
+        } else if state.memory.is_some() {
+            Err(STATUS_INVALID_DEVICE_STATE)
+        } else {
+            state.memory = Some(memory.clone());
+            Ok(())
+        }
+    };
+    if let Err(status) = taken {
+        memory.lease.end_with(status);
+    }
+    // Where it was not taken, this is the last pointer, which ends the request.
+    drop(memory);
+    Ok(STATUS_PENDING)
+}
+
+/// The region and the memory of a lock request.
+fn prepare(
+    call: &Call,
+    request: &Request,
+    writable: bool,
+) -> Result<(Shared<MemoryRegion>, Shared<LockedMemory>), NTSTATUS> {
+    let asked: LockMemory = input(&Buffer::of(request))?;
+    let region = call.context.object::<MemoryRegion>(asked.region)?;
+    let length = request.device_control().output_length;
+    if request.mdl().is_null() || length == 0 {
+        return Err(STATUS_INVALID_BUFFER_SIZE);
+    }
+    if region.state.lock().memory.is_some() {
+        return Err(STATUS_INVALID_DEVICE_STATE);
+    }
+    let longest = region.engine()?.longest();
+    // SAFETY: the I/O manager made the MDL for this request, which is not completed before the memory is released.
+    let chain = unsafe { Chain::check(request.mdl().cast(), length as u64, longest) }.map_err(of_mapping)?;
+    let memory = object::block(LockedMemory { chain, writable, lease: Lease::new() })?;
+    Ok((region, memory))
+}
+
+/// What the flags of a registration grant.
+fn rights(flags: u32, writable: bool) -> Result<Rights, NTSTATUS> {
+    if flags & !(LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | READ_SINK | DO_NOT_SECURE) != 0
+        || flags & (LOCAL_WRITE | REMOTE_WRITE) == REMOTE_WRITE
+    {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    if flags & LOCAL_WRITE != 0 && !writable {
+        return Err(STATUS_ACCESS_VIOLATION);
+    }
+    let mut rights = Rights::empty();
+    // The target of a Read is written; it needs no right of a peer here.
+    rights.set(Rights::LOCAL_WRITE, flags & LOCAL_WRITE != 0 || (flags & READ_SINK != 0 && writable));
+    rights.set(Rights::REMOTE_READ, flags & REMOTE_READ != 0);
+    rights.set(Rights::REMOTE_WRITE, flags & REMOTE_WRITE != 0);
+    Ok(rights)
+}
+
+/// MR_REGISTER. Done at once, and completed as a request that pended.
+pub fn register(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    let mut buffer = Buffer::of(&request);
+    let registered = register_now(call, &buffer);
+    let bytes = registered.and_then(|reply| answer(&mut buffer, &reply));
+    match bytes {
+        Ok(bytes) => Ok(complete_pended(request, STATUS_SUCCESS, bytes)),
+        Err(status) => Err((request, status)),
+    }
+}
+
+fn register_now(call: &Call, buffer: &Buffer) -> Result<RegisterReply, NTSTATUS> {
+    let asked: Register = input(buffer)?;
+    room::<RegisterReply>(buffer).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
+    let region = call.context.object::<MemoryRegion>(asked.handle)?;
+    let engine = region.engine()?;
+    if asked.address == 0 {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    if asked.length == 0 {
+        return Err(STATUS_INVALID_BUFFER_SIZE);
+    }
+    if asked.length > engine.longest() || asked.target_address != asked.address {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    let memory = region.state.lock().memory.clone().ok_or(STATUS_INVALID_DEVICE_STATE)?;
+    if asked.address != memory.chain.base || asked.length > memory.chain.length {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    let rights = rights(asked.flags, memory.writable)?;
+    let access = if memory.writable { Access::ReadWrite } else { Access::ReadOnly };
+    let mut mapping = Mapping::try_new(&memory.chain, access, Extent::Bytes).map_err(of_mapping)?;
+    mapping.keep(Erased::of(&memory));
+    let registration = Registration { memory: mapping, base: asked.address, length: asked.length, rights };
+    engine.register(registration).map_err(|(cause, _unmapped_here)| of_region(cause))?;
+    let reply = RegisterReply { local_token: engine.local_token().0, remote_token: engine.remote_token().0 };
+    let stands = {
+        let mut state = region.state.lock();
+        // The request that brought the memory may have been cancelled meanwhile, and the region closed.
+        let stands = !state.closed && state.memory.as_ref().is_some_and(|now| now.is(&memory));
+        state.registered |= stands;
+        stands
+    };
+    if !stands {
+        region.revoke();
+        return Err(STATUS_CANCELLED);
+    }
+    Ok(reply)
+}
+
+/// MR_DEREGISTER. DEVICE_BUSY at once while windows are bound.
+pub fn deregister(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    let (region, ended) = match deregister_now(call, &Buffer::of(&request)) {
+        Ok(deregistering) => deregistering,
+        Err(status) => return Err((request, status)),
+    };
+    if let Deregistered::Done(retired) = ended {
+        drop(retired);
+        return Ok(complete_pended(request, STATUS_SUCCESS, 0));
+    }
+    let pended = match Pended::begin(request, call.file.number, object::owner(&region), 0) {
+        Ok(pended) => pended,
+        Err(refused) => return Ok(complete_pended(refused.request, STATUS_SUCCESS, 0)),
+    };
+    let over = {
+        let mut state = region.state.lock();
+        if core::mem::take(&mut state.ended_early) {
+            Some((pended, STATUS_SUCCESS))
+        } else if state.closed || pended.is_cancelled() {
+            Some((pended, NOT_TAKEN))
+        } else {
+            state.deregister = Some(pended);
+            None
+        }
+    };
+    if let Some((pended, status)) = over {
+        pended.finish(status);
+    }
+    Ok(STATUS_PENDING)
+}
+
+fn deregister_now(
+    call: &Call,
+    buffer: &Buffer,
+) -> Result<(Shared<MemoryRegion>, Deregistered<KernelPlatform>), NTSTATUS> {
+    let region = named::<MemoryRegion>(call, buffer)?;
+    region.state.lock().ended_early = false;
+    // SAFETY: `deregistered` takes the region, which the engine keeps until it has reported.
+    let callback = unsafe { Callback::<UserModeRequest>::new(deregistered, object::context(&region)) };
+    let ended = region.engine()?.deregister(RequestCallback::UserMode(callback)).map_err(of_region)?;
+    let memory = {
+        let mut state = region.state.lock();
+        state.registered = false;
+        state.memory.take()
+    };
+    // The mapping has a pointer, too: the request ends with the later of both.
+    drop(memory);
+    Ok((region, ended))
+}

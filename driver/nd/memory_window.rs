@@ -1,0 +1,59 @@
+//! Memory windows: what a queue pair binds to a region.
+
+use ndkpi_sys::nt::NTSTATUS;
+use softndk_cells::Shared;
+use softndk_engine::MemoryWindow as EngineWindow;
+use softndk_ioctl::nd::control::Handle;
+use softndk_kernel::irp::Buffer;
+
+use super::{
+    adapter::{Adapter, Domain},
+    context::Reservation,
+    object::{self, Closable, Made, kept},
+    request::{Call, answer, input, room},
+    status::{Answer, of_create},
+};
+use crate::platform::{KernelPlatform, UserModeObject};
+
+pub struct MemoryWindow {
+    engine: Made<EngineWindow<KernelPlatform>>,
+    adapter: Shared<Adapter>,
+}
+
+impl MemoryWindow {
+    pub fn engine(&self) -> Result<&EngineWindow<KernelPlatform>, NTSTATUS> {
+        self.engine.get()
+    }
+}
+
+impl UserModeObject for Shared<MemoryWindow> {
+    fn cancelled(&self, _request: usize) {}
+}
+
+impl Closable for Shared<MemoryWindow> {
+    fn close(&self, _status: NTSTATUS) {
+        if let Ok(engine) = self.engine.get() {
+            object::finish(engine.close(object::no_callback()));
+        }
+    }
+
+    fn end_file(&self, _file: u64) {}
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        &self.adapter
+    }
+}
+
+/// MW_CREATE.
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: Handle = input(buffer)?;
+    room::<u64>(buffer)?;
+    let domain = call.context.object::<Domain>(asked.handle)?;
+    let adapter = domain.adapter().clone();
+    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let window = object::block(MemoryWindow { engine: Made::none(), adapter })?;
+    let engine = domain.engine()?.create_memory_window(kept(&window)).map_err(of_create)?;
+    // SAFETY: no other context has the object yet.
+    unsafe { window.engine.set(engine) };
+    answer(buffer, &reservation.fill(window))
+}

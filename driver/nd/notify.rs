@@ -1,0 +1,128 @@
+//! When the requests that wait for completions are told (CQ_NOTIFY).
+//!
+//! A completion tells once: a request is complete when there is one that is newer than the one that told last, has not been taken by
+//! the process, and is of a kind that the requests wait for; all that wait are told together. Requests that wait for solicited ones
+//! are told of errors, too. A queue that has overrun tells everyone that it has failed, now and from then on.
+
+use ndkpi_sys::nt::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS};
+use softndk_ioctl::nd::control::Notify;
+use softndk_kernel::irp::{Buffer, Request};
+
+use super::{
+    completion_queue::CompletionQueue,
+    object,
+    pending::{NOT_TAKEN, Pended, PendingList},
+    request::{Call, input},
+};
+
+/// ND_CQ_NOTIFY_*, weakest first.
+const ERRORS: u32 = 0;
+const ANY: u32 = 1;
+const SOLICITED: u32 = 2;
+
+/// The request kinds as they are compared: ANY is the strongest.
+const fn strength(kind: u32) -> Option<u32> {
+    match kind {
+        ERRORS => Some(0),
+        SOLICITED => Some(1),
+        ANY => Some(2),
+        _ => None,
+    }
+}
+
+/// The requests that wait on a queue, and what they have been told. Under the queue's lock. Results count from 1.
+pub struct Notifications {
+    waiting: PendingList,
+    /// Results written so far, and the newest of them that is solicited or an error.
+    written: u64,
+    solicited: u64,
+    /// The newest result when requests were told last.
+    told: u64,
+    failed: bool,
+}
+
+impl Notifications {
+    pub const fn new() -> Self {
+        Self { waiting: PendingList::new(), written: 0, solicited: 0, told: 0, failed: false }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// One more result.
+    pub fn count(&mut self, solicited: bool) {
+        self.written = self.written.saturating_add(1);
+        if solicited {
+            self.solicited = self.written;
+        }
+    }
+
+    /// The requests that are to be told, while so many results are unread.
+    pub fn due(&mut self, unread: u32) -> PendingList {
+        let seen = self.told.max(self.written.saturating_sub(u64::from(unread)));
+        let newest = match self.waiting.highest_kind() {
+            Some(2) => self.written,
+            Some(1) => self.solicited,
+            _ => return PendingList::new(),
+        };
+        if newest <= seen {
+            return PendingList::new();
+        }
+        self.told = self.written;
+        self.waiting.take_all()
+    }
+
+    /// The queue has overrun: all requests that wait.
+    pub fn fail(&mut self) -> PendingList {
+        self.failed = true;
+        self.waiting.take_all()
+    }
+
+    pub fn take(&mut self, fits: impl Fn(&Pended) -> bool) -> Option<Pended> {
+        self.waiting.take(fits)
+    }
+
+    pub fn take_all(&mut self) -> PendingList {
+        self.waiting.take_all()
+    }
+}
+
+/// CQ_NOTIFY.
+pub fn notify(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    let asked = match input::<Notify>(&Buffer::of(&request)) {
+        Ok(asked) => asked,
+        Err(status) => return Err((request, status)),
+    };
+    let queue = match call.context.object::<CompletionQueue>(asked.handle) {
+        Ok(queue) => queue,
+        Err(status) => return Err((request, status)),
+    };
+    let Some(strength) = strength(asked.kind) else { return Err((request, STATUS_INVALID_PARAMETER)) };
+    queue.drain();
+    let pended = match Pended::begin(request, call.file.number, object::owner(&queue), strength) {
+        Ok(pended) => pended,
+        Err(refused) => return Err((refused.request, refused.status)),
+    };
+    let over = {
+        let mut state = queue.state.lock();
+        if state.closed {
+            Err((pended, NOT_TAKEN))
+        } else if state.notifications.failed {
+            Err((pended, STATUS_BUFFER_OVERFLOW))
+        } else {
+            match state.notifications.waiting.push(pended) {
+                Ok(()) => {
+                    let unread = state.unread();
+                    Ok(state.notifications.due(unread))
+                }
+                Err(pended) => Err((pended, NOT_TAKEN)),
+            }
+        }
+    };
+    match over {
+        Ok(told) => told.finish(STATUS_SUCCESS),
+        Err((pended, status)) => pended.finish(status),
+    }
+    Ok(STATUS_PENDING)
+}

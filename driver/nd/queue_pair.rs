@@ -1,0 +1,489 @@
+//! Queue pairs: what a process writes into its rings, posted to the engine.
+//!
+//! A doorbell takes the entries one after the other, in their order, each copied once and checked; what does not make sense ends this
+//! queue pair and no other. Initiator requests are taken once the queue pair has been connected, receives at any time. Posting is
+//! one context at a time, at PASSIVE_LEVEL, so that the engine copies in place as far as it likes.
+//!
+//! The driver's part of the header is a snapshot: counts of taken entries, less what occupies a slot of the engine's queues.
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
+    STATUS_NO_MORE_ENTRIES, STATUS_PENDING, STATUS_SUCCESS,
+};
+use softndk_cells::Shared;
+use softndk_engine::{
+    Limits, MemoryToken, PostError, QueuePair as EnginePair, QueuePairSettings, RequestFlags, Rights, Sge,
+};
+use softndk_ioctl::nd::{
+    control::{CreateQueuePair, ResourceDescriptor},
+    private::{BindWindow, BindWindowReply, QueuePairContext},
+    rings::{
+        InitiatorEntry, OperationFlags, QueueLayout, QueuePairState, QueuePairTaken, QueueSizes, ReceiveEntry,
+        RequestType,
+    },
+};
+use softndk_kernel::{
+    event::Mutex,
+    irp::{Buffer, Request},
+    spin_lock::SpinLock,
+};
+use zerocopy::FromBytes;
+
+use super::{
+    adapter::{Adapter, Domain},
+    completion_queue::{Attach, CompletionQueue},
+    context::{Context, Reservation},
+    memory_region::MemoryRegion,
+    memory_window::MemoryWindow,
+    object::{self, Closable, Made, kept, no_memory},
+    request::{Call, answer, input, named, room},
+    rings::Attached,
+    shared_receive_queue::SharedReceiveQueue,
+    status::{Answer, invalid_parameter, of_bind, of_create},
+};
+use crate::{
+    platform::{KernelPlatform, UserModeObject},
+    tags,
+};
+
+pub struct QueuePair {
+    engine: Made<EnginePair<KernelPlatform>>,
+    adapter: Shared<Adapter>,
+    context: Shared<Context>,
+    initiator_queue: Shared<CompletionQueue>,
+    receive_queue: Shared<CompletionQueue>,
+    shared: Option<Shared<SharedReceiveQueue>>,
+    sizes: QueueSizes,
+    layout: QueueLayout,
+    /// Held while entries are taken and posted.
+    posting: Mutex<()>,
+    state: SpinLock<PairState>,
+}
+
+struct PairState {
+    closed: bool,
+    /// An entry made no sense: nothing is taken any more.
+    broken: bool,
+    memory: Option<Shared<Attached>>,
+    initiator_taken: u32,
+    receive_taken: u32,
+}
+
+/// Why no further entry is taken now.
+enum Stop {
+    /// The engine's queue is full, or takes nothing yet.
+    NotNow,
+    /// The entry makes no sense.
+    Broken,
+}
+
+impl QueuePair {
+    pub fn engine(&self) -> Result<&EnginePair<KernelPlatform>, NTSTATUS> {
+        self.engine.get()
+    }
+
+    pub fn initiator_queue(&self) -> &Shared<CompletionQueue> {
+        &self.initiator_queue
+    }
+
+    /// Shows the process what is taken and what is free again. `IRQL <= DISPATCH_LEVEL`.
+    pub fn publish(&self) {
+        if let Some(shared) = &self.shared {
+            shared.publish();
+        }
+        let Ok(engine) = self.engine.get() else { return };
+        let state = self.state.lock();
+        let Some(memory) = &state.memory else { return };
+        let (initiator, receive) = engine.outstanding();
+        let mut bits = QueuePairState::empty();
+        bits.set(QueuePairState::CONNECTED, engine.was_connected());
+        bits.set(QueuePairState::ENDED, engine.has_ended());
+        memory.publish(&QueuePairTaken {
+            initiator_taken: state.initiator_taken,
+            receive_taken: state.receive_taken,
+            initiator_retired: state.initiator_taken.wrapping_sub(initiator),
+            receive_retired: state.receive_taken.wrapping_sub(receive),
+            state: bits.bits(),
+            polling: 0,
+        });
+    }
+
+    /// Posts what is in the rings, and moves what has completed. PASSIVE_LEVEL.
+    pub fn doorbell(&self) -> Result<(), NTSTATUS> {
+        let posted = {
+            let _posting = self.posting.lock();
+            self.take_entries()
+        };
+        self.publish();
+        self.drain();
+        posted
+    }
+
+    fn drain(&self) {
+        self.initiator_queue.drain();
+        if !self.receive_queue.is(&self.initiator_queue) {
+            self.receive_queue.drain();
+        }
+    }
+
+    /// Takes every entry that can be posted now. The caller holds the posting.
+    fn take_entries(&self) -> Result<(), NTSTATUS> {
+        let engine = self.engine.get()?;
+        let (memory, receive, initiator) = {
+            let state = self.state.lock();
+            let memory = state.memory.clone().filter(|_| !state.broken).ok_or(STATUS_INVALID_DEVICE_STATE)?;
+            (memory, state.receive_taken, state.initiator_taken)
+        };
+        let received = self.take_receives(engine, &memory, receive);
+        let initiated = self.take_initiator(engine, &memory, initiator);
+        if received.is_ok() && initiated.is_ok() {
+            return Ok(());
+        }
+        self.state.lock().broken = true;
+        engine.flush();
+        Err(STATUS_INVALID_PARAMETER)
+    }
+
+    fn take_receives(
+        &self,
+        engine: &EnginePair<KernelPlatform>,
+        memory: &Attached,
+        mut taken: u32,
+    ) -> Result<(), Broken> {
+        let ring = &self.layout.receive;
+        let waiting = memory.receive_producer().wrapping_sub(taken);
+        if waiting > ring.entries {
+            return Err(Broken);
+        }
+        for _ in 0..waiting {
+            let entry = memory.receive_entry(ring, taken);
+            if entry.sge_count > self.sizes.receive_sges {
+                return Err(Broken);
+            }
+            let sges = memory.sges(ring, taken, size_of::<ReceiveEntry>(), entry.sge_count);
+            match stop(engine.receive(entry.context, sges)) {
+                Ok(()) => {}
+                Err(Stop::NotNow) => break,
+                Err(Stop::Broken) => return Err(Broken),
+            }
+            taken = taken.wrapping_add(1);
+            self.state.lock().receive_taken = taken;
+        }
+        Ok(())
+    }
+
+    fn take_initiator(
+        &self,
+        engine: &EnginePair<KernelPlatform>,
+        memory: &Attached,
+        mut taken: u32,
+    ) -> Result<(), Broken> {
+        let ring = &self.layout.initiator;
+        let waiting = memory.initiator_producer().wrapping_sub(taken);
+        if waiting > ring.entries {
+            return Err(Broken);
+        }
+        if !engine.was_connected() {
+            return Ok(());
+        }
+        for _ in 0..waiting {
+            let entry = memory.initiator_entry(ring, taken);
+            match self.post(engine, memory, taken, &entry) {
+                Ok(()) => {}
+                Err(Stop::NotNow) => break,
+                Err(Stop::Broken) => return Err(Broken),
+            }
+            taken = taken.wrapping_add(1);
+            self.state.lock().initiator_taken = taken;
+        }
+        Ok(())
+    }
+
+    /// Posts one entry: type, flags, counts, then the engine.
+    fn post(
+        &self,
+        engine: &EnginePair<KernelPlatform>,
+        memory: &Attached,
+        count: u32,
+        entry: &InitiatorEntry,
+    ) -> Result<(), Stop> {
+        let kind = RequestType::of(entry.request_type).ok_or(Stop::Broken)?;
+        let given = OperationFlags::from_bits(entry.flags).ok_or(Stop::Broken)?;
+        let flags = request_flags(kind, given).ok_or(Stop::Broken)?;
+        if kind == RequestType::Invalidate {
+            let window = self.context.object::<MemoryWindow>(entry.window).map_err(|_| Stop::Broken)?;
+            let window = window.engine().map_err(|_| Stop::Broken)?;
+            return stop(engine.invalidate_window(entry.context, flags, window));
+        }
+        let ring = &self.layout.initiator;
+        if given.contains(OperationFlags::INLINE) {
+            if entry.inline_length > self.sizes.inline_data {
+                return Err(Stop::Broken);
+            }
+            let data = memory.inline(ring, count, entry.inline_length).ok_or(Stop::Broken)?;
+            let sges = Some(data).filter(|data| data.length != 0).into_iter();
+            return post_data(engine, kind, flags, entry, sges);
+        }
+        if entry.sge_count > self.sizes.initiator_sges {
+            return Err(Stop::Broken);
+        }
+        let sges = memory.sges(ring, count, size_of::<InitiatorEntry>(), entry.sge_count);
+        post_data(engine, kind, flags, entry, sges)
+    }
+
+    /// Takes the rings away; their request ends with this status when no context uses them any more.
+    fn detach(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) {
+        let memory = self.state.lock().memory.take_if(|memory| fits(memory));
+        if let Some(memory) = memory {
+            memory.lease.end_with(status);
+        }
+    }
+}
+
+/// An entry made no sense.
+struct Broken;
+
+fn stop(posted: Result<(), PostError>) -> Result<(), Stop> {
+    posted.map_err(|cause| match cause {
+        PostError::QueueFull | PostError::NotConnected | PostError::Concurrent => Stop::NotNow,
+        _ => Stop::Broken,
+    })
+}
+
+/// A Send, Read or Write.
+fn post_data(
+    engine: &EnginePair<KernelPlatform>,
+    kind: RequestType,
+    flags: RequestFlags,
+    entry: &InitiatorEntry,
+    sges: impl ExactSizeIterator<Item = Sge>,
+) -> Result<(), Stop> {
+    let token = MemoryToken(entry.remote_token);
+    stop(match kind {
+        RequestType::Send => engine.send(entry.context, flags, sges),
+        RequestType::Read => engine.read(entry.context, flags, sges, entry.remote_address, token),
+        RequestType::Write => engine.write(entry.context, flags, sges, entry.remote_address, token),
+        RequestType::Receive | RequestType::Bind | RequestType::Invalidate => return Err(Stop::Broken),
+    })
+}
+
+/// The flags of a request; `None` where there is one that it does not take.
+fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlags> {
+    let any = OperationFlags::SILENT_SUCCESS | OperationFlags::READ_FENCE;
+    let known = match kind {
+        RequestType::Send => any | OperationFlags::SEND_AND_SOLICIT_EVENT | OperationFlags::INLINE,
+        RequestType::Write => any | OperationFlags::INLINE,
+        RequestType::Read | RequestType::Invalidate => any,
+        RequestType::Bind => any | OperationFlags::ALLOW_READ | OperationFlags::ALLOW_WRITE,
+        RequestType::Receive => return None,
+    };
+    let mut flags = RequestFlags::empty();
+    flags.set(RequestFlags::SILENT_SUCCESS, given.contains(OperationFlags::SILENT_SUCCESS));
+    flags.set(RequestFlags::READ_FENCE, given.contains(OperationFlags::READ_FENCE));
+    flags.set(RequestFlags::SOLICIT, given.contains(OperationFlags::SEND_AND_SOLICIT_EVENT));
+    flags.set(RequestFlags::INLINE, given.contains(OperationFlags::INLINE));
+    known.contains(given).then_some(flags)
+}
+
+impl UserModeObject for Shared<QueuePair> {
+    fn cancelled(&self, request: usize) {
+        self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request));
+    }
+}
+
+impl Closable for Shared<QueuePair> {
+    fn close(&self, _status: NTSTATUS) {
+        self.state.lock().closed = true;
+        if let Ok(engine) = self.engine.get() {
+            object::finish(engine.close(object::no_callback()));
+        }
+        self.detach(STATUS_SUCCESS, |_| true);
+    }
+
+    fn end_file(&self, file: u64) {
+        self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+    }
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        &self.adapter
+    }
+}
+
+impl Attach for Shared<QueuePair> {
+    fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+        if self.state.lock().memory.is_some() {
+            return Err((request, STATUS_INVALID_DEVICE_STATE));
+        }
+        let memory = Attached::try_new(call, request, self.layout.length, object::owner(self))?;
+        let refused = {
+            let mut state = self.state.lock();
+            if state.closed || memory.lease.is_cancelled() {
+                Some(STATUS_CANCELLED)
+            } else if state.memory.is_some() {
+                Some(STATUS_INVALID_DEVICE_STATE)
+            } else {
+                // Counts begin anew with each memory.
+                (state.initiator_taken, state.receive_taken) = (0, 0);
+                state.memory = Some(memory.clone());
+                None
+            }
+        };
+        if let Some(status) = refused {
+            memory.lease.end_with(status);
+        }
+        drop(memory);
+        self.publish();
+        Ok(STATUS_PENDING)
+    }
+}
+
+/// What is wrong with the numbers of a queue pair, by the parameters of CreateQueuePair or, with a shared queue, of
+/// CreateQueuePairWithSrq.
+fn check(sizes: &QueueSizes, limits: &Limits, shared: bool) -> Result<(), NTSTATUS> {
+    let places = if shared { [0, 6, 0, 7, 8] } else { [5, 6, 7, 8, 9] };
+    let over = [
+        sizes.receive_depth > limits.receive_depth,
+        sizes.initiator_depth > limits.initiator_depth,
+        sizes.receive_sges > limits.receive_sges,
+        sizes.initiator_sges > limits.initiator_sges,
+        sizes.inline_data > limits.inline_data,
+    ];
+    let first = over.iter().zip(places).find(|(over, place)| **over && *place != 0);
+    first.map_or(Ok(()), |(_, place)| Err(invalid_parameter(place)))
+}
+
+/// QP_CREATE.
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: CreateQueuePair = input(buffer)?;
+    let sizes = QueueSizes {
+        initiator_depth: asked.initiator_queue_depth,
+        initiator_sges: asked.max_initiator_request_sge,
+        inline_data: asked.max_inline_data,
+        receive_depth: asked.receive as u32,
+        receive_sges: (asked.receive >> 32) as u32,
+    };
+    create_pair(call, buffer, &asked, sizes, None)
+}
+
+/// QP_CREATE_WITH_SRQ.
+pub fn create_with_shared_queue(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: CreateQueuePair = input(buffer)?;
+    let shared = call.context.object::<SharedReceiveQueue>(asked.receive).map_err(|_| invalid_parameter(4))?;
+    let sizes = QueueSizes {
+        initiator_depth: asked.initiator_queue_depth,
+        initiator_sges: asked.max_initiator_request_sge,
+        inline_data: asked.max_inline_data,
+        receive_depth: 0,
+        receive_sges: 0,
+    };
+    create_pair(call, buffer, &asked, sizes, Some(shared))
+}
+
+fn create_pair(
+    call: &Call,
+    buffer: &mut Buffer,
+    asked: &CreateQueuePair,
+    sizes: QueueSizes,
+    shared: Option<Shared<SharedReceiveQueue>>,
+) -> Answer {
+    room::<ResourceDescriptor>(buffer)?;
+    let behind = buffer.input().get(size_of::<CreateQueuePair>()..).unwrap_or_default();
+    let user = QueuePairContext::read_from_prefix(behind).map(|(user, _)| user).unwrap_or_default();
+    let domain = call.context.object::<Domain>(asked.domain)?;
+    let receive_queue = call.context.object::<CompletionQueue>(asked.receive_queue).map_err(|_| invalid_parameter(2))?;
+    let initiator_queue =
+        call.context.object::<CompletionQueue>(asked.initiator_queue).map_err(|_| invalid_parameter(3))?;
+    let adapter = domain.adapter().clone();
+    check(&sizes, &adapter.limits()?, shared.is_some())?;
+    let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
+    let parents = [asked.domain, asked.receive_queue, asked.initiator_queue, asked.receive];
+    let parents = if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
+    let reservation = Reservation::try_new(&call.context, parents, Some(&adapter))?;
+    let state =
+        PairState { closed: false, broken: false, memory: None, initiator_taken: 0, receive_taken: 0 };
+    let pair = object::block(QueuePair {
+        engine: Made::none(),
+        adapter,
+        context: call.context.clone(),
+        initiator_queue,
+        receive_queue,
+        shared,
+        sizes,
+        layout,
+        posting: Mutex::try_new(tags::EVENT, ()).map_err(no_memory)?,
+        state: SpinLock::new(state),
+    })?;
+    make(&pair, &domain, user.context, reservation.place())?;
+    answer(buffer, &ResourceDescriptor { handle: reservation.fill(pair), ..ResourceDescriptor::default() })
+}
+
+/// The engine's part of a new queue pair.
+#[inline(never)]
+fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64, place: u32) -> Result<(), NTSTATUS> {
+    let shared = pair.shared.as_ref().map(|shared| shared.engine()).transpose()?;
+    let settings = QueuePairSettings {
+        receive_queue: pair.receive_queue.engine()?,
+        initiator_queue: pair.initiator_queue.engine()?,
+        context,
+        receive_depth: pair.sizes.receive_depth,
+        initiator_depth: pair.sizes.initiator_depth,
+        receive_sges: pair.sizes.receive_sges,
+        initiator_sges: pair.sizes.initiator_sges,
+        inline_data: pair.sizes.inline_data,
+        shared,
+    };
+    let engine = EnginePair::create(domain.engine()?, settings, kept(pair)).map_err(of_create)?;
+    engine.set_tag(place);
+    // SAFETY: no other context has the object yet.
+    unsafe { pair.engine.set(engine) };
+    Ok(())
+}
+
+/// QP_FLUSH: after everything in the rings.
+pub fn flush(call: &Call, buffer: &mut Buffer) -> Answer {
+    let pair = named::<QueuePair>(call, buffer)?;
+    // Without rings nothing is posted.
+    let _posted = pair.doorbell();
+    pair.engine()?.flush();
+    pair.publish();
+    Ok(0)
+}
+
+/// BIND_WINDOW: after everything in the initiator ring.
+pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: BindWindow = input(buffer)?;
+    room::<BindWindowReply>(buffer)?;
+    let pair = call.context.object::<QueuePair>(asked.queue_pair)?;
+    let region = call.context.object::<MemoryRegion>(asked.region)?;
+    let window = call.context.object::<MemoryWindow>(asked.window)?;
+    let given = OperationFlags::from_bits(asked.flags).ok_or(STATUS_INVALID_PARAMETER)?;
+    let flags = request_flags(RequestType::Bind, given).ok_or(STATUS_INVALID_PARAMETER)?;
+    let mut rights = Rights::empty();
+    rights.set(Rights::REMOTE_READ, given.contains(OperationFlags::ALLOW_READ));
+    rights.set(Rights::REMOTE_WRITE | Rights::LOCAL_WRITE, given.contains(OperationFlags::ALLOW_WRITE));
+    let (engine, window, region) = (pair.engine()?, window.engine()?, region.engine()?);
+    let bound = {
+        let _posting = pair.posting.lock();
+        pair.take_entries()?;
+        if !engine.was_connected() {
+            return Err(STATUS_CONNECTION_INVALID);
+        }
+        if pair.has_entries() {
+            return Err(STATUS_NO_MORE_ENTRIES);
+        }
+        engine.bind(asked.context, flags, region, window, asked.address, asked.length, rights)
+    };
+    let token = window.remote_token().0;
+    pair.publish();
+    pair.drain();
+    bound.map_err(of_bind)?;
+    answer(buffer, &BindWindowReply { remote_token: token, reserved: 0 })
+}
+
+impl QueuePair {
+    /// Whether initiator entries wait that the engine has no slot for.
+    fn has_entries(&self) -> bool {
+        let state = self.state.lock();
+        state.memory.as_ref().is_some_and(|memory| memory.initiator_producer() != state.initiator_taken)
+    }
+}

@@ -1,0 +1,310 @@
+//! Shared receive queues: receives in a ring of the process, posted to the engine for several queue pairs.
+//!
+//! As a queue pair's receive ring. Requests that wait (SRQ_NOTIFY) are told together when fewer receives are queued than the threshold;
+//! each request arms the engine's queue anew, and a threshold of 0 tells none.
+
+use core::ffi::c_void;
+
+use ndkpi_sys::nt::{
+    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS,
+};
+use softndk_cells::Shared;
+use softndk_engine::{PostError, SharedReceiveQueue as EngineQueue, SharedReceiveQueueSettings};
+use softndk_ioctl::nd::{
+    control::{CreateSharedReceiveQueue, ModifySharedReceiveQueue, ResourceDescriptor},
+    rings::{QueueLayout, QueuePairTaken, QueueSizes, ReceiveEntry},
+};
+use softndk_kernel::{
+    event::Mutex,
+    irp::{Buffer, Request},
+    spin_lock::SpinLock,
+};
+
+use super::{
+    adapter::{Adapter, Domain},
+    completion_queue::{Attach, all_processors, home},
+    context::Reservation,
+    object::{self, Closable, Made, kept, no_memory},
+    pending::{NOT_TAKEN, Pended, PendingList},
+    request::{Call, Cancellable, answer, input, named, room},
+    rings::Attached,
+    status::{Answer, invalid_parameter, of_create, of_resize},
+};
+use crate::{
+    platform::{Callback, KernelPlatform, UserModeObject},
+    tags,
+};
+
+pub struct SharedReceiveQueue {
+    engine: Made<EngineQueue<KernelPlatform>>,
+    adapter: Shared<Adapter>,
+    sizes: QueueSizes,
+    layout: QueueLayout,
+    /// Held while entries are taken and posted.
+    posting: Mutex<()>,
+    state: SpinLock<SharedState>,
+}
+
+struct SharedState {
+    closed: bool,
+    /// An entry made no sense: nothing is taken any more.
+    broken: bool,
+    memory: Option<Shared<Attached>>,
+    taken: u32,
+    threshold: u32,
+    waiting: PendingList,
+}
+
+impl SharedReceiveQueue {
+    pub fn engine(&self) -> Result<&EngineQueue<KernelPlatform>, NTSTATUS> {
+        self.engine.get()
+    }
+
+    /// Shows the process what is taken and what is free again. `IRQL <= DISPATCH_LEVEL`.
+    pub fn publish(&self) {
+        let Ok(engine) = self.engine.get() else { return };
+        let state = self.state.lock();
+        let Some(memory) = &state.memory else { return };
+        memory.publish(&QueuePairTaken {
+            receive_taken: state.taken,
+            receive_retired: state.taken.wrapping_sub(engine.queued()),
+            ..QueuePairTaken::default()
+        });
+    }
+
+    /// Posts what is in the ring. PASSIVE_LEVEL.
+    pub fn doorbell(&self) -> Result<(), NTSTATUS> {
+        let posted = {
+            let _posting = self.posting.lock();
+            self.take_entries()
+        };
+        self.publish();
+        posted
+    }
+
+    fn take_entries(&self) -> Result<(), NTSTATUS> {
+        let engine = self.engine.get()?;
+        let (memory, mut taken) = {
+            let state = self.state.lock();
+            let memory = state.memory.clone().filter(|_| !state.broken).ok_or(STATUS_INVALID_DEVICE_STATE)?;
+            (memory, state.taken)
+        };
+        let ring = &self.layout.receive;
+        let waiting = memory.receive_producer().wrapping_sub(taken);
+        let mut broken = waiting > ring.entries;
+        for _ in 0..if broken { 0 } else { waiting } {
+            let entry = memory.receive_entry(ring, taken);
+            if entry.sge_count > self.sizes.receive_sges {
+                broken = true;
+                break;
+            }
+            let sges = memory.sges(ring, taken, size_of::<ReceiveEntry>(), entry.sge_count);
+            match engine.receive(entry.context, sges) {
+                Ok(()) => {}
+                Err(PostError::QueueFull | PostError::Concurrent) => break,
+                Err(_) => {
+                    broken = true;
+                    break;
+                }
+            }
+            taken = taken.wrapping_add(1);
+            self.state.lock().taken = taken;
+        }
+        if broken {
+            self.state.lock().broken = true;
+            return Err(STATUS_INVALID_PARAMETER);
+        }
+        Ok(())
+    }
+
+    fn detach(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) {
+        let memory = self.state.lock().memory.take_if(|memory| fits(memory));
+        if let Some(memory) = memory {
+            memory.lease.end_with(status);
+        }
+    }
+
+    fn take_waiting(&self) -> PendingList {
+        self.state.lock().waiting.take_all()
+    }
+}
+
+/// Fewer receives than the threshold are queued. `IRQL <= DISPATCH_LEVEL`.
+unsafe extern "C" fn notified(context: *mut c_void, _status: NTSTATUS) {
+    // SAFETY: the engine keeps the queue's block until its close is complete.
+    let Some(queue) = (unsafe { context.cast::<SharedReceiveQueue>().as_ref() }) else { return };
+    queue.publish();
+    queue.take_waiting().finish(STATUS_SUCCESS);
+}
+
+impl UserModeObject for Shared<SharedReceiveQueue> {
+    fn cancelled(&self, request: usize) {
+        let waiting = self.state.lock().waiting.take(|pended| pended.id() == request);
+        match waiting {
+            Some(pended) => pended.finish(STATUS_CANCELLED),
+            None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request)),
+        }
+    }
+}
+
+impl Cancellable for SharedReceiveQueue {
+    fn cancel_all(&self) {
+        self.take_waiting().finish(STATUS_CANCELLED);
+    }
+}
+
+impl Closable for Shared<SharedReceiveQueue> {
+    fn close(&self, status: NTSTATUS) {
+        self.state.lock().closed = true;
+        self.take_waiting().finish(status);
+        if let Ok(engine) = self.engine.get() {
+            object::finish(engine.close(object::no_callback()));
+        }
+        self.detach(STATUS_SUCCESS, |_| true);
+    }
+
+    fn end_file(&self, file: u64) {
+        loop {
+            let waiting = self.state.lock().waiting.take(|pended| pended.file() == file);
+            let Some(pended) = waiting else { break };
+            pended.finish(STATUS_CANCELLED);
+        }
+        self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+    }
+
+    fn adapter(&self) -> &Shared<Adapter> {
+        &self.adapter
+    }
+}
+
+impl Attach for Shared<SharedReceiveQueue> {
+    fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+        if self.state.lock().memory.is_some() {
+            return Err((request, STATUS_INVALID_DEVICE_STATE));
+        }
+        let memory = Attached::try_new(call, request, self.layout.length, object::owner(self))?;
+        let refused = {
+            let mut state = self.state.lock();
+            if state.closed || memory.lease.is_cancelled() {
+                Some(STATUS_CANCELLED)
+            } else if state.memory.is_some() {
+                Some(STATUS_INVALID_DEVICE_STATE)
+            } else {
+                state.taken = 0;
+                state.memory = Some(memory.clone());
+                None
+            }
+        };
+        if let Some(status) = refused {
+            memory.lease.end_with(status);
+        }
+        drop(memory);
+        self.publish();
+        Ok(STATUS_PENDING)
+    }
+}
+
+/// SRQ_CREATE.
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: CreateSharedReceiveQueue = input(buffer)?;
+    room::<ResourceDescriptor>(buffer)?;
+    let domain = call.context.object::<Domain>(asked.domain)?;
+    let adapter = domain.adapter().clone();
+    let limits = adapter.limits()?;
+    if asked.queue_depth == 0 || asked.queue_depth > limits.shared_depth {
+        return Err(invalid_parameter(3));
+    }
+    if asked.max_request_sge > limits.receive_sges {
+        return Err(invalid_parameter(4));
+    }
+    let sizes = QueueSizes {
+        receive_depth: asked.queue_depth,
+        receive_sges: asked.max_request_sge,
+        ..QueueSizes::default()
+    };
+    let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
+    let reservation = Reservation::try_new(&call.context, &[asked.domain], Some(&adapter))?;
+    let state = SharedState {
+        closed: false,
+        broken: false,
+        memory: None,
+        taken: 0,
+        threshold: asked.notify_threshold,
+        waiting: PendingList::new(),
+    };
+    let queue = object::block(SharedReceiveQueue {
+        engine: Made::none(),
+        adapter,
+        sizes,
+        layout,
+        posting: Mutex::try_new(tags::EVENT, ()).map_err(no_memory)?,
+        state: SpinLock::new(state),
+    })?;
+    // SAFETY: `notified` takes the queue, which the engine keeps until its close is complete.
+    let notify = unsafe { Callback::new(notified as _, object::context(&queue)) };
+    let settings = SharedReceiveQueueSettings {
+        depth: asked.queue_depth,
+        sges: asked.max_request_sge,
+        threshold: asked.notify_threshold,
+        notify: Some(notify),
+        processor: home(&asked.affinity),
+    };
+    let engine = EngineQueue::create(domain.engine()?, settings, kept(&queue)).map_err(of_create)?;
+    // SAFETY: no other context has the object yet.
+    unsafe { queue.engine.set(engine) };
+    answer(buffer, &ResourceDescriptor { handle: reservation.fill(queue), ..ResourceDescriptor::default() })
+}
+
+/// SRQ_GET_AFFINITY.
+pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answer {
+    named::<SharedReceiveQueue>(call, buffer)?;
+    answer(buffer, &all_processors())
+}
+
+/// SRQ_MODIFY. The ring stays as long as it is; the depth says how many of its entries the engine takes.
+pub fn modify(call: &Call, buffer: &mut Buffer) -> Answer {
+    let asked: ModifySharedReceiveQueue = input(buffer)?;
+    let queue = call.context.object::<SharedReceiveQueue>(asked.handle)?;
+    if asked.queue_depth > queue.layout.receive.entries {
+        return Err(STATUS_INVALID_PARAMETER);
+    }
+    queue.engine()?.modify(asked.queue_depth, 0).map_err(of_resize)?;
+    if asked.notify_threshold != 0 {
+        let waits = {
+            let mut state = queue.state.lock();
+            state.threshold = asked.notify_threshold;
+            !state.waiting.is_empty()
+        };
+        if waits {
+            queue.engine()?.modify(0, asked.notify_threshold).map_err(of_resize)?;
+        }
+    }
+    Ok(0)
+}
+
+/// SRQ_NOTIFY.
+pub fn notify(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
+    let named = named::<SharedReceiveQueue>(call, &Buffer::of(&request));
+    let queue = match named {
+        Ok(queue) => queue,
+        Err(status) => return Err((request, status)),
+    };
+    let pended = match Pended::begin(request, call.file.number, object::owner(&queue), 0) {
+        Ok(pended) => pended,
+        Err(refused) => return Err((refused.request, refused.status)),
+    };
+    let (refused, threshold) = {
+        let mut state = queue.state.lock();
+        let refused = if state.closed { Err(pended) } else { state.waiting.push(pended) };
+        (refused.err(), state.threshold)
+    };
+    if let Some(pended) = refused {
+        pended.finish(NOT_TAKEN);
+    } else if threshold != 0
+        && let Ok(engine) = queue.engine()
+    {
+        // Arms, and tells at once where fewer are queued.
+        let _armed = engine.modify(0, threshold);
+    }
+    Ok(STATUS_PENDING)
+}
