@@ -109,8 +109,7 @@ fn objects_that_others_are_made_from_are_busy() {
     let machine = Machine::start();
     let program = Program::start(7, 1);
     let nd = &program.nd;
-    for (code, object) in
-        [(ADAPTER_CLOSE, program.adapter), (PD_FREE, program.domain), (CQ_FREE, program.queue.handle)]
+    for (code, object) in [(ADAPTER_CLOSE, program.adapter), (PD_FREE, program.domain), (CQ_FREE, program.queue.handle)]
     {
         assert_eq!(nd.free(code, object), DEVICE_BUSY);
     }

@@ -44,8 +44,10 @@ fn a_completion_tells_all_that_wait_once() {
     message(&server, &client, OperationFlags::empty());
     assert_eq!(status_now(&next), Status::SUCCESS);
     assert_eq!(server.queue.poll().len(), 2);
-    assert_eq!(status(&server.nd.begin(CQ_NOTIFY, &Notify { version: 1, kind: 3, handle: server.queue.handle })),
-        Status::INVALID_PARAMETER);
+    assert_eq!(
+        status(&server.nd.begin(CQ_NOTIFY, &Notify { version: 1, kind: 3, handle: server.queue.handle })),
+        Status::INVALID_PARAMETER
+    );
     drop((server.close(), client.close()));
     machine.finish();
 }

@@ -7,9 +7,8 @@ use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::*;
 use softndk_ioctl::nd::rings::{
-    COMPLETION_ENTRIES, CONSUMER_OFFSET, CompletionFlags, InitiatorEntry, OperationFlags, QueueLayout, QueueSizes,
-    QueuePairState, QueuePairTaken, ReceiveEntry, RequestType, ResultEntry, Ring, Sge, TAKEN_OFFSET,
-    completion_layout,
+    COMPLETION_ENTRIES, CONSUMER_OFFSET, CompletionFlags, InitiatorEntry, OperationFlags, QueueLayout, QueuePairState,
+    QueuePairTaken, QueueSizes, ReceiveEntry, RequestType, ResultEntry, Ring, Sge, TAKEN_OFFSET, completion_layout,
 };
 use softndk_ioctl::nd::{INFO_VERSION, VERSION, WIN32_DEVICE_NAME};
 use std::net::{IpAddr, SocketAddr};
@@ -384,8 +383,11 @@ impl Pair {
     }
 
     pub fn rdma(&self, nd: &Nd, kind: RequestType, context: u64, sges: &[Sge], (address, token): (u64, u32)) {
-        let head =
-            InitiatorEntry { remote_address: address, remote_token: token, ..entry(kind, context, OperationFlags::empty()) };
+        let head = InitiatorEntry {
+            remote_address: address,
+            remote_token: token,
+            ..entry(kind, context, OperationFlags::empty())
+        };
         self.post(nd, head, sges);
     }
 }

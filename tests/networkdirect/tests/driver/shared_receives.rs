@@ -8,7 +8,8 @@ use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::rings::{OperationFlags, QueueSizes};
 use zerocopy::IntoBytes;
 
-pub const CASES: &[Case] = cases![receives_of_a_shared_queue_go_to_its_queue_pairs, a_shared_queue_tells_when_it_runs_low];
+pub const CASES: &[Case] =
+    cases![receives_of_a_shared_queue_go_to_its_queue_pairs, a_shared_queue_tells_when_it_runs_low];
 
 const DEPTH: u32 = 8;
 

@@ -58,7 +58,10 @@ fn messages_and_remote_accesses_arrive() {
     client.pair.rdma(&client.nd, RequestType::Write, 23, &[client.region.sge(100, 5000)], remote(20_000));
     client.pair.rdma(&client.nd, RequestType::Read, 24, &[client.region.sge(30_000, 5000)], remote(19_000));
     let done = client.queue.wait(2);
-    assert_eq!(done.iter().map(brief).collect::<Vec<_>>(), [(WRITE, 23, Status::SUCCESS, 0), (READ, 24, Status::SUCCESS, 0)]);
+    assert_eq!(
+        done.iter().map(brief).collect::<Vec<_>>(),
+        [(WRITE, 23, Status::SUCCESS, 0), (READ, 24, Status::SUCCESS, 0)]
+    );
     assert!(client.region.buffer.as_slice()[30_000..31_000].iter().all(|byte| *byte == 0x5E));
     assert!(client.region.buffer.as_slice()[31_000..35_000].iter().all(|byte| *byte == 0xC1));
     assert_eq!(server.queue.poll(), []);
@@ -141,7 +144,10 @@ fn a_message_too_long_fails_the_receiver_only() {
     client.pair.send(&client.nd, 3, OperationFlags::empty(), &[client.region.sge(0, 11)]);
     assert_eq!(brief(&client.queue.wait(1)[0]), (SEND, 3, Status::SUCCESS, 0));
     let received = server.queue.wait(2);
-    assert_eq!(received.iter().map(|result| Status(result.status)).collect::<Vec<_>>(), [DATA_OVERRUN, Status::CANCELLED]);
+    assert_eq!(
+        received.iter().map(|result| Status(result.status)).collect::<Vec<_>>(),
+        [DATA_OVERRUN, Status::CANCELLED]
+    );
     drop(server.close());
     drop(client.close());
     machine.finish();
@@ -185,7 +191,11 @@ fn posts_after_the_end_are_cancelled() {
         let results = results.iter().map(brief).collect::<Vec<_>>();
         assert_eq!(results, [(RECEIVE, 2, Status::CANCELLED, 0), (SEND, 3, Status::CANCELLED, 0)]);
     }
-    assert_eq!(status(&server.nd.begin(CONNECTOR_DISCONNECT, &handle(theirs))), Status::SUCCESS, "the first of its side");
+    assert_eq!(
+        status(&server.nd.begin(CONNECTOR_DISCONNECT, &handle(theirs))),
+        Status::SUCCESS,
+        "the first of its side"
+    );
     drop(server.close());
     drop(client.close());
     machine.finish();

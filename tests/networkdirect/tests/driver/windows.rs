@@ -15,7 +15,13 @@ pub const CASES: &[Case] = cases![
     binds_that_make_no_sense_are_refused,
 ];
 
-fn bind(program: &Program, window: u64, region: &Region, (offset, length): (u64, u64), flags: u32) -> Result<u32, Status> {
+fn bind(
+    program: &Program,
+    window: u64,
+    region: &Region,
+    (offset, length): (u64, u64),
+    flags: u32,
+) -> Result<u32, Status> {
     let asked = BindWindow {
         version: 1,
         flags,
