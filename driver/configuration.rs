@@ -200,13 +200,7 @@ impl Store {
         let mut parameter: *mut NDIS_CONFIGURATION_PARAMETER = ptr::null_mut();
         // SAFETY: an open handle, a complete keyword that NDIS only reads, and valid places for the answers; PASSIVE_LEVEL.
         unsafe {
-            NdisReadConfiguration(
-                &raw mut status,
-                &raw mut parameter,
-                self.handle,
-                &raw mut keyword,
-                kind,
-            );
+            NdisReadConfiguration(&raw mut status, &raw mut parameter, self.handle, &raw mut keyword, kind);
         }
         if status != NDIS_STATUS_SUCCESS {
             return None;

@@ -60,10 +60,7 @@ impl NamedDevice {
     }
 
     /// An adapter comes: the first one registers the device by `register`. PASSIVE_LEVEL.
-    pub fn attach(
-        &self,
-        register: impl FnOnce() -> Result<DeviceHandle, NDIS_STATUS>,
-    ) -> Result<(), NDIS_STATUS> {
+    pub fn attach(&self, register: impl FnOnce() -> Result<DeviceHandle, NDIS_STATUS>) -> Result<(), NDIS_STATUS> {
         let mut device = self.registration.lock();
         if device.adapters == 0 {
             // Before the device has a name: a request may come as soon as it has.

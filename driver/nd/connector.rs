@@ -6,11 +6,7 @@
 //!
 //! Each call to the engine that pends has an [`Attempt`] of its own, so that the end of one that was given up is not taken for the end of the next.
 
-use core::{
-    ffi::c_void,
-    net::SocketAddr,
-    ptr::NonNull,
-};
+use core::{ffi::c_void, net::SocketAddr, ptr::NonNull};
 
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ADDRESS_ALREADY_ASSOCIATED, STATUS_ADDRESS_NOT_ASSOCIATED, STATUS_BUFFER_OVERFLOW,
@@ -319,13 +315,14 @@ impl Cancellable for Connector {
 
 impl Closable for Shared<Connector> {
     fn close(&self, status: NTSTATUS) {
-        let (engine, pair, endpoint) = {
+        // The requests first: the close of the engine's connector would end them as aborted.
+        let (engine, pair, endpoint, waiting) = {
             let mut state = self.state.lock();
             state.closed = true;
-            (state.engine.take(), state.pair.take(), state.endpoint.take())
+            (state.engine.take(), state.pair.take(), state.endpoint.take(), state.waiting.take_all())
         };
         close_engine(engine);
-        self.end_requests(status, |_| true);
+        waiting.finish(status);
         drop((pair, endpoint));
     }
 

@@ -150,11 +150,7 @@ pub struct Reservation {
 
 impl Reservation {
     /// A handle for an object made from others, of an adapter if there is one already.
-    pub fn try_new(
-        context: &Shared<Context>,
-        parents: &[u64],
-        adapter: Option<&Adapter>,
-    ) -> Result<Self, NTSTATUS> {
+    pub fn try_new(context: &Shared<Context>, parents: &[u64], adapter: Option<&Adapter>) -> Result<Self, NTSTATUS> {
         let mut state = context.state.lock();
         if state.files == 0 || adapter.is_some_and(Adapter::is_gone) {
             return Err(STATUS_DEVICE_REMOVED);

@@ -181,8 +181,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter().clone();
     let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
-    let state =
-        RegionState { closed: false, memory: None, registered: false, deregister: None, ended_early: false };
+    let state = RegionState { closed: false, memory: None, registered: false, deregister: None, ended_early: false };
     let region = object::block(MemoryRegion { engine: Made::none(), adapter, state: SpinLock::new(state) })?;
     let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.

@@ -390,17 +390,18 @@ fn create_pair(
     let behind = buffer.input().get(size_of::<CreateQueuePair>()..).unwrap_or_default();
     let user = QueuePairContext::read_from_prefix(behind).map(|(user, _)| user).unwrap_or_default();
     let domain = call.context.object::<Domain>(asked.domain)?;
-    let receive_queue = call.context.object::<CompletionQueue>(asked.receive_queue).map_err(|_| invalid_parameter(2))?;
+    let receive_queue =
+        call.context.object::<CompletionQueue>(asked.receive_queue).map_err(|_| invalid_parameter(2))?;
     let initiator_queue =
         call.context.object::<CompletionQueue>(asked.initiator_queue).map_err(|_| invalid_parameter(3))?;
     let adapter = domain.adapter().clone();
     check(&sizes, &adapter.limits()?, shared.is_some())?;
     let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
     let parents = [asked.domain, asked.receive_queue, asked.initiator_queue, asked.receive];
-    let parents = if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
+    let parents =
+        if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
     let reservation = Reservation::try_new(&call.context, parents, Some(&adapter))?;
-    let state =
-        PairState { closed: false, broken: false, memory: None, initiator_taken: 0, receive_taken: 0 };
+    let state = PairState { closed: false, broken: false, memory: None, initiator_taken: 0, receive_taken: 0 };
     let pair = object::block(QueuePair {
         engine: Made::none(),
         adapter,

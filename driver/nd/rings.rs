@@ -92,8 +92,7 @@ impl Attached {
 
     /// A place for a value.
     fn place<T>(&self, offset: usize) -> Option<*mut T> {
-        let inside =
-            offset.checked_add(size_of::<T>())? <= self.length && offset.is_multiple_of(align_of::<T>());
+        let inside = offset.checked_add(size_of::<T>())? <= self.length && offset.is_multiple_of(align_of::<T>());
         // SAFETY: inside of the mapped memory.
         inside.then(|| unsafe { self.start.as_ptr().add(offset) }.cast())
     }
@@ -182,7 +181,8 @@ fn map(request: &Request, length: usize) -> Result<Mapping, NTSTATUS> {
         return Err(STATUS_BUFFER_TOO_SMALL);
     }
     // SAFETY: the I/O manager made the MDL for this request, which is not completed before the mapping is gone.
-    let chain = unsafe { Chain::check(request.mdl().cast(), length as u64, u64::from(u32::MAX)) }.map_err(of_mapping)?;
+    let chain =
+        unsafe { Chain::check(request.mdl().cast(), length as u64, u64::from(u32::MAX)) }.map_err(of_mapping)?;
     if !chain.base.is_multiple_of(PAGE_SIZE as u64) {
         return Err(STATUS_INVALID_PARAMETER);
     }

@@ -217,11 +217,8 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
     if asked.max_request_sge > limits.receive_sges {
         return Err(invalid_parameter(4));
     }
-    let sizes = QueueSizes {
-        receive_depth: asked.queue_depth,
-        receive_sges: asked.max_request_sge,
-        ..QueueSizes::default()
-    };
+    let sizes =
+        QueueSizes { receive_depth: asked.queue_depth, receive_sges: asked.max_request_sge, ..QueueSizes::default() };
     let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
     let reservation = Reservation::try_new(&call.context, &[asked.domain], Some(&adapter))?;
     let state = SharedState {

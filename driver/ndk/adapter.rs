@@ -172,7 +172,8 @@ fn create_listener(
     let Some(callback) = connect_event else {
         return refuse(NdkCall::CREATE_LISTENER, engine_open, Refusal::NO_CALLBACK);
     };
-    let callback = ConnectCallback::Consumer(ConsumerListener { callback, open: OpenPointer(core::ptr::from_ref(open)) });
+    let callback =
+        ConnectCallback::Consumer(ConsumerListener { callback, open: OpenPointer(core::ptr::from_ref(open)) });
     let make = |consumer_object| engine_open.create_listener(callback, consumer_object).map_err(Refusal::from);
     let creation = Creation { call: NdkCall::CREATE_LISTENER, origin: open.origin, answer };
     creation.run::<ListenerKind>(|| engine_open.hold(), make)

@@ -109,9 +109,7 @@ impl<P: Platform> Listener<P> {
             if everywhere { Some(SocketAddr::new(address.ip(), address.port())) } else { adapter.own_address(address) };
         let address = own.ok_or(ConnectError::InvalidAddress)?;
         let key = EndpointKey::new(adapter.number, address);
-        self.begin(address, || {
-            Ok(listener.network.directory.with(|directory| directory.take(key, Some(listener)))?)
-        })
+        self.begin(address, || Ok(listener.network.directory.with(|directory| directory.take(key, Some(listener)))?))
     }
 
     /// Takes the endpoint, once.

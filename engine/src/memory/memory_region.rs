@@ -195,11 +195,7 @@ impl<P: Platform> MemoryRegion<P> {
         self.end_registration(callback, true)
     }
 
-    fn end_registration(
-        &self,
-        callback: P::RequestCallback,
-        also_bound: bool,
-    ) -> Result<Deregistered<P>, RegionError> {
+    fn end_registration(&self, callback: P::RequestCallback, also_bound: bool) -> Result<Deregistered<P>, RegionError> {
         let region = &self.0;
         let hold = self.hold();
         let outcome = region.state.with(|state| {

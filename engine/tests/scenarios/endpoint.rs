@@ -302,3 +302,60 @@ fn link_local_addresses_carry_the_zone_of_the_viewer() {
     drop((arrived.close(1), listening.close(1)));
     pair.close();
 }
+
+/// What user-mode NetworkDirect binds to: a port that is known before it is listened on, and connected from by others.
+#[test]
+fn a_listener_takes_a_reserved_endpoint_that_connectors_share() {
+    let mut pair = unconnected();
+    for address in [FIRST, EVERYWHERE] {
+        let address = SocketAddr::new(address, 0);
+        let reserved = pair.a.open.reserve_endpoint(address, pair.world.consumer_object(1)).unwrap();
+        let port = reserved.local_address().port();
+        let listeners = [1, 2].map(|id| pair.a.open.create_listener(A + id, pair.world.consumer_object(id)).unwrap());
+        assert_eq!(listeners[0].listen_at(&reserved), Ok(()));
+        assert_eq!(listeners[0].local_address(), Some(reserved.local_address()));
+        assert_eq!(listeners[0].listen_at(&reserved), Err(ConnectError::InvalidState), "a second time");
+        assert_eq!(listeners[1].listen_at(&reserved), Err(ConnectError::AddressInUse));
+        let foreign = pair.b.open.create_listener(B + 3, pair.world.consumer_object(3)).unwrap();
+        assert_eq!(foreign.listen_at(&reserved), Err(ConnectError::Foreign));
+        let connected = connect(
+            &pair.b.connector,
+            &pair.b.pair,
+            Source::Address(SocketAddr::new(SECOND, 0)),
+            SocketAddr::new(FIRST, port),
+        );
+        assert_eq!(connected, Ok(Requested::Pending));
+        pair.world.run();
+        let arrived = pair.world.events.arrived.pop().expect("it listens");
+        assert_eq!(arrived.local_address(), Some(SocketAddr::new(FIRST, port)));
+        drop(arrived.close(1));
+        pair.world.run();
+        // From everywhere no connector connects.
+        let out = over(&pair.a, &reserved, 445);
+        assert_eq!(out.is_ok(), address.ip() == FIRST, "{out:?}");
+        if out.is_ok() {
+            pair.world.run();
+            for arrived in pair.world.events.arrived.drain(..) {
+                assert_eq!(arrived.peer_address(), Some(SocketAddr::new(FIRST, port)));
+                drop(arrived.close(1));
+            }
+            pair.world.run();
+        }
+        // The endpoint outlives its listener, and is free with the last of both.
+        for closed in [&listeners[0], &listeners[1], &foreign] {
+            drop(closed.close(1));
+        }
+        pair.world.run();
+        let again = |side: &Side, world: &World| listener(side, world, SocketAddr::new(FIRST, port)).err();
+        assert_eq!(again(&pair.a, &pair.world), Some(ConnectError::AddressInUse));
+        drop(reserved.close(1));
+        pair.world.run();
+        let free = listener(&pair.a, &pair.world, SocketAddr::new(FIRST, port)).unwrap();
+        drop(free.close(1));
+    }
+    assert_eq!(
+        pair.a.open.create_shared_endpoint(SocketAddr::new(EVERYWHERE, 0), pair.world.consumer_object(1)).err(),
+        Some(ConnectError::InvalidAddress)
+    );
+    pair.close();
+}

@@ -461,3 +461,24 @@ fn a_region_with_two_windows_is_closed_after_the_second() {
     drop(second.close(1));
     scene.close();
 }
+
+/// The memory comes back at once, though the window is bound; its end does not count for the next registration.
+#[test]
+fn a_revoked_registration_denies_its_windows_and_is_not_kept_by_them() {
+    let scene = Scene::new();
+    let token = scene.bind();
+    assert!(matches!(scene.region.deregister(B + 62), Err(RegionError::WindowsBound)));
+    let Ok(Deregistered::Done(retired)) = scene.region.revoke(B + 62) else { panic!("nothing copies") };
+    drop(retired);
+    let next = scene.pair.world.map(&scene.buffer);
+    let registration = softndk_engine::Registration { memory: next, base: BASE, length: LENGTH, rights: Rights::all() };
+    scene.region.register(registration).map_err(|(error, _)| error).unwrap();
+    let other = scene.pair.b.domain.create_memory_window(scene.pair.world.consumer_object(B + 63)).unwrap();
+    scene.pair.b.pair.bind(1, RequestFlags::SILENT_SUCCESS, &scene.region, &other, BASE, 1, Rights::empty()).unwrap();
+    assert_eq!(scene.invalidate(), [(2, Outcome::Success)]);
+    assert!(matches!(scene.region.deregister(B + 62), Err(RegionError::WindowsBound)), "by the other window");
+    drop(other.close(B + 63));
+    assert!(matches!(scene.region.deregister(B + 62), Ok(Deregistered::Done(_))));
+    assert_eq!(scene.read(token), Outcome::RemoteError);
+    scene.close();
+}

@@ -450,3 +450,24 @@ fn settings_that_mean_nothing_hold_nothing_back() {
         pair.close();
     }
 }
+
+/// A consumer that leaves completions behind and says so is notified of them again; one that only arms is not.
+#[test]
+fn an_arm_for_the_rest_notifies_of_what_was_left() {
+    let mut pair = Pair::new();
+    for context in 0..3 {
+        read(&pair, context);
+    }
+    pair.a.initiator.arm(Arm::Any);
+    assert_eq!(pair.world.run(), [Event::Notified(A + 2, Ok(()))]);
+    assert_eq!(pair.a.initiator.poll(1, |_, _| {}), 1);
+    pair.a.initiator.arm(Arm::Any);
+    assert_eq!(pair.world.run(), []);
+    pair.a.initiator.arm_for_rest();
+    assert_eq!(pair.world.run(), [Event::Notified(A + 2, Ok(()))]);
+    assert_eq!(outcomes(&pair.a.initiator).len(), 2);
+    pair.a.initiator.arm_for_rest();
+    assert_eq!(pair.world.run(), []);
+    assert!(!pair.a.initiator.has_failed());
+    pair.close();
+}

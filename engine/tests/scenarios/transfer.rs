@@ -792,3 +792,27 @@ fn inline_data_of_several_sges_is_one_message() {
     drop(remote.close(1));
     pair.close();
 }
+
+#[test]
+fn completions_carry_the_tag_and_slots_are_free_before_them() {
+    let mut pair = Pair::new();
+    pair.a.pair.set_tag(7);
+    pair.b.pair.set_tag(9);
+    for context in 0..3 {
+        pair.b.pair.receive(context, std::iter::empty()).unwrap();
+    }
+    assert_eq!(pair.b.pair.outstanding(), (0, 3));
+    assert!(pair.a.pair.was_connected() && !pair.a.pair.has_ended());
+    for context in 0..2 {
+        pair.a.pair.send(context, RequestFlags::empty(), std::iter::empty()).unwrap();
+    }
+    pair.world.run();
+    assert_eq!((pair.a.pair.outstanding(), pair.b.pair.outstanding()), ((0, 0), (0, 1)));
+    pair.b.pair.flush();
+    pair.world.run();
+    assert!(pair.b.pair.has_ended());
+    let tags = |queue| polled(queue).iter().map(|completion| completion.tag).collect::<Vec<_>>();
+    assert_eq!(tags(&pair.a.initiator), [7, 7]);
+    assert_eq!(tags(&pair.b.receiver), [9, 9, 9]);
+    pair.close();
+}

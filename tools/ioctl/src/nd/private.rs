@@ -28,7 +28,9 @@ pub const LOCK_FOR_READING: u32 = code(0x801, Method::InDirect);
 pub const ATTACH: u32 = code(0x802, Method::OutDirect);
 
 /// The rings of a queue pair or a shared receive queue have new entries, or a completion queue's ring has room again. Input:
-/// [`super::control::Handle`]; no output. Returns when the entries are posted.
+/// [`super::control::Handle`]; no output. Returns when the entries are posted and what has completed is in the completion rings.
+/// INVALID_PARAMETER: an entry or a count made no sense, which has ended the queue; INVALID_DEVICE_STATE: it has ended so before, or has
+/// no memory.
 pub const DOORBELL: u32 = code(0x803, Method::Buffered);
 
 /// Binds a window, after everything in the queue pair's ring. Input: [`BindWindow`]; output: [`BindWindowReply`]. Statuses: those of

@@ -54,7 +54,9 @@ structures! {
         /// Entries of the initiator ring that the driver has taken: their places may be written again.
         initiator_taken: u32,
         receive_taken: u32,
-        /// Requests of which the slot in the queue is free again. What was produced less this is what the depth limits.
+        /// Requests of which the slot in the queue is free again. What was produced less this is what the depth limits. A Bind in
+        /// flight takes a slot, too, and this count back by one; silent requests bring no result, so a full queue rings before it
+        /// refuses.
         initiator_retired: u32,
         receive_retired: u32,
         /// [`QueuePairState`].

@@ -1,0 +1,182 @@
+//! Files that are closed and adapters that go, wherever that finds them.
+
+use super::machine::{Machine, address, rest};
+use super::program::*;
+use super::{Case, cases};
+use softndk_ioctl::Status;
+use softndk_ioctl::nd::control::*;
+use softndk_ioctl::nd::rings::{OperationFlags, RequestType};
+use std::sync::Arc;
+
+pub const CASES: &[Case] = cases![
+    a_file_closed_anywhere_leaves_nothing,
+    files_close_while_others_use_their_connections,
+    requests_are_cancelled_while_they_complete,
+    a_thread_that_ends_takes_its_requests_along,
+    an_adapter_that_goes_ends_what_programs_have_of_it,
+    the_last_adapter_takes_the_device_along,
+];
+
+/// So many steps of a program's life, and then its end.
+fn live(steps: usize, random: &mut fastrand::Rng) {
+    let (server, client) = (Program::start(100, 1), Program::start(200, 2));
+    let mut left = Vec::new();
+    let mut connectors = None;
+    for step in 0..steps {
+        match step {
+            0 => {
+                let listener = server.listen(5000, 0);
+                let theirs = server.connector();
+                left.push(server.get_request(listener, theirs));
+                connectors = Some((theirs, client.connector()));
+            }
+            1 => left.push(client.nd.notify(&client.queue, 1)),
+            2 => {
+                let (_, ours) = connectors.unwrap();
+                assert_eq!(client.bind(CONNECTOR_BIND, ours, address(2, 0)), Status::SUCCESS);
+                left.push(client.connect(ours, address(1, 5000), b"data"));
+                rest();
+            }
+            3 => left.push(server.accept(connectors.unwrap().0, b"")),
+            4 => {
+                rest();
+                let (_, ours) = connectors.unwrap();
+                assert_eq!(client.nd.call(CONNECTOR_COMPLETE_CONNECT, &handle(ours)), Status::SUCCESS);
+                rest();
+            }
+            5 => left.push(server.nd.begin(CONNECTOR_NOTIFY_DISCONNECT, &handle(connectors.unwrap().0))),
+            6 => server.pair.receive(&server.nd, 1, &[server.region.sge(0, 64)]),
+            7 => client.pair.send(&client.nd, 1, OperationFlags::empty(), &[client.region.sge(0, 64)]),
+            8 => {
+                let remote = (server.region.address(), server.region.token);
+                client.pair.rdma(&client.nd, RequestType::Write, 1, &[client.region.sge(0, 60_000)], remote);
+            }
+            9 => left.push(client.nd.begin(CONNECTOR_DISCONNECT, &handle(connectors.unwrap().1))),
+            _ => left.push(server.nd.begin(MR_DEREGISTER, &handle(server.region.handle))),
+        }
+    }
+    let memory = if random.bool() {
+        (server.close(), client.close())
+    } else {
+        let first = client.close();
+        (server.close(), first)
+    };
+    assert!(left.iter().all(kernel_host::io::PendingIrp::is_completed));
+    drop((left, memory));
+}
+
+fn a_file_closed_anywhere_leaves_nothing() {
+    let machine = Machine::start();
+    let mut random = fastrand::Rng::with_seed(1);
+    for steps in 0..=11 {
+        live(steps, &mut random);
+        live(steps, &mut random);
+    }
+    machine.finish();
+}
+
+fn files_close_while_others_use_their_connections() {
+    let machine = Machine::start();
+    for _ in 0..15 {
+        let (server, client, ..) = pair_of_programs();
+        let ending = kernel_host::thread::spawn("ending", move || client.close());
+        for round in 0..20 {
+            server.pair.receive(&server.nd, round, &[server.region.sge(0, 64)]);
+            server.pair.send(&server.nd, round, OperationFlags::empty(), &[server.region.sge(0, 64)]);
+            server.queue.poll();
+        }
+        let left = ending.join();
+        drop((server.close(), left));
+    }
+    machine.finish();
+}
+
+/// Another thread cancels whatever there is, all the time.
+fn requests_are_cancelled_while_they_complete() {
+    let machine = Machine::start();
+    let (server, client, ..) = pair_of_programs();
+    let server = Arc::new(server);
+    let theirs = Arc::clone(&server);
+    let (mut done, mut cancelled) = (0, 0);
+    for _ in 0..100 {
+        let lent = Arc::clone(&theirs);
+        let waiting = [(); 3].map(|()| server.nd.notify(&server.queue, 1));
+        let waiting = Arc::new(waiting);
+        let victims = Arc::clone(&waiting);
+        let canceller = kernel_host::thread::spawn("canceller", move || {
+            victims.iter().for_each(|request| {
+                request.cancel();
+            });
+            drop(lent);
+        });
+        server.pair.receive(&server.nd, 1, &[]);
+        client.pair.send(&client.nd, 1, OperationFlags::empty(), &[]);
+        canceller.join();
+        for request in waiting.iter() {
+            match status(request) {
+                Status::SUCCESS => done += 1,
+                Status::CANCELLED => cancelled += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        server.queue.poll();
+        client.queue.poll();
+    }
+    println!("{done} done, {cancelled} cancelled");
+    assert_eq!(done + cancelled, 300);
+    drop(theirs);
+    let server = Arc::into_inner(server).expect("no other pointer");
+    drop((server.close(), client.close()));
+    machine.finish();
+}
+
+fn a_thread_that_ends_takes_its_requests_along() {
+    let machine = Machine::start();
+    let program = Arc::new(Program::start(7, 1));
+    let theirs = Arc::clone(&program);
+    let thread = kernel_host::thread::spawn("program", move || {
+        let region = theirs.nd.region(theirs.domain, 8192, REMOTE_WRITE);
+        let queue = theirs.nd.queue(theirs.adapter, 4);
+        let waiting = theirs.nd.notify(&queue, 1);
+        (region, queue, waiting)
+    });
+    let (region, queue, waiting) = thread.join();
+    assert_eq!(status_now(&region.lock), Status::CANCELLED);
+    assert_eq!(status_now(&queue.attach), Status::CANCELLED);
+    assert_eq!(status_now(&waiting), Status::CANCELLED);
+    drop((region, queue, waiting));
+    drop(Arc::into_inner(program).expect("no other pointer").close());
+    machine.finish();
+}
+
+fn an_adapter_that_goes_ends_what_programs_have_of_it() {
+    let machine = Machine::start();
+    for _ in 0..2 {
+        let (server, client, theirs, _) = pair_of_programs();
+        let told = server.nd.begin(CONNECTOR_NOTIFY_DISCONNECT, &handle(theirs));
+        let waiting = client.nd.notify(&client.queue, 1);
+        machine.adapters[1].surprise_remove().expect("is pulled out");
+        assert_eq!(status(&told), Status::SUCCESS);
+        assert_eq!(status_now(&waiting), Status::DEVICE_REMOVED);
+        for request in [&client.pair.attach, &client.queue.attach, &client.region.lock] {
+            assert_eq!(status_now(request), Status::SUCCESS);
+        }
+        assert_eq!(client.nd.free(PD_FREE, client.domain), INVALID_HANDLE);
+        assert_eq!(client.nd.doorbell(client.pair.handle), INVALID_HANDLE);
+        machine.adapters[1].start().unwrap_or_else(|error| panic!("starting: {error}"));
+        drop((server.close(), client.close()));
+    }
+    machine.finish();
+}
+
+fn the_last_adapter_takes_the_device_along() {
+    let mut machine = Machine::start();
+    let (server, client, ..) = pair_of_programs();
+    for adapter in machine.adapters.drain(..) {
+        adapter.remove();
+    }
+    assert_eq!(server.nd.call(PD_CREATE, &handle(1)), Status::DEVICE_REMOVED);
+    assert!(open_as(kernel_host::io::Caller::Administrator, 1).is_err());
+    drop((server.close(), client.close()));
+    machine.finish();
+}

@@ -1,0 +1,123 @@
+//! Shared receive queues.
+
+use super::machine::{Machine, rest};
+use super::program::*;
+use super::{Case, cases};
+use softndk_ioctl::Status;
+use softndk_ioctl::nd::control::*;
+use softndk_ioctl::nd::rings::{OperationFlags, QueueSizes};
+use zerocopy::IntoBytes;
+
+pub const CASES: &[Case] =
+    cases![receives_of_a_shared_queue_go_to_its_queue_pairs, a_shared_queue_tells_when_it_runs_low];
+
+const DEPTH: u32 = 8;
+
+fn create(program: &Program, threshold: u32) -> Pair {
+    let asked = CreateSharedReceiveQueue {
+        version: 1,
+        queue_depth: DEPTH,
+        max_request_sge: 2,
+        notify_threshold: threshold,
+        domain: program.domain,
+        ..CreateSharedReceiveQueue::default()
+    };
+    let handle = program.nd.ask::<ResourceDescriptor>(SRQ_CREATE, &asked).handle;
+    Pair::attach(&program.nd, handle, QueueSizes { receive_depth: DEPTH, receive_sges: 2, ..QueueSizes::default() })
+}
+
+/// Gives a program a queue pair that takes its receives from there.
+fn share(program: &mut Program, shared: &Pair) {
+    let sizes = QueueSizes { receive_depth: 0, receive_sges: 0, ..SIZES };
+    let asked = CreateQueuePair {
+        version: 1,
+        max_inline_data: sizes.inline_data,
+        initiator_queue_depth: sizes.initiator_depth,
+        max_initiator_request_sge: sizes.initiator_sges,
+        receive_queue: program.queue.handle,
+        initiator_queue: program.queue.handle,
+        domain: program.domain,
+        receive: shared.handle,
+        ..CreateQueuePair::default()
+    };
+    let handle = program.nd.ask::<ResourceDescriptor>(QP_CREATE_WITH_SRQ, &asked).handle;
+    let old = std::mem::replace(&mut program.pair, Pair::attach(&program.nd, handle, sizes));
+    assert_eq!(program.nd.free(QP_FREE, old.handle), Status::SUCCESS);
+    drop(old);
+}
+
+fn receives_of_a_shared_queue_go_to_its_queue_pairs() {
+    let machine = Machine::start();
+    let (mut server, client) = (Program::start(100, 1), Program::start(200, 2));
+    let shared = create(&server, 0);
+    share(&mut server, &shared);
+    assert_eq!(server.nd.free(SRQ_FREE, shared.handle), DEVICE_BUSY);
+    connect(&server, &client);
+    // A Send waits for a receive without end.
+    client.pair.send(&client.nd, 1, OperationFlags::empty(), &[client.region.sge(0, 64)]);
+    super::machine::pass(20_000);
+    assert_eq!(client.queue.poll(), []);
+    for round in 0..10 {
+        for context in 0..u64::from(DEPTH) {
+            shared.write_receive(round * 100 + context, &[server.region.sge(0, 64)]);
+        }
+        assert_eq!(server.nd.doorbell(shared.handle), Status::SUCCESS);
+        for _ in u64::from(round == 0)..u64::from(DEPTH) {
+            client.pair.send(&client.nd, 2, OperationFlags::empty(), &[client.region.sge(0, 64)]);
+        }
+        let received = server.queue.wait(DEPTH as usize);
+        let expected = (0..u64::from(DEPTH)).map(|context| round * 100 + context).collect::<Vec<_>>();
+        assert_eq!(received.iter().map(|result| result.request_context).collect::<Vec<_>>(), expected);
+        client.queue.wait(DEPTH as usize);
+        let taken = shared.taken();
+        assert_eq!(taken.receive_taken, taken.receive_retired);
+    }
+    drop((server.close(), client.close()));
+    drop(shared);
+    machine.finish();
+}
+
+fn a_shared_queue_tells_when_it_runs_low() {
+    let machine = Machine::start();
+    let (mut server, client) = (Program::start(100, 1), Program::start(200, 2));
+    let shared = create(&server, 3);
+    share(&mut server, &shared);
+    connect(&server, &client);
+    let notify = || server.nd.begin(SRQ_NOTIFY, &handle(shared.handle));
+    let early = notify();
+    rest();
+    assert_eq!(status_now(&early), Status::SUCCESS, "there are none");
+    for context in 0..4 {
+        shared.write_receive(context, &[]);
+    }
+    assert_eq!(server.nd.doorbell(shared.handle), Status::SUCCESS);
+    let waiting = [notify(), notify()];
+    client.pair.send(&client.nd, 1, OperationFlags::empty(), &[]);
+    rest();
+    assert!(waiting.iter().all(|request| !request.is_completed()), "three are left");
+    client.pair.send(&client.nd, 1, OperationFlags::empty(), &[]);
+    rest();
+    assert!(waiting.iter().all(|request| status_now(request) == Status::SUCCESS));
+    let modify = |depth, threshold| {
+        let asked = ModifySharedReceiveQueue {
+            version: 1,
+            queue_depth: depth,
+            notify_threshold: threshold,
+            handle: shared.handle,
+            ..ModifySharedReceiveQueue::default()
+        };
+        send(&server.nd.file, SRQ_MODIFY, asked.as_bytes(), 0).0
+    };
+    assert_eq!(modify(1, 0), BUFFER_OVERFLOW, "two are queued");
+    assert_eq!(modify(100, 0), Status::INVALID_PARAMETER);
+    assert_eq!(modify(0, 2), Status::SUCCESS);
+    let last = notify();
+    rest();
+    assert!(!last.is_completed());
+    assert_eq!(server.nd.call(SRQ_CANCEL_IO, &handle(shared.handle)), Status::SUCCESS);
+    assert_eq!(status_now(&last), Status::CANCELLED);
+    drop((early, waiting, last));
+    drop((server.close(), client.close()));
+    drop(shared);
+    machine.finish();
+}
