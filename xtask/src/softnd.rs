@@ -151,7 +151,7 @@ mod tests {
 
     fn image() -> Image {
         let import = |module: &str, name: &str| Import { module: module.to_owned(), name: name.to_owned() };
-        let guard = crate::image_check::Guard { flags: 0, check_slot: 1, dispatch_slot: 1, targets: vec![1] };
+        let guard = image_check::Guard { flags: 0, check_slot: 1, dispatch_slot: 1, targets: vec![1] };
         Image {
             bytes: Vec::new(),
             machine: Machine::X64,
@@ -188,11 +188,11 @@ mod tests {
         };
         for change in [
             |image: &mut Image| image.entry = 0,
-            |image| image.checksum = 0,
-            |image| image.characteristics = 0x160,
-            |image| image.guard = None,
-            |image| image.exports.push(("memcpy".to_owned(), 1)),
-            |image| image.machine = Machine::Arm64,
+            |image: &mut Image| image.checksum = 0,
+            |image: &mut Image| image.characteristics = 0x160,
+            |image: &mut Image| image.guard = None,
+            |image: &mut Image| image.exports.push(("memcpy".to_owned(), 1)),
+            |image: &mut Image| image.machine = Machine::Arm64,
         ] {
             assert_eq!(changed(change).len(), 1);
         }
