@@ -5,7 +5,8 @@ use std::env;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let of_target = |name: &str| env::var(name).unwrap_or_default();
-    if of_target("CARGO_CFG_TARGET_OS") == "windows" && of_target("CARGO_CFG_TARGET_ENV") == "msvc" {
+    let target = ["OS", "ENV", "ARCH"].map(|part| of_target(&format!("CARGO_CFG_TARGET_{part}")));
+    if target == ["windows", "msvc", "x86_64"] {
         for argument in ["/ENTRY:softnd_entry", "/NODEFAULTLIB", "/NXCOMPAT", "/DYNAMICBASE", "/RELEASE"] {
             println!("cargo::rustc-cdylib-link-arg={argument}");
         }

@@ -7,7 +7,7 @@ use crate::{
     command,
     cross::toolchain::{self, Use},
     driver::{Profile, publish},
-    image_check::{Image, Machine},
+    image_check::{self, Image, ImageRule, Lists, Machine, Strictness},
     setup::{self, Need},
     workspace::Workspace,
 };
@@ -54,7 +54,7 @@ pub fn build(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     command::run(&mut cargo).context("softnd.dll does not build")?;
 
     let made = target(workspace).join(Arch::X64.triple()).join(profile.name()).join(CRATE);
-    check(workspace, &made.with_extension("dll"))?;
+    check(workspace, &made.with_extension("dll"), profile)?;
     let image = workspace.path("target/softnd").join(Arch::X64.name()).join(profile.name()).join("softnd.dll");
     publish(&made.with_extension("dll"), &image)?;
     publish(&made.with_extension("pdb"), &image.with_extension("pdb"))?;
@@ -84,12 +84,26 @@ fn target(workspace: &Workspace) -> PathBuf {
 }
 
 /// An error that names every broken rule.
-fn check(workspace: &Workspace, image: &Path) -> Result<()> {
-    let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
+fn check(workspace: &Workspace, path: &Path, profile: Profile) -> Result<()> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let image = Image::parse(bytes)?;
     let list = fs::read_to_string(workspace.path(IMPORTS)).with_context(|| format!("cannot read {IMPORTS}"))?;
-    let broken = violations(&image, &listed(&list));
+    let mut broken = violations(&image, &listed(&list));
+    if profile == Profile::Release {
+        broken.extend(code_violations(path)?);
+    }
     if broken.is_empty() { Ok(()) } else { bail!("softnd.dll breaks rules:\n  {}", broken.join("\n  ")) }
+}
+
+/// The rules of a driver's functions that hold for the DLL as well. Its lists are empty: there is no panic with a reason.
+fn code_violations(path: &Path) -> Result<Vec<String>> {
+    const RULES: [ImageRule; 4] =
+        [ImageRule::UnguardedCall, ImageRule::StackProbe, ImageRule::InfallibleAllocation, ImageRule::Panic];
+    let no_lists = Lists::read(&path.with_extension("lists"))?;
+    let strictness = Strictness { optimised: true, same_compiler: true };
+    let findings = image_check::check(path, &no_lists, strictness)?;
+    let of_functions = findings.violations.iter().filter(|violation| RULES.contains(&violation.rule));
+    Ok(of_functions.map(ToString::to_string).collect())
 }
 
 /// The lines of the list, without its comments.
@@ -137,7 +151,7 @@ mod tests {
 
     fn image() -> Image {
         let import = |module: &str, name: &str| Import { module: module.to_owned(), name: name.to_owned() };
-        let guard = crate::image_check::Guard { flags: 0, check_slot: 1, dispatch_slot: 1, targets: vec![1] };
+        let guard = image_check::Guard { flags: 0, check_slot: 1, dispatch_slot: 1, targets: vec![1] };
         Image {
             bytes: Vec::new(),
             machine: Machine::X64,
@@ -174,11 +188,11 @@ mod tests {
         };
         for change in [
             |image: &mut Image| image.entry = 0,
-            |image| image.checksum = 0,
-            |image| image.characteristics = 0x160,
-            |image| image.guard = None,
-            |image| image.exports.push(("memcpy".to_owned(), 1)),
-            |image| image.machine = Machine::Arm64,
+            |image: &mut Image| image.checksum = 0,
+            |image: &mut Image| image.characteristics = 0x160,
+            |image: &mut Image| image.guard = None,
+            |image: &mut Image| image.exports.push(("memcpy".to_owned(), 1)),
+            |image: &mut Image| image.machine = Machine::Arm64,
         ] {
             assert_eq!(changed(change).len(), 1);
         }

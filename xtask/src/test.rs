@@ -111,6 +111,14 @@ const STAGES: &[Stage] = &[
         minutes: 5,
     },
     Stage {
+        name: "softnd",
+        shows: "the provider of user-mode NetworkDirect builds and keeps the rules of its image",
+        program: Program::Xtask,
+        words: &["softnd", "--release"],
+        environment: &[],
+        minutes: 10,
+    },
+    Stage {
         name: "test",
         shows: "unit tests, kernel host, conformance",
         program: Program::Cargo,

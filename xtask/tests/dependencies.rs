@@ -11,6 +11,8 @@ const PRODUCT: &[(&str, &[&str])] = &[
     ("softndk-cells", &["loom"]),
     ("softndk-engine", &["bitflags", "fastrand", "softndk-cells"]),
     ("softndk-ioctl", &["bitflags", "zerocopy"]),
+    ("softnd-interfaces", &[]),
+    ("softnd", &["softnd-interfaces", "softndk-ioctl", "zerocopy"]),
     ("softndk-kernel", &["softndk-cells", "wdk", "wdk-alloc", "wdk-sys"]),
     (
         "ndktest",

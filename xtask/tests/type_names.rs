@@ -15,7 +15,7 @@ struct Crate {
     known: &'static [&'static str],
 }
 
-const CRATES: [Crate; 11] = [
+const CRATES: [Crate; 13] = [
     Crate { folder: "cells/src", known: &[] },
     // One alias each, which a feature points at another transport.
     Crate { folder: "engine/src", known: &["ConnectionWire", "PeerTransport"] },
@@ -24,6 +24,8 @@ const CRATES: [Crate; 11] = [
     Crate { folder: "driver", known: &[] },
     Crate { folder: "tools/ndktest/src", known: &[] },
     Crate { folder: "tools/ioctl/src", known: &[] },
+    Crate { folder: "tools/softnd/src", known: &[] },
+    Crate { folder: "tools/softnd/interfaces/src", known: &[] },
     // Once for each system that the tool runs on.
     Crate { folder: "tools/ndkctl/src", known: &["Disturber", "Leftovers", "Machine"] },
     Crate { folder: "tests/conformance/src", known: &[] },

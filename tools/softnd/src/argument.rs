@@ -6,7 +6,6 @@
 
 use core::{ffi::c_void, ptr::NonNull};
 
-use alloc::vec::Vec;
 use softnd_interfaces::{Status, structures::Overlapped};
 
 use crate::com::{self, Face, Held};
@@ -218,15 +217,6 @@ impl Bytes {
         // SAFETY: the contract of the module: as long as the client has said; the target is the crate's own.
         unsafe { target.as_mut_ptr().copy_from_nonoverlapping(self.0.cast(), target.len()) };
         true
-    }
-
-    /// Puts `length` bytes behind what a buffer has. ACCESS_VIOLATION when there is no memory, NO_MEMORY.
-    pub fn append_to(self, buffer: &mut Vec<u8>, length: usize) -> Result<(), Status> {
-        buffer.try_reserve_exact(length).map_err(|_| Status::NO_MEMORY)?;
-        let start = buffer.len();
-        buffer.resize(start.saturating_add(length), 0);
-        let target = buffer.get_mut(start..).unwrap_or_default();
-        if self.copy_to(target) { Ok(()) } else { Err(Status::ACCESS_VIOLATION) }
     }
 }
 

@@ -210,7 +210,7 @@ define! {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 #[allow(clippy::multiple_unsafe_ops_per_block, reason = "a test's calls through one interface have one reason")]
 #[allow(clippy::unused_self, reason = "methods of an interface")]
 mod tests {

@@ -53,11 +53,35 @@ pub fn try_box<T>(value: T) -> Result<Box<T>, Status> {
     Ok(unsafe { Box::from_raw(block.as_ptr()) })
 }
 
+/// A list with room for `length` values, or NO_MEMORY. It grows by [`put`] only, which does not allocate.
+pub fn try_list<T>(length: usize) -> Result<Vec<T>, Status> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(length).map_err(|_| Status::NO_MEMORY)?;
+    Ok(list)
+}
+
+/// Puts a value at the end of a list that has room for it; false, without the value, where it has none.
+pub fn put<T>(list: &mut Vec<T>, value: T) -> bool {
+    let length = list.len();
+    let Some(place) = list.spare_capacity_mut().first_mut() else { return false };
+    place.write(value);
+    // SAFETY: the place behind the last value has one now.
+    unsafe { list.set_len(length.wrapping_add(1)) };
+    true
+}
+
+/// Puts values at the end of a list that has room for them.
+pub fn put_all<T>(list: &mut Vec<T>, values: impl IntoIterator<Item = T>) {
+    for value in values {
+        let had_room = put(list, value);
+        debug_assert!(had_room);
+    }
+}
+
 /// `length` zeroes, or NO_MEMORY.
 pub fn try_zeroes(length: usize) -> Result<Vec<u8>, Status> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Status::NO_MEMORY)?;
-    bytes.resize(length, 0);
+    let mut bytes = try_list(length)?;
+    put_all(&mut bytes, core::iter::repeat_n(0, length));
     Ok(bytes)
 }
 
@@ -105,6 +129,15 @@ mod tests {
         assert_eq!(*try_box(7_u64).unwrap(), 7);
         drop(try_box(()).unwrap());
         assert_eq!(try_zeroes(3).unwrap(), [0; 3]);
+    }
+
+    #[test]
+    fn lists_take_no_more_than_they_have_room_for() {
+        let mut list = try_list(2).unwrap();
+        let room = list.capacity();
+        put_all(&mut list, 0..room);
+        assert!(!put(&mut list, 9));
+        assert_eq!(list, (0..room).collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! softnd.dll: the NetworkDirect provider, versions 1 and 2, over `\\.\SoftNd` of softndk.sys.
 //!
-//! Clients load it by the Winsock catalog and get their objects from [`DllGetClassObject`]. [`v2`] and [`v1`] are the interfaces;
-//! [`resources`] are the driver's objects as both use them; [`ring`] is the process's side of the queues that it shares with the
-//! driver; [`device`], [`file`] and [`overlapped`] are the three ways to send the driver a request.
+//! Clients load it by the Winsock catalog and get their objects from [`DllGetClassObject`]. `v2` and `v1` are the interfaces;
+//! `resources` are the driver's objects as both use them; `ring` is the process's side of the queues that it shares with the
+//! driver; `device`, `file` and `overlapped` are the three ways to send the driver a request.
 //!
 //! Rules kept:
 //! - imports are those of `imports.txt`, there is no C run-time and no standard library;
@@ -10,8 +10,10 @@
 //! - no lock is held while the driver is called;
 //! - no thread of its own, no call into the client's code but QueryInterface of the objects that it passes.
 //!
-//! On other systems than Windows the crate is compiled with simulated imports, for its unit tests.
-#![cfg_attr(all(windows, not(test)), no_std)]
+//! On other systems than Windows the crate is compiled with simulated imports, for its unit tests. For Windows on another processor or
+//! with another run-time than `x86_64-pc-windows-msvc` it compiles with the standard library, so that a build of the workspace works
+//! there; such a DLL is not shipped.
+#![cfg_attr(all(windows, target_env = "msvc", target_arch = "x86_64", not(test)), no_std)]
 #![cfg_attr(any(not(windows), test), allow(dead_code, reason = "only the DLL uses all of it"))]
 
 extern crate alloc;
@@ -28,17 +30,17 @@ mod imports;
 mod overlapped;
 mod resources;
 mod ring;
-#[cfg(all(windows, target_env = "msvc", not(test)))]
+#[cfg(all(windows, target_env = "msvc", target_arch = "x86_64", not(test)))]
 mod run_time;
 mod shared;
 mod socket_address;
 mod spin_lock;
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 mod tests;
 mod v1;
 mod v2;
 
-#[cfg(all(windows, target_env = "msvc", not(test)))]
+#[cfg(all(windows, target_env = "msvc", target_arch = "x86_64", not(test)))]
 #[path = "../../../kernel/src/guard_support.rs"]
 mod guard_support;
 

@@ -152,7 +152,7 @@ impl QueueMemory {
         let place = ring.ring.place(*produced);
         let head = head.as_bytes();
         self.memory.write(place, head);
-        payload.write(self, place + head.len(), ring.ring.stride.saturating_sub(head.len()));
+        payload.write(self, place.wrapping_add(head.len()), ring.ring.stride.saturating_sub(head.len()));
         *produced = produced.wrapping_add(1);
         self.memory.word(ring.producer_offset).store(*produced, Ordering::Release);
         true
@@ -188,7 +188,7 @@ pub struct SgeList<I>(pub I);
 
 impl<I: Iterator<Item = Sge> + Clone> Payload for SgeList<I> {
     fn write(&self, memory: &QueueMemory, offset: usize, capacity: usize) {
-        let places = (0..capacity / size_of::<Sge>()).map(|index| offset + index * size_of::<Sge>());
+        let places = (0..capacity / size_of::<Sge>()).map(|index| offset.wrapping_add(index * size_of::<Sge>()));
         for (sge, place) in self.0.clone().zip(places) {
             let entry = softndk_ioctl::nd::rings::Sge {
                 address: sge.buffer as u64,
@@ -221,8 +221,8 @@ impl<I: Iterator<Item = Sge> + Clone> Payload for InlineBytes<I> {
                 let source = unsafe { Bytes::at(sge.buffer) };
                 source.copy_to(target);
             }
-            place += length;
-            left -= length;
+            place = place.wrapping_add(length);
+            left = left.saturating_sub(length);
         }
     }
 }

@@ -11,9 +11,6 @@ use core::{
 
 use crate::heap::ProcessHeap;
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("softnd.dll is made for x64");
-
 #[global_allocator]
 static HEAP: ProcessHeap = ProcessHeap;
 

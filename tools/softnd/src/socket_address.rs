@@ -1,7 +1,7 @@
 //! Addresses as clients give and take them, sockaddrs, and as the driver does, all of one size; and lists of them.
 
 use alloc::vec::Vec;
-use core::mem::size_of;
+use core::mem::{offset_of, size_of};
 
 use softnd_interfaces::{
     Status,
@@ -11,7 +11,10 @@ use softnd_interfaces::{
 use softndk_ioctl::nd::control::SocketAddress;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::argument::{Bytes, Place, Target};
+use crate::{
+    argument::{Bytes, Place, Target},
+    heap::{put_all, try_list},
+};
 
 /// A number that a client's length is: 32 bits in version 2, a pointer's in version 1.
 pub trait Length: Copy {
@@ -84,9 +87,14 @@ pub fn write<L: Length>(address: &SocketAddress, target: Target, length: Place<L
     Ok(())
 }
 
+/// Where an entry of a list stands; with the number of entries, where they end.
+fn entry_offset(index: usize) -> usize {
+    index.saturating_mul(size_of::<SocketAddressEntry>()).saturating_add(offset_of!(SocketAddressList, addresses))
+}
+
 /// Bytes of an address in a list: the next one stays aligned.
 fn step(address: &SocketAddress) -> usize {
-    bytes(address).len().next_multiple_of(8)
+    bytes(address).len().saturating_add(7) & !7
 }
 
 /// Writes a list of addresses, which stand behind it in the same memory. BUFFER_OVERFLOW, with the length that it needs and
@@ -98,9 +106,8 @@ pub fn write_list<L: Length>(
     length: Place<L>,
 ) -> Result<(), Status> {
     let room = length.read().ok_or(Status::INVALID_PARAMETER)?;
-    let entries = core::mem::offset_of!(SocketAddressList, addresses);
-    let header = (entries + addresses.len() * size_of::<SocketAddressEntry>()).max(size_of::<SocketAddressList>());
-    let needed = header + addresses.iter().map(step).sum::<usize>();
+    let header = entry_offset(addresses.len()).max(size_of::<SocketAddressList>());
+    let needed = addresses.iter().map(step).fold(header, usize::saturating_add);
     length.write(L::from_usize(needed))?;
     if list.is_none() || room.into_usize() < needed {
         return Err(Status::BUFFER_OVERFLOW);
@@ -111,12 +118,12 @@ pub fn write_list<L: Length>(
     for (index, address) in addresses.iter().enumerate() {
         let bytes = bytes(address);
         // SOCKET_ADDRESS: a pointer, then a length with padding.
-        let pointer = target.address() as u64 + offset as u64;
-        let entry = entries + index * size_of::<SocketAddressEntry>();
+        let pointer = (target.address() as u64).wrapping_add(offset as u64);
+        let entry = entry_offset(index);
         target.write_at(entry, &pointer.to_le_bytes());
-        target.write_at(entry + 8, &(bytes.len() as u64).to_le_bytes());
+        target.write_at(entry.saturating_add(8), &(bytes.len() as u64).to_le_bytes());
         target.write_at(offset, bytes);
-        offset += step(address);
+        offset = offset.saturating_add(step(address));
     }
     Ok(())
 }
@@ -124,14 +131,13 @@ pub fn write_list<L: Length>(
 /// Addresses out of the bytes of an answer of the driver.
 pub fn from_answer(answer: &[u8]) -> Result<Vec<SocketAddress>, Status> {
     let (chunks, _) = answer.as_chunks::<{ size_of::<SocketAddress>() }>();
-    let mut addresses = Vec::new();
-    addresses.try_reserve_exact(chunks.len()).map_err(|_| Status::NO_MEMORY)?;
+    let mut addresses = try_list(chunks.len())?;
     for chunk in chunks {
         let mut address = SocketAddress::new_zeroed();
         address.as_mut_bytes().copy_from_slice(chunk);
         // Another family cannot be told to clients.
         if length_of(address.family).is_some() {
-            addresses.push(address);
+            put_all(&mut addresses, [address]);
         }
     }
     Ok(addresses)

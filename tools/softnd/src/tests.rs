@@ -238,7 +238,7 @@ fn made<I>(call: impl FnOnce(*mut *mut c_void) -> Status) -> Client<I> {
 }
 
 /// Everything that a client has before it connects.
-struct World {
+struct Client2Side {
     queue_pair: Client<v2::IND2QueuePair>,
     queue: Client<v2::IND2CompletionQueue>,
     adapter: Client<v2::IND2Adapter>,
@@ -250,7 +250,7 @@ struct World {
 
 const DEPTH: u32 = 40;
 
-impl World {
+impl Client2Side {
     fn new() -> Self {
         let serial = serial();
         let driver = Arc::new(TestDriver::default());
@@ -336,7 +336,7 @@ fn result(context: u64) -> rings::ResultEntry {
 
 #[test]
 fn sixteenth_post_or_next_poll_tells_the_driver_once() {
-    let world = World::new();
+    let world = Client2Side::new();
     world.connect();
     world.doorbells();
     for _ in 0..15 {
@@ -359,7 +359,7 @@ fn sixteenth_post_or_next_poll_tells_the_driver_once() {
 
 #[test]
 fn posts_tell_at_once_while_a_notification_is_outstanding() {
-    let world = World::new();
+    let world = Client2Side::new();
     world.connect();
     world.doorbells();
     world.send(0);
@@ -385,7 +385,7 @@ fn posts_tell_at_once_while_a_notification_is_outstanding() {
 
 #[test]
 fn driver_that_polls_is_told_nothing() {
-    let world = World::new();
+    let world = Client2Side::new();
     world.memory(|memory| driver::set_state(memory, rings::QueuePairState::CONNECTED, 1));
     for _ in 0..DEPTH {
         assert_eq!(world.send(0), Status::SUCCESS);
@@ -395,7 +395,7 @@ fn driver_that_polls_is_told_nothing() {
 
 #[test]
 fn full_queue_is_looked_at_again_before_it_refuses() {
-    let world = World::new();
+    let world = Client2Side::new();
     world.connect();
     for _ in 0..DEPTH {
         assert_eq!(world.send(0), Status::SUCCESS);
@@ -410,7 +410,7 @@ fn full_queue_is_looked_at_again_before_it_refuses() {
 
 #[test]
 fn requests_are_refused_with_the_number_of_their_parameter() {
-    let world = World::new();
+    let world = Client2Side::new();
     assert_eq!(world.send(0), Status::CONNECTION_INVALID);
     assert_eq!(world.send(operation_flag::ALLOW_READ), Status::INVALID_PARAMETER_4);
     let long = v2::Sge { buffer: ptr::null_mut(), buffer_length: 1 << 21, memory_region_token: 0 };
@@ -437,7 +437,7 @@ fn requests_are_refused_with_the_number_of_their_parameter() {
 
 #[test]
 fn results_of_a_full_ring_come_after_a_doorbell() {
-    let world = World::new();
+    let world = Client2Side::new();
     for number in 0..3 {
         world.driver.complete(world.queue_handle, 32, result(number));
     }
@@ -451,7 +451,7 @@ fn results_of_a_full_ring_come_after_a_doorbell() {
 
 #[test]
 fn resize_keeps_results_of_the_old_ring_before_those_of_the_new() {
-    let world = World::new();
+    let world = Client2Side::new();
     let queue = world.queue_handle;
     world.driver.complete(queue, 32, result(1));
     let old = world.driver.state().attached[&queue];
@@ -476,7 +476,7 @@ fn resize_keeps_results_of_the_old_ring_before_those_of_the_new() {
 
 #[test]
 fn registration_lends_the_memory_and_gets_its_tokens() {
-    let world = World::new();
+    let world = Client2Side::new();
     let mut memory = [0_u8; 64];
     let mut overlapped = Overlapped::new(ptr::null_mut());
     // SAFETY: as above.
@@ -510,8 +510,8 @@ fn registration_lends_the_memory_and_gets_its_tokens() {
 
 #[test]
 fn objects_are_freed_children_first_whatever_the_client_releases_first() {
-    let world = World::new();
-    let World { queue_pair, queue, adapter, file: _, driver, queue_handle: _, _serial } = world;
+    let world = Client2Side::new();
+    let Client2Side { queue_pair, queue, adapter, file: _, driver, queue_handle: _, _serial } = world;
     let mut memory = [0_u8; 64];
     let mut overlapped = Overlapped::new(ptr::null_mut());
     // SAFETY: as above.
@@ -593,7 +593,7 @@ fn provider_without_a_driver_has_no_addresses() {
 
 #[test]
 fn private_data_is_cut_and_its_length_told() {
-    let world = World::new();
+    let world = Client2Side::new();
     // SAFETY: as above.
     unsafe {
         let connector: Client<v2::IND2Connector> =
@@ -632,7 +632,7 @@ fn private_data_is_cut_and_its_length_told() {
 }
 
 /// An adapter of version 1 and a queue pair of it.
-struct World1 {
+struct Client1Side {
     endpoint: Client<v1::INDEndpoint>,
     queue: Client<v1::INDCompletionQueue>,
     adapter: Client<v1::INDAdapter>,
@@ -642,7 +642,7 @@ struct World1 {
     _serial: MutexGuard<'static, ()>,
 }
 
-impl World1 {
+impl Client1Side {
     fn new() -> Self {
         let serial = serial();
         let driver = Arc::new(TestDriver::default());
@@ -686,7 +686,7 @@ impl World1 {
 
 #[test]
 fn version_1_knows_requests_by_their_results() {
-    let world = World1::new();
+    let world = Client1Side::new();
     let mut data = [1_u8, 2, 3];
     let mut result = v1::Result1 { status: Status::PENDING, bytes_transferred: 0 };
     let sge = v1::Sge1 { address: data.as_mut_ptr().cast(), length: 3, region: ptr::null_mut() };
@@ -713,7 +713,7 @@ fn version_1_knows_requests_by_their_results() {
 
 #[test]
 fn version_1_frees_a_region_when_its_memory_is_back() {
-    let world = World1::new();
+    let world = Client1Side::new();
     let memory = [0_u8; 64];
     let mut overlapped = Overlapped::new(ptr::null_mut());
     let mut handle = ptr::null_mut();
@@ -747,7 +747,7 @@ fn version_1_frees_a_region_when_its_memory_is_back() {
 
 #[test]
 fn version_1_batches_wait_for_their_end() {
-    let world = World1::new();
+    let world = Client1Side::new();
     let mut overlapped = Overlapped::new(ptr::null_mut());
     let mut result = v1::Result1 { status: Status::PENDING, bytes_transferred: 0 };
     // SAFETY: as above.
@@ -764,4 +764,17 @@ fn version_1_batches_wait_for_their_end() {
         v1::INDEndpoint::submit_request_batch(world.endpoint.0);
         assert_eq!(world.driver.take(private::DOORBELL), [world.endpoint_handle]);
     }
+}
+
+#[test]
+fn released_queue_pair_is_told_of_nothing_more() {
+    let client = Client2Side::new();
+    client.connect();
+    client.send(0);
+    let Client2Side { queue_pair, queue, driver, .. } = client;
+    drop(queue_pair);
+    driver.take(private::DOORBELL);
+    // SAFETY: as above; nothing is taken.
+    unsafe { v2::IND2CompletionQueue::get_results(queue.0, ptr::null_mut(), 0) };
+    assert_eq!(driver.take(private::DOORBELL), []);
 }

@@ -167,10 +167,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Where the entry with this count stands, from the beginning of the memory.
+    /// Where the entry with this count stands, from the beginning of the memory. No ring is made of which the end is not a number,
+    /// so nothing wraps here.
     #[must_use]
     pub const fn place(&self, count: u32) -> usize {
-        self.offset + (count & self.entries.wrapping_sub(1)) as usize * self.stride
+        let index = (count & self.entries.wrapping_sub(1)) as usize;
+        self.offset.wrapping_add(index.wrapping_mul(self.stride))
     }
 
     /// Where it ends, unless that is more than there are numbers.

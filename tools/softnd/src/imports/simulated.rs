@@ -74,7 +74,7 @@ impl Pended {
 }
 
 #[derive(Default)]
-struct World {
+struct SimulatedSystem {
     next: usize,
     files: HashMap<usize, File>,
     ports: HashMap<usize, VecDeque<usize>>,
@@ -88,13 +88,13 @@ struct File {
     port: usize,
 }
 
-static WORLD: LazyLock<Mutex<World>> = LazyLock::new(Mutex::default);
+static WORLD: LazyLock<Mutex<SimulatedSystem>> = LazyLock::new(Mutex::default);
 
-fn world() -> MutexGuard<'static, World> {
+fn world() -> MutexGuard<'static, SimulatedSystem> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl World {
+impl SimulatedSystem {
     fn handle(&mut self) -> usize {
         self.next += 4;
         self.next

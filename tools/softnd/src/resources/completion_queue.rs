@@ -17,6 +17,7 @@ use zerocopy::IntoBytes;
 use super::{Resource, adapter::Adapter, request_queue::RequestQueue};
 use crate::{
     argument::{Overlap, Place},
+    heap::{put_all, try_list},
     imports::RawHandle,
     overlapped::RequestFile,
     ring::CompletionRing,
@@ -44,6 +45,15 @@ struct Rings {
     taken: u32,
     /// What `taken` has to pass before the last Notify is known to have been answered.
     armed_at: u32,
+}
+
+/// Takes the first of a list, and moves the others forward.
+fn take_first<T>(list: &mut Vec<T>) -> Option<T> {
+    let mut first = list.pop()?;
+    for place in list.iter_mut().rev() {
+        core::mem::swap(place, &mut first);
+    }
+    Some(first)
 }
 
 /// Queues with requests that the driver was not told of.
@@ -121,8 +131,7 @@ impl CompletionQueue {
         // Room for it before the driver has it: then nothing can fail. The list is exchanged so that nothing is allocated
         // under the lock.
         let known = self.rings.lock().next.len();
-        let mut next = Vec::new();
-        next.try_reserve_exact(known.saturating_add(1)).map_err(|_| Status::NO_MEMORY)?;
+        let mut next = try_list(known.saturating_add(1))?;
         let device = self.resource.device();
         let input = ModifyCompletionQueue {
             version: VERSION,
@@ -133,8 +142,8 @@ impl CompletionQueue {
         device.tell(CQ_MODIFY, &input)?;
         ring.attach(device, self.handle())?;
         let mut rings = self.rings.lock();
-        next.append(&mut rings.next);
-        next.push(ring);
+        put_all(&mut next, rings.next.drain(..));
+        put_all(&mut next, [ring]);
         let old = core::mem::replace(&mut rings.next, next);
         drop(rings);
         drop(old);
@@ -170,11 +179,12 @@ impl CompletionQueue {
         let mut old = None;
         if taken < count && flags.contains(CompletionFlags::MOVED) {
             // The flag is set after the last result: what has come since the first look is still here.
-            taken += rings.current.take(count - taken, &mut *each);
-            if rings.current.available() == 0 && !rings.next.is_empty() {
-                let next = rings.next.remove(0);
+            taken = taken.wrapping_add(rings.current.take(count.saturating_sub(taken), &mut *each));
+            if rings.current.available() == 0
+                && let Some(next) = take_first(&mut rings.next)
+            {
                 old = Some(core::mem::replace(&mut rings.current, next));
-                taken += rings.current.take(count - taken, &mut *each);
+                taken = taken.wrapping_add(rings.current.take(count.saturating_sub(taken), &mut *each));
                 flags = rings.current.flags();
             }
         }
@@ -232,15 +242,12 @@ impl CompletionQueue {
             links.expected = links.expected.saturating_add(1);
             links.expected
         };
-        let mut larger = Vec::new();
         // Doubled, so that many queues do not copy the list each time.
-        if larger.try_reserve_exact(wanted.next_power_of_two()).is_err() {
-            self.expect_no_link();
-            return Err(Status::NO_MEMORY);
-        }
+        let mut larger =
+            try_list(wanted.checked_next_power_of_two().unwrap_or(wanted)).inspect_err(|_| self.expect_no_link())?;
         let mut links = self.links.lock();
         if links.queues.capacity() < larger.capacity() {
-            larger.append(&mut links.queues);
+            put_all(&mut larger, links.queues.drain(..));
             core::mem::swap(&mut links.queues, &mut larger);
         }
         drop(links);
@@ -259,7 +266,7 @@ impl CompletionQueue {
             return false;
         }
         if queue.set_linked(place, true) {
-            links.queues.push((queue.clone(), place));
+            put_all(&mut links.queues, [(queue.clone(), place)]);
             self.has_links.store(true, Ordering::SeqCst);
         }
         true
@@ -294,7 +301,20 @@ impl CompletionQueue {
             };
             let Some((queue, _)) = queue else { return };
             queue.submit();
-            left -= 1;
+            left = left.saturating_sub(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::take_first;
+
+    #[test]
+    fn first_of_a_list_is_taken_and_the_others_keep_their_order() {
+        let mut list = std::vec![1, 2, 3];
+        assert_eq!((take_first(&mut list), list.as_slice()), (Some(1), &[2, 3][..]));
+        assert_eq!((take_first(&mut list), take_first(&mut list)), (Some(2), Some(3)));
+        assert_eq!(take_first(&mut list), None);
     }
 }

@@ -205,11 +205,10 @@ fn with_private_data(
         return Err(Status::INVALID_BUFFER_SIZE);
     }
     let head = head.as_bytes();
-    let mut input = Vec::new();
-    input.try_reserve_exact(head.len().saturating_add(length)).map_err(|_| Status::NO_MEMORY)?;
-    input.extend_from_slice(head);
-    data.append_to(&mut input, length)?;
-    Ok(input)
+    let mut input = try_zeroes(head.len().saturating_add(length))?;
+    let (first, behind) = input.split_at_mut_checked(head.len()).ok_or(Status::INTERNAL_ERROR)?;
+    first.copy_from_slice(head);
+    if data.copy_to(behind) { Ok(input) } else { Err(Status::ACCESS_VIOLATION) }
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ impl RequestQueue {
     fn link(this: &Shared<Self>) -> bool {
         let attached = this.attached.lock();
         let mut now = false;
-        for (place, (queue, linked)) in attached.iter().zip(&this.linked).enumerate() {
+        for (place, (queue, linked)) in (0..ATTACHED).zip(attached.iter().zip(&this.linked)) {
             let Some(queue) = queue else { continue };
             now |= !linked.load(Ordering::SeqCst) && !queue.link(this, place);
             fence(Ordering::SeqCst);

@@ -71,7 +71,7 @@ impl V1CompletionQueue {
                 place.offer(result);
             }
             results.at(next).offer(entry.request_context as *mut Result1);
-            next += 1;
+            next = next.wrapping_add(1);
         });
         taken as usize
     }

@@ -9,7 +9,12 @@ use core::ffi::c_void;
 
 use softnd_interfaces::Status;
 
-use crate::{resources::memory_region::MemoryRegion, shared::Shared, spin_lock::SpinLock};
+use crate::{
+    heap::{put_all, try_list},
+    resources::memory_region::MemoryRegion,
+    shared::Shared,
+    spin_lock::SpinLock,
+};
 
 pub struct Regions(SpinLock<Vec<Slot>>);
 
@@ -27,7 +32,7 @@ impl Regions {
 
     /// The handle's number: never 0, and even.
     fn handle(place: usize, generation: u32) -> *mut c_void {
-        ((u64::from(generation) << 32) | (place as u64 + 1) << 1) as *mut c_void
+        ((u64::from(generation) << 32) | (place as u64).wrapping_add(1) << 1) as *mut c_void
     }
 
     fn place(handle: *mut c_void) -> Option<(usize, u32)> {
@@ -54,12 +59,12 @@ impl Regions {
                 }
                 (slots.len(), slots.len().saturating_mul(2).saturating_add(8))
             };
-            let mut larger: Vec<Slot> = Vec::new();
-            larger.try_reserve_exact(wanted).map_err(|_| Status::NO_MEMORY)?;
+            let mut larger = try_list(wanted)?;
             let mut slots = self.0.lock();
             if slots.len() == place {
-                larger.append(&mut slots);
-                larger.resize_with(wanted, || Slot { generation: 0, region: None, retired: false });
+                put_all(&mut larger, slots.drain(..));
+                let free = || Slot { generation: 0, region: None, retired: false };
+                put_all(&mut larger, core::iter::repeat_with(free).take(wanted.saturating_sub(place)));
                 core::mem::swap(&mut *slots, &mut larger);
             }
             drop(slots);
@@ -122,7 +127,7 @@ impl Regions {
             if let Some(region) = region {
                 result = result.and(region.cancel());
             }
-            place += 1;
+            place = place.wrapping_add(1);
         }
     }
 }

@@ -75,7 +75,7 @@ impl V2CompletionQueue {
                 request_context: entry.request_context as *mut c_void,
                 request_type: entry.request_type,
             });
-            next += 1;
+            next = next.wrapping_add(1);
         })
     }
 }

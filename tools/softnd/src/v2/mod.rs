@@ -13,7 +13,7 @@ mod queue_pair;
 mod shared_receive_queue;
 
 pub use provider::V2Provider;
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 pub use queue_pair::V2QueuePair;
 
 use softnd_interfaces::Guid;
