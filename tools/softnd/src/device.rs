@@ -57,6 +57,7 @@ pub struct Loan {
     /// What the driver answers to the registration of a client's memory: local and remote token.
     reply: [AtomicU32; 2],
     returned: AtomicU32,
+    recalled: AtomicU32,
 }
 
 // SAFETY: the status block is the driver's, and of the rest only atomics change.
@@ -72,6 +73,7 @@ impl Loan {
             pages,
             reply: [AtomicU32::new(0), AtomicU32::new(0)],
             returned: AtomicU32::new(0),
+            recalled: AtomicU32::new(0),
         })
     }
 
@@ -83,6 +85,11 @@ impl Loan {
     /// Where the driver writes the two tokens of a registration.
     pub fn reply(&self) -> &[AtomicU32; 2] {
         &self.reply
+    }
+
+    /// Whether [`Device::recall`] has asked for the memory.
+    pub fn is_recalled(&self) -> bool {
+        self.recalled.load(Ordering::Acquire) != 0
     }
 
     /// Whether the driver has given the memory back, as far as [`Device::collect`] has seen.
@@ -210,8 +217,17 @@ impl Device {
         }
     }
 
+    /// Waits, not for long, for the memory of a loan that was recalled; whether it is back.
+    pub fn wait_for(&self, loan: &Shared<Loan>) -> bool {
+        for _ in 0..LAST_WAITS {
+            while !loan.is_returned() && self.take_packet(LAST_WAIT) {}
+        }
+        loan.is_returned()
+    }
+
     /// Ends a loan that came to nothing. Its packet comes later.
     pub fn recall(&self, loan: &Shared<Loan>) {
+        loan.recalled.store(1, Ordering::Release);
         // SAFETY: the block names the request; where there is none any more, nothing happens.
         unsafe { CancelIoEx(self.file(), loan.status.get().cast()) };
     }
@@ -288,6 +304,7 @@ impl Drop for Device {
 fn call(file: RawHandle, event: &OwnedHandle, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, Status> {
     let mut block = IoStatusBlock { status: Status::PENDING.0 as u32 as usize, information: 0 };
     let block = &raw mut block;
+    let answer = if output.is_empty() { ptr::null_mut() } else { output.as_mut_ptr().cast() };
     // SAFETY: the buffers and the status block are there until the request has ended, which is waited for below. Without a
     // context no packet is queued.
     let status = unsafe {
@@ -300,7 +317,7 @@ fn call(file: RawHandle, event: &OwnedHandle, code: u32, input: &[u8], output: &
             code,
             input.as_ptr().cast(),
             input.len() as u32,
-            output.as_mut_ptr().cast(),
+            answer,
             output.len() as u32,
         )
     };

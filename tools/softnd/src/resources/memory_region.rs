@@ -82,7 +82,13 @@ impl MemoryRegion {
         let code = if writes { LOCK_FOR_WRITING } else { LOCK_FOR_READING };
         let input = LockMemory { version: VERSION, reserved: 0, region: self.handle() };
         let memory = buffer.address() as *mut c_void;
-        adapter.device().lend(code, &input, (memory, short), &loan)?;
+        let device = adapter.device();
+        let lend = || device.lend(code, &input, (memory, short), &loan);
+        match lend() {
+            // The memory of a registration that failed is still on its way back.
+            Err(Status::INVALID_DEVICE_STATE) if self.wait_for_recalled() => lend()?,
+            answered => answered?,
+        }
 
         let input = Register {
             version: VERSION,
@@ -97,9 +103,23 @@ impl MemoryRegion {
         drop(old);
         let status = self.file.start(overlapped, MR_REGISTER, input.as_bytes(), output);
         if !status.is_success() {
-            adapter.device().recall(&loan);
+            device.recall(&loan);
         }
         Ok(status)
+    }
+
+    /// Whether there was memory of a failed registration, and is no more.
+    fn wait_for_recalled(&self) -> bool {
+        let loan = self.loan.lock().clone();
+        loan.is_some_and(|loan| loan.is_recalled() && self.resource.device().wait_for(&loan))
+    }
+
+    /// Has the memory of a registration back that has ended and made no token: the driver keeps it for another try.
+    fn recall_unused(&self) {
+        let loan = self.loan.lock().clone();
+        if let Some(loan) = loan.filter(|loan| loan.reply().iter().all(|token| token.load(Ordering::Acquire) == 0)) {
+            self.resource.device().recall(&loan);
+        }
     }
 
     /// Ends the registration. DEVICE_BUSY while windows are bound to it; otherwise PENDING.
@@ -131,11 +151,17 @@ impl MemoryRegion {
     }
 
     pub fn cancel(&self) -> Result<(), Status> {
-        self.resource.call(MR_CANCEL_IO)
+        let cancelled = self.resource.call(MR_CANCEL_IO);
+        self.recall_unused();
+        cancelled
     }
 
     pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.file.result(overlapped, bytes, wait)
+        let status = self.file.result(overlapped, bytes, wait);
+        if status.is_error() {
+            self.recall_unused();
+        }
+        status
     }
 }
 
