@@ -10,6 +10,9 @@ const PROCESSOR_ARCHITECTURE_AMD64: u16 = 9;
 const PROCESSOR_AMD_X8664: u32 = 8664;
 const ALLOCATION_GRANULARITY: u32 = 0x1_0000;
 const LOWEST_ADDRESS: usize = 0x1_0000;
+const STD_OUTPUT_HANDLE: u32 = -11_i32 as u32;
+/// The pseudo handle of the standard output.
+const STANDARD_OUTPUT: usize = 0x0BAD_0001;
 const HIGHEST_ADDRESS: usize = 0x7FFF_FFFE_FFFF;
 
 #[repr(C)]
@@ -80,5 +83,30 @@ crate::exports! {
         };
         // SAFETY: the caller's out parameter.
         unsafe { information.write(filled) };
+    }
+
+    /// The standard output, the only one there is.
+    /// Source: Win32: GetStdHandle
+    [PASSIVE_ONLY] fn GetStdHandle(which: u32) -> usize {
+        if which == STD_OUTPUT_HANDLE { STANDARD_OUTPUT } else { 0 }
+    }
+
+    /// Writes to the standard output, which is the host's; files are not written.
+    /// Source: Win32: WriteFile
+    [PASSIVE_ONLY] fn WriteFile(
+        file: usize,
+        buffer: usize,
+        length: u32,
+        written: *mut u32,
+        _overlapped: usize,
+    ) -> u32 {
+        let Some(bytes) = system_call(|process| process.memory.read(buffer, length as usize)) else { return 0 };
+        if file != STANDARD_OUTPUT {
+            return 0;
+        }
+        print!("{}", String::from_utf8_lossy(&bytes));
+        // SAFETY: the program's place for a number.
+        unsafe { written.write(length) };
+        1
     }
 }

@@ -1,0 +1,17 @@
+/* Calls of the system that tests make inside a process: events and completion ports. */
+#include <windows.h>
+
+__declspec(dllexport) HANDLE make_event(void) { return CreateEventW(NULL, FALSE, FALSE, NULL); }
+
+__declspec(dllexport) int close_handle(HANDLE handle) { return CloseHandle(handle); }
+
+__declspec(dllexport) HANDLE make_port(HANDLE file) { return CreateIoCompletionPort(file, NULL, 7, 0); }
+
+/* The next packet's OVERLAPPED; NULL when there is none in so many milliseconds. */
+__declspec(dllexport) OVERLAPPED *next_packet(HANDLE port, DWORD milliseconds) {
+    DWORD bytes;
+    ULONG_PTR key;
+    OVERLAPPED *overlapped = NULL;
+    GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, milliseconds);
+    return overlapped;
+}

@@ -1,0 +1,91 @@
+//! A booted kernel with the driver and two adapters on one wire.
+
+use kernel_host::inf::{AdapterConfig, Inx};
+use kernel_host::ndis::adapter::{self, Adapter};
+use kernel_host::{Driver, Kernel, KernelConfig, Mode, dispatcher};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const INX: &str = include_str!("../../../../inf/softndk.inx");
+
+/// What any callout may use of a kernel stack of 24 KiB.
+const STACK_LIMIT: usize = 16 << 10;
+
+/// The image under test: the debug one, whose arithmetic is checked, before the release one.
+fn image() -> PathBuf {
+    if let Some(path) = std::env::var_os("SOFTNDK_IMAGE") {
+        return path.into();
+    }
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/driver/x64");
+    ["debug", "release"]
+        .map(|profile| target.join(profile).join("softndk.sys"))
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("there is no driver image; `cargo xtask driver` builds one")
+}
+
+pub struct Machine {
+    pub kernel: Kernel,
+    driver: Driver,
+    pub adapters: Vec<Adapter>,
+}
+
+impl Machine {
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With keywords that both adapters have.
+    pub fn with(keywords: &[(&str, &str)]) -> Self {
+        let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
+        let hang_limit = Some(Duration::from_mins(1));
+        let kernel =
+            Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, hang_limit, ..KernelConfig::default() });
+        let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
+        let inx = Inx::parse(INX).expect("our own file");
+        let mut machine = Self { kernel, driver, adapters: Vec::new() };
+        for host in 1..=2 {
+            let mut config = AdapterConfig::from_inx(&inx).expect("our own file installs");
+            for (name, value) in keywords {
+                config = config.with_keyword(name, value);
+            }
+            config = config.with_address(ip(host), 24);
+            let adapter = adapter::add(machine.driver.object() as usize, config).expect("the adapter starts");
+            machine.adapters.push(adapter);
+        }
+        machine
+    }
+
+    /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.
+    pub fn finish(self) {
+        for adapter in self.adapters {
+            adapter.remove();
+        }
+        self.driver.unload();
+        let report = self.kernel.shutdown();
+        assert!(report.is_clean(), "{report}");
+        for (kind, used) in &report.stack_marks {
+            assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep");
+        }
+    }
+}
+
+/// Lets a little time pass and everything that is under way come to rest.
+pub fn rest() {
+    assert!(dispatcher::rest(-500_000), "something runs without end");
+}
+
+/// Lets so many milliseconds of the kernel's time pass.
+pub fn pass(milliseconds: i64) {
+    dispatcher::delay(-10_000 * milliseconds);
+}
+
+/// The address of an adapter, counted from 1.
+pub fn ip(host: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, host))
+}
+
+pub fn address(host: u8, port: u16) -> SocketAddr {
+    SocketAddr::new(ip(host), port)
+}

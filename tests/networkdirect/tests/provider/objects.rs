@@ -1,0 +1,143 @@
+//! Provider, factory, adapter: how objects are found, made and counted.
+
+use super::client::*;
+use super::ends::*;
+use super::machine::{Machine, address};
+use super::{Case, cases};
+
+pub const CASES: &[Case] = cases![
+    class_objects,
+    addresses_are_listed_and_resolved,
+    adapters_are_queried,
+    creation_is_refused_by_position,
+    largest_objects_are_made,
+    release_order_is_free,
+];
+
+fn class_objects() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    assert_eq!(program.export("DllCanUnloadNow", &[]), 0, "nothing lives yet");
+    let factory = program.class_object(CLASS_FACTORY).expect("a factory");
+    assert_eq!(program.export("DllCanUnloadNow", &[]) as u32, 1);
+    let provider = program.made(|out| factory.call(3, &[0, program.guid(IND2_PROVIDER), out])).expect("version 2");
+    let first = program.made(|out| factory.call(3, &[0, program.guid("0C5DD316-5FDF-47E6-B2D0-2A6EDA8D39DD"), out]));
+    assert!(first.is_ok(), "version 1");
+    let outer = program.made(|out| factory.call(3, &[factory.this, program.guid(IND2_PROVIDER), out]));
+    assert_eq!(outer.err(), Some(0x8004_0110), "no aggregation");
+    let unknown = program.made(|out| factory.call(3, &[0, program.guid(IND2_ADAPTER), out]));
+    assert_eq!(unknown.err(), Some(0x8000_4002), "no such interface");
+    drop((provider, first, factory));
+    assert!(program.class_object(UNKNOWN).is_ok());
+    assert_eq!(program.export("DllCanUnloadNow", &[]), 0, "nothing lives any more");
+    drop(program);
+    machine.finish();
+}
+
+fn addresses_are_listed_and_resolved() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let provider = program.provider();
+    let length = program.zeroed(4);
+    provider.expects(PROVIDER_ADDRESSES, &[0, length], BUFFER_OVERFLOW);
+    let needed = program.u32_at(length);
+    assert!(needed >= 24);
+    let list = program.zeroed(needed as usize);
+    provider.expects(PROVIDER_ADDRESSES, &[list, length], SUCCESS);
+    assert_eq!(program.u32_at(list), 2, "one of each adapter");
+    let first = program.read(program.u64_at(list + 8), 8);
+    assert_eq!((&first[..2], &first[4..7]), (&[2, 0][..], &[10, 0, 0][..]));
+    assert_eq!(program.u32_at(list + 16), 16, "the length of an IPv4 address");
+    let (socket, bytes) = program.socket("192.168.7.7:0".parse().unwrap());
+    provider.expects(PROVIDER_RESOLVE, &[socket, bytes, program.zeroed(8)], INVALID_ADDRESS);
+    assert_eq!(provider.makes(PROVIDER_OPEN, IND2_ADAPTER, &[0x1234_5678]).err(), Some(INVALID_PARAMETER));
+    drop(provider);
+    drop(program);
+    machine.finish();
+}
+
+fn adapters_are_queried() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let adapter = program.adapter(address(1, 0));
+    let length = program.zeroed(4);
+    adapter.expects(ADAPTER_QUERY, &[0, length], BUFFER_OVERFLOW);
+    assert_eq!(program.u32_at(length), 96);
+    let info = program.zeroed(96);
+    program.write(info, &1_u32.to_le_bytes());
+    adapter.expects(ADAPTER_QUERY, &[info, length], NOT_SUPPORTED);
+    program.write(info, &0x2_0000_u32.to_le_bytes());
+    adapter.expects(ADAPTER_QUERY, &[info, length], SUCCESS);
+    let word = |at: u64| program.u32_at(info + at);
+    assert_eq!(word(0), 0x2_0000);
+    assert!(program.u64_at(info + 16) >= 64 << 20, "MaxRegistrationSize");
+    assert!(word(32) >= 2 && word(36) >= 2 && word(40) >= 2, "SGEs");
+    assert!(word(44) >= 32 << 20, "MaxTransferLength");
+    assert!(word(48) >= word(76), "inline data {} and its threshold {}", word(48), word(76));
+    assert!(word(52) >= 16 && word(56) >= 16, "read limits");
+    assert!(word(72) >= 2 * word(60) && word(60) == word(64), "depths");
+    assert!(word(84) >= 40 && word(88) >= 40, "private data");
+    assert_eq!(word(92) & 0x1_0001, 0x1_0001, "in order, loopback");
+    drop(adapter);
+    drop(program);
+    machine.finish();
+}
+
+fn creation_is_refused_by_position() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let end = End::new(&program, 1);
+    let queue = |depth: u64| end.adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[end.file, depth, 0, 0]);
+    assert_eq!(queue(0).err(), Some(invalid_parameter(3)));
+    assert_eq!(queue(0xFFFF_FFFF).err(), Some(invalid_parameter(3)));
+    let pair = |arguments: [u64; 8]| end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).err();
+    let own = end.queue.this;
+    assert_eq!(pair([end.region.this, own, 1, 1, 1, 1, 1, 0]), Some(invalid_parameter(2)), "no receive queue");
+    assert_eq!(pair([own, end.region.this, 1, 1, 1, 1, 1, 0]), Some(invalid_parameter(3)), "no initiator queue");
+    let huge = 0x10_0000;
+    assert_eq!(pair([own, own, 1, huge, 1, 1, 1, 0]), Some(invalid_parameter(5)));
+    assert_eq!(pair([own, own, 1, 1, huge, 1, 1, 0]), Some(invalid_parameter(6)));
+    assert_eq!(pair([own, own, 1, 1, 1, huge, 1, 0]), Some(invalid_parameter(7)));
+    assert_eq!(pair([own, own, 1, 1, 1, 1, huge, 0]), Some(invalid_parameter(8)));
+    assert_eq!(pair([own, own, 1, 1, 1, 1, 1, huge]), Some(invalid_parameter(9)));
+    drop(end);
+    drop(program);
+    machine.finish();
+}
+
+fn largest_objects_are_made() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let end = End::new(&program, 1);
+    let (info, length) = (program.zeroed(96), program.bytes(&96_u32.to_le_bytes()));
+    program.write(info, &0x2_0000_u32.to_le_bytes());
+    end.adapter.expects(ADAPTER_QUERY, &[info, length], SUCCESS);
+    let limit = |at: u64| u64::from(program.u32_at(info + at));
+    let queue = end
+        .adapter
+        .makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[end.file, limit(72), 0, 0])
+        .expect("the deepest completion queue");
+    let arguments = [queue.this, queue.this, 1, limit(60), limit(64), 1, 1, 0];
+    let deep = end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).expect("the deepest queue pair");
+    let arguments = [queue.this, queue.this, 1, 16, 16, limit(36), limit(32), limit(48)];
+    let wide = end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).expect("the widest queue pair");
+    drop((deep, wide, queue, end));
+    drop(program);
+    machine.finish();
+}
+
+/// Parents first: what they were made from lives on until its children are released.
+fn release_order_is_free() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
+    connect(&active, &passive, address(2, 7001));
+    active.adapter.release();
+    active.queue.release();
+    assert_eq!(active.connector.release(), 0, "the client's only reference");
+    active.region.release();
+    assert_eq!(active.pair.release(), 0);
+    drop((active, passive));
+    drop(program);
+    machine.finish();
+}
