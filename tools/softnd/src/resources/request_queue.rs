@@ -1,8 +1,8 @@
 //! Requests on their way to the driver: the memory of a queue pair or a shared receive queue, and when the driver is told of it.
 //!
-//! A doorbell is a system call, so it is put off: what waits is told with the 16th request, or when the client next asks a
-//! completion queue of the queue for results or a notification, or flushes, binds or disconnects. Where a notification is
-//! outstanding the client will not ask, so a post tells at once. A driver that polls is told nothing.
+//! A post tells the driver at once: a doorbell is a system call, but a peer may wait for the request although its client does nothing
+//! more. Only the posts of a batch (version 1) are put off: what waits is told with the batch's end, the 16th request, or when the client next asks a
+//! completion queue of the queue for results or a notification, or flushes, binds or disconnects. A driver that polls is told nothing.
 //!
 //! Putting off and asking race: the post links the queue to its completion queues and then looks whether one is armed; a Notify arms
 //! and then tells for what is linked. One of the two sees the other.
@@ -128,10 +128,16 @@ impl RequestQueue {
         let waiting = this.waiting.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         if this.memory.is_polled() {
             this.waiting.store(0, Ordering::SeqCst);
-        } else if waiting >= BATCH || this.prompt.load(Ordering::Relaxed) || Self::link(this) {
+        } else if !this.may_wait() || waiting >= BATCH || Self::link(this) {
             this.submit();
         }
         Ok(())
+    }
+
+    /// Only what the client posts as a batch is put off: the driver does not look at rings by itself, and a peer may wait for what a
+    /// client has posted before it does anything else.
+    fn may_wait(&self) -> bool {
+        self.batching.load(Ordering::Relaxed) && !self.prompt.load(Ordering::Relaxed)
     }
 
     /// Links the queue to its completion queues; whether the driver is to be told now: one of them has a notification outstanding,
