@@ -1,7 +1,5 @@
-/* Calls of the system that tests make inside a process: events and completion ports. */
+/* Calls of the system that tests make inside a process: completion ports. */
 #include <windows.h>
-
-__declspec(dllexport) HANDLE make_event(void) { return CreateEventW(NULL, FALSE, FALSE, NULL); }
 
 __declspec(dllexport) int close_handle(HANDLE handle) { return CloseHandle(handle); }
 

@@ -281,15 +281,18 @@ static int connections(struct machine *machine) {
 
 static int errors(struct machine *machine) {
     struct end *active = &machine->active;
-    ND2_SGE sges[3] = {piece(active, 0, 8), piece(active, 8, 8), piece(active, 16, 8)};
+    ND2_SGE sges[40];
     struct sockaddr_storage at;
     ULONG length = sizeof at;
     IND2Listener *listener;
+    for (ULONG index = 0; index < 40; index++) {
+        sges[index] = piece(active, 8 * index, 8);
+    }
     PASSES(listen_at(machine, &listener, &at, &length));
     listener->lpVtbl->Release(listener);
     PASSES(make_pair(active));
     STATUS_IS(active->pair->lpVtbl->Send(active->pair, NULL, sges, 1, 0), ND_CONNECTION_INVALID);
-    STATUS_IS(active->pair->lpVtbl->Receive(active->pair, NULL, sges, 3), ND_DATA_OVERRUN);
+    STATUS_IS(active->pair->lpVtbl->Receive(active->pair, NULL, sges, 40), ND_DATA_OVERRUN);
     STATUS_IS(active->region->lpVtbl->Register(active->region, NULL, 0, 0, &active->overlapped), ND_INVALID_PARAMETER);
     STATUS_IS(active->region->lpVtbl->Register(active->region, active->buffer, 0, 0, &active->overlapped), ND_INVALID_BUFFER_SIZE);
     STATUS_IS(active->connector->lpVtbl->Bind(active->connector, address_of(machine, 0), length_of(machine, 0)), ND_SUCCESS);

@@ -14,6 +14,7 @@ pub mod c_image;
 pub mod command;
 #[cfg(unix)]
 pub mod kit;
+pub mod nd_program;
 pub mod setup;
 pub mod toolchain;
 pub mod workspace;

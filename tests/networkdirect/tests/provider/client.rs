@@ -17,9 +17,7 @@ pub const DEVICE_BUSY: u32 = 0x8000_0011;
 pub const NO_MORE_ENTRIES: u32 = 0x8000_001A;
 pub const ACCESS_VIOLATION: u32 = 0xC000_0005;
 pub const INVALID_PARAMETER: u32 = 0xC000_000D;
-pub const INVALID_DEVICE_REQUEST: u32 = 0xC000_0010;
 pub const DATA_OVERRUN: u32 = 0xC000_003C;
-pub const IO_TIMEOUT: u32 = 0xC000_00B5;
 pub const NOT_SUPPORTED: u32 = 0xC000_00BB;
 pub const CANCELED: u32 = 0xC000_0120;
 pub const INVALID_ADDRESS: u32 = 0xC000_0141;
@@ -50,7 +48,7 @@ impl Program {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
             process.load_dll(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
         };
-        let provider = load("softnd/x64/debug/softnd.dll");
+        let provider = load("softnd/x64/release/softnd.dll");
         let calls = load("c-images/nd-program/nd-program.dll");
         let factory = provider.export("DllGetClassObject").expect("an exported function");
         Self { process, provider, calls, factory }
@@ -172,7 +170,6 @@ pub const IND2_ADAPTER: &str = "D89C798C-4823-4D69-846C-DFDCCFF9E5F3";
 pub const IND2_COMPLETION_QUEUE: &str = "20CC445E-64A0-4CBB-AA75-F6A7251FDA9E";
 pub const IND2_MEMORY_REGION: &str = "55DFEA2F-BC56-4982-8A45-0301BE46C413";
 pub const IND2_MEMORY_WINDOW: &str = "070FE1F5-0AB5-4361-88DB-974BA704D4B9";
-pub const IND2_SHARED_RECEIVE_QUEUE: &str = "AABD67DC-459A-4DB1-826B-56CFCC278883";
 pub const IND2_QUEUE_PAIR: &str = "EEF2F332-B75D-4063-BCE3-3A0BAD2D02CE";
 pub const IND2_CONNECTOR: &str = "7DD615C4-6B4C-4866-950C-F3B1D25A5302";
 pub const IND2_LISTENER: &str = "65D23D83-3A57-4E02-86A4-350165C2D130";
@@ -187,13 +184,10 @@ pub const PROVIDER_RESOLVE: usize = 4;
 pub const PROVIDER_OPEN: usize = 5;
 pub const ADAPTER_FILE: usize = 3;
 pub const ADAPTER_QUERY: usize = 4;
-pub const ADAPTER_ADDRESSES: usize = 5;
 pub const ADAPTER_COMPLETION_QUEUE: usize = 6;
 pub const ADAPTER_MEMORY_REGION: usize = 7;
 pub const ADAPTER_MEMORY_WINDOW: usize = 8;
-pub const ADAPTER_SHARED_RECEIVE_QUEUE: usize = 9;
 pub const ADAPTER_QUEUE_PAIR: usize = 10;
-pub const ADAPTER_QUEUE_PAIR_WITH_SRQ: usize = 11;
 pub const ADAPTER_CONNECTOR: usize = 12;
 pub const ADAPTER_LISTENER: usize = 13;
 
@@ -271,13 +265,6 @@ pub struct Overlapped<'p> {
 impl Overlapped<'_> {
     pub fn status(&self) -> u32 {
         self.program.u32_at(self.address)
-    }
-
-    /// With an event, for GetOverlappedResult that waits.
-    pub fn with_event(self) -> Self {
-        let event = self.program.export("make_event", &[]);
-        self.program.write(self.address + 24, &event.to_le_bytes());
-        self
     }
 
     pub fn wait(&self) {

@@ -27,7 +27,6 @@ pub const LOCAL_WRITE: u64 = 1;
 pub const REMOTE_READ: u64 = 2;
 pub const REMOTE_WRITE: u64 = 5;
 
-pub const QUEUE_RESIZE: usize = 6;
 pub const QUEUE_NOTIFY: usize = 7;
 pub const QUEUE_RESULTS: usize = 8;
 pub const REGION_REGISTER: usize = 5;
@@ -42,13 +41,10 @@ pub const CONNECTOR_ACCEPT: usize = 8;
 pub const CONNECTOR_REJECT: usize = 9;
 pub const CONNECTOR_READ_LIMITS: usize = 10;
 pub const CONNECTOR_PRIVATE_DATA: usize = 11;
-pub const CONNECTOR_LOCAL_ADDRESS: usize = 12;
-pub const CONNECTOR_PEER_ADDRESS: usize = 13;
 pub const CONNECTOR_NOTIFY: usize = 14;
 pub const CONNECTOR_DISCONNECT: usize = 15;
 pub const LISTENER_BIND: usize = 5;
 pub const LISTENER_LISTEN: usize = 6;
-pub const LISTENER_ADDRESS: usize = 7;
 pub const LISTENER_REQUEST: usize = 8;
 
 /// A result as the process reads it.
@@ -79,7 +75,8 @@ impl<'p> End<'p> {
     pub fn new(program: &'p Program, host: u8) -> Self {
         let adapter = program.adapter(address(host, 0));
         let file = file_of(&adapter);
-        let queue = adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[file, 4 * DEPTH, 0, 0]).expect("a queue");
+        let queue =
+            adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[file, 4 * DEPTH, 0, 0]).expect("a queue");
         let region = adapter.makes(ADAPTER_MEMORY_REGION, IND2_MEMORY_REGION, &[file]).expect("a region");
         let buffer = program.zeroed(BUFFER);
         register(&region, buffer, BUFFER as u64, LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE);
@@ -218,7 +215,13 @@ pub fn listen<'p>(end: &End<'p>, at: SocketAddr) -> Com<'p> {
 }
 
 /// Begins to connect: the request waits at the listener's side, in the passive end's connector.
-pub fn request<'p>(active: &End<'p>, passive: &End<'_>, listener: &Com<'_>, at: SocketAddr, data: &[u8]) -> Overlapped<'p> {
+pub fn request<'p>(
+    active: &End<'p>,
+    passive: &End<'_>,
+    listener: &Com<'_>,
+    at: SocketAddr,
+    data: &[u8],
+) -> Overlapped<'p> {
     let asked = passive.program.overlapped();
     let status = listener.status(LISTENER_REQUEST, &[passive.connector.this, asked.address]);
     assert_eq!(status, PENDING, "always");

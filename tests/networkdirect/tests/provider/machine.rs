@@ -40,8 +40,7 @@ impl Machine {
     pub fn with(keywords: &[(&str, &str)]) -> Self {
         let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
         let hang_limit = Some(Duration::from_mins(1));
-        let kernel =
-            Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, hang_limit, ..KernelConfig::default() });
+        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, hang_limit, ..KernelConfig::default() });
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let mut machine = Self { kernel, driver, adapters: Vec::new() };

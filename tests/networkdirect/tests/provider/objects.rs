@@ -87,7 +87,8 @@ fn creation_is_refused_by_position() {
     let machine = Machine::start();
     let program = Program::start(&machine);
     let end = End::new(&program, 1);
-    let queue = |depth: u64| end.adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[end.file, depth, 0, 0]);
+    let queue =
+        |depth: u64| end.adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[end.file, depth, 0, 0]);
     assert_eq!(queue(0).err(), Some(invalid_parameter(3)));
     assert_eq!(queue(0xFFFF_FFFF).err(), Some(invalid_parameter(3)));
     let pair = |arguments: [u64; 8]| end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).err();

@@ -12,8 +12,10 @@ mod objects;
 mod transfers;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use softndk_images::{nd_program, workspace::Workspace};
 use std::env;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// Names the case that a child process runs.
@@ -41,6 +43,8 @@ pub fn main() -> ExitCode {
         run();
         return ExitCode::SUCCESS;
     }
+    let workspace = Workspace::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    nd_program::build(&workspace).unwrap_or_else(|error| panic!("{error:#}"));
     let trials = all().map(|(name, _)| {
         let shown = name.trim_start_matches("provider::trials::");
         Trial::test(shown, move || in_child(name))
