@@ -267,13 +267,15 @@ impl Model {
         let (sges, buffers) = self.sges(call, false)?;
         let total: u64 = sges.iter().map(|(_, length, _)| length).sum();
         // Which of several waiting senders gets it is the provider's choice.
-        let waiting = self.nodes.iter().enumerate().filter(|(sender, node)| match &node.resource {
+        let mut waiting = self.nodes.iter().enumerate().filter_map(|(sender, node)| match &node.resource {
             Resource::QueuePair(pair) if !pair.requests.is_empty() => {
-                self.peer_of(*sender).is_some_and(|peer| self.pair(peer).shared == Some(id))
+                self.peer_of(sender).filter(|peer| self.pair(*peer).shared == Some(id))
             }
-            _ => false,
+            _ => None,
         });
-        (waiting.count() < 2).then_some(())?;
+        let receiver = waiting.next();
+        let one = waiting.next().is_none();
+        (one && receiver.is_none_or(|receiver| self.certain_with_a_receive(receiver))).then_some(())?;
         let shared = self.shared_mut(id);
         let refused = Self::refusal(&[
             (sges.len() > shared.sges as usize, Status::DATA_OVERRUN),
