@@ -344,13 +344,8 @@ impl Model {
         // Outside of the region, or of another domain: inline or by completion is undefined by the contract.
         (!of.fast && of.domain == domain && self.window(window).domain == domain && inside).then_some(())?;
         // So is a window that is bound, or about to be.
-        let queued = self.pair(id).requests.iter().any(|request| match request.action {
-            Action::Bind { window: other, .. } => other == window,
-            Action::Invalidate { target } => target == window,
-            _ => false,
-        });
         let plain = flags & 0x80 == 0 && flags & 0x30 != 0x10;
-        (!queued && self.window(window).bound.is_none() && plain).then_some(())?;
+        (!self.about_to_bind(window) && self.window(window).bound.is_none() && plain).then_some(())?;
         let reasons = vec![
             (flags & !(ANY | GRANTS) != 0, Status::INVALID_PARAMETER),
             (rights & REMOTE_WRITE != 0 && granted & LOCAL_WRITE == 0, Status::ACCESS_VIOLATION),
@@ -376,7 +371,15 @@ impl Model {
                 region.domain
             }
             Resource::Window(window) => {
-                window.bound.is_none_or(|bound| bound.pair == id).then_some(())?;
+                let own = window.bound.is_none_or(|bound| bound.pair == id);
+                // Bound by another queue pair by then, or by this one: the order is that of the peers.
+                let others = self.nodes.iter().enumerate().any(|(other, node)| match &node.resource {
+                    Resource::QueuePair(pair) if other != id => {
+                        pair.requests.iter().any(|request| request.is_about(target))
+                    }
+                    _ => false,
+                });
+                (own && !others).then_some(())?;
                 window.domain
             }
             _ => return None,
