@@ -129,6 +129,8 @@ pub(crate) fn load_as(kind: Kind, path: &Path) -> Result<Arc<Image>, ImageError>
 
 /// Removes the image from the address space. No code may run in it any more.
 pub fn unload(image: &Arc<Image>) {
+    // Its functions have names only as long as it is there.
+    crate::ndk::mediator::trace::flush();
     coverage::write(image);
     super::forget(image);
     image.sections.iter().filter(|section| section.is_pageable()).for_each(|section| paged::remove(section.address));

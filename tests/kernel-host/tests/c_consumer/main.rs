@@ -129,8 +129,8 @@ fn a_trace_has_a_line_for_every_call_and_callback() {
         ),
     ];
     for (count, words) in exactly {
-        let text = outcome.text();
-        let alike = text.lines().filter(|line| words.iter().filter(|word| line.contains(**word)).count() > 1);
+        let traced = outcome.text();
+        let alike = traced.lines().filter(|line| words.iter().filter(|word| line.contains(**word)).count() > 1);
         let alike: Vec<&str> = alike.collect();
         assert_eq!(outcome.lines_with(words), count, "{words:?}, but\n{}", alike.join("\n"));
     }

@@ -168,18 +168,23 @@ impl Model {
             !queue.dead && queue.entries.len() + results > self.capacity_of(queue)
         };
         let requests = pair.requests.len() + 1;
-        let fills = |peer: &QueuePair| overruns(peer.receive_queue, peer.receives.len());
+        let fills = |peer: &QueuePair| overruns(peer.receive_queue, self.receives_of(peer));
         let several = requests > 1 && (overruns(pair.initiator_queue, requests) || peer.is_some_and(fills));
         let both = [Some(pair), peer];
         let notifies = |queue: Id| {
             let of = |pair: &QueuePair| {
                 let from = |reports_to: Id, count: usize| if reports_to == queue { count } else { 0 };
-                from(pair.initiator_queue, pair.requests.len()) + from(pair.receive_queue, pair.receives.len())
+                from(pair.initiator_queue, pair.requests.len()) + from(pair.receive_queue, self.receives_of(pair))
             };
             self.queue(queue).armed.is_some() && overruns(queue, 1 + both.into_iter().flatten().map(of).sum::<usize>())
         };
         let mut queues = both.into_iter().flatten().flat_map(|pair| [pair.initiator_queue, pair.receive_queue]);
         several || queues.any(notifies)
+    }
+
+    /// The receives that a message to this queue pair may find.
+    fn receives_of(&self, pair: &QueuePair) -> usize {
+        pair.shared.map_or(pair.receives.len(), |shared| self.shared(shared).receives.len())
     }
 
     /// The same for a receive that several requests of the peer wait for.
@@ -190,7 +195,7 @@ impl Model {
             let queue = self.queue(queue);
             queue.dead || queue.entries.len() + results <= self.capacity_of(queue)
         };
-        has_capacity(pair.receive_queue, pair.receives.len() + 1)
+        has_capacity(pair.receive_queue, self.receives_of(pair) + 1)
             && has_capacity(peer.initiator_queue, peer.requests.len())
     }
 

@@ -5,7 +5,6 @@
 
 use softndk_ioctl::{ScriptCode, ScriptKind, ScriptName, ScriptSge, Status, script_byte, script_digest};
 
-use super::transfer::Action;
 use super::{Call, DONE, Expected, Id, Model, Resource, fails};
 
 pub const PAGE: u64 = 4096;
@@ -241,11 +240,7 @@ impl Model {
     /// A Bind or an Invalidate of it waits in a queue.
     pub(super) fn about_to_bind(&self, window: Id) -> bool {
         self.nodes.iter().any(|node| match &node.resource {
-            Resource::QueuePair(pair) => pair.requests.iter().any(|request| match request.action {
-                Action::Bind { window: other, .. } => other == window,
-                Action::Invalidate { target } => target == window,
-                _ => false,
-            }),
+            Resource::QueuePair(pair) => pair.requests.iter().any(|request| request.is_about(window)),
             _ => false,
         })
     }

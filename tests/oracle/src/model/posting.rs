@@ -267,13 +267,15 @@ impl Model {
         let (sges, buffers) = self.sges(call, false)?;
         let total: u64 = sges.iter().map(|(_, length, _)| length).sum();
         // Which of several waiting senders gets it is the provider's choice.
-        let waiting = self.nodes.iter().enumerate().filter(|(sender, node)| match &node.resource {
+        let mut waiting = self.nodes.iter().enumerate().filter_map(|(sender, node)| match &node.resource {
             Resource::QueuePair(pair) if !pair.requests.is_empty() => {
-                self.peer_of(*sender).is_some_and(|peer| self.pair(peer).shared == Some(id))
+                self.peer_of(sender).filter(|peer| self.pair(*peer).shared == Some(id))
             }
-            _ => false,
+            _ => None,
         });
-        (waiting.count() < 2).then_some(())?;
+        let receiver = waiting.next();
+        let one = waiting.next().is_none();
+        (one && receiver.is_none_or(|receiver| self.certain_with_a_receive(receiver))).then_some(())?;
         let shared = self.shared_mut(id);
         let refused = Self::refusal(&[
             (sges.len() > shared.sges as usize, Status::DATA_OVERRUN),
@@ -342,13 +344,8 @@ impl Model {
         // Outside of the region, or of another domain: inline or by completion is undefined by the contract.
         (!of.fast && of.domain == domain && self.window(window).domain == domain && inside).then_some(())?;
         // So is a window that is bound, or about to be.
-        let queued = self.pair(id).requests.iter().any(|request| match request.action {
-            Action::Bind { window: other, .. } => other == window,
-            Action::Invalidate { target } => target == window,
-            _ => false,
-        });
         let plain = flags & 0x80 == 0 && flags & 0x30 != 0x10;
-        (!queued && self.window(window).bound.is_none() && plain).then_some(())?;
+        (!self.about_to_bind(window) && self.window(window).bound.is_none() && plain).then_some(())?;
         let reasons = vec![
             (flags & !(ANY | GRANTS) != 0, Status::INVALID_PARAMETER),
             (rights & REMOTE_WRITE != 0 && granted & LOCAL_WRITE == 0, Status::ACCESS_VIOLATION),
@@ -374,7 +371,15 @@ impl Model {
                 region.domain
             }
             Resource::Window(window) => {
-                window.bound.is_none_or(|bound| bound.pair == id).then_some(())?;
+                let own = window.bound.is_none_or(|bound| bound.pair == id);
+                // Bound by another queue pair by then, or by this one: the order is that of the peers.
+                let others = self.nodes.iter().enumerate().any(|(other, node)| match &node.resource {
+                    Resource::QueuePair(pair) if other != id => {
+                        pair.requests.iter().any(|request| request.is_about(target))
+                    }
+                    _ => false,
+                });
+                (own && !others).then_some(())?;
                 window.domain
             }
             _ => return None,

@@ -68,6 +68,15 @@ pub struct Request {
 }
 
 impl Request {
+    /// A Bind or an Invalidate of this window.
+    pub(super) fn is_about(&self, window: Id) -> bool {
+        match self.action {
+            Action::Bind { window: other, .. } => other == window,
+            Action::Invalidate { target } => target == window,
+            _ => false,
+        }
+    }
+
     /// Its scatter/gather elements carry this object's token, or it takes it away.
     fn needs(&self, wanted: Id) -> bool {
         let is = |token: &Address| matches!(token, Address::Of { object, .. } if *object == wanted);
