@@ -161,8 +161,9 @@ impl CompletionQueue {
             }
             held = moving.finish();
         }
-        if held.is_some() {
-            // Others ask for more all the time: a service pass comes back.
+        if let Some(moving) = held {
+            // Others ask for more all the time: a service pass comes back, after the end of this turn.
+            drop(moving);
             engine.arm_for_rest();
         }
     }

@@ -61,7 +61,6 @@ impl Pended {
             return Err(Refused { request, status: STATUS_INSUFFICIENT_RESOURCES });
         };
         let _pending = request.mark_pending();
-        request.set_driver_word(space.as_ptr().cast());
         let block = space.fill(Block {
             request,
             owner,
@@ -72,9 +71,12 @@ impl Pended {
             passed: AtomicBool::new(false),
             next: UnsafeCell::new(None),
         });
+        let pended = Self(block.into_raw());
+        let request = &pended.block().request;
+        request.set_driver_word(pended.0.cast());
         // The block is complete: the routine may run as soon as it is set.
-        block.request.set_cancel_routine(Some(cancel));
-        Ok(Self(block.into_raw()))
+        request.set_cancel_routine(Some(cancel));
+        Ok(pended)
     }
 
     fn block(&self) -> &Block {

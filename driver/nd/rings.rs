@@ -73,9 +73,9 @@ impl Attached {
 
     /// A word of the memory.
     fn word(&self, offset: usize) -> Option<&AtomicU32> {
-        let inside = offset.checked_add(size_of::<u32>())? <= self.length && offset.is_multiple_of(4);
-        // SAFETY: inside of the mapped memory, which begins on a page boundary, and aligned.
-        inside.then(|| unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) })
+        let place = self.place::<u32>(offset)?;
+        // SAFETY: inside of the mapped memory and aligned (`place`); the process changes it as a device would.
+        Some(unsafe { AtomicU32::from_ptr(place) })
     }
 
     /// A count that the process writes; what it wrote before is visible afterwards.

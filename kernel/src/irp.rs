@@ -141,13 +141,13 @@ impl Request {
     }
 
     /// Leaves a word of the driver's in the packet, for its cancel routine ([`cancel_entered`]). The packet is the driver's.
-    pub fn set_driver_word(&self, word: *mut c_void) {
+    pub fn set_driver_word(&self, word: NonNull<c_void>) {
         // SAFETY: the IRP belongs to the driver until it is completed, and with it this member of the overlay; only the address
         // of the field is computed.
         let place =
             unsafe { &raw mut (*self.irp.as_ptr()).Tail.Overlay.__bindgen_anon_1.__bindgen_anon_1.DriverContext };
         // SAFETY: as above; the first of four words.
-        unsafe { place.cast::<*mut c_void>().write(word) };
+        unsafe { place.cast::<*mut c_void>().write(word.as_ptr()) };
     }
 
     /// The number of the process that sent the request. `IRQL <= DISPATCH_LEVEL`.

@@ -103,7 +103,7 @@ fn requests_are_cancelled_while_they_complete() {
         let waiting = [(); 3].map(|()| server.nd.notify(&server.queue, 1));
         let waiting = Arc::new(waiting);
         let victims = Arc::clone(&waiting);
-        let canceller = kernel_host::thread::spawn("canceller", move || {
+        let other = kernel_host::thread::spawn("canceller", move || {
             victims.iter().for_each(|request| {
                 request.cancel();
             });
@@ -111,7 +111,7 @@ fn requests_are_cancelled_while_they_complete() {
         });
         server.pair.receive(&server.nd, 1, &[]);
         client.pair.send(&client.nd, 1, OperationFlags::empty(), &[]);
-        canceller.join();
+        other.join();
         for request in waiting.iter() {
             match status(request) {
                 Status::SUCCESS => done += 1,

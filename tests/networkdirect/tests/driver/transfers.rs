@@ -3,8 +3,10 @@
 use super::machine::{Machine, rest};
 use super::program::*;
 use super::{Case, cases};
+use kernel_host::memory::user_buffer::UserBuffer;
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
+use softndk_ioctl::nd::private::{ATTACH, Attach};
 use softndk_ioctl::nd::rings::{OperationFlags, QueuePairState, RequestType, ResultEntry, Sge};
 
 pub const CASES: &[Case] = cases![
@@ -317,8 +319,6 @@ fn rings_are_attached_once() {
     let machine = Machine::start();
     let program = Program::start(7, 1);
     let nd = &program.nd;
-    use kernel_host::memory::user_buffer::UserBuffer;
-    use softndk_ioctl::nd::private::{ATTACH, Attach};
     let attach = |object: u64, memory: &UserBuffer| {
         status(&nd.begin_direct(ATTACH, &Attach { version: 1, reserved: 0, handle: object }, memory))
     };
