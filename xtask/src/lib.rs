@@ -18,6 +18,7 @@ pub mod driver;
 pub mod fuzz;
 pub mod image_check;
 pub mod mutants;
+pub mod networkdirect;
 pub mod oracle;
 pub mod repeat;
 pub mod rules;
@@ -61,6 +62,7 @@ enum Command {
     Tools(tools::ToolsArguments),
     Test(test::TestArguments),
     Soak(soak::SoakArguments),
+    Networkdirect(networkdirect::NetworkdirectArguments),
     Softnd(softnd::SoftndArguments),
     Demo(demo::DemoArguments),
     Oracle(oracle::OracleArguments),
@@ -88,6 +90,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Tools(arguments) => tools::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Soak(arguments) => soak::run(arguments),
+        Command::Networkdirect(arguments) => networkdirect::run(arguments),
         Command::Softnd(arguments) => softnd::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
