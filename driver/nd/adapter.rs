@@ -25,11 +25,11 @@ use softndk_kernel::irp::Buffer;
 use zerocopy::IntoBytes;
 
 use super::{
-    context::Reservation,
+    context::HandleReservation,
     object::{self, Closable, Made, kept},
     request::{Call, answer, input, room},
     socket,
-    status::{Answer, of_create},
+    status::{Answered, of_create},
 };
 use crate::{
     driver::{ADAPTER_MAX, AdapterReference, Driver},
@@ -51,7 +51,7 @@ const LARGE_REQUEST: u32 = 64 << 10;
 const FLAGS: u32 = 0x1 | 0x100 | 0x1_0000;
 
 /// An open adapter.
-pub struct Adapter {
+pub struct OpenedAdapter {
     open: Made<Open<KernelPlatform>>,
     /// It outlives the engine's open.
     provider: NonNull<Provider>,
@@ -63,11 +63,11 @@ pub struct Adapter {
 }
 
 // SAFETY: the provider is shared by all opens of the adapter and outlives them.
-unsafe impl Send for Adapter {}
+unsafe impl Send for OpenedAdapter {}
 // SAFETY: as above.
-unsafe impl Sync for Adapter {}
+unsafe impl Sync for OpenedAdapter {}
 
-impl Adapter {
+impl OpenedAdapter {
     /// The engine's open.
     pub fn open(&self) -> Result<&Open<KernelPlatform>, NTSTATUS> {
         self.open.get()
@@ -92,11 +92,11 @@ fn limits(of: &Limits) -> Limits {
     Limits { completion_depth: of.completion_depth.min(COMPLETION_DEPTH), ..*of }
 }
 
-impl UserModeObject for Shared<Adapter> {
+impl UserModeObject for Shared<OpenedAdapter> {
     fn cancelled(&self, _request: usize) {}
 }
 
-impl Closable for Shared<Adapter> {
+impl Closable for Shared<OpenedAdapter> {
     fn close(&self, _status: NTSTATUS) {
         let Ok(open) = self.open.get() else { return };
         // SAFETY: `closed` takes the provider, which waits for its opens before it goes.
@@ -108,7 +108,7 @@ impl Closable for Shared<Adapter> {
 
     fn end_file(&self, _file: u64) {}
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         self
     }
 }
@@ -128,12 +128,12 @@ fn find(fits: impl Fn(&crate::adapter::Adapter) -> bool) -> Option<AdapterRefere
 }
 
 /// ADAPTER_OPEN.
-pub fn open(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: OpenAdapter = input(buffer)?;
     room::<ResourceDescriptor>(buffer)?;
     let found = find(|adapter| adapter.net_luid == asked.adapter_id).ok_or(STATUS_INVALID_PARAMETER)?;
-    let reservation = Reservation::try_new(&call.context, &[], None)?;
-    let adapter = object::block(Adapter {
+    let reservation = HandleReservation::try_new(&call.context, &[], None)?;
+    let adapter = object::block(OpenedAdapter {
         open: Made::none(),
         provider: NonNull::from(&found.provider),
         index: found.index,
@@ -161,9 +161,9 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// ADAPTER_QUERY.
-pub fn query(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn query(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: AdapterQuery = input(buffer)?;
-    let adapter = call.context.object::<Adapter>(asked.adapter)?;
+    let adapter = call.context.object::<OpenedAdapter>(asked.adapter)?;
     if asked.info_version != nd::INFO_VERSION {
         return Err(STATUS_NOT_SUPPORTED);
     }
@@ -197,7 +197,7 @@ pub fn query(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// PROVIDER_RESOLVE_ADDRESS. The port does not matter.
-pub fn resolve(_call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn resolve(_call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: ResolveAddress = input(buffer)?;
     let wanted = socket::read(&asked.address)?.ip();
     let has = |adapter: &crate::adapter::Adapter| {
@@ -239,7 +239,7 @@ fn list(of: Option<usize>, output: &mut [u8]) -> (u32, u32) {
 
 /// The adapter that a handle names; none for handle 0.
 fn index_of(call: &Call, handle: u64) -> Result<Option<usize>, NTSTATUS> {
-    if handle == 0 { Ok(None) } else { Ok(Some(call.context.object::<Adapter>(handle)?.index)) }
+    if handle == 0 { Ok(None) } else { Ok(Some(call.context.object::<OpenedAdapter>(handle)?.index)) }
 }
 
 /// PROVIDER_QUERY_ADDRESS_LIST: BUFFER_OVERFLOW with as many as fit where not all do.
@@ -252,7 +252,7 @@ pub fn provider_addresses(_call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize
 
 /// ADAPTER_QUERY_ADDRESS_LIST.
 pub fn adapter_addresses(call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize) {
-    let found = input::<Handle>(buffer).and_then(|asked| call.context.object::<Adapter>(asked.handle));
+    let found = input::<Handle>(buffer).and_then(|asked| call.context.object::<OpenedAdapter>(asked.handle));
     match found {
         Ok(adapter) => addresses(Some(adapter.index), buffer),
         Err(status) => (status, 0),
@@ -266,7 +266,7 @@ fn addresses(of: Option<usize>, buffer: &mut Buffer) -> (NTSTATUS, usize) {
 }
 
 /// QUERY_ADDRESSES.
-pub fn query_addresses(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn query_addresses(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<AddressListReply>(buffer)?;
     let of = index_of(call, asked.handle)?;
@@ -280,7 +280,7 @@ pub fn query_addresses(call: &Call, buffer: &mut Buffer) -> Answer {
 /// A protection domain.
 pub struct Domain {
     engine: Made<ProtectionDomain<KernelPlatform>>,
-    adapter: Shared<Adapter>,
+    adapter: Shared<OpenedAdapter>,
 }
 
 impl Domain {
@@ -302,17 +302,17 @@ impl Closable for Shared<Domain> {
 
     fn end_file(&self, _file: u64) {}
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
 
 /// PD_CREATE.
-pub fn create_domain(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create_domain(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
-    let adapter = call.context.object::<Adapter>(asked.handle)?;
-    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
+    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
     let domain = object::block(Domain { engine: Made::none(), adapter: adapter.clone() })?;
     let engine = adapter.open()?.create_protection_domain(kept(&domain)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.

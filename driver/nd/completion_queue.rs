@@ -26,15 +26,15 @@ use softndk_kernel::{
 };
 
 use super::{
-    adapter::Adapter,
-    context::{Context, Reservation},
+    adapter::OpenedAdapter,
+    context::{HandleReservation, ProcessContext},
     notify::Notifications,
     object::{self, Closable, Made, kept},
     pending::PendingList,
     queue_pair::QueuePair,
     request::{Call, Cancellable, answer, input, named, room},
     rings::Attached,
-    status::{Answer, invalid_parameter, of_create, of_operation, of_outcome, of_resize},
+    status::{Answered, invalid_parameter, of_create, of_operation, of_outcome, of_resize},
 };
 use crate::platform::{Callback, KernelPlatform, UserModeObject};
 
@@ -47,8 +47,8 @@ const ROUNDS: usize = 4;
 
 pub struct CompletionQueue {
     engine: Made<EngineQueue<KernelPlatform>>,
-    adapter: Shared<Adapter>,
-    context: Shared<Context>,
+    adapter: Shared<OpenedAdapter>,
+    context: Shared<ProcessContext>,
     /// Moving completions, by one context at a time.
     moving: Serialized<()>,
     pub(super) state: SpinLock<QueueState>,
@@ -279,7 +279,7 @@ impl Closable for Shared<CompletionQueue> {
         self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
@@ -331,15 +331,15 @@ pub trait Attach {
 }
 
 /// CQ_CREATE.
-pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: CreateCompletionQueue = input(buffer)?;
     room::<ResourceDescriptor>(buffer)?;
-    let adapter = call.context.object::<Adapter>(asked.adapter)?;
+    let adapter = call.context.object::<OpenedAdapter>(asked.adapter)?;
     let depth = asked.queue_depth;
     if depth == 0 || depth > adapter.limits()?.completion_depth {
         return Err(invalid_parameter(3));
     }
-    let reservation = Reservation::try_new(&call.context, &[asked.adapter], Some(&adapter))?;
+    let reservation = HandleReservation::try_new(&call.context, &[asked.adapter], Some(&adapter))?;
     let state = QueueState {
         closed: false,
         depth,
@@ -380,13 +380,13 @@ pub fn all_processors() -> GroupAffinity {
 }
 
 /// CQ_GET_AFFINITY.
-pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answered {
     named::<CompletionQueue>(call, buffer)?;
     answer(buffer, &all_processors())
 }
 
 /// CQ_MODIFY: the next ATTACH replaces the ring.
-pub fn modify(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: ModifyCompletionQueue = input(buffer)?;
     let queue = call.context.object::<CompletionQueue>(asked.handle)?;
     if asked.queue_depth == 0 || asked.queue_depth > queue.adapter.limits()?.completion_depth {

@@ -31,15 +31,15 @@ use softndk_kernel::{
 use zerocopy::IntoBytes;
 
 use super::{
-    adapter::Adapter,
-    context::Reservation,
+    adapter::OpenedAdapter,
+    context::HandleReservation,
     endpoint::{self, Endpoint},
     object::{self, Closable, kept},
     pending::{NOT_TAKEN, Pended, PendingList, complete_pended},
     queue_pair::QueuePair,
     request::{Call, Cancellable, answer, input, named, room},
     socket,
-    status::{Answer, STATUS_BAD_NETWORK_NAME, of_connect, of_create},
+    status::{Answered, STATUS_BAD_NETWORK_NAME, of_connect, of_create},
 };
 use crate::{
     platform::{Callback, DisconnectFunction, KernelPlatform, RequestCallback, UserModeObject, UserModeRequest},
@@ -58,7 +58,7 @@ const fn kind_of(word: u32) -> u32 {
 }
 
 pub struct Connector {
-    adapter: Shared<Adapter>,
+    adapter: Shared<OpenedAdapter>,
     state: SpinLock<ConnectorState>,
 }
 
@@ -330,23 +330,23 @@ impl Closable for Shared<Connector> {
         self.end_requests(STATUS_CANCELLED, |pended| pended.file() == file);
     }
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
 
 /// CONNECTOR_CREATE.
-pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
-    let adapter = call.context.object::<Adapter>(asked.handle)?;
-    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
+    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
     let connector = object::block(Connector { adapter, state: SpinLock::new(ConnectorState::new()) })?;
     answer(buffer, &reservation.fill(connector))
 }
 
 /// CONNECTOR_BIND.
-pub fn bind(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn bind(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Bind = input(buffer)?;
     let connector = call.context.object::<Connector>(asked.handle)?;
     let address = socket::read(&asked.address)?;
@@ -366,12 +366,12 @@ pub fn bind(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// Private data behind a request's structure, copied.
-struct PrivateData {
+struct GivenData {
     bytes: [u8; PRIVATE_DATA],
     length: usize,
 }
 
-impl PrivateData {
+impl GivenData {
     fn read(input: &[u8], offset: u32, length: u32, most: u32) -> Result<Self, NTSTATUS> {
         if length > most {
             return Err(STATUS_INVALID_BUFFER_SIZE);
@@ -399,7 +399,7 @@ struct Asked {
     connector: Shared<Connector>,
     pair: Shared<QueuePair>,
     limits: ReadLimits,
-    data: PrivateData,
+    data: GivenData,
 }
 
 /// A request of this connector begins to wait, and with it the attempt; what is left is to call the engine. `Err`: it is over.
@@ -473,7 +473,7 @@ fn prepare_connect(call: &Call, buffer: &Buffer) -> Result<(Asked, Shared<Endpoi
     let connector = call.context.object::<Connector>(asked.connector)?;
     let pair = call.context.object::<QueuePair>(asked.queue_pair)?;
     let most = connector.adapter.limits()?.caller_data;
-    let data = PrivateData::read(buffer.input(), asked.private_data_offset, asked.private_data_length, most)?;
+    let data = GivenData::read(buffer.input(), asked.private_data_offset, asked.private_data_length, most)?;
     let mut destination = socket::read(&asked.destination)?;
     if destination.ip().is_unspecified() {
         return Err(STATUS_BAD_NETWORK_NAME);
@@ -616,7 +616,7 @@ fn prepare_accept(call: &Call, buffer: &Buffer) -> Result<(Asked, EngineConnecto
     let connector = call.context.object::<Connector>(asked.connector)?;
     let pair = call.context.object::<QueuePair>(asked.queue_pair)?;
     let most = connector.adapter.limits()?.callee_data;
-    let data = PrivateData::read(buffer.input(), asked.private_data_offset, asked.private_data_length, most)?;
+    let data = GivenData::read(buffer.input(), asked.private_data_offset, asked.private_data_length, most)?;
     let engine = connector.engine()?;
     Ok((Asked { connector, pair, limits: limits_of(asked.read_limits), data }, engine))
 }
@@ -648,11 +648,11 @@ fn accept_now(
 }
 
 /// CONNECTOR_REJECT.
-pub fn reject(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn reject(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Reject = input(buffer)?;
     let connector = call.context.object::<Connector>(asked.connector)?;
     let most = connector.adapter.limits()?.callee_data;
-    let data = PrivateData::read(buffer.input(), asked.private_data_offset, asked.private_data_length, most)?;
+    let data = GivenData::read(buffer.input(), asked.private_data_offset, asked.private_data_length, most)?;
     let rejected = connector.engine()?.reject(data.get());
     rejected.map_err(|cause| of_connect(cause, STATUS_INVALID_DEVICE_STATE))?;
     let pair = {
@@ -665,7 +665,7 @@ pub fn reject(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// CONNECTOR_GET_READ_LIMITS.
-pub fn read_limits(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn read_limits(call: &Call, buffer: &mut Buffer) -> Answered {
     let connector = named::<Connector>(call, buffer)?;
     let data = connector.engine()?.connection_data(&mut []).map_err(|_| STATUS_CONNECTION_INVALID)?;
     answer(buffer, &control::ReadLimits { inbound: data.limits.inbound, outbound: data.limits.outbound })
@@ -699,7 +699,7 @@ pub fn plain_private_data(call: &Call, buffer: &mut Buffer) -> (NTSTATUS, usize)
 }
 
 /// GET_PRIVATE_DATA.
-pub fn private_data(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn private_data(call: &Call, buffer: &mut Buffer) -> Answered {
     room::<PrivateDataReply>(buffer)?;
     let mut data = [0; PRIVATE_DATA];
     let length = received(call, buffer, &mut data)?;
@@ -710,7 +710,7 @@ pub fn private_data(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// CONNECTOR_GET_ADDRESS: from Bind or the arrival on.
-pub fn local_address(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn local_address(call: &Call, buffer: &mut Buffer) -> Answered {
     let connector = named::<Connector>(call, buffer)?;
     let address = {
         let state = connector.state.lock();
@@ -721,7 +721,7 @@ pub fn local_address(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// CONNECTOR_GET_PEER_ADDRESS.
-pub fn peer_address(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn peer_address(call: &Call, buffer: &mut Buffer) -> Answered {
     let connector = named::<Connector>(call, buffer)?;
     let address = connector.engine()?.peer_address().ok_or(STATUS_CONNECTION_INVALID)?;
     answer::<SocketAddress>(buffer, &socket::write(&address))

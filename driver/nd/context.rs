@@ -11,13 +11,13 @@ use softndk_cells::{Dispose, Shared};
 use softndk_kernel::{pool::NoMemory, spin_lock::SpinLock, thread};
 
 use super::{
-    adapter::Adapter,
-    handles::{HandleError, Table},
-    object::{Kind, Object, TURNS},
+    adapter::OpenedAdapter,
+    handles::{HandleError, HandleTable},
+    object::{HandleKind, HandleObject, TURNS},
 };
 use crate::tags;
 
-pub struct Context {
+pub struct ProcessContext {
     /// By which a second file is bound; differs from that of every other context.
     pub token: u64,
     /// The process that made it.
@@ -25,10 +25,10 @@ pub struct Context {
     state: SpinLock<ContextState>,
 }
 
-impl Dispose for Context {}
+impl Dispose for ProcessContext {}
 
 struct ContextState {
-    handles: Table<Object>,
+    handles: HandleTable<HandleObject>,
     files: u32,
     /// Handles whose objects are being made.
     reserved: u32,
@@ -42,10 +42,10 @@ fn status_of(error: HandleError) -> NTSTATUS {
     }
 }
 
-impl Context {
+impl ProcessContext {
     /// A context with one file.
     pub fn try_new(token: u64, process: u32) -> Result<Shared<Self>, NoMemory> {
-        let state = ContextState { handles: Table::try_new(tags::ND_HANDLES)?, files: 1, reserved: 0 };
+        let state = ContextState { handles: HandleTable::try_new(tags::ND_HANDLES)?, files: 1, reserved: 0 };
         Shared::try_new(Self { token, process, state: SpinLock::new(state) })
     }
 
@@ -58,18 +58,18 @@ impl Context {
     }
 
     /// The object behind a handle.
-    pub fn object<T: Kind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
+    pub fn object<T: HandleKind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
         let state = self.state.lock();
         state.handles.get(handle).and_then(T::of).cloned().ok_or(STATUS_INVALID_HANDLE)
     }
 
     /// The object at a place of the table, for those who remember a place and mean no harm by another's object.
-    pub fn object_at<T: Kind>(&self, place: u32) -> Option<Shared<T>> {
+    pub fn object_at<T: HandleKind>(&self, place: u32) -> Option<Shared<T>> {
         self.state.lock().handles.at(place).and_then(T::of).cloned()
     }
 
     /// Takes an object out that no other is made from.
-    pub fn remove<T: Kind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
+    pub fn remove<T: HandleKind>(&self, handle: u64) -> Result<Shared<T>, NTSTATUS> {
         let removed = self.state.lock().handles.remove(handle, |object| T::of(object).is_some());
         let object = removed.map_err(status_of)?;
         T::of(&object).cloned().ok_or(STATUS_INVALID_HANDLE)
@@ -90,7 +90,7 @@ impl Context {
     }
 
     /// Calls `act` for every object that is there all the while. PASSIVE_LEVEL, no lock held meanwhile.
-    pub fn each_object(&self, act: &mut dyn FnMut(&Object)) {
+    pub fn each_object(&self, act: &mut dyn FnMut(&HandleObject)) {
         let mut place = 0;
         loop {
             let object = {
@@ -117,7 +117,7 @@ impl Context {
     fn mark_adapter(&self, index: usize) {
         let state = self.state.lock();
         for place in 0..state.handles.length() {
-            if let Some(Object::Adapter(adapter)) = state.handles.at(place)
+            if let Some(HandleObject::OpenedAdapter(adapter)) = state.handles.at(place)
                 && adapter.index == index
             {
                 adapter.mark_gone();
@@ -126,7 +126,7 @@ impl Context {
     }
 
     /// Closes the objects of some adapters.
-    fn end(&self, status: NTSTATUS, fits: impl Fn(&Adapter) -> bool) {
+    fn end(&self, status: NTSTATUS, fits: impl Fn(&OpenedAdapter) -> bool) {
         while self.state.lock().reserved != 0 {
             thread::pause();
         }
@@ -142,17 +142,21 @@ impl Context {
 }
 
 /// A handle whose object is being made; given back unless it gets one.
-pub struct Reservation {
-    context: Shared<Context>,
+pub struct HandleReservation {
+    context: Shared<ProcessContext>,
     handle: u64,
     kept: bool,
 }
 
-impl Reservation {
+impl HandleReservation {
     /// A handle for an object made from others, of an adapter if there is one already.
-    pub fn try_new(context: &Shared<Context>, parents: &[u64], adapter: Option<&Adapter>) -> Result<Self, NTSTATUS> {
+    pub fn try_new(
+        context: &Shared<ProcessContext>,
+        parents: &[u64],
+        adapter: Option<&OpenedAdapter>,
+    ) -> Result<Self, NTSTATUS> {
         let mut state = context.state.lock();
-        if state.files == 0 || adapter.is_some_and(Adapter::is_gone) {
+        if state.files == 0 || adapter.is_some_and(OpenedAdapter::is_gone) {
             return Err(STATUS_DEVICE_REMOVED);
         }
         let handle = state.handles.reserve(parents).map_err(status_of)?;
@@ -161,13 +165,13 @@ impl Reservation {
         Ok(Self { context: context.clone(), handle, kept: false })
     }
 
-    /// The place of the handle, see [`Context::object_at`].
+    /// The place of the handle, see [`ProcessContext::object_at`].
     pub fn place(&self) -> u32 {
-        Table::<Object>::place(self.handle)
+        HandleTable::<HandleObject>::place(self.handle)
     }
 
     /// Gives the handle its object.
-    pub fn fill(mut self, object: impl Into<Object>) -> u64 {
+    pub fn fill(mut self, object: impl Into<HandleObject>) -> u64 {
         self.kept = true;
         let mut state = self.context.state.lock();
         state.handles.fill(self.handle, object.into());
@@ -176,7 +180,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for HandleReservation {
     fn drop(&mut self) {
         if !self.kept {
             let mut state = self.context.state.lock();

@@ -10,8 +10,8 @@ use softndk_cells::{Dispose, Shared};
 use softndk_engine::SharedEndpoint;
 
 use super::{
-    adapter::Adapter,
-    object::{self, Object, kept},
+    adapter::OpenedAdapter,
+    object::{self, HandleObject, kept},
     request::Call,
     status::of_connect,
 };
@@ -34,7 +34,7 @@ impl Drop for Endpoint {
 /// The endpoint of a Bind: one that the process has already, or a new one.
 pub fn bind(
     call: &Call,
-    adapter: &Shared<Adapter>,
+    adapter: &Shared<OpenedAdapter>,
     address: SocketAddr,
     listens: bool,
 ) -> Result<Shared<Endpoint>, NTSTATUS> {
@@ -43,8 +43,8 @@ pub fn bind(
     if address.port() != 0 {
         call.context.each_object(&mut |object| {
             let (endpoint, is_listener) = match object {
-                Object::Connector(connector) => (connector.endpoint(), false),
-                Object::Listener(listener) => (listener.endpoint(), true),
+                HandleObject::Connector(connector) => (connector.endpoint(), false),
+                HandleObject::Listener(listener) => (listener.endpoint(), true),
                 _ => return,
             };
             let same = |endpoint: &Shared<Endpoint>| same(endpoint.address, address) && object.adapter().is(adapter);

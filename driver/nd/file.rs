@@ -21,7 +21,7 @@ use softndk_cells::{Dispose, Shared};
 use softndk_kernel::{clock::Clock, irp::Request, spin_lock::SpinLock};
 use wdk_sys::FILE_OBJECT;
 
-use super::{context::Context, handles::Table, object};
+use super::{context::ProcessContext, handles::HandleTable, object};
 use crate::tags;
 
 pub struct File {
@@ -33,19 +33,19 @@ impl Dispose for File {}
 
 enum FileState {
     Fresh,
-    Bound(Shared<Context>),
+    Bound(Shared<ProcessContext>),
     Closed,
 }
 
 /// The files of the device, while it is registered.
-static FILES: SpinLock<Option<Table<Shared<File>>>> = SpinLock::new(None);
+static FILES: SpinLock<Option<HandleTable<Shared<File>>>> = SpinLock::new(None);
 /// The number of the registration, and how many contexts there have been.
 static REGISTRATION: AtomicU32 = AtomicU32::new(0);
 static CONTEXTS: AtomicU32 = AtomicU32::new(0);
 
 /// The device is about to be registered. PASSIVE_LEVEL.
 pub fn prepare() -> Result<(), NDIS_STATUS> {
-    let table = Table::try_new(tags::ND_FILE).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let table = HandleTable::try_new(tags::ND_FILE).map_err(|_| NDIS_STATUS_RESOURCES)?;
     REGISTRATION.fetch_add(1, Ordering::Relaxed);
     let before = FILES.lock().replace(table);
     drop(before);
@@ -62,7 +62,7 @@ pub fn forget_all() {
 }
 
 /// Calls `act` for the contexts of all files, for some more than once. PASSIVE_LEVEL.
-pub fn each_context(act: &mut dyn FnMut(&Shared<Context>)) {
+pub fn each_context(act: &mut dyn FnMut(&Shared<ProcessContext>)) {
     let mut place = 0;
     loop {
         let file = {
@@ -90,7 +90,7 @@ pub fn of(request: &Request) -> Option<Shared<File>> {
 
 impl File {
     /// The context that the file is bound to.
-    pub fn context(&self) -> Result<Shared<Context>, NTSTATUS> {
+    pub fn context(&self) -> Result<Shared<ProcessContext>, NTSTATUS> {
         match &*self.state.lock() {
             FileState::Bound(context) => Ok(context.clone()),
             FileState::Fresh | FileState::Closed => Err(STATUS_INVALID_DEVICE_STATE),
@@ -101,7 +101,7 @@ impl File {
     pub fn init(&self, process: u32) -> Result<u64, NTSTATUS> {
         let count = CONTEXTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let token = u64::from(count) << 32 | u64::from(Clock::new().now() as u32);
-        let context = Context::try_new(token, process).map_err(object::no_memory)?;
+        let context = ProcessContext::try_new(token, process).map_err(object::no_memory)?;
         self.bind(context)?;
         Ok(token)
     }
@@ -122,7 +122,7 @@ impl File {
         bound
     }
 
-    fn bind(&self, context: Shared<Context>) -> Result<(), NTSTATUS> {
+    fn bind(&self, context: Shared<ProcessContext>) -> Result<(), NTSTATUS> {
         let mut state = self.state.lock();
         if let FileState::Fresh = *state {
             *state = FileState::Bound(context);

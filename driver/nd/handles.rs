@@ -29,16 +29,16 @@ impl From<NoMemory> for HandleError {
     }
 }
 
-pub struct Table<T> {
+pub struct HandleTable<T> {
     tag: Tag,
-    blocks: PoolArray<Option<PoolArray<Entry<T>>>>,
+    blocks: PoolArray<Option<PoolArray<HandleEntry<T>>>>,
     /// Entries of the blocks there are.
     length: usize,
     /// The first free entry, counted from 1.
     free: usize,
 }
 
-struct Entry<T> {
+struct HandleEntry<T> {
     generation: u32,
     content: Content<T>,
     /// Entries that count on this one.
@@ -58,22 +58,22 @@ fn place_of(handle: u64) -> Option<usize> {
     (handle as u32 as usize).checked_sub(1)
 }
 
-impl<T> Table<T> {
+impl<T> HandleTable<T> {
     pub fn try_new(tag: Tag) -> Result<Self, NoMemory> {
         let blocks = PoolArray::try_from_fn(tag, BLOCKS, |_| Ok::<_, NoMemory>(None))?;
         Ok(Self { tag, blocks, length: 0, free: 0 })
     }
 
-    fn entry(&self, place: usize) -> Option<&Entry<T>> {
+    fn entry(&self, place: usize) -> Option<&HandleEntry<T>> {
         self.blocks.get(place / BLOCK)?.as_ref()?.get(place % BLOCK)
     }
 
-    fn entry_mut(&mut self, place: usize) -> Option<&mut Entry<T>> {
+    fn entry_mut(&mut self, place: usize) -> Option<&mut HandleEntry<T>> {
         self.blocks.get_mut(place / BLOCK)?.as_mut()?.get_mut(place % BLOCK)
     }
 
     /// The entry of a handle.
-    fn named(&mut self, handle: u64) -> Option<&mut Entry<T>> {
+    fn named(&mut self, handle: u64) -> Option<&mut HandleEntry<T>> {
         let entry = self.entry_mut(place_of(handle)?)?;
         (u64::from(entry.generation) == handle >> 32).then_some(entry)
     }
@@ -106,7 +106,7 @@ impl<T> Table<T> {
         let make = |index: usize| {
             let next = first.saturating_add(index).saturating_add(2);
             let content = Content::Free(if next > last { 0 } else { next });
-            Ok::<_, NoMemory>(Entry { generation: 1, content, children: 0, parents: [0; PARENTS] })
+            Ok::<_, NoMemory>(HandleEntry { generation: 1, content, children: 0, parents: [0; PARENTS] })
         };
         *block = Some(PoolArray::try_from_fn(tag, BLOCK, make)?);
         self.length = last;

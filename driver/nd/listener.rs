@@ -19,16 +19,16 @@ use softndk_kernel::{
 };
 
 use super::{
-    adapter::Adapter,
+    adapter::OpenedAdapter,
     connector::{self, Connector},
-    context::{Context, Reservation},
+    context::{HandleReservation, ProcessContext},
     endpoint::{self, Endpoint},
-    handles::Table,
-    object::{self, Closable, Made, Object, kept},
+    handles::HandleTable,
+    object::{self, Closable, HandleObject, Made, kept},
     pending::{NOT_TAKEN, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
     socket,
-    status::{Answer, of_connect, of_create},
+    status::{Answered, of_connect, of_create},
 };
 use crate::{
     platform::{Callback, ConnectCallback, KernelPlatform, UserModeConnect, UserModeObject},
@@ -37,8 +37,8 @@ use crate::{
 
 pub struct Listener {
     engine: Made<EngineListener<KernelPlatform>>,
-    adapter: Shared<Adapter>,
-    context: Shared<Context>,
+    adapter: Shared<OpenedAdapter>,
+    context: Shared<ProcessContext>,
     state: SpinLock<ListenerState>,
 }
 
@@ -217,17 +217,17 @@ impl Closable for Shared<Listener> {
         self.end_requests(STATUS_CANCELLED, |pended| pended.file() == file);
     }
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
 
 /// LISTENER_CREATE.
-pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
-    let adapter = call.context.object::<Adapter>(asked.handle)?;
-    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let adapter = call.context.object::<OpenedAdapter>(asked.handle)?;
+    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
     let state = ListenerState {
         closed: false,
         endpoint: None,
@@ -251,7 +251,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// LISTENER_BIND.
-pub fn bind(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn bind(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Bind = input(buffer)?;
     let listener = call.context.object::<Listener>(asked.handle)?;
     let address = socket::read(&asked.address)?;
@@ -270,7 +270,7 @@ pub fn bind(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// LISTENER_LISTEN.
-pub fn listen(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn listen(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Listen = input(buffer)?;
     let listener = call.context.object::<Listener>(asked.listener)?;
     let endpoint = {
@@ -291,7 +291,7 @@ pub fn listen(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// LISTENER_GET_ADDRESS: from Bind on.
-pub fn local_address(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn local_address(call: &Call, buffer: &mut Buffer) -> Answered {
     let listener = named::<Listener>(call, buffer)?;
     let endpoint = listener.endpoint().ok_or(STATUS_INVALID_DEVICE_STATE)?;
     answer::<SocketAddress>(buffer, &socket::write(&endpoint.address))
@@ -348,5 +348,5 @@ fn prepare(call: &Call, buffer: &Buffer) -> Result<(Shared<Listener>, Shared<Con
         return Err(STATUS_INVALID_DEVICE_STATE);
     }
     connector.reserve()?;
-    Ok((listener, connector, Table::<Object>::place(asked.connector)))
+    Ok((listener, connector, HandleTable::<HandleObject>::place(asked.connector)))
 }

@@ -22,12 +22,12 @@ use softndk_kernel::{
 };
 
 use super::{
-    adapter::{Adapter, Domain},
-    context::Reservation,
+    adapter::{Domain, OpenedAdapter},
+    context::HandleReservation,
     object::{self, Closable, Made, kept},
     pending::{Lease, NOT_TAKEN, Pended, complete_pended},
     request::{Call, Cancellable, answer, input, named, room},
-    status::{Answer, of_create, of_mapping, of_region},
+    status::{Answered, of_create, of_mapping, of_region},
 };
 use crate::{
     memory::{Access, Chain, Extent, Lender, Mapping},
@@ -67,7 +67,7 @@ impl View for LockedMemory {
 
 pub struct MemoryRegion {
     engine: Made<EngineRegion<KernelPlatform>>,
-    adapter: Shared<Adapter>,
+    adapter: Shared<OpenedAdapter>,
     state: SpinLock<RegionState>,
 }
 
@@ -169,18 +169,18 @@ impl Closable for Shared<MemoryRegion> {
         self.release(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
 
 /// MR_CREATE.
-pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter().clone();
-    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
     let state = RegionState { closed: false, memory: None, registered: false, deregister: None, ended_early: false };
     let region = object::block(MemoryRegion { engine: Made::none(), adapter, state: SpinLock::new(state) })?;
     let engine = domain.engine()?.create_memory_region(false, kept(&region)).map_err(of_create)?;

@@ -7,17 +7,17 @@ use softndk_ioctl::nd::control::Handle;
 use softndk_kernel::irp::Buffer;
 
 use super::{
-    adapter::{Adapter, Domain},
-    context::Reservation,
+    adapter::{Domain, OpenedAdapter},
+    context::HandleReservation,
     object::{self, Closable, Made, kept},
     request::{Call, answer, input, room},
-    status::{Answer, of_create},
+    status::{Answered, of_create},
 };
 use crate::platform::{KernelPlatform, UserModeObject};
 
 pub struct MemoryWindow {
     engine: Made<EngineWindow<KernelPlatform>>,
-    adapter: Shared<Adapter>,
+    adapter: Shared<OpenedAdapter>,
 }
 
 impl MemoryWindow {
@@ -39,18 +39,18 @@ impl Closable for Shared<MemoryWindow> {
 
     fn end_file(&self, _file: u64) {}
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
 
 /// MW_CREATE.
-pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     room::<u64>(buffer)?;
     let domain = call.context.object::<Domain>(asked.handle)?;
     let adapter = domain.adapter().clone();
-    let reservation = Reservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
+    let reservation = HandleReservation::try_new(&call.context, &[asked.handle], Some(&adapter))?;
     let window = object::block(MemoryWindow { engine: Made::none(), adapter })?;
     let engine = domain.engine()?.create_memory_window(kept(&window)).map_err(of_create)?;
     // SAFETY: no other context has the object yet.

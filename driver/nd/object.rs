@@ -11,7 +11,7 @@ use softndk_cells::{Dispose, Erased, NoMemory, Shared, View};
 use softndk_engine::{Close, CloseCompletion};
 
 use super::{
-    adapter::{Adapter, Domain},
+    adapter::{Domain, OpenedAdapter},
     completion_queue::CompletionQueue,
     connector::Connector,
     listener::Listener,
@@ -64,35 +64,35 @@ pub trait Closable: UserModeObject {
     fn end_file(&self, file: u64);
 
     /// The adapter it belongs to.
-    fn adapter(&self) -> &Shared<Adapter>;
+    fn adapter(&self) -> &Shared<OpenedAdapter>;
 }
 
 /// A kind of objects.
-pub trait Kind: Dispose + Send + Sync {
+pub trait HandleKind: Dispose + Send + Sync {
     /// The object behind a handle, if it is of this kind.
-    fn of(object: &Object) -> Option<&Shared<Self>>;
+    fn of(object: &HandleObject) -> Option<&Shared<Self>>;
 }
 
 macro_rules! kinds {
-    ($($Kind:ident,)+) => {
+    ($($HandleKind:ident,)+) => {
         /// What a handle names. The order is that in which the objects of a process end.
         #[derive(Clone)]
-        pub enum Object {
-            $($Kind(Shared<$Kind>),)+
+        pub enum HandleObject {
+            $($HandleKind(Shared<$HandleKind>),)+
         }
 
-        impl Object {
+        impl HandleObject {
             fn any(&self) -> &dyn Closable {
                 match self {
-                    $(Self::$Kind(object) => object,)+
+                    $(Self::$HandleKind(object) => object,)+
                 }
             }
         }
 
         $(
-            impl Dispose for $Kind {}
+            impl Dispose for $HandleKind {}
 
-            impl View for $Kind {
+            impl View for $HandleKind {
                 type As = dyn UserModeObject;
 
                 fn view(object: &Shared<Self>) -> &Self::As {
@@ -100,32 +100,32 @@ macro_rules! kinds {
                 }
             }
 
-            impl Kind for $Kind {
-                fn of(object: &Object) -> Option<&Shared<Self>> {
+            impl HandleKind for $HandleKind {
+                fn of(object: &HandleObject) -> Option<&Shared<Self>> {
                     match object {
-                        Object::$Kind(object) => Some(object),
+                        HandleObject::$HandleKind(object) => Some(object),
                         _ => None,
                     }
                 }
             }
 
-            impl From<Shared<$Kind>> for Object {
-                fn from(object: Shared<$Kind>) -> Self {
-                    Self::$Kind(object)
+            impl From<Shared<$HandleKind>> for HandleObject {
+                fn from(object: Shared<$HandleKind>) -> Self {
+                    Self::$HandleKind(object)
                 }
             }
         )+
 
         /// Whether an object is of the kind whose turn it is.
-        pub const TURNS: &[fn(&Object) -> bool] = &[$(|object| matches!(object, Object::$Kind(_)),)+];
+        pub const TURNS: &[fn(&HandleObject) -> bool] = &[$(|object| matches!(object, HandleObject::$HandleKind(_)),)+];
     };
 }
 
 kinds! {
-    Connector, Listener, MemoryWindow, QueuePair, SharedReceiveQueue, MemoryRegion, Domain, CompletionQueue, Adapter,
+    Connector, Listener, MemoryWindow, QueuePair, SharedReceiveQueue, MemoryRegion, Domain, CompletionQueue, OpenedAdapter,
 }
 
-impl Object {
+impl HandleObject {
     pub fn close(&self, status: NTSTATUS) {
         self.any().close(status);
     }
@@ -134,7 +134,7 @@ impl Object {
         self.any().end_file(file);
     }
 
-    pub fn adapter(&self) -> &Shared<Adapter> {
+    pub fn adapter(&self) -> &Shared<OpenedAdapter> {
         self.any().adapter()
     }
 }

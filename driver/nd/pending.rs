@@ -28,7 +28,7 @@ use crate::{platform::UserModeObject, tags};
 /// The object that a pended request belongs to.
 pub type Owner = Erased<dyn UserModeObject>;
 
-struct Block {
+struct PendedBlock {
     request: Request,
     owner: Owner,
     /// The file it came through, by its number.
@@ -46,7 +46,7 @@ struct Block {
 
 /// A request that pends. It must be finished.
 #[must_use]
-pub struct Pended(NonNull<Block>);
+pub struct Pended(NonNull<PendedBlock>);
 
 // SAFETY: the block belongs to this value, but for the fields that the cancel routine reads or exchanges atomically.
 unsafe impl Send for Pended {}
@@ -57,11 +57,11 @@ impl Pended {
     /// Marks a request pending: the dispatch routine answers STATUS_PENDING from here on. Without memory the request comes back. `kind` is
     /// the owner's.
     pub fn begin(mut request: Request, file: u64, owner: Owner, kind: u32) -> Result<Self, Refused> {
-        let Ok(space) = PoolSpace::<Block>::try_new(tags::ND_REQUEST) else {
+        let Ok(space) = PoolSpace::<PendedBlock>::try_new(tags::ND_REQUEST) else {
             return Err(Refused { request, status: STATUS_INSUFFICIENT_RESOURCES });
         };
         let _pending = request.mark_pending();
-        let block = space.fill(Block {
+        let block = space.fill(PendedBlock {
             request,
             owner,
             file,
@@ -79,7 +79,7 @@ impl Pended {
         Ok(pended)
     }
 
-    fn block(&self) -> &Block {
+    fn block(&self) -> &PendedBlock {
         // SAFETY: the block lives until the request is completed, which consumes this value or comes after it.
         unsafe { self.0.as_ref() }
     }
@@ -134,7 +134,7 @@ pub struct Refused {
 ///
 /// # Safety
 /// The block came from [`Pended::begin`], and no other context uses it any more.
-unsafe fn complete(block: NonNull<Block>) {
+unsafe fn complete(block: NonNull<PendedBlock>) {
     // SAFETY: `begin` made it as a box with this tag.
     let block = unsafe { PoolBox::from_raw(tags::ND_REQUEST, block) }.into_inner();
     let (status, information) = (block.status.into_inner(), block.information.into_inner());
@@ -150,7 +150,7 @@ unsafe fn complete(block: NonNull<Block>) {
 unsafe extern "C" fn cancel(_device: *mut DEVICE_OBJECT, irp: *mut IRP) {
     // SAFETY: the packet is completed after this routine has passed (`finish_with`).
     let word: *mut c_void = unsafe { irp::cancel_entered(irp) };
-    let Some(block) = NonNull::new(word.cast::<Block>()) else { return };
+    let Some(block) = NonNull::new(word.cast::<PendedBlock>()) else { return };
     // SAFETY: `begin` left the block there; it lives until both sides have passed.
     let place = unsafe { block.as_ref() };
     place.owner.cancelled(place.request.id());

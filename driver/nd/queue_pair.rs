@@ -30,16 +30,16 @@ use softndk_kernel::{
 use zerocopy::FromBytes;
 
 use super::{
-    adapter::{Adapter, Domain},
+    adapter::{Domain, OpenedAdapter},
     completion_queue::{Attach, CompletionQueue},
-    context::{Context, Reservation},
+    context::{HandleReservation, ProcessContext},
     memory_region::MemoryRegion,
     memory_window::MemoryWindow,
     object::{self, Closable, Made, kept, no_memory},
     request::{Call, answer, input, named, room},
     rings::Attached,
     shared_receive_queue::SharedReceiveQueue,
-    status::{Answer, invalid_parameter, of_bind, of_create},
+    status::{Answered, invalid_parameter, of_bind, of_create},
 };
 use crate::{
     platform::{KernelPlatform, UserModeObject},
@@ -48,8 +48,8 @@ use crate::{
 
 pub struct QueuePair {
     engine: Made<EnginePair<KernelPlatform>>,
-    adapter: Shared<Adapter>,
-    context: Shared<Context>,
+    adapter: Shared<OpenedAdapter>,
+    context: Shared<ProcessContext>,
     initiator_queue: Shared<CompletionQueue>,
     receive_queue: Shared<CompletionQueue>,
     shared: Option<Shared<SharedReceiveQueue>>,
@@ -304,7 +304,7 @@ impl Closable for Shared<QueuePair> {
         self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
@@ -353,7 +353,7 @@ fn check(sizes: &QueueSizes, limits: &Limits, shared: bool) -> Result<(), NTSTAT
 }
 
 /// QP_CREATE.
-pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: CreateQueuePair = input(buffer)?;
     let sizes = QueueSizes {
         initiator_depth: asked.initiator_queue_depth,
@@ -366,7 +366,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// QP_CREATE_WITH_SRQ.
-pub fn create_with_shared_queue(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create_with_shared_queue(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: CreateQueuePair = input(buffer)?;
     let shared = call.context.object::<SharedReceiveQueue>(asked.receive).map_err(|_| invalid_parameter(4))?;
     let sizes = QueueSizes {
@@ -385,7 +385,7 @@ fn create_pair(
     asked: &CreateQueuePair,
     sizes: QueueSizes,
     shared: Option<Shared<SharedReceiveQueue>>,
-) -> Answer {
+) -> Answered {
     room::<ResourceDescriptor>(buffer)?;
     let behind = buffer.input().get(size_of::<CreateQueuePair>()..).unwrap_or_default();
     let user = QueuePairContext::read_from_prefix(behind).map(|(user, _)| user).unwrap_or_default();
@@ -400,7 +400,7 @@ fn create_pair(
     let parents = [asked.domain, asked.receive_queue, asked.initiator_queue, asked.receive];
     let parents =
         if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
-    let reservation = Reservation::try_new(&call.context, parents, Some(&adapter))?;
+    let reservation = HandleReservation::try_new(&call.context, parents, Some(&adapter))?;
     let state = PairState { closed: false, broken: false, memory: None, initiator_taken: 0, receive_taken: 0 };
     let pair = object::block(QueuePair {
         engine: Made::none(),
@@ -441,7 +441,7 @@ fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64, place: u32) -> 
 }
 
 /// QP_FLUSH: after everything in the rings.
-pub fn flush(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn flush(call: &Call, buffer: &mut Buffer) -> Answered {
     let pair = named::<QueuePair>(call, buffer)?;
     // Without rings nothing is posted.
     let _posted = pair.doorbell();
@@ -451,7 +451,7 @@ pub fn flush(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// BIND_WINDOW: after everything in the initiator ring.
-pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: BindWindow = input(buffer)?;
     room::<BindWindowReply>(buffer)?;
     let pair = call.context.object::<QueuePair>(asked.queue_pair)?;

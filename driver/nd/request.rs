@@ -23,19 +23,19 @@ use super::{
     adapter,
     completion_queue::{self, Attach},
     connector,
-    context::Context,
+    context::ProcessContext,
     file::{self, File},
     listener, memory_region, memory_window, notify,
-    object::{Closable, Kind},
+    object::{Closable, HandleKind},
     queue_pair, shared_receive_queue,
-    status::Answer,
+    status::Answered,
 };
 use crate::driver::Driver;
 
 /// A request's surroundings.
 pub struct Call {
     pub file: Shared<File>,
-    pub context: Shared<Context>,
+    pub context: Shared<ProcessContext>,
 }
 
 /// IRP_MJ_DEVICE_CONTROL. PASSIVE_LEVEL. What each code does has a frame of its own: here all of them would be one.
@@ -60,7 +60,7 @@ fn complete(request: Request, status: NTSTATUS, information: usize) -> NTSTATUS 
 }
 
 /// A request that is answered at once.
-type Handler = fn(&Call, &mut Buffer) -> Answer;
+type Handler = fn(&Call, &mut Buffer) -> Answered;
 /// One that may be answered in part: a warning and bytes.
 type ListHandler = fn(&Call, &mut Buffer) -> (NTSTATUS, usize);
 /// One that pends; it fails at once with the status that comes with the request.
@@ -107,7 +107,7 @@ fn version_of(input: &[u8]) -> Option<u32> {
 /// How a code is answered.
 enum Way {
     /// By a file that may have no context.
-    Provider(fn(&File, &Request, &mut Buffer) -> Answer),
+    Provider(fn(&File, &Request, &mut Buffer) -> Answered),
     AtOnce(Handler),
     List(ListHandler),
     Pending(PendingHandler),
@@ -140,7 +140,7 @@ fn way_at_once(code: u32) -> Option<Way> {
         control::PROVIDER_QUERY_ADDRESS_LIST => return Some(Way::List(adapter::provider_addresses)),
         control::PROVIDER_RESOLVE_ADDRESS => adapter::resolve,
         control::ADAPTER_OPEN => adapter::open,
-        control::ADAPTER_CLOSE => free::<adapter::Adapter>,
+        control::ADAPTER_CLOSE => free::<adapter::OpenedAdapter>,
         control::ADAPTER_QUERY => adapter::query,
         control::ADAPTER_QUERY_ADDRESS_LIST => return Some(Way::List(adapter::adapter_addresses)),
         control::PD_CREATE => adapter::create_domain,
@@ -206,11 +206,11 @@ pub fn room<T>(buffer: &Buffer) -> Result<(), NTSTATUS> {
 }
 
 /// Makes a structure the output.
-pub fn answer<T: IntoBytes + Immutable>(buffer: &mut Buffer, value: &T) -> Answer {
+pub fn answer<T: IntoBytes + Immutable>(buffer: &mut Buffer, value: &T) -> Answered {
     buffer.answer(value.as_bytes()).ok_or(STATUS_BUFFER_TOO_SMALL)
 }
 
-fn init(file: &File, request: &Request, buffer: &mut Buffer) -> Answer {
+fn init(file: &File, request: &Request, buffer: &mut Buffer) -> Answered {
     let _asked: Handle = input(buffer)?;
     let token = file.init(request.process())?;
     if room::<ProviderToken>(buffer).is_err() {
@@ -219,19 +219,19 @@ fn init(file: &File, request: &Request, buffer: &mut Buffer) -> Answer {
     answer(buffer, &ProviderToken { token })
 }
 
-fn bind_file(file: &File, request: &Request, buffer: &mut Buffer) -> Answer {
+fn bind_file(file: &File, request: &Request, buffer: &mut Buffer) -> Answered {
     let asked: Handle = input(buffer)?;
     file.bind_to(asked.handle, request.process())?;
     Ok(0)
 }
 
 /// The object that a request names, and nothing else.
-pub fn named<T: Kind>(call: &Call, buffer: &Buffer) -> Result<Shared<T>, NTSTATUS> {
+pub fn named<T: HandleKind>(call: &Call, buffer: &Buffer) -> Result<Shared<T>, NTSTATUS> {
     call.context.object::<T>(input::<Handle>(buffer)?.handle)
 }
 
 /// *_FREE: DEVICE_BUSY while others are made from the object.
-fn free<T: Kind>(call: &Call, buffer: &mut Buffer) -> Answer
+fn free<T: HandleKind>(call: &Call, buffer: &mut Buffer) -> Answered
 where
     Shared<T>: Closable,
 {
@@ -247,13 +247,13 @@ pub trait Cancellable {
 }
 
 /// *_CANCEL_IO.
-fn cancel_io<T: Kind + Cancellable>(call: &Call, buffer: &mut Buffer) -> Answer {
+fn cancel_io<T: HandleKind + Cancellable>(call: &Call, buffer: &mut Buffer) -> Answered {
     named::<T>(call, buffer)?.cancel_all();
     Ok(0)
 }
 
 /// DOORBELL, of whatever has rings.
-fn doorbell(call: &Call, buffer: &mut Buffer) -> Answer {
+fn doorbell(call: &Call, buffer: &mut Buffer) -> Answered {
     let handle = input::<Handle>(buffer)?.handle;
     if let Ok(pair) = call.context.object::<queue_pair::QueuePair>(handle) {
         return pair.doorbell().map(|()| 0);

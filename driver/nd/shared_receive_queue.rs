@@ -21,14 +21,14 @@ use softndk_kernel::{
 };
 
 use super::{
-    adapter::{Adapter, Domain},
+    adapter::{Domain, OpenedAdapter},
     completion_queue::{Attach, all_processors, home},
-    context::Reservation,
+    context::HandleReservation,
     object::{self, Closable, Made, kept, no_memory},
     pending::{NOT_TAKEN, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
     rings::Attached,
-    status::{Answer, invalid_parameter, of_create, of_resize},
+    status::{Answered, invalid_parameter, of_create, of_resize},
 };
 use crate::{
     platform::{Callback, KernelPlatform, UserModeObject},
@@ -37,7 +37,7 @@ use crate::{
 
 pub struct SharedReceiveQueue {
     engine: Made<EngineQueue<KernelPlatform>>,
-    adapter: Shared<Adapter>,
+    adapter: Shared<OpenedAdapter>,
     sizes: QueueSizes,
     layout: QueueLayout,
     /// Held while entries are taken and posted.
@@ -172,7 +172,7 @@ impl Closable for Shared<SharedReceiveQueue> {
         self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
-    fn adapter(&self) -> &Shared<Adapter> {
+    fn adapter(&self) -> &Shared<OpenedAdapter> {
         &self.adapter
     }
 }
@@ -205,7 +205,7 @@ impl Attach for Shared<SharedReceiveQueue> {
 }
 
 /// SRQ_CREATE.
-pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: CreateSharedReceiveQueue = input(buffer)?;
     room::<ResourceDescriptor>(buffer)?;
     let domain = call.context.object::<Domain>(asked.domain)?;
@@ -220,7 +220,7 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
     let sizes =
         QueueSizes { receive_depth: asked.queue_depth, receive_sges: asked.max_request_sge, ..QueueSizes::default() };
     let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
-    let reservation = Reservation::try_new(&call.context, &[asked.domain], Some(&adapter))?;
+    let reservation = HandleReservation::try_new(&call.context, &[asked.domain], Some(&adapter))?;
     let state = SharedState {
         closed: false,
         broken: false,
@@ -253,13 +253,13 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answer {
 }
 
 /// SRQ_GET_AFFINITY.
-pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn affinity(call: &Call, buffer: &mut Buffer) -> Answered {
     named::<SharedReceiveQueue>(call, buffer)?;
     answer(buffer, &all_processors())
 }
 
 /// SRQ_MODIFY. The ring stays as long as it is; the depth says how many of its entries the engine takes.
-pub fn modify(call: &Call, buffer: &mut Buffer) -> Answer {
+pub fn modify(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: ModifySharedReceiveQueue = input(buffer)?;
     let queue = call.context.object::<SharedReceiveQueue>(asked.handle)?;
     if asked.queue_depth > queue.layout.receive.entries {

@@ -15,7 +15,7 @@ use softndk_ioctl::nd::rings::RequestType;
 use crate::memory::MappingError;
 
 /// What a request is answered with: bytes of output, or the status of its failure.
-pub type Answer = Result<usize, NTSTATUS>;
+pub type Answered = Result<usize, NTSTATUS>;
 
 /// The name of the destination stands for no host.
 pub const STATUS_BAD_NETWORK_NAME: NTSTATUS = 0xC000_00CC_u32.cast_signed();
