@@ -39,9 +39,9 @@ use super::{
 use crate::platform::{Callback, KernelPlatform, UserModeObject};
 
 /// Completions moved together.
-const BATCH: usize = 16;
+const BATCH: usize = 8;
 /// Batches that one call moves.
-const BATCHES: usize = 16;
+const BATCHES: usize = 32;
 /// Times that a call begins anew because others asked for it.
 const ROUNDS: usize = 4;
 

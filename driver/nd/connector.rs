@@ -365,9 +365,9 @@ pub fn bind(call: &Call, buffer: &mut Buffer) -> Answered {
     Ok(0)
 }
 
-/// Private data behind a request's structure, copied.
+/// Private data behind a request's structure, copied. In a block of its own: the engine goes deep below its owner's frame.
 struct GivenData {
-    bytes: [u8; PRIVATE_DATA],
+    bytes: PoolBox<[u8; PRIVATE_DATA]>,
     length: usize,
 }
 
@@ -376,13 +376,14 @@ impl GivenData {
         if length > most {
             return Err(STATUS_INVALID_BUFFER_SIZE);
         }
-        let mut data = Self { bytes: [0; PRIVATE_DATA], length: length as usize };
+        let mut bytes = [0; PRIVATE_DATA];
         if length != 0 {
             let given = input.get(offset as usize..).and_then(|rest| rest.get(..length as usize));
-            let place = data.bytes.get_mut(..length as usize).ok_or(STATUS_INVALID_BUFFER_SIZE)?;
+            let place = bytes.get_mut(..length as usize).ok_or(STATUS_INVALID_BUFFER_SIZE)?;
             place.copy_from_slice(given.ok_or(STATUS_INVALID_PARAMETER)?);
         }
-        Ok(data)
+        let bytes = PoolBox::try_new(tags::ND_REQUEST, bytes).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        Ok(Self { bytes, length: length as usize })
     }
 
     fn get(&self) -> &[u8] {
@@ -468,6 +469,8 @@ pub fn connect(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTST
     Ok(STATUS_PENDING)
 }
 
+// Its frame is gone before the engine is called.
+#[inline(never)]
 fn prepare_connect(call: &Call, buffer: &Buffer) -> Result<(Asked, Shared<Endpoint>, SocketAddr), NTSTATUS> {
     let asked: control::Connect = input(buffer)?;
     let connector = call.context.object::<Connector>(asked.connector)?;

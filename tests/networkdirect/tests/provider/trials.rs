@@ -3,6 +3,8 @@
 //! A process has one kernel and a bugcheck ends it, so each case runs in a process of its own: this binary again, with the
 //! case's name in the environment. Without an image every case fails and says how to build one.
 
+#![expect(clippy::wildcard_imports, reason = "slots, statuses and flags by the dozen")]
+
 mod client;
 mod connections;
 mod ends;
