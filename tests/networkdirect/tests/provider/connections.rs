@@ -63,14 +63,14 @@ fn private_data_that_is_too_long_is_refused() {
         let (info, length) = (active.program.zeroed(96), active.program.bytes(&96_u32.to_le_bytes()));
         active.program.write(info, &0x2_0000_u32.to_le_bytes());
         active.adapter.expects(ADAPTER_QUERY, &[info, length], SUCCESS);
-        let caller = active.program.u32_at(info + 84) as usize;
-        let callee = active.program.u32_at(info + 88) as usize;
+        let most_asked = active.program.u32_at(info + 84) as usize;
+        let most_answered = active.program.u32_at(info + 88) as usize;
         let at = address(2, 7101);
         let listener = listen(passive, at);
         let (own, own_length) = active.program.socket(address(1, 0));
         active.connector.expects(CONNECTOR_BIND, &[own, own_length], SUCCESS);
         let (socket, socket_length) = active.program.socket(at);
-        let data = active.program.bytes(&vec![7; caller + 1]);
+        let data = active.program.bytes(&vec![7; most_asked + 1]);
         let asked = passive.program.overlapped();
         listener.expects(LISTENER_REQUEST, &[passive.connector.this, asked.address], PENDING);
         let connect = |bytes: usize, overlapped: &Overlapped<'_>| {
@@ -78,20 +78,20 @@ fn private_data_that_is_too_long_is_refused() {
             active.connector.status(CONNECTOR_CONNECT, &arguments)
         };
         let connecting = active.program.overlapped();
-        assert_eq!(connect(caller + 1, &connecting), INVALID_BUFFER_SIZE);
-        assert_eq!(connect(caller, &connecting), PENDING, "the connector can still be used");
+        assert_eq!(connect(most_asked + 1, &connecting), INVALID_BUFFER_SIZE);
+        assert_eq!(connect(most_asked, &connecting), PENDING, "the connector can still be used");
         assert_eq!(listener.finish(PENDING, &asked), SUCCESS);
-        assert_eq!(private_data(&passive.connector), vec![7; caller]);
+        assert_eq!(private_data(&passive.connector), vec![7; most_asked]);
         let accepting = passive.program.overlapped();
-        let data = passive.program.bytes(&vec![8; callee + 1]);
+        let data = passive.program.bytes(&vec![8; most_answered + 1]);
         let accept = |bytes: usize| {
             let arguments = [passive.pair.this, 0, 0, data, bytes as u64, accepting.address];
             passive.connector.status(CONNECTOR_ACCEPT, &arguments)
         };
-        assert_eq!(accept(callee + 1), INVALID_BUFFER_SIZE);
-        assert_eq!(accept(callee), PENDING, "a second Accept works");
+        assert_eq!(accept(most_answered + 1), INVALID_BUFFER_SIZE);
+        assert_eq!(accept(most_answered), PENDING, "a second Accept works");
         assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
-        assert_eq!(private_data(&active.connector), vec![8; callee]);
+        assert_eq!(private_data(&active.connector), vec![8; most_answered]);
         active.connector.release();
         assert_eq!(passive.connector.finish(PENDING, &accepting), CONNECTION_REFUSED, "the active side is gone");
     });
