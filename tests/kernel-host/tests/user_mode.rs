@@ -203,14 +203,14 @@ trials! {
         let own = program.pend(CODE_PEND, 8);
         let theirs = Arc::clone(&program);
         let thread = kernel.spawn("of the program", move || {
-            let _visit = theirs.process.enter();
+            let _guard = theirs.process.enter();
             (theirs.pend(CODE_PEND_OUT, 100), theirs.pend_with_port(CODE_PEND, 8).0)
         });
         let (plain, with_port) = thread.join();
         assert_eq!(program.status(plain), STATUS_CANCELLED);
         assert_eq!([program.status(own), program.status(with_port)], [STATUS_PENDING; 2]);
-        let visit = program.process.enter();
-        visit.exit_thread();
+        let guard = program.process.enter();
+        guard.exit_thread();
         assert_eq!([program.status(own), program.status(with_port)], [STATUS_CANCELLED, STATUS_PENDING]);
         assert_eq!(program.call("Release", &[0, 8]), STATUS_SUCCESS);
         assert_eq!(program.status(with_port), STATUS_SUCCESS);
