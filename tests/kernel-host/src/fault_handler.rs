@@ -12,7 +12,7 @@ use crate::bugcheck::{BugCheck, Fault, bugcheck_of_fault};
 use crate::deferred_budget;
 use crate::emulation;
 use crate::export;
-use crate::image::Kind;
+use crate::image::ImageKind;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
 use crate::memory::address_space::{self, Zone};
@@ -172,7 +172,7 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
 /// The owner of the instruction: the driver, or an export that followed a pointer of the driver.
 fn who(of_host: bool, registers: Registers) -> String {
     let image = crate::image::containing(registers.instruction as usize);
-    if let Some(program) = image.filter(|image| image.kind == Kind::Dll) {
+    if let Some(program) = image.filter(|image| image.kind == ImageKind::Dll) {
         return format!("the user program in {}", program.name);
     }
     if !of_host {

@@ -13,7 +13,7 @@ use child::Outcome;
 use kernel_host::bugcheck::BugCheck;
 use kernel_host::memory::address_space::Protection;
 use kernel_host::user::{Dll, DllError};
-use kernel_host::{Driver, Kernel, KernelConfig, Process};
+use kernel_host::{Driver, Kernel, KernelConfig, Mode, Process};
 use softndk_images::c_image::{self, CImage};
 use softndk_images::workspace::Workspace;
 
@@ -118,8 +118,12 @@ impl Program {
 }
 
 fn in_child(test: &str, body: impl FnOnce(&Kernel)) -> Option<Outcome> {
+    in_child_with(KernelConfig::default(), test, body)
+}
+
+fn in_child_with(configuration: KernelConfig, test: &str, body: impl FnOnce(&Kernel)) -> Option<Outcome> {
     child::in_child(test, build, || {
-        let kernel = Kernel::boot(KernelConfig::default());
+        let kernel = Kernel::boot(configuration);
         let load = || kernel.load_driver(c_image::path(&workspace(), PENDING.name), "pending");
         let driver: Driver = load().expect("the driver loads");
         // The kernel's own threads have started, and those of the test have ended.
@@ -127,7 +131,9 @@ fn in_child(test: &str, body: impl FnOnce(&Kernel)) -> Option<Outcome> {
         let frames = kernel.report().frames;
         body(&kernel);
         kernel.rest(Duration::from_millis(1));
-        assert_eq!(kernel.report().frames, frames, "every process has gone, and its memory has not");
+        // In fast mode the pool keeps frames.
+        let gives_back = kernel.config().mode == Mode::Verify;
+        assert!(!gives_back || kernel.report().frames == frames, "every process has gone, and its memory has not");
         driver.unload();
         let report = kernel.shutdown();
         assert!(report.is_clean(), "{report}");
@@ -175,14 +181,18 @@ trials! {
         assert_eq!(other.call("TimesAttached", &[]), 1);
         assert_eq!(one.call("ProcessOfRequests", &[]), one.process.number());
         assert_eq!(other.call("ProcessOfRequests", &[]), other.process.number());
+        let place = one.process.allocate(4);
+        one.call("WriteOnDetach", &[place as u64]);
         let Program { process, dll } = one;
         dll.unload(&process);
+        assert_eq!(process.read(place, 1), Some(vec![1]), "DllMain was called");
         assert_eq!(other.call("TimesAttached", &[]), 2);
     };
 
     handles_mean_something_in_their_process_only = |kernel| {
         let (one, other) = (Program::start(kernel), Program::start(kernel));
         let file = one.open();
+        assert_ne!(file, other.open(), "the first handles of both");
         let (_, port) = one.pend_with_port(CODE_PEND, 8);
         assert_eq!(other.call("Foreign", &[file, port]), 0, "the line of program.c");
         assert_eq!(one.outstanding(), 1);
@@ -193,14 +203,14 @@ trials! {
         let own = program.pend(CODE_PEND, 8);
         let theirs = Arc::clone(&program);
         let thread = kernel.spawn("of the program", move || {
-            let _visit = theirs.process.enter();
+            let _guard = theirs.process.enter();
             (theirs.pend(CODE_PEND_OUT, 100), theirs.pend_with_port(CODE_PEND, 8).0)
         });
         let (plain, with_port) = thread.join();
         assert_eq!(program.status(plain), STATUS_CANCELLED);
         assert_eq!([program.status(own), program.status(with_port)], [STATUS_PENDING; 2]);
-        let visit = program.process.enter();
-        visit.exit_thread();
+        let guard = program.process.enter();
+        guard.exit_thread();
         assert_eq!([program.status(own), program.status(with_port)], [STATUS_CANCELLED, STATUS_PENDING]);
         assert_eq!(program.call("Release", &[0, 8]), STATUS_SUCCESS);
         assert_eq!(program.status(with_port), STATUS_SUCCESS);
@@ -230,6 +240,20 @@ trials! {
         kernel.rest(Duration::from_millis(1));
         program.process.kill();
         assert_eq!(thread.join(), None);
+    };
+
+    a_thread_in_a_synchronous_request_leaves_a_killed_process = |kernel| {
+        let (program, witness) = (Arc::new(Program::start(kernel)), Program::start(kernel));
+        let theirs = Arc::clone(&program);
+        let ended = kernel.spawn("of the program", move || theirs.try_call("PendAndWait", &[]));
+        let theirs = Arc::clone(&program);
+        kernel.rest(Duration::from_millis(1));
+        assert_eq!(witness.call("Release", &[0, 5]), STATUS_SUCCESS);
+        assert_eq!(ended.join(), Some(5));
+        let killed = kernel.spawn("of the program", move || theirs.try_call("PendAndWait", &[]));
+        kernel.rest(Duration::from_millis(1));
+        program.process.kill();
+        assert_eq!((killed.join(), witness.outstanding()), (None, 0));
     };
 
     a_thread_is_woken_by_the_packet_that_it_waits_for = |kernel| {
@@ -288,6 +312,38 @@ trials! {
         let dll = kernel.load_driver(c_image::path(&workspace(), PROGRAM.name), "program");
         assert!(dll.is_err_and(|error| error.to_string().contains("not a driver")));
     };
+}
+
+#[test]
+fn programs_run_in_a_schedule() {
+    let outcome = in_child_with(
+        KernelConfig { schedule: Some(7), ..KernelConfig::default() },
+        "programs_run_in_a_schedule",
+        |kernel| {
+            for function in ["Methods", "Port", "Modes", "Events", "Cancel"] {
+                part(kernel, function);
+            }
+        },
+    );
+    if let Some(outcome) = outcome {
+        outcome.expect_success();
+    }
+}
+
+#[test]
+fn programs_run_in_fast_mode() {
+    let outcome = in_child_with(
+        KernelConfig { mode: Mode::Fast, ..KernelConfig::default() },
+        "programs_run_in_fast_mode",
+        |kernel| {
+            for function in ["Methods", "Protections", "Modes", "Cancel"] {
+                part(kernel, function);
+            }
+        },
+    );
+    if let Some(outcome) = outcome {
+        outcome.expect_success();
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use object::read::pe::{ExportTarget, ImageNtHeaders as _, ImageOptionalHeader as
 
 use super::stack_trace::UnwindModule;
 use super::symbols::Symbols;
-use super::{Export, Image, Kind, Section, Target};
+use super::{Export, Image, ImageKind, Section, Target};
 use super::{coverage, load_configuration};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::export::{self, Resolved};
@@ -50,11 +50,11 @@ impl std::error::Error for ImageError {}
 
 /// Maps the image at `path` and makes it known. Its entry point has not run.
 pub fn load(path: &Path) -> Result<Arc<Image>, ImageError> {
-    load_as(Kind::Driver, path)
+    load_as(ImageKind::Driver, path)
 }
 
 /// As [`load`], for an image of this kind.
-pub(crate) fn load_as(kind: Kind, path: &Path) -> Result<Arc<Image>, ImageError> {
+pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageError> {
     let bytes = std::fs::read(path).map_err(|error| ImageError::Read(path.to_owned(), error))?;
     let format = |reason: &str| ImageError::Format(path.to_owned(), reason.to_owned());
     let file = PeFile64::parse(&*bytes).map_err(|error| format(&error.to_string()))?;
@@ -68,8 +68,8 @@ pub(crate) fn load_as(kind: Kind, path: &Path) -> Result<Arc<Image>, ImageError>
     let pages = length / PAGE_SIZE;
     let frames = frames::allocate_run(pages).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
     let zone = match kind {
-        Kind::Driver => Zone::Images,
-        Kind::Dll => Zone::UserBuffers,
+        ImageKind::Driver => Zone::Images,
+        ImageKind::Dll => Zone::UserBuffers,
     };
     let reservation = Reservation::new(zone, length).ok_or_else(|| ImageError::NoMemory(path.to_owned()))?;
     let base = reservation.address();
@@ -94,7 +94,7 @@ pub(crate) fn load_as(kind: Kind, path: &Path) -> Result<Arc<Image>, ImageError>
     let call_targets = if configuration == 0 { None } else { load_configuration::apply(memory, base, configuration) };
     let sections = describe_sections(&file, base);
     let imports = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_IAT).map(|directory| directory.virtual_address.get(LE));
-    if kind == Kind::Driver {
+    if kind == ImageKind::Driver {
         check_integrity(path, optional.section_alignment(), base, &sections, imports);
     }
     protect(&reservation, base, length, &sections);
@@ -117,7 +117,7 @@ pub(crate) fn load_as(kind: Kind, path: &Path) -> Result<Arc<Image>, ImageError>
         frames,
     });
     super::register(Arc::clone(&image));
-    if crate::kernel::is_verifying() && kind == Kind::Driver {
+    if crate::kernel::is_verifying() && kind == ImageKind::Driver {
         image.sections.iter().filter(|section| section.is_pageable()).for_each(|section| {
             let what = format!("the pageable section {} of {}", section.name(), image.name);
             // SAFETY: pages of the image's reservation; `unload` takes the range back first.
@@ -139,14 +139,16 @@ pub fn unload(image: &Arc<Image>) {
 }
 
 /// The header says what the image is.
-fn check_kind(kind: Kind, file: &PeFile64<'_>) -> Result<(), &'static str> {
+fn check_kind(kind: ImageKind, file: &PeFile64<'_>) -> Result<(), &'static str> {
     let headers = file.nt_headers();
     let subsystem = headers.optional_header().subsystem();
     let is_dll = headers.file_header().characteristics.get(LE).0 & pe::IMAGE_FILE_DLL.0 != 0;
     let is_windows = [pe::IMAGE_SUBSYSTEM_WINDOWS_GUI, pe::IMAGE_SUBSYSTEM_WINDOWS_CUI].contains(&subsystem);
     match kind {
-        Kind::Driver if subsystem != pe::IMAGE_SUBSYSTEM_NATIVE => Err("not a driver: its subsystem is not NATIVE"),
-        Kind::Dll if !is_dll || !is_windows => Err("not a DLL of the Windows subsystem"),
+        ImageKind::Driver if subsystem != pe::IMAGE_SUBSYSTEM_NATIVE => {
+            Err("not a driver: its subsystem is not NATIVE")
+        }
+        ImageKind::Dll if !is_dll || !is_windows => Err("not a DLL of the Windows subsystem"),
         _ => Ok(()),
     }
 }
@@ -199,7 +201,7 @@ fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), S
 }
 
 /// Fills the import address table and returns what nothing exports.
-fn bind_imports(kind: Kind, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
+fn bind_imports(kind: ImageKind, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
     let text = |error: object::Error| error.to_string();
     let mut missing = Vec::new();
     let Some(table) = file.import_table().map_err(text)? else { return Ok(missing) };
@@ -217,8 +219,8 @@ fn bind_imports(kind: Kind, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Ve
             let address = match import {
                 Import::Ordinal(ordinal) => {
                     let address = match kind {
-                        Kind::Driver => address_of_ordinal(&module, ordinal, 0),
-                        Kind::Dll => None,
+                        ImageKind::Driver => address_of_ordinal(&module, ordinal, 0),
+                        ImageKind::Dll => None,
                     };
                     if address.is_none() {
                         missing.push(format!("{module}!#{ordinal}"));
@@ -228,8 +230,8 @@ fn bind_imports(kind: Kind, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Ve
                 Import::Name(_, name) => {
                     let name = String::from_utf8_lossy(name);
                     let address = match kind {
-                        Kind::Driver => address_of(&module, &name),
-                        Kind::Dll => imports::address_of(&module, &name),
+                        ImageKind::Driver => address_of(&module, &name),
+                        ImageKind::Dll => imports::address_of(&module, &name),
                     };
                     if address.is_none() {
                         missing.push(format!("{module}!{name}"));
@@ -268,7 +270,7 @@ const MOST_FORWARDERS: usize = 8;
 
 fn address_in_image(module: &str, depth: usize, is_it: impl Fn(&Export) -> bool) -> Option<usize> {
     let images = super::all();
-    let is_named = |image: &&Arc<Image>| image.kind == Kind::Driver && image.name.eq_ignore_ascii_case(module);
+    let is_named = |image: &&Arc<Image>| image.kind == ImageKind::Driver && image.name.eq_ignore_ascii_case(module);
     let image = images.iter().find(is_named)?;
     match &image.export_table.iter().find(|export| is_it(export))?.target {
         Target::Address(address) => Some(*address),

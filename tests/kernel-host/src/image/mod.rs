@@ -54,7 +54,7 @@ pub(crate) enum Target {
 
 /// What an image is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ImageKind {
     /// The kernel's; it exports to other drivers.
     Driver,
     /// A process's own copy of a DLL.
@@ -65,7 +65,7 @@ pub enum Kind {
 pub struct Image {
     pub name: String,
     pub path: PathBuf,
-    pub kind: Kind,
+    pub kind: ImageKind,
     pub base: usize,
     pub length: usize,
     pub entry: usize,

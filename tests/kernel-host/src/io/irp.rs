@@ -98,10 +98,10 @@ pub struct UserRequest {
 }
 
 /// The last step of a completion, after the packet and its buffers were taken back.
-pub type OnCompletion = Box<dyn FnOnce(&Ended) + Send>;
+pub type OnCompletion = Box<dyn FnOnce(&CompletedRequest) + Send>;
 
 /// A completed packet, for [`OnCompletion`].
-pub struct Ended {
+pub struct CompletedRequest {
     pub result: IoResult,
     /// What the driver returned in the system buffer.
     pub output: Vec<u8>,
@@ -488,7 +488,7 @@ fn finish(irp: &Arc<ActiveIrp>, answer: NtStatus, information: usize, marked_pen
     let result = IoResult { status: answer, information };
     let last_step = parts
         .on_completion
-        .map(|tell| (tell, Ended { result: result.clone(), output: output.clone(), marked_pending }));
+        .map(|tell| (tell, CompletedRequest { result: result.clone(), output: output.clone(), marked_pending }));
     // Under the table's lock: a thread that does not find the packet there finds how it ended.
     *lock(&irp.completion) = Some(Completion { result, output, marked_pending });
     table.remove(&irp.address);

@@ -21,7 +21,7 @@ pub(super) const STACK: usize = 256 * 1024;
 const PROGRAM: Context = Context::new(ContextKind::Other, "a user program");
 
 /// A thread of the host in a process.
-pub(super) struct Stay {
+pub(super) struct UserThread {
     pub process: Arc<ProcessState>,
     /// The lowest address of its user stack.
     pub stack: usize,
@@ -31,7 +31,7 @@ pub(super) struct Stay {
 
 thread_local! {
     /// The processes that this thread is in, the last one on top.
-    static STAYS: RefCell<Vec<Rc<Stay>>> = const { RefCell::new(Vec::new()) };
+    static ENTERED: RefCell<Vec<Rc<UserThread>>> = const { RefCell::new(Vec::new()) };
     static LAST_ERROR: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -59,26 +59,29 @@ pub(crate) fn stack_range() -> Option<Range<u64>> {
     Some(stack..stack + STACK as u64)
 }
 
-/// The stay on top.
-fn current() -> Option<Rc<Stay>> {
-    STAYS.try_with(|stays| stays.try_borrow().ok().and_then(|stays| stays.last().cloned())).ok().flatten()
+/// The one on top.
+fn current() -> Option<Rc<UserThread>> {
+    ENTERED.try_with(|entered| entered.try_borrow().ok().and_then(|entered| entered.last().cloned())).ok().flatten()
 }
 
-/// The stay on top, if it is in this process and none of its code runs.
-pub(super) fn idle_in(process: &Arc<ProcessState>) -> Option<Rc<Stay>> {
-    current().filter(|stay| Arc::ptr_eq(&stay.process, process) && stay.kernel_stack.get() == 0)
+/// The one on top, if it is in this process and none of its code runs.
+pub(super) fn idle_in(process: &Arc<ProcessState>) -> Option<Rc<UserThread>> {
+    current().filter(|user_thread| Arc::ptr_eq(&user_thread.process, process) && user_thread.kernel_stack.get() == 0)
 }
 
-pub(super) fn enter(process: Arc<ProcessState>, stack: usize) -> Rc<Stay> {
-    let stay = Rc::new(Stay { process, stack, kernel_stack: Cell::new(0) });
-    STAYS.with_borrow_mut(|stays| stays.push(Rc::clone(&stay)));
-    stay
+pub(super) fn enter(process: Arc<ProcessState>, stack: usize) -> Rc<UserThread> {
+    let user_thread = Rc::new(UserThread { process, stack, kernel_stack: Cell::new(0) });
+    ENTERED.with_borrow_mut(|entered| entered.push(Rc::clone(&user_thread)));
+    user_thread
 }
 
-pub(super) fn leave(stay: &Rc<Stay>) {
-    STAYS.with_borrow_mut(|stays| {
-        let top = stays.pop();
-        assert!(top.is_some_and(|top| Rc::ptr_eq(&top, stay)), "the process that was entered last is left first");
+pub(super) fn leave(user_thread: &Rc<UserThread>) {
+    ENTERED.with_borrow_mut(|entered| {
+        let top = entered.pop();
+        assert!(
+            top.is_some_and(|top| Rc::ptr_eq(&top, user_thread)),
+            "the process that was entered last is left first"
+        );
     });
 }
 
@@ -87,36 +90,36 @@ pub(super) fn leave(stay: &Rc<Stay>) {
 /// # Safety
 ///
 /// `target` is a function of a DLL of this process that takes these arguments, integers and pointers, by the Windows convention.
-pub(super) unsafe fn call(stay: &Rc<Stay>, target: usize, arguments: &[u64]) -> Option<u64> {
+pub(super) unsafe fn call(user_thread: &Rc<UserThread>, target: usize, arguments: &[u64]) -> Option<u64> {
     let thread = Thread::current();
     assert_eq!(thread.irql(), irql::PASSIVE, "programs run at PASSIVE_LEVEL");
-    if !stay.process.step_in() {
+    if !user_thread.process.step_in() {
         return None;
     }
-    let kernel_stack = thread.kernel_stack.replace((stay.stack + STACK) as u64);
-    let outer = stay.kernel_stack.replace(kernel_stack);
+    let kernel_stack = thread.kernel_stack.replace((user_thread.stack + STACK) as u64);
+    let outer = user_thread.kernel_stack.replace(kernel_stack);
     let depth = callout::push_context(thread, PROGRAM, 0, target);
     let export = thread.take_export();
-    // SAFETY: the caller's contract; the stack is the stay's.
+    // SAFETY: the caller's contract; the stack is the thread's in this process.
     let result = unsafe { thunk::call_image_raw(target, arguments) };
     thread.restore_export(export);
     thread.contexts.borrow_mut().truncate(depth);
-    stay.kernel_stack.set(outer);
+    user_thread.kernel_stack.set(outer);
     thread.kernel_stack.set(kernel_stack);
-    let killed = stay.process.is_dead();
-    stay.process.step_out();
+    let killed = user_thread.process.is_dead();
+    user_thread.process.step_out();
     (!killed).then_some(result)
 }
 
 /// The body of every function that programs call: on the kernel stack, and without a return into a process that was killed.
 pub(super) fn system_call<T>(body: impl FnOnce(&Arc<ProcessState>) -> T) -> T {
     let thread = Thread::current();
-    let Some(stay) = current() else { panic!("a function of user mode is called outside of a process") };
-    let user_stack = thread.kernel_stack.replace(stay.kernel_stack.get());
-    let result = body(&stay.process);
+    let Some(user_thread) = current() else { panic!("a function of user mode is called outside of a process") };
+    let user_stack = thread.kernel_stack.replace(user_thread.kernel_stack.get());
+    let result = body(&user_thread.process);
     thread.kernel_stack.set(user_stack);
-    let killed = stay.process.is_dead();
-    drop(stay);
+    let killed = user_thread.process.is_dead();
+    drop(user_thread);
     if killed {
         drop(result);
         // SAFETY: the callout that this call belongs to is `call`'s, which has not returned; what this function and the export

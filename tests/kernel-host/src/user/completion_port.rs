@@ -12,7 +12,7 @@ use crate::status::{NtStatus, STATUS_SUCCESS, STATUS_TIMEOUT};
 
 /// One completion, or what a program has posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Packet {
+pub(super) struct CompletionPacket {
     pub key: usize,
     /// The request's ApcContext: its OVERLAPPED.
     pub overlapped: usize,
@@ -22,15 +22,15 @@ pub(super) struct Packet {
 
 /// How a wait for a packet ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    Packet(Packet),
+pub(super) enum PortWait {
+    Packet(CompletionPacket),
     TimedOut,
     /// The port's last handle is closed, or the process is killed.
     Abandoned,
 }
 
 pub(super) struct CompletionPort {
-    packets: Mutex<VecDeque<Packet>>,
+    packets: Mutex<VecDeque<CompletionPacket>>,
     /// Set while there may be packets; one waiter takes it, and sets it again for those that it leaves.
     arrived: Event,
     abandoned: AtomicBool,
@@ -47,12 +47,12 @@ impl CompletionPort {
         }
     }
 
-    fn packets(&self) -> MutexGuard<'_, VecDeque<Packet>> {
+    fn packets(&self) -> MutexGuard<'_, VecDeque<CompletionPacket>> {
         self.packets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a packet, at any level.
-    pub fn post(&self, packet: Packet) {
+    pub fn post(&self, packet: CompletionPacket) {
         self.packets().push_back(packet);
         self.arrived.set();
     }
@@ -63,7 +63,7 @@ impl CompletionPort {
         self.arrived.set();
     }
 
-    fn take_now(&self) -> Option<Packet> {
+    fn take_now(&self) -> Option<CompletionPacket> {
         let mut packets = self.packets();
         let packet = packets.pop_front();
         let more = !packets.is_empty();
@@ -75,19 +75,19 @@ impl CompletionPort {
     }
 
     /// The first packet, waited for until a time.
-    pub fn take(&self, process: &ProcessState, deadline: Option<Time>) -> Taken {
+    pub fn take(&self, process: &ProcessState, deadline: Option<Time>) -> PortWait {
         loop {
             if let Some(packet) = self.take_now() {
-                return Taken::Packet(packet);
+                return PortWait::Packet(packet);
             }
             if self.abandoned.load(Ordering::SeqCst) {
                 self.arrived.set();
-                return Taken::Abandoned;
+                return PortWait::Abandoned;
             }
             match event::wait(process, &self.arrived, deadline) {
                 STATUS_SUCCESS => {}
-                STATUS_TIMEOUT => return Taken::TimedOut,
-                _ => return Taken::Abandoned,
+                STATUS_TIMEOUT => return PortWait::TimedOut,
+                _ => return PortWait::Abandoned,
             }
         }
     }

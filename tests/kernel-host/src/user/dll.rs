@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::process::{Process, ProcessState};
 use crate::image::loader::{self, ImageError};
-use crate::image::{Image, Kind};
+use crate::image::{Image, ImageKind};
 
 const DLL_PROCESS_DETACH: u64 = 0;
 const DLL_PROCESS_ATTACH: u64 = 1;
@@ -37,7 +37,7 @@ pub struct Dll {
 }
 
 pub(super) fn load(process: &Process, path: &Path) -> Result<Dll, DllError> {
-    let image = loader::load_as(Kind::Dll, path).map_err(DllError::Image)?;
+    let image = loader::load_as(ImageKind::Dll, path).map_err(DllError::Image)?;
     let state = &process.state;
     state.memory.add_image(&image);
     state.images.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&image));

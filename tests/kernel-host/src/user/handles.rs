@@ -59,12 +59,12 @@ impl HandleCount {
 }
 
 /// The handles of one process.
-pub(super) struct HandleTable {
+pub(super) struct ProcessHandles {
     first: usize,
     entries: Mutex<Vec<Option<Object>>>,
 }
 
-impl HandleTable {
+impl ProcessHandles {
     pub fn of_process(number: u32) -> Self {
         Self { first: number as usize * MOST + 4, entries: Mutex::new(Vec::new()) }
     }

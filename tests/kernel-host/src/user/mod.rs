@@ -1,7 +1,7 @@
 //! User mode: processes with memory and handles of their own, whose DLLs run beside the drivers and reach them through the
 //! host's own I/O manager.
 //!
-//! A [`Process`] is what a test makes; a thread of the host is in it for the length of a [`Visit`]. A DLL is mapped once
+//! A [`Process`] is what a test makes; a thread of the host is in it for the length of a [`EnterGuard`]. A DLL is mapped once
 //! a process, runs on a user stack of its own, and calls the functions of `ntdll` and `kernel32` that are declared here as
 //! drivers call those of the kernel. During such a call the thread is back on its kernel stack.
 //!
@@ -23,4 +23,4 @@ mod overlapped;
 mod process;
 
 pub use dll::{Dll, DllError};
-pub use process::{Process, Visit};
+pub use process::{EnterGuard, Process};

@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
-use super::completion_port::{CompletionPort, Packet};
+use super::completion_port::{CompletionPacket, CompletionPort};
 use super::file::{FileObject, SKIP_COMPLETION_PORT_ON_SUCCESS, SKIP_SET_EVENT_ON_HANDLE};
 use super::process::ProcessState;
 use super::{event, memory};
 use crate::dispatcher::Event;
 use crate::io::control_code::Method;
 use crate::io::file::system_buffer;
-use crate::io::irp::{Ended, IrpRequest, UserRequest};
+use crate::io::irp::{CompletedRequest, IrpRequest, UserRequest};
 use crate::memory::mdl::Access;
 use crate::status::{self, NtStatus};
 
@@ -64,7 +64,7 @@ fn begin(process: &Arc<ProcessState>, call: &ControlCall) -> Result<NtStatus, Nt
     let port = file.port();
     let mut request = request(process, &file, call)?;
     let outlives_thread = port.is_some();
-    let telling = Telling {
+    let completion = RequestCompletion {
         process: Arc::clone(process),
         file: Arc::clone(&file),
         event: event.clone(),
@@ -73,7 +73,7 @@ fn begin(process: &Arc<ProcessState>, call: &ControlCall) -> Result<NtStatus, Nt
         status_block: call.status_block,
         output: call.output,
     };
-    let on_completion = Box::new(move |ended: &Ended| telling.tell(ended));
+    let on_completion = Box::new(move |ended: &CompletedRequest| completion.tell(ended));
     request.user = Some(UserRequest { status_block: call.status_block, outlives_thread, on_completion });
     if let Some(event) = &event {
         event.reset();
@@ -124,7 +124,7 @@ fn request(process: &ProcessState, file: &FileObject, call: &ControlCall) -> Res
 }
 
 /// Whom the end of a request is told.
-struct Telling {
+struct RequestCompletion {
     process: Arc<ProcessState>,
     file: Arc<FileObject>,
     event: Option<Arc<Event>>,
@@ -134,8 +134,8 @@ struct Telling {
     output: usize,
 }
 
-impl Telling {
-    fn tell(self, ended: &Ended) {
+impl RequestCompletion {
+    fn tell(self, ended: &CompletedRequest) {
         // The request's pages were unlocked just now.
         memory::release_retired();
         let answer = ended.result.status;
@@ -155,7 +155,7 @@ impl Telling {
         let skips = self.file.has_mode(SKIP_COMPLETION_PORT_ON_SUCCESS) && !ended.marked_pending;
         if let Some((port, key)) = self.port.filter(|_| !(skips && status::is_success(answer))) {
             let information = ended.result.information;
-            port.post(Packet { key, overlapped: self.apc_context, status: answer, information });
+            port.post(CompletionPacket { key, overlapped: self.apc_context, status: answer, information });
         }
     }
 }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::call::{self, STACK, Stay};
+use super::call::{self, STACK, UserThread};
 use super::dll::{self, Dll, DllError};
-use super::handles::HandleTable;
+use super::handles::ProcessHandles;
 use super::memory::ProcessMemory;
 use crate::dispatcher::Event;
 use crate::image::Image;
@@ -27,7 +27,7 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct ProcessState {
     pub number: u32,
     pub caller: Caller,
-    pub handles: HandleTable,
+    pub handles: ProcessHandles,
     pub memory: ProcessMemory,
     /// Its images, in the order in which they were loaded.
     pub images: Mutex<Vec<Arc<Image>>>,
@@ -93,7 +93,7 @@ impl Kernel {
         let state = ProcessState {
             number,
             caller,
-            handles: HandleTable::of_process(number),
+            handles: ProcessHandles::of_process(number),
             memory: ProcessMemory::default(),
             images: Mutex::new(Vec::new()),
             stacks: Mutex::new(Vec::new()),
@@ -124,10 +124,10 @@ impl Process {
     /// # Panics
     ///
     /// If the process is dead.
-    pub fn enter(&self) -> Visit {
+    pub fn enter(&self) -> EnterGuard {
         assert!(!self.state.is_dead(), "a process that has ended is entered");
         let stack = lock(&self.state.stacks).pop().unwrap_or_else(|| self.state.memory.allocate_stack(STACK));
-        Visit { stay: call::enter(Arc::clone(&self.state), stack) }
+        EnterGuard { user_thread: call::enter(Arc::clone(&self.state), stack) }
     }
 
     /// Calls a function of a DLL of this process with integers and pointers, for the whole of rax. `None`: the process was killed
@@ -140,13 +140,13 @@ impl Process {
         if self.state.is_dead() {
             return None;
         }
-        if let Some(stay) = call::idle_in(&self.state) {
+        if let Some(user_thread) = call::idle_in(&self.state) {
             // SAFETY: the caller's contract.
-            return unsafe { call::call(&stay, target, arguments) };
+            return unsafe { call::call(&user_thread, target, arguments) };
         }
-        let visit = self.enter();
+        let guard = self.enter();
         // SAFETY: the caller's contract.
-        unsafe { call::call(&visit.stay, target, arguments) }
+        unsafe { call::call(&guard.user_thread, target, arguments) }
     }
 
     /// As [`Self::try_call`], for a process that is not killed meanwhile.
@@ -249,26 +249,26 @@ impl Drop for Process {
 }
 
 /// A thread's time in a process; dropping it leaves the process, and the thread and its packets go on.
-pub struct Visit {
-    stay: Rc<Stay>,
+pub struct EnterGuard {
+    user_thread: Rc<UserThread>,
 }
 
-impl Visit {
+impl EnterGuard {
     /// `ExitThread`: the packets that this thread has sent in this process are cancelled and waited for, but for those of files
     /// with a completion port. A thread of the host that ends does the same for all of its processes.
     pub fn exit_thread(self) {
-        let process = self.stay.process.number;
+        let process = self.user_thread.process.number;
         drop(self);
         irp::thread_leaves(Thread::current().identifier(), process);
     }
 }
 
-impl Drop for Visit {
+impl Drop for EnterGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
-        call::leave(&self.stay);
-        lock(&self.stay.process.stacks).push(self.stay.stack);
+        call::leave(&self.user_thread);
+        lock(&self.user_thread.process.stacks).push(self.user_thread.stack);
     }
 }

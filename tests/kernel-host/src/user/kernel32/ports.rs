@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{boolean, fails};
 use crate::status::{self, NtStatus};
 use crate::user::call::system_call;
-use crate::user::completion_port::{CompletionPort, Packet, Taken};
+use crate::user::completion_port::{CompletionPacket, CompletionPort, PortWait};
 use crate::user::handles::Object;
 use crate::user::process::ProcessState;
 use crate::user::{dos_error, event};
@@ -52,7 +52,7 @@ crate::exports! {
                 Err(refusal) => return boolean(Err(refusal)),
             };
             match port.take(process, event::deadline_of(milliseconds)) {
-                Taken::Packet(packet) => {
+                PortWait::Packet(packet) => {
                     // SAFETY: the caller's out parameters.
                     unsafe {
                         bytes.write(packet.information as u32);
@@ -61,8 +61,8 @@ crate::exports! {
                     }
                     boolean(if status::is_success(packet.status) { Ok(()) } else { Err(packet.status) })
                 }
-                Taken::TimedOut => fails(dos_error::WAIT_TIMEOUT),
-                Taken::Abandoned => fails(dos_error::ERROR_ABANDONED_WAIT_0),
+                PortWait::TimedOut => fails(dos_error::WAIT_TIMEOUT),
+                PortWait::Abandoned => fails(dos_error::ERROR_ABANDONED_WAIT_0),
             }
         })
     }
@@ -71,7 +71,7 @@ crate::exports! {
     /// Source: Win32: PostQueuedCompletionStatus
     [PASSIVE_ONLY] fn PostQueuedCompletionStatus(port: usize, bytes: u32, key: usize, overlapped: usize) -> u32 {
         system_call(|process| {
-            let packet = Packet { key, overlapped, status: status::STATUS_SUCCESS, information: bytes as usize };
+            let packet = CompletionPacket { key, overlapped, status: status::STATUS_SUCCESS, information: bytes as usize };
             boolean(process.handles.port(port).map(|port| port.post(packet)))
         })
     }

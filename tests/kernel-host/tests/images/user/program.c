@@ -21,6 +21,7 @@ typedef struct {
 
 /* A copy of its own in each process. */
 static ULONG attached;
+static ULONG *on_detach;
 static UCHAR of_image[8192];
 static const UCHAR constant[4096] = {1};
 static UCHAR *volatile constant_bytes = (UCHAR *)constant;
@@ -28,9 +29,17 @@ static UCHAR *volatile constant_bytes = (UCHAR *)constant;
 BOOL DllMain(PVOID module, DWORD reason, PVOID reserved)
 {
     (void)module;
-    (void)reserved;
     attached += reason == 1;
+    if (reason == 0 && on_detach != NULL) {
+        *on_detach = reserved == NULL ? 1 : 2;
+    }
     return TRUE;
+}
+
+/* Where to write when the DLL goes: 1, or 2 with its process. */
+VOID WriteOnDetach(ULONG *place)
+{
+    on_detach = place;
 }
 
 ULONG TimesAttached(VOID)
@@ -315,6 +324,14 @@ NTSTATUS PendAt(ULONG code, PVOID memory, ULONG length, BOOL with_port, HANDLE *
         *port = CreateIoCompletionPort(file, NULL, 1, 0);
     }
     return Send(file, code, (UCHAR *)memory + 4096, length, memory);
+}
+
+/* A request that pends, by a file that is opened for synchronous use: returns when it is over. */
+ULONG PendAndWait(VOID)
+{
+    UCHAR buffer[8] = {0};
+    DWORD returned;
+    return DeviceIoControl(Open(FALSE), CODE_PEND, buffer, 8, buffer, 8, &returned, NULL) ? returned : 0;
 }
 
 /* Takes a packet of a port, however long it takes. */
