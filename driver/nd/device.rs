@@ -19,11 +19,13 @@ use crate::{
 pub fn attach(driver: &Driver, miniport: MiniportHandle) -> Result<(), NDIS_STATUS> {
     driver.network_direct.attach(|| {
         file::prepare()?;
-        Configuration::with_network_direct_security(miniport, |security| {
+        let registered = Configuration::with_network_direct_security(miniport, |security| {
             let asked = security.filter(|text| super::security::is_descriptor(text));
             let registered = asked.and_then(|security| register(driver, security).ok());
             registered.map_or_else(|| register(driver, ADMINISTRATORS), Ok)
-        })
+        });
+        // Without a device there will be no file.
+        registered.inspect_err(|_| file::forget_all())
     })
 }
 
