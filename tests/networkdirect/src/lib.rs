@@ -1,2 +1,8 @@
-//! Tests of user-mode NetworkDirect: the codes, structures and rings of `\\.\SoftNd` (docs/networkdirect.md), spoken as programs' providers
-//! speak them, to the real driver image in the kernel host. `tests/driver` has the cases.
+//! What the tests of user-mode NetworkDirect share: the machine they run on, and how a case gets a process of its own. `tests/driver`
+//! speaks the codes, structures and rings of `\\.\SoftNd` (docs/networkdirect.md) as a provider would; `tests/provider` calls the
+//! interfaces of softnd.dll. Both load the real driver image in the kernel host.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+pub mod cases;
+pub mod machine;

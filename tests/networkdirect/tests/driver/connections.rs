@@ -1,8 +1,8 @@
 //! Connectors and listeners.
 
-use super::machine::{Machine, address, pass, rest};
 use super::program::*;
-use super::{Case, cases};
+use networkdirect::machine::{Machine, address, pass, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::rings::OperationFlags;
@@ -224,19 +224,19 @@ fn a_port_is_shared_within_a_process_only() {
     // Another listener of the process, and anything of another process.
     let other = client.nd.create(LISTENER_CREATE, client.adapter);
     assert_eq!(client.bind(LISTENER_BIND, other, address(2, 6000)), SHARING_VIOLATION);
-    let stranger = Program::start(300, 2);
-    assert_eq!(stranger.bind(CONNECTOR_BIND, stranger.connector(), address(2, 6000)), SHARING_VIOLATION);
+    let other_client = Program::start(300, 2);
+    assert_eq!(other_client.bind(CONNECTOR_BIND, other_client.connector(), address(2, 6000)), SHARING_VIOLATION);
     // Free with the last of its users.
     assert_eq!(client.nd.free(LISTENER_FREE, own), Status::SUCCESS);
-    assert_eq!(stranger.bind(CONNECTOR_BIND, stranger.connector(), address(2, 6000)), SHARING_VIOLATION);
+    assert_eq!(other_client.bind(CONNECTOR_BIND, other_client.connector(), address(2, 6000)), SHARING_VIOLATION);
     for connector in [first, second] {
         assert_eq!(client.nd.free(CONNECTOR_FREE, connector), Status::SUCCESS);
     }
     rest();
-    assert_eq!(stranger.bind(CONNECTOR_BIND, stranger.connector(), address(2, 6000)), Status::SUCCESS);
+    assert_eq!(other_client.bind(CONNECTOR_BIND, other_client.connector(), address(2, 6000)), Status::SUCCESS);
     assert_eq!(status(&connecting), Status::CANCELLED);
     assert_eq!(server.nd.free(LISTENER_FREE, listener), Status::SUCCESS);
-    drop((server.close(), client.close(), stranger.close()));
+    drop((server.close(), client.close(), other_client.close()));
     machine.finish();
 }
 

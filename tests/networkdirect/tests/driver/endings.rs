@@ -1,8 +1,8 @@
 //! Files that are closed and adapters that go, wherever that finds them.
 
-use super::machine::{Machine, address, rest};
 use super::program::*;
-use super::{Case, cases};
+use networkdirect::machine::{Machine, address, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::rings::{OperationFlags, RequestType};

@@ -1,9 +1,9 @@
 //! Files, contexts and handles.
 
-use super::machine::{Machine, address, ip};
 use super::program::*;
-use super::{Case, cases};
 use kernel_host::io::Caller;
+use networkdirect::machine::{Machine, address, ip};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::{AddressListReply, QUERY_ADDRESSES};

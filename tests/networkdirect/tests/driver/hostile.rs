@@ -1,8 +1,8 @@
 //! Rings that say what they like.
 
-use super::machine::{Machine, rest};
 use super::program::*;
-use super::{Case, cases};
+use networkdirect::machine::{Machine, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::rings::{CONSUMER_OFFSET, InitiatorEntry, OperationFlags, QueuePairState, RequestType};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Memory regions and the requests that keep their memory locked.
 
-use super::machine::{Machine, ip, rest};
 use super::program::*;
-use super::{Case, cases};
 use kernel_host::memory::user_buffer::UserBuffer;
+use networkdirect::machine::{Machine, ip, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::VERSION;
 use softndk_ioctl::nd::control::*;

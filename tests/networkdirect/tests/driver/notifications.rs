@@ -1,8 +1,8 @@
 //! Requests that wait for completions.
 
-use super::machine::{Machine, rest};
 use super::program::*;
-use super::{Case, cases};
+use networkdirect::machine::{Machine, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::rings::{CompletionFlags, OperationFlags, QueueSizes, RequestType};

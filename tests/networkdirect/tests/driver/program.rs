@@ -1,8 +1,8 @@
 //! A program as the driver meets it: files, handles, memory, and its side of the rings.
 
-use super::machine::rest;
 use kernel_host::io::{Caller, File, GENERIC_READ, GENERIC_WRITE, Opener, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
+use networkdirect::machine::rest;
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::*;
@@ -249,7 +249,7 @@ impl Queue {
             if results.len() >= count {
                 break;
             }
-            super::machine::pass(1);
+            networkdirect::machine::pass(1);
             results.extend(self.poll());
         }
         assert_eq!(results.len(), count, "{results:?}");
@@ -417,7 +417,7 @@ impl Program {
 
     pub fn with(process: u32, host: u8, sizes: QueueSizes, depth: u32) -> Self {
         let nd = Nd::start(process);
-        let adapter = nd.open_adapter(super::machine::ip(host));
+        let adapter = nd.open_adapter(networkdirect::machine::ip(host));
         let domain = nd.create(PD_CREATE, adapter);
         let queue = nd.queue(adapter, depth);
         let pair = new_pair(&nd, domain, (queue.handle, queue.handle), sizes);
@@ -443,7 +443,10 @@ impl Program {
     /// A listener on a port of this program's adapter.
     pub fn listen(&self, port: u16, backlog: u32) -> u64 {
         let listener = self.nd.create(LISTENER_CREATE, self.adapter);
-        assert_eq!(self.bind(LISTENER_BIND, listener, super::machine::address(self.host, port)), Status::SUCCESS);
+        assert_eq!(
+            self.bind(LISTENER_BIND, listener, networkdirect::machine::address(self.host, port)),
+            Status::SUCCESS
+        );
         assert_eq!(self.nd.call(LISTENER_LISTEN, &Listen { version: VERSION, backlog, listener }), Status::SUCCESS);
         listener
     }
@@ -534,7 +537,7 @@ pub fn connect(server: &Program, client: &Program) -> (u64, u64) {
     let (theirs, ours) = (server.connector(), client.connector());
     let arriving = server.get_request(listener, theirs);
     assert!(!arriving.is_completed());
-    assert_eq!(client.bind(CONNECTOR_BIND, ours, super::machine::address(client.host, 0)), Status::SUCCESS);
+    assert_eq!(client.bind(CONNECTOR_BIND, ours, networkdirect::machine::address(client.host, 0)), Status::SUCCESS);
     let connecting = client.connect(ours, to, b"");
     assert_eq!(status(&arriving), Status::SUCCESS);
     let accepting = server.accept(theirs, b"");

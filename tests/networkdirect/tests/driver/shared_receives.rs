@@ -1,8 +1,8 @@
 //! Shared receive queues.
 
-use super::machine::{Machine, rest};
 use super::program::*;
-use super::{Case, cases};
+use networkdirect::machine::{Machine, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::rings::{OperationFlags, QueueSizes};
@@ -55,7 +55,7 @@ fn receives_of_a_shared_queue_go_to_its_queue_pairs() {
     connect(&server, &client);
     // A Send waits for a receive without end.
     client.pair.send(&client.nd, 1, OperationFlags::empty(), &[client.region.sge(0, 64)]);
-    super::machine::pass(20_000);
+    networkdirect::machine::pass(20_000);
     assert_eq!(client.queue.poll(), []);
     for round in 0..10 {
         for context in 0..u64::from(DEPTH) {

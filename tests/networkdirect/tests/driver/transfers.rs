@@ -1,9 +1,9 @@
 //! Requests in rings, from the doorbell to the result.
 
-use super::machine::{Machine, rest};
 use super::program::*;
-use super::{Case, cases};
 use kernel_host::memory::user_buffer::UserBuffer;
+use networkdirect::machine::{Machine, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::{ATTACH, Attach};

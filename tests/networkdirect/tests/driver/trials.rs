@@ -1,7 +1,4 @@
 //! User-mode NetworkDirect at the driver (docs/networkdirect.md), tested on the real driver image in the kernel host.
-//!
-//! A process has one kernel and a bugcheck ends it, so each case runs in a process of its own: this binary again, with the
-//! case's name in the environment. Without an image every case fails and says how to build one.
 
 #![allow(clippy::wildcard_imports, reason = "each case uses many names of the ABI and of the program")]
 
@@ -9,7 +6,6 @@ mod connections;
 mod endings;
 mod files;
 mod hostile;
-mod machine;
 mod memory;
 mod notifications;
 mod program;
@@ -17,58 +13,21 @@ mod shared_receives;
 mod transfers;
 mod windows;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use std::env;
-use std::ffi::OsStr;
-use std::process::{Command, ExitCode};
+use networkdirect::cases::{self, Case};
+use std::process::ExitCode;
 
-/// Names the case that a child process runs.
-const CASE: &str = "SOFTNDK_NETWORKDIRECT_CASE";
-
-/// A case: what it shows, and how.
-type Case = (&'static str, fn());
-
-/// Lists functions as cases under their own names.
-macro_rules! cases {
-    ($($function:ident),+ $(,)?) => {
-        &[$((concat!(module_path!(), "::", stringify!($function)), $function as fn())),+]
-    };
-}
-pub(crate) use cases;
-
-fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 9] = [
-        files::CASES,
-        memory::CASES,
-        transfers::CASES,
-        connections::CASES,
-        notifications::CASES,
-        windows::CASES,
-        shared_receives::CASES,
-        hostile::CASES,
-        endings::CASES,
-    ];
-    suites.into_iter().flatten().copied()
-}
+const SUITES: &[&[Case]] = &[
+    files::CASES,
+    memory::CASES,
+    transfers::CASES,
+    connections::CASES,
+    notifications::CASES,
+    windows::CASES,
+    shared_receives::CASES,
+    hostile::CASES,
+    endings::CASES,
+];
 
 pub fn main() -> ExitCode {
-    if let Ok(wanted) = env::var(CASE) {
-        let (_, run) = all().find(|(name, _)| *name == wanted).unwrap_or_else(|| panic!("no case is called {wanted}"));
-        run();
-        return ExitCode::SUCCESS;
-    }
-    let trials = all().map(|(name, _)| {
-        let shown = name.trim_start_matches("driver::trials::");
-        Trial::test(shown, move || in_child(name))
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
-}
-
-fn in_child(name: &str) -> Result<(), Failed> {
-    let output = Command::new(env::current_exe()?).env(CASE, OsStr::new(name)).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err(format!("{}\n{text}{errors}", output.status).into())
+    cases::run(SUITES, || {})
 }

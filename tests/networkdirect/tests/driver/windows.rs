@@ -1,8 +1,8 @@
 //! Memory windows.
 
-use super::machine::{Machine, rest};
 use super::program::*;
-use super::{Case, cases};
+use networkdirect::machine::{Machine, rest};
+use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::{BIND_WINDOW, BindWindow, BindWindowReply};

@@ -3,9 +3,9 @@
 //! Slots are the numbers of the public header's tables. Every call runs on a user stack of the process, with the calling convention of
 //! Windows; what a case looks at afterwards is read from the process's memory.
 
-use super::machine::{Machine, pass};
 use kernel_host::Process;
 use kernel_host::user::Dll;
+use networkdirect::machine::{Machine, pass};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;

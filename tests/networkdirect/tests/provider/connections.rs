@@ -2,8 +2,8 @@
 
 use super::client::*;
 use super::ends::*;
-use super::machine::{Machine, address, pass, rest};
-use super::{Case, cases};
+use networkdirect::machine::{Machine, address, pass, rest};
+use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
     private_data_and_limits_arrive,

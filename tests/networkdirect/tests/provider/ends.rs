@@ -1,7 +1,7 @@
 //! Two ends of a connection in one process or two, made through the interfaces.
 
 use super::client::*;
-use super::machine::address;
+use networkdirect::machine::address;
 use std::cell::Cell;
 use std::net::SocketAddr;
 
@@ -159,7 +159,7 @@ impl<'p> End<'p> {
                 assert_eq!(all.len(), count, "more results than requests: {all:x?}");
                 return all;
             }
-            super::machine::pass(1);
+            networkdirect::machine::pass(1);
         }
         panic!("{} of {count} results came: {all:x?}", all.len());
     }

@@ -2,9 +2,9 @@
 
 use super::client::*;
 use super::ends::*;
-use super::machine::{Machine, address, pass};
 use super::transfers::with_connected;
-use super::{Case, cases};
+use networkdirect::machine::{Machine, address, pass};
+use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
     one_completion_triggers_all_that_wait,

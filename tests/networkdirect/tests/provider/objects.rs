@@ -2,8 +2,8 @@
 
 use super::client::*;
 use super::ends::*;
-use super::machine::{Machine, address};
-use super::{Case, cases};
+use networkdirect::machine::{Machine, address};
+use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
     class_objects,

@@ -2,8 +2,8 @@
 
 use super::client::*;
 use super::ends::*;
-use super::machine::{Machine, address};
-use super::{Case, cases};
+use networkdirect::machine::{Machine, address};
+use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
     every_operation_moves_its_bytes,
@@ -171,7 +171,7 @@ fn silent_requests_free_their_slots() {
             while active.transfer(WRITE, &[(0, 64)], remote, SILENT) == NO_MORE_ENTRIES {
                 refused += 1;
                 assert!(refused < 10_000, "a silent request keeps its slot, round {round}");
-                super::machine::pass(1);
+                networkdirect::machine::pass(1);
             }
         }
         assert_eq!(active.transfer(WRITE, &[(0, 64)], remote, 0), SUCCESS);

@@ -1,64 +1,24 @@
 //! User-mode NetworkDirect through softnd.dll, tested on the real driver image in the kernel host.
-//!
-//! A process has one kernel and a bugcheck ends it, so each case runs in a process of its own: this binary again, with the
-//! case's name in the environment. Without an image every case fails and says how to build one.
 
 #![expect(clippy::wildcard_imports, reason = "slots, statuses and flags by the dozen")]
 
 mod client;
 mod connections;
 mod ends;
-mod machine;
 mod notifications;
 mod objects;
 mod transfers;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use networkdirect::cases::{self, Case};
 use softndk_images::{nd_program, workspace::Workspace};
-use std::env;
-use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-/// Names the case that a child process runs.
-const CASE: &str = "SOFTNDK_PROVIDER_CASE";
-
-/// A case: what it shows, and how.
-pub type Case = (&'static str, fn());
-
-/// Lists functions as cases under their own names.
-macro_rules! cases {
-    ($($function:ident),+ $(,)?) => {
-        &[$((concat!(module_path!(), "::", stringify!($function)), $function as fn())),+]
-    };
-}
-pub(crate) use cases;
-
-fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 4] = [objects::CASES, transfers::CASES, notifications::CASES, connections::CASES];
-    suites.into_iter().flatten().copied()
-}
+const SUITES: &[&[Case]] = &[objects::CASES, transfers::CASES, notifications::CASES, connections::CASES];
 
 pub fn main() -> ExitCode {
-    if let Ok(wanted) = env::var(CASE) {
-        let (_, run) = all().find(|(name, _)| *name == wanted).unwrap_or_else(|| panic!("no case is called {wanted}"));
-        run();
-        return ExitCode::SUCCESS;
-    }
-    let workspace = Workspace::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    nd_program::build(&workspace).unwrap_or_else(|error| panic!("{error:#}"));
-    let trials = all().map(|(name, _)| {
-        let shown = name.trim_start_matches("provider::trials::");
-        Trial::test(shown, move || in_child(name))
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
-}
-
-fn in_child(name: &str) -> Result<(), Failed> {
-    let output = Command::new(env::current_exe()?).env(CASE, OsStr::new(name)).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err(format!("{}\n{text}{errors}", output.status).into())
+    cases::run(SUITES, || {
+        let workspace = Workspace::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        nd_program::build(&workspace).unwrap_or_else(|error| panic!("{error:#}"));
+    })
 }

@@ -1,7 +1,7 @@
-//! A completion queue: the rings that its results come through, its notifications, and the queues that wait to be told of.
+//! A completion queue: the rings that its results come through, and its notifications.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use softnd_interfaces::{Status, constants::notify};
 use softndk_ioctl::nd::{
@@ -14,7 +14,7 @@ use softndk_ioctl::nd::{
 };
 use zerocopy::IntoBytes;
 
-use super::{Resource, adapter::Adapter, request_queue::RequestQueue};
+use super::{Resource, adapter::Adapter};
 use crate::{
     argument::{Overlap, Place},
     heap::{put_all, try_list},
@@ -29,11 +29,6 @@ pub struct CompletionQueue {
     resource: Resource,
     file: RequestFile,
     rings: SpinLock<Rings>,
-    /// Whether a notification may be outstanding.
-    armed: AtomicBool,
-    links: SpinLock<Links>,
-    /// Whether `links` has any: looked at by every poll.
-    has_links: AtomicBool,
     resizing: AtomicBool,
 }
 
@@ -41,10 +36,6 @@ pub struct CompletionQueue {
 struct Rings {
     current: CompletionRing,
     next: Vec<CompletionRing>,
-    /// Results that were ever taken.
-    taken: u32,
-    /// What `taken` has to pass before the last Notify is known to have been answered.
-    armed_at: u32,
 }
 
 /// Takes the first of a list, and moves the others forward.
@@ -54,14 +45,6 @@ fn take_first<T>(list: &mut Vec<T>) -> Option<T> {
         core::mem::swap(place, &mut first);
     }
     Some(first)
-}
-
-/// Queues with requests that the driver was not told of.
-struct Links {
-    /// Each with its place for this completion queue.
-    queues: Vec<(Shared<RequestQueue>, usize)>,
-    /// Queues that may be linked; there is room for as many.
-    expected: usize,
 }
 
 impl CompletionQueue {
@@ -89,10 +72,7 @@ impl CompletionQueue {
         Shared::new(Self {
             resource,
             file,
-            rings: SpinLock::new(Rings { current: ring, next: Vec::new(), taken: 0, armed_at: 0 }),
-            armed: AtomicBool::new(false),
-            links: SpinLock::new(Links { queues: Vec::new(), expected: 0 }),
-            has_links: AtomicBool::new(false),
+            rings: SpinLock::new(Rings { current: ring, next: Vec::new() }),
             resizing: AtomicBool::new(false),
         })
     }
@@ -150,9 +130,8 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes up to `count` results. What waits is told to the driver first.
+    /// Takes up to `count` results.
     pub fn results(&self, count: u32, mut each: impl FnMut(&ResultEntry)) -> u32 {
-        self.submit_linked();
         let mut taken = 0_u32;
         loop {
             let (more, old) = self.take(count.saturating_sub(taken), &mut each, &mut taken);
@@ -188,10 +167,6 @@ impl CompletionQueue {
                 flags = rings.current.flags();
             }
         }
-        rings.taken = rings.taken.wrapping_add(taken);
-        if taken > 0 && rings.taken.wrapping_sub(rings.armed_at).cast_signed() > 0 {
-            self.armed.store(false, Ordering::SeqCst);
-        }
         *sum = sum.wrapping_add(taken);
         let again = old.is_some() && flags.contains(CompletionFlags::MOVED);
         (again || flags.contains(CompletionFlags::MORE), old)
@@ -202,107 +177,16 @@ impl CompletionQueue {
         if kind > notify::SOLICITED {
             return Status::INVALID_PARAMETER;
         }
-        // A notification of errors does not wait for what is posted.
-        if kind != notify::ERRORS {
-            let mut rings = self.rings.lock();
-            let available =
-                rings.next.iter().fold(rings.current.available(), |sum, ring| sum.wrapping_add(ring.available()));
-            rings.armed_at = rings.taken.wrapping_add(available);
-            drop(rings);
-            self.armed.store(true, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-        }
-        self.submit_linked();
         let input = Notify { version: VERSION, kind, handle: self.handle() };
-        let status = self.file.start(overlapped, CQ_NOTIFY, input.as_bytes(), (core::ptr::null_mut(), 0));
-        if status != Status::PENDING && kind != notify::ERRORS {
-            self.armed.store(false, Ordering::SeqCst);
-        }
-        status
-    }
-
-    /// Whether a notification may be outstanding that a request could bring about.
-    pub fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::SeqCst)
+        self.file.start(overlapped, CQ_NOTIFY, input.as_bytes(), (core::ptr::null_mut(), 0))
     }
 
     pub fn cancel(&self) -> Result<(), Status> {
-        self.armed.store(false, Ordering::SeqCst);
         self.resource.call(CQ_CANCEL_IO)
     }
 
     pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
         self.file.result(overlapped, bytes, wait)
-    }
-
-    /// Makes room for one more queue that may be linked. NO_MEMORY.
-    pub fn expect_link(&self) -> Result<(), Status> {
-        let wanted = {
-            let mut links = self.links.lock();
-            links.expected = links.expected.saturating_add(1);
-            links.expected
-        };
-        // Doubled, so that many queues do not copy the list each time.
-        let mut larger =
-            try_list(wanted.checked_next_power_of_two().unwrap_or(wanted)).inspect_err(|_| self.expect_no_link())?;
-        let mut links = self.links.lock();
-        if links.queues.capacity() < larger.capacity() {
-            put_all(&mut larger, links.queues.drain(..));
-            core::mem::swap(&mut links.queues, &mut larger);
-        }
-        drop(links);
-        Ok(())
-    }
-
-    fn expect_no_link(&self) {
-        let mut links = self.links.lock();
-        links.expected = links.expected.saturating_sub(1);
-    }
-
-    /// Links a queue that has something to tell. False when there is no room to remember it.
-    pub fn link(&self, queue: &Shared<RequestQueue>, place: usize) -> bool {
-        let mut links = self.links.lock();
-        if links.queues.len() == links.queues.capacity() {
-            return false;
-        }
-        if queue.set_linked(place, true) {
-            put_all(&mut links.queues, [(queue.clone(), place)]);
-            self.has_links.store(true, Ordering::SeqCst);
-        }
-        true
-    }
-
-    /// Forgets a queue that is closed.
-    pub fn unlink(&self, queue: &RequestQueue) {
-        let mut links = self.links.lock();
-        links.expected = links.expected.saturating_sub(1);
-        let place = links.queues.iter().position(|(linked, _)| core::ptr::eq(&raw const **linked, queue));
-        let unlinked = place.map(|place| links.queues.swap_remove(place));
-        drop(links);
-        drop(unlinked);
-    }
-
-    /// Tells the driver of all that waits in linked queues.
-    pub fn submit_linked(&self) {
-        if !self.has_links.load(Ordering::SeqCst) {
-            return;
-        }
-        // Not more than there are now: posts of other threads link again.
-        let mut left = self.links.lock().queues.len();
-        while left > 0 {
-            let queue = {
-                let mut links = self.links.lock();
-                let queue = links.queues.pop();
-                self.has_links.store(!links.queues.is_empty(), Ordering::SeqCst);
-                if let Some((queue, place)) = &queue {
-                    queue.set_linked(*place, false);
-                }
-                queue
-            };
-            let Some((queue, _)) = queue else { return };
-            queue.submit();
-            left = left.saturating_sub(1);
-        }
     }
 }
 

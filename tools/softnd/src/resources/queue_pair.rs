@@ -155,7 +155,7 @@ fn check_list(sges: Given<Sge>, count: u32) -> Result<(), Status> {
 /// Posts a receive to a queue pair's own queue, or to a shared one. DATA_OVERRUN for too many SGEs, BUFFER_OVERFLOW for too many
 /// bytes, NO_MORE_ENTRIES when the queue is full. Legal in every state of the connection.
 pub fn post_receive(
-    queue: &Shared<RequestQueue>,
+    queue: &RequestQueue,
     context: u64,
     (sges, count): (Given<Sge>, u32),
     most_sges: u32,
@@ -166,7 +166,7 @@ pub fn post_receive(
         return Err(Status::DATA_OVERRUN);
     }
     total(sges.list(count as usize), most_bytes)?;
-    RequestQueue::post(queue, Side::Receive, &receive_head(context, count), &SgeList(sges.list(count as usize)))
+    queue.post(Side::Receive, &receive_head(context, count), &SgeList(sges.list(count as usize)))
 }
 
 impl QueuePair {
@@ -210,15 +210,7 @@ impl QueuePair {
             receive_sges,
         };
         let completion_queues = [wish.receive_queue.clone(), wish.initiator_queue.clone()];
-        // From here on the drop undoes it.
-        let pair =
-            Self { queue, resource, limits, shared_receive_queue: shared, _completion_queues: completion_queues };
-        pair.queue.attach(wish.initiator_queue)?;
-        pair.queue.attach(wish.receive_queue)?;
-        if let Some(shared) = &pair.shared_receive_queue {
-            shared.attach(wish.receive_queue)?;
-        }
-        Ok(pair)
+        Ok(Self { queue, resource, limits, shared_receive_queue: shared, _completion_queues: completion_queues })
     }
 
     pub fn handle(&self) -> u64 {
@@ -239,11 +231,8 @@ impl QueuePair {
         self.limits.inline
     }
 
-    /// Tells the driver of what waits here and in the shared receive queue.
+    /// Tells the driver of what waits.
     pub fn submit(&self) {
-        if let Some(shared) = &self.shared_receive_queue {
-            shared.submit();
-        }
         self.queue.submit();
     }
 
@@ -277,10 +266,10 @@ impl QueuePair {
         let list = transfer.sges.list(transfer.count as usize);
         if transfer.flags & flag::INLINE != 0 {
             let head = InitiatorEntry { inline_length, ..head };
-            RequestQueue::post(&self.queue, Side::Initiator, &head, &InlineBytes { list, length: inline_length })
+            self.queue.post(Side::Initiator, &head, &InlineBytes { list, length: inline_length })
         } else {
             let head = InitiatorEntry { sge_count: transfer.count, ..head };
-            RequestQueue::post(&self.queue, Side::Initiator, &head, &SgeList(list))
+            self.queue.post(Side::Initiator, &head, &SgeList(list))
         }
     }
 
@@ -333,7 +322,7 @@ impl QueuePair {
         self.require_connection()?;
         let head =
             InitiatorEntry { window: window.handle(), ..initiator_head(context, request_type::INVALIDATE, flags) };
-        RequestQueue::post(&self.queue, Side::Initiator, &head, &Nothing)?;
+        self.queue.post(Side::Initiator, &head, &Nothing)?;
         self.queue.submit();
         Ok(())
     }

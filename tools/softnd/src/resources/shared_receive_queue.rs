@@ -13,7 +13,6 @@ use softndk_ioctl::nd::{
 use super::{
     Resource,
     adapter::Adapter,
-    completion_queue::CompletionQueue,
     queue_pair::{MORE_RECEIVE_SGES, more, post_receive},
     request_queue::RequestQueue,
 };
@@ -84,15 +83,6 @@ impl SharedReceiveQueue {
         self.resource.shares_handles(adapter)
     }
 
-    /// Tells it of a completion queue that gets its results.
-    pub fn attach(&self, queue: &Shared<CompletionQueue>) -> Result<(), Status> {
-        self.queue.attach(queue)
-    }
-
-    pub fn submit(&self) {
-        self.queue.submit();
-    }
-
     pub fn affinity(&self) -> Result<GroupAffinity, Status> {
         let input = Handle { version: VERSION, reserved: 0, handle: self.handle() };
         self.resource.device().ask(SRQ_GET_AFFINITY, &input)
@@ -122,7 +112,6 @@ impl SharedReceiveQueue {
     }
 
     pub fn notify(&self, overlapped: Overlap) -> Status {
-        self.queue.submit();
         self.file.start_on(overlapped, SRQ_NOTIFY, self.handle())
     }
 
@@ -137,11 +126,5 @@ impl SharedReceiveQueue {
 
     pub fn overlapped_result(&self, overlapped: Overlap, wait: i32) -> Status {
         self.file.result(overlapped, Place::NONE, wait)
-    }
-}
-
-impl Drop for SharedReceiveQueue {
-    fn drop(&mut self) {
-        self.queue.close();
     }
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const INX: &str = include_str!("../../../../inf/softndk.inx");
+const INX: &str = include_str!("../../../inf/softndk.inx");
 
 /// What any callout may use of a kernel stack of 24 KiB.
 const STACK_LIMIT: usize = 16 << 10;
@@ -26,7 +26,7 @@ fn image() -> PathBuf {
 }
 
 pub struct Machine {
-    kernel: Kernel,
+    pub kernel: Kernel,
     driver: Driver,
     pub adapters: Vec<Adapter>,
 }
