@@ -74,6 +74,11 @@ const MAX_TIMEOUT_MS: u32 = 86_400_000;
 /// How long a connection request waits for the peer without a value in the registry, in milliseconds: the time of common cards.
 const CONNECTION_TIMEOUT_MS: u32 = 30_000;
 
+/// How long a user-mode queue is polled without a value in the registry, in microseconds: some round trips.
+const POLL_US: u32 = 50;
+/// Longest time taken, in microseconds: a second.
+const MAX_POLL_US: u32 = 1_000_000;
+
 /// The registry's values for this adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration {
@@ -85,6 +90,8 @@ pub struct Configuration {
     pub completion_mode: CompletionMode,
     pub limits: LimitsProfile,
     pub timeouts: Timeouts,
+    /// How long the driver looks at a user-mode queue's rings after the last entry, in nanoseconds; 0: it does not.
+    pub network_direct_poll: u64,
     /// NDK is on from the start.
     pub network_direct: bool,
     /// Overrides the permanent address.
@@ -115,6 +122,7 @@ impl Configuration {
                 receiver_not_ready: store.timeout(keyword::RECEIVER_NOT_READY, 0),
             },
             completion_mode: CompletionMode::from_keyword(store.integer(keyword::COMPLETION_MODE)),
+            network_direct_poll: poll_window(store.integer(keyword::NETWORK_DIRECT_POLL)),
             network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
             network_address: store.network_address(),
         })
@@ -134,6 +142,11 @@ impl Configuration {
     }
 }
 
+/// `NetworkDirectPollUs` in nanoseconds.
+fn poll_window(microseconds: Option<u32>) -> u64 {
+    u64::from(microseconds.filter(|window| *window <= MAX_POLL_US).unwrap_or(POLL_US)).saturating_mul(1_000)
+}
+
 /// Keyword names in UTF-16, in NDIS's form.
 mod keyword {
     use softndk_kernel::utf16;
@@ -147,6 +160,7 @@ mod keyword {
     pub const DISCONNECT_TIMEOUT: &[u16] = utf16!("DisconnectTimeoutMs");
     pub const RECEIVER_NOT_READY: &[u16] = utf16!("ReceiverNotReadyMs");
     pub const COMPLETION_MODE: &[u16] = utf16!("CompletionMode");
+    pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_SDDL: &[u16] = utf16!("NetworkDirectSddl");
     pub const TECHNOLOGY: &[u16] = utf16!("*NetworkDirectTechnology");
 }

@@ -30,6 +30,8 @@ softndk_kernel::pool_tags! {
     ND_HANDLES = b"SnNh",
     /// Requests that pend.
     ND_REQUEST = b"SnNi",
+    /// Queues whose rings the driver looks at by itself.
+    ND_POLLER = b"SnNp",
     /// Connections that wait for a listener's process.
     ND_ARRIVAL = b"SnNb",
     SERVICE = b"SnTu",

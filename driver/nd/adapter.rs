@@ -60,6 +60,8 @@ pub struct OpenedAdapter {
     /// By which programs know it.
     id: u64,
     gone: AtomicBool,
+    /// How long the driver looks at a queue's rings after the last entry, in nanoseconds; 0: posts need doorbells.
+    pub poll_window: u64,
 }
 
 // SAFETY: the provider is shared by all opens of the adapter and outlives them.
@@ -139,6 +141,7 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
         index: found.index,
         id: found.net_luid,
         gone: AtomicBool::new(false),
+        poll_window: found.provider.configuration().network_direct_poll,
     })?;
     if !found.provider.engine_open() {
         return Err(STATUS_DEVICE_NOT_READY);

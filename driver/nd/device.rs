@@ -7,7 +7,7 @@ use ndkpi_sys::ndis::NDIS_STATUS;
 use softndk_ioctl::nd;
 use softndk_kernel::utf16;
 
-use super::{file, request};
+use super::{file, poller, request};
 use crate::{
     configuration::Configuration,
     device::{self, ADMINISTRATORS, DeviceDescription, DeviceHandle},
@@ -19,13 +19,14 @@ use crate::{
 pub fn attach(driver: &Driver, miniport: MiniportHandle) -> Result<(), NDIS_STATUS> {
     driver.network_direct.attach(|| {
         file::prepare()?;
+        poller::start();
         let registered = Configuration::with_network_direct_security(miniport, |security| {
             let asked = security.filter(|text| super::security::is_descriptor(text));
             let registered = asked.and_then(|security| register(driver, security).ok());
             registered.map_or_else(|| register(driver, ADMINISTRATORS), Ok)
         });
         // Without a device there will be no file.
-        registered.inspect_err(|_| file::forget_all())
+        registered.inspect_err(|_| end())
     })
 }
 
@@ -45,9 +46,16 @@ fn register(driver: &Driver, security: &[u16]) -> Result<DeviceHandle, NDIS_STAT
 /// An adapter is being halted and is in the driver's table no more: every object that a process has of it ends. PASSIVE_LEVEL.
 pub fn adapter_removed(index: usize) {
     file::each_context(&mut |context| context.end_adapter(index));
+    poller::pass();
+}
+
+/// The device is gone: its files end, and what looks at their rings.
+fn end() {
+    file::forget_all();
+    poller::stop();
 }
 
 /// An adapter was removed: the last one removes the device, and with it the files. PASSIVE_LEVEL.
 pub fn detach(driver: &Driver) {
-    driver.network_direct.detach(file::forget_all);
+    driver.network_direct.detach(end);
 }

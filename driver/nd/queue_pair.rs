@@ -7,8 +7,7 @@
 //! The driver's part of the header is a snapshot: counts of taken entries, less what occupies a slot of the engine's queues.
 
 use ndkpi_sys::nt::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER,
-    STATUS_NO_MORE_ENTRIES, STATUS_PENDING, STATUS_SUCCESS,
+    NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
 };
 use softndk_cells::Shared;
 use softndk_engine::{
@@ -22,11 +21,7 @@ use softndk_ioctl::nd::{
         RequestType,
     },
 };
-use softndk_kernel::{
-    event::Mutex,
-    irp::{Buffer, Request},
-    spin_lock::SpinLock,
-};
+use softndk_kernel::irp::{Buffer, Request};
 use zerocopy::FromBytes;
 
 use super::{
@@ -35,16 +30,14 @@ use super::{
     context::{HandleReservation, ProcessContext},
     memory_region::MemoryRegion,
     memory_window::MemoryWindow,
-    object::{self, Closable, Made, kept, no_memory},
+    object::{self, Closable, Made, kept},
     request::{Call, answer, input, named, room},
+    request_memory::{RequestMemory, Turn},
     rings::Attached,
     shared_receive_queue::SharedReceiveQueue,
     status::{Answered, invalid_parameter, of_bind, of_create},
 };
-use crate::{
-    platform::{KernelPlatform, UserModeObject},
-    tags,
-};
+use crate::platform::{KernelPlatform, UserModeObject};
 
 pub struct QueuePair {
     engine: Made<EnginePair<KernelPlatform>>,
@@ -55,18 +48,7 @@ pub struct QueuePair {
     shared: Option<Shared<SharedReceiveQueue>>,
     sizes: QueueSizes,
     layout: QueueLayout,
-    /// Held while entries are taken and posted.
-    posting: Mutex<()>,
-    state: SpinLock<PairState>,
-}
-
-struct PairState {
-    closed: bool,
-    /// An entry made no sense: nothing is taken any more.
-    broken: bool,
-    memory: Option<Shared<Attached>>,
-    initiator_taken: u32,
-    receive_taken: u32,
+    requests: RequestMemory,
 }
 
 /// Why no further entry is taken now.
@@ -92,28 +74,23 @@ impl QueuePair {
             shared.publish();
         }
         let Ok(engine) = self.engine.get() else { return };
-        let state = self.state.lock();
-        let Some(memory) = &state.memory else { return };
-        let (initiator, receive) = engine.outstanding();
-        let mut bits = QueuePairState::empty();
-        bits.set(QueuePairState::CONNECTED, engine.was_connected());
-        bits.set(QueuePairState::ENDED, engine.has_ended());
-        memory.publish(&QueuePairTaken {
-            initiator_taken: state.initiator_taken,
-            receive_taken: state.receive_taken,
-            initiator_retired: state.initiator_taken.wrapping_sub(initiator),
-            receive_retired: state.receive_taken.wrapping_sub(receive),
-            state: bits.bits(),
-            polling: 0,
+        self.requests.publish(|taken| {
+            let (initiator, receive) = engine.outstanding();
+            let mut bits = QueuePairState::empty();
+            bits.set(QueuePairState::CONNECTED, engine.was_connected());
+            bits.set(QueuePairState::ENDED, engine.has_ended());
+            QueuePairTaken {
+                initiator_retired: taken.initiator_taken.wrapping_sub(initiator),
+                receive_retired: taken.receive_taken.wrapping_sub(receive),
+                state: bits.bits(),
+                ..taken
+            }
         });
     }
 
     /// Posts what is in the rings, and moves what has completed. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = {
-            let _posting = self.posting.lock();
-            self.take_entries()
-        };
+        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn));
         self.publish();
         self.drain();
         posted
@@ -126,60 +103,44 @@ impl QueuePair {
         }
     }
 
-    /// Takes every entry that can be posted now. The caller holds the posting.
-    fn take_entries(&self) -> Result<(), NTSTATUS> {
+    /// Takes every entry that can be posted now.
+    fn take_entries(&self, turn: &Turn<'_>) -> Result<(), NTSTATUS> {
         let engine = self.engine.get()?;
-        let (memory, receive, initiator) = {
-            let state = self.state.lock();
-            let memory = state.memory.clone().filter(|_| !state.broken).ok_or(STATUS_INVALID_DEVICE_STATE)?;
-            (memory, state.receive_taken, state.initiator_taken)
-        };
-        let received = self.take_receives(engine, &memory, receive);
-        let initiated = self.take_initiator(engine, &memory, initiator);
+        let received = self.take_receives(engine, turn);
+        let initiated = self.take_initiator(engine, turn);
         if received.is_ok() && initiated.is_ok() {
             return Ok(());
         }
-        self.state.lock().broken = true;
+        let status = turn.break_off();
         engine.flush();
-        Err(STATUS_INVALID_PARAMETER)
+        Err(status)
     }
 
-    fn take_receives(
-        &self,
-        engine: &EnginePair<KernelPlatform>,
-        memory: &Attached,
-        mut taken: u32,
-    ) -> Result<(), Broken> {
-        let ring = &self.layout.receive;
-        let waiting = memory.receive_producer().wrapping_sub(taken);
+    fn take_receives(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>) -> Result<(), Broken> {
+        let (ring, memory) = (&self.layout.receive, &turn.memory);
+        let waiting = memory.receive_producer().wrapping_sub(turn.receive_taken());
         if waiting > ring.entries {
             return Err(Broken);
         }
         for _ in 0..waiting {
+            let taken = turn.receive_taken();
             let entry = memory.receive_entry(ring, taken);
             if entry.sge_count > self.sizes.receive_sges {
                 return Err(Broken);
             }
             let sges = memory.sges(ring, taken, size_of::<ReceiveEntry>(), entry.sge_count);
             match stop(engine.receive(entry.context, sges)) {
-                Ok(()) => {}
+                Ok(()) => turn.take_receive(),
                 Err(Stop::NotNow) => break,
                 Err(Stop::Broken) => return Err(Broken),
             }
-            taken = taken.wrapping_add(1);
-            self.state.lock().receive_taken = taken;
         }
         Ok(())
     }
 
-    fn take_initiator(
-        &self,
-        engine: &EnginePair<KernelPlatform>,
-        memory: &Attached,
-        mut taken: u32,
-    ) -> Result<(), Broken> {
-        let ring = &self.layout.initiator;
-        let waiting = memory.initiator_producer().wrapping_sub(taken);
+    fn take_initiator(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>) -> Result<(), Broken> {
+        let (ring, memory) = (&self.layout.initiator, &turn.memory);
+        let waiting = memory.initiator_producer().wrapping_sub(turn.initiator_taken());
         if waiting > ring.entries {
             return Err(Broken);
         }
@@ -187,14 +148,13 @@ impl QueuePair {
             return Ok(());
         }
         for _ in 0..waiting {
+            let taken = turn.initiator_taken();
             let entry = memory.initiator_entry(ring, taken);
             match self.post(engine, memory, taken, &entry) {
-                Ok(()) => {}
+                Ok(()) => turn.take_initiator(),
                 Err(Stop::NotNow) => break,
                 Err(Stop::Broken) => return Err(Broken),
             }
-            taken = taken.wrapping_add(1);
-            self.state.lock().initiator_taken = taken;
         }
         Ok(())
     }
@@ -231,12 +191,13 @@ impl QueuePair {
         post_data(engine, kind, flags, entry, sges)
     }
 
-    /// Takes the rings away; their request ends with this status when no context uses them any more.
-    fn detach(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) {
-        let memory = self.state.lock().memory.take_if(|memory| fits(memory));
-        if let Some(memory) = memory {
-            memory.lease.end_with(status);
-        }
+    pub fn requests(&self) -> &RequestMemory {
+        &self.requests
+    }
+
+    /// As [`OpenedAdapter::poll_window`].
+    pub fn poll_window(&self) -> u64 {
+        self.adapter.poll_window
     }
 }
 
@@ -287,21 +248,21 @@ fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlag
 
 impl UserModeObject for Shared<QueuePair> {
     fn cancelled(&self, request: usize) {
-        self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request));
+        self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is(request));
     }
 }
 
 impl Closable for Shared<QueuePair> {
     fn close(&self, _status: NTSTATUS) {
-        self.state.lock().closed = true;
+        self.requests.shut();
         if let Ok(engine) = self.engine.get() {
             object::finish(engine.close(object::no_callback()));
         }
-        self.detach(STATUS_SUCCESS, |_| true);
+        self.requests.close();
     }
 
     fn end_file(&self, file: u64) {
-        self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+        self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
     fn adapter(&self) -> &Shared<OpenedAdapter> {
@@ -311,29 +272,9 @@ impl Closable for Shared<QueuePair> {
 
 impl Attach for Shared<QueuePair> {
     fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-        if self.state.lock().memory.is_some() {
-            return Err((request, STATUS_INVALID_DEVICE_STATE));
-        }
-        let memory = Attached::try_new(call, request, self.layout.length, object::owner(self))?;
-        let refused = {
-            let mut state = self.state.lock();
-            if state.closed || memory.lease.is_cancelled() {
-                Some(STATUS_CANCELLED)
-            } else if state.memory.is_some() {
-                Some(STATUS_INVALID_DEVICE_STATE)
-            } else {
-                // Counts begin anew with each memory.
-                (state.initiator_taken, state.receive_taken) = (0, 0);
-                state.memory = Some(memory.clone());
-                None
-            }
-        };
-        if let Some(status) = refused {
-            memory.lease.end_with(status);
-        }
-        drop(memory);
+        let attached = self.requests.attach(call, request, self.layout.length, self);
         self.publish();
-        Ok(STATUS_PENDING)
+        attached
     }
 }
 
@@ -401,7 +342,6 @@ fn create_pair(
     let parents =
         if shared.is_some() { parents.as_slice() } else { parents.split_last().map_or(&[][..], |(_, own)| own) };
     let reservation = HandleReservation::try_new(&call.context, parents, Some(&adapter))?;
-    let state = PairState { closed: false, broken: false, memory: None, initiator_taken: 0, receive_taken: 0 };
     let pair = object::block(QueuePair {
         engine: Made::none(),
         adapter,
@@ -411,8 +351,7 @@ fn create_pair(
         shared,
         sizes,
         layout,
-        posting: Mutex::try_new(tags::EVENT, ()).map_err(no_memory)?,
-        state: SpinLock::new(state),
+        requests: RequestMemory::try_new()?,
     })?;
     make(&pair, &domain, user.context, reservation.place())?;
     answer(buffer, &ResourceDescriptor { handle: reservation.fill(pair), ..ResourceDescriptor::default() })
@@ -464,12 +403,12 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     rights.set(Rights::REMOTE_WRITE | Rights::LOCAL_WRITE, given.contains(OperationFlags::ALLOW_WRITE));
     let (engine, window, region) = (pair.engine()?, window.engine()?, region.engine()?);
     let bound = {
-        let _posting = pair.posting.lock();
-        pair.take_entries()?;
+        let turn = pair.requests.turn()?;
+        pair.take_entries(&turn)?;
         if !engine.was_connected() {
             return Err(STATUS_CONNECTION_INVALID);
         }
-        if pair.has_entries() {
+        if pair.requests.has_initiator_entries() {
             return Err(STATUS_NO_MORE_ENTRIES);
         }
         engine.bind(asked.context, flags, region, window, asked.address, asked.length, rights)
@@ -479,12 +418,4 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     pair.drain();
     bound.map_err(of_bind)?;
     answer(buffer, &BindWindowReply { remote_token: token, reserved: 0 })
-}
-
-impl QueuePair {
-    /// Whether initiator entries wait that the engine has no slot for.
-    fn has_entries(&self) -> bool {
-        let state = self.state.lock();
-        state.memory.as_ref().is_some_and(|memory| memory.initiator_producer() != state.initiator_taken)
-    }
 }

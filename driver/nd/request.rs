@@ -27,6 +27,7 @@ use super::{
     file::{self, File},
     listener, memory_region, memory_window, notify,
     object::{Closable, HandleKind},
+    poller::{self, Polled},
     queue_pair, shared_receive_queue,
     status::Answered,
 };
@@ -256,13 +257,18 @@ fn cancel_io<T: HandleKind + Cancellable>(call: &Call, buffer: &mut Buffer) -> A
 fn doorbell(call: &Call, buffer: &mut Buffer) -> Answered {
     let handle = input::<Handle>(buffer)?.handle;
     if let Ok(pair) = call.context.object::<queue_pair::QueuePair>(handle) {
-        return pair.doorbell().map(|()| 0);
+        pair.doorbell()?;
+        poller::offer(Polled::Pair(pair));
+        return Ok(0);
     }
     if let Ok(queue) = call.context.object::<completion_queue::CompletionQueue>(handle) {
         queue.drain();
         return Ok(0);
     }
-    call.context.object::<shared_receive_queue::SharedReceiveQueue>(handle)?.doorbell().map(|()| 0)
+    let queue = call.context.object::<shared_receive_queue::SharedReceiveQueue>(handle)?;
+    queue.doorbell()?;
+    poller::offer(Polled::SharedQueue(queue));
+    Ok(0)
 }
 
 /// ATTACH, of whatever has rings.

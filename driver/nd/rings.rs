@@ -7,7 +7,7 @@
 use core::{
     mem::offset_of,
     ptr::NonNull,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use ndkpi_sys::nt::{
@@ -36,6 +36,8 @@ pub struct Attached {
     #[expect(dead_code, reason = "keeps the memory mapped")]
     mapping: Mapping,
     pub lease: Lease,
+    /// The object does not have it any more: it ends with its last user.
+    revoked: AtomicBool,
 }
 
 // SAFETY: the memory is mapped for every processor as long as the value lives, and accessed by volatile or atomic accesses only.
@@ -59,7 +61,13 @@ impl Attached {
             Err(status) => return Err((request, status)),
         };
         let Some(start) = mapping.start() else { return Err((request, STATUS_INVALID_PARAMETER)) };
-        let attached = match super::object::block(Self { start, length, mapping, lease: Lease::new() }) {
+        let attached = match super::object::block(Self {
+            start,
+            length,
+            mapping,
+            lease: Lease::new(),
+            revoked: AtomicBool::new(false),
+        }) {
             Ok(attached) => attached,
             Err(status) => return Err((request, status)),
         };
@@ -69,6 +77,16 @@ impl Attached {
         };
         attached.lease.fill(pended);
         Ok(attached)
+    }
+
+    /// The object gives it up: its request ends with this status, once no context uses it any more.
+    pub fn revoke(&self, status: NTSTATUS) {
+        self.lease.end_with(status);
+        self.revoked.store(true, Ordering::Release);
+    }
+
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
     }
 
     /// A word of the memory.
@@ -112,6 +130,11 @@ impl Attached {
         self.read(offset_of!(QueuePairHeader, receive_producer))
     }
 
+    /// Both producer counts of a queue pair.
+    pub fn producers(&self) -> (u32, u32) {
+        (self.initiator_producer(), self.receive_producer())
+    }
+
     pub fn initiator_entry(&self, ring: &Ring, count: u32) -> InitiatorEntry {
         self.copy(ring.place(count))
     }
@@ -134,13 +157,17 @@ impl Attached {
         inside.then_some(softndk_engine::Sge { address, length, token: MemoryToken::NONE })
     }
 
-    /// Publishes the driver's part of a queue pair's header.
+    /// Says whether posts need a doorbell.
+    pub fn show_polling(&self, polling: bool) {
+        self.write(TAKEN_OFFSET.saturating_add(offset_of!(QueuePairTaken, polling)), u32::from(polling));
+    }
+
+    /// Publishes the driver's part of a queue pair's header, but for `polling`.
     pub fn publish(&self, taken: &QueuePairTaken) {
         let fields = [
             (offset_of!(QueuePairTaken, initiator_retired), taken.initiator_retired),
             (offset_of!(QueuePairTaken, receive_retired), taken.receive_retired),
             (offset_of!(QueuePairTaken, state), taken.state),
-            (offset_of!(QueuePairTaken, polling), taken.polling),
             (offset_of!(QueuePairTaken, initiator_taken), taken.initiator_taken),
             (offset_of!(QueuePairTaken, receive_taken), taken.receive_taken),
         ];

@@ -5,9 +5,7 @@
 
 use core::ffi::c_void;
 
-use ndkpi_sys::nt::{
-    NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS,
-};
+use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_INVALID_PARAMETER, STATUS_PENDING, STATUS_SUCCESS};
 use softndk_cells::Shared;
 use softndk_engine::{PostError, SharedReceiveQueue as EngineQueue, SharedReceiveQueueSettings};
 use softndk_ioctl::nd::{
@@ -15,7 +13,6 @@ use softndk_ioctl::nd::{
     rings::{QueueLayout, QueuePairTaken, QueueSizes, ReceiveEntry},
 };
 use softndk_kernel::{
-    event::Mutex,
     irp::{Buffer, Request},
     spin_lock::SpinLock,
 };
@@ -24,33 +21,25 @@ use super::{
     adapter::{Domain, OpenedAdapter},
     completion_queue::{Attach, all_processors, home},
     context::HandleReservation,
-    object::{self, Closable, Made, kept, no_memory},
+    object::{self, Closable, Made, kept},
     pending::{NOT_TAKEN, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
-    rings::Attached,
+    request_memory::{RequestMemory, Turn},
     status::{Answered, invalid_parameter, of_create, of_resize},
 };
-use crate::{
-    platform::{Callback, KernelPlatform, UserModeObject},
-    tags,
-};
+use crate::platform::{Callback, KernelPlatform, UserModeObject};
 
 pub struct SharedReceiveQueue {
     engine: Made<EngineQueue<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
     sizes: QueueSizes,
     layout: QueueLayout,
-    /// Held while entries are taken and posted.
-    posting: Mutex<()>,
+    requests: RequestMemory,
     state: SpinLock<SharedState>,
 }
 
 struct SharedState {
     closed: bool,
-    /// An entry made no sense: nothing is taken any more.
-    broken: bool,
-    memory: Option<Shared<Attached>>,
-    taken: u32,
     threshold: u32,
     waiting: PendingList,
 }
@@ -63,65 +52,49 @@ impl SharedReceiveQueue {
     /// Shows the process what is taken and what is free again. `IRQL <= DISPATCH_LEVEL`.
     pub fn publish(&self) {
         let Ok(engine) = self.engine.get() else { return };
-        let state = self.state.lock();
-        let Some(memory) = &state.memory else { return };
-        memory.publish(&QueuePairTaken {
-            receive_taken: state.taken,
-            receive_retired: state.taken.wrapping_sub(engine.queued()),
-            ..QueuePairTaken::default()
+        self.requests.publish(|taken| QueuePairTaken {
+            receive_retired: taken.receive_taken.wrapping_sub(engine.queued()),
+            ..taken
         });
     }
 
     /// Posts what is in the ring. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = {
-            let _posting = self.posting.lock();
-            self.take_entries()
-        };
+        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn));
         self.publish();
         posted
     }
 
-    fn take_entries(&self) -> Result<(), NTSTATUS> {
+    fn take_entries(&self, turn: &Turn<'_>) -> Result<(), NTSTATUS> {
         let engine = self.engine.get()?;
-        let (memory, mut taken) = {
-            let state = self.state.lock();
-            let memory = state.memory.clone().filter(|_| !state.broken).ok_or(STATUS_INVALID_DEVICE_STATE)?;
-            (memory, state.taken)
-        };
-        let ring = &self.layout.receive;
-        let waiting = memory.receive_producer().wrapping_sub(taken);
-        let mut broken = waiting > ring.entries;
-        for _ in 0..if broken { 0 } else { waiting } {
+        let (ring, memory) = (&self.layout.receive, &turn.memory);
+        let waiting = memory.receive_producer().wrapping_sub(turn.receive_taken());
+        if waiting > ring.entries {
+            return Err(turn.break_off());
+        }
+        for _ in 0..waiting {
+            let taken = turn.receive_taken();
             let entry = memory.receive_entry(ring, taken);
             if entry.sge_count > self.sizes.receive_sges {
-                broken = true;
-                break;
+                return Err(turn.break_off());
             }
             let sges = memory.sges(ring, taken, size_of::<ReceiveEntry>(), entry.sge_count);
             match engine.receive(entry.context, sges) {
-                Ok(()) => {}
+                Ok(()) => turn.take_receive(),
                 Err(PostError::QueueFull | PostError::Concurrent) => break,
-                Err(_) => {
-                    broken = true;
-                    break;
-                }
+                Err(_) => return Err(turn.break_off()),
             }
-            taken = taken.wrapping_add(1);
-            self.state.lock().taken = taken;
-        }
-        if broken {
-            self.state.lock().broken = true;
-            return Err(STATUS_INVALID_PARAMETER);
         }
         Ok(())
     }
 
-    fn detach(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) {
-        let memory = self.state.lock().memory.take_if(|memory| fits(memory));
-        if let Some(memory) = memory {
-            memory.lease.end_with(status);
-        }
+    pub fn requests(&self) -> &RequestMemory {
+        &self.requests
+    }
+
+    /// As [`OpenedAdapter::poll_window`].
+    pub fn poll_window(&self) -> u64 {
+        self.adapter.poll_window
     }
 
     fn take_waiting(&self) -> PendingList {
@@ -142,7 +115,7 @@ impl UserModeObject for Shared<SharedReceiveQueue> {
         let waiting = self.state.lock().waiting.take(|pended| pended.id() == request);
         match waiting {
             Some(pended) => pended.finish(STATUS_CANCELLED),
-            None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request)),
+            None => self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is(request)),
         }
     }
 }
@@ -160,7 +133,7 @@ impl Closable for Shared<SharedReceiveQueue> {
         if let Ok(engine) = self.engine.get() {
             object::finish(engine.close(object::no_callback()));
         }
-        self.detach(STATUS_SUCCESS, |_| true);
+        self.requests.close();
     }
 
     fn end_file(&self, file: u64) {
@@ -169,7 +142,7 @@ impl Closable for Shared<SharedReceiveQueue> {
             let Some(pended) = waiting else { break };
             pended.finish(STATUS_CANCELLED);
         }
-        self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
+        self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_file(file));
     }
 
     fn adapter(&self) -> &Shared<OpenedAdapter> {
@@ -179,28 +152,9 @@ impl Closable for Shared<SharedReceiveQueue> {
 
 impl Attach for Shared<SharedReceiveQueue> {
     fn attach(&self, call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
-        if self.state.lock().memory.is_some() {
-            return Err((request, STATUS_INVALID_DEVICE_STATE));
-        }
-        let memory = Attached::try_new(call, request, self.layout.length, object::owner(self))?;
-        let refused = {
-            let mut state = self.state.lock();
-            if state.closed || memory.lease.is_cancelled() {
-                Some(STATUS_CANCELLED)
-            } else if state.memory.is_some() {
-                Some(STATUS_INVALID_DEVICE_STATE)
-            } else {
-                state.taken = 0;
-                state.memory = Some(memory.clone());
-                None
-            }
-        };
-        if let Some(status) = refused {
-            memory.lease.end_with(status);
-        }
-        drop(memory);
+        let attached = self.requests.attach(call, request, self.layout.length, self);
         self.publish();
-        Ok(STATUS_PENDING)
+        attached
     }
 }
 
@@ -221,20 +175,13 @@ pub fn create(call: &Call, buffer: &mut Buffer) -> Answered {
         QueueSizes { receive_depth: asked.queue_depth, receive_sges: asked.max_request_sge, ..QueueSizes::default() };
     let layout = QueueLayout::new(sizes).ok_or(STATUS_INVALID_PARAMETER)?;
     let reservation = HandleReservation::try_new(&call.context, &[asked.domain], Some(&adapter))?;
-    let state = SharedState {
-        closed: false,
-        broken: false,
-        memory: None,
-        taken: 0,
-        threshold: asked.notify_threshold,
-        waiting: PendingList::new(),
-    };
+    let state = SharedState { closed: false, threshold: asked.notify_threshold, waiting: PendingList::new() };
     let queue = object::block(SharedReceiveQueue {
         engine: Made::none(),
         adapter,
         sizes,
         layout,
-        posting: Mutex::try_new(tags::EVENT, ()).map_err(no_memory)?,
+        requests: RequestMemory::try_new()?,
         state: SpinLock::new(state),
     })?;
     // SAFETY: `notified` takes the queue, which the engine keeps until its close is complete.

@@ -9,6 +9,9 @@ use std::time::Duration;
 
 const INX: &str = include_str!("../../../inf/softndk.inx");
 
+/// Names the number of processors.
+pub const PROCESSORS: &str = "SOFTNDK_NETWORKDIRECT_PROCESSORS";
+
 /// What any callout may use of a kernel stack of 24 KiB.
 const STACK_LIMIT: usize = 16 << 10;
 
@@ -25,6 +28,11 @@ fn image() -> PathBuf {
         .expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
+/// Two, where every post needs a doorbell, or as many as the environment says: from three on the driver polls.
+fn processors() -> usize {
+    std::env::var(PROCESSORS).ok().and_then(|count| count.parse().ok()).unwrap_or(2)
+}
+
 pub struct Machine {
     pub kernel: Kernel,
     driver: Driver,
@@ -38,9 +46,15 @@ impl Machine {
 
     /// With keywords that both adapters have.
     pub fn with(keywords: &[(&str, &str)]) -> Self {
+        Self::with_processors(processors(), keywords)
+    }
+
+    /// With so many processors.
+    pub fn with_processors(processors: usize, keywords: &[(&str, &str)]) -> Self {
         let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
         let hang_limit = Some(Duration::from_mins(1));
-        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, hang_limit, ..KernelConfig::default() });
+        let mode = Mode::Verify;
+        let kernel = Kernel::boot(KernelConfig { mode, schedule, hang_limit, processors, ..KernelConfig::default() });
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let mut machine = Self { kernel, driver, adapters: Vec::new() };

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::process::ProcessState;
 use crate::callout::{self, Context, ContextKind};
@@ -115,6 +116,7 @@ pub(super) unsafe fn call(user_thread: &Rc<UserThread>, target: usize, arguments
 pub(super) fn system_call<T>(body: impl FnOnce(&Arc<ProcessState>) -> T) -> T {
     let thread = Thread::current();
     let Some(user_thread) = current() else { panic!("a function of user mode is called outside of a process") };
+    user_thread.process.system_calls.fetch_add(1, Ordering::Relaxed);
     let user_stack = thread.kernel_stack.replace(user_thread.kernel_stack.get());
     let result = body(&user_thread.process);
     thread.kernel_stack.set(user_stack);

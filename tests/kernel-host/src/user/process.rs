@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub(super) struct ProcessState {
     /// Threads that run its code, or a call of it.
     inside: Mutex<usize>,
     left: Event,
+    /// System calls of its threads.
+    pub(super) system_calls: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,6 +103,7 @@ impl Kernel {
             death: Event::notification(),
             inside: Mutex::new(0),
             left: Event::notification(),
+            system_calls: AtomicU64::new(0),
         };
         Process { state: Arc::new(state) }
     }
@@ -111,6 +114,12 @@ impl Process {
     #[must_use]
     pub fn number(&self) -> u32 {
         self.state.number
+    }
+
+    /// How many system calls its threads have made.
+    #[must_use]
+    pub fn system_calls(&self) -> u64 {
+        self.state.system_calls.load(Ordering::Relaxed)
     }
 
     /// Loads a copy of a DLL for this process and runs its `DllMain`, at PASSIVE_LEVEL.

@@ -32,7 +32,8 @@ fn entries_that_make_no_sense_end_their_queue_pair() {
         let (server, client, ..) = pair_of_programs();
         client.pair.receive(&client.nd, 9, &[]);
         client.pair.write_entry(wrong, &[], &[]);
-        assert_eq!(client.nd.doorbell(client.pair.handle), Status::INVALID_PARAMETER, "{wrong:?}");
+        assert!(is_refused(client.nd.doorbell(client.pair.handle)), "{wrong:?}");
+        rest();
         assert!(client.pair.state().contains(QueuePairState::ENDED));
         assert_eq!(Status(client.queue.wait(1)[0].status), Status::CANCELLED);
         assert_eq!(client.nd.doorbell(client.pair.handle), INVALID_DEVICE_STATE);
@@ -43,13 +44,18 @@ fn entries_that_make_no_sense_end_their_queue_pair() {
     let place = client.pair.layout.initiator.place(0);
     client.pair.write_entry(good, &[], &[]);
     write(&client.pair.memory, place, InitiatorEntry { sge_count: SIZES.initiator_sges + 1, ..good });
-    assert_eq!(client.nd.doorbell(client.pair.handle), Status::INVALID_PARAMETER);
+    assert!(is_refused(client.nd.doorbell(client.pair.handle)));
     server.pair.write_entry(good, &[], &[]);
     let long = InitiatorEntry { flags: 0x20, inline_length: SIZES.inline_data + 1, ..good };
     write(&server.pair.memory, server.pair.layout.initiator.place(0), long);
-    assert_eq!(server.nd.doorbell(server.pair.handle), Status::INVALID_PARAMETER);
+    assert!(is_refused(server.nd.doorbell(server.pair.handle)));
     drop((server.close(), client.close()));
     machine.finish();
+}
+
+/// The doorbell that finds an entry without sense says so; one behind the poller finds a queue that takes nothing any more.
+fn is_refused(doorbell: Status) -> bool {
+    doorbell == Status::INVALID_PARAMETER || doorbell == INVALID_DEVICE_STATE
 }
 
 fn counts_that_make_no_sense_end_their_queue_pair() {

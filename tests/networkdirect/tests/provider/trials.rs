@@ -7,6 +7,7 @@ mod connections;
 mod ends;
 mod notifications;
 mod objects;
+mod polling;
 mod transfers;
 
 use networkdirect::cases::{self, Case};
@@ -14,7 +15,8 @@ use softndk_images::{nd_program, workspace::Workspace};
 use std::path::Path;
 use std::process::ExitCode;
 
-const SUITES: &[&[Case]] = &[objects::CASES, transfers::CASES, notifications::CASES, connections::CASES];
+const SUITES: &[&[Case]] =
+    &[objects::CASES, transfers::CASES, notifications::CASES, connections::CASES, polling::CASES];
 
 pub fn main() -> ExitCode {
     cases::run(SUITES, || {

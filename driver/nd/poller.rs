@@ -1,0 +1,338 @@
+//! The poller: a thread that looks at the rings of busy queues by itself, so that their processes need no doorbell.
+//!
+//! A doorbell puts its queue into the list, and the process sees that it is polled. Each round looks at the producer counts of all; a queue for
+//! which nothing came for the adapter's `NetworkDirectPollUs` leaves, after one more look: the process either sees that it must ring, or
+//! its entry is seen here. With an empty list the thread sleeps.
+//!
+//! Processes may spin for its work, so it is preferred to them; they need their processors, so it is there only where more are left
+//! than two ends of a connection take, and after [`SHIFT`] everything rings for a tick of the system's clock.
+//!
+//! Rules: PASSIVE_LEVEL; the thread alone writes `polling` into the memory of a process; memory that was taken away is let go in the
+//! next round.
+
+use core::{
+    ffi::c_void,
+    hint,
+    sync::atomic::{AtomicBool, Ordering, fence},
+};
+
+use softndk_cells::{Dispose, Shared};
+use softndk_kernel::{
+    clock::Clock,
+    event::{Event, Mutex},
+    irql,
+    pool::{NoMemory, PoolArray},
+    spin_lock::SpinLock,
+    thread::{self, Thread},
+};
+
+use super::{
+    queue_pair::QueuePair, request_memory::RequestMemory, rings::Attached, shared_receive_queue::SharedReceiveQueue,
+};
+use crate::tags;
+
+/// Queues polled at a time; those of others ring.
+const PLACES: usize = 64;
+/// Processors of a machine that has one for the thread.
+const PROCESSORS: u32 = 3;
+/// How long the thread works at a stretch, in nanoseconds.
+const SHIFT: u64 = 20_000_000;
+/// Rounds between two looks at the clock.
+const ROUNDS_A_CLOCK: u32 = 32;
+/// Rounds without an entry after which a queue leaves although the clock stands still.
+const IDLE_ROUNDS: u32 = 1 << 12;
+
+/// A queue with request rings.
+pub enum Polled {
+    Pair(Shared<QueuePair>),
+    SharedQueue(Shared<SharedReceiveQueue>),
+}
+
+impl Polled {
+    fn requests(&self) -> &RequestMemory {
+        match self {
+            Self::Pair(pair) => pair.requests(),
+            Self::SharedQueue(queue) => queue.requests(),
+        }
+    }
+
+    /// How long it is polled after its last entry, in nanoseconds; 0: not at all.
+    fn window(&self) -> u64 {
+        match self {
+            Self::Pair(pair) => pair.poll_window(),
+            Self::SharedQueue(queue) => queue.poll_window(),
+        }
+    }
+
+    /// Takes what is in the rings; false when that is over for good.
+    fn take(&self) -> bool {
+        match self {
+            Self::Pair(pair) => pair.doorbell(),
+            Self::SharedQueue(queue) => queue.doorbell(),
+        }
+        .is_ok()
+    }
+}
+
+/// What others tell the thread.
+struct Poller {
+    wake: Event,
+    /// A round has begun and ended since it was asked for.
+    passed: Event,
+    passing: Mutex<()>,
+    wishes: SpinLock<Wishes>,
+    /// Something was added to the wishes.
+    told: AtomicBool,
+}
+
+struct Wishes {
+    offered: PoolArray<Option<Polled>>,
+    /// Queues offered or in the list.
+    count: usize,
+    /// [`pass`] waits.
+    pass: bool,
+    end: bool,
+    /// The thread's, which takes it.
+    list: Option<PollList>,
+}
+
+impl Dispose for Poller {}
+
+/// While the device is registered, if the thread could be had.
+static POLLER: SpinLock<Option<(Shared<Poller>, Option<Thread>)>> = SpinLock::new(None);
+
+fn current() -> Option<Shared<Poller>> {
+    POLLER.lock().as_ref().map(|(poller, _)| poller.clone())
+}
+
+/// Starts the thread where there is a processor to spare. Without it, or without memory for it, every queue rings. PASSIVE_LEVEL.
+pub fn start() {
+    if irql::processor_count() < PROCESSORS {
+        return;
+    }
+    let Ok(poller) = Poller::try_new() else { return };
+    let context: *const Poller = &raw const *poller;
+    // SAFETY: `run` takes the poller's address; `stop` joins the thread before it drops the poller.
+    let Ok(thread) = (unsafe { Thread::start(run, context.cast_mut().cast()) }) else { return };
+    thread.prefer();
+    *POLLER.lock() = Some((poller, Some(thread)));
+}
+
+/// Ends the thread, with which the queues in its list go. PASSIVE_LEVEL, when no request comes any more.
+pub fn stop() {
+    let Some((poller, thread)) = POLLER.lock().take() else { return };
+    poller.tell(|wishes| wishes.end = true);
+    if let Some(thread) = thread {
+        thread.join();
+    }
+    drop(poller);
+}
+
+/// Has a queue polled that was busy just now. PASSIVE_LEVEL.
+pub fn offer(queue: Polled) {
+    if queue.window() == 0 || queue.requests().polled.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let refused = match current() {
+        Some(poller) => poller.offer(queue),
+        None => Some(queue),
+    };
+    if let Some(queue) = refused {
+        queue.requests().polled.store(false, Ordering::Release);
+    }
+}
+
+/// Waits until the thread has let go of the queues that are closed. PASSIVE_LEVEL.
+pub fn pass() {
+    if let Some(poller) = current() {
+        let _alone = poller.passing.lock();
+        poller.tell(|wishes| wishes.pass = true);
+        poller.passed.wait();
+    }
+}
+
+impl Poller {
+    fn try_new() -> Result<Shared<Self>, NoMemory> {
+        let places = PoolArray::try_from_fn(tags::ND_POLLER, PLACES, |_| Ok::<_, NoMemory>(None))?;
+        let offered = PoolArray::try_from_fn(tags::ND_POLLER, PLACES, |_| Ok::<_, NoMemory>(None))?;
+        let list = Some(PollList { places, length: 0 });
+        let wishes = Wishes { offered, count: 0, pass: false, end: false, list };
+        Shared::try_new(Self {
+            wake: Event::try_synchronization(tags::EVENT, false)?,
+            passed: Event::try_synchronization(tags::EVENT, false)?,
+            passing: Mutex::try_new(tags::EVENT, ())?,
+            wishes: SpinLock::new(wishes),
+            told: AtomicBool::new(false),
+        })
+    }
+
+    fn tell<R>(&self, act: impl FnOnce(&mut Wishes) -> R) -> R {
+        let told = act(&mut self.wishes.lock());
+        self.told.store(true, Ordering::Release);
+        self.wake.set();
+        told
+    }
+
+    /// A queue for the list; it comes back when there is no place.
+    fn offer(&self, queue: Polled) -> Option<Polled> {
+        self.tell(|wishes| match wishes.offered.iter_mut().find(|place| place.is_none()) {
+            Some(place) if wishes.count < PLACES => {
+                wishes.count = wishes.count.saturating_add(1);
+                *place = Some(queue);
+                None
+            }
+            _ => Some(queue),
+        })
+    }
+}
+
+/// A queue in the thread's list.
+struct Place {
+    queue: Polled,
+    memory: Shared<Attached>,
+    window: u64,
+    /// Producer counts as they were when entries were last taken.
+    seen: Option<(u32, u32)>,
+    /// When the last entry came, and the rounds since.
+    active: u64,
+    idle_rounds: u32,
+}
+
+impl Place {
+    /// The place of a queue that has memory; any other is forgotten.
+    fn adopt(queue: Polled, now: u64) -> Option<Self> {
+        let Some(memory) = queue.requests().memory() else {
+            queue.requests().polled.store(false, Ordering::Release);
+            return None;
+        };
+        memory.show_polling(true);
+        let window = queue.window();
+        Some(Self { queue, memory, window, seen: None, active: now, idle_rounds: 0 })
+    }
+
+    /// Takes what has come; false when the queue leaves the list.
+    fn look(&mut self, now: u64) -> bool {
+        if self.memory.is_revoked() {
+            return false;
+        }
+        let produced = self.memory.producers();
+        if self.seen != Some(produced) {
+            self.seen = Some(produced);
+            (self.active, self.idle_rounds) = (now, 0);
+            return self.queue.take();
+        }
+        self.idle_rounds = self.idle_rounds.saturating_add(1);
+        let idle = now.saturating_sub(self.active);
+        idle < self.window && (idle != 0 || self.idle_rounds < IDLE_ROUNDS)
+    }
+
+    /// Leaves the list: the process has to ring again.
+    fn leave(self) {
+        self.memory.show_polling(false);
+        // As the process has one between its count and its look at the word: what does not ring is seen now.
+        fence(Ordering::SeqCst);
+        if !self.memory.is_revoked() && self.seen != Some(self.memory.producers()) {
+            let _for_good = self.queue.take();
+        }
+        // A doorbell from here on offers the queue again.
+        self.queue.requests().polled.store(false, Ordering::Release);
+    }
+}
+
+/// The list of the thread.
+struct PollList {
+    places: PoolArray<Option<Place>>,
+    /// How many of the first places may be taken.
+    length: usize,
+}
+
+impl PollList {
+    /// Takes what was offered: there is a place for each.
+    fn adopt(&mut self, poller: &Poller, now: u64) {
+        for index in 0..PLACES {
+            let Some(place) = self.places.get_mut(index) else { return };
+            while place.is_none() {
+                let offered = poller.wishes.lock().offered.iter_mut().find_map(Option::take);
+                let Some(queue) = offered else { return };
+                *place = Place::adopt(queue, now);
+                if place.is_some() {
+                    self.length = self.length.max(index.saturating_add(1));
+                } else {
+                    poller.forget();
+                }
+            }
+        }
+    }
+
+    /// Keeps those that `stay`.
+    fn keep(&mut self, poller: &Poller, stay: impl Fn(&mut Place) -> bool) {
+        let mut last = 0;
+        for (index, place) in self.places.iter_mut().take(self.length).enumerate() {
+            if let Some(left) = place.take_if(|place| !stay(place)) {
+                left.leave();
+                poller.forget();
+            }
+            if place.is_some() {
+                last = index.saturating_add(1);
+            }
+        }
+        self.length = last;
+    }
+}
+
+unsafe extern "C" fn run(context: *mut c_void) {
+    // SAFETY: `start` passes the poller, which lives until this thread is joined.
+    if let Some(poller) = unsafe { context.cast::<Poller>().as_ref() } {
+        let list = poller.wishes.lock().list.take();
+        if let Some(list) = list {
+            poller.poll(list);
+        }
+    }
+    thread::exit();
+}
+
+impl Poller {
+    /// A queue has left the list.
+    fn forget(&self) {
+        let mut wishes = self.wishes.lock();
+        wishes.count = wishes.count.saturating_sub(1);
+    }
+
+    fn poll(&self, mut list: PollList) {
+        let clock = Clock::new();
+        let (mut now, mut round) = (clock.now(), 0_u32);
+        let mut began = now;
+        loop {
+            if list.length == 0 && !self.told.load(Ordering::Acquire) {
+                self.wake.wait();
+                now = clock.now();
+                began = now;
+            }
+            let (mut pass, mut end) = (false, false);
+            if self.told.swap(false, Ordering::AcqRel) {
+                list.adopt(self, now);
+                let mut wishes = self.wishes.lock();
+                (pass, end) = (core::mem::take(&mut wishes.pass), wishes.end);
+            }
+            if end {
+                list.keep(self, |_| false);
+                return;
+            }
+            list.keep(self, |place| place.look(now));
+            if pass {
+                self.passed.set();
+            }
+            round = round.wrapping_add(1);
+            if round.is_multiple_of(ROUNDS_A_CLOCK) {
+                now = clock.now();
+            }
+            if now.saturating_sub(began) > SHIFT {
+                list.keep(self, |_| false);
+                thread::pause();
+                now = clock.now();
+                began = now;
+            }
+            hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Doorbells: which posts make a system call, with the driver's poller and without.
+
+use super::client::*;
+use super::ends::*;
+use networkdirect::machine::{Machine, address, pass};
+use networkdirect::{cases, cases::Case};
+
+pub const CASES: &[Case] = cases![
+    every_post_tells_where_the_driver_does_not_poll,
+    polled_posts_make_no_system_call,
+    two_processors_are_too_few_to_poll,
+    an_idle_queue_is_let_go,
+    a_long_shift_ends,
+    posts_beside_the_last_look_are_done,
+];
+
+const LONG: (&str, &str) = ("NetworkDirectPollUs", "1000000");
+const NEVER: (&str, &str) = ("NetworkDirectPollUs", "0");
+const HAS_READ: u32 = 4;
+
+/// Runs a case between two connected ends of one process.
+fn with(processors: usize, keyword: (&str, &str), run: impl FnOnce(&End<'_>, &End<'_>)) {
+    let machine = Machine::with_processors(processors, &[keyword]);
+    let program = Program::start(&machine);
+    let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
+    connect(&active, &passive, address(2, 7000));
+    run(&active, &passive);
+    drop((active, passive));
+    drop(program);
+    machine.finish();
+}
+
+/// Reads 8 bytes and takes the result, without sleeping; the system calls that it took.
+fn read_one(active: &End<'_>, passive: &End<'_>, number: u8) -> u64 {
+    passive.fill(64, 8, number);
+    let remote = (passive.buffer + 64, passive.remote_token());
+    let sges = active.sges(&[(0, 8)]);
+    let calls = active.program.process.system_calls();
+    let context = active.next_context();
+    active.pair.expects(READ, &[context, sges, 1, remote.0, remote.1, 0], SUCCESS);
+    let done = (0..50_000_000).find_map(|_| active.results().first().copied()).expect("the request is done");
+    assert_eq!((done.status, done.kind, done.context), (SUCCESS, HAS_READ, context));
+    assert_eq!(active.bytes(0, 8), passive.bytes(64, 8));
+    active.program.process.system_calls() - calls
+}
+
+/// Reads until so many in a row made no system call.
+fn until_polled(active: &End<'_>, passive: &End<'_>, wanted: u32) {
+    let mut without = 0;
+    for number in 0..100_000_u32 {
+        without = if read_one(active, passive, number as u8) == 0 { without + 1 } else { 0 };
+        if without == wanted {
+            return;
+        }
+    }
+    panic!("the driver does not poll");
+}
+
+fn every_post_tells_where_the_driver_does_not_poll() {
+    with(4, NEVER, |active, passive| {
+        for number in 0..100 {
+            assert_eq!(read_one(active, passive, number), 1);
+        }
+    });
+}
+
+fn two_processors_are_too_few_to_poll() {
+    with(2, LONG, |active, passive| {
+        for number in 0..100 {
+            assert_eq!(read_one(active, passive, number), 1);
+        }
+    });
+}
+
+fn polled_posts_make_no_system_call() {
+    with(4, LONG, |active, passive| {
+        until_polled(active, passive, 1000);
+        // The other end's rings are not polled: it has not rung.
+        assert_eq!(read_one(passive, active, 1), 1);
+        until_polled(passive, active, 100);
+        assert_eq!(read_one(active, passive, 2), 0, "both are now");
+    });
+}
+
+fn an_idle_queue_is_let_go() {
+    with(4, ("NetworkDirectPollUs", "1000"), |active, passive| {
+        until_polled(active, passive, 10);
+        pass(100);
+        assert_eq!(read_one(active, passive, 1), 1, "nothing came for longer than a millisecond");
+        until_polled(active, passive, 10);
+    });
+}
+
+fn a_long_shift_ends() {
+    with(4, LONG, |active, passive| {
+        until_polled(active, passive, 10);
+        // 20 ms of work at a stretch, of a window of a second.
+        pass(25);
+        let calls: u64 = (0..100).map(|number| read_one(active, passive, number)).sum();
+        assert!(calls >= 1, "the thread never lets its processor go");
+        until_polled(active, passive, 10);
+    });
+}
+
+fn posts_beside_the_last_look_are_done() {
+    with(4, ("NetworkDirectPollUs", "50"), |active, passive| {
+        let mut random = fastrand::Rng::with_seed(11);
+        let mut rang = 0;
+        for number in 0..2_000_u32 {
+            rang += read_one(active, passive, number as u8);
+            // About as long as the thread looks before it leaves.
+            for _ in 0..random.u32(0..8_000) {
+                std::hint::spin_loop();
+            }
+        }
+        assert!((50..1_950).contains(&rang), "{rang} of 2000 posts rang: the race was not met");
+    });
+}
