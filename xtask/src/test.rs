@@ -127,6 +127,14 @@ const STAGES: &[Stage] = &[
         minutes: 30,
     },
     Stage {
+        name: "polled",
+        shows: "user-mode NetworkDirect with a driver that polls the rings",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--package", "networkdirect"],
+        environment: &[("SOFTNDK_NETWORKDIRECT_PROCESSORS", "4")],
+        minutes: 5,
+    },
+    Stage {
         name: "conformance",
         shows: "the contract holds for the optimised image, where all that may pends and where nothing does",
         program: Program::Xtask,

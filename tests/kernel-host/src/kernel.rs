@@ -60,6 +60,8 @@ pub struct KernelConfig {
     pub build: u32,
     /// Let one thread run at a time, in an order that this seed gives.
     pub schedule: Option<u64>,
+    /// What a system call of a program costs beside what the host does for it: Windows' own way in and out.
+    pub system_call: Duration,
     /// Write a line for each NDK call and callback of drivers that come through WSK.
     pub trace_ndk: bool,
 }
@@ -76,6 +78,7 @@ impl Default for KernelConfig {
             debug_output: std::env::var_os("KERNEL_HOST_DEBUG_OUTPUT").is_some(),
             build: 20_348,
             schedule: None,
+            system_call: Duration::ZERO,
             trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
         }
     }
@@ -114,6 +117,7 @@ impl Kernel {
         VERIFYING.store(config.mode == Mode::Verify, Ordering::SeqCst);
         DEBUG_OUTPUT.store(config.debug_output, Ordering::SeqCst);
         BUILD.store(config.build, Ordering::SeqCst);
+        crate::user::charge_system_calls(config.system_call);
         crate::schedule::start(config.schedule);
         fault_handler::install();
         emulation::initialise();

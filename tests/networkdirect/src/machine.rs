@@ -39,28 +39,48 @@ pub struct Machine {
     pub adapters: Vec<Adapter>,
 }
 
+/// How a machine differs from the usual one.
+pub struct MachineSetup<'a> {
+    pub mode: Mode,
+    pub processors: usize,
+    /// What a system call costs beside what the host does for it.
+    pub system_call: Duration,
+    /// Of both adapters.
+    pub keywords: &'a [(&'a str, &'a str)],
+}
+
+impl Default for MachineSetup<'_> {
+    fn default() -> Self {
+        Self { mode: Mode::Verify, processors: processors(), system_call: Duration::ZERO, keywords: &[] }
+    }
+}
+
 impl Machine {
     pub fn start() -> Self {
-        Self::with(&[])
+        Self::of(&MachineSetup::default())
     }
 
     /// With keywords that both adapters have.
     pub fn with(keywords: &[(&str, &str)]) -> Self {
-        Self::with_processors(processors(), keywords)
+        Self::of(&MachineSetup { keywords, ..MachineSetup::default() })
     }
 
-    /// With so many processors.
-    pub fn with_processors(processors: usize, keywords: &[(&str, &str)]) -> Self {
+    pub fn of(setup: &MachineSetup<'_>) -> Self {
         let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
-        let hang_limit = Some(Duration::from_mins(1));
-        let mode = Mode::Verify;
-        let kernel = Kernel::boot(KernelConfig { mode, schedule, hang_limit, processors, ..KernelConfig::default() });
+        let kernel = Kernel::boot(KernelConfig {
+            mode: setup.mode,
+            processors: setup.processors,
+            system_call: setup.system_call,
+            schedule,
+            hang_limit: Some(Duration::from_mins(1)),
+            ..KernelConfig::default()
+        });
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let mut machine = Self { kernel, driver, adapters: Vec::new() };
         for host in 1..=2 {
             let mut config = AdapterConfig::from_inx(&inx).expect("our own file installs");
-            for (name, value) in keywords {
+            for (name, value) in setup.keywords {
                 config = config.with_keyword(name, value);
             }
             config = config.with_address(ip(host), 24);

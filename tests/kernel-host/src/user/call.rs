@@ -8,7 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::process::ProcessState;
 use crate::callout::{self, Context, ContextKind};
@@ -112,11 +113,30 @@ pub(super) unsafe fn call(user_thread: &Rc<UserThread>, target: usize, arguments
     (!killed).then_some(result)
 }
 
+/// In nanoseconds.
+static CHARGE: AtomicU64 = AtomicU64::new(0);
+
+/// What each system call costs beside what the host does for it.
+pub(crate) fn charge_system_calls(charge: Duration) {
+    CHARGE.store(charge.as_nanos().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+fn charge() {
+    let charge = CHARGE.load(Ordering::Relaxed);
+    if charge != 0 {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_nanos(charge) {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// The body of every function that programs call: on the kernel stack, and without a return into a process that was killed.
 pub(super) fn system_call<T>(body: impl FnOnce(&Arc<ProcessState>) -> T) -> T {
     let thread = Thread::current();
     let Some(user_thread) = current() else { panic!("a function of user mode is called outside of a process") };
     user_thread.process.system_calls.fetch_add(1, Ordering::Relaxed);
+    charge();
     let user_stack = thread.kernel_stack.replace(user_thread.kernel_stack.get());
     let result = body(&user_thread.process);
     thread.kernel_stack.set(user_stack);

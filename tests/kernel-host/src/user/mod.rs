@@ -22,5 +22,6 @@ pub mod ntdll;
 mod overlapped;
 mod process;
 
+pub(crate) use call::charge_system_calls;
 pub use dll::{Dll, DllError};
 pub use process::{EnterGuard, Process};

@@ -2,7 +2,7 @@
 
 use super::client::*;
 use super::ends::*;
-use networkdirect::machine::{Machine, address, pass};
+use networkdirect::machine::{Machine, MachineSetup, address, pass};
 use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
@@ -20,7 +20,7 @@ const HAS_READ: u32 = 4;
 
 /// Runs a case between two connected ends of one process.
 fn with(processors: usize, keyword: (&str, &str), run: impl FnOnce(&End<'_>, &End<'_>)) {
-    let machine = Machine::with_processors(processors, &[keyword]);
+    let machine = Machine::of(&MachineSetup { processors, keywords: &[keyword], ..MachineSetup::default() });
     let program = Program::start(&machine);
     let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
     connect(&active, &passive, address(2, 7000));
