@@ -147,17 +147,21 @@ impl CompletionQueue {
         irql::raised(|| self.drain_with(true));
     }
 
+    /// Requests of the caller's are about to complete here, and [`Self::drain`] follows: nothing needs to tell of them.
+    pub fn expect(&self) {
+        if let Ok(engine) = self.engine.get() {
+            engine.disarm();
+        }
+    }
+
     /// `with_others`: the initiator queues of receives go first, and do the same for no others.
     fn drain_with(&self, with_others: bool) {
         let Ok(engine) = self.engine.get() else { return };
         let mut held = self.moving.raise();
         for _ in 0..ROUNDS {
             let Some(moving) = held else { return };
-            let left = self.move_batches(engine, with_others);
-            if left {
+            if self.move_batches(engine, with_others) {
                 engine.arm_for_rest();
-            } else {
-                engine.arm(Arm::Any);
             }
             held = moving.finish();
         }
@@ -168,26 +172,31 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether completions are left that have room.
+    /// Leaves the engine's queue armed, or completions behind that have room: then true.
     fn move_batches(&self, engine: &EngineQueue<KernelPlatform>, with_others: bool) -> bool {
+        let mut room = self.state.lock().room();
         for _ in 0..BATCHES {
-            let room = self.state.lock().room();
-            let Some(room) = room.filter(|room| *room != 0) else { return false };
-            let mut batch = [Completion::default(); BATCH];
-            let count = engine.poll(room.min(BATCH as u32), |index, completion| {
-                if let Some(place) = batch.get_mut(index as usize) {
-                    *place = *completion;
-                }
-            });
-            let Some(batch) = batch.get(..count as usize).filter(|batch| !batch.is_empty()) else { return false };
-            self.prepare_pairs(batch, with_others);
-            let told = {
-                let mut state = self.state.lock();
-                state.write(batch);
-                let unread = state.unread();
-                state.notifications.due(unread)
+            let Some(room_now) = room.filter(|room| *room != 0) else {
+                engine.arm(Arm::Any);
+                return false;
             };
-            told.finish(STATUS_SUCCESS);
+            let mut batch = [Completion::default(); BATCH];
+            let places = batch.get_mut(..BATCH.min(room_now as usize)).unwrap_or_default();
+            let (count, more) = engine.take(places, true);
+            if let Some(batch) = batch.get(..count).filter(|batch| !batch.is_empty()) {
+                self.prepare_pairs(batch, with_others);
+                let told = {
+                    let mut state = self.state.lock();
+                    state.write(batch);
+                    room = state.room();
+                    let unread = state.unread();
+                    state.notifications.due(unread)
+                };
+                told.finish(STATUS_SUCCESS);
+            }
+            if !more {
+                return false;
+            }
         }
         true
     }

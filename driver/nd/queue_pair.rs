@@ -39,6 +39,9 @@ use super::{
 };
 use crate::platform::{KernelPlatform, UserModeObject};
 
+/// Entries that the engine processes together.
+const CHAIN: u32 = 16;
+
 pub struct QueuePair {
     engine: Made<EnginePair<KernelPlatform>>,
     adapter: Shared<OpenedAdapter>,
@@ -144,13 +147,15 @@ impl QueuePair {
         if waiting > ring.entries {
             return Err(Broken);
         }
-        if !engine.was_connected() {
+        if waiting == 0 || !engine.was_connected() {
             return Ok(());
         }
-        for _ in 0..waiting {
+        self.initiator_queue.expect();
+        for left in (0..waiting).rev() {
             let taken = turn.initiator_taken();
             let entry = memory.initiator_entry(ring, taken);
-            match self.post(engine, memory, taken, &entry) {
+            let held_back = if left.is_multiple_of(CHAIN) { RequestFlags::empty() } else { RequestFlags::DEFER };
+            match self.post(engine, memory, taken, &entry, held_back) {
                 Ok(()) => turn.take_initiator(),
                 Err(Stop::NotNow) => break,
                 Err(Stop::Broken) => return Err(Broken),
@@ -159,17 +164,18 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Posts one entry: type, flags, counts, then the engine.
+    /// Posts one entry: type, flags, counts, then the engine. `held_back`: with the next one, or with whatever ends the queue pair.
     fn post(
         &self,
         engine: &EnginePair<KernelPlatform>,
         memory: &Attached,
         count: u32,
         entry: &InitiatorEntry,
+        held_back: RequestFlags,
     ) -> Result<(), Stop> {
         let kind = RequestType::of(entry.request_type).ok_or(Stop::Broken)?;
         let given = OperationFlags::from_bits(entry.flags).ok_or(Stop::Broken)?;
-        let flags = request_flags(kind, given).ok_or(Stop::Broken)?;
+        let flags = request_flags(kind, given).ok_or(Stop::Broken)? | held_back;
         if kind == RequestType::Invalidate {
             let window = self.context.object::<MemoryWindow>(entry.window).map_err(|_| Stop::Broken)?;
             let window = window.engine().map_err(|_| Stop::Broken)?;

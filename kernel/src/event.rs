@@ -6,6 +6,7 @@ use core::{
     cell::UnsafeCell,
     ops::{Deref, DerefMut},
     ptr,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use wdk_sys::{
@@ -124,26 +125,38 @@ impl Event {
     }
 }
 
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and there may be contexts that wait.
+const WAITED_FOR: u32 = 2;
+
 /// Mutual exclusion at PASSIVE_LEVEL that leaves the IRQL at PASSIVE_LEVEL (a FAST_MUTEX would raise to APC_LEVEL, where
-/// NdisRegisterDeviceEx and the address table functions must not be called).
+/// NdisRegisterDeviceEx and the address table functions must not be called). The event is touched only where there is a wait.
 pub struct Mutex<T> {
-    free: Event,
+    state: AtomicU32,
+    released: Event,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the event admits one holder at a time.
+// SAFETY: the state admits one holder at a time.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     pub fn try_new(tag: Tag, value: T) -> Result<Self, NoMemory> {
-        Ok(Self { free: Event::try_synchronization(tag, true)?, value: UnsafeCell::new(value) })
+        let released = Event::try_synchronization(tag, false)?;
+        Ok(Self { state: AtomicU32::new(FREE), released, value: UnsafeCell::new(value) })
     }
 
     /// PASSIVE_LEVEL. Inside a critical region, so that the holder cannot be suspended.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         // SAFETY: paired with KeLeaveCriticalRegion in the guard's drop, on the same thread.
         unsafe { KeEnterCriticalRegion() };
-        self.free.wait();
+        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // Who has waited cannot know of others that do.
+            while self.state.swap(WAITED_FOR, Ordering::Acquire) != FREE {
+                self.released.wait();
+            }
+        }
         MutexGuard { owner: self }
     }
 }
@@ -170,7 +183,9 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
-        self.owner.free.set();
+        if self.owner.state.swap(FREE, Ordering::Release) == WAITED_FOR {
+            self.owner.released.set();
+        }
         // SAFETY: paired with KeEnterCriticalRegion in `lock`.
         unsafe { KeLeaveCriticalRegion() };
     }

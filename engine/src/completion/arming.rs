@@ -179,6 +179,12 @@ impl Queue {
         self.armed = self.armed.max(Some(arm));
     }
 
+    /// Takes back an arm that has not led to a notification.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = None;
+        self.deferred = None;
+    }
+
     /// New settings hold for what is held back already.
     pub(crate) fn moderate(&mut self, moderation: Option<Moderation>) {
         self.moderation = moderation;

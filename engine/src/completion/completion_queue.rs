@@ -297,6 +297,30 @@ impl<P: Platform> CompletionQueue<P> {
         given
     }
 
+    /// Takes the oldest completions for a front end that keeps bounds of its own: how many, and whether more wait. With
+    /// `arm_empty` a queue that is empty then is armed for any.
+    pub fn take(&self, into: &mut [Completion], arm_empty: bool) -> (usize, bool) {
+        let (count, used_up, more, ask) = self.0.inner.with(|inner| {
+            let (count, used_up) = inner.queue.take(into);
+            let more = inner.queue.waiting() > 0;
+            let ask = if arm_empty && !more {
+                inner.queue.arm(Arm::Any);
+                inner.update_due(&self.0)
+            } else {
+                Ask::Nothing
+            };
+            (count, used_up, more, ask)
+        });
+        drop(used_up);
+        request_pass(&self.0, ask);
+        (count, more)
+    }
+
+    /// Takes back the arm, if no notification is due: the caller is going to look.
+    pub fn disarm(&self) {
+        self.0.inner.with(|inner| inner.queue.disarm());
+    }
+
     /// Requests one notification.
     pub fn arm(&self, arm: Arm) {
         let ask = self.0.inner.with(|inner| {

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use softndk_engine::{
-    Accept, Arm, Connect, MemoryToken, ModerationError, Outcome, QueueFailure, QueuePair, QueuePairSettings,
-    ReadLimits, RequestFlags, Semantics, Source,
+    Accept, Arm, Completion, Connect, MemoryToken, ModerationError, Outcome, QueueFailure, QueuePair,
+    QueuePairSettings, ReadLimits, RequestFlags, Semantics, Source,
 };
 use softndk_engine_kit::{self as kit, A, B, CLOSE, Depths, Event, FIRST, Pair, World, outcomes};
 
@@ -469,5 +469,32 @@ fn an_arm_for_the_rest_notifies_of_what_was_left() {
     pair.a.initiator.arm_for_rest();
     assert_eq!(pair.world.run(), []);
     assert!(!pair.a.initiator.has_failed());
+    pair.close();
+}
+
+/// A front end that looks by itself is not told of what it expects; once it has found the queue empty it is told of what comes.
+#[test]
+fn a_front_end_that_takes_everything_is_told_of_what_comes_next() {
+    let mut pair = Pair::new();
+    let taken = |pair: &Pair, most: usize| pair.a.initiator.take(&mut vec![Completion::default(); most], true);
+    pair.a.initiator.arm(Arm::Any);
+    pair.a.initiator.disarm();
+    for context in 0..3 {
+        read(&pair, context);
+    }
+    assert_eq!(pair.world.run(), [], "it is going to look");
+    assert_eq!(taken(&pair, 2), (2, true));
+    read(&pair, 3);
+    assert_eq!(pair.world.run(), [], "only an empty queue is armed");
+    assert_eq!(taken(&pair, 8), (2, false));
+    assert_eq!(pair.world.run(), [], "nothing is new");
+    read(&pair, 4);
+    assert_eq!(pair.world.run(), [Event::Notified(A + 2, Ok(()))]);
+    assert_eq!(taken(&pair, 1), (1, false));
+    pair.a.initiator.disarm();
+    read(&pair, 5);
+    assert_eq!(pair.world.run(), []);
+    pair.a.initiator.arm(Arm::Any);
+    assert_eq!(pair.world.run(), [Event::Notified(A + 2, Ok(()))], "what came while it was not armed is new");
     pair.close();
 }

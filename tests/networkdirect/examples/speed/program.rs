@@ -6,6 +6,8 @@
 //! memcpy of the same bytes alternate, the median of the rounds counts, and the bytes are compared after each.
 
 #![allow(dead_code, reason = "the client is that of the provider suite")]
+#![expect(clippy::cast_precision_loss, reason = "ratios of times")]
+#![expect(clippy::wildcard_imports, reason = "the client is that of the provider suite")]
 
 #[path = "../../tests/provider/client.rs"]
 mod client;
@@ -16,6 +18,7 @@ use client::{Program, SUCCESS};
 use ends::{End, connect};
 use kernel_host::Mode;
 use networkdirect::machine::{Machine, MachineSetup, address};
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 7;
@@ -33,7 +36,6 @@ pub fn main() {
         processors: 3,
         system_call: SYSTEM_CALL,
         keywords: &[("NetworkDirectPollUs", poll)],
-        ..MachineSetup::default()
     };
     let machine = Machine::of(&setup);
     let program = Program::start(&machine);
@@ -75,12 +77,11 @@ impl Reads<'_> {
     }
 
     fn copy(&self, count: u64) {
-        let (to, from) = (self.active.buffer as *mut u8, self.passive.buffer as *const u8);
+        let length = self.size as usize;
         for _ in 0..count {
+            let (to, from) = black_box((self.active.buffer as *mut u8, self.passive.buffer as *const u8));
             // SAFETY: both are memory of the process, of `BUFFER` bytes each, which the host may write while the program does not run.
-            unsafe {
-                std::hint::black_box(to).copy_from_nonoverlapping(std::hint::black_box(from), self.size as usize)
-            };
+            unsafe { to.copy_from_nonoverlapping(from, length) };
         }
     }
 
