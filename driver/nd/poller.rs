@@ -36,7 +36,7 @@ const PLACES: usize = 64;
 /// Processors of a machine that has one for the thread.
 const PROCESSORS: u32 = 3;
 /// How long the thread works at a stretch, in nanoseconds.
-const SHIFT: u64 = 20_000_000;
+const SHIFT: u64 = 250_000_000;
 /// Rounds between two looks at the clock.
 const ROUNDS_A_CLOCK: u32 = 32;
 /// Rounds without an entry after which a queue leaves although the clock stands still.

@@ -5,6 +5,7 @@
 //! Commands are quiet when all is well: they print one line for what they made, and on failure the cause and the next step.
 
 pub mod bad_drivers;
+mod bench;
 #[cfg(unix)]
 pub mod c_consumer;
 mod cargo_tool;
@@ -64,6 +65,7 @@ enum Command {
     Soak(soak::SoakArguments),
     Networkdirect(networkdirect::NetworkdirectArguments),
     Softnd(softnd::SoftndArguments),
+    Bench(bench::BenchArguments),
     Demo(demo::DemoArguments),
     Oracle(oracle::OracleArguments),
     Verify(verify::VerifyArguments),
@@ -92,6 +94,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Soak(arguments) => soak::run(arguments),
         Command::Networkdirect(arguments) => networkdirect::run(arguments),
         Command::Softnd(arguments) => softnd::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Oracle(arguments) => oracle::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),

@@ -95,8 +95,8 @@ fn an_idle_queue_is_let_go() {
 fn a_long_shift_ends() {
     with(4, LONG, |active, passive| {
         until_polled(active, passive, 10);
-        // 20 ms of work at a stretch, of a window of a second.
-        pass(25);
+        // A quarter of a second of work at a stretch, of a window of a second.
+        pass(300);
         let calls: u64 = (0..100).map(|number| read_one(active, passive, number)).sum();
         assert!(calls >= 1, "the thread never lets its processor go");
         until_polled(active, passive, 10);
