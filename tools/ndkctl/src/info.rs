@@ -277,7 +277,7 @@ impl InfoReport {
     }
 }
 
-fn shown(counter: &Counter) -> String {
+pub fn shown(counter: &Counter) -> String {
     match counter.name {
         "adapter_flags" => format!("0x{:X}", counter.value),
         name if name.ends_with("_size") || name.ends_with("_length") => units::size(counter.value),

@@ -21,6 +21,7 @@ mod memory;
 pub mod ntdll;
 mod overlapped;
 mod process;
+pub mod program;
 
 pub use dll::{Dll, DllError};
 pub use process::{EnterGuard, Process};

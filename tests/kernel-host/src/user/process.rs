@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub(super) struct ProcessState {
     /// Threads that run its code, or a call of it.
     inside: Mutex<usize>,
     left: Event,
+    /// Control requests that it has sent.
+    pub control_requests: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,6 +103,7 @@ impl Kernel {
             death: Event::notification(),
             inside: Mutex::new(0),
             left: Event::notification(),
+            control_requests: AtomicU64::new(0),
         };
         Process { state: Arc::new(state) }
     }
@@ -200,6 +203,12 @@ impl Process {
     #[must_use]
     pub fn heap_blocks(&self) -> usize {
         self.state.memory.heap_blocks()
+    }
+
+    /// How many control requests it has sent so far, those that were refused included.
+    #[must_use]
+    pub fn control_requests(&self) -> u64 {
+        self.state.control_requests.load(Ordering::Relaxed)
     }
 
     #[must_use]
