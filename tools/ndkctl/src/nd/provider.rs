@@ -22,14 +22,15 @@ use std::ptr;
 /// How often a list that has grown meanwhile is asked for again.
 const ATTEMPTS: usize = 8;
 
-/// A call that the provider refused, or a request that failed.
+/// A call that the provider refused, or a request that failed. The meanings that the control device has for a status are not the
+/// provider's.
 pub fn refused(what: impl Into<String>, status: Status) -> Failure {
-    let ioctl = softndk_ioctl::Status(status.0);
-    let mut failure = Failure::refused(what, ioctl);
-    if ioctl.name().is_none() {
-        let name = status.name().map_or_else(|| format!("status 0x{:08X}", status.0), |name| format!("ND_{name} (0x{:08X})", status.0));
-        failure.cause = name;
-    }
+    let mut failure = Failure::refused(what, softndk_ioctl::Status(status.0));
+    failure.cause = match status.name() {
+        Some(name) if name.starts_with("COM_") => format!("{name} (0x{:08X})", status.0),
+        Some(name) => format!("ND_{name} (0x{:08X})", status.0),
+        None => format!("status 0x{:08X}", status.0),
+    };
     if let Some(next) = next_step(status) {
         next.clone_into(&mut failure.next_step);
     }
@@ -514,9 +515,9 @@ mod tests {
     use softnd_interfaces::Status;
 
     #[test]
-    fn refusals_have_the_names_of_either_side() {
+    fn refusals_have_a_name_and_a_next_step() {
         let known = refused("cannot connect", Status::CONNECTION_REFUSED);
-        assert!(known.cause.starts_with("STATUS_CONNECTION_REFUSED"), "{known}");
+        assert!(known.cause.starts_with("ND_CONNECTION_REFUSED (0xC0000236)"), "{known}");
         assert!(known.next_step.contains("start the server"), "{known}");
         let own = refused("cannot make a queue pair", Status::INVALID_PARAMETER_5);
         assert_eq!(own.cause, "ND_INVALID_PARAMETER_5 (0xC00000F3)");
