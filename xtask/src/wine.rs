@@ -50,7 +50,7 @@ const NDKCTL: &[Expectation] = &[
         code: 1,
         output: &["ND_INVALID_ADDRESS", "nd info"],
     },
-    Expectation { words: &["info"], code: 3, output: &["inf\\install.ps1"] },
+    Expectation { words: &["info"], code: 3, output: &["inf\\install"] },
 ];
 
 pub fn run(_: &WineArguments) -> Result<()> {
@@ -83,6 +83,7 @@ impl Wine {
             let copy = folder.join(image.file_name().unwrap_or_default());
             fs::copy(&image, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
         }
+        stand_in(workspace, &folder)?;
         Ok(Self { program, folder })
     }
 
@@ -104,6 +105,16 @@ impl Wine {
         let text = command::output(self.command().arg("--version"))?;
         Ok(text.trim().trim_start_matches("wine-").to_owned())
     }
+}
+
+/// Builds what Wine does not have beside the programs.
+fn stand_in(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let source = workspace.path("xtask/wine/bcryptprimitives.c");
+    let mut compiler = Command::new(setup::TOOL_LINKER);
+    compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-nostdlib", "-shared", "-Wl,--entry,0", "-o"]);
+    compiler.arg(folder.join("bcryptprimitives.dll")).arg(source).arg("-ladvapi32");
+    command::output(&mut compiler).context("the stand-in for bcryptprimitives.dll does not build")?;
+    Ok(())
 }
 
 /// Its prefix is not used again by anything else: the server ends with it.
