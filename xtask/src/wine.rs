@@ -133,9 +133,5 @@ fn check(expectation: &Expectation, output: &Output) -> Result<()> {
         return Ok(());
     }
     let words = expectation.words.join(" ");
-    bail!(
-        "`{words}` ends with {}, expected {}; its output lacks {missing:?}:\n{text}",
-        output.status,
-        expectation.code
-    )
+    bail!("`{words}` ends with {}, expected {}; its output lacks {missing:?}:\n{text}", output.status, expectation.code)
 }

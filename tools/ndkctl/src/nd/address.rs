@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn both_families_are_read_as_they_are_written() {
-        for (text, length, head) in [("10.1.2.3:258", 16, [2, 0, 1, 2, 10, 1, 2, 3]), ("[fd00::7]:1", 28, [23, 0, 0, 1, 0, 0, 0, 0])]
+        for (text, length, head) in
+            [("10.1.2.3:258", 16, [2, 0, 1, 2, 10, 1, 2, 3]), ("[fd00::7]:1", 28, [23, 0, 0, 1, 0, 0, 0, 0])]
         {
             let address: SocketAddr = text.parse().unwrap();
             let raw = RawAddress::from(address);
@@ -93,7 +94,8 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_none() {
-        for bytes in [&[][..], &[2], &[2, 0, 0, 1, 10, 0, 0], &[23, 0, 0, 1, 0, 0, 0, 0, 1], &[7, 0, 0, 0, 0, 0, 0, 0]] {
+        for bytes in [&[][..], &[2], &[2, 0, 0, 1, 10, 0, 0], &[23, 0, 0, 1, 0, 0, 0, 0, 1], &[7, 0, 0, 0, 0, 0, 0, 0]]
+        {
             assert_eq!(RawAddress::read(bytes), None, "{bytes:?}");
         }
     }

@@ -137,9 +137,9 @@ pub struct ListArguments {}
 /// An address with or without a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse::<SocketAddr>();
-    with_port.or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT))).map_err(|_| {
-        format!("\"{text}\" is no address such as 192.168.100.1, 192.168.100.1:7000 or [fd00::1]:7000")
-    })
+    with_port
+        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)))
+        .map_err(|_| format!("\"{text}\" is no address such as 192.168.100.1, 192.168.100.1:7000 or [fd00::1]:7000"))
 }
 
 #[cfg(test)]

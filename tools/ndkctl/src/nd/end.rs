@@ -49,7 +49,16 @@ impl<'s> End<'s> {
         let pages = Pages::allocate(system, proposal.memory().max(1))?;
         let region = adapter.region(file, pages, way.stop)?;
         let notification = Request::new(system)?;
-        Ok(Self { pair, connector, queue, region, notification, system, notify: way.notify, results: [NO_RESULT; BATCH] })
+        Ok(Self {
+            pair,
+            connector,
+            queue,
+            region,
+            notification,
+            system,
+            notify: way.notify,
+            results: [NO_RESULT; BATCH],
+        })
     }
 
     /// Waits for results; there is at least one.

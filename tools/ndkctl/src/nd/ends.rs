@@ -202,9 +202,11 @@ mod tests {
 
     #[test]
     fn addresses_are_of_one_family_and_of_two_adapters() {
-        for (family, from, to) in
-            [(Family::Any, "10.0.0.1", "10.0.0.2"), (Family::Ipv4, "10.0.0.1", "10.0.0.2"), (Family::Ipv6, "fd00::1", "fd00::2")]
-        {
+        for (family, from, to) in [
+            (Family::Any, "10.0.0.1", "10.0.0.2"),
+            (Family::Ipv4, "10.0.0.1", "10.0.0.2"),
+            (Family::Ipv6, "fd00::1", "fd00::2"),
+        ] {
             let arguments = EndsArguments { family, ..EndsArguments::default() };
             assert_eq!(client_address(&known(), &arguments), Ok(ip(from)));
             assert_eq!(server_address(&known(), ip(from), &arguments), ip(to));

@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn the_report_has_every_number_of_the_structure() {
-        let info = AdapterInfo { adapter_id: 0xAB, max_transfer_length: 1 << 30, adapter_flags: 1, ..AdapterInfo::default() };
+        let info =
+            AdapterInfo { adapter_id: 0xAB, max_transfer_length: 1 << 30, adapter_flags: 1, ..AdapterInfo::default() };
         let report = NdInfoReport { adapters: vec![shown(&info, vec!["10.0.0.1".parse().unwrap()])] };
         let text = report.to_string();
         for wanted in ["00000000000000AB", "10.0.0.1", "1 GiB", "IN_ORDER_DMA_SUPPORTED", "max callee data"] {

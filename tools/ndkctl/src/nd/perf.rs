@@ -138,7 +138,18 @@ impl NdPerfRow {
 impl fmt::Display for NdPerfReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Builder::default();
-        table.push_record(["", "size", "depth", "requests", "a second", "rate", "median", "p99", "IOCTLs each", "server's"]);
+        table.push_record([
+            "",
+            "size",
+            "depth",
+            "requests",
+            "a second",
+            "rate",
+            "median",
+            "p99",
+            "IOCTLs each",
+            "server's",
+        ]);
         for row in &self.rows {
             table.push_record(row.cells());
         }
@@ -174,7 +185,8 @@ mod tests {
         let proposal = Proposal { work: Work::Stream(Operation::READ), size: 1000, depth: 2, count: 4, more: false };
         let mut latency = Box::new(Histogram::EMPTY);
         latency.record(500);
-        let measured = Measured { elapsed: Duration::from_micros(4), latency, compared: 2000, control_requests: Some(6) };
+        let measured =
+            Measured { elapsed: Duration::from_micros(4), latency, compared: 2000, control_requests: Some(6) };
         let served = Served { messages: 0, compared: 0, control_requests: Some(0) };
         let row = row(&proposal, Some(&measured), Some(&served));
         assert_eq!((row.operation, row.requests_per_second, row.rate), (OperationName::Read, Some(1e6), Some(1000.0)));

@@ -124,13 +124,18 @@ mod tests {
     #[test]
     fn both_ends_count_what_they_compared() {
         let served = Served { messages: 2, compared: 128, control_requests: Some(8) };
-        let outcome =
-            Outcome { ends: "10.0.0.1 to 10.0.0.2".to_owned(), measured: vec![measured()], served: vec![(PROPOSAL, served)] };
+        let outcome = Outcome {
+            ends: "10.0.0.1 to 10.0.0.2".to_owned(),
+            measured: vec![measured()],
+            served: vec![(PROPOSAL, served)],
+        };
         let report = report(&outcome, &PROPOSAL, false);
         assert_eq!((report.count, report.bytes_compared), (2, 256));
         assert_eq!(report.ioctls, Requests { client: Some(7), server: Some(8) });
         let text = report.to_string();
-        for wanted in ["2 messages of 64 B from 10.0.0.1 to 10.0.0.2", "256 bytes compared", "min 1.00 µs", "7 of the client"] {
+        for wanted in
+            ["2 messages of 64 B from 10.0.0.1 to 10.0.0.2", "256 bytes compared", "min 1.00 µs", "7 of the client"]
+        {
             assert!(text.contains(wanted), "{wanted} is not in\n{text}");
         }
         assert_eq!(serde_json::to_value(&report).unwrap()["latency"]["max"], 3_000);

@@ -111,7 +111,12 @@ mod tests {
 
     #[test]
     fn proposals_are_understood() {
-        for work in [Work::PingPong, Work::Stream(Operation::READ), Work::Stream(Operation::WRITE), Work::Stream(Operation::SEND)] {
+        for work in [
+            Work::PingPong,
+            Work::Stream(Operation::READ),
+            Work::Stream(Operation::WRITE),
+            Work::Stream(Operation::SEND),
+        ] {
             let proposal = Proposal { work, ..PROPOSAL };
             assert_eq!(Proposal::decode(proposal.encode()), Some(proposal));
         }
@@ -136,7 +141,9 @@ mod tests {
     fn requests_share_memory_that_would_be_too_much() {
         let with = |size, depth| Proposal { work: Work::Stream(Operation::READ), size, depth, ..PROPOSAL };
         let most = MOST_MEMORY as u32;
-        for (size, depth, slots) in [(100, 8, 8), (most / 4, 4, 4), (most / 4 + 1, 4, 3), (most, 4, 1), (most + 1, 4, 1), (0, 9, 9)] {
+        for (size, depth, slots) in
+            [(100, 8, 8), (most / 4, 4, 4), (most / 4 + 1, 4, 3), (most, 4, 1), (most + 1, 4, 1), (0, 9, 9)]
+        {
             assert_eq!(with(size, depth).slots(), slots, "{size} bytes, {depth} deep");
             assert_eq!(with(size, depth).memory(), slots as usize * size as usize);
         }

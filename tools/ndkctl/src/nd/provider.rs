@@ -150,7 +150,8 @@ fn entries(pages: &Pages<'_>) -> Vec<SocketAddr> {
     let list = pages.address();
     // SAFETY: the list begins with a count.
     let count = unsafe { list.cast::<i32>().read_unaligned() };
-    let most = pages.length().saturating_sub(offset_of!(SocketAddressList, addresses)) / size_of::<SocketAddressEntry>();
+    let most =
+        pages.length().saturating_sub(offset_of!(SocketAddressList, addresses)) / size_of::<SocketAddressEntry>();
     let entry = |index: usize| -> Option<SocketAddr> {
         let at = offset_of!(SocketAddressList, addresses) + index * size_of::<SocketAddressEntry>();
         // SAFETY: inside of the pages: there are at most so many.
@@ -220,8 +221,7 @@ impl<'s> Adapter<'s> {
         let (address, length) = (pages.address().cast_const().cast(), pages.length());
         let region: Interface<'s, IND2MemoryRegion> = interface;
         // SAFETY: a live interface; the pages and the OVERLAPPED stay until the region is deregistered.
-        let first =
-            unsafe { IND2MemoryRegion::register(region.this(), address, length, rights, request.overlapped()) };
+        let first = unsafe { IND2MemoryRegion::register(region.this(), address, length, rights, request.overlapped()) };
         let status = request.finish(&region, first, stop)?;
         succeeded(&format!("cannot register {length} bytes"), status)?;
         Ok(Region { interface: region, request, pages })
@@ -489,9 +489,8 @@ impl Listener<'_> {
         let mut raw = RawAddress::EMPTY;
         let mut length = raw.length();
         // SAFETY: a live interface, and as many bytes as the length says.
-        let status = unsafe {
-            IND2Listener::get_local_address(self.interface.this(), raw.as_mut_ptr().cast(), &raw mut length)
-        };
+        let status =
+            unsafe { IND2Listener::get_local_address(self.interface.this(), raw.as_mut_ptr().cast(), &raw mut length) };
         succeeded("cannot find where the listener listens", status)?;
         raw.socket().ok_or_else(|| refused("cannot find where the listener listens", Status::INVALID_ADDRESS))
     }

@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-
 /// The first failure of two ends that work together; the other one stops by it.
 #[derive(Debug, Default)]
 pub struct Stop {

@@ -19,8 +19,7 @@ pub type Handle = *mut c_void;
 
 /// Functions of a process that has loaded the provider.
 pub struct System<'p> {
-    create_event:
-        function!((attributes: *const c_void, manual_reset: i32, initial: i32, name: *const u16) -> Handle),
+    create_event: function!((attributes: *const c_void, manual_reset: i32, initial: i32, name: *const u16) -> Handle),
     close_handle: function!((handle: Handle) -> i32),
     wait_for_single_object: function!((handle: Handle, milliseconds: u32) -> u32),
     switch_to_thread: function!(() -> i32),

@@ -105,9 +105,8 @@ fn install_in(catalog: &impl Catalog, path: &str) -> Result<CatalogReport, Failu
     for generation in GENERATIONS {
         let wanted = Registered { info: ProtocolInfo::ours(generation), path: path.to_owned() };
         let old = there.iter().find(|entry| entry.info.generation() == Some(generation));
-        let same = |old: &Registered| {
-            old.path.eq_ignore_ascii_case(&wanted.path) && old.info.says_the_same_as(&wanted.info)
-        };
+        let same =
+            |old: &Registered| old.path.eq_ignore_ascii_case(&wanted.path) && old.info.says_the_same_as(&wanted.info);
         let state = match old {
             Some(old) if same(old) => EntryState::Unchanged,
             Some(old) => {

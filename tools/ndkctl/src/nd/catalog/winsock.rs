@@ -10,8 +10,8 @@ use std::os::windows::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use windows_sys::Win32::Networking::WinSock::{
-    WSACleanup, WSADATA, WSAStartup, WSCDeinstallProvider, WSCDeinstallProvider32, WSCEnumProtocols,
-    WSCGetProviderPath, WSCInstallProvider64_32, WSAENOBUFS, WSAPROTOCOL_INFOW,
+    WSACleanup, WSADATA, WSAENOBUFS, WSAPROTOCOL_INFOW, WSAStartup, WSCDeinstallProvider, WSCDeinstallProvider32,
+    WSCEnumProtocols, WSCGetProviderPath, WSCInstallProvider64_32,
 };
 use windows_sys::Win32::System::Environment::ExpandEnvironmentStringsW;
 use windows_sys::core::GUID;
@@ -65,8 +65,7 @@ impl Winsock {
         let mut path = [0; LONGEST_PATH];
         let (mut length, mut error) = (LONGEST_PATH as i32, 0);
         // SAFETY: an identifier, and as many units as the length says.
-        let status =
-            unsafe { WSCGetProviderPath(&guid(info), path.as_mut_ptr(), &raw mut length, &raw mut error) };
+        let status = unsafe { WSCGetProviderPath(&guid(info), path.as_mut_ptr(), &raw mut length, &raw mut error) };
         if status == 0 { text(&path) } else { String::new() }
     }
 }
@@ -94,8 +93,7 @@ impl Catalog for Winsock {
         let (path, mut error) = (wide(&entry.path), 0);
         let info: *const WSAPROTOCOL_INFOW = (&raw const entry.info).cast();
         // SAFETY: an identifier, a text with its zero, one structure of this layout.
-        let status =
-            unsafe { WSCInstallProvider64_32(&guid(&entry.info), path.as_ptr(), info, 1, &raw mut error) };
+        let status = unsafe { WSCInstallProvider64_32(&guid(&entry.info), path.as_ptr(), info, 1, &raw mut error) };
         if status == 0 {
             return Ok(());
         }
