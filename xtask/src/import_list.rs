@@ -66,9 +66,9 @@ impl ImportList {
     /// Names outside of modules that are allowed as a whole, and the modules among these that are used.
     fn names_of(&self, image: &Image) -> (BTreeSet<String>, BTreeSet<String>) {
         let module = |import: &Import| import.module.to_ascii_lowercase();
-        let (whole, named): (Vec<&Import>, Vec<&Import>) =
+        let (whole, single): (Vec<&Import>, Vec<&Import>) =
             image.imports.iter().partition(|import| self.whole.contains(&module(import)));
-        let names = named.into_iter().map(|import| format!("{} {}", module(import), import.name)).collect();
+        let names = single.into_iter().map(|import| format!("{} {}", module(import), import.name)).collect();
         (names, whole.into_iter().map(module).collect())
     }
 
@@ -92,10 +92,9 @@ pub fn check_program(workspace: &Workspace, program: &Path, list: &str, bless: b
         write_if_changed(&workspace.path(list), text.as_bytes())?;
     }
     let imports = ImportList::read(workspace, list)?;
-    let mut broken = match toolchain::is_the_lists_own()? {
-        true => imports.differences(&image, list),
-        false => imports.other_modules(&image, list),
-    };
+    let same_compiler = toolchain::is_the_lists_own()?;
+    let mut broken =
+        if same_compiler { imports.differences(&image, list) } else { imports.other_modules(&image, list) };
     broken.extend(violations(&image));
     if broken.is_empty() {
         return Ok(());

@@ -42,9 +42,10 @@ pub fn run(arguments: &ToolsArguments) -> Result<()> {
     if arguments.check {
         return check_for_windows(&workspace);
     }
-    let programs = match arguments.windows {
-        true => WindowsPrograms::build(&workspace, arguments.bless)?.all(),
-        false => vec![build(&workspace)?],
+    let programs = if arguments.windows {
+        WindowsPrograms::build(&workspace, arguments.bless)?.all()
+    } else {
+        vec![build(&workspace)?]
     };
     for program in programs {
         println!("{}", workspace.show(&program));

@@ -113,18 +113,18 @@ fn both(
 ) -> Result<Outcome, Failure> {
     let stop = Stop::default();
     let (measured, served) = (Mutex::default(), Mutex::new(Vec::new()));
-    let server = || {
+    let server_job = || {
         let each = |proposal: &Proposal, one| lock(&served).push((*proposal, one));
         tell(&stop, machine.in_process(dll, |system| serve(system, SocketAddr::new(to, 0), notify, &stop, each)));
     };
-    let client = || {
+    let client_job = || {
         let outcome = machine.in_process(dll, |system| {
             let port = port_of(system, &stop)?;
             work_all(system, (from, SocketAddr::new(to, port)), proposals, notify, &stop)
         });
         *lock(&measured) = tell(&stop, outcome).unwrap_or_default();
     };
-    let jobs: Vec<Job<'_>> = vec![Box::new(server), Box::new(client)];
+    let jobs: Vec<Job<'_>> = vec![Box::new(server_job), Box::new(client_job)];
     in_parallel(jobs);
     if let Some(failure) = stop.into_failure() {
         return Err(failure);

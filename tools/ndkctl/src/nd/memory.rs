@@ -4,13 +4,14 @@
 
 use super::system::System;
 use crate::failure::{Failure, Kind};
+use std::ffi::c_void;
 use std::ptr;
 
 /// Zeroed pages.
 #[derive(Debug)]
 pub struct Pages<'s> {
     system: &'s System<'s>,
-    address: *mut u8,
+    address: *mut c_void,
     length: usize,
 }
 
@@ -33,7 +34,7 @@ impl<'s> Pages<'s> {
     }
 
     #[must_use]
-    pub const fn address(&self) -> *mut u8 {
+    pub const fn address(&self) -> *mut c_void {
         self.address
     }
 
@@ -47,7 +48,7 @@ impl<'s> Pages<'s> {
         let end = offset.checked_add(length);
         assert!(end.is_some_and(|end| end <= self.length), "{length} bytes at {offset} of {}", self.length);
         // SAFETY: inside of the pages.
-        unsafe { self.address.add(offset) }
+        unsafe { self.address.cast::<u8>().add(offset) }
     }
 
     /// Writes the bytes of a pattern.

@@ -53,12 +53,12 @@ fn counted<T>(system: &System<'_>, work: impl FnOnce() -> Result<T, Cut>) -> Res
     Ok((done, sent))
 }
 
-fn compare(end: &End<'_>, slot: u32, size: u32, pattern: Pattern, side: &str) -> Result<u64, Failure> {
+fn compare(end: &End<'_>, slot: u32, size: u32, pattern: Pattern, reader: &str) -> Result<u64, Failure> {
     match end.region.pages().differs(slot as usize * size as usize, size as usize, pattern) {
         None => Ok(u64::from(size)),
         Some(place) => Err(Failure::new(
             Kind::Corrupt,
-            format!("the bytes that the {side} got are not those that were sent"),
+            format!("the bytes that the {reader} got are not those that were sent"),
             format!("the first difference is at byte {place} of {size}"),
             "this is a fault of the provider; please report it",
         )),

@@ -67,9 +67,10 @@ fn proposals(arguments: &NdPerfArguments) -> Vec<Proposal> {
 }
 
 fn report(outcome: &Outcome, proposals: &[Proposal], notify: bool) -> NdPerfReport {
-    let told: Vec<Proposal> = match outcome.measured.is_empty() {
-        true => outcome.served.iter().map(|(told, _)| *told).collect(),
-        false => proposals.to_vec(),
+    let told: Vec<Proposal> = if outcome.measured.is_empty() {
+        outcome.served.iter().map(|(told, _)| *told).collect()
+    } else {
+        proposals.to_vec()
     };
     let row = |(index, proposal): (usize, &Proposal)| {
         let served = outcome.served.get(index).map(|(_, served)| served);

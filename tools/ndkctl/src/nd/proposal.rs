@@ -15,6 +15,11 @@ pub struct Proposal {
     pub more: bool,
 }
 
+/// The four bytes at a place.
+fn word(bytes: &[u8; 16], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_le_bytes)
+}
+
 /// What the two do with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
@@ -53,14 +58,19 @@ impl Proposal {
     /// `None` for what no client of this version says.
     #[must_use]
     pub fn decode(bytes: [u8; 16]) -> Option<Self> {
-        let [VERSION, work, flags, 0, ..] = bytes else { return None };
-        let word = |at: usize| bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map(u32::from_le_bytes);
-        let work = match Operation(u32::from(work)) {
+        let [VERSION, code, flags, 0, ..] = bytes else { return None };
+        let work = match Operation(u32::from(code)) {
             operation @ (Operation::READ | Operation::WRITE | Operation::SEND) => Work::Stream(operation),
-            _ if work == PING_PONG => Work::PingPong,
+            _ if code == PING_PONG => Work::PingPong,
             _ => return None,
         };
-        let proposal = Self { work, size: word(4)?, depth: word(8)?, count: word(12)?, more: flags & MORE != 0 };
+        let proposal = Self {
+            work,
+            size: word(&bytes, 4),
+            depth: word(&bytes, 8),
+            count: word(&bytes, 12),
+            more: flags & MORE != 0,
+        };
         (flags & !MORE == 0 && proposal.count != 0 && (1..=MOST_DEPTH).contains(&proposal.depth)).then_some(proposal)
     }
 
@@ -97,8 +107,8 @@ impl RemoteMemory {
 
     #[must_use]
     pub fn decode(bytes: [u8; 16]) -> Self {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = bytes;
-        Self { address: u64::from_le_bytes([a, b, c, d, e, f, g, h]), token: u32::from_le_bytes([i, j, k, l]) }
+        let [low, high, token, _] = [0, 4, 8, 12].map(|at| word(&bytes, at));
+        Self { address: u64::from(low) | u64::from(high) << 32, token }
     }
 }
 

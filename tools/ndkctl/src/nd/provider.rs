@@ -155,7 +155,7 @@ fn entries(pages: &Pages<'_>) -> Vec<SocketAddr> {
     let entry = |index: usize| -> Option<SocketAddr> {
         let at = offset_of!(SocketAddressList, addresses) + index * size_of::<SocketAddressEntry>();
         // SAFETY: inside of the pages: there are at most so many.
-        let place = unsafe { list.add(at) };
+        let place = unsafe { list.byte_add(at) };
         // SAFETY: an entry, which the provider has written.
         let entry: SocketAddressEntry = unsafe { place.cast::<SocketAddressEntry>().read_unaligned() };
         let mut bytes = vec![0_u8; usize::try_from(entry.length).ok()?.min(64)];
@@ -218,7 +218,7 @@ impl<'s> Adapter<'s> {
         })?;
         let request = Request::new(self.system)?;
         let rights = region_flag::ALLOW_REMOTE_READ | region_flag::ALLOW_REMOTE_WRITE;
-        let (address, length) = (pages.address().cast_const().cast(), pages.length());
+        let (address, length) = (pages.address().cast_const(), pages.length());
         let region: Interface<'s, IND2MemoryRegion> = interface;
         // SAFETY: a live interface; the pages and the OVERLAPPED stay until the region is deregistered.
         let first = unsafe { IND2MemoryRegion::register(region.this(), address, length, rights, request.overlapped()) };
@@ -329,7 +329,7 @@ impl<'s> Region<'s> {
     /// A piece of it for a request.
     #[must_use]
     pub fn sge(&self, offset: usize, length: u32) -> Sge {
-        let buffer = self.pages.address().wrapping_add(offset).cast();
+        let buffer = self.pages.address().wrapping_byte_add(offset);
         // SAFETY: a live interface.
         let memory_region_token = unsafe { IND2MemoryRegion::get_local_token(self.interface.this()) };
         Sge { buffer, buffer_length: length, memory_region_token }

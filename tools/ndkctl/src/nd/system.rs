@@ -17,15 +17,23 @@ const WAIT_OBJECT_0: u32 = 0;
 /// A handle of the system.
 pub type Handle = *mut c_void;
 
+type CreateEvent = function!((attributes: *const c_void, manual_reset: i32, initial: i32, name: *const u16) -> Handle);
+type CloseHandle = function!((handle: Handle) -> i32);
+type WaitForSingleObject = function!((handle: Handle, milliseconds: u32) -> u32);
+type SwitchToThread = function!(() -> i32);
+type VirtualAlloc = function!((address: *mut c_void, length: usize, kind: u32, protection: u32) -> *mut c_void);
+type VirtualFree = function!((address: *mut c_void, length: usize, kind: u32) -> i32);
+type GetClassObject = function!((class: *const Guid, iid: *const Guid, out: *mut *mut c_void) -> Status);
+
 /// Functions of a process that has loaded the provider.
 pub struct System<'p> {
-    create_event: function!((attributes: *const c_void, manual_reset: i32, initial: i32, name: *const u16) -> Handle),
-    close_handle: function!((handle: Handle) -> i32),
-    wait_for_single_object: function!((handle: Handle, milliseconds: u32) -> u32),
-    switch_to_thread: function!(() -> i32),
-    virtual_alloc: function!((address: *mut c_void, length: usize, kind: u32, protection: u32) -> *mut c_void),
-    virtual_free: function!((address: *mut c_void, length: usize, kind: u32) -> i32),
-    class_object: function!((class: *const Guid, iid: *const Guid, out: *mut *mut c_void) -> Status),
+    create_event: CreateEvent,
+    close_handle: CloseHandle,
+    wait_for_single_object: WaitForSingleObject,
+    switch_to_thread: SwitchToThread,
+    virtual_alloc: VirtualAlloc,
+    virtual_free: VirtualFree,
+    class_object: GetClassObject,
     control_requests: Option<&'p (dyn Fn() -> u64 + 'p)>,
 }
 
@@ -55,19 +63,19 @@ impl<'p> System<'p> {
         };
         /// A function by its address.
         macro_rules! at {
-            ($address:expr) => {
+            ($Function:ty, $address:expr) => {
                 // SAFETY: the caller's contract: a function of this type.
-                unsafe { mem::transmute($address) }
+                unsafe { mem::transmute::<usize, $Function>($address) }
             };
         }
         Ok(Self {
-            create_event: at!(address("CreateEventW")?),
-            close_handle: at!(address("CloseHandle")?),
-            wait_for_single_object: at!(address("WaitForSingleObject")?),
-            switch_to_thread: at!(address("SwitchToThread")?),
-            virtual_alloc: at!(address("VirtualAlloc")?),
-            virtual_free: at!(address("VirtualFree")?),
-            class_object: at!(class_object),
+            create_event: at!(CreateEvent, address("CreateEventW")?),
+            close_handle: at!(CloseHandle, address("CloseHandle")?),
+            wait_for_single_object: at!(WaitForSingleObject, address("WaitForSingleObject")?),
+            switch_to_thread: at!(SwitchToThread, address("SwitchToThread")?),
+            virtual_alloc: at!(VirtualAlloc, address("VirtualAlloc")?),
+            virtual_free: at!(VirtualFree, address("VirtualFree")?),
+            class_object: at!(GetClassObject, class_object),
             control_requests,
         })
     }
@@ -111,17 +119,17 @@ impl<'p> System<'p> {
     }
 
     /// Zeroed pages, to be given to [`Self::free`]; null when there is no memory.
-    pub(super) fn allocate(&self, length: usize) -> *mut u8 {
+    pub(super) fn allocate(&self, length: usize) -> *mut c_void {
         // SAFETY: pages wherever the system wants.
-        unsafe { (self.virtual_alloc)(ptr::null_mut(), length, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE) }.cast()
+        unsafe { (self.virtual_alloc)(ptr::null_mut(), length, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE) }
     }
 
     /// # Safety
     ///
     /// `address` is of [`Self::allocate`] and the pages are not used again.
-    pub(super) unsafe fn free(&self, address: *mut u8) {
+    pub(super) unsafe fn free(&self, address: *mut c_void) {
         // SAFETY: the caller's contract.
-        unsafe { (self.virtual_free)(address.cast(), 0, MEM_RELEASE) };
+        unsafe { (self.virtual_free)(address, 0, MEM_RELEASE) };
     }
 
     /// DllGetClassObject.

@@ -1,6 +1,6 @@
 //! The Winsock catalogue itself.
 
-use super::entry::{Generation, ProtocolInfo};
+use super::entry::{Generation, ProtocolInfo, ProviderId};
 use super::install::Catalog;
 use super::{Registered, failed};
 use crate::failure::{Failure, Kind};
@@ -31,13 +31,8 @@ const _: () = assert!(align_of::<ProtocolInfo>() == align_of::<WSAPROTOCOL_INFOW
 pub struct Winsock(());
 
 fn guid(info: &ProtocolInfo) -> GUID {
-    let [a, b, c, d, e, f, g, h, data4 @ ..] = info.provider_id;
-    GUID {
-        data1: u32::from_le_bytes([a, b, c, d]),
-        data2: u16::from_le_bytes([e, f]),
-        data3: u16::from_le_bytes([g, h]),
-        data4,
-    }
+    let ProviderId { data1, data2, data3, data4 } = info.provider_id;
+    GUID { data1, data2, data3, data4 }
 }
 
 /// A text as Windows takes it.

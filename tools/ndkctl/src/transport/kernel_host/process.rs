@@ -22,9 +22,9 @@ impl Machine {
         let system = unsafe { System::new(|name| program::function("kernel32.dll", name), class_object, Some(&sent)) }?;
         let result = process.run(|| run(&system));
         // SAFETY: an exported function without arguments.
-        let free = unsafe { process.call(can_unload, &[]) } & 0xFFFF_FFFF == 0;
+        let answer = unsafe { process.call(can_unload, &[]) } as u32;
         process.exit();
-        if free { Ok(result) } else { Err(left_behind(&path)) }
+        if answer == 0 { Ok(result) } else { Err(left_behind(&path)) }
     }
 }
 
