@@ -1,6 +1,6 @@
 //! One end of a connection: an adapter, its queues, and registered memory.
 
-use super::provider::{Adapter, AdapterFile, CompletionQueue, Connector, QueuePair, Region, refused};
+use super::provider::{AdapterFile, CompletionQueue, Connector, OpenAdapter, QueuePair, Region, refused};
 use super::request::Request;
 use super::stop::{Cut, Stop};
 use super::system::System;
@@ -37,7 +37,7 @@ impl<'s> End<'s> {
     /// An end that can do what was proposed; `connector` may have a connection request already.
     pub fn new(
         system: &'s System<'s>,
-        adapter: &Adapter<'s>,
+        adapter: &OpenAdapter<'s>,
         file: &AdapterFile<'s>,
         connector: Connector<'s>,
         proposal: &Proposal,

@@ -3,7 +3,7 @@
 use super::end::{End, EndWay, check, posted};
 use super::memory::Pattern;
 use super::proposal::{Proposal, RemoteMemory, Work};
-use super::provider::{Adapter, Provider};
+use super::provider::{OpenAdapter, Provider};
 use super::stop::{Cut, Stop};
 use super::system::System;
 use crate::failure::{Failure, Kind};
@@ -40,7 +40,7 @@ pub struct Served {
 }
 
 /// The way to an adapter by one of its addresses.
-pub fn open<'s>(system: &'s System<'s>, address: SocketAddr) -> Result<Adapter<'s>, Failure> {
+pub fn open<'s>(system: &'s System<'s>, address: SocketAddr) -> Result<OpenAdapter<'s>, Failure> {
     let provider = Provider::load(system)?;
     provider.open(provider.identifier_of(address)?)
 }

@@ -3,7 +3,7 @@
 use super::arguments::NdPerfArguments;
 use super::ends::{self, Outcome};
 use super::peer::{Measured, Served};
-use super::ping::{Latency, Requests};
+use super::ping::{Latency, RequestCounts};
 use super::proposal::{Proposal, Work};
 use crate::arguments::OperationName;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ pub struct NdPerfRow {
     pub latency: Option<Latency>,
     /// Bytes compared at the ends that are here.
     pub bytes_compared: u64,
-    pub ioctls: Requests,
+    pub ioctls: RequestCounts,
 }
 
 /// Measures every row.
@@ -98,7 +98,7 @@ fn row(proposal: &Proposal, measured: Option<&Measured>, served: Option<&Served>
         rate: elapsed.and_then(|elapsed| units::megabytes_per_second(bytes, elapsed)),
         latency: measured.and_then(|measured| Latency::of(&measured.latency)),
         bytes_compared: measured.map_or(0, |measured| measured.compared) + served.map_or(0, |served| served.compared),
-        ioctls: Requests {
+        ioctls: RequestCounts {
             client: measured.and_then(|measured| measured.control_requests),
             server: served.and_then(|served| served.control_requests),
         },

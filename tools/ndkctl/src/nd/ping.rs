@@ -45,12 +45,12 @@ pub struct NdPingReport {
     pub bytes_compared: u64,
     /// Of a round trip; null of a server alone.
     pub latency: Option<Latency>,
-    pub ioctls: Requests,
+    pub ioctls: RequestCounts,
 }
 
 /// Control requests that each process sent to the driver for the work, connection and end not counted; null where it is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Requests {
+pub struct RequestCounts {
     pub client: Option<u64>,
     pub server: Option<u64>,
 }
@@ -74,7 +74,7 @@ fn report(outcome: &Outcome, proposal: &Proposal, notify: bool) -> NdPingReport 
         notify,
         bytes_compared: compared,
         latency: client.and_then(|client| Latency::of(&client.latency)),
-        ioctls: Requests {
+        ioctls: RequestCounts {
             client: client.and_then(|client| client.control_requests),
             server: server.and_then(|(_, served)| served.control_requests),
         },
@@ -107,7 +107,7 @@ impl fmt::Display for NdPingReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Proposal, Requests, Work, report};
+    use super::{Outcome, Proposal, RequestCounts, Work, report};
     use crate::nd::peer::{Measured, Served};
     use softndk_ioctl::Histogram;
     use std::time::Duration;
@@ -131,7 +131,7 @@ mod tests {
         };
         let report = report(&outcome, &PROPOSAL, false);
         assert_eq!((report.count, report.bytes_compared), (2, 256));
-        assert_eq!(report.ioctls, Requests { client: Some(7), server: Some(8) });
+        assert_eq!(report.ioctls, RequestCounts { client: Some(7), server: Some(8) });
         let text = report.to_string();
         for wanted in
             ["2 messages of 64 B from 10.0.0.1 to 10.0.0.2", "256 bytes compared", "min 1.00 µs", "7 of the client"]

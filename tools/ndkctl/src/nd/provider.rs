@@ -116,12 +116,12 @@ impl<'s> Provider<'s> {
         Ok(identifier)
     }
 
-    pub fn open(&self, identifier: u64) -> Result<Adapter<'s>, Failure> {
+    pub fn open(&self, identifier: u64) -> Result<OpenAdapter<'s>, Failure> {
         let interface = made(&format!("an open of adapter {identifier:#x}"), |out| {
             // SAFETY: a live interface, an identifier, a place for a pointer.
             unsafe { IND2Provider::open_adapter(self.interface.this(), &IND2Adapter::IID, identifier, out) }
         })?;
-        Ok(Adapter { system: self.system, interface })
+        Ok(OpenAdapter { system: self.system, interface })
     }
 }
 
@@ -167,12 +167,12 @@ fn entries(pages: &Pages<'_>) -> Vec<SocketAddr> {
 }
 
 /// An open adapter.
-pub struct Adapter<'s> {
+pub struct OpenAdapter<'s> {
     system: &'s System<'s>,
     interface: Interface<'s, IND2Adapter>,
 }
 
-impl<'s> Adapter<'s> {
+impl<'s> OpenAdapter<'s> {
     pub fn info(&self) -> Result<AdapterInfo, Failure> {
         let mut info = AdapterInfo { info_version: VERSION_2, ..AdapterInfo::default() };
         let mut length = size_of::<AdapterInfo>() as u32;
