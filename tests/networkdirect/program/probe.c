@@ -53,13 +53,6 @@ struct dll {
             return __LINE__;                                                                                                \
         }                                                                                                                   \
     } while (0)
-#define PASSES(call)                                                                                                        \
-    do {                                                                                                                    \
-        int line = (call);                                                                                                  \
-        if (line != 0) {                                                                                                    \
-            return line;                                                                                                    \
-        }                                                                                                                   \
-    } while (0)
 
 static const struct sockaddr_in somewhere = {.sin_family = AF_INET, .sin_addr.S_un.S_addr = 0x0100000A};
 

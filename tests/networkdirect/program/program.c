@@ -21,13 +21,6 @@ static void say(const char *text);
         }                                                                                                                   \
     } while (0)
 #define STATUS_IS(call, status) EXPECT((found = (call)) == (status))
-#define PASSES(call)                                                                                                        \
-    do {                                                                                                                    \
-        int line = (call);                                                                                                  \
-        if (line != 0) {                                                                                                    \
-            return line;                                                                                                    \
-        }                                                                                                                   \
-    } while (0)
 /* Ends an overlapped call: waits if it pends. */
 #define FINISH(object, call, overlapped)                                                                                    \
     ((found = (call)) == ND_PENDING ? (object)->lpVtbl->GetOverlappedResult((object), (overlapped), TRUE) : found)

@@ -20,3 +20,12 @@ int probe(const WCHAR *path);
 
 /* A line on the standard output with a number in hexadecimal digits. */
 void say_number(const char *text, UINT64 number);
+
+/* Hands on a line that is not 0. */
+#define PASSES(call)                                                                                                        \
+    do {                                                                                                                    \
+        int line = (call);                                                                                                  \
+        if (line != 0) {                                                                                                    \
+            return line;                                                                                                    \
+        }                                                                                                                   \
+    } while (0)

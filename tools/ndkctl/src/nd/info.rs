@@ -3,14 +3,12 @@
 use super::provider::Provider;
 use super::system::System;
 use crate::failure::Failure;
-use crate::info::Counter;
+use crate::info::{Counter, columns_table};
 use serde::Serialize;
 use softnd_interfaces::constants::adapter_flag;
 use softnd_interfaces::v2::AdapterInfo;
 use std::fmt;
 use std::net::IpAddr;
-use tabled::builder::Builder;
-use tabled::settings::Style;
 
 /// The adapters that a provider has.
 #[derive(Clone, Debug, Serialize)]
@@ -103,15 +101,8 @@ impl fmt::Display for NdInfoReport {
         if self.adapters.is_empty() {
             return write!(formatter, "the provider has no adapters");
         }
-        let columns: Vec<Vec<(String, String)>> = self.adapters.iter().map(ProviderAdapter::properties).collect();
-        let mut table = Builder::default();
-        for (row, (name, _)) in columns.first().into_iter().flatten().enumerate() {
-            let cells = columns.iter().filter_map(|column| column.get(row)).map(|(_, value)| value.clone());
-            table.push_record(std::iter::once(name.clone()).chain(cells));
-        }
-        let mut table = table.build();
-        table.with(Style::rounded());
-        write!(formatter, "{table}")
+        let columns: Vec<_> = self.adapters.iter().map(ProviderAdapter::properties).collect();
+        write!(formatter, "{}", columns_table(&columns))
     }
 }
 

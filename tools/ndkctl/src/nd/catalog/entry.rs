@@ -1,8 +1,8 @@
 //! WSAPROTOCOL_INFOW, and the two of softnd.dll: one for each version of NetworkDirect.
 
 use serde::Serialize;
+use softnd_interfaces::Guid;
 use softnd_interfaces::constants::{FAMILY_IPV6, IPV4_ADDRESS_LENGTH, IPV6_ADDRESS_LENGTH, VERSION_1, VERSION_2};
-use std::fmt;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// XP1_: what programs that look for NetworkDirect demand.
@@ -27,44 +27,13 @@ const BASE_PROTOCOL: i32 = 1;
 const NO_SOCKET_TYPE: i32 = -1;
 const NO_MESSAGE_LIMIT: u32 = u32::MAX;
 
-/// GUID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct ProviderId {
-    pub data1: u32,
-    pub data2: u16,
-    pub data3: u16,
-    pub data4: [u8; 8],
-}
-
-impl ProviderId {
-    /// By its digits in the order in which they are written.
-    #[must_use]
-    pub const fn new(digits: u128) -> Self {
-        Self {
-            data1: (digits >> 96) as u32,
-            data2: (digits >> 80) as u16,
-            data3: (digits >> 64) as u16,
-            data4: (digits as u64).to_be_bytes(),
-        }
-    }
-}
-
-impl fmt::Display for ProviderId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = u64::from_be_bytes(self.data4);
-        write!(formatter, "{:08X}-{:04X}-{:04X}-", self.data1, self.data2, self.data3)?;
-        write!(formatter, "{:04X}-{:012X}", last >> 48, last & 0xFFFF_FFFF_FFFF)
-    }
-}
-
 /// WSAPROTOCOL_INFOW.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProtocolInfo {
     pub service_flags: [u32; 4],
     pub provider_flags: u32,
-    pub provider_id: ProviderId,
+    pub provider_id: [u8; 16],
     pub catalog_entry_id: u32,
     pub chain_length: i32,
     pub chain_entries: [u32; 7],
@@ -127,7 +96,7 @@ impl ProtocolInfo {
         let mut info = Self {
             service_flags: [service_flag::ALL, 0, 0, 0],
             provider_flags: provider_flag::HIDDEN | provider_flag::NETWORKDIRECT_PROVIDER,
-            provider_id: ProviderId::new(generation.provider_id()),
+            provider_id: turned(generation.provider_id().to_be_bytes()),
             chain_length: BASE_PROTOCOL,
             version: generation.version() as i32,
             address_family: i32::from(FAMILY_IPV6),
@@ -146,7 +115,7 @@ impl ProtocolInfo {
     /// Which of ours it is, by its ProviderId.
     #[must_use]
     pub fn generation(&self) -> Option<Generation> {
-        GENERATIONS.into_iter().find(|generation| ProviderId::new(generation.provider_id()) == self.provider_id)
+        GENERATIONS.into_iter().find(|generation| turned(generation.provider_id().to_be_bytes()) == self.provider_id)
     }
 
     #[must_use]
@@ -161,12 +130,25 @@ impl ProtocolInfo {
         of(self) == of(other)
     }
 
+    #[must_use]
+    pub fn shown_id(&self) -> String {
+        format!("{:?}", Guid::new(u128::from_be_bytes(turned(self.provider_id))))
+    }
+
     /// Its name up to the zero.
     #[must_use]
     pub fn shown_name(&self) -> String {
         let units: Vec<u16> = self.name.iter().copied().take_while(|unit| *unit != 0).collect();
         String::from_utf16_lossy(&units)
     }
+}
+
+/// A GUID in memory from its digits in the order in which they are written, and back.
+fn turned(mut bytes: [u8; 16]) -> [u8; 16] {
+    bytes[..4].reverse();
+    bytes[4..6].reverse();
+    bytes[6..8].reverse();
+    bytes
 }
 
 #[cfg(test)]
@@ -230,13 +212,13 @@ mod tests {
         let mut read = ProtocolInfo::read_from_bytes(info.as_bytes()).unwrap();
         assert_eq!(read.generation(), Some(Generation::Version1));
         assert_eq!(read.shown_name(), "softndk NetworkDirect 1");
-        assert_eq!(read.provider_id.to_string(), "981B3AB2-AF3C-4254-B079-D830D140C655");
+        assert_eq!(read.shown_id(), "981B3AB2-AF3C-4254-B079-D830D140C655");
         assert!(read.is_network_direct());
         read.catalog_entry_id = 1007;
         assert!(read.says_the_same_as(&info), "its number is the system's");
         read.message_size = 0;
         assert!(!read.says_the_same_as(&info));
-        read.provider_id.data4[7] ^= 1;
+        read.provider_id[15] ^= 1;
         read.provider_flags = 4;
         assert_eq!((read.generation(), read.is_network_direct()), (None, false));
     }

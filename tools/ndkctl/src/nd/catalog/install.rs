@@ -63,7 +63,7 @@ impl EntryReport {
             generation,
             state,
             name: info.shown_name(),
-            provider_id: info.provider_id.to_string(),
+            provider_id: info.shown_id(),
             path: path.map(str::to_owned),
             info: crate::copy::hexadecimal(info.as_bytes()),
         }
@@ -184,7 +184,7 @@ fn write_fields(text: &mut String, info: &ProtocolInfo) {
 mod tests {
     use super::{Catalog, EntryState, InstallArguments, ProtocolInfo, Registered, install, install_in, remove_from};
     use crate::failure::{Failure, Kind};
-    use crate::nd::catalog::entry::{Generation, ProviderId};
+    use crate::nd::catalog::entry::Generation;
     use std::cell::RefCell;
 
     /// A catalogue as Winsock keeps it, and what was asked of it.
@@ -196,7 +196,7 @@ mod tests {
     impl InMemory {
         fn new() -> Self {
             let mut foreign = ProtocolInfo::ours(Generation::Version2);
-            foreign.provider_id = ProviderId::new(7);
+            foreign.provider_id = [7; 16];
             let foreign = Registered { info: foreign, path: "other.dll".to_owned() };
             Self { entries: RefCell::new(vec![foreign]), refuses: false }
         }

@@ -41,7 +41,7 @@ fn report(entries: &[Registered]) -> ListReport {
     let shown = |entry: &Registered| ListedEntry {
         catalog_entry_id: entry.info.catalog_entry_id,
         name: entry.info.shown_name(),
-        provider_id: entry.info.provider_id.to_string(),
+        provider_id: entry.info.shown_id(),
         version: entry.info.version,
         address_family: entry.info.address_family,
         path: entry.path.clone(),
@@ -76,13 +76,13 @@ impl fmt::Display for ListReport {
 #[cfg(test)]
 mod tests {
     use super::{Generation, Registered, report};
-    use crate::nd::catalog::entry::{ProtocolInfo, ProviderId};
+    use crate::nd::catalog::entry::ProtocolInfo;
 
     #[test]
     fn only_providers_of_networkdirect_are_listed() {
         let ours = ProtocolInfo { catalog_entry_id: 1042, ..ProtocolInfo::ours(Generation::Version2) };
         let transport = ProtocolInfo { provider_flags: 0, ..ours };
-        let foreign = ProtocolInfo { provider_id: ProviderId::new(1), ..ours };
+        let foreign = ProtocolInfo { provider_id: [1; 16], ..ours };
         let entries = [(ours, "a.dll"), (transport, "b.dll"), (foreign, "c.dll")];
         let report = report(&entries.map(|(info, path)| Registered { info, path: path.to_owned() }));
         assert_eq!(report.entries.len(), 2);

@@ -1,6 +1,6 @@
 //! The Winsock catalogue itself.
 
-use super::entry::{Generation, ProtocolInfo, ProviderId};
+use super::entry::{Generation, ProtocolInfo};
 use super::install::Catalog;
 use super::{Registered, failed};
 use crate::failure::{Failure, Kind};
@@ -25,14 +25,18 @@ const LONGEST_PATH: usize = 260;
 const ATTEMPTS: usize = 8;
 
 const _: () = assert!(size_of::<ProtocolInfo>() == size_of::<WSAPROTOCOL_INFOW>());
+const _: () = assert!(size_of::<GUID>() == 16);
 const _: () = assert!(align_of::<ProtocolInfo>() == align_of::<WSAPROTOCOL_INFOW>());
 
 /// Winsock, started; stopped when it is dropped.
 pub struct Winsock(());
 
 fn guid(info: &ProtocolInfo) -> GUID {
-    let ProviderId { data1, data2, data3, data4 } = info.provider_id;
-    GUID { data1, data2, data3, data4 }
+    // In memory as it is there: both are the same sixteen bytes.
+    let mut guid = GUID { data1: 0, data2: 0, data3: 0, data4: [0; 8] };
+    // SAFETY: a structure without padding, of as many bytes.
+    unsafe { ptr::copy_nonoverlapping(info.provider_id.as_ptr(), (&raw mut guid).cast(), size_of::<GUID>()) };
+    guid
 }
 
 /// A text as Windows takes it.
