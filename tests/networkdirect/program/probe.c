@@ -25,15 +25,26 @@ static const IID IID_Unknown1 = {0, 0, 0, {0xC0, 0, 0, 0, 0, 0, 0, 0x46}};
 static const IID IID_ClassFactory1 = {1, 0, 0, {0xC0, 0, 0, 0, 0, 0, 0, 0x46}};
 static const IID IID_Nothing = {0x12345678, 0, 0, {0}};
 
-/* The last method of each interface, by the number that the documentation gives it. */
+/* The first and the last method of each interface, by the numbers that the documentation gives them; the tables of softnd-interfaces have the
+ * same ones in a test of their own. */
 #define SLOT(interface, method, number) _Static_assert(offsetof(interface##Vtbl, method) == (number) * sizeof(void *), #interface)
+SLOT(IND2CompletionQueue, GetOverlappedResult, 4);
+SLOT(IND2CompletionQueue, GetNotifyAffinity, 5);
 SLOT(IND2CompletionQueue, GetResults, 8);
+SLOT(IND2SharedReceiveQueue, GetNotifyAffinity, 5);
+SLOT(IND2SharedReceiveQueue, Receive, 8);
 SLOT(IND2MemoryWindow, GetRemoteToken, 3);
+SLOT(IND2MemoryRegion, Register, 5);
 SLOT(IND2MemoryRegion, GetRemoteToken, 8);
+SLOT(IND2QueuePair, Flush, 3);
 SLOT(IND2QueuePair, Write, 9);
+SLOT(IND2Connector, Bind, 5);
 SLOT(IND2Connector, Disconnect, 15);
+SLOT(IND2Listener, Bind, 5);
 SLOT(IND2Listener, GetConnectionRequest, 8);
+SLOT(IND2Adapter, CreateOverlappedFile, 3);
 SLOT(IND2Adapter, CreateListener, 13);
+SLOT(IND2Provider, QueryAddressList, 3);
 SLOT(IND2Provider, OpenAdapter, 5);
 SLOT(INDProvider, OpenAdapter, 4);
 _Static_assert(sizeof(ND2_ADAPTER_INFO) == 96 && sizeof(ND2_RESULT) == 32 && sizeof(ND2_SGE) == 16, "structures");

@@ -91,12 +91,25 @@ impl Drop for Pages<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern(pub u64);
 
+/// Bytes of a pattern that are made at once.
+const WORD: usize = 8;
+
 impl Pattern {
+    fn word(self, number: usize) -> [u8; WORD] {
+        let mixed = (self.0 ^ (number as u64).rotate_left(33)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        ((mixed ^ mixed >> 32) | 0x0101_0101_0101_0101).to_le_bytes()
+    }
+
     fn write(self, start: usize, bytes: &mut [u8]) {
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            let place = (start + index) as u64;
-            let mixed = (self.0 ^ place.rotate_left(17)).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(place);
-            *byte = (mixed >> 56) as u8 | 1;
+        let mut done = 0;
+        while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let place = start + done;
+            let word = self.word(place / WORD);
+            for (byte, made) in rest.iter_mut().zip(&word[place % WORD..]) {
+                *byte = *made;
+                done += 1;
+            }
         }
     }
 }
