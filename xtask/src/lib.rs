@@ -18,6 +18,7 @@ pub mod demo;
 pub mod driver;
 pub mod fuzz;
 pub mod image_check;
+mod import_list;
 pub mod mutants;
 pub mod networkdirect;
 pub mod oracle;
@@ -33,6 +34,8 @@ pub mod test;
 mod test_log;
 pub mod tools;
 pub mod verify;
+#[cfg(unix)]
+pub mod wine;
 
 use clap::{Parser, Subcommand};
 pub use softndk_images::{arch, command, workspace};
@@ -72,6 +75,8 @@ enum Command {
     Stress(stress::StressArguments),
     Repeat(repeat::RepeatArguments),
     Fuzz(fuzz::FuzzArguments),
+    #[cfg(unix)]
+    Wine(wine::WineArguments),
 }
 
 /// Runs the command that was asked for.
@@ -101,5 +106,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Stress(arguments) => stress::run(arguments),
         Command::Repeat(arguments) => repeat::run(arguments),
         Command::Fuzz(arguments) => fuzz::run(arguments),
+        #[cfg(unix)]
+        Command::Wine(arguments) => wine::run(arguments),
     }
 }

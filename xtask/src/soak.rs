@@ -109,6 +109,14 @@ const STEPS: &[Stage] = &[
         minutes: 60,
     },
     Stage {
+        name: "wine",
+        shows: "softnd.dll loads and answers without a driver, and ndkctl.exe runs, in Wine",
+        program: Program::Xtask,
+        words: &["wine"],
+        environment: &[],
+        minutes: 20,
+    },
+    Stage {
         name: "fuzz",
         shows: "five minutes of libFuzzer on each thing that takes bytes from outside, from the seeds on",
         program: Program::Xtask,

@@ -8,12 +8,12 @@ use crate::{
     cross::toolchain::{self, Use},
     driver::{Profile, publish},
     image_check::{self, Image, ImageRule, Lists, Machine, Strictness},
+    import_list::ImportList,
     setup::{self, Need},
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
 use std::{
-    collections::BTreeSet,
     fs,
     io::{IsTerminal, stderr},
     path::{Path, PathBuf},
@@ -87,8 +87,7 @@ fn target(workspace: &Workspace) -> PathBuf {
 fn check(workspace: &Workspace, path: &Path, profile: Profile) -> Result<()> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let image = Image::parse(bytes)?;
-    let list = fs::read_to_string(workspace.path(IMPORTS)).with_context(|| format!("cannot read {IMPORTS}"))?;
-    let mut broken = violations(&image, &listed(&list));
+    let mut broken = violations(&image, &ImportList::read(workspace, IMPORTS)?);
     if profile == Profile::Release {
         broken.extend(code_violations(path)?);
     }
@@ -106,12 +105,7 @@ fn code_violations(path: &Path) -> Result<Vec<String>> {
     Ok(of_functions.map(ToString::to_string).collect())
 }
 
-/// The lines of the list, without its comments.
-fn listed(list: &str) -> BTreeSet<String> {
-    list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
-}
-
-fn violations(image: &Image, listed: &BTreeSet<String>) -> Vec<String> {
+fn violations(image: &Image, list: &ImportList) -> Vec<String> {
     /// IMAGE_DLLCHARACTERISTICS: high entropy, dynamic base, no execution of data, control flow guard.
     const CHARACTERISTICS: u16 = 0x20 | 0x40 | 0x100 | 0x4000;
     let mut broken = Vec::new();
@@ -133,14 +127,7 @@ fn violations(image: &Image, listed: &BTreeSet<String>) -> Vec<String> {
     let mut exports = image.exports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
     exports.sort_unstable();
     rule(exports == EXPORTS, format!("it exports {exports:?}, expected {EXPORTS:?}"));
-    let imports =
-        image.imports.iter().map(|import| format!("{} {}", import.module, import.name)).collect::<BTreeSet<_>>();
-    for import in imports.difference(listed) {
-        broken.push(format!("it imports {import}, which {IMPORTS} does not have"));
-    }
-    for import in listed.difference(&imports) {
-        broken.push(format!("it does not import {import}, which {IMPORTS} has"));
-    }
+    broken.extend(list.differences(image, IMPORTS));
     broken
 }
 
@@ -172,15 +159,15 @@ mod tests {
 
     #[test]
     fn good_image_keeps_every_rule() {
-        assert_eq!(violations(&image(), &listed("# list\na.dll One\nb.dll Two\n")), Vec::<String>::new());
+        assert_eq!(violations(&image(), &ImportList::parse("# list\na.dll One\nb.dll Two\n")), Vec::<String>::new());
     }
 
     #[test]
     fn each_broken_rule_is_named() {
-        let broken = violations(&image(), &listed("a.dll One\nc.dll Three"));
+        let broken = violations(&image(), &ImportList::parse("a.dll One\nc.dll Three"));
         assert_eq!(broken.len(), 2);
         assert!(broken[0].contains("b.dll Two") && broken[1].contains("c.dll Three"), "{broken:?}");
-        let list = listed("a.dll One\nb.dll Two");
+        let list = ImportList::parse("a.dll One\nb.dll Two");
         let changed = |change: fn(&mut Image)| {
             let mut image = image();
             change(&mut image);

@@ -218,7 +218,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "windows-tools",
-        shows: "ndkctl.exe builds",
+        shows: "ndkctl.exe and the NetworkDirect program build and import what is listed",
         program: Program::Xtask,
         words: &["tools", "--windows"],
         environment: &[],

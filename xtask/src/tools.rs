@@ -4,23 +4,33 @@ use crate::{
     arch::Arch,
     command,
     cross::toolchain::{self, Use},
+    driver::publish,
+    import_list,
     setup::{self, TOOLS_TRIPLE},
     workspace::Workspace,
 };
 use anyhow::{Context, Result};
+use softndk_images::nd_program;
 use std::{
-    fs,
     io::{IsTerminal, stderr},
     path::{Path, PathBuf},
     process::Command,
 };
 
+/// What the programs for Windows import.
+const NDKCTL_IMPORTS: &str = "tools/ndkctl/imports.txt";
+const ND_PROGRAM_IMPORTS: &str = "tests/networkdirect/program/imports.txt";
+
 /// Build ndkctl.
 #[derive(clap::Args)]
 pub struct ToolsArguments {
-    /// For Windows (x64), linked by mingw-w64; appears as target/tools/x64/ndkctl.exe
+    /// For Windows (x64), linked by mingw-w64; appears as target/tools/x64/ndkctl.exe, with the NetworkDirect program in C beside it
     #[arg(long)]
     windows: bool,
+
+    /// Rewrite the lists of what the programs for Windows import
+    #[arg(long, requires = "windows", conflicts_with = "check")]
+    bless: bool,
 
     /// Only look whether everything but the driver compiles for Windows (x86_64-pc-windows-msvc), tests and examples included
     #[arg(long, requires = "windows")]
@@ -32,8 +42,14 @@ pub fn run(arguments: &ToolsArguments) -> Result<()> {
     if arguments.check {
         return check_for_windows(&workspace);
     }
-    let program = if arguments.windows { build_for_windows(&workspace)? } else { build(&workspace)? };
-    println!("{}", workspace.show(&program));
+    let programs = if arguments.windows {
+        WindowsPrograms::build(&workspace, arguments.bless)?.all()
+    } else {
+        vec![build(&workspace)?]
+    };
+    for program in programs {
+        println!("{}", workspace.show(&program));
+    }
     Ok(())
 }
 
@@ -44,19 +60,37 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(target.join("release/ndkctl"))
 }
 
-fn build_for_windows(workspace: &Workspace) -> Result<PathBuf> {
+/// What runs on Windows, built and checked.
+pub struct WindowsPrograms {
+    pub ndkctl: PathBuf,
+    /// The NetworkDirect program in C.
+    pub nd_program: PathBuf,
+}
+
+impl WindowsPrograms {
+    pub fn build(workspace: &Workspace, bless: bool) -> Result<Self> {
+        let place = |name: &str| workspace.path("target/tools/x64").join(name);
+        let programs = Self { ndkctl: place("ndkctl.exe"), nd_program: place("nd-program.exe") };
+        publish(&build_ndkctl_for_windows(workspace)?, &programs.ndkctl)?;
+        publish(&nd_program::build_program(workspace)?, &programs.nd_program)?;
+        import_list::check_program(workspace, &programs.ndkctl, NDKCTL_IMPORTS, bless)?;
+        import_list::check_program(workspace, &programs.nd_program, ND_PROGRAM_IMPORTS, bless)?;
+        Ok(programs)
+    }
+
+    fn all(self) -> Vec<PathBuf> {
+        vec![self.ndkctl, self.nd_program]
+    }
+}
+
+fn build_ndkctl_for_windows(workspace: &Workspace) -> Result<PathBuf> {
     setup::ensure(&setup::TOOL_NEEDS)?;
     let target = folder(workspace);
     let mut cargo = cargo(workspace, &target);
     cargo.args(["--target", TOOLS_TRIPLE]).env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", setup::TOOL_LINKER);
     toolchain::require(TOOLS_TRIPLE)?.apply(&mut cargo, Use::Program);
     command::run(&mut cargo).context("ndkctl.exe does not build")?;
-
-    let program = workspace.path("target/tools/x64/ndkctl.exe");
-    fs::create_dir_all(workspace.path("target/tools/x64"))?;
-    fs::copy(target.join(TOOLS_TRIPLE).join("release/ndkctl.exe"), &program)
-        .with_context(|| format!("cannot write {}", program.display()))?;
-    Ok(program)
+    Ok(target.join(TOOLS_TRIPLE).join("release/ndkctl.exe"))
 }
 
 /// What `cargo test` would build on Windows, up to the linker. In the ordinary target folder, where the build scripts and macros are.

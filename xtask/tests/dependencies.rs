@@ -39,7 +39,7 @@ const PRODUCT: &[(&str, &[&str])] = &[
 
 /// What the crates around it may use of ours; other libraries are free to them.
 const AROUND: &[(&str, &[&str])] = &[
-    ("ndkctl", &["softndk-ioctl", "kernel-host", "ndkpi-sys"]),
+    ("ndkctl", &["softndk-ioctl", "softnd-interfaces", "kernel-host", "ndkpi-sys"]),
     ("kernel-host", &["ndkpi-sys"]),
     ("conformance", &["kernel-host", "ndkpi-sys", "softndk-ioctl"]),
     ("networkdirect", &["kernel-host", "softndk-images", "softndk-ioctl"]),

@@ -232,6 +232,25 @@ trials! {
         killed.process.kill();
     };
 
+    a_program_in_rust_runs_as_code_of_its_process = |kernel| {
+        let program = Program::start(kernel);
+        let before = program.process.control_requests();
+        let number = program.process.run(|| {
+            let here = 7_u64;
+            assert!(program.process.read(&raw const here as usize, 8).is_some(), "its stack is memory of the process");
+            let address = kernel_host::user::program::function("kernel32.dll", "GetCurrentProcessId").expect("an export");
+            // SAFETY: a function without arguments, by its address.
+            let function = unsafe { std::mem::transmute::<usize, unsafe extern "win64" fn() -> u32>(address) };
+            // SAFETY: as above; the thread is in a process.
+            unsafe { function() }
+        });
+        assert_eq!(number, program.process.number());
+        assert_eq!(kernel_host::user::program::function("kernel32.dll", "NoSuchFunction"), None);
+        assert_eq!(program.process.control_requests(), before);
+        program.pend(CODE_PEND, 8);
+        assert_eq!(program.process.control_requests(), before + 1);
+    };
+
     a_thread_that_waits_leaves_a_killed_process = |kernel| {
         let program = Arc::new(Program::start(kernel));
         let (_, port) = program.pend_with_port(CODE_PEND, 8);

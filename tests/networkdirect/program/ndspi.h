@@ -115,6 +115,14 @@ METHOD(HRESULT, Notify)(IND2CompletionQueue *, ULONG, OVERLAPPED *);
 METHOD(ULONG, GetResults)(IND2CompletionQueue *, ND2_RESULT[], ULONG);
 INTERFACE_END(IND2CompletionQueue)
 
+INTERFACE_BEGIN(IND2SharedReceiveQueue)
+OVERLAPPED_METHODS(IND2SharedReceiveQueue)
+METHOD(HRESULT, GetNotifyAffinity)(IND2SharedReceiveQueue *, USHORT *, KAFFINITY *);
+METHOD(HRESULT, Modify)(IND2SharedReceiveQueue *, ULONG, ULONG);
+METHOD(HRESULT, Notify)(IND2SharedReceiveQueue *, OVERLAPPED *);
+METHOD(HRESULT, Receive)(IND2SharedReceiveQueue *, VOID *, const ND2_SGE[], ULONG);
+INTERFACE_END(IND2SharedReceiveQueue)
+
 INTERFACE_BEGIN(IND2MemoryWindow)
 UNKNOWN(IND2MemoryWindow)
 METHOD(UINT32, GetRemoteToken)(IND2MemoryWindow *);

@@ -1,10 +1,10 @@
 /*
  * A NetworkDirect program that knows the public interfaces only: it loads a provider, opens two of its adapters and does between them what
- * the usual example programs do. Each command ends with 0, or with the line at which something was not as it should be.
- *
- *     program DLL list | pingpong | rates | windows | connections | errors
+ * the usual example programs do. Each command ends with 0, or with the line at which something was not as it should be; main.c has the
+ * command line.
  */
 #include "ndspi.h"
+#include "program.h"
 
 #define BUFFER_LENGTH (256 * 1024)
 #define DEPTH 64
@@ -12,7 +12,6 @@
 /* What was found instead of what was expected. */
 static HRESULT found;
 static void say(const char *text);
-static void say_number(const char *text, UINT64 number);
 
 #define EXPECT(condition)                                                                                                   \
     do {                                                                                                                    \
@@ -22,13 +21,6 @@ static void say_number(const char *text, UINT64 number);
         }                                                                                                                   \
     } while (0)
 #define STATUS_IS(call, status) EXPECT((found = (call)) == (status))
-#define PASSES(call)                                                                                                        \
-    do {                                                                                                                    \
-        int line = (call);                                                                                                  \
-        if (line != 0) {                                                                                                    \
-            return line;                                                                                                    \
-        }                                                                                                                   \
-    } while (0)
 /* Ends an overlapped call: waits if it pends. */
 #define FINISH(object, call, overlapped)                                                                                    \
     ((found = (call)) == ND_PENDING ? (object)->lpVtbl->GetOverlappedResult((object), (overlapped), TRUE) : found)
@@ -377,10 +369,8 @@ static int same(const char *one, const char *other) {
     return *one == *other;
 }
 
-typedef HRESULT(STDMETHODCALLTYPE *get_class_object)(const CLSID *, const IID *, void **);
-
 /* Runs a command with a provider; the entry for a host that has loaded the provider itself. */
-__declspec(dllexport) int run_program(get_class_object provider, const char *name) {
+EXPORTED int run_program(get_class_object provider, const char *name) {
     static const CLSID any = {0};
     struct machine machine = {0};
     ULONG length = 0;
@@ -425,7 +415,7 @@ static void say(const char *text) {
     write_text("\r\n", 2);
 }
 
-static void say_number(const char *text, UINT64 number) {
+void say_number(const char *text, UINT64 number) {
     char line[96];
     char digits[16];
     DWORD length = 0, count = 0;

@@ -35,6 +35,8 @@ pub enum Need {
     LlvmTools,
     /// A nightly toolchain with the interpreter that sees undefined behaviour.
     Miri,
+    /// What runs programs for Windows.
+    Wine,
 }
 
 /// What building the driver for `arch` needs.
@@ -75,6 +77,7 @@ fn describe(need: Need) -> String {
         Need::ToolLinker => "the mingw-w64 linker for the Windows tools".to_owned(),
         Need::Component(name) => format!("the toolchain component {name}"),
         Need::LlvmTools => "the toolchain component llvm-tools, which reads what was counted".to_owned(),
+        Need::Wine => "Wine, which runs programs for Windows".to_owned(),
         Need::Miri => "miri and the library sources it runs, for a nightly toolchain".to_owned(),
     }
 }
@@ -90,6 +93,7 @@ fn is_met(need: Need) -> Result<bool> {
         Need::Component(name) => on_path(&format!("cargo-{}", if name == "rustfmt" { "fmt" } else { name })).is_some(),
         Need::LlvmTools => ["llvm-cov", "llvm-profdata"].into_iter().all(|tool| toolchain::llvm_tool(tool).is_ok()),
         Need::Miri => has_nightly() && nightly_has_miri()?,
+        Need::Wine => wine().is_some(),
     })
 }
 
@@ -106,6 +110,7 @@ fn install(need: Need) -> Result<()> {
         Need::ToolLinker => apt(&["gcc-mingw-w64-x86-64"]),
         Need::Component(name) => rustup(&["component", "add", name]),
         Need::LlvmTools => rustup(&["component", "add", "llvm-tools"]),
+        Need::Wine => apt(&["wine64"]),
         Need::Miri => {
             if !has_nightly() {
                 rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;
@@ -199,6 +204,12 @@ fn libclang() -> Option<PathBuf> {
 pub fn clang() -> Option<PathBuf> {
     let numbered = (14..=30).rev().map(|version| format!("clang-{version}"));
     std::iter::once("clang".to_owned()).chain(numbered).find_map(|name| on_path(&name))
+}
+
+/// Wine for x64: on the path, or where Debian's package without the wrapper has it.
+pub fn wine() -> Option<PathBuf> {
+    let packaged = PathBuf::from("/usr/lib/wine/wine64");
+    on_path("wine64").or_else(|| packaged.is_file().then_some(packaged))
 }
 
 fn entries(folder: impl AsRef<Path>) -> Vec<PathBuf> {

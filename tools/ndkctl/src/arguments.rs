@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::connect::Case;
+use crate::nd::arguments::NdArguments;
 use crate::units::{parse_size, parse_size_32};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use softndk_ioctl::{AddressFamily, Operation, RegionKind};
@@ -143,6 +144,8 @@ pub enum Command {
     /// Many consumers with many connections doing random legal operations at once; on Linux also adapters that go off and on, other
     /// profiles and short memory. Ends with a success rate for each kind of operation and a tally that must balance.
     Stress(StressArguments),
+    /// User-mode NetworkDirect through softnd.dll: adapters, messages, rates; and the DLL's entries in the Winsock catalogue.
+    Nd(NdArguments),
     /// Everything once, in one boot of the kernel host: info, pings, a copied file, benchmarks, unload without leftovers.
     #[cfg(not(windows))]
     Demo(DemoArguments),
@@ -164,6 +167,7 @@ impl Command {
             Self::Refusals(_) => "refusals",
             Self::Replay(_) => "replay",
             Self::Stress(_) => "stress",
+            Self::Nd(nd) => nd.command.name(),
             #[cfg(not(windows))]
             Self::Demo(_) => "demo",
         }

@@ -262,22 +262,24 @@ impl fmt::Display for InfoReport {
 }
 
 impl InfoReport {
-    /// A row per property, a column per adapter.
     fn adapter_table(&self) -> tabled::Table {
-        let columns: Vec<Vec<(String, String)>> = self.adapters.iter().map(Adapter::properties).collect();
-        let mut table = Builder::default();
-        // All adapters have the same properties in the same order.
-        for (row, (name, _)) in columns.first().into_iter().flatten().enumerate() {
-            let cells = columns.iter().filter_map(|column| column.get(row)).map(|(_, value)| value.clone());
-            table.push_record(std::iter::once(name.clone()).chain(cells));
-        }
-        let mut table = table.build();
-        table.with(Style::rounded());
-        table
+        columns_table(&self.adapters.iter().map(Adapter::properties).collect::<Vec<_>>())
     }
 }
 
-fn shown(counter: &Counter) -> String {
+/// A row per property, a column per adapter. All adapters have the same properties in the same order.
+pub fn columns_table(columns: &[Vec<(String, String)>]) -> tabled::Table {
+    let mut table = Builder::default();
+    for (row, (name, _)) in columns.first().into_iter().flatten().enumerate() {
+        let cells = columns.iter().filter_map(|column| column.get(row)).map(|(_, value)| value.clone());
+        table.push_record(std::iter::once(name.clone()).chain(cells));
+    }
+    let mut table = table.build();
+    table.with(Style::rounded());
+    table
+}
+
+pub fn shown(counter: &Counter) -> String {
     match counter.name {
         "adapter_flags" => format!("0x{:X}", counter.value),
         name if name.ends_with("_size") || name.ends_with("_length") => units::size(counter.value),

@@ -18,6 +18,7 @@ pub mod copy;
 pub mod demo;
 pub mod failure;
 pub mod info;
+pub mod nd;
 pub mod objects;
 pub mod pair;
 pub mod ping;

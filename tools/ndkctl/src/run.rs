@@ -3,10 +3,12 @@
 use crate::arguments::{Arguments, Command};
 use crate::client::Client;
 use crate::failure::Failure;
+#[cfg(not(windows))]
+use crate::nd::arguments::{NdArguments, NdCommand};
 use crate::progress::Progress;
 use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
-use crate::{bench, connect, copy, info, objects, ping, refusals, replay, stream, stress};
+use crate::{bench, connect, copy, info, nd, objects, ping, refusals, replay, stream, stress};
 use serde::Serialize;
 use serde_json::{Value, json};
 use softndk_ioctl::{VersionFlags, VersionReply};
@@ -15,7 +17,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// A report in both of its forms.
-struct Printed {
+pub(crate) struct Printed {
     text: String,
     json: Value,
 }
@@ -48,13 +50,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn command(arguments: &Arguments) -> Result<Printed, Failure> {
     let progress = Progress { shown: !arguments.global.quiet && !arguments.global.json };
     #[cfg(not(windows))]
-    if matches!(arguments.command, Command::Bench(_) | Command::Demo(_)) {
+    if is_measurement(&arguments.command) {
         bench::check_mode(arguments.global.machine.mode)?;
     }
     #[cfg(not(windows))]
     if let Command::Demo(demo) = &arguments.command {
         let announce = !arguments.global.json && !arguments.global.quiet;
         return printed(crate::demo::run(&arguments.global.machine, demo, announce, progress)?);
+    }
+    if let Command::Nd(nd) = &arguments.command
+        && nd::is_of_catalog(&nd.command)
+    {
+        return nd::on_catalog(&nd.command);
     }
     let machine = Machine::start(&arguments.global.machine)?;
     if let Command::Stress(stress) = &arguments.command {
@@ -68,6 +75,13 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
     let finished = machine.finish();
     let report = outcome?;
     finished.map(|_| report)
+}
+
+/// Whether a command means nothing without real time.
+#[cfg(not(windows))]
+fn is_measurement(command: &Command) -> bool {
+    let perf = |nd: &NdArguments| matches!(nd.command, NdCommand::Perf(_));
+    matches!(command, Command::Bench(_) | Command::Demo(_)) || matches!(command, Command::Nd(nd) if perf(nd))
 }
 
 fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Result<Printed, Failure> {
@@ -86,6 +100,7 @@ fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Resul
             let provider = machine.open_provider().and_then(Client::connect);
             printed(info::collect(provider, machine.open().and_then(Client::connect), arguments)?)
         }
+        Command::Nd(nd) => nd::run(machine, &nd.command),
         _ => {
             let (client, version) = Client::connect(machine.open()?)?;
             dispatch(&client, &version, command, progress)
@@ -112,13 +127,14 @@ fn dispatch(
         Command::Write(arguments) => printed(stream::run(client, &Stream::write(arguments), progress)?),
         Command::Connect(arguments) => printed(connect::run(client, arguments, progress)?),
         Command::Info(_) | Command::Objects(_) | Command::Refusals(_) => unreachable!("these ask the provider"),
+        Command::Nd(_) => unreachable!("these are clients of a DLL"),
         Command::Stress(_) => unreachable!("the stress run opens its own handles"),
         #[cfg(not(windows))]
         Command::Demo(_) => unreachable!("the demonstration has its own way"),
     }
 }
 
-fn printed(report: impl Serialize + Display) -> Result<Printed, Failure> {
+pub(crate) fn printed(report: impl Serialize + Display) -> Result<Printed, Failure> {
     let json = serde_json::to_value(&report).map_err(|error| {
         Failure::new(
             crate::failure::Kind::Refused,

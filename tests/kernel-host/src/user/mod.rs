@@ -21,6 +21,7 @@ mod memory;
 pub mod ntdll;
 mod overlapped;
 mod process;
+pub mod program;
 
 pub(crate) use call::charge_system_calls;
 pub use dll::{Dll, DllError};

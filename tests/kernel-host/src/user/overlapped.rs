@@ -6,6 +6,7 @@
 //! Win32: SetFileCompletionNotificationModes).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::completion_port::{CompletionPacket, CompletionPort};
 use super::file::{FileObject, SKIP_COMPLETION_PORT_ON_SUCCESS, SKIP_SET_EVENT_ON_HANDLE};
@@ -49,6 +50,7 @@ pub(super) fn is_error(answer: NtStatus) -> bool {
 /// rights that the file was not opened with. STATUS_INVALID_PARAMETER: METHOD_NEITHER. STATUS_NOT_IMPLEMENTED: an APC routine.
 /// Otherwise what the driver answers; STATUS_PENDING for one that it has marked so.
 pub(super) fn control(process: &Arc<ProcessState>, call: &ControlCall) -> NtStatus {
+    process.control_requests.fetch_add(1, Ordering::Relaxed);
     begin(process, call).unwrap_or_else(|refusal| refusal)
 }
 

@@ -41,6 +41,8 @@ pub(super) struct ProcessState {
     left: Event,
     /// System calls of its threads.
     pub(super) system_calls: AtomicU64,
+    /// Control requests that it has sent.
+    pub control_requests: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -104,6 +106,7 @@ impl Kernel {
             inside: Mutex::new(0),
             left: Event::notification(),
             system_calls: AtomicU64::new(0),
+            control_requests: AtomicU64::new(0),
         };
         Process { state: Arc::new(state) }
     }
@@ -209,6 +212,12 @@ impl Process {
     #[must_use]
     pub fn heap_blocks(&self) -> usize {
         self.state.memory.heap_blocks()
+    }
+
+    /// How many control requests it has sent so far, those that were refused included.
+    #[must_use]
+    pub fn control_requests(&self) -> u64 {
+        self.state.control_requests.load(Ordering::Relaxed)
     }
 
     #[must_use]

@@ -4,6 +4,7 @@
 //! an IPv6 address each, all on one wire. Taking the machine down unloads the driver and counts what it left.
 
 mod disturbance;
+mod process;
 
 use super::{Answer, Device, DirectBuffer, Job};
 use crate::arguments::{HostMode, MachineArguments};

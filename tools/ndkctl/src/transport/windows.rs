@@ -3,6 +3,8 @@
 //! Requests go through `NtDeviceIoControlFile` and not `DeviceIoControl`: the latter turns the driver's status into a Win32
 //! error, and several of ours share one. The handle is synchronous, so the call waits for pended requests itself.
 
+mod process;
+
 use super::{Answer, Device, DirectBuffer, Disturbances, Job};
 use crate::arguments::MachineArguments;
 use crate::failure::{Failure, Kind};

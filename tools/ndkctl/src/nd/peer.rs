@@ -1,0 +1,311 @@
+//! The two sides of a connection: the client proposes and works, the server listens and answers.
+
+use super::end::{End, EndWay, check, posted};
+use super::memory::Pattern;
+use super::proposal::{Proposal, RemoteMemory, Work};
+use super::provider::{OpenAdapter, Provider};
+use super::stop::{Cut, Stop};
+use super::system::System;
+use crate::failure::{Failure, Kind};
+use serde::Serialize;
+use softnd_interfaces::constants::request_type;
+use softnd_interfaces::v2::RequestResult;
+use softndk_ioctl::{Histogram, Operation};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Patterns of the two directions differ.
+const OF_CLIENT: u64 = 0x10_0000_0000;
+const OF_SERVER: u64 = 0x20_0000_0000;
+
+/// What a client has measured over one connection.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub elapsed: Duration,
+    /// Of each request, from its post to its result; of PingPong the round trips.
+    pub latency: Box<Histogram>,
+    /// Bytes compared with what they should be.
+    pub compared: u64,
+    pub control_requests: Option<u64>,
+}
+
+/// What a server has seen over one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Served {
+    pub messages: u64,
+    pub compared: u64,
+    #[serde(rename = "ioctls")]
+    pub control_requests: Option<u64>,
+}
+
+/// The way to an adapter by one of its addresses.
+pub fn open<'s>(system: &'s System<'s>, address: SocketAddr) -> Result<OpenAdapter<'s>, Failure> {
+    let provider = Provider::load(system)?;
+    provider.open(provider.identifier_of(address)?)
+}
+
+/// Requests to drivers that a piece of work sends.
+fn counted<T>(system: &System<'_>, work: impl FnOnce() -> Result<T, Cut>) -> Result<(T, Option<u64>), Cut> {
+    let before = system.control_requests();
+    let done = work()?;
+    let sent = system.control_requests().zip(before).map(|(now, before)| now - before);
+    Ok((done, sent))
+}
+
+fn compare(end: &End<'_>, slot: u32, size: u32, pattern: Pattern, reader: &str) -> Result<u64, Failure> {
+    match end.region.pages().differs(slot as usize * size as usize, size as usize, pattern) {
+        None => Ok(u64::from(size)),
+        Some(place) => Err(Failure::new(
+            Kind::Corrupt,
+            format!("the bytes that the {reader} got are not those that were sent"),
+            format!("the first difference is at byte {place} of {size}"),
+            "this is a fault of the provider; please report it",
+        )),
+    }
+}
+
+/// Listens and serves connections until a client says that none follows; calls `each` after each of them.
+pub fn serve(
+    system: &System<'_>,
+    address: SocketAddr,
+    notify: bool,
+    stop: &Stop,
+    mut each: impl FnMut(&Proposal, Served),
+) -> Result<(), Cut> {
+    let adapter = open(system, address)?;
+    let file = adapter.file()?;
+    let listener = adapter.listener(&file, address)?;
+    stop.listens_at(listener.address()?.port());
+    loop {
+        let connector = adapter.connector(&file)?;
+        listener.take_request(&connector, stop)?;
+        let Some(proposal) = Proposal::decode(connector.private_data()?) else {
+            connector.reject();
+            return Err(Failure::new(
+                Kind::Refused,
+                "cannot serve this client",
+                "it does not say what an ndkctl of this version says",
+                "use the same ndkctl on both sides",
+            )
+            .into());
+        };
+        let mut end = End::new(system, &adapter, &file, connector, &proposal, EndWay { notify, stop })?;
+        let served = serve_one(system, &mut end, &proposal, stop)?;
+        each(&proposal, served);
+        if !proposal.more {
+            return Ok(());
+        }
+    }
+}
+
+fn serve_one(system: &System<'_>, end: &mut End<'_>, proposal: &Proposal, stop: &Stop) -> Result<Served, Cut> {
+    let (slots, size) = (proposal.slots(), proposal.size);
+    let receives = match proposal.work {
+        Work::PingPong => 1,
+        Work::Stream(Operation::SEND) => u64::from(proposal.depth.min(proposal.count)),
+        Work::Stream(_) => 0,
+    };
+    for number in 0..receives {
+        receive(end, number, slots, size)?;
+    }
+    if proposal.work == Work::Stream(Operation::READ) {
+        for slot in 0..slots {
+            end.region.pages().fill(slot as usize * size as usize, size as usize, Pattern(OF_SERVER + u64::from(slot)));
+        }
+    }
+    let address = end.region.pages().address() as u64;
+    let memory = RemoteMemory { address, token: end.region.remote_token() };
+    end.connector.accept(&end.pair, &memory.encode(), stop)?;
+    let ((messages, mut compared), control_requests) = counted(system, || match proposal.work {
+        Work::PingPong => answer(end, proposal, stop),
+        Work::Stream(Operation::SEND) => Ok((take_messages(end, proposal, slots, receives, stop)?, 0)),
+        Work::Stream(_) => Ok((0, 0)),
+    })?;
+    end.connector.wait_for_end(stop)?;
+    if let Work::Stream(Operation::WRITE | Operation::SEND) = proposal.work {
+        for slot in 0..slots.min(proposal.count) {
+            compared += compare(end, slot, size, Pattern(OF_CLIENT + u64::from(slot)), "server")?;
+        }
+    }
+    Ok(Served { messages, compared, control_requests })
+}
+
+fn receive(end: &End<'_>, number: u64, slots: u32, size: u32) -> Result<(), Cut> {
+    let slot = (number % u64::from(slots)) as usize;
+    posted("Receive", end.pair.receive(end.region.sge(slot * size as usize, size)))
+}
+
+/// PingPong's server: what comes is compared, and answered. How many messages, and how many bytes were compared.
+fn answer(end: &mut End<'_>, proposal: &Proposal, stop: &Stop) -> Result<(u64, u64), Cut> {
+    let (size, count) = (proposal.size, u64::from(proposal.count));
+    let (mut results, mut compared) = (Messages::default(), 0);
+    for number in 0..count {
+        results.wait(end, Messages { sent: number, received: number + 1 }, size, stop)?;
+        compared += compare(end, 0, size, Pattern(OF_CLIENT + number), "server")?;
+        if number + 1 < count {
+            receive(end, 0, 1, size)?;
+        }
+        end.region.pages().fill(size as usize, size as usize, Pattern(OF_SERVER + number));
+        posted("Send", end.pair.send(end.region.sge(size as usize, size)))?;
+    }
+    results.wait(end, Messages { sent: count, received: count }, size, stop)?;
+    Ok((count, compared))
+}
+
+/// Results of a PingPong: a message may be there before the answer to the one before has its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Messages {
+    sent: u64,
+    received: u64,
+}
+
+impl Messages {
+    /// Waits until there were so many.
+    fn wait(&mut self, end: &mut End<'_>, until: Self, size: u32, stop: &Stop) -> Result<(), Cut> {
+        while self.sent < until.sent || self.received < until.received {
+            for result in end.results(stop)? {
+                check(result)?;
+                received_all(result, size)?;
+                match result.request_type {
+                    request_type::RECEIVE => self.received += 1,
+                    _ => self.sent += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn received_all(result: &RequestResult, size: u32) -> Result<(), Failure> {
+    if result.request_type != request_type::RECEIVE || result.bytes_transferred == size {
+        return Ok(());
+    }
+    let cause = format!("{} bytes of {size}", result.bytes_transferred);
+    let next = "this is a fault of the provider; please report it";
+    Err(Failure::new(Kind::Corrupt, "a message has another length than it was sent with", cause, next))
+}
+
+/// The server of a stream of Sends: takes them all and gives receives for those that follow.
+fn take_messages(end: &mut End<'_>, proposal: &Proposal, slots: u32, given: u64, stop: &Stop) -> Result<u64, Cut> {
+    let (mut taken, mut given) = (0, given);
+    let count = u64::from(proposal.count);
+    while taken < count {
+        let results = end.results(stop)?;
+        let came = results.len() as u64;
+        for result in results {
+            check(result)?;
+            received_all(result, proposal.size)?;
+        }
+        taken += came;
+        let more = came.min(count - given);
+        for number in given..given + more {
+            receive(end, number, slots, proposal.size)?;
+        }
+        given += more;
+    }
+    Ok(taken)
+}
+
+/// Connects, does what it proposes, and disconnects.
+pub fn work(
+    system: &System<'_>,
+    from: SocketAddr,
+    to: SocketAddr,
+    proposal: &Proposal,
+    notify: bool,
+    stop: &Stop,
+) -> Result<Measured, Cut> {
+    let adapter = open(system, from)?;
+    let file = adapter.file()?;
+    let connector = adapter.connector(&file)?;
+    let mut end = End::new(system, &adapter, &file, connector, proposal, EndWay { notify, stop })?;
+    if proposal.work == Work::PingPong {
+        receive_answer(&end, proposal.size)?;
+    }
+    let answer = end.connector.connect(&end.pair, from, to, &proposal.encode(), stop)?;
+    let memory = RemoteMemory::decode(answer);
+    let (measured, control_requests) = counted(system, || match proposal.work {
+        Work::PingPong => ping(&mut end, proposal, stop),
+        Work::Stream(operation) => stream(&mut end, proposal, operation, memory, stop),
+    })?;
+    end.connector.disconnect(stop)?;
+    Ok(Measured { control_requests, ..measured })
+}
+
+/// Where PingPong's client has its answers: behind what it sends.
+fn receive_answer(end: &End<'_>, size: u32) -> Result<(), Cut> {
+    posted("Receive", end.pair.receive(end.region.sge(size as usize, size)))
+}
+
+fn ping(end: &mut End<'_>, proposal: &Proposal, stop: &Stop) -> Result<Measured, Cut> {
+    let (size, count) = (proposal.size, u64::from(proposal.count));
+    let mut latency = Box::new(Histogram::EMPTY);
+    let (mut results, mut compared) = (Messages::default(), 0);
+    let begun = Instant::now();
+    for number in 0..count {
+        end.region.pages().fill(0, size as usize, Pattern(OF_CLIENT + number));
+        let sent = Instant::now();
+        posted("Send", end.pair.send(end.region.sge(0, size)))?;
+        results.wait(end, Messages { sent: number + 1, received: number + 1 }, size, stop)?;
+        latency.record(nanoseconds(sent.elapsed()));
+        compared += compare(end, 1, size, Pattern(OF_SERVER + number), "client")?;
+        if number + 1 < count {
+            receive_answer(end, size)?;
+        }
+    }
+    Ok(Measured { elapsed: begun.elapsed(), latency, compared, control_requests: None })
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Requests of one kind with the queue kept full.
+fn stream(
+    end: &mut End<'_>,
+    proposal: &Proposal,
+    operation: Operation,
+    memory: RemoteMemory,
+    stop: &Stop,
+) -> Result<Measured, Cut> {
+    let (size, count) = (proposal.size, u64::from(proposal.count));
+    let slots = proposal.slots();
+    if operation != Operation::READ {
+        for slot in 0..slots {
+            let pattern = Pattern(OF_CLIENT + u64::from(slot));
+            end.region.pages().fill(slot as usize * size as usize, size as usize, pattern);
+        }
+    }
+    let mut latency = Box::new(Histogram::EMPTY);
+    let mut under_way = VecDeque::with_capacity(proposal.depth as usize);
+    let (mut sent, mut done) = (0, 0);
+    let begun = Instant::now();
+    while done < count {
+        while sent < count && under_way.len() < proposal.depth as usize {
+            let offset = (sent % u64::from(slots)) as usize * size as usize;
+            let (sge, place) = (end.region.sge(offset, size), memory.address + offset as u64);
+            under_way.push_back(Instant::now());
+            let status = match operation {
+                Operation::READ => end.pair.read(sge, place, memory.token),
+                Operation::WRITE => end.pair.write(sge, place, memory.token),
+                _ => end.pair.send(sge),
+            };
+            posted("request", status)?;
+            sent += 1;
+        }
+        for result in end.results(stop)? {
+            check(result)?;
+            done += 1;
+            latency.record(under_way.pop_front().map_or(0, |at| nanoseconds(at.elapsed())));
+        }
+    }
+    let elapsed = begun.elapsed();
+    let mut compared = 0;
+    if operation == Operation::READ {
+        for slot in 0..slots.min(proposal.count) {
+            compared += compare(end, slot, size, Pattern(OF_SERVER + u64::from(slot)), "client")?;
+        }
+    }
+    Ok(Measured { elapsed, latency, compared, control_requests: None })
+}

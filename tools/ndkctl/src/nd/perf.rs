@@ -1,0 +1,199 @@
+//! `ndkctl nd perf`: Reads, Writes and Sends over sizes and queue depths, a connection each.
+
+use super::arguments::NdPerfArguments;
+use super::ends::{self, Outcome};
+use super::peer::{Measured, Served};
+use super::ping::{Latency, RequestCounts};
+use super::proposal::{Proposal, Work};
+use crate::arguments::OperationName;
+use crate::failure::Failure;
+use crate::transport::Machine;
+use crate::units;
+use serde::Serialize;
+use softndk_ioctl::Operation;
+use std::fmt;
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Style};
+
+/// What `nd perf` measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct NdPerfReport {
+    pub ends: String,
+    pub notify: bool,
+    pub rows: Vec<NdPerfRow>,
+}
+
+/// One operation, size and depth.
+#[derive(Clone, Debug, Serialize)]
+pub struct NdPerfRow {
+    pub operation: OperationName,
+    pub size: u32,
+    pub depth: u32,
+    pub requests: u64,
+    /// Nanoseconds of all requests; null of a server alone.
+    pub elapsed: Option<u64>,
+    pub requests_per_second: Option<f64>,
+    /// 10⁶ bytes per second.
+    pub rate: Option<f64>,
+    /// From a request's post to its result.
+    pub latency: Option<Latency>,
+    /// Bytes compared at the ends that are here.
+    pub bytes_compared: u64,
+    pub ioctls: RequestCounts,
+}
+
+/// Measures every row.
+pub fn run(machine: &Machine, arguments: &NdPerfArguments) -> Result<NdPerfReport, Failure> {
+    let proposals = proposals(arguments);
+    let outcome = ends::run(machine, arguments.provider.dll.as_deref(), &arguments.ends, &proposals)?;
+    Ok(report(&outcome, &proposals, arguments.ends.notify))
+}
+
+fn proposals(arguments: &NdPerfArguments) -> Vec<Proposal> {
+    let mut all = Vec::new();
+    for operation in &arguments.op {
+        for size in &arguments.size {
+            for depth in &arguments.depth {
+                let work = Work::Stream((*operation).into());
+                all.push(Proposal { work, size: *size, depth: *depth, count: arguments.count, more: true });
+            }
+        }
+    }
+    if let Some(last) = all.last_mut() {
+        last.more = false;
+    }
+    all
+}
+
+fn report(outcome: &Outcome, proposals: &[Proposal], notify: bool) -> NdPerfReport {
+    let told: Vec<Proposal> = if outcome.measured.is_empty() {
+        outcome.served.iter().map(|(told, _)| *told).collect()
+    } else {
+        proposals.to_vec()
+    };
+    let row = |(index, proposal): (usize, &Proposal)| {
+        let served = outcome.served.get(index).map(|(_, served)| served);
+        row(proposal, outcome.measured.get(index), served)
+    };
+    NdPerfReport { ends: outcome.ends.clone(), notify, rows: told.iter().enumerate().map(row).collect() }
+}
+
+fn row(proposal: &Proposal, measured: Option<&Measured>, served: Option<&Served>) -> NdPerfRow {
+    let requests = u64::from(proposal.count);
+    let elapsed = measured.map(|measured| u64::try_from(measured.elapsed.as_nanos()).unwrap_or(u64::MAX));
+    let each_second = |elapsed: u64| (elapsed > 0).then(|| requests as f64 * 1e9 / elapsed as f64);
+    let bytes = requests * u64::from(proposal.size);
+    NdPerfRow {
+        operation: match proposal.work {
+            Work::Stream(Operation::READ) => OperationName::Read,
+            Work::Stream(Operation::WRITE) => OperationName::Write,
+            Work::Stream(_) | Work::PingPong => OperationName::Send,
+        },
+        size: proposal.size,
+        depth: proposal.depth,
+        requests,
+        elapsed,
+        requests_per_second: elapsed.and_then(each_second),
+        rate: elapsed.and_then(|elapsed| units::megabytes_per_second(bytes, elapsed)),
+        latency: measured.and_then(|measured| Latency::of(&measured.latency)),
+        bytes_compared: measured.map_or(0, |measured| measured.compared) + served.map_or(0, |served| served.compared),
+        ioctls: RequestCounts {
+            client: measured.and_then(|measured| measured.control_requests),
+            server: served.and_then(|served| served.control_requests),
+        },
+    }
+}
+
+impl NdPerfRow {
+    fn cells(&self) -> [String; 10] {
+        let time = |time: fn(&Latency) -> u64| {
+            self.latency.as_ref().map_or_else(String::new, |latency| units::duration(time(latency) as f64))
+        };
+        let number = |number: Option<f64>, unit: &str| {
+            number.map_or_else(String::new, |number| format!("{}{unit}", units::count(number.round() as u64)))
+        };
+        let each = |requests: Option<u64>| {
+            requests.map_or_else(String::new, |requests| format!("{:.2}", requests as f64 / self.requests as f64))
+        };
+        let name = match self.operation {
+            OperationName::Read => "Read",
+            OperationName::Write => "Write",
+            OperationName::Send => "Send",
+        };
+        [
+            name.to_owned(),
+            units::size(u64::from(self.size)),
+            self.depth.to_string(),
+            units::count(self.requests),
+            number(self.requests_per_second, ""),
+            number(self.rate, " MB/s"),
+            time(|latency| latency.median),
+            time(|latency| latency.p99),
+            each(self.ioctls.client),
+            each(self.ioctls.server),
+        ]
+    }
+}
+
+impl fmt::Display for NdPerfReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Builder::default();
+        table.push_record([
+            "",
+            "size",
+            "depth",
+            "requests",
+            "a second",
+            "rate",
+            "median",
+            "p99",
+            "IOCTLs each",
+            "server's",
+        ]);
+        for row in &self.rows {
+            table.push_record(row.cells());
+        }
+        let mut table = table.build();
+        table.with(Style::rounded()).modify(Columns::new(1..), Alignment::right());
+        write!(formatter, "{}\n{table}", self.ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measured, NdPerfReport, Operation, Proposal, Served, Work, row};
+    use crate::arguments::{Arguments, Command, OperationName};
+    use crate::nd::arguments::NdCommand;
+    use clap::Parser;
+    use softndk_ioctl::Histogram;
+    use std::time::Duration;
+
+    #[test]
+    fn rows_are_every_operation_size_and_depth_and_only_the_last_is_the_last() {
+        let arguments = Arguments::try_parse_from("ndkctl nd perf --op write,read -s 1,2 -t 3,4,5".split(' ')).unwrap();
+        let Command::Nd(nd) = arguments.command else { panic!("another command") };
+        let NdCommand::Perf(perf) = nd.command else { panic!("no perf") };
+        let all = super::proposals(&perf);
+        assert_eq!(all.len(), 12);
+        assert_eq!(all.iter().filter(|proposal| !proposal.more).count(), 1);
+        assert!(!all[11].more);
+        assert_eq!((all[0].work, all[0].size, all[0].depth), (Work::Stream(Operation::WRITE), 1, 3));
+    }
+
+    #[test]
+    fn a_row_has_rate_latency_and_requests_each() {
+        let proposal = Proposal { work: Work::Stream(Operation::READ), size: 1000, depth: 2, count: 4, more: false };
+        let mut latency = Box::new(Histogram::EMPTY);
+        latency.record(500);
+        let measured =
+            Measured { elapsed: Duration::from_micros(4), latency, compared: 2000, control_requests: Some(6) };
+        let served = Served { messages: 0, compared: 0, control_requests: Some(0) };
+        let row = row(&proposal, Some(&measured), Some(&served));
+        assert_eq!((row.operation, row.requests_per_second, row.rate), (OperationName::Read, Some(1e6), Some(1000.0)));
+        let text = NdPerfReport { ends: "a to b".to_owned(), notify: false, rows: vec![row] }.to_string();
+        for wanted in ["1 000 MB/s", "1 000 000", "500 ns", "1.50"] {
+            assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+        }
+    }
+}

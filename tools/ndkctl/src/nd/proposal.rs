@@ -1,0 +1,162 @@
+//! What client and server tell each other in the private data of their connection.
+
+use softndk_ioctl::Operation;
+
+/// What the client is going to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    pub work: Work,
+    /// Bytes of one request.
+    pub size: u32,
+    /// Requests outstanding.
+    pub depth: u32,
+    pub count: u32,
+    /// Another connection follows this one.
+    pub more: bool,
+}
+
+/// The four bytes at a place.
+fn word(bytes: &[u8; 16], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_le_bytes)
+}
+
+/// What the two do with the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Messages that are answered one by one.
+    PingPong,
+    /// One kind of request, from the client.
+    Stream(Operation),
+}
+
+/// Changes when the two would not understand each other.
+const VERSION: u8 = 1;
+const PING_PONG: u8 = 0;
+const MORE: u8 = 1;
+
+/// The most requests outstanding that a server believes.
+pub const MOST_DEPTH: u32 = 1 << 16;
+
+/// The most memory that requests of one end share: as much as every adapter registers. A larger request has its own size.
+const MOST_MEMORY: usize = 4 << 20;
+
+impl Proposal {
+    #[must_use]
+    pub fn encode(self) -> [u8; 16] {
+        let work = match self.work {
+            Work::PingPong => PING_PONG,
+            Work::Stream(operation) => operation.0 as u8,
+        };
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&[VERSION, work, if self.more { MORE } else { 0 }, 0]);
+        bytes[4..8].copy_from_slice(&self.size.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.depth.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.count.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for what no client of this version says.
+    #[must_use]
+    pub fn decode(bytes: [u8; 16]) -> Option<Self> {
+        let [VERSION, code, flags, 0, ..] = bytes else { return None };
+        let work = match Operation(u32::from(code)) {
+            operation @ (Operation::READ | Operation::WRITE | Operation::SEND) => Work::Stream(operation),
+            _ if code == PING_PONG => Work::PingPong,
+            _ => return None,
+        };
+        let proposal = Self {
+            work,
+            size: word(&bytes, 4),
+            depth: word(&bytes, 8),
+            count: word(&bytes, 12),
+            more: flags & MORE != 0,
+        };
+        (flags & !MORE == 0 && proposal.count != 0 && (1..=MOST_DEPTH).contains(&proposal.depth)).then_some(proposal)
+    }
+
+    /// How many requests have memory of their own, at each end.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        let fitting = MOST_MEMORY / (self.size as usize).max(1);
+        u32::try_from(fitting).unwrap_or(u32::MAX).clamp(1, self.depth)
+    }
+
+    /// Bytes of memory of each end: PingPong has one part for what is sent and one for what comes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let requests = if self.work == Work::PingPong { 2 } else { self.slots() };
+        requests as usize * self.size as usize
+    }
+}
+
+/// Where the client reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteMemory {
+    pub address: u64,
+    pub token: u32,
+}
+
+impl RemoteMemory {
+    #[must_use]
+    pub fn encode(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.token.to_le_bytes());
+        bytes
+    }
+
+    #[must_use]
+    pub fn decode(bytes: [u8; 16]) -> Self {
+        let [low, high, token, _] = [0, 4, 8, 12].map(|at| word(&bytes, at));
+        Self { address: u64::from(low) | u64::from(high) << 32, token }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_DEPTH, MOST_MEMORY, Proposal, RemoteMemory, Work};
+    use softndk_ioctl::Operation;
+
+    const PROPOSAL: Proposal = Proposal { work: Work::PingPong, size: 64, depth: 3, count: 9, more: true };
+
+    #[test]
+    fn proposals_are_understood() {
+        for work in [
+            Work::PingPong,
+            Work::Stream(Operation::READ),
+            Work::Stream(Operation::WRITE),
+            Work::Stream(Operation::SEND),
+        ] {
+            let proposal = Proposal { work, ..PROPOSAL };
+            assert_eq!(Proposal::decode(proposal.encode()), Some(proposal));
+        }
+        let memory = RemoteMemory { address: 0x1234_5678_9ABC_DEF0, token: 7 };
+        assert_eq!(RemoteMemory::decode(memory.encode()), memory);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let good = PROPOSAL.encode();
+        for (at, byte) in [(0, 2), (1, 9), (2, 2), (3, 1), (8, 0), (12, 0), (11, 1)] {
+            let mut bytes = good;
+            bytes[at] = byte;
+            assert_eq!(Proposal::decode(bytes), None, "byte {at} is {byte}");
+        }
+        let deepest = Proposal { depth: MOST_DEPTH, ..PROPOSAL };
+        assert!(Proposal::decode(deepest.encode()).is_some());
+        assert!(Proposal::decode(Proposal { depth: MOST_DEPTH + 1, ..PROPOSAL }.encode()).is_none());
+    }
+
+    #[test]
+    fn requests_share_memory_that_would_be_too_much() {
+        let with = |size, depth| Proposal { work: Work::Stream(Operation::READ), size, depth, ..PROPOSAL };
+        let most = MOST_MEMORY as u32;
+        for (size, depth, slots) in
+            [(100, 8, 8), (most / 4, 4, 4), (most / 4 + 1, 4, 3), (most, 4, 1), (most + 1, 4, 1), (0, 9, 9)]
+        {
+            assert_eq!(with(size, depth).slots(), slots, "{size} bytes, {depth} deep");
+            assert_eq!(with(size, depth).memory(), slots as usize * size as usize);
+        }
+        assert_eq!(PROPOSAL.memory(), 2 * 64);
+    }
+}
