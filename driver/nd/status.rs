@@ -3,7 +3,7 @@
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_ADDRESS_ALREADY_EXISTS, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED,
     STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_ACTIVE, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED,
-    STATUS_DATA_OVERRUN, STATUS_DEVICE_BUSY, STATUS_DEVICE_REMOVED, STATUS_HOST_UNREACHABLE,
+    STATUS_DATA_OVERRUN, STATUS_DEVICE_REMOVED, STATUS_HOST_UNREACHABLE,
     STATUS_INSUFFICIENT_RESOURCES, STATUS_INTERNAL_ERROR, STATUS_INVALID_ADDRESS, STATUS_INVALID_BUFFER_SIZE,
     STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER, STATUS_IO_TIMEOUT,
     STATUS_NETWORK_UNREACHABLE, STATUS_NO_MORE_ENTRIES, STATUS_REMOTE_RESOURCES, STATUS_SHARING_VIOLATION,
@@ -19,6 +19,9 @@ pub type Answered = Result<usize, NTSTATUS>;
 
 /// The name of the destination stands for no host.
 pub const STATUS_BAD_NETWORK_NAME: NTSTATUS = 0xC000_00CC_u32.cast_signed();
+
+/// An object is in use by others.
+const STATUS_RESOURCE_IN_USE: NTSTATUS = 0xC000_0708_u32.cast_signed();
 
 /// STATUS_INVALID_PARAMETER_1 to _10: which parameter of the provider's method.
 pub const fn invalid_parameter(number: i32) -> NTSTATUS {
@@ -48,7 +51,8 @@ pub fn of_region(cause: RegionError) -> NTSTATUS {
         RegionError::NoResources => STATUS_INSUFFICIENT_RESOURCES,
         RegionError::BadLength | RegionError::TooManyPages => STATUS_INVALID_PARAMETER,
         RegionError::InUse | RegionError::WrongKind => STATUS_INVALID_DEVICE_STATE,
-        RegionError::WindowsBound => STATUS_DEVICE_BUSY,
+        // An error, so that no packet comes of it: DEVICE_BUSY is a warning.
+        RegionError::WindowsBound => STATUS_RESOURCE_IN_USE,
         RegionError::Closing => STATUS_CANCELLED,
     }
 }
