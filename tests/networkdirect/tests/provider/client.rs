@@ -3,6 +3,7 @@
 //! Slots are the numbers of the public header's tables. Every call runs on a user stack of the process, with the calling convention of
 //! Windows; what a case looks at afterwards is read from the process's memory.
 
+use super::calls;
 use kernel_host::Process;
 use kernel_host::user::Dll;
 use networkdirect::machine::{Machine, pass};
@@ -116,13 +117,22 @@ impl Program {
     }
 
     pub fn overlapped(&self) -> Overlapped<'_> {
-        Overlapped { program: self, address: self.zeroed(32) }
+        self.overlapped_with(0)
+    }
+
+    /// One with an event.
+    pub fn overlapped_with(&self, event: u64) -> Overlapped<'_> {
+        let address = self.zeroed(32);
+        self.write(address + 24, &event.to_le_bytes());
+        calls::overlapped_made(address);
+        Overlapped { program: self, address }
     }
 
     /// An object from DllGetClassObject.
     pub fn class_object(&self, iid: &str) -> Result<Com<'_>, u32> {
         let class = self.zeroed(16);
-        self.made(|out| self.export("DllGetClassObject", &[class, self.guid(iid), out]))
+        let made = self.made(|out| self.export("DllGetClassObject", &[class, self.guid(iid), out]));
+        made.map(|made| made.named(calls::interface(iid)))
     }
 
     pub fn provider(&self) -> Com<'_> {
@@ -147,7 +157,7 @@ impl Program {
         let this = self.u64_at(out);
         if status == SUCCESS {
             assert!(this != 0xBAD_0BAD, "a call succeeds and gives no object");
-            return Ok(Com { program: self, this, open: Cell::new(true) });
+            return Ok(Com { program: self, this, open: Cell::new(true), interface: "" });
         }
         Err(status)
     }
@@ -196,9 +206,17 @@ pub struct Com<'p> {
     pub program: &'p Program,
     pub this: u64,
     open: Cell<bool>,
+    /// Empty where that does not matter.
+    interface: &'static str,
 }
 
 impl<'p> Com<'p> {
+    /// Its calls are those of this interface.
+    pub fn named(mut self, interface: &'static str) -> Self {
+        self.interface = interface;
+        self
+    }
+
     /// Calls a slot of the table.
     pub fn call(&self, slot: usize, arguments: &[u64]) -> u64 {
         assert!(self.open.get(), "a released object is used");
@@ -207,7 +225,9 @@ impl<'p> Com<'p> {
         let mut all = vec![self.this];
         all.extend(arguments);
         // SAFETY: a method of a live interface with its arguments.
-        unsafe { self.program.process.call(method as usize, &all) }
+        let answer = unsafe { self.program.process.call(method as usize, &all) };
+        calls::returned((self.interface, slot), arguments, answer as u32);
+        answer
     }
 
     pub fn status(&self, slot: usize, arguments: &[u64]) -> u32 {
@@ -222,12 +242,13 @@ impl<'p> Com<'p> {
 
     /// Calls a slot that makes an object: its identifier first, the place for the pointer last.
     pub fn makes(&self, slot: usize, iid: &str, arguments: &[u64]) -> Result<Com<'p>, u32> {
-        self.program.made(|out| {
+        let made = self.program.made(|out| {
             let mut all = vec![self.program.guid(iid)];
             all.extend(arguments);
             all.push(out);
             self.call(slot, &all)
-        })
+        });
+        made.map(|made| made.named(calls::interface(iid)))
     }
 
     /// Waits for the end of an overlapped call that was just made.
@@ -264,7 +285,11 @@ pub struct Overlapped<'p> {
 
 impl Overlapped<'_> {
     pub fn status(&self) -> u32 {
-        self.program.u32_at(self.address)
+        let status = self.program.u32_at(self.address);
+        if status != PENDING {
+            calls::overlapped_ended(self.address, status);
+        }
+        status
     }
 
     pub fn wait(&self) {

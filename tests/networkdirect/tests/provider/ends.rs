@@ -1,5 +1,6 @@
 //! Two ends of a connection in one process or two, made through the interfaces.
 
+use super::calls;
 use super::client::*;
 use networkdirect::machine::address;
 use std::cell::Cell;
@@ -146,6 +147,7 @@ impl<'p> End<'p> {
                 context: long(at + 16),
                 kind: word(at + 24),
             })
+            .inspect(|done| calls::completed(("IND2QueuePair", slot_of(done.kind)), done.status))
             .collect()
     }
 
@@ -184,6 +186,11 @@ impl<'p> End<'p> {
     pub fn bytes(&self, offset: u64, length: usize) -> Vec<u8> {
         self.program.read(self.buffer + offset, length)
     }
+}
+
+/// The method that posts requests of a type.
+fn slot_of(kind: u32) -> usize {
+    [RECEIVE, SEND, BIND, INVALIDATE, READ, WRITE][kind as usize]
 }
 
 pub fn file_of(adapter: &Com<'_>) -> u64 {

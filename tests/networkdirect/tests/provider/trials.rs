@@ -2,9 +2,11 @@
 
 #![expect(clippy::wildcard_imports, reason = "slots, statuses and flags by the dozen")]
 
+mod calls;
 mod client;
 mod connections;
 mod ends;
+mod methods;
 mod notifications;
 mod objects;
 mod transfers;
@@ -17,8 +19,9 @@ use std::process::ExitCode;
 const SUITES: &[&[Case]] = &[objects::CASES, transfers::CASES, notifications::CASES, connections::CASES];
 
 pub fn main() -> ExitCode {
-    cases::run(SUITES, || {
+    let prepare = || {
         let workspace = Workspace::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
         nd_program::build(&workspace).unwrap_or_else(|error| panic!("{error:#}"));
-    })
+    };
+    cases::run(SUITES, prepare, calls::lines, methods::compare)
 }
