@@ -1,4 +1,4 @@
-/* Calls of the system that tests make inside a process: completion ports. */
+/* Calls of the system that tests make inside a process: completion ports, events. */
 #include <windows.h>
 
 __declspec(dllexport) int close_handle(HANDLE handle) { return CloseHandle(handle); }
@@ -13,3 +13,7 @@ __declspec(dllexport) OVERLAPPED *next_packet(HANDLE port, DWORD milliseconds) {
     GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, milliseconds);
     return overlapped;
 }
+
+__declspec(dllexport) HANDLE make_event(void) { return CreateEventW(NULL, FALSE, FALSE, NULL); }
+
+__declspec(dllexport) DWORD wait_event(HANDLE event, DWORD milliseconds) { return WaitForSingleObject(event, milliseconds); }

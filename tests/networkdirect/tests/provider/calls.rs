@@ -37,6 +37,15 @@ pub fn interface(iid: &str) -> &'static str {
     interfaces().find(|it| format!("{:?}", it.iid) == iid).map_or("", |it| it.name)
 }
 
+/// The identifiers that objects with an interface answer to.
+pub fn identifiers(name: &str) -> Vec<String> {
+    let version = if name.starts_with("IND2") { "IND2Overlapped" } else { "INDOverlapped" };
+    let own = interfaces().find(|it| it.name == name).expect("a known interface");
+    let base = interfaces().find(|it| it.name == version && own.methods.first().is_some_and(|(_, slot)| *slot > 3));
+    let identifiers = [Some(own), base].into_iter().flatten().map(|it| format!("{:?}", it.iid));
+    identifiers.chain(["00000000-0000-0000-C000-000000000046".to_owned()]).collect()
+}
+
 pub fn overlapped_made(address: u64) {
     with(|calls| calls.begun.insert(address, None));
 }

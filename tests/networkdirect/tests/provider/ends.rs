@@ -9,6 +9,21 @@ use std::net::SocketAddr;
 pub const BUFFER: usize = 256 * 1024;
 pub const DEPTH: u64 = 64;
 
+pub const PROVIDER_ADDRESSES: usize = 3;
+pub const PROVIDER_RESOLVE: usize = 4;
+pub const PROVIDER_OPEN: usize = 5;
+pub const ADAPTER_FILE: usize = 3;
+pub const ADAPTER_QUERY: usize = 4;
+pub const ADAPTER_ADDRESSES: usize = 5;
+pub const ADAPTER_COMPLETION_QUEUE: usize = 6;
+pub const ADAPTER_MEMORY_REGION: usize = 7;
+pub const ADAPTER_MEMORY_WINDOW: usize = 8;
+pub const ADAPTER_SHARED_QUEUE: usize = 9;
+pub const ADAPTER_QUEUE_PAIR: usize = 10;
+pub const ADAPTER_QUEUE_PAIR_WITH_SHARED: usize = 11;
+pub const ADAPTER_CONNECTOR: usize = 12;
+pub const ADAPTER_LISTENER: usize = 13;
+
 pub const FLUSH: usize = 3;
 pub const SEND: usize = 4;
 pub const RECEIVE: usize = 5;

@@ -10,13 +10,23 @@ mod methods;
 mod notifications;
 mod objects;
 mod transfers;
+mod version1;
 
 use networkdirect::cases::{self, Case};
 use softndk_images::{nd_program, workspace::Workspace};
 use std::path::Path;
 use std::process::ExitCode;
 
-const SUITES: &[&[Case]] = &[objects::CASES, transfers::CASES, notifications::CASES, connections::CASES];
+const SUITES: &[&[Case]] = &[
+    objects::CASES,
+    transfers::CASES,
+    notifications::CASES,
+    connections::CASES,
+    version1::SUITES[0],
+    version1::SUITES[1],
+    version1::SUITES[2],
+    version1::SUITES[3],
+];
 
 pub fn main() -> ExitCode {
     let prepare = || {
