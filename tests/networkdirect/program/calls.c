@@ -17,3 +17,8 @@ __declspec(dllexport) OVERLAPPED *next_packet(HANDLE port, DWORD milliseconds) {
 __declspec(dllexport) HANDLE make_event(void) { return CreateEventW(NULL, FALSE, FALSE, NULL); }
 
 __declspec(dllexport) DWORD wait_event(HANDLE event, DWORD milliseconds) { return WaitForSingleObject(event, milliseconds); }
+
+__declspec(dllexport) BOOL protect_read_only(void *address, SIZE_T length) {
+    DWORD old;
+    return VirtualProtect(address, length, PAGE_READONLY, &old);
+}

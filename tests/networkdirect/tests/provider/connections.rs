@@ -50,10 +50,7 @@ fn private_data_and_limits_arrive() {
         assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
         assert_eq!(private_data(&active.connector), b"from the passive one");
         assert_eq!(accepting.status(), PENDING, "until the active side completes");
-        let completing = active.program.overlapped();
-        let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
-        assert_eq!(active.connector.finish(status, &completing), SUCCESS);
-        assert_eq!(passive.connector.finish(PENDING, &accepting), SUCCESS);
+        complete(active, passive, &accepting);
         disconnect(active);
     });
 }
@@ -185,10 +182,7 @@ fn killed_processes_leave_nothing() {
             passive.connector.expects(CONNECTOR_ACCEPT, &[passive.pair.this, 8, 8, 0, 0, accepting.address], PENDING);
             if steps > 1 {
                 assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
-                let completing = victim.overlapped();
-                let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
-                assert_eq!(active.connector.finish(status, &completing), SUCCESS);
-                assert_eq!(passive.connector.finish(PENDING, &accepting), SUCCESS);
+                complete(&active, &passive, &accepting);
                 let told = survivor.overlapped();
                 passive.connector.expects(CONNECTOR_NOTIFY, &[told.address], PENDING);
                 for _ in 0..random.u32(..4) {

@@ -244,6 +244,18 @@ pub fn request<'p>(
     at: SocketAddr,
     data: &[u8],
 ) -> Overlapped<'p> {
+    request_with(active, passive, listener, at, data, (8, 8))
+}
+
+/// The same with the read limits that the active end offers.
+pub fn request_with<'p>(
+    active: &End<'p>,
+    passive: &End<'_>,
+    listener: &Com<'_>,
+    at: SocketAddr,
+    data: &[u8],
+    (inbound, outbound): (u64, u64),
+) -> Overlapped<'p> {
     let asked = passive.program.overlapped();
     let status = listener.status(LISTENER_REQUEST, &[passive.connector.this, asked.address]);
     assert_eq!(status, PENDING, "always");
@@ -252,10 +264,20 @@ pub fn request<'p>(
     let connecting = active.program.overlapped();
     let (socket, length) = active.program.socket(at);
     let private = active.program.bytes(data);
-    let arguments = [active.pair.this, socket, length, 8, 8, private, data.len() as u64, connecting.address];
+    let limits = [active.pair.this, socket, length, inbound, outbound];
+    let arguments = [limits.as_slice(), &[private, data.len() as u64, connecting.address]].concat();
     active.connector.expects(CONNECTOR_CONNECT, &arguments, PENDING);
     assert_eq!(listener.finish(status, &asked), SUCCESS);
     connecting
+}
+
+/// The active side's last step, after which the passive side's Accept succeeds.
+#[track_caller]
+pub fn complete(active: &End<'_>, passive: &End<'_>, accepting: &Overlapped<'_>) {
+    let completing = active.program.overlapped();
+    let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
+    assert_eq!(active.connector.finish(status, &completing), SUCCESS);
+    assert_eq!(passive.connector.finish(PENDING, accepting), SUCCESS);
 }
 
 /// Connects two ends, the active one at host 1.
@@ -266,10 +288,7 @@ pub fn connect(active: &End<'_>, passive: &End<'_>, at: SocketAddr) {
     let data = passive.program.bytes(b"back");
     passive.connector.expects(CONNECTOR_ACCEPT, &[passive.pair.this, 8, 8, data, 4, accepting.address], PENDING);
     assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
-    let completing = active.program.overlapped();
-    let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
-    assert_eq!(active.connector.finish(status, &completing), SUCCESS);
-    assert_eq!(passive.connector.finish(PENDING, &accepting), SUCCESS);
+    complete(active, passive, &accepting);
 }
 
 #[track_caller]

@@ -4,11 +4,14 @@
 
 mod calls;
 mod client;
+mod completions;
 mod connections;
 mod ends;
 mod methods;
 mod notifications;
 mod objects;
+mod regions;
+mod shared_receives;
 mod transfers;
 mod version1;
 
@@ -22,6 +25,9 @@ const SUITES: &[&[Case]] = &[
     transfers::CASES,
     notifications::CASES,
     connections::CASES,
+    completions::CASES,
+    regions::CASES,
+    shared_receives::CASES,
     version1::SUITES[0],
     version1::SUITES[1],
     version1::SUITES[2],
