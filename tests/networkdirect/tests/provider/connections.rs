@@ -16,7 +16,7 @@ pub const CASES: &[Case] = cases![
     killed_processes_leave_nothing,
 ];
 
-fn with_ends(run: impl FnOnce(&End<'_>, &End<'_>)) {
+pub fn with_ends(run: impl FnOnce(&End<'_>, &End<'_>)) {
     let machine = Machine::start();
     let program = Program::start(&machine);
     let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
@@ -26,7 +26,7 @@ fn with_ends(run: impl FnOnce(&End<'_>, &End<'_>)) {
     machine.finish();
 }
 
-fn private_data(connector: &Com<'_>) -> Vec<u8> {
+pub fn private_data(connector: &Com<'_>) -> Vec<u8> {
     let program = connector.program;
     let length = program.zeroed(4);
     connector.expects(CONNECTOR_PRIVATE_DATA, &[0, length], BUFFER_OVERFLOW);

@@ -10,6 +10,7 @@ mod ends;
 mod methods;
 mod notifications;
 mod objects;
+mod phases;
 mod regions;
 mod shared_receives;
 mod transfers;
@@ -25,6 +26,7 @@ const SUITES: &[&[Case]] = &[
     transfers::CASES,
     notifications::CASES,
     connections::CASES,
+    phases::CASES,
     completions::CASES,
     regions::CASES,
     shared_receives::CASES,
