@@ -4,7 +4,13 @@ use crate::{command, setup, workspace::Workspace};
 use anyhow::{Context, Result};
 use std::{fs, path::PathBuf, process::Command};
 
-const SOURCES: [&str; 2] = ["tests/networkdirect/program/program.c", "tests/networkdirect/program/calls.c"];
+const SOURCES: [&str; 5] = [
+    "tests/networkdirect/program/program.c",
+    "tests/networkdirect/program/transfers.c",
+    "tests/networkdirect/program/connections.c",
+    "tests/networkdirect/program/version1.c",
+    "tests/networkdirect/program/calls.c",
+];
 
 /// No C run-time: the program calls kernel32 alone.
 const FLAGS: [&str; 11] = [

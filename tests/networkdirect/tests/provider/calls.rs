@@ -20,8 +20,7 @@ struct Calls {
     begun: BTreeMap<u64, Option<Method>>,
 }
 
-static CALLS: Mutex<Calls> =
-    Mutex::new(Calls { seen: BTreeSet::new(), begun: BTreeMap::new() });
+static CALLS: Mutex<Calls> = Mutex::new(Calls { seen: BTreeSet::new(), begun: BTreeMap::new() });
 
 fn with<R>(act: impl FnOnce(&mut Calls) -> R) -> R {
     act(&mut CALLS.lock().unwrap_or_else(std::sync::PoisonError::into_inner))

@@ -159,9 +159,11 @@ fn silent_requests_tell_of_their_failure() {
 fn large_transfers_arrive() {
     const LENGTH: usize = 64 << 20;
     with_connected(|active, passive| {
-        let ((here, own, _own_region), (there, peers, _peers_region)) = (big_region(active, LENGTH), big_region(passive, LENGTH));
+        let ((here, own, _own_region), (there, peers, _peers_region)) =
+            (big_region(active, LENGTH), big_region(passive, LENGTH));
         let sge = |buffer: u64, length: usize, token: u32| {
-            let bytes = [buffer.to_le_bytes().as_slice(), &(length as u32).to_le_bytes(), &token.to_le_bytes()].concat();
+            let bytes =
+                [buffer.to_le_bytes().as_slice(), &(length as u32).to_le_bytes(), &token.to_le_bytes()].concat();
             active.program.bytes(&bytes)
         };
         active.program.write(here + (32 << 20) - 8, &[0xA5; 16]);
@@ -175,7 +177,11 @@ fn large_transfers_arrive() {
         let length = 32 << 20;
         active.pair.expects(WRITE, &[[3, sge(here, length, own), 1].as_slice(), &remote].concat(), SUCCESS);
         active.succeeds(5);
-        active.pair.expects(READ, &[[4, sge(here + length as u64, length, own), 1].as_slice(), &remote].concat(), SUCCESS);
+        active.pair.expects(
+            READ,
+            &[[4, sge(here + length as u64, length, own), 1].as_slice(), &remote].concat(),
+            SUCCESS,
+        );
         active.succeeds(4);
         assert_eq!(active.program.read(here + length as u64, 8), [0x11; 8]);
         disconnect(active);

@@ -12,7 +12,13 @@ use std::path::Path;
 
 /// Where the answer is no status.
 const VALUES: &[&str] = &[
-    "AddRef", "Release", "GetResults", "GetLocalToken", "GetRemoteToken", "GetFileHandle", "StartRequestBatch",
+    "AddRef",
+    "Release",
+    "GetResults",
+    "GetLocalToken",
+    "GetRemoteToken",
+    "GetFileHandle",
+    "StartRequestBatch",
     "SubmitRequestBatch",
 ];
 /// There are no codes that it could take.
@@ -131,7 +137,8 @@ pub fn compare(notes: &[Note]) -> Result<(), String> {
 
 /// Slot and both columns of a method's row.
 fn columns_of<'p>(page: &'p str, name: &str) -> Option<[&'p str; 3]> {
-    let row = page.lines().find(|line| line.strip_prefix("| ").is_some_and(|rest| rest.starts_with(&format!("{name} |"))))?;
+    let row =
+        page.lines().find(|line| line.strip_prefix("| ").is_some_and(|rest| rest.starts_with(&format!("{name} |"))))?;
     let mut cells = row.split('|').skip(2).map(str::trim);
     Some([cells.next()?, cells.next()?, cells.next()?])
 }

@@ -223,10 +223,8 @@ fn waits_end_with_their_queue() {
     let machine = Machine::start();
     let program = Program::start(&machine);
     let end = End::new(&program, 1);
-    let queue = end
-        .adapter
-        .makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[end.file, 4, 0, 0])
-        .expect("a queue");
+    let queue =
+        end.adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[end.file, 4, 0, 0]).expect("a queue");
     let waiting = program.overlapped();
     queue.expects(QUEUE_NOTIFY, &[ANY, waiting.address], PENDING);
     queue.release();

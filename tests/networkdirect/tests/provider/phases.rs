@@ -158,7 +158,11 @@ fn calls_on_listeners() {
         assert_eq!(ended(&listener, LISTENER_REQUEST, &[passive.queue.this]), invalid_parameter(1));
         let waiting = [program.overlapped(), program.overlapped()];
         listener.expects(LISTENER_REQUEST, &[passive.connector.this, waiting[0].address], PENDING);
-        assert_eq!(ended(&listener, LISTENER_REQUEST, &[passive.connector.this]), CONNECTION_ACTIVE, "it waits already");
+        assert_eq!(
+            ended(&listener, LISTENER_REQUEST, &[passive.connector.this]),
+            CONNECTION_ACTIVE,
+            "it waits already"
+        );
         listener.expects(CANCEL, &[], SUCCESS);
         assert_eq!(listener.finish(PENDING, &waiting[0]), CANCELED);
         listener.expects(LISTENER_REQUEST, &[passive.connector.this, waiting[1].address], PENDING);
@@ -334,7 +338,10 @@ fn the_active_side_may_reject() {
 fn rejections_have_limits_too() {
     with_ends(|active, passive| {
         let program = active.program;
-        let (info, length) = (program.bytes(&[&0x2_0000_u32.to_le_bytes(), [0_u8; 92].as_slice()].concat()), program.bytes(&96_u32.to_le_bytes()));
+        let (info, length) = (
+            program.bytes(&[&0x2_0000_u32.to_le_bytes(), [0_u8; 92].as_slice()].concat()),
+            program.bytes(&96_u32.to_le_bytes()),
+        );
         active.adapter.expects(ADAPTER_QUERY, &[info, length], SUCCESS);
         let most = u64::from(program.u32_at(info + 88));
         let listener = listen(passive, address(2, 7742));

@@ -11,6 +11,7 @@ mod methods;
 mod notifications;
 mod objects;
 mod phases;
+mod program;
 mod regions;
 mod shared_receives;
 mod transfers;
@@ -29,6 +30,7 @@ const SUITES: &[&[Case]] = &[
     phases::CASES,
     completions::CASES,
     regions::CASES,
+    program::CASES,
     shared_receives::CASES,
     version1::SUITES[0],
     version1::SUITES[1],

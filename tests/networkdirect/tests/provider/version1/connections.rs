@@ -175,7 +175,11 @@ fn calls_that_do_not_fit_the_state_are_refused() {
         alone.expects(CONNECTION_DATA, &[0, 0, 0, 0], CONNECTION_INVALID);
         assert_eq!(accept(active, b"", &overlapped), CONNECTION_INVALID);
         let (socket, length) = program.socket(address(2, 7324));
-        alone.expects(CONNECT, &[active.queue.this, socket, length, 0, 0, 0, 0, overlapped.address], invalid_parameter(1));
+        alone.expects(
+            CONNECT,
+            &[active.queue.this, socket, length, 0, 0, 0, 0, overlapped.address],
+            invalid_parameter(1),
+        );
         alone.expects(ACCEPT, &[active.queue.this, 0, 0, overlapped.address], invalid_parameter(1));
         let nowhere = connect_to(active, "0.0.0.0:7324".parse().unwrap(), b"", &overlapped);
         assert_eq!(alone.finish1(nowhere, &overlapped), BAD_NETWORK_NAME);

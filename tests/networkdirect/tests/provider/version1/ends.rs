@@ -283,8 +283,7 @@ pub fn listen<'p>(end: &End<'p>, port: u16) -> Com<'p> {
 pub fn connect_to(end: &End<'_>, to: SocketAddr, data: &[u8], overlapped: &Overlapped<'_>) -> u32 {
     let (socket, length) = end.program.socket(to);
     let data_place = if data.is_empty() { 0 } else { end.program.bytes(data) };
-    let arguments =
-        [end.endpoint.this, socket, length, PROTOCOL, 0, data_place, data.len() as u64, overlapped.address];
+    let arguments = [end.endpoint.this, socket, length, PROTOCOL, 0, data_place, data.len() as u64, overlapped.address];
     end.connector.status(CONNECT, &arguments)
 }
 

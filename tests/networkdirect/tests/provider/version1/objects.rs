@@ -79,9 +79,7 @@ fn creation_is_refused_by_position() {
         queue.expects(QUEUE_RESIZE, &[64], SUCCESS);
         queue.expects(QUEUE_NOTIFY, &[3, program.overlapped().address], INVALID_PARAMETER);
         let endpoint = |arguments: [u64; 8]| {
-            let made = program.made(|out| {
-                connector.call(CREATE_ENDPOINT, &[arguments.as_slice(), &[0, out]].concat())
-            });
+            let made = program.made(|out| connector.call(CREATE_ENDPOINT, &[arguments.as_slice(), &[0, out]].concat()));
             made.err()
         };
         let (own, huge) = (queue.this, 1 << 40);

@@ -6,8 +6,11 @@ use super::ends::*;
 use networkdirect::machine::{address, rest};
 use networkdirect::{cases, cases::Case};
 
-pub const CASES: &[Case] =
-    cases![every_call_that_does_not_fail_leaves_a_packet, low_bits_of_events_keep_packets_away, notifications_tell_once];
+pub const CASES: &[Case] = cases![
+    every_call_that_does_not_fail_leaves_a_packet,
+    low_bits_of_events_keep_packets_away,
+    notifications_tell_once
+];
 
 /// The packets that a file has left.
 struct Port<'p> {

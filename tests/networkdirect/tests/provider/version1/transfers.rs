@@ -179,7 +179,11 @@ fn posts_are_refused_by_their_statuses() {
         endpoint.expects(BIND, &[result(), 0x66, window.this, active.buffer, 8, 8, descriptor], invalid_parameter(2));
         let no_window = [result(), active.region, active.queue.this, active.buffer, 8, 8, descriptor];
         endpoint.expects(BIND, &no_window, invalid_parameter(3));
-        endpoint.expects(BIND, &[result(), active.region, window.this, active.buffer, 8, 4, descriptor], invalid_parameter(6));
+        endpoint.expects(
+            BIND,
+            &[result(), active.region, window.this, active.buffer, 8, 4, descriptor],
+            invalid_parameter(6),
+        );
         endpoint.expects(BIND, &[result(), active.region, window.this, active.buffer, 8, 8, 0], invalid_parameter(7));
         let beyond = active.buffer + BUFFER as u64;
         endpoint.expects(BIND, &[result(), active.region, window.this, beyond, 8, 8, descriptor], ACCESS_VIOLATION);
@@ -239,9 +243,9 @@ fn failed_completions_end_the_connection() {
             connect(active, passive, 7310 + case);
             let window = passive.window(0);
             let descriptor = passive.program.zeroed(20);
-            let bad_token = passive.program.bytes(
-                &[passive.buffer.to_be_bytes().as_slice(), &64_u64.to_be_bytes(), &[1, 2, 3, 4]].concat(),
-            );
+            let bad_token = passive
+                .program
+                .bytes(&[passive.buffer.to_be_bytes().as_slice(), &64_u64.to_be_bytes(), &[1, 2, 3, 4]].concat());
             let (expected, peer) = match case {
                 0 | 1 => {
                     let slot = [READ, WRITE][usize::from(case)];
