@@ -41,7 +41,9 @@ pub fn run(
     if let Ok(wanted) = env::var(CASE) {
         let (_, run) = all().find(|(name, _)| *name == wanted).unwrap_or_else(|| panic!("no case is called {wanted}"));
         run();
-        notes().iter().for_each(|line| println!("{NOTE}{line}"));
+        for line in notes() {
+            println!("{NOTE}{line}");
+        }
         return ExitCode::SUCCESS;
     }
     prepare();
@@ -51,9 +53,9 @@ pub fn run(
     if conclusion.num_passed < count {
         return conclusion.exit_code();
     }
-    let mut noted = std::mem::take(&mut *NOTES.lock().expect("no case panics with it"));
-    noted.sort_by_key(|(name, _)| all().position(|(other, _)| shown(other) == *name));
-    match conclude(&noted) {
+    let mut of_all = std::mem::take(&mut *NOTES.lock().expect("no case panics with it"));
+    of_all.sort_by_key(|(name, _)| all().position(|(other, _)| shown(other) == *name));
+    match conclude(&of_all) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

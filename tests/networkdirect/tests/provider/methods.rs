@@ -103,15 +103,15 @@ pub fn compare(notes: &[Note]) -> Result<(), String> {
         return std::fs::write(&path, blessed(&page, notes)).map_err(|error| error.to_string());
     }
     let seen = seen(notes);
-    let mut wrong = String::new();
+    let mut wrong = Vec::new();
     for (interface, slot, method) in ['2', '1'].into_iter().flat_map(rows) {
         let name = format!("{interface} {method}");
         let Some(columns) = columns_of(&page, &name) else {
-            wrong += &format!("no row for {name}\n");
+            wrong.push(format!("no row for {name}"));
             continue;
         };
         if columns[0] != slot.to_string() {
-            wrong += &format!("{name} stands in slot {slot}\n");
+            wrong.push(format!("{name} stands in slot {slot}"));
         }
         let answers = seen.get(&(interface.to_owned(), slot)).cloned().unwrap_or_default();
         let mut succeeds = false;
@@ -124,15 +124,15 @@ pub fn compare(notes: &[Note]) -> Result<(), String> {
                     *it == later && name_of(*answer) == status && cases.contains(&case)
                 };
                 if !answers.iter().any(found) {
-                    wrong += &format!("{name}: {status} is not seen in {case}\n");
+                    wrong.push(format!("{name}: {status} is not seen in {case}"));
                 }
             }
         }
         if !succeeds && !NEVER_SUCCEEDS.contains(&name.as_str()) {
-            wrong += &format!("{name} succeeds in no case\n");
+            wrong.push(format!("{name} succeeds in no case"));
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(format!("docs/networkdirect-methods.md:\n{wrong}")) }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("docs/networkdirect-methods.md:\n{}", wrong.join("\n"))) }
 }
 
 /// Slot and both columns of a method's row.

@@ -27,7 +27,8 @@ fn run(machine: &Machine, command: &str, expected: &[&str]) {
     let program = Program::start(machine);
     let line = program.run_program(command);
     let text = program.export("output_text", &[]);
-    let bytes: Vec<u8> = (text..).map(|at| program.read(at, 1)[0]).take_while(|byte| *byte != 0).collect();
+    let bytes: Vec<u8> =
+        (0..4096).map(|index| program.read(text + index, 1)[0]).take_while(|byte| *byte != 0).collect();
     let output = String::from_utf8(bytes).expect("ASCII");
     assert_eq!(line, 0, "{command}: {output}");
     assert_eq!(output.lines().collect::<Vec<_>>(), expected, "{command}");

@@ -141,13 +141,12 @@ fn windows_grant_what_they_say() {
         };
         let (slot, remote) = match wrong {
             0 => (WRITE, at(0)),
-            1 => (READ, at(0)),
+            1 | 3 => (READ, at(0)),
             2 => {
                 good(READ);
                 good(WRITE);
                 (READ, at(1))
             }
-            3 => (READ, at(0)),
             4 => (READ, (passive.buffer + 4095, old)),
             _ => {
                 good(READ);

@@ -62,14 +62,14 @@ impl WindowResults {
     pub fn remove(&self, removed: &Shared<WindowResult>) {
         self.take_from(removed);
         let mut list = self.list.lock();
-        let Some(mut last) = list.pop() else { return };
-        if !last.is(removed)
-            && let Some(place) = list.iter_mut().find(|place| place.is(removed))
+        let Some(mut end) = list.pop() else { return };
+        if !end.is(removed)
+            && let Some(place) = list.iter_mut().find(|window| window.is(removed))
         {
-            core::mem::swap(place, &mut last);
+            core::mem::swap(place, &mut end);
         }
         drop(list);
-        drop(last);
+        drop(end);
     }
 
     /// The peer has invalidated the window with this token, as a receive of this queue says.
