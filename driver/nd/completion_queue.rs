@@ -133,7 +133,7 @@ fn result_of(completion: &Completion) -> ResultEntry {
         queue_pair_context: completion.queue_pair_context,
         request_context: completion.context,
         request_type: of_operation(completion.operation) as u32,
-        reserved: 0,
+        invalidated: completion.output.0,
     }
 }
 

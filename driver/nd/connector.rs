@@ -486,7 +486,8 @@ fn prepare_connect(call: &Call, buffer: &Buffer) -> Result<(Asked, Shared<Endpoi
         if state.disconnected {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
-        if state.attempting || state.established || state.reserved {
+        let arrived = state.engine.is_some() && state.endpoint.is_none();
+        if state.attempting || state.established || state.reserved || arrived {
             return Err(STATUS_CONNECTION_ACTIVE);
         }
         state.endpoint.clone().ok_or(STATUS_ADDRESS_NOT_ASSOCIATED)?

@@ -96,6 +96,17 @@ impl MemoryRegion {
         }
     }
 
+    /// A registration has failed: its memory goes back. One that stands keeps it.
+    fn release_unregistered(&self) {
+        let memory = {
+            let mut state = self.state.lock();
+            if state.registered { None } else { state.memory.take() }
+        };
+        if let Some(memory) = memory {
+            memory.lease.end_with(STATUS_CANCELLED);
+        }
+    }
+
     /// Takes the memory away from the region; its request ends with this status once it is unmapped.
     fn release(&self, status: NTSTATUS, fits: impl FnOnce(&LockedMemory) -> bool) -> bool {
         let (memory, registered) = {
@@ -283,6 +294,14 @@ fn register_now(call: &Call, buffer: &Buffer) -> Result<RegisterReply, NTSTATUS>
     let asked: Register = input(buffer)?;
     room::<RegisterReply>(buffer).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
     let region = call.context.object::<MemoryRegion>(asked.handle)?;
+    let registered = register_locked(&region, &asked);
+    if registered.is_err() {
+        region.release_unregistered();
+    }
+    registered
+}
+
+fn register_locked(region: &MemoryRegion, asked: &Register) -> Result<RegisterReply, NTSTATUS> {
     let engine = region.engine()?;
     if asked.address == 0 {
         return Err(STATUS_INVALID_PARAMETER);
@@ -318,7 +337,7 @@ fn register_now(call: &Call, buffer: &Buffer) -> Result<RegisterReply, NTSTATUS>
     Ok(reply)
 }
 
-/// MR_DEREGISTER. DEVICE_BUSY at once while windows are bound.
+/// MR_DEREGISTER. RESOURCE_IN_USE at once while windows are bound.
 pub fn deregister(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
     let (region, ended) = match deregister_now(call, &Buffer::of(&request)) {
         Ok(deregistering) => deregistering,

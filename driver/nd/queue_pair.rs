@@ -227,6 +227,9 @@ fn post_data(
 ) -> Result<(), Stop> {
     let token = MemoryToken(entry.remote_token);
     stop(match kind {
+        RequestType::Send if entry.flags & OperationFlags::INVALIDATE_REMOTE.bits() != 0 => {
+            engine.send_and_invalidate(entry.context, flags, sges, token)
+        }
         RequestType::Send => engine.send(entry.context, flags, sges),
         RequestType::Read => engine.read(entry.context, flags, sges, entry.remote_address, token),
         RequestType::Write => engine.write(entry.context, flags, sges, entry.remote_address, token),
@@ -238,7 +241,9 @@ fn post_data(
 fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlags> {
     let any = OperationFlags::SILENT_SUCCESS | OperationFlags::READ_FENCE;
     let known = match kind {
-        RequestType::Send => any | OperationFlags::SEND_AND_SOLICIT_EVENT | OperationFlags::INLINE,
+        RequestType::Send => {
+            any | OperationFlags::SEND_AND_SOLICIT_EVENT | OperationFlags::INLINE | OperationFlags::INVALIDATE_REMOTE
+        }
         RequestType::Write => any | OperationFlags::INLINE,
         RequestType::Read | RequestType::Invalidate => any,
         RequestType::Bind => any | OperationFlags::ALLOW_READ | OperationFlags::ALLOW_WRITE,

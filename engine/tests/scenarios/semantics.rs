@@ -2,6 +2,7 @@
 
 use softndk_engine::{Arm, Close, Outcome, RequestFlags, Semantics};
 use softndk_engine_kit::{A, B, Buffer, DISCONNECT, Depths, EVERYTHING, Event, Pair, World, outcomes, sge};
+use std::sync::{Arc, Mutex};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -75,6 +76,34 @@ fn receives_are_flushed_by_the_peers_end(semantics: Semantics) -> bool {
     pair.world.run();
     pair.close();
     !flushed.is_empty()
+}
+
+/// Whichever way the peer ends it: user-mode programs tell by a cancelled request that the connection is over, and ask why.
+#[test]
+fn the_event_of_the_peers_end_comes_before_the_flush() {
+    for abortive in [false, true] {
+        let mut pair = connected(Semantics::ND);
+        pair.b.pair.receive(1, std::iter::empty()).unwrap();
+        let ended = Arc::new(Mutex::new(None));
+        let (queue_pair, seen) = (pair.b.pair.clone(), ended.clone());
+        pair.world.events.inside = Some(Box::new(move |event| {
+            if matches!(event, Event::Disconnected(_)) {
+                *seen.lock().unwrap() = Some(queue_pair.has_ended());
+            }
+        }));
+        if abortive {
+            drop(pair.a.connector.close(1));
+        } else {
+            pair.a.connector.disconnect(A + DISCONNECT).unwrap();
+        }
+        pair.world.run();
+        pair.world.events.inside = None;
+        assert_eq!(*ended.lock().unwrap(), Some(false), "abortive: {abortive}");
+        assert_eq!(outcomes(&pair.b.receiver), [(1, Outcome::Cancelled)]);
+        pair.b.connector.disconnect(B + DISCONNECT).unwrap();
+        pair.world.run();
+        pair.close();
+    }
 }
 
 fn receives_are_flushed_before_the_peer_answers(semantics: Semantics) -> bool {

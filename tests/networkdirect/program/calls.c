@@ -1,4 +1,4 @@
-/* Calls of the system that tests make inside a process: completion ports. */
+/* Calls of the system that tests make inside a process: completion ports, events. */
 #include <windows.h>
 
 __declspec(dllexport) int close_handle(HANDLE handle) { return CloseHandle(handle); }
@@ -12,4 +12,13 @@ __declspec(dllexport) OVERLAPPED *next_packet(HANDLE port, DWORD milliseconds) {
     OVERLAPPED *overlapped = NULL;
     GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, milliseconds);
     return overlapped;
+}
+
+__declspec(dllexport) HANDLE make_event(void) { return CreateEventW(NULL, FALSE, FALSE, NULL); }
+
+__declspec(dllexport) DWORD wait_event(HANDLE event, DWORD milliseconds) { return WaitForSingleObject(event, milliseconds); }
+
+__declspec(dllexport) BOOL protect_read_only(void *address, SIZE_T length) {
+    DWORD old;
+    return VirtualProtect(address, length, PAGE_READONLY, &old);
 }

@@ -2,25 +2,15 @@
  * What a provider's DLL does where there is no driver: its exports, its class factory, its providers of both versions, and what they answer.
  * The result is 0, or the line at which something was not as it should be.
  */
-#include "ndspi.h"
+#include "program.h"
 
 #include <stddef.h>
 #include <unknwn.h>
-
-#include "program.h"
 
 #define ND_DEVICE_NOT_READY ((HRESULT)0xC00000A3)
 #define ND_INVALID_ADDRESS ((HRESULT)0xC0000141)
 #define SYSTEM_NOT_READY 10091
 
-/* Version 1's provider. */
-INTERFACE_BEGIN(INDProvider)
-UNKNOWN(INDProvider)
-METHOD(HRESULT, QueryAddressList)(INDProvider *, SOCKET_ADDRESS_LIST *, SIZE_T *);
-METHOD(HRESULT, OpenAdapter)(INDProvider *, const struct sockaddr *, SIZE_T, VOID **);
-INTERFACE_END(INDProvider)
-
-static const IID IID_INDProvider1 = {0x0C5DD316, 0x5FDF, 0x47E6, {0xB2, 0xD0, 0x2A, 0x6E, 0xDA, 0x8D, 0x39, 0xDD}};
 static const IID IID_Unknown1 = {0, 0, 0, {0xC0, 0, 0, 0, 0, 0, 0, 0x46}};
 static const IID IID_ClassFactory1 = {1, 0, 0, {0xC0, 0, 0, 0, 0, 0, 0, 0x46}};
 static const IID IID_Nothing = {0x12345678, 0, 0, {0}};
@@ -46,6 +36,16 @@ SLOT(IND2Adapter, CreateOverlappedFile, 3);
 SLOT(IND2Adapter, CreateListener, 13);
 SLOT(IND2Provider, QueryAddressList, 3);
 SLOT(IND2Provider, OpenAdapter, 5);
+SLOT(INDCompletionQueue, GetOverlappedResult, 4);
+SLOT(INDCompletionQueue, Resize, 5);
+SLOT(INDCompletionQueue, GetResults, 7);
+SLOT(INDEndpoint, Flush, 3);
+SLOT(INDEndpoint, Write, 12);
+SLOT(INDConnector, CreateEndpoint, 5);
+SLOT(INDConnector, Disconnect, 14);
+SLOT(INDListen, GetConnectionRequest, 5);
+SLOT(INDAdapter, GetFileHandle, 5);
+SLOT(INDAdapter, Listen, 13);
 SLOT(INDProvider, OpenAdapter, 4);
 _Static_assert(sizeof(ND2_ADAPTER_INFO) == 96 && sizeof(ND2_RESULT) == 32 && sizeof(ND2_SGE) == 16, "structures");
 
@@ -57,13 +57,6 @@ struct dll {
     can_unload can_unload_now;
     startup wsp_startup;
 };
-
-#define EXPECT(condition)                                                                                                   \
-    do {                                                                                                                    \
-        if (!(condition)) {                                                                                                 \
-            return __LINE__;                                                                                                \
-        }                                                                                                                   \
-    } while (0)
 
 static const struct sockaddr_in somewhere = {.sin_family = AF_INET, .sin_addr.S_un.S_addr = 0x0100000A};
 
@@ -83,7 +76,7 @@ static int probe_version_2(IND2Provider *provider) {
 static int probe_version_1(INDProvider *provider) {
     SOCKET_ADDRESS_LIST list = {.iAddressCount = 7};
     SIZE_T length = 0;
-    void *adapter = &list;
+    INDAdapter *adapter = (INDAdapter *)&list;
     EXPECT(provider->lpVtbl->QueryAddressList(provider, NULL, &length) == ND_BUFFER_OVERFLOW && length >= sizeof list);
     length = sizeof list;
     EXPECT(provider->lpVtbl->QueryAddressList(provider, &list, &length) == ND_SUCCESS && list.iAddressCount == 0);
@@ -98,7 +91,7 @@ static int probe_factory(const struct dll *dll, IClassFactory *factory) {
     IUnknown *unknown;
     void *nothing = factory;
     EXPECT(factory->lpVtbl->CreateInstance(factory, NULL, &IID_IND2Provider, (void **)&version_2) == S_OK);
-    EXPECT(factory->lpVtbl->CreateInstance(factory, NULL, &IID_INDProvider1, (void **)&version_1) == S_OK);
+    EXPECT(factory->lpVtbl->CreateInstance(factory, NULL, &IID_INDProvider, (void **)&version_1) == S_OK);
     EXPECT(factory->lpVtbl->CreateInstance(factory, (IUnknown *)factory, &IID_IND2Provider, &nothing) == CLASS_E_NOAGGREGATION);
     nothing = factory;
     EXPECT(factory->lpVtbl->CreateInstance(factory, NULL, &IID_Nothing, &nothing) == E_NOINTERFACE && nothing == NULL);

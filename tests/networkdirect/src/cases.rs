@@ -5,6 +5,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::env;
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 
 /// Names the case that a child process runs.
 const CASE: &str = "SOFTNDK_NETWORKDIRECT_CASE";
@@ -20,29 +21,61 @@ macro_rules! cases {
     };
 }
 
-/// Runs the cases that the command line asks for, or the one that the environment names. `prepare` is called once, before any child.
-pub fn run(suites: &'static [&'static [Case]], prepare: impl FnOnce()) -> ExitCode {
+/// What a case notes for the end of the suite: its name and a line.
+pub type Note = (&'static str, String);
+
+/// Before each note in the output of a child.
+const NOTE: &str = "note\t";
+
+static NOTES: Mutex<Vec<Note>> = Mutex::new(Vec::new());
+
+/// Runs the cases that the command line asks for, or the one that the environment names. `prepare` is called once, before any child;
+/// `notes` gives the lines that a case has noted; `conclude` gets those of all cases, in the order of the suites, when all have passed.
+pub fn run(
+    suites: &'static [&'static [Case]],
+    prepare: impl FnOnce(),
+    notes: impl FnOnce() -> Vec<String>,
+    conclude: impl FnOnce(&[Note]) -> Result<(), String>,
+) -> ExitCode {
     let all = || suites.iter().copied().flatten().copied();
     if let Ok(wanted) = env::var(CASE) {
         let (_, run) = all().find(|(name, _)| *name == wanted).unwrap_or_else(|| panic!("no case is called {wanted}"));
         run();
+        for line in notes() {
+            println!("{NOTE}{line}");
+        }
         return ExitCode::SUCCESS;
     }
     prepare();
-    let trials = all().map(|(name, _)| Trial::test(shown(name), move || in_child(name)));
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    let trials: Vec<_> = all().map(|(name, _)| Trial::test(shown(name), move || in_child(name))).collect();
+    let count = trials.len() as u64;
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    if conclusion.num_passed < count {
+        return conclusion.exit_code();
+    }
+    let mut of_all = std::mem::take(&mut *NOTES.lock().expect("no case panics with it"));
+    of_all.sort_by_key(|(name, _)| all().position(|(other, _)| shown(other) == *name));
+    match conclude(&of_all) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// A case's name without the modules that all cases of a suite are in.
-fn shown(name: &str) -> &str {
+fn shown(name: &'static str) -> &'static str {
     name.split_once("::trials::").map_or(name, |(_, shown)| shown)
 }
 
-fn in_child(name: &str) -> Result<(), Failed> {
+fn in_child(name: &'static str) -> Result<(), Failed> {
     let output = Command::new(env::current_exe()?).env(CASE, OsStr::new(name)).output()?;
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(NOTE));
+        NOTES.lock().expect("as above").extend(lines.map(|line| (shown(name), line.to_owned())));
         return Ok(());
     }
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Err(format!("{}\n{text}{errors}", output.status).into())
 }

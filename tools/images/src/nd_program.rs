@@ -6,7 +6,12 @@ use anyhow::{Context, Result};
 use std::{fs, path::PathBuf, process::Command};
 
 /// What both are made of.
-const SOURCES: [&str; 1] = ["tests/networkdirect/program/program.c"];
+const SOURCES: [&str; 4] = [
+    "tests/networkdirect/program/program.c",
+    "tests/networkdirect/program/transfers.c",
+    "tests/networkdirect/program/connections.c",
+    "tests/networkdirect/program/version1.c",
+];
 
 /// No C run-time: the program calls kernel32 alone.
 const FLAGS: [&str; 9] = [

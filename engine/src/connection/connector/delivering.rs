@@ -10,6 +10,7 @@ use crate::connection::message::{ConnectionWire, MessageWire};
 use crate::object::event::{ArrivalEvent, DisconnectEvent, RequestCompletion, Sink};
 use crate::object::header::{Hold, Object};
 use crate::platform::{Lock, Platform};
+use crate::queue_pair::pair::End;
 
 /// Services a connector: hands out its arrival, its request's end, its disconnect event, in this order.
 #[inline(never)]
@@ -29,6 +30,17 @@ pub(crate) fn service<P: Platform>(connector: &Shared<ConnectorObject<P>>, sink:
     });
     if let Some(event) = event {
         sink.disconnected(event);
+        flush_after_event(connector);
+    }
+}
+
+/// Where the contract has the peer's end flush: the consumer hears of the end before it sees a cancelled request.
+fn flush_after_event<P: Platform>(connector: &Shared<ConnectorObject<P>>) {
+    if connector.open.semantics.flush_on_peer_end {
+        let pair = connector.machine.with(|machine| machine.state.ending_queue_pair().cloned());
+        if let Some(pair) = pair {
+            pair.end();
+        }
     }
 }
 

@@ -144,6 +144,14 @@ impl<T: MachineTypes> ConnectorState<T> {
         }
     }
 
+    /// The queue pair of a connection whose end has been reported.
+    pub(super) fn ending_queue_pair(&self) -> Option<&T::QueuePairHandle> {
+        match self {
+            Self::Ended(EndedState::Broken(tied)) => Some(&tied.pair),
+            _ => self.queue_pair(),
+        }
+    }
+
     /// When the wait for the other side ends. A Disconnect that the peer has answered does not wait for it.
     pub(super) fn deadline(&self) -> Option<u64> {
         match self {

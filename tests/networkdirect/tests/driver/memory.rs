@@ -70,18 +70,28 @@ fn registrations_that_make_no_sense_are_refused() {
     let good = registration(region, &memory, LOCAL_WRITE);
     let try_it = |asked: &Register| nd.try_ask::<RegisterReply>(MR_REGISTER, asked).map(|_| ());
     assert_eq!(try_it(&good), Err(INVALID_DEVICE_STATE), "no memory yet");
+    for (wrong, expected) in [
+        (Register { address: 0, ..good }, Status::INVALID_PARAMETER),
+        (Register { length: 0, ..good }, INVALID_BUFFER_SIZE),
+        (Register { length: 8193, ..good }, Status::INVALID_PARAMETER),
+        (Register { length: u64::MAX, ..good }, Status::INVALID_PARAMETER),
+        (Register { address: good.address + 1, ..good }, Status::INVALID_PARAMETER),
+        (Register { flags: 0x10, ..good }, Status::INVALID_PARAMETER),
+        // The remote bit alone.
+        (Register { flags: 4, ..good }, Status::INVALID_PARAMETER),
+    ] {
+        let lock = bench.lock(LOCK_FOR_WRITING, region, &memory);
+        assert_eq!(try_it(&wrong), Err(expected), "{wrong:?}");
+        assert_eq!(status_now(&lock), Status::CANCELLED, "the memory goes back with the failure");
+    }
     let lock = bench.lock(LOCK_FOR_WRITING, region, &memory);
-    assert_eq!(try_it(&Register { address: 0, ..good }), Err(Status::INVALID_PARAMETER));
-    assert_eq!(try_it(&Register { length: 0, ..good }), Err(INVALID_BUFFER_SIZE));
-    assert_eq!(try_it(&Register { length: 8193, ..good }), Err(Status::INVALID_PARAMETER));
-    assert_eq!(try_it(&Register { length: u64::MAX, ..good }), Err(Status::INVALID_PARAMETER));
-    assert_eq!(try_it(&Register { address: good.address + 1, ..good }), Err(Status::INVALID_PARAMETER));
-    assert_eq!(try_it(&Register { flags: 0x10, ..good }), Err(Status::INVALID_PARAMETER));
-    assert_eq!(try_it(&Register { flags: 4, ..good }), Err(Status::INVALID_PARAMETER), "the remote bit alone");
     assert_eq!(nd.call(MR_REGISTER, &good), BUFFER_TOO_SMALL);
     assert_eq!(nd.call(MR_DEREGISTER, &handle(region)), INVALID_DEVICE_STATE);
     assert_eq!(try_it(&Register { flags: 0x8000_0001, ..good }), Ok(()));
-    assert_eq!(try_it(&good), Err(INVALID_DEVICE_STATE), "registered already");
+    for again in [good, Register { flags: 0x10, ..good }] {
+        assert!(try_it(&again).is_err(), "registered already");
+        assert!(!lock.is_completed(), "what stands keeps its memory");
+    }
     let empty = LockMemory { version: VERSION, reserved: 0, region };
     assert_eq!(nd.call(LOCK_FOR_READING, &empty), INVALID_BUFFER_SIZE);
     assert_eq!(status(&bench.lock(LOCK_FOR_READING, 99, &memory)), INVALID_HANDLE);

@@ -219,27 +219,46 @@ fn a_flush_without_a_connection_cancels_the_receives() {
     machine.finish();
 }
 
-/// Completion queues of their own for both directions: when a program sees the answer, its Send is complete.
-fn an_answer_is_not_seen_before_its_send() {
-    let machine = Machine::start();
+/// Two programs with completion queues of their own for both directions, and those of their initiators.
+fn with_two_queues() -> (Program, Program, [Queue; 2]) {
     let (mut server, mut client) = (Program::start(100, 1), Program::start(200, 2));
-    let mut queues = Vec::new();
-    for program in [&mut server, &mut client] {
+    let queues = [&mut server, &mut client].map(|program| {
         let initiator = program.nd.queue(program.adapter, 16);
         let pair = new_pair(&program.nd, program.domain, (program.queue.handle, initiator.handle), SIZES);
         let old = std::mem::replace(&mut program.pair, pair);
         assert_eq!(program.nd.free(QP_FREE, old.handle), Status::SUCCESS);
-        queues.push(initiator);
-    }
+        initiator
+    });
     connect(&server, &client);
-    for round in 0..100 {
-        server.pair.receive(&server.nd, round, &[server.region.sge(0, 64)]);
-        client.pair.receive(&client.nd, round, &[client.region.sge(64, 64)]);
-        client.pair.send(&client.nd, round, OperationFlags::empty(), &[client.region.sge(0, 64)]);
-        server.queue.wait(1);
-        server.pair.send(&server.nd, round, OperationFlags::empty(), &[server.region.sge(0, 64)]);
+    (server, client, queues)
+}
+
+/// When a program sees the answer, its Send is complete: also where the Send's result found no room at first.
+fn an_answer_is_not_seen_before_its_send() {
+    let machine = Machine::start();
+    let (server, client, queues) = with_two_queues();
+    for round in 0..10 {
+        client.pair.receive(&client.nd, round, &[]);
+        // The ring of 32 is full, and one result waits in the driver.
+        for _ in 0..3 {
+            let count = 11_u64;
+            for context in 0..count {
+                server.pair.write_receive(context, &[]);
+            }
+            assert_eq!(server.nd.doorbell(server.pair.handle), Status::SUCCESS);
+            for context in 0..count {
+                client.pair.write_entry(entry(RequestType::Send, context, OperationFlags::empty()), &[], &[]);
+            }
+            assert_eq!(client.nd.doorbell(client.pair.handle), Status::SUCCESS);
+            server.queue.wait(count as usize);
+            rest();
+        }
+        assert_eq!(queues[1].poll().len(), 32, "round {round}");
+        // There is room, and the driver has not been told.
+        assert_eq!(queues[1].poll(), []);
+        server.pair.send(&server.nd, round, OperationFlags::empty(), &[]);
         client.queue.wait(1);
-        assert_eq!(queues[1].poll().len(), 1, "round {round}");
+        assert_eq!(queues[1].poll().len(), 1, "round {round}: the answer came before the end of its Send");
         queues[0].wait(1);
     }
     drop(server.close());

@@ -10,6 +10,7 @@ use softndk_ioctl::nd::rings::{InitiatorEntry, OperationFlags, RequestType};
 
 pub const CASES: &[Case] = cases![
     a_window_lends_memory_until_it_is_invalidated,
+    the_peers_message_invalidates_a_window,
     windows_keep_their_region_registered,
     a_cancelled_lock_takes_the_windows_along,
     binds_that_make_no_sense_are_refused,
@@ -63,13 +64,46 @@ fn a_window_lends_memory_until_it_is_invalidated() {
     machine.finish();
 }
 
+fn send_and_invalidate(program: &Program, token: u32) {
+    let head = InitiatorEntry { remote_token: token, ..entry(RequestType::Send, 5, OperationFlags::INVALIDATE_REMOTE) };
+    program.pair.post(&program.nd, head, &[]);
+}
+
+/// The result of its receive says which; then the region may go, and the token is worth nothing.
+fn the_peers_message_invalidates_a_window() {
+    let machine = Machine::start();
+    let (server, client, ..) = pair_of_programs();
+    let window = server.nd.create(MW_CREATE, server.domain);
+    for round in 0..3 {
+        let token = bind(&server, window, &server.region, (0, 64), BOTH).unwrap();
+        server.queue.wait(1);
+        server.pair.receive(&server.nd, round, &[]);
+        send_and_invalidate(&client, token);
+        let sent = client.queue.wait(1)[0];
+        assert_eq!((sent.request_type, sent.request_context, sent.status, sent.invalidated), (1, 5, 0, 0));
+        let received = server.queue.wait(1)[0];
+        assert_eq!((received.request_type, received.status, received.invalidated), (0, 0, token));
+    }
+    assert_eq!(status(&server.nd.begin(MR_DEREGISTER, &handle(server.region.handle))), Status::SUCCESS);
+    // No other request takes the flag, and a token without a window fails the message and the connection.
+    server.pair.receive(&server.nd, 9, &[]);
+    send_and_invalidate(&client, 0x1234);
+    assert_eq!(Status(client.queue.wait(1)[0].status), REMOTE_RESOURCES);
+    assert_eq!(Status(server.queue.wait(1)[0].status), Status::CANCELLED);
+    let head = entry(RequestType::Write, 6, OperationFlags::INVALIDATE_REMOTE);
+    client.pair.write_entry(head, &[], &[]);
+    assert_eq!(client.nd.doorbell(client.pair.handle), Status::INVALID_PARAMETER);
+    drop((server.close(), client.close()));
+    machine.finish();
+}
+
 fn windows_keep_their_region_registered() {
     let machine = Machine::start();
     let (server, client, ..) = pair_of_programs();
     let window = server.nd.create(MW_CREATE, server.domain);
     let first = bind(&server, window, &server.region, (0, 64), 0).expect("without rights");
     server.queue.wait(1);
-    assert_eq!(server.nd.call(MR_DEREGISTER, &handle(server.region.handle)), DEVICE_BUSY);
+    assert_eq!(server.nd.call(MR_DEREGISTER, &handle(server.region.handle)), RESOURCE_IN_USE);
     assert!(!server.region.lock.is_completed());
     invalidate(&server, window);
     server.queue.wait(1);

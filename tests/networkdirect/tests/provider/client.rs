@@ -3,6 +3,8 @@
 //! Slots are the numbers of the public header's tables. Every call runs on a user stack of the process, with the calling convention of
 //! Windows; what a case looks at afterwards is read from the process's memory.
 
+use super::calls;
+use super::ends::{PROVIDER_OPEN, PROVIDER_RESOLVE};
 use kernel_host::Process;
 use kernel_host::user::Dll;
 use networkdirect::machine::{Machine, pass};
@@ -13,19 +15,32 @@ use std::path::Path;
 pub const SUCCESS: u32 = 0;
 pub const PENDING: u32 = 0x103;
 pub const BUFFER_OVERFLOW: u32 = 0x8000_0005;
+pub const TIMEOUT: u32 = 0x102;
 pub const DEVICE_BUSY: u32 = 0x8000_0011;
 pub const NO_MORE_ENTRIES: u32 = 0x8000_001A;
 pub const ACCESS_VIOLATION: u32 = 0xC000_0005;
+pub const INVALID_HANDLE: u32 = 0xC000_0008;
 pub const INVALID_PARAMETER: u32 = 0xC000_000D;
+pub const INVALID_DEVICE_REQUEST: u32 = 0xC000_0010;
+pub const INVALID_PARAMETER_MIX: u32 = 0xC000_0030;
 pub const DATA_OVERRUN: u32 = 0xC000_003C;
+pub const SHARING_VIOLATION: u32 = 0xC000_0043;
+pub const IO_TIMEOUT: u32 = 0xC000_00B5;
 pub const NOT_SUPPORTED: u32 = 0xC000_00BB;
+pub const BAD_NETWORK_NAME: u32 = 0xC000_00CC;
 pub const CANCELED: u32 = 0xC000_0120;
+pub const REMOTE_ERROR: u32 = 0xC000_013D;
 pub const INVALID_ADDRESS: u32 = 0xC000_0141;
+pub const INVALID_DEVICE_STATE: u32 = 0xC000_0184;
 pub const INVALID_BUFFER_SIZE: u32 = 0xC000_0206;
+pub const ADDRESS_ALREADY_EXISTS: u32 = 0xC000_020A;
 pub const CONNECTION_DISCONNECTED: u32 = 0xC000_020C;
 pub const CONNECTION_REFUSED: u32 = 0xC000_0236;
 pub const ADDRESS_ALREADY_ASSOCIATED: u32 = 0xC000_0238;
+pub const ADDRESS_NOT_ASSOCIATED: u32 = 0xC000_0239;
 pub const CONNECTION_INVALID: u32 = 0xC000_023A;
+pub const HOST_UNREACHABLE: u32 = 0xC000_023D;
+pub const CONNECTION_ABORTED: u32 = 0xC000_0241;
 pub const CONNECTION_ACTIVE: u32 = 0xC000_023B;
 
 /// ND_INVALID_PARAMETER_1 and those behind it.
@@ -116,13 +131,22 @@ impl Program {
     }
 
     pub fn overlapped(&self) -> Overlapped<'_> {
-        Overlapped { program: self, address: self.zeroed(32) }
+        self.overlapped_with(0)
+    }
+
+    /// One with an event.
+    pub fn overlapped_with(&self, event: u64) -> Overlapped<'_> {
+        let address = self.zeroed(32);
+        self.write(address + 24, &event.to_le_bytes());
+        calls::overlapped_made(address);
+        Overlapped { program: self, address }
     }
 
     /// An object from DllGetClassObject.
     pub fn class_object(&self, iid: &str) -> Result<Com<'_>, u32> {
         let class = self.zeroed(16);
-        self.made(|out| self.export("DllGetClassObject", &[class, self.guid(iid), out]))
+        let made = self.made(|out| self.export("DllGetClassObject", &[class, self.guid(iid), out]));
+        made.map(|made| made.named(calls::interface(iid)))
     }
 
     pub fn provider(&self) -> Com<'_> {
@@ -147,7 +171,7 @@ impl Program {
         let this = self.u64_at(out);
         if status == SUCCESS {
             assert!(this != 0xBAD_0BAD, "a call succeeds and gives no object");
-            return Ok(Com { program: self, this, open: Cell::new(true) });
+            return Ok(Com { program: self, this, open: Cell::new(true), interface: "" });
         }
         Err(status)
     }
@@ -173,32 +197,31 @@ pub const IND2_MEMORY_WINDOW: &str = "070FE1F5-0AB5-4361-88DB-974BA704D4B9";
 pub const IND2_QUEUE_PAIR: &str = "EEF2F332-B75D-4063-BCE3-3A0BAD2D02CE";
 pub const IND2_CONNECTOR: &str = "7DD615C4-6B4C-4866-950C-F3B1D25A5302";
 pub const IND2_LISTENER: &str = "65D23D83-3A57-4E02-86A4-350165C2D130";
+pub const IND2_SHARED_RECEIVE_QUEUE: &str = "AABD67DC-459A-4DB1-826B-56CFCC278883";
 pub const CLASS_FACTORY: &str = "00000001-0000-0000-C000-000000000046";
 pub const UNKNOWN: &str = "00000000-0000-0000-C000-000000000046";
 
+const ADD_REF: usize = 1;
 const RELEASE: usize = 2;
 pub const CANCEL: usize = 3;
 pub const GET_OVERLAPPED_RESULT: usize = 4;
-pub const PROVIDER_ADDRESSES: usize = 3;
-pub const PROVIDER_RESOLVE: usize = 4;
-pub const PROVIDER_OPEN: usize = 5;
-pub const ADAPTER_FILE: usize = 3;
-pub const ADAPTER_QUERY: usize = 4;
-pub const ADAPTER_COMPLETION_QUEUE: usize = 6;
-pub const ADAPTER_MEMORY_REGION: usize = 7;
-pub const ADAPTER_MEMORY_WINDOW: usize = 8;
-pub const ADAPTER_QUEUE_PAIR: usize = 10;
-pub const ADAPTER_CONNECTOR: usize = 12;
-pub const ADAPTER_LISTENER: usize = 13;
 
 /// An interface pointer that its owner has to release.
 pub struct Com<'p> {
     pub program: &'p Program,
     pub this: u64,
     open: Cell<bool>,
+    /// Empty where that does not matter.
+    interface: &'static str,
 }
 
 impl<'p> Com<'p> {
+    /// Its calls are those of this interface.
+    pub fn named(mut self, interface: &'static str) -> Self {
+        self.interface = interface;
+        self
+    }
+
     /// Calls a slot of the table.
     pub fn call(&self, slot: usize, arguments: &[u64]) -> u64 {
         assert!(self.open.get(), "a released object is used");
@@ -207,7 +230,9 @@ impl<'p> Com<'p> {
         let mut all = vec![self.this];
         all.extend(arguments);
         // SAFETY: a method of a live interface with its arguments.
-        unsafe { self.program.process.call(method as usize, &all) }
+        let answer = unsafe { self.program.process.call(method as usize, &all) };
+        calls::returned((self.interface, slot), arguments, answer as u32);
+        answer
     }
 
     pub fn status(&self, slot: usize, arguments: &[u64]) -> u32 {
@@ -222,12 +247,13 @@ impl<'p> Com<'p> {
 
     /// Calls a slot that makes an object: its identifier first, the place for the pointer last.
     pub fn makes(&self, slot: usize, iid: &str, arguments: &[u64]) -> Result<Com<'p>, u32> {
-        self.program.made(|out| {
+        let made = self.program.made(|out| {
             let mut all = vec![self.program.guid(iid)];
             all.extend(arguments);
             all.push(out);
             self.call(slot, &all)
-        })
+        });
+        made.map(|made| made.named(calls::interface(iid)))
     }
 
     /// Waits for the end of an overlapped call that was just made.
@@ -237,6 +263,20 @@ impl<'p> Com<'p> {
         }
         overlapped.wait();
         self.status(GET_OVERLAPPED_RESULT, &[overlapped.address, 0])
+    }
+
+    /// QueryInterface by its own identifiers gives the object, and by another one none; references are counted.
+    pub fn answers_for_itself(&self) {
+        let program = self.program;
+        let ask = |iid: &str| program.made(|out| self.call(0, &[program.guid(iid), out]));
+        for iid in calls::identifiers(self.interface) {
+            let same = ask(&iid).unwrap_or_else(|status| panic!("{}: {status:#010x} for {iid}", self.interface));
+            assert_eq!(same.this, self.this, "one pointer for all of its interfaces");
+        }
+        assert_eq!(ask(CLASS_FACTORY).err(), Some(0x8000_4002), "no such interface");
+        let count = self.call(ADD_REF, &[]) as u32;
+        assert!(count >= 2);
+        assert_eq!(self.call(RELEASE, &[]) as u32, count - 1);
     }
 
     /// What the client's count is afterwards.
@@ -264,7 +304,11 @@ pub struct Overlapped<'p> {
 
 impl Overlapped<'_> {
     pub fn status(&self) -> u32 {
-        self.program.u32_at(self.address)
+        let status = self.program.u32_at(self.address);
+        if status != PENDING {
+            calls::overlapped_ended(self.address, status);
+        }
+        status
     }
 
     pub fn wait(&self) {

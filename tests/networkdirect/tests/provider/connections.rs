@@ -16,7 +16,7 @@ pub const CASES: &[Case] = cases![
     killed_processes_leave_nothing,
 ];
 
-fn with_ends(run: impl FnOnce(&End<'_>, &End<'_>)) {
+pub fn with_ends(run: impl FnOnce(&End<'_>, &End<'_>)) {
     let machine = Machine::start();
     let program = Program::start(&machine);
     let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
@@ -26,7 +26,7 @@ fn with_ends(run: impl FnOnce(&End<'_>, &End<'_>)) {
     machine.finish();
 }
 
-fn private_data(connector: &Com<'_>) -> Vec<u8> {
+pub fn private_data(connector: &Com<'_>) -> Vec<u8> {
     let program = connector.program;
     let length = program.zeroed(4);
     connector.expects(CONNECTOR_PRIVATE_DATA, &[0, length], BUFFER_OVERFLOW);
@@ -50,10 +50,7 @@ fn private_data_and_limits_arrive() {
         assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
         assert_eq!(private_data(&active.connector), b"from the passive one");
         assert_eq!(accepting.status(), PENDING, "until the active side completes");
-        let completing = active.program.overlapped();
-        let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
-        assert_eq!(active.connector.finish(status, &completing), SUCCESS);
-        assert_eq!(passive.connector.finish(PENDING, &accepting), SUCCESS);
+        complete(active, passive, &accepting);
         disconnect(active);
     });
 }
@@ -185,10 +182,7 @@ fn killed_processes_leave_nothing() {
             passive.connector.expects(CONNECTOR_ACCEPT, &[passive.pair.this, 8, 8, 0, 0, accepting.address], PENDING);
             if steps > 1 {
                 assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
-                let completing = victim.overlapped();
-                let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
-                assert_eq!(active.connector.finish(status, &completing), SUCCESS);
-                assert_eq!(passive.connector.finish(PENDING, &accepting), SUCCESS);
+                complete(&active, &passive, &accepting);
                 let told = survivor.overlapped();
                 passive.connector.expects(CONNECTOR_NOTIFY, &[told.address], PENDING);
                 for _ in 0..random.u32(..4) {

@@ -1,5 +1,6 @@
 //! Two ends of a connection in one process or two, made through the interfaces.
 
+use super::calls;
 use super::client::*;
 use networkdirect::machine::address;
 use std::cell::Cell;
@@ -7,6 +8,21 @@ use std::net::SocketAddr;
 
 pub const BUFFER: usize = 256 * 1024;
 pub const DEPTH: u64 = 64;
+
+pub const PROVIDER_ADDRESSES: usize = 3;
+pub const PROVIDER_RESOLVE: usize = 4;
+pub const PROVIDER_OPEN: usize = 5;
+pub const ADAPTER_FILE: usize = 3;
+pub const ADAPTER_QUERY: usize = 4;
+pub const ADAPTER_ADDRESSES: usize = 5;
+pub const ADAPTER_COMPLETION_QUEUE: usize = 6;
+pub const ADAPTER_MEMORY_REGION: usize = 7;
+pub const ADAPTER_MEMORY_WINDOW: usize = 8;
+pub const ADAPTER_SHARED_QUEUE: usize = 9;
+pub const ADAPTER_QUEUE_PAIR: usize = 10;
+pub const ADAPTER_QUEUE_PAIR_WITH_SHARED: usize = 11;
+pub const ADAPTER_CONNECTOR: usize = 12;
+pub const ADAPTER_LISTENER: usize = 13;
 
 pub const FLUSH: usize = 3;
 pub const SEND: usize = 4;
@@ -146,6 +162,7 @@ impl<'p> End<'p> {
                 context: long(at + 16),
                 kind: word(at + 24),
             })
+            .inspect(|done| calls::completed(("IND2QueuePair", slot_of(done.kind)), done.status))
             .collect()
     }
 
@@ -186,6 +203,11 @@ impl<'p> End<'p> {
     }
 }
 
+/// The method that posts requests of a type.
+fn slot_of(kind: u32) -> usize {
+    [RECEIVE, SEND, BIND, INVALIDATE, READ, WRITE][kind as usize]
+}
+
 pub fn file_of(adapter: &Com<'_>) -> u64 {
     let place = adapter.program.zeroed(8);
     adapter.expects(ADAPTER_FILE, &[place], SUCCESS);
@@ -222,6 +244,18 @@ pub fn request<'p>(
     at: SocketAddr,
     data: &[u8],
 ) -> Overlapped<'p> {
+    request_with(active, passive, listener, at, data, (8, 8))
+}
+
+/// The same with the read limits that the active end offers.
+pub fn request_with<'p>(
+    active: &End<'p>,
+    passive: &End<'_>,
+    listener: &Com<'_>,
+    at: SocketAddr,
+    data: &[u8],
+    (inbound, outbound): (u64, u64),
+) -> Overlapped<'p> {
     let asked = passive.program.overlapped();
     let status = listener.status(LISTENER_REQUEST, &[passive.connector.this, asked.address]);
     assert_eq!(status, PENDING, "always");
@@ -230,10 +264,20 @@ pub fn request<'p>(
     let connecting = active.program.overlapped();
     let (socket, length) = active.program.socket(at);
     let private = active.program.bytes(data);
-    let arguments = [active.pair.this, socket, length, 8, 8, private, data.len() as u64, connecting.address];
+    let limits = [active.pair.this, socket, length, inbound, outbound];
+    let arguments = [limits.as_slice(), &[private, data.len() as u64, connecting.address]].concat();
     active.connector.expects(CONNECTOR_CONNECT, &arguments, PENDING);
     assert_eq!(listener.finish(status, &asked), SUCCESS);
     connecting
+}
+
+/// The active side's last step, after which the passive side's Accept succeeds.
+#[track_caller]
+pub fn complete(active: &End<'_>, passive: &End<'_>, accepting: &Overlapped<'_>) {
+    let completing = active.program.overlapped();
+    let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
+    assert_eq!(active.connector.finish(status, &completing), SUCCESS);
+    assert_eq!(passive.connector.finish(PENDING, accepting), SUCCESS);
 }
 
 /// Connects two ends, the active one at host 1.
@@ -244,10 +288,7 @@ pub fn connect(active: &End<'_>, passive: &End<'_>, at: SocketAddr) {
     let data = passive.program.bytes(b"back");
     passive.connector.expects(CONNECTOR_ACCEPT, &[passive.pair.this, 8, 8, data, 4, accepting.address], PENDING);
     assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
-    let completing = active.program.overlapped();
-    let status = active.connector.status(CONNECTOR_COMPLETE, &[completing.address]);
-    assert_eq!(active.connector.finish(status, &completing), SUCCESS);
-    assert_eq!(passive.connector.finish(PENDING, &accepting), SUCCESS);
+    complete(active, passive, &accepting);
 }
 
 #[track_caller]

@@ -13,6 +13,10 @@ pub const CASES: &[Case] = cases![
     wishes_for_errors_wait_for_the_queue_itself,
     cancelled_requests_come_in_order,
     regions_outlive_the_thread_that_registered_them,
+    what_comes_between_looking_and_waiting_tells,
+    any_takes_solicited_ones_along,
+    flushed_receives_are_all_there_when_it_tells,
+    waits_end_with_their_queue,
 ];
 
 const ERRORS: u64 = 0;
@@ -150,6 +154,82 @@ fn regions_outlive_the_thread_that_registered_them() {
     assert_eq!(active.bytes(0, 8192), [0x5A; 8192]);
     disconnect(&active);
     drop((region, active, passive));
+    drop(program);
+    machine.finish();
+}
+
+/// Added after GetResults had found less than it was asked for, and before Notify.
+fn what_comes_between_looking_and_waiting_tells() {
+    with_connected(|active, passive| {
+        for taken in [true, false] {
+            for _ in 0..2 {
+                assert_eq!(passive.receive(&[(0, 8)]), SUCCESS);
+                assert_eq!(active.post(SEND, &[(0, 8)], 0), SUCCESS);
+                active.one();
+                if taken {
+                    assert_eq!(passive.wait_for(1).len(), 1);
+                }
+            }
+            let waiting = notify(passive, ANY);
+            if taken {
+                still_waits(&waiting);
+                passive.queue.expects(CANCEL, &[], SUCCESS);
+                assert_eq!(waiting.status(), CANCELED);
+            } else {
+                assert_eq!(passive.queue.finish(PENDING, &waiting), SUCCESS, "it is there already");
+            }
+        }
+        assert_eq!(passive.wait_for(2).len(), 2);
+        disconnect(active);
+    });
+}
+
+fn any_takes_solicited_ones_along() {
+    with_connected(|active, passive| {
+        let (solicited, any) = (notify(passive, SOLICITED), notify(passive, ANY));
+        let errors = notify(passive, ERRORS);
+        assert_eq!(passive.receive(&[(0, 8)]), SUCCESS);
+        assert_eq!(active.post(SEND, &[(0, 8)], 0), SUCCESS);
+        for told in [&solicited, &any, &errors] {
+            assert_eq!(passive.queue.finish(PENDING, told), SUCCESS, "one trigger for all");
+        }
+        passive.queue.expects(QUEUE_NOTIFY, &[3, passive.program.overlapped().address], INVALID_PARAMETER);
+        disconnect(active);
+    });
+}
+
+/// Of a queue pair that was never connected.
+fn flushed_receives_are_all_there_when_it_tells() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let end = End::new(&program, 1);
+    for _ in 0..DEPTH {
+        assert_eq!(end.receive(&[(0, 8)]), SUCCESS);
+    }
+    let waiting = notify(&end, ANY);
+    still_waits(&waiting);
+    end.pair.expects(FLUSH, &[], SUCCESS);
+    waiting.wait();
+    let done = end.results();
+    assert_eq!(done.len() as u64, DEPTH);
+    assert!(done.iter().all(|done| done.status == CANCELED));
+    assert_eq!(end.receive(&[(0, 8)]), SUCCESS);
+    drop(end);
+    drop(program);
+    machine.finish();
+}
+
+fn waits_end_with_their_queue() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let end = End::new(&program, 1);
+    let queue =
+        end.adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[end.file, 4, 0, 0]).expect("a queue");
+    let waiting = program.overlapped();
+    queue.expects(QUEUE_NOTIFY, &[ANY, waiting.address], PENDING);
+    queue.release();
+    assert_eq!(waiting.status(), CANCELED);
+    drop((queue, end));
     drop(program);
     machine.finish();
 }

@@ -12,6 +12,9 @@ pub const CASES: &[Case] = cases![
     creation_is_refused_by_position,
     largest_objects_are_made,
     release_order_is_free,
+    interfaces_know_each_other,
+    queues_are_resized_under_traffic,
+    files_may_be_closed_early,
 ];
 
 fn class_objects() {
@@ -69,15 +72,23 @@ fn adapters_are_queried() {
     program.write(info, &0x2_0000_u32.to_le_bytes());
     adapter.expects(ADAPTER_QUERY, &[info, length], SUCCESS);
     let word = |at: u64| program.u32_at(info + at);
-    assert_eq!(word(0), 0x2_0000);
+    assert_eq!((word(0), program.u32_at(length)), (0x2_0000, 96));
+    assert_ne!(program.u64_at(info + 8), 0, "AdapterId");
     assert!(program.u64_at(info + 16) >= 64 << 20, "MaxRegistrationSize");
-    assert!(word(32) >= 2 && word(36) >= 2 && word(40) >= 2, "SGEs");
+    assert!([32, 36, 40].into_iter().all(|at| word(at) >= 16) && word(40) <= word(32), "SGEs");
     assert!(word(44) >= 32 << 20, "MaxTransferLength");
-    assert!(word(48) >= word(76), "inline data {} and its threshold {}", word(48), word(76));
+    assert!(word(48) >= word(76) && word(76) >= 128, "inline data {} and its threshold {}", word(48), word(76));
     assert!(word(52) >= 16 && word(56) >= 16, "read limits");
-    assert!(word(72) >= 2 * word(60) && word(60) == word(64), "depths");
+    assert!(word(60) >= 4096 && word(60) == word(64) && word(68) > 0, "depths");
+    assert!(word(72) >= 2 * word(60), "MaxCompletionQueueDepth");
+    assert!(word(80) > word(76), "LargeRequestThreshold");
     assert!(word(84) >= 40 && word(88) >= 40, "private data");
-    assert_eq!(word(92) & 0x1_0001, 0x1_0001, "in order, loopback");
+    assert_eq!(word(92), 0x1_0101, "in order, resize, loopback, and nothing else");
+    let list_length = program.zeroed(4);
+    adapter.expects(ADAPTER_ADDRESSES, &[0, list_length], BUFFER_OVERFLOW);
+    let list = program.zeroed(program.u32_at(list_length) as usize);
+    adapter.expects(ADAPTER_ADDRESSES, &[list, list_length], SUCCESS);
+    assert_eq!((program.u32_at(list), program.u32_at(list + 16)), (1, 16), "its own alone");
     drop(adapter);
     drop(program);
     machine.finish();
@@ -122,6 +133,19 @@ fn largest_objects_are_made() {
     let deep = end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).expect("the deepest queue pair");
     let arguments = [queue.this, queue.this, 1, 16, 16, limit(36), limit(32), limit(48)];
     let wide = end.adapter.makes(ADAPTER_QUEUE_PAIR, IND2_QUEUE_PAIR, &arguments).expect("the widest queue pair");
+    let arguments = [end.file, limit(68), 1, 0, 0, 0];
+    let shared = end.adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &arguments).expect("the deepest");
+    let arguments = [queue.this, queue.this, shared.this, 1, limit(64), 1, 0];
+    let sharing = end.adapter.makes(ADAPTER_QUEUE_PAIR_WITH_SHARED, IND2_QUEUE_PAIR, &arguments).expect("with it");
+    // Each holds what it says.
+    let receive = |object: &Com<'_>, slot: usize| {
+        (0..=limit(60).max(limit(68))).take_while(|context| object.status(slot, &[*context, 0, 0]) == SUCCESS).count()
+    };
+    assert_eq!(receive(&deep, RECEIVE) as u64, limit(60));
+    assert_eq!(receive(&shared, 8) as u64, limit(68));
+    let many: Vec<(u64, u32)> = (0..limit(36)).map(|index| (8 * index, 8)).collect();
+    wide.expects(RECEIVE, &[1, end.sges(&many), limit(36)], SUCCESS);
+    drop((sharing, shared));
     drop((deep, wide, queue, end));
     drop(program);
     machine.finish();
@@ -139,6 +163,83 @@ fn release_order_is_free() {
     active.region.release();
     assert_eq!(active.pair.release(), 0);
     drop((active, passive));
+    drop(program);
+    machine.finish();
+}
+
+fn interfaces_know_each_other() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let (end, provider) = (End::new(&program, 1), program.provider());
+    let window = end.adapter.makes(ADAPTER_MEMORY_WINDOW, IND2_MEMORY_WINDOW, &[]).expect("a window");
+    let listener = listen(&end, address(1, 7002));
+    for object in [&provider, &end.adapter, &end.queue, &end.region, &end.pair, &end.connector, &window, &listener] {
+        object.answers_for_itself();
+    }
+    let nothing = end.adapter.makes(ADAPTER_MEMORY_WINDOW, IND2_QUEUE_PAIR, &[]);
+    assert_eq!(nothing.err(), Some(0x8000_4002), "no interface of a window");
+    drop((window, listener, end, provider));
+    drop(program);
+    machine.finish();
+}
+
+/// No result is lost and none comes twice, in whatever direction.
+fn queues_are_resized_under_traffic() {
+    const RESIZE: usize = 6;
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
+    connect(&active, &passive, address(2, 7003));
+    passive.queue.expects(RESIZE, &[0], INVALID_PARAMETER);
+    passive.queue.expects(RESIZE, &[0xFFFF_FFFF], INVALID_PARAMETER);
+    let mut expected = 1;
+    for depth in [3, 1000, 64, 7, 4 * DEPTH] {
+        for _ in 0..8 {
+            assert_eq!(passive.receive(&[]), SUCCESS);
+            assert_eq!(active.post(SEND, &[], 0), SUCCESS);
+            active.one();
+        }
+        passive.queue.expects(RESIZE, &[depth], SUCCESS);
+        for _ in 0..4 {
+            assert_eq!(passive.receive(&[]), SUCCESS);
+            assert_eq!(active.post(SEND, &[], 0), SUCCESS);
+            active.one();
+        }
+        for done in passive.wait_for(12) {
+            assert_eq!((done.context, done.status), (expected, SUCCESS));
+            expected += 1;
+        }
+    }
+    let (group, mask) = (program.zeroed(2), program.zeroed(8));
+    passive.queue.expects(5, &[group, mask], SUCCESS);
+    assert_ne!(program.u64_at(mask), 0, "some processor tells");
+    disconnect(&active);
+    drop((active, passive));
+    drop(program);
+    machine.finish();
+}
+
+/// The client's own handle of its file is no more needed once the objects are there.
+fn files_may_be_closed_early() {
+    let machine = Machine::start();
+    let program = Program::start(&machine);
+    let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
+    let listener = listen(&passive, address(2, 7004));
+    for end in [&active, &passive] {
+        assert_eq!(program.export("close_handle", &[end.file]), 1);
+    }
+    let connecting = request(&active, &passive, &listener, address(2, 7004), b"");
+    let accepting = program.overlapped();
+    passive.connector.expects(CONNECTOR_ACCEPT, &[passive.pair.this, 8, 8, 0, 0, accepting.address], PENDING);
+    assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
+    complete(&active, &passive, &accepting);
+    assert_eq!(passive.receive(&[(0, 8)]), SUCCESS);
+    assert_eq!(active.post(SEND, &[(0, 8)], 0), SUCCESS);
+    active.succeeds(1);
+    passive.succeeds(0);
+    assert_eq!(active.adapter.makes(ADAPTER_CONNECTOR, IND2_CONNECTOR, &[0]).err(), Some(INVALID_HANDLE));
+    disconnect(&active);
+    drop((listener, active, passive));
     drop(program);
     machine.finish();
 }

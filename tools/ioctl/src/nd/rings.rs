@@ -38,7 +38,8 @@ structures! {
         request_context: u64,
         /// [`RequestType`].
         request_type: u32,
-        reserved: u32,
+        /// Of a receive: the token of the window that the peer's Send has invalidated, or 0.
+        invalidated: u32,
     }
 
     /// The process's part of a queue pair's header, at offset 0.
@@ -154,6 +155,8 @@ bitflags! {
         const ALLOW_READ = 0x8;
         const ALLOW_WRITE = 0x10;
         const INLINE = 0x20;
+        /// Ours. Of a Send: the peer's window with the entry's remote token is invalidated before the message's completions.
+        const INVALIDATE_REMOTE = 0x4000_0000;
     }
 }
 

@@ -75,6 +75,14 @@ macro_rules! interfaces {
                 unsafe { method(this.cast(), $($argument),*) }
             })*
         }
-    )* };
+    )*
+
+        /// The interfaces of this module with their own methods.
+        pub const INTERFACES: &[$crate::Interface] = &[$($crate::Interface {
+            name: stringify!($Interface),
+            iid: $Interface::IID,
+            methods: &[$((stringify!($method), core::mem::offset_of!($Table, $method) / size_of::<usize>())),*],
+        }),*];
+    };
 }
 pub(crate) use interfaces;

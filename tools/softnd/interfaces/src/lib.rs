@@ -20,5 +20,14 @@ pub mod v2;
 pub use guid::Guid;
 pub use status::Status;
 
+/// An interface by its names: for tables of what there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    pub name: &'static str,
+    pub iid: Guid,
+    /// Its own methods and their slots; those of its base come before.
+    pub methods: &'static [(&'static str, usize)],
+}
+
 #[cfg(test)]
 mod tests;

@@ -114,14 +114,6 @@ impl MemoryRegion {
         loan.is_some_and(|loan| loan.is_recalled() && self.resource.device().wait_for(&loan))
     }
 
-    /// Has the memory of a registration back that has ended and made no token: the driver keeps it for another try.
-    fn recall_unused(&self) {
-        let loan = self.loan.lock().clone();
-        if let Some(loan) = loan.filter(|loan| loan.reply().iter().all(|token| token.load(Ordering::Acquire) == 0)) {
-            self.resource.device().recall(&loan);
-        }
-    }
-
     /// Ends the registration. DEVICE_BUSY while windows are bound to it; otherwise PENDING.
     pub fn deregister(&self, overlapped: Overlap) -> Status {
         match self.file.start_on(overlapped, MR_DEREGISTER, self.handle()) {
@@ -151,17 +143,11 @@ impl MemoryRegion {
     }
 
     pub fn cancel(&self) -> Result<(), Status> {
-        let cancelled = self.resource.call(MR_CANCEL_IO);
-        self.recall_unused();
-        cancelled
+        self.resource.call(MR_CANCEL_IO)
     }
 
     pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        let status = self.file.result(overlapped, bytes, wait);
-        if status.is_error() {
-            self.recall_unused();
-        }
-        status
+        self.file.result(overlapped, bytes, wait)
     }
 }
 

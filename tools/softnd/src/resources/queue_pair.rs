@@ -12,7 +12,7 @@ use softndk_ioctl::nd::{
     VERSION,
     control::{CreateQueuePair, QP_CREATE, QP_CREATE_WITH_SRQ, QP_FLUSH, QP_FREE},
     private::{BIND_WINDOW, BindWindow, BindWindowReply, QueuePairContext},
-    rings::{InitiatorEntry, QueueSizes},
+    rings::{InitiatorEntry, OperationFlags, QueueSizes},
 };
 use zerocopy::{Immutable, IntoBytes};
 
@@ -86,7 +86,7 @@ struct RequestLimits {
     receive_sges: u32,
 }
 
-/// A Send, Read or Write as a client gives it.
+/// A Send of either kind, a Read or a Write as a client gives it.
 #[derive(Clone, Copy)]
 pub struct Transfer {
     pub context: u64,
@@ -97,28 +97,40 @@ pub struct Transfer {
     pub remote_token: u32,
 }
 
-/// Which of the three.
+/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferKind {
     Send,
+    /// A Send after which the peer's window with the remote token is invalid (version 1).
+    SendAndInvalidate,
     Read,
     Write,
 }
 
 impl TransferKind {
     /// Flags that it takes, and the status for others, which numbers the parameter.
-    const fn flags(self) -> (u32, Status) {
+    pub const fn flags(self) -> (u32, Status) {
         const ANY: u32 = flag::SILENT_SUCCESS | flag::READ_FENCE;
+        const SEND: u32 = ANY | flag::SEND_AND_SOLICIT_EVENT | flag::INLINE;
         match self {
-            Self::Send => (ANY | flag::SEND_AND_SOLICIT_EVENT | flag::INLINE, Status::INVALID_PARAMETER_4),
+            Self::Send => (SEND, Status::INVALID_PARAMETER_4),
+            Self::SendAndInvalidate => (SEND, Status::INVALID_PARAMETER_5),
             Self::Read => (ANY, Status::INVALID_PARAMETER_6),
             Self::Write => (ANY | flag::INLINE, Status::INVALID_PARAMETER_6),
         }
     }
 
+    /// What its entry has beside the client's flags.
+    const fn own_flags(self) -> u32 {
+        match self {
+            Self::SendAndInvalidate => OperationFlags::INVALIDATE_REMOTE.bits(),
+            Self::Send | Self::Read | Self::Write => 0,
+        }
+    }
+
     const fn request_type(self) -> u32 {
         match self {
-            Self::Send => request_type::SEND,
+            Self::Send | Self::SendAndInvalidate => request_type::SEND,
             Self::Read => request_type::READ,
             Self::Write => request_type::WRITE,
         }
@@ -249,7 +261,7 @@ impl QueuePair {
         post_receive(&self.queue, context, (sges, count), self.limits.receive_sges, self.limits.transfer)
     }
 
-    /// Posts a Send, a Read or a Write.
+    /// Posts a Send of either kind, a Read or a Write.
     pub fn transfer(&self, kind: TransferKind, transfer: &Transfer) -> Result<(), Status> {
         let (flags, status) = kind.flags();
         if transfer.flags & !flags != 0 {
@@ -261,7 +273,7 @@ impl QueuePair {
         let head = InitiatorEntry {
             remote_address: transfer.remote_address,
             remote_token: transfer.remote_token,
-            ..initiator_head(transfer.context, kind.request_type(), transfer.flags)
+            ..initiator_head(transfer.context, kind.request_type(), transfer.flags | kind.own_flags())
         };
         let list = transfer.sges.list(transfer.count as usize);
         if transfer.flags & flag::INLINE != 0 {

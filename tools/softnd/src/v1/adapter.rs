@@ -11,7 +11,7 @@ use softndk_ioctl::nd::control::{GroupAffinity, SocketAddress};
 
 use super::{
     class, completion_queue::V1CompletionQueue, connector::V1Connector, count, endpoint::MOST_SGES, listen::V1Listen,
-    memory_window::V1MemoryWindow, overlapped_table, regions::Regions,
+    memory_window::V1MemoryWindow, overlapped_table, regions::Regions, windows::WindowResults,
 };
 use crate::{
     argument::{Bytes, Overlap, Place, Target, entry},
@@ -28,6 +28,7 @@ use crate::{
 
 pub struct V1Adapter {
     regions: Shared<Regions>,
+    windows: Shared<WindowResults>,
     /// What all overlapped requests go through.
     file: OwnedHandle,
     /// The address by which it was opened: connectors and listeners are bound to it.
@@ -96,7 +97,7 @@ impl Face for V1Adapter {
 impl V1Adapter {
     pub fn new(adapter: Shared<Adapter>, address: SocketAddress) -> Result<Self, Status> {
         let file = file::open_overlapped(adapter.device(), Packets::WhenNotFailed)?;
-        Ok(Self { regions: Regions::new()?, file, address, adapter })
+        Ok(Self { regions: Regions::new()?, windows: WindowResults::new()?, file, address, adapter })
     }
 
     /// Cancels registrations and their ends.
@@ -150,7 +151,7 @@ impl V1Adapter {
             Status::INVALID_PARAMETER_3 => Status::INVALID_PARAMETER_1,
             other => other,
         });
-        interface.give(V1CompletionQueue::new(queue?))
+        interface.give(V1CompletionQueue::new(queue?, self.windows.clone()))
     }
 
     fn register_memory(&self, buffer: Bytes, length: usize, overlapped: Overlap, region: Place<*mut c_void>) -> Status {
@@ -195,10 +196,11 @@ impl V1Adapter {
         self.regions.sweep();
     }
 
-    /// The result for an invalidation by the peer is never used: there is none (see SendAndInvalidate).
-    fn create_memory_window(&self, _result: Place<Result1>, out: Place<*mut c_void>) -> Result<(), Status> {
+    /// The result tells of an invalidation by the peer; it may be none.
+    fn create_memory_window(&self, result: Place<Result1>, out: Place<*mut c_void>) -> Result<(), Status> {
         let interface = NewInterface::fixed(out)?;
-        interface.give(V1MemoryWindow::new(MemoryWindow::new(&self.adapter)?))
+        let window = MemoryWindow::new(&self.adapter)?;
+        interface.give(V1MemoryWindow::new(window, &self.windows, result.number())?)
     }
 
     fn create_connector(&self, out: Place<*mut c_void>) -> Result<(), Status> {

@@ -163,9 +163,7 @@ impl V1Endpoint {
     ) -> Result<(), Status> {
         if flags & flag::INLINE != 0 {
             // There is no such flag in version 1.
-            let numbered =
-                if kind == TransferKind::Send { Status::INVALID_PARAMETER_4 } else { Status::INVALID_PARAMETER_6 };
-            return Err(numbered);
+            return Err(kind.flags().1);
         }
         let mut value = result.read().ok_or(Status::INVALID_PARAMETER_1)?;
         let fits = list.total <= u64::from(self.pair.inline_limit());
@@ -204,16 +202,18 @@ impl V1Endpoint {
         self.transfer(TransferKind::Send, (result, &list), (0, 0), flags)
     }
 
-    /// A Send: the peer invalidates its window by itself.
+    /// A Send after which the peer's window is invalid. INVALID_PARAMETER_4 for no descriptor.
     fn send_and_invalidate(
         &self,
         result: Place<Result1>,
         sges: Given<Sge1>,
         count: usize,
-        _remote_window: Given<WindowDescriptor>,
+        remote_window: Given<WindowDescriptor>,
         flags: u32,
     ) -> Result<(), Status> {
-        self.send(result, sges, count, flags)
+        let window = remote_window.get().ok_or(Status::INVALID_PARAMETER_4)?;
+        let list = self.translate(sges, count)?;
+        self.transfer(TransferKind::SendAndInvalidate, (result, &list), (0, window.token), flags)
     }
 
     fn receive(&self, result: Place<Result1>, sges: Given<Sge1>, count: usize) -> Result<(), Status> {
@@ -247,7 +247,7 @@ impl V1Endpoint {
         descriptor.write(WindowDescriptor {
             base: buffer.address().to_be(),
             length: (length as u64).to_be(),
-            token: window.window().remote_token(),
+            token: window.bound(),
         })
     }
 

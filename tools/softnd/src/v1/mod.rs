@@ -12,6 +12,7 @@ mod listen;
 mod memory_window;
 mod provider;
 mod regions;
+mod windows;
 
 pub use provider::V1Provider;
 

@@ -93,7 +93,8 @@ impl<T: MachineTypes> ConnectorMachine<T> {
             ConnectorState::Connected { tied, noticed: noticed @ false, disconnect, .. } => {
                 *noticed = true;
                 self.due.event = disconnect.map(|callback| (callback, DisconnectReason::Disconnected));
-                if self.rules.semantics.flush_on_peer_end {
+                // With an event, the flush comes after it (`delivering`).
+                if self.rules.semantics.flush_on_peer_end && self.due.event.is_none() {
                     effects.queue_pair = QueuePairEffect::End(tied.pair.clone());
                 }
             }
@@ -120,9 +121,14 @@ impl<T: MachineTypes> ConnectorMachine<T> {
                 let count = if noticed { ConnectorCount::Ended } else { ConnectorCount::Broken };
                 let mut effects = self.end_connection(ConnectError::Aborted, None, count);
                 self.due.event = event;
-                if let QueuePairEffect::End(pair) = effects.queue_pair {
-                    effects.queue_pair = QueuePairEffect::Cut(pair);
-                }
+                effects.queue_pair = match effects.queue_pair {
+                    // The flush comes after the event (`delivering`).
+                    QueuePairEffect::End(_) if self.due.event.is_some() && self.rules.semantics.flush_on_peer_end => {
+                        QueuePairEffect::Nothing
+                    }
+                    QueuePairEffect::End(pair) => QueuePairEffect::Cut(pair),
+                    other => other,
+                };
                 effects
             }
             ConnectorState::Disconnecting { .. } => {

@@ -255,7 +255,7 @@ fn every_call_does_in_every_state_what_the_page_says() {
 
 /// Where the column of user-mode consumers differs.
 #[test]
-fn the_nd_column_flushes_at_once_and_says_refused() {
+fn the_nd_column_flushes_after_the_event_and_says_refused() {
     let mut differences = Vec::new();
     for state in STATES {
         for (event, make) in MESSAGES.iter().chain(&OTHERS).chain(&CALLS) {
@@ -269,7 +269,8 @@ fn the_nd_column_flushes_at_once_and_says_refused() {
         differences,
         [
             "Abandoned in Accepting: Ended: failed, Accept REFUSED, free",
-            "Notice in Connected: Connected, noticed, event 1, flush",
+            "Abort 2 in Connected: Ended: broken, event 2",
+            "Abort 4 in Connected: Ended: broken, event 4",
             "Disconnect in Connected: Disconnecting, sends Notice, flush",
         ]
     );

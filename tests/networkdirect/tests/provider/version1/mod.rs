@@ -1,0 +1,11 @@
+//! Version 1 over the real driver.
+
+mod connections;
+mod ends;
+mod objects;
+mod packets;
+mod transfers;
+
+use networkdirect::cases::Case;
+
+pub const SUITES: [&[Case]; 4] = [objects::CASES, transfers::CASES, connections::CASES, packets::CASES];
