@@ -287,7 +287,7 @@ fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlag
 
 impl UserModeObject for Shared<QueuePair> {
     fn cancelled(&self, request: usize) {
-        self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request));
+        self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request));
     }
 }
 

@@ -142,7 +142,7 @@ impl UserModeObject for Shared<SharedReceiveQueue> {
         let waiting = self.state.lock().waiting.take(|pended| pended.id() == request);
         match waiting {
             Some(pended) => pended.finish(STATUS_CANCELLED),
-            None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request)),
+            None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request)),
         }
     }
 }

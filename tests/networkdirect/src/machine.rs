@@ -25,6 +25,12 @@ fn image() -> PathBuf {
         .expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
+fn boot(config: KernelConfig) -> Kernel {
+    let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
+    let hang_limit = Some(Duration::from_mins(1));
+    Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, hang_limit, ..config })
+}
+
 pub struct Machine {
     pub kernel: Kernel,
     driver: Driver,
@@ -38,9 +44,14 @@ impl Machine {
 
     /// With keywords that both adapters have.
     pub fn with(keywords: &[(&str, &str)]) -> Self {
-        let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
-        let hang_limit = Some(Duration::from_mins(1));
-        let kernel = Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, hang_limit, ..KernelConfig::default() });
+        Self::load(boot(KernelConfig::default()), keywords)
+    }
+
+    pub fn with_one_processor() -> Self {
+        Self::load(boot(KernelConfig { processors: 1, ..KernelConfig::default() }), &[])
+    }
+
+    fn load(kernel: Kernel, keywords: &[(&str, &str)]) -> Self {
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let mut machine = Self { kernel, driver, adapters: Vec::new() };
@@ -56,13 +67,25 @@ impl Machine {
         machine
     }
 
-    /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.
-    pub fn finish(self) {
+    /// Unloads, finds nothing left, and loads again: a process has one kernel only.
+    pub fn restart(self) -> Self {
+        let kernel = self.unload();
+        let report = kernel.report();
+        assert!(report.is_clean(), "left behind: {report}");
+        Self::load(kernel, &[])
+    }
+
+    fn unload(self) -> Kernel {
         for adapter in self.adapters {
             adapter.remove();
         }
         self.driver.unload();
-        let report = self.kernel.shutdown();
+        self.kernel
+    }
+
+    /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.
+    pub fn finish(self) {
+        let report = self.unload().shutdown();
         assert!(report.is_clean(), "{report}");
         for (kind, used) in &report.stack_marks {
             assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep");
