@@ -226,6 +226,11 @@ impl Queue {
         word(&self.memory, 0).load(Ordering::Acquire)
     }
 
+    /// Results there are that were not taken.
+    pub fn unread(&self) -> u32 {
+        self.written().wrapping_sub(self.taken.load(Ordering::Relaxed))
+    }
+
     /// Takes at most so many results.
     pub fn take(&self, most: usize) -> Vec<ResultEntry> {
         let mut results = Vec::new();
@@ -315,8 +320,12 @@ pub const SIZES: QueueSizes =
 
 impl Pair {
     pub fn attach(nd: &Nd, handle: u64, sizes: QueueSizes) -> Self {
+        Self::attach_in(nd, handle, sizes, UserBuffer::new(QueueLayout::new(sizes).unwrap().length))
+    }
+
+    /// With memory that may be longer than it has to be.
+    pub fn attach_in(nd: &Nd, handle: u64, sizes: QueueSizes, memory: UserBuffer) -> Self {
         let layout = QueueLayout::new(sizes).unwrap();
-        let memory = UserBuffer::new(layout.length);
         let attach = nd.begin_direct(ATTACH, &Attach { version: VERSION, reserved: 0, handle }, &memory);
         assert!(!attach.is_completed(), "{:?}", status(&attach));
         Self { handle, memory, attach, layout, sizes, sent: AtomicU32::new(0), received: AtomicU32::new(0) }
@@ -324,6 +333,13 @@ impl Pair {
 
     pub fn taken(&self) -> QueuePairTaken {
         read(&self.memory, TAKEN_OFFSET)
+    }
+
+    /// Entries of both rings that were written and not taken, by the counts.
+    pub fn waiting(&self) -> (u32, u32) {
+        let taken = self.taken();
+        let sent = self.sent.load(Ordering::Relaxed).wrapping_sub(taken.initiator_taken);
+        (sent, self.received.load(Ordering::Relaxed).wrapping_sub(taken.receive_taken))
     }
 
     pub fn state(&self) -> QueuePairState {
@@ -511,7 +527,13 @@ impl Program {
     }
 }
 
-pub fn new_pair(nd: &Nd, domain: u64, (receive, initiator): (u64, u64), sizes: QueueSizes) -> Pair {
+pub fn new_pair(nd: &Nd, domain: u64, queues: (u64, u64), sizes: QueueSizes) -> Pair {
+    let handle = create_pair(nd, domain, queues, sizes, PAIR_CONTEXT);
+    Pair::attach(nd, handle, sizes)
+}
+
+/// A queue pair without rings, and what comes with its results.
+pub fn create_pair(nd: &Nd, domain: u64, (receive, initiator): (u64, u64), sizes: QueueSizes, context: u64) -> u64 {
     let asked = CreateQueuePair {
         version: VERSION,
         max_inline_data: sizes.inline_data,
@@ -523,10 +545,10 @@ pub fn new_pair(nd: &Nd, domain: u64, (receive, initiator): (u64, u64), sizes: Q
         receive: u64::from(sizes.receive_sges) << 32 | u64::from(sizes.receive_depth),
         ..CreateQueuePair::default()
     };
-    let input = [asked.as_bytes(), QueuePairContext { context: PAIR_CONTEXT }.as_bytes()].concat();
+    let input = [asked.as_bytes(), QueuePairContext { context }.as_bytes()].concat();
     let (status, output) = send(&nd.file, QP_CREATE, &input, size_of::<ResourceDescriptor>());
     assert_eq!(status, Status::SUCCESS);
-    Pair::attach(nd, ResourceDescriptor::read_from_bytes(&output).unwrap().handle, sizes)
+    ResourceDescriptor::read_from_bytes(&output).unwrap().handle
 }
 
 /// Connects two programs; the connectors of both.

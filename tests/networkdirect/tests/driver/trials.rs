@@ -6,6 +6,8 @@ mod connections;
 mod endings;
 mod files;
 mod hostile;
+mod hostile_rings;
+mod large_rings;
 mod memory;
 mod notifications;
 mod program;
@@ -25,6 +27,8 @@ const SUITES: &[&[Case]] = &[
     windows::CASES,
     shared_receives::CASES,
     hostile::CASES,
+    hostile_rings::CASES,
+    large_rings::CASES,
     endings::CASES,
 ];
 

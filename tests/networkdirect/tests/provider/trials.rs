@@ -5,6 +5,7 @@
 mod client;
 mod connections;
 mod ends;
+mod kills;
 mod notifications;
 mod objects;
 mod transfers;
@@ -14,7 +15,7 @@ use softndk_images::{nd_program, workspace::Workspace};
 use std::path::Path;
 use std::process::ExitCode;
 
-const SUITES: &[&[Case]] = &[objects::CASES, transfers::CASES, notifications::CASES, connections::CASES];
+const SUITES: &[&[Case]] = &[objects::CASES, transfers::CASES, notifications::CASES, connections::CASES, kills::CASES];
 
 pub fn main() -> ExitCode {
     cases::run(SUITES, || {
