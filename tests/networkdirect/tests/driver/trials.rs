@@ -6,6 +6,7 @@ mod connections;
 mod endings;
 mod files;
 mod hostile;
+mod hostile_requests;
 mod hostile_rings;
 mod large_rings;
 mod memory;
@@ -27,6 +28,7 @@ const SUITES: &[&[Case]] = &[
     windows::CASES,
     shared_receives::CASES,
     hostile::CASES,
+    hostile_requests::CASES,
     hostile_rings::CASES,
     large_rings::CASES,
     endings::CASES,
