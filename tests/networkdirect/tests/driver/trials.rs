@@ -4,6 +4,7 @@
 
 mod connections;
 mod endings;
+mod faults;
 mod files;
 mod hostile;
 mod hostile_requests;
@@ -32,6 +33,7 @@ const SUITES: &[&[Case]] = &[
     hostile_rings::CASES,
     large_rings::CASES,
     endings::CASES,
+    faults::CASES,
 ];
 
 pub fn main() -> ExitCode {
