@@ -17,11 +17,13 @@ use shape::{Kind, Shape};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::VERSION;
 use softndk_ioctl::nd::control::*;
+use softndk_ioctl::nd::private::DOORBELL;
 use softndk_ioctl::nd::rings::OperationFlags;
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 
-pub const CASES: &[Case] = cases![hostile_requests_leave_others_and_the_driver_alone];
+pub const CASES: &[Case] =
+    cases![hostile_requests_leave_others_and_the_driver_alone, handles_of_another_process_are_none];
 
 const INTERNAL_ERROR: Status = Status(0xC000_00E5_u32.cast_signed());
 /// Requests of one life.
@@ -62,6 +64,39 @@ fn hostile_requests_leave_others_and_the_driver_alone() {
     for window in windows {
         assert_eq!(server.nd.free(MW_FREE, window), Status::SUCCESS, "a neighbour's object is gone");
     }
+    drop((server.close(), client.close()));
+    machine.finish();
+}
+
+/// By a process without a handle of its own.
+fn handles_of_another_process_are_none() {
+    let machine = Machine::start();
+    let (server, client, theirs, _) = pair_of_programs();
+    let listener = server.listen(5000, 1);
+    let window: u64 = server.nd.create(MW_CREATE, server.domain);
+    let hostile = Nd::start(666);
+    for (object, codes) in [
+        (
+            server.adapter,
+            &[ADAPTER_CLOSE, ADAPTER_QUERY_ADDRESS_LIST, PD_CREATE, CONNECTOR_CREATE, LISTENER_CREATE][..],
+        ),
+        (server.domain, &[PD_FREE, MR_CREATE, MW_CREATE]),
+        (server.queue.handle, &[CQ_FREE, CQ_CANCEL_IO, CQ_GET_AFFINITY, CQ_NOTIFY, DOORBELL]),
+        (server.pair.handle, &[QP_FREE, QP_FLUSH, DOORBELL]),
+        (server.region.handle, &[MR_FREE, MR_CANCEL_IO, MR_DEREGISTER]),
+        (window, &[MW_FREE]),
+        (theirs, &[CONNECTOR_FREE, CONNECTOR_CANCEL_IO, CONNECTOR_GET_ADDRESS, CONNECTOR_DISCONNECT]),
+        (listener, &[LISTENER_FREE, LISTENER_CANCEL_IO, LISTENER_GET_ADDRESS]),
+    ] {
+        for code in codes {
+            let (status, _) = send(&hostile.file, *code, handle(object).as_bytes(), 96);
+            assert_eq!(status, INVALID_HANDLE, "{code:#x}");
+        }
+    }
+    hostile.close();
+    server.pair.receive(&server.nd, 1, &[server.region.sge(0, 64)]);
+    client.pair.send(&client.nd, 2, OperationFlags::empty(), &[client.region.sge(0, 64)]);
+    assert_eq!((client.queue.wait(1)[0].status, server.queue.wait(1)[0].status), (0, 0));
     drop((server.close(), client.close()));
     machine.finish();
 }

@@ -10,6 +10,7 @@ mod guarded;
 mod mutation;
 mod neighbours;
 mod round;
+mod temptation;
 
 use super::program::*;
 use guarded::Guarded;
@@ -19,8 +20,12 @@ use networkdirect::{cases, cases::Case};
 use round::Scene;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use temptation::flags_that_change_while_an_entry_is_taken_send_no_other_memory;
 
-pub const CASES: &[Case] = cases![mutated_rings_end_their_own_queue_pair_only];
+pub const CASES: &[Case] = cases![
+    mutated_rings_end_their_own_queue_pair_only,
+    flags_that_change_while_an_entry_is_taken_send_no_other_memory,
+];
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().expect(name))
