@@ -6,6 +6,9 @@ use std::env;
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 
+/// Makes a case that passes say what it has to say.
+const SHOW: &str = "SOFTNDK_NETWORKDIRECT_SHOW";
+
 /// Names the case that a child process runs.
 const CASE: &str = "SOFTNDK_NETWORKDIRECT_CASE";
 
@@ -41,6 +44,9 @@ fn shown(name: &str) -> &str {
 fn in_child(name: &str) -> Result<(), Failed> {
     let output = Command::new(env::current_exe()?).env(CASE, OsStr::new(name)).output()?;
     if output.status.success() {
+        if env::var_os(SHOW).is_some() {
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+        }
         return Ok(());
     }
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -287,7 +287,7 @@ fn every_allocation_of_two_programs_fails_once() {
         refused += u64::from(!failures.is_empty());
         targets.extend(new_targets(&mut known));
     }
-    println!("{} sites, {fired} faults, {refused} scenarios with a refused request", known.len());
+    println!("faults: {} sites, {fired} faults, {refused} scenarios with a refused request", known.len());
     assert!(fired > 30 && refused > 20, "of {} sites {fired} failed and {refused} showed", known.len());
     machine.finish();
 }
