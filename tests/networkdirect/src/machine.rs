@@ -25,10 +25,10 @@ fn image() -> PathBuf {
         .expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
-fn boot(config: KernelConfig) -> Kernel {
+fn boot(processors: usize) -> Kernel {
     let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
     let hang_limit = Some(Duration::from_mins(1));
-    Kernel::boot(KernelConfig { mode: Mode::Verify, schedule, hang_limit, ..config })
+    Kernel::boot(KernelConfig { processors, mode: Mode::Verify, schedule, hang_limit, ..KernelConfig::default() })
 }
 
 pub struct Machine {
@@ -44,11 +44,11 @@ impl Machine {
 
     /// With keywords that both adapters have.
     pub fn with(keywords: &[(&str, &str)]) -> Self {
-        Self::load(boot(KernelConfig::default()), keywords)
+        Self::load(boot(2), keywords)
     }
 
     pub fn with_one_processor() -> Self {
-        Self::load(boot(KernelConfig { processors: 1, ..KernelConfig::default() }), &[])
+        Self::load(boot(1), &[])
     }
 
     fn load(kernel: Kernel, keywords: &[(&str, &str)]) -> Self {
@@ -68,6 +68,7 @@ impl Machine {
     }
 
     /// Unloads, finds nothing left, and loads again: a process has one kernel only.
+    #[must_use]
     pub fn restart(self) -> Self {
         let kernel = self.unload();
         let report = kernel.report();

@@ -144,7 +144,7 @@ impl<'a> Prover<'a> {
     fn build_image(&mut self, suite: Suite) -> Result<()> {
         if let Entry::Vacant(place) = self.trials.entry(suite) {
             let (package, file) = suite.test_file();
-            let own = self.workspace.path(&format!("target/seeded-bugs/{package}-trials"));
+            let own = self.workspace.path(format!("target/seeded-bugs/{package}-trials"));
             let built = test_binary(self.workspace, package, file)?;
             fs::copy(built, &own).with_context(|| format!("cannot write {}", own.display()))?;
             place.insert(own);
@@ -169,7 +169,7 @@ impl<'a> Prover<'a> {
             Place::Trial(suite) => {
                 let trials = self.trials.get(suite).context("the trials are not built")?;
                 let mut run = Command::new(trials);
-                run.current_dir(self.workspace.path(&format!("tests/{}", suite.test_file().0)));
+                run.current_dir(self.workspace.path(format!("tests/{}", suite.test_file().0)));
                 run.args(["--exact", &test.name]);
                 run.env("SOFTNDK_IMAGE", image(self.tree));
                 run.envs(seed.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));

@@ -277,7 +277,8 @@ fn live_and_die(survivor: &Program, victim: &Program, to: SocketAddr, both: bool
                 victim.process.kill();
             })
         });
-        let lived: Result<(), Dead> = (|| {
+        // Dead by now, or done.
+        let _: Result<(), Dead> = (|| {
             establish(&sides[0], &sides[1], &listener, to)?;
             point = Point::Connected;
             for _ in 0..100 {
@@ -289,7 +290,6 @@ fn live_and_die(survivor: &Program, victim: &Program, to: SocketAddr, both: bool
             side.begin(&side.end.connector, CONNECTOR_DISCONNECT, &[], &[SUCCESS])?;
             Ok(())
         })();
-        let _dead_or_done = lived;
         if let Some(killer) = killer {
             killer.join().expect("the killer ends");
         }

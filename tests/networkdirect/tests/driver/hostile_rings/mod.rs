@@ -39,9 +39,9 @@ fn mutated_rings_end_their_own_queue_pair_only() {
     let (mut near, private) = neighbours::start(&guilty);
     let shared = near.shared_queue();
     let (stop, others) = (Arc::new(AtomicBool::new(false)), Arc::new(Event::synchronization()));
-    let (seen, told) = (Arc::clone(&stop), Arc::clone(&others));
+    let (ends, told) = (Arc::clone(&stop), Arc::clone(&others));
     let traffic = kernel_host::thread::spawn("neighbours", move || {
-        near.talk_until(&seen, &told);
+        near.talk_until(&ends, &told);
         near
     });
     let mut scene = Scene::new(guilty, shared, &private, Arc::clone(&others));

@@ -135,7 +135,7 @@ impl Scene {
             }
         }
         *if ended { &mut self.totals.ended } else { &mut self.totals.survived } += 1;
-        self.finish(rings, connectors, &mut random);
+        self.finish(&rings, connectors, &mut random);
     }
 
     fn new_peer(&self) -> Pair {
@@ -277,7 +277,7 @@ impl Scene {
     }
 
     /// Frees what the round has made, and looks at all memory.
-    fn finish(&mut self, rings: Rings, (theirs, ours): (u64, u64), random: &mut Rng) {
+    fn finish(&mut self, rings: &Rings, (theirs, ours): (u64, u64), random: &mut Rng) {
         let guilty = &self.guilty;
         let frees = [(CONNECTOR_FREE, ours), (QP_FREE, guilty.pair.handle)];
         let order = if random.bool() { [0, 1] } else { [1, 0] };
