@@ -18,19 +18,19 @@ pub enum Place {
     /// A test file of a package.
     File(String, String),
     /// A trial of a suite, on the loaded image.
-    Trial(Suite),
+    Trial(TrialSuite),
 }
 
 /// What loads the image.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Suite {
+pub enum TrialSuite {
     /// The conformance suites.
     Contract,
     /// The cases of user-mode NetworkDirect at the driver.
     NetworkDirect,
 }
 
-impl Suite {
+impl TrialSuite {
     const ALL: [Self; 2] = [Self::Contract, Self::NetworkDirect];
 
     /// By which a patch names its trials.
@@ -122,7 +122,7 @@ fn read(name: &str, file: PathBuf, contents: &str) -> Result<Patch> {
 
 fn read_test(words: &str) -> Result<DetectingTest> {
     let (place, name) = words.split_once(' ').with_context(|| format!("`{words}` names no test"))?;
-    let suite = Suite::ALL.into_iter().find(|suite| suite.word() == place);
+    let suite = TrialSuite::ALL.into_iter().find(|suite| suite.word() == place);
     let place = match (place.split_once('/'), suite) {
         (Some((package, file)), _) => Place::File(package.into(), file.into()),
         (None, Some(suite)) => Place::Trial(suite),
@@ -140,7 +140,7 @@ fn read_test(words: &str) -> Result<DetectingTest> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, Suite, read, read_all};
+    use super::{Place, TrialSuite, read, read_all};
     use crate::workspace::Workspace;
 
     const TEXT: &str = "What: forgets.\nRule: BUG-1, BUG-2\nTest: softndk-engine/scenarios closing::holds\nTest: trial suite::holds\n\
@@ -152,14 +152,14 @@ mod tests {
         assert_eq!((&*patch.what, patch.rules.len(), patch.change.files.len()), ("forgets.", 2, 1));
         let places = patch.tests.iter().map(|test| test.place.clone()).collect::<Vec<_>>();
         let file = Place::File("softndk-engine".into(), "scenarios".into());
-        assert_eq!(places, [file, Place::Trial(Suite::Contract), Place::Library("softndk-cells".into())]);
+        assert_eq!(places, [file, Place::Trial(TrialSuite::Contract), Place::Library("softndk-cells".into())]);
     }
 
     #[test]
     fn trials_of_user_mode_have_a_word_of_their_own() {
         let text = TEXT.replace("trial suite::holds", "nd-trial hostile::holds");
         let patch = read("n", "n.patch".into(), &text).unwrap();
-        assert_eq!(patch.tests[1].place, Place::Trial(Suite::NetworkDirect));
+        assert_eq!(patch.tests[1].place, Place::Trial(TrialSuite::NetworkDirect));
         assert_eq!(patch.tests[1].to_string(), "nd-trial hostile::holds");
     }
 

@@ -3,7 +3,7 @@
 //! A test counts as red only if it was built, was found under its name, ran, and failed or did not come to its end.
 
 use super::{
-    patch::{DetectingTest, Place, Suite},
+    patch::{DetectingTest, Place, TrialSuite},
     tree::Tree,
 };
 use crate::{child, command, workspace::Workspace};
@@ -97,7 +97,7 @@ pub struct Prover<'a> {
     tree: &'a Tree,
     images: ImageBuilder,
     /// The trials use the image only; their binaries are the work tree's own, as they were at the beginning.
-    trials: BTreeMap<Suite, PathBuf>,
+    trials: BTreeMap<TrialSuite, PathBuf>,
 }
 
 impl<'a> Prover<'a> {
@@ -141,7 +141,7 @@ impl<'a> Prover<'a> {
     }
 
     /// What a trial needs: the image of the tree as it is now, and the work tree's own test binary.
-    fn build_image(&mut self, suite: Suite) -> Result<()> {
+    fn build_image(&mut self, suite: TrialSuite) -> Result<()> {
         if let Entry::Vacant(place) = self.trials.entry(suite) {
             let (package, file) = suite.test_file();
             let own = self.workspace.path(format!("target/seeded-bugs/{package}-trials"));
