@@ -13,7 +13,7 @@ use softndk_kernel::{
 };
 use wdk_sys::NTSTATUS;
 
-use crate::{ndk::consumer_object, platform::KernelPlatform, tags};
+use crate::{memory::Mapping, ndk::consumer_object, platform::KernelPlatform, tags};
 
 /// Memory that is given back.
 pub enum Release {
@@ -21,6 +21,8 @@ pub enum Release {
     Unmap(Retired<KernelPlatform>),
     /// Of a closed region, where it was still registered.
     Close(CloseCompletion<KernelPlatform>),
+    /// Rings of a process, and with them the request that brought their memory.
+    Rings(Mapping),
 }
 
 impl Once for Release {
@@ -28,6 +30,7 @@ impl Once for Release {
         match self {
             Self::Unmap(retired) => consumer_object::finish_retired(retired),
             Self::Close(completion) => consumer_object::finish_closed(completion),
+            Self::Rings(mapping) => drop(mapping),
         }
     }
 }

@@ -258,7 +258,7 @@ impl UserModeObject for Shared<CompletionQueue> {
         let waiting = self.state.lock().notifications.take(|pended| pended.id() == request);
         match waiting {
             Some(pended) => pended.finish(STATUS_CANCELLED),
-            None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is(request)),
+            None => self.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request)),
         }
     }
 }

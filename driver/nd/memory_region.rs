@@ -149,7 +149,7 @@ impl UserModeObject for Shared<MemoryRegion> {
             pended.finish(STATUS_CANCELLED);
             return;
         }
-        self.release(STATUS_CANCELLED, |memory| memory.lease.is(request));
+        self.release(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request));
     }
 }
 

@@ -15,7 +15,7 @@ use core::{
 };
 
 use ndkpi_sys::nt::{NTSTATUS, STATUS_CANCELLED, STATUS_INSUFFICIENT_RESOURCES};
-use softndk_cells::Erased;
+use softndk_cells::{Dispose, Erased, Shared, View};
 use softndk_kernel::{
     irp::{self, Request},
     pool::{PoolBox, PoolSpace},
@@ -23,7 +23,7 @@ use softndk_kernel::{
 };
 use wdk_sys::{DEVICE_OBJECT, IRP};
 
-use crate::{platform::UserModeObject, tags};
+use crate::{memory::Lender, platform::UserModeObject, tags};
 
 /// The object that a pended request belongs to.
 pub type Owner = Erased<dyn UserModeObject>;
@@ -257,7 +257,7 @@ impl Lease {
         let _set = self.status.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub fn is(&self, request: usize) -> bool {
+    pub fn is_of_request(&self, request: usize) -> bool {
         self.pended.lock().as_ref().is_some_and(|pended| pended.id() == request)
     }
 
@@ -268,6 +268,18 @@ impl Lease {
     /// As [`Pended::is_cancelled`].
     pub fn is_cancelled(&self) -> bool {
         self.pended.lock().as_ref().is_some_and(Pended::is_cancelled)
+    }
+}
+
+impl Dispose for Lease {}
+
+impl Lender for Lease {}
+
+impl View for Lease {
+    type As = dyn Lender;
+
+    fn view(lease: &Shared<Self>) -> &Self::As {
+        &**lease
     }
 }
 

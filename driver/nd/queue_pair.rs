@@ -259,7 +259,7 @@ fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlag
 
 impl UserModeObject for Shared<QueuePair> {
     fn cancelled(&self, request: usize) {
-        self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is(request));
+        self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request));
     }
 }
 

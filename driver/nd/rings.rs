@@ -13,29 +13,33 @@ use core::{
 use ndkpi_sys::nt::{
     NTSTATUS, PAGE_SIZE, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_BUFFER_SIZE, STATUS_INVALID_PARAMETER,
 };
-use softndk_cells::{Dispose, Shared};
+use softndk_cells::{Dispose, Erased, Shared};
 use softndk_engine::MemoryToken;
 use softndk_ioctl::nd::rings::{
     CONSUMER_OFFSET, CompletionFlags, CompletionHeader, InitiatorEntry, QueuePairHeader, QueuePairTaken, ReceiveEntry,
     ResultEntry, Ring, Sge, TAKEN_OFFSET,
 };
-use softndk_kernel::irp::Request;
+use softndk_kernel::{irp::Request, irql};
 
 use super::{
+    object,
     pending::{Lease, Owner, Pended},
     request::Call,
     status::of_mapping,
 };
-use crate::memory::{Access, Chain, Extent, Mapping};
+use crate::{
+    mapper::Release,
+    memory::{Access, Chain, Extent, Mapping},
+    ndk::engine::Engine,
+};
 
 /// Rings in memory of a process, for as long as the request pends that brought the memory.
 pub struct Attached {
     start: NonNull<u8>,
     length: usize,
-    /// Unmapped before the request ends: fields are dropped in this order.
-    #[expect(dead_code, reason = "keeps the memory mapped")]
-    mapping: Mapping,
-    pub lease: Lease,
+    /// There until this is dropped. It keeps the lease, too: the request ends behind the unmapping.
+    mapping: Option<Mapping>,
+    pub lease: Shared<Lease>,
     /// The object does not have it any more: it ends with its last user.
     revoked: AtomicBool,
 }
@@ -47,6 +51,19 @@ unsafe impl Sync for Attached {}
 
 impl Dispose for Attached {}
 
+impl Drop for Attached {
+    /// A request that is cancelled at DISPATCH_LEVEL leaves large memory to the mapper.
+    fn drop(&mut self) {
+        let Some(mut mapping) = self.mapping.take() else { return };
+        if !irql::at_dispatch() {
+            return;
+        }
+        if let (Some(space), Some(engine)) = (mapping.take_retire_space(), Engine::get()) {
+            engine.mapper.release(space, Release::Rings(mapping));
+        }
+    }
+}
+
 impl Attached {
     /// Maps the memory of an ATTACH request, at least `length` bytes on a page boundary. The request comes back with a failure; else it
     /// pends until the last pointer to this is dropped.
@@ -56,18 +73,7 @@ impl Attached {
         length: usize,
         owner: Owner,
     ) -> Result<Shared<Self>, (Request, NTSTATUS)> {
-        let mapping = match map(&request, length) {
-            Ok(mapping) => mapping,
-            Err(status) => return Err((request, status)),
-        };
-        let Some(start) = mapping.start() else { return Err((request, STATUS_INVALID_PARAMETER)) };
-        let attached = match super::object::block(Self {
-            start,
-            length,
-            mapping,
-            lease: Lease::new(),
-            revoked: AtomicBool::new(false),
-        }) {
+        let attached = match Self::map(&request, length) {
             Ok(attached) => attached,
             Err(status) => return Err((request, status)),
         };
@@ -87,6 +93,15 @@ impl Attached {
 
     pub fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
+    }
+
+    /// The memory of a request that does not pend yet.
+    fn map(request: &Request, length: usize) -> Result<Shared<Self>, NTSTATUS> {
+        let mut mapping = map(request, length)?;
+        let start = mapping.start().ok_or(STATUS_INVALID_PARAMETER)?;
+        let lease = object::block(Lease::new())?;
+        mapping.keep(Erased::of(&lease));
+        object::block(Self { start, length, mapping: Some(mapping), lease, revoked: AtomicBool::new(false) })
     }
 
     /// A word of the memory.

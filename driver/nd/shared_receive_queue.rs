@@ -115,7 +115,7 @@ impl UserModeObject for Shared<SharedReceiveQueue> {
         let waiting = self.state.lock().waiting.take(|pended| pended.id() == request);
         match waiting {
             Some(pended) => pended.finish(STATUS_CANCELLED),
-            None => self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is(request)),
+            None => self.requests.detach(STATUS_CANCELLED, |memory| memory.lease.is_of_request(request)),
         }
     }
 }

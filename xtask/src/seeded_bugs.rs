@@ -46,7 +46,7 @@ pub fn run(arguments: &SeededBugsArguments) -> Result<()> {
     });
     if arguments.quick || arguments.sample {
         for patch in &mut patches {
-            patch.tests.retain(|test| test.place != Place::Trial);
+            patch.tests.retain(|test| !matches!(test.place, Place::Trial(_)));
         }
         patches.retain(|patch| !patch.tests.is_empty());
     }

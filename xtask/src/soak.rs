@@ -33,6 +33,9 @@ pub struct SoakArguments {
     record: bool,
 }
 
+/// Makes cases of user-mode NetworkDirect that pass say their totals.
+const SHOW_CASES: (&str, &str) = ("SOFTNDK_NETWORKDIRECT_SHOW", "1");
+
 const STEPS: &[Stage] = &[
     Stage {
         name: "coverage",
@@ -117,6 +120,46 @@ const STEPS: &[Stage] = &[
         minutes: 20,
     },
     Stage {
+        name: "nd-rings",
+        shows: "ten million changes of the rings of hostile user-mode processes, most while the driver takes entries, end their own queue pairs only",
+        program: Program::Xtask,
+        words: &["networkdirect", "hostile_rings::"],
+        environment: &[("SOFTNDK_RING_MUTATIONS", "10000000"), SHOW_CASES],
+        minutes: 60,
+    },
+    Stage {
+        name: "nd-requests",
+        shows: "three hundred thousand requests of hostile user-mode processes leave others and the driver alone",
+        program: Program::Xtask,
+        words: &["networkdirect", "hostile_requests::"],
+        environment: &[("SOFTNDK_REQUESTS", "300000"), SHOW_CASES],
+        minutes: 60,
+    },
+    Stage {
+        name: "nd-kills",
+        shows: "a thousand user-mode processes killed at any point leave nothing",
+        program: Program::Xtask,
+        words: &["networkdirect", "kills::"],
+        environment: &[("SOFTNDK_KILLS", "1000"), SHOW_CASES],
+        minutes: 60,
+    },
+    Stage {
+        name: "nd-faults",
+        shows: "every allocation of two user-mode programs fails at its first and its last hit, and nothing is left",
+        program: Program::Xtask,
+        words: &["networkdirect", "faults::"],
+        environment: &[("SOFTNDK_ALL_FAULTS", "1"), SHOW_CASES],
+        minutes: 60,
+    },
+    Stage {
+        name: "nd-delayed",
+        shows: "the cases of user-mode NetworkDirect hold when the other end of each connection answers late",
+        program: Program::Xtask,
+        words: &["networkdirect", "--delayed"],
+        environment: &[],
+        minutes: 60,
+    },
+    Stage {
         name: "fuzz",
         shows: "five minutes of libFuzzer on each thing that takes bytes from outside, from the seeds on",
         program: Program::Xtask,
@@ -166,7 +209,7 @@ const STEPS: &[Stage] = &[
     },
 ];
 
-/// How the line of a step's output begins that says what came out; the last such line counts, and without one the last of all.
+/// How the lines of a step's output begin that say what came out; the last of each counts, and without any the last of all.
 const RESULTS: &[(&str, &[&str])] = &[
     ("coverage", &["all "]),
     ("release-control", &["test result: "]),
@@ -175,7 +218,12 @@ const RESULTS: &[(&str, &[&str])] = &[
     ("delayed", &["conformance: "]),
     ("schedules", &["schedules "]),
     ("verify", &["verify: "]),
-    ("stress", &["stress: ", "all well"]),
+    ("stress", &["steady: ", "chaos: ", "NDK switched off "]),
+    ("nd-rings", &["rings: "]),
+    ("nd-requests", &["requests: "]),
+    ("nd-kills", &["kills: "]),
+    ("nd-faults", &["faults: "]),
+    ("nd-delayed", &["test result: "]),
     ("fuzz", &["fuzz: "]),
     ("oracle", &["oracle: "]),
     ("repeat", &["repeat: "]),
@@ -243,12 +291,16 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
     serde_json::from_str(&text).with_context(|| format!("{} is no results; remove it", path.display()))
 }
 
-/// The line that says what came out, with single spaces.
+/// The lines that say what came out, as one, with single spaces.
 fn result(step: &str, said: &str) -> String {
     let starts = RESULTS.iter().find(|(name, _)| *name == step).map_or(&[] as &[_], |(_, starts)| starts);
-    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let wanted = lines.clone().rfind(|line| starts.iter().any(|start| line.starts_with(start)));
-    let line = wanted.or_else(|| lines.clone().next_back()).unwrap_or_default();
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let wanted = starts.iter().filter_map(|start| lines.clone().rfind(|line| line.starts_with(start)));
+    let wanted = wanted.map(single_spaced).collect::<Vec<_>>().join("; ");
+    if wanted.is_empty() { lines.next_back().map(single_spaced).unwrap_or_default() } else { wanted }
+}
+
+fn single_spaced(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -334,6 +386,10 @@ mod tests {
             "7 seeded bugs, 7 turned their tests red"
         );
         assert_eq!(result("seeded-bugs", ""), "");
+        assert_eq!(
+            result("stress", "steady: 5 requests\nchaos: 7  requests\nNDK switched off 2 times, 3 halts\n"),
+            "steady: 5 requests; chaos: 7 requests; NDK switched off 2 times, 3 halts"
+        );
     }
 
     #[test]

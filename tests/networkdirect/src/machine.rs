@@ -33,6 +33,18 @@ fn processors() -> usize {
     std::env::var(PROCESSORS).ok().and_then(|count| count.parse().ok()).unwrap_or(2)
 }
 
+fn boot(setup: &MachineSetup<'_>) -> Kernel {
+    let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
+    Kernel::boot(KernelConfig {
+        mode: setup.mode,
+        processors: setup.processors,
+        system_call: setup.system_call,
+        schedule,
+        hang_limit: Some(Duration::from_mins(1)),
+        ..KernelConfig::default()
+    })
+}
+
 pub struct Machine {
     pub kernel: Kernel,
     driver: Driver,
@@ -65,22 +77,21 @@ impl Machine {
         Self::of(&MachineSetup { keywords, ..MachineSetup::default() })
     }
 
+    pub fn with_one_processor() -> Self {
+        Self::of(&MachineSetup { processors: 1, ..MachineSetup::default() })
+    }
+
     pub fn of(setup: &MachineSetup<'_>) -> Self {
-        let schedule = std::env::var("SOFTNDK_SCHEDULE").ok().and_then(|seed| seed.parse().ok());
-        let kernel = Kernel::boot(KernelConfig {
-            mode: setup.mode,
-            processors: setup.processors,
-            system_call: setup.system_call,
-            schedule,
-            hang_limit: Some(Duration::from_mins(1)),
-            ..KernelConfig::default()
-        });
+        Self::load(boot(setup), setup.keywords)
+    }
+
+    fn load(kernel: Kernel, keywords: &[(&str, &str)]) -> Self {
         let driver = kernel.load_driver(image(), "softndk").expect("the image loads");
         let inx = Inx::parse(INX).expect("our own file");
         let mut machine = Self { kernel, driver, adapters: Vec::new() };
         for host in 1..=2 {
             let mut config = AdapterConfig::from_inx(&inx).expect("our own file installs");
-            for (name, value) in setup.keywords {
+            for (name, value) in keywords {
                 config = config.with_keyword(name, value);
             }
             config = config.with_address(ip(host), 24);
@@ -90,13 +101,26 @@ impl Machine {
         machine
     }
 
-    /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.
-    pub fn finish(self) {
+    /// Unloads, finds nothing left, and loads again: a process has one kernel only.
+    #[must_use]
+    pub fn restart(self) -> Self {
+        let kernel = self.unload();
+        let report = kernel.report();
+        assert!(report.is_clean(), "left behind: {report}");
+        Self::load(kernel, &[])
+    }
+
+    fn unload(self) -> Kernel {
         for adapter in self.adapters {
             adapter.remove();
         }
         self.driver.unload();
-        let report = self.kernel.shutdown();
+        self.kernel
+    }
+
+    /// Removes the adapters, unloads, and finds nothing left and no kernel stack used up.
+    pub fn finish(self) {
+        let report = self.unload().shutdown();
         assert!(report.is_clean(), "{report}");
         for (kind, used) in &report.stack_marks {
             assert!(*used < STACK_LIMIT, "the kernel stack below {kind:?} was {used} bytes deep");

@@ -2,8 +2,8 @@
 //!
 //! The head, up to the first `--- ` line, has these lines:
 //! `What:` the mistake in one sentence, `Rule:` the tags of the rules it offends, `Test:` a test that must notice, as often as
-//! there are tests. A trial may be played by seeds (`Test: trial race::x seeds 1-8`): one of these orders has to notice. The rest is a
-//! unified diff against the work tree.
+//! there are tests. A trial may be played by seeds (`Test: trial race::x seeds 1-8`): one of these orders has to notice; a case of user-mode NetworkDirect at the driver
+//! is an `nd-trial`. The rest is a unified diff against the work tree.
 
 use super::tree::Change;
 use crate::{rules, workspace::Workspace};
@@ -17,8 +17,37 @@ pub enum Place {
     Library(String),
     /// A test file of a package.
     File(String, String),
-    /// A trial of the conformance suites, on the loaded image.
-    Trial,
+    /// A trial of a suite, on the loaded image.
+    Trial(TrialSuite),
+}
+
+/// What loads the image.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum TrialSuite {
+    /// The conformance suites.
+    Contract,
+    /// The cases of user-mode NetworkDirect at the driver.
+    NetworkDirect,
+}
+
+impl TrialSuite {
+    const ALL: [Self; 2] = [Self::Contract, Self::NetworkDirect];
+
+    /// By which a patch names its trials.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Contract => "trial",
+            Self::NetworkDirect => "nd-trial",
+        }
+    }
+
+    /// The package and the test file.
+    pub const fn test_file(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Contract => ("conformance", "contract"),
+            Self::NetworkDirect => ("networkdirect", "driver"),
+        }
+    }
 }
 
 /// A test that must fail.
@@ -35,7 +64,7 @@ impl fmt::Display for DetectingTest {
         match &self.place {
             Place::Library(package) => write!(out, "{package} {}", self.name),
             Place::File(package, file) => write!(out, "{package}/{file} {}", self.name),
-            Place::Trial => write!(out, "trial {}", self.name),
+            Place::Trial(suite) => write!(out, "{} {}", suite.word(), self.name),
         }?;
         self.seeds.map_or(Ok(()), |(first, last)| write!(out, " seeds {first}-{last}"))
     }
@@ -93,24 +122,25 @@ fn read(name: &str, file: PathBuf, contents: &str) -> Result<Patch> {
 
 fn read_test(words: &str) -> Result<DetectingTest> {
     let (place, name) = words.split_once(' ').with_context(|| format!("`{words}` names no test"))?;
-    let place = match place.split_once('/') {
-        Some((package, file)) => Place::File(package.into(), file.into()),
-        None if place == "trial" => Place::Trial,
-        None => Place::Library(place.into()),
+    let suite = TrialSuite::ALL.into_iter().find(|suite| suite.word() == place);
+    let place = match (place.split_once('/'), suite) {
+        (Some((package, file)), _) => Place::File(package.into(), file.into()),
+        (None, Some(suite)) => Place::Trial(suite),
+        (None, None) => Place::Library(place.into()),
     };
     let Some((name, seeds)) = name.split_once(" seeds ") else {
         return Ok(DetectingTest { place, name: name.trim().into(), seeds: None });
     };
     let range =
         seeds.split_once('-').and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
-    let seeds = range.filter(|(first, last)| first <= last && place == Place::Trial);
+    let seeds = range.filter(|(first, last)| first <= last && matches!(place, Place::Trial(_)));
     let seeds = seeds.with_context(|| format!("`{words}`: seeds are FIRST-LAST, for trials"))?;
     Ok(DetectingTest { place, name: name.trim().into(), seeds: Some(seeds) })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, read, read_all};
+    use super::{Place, TrialSuite, read, read_all};
     use crate::workspace::Workspace;
 
     const TEXT: &str = "What: forgets.\nRule: BUG-1, BUG-2\nTest: softndk-engine/scenarios closing::holds\nTest: trial suite::holds\n\
@@ -122,7 +152,15 @@ mod tests {
         assert_eq!((&*patch.what, patch.rules.len(), patch.change.files.len()), ("forgets.", 2, 1));
         let places = patch.tests.iter().map(|test| test.place.clone()).collect::<Vec<_>>();
         let file = Place::File("softndk-engine".into(), "scenarios".into());
-        assert_eq!(places, [file, Place::Trial, Place::Library("softndk-cells".into())]);
+        assert_eq!(places, [file, Place::Trial(TrialSuite::Contract), Place::Library("softndk-cells".into())]);
+    }
+
+    #[test]
+    fn trials_of_user_mode_have_a_word_of_their_own() {
+        let text = TEXT.replace("trial suite::holds", "nd-trial hostile::holds");
+        let patch = read("n", "n.patch".into(), &text).unwrap();
+        assert_eq!(patch.tests[1].place, Place::Trial(TrialSuite::NetworkDirect));
+        assert_eq!(patch.tests[1].to_string(), "nd-trial hostile::holds");
     }
 
     #[test]

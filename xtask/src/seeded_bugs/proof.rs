@@ -3,13 +3,13 @@
 //! A test counts as red only if it was built, was found under its name, ran, and failed or did not come to its end.
 
 use super::{
-    patch::{DetectingTest, Place},
+    patch::{DetectingTest, Place, TrialSuite},
     tree::Tree,
 };
 use crate::{child, command, workspace::Workspace};
 use anyhow::{Context, Result, bail};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     env, fmt,
     fs::{self, File},
     path::PathBuf,
@@ -19,11 +19,6 @@ use std::{
 
 /// Longer than any single test takes, on a busy machine too: a test that is only slow must not count as one that hangs.
 const LIMIT: Duration = Duration::from_mins(5);
-
-/// The test binary of the trials, built from the work tree.
-pub fn trials(workspace: &Workspace) -> Result<PathBuf> {
-    test_binary(workspace, "conformance", "contract")
-}
 
 /// The binary of a test file, built from the work tree.
 pub fn test_binary(workspace: &Workspace, package: &str, file: &str) -> Result<PathBuf> {
@@ -101,13 +96,13 @@ pub struct Prover<'a> {
     workspace: &'a Workspace,
     tree: &'a Tree,
     images: ImageBuilder,
-    /// The trials use the image only; their binary is the work tree's own, as it was at the beginning.
-    trials: Option<PathBuf>,
+    /// The trials use the image only; their binaries are the work tree's own, as they were at the beginning.
+    trials: BTreeMap<TrialSuite, PathBuf>,
 }
 
 impl<'a> Prover<'a> {
     pub fn new(workspace: &'a Workspace, tree: &'a Tree) -> Result<Self> {
-        Ok(Self { workspace, tree, images: ImageBuilder::new()?, trials: None })
+        Ok(Self { workspace, tree, images: ImageBuilder::new()?, trials: BTreeMap::new() })
     }
 
     /// Builds what these tests need of the tree as it is now.
@@ -115,7 +110,7 @@ impl<'a> Prover<'a> {
         let places = tests.map(|test| &test.place).collect::<BTreeSet<_>>();
         for place in places {
             match place {
-                Place::Trial => self.build_image()?,
+                Place::Trial(suite) => self.build_image(*suite)?,
                 place => {
                     let mut cargo = self.cargo(place);
                     cargo.arg("--no-run").args(["--quiet"]);
@@ -136,7 +131,7 @@ impl<'a> Prover<'a> {
                 cargo.current_dir(self.tree.root()).args(["test", "--locked", "--package", package, "--test", file]);
             }
             // Its binary is built elsewhere.
-            Place::Trial => {}
+            Place::Trial(_) => {}
         }
         cargo
             .args(["--profile", "seeded-bugs"])
@@ -146,11 +141,13 @@ impl<'a> Prover<'a> {
     }
 
     /// What a trial needs: the image of the tree as it is now, and the work tree's own test binary.
-    fn build_image(&mut self) -> Result<()> {
-        if self.trials.is_none() {
-            let own = self.workspace.path("target/seeded-bugs/trials");
-            fs::copy(trials(self.workspace)?, &own).with_context(|| format!("cannot write {}", own.display()))?;
-            self.trials = Some(own);
+    fn build_image(&mut self, suite: TrialSuite) -> Result<()> {
+        if let Entry::Vacant(place) = self.trials.entry(suite) {
+            let (package, file) = suite.test_file();
+            let own = self.workspace.path(format!("target/seeded-bugs/{package}-trials"));
+            let built = test_binary(self.workspace, package, file)?;
+            fs::copy(built, &own).with_context(|| format!("cannot write {}", own.display()))?;
+            place.insert(own);
         }
         self.images.build(self.tree).context("the broken driver does not build")
     }
@@ -168,15 +165,17 @@ impl<'a> Prover<'a> {
     }
 
     fn once(&self, test: &DetectingTest, seed: Option<u64>) -> Result<TestOutcome> {
-        let mut run = match (&test.place, &self.trials) {
-            (Place::Trial, Some(trials)) => {
+        let mut run = match &test.place {
+            Place::Trial(suite) => {
+                let trials = self.trials.get(suite).context("the trials are not built")?;
                 let mut run = Command::new(trials);
-                run.current_dir(self.workspace.path("tests/conformance")).args(["--exact", &test.name]);
+                run.current_dir(self.workspace.path(format!("tests/{}", suite.test_file().0)));
+                run.args(["--exact", &test.name]);
                 run.env("SOFTNDK_IMAGE", image(self.tree));
                 run.envs(seed.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));
                 run
             }
-            (place, _) => {
+            place => {
                 let mut cargo = self.cargo(place);
                 cargo.arg("--quiet").args(["--", "--exact", &test.name]);
                 cargo

@@ -87,10 +87,16 @@ pub fn address_of(form: &SocketAddress) -> SocketAddr {
 impl Nd {
     /// A program with a context.
     pub fn start(process: u32) -> Self {
-        let file = open(process);
+        Self::try_start(process).expect("the device opens")
+    }
+
+    pub fn try_start(process: u32) -> Result<Self, Status> {
+        let file = open_as(Caller::Administrator, process).map_err(Status)?;
         let (status, output) = send(&file, PROVIDER_INIT, handle(0).as_bytes(), size_of::<ProviderToken>());
-        assert_eq!(status, Status::SUCCESS);
-        Self { file, token: ProviderToken::read_from_bytes(&output).unwrap().token }
+        if status != Status::SUCCESS {
+            return Err(status);
+        }
+        Ok(Self { file, token: ProviderToken::read_from_bytes(&output).unwrap().token })
     }
 
     pub fn call(&self, code: u32, input: &(impl IntoBytes + Immutable)) -> Status {
@@ -115,6 +121,17 @@ impl Nd {
 
     pub fn begin_direct(&self, code: u32, input: &(impl IntoBytes + Immutable), memory: &UserBuffer) -> PendingIrp {
         self.file.start_ioctl_direct(code, input.as_bytes(), memory).expect("the I/O manager takes it")
+    }
+
+    /// A request that has to pend while it lends memory.
+    pub fn lend(
+        &self,
+        code: u32,
+        input: &(impl IntoBytes + Immutable),
+        memory: &UserBuffer,
+    ) -> Result<PendingIrp, Status> {
+        let request = self.begin_direct(code, input, memory);
+        if request.is_completed() { Err(status(&request)) } else { Ok(request) }
     }
 
     /// Opens the adapter with an address.
@@ -209,14 +226,17 @@ pub struct Queue {
 }
 
 impl Queue {
+    #[track_caller]
     pub fn attach(nd: &Nd, handle: u64, depth: u32) -> Self {
+        Self::try_attach(nd, handle, depth).unwrap_or_else(|status| panic!("{status:?}"))
+    }
+
+    pub fn try_attach(nd: &Nd, handle: u64, depth: u32) -> Result<Self, Status> {
         let (ring, length) = completion_layout(depth).unwrap();
         assert_eq!(ring.offset, COMPLETION_ENTRIES);
         let memory = UserBuffer::new(length);
-        let asked = Attach { version: VERSION, reserved: 0, handle };
-        let attach = nd.begin_direct(ATTACH, &asked, &memory);
-        assert!(!attach.is_completed(), "{:?}", status(&attach));
-        Self { handle, memory, attach, ring, taken: AtomicU32::new(0) }
+        let attach = nd.lend(ATTACH, &Attach { version: VERSION, reserved: 0, handle }, &memory)?;
+        Ok(Self { handle, memory, attach, ring, taken: AtomicU32::new(0) })
     }
 
     pub fn flags(&self) -> CompletionFlags {
@@ -226,6 +246,11 @@ impl Queue {
     /// Results there are now.
     pub fn written(&self) -> u32 {
         word(&self.memory, 0).load(Ordering::Acquire)
+    }
+
+    /// Results there are that were not taken.
+    pub fn unread(&self) -> u32 {
+        self.written().wrapping_sub(self.taken.load(Ordering::Relaxed))
     }
 
     /// Takes at most so many results.
@@ -278,14 +303,27 @@ pub fn registration(handle: u64, buffer: &UserBuffer, flags: u32) -> Register {
 }
 
 impl Region {
+    #[track_caller]
     pub fn register(nd: &Nd, domain: u64, buffer: UserBuffer, flags: u32) -> Self {
-        let handle = nd.create(MR_CREATE, domain);
+        Self::try_register(nd, domain, buffer, flags).unwrap_or_else(|status| panic!("{status:?}"))
+    }
+
+    /// A registration that fails gives the memory back before it answers.
+    pub fn try_register(nd: &Nd, domain: u64, buffer: UserBuffer, flags: u32) -> Result<Self, Status> {
+        let handle: u64 = nd.try_ask(MR_CREATE, &handle(domain))?;
         let code = if flags & LOCAL_WRITE == 0 { LOCK_FOR_READING } else { LOCK_FOR_WRITING };
-        let lock = nd.begin_direct(code, &LockMemory { version: VERSION, reserved: 0, region: handle }, &buffer);
-        assert!(!lock.is_completed(), "{:?}", status(&lock));
-        let reply: RegisterReply = nd.ask(MR_REGISTER, &registration(handle, &buffer, flags));
-        assert_eq!(reply.local_token, reply.remote_token);
-        Self { handle, buffer, lock, token: reply.local_token }
+        let lock = nd.lend(code, &LockMemory { version: VERSION, reserved: 0, region: handle }, &buffer)?;
+        match nd.try_ask::<RegisterReply>(MR_REGISTER, &registration(handle, &buffer, flags)) {
+            Ok(reply) => {
+                assert_eq!(reply.local_token, reply.remote_token);
+                Ok(Self { handle, buffer, lock, token: reply.local_token })
+            }
+            Err(refused) => {
+                assert_eq!(status(&lock), Status::CANCELLED);
+                assert_eq!(nd.free(MR_FREE, handle), Status::SUCCESS);
+                Err(refused)
+            }
+        }
     }
 
     pub fn address(&self) -> u64 {
@@ -317,15 +355,30 @@ pub const SIZES: QueueSizes =
 
 impl Pair {
     pub fn attach(nd: &Nd, handle: u64, sizes: QueueSizes) -> Self {
+        Self::attach_in(nd, handle, sizes, UserBuffer::new(QueueLayout::new(sizes).unwrap().length))
+    }
+
+    /// With memory that may be longer than it has to be.
+    #[track_caller]
+    pub fn attach_in(nd: &Nd, handle: u64, sizes: QueueSizes, memory: UserBuffer) -> Self {
+        Self::try_attach(nd, handle, sizes, memory).unwrap_or_else(|status| panic!("{status:?}"))
+    }
+
+    pub fn try_attach(nd: &Nd, handle: u64, sizes: QueueSizes, memory: UserBuffer) -> Result<Self, Status> {
         let layout = QueueLayout::new(sizes).unwrap();
-        let memory = UserBuffer::new(layout.length);
-        let attach = nd.begin_direct(ATTACH, &Attach { version: VERSION, reserved: 0, handle }, &memory);
-        assert!(!attach.is_completed(), "{:?}", status(&attach));
-        Self { handle, memory, attach, layout, sizes, sent: AtomicU32::new(0), received: AtomicU32::new(0) }
+        let attach = nd.lend(ATTACH, &Attach { version: VERSION, reserved: 0, handle }, &memory)?;
+        Ok(Self { handle, memory, attach, layout, sizes, sent: AtomicU32::new(0), received: AtomicU32::new(0) })
     }
 
     pub fn taken(&self) -> QueuePairTaken {
         read(&self.memory, TAKEN_OFFSET)
+    }
+
+    /// Entries of both rings that were written and not taken, by the counts.
+    pub fn waiting(&self) -> (u32, u32) {
+        let taken = self.taken();
+        let sent = self.sent.load(Ordering::Relaxed).wrapping_sub(taken.initiator_taken);
+        (sent, self.received.load(Ordering::Relaxed).wrapping_sub(taken.receive_taken))
     }
 
     pub fn state(&self) -> QueuePairState {
@@ -513,7 +566,24 @@ impl Program {
     }
 }
 
-pub fn new_pair(nd: &Nd, domain: u64, (receive, initiator): (u64, u64), sizes: QueueSizes) -> Pair {
+pub fn new_pair(nd: &Nd, domain: u64, queues: (u64, u64), sizes: QueueSizes) -> Pair {
+    let handle = create_pair(nd, domain, queues, sizes, PAIR_CONTEXT);
+    Pair::attach(nd, handle, sizes)
+}
+
+/// A queue pair without rings, and what comes with its results.
+#[track_caller]
+pub fn create_pair(nd: &Nd, domain: u64, queues: (u64, u64), sizes: QueueSizes, context: u64) -> u64 {
+    try_create_pair(nd, domain, queues, sizes, context).unwrap_or_else(|status| panic!("{status:?}"))
+}
+
+pub fn try_create_pair(
+    nd: &Nd,
+    domain: u64,
+    (receive, initiator): (u64, u64),
+    sizes: QueueSizes,
+    context: u64,
+) -> Result<u64, Status> {
     let asked = CreateQueuePair {
         version: VERSION,
         max_inline_data: sizes.inline_data,
@@ -525,10 +595,13 @@ pub fn new_pair(nd: &Nd, domain: u64, (receive, initiator): (u64, u64), sizes: Q
         receive: u64::from(sizes.receive_sges) << 32 | u64::from(sizes.receive_depth),
         ..CreateQueuePair::default()
     };
-    let input = [asked.as_bytes(), QueuePairContext { context: PAIR_CONTEXT }.as_bytes()].concat();
+    let input = [asked.as_bytes(), QueuePairContext { context }.as_bytes()].concat();
     let (status, output) = send(&nd.file, QP_CREATE, &input, size_of::<ResourceDescriptor>());
-    assert_eq!(status, Status::SUCCESS);
-    Pair::attach(nd, ResourceDescriptor::read_from_bytes(&output).unwrap().handle, sizes)
+    if status == Status::SUCCESS {
+        Ok(ResourceDescriptor::read_from_bytes(&output).unwrap().handle)
+    } else {
+        Err(status)
+    }
 }
 
 /// Connects two programs; the connectors of both.

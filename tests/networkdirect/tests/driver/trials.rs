@@ -4,8 +4,12 @@
 
 mod connections;
 mod endings;
+mod faults;
 mod files;
 mod hostile;
+mod hostile_requests;
+mod hostile_rings;
+mod large_rings;
 mod memory;
 mod notifications;
 mod program;
@@ -25,7 +29,11 @@ const SUITES: &[&[Case]] = &[
     windows::CASES,
     shared_receives::CASES,
     hostile::CASES,
+    hostile_requests::CASES,
+    hostile_rings::CASES,
+    large_rings::CASES,
     endings::CASES,
+    faults::CASES,
 ];
 
 pub fn main() -> ExitCode {

@@ -1,8 +1,8 @@
-//! Connecting, refusing and ending, and processes that die.
+//! Connecting, refusing and ending.
 
 use super::client::*;
 use super::ends::*;
-use networkdirect::machine::{Machine, address, pass, rest};
+use networkdirect::machine::{Machine, address, rest};
 use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
@@ -13,7 +13,6 @@ pub const CASES: &[Case] = cases![
     second_bind_and_second_connect,
     released_connectors_refuse,
     disconnect_is_told_to_both,
-    killed_processes_leave_nothing,
 ];
 
 pub fn with_ends(run: impl FnOnce(&End<'_>, &End<'_>)) {
@@ -165,48 +164,4 @@ fn disconnect_is_told_to_both() {
         assert_eq!(passive.one().status, CANCELED, "flushed at the passive side too");
         disconnect(passive);
     });
-}
-
-/// Two processes, one of which is killed at any point: the other one sees the end of its connection, and nothing is left.
-fn killed_processes_leave_nothing() {
-    let machine = Machine::start();
-    let mut random = fastrand::Rng::with_seed(11);
-    for round in 0..20_u16 {
-        let (survivor, victim) = (Program::start(&machine), Program::start(&machine));
-        let (passive, active) = (End::new(&survivor, 2), End::new(&victim, 1));
-        let listener = listen(&passive, address(2, 7200 + round));
-        let steps = random.u32(..5);
-        if steps > 0 {
-            let connecting = request(&active, &passive, &listener, address(2, 7200 + round), b"");
-            let accepting = survivor.overlapped();
-            passive.connector.expects(CONNECTOR_ACCEPT, &[passive.pair.this, 8, 8, 0, 0, accepting.address], PENDING);
-            if steps > 1 {
-                assert_eq!(active.connector.finish(PENDING, &connecting), SUCCESS);
-                complete(&active, &passive, &accepting);
-                let told = survivor.overlapped();
-                passive.connector.expects(CONNECTOR_NOTIFY, &[told.address], PENDING);
-                for _ in 0..random.u32(..4) {
-                    assert_eq!(passive.receive(&[(0, 64)]), SUCCESS);
-                    assert_eq!(active.post(SEND, &[(0, 64)], 0), SUCCESS);
-                }
-                for _ in 0..random.u32(..8) {
-                    let remote = (passive.buffer, passive.remote_token());
-                    assert_eq!(active.transfer(READ, &[(0, 4096)], remote, 0), SUCCESS);
-                }
-                victim.process.kill();
-                told.wait();
-                assert_eq!(told.status(), SUCCESS, "the peer has gone");
-            } else {
-                victim.process.kill();
-                assert_eq!(passive.connector.finish(PENDING, &accepting), CONNECTION_REFUSED);
-            }
-        } else {
-            victim.process.kill();
-        }
-        pass(5);
-        drop(active);
-        drop(listener);
-        drop(passive);
-    }
-    machine.finish();
 }

@@ -7,6 +7,7 @@ mod client;
 mod completions;
 mod connections;
 mod ends;
+mod kills;
 mod methods;
 mod notifications;
 mod objects;
@@ -28,6 +29,7 @@ const SUITES: &[&[Case]] = &[
     transfers::CASES,
     notifications::CASES,
     connections::CASES,
+    kills::CASES,
     phases::CASES,
     polling::CASES,
     completions::CASES,
