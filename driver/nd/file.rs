@@ -21,7 +21,7 @@ use softndk_cells::{Dispose, Shared};
 use softndk_kernel::{clock::Clock, irp::Request, spin_lock::SpinLock};
 use wdk_sys::FILE_OBJECT;
 
-use super::{context::ProcessContext, handles::HandleTable, object};
+use super::{context::ProcessContext, handles::HandleTable, object, poller};
 use crate::tags;
 
 pub struct File {
@@ -191,6 +191,7 @@ pub unsafe extern "C" fn cleanup(_device: *mut DEVICE_OBJECT, irp: *mut IRP) -> 
     let Some(request) = (unsafe { Request::from_raw(irp.cast()) }) else { return STATUS_INVALID_DEVICE_REQUEST };
     if let Some(file) = of(&request) {
         file.clean_up();
+        poller::pass();
     }
     request.complete(STATUS_SUCCESS, 0);
     STATUS_SUCCESS

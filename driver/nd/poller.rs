@@ -144,10 +144,15 @@ pub fn offer(queue: Polled) {
 
 /// Waits until the thread has let go of the queues that are closed. PASSIVE_LEVEL.
 pub fn pass() {
-    if let Some(poller) = current() {
+    if let Some(poller) = current().filter(|poller| poller.wishes.lock().count != 0) {
         let _alone = poller.passing.lock();
-        poller.tell(|wishes| wishes.pass = true);
-        poller.passed.wait();
+        let asked = poller.tell(|wishes| {
+            wishes.pass = !wishes.end;
+            wishes.pass
+        });
+        if asked {
+            poller.passed.wait();
+        }
     }
 }
 
@@ -314,13 +319,12 @@ impl Poller {
                 let mut wishes = self.wishes.lock();
                 (pass, end) = (core::mem::take(&mut wishes.pass), wishes.end);
             }
-            if end {
-                list.keep(self, |_| false);
-                return;
-            }
-            list.keep(self, |place| place.look(now));
+            list.keep(self, |place| !end && place.look(now));
             if pass {
                 self.passed.set();
+            }
+            if end {
+                return;
             }
             round = round.wrapping_add(1);
             if round.is_multiple_of(ROUNDS_A_CLOCK) {

@@ -238,6 +238,8 @@ where
 {
     let object = call.context.remove::<T>(input::<Handle>(buffer)?.handle)?;
     object.close(ndkpi_sys::nt::STATUS_CANCELLED);
+    // Its memory is the process's again when the call returns.
+    poller::pass();
     Ok(0)
 }
 

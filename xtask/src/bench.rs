@@ -14,7 +14,7 @@ use crate::{
     workspace::Workspace,
 };
 use anyhow::{Context, Result, bail};
-use row::{Row, Series};
+use row::{BenchRow, Series};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
@@ -124,14 +124,15 @@ fn number(row: &Value, name: &str) -> Result<f64> {
     row.get(name).and_then(Value::as_f64).with_context(|| format!("no number {name} in {row}"))
 }
 
-fn rows(measured: &Measured) -> Result<Vec<Row>> {
+fn rows(measured: &Measured) -> Result<Vec<BenchRow>> {
     let series = |name: &'static str| measured.get(name).with_context(|| format!("{name} was not measured"));
-    let ratio =
-        |key, baseline, bound| -> Result<Row> { Ok(Row::ratio(key, series(key)?, baseline, series(baseline)?, bound)) };
+    let ratio = |key, baseline, bound| -> Result<BenchRow> {
+        Ok(BenchRow::ratio(key, series(key)?, baseline, series(baseline)?, bound))
+    };
     Ok(vec![
         ratio("nd_read_8_chain16", "kernel_read_8_chain16", 2.0)?,
         ratio("nd_read_64k", "memcpy_64k", 1.06)?,
-        Row::count("nd_calls_polled", series("nd_calls_polled")?, 0.01),
-        Row::count("nd_calls_polled_64k", series("nd_calls_polled_64k")?, 0.01),
+        BenchRow::count("nd_calls_polled", series("nd_calls_polled")?, 0.01),
+        BenchRow::count("nd_calls_polled_64k", series("nd_calls_polled_64k")?, 0.01),
     ])
 }

@@ -34,7 +34,7 @@ impl Series {
     }
 }
 
-pub(super) struct Row {
+pub(super) struct BenchRow {
     pub(super) key: &'static str,
     value: f64,
     unit: &'static str,
@@ -46,7 +46,7 @@ pub(super) struct Row {
     spread: f64,
 }
 
-impl Row {
+impl BenchRow {
     /// A time, as a multiple of another one: the median of the rounds' ratios.
     pub(super) fn ratio(
         key: &'static str,
@@ -89,7 +89,7 @@ impl Row {
 }
 
 /// The rows as lines.
-pub(super) fn table(rows: &[Row]) -> String {
+pub(super) fn table(rows: &[BenchRow]) -> String {
     let mut text = format!(
         "{:<22} {:>10} {:<14} {:<24} {:>8} {:>7} {:>7}\n",
         "", "value", "unit", "compared with", "ratio", "bound", "spread"
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_bound_is_missed_by_the_median_of_the_ratios() {
         let base = series(&[100.0, 101.0, 100.0, 99.0, 100.0]);
-        let row = |times: &[f64]| Row::ratio("key", &series(times), "base", &base, 1.5);
+        let row = |times: &[f64]| BenchRow::ratio("key", &series(times), "base", &base, 1.5);
         assert!(!row(&[150.0, 500.0, 140.0, 130.0, 900.0]).is_missed());
         assert!(row(&[160.0, 160.0, 140.0, 130.0, 900.0]).is_missed());
         assert!(row(&[f64::NAN; 5]).is_missed(), "what is no number is no success");
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_baseline_that_varies_makes_the_row_void() {
-        let row = |base: &[f64]| Row::ratio("key", &series(&[300.0; 5]), "base", &series(base), 1.2);
+        let row = |base: &[f64]| BenchRow::ratio("key", &series(&[300.0; 5]), "base", &series(base), 1.2);
         assert!(row(&[100.0, 150.0, 90.0, 130.0, 100.0]).void);
         assert!(!row(&[100.0, 101.0, 99.0, 100.0, 100.0]).void);
         assert!(row(&[100.0, 101.0, 99.0, 100.0, 100.0]).is_missed());
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_count_has_its_own_bound() {
-        assert!(!Row::count("calls", &series(&[0.0, 0.001, 0.5]), 0.01).is_missed());
-        assert!(Row::count("calls", &series(&[0.02, 0.02, 0.0]), 0.01).is_missed());
+        assert!(!BenchRow::count("calls", &series(&[0.0, 0.001, 0.5]), 0.01).is_missed());
+        assert!(BenchRow::count("calls", &series(&[0.02, 0.02, 0.0]), 0.01).is_missed());
     }
 }

@@ -53,11 +53,6 @@ fn entries_that_make_no_sense_end_their_queue_pair() {
     machine.finish();
 }
 
-/// The doorbell that finds an entry without sense says so; one behind the poller finds a queue that takes nothing any more.
-fn is_refused(doorbell: Status) -> bool {
-    doorbell == Status::INVALID_PARAMETER || doorbell == INVALID_DEVICE_STATE
-}
-
 fn counts_that_make_no_sense_end_their_queue_pair() {
     let machine = Machine::start();
     for offset in [0, 4] {

@@ -92,7 +92,7 @@ fn the_peers_message_invalidates_a_window() {
     assert_eq!(Status(server.queue.wait(1)[0].status), Status::CANCELLED);
     let head = entry(RequestType::Write, 6, OperationFlags::INVALIDATE_REMOTE);
     client.pair.write_entry(head, &[], &[]);
-    assert_eq!(client.nd.doorbell(client.pair.handle), Status::INVALID_PARAMETER);
+    assert!(is_refused(client.nd.doorbell(client.pair.handle)));
     drop((server.close(), client.close()));
     machine.finish();
 }

@@ -324,7 +324,12 @@ pub fn disconnect(end: &End<'_>) {
 
 /// Runs a case between two ends of a process, which are connected first where that is asked for.
 pub fn between(connected: bool, run: impl FnOnce(&mut End<'_>, &mut End<'_>)) {
-    let machine = networkdirect::machine::Machine::start();
+    between_with(&[], connected, run);
+}
+
+/// On adapters with keywords.
+pub fn between_with(keywords: &[(&str, &str)], connected: bool, run: impl FnOnce(&mut End<'_>, &mut End<'_>)) {
+    let machine = networkdirect::machine::Machine::with(keywords);
     let program = Program::start(&machine);
     let (mut active, mut passive) = (End::new(&program, 1), End::new(&program, 2));
     if connected {
