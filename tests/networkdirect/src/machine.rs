@@ -28,6 +28,11 @@ fn image() -> PathBuf {
         .expect("there is no driver image; `cargo xtask driver` builds one")
 }
 
+/// Whether the image under test is the one in which the other end of each connection answers late.
+pub fn answers_late() -> bool {
+    image().parent().is_some_and(|folder| folder.ends_with("delayed"))
+}
+
 /// Two, where every post needs a doorbell, or as many as the environment says: from three on the driver polls.
 fn processors() -> usize {
     std::env::var(PROCESSORS).ok().and_then(|count| count.parse().ok()).unwrap_or(2)

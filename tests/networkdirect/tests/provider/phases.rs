@@ -189,6 +189,7 @@ fn released_actives_in_each_phase() {
             rest();
             assert_eq!(active.connector.release(), 0);
             assert_eq!(connecting.status(), CANCELED);
+            rest();
             assert_eq!(ended(&listener, LISTENER_REQUEST, &[passive.connector.this]), SUCCESS);
             assert_eq!(accepted(&passive), CONNECTION_ABORTED);
         } else {
@@ -196,6 +197,7 @@ fn released_actives_in_each_phase() {
             if phase == 1 {
                 assert_eq!(active.connector.release(), 0);
                 assert_eq!(connecting.status(), CANCELED);
+                rest();
                 assert_eq!(accepted(&passive), CONNECTION_ABORTED);
                 passive.connector.expects(CONNECTOR_REJECT, &[0, 0], CONNECTION_ABORTED);
             } else {
@@ -266,6 +268,7 @@ fn killed_processes_in_each_phase() {
         match step {
             0 => {
                 victim.process.kill();
+                rest();
                 if dies_active {
                     assert_eq!(accepted(&passive), CONNECTION_ABORTED);
                 } else {

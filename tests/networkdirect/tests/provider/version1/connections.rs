@@ -2,7 +2,7 @@
 
 use super::super::client::*;
 use super::ends::*;
-use networkdirect::machine::{address, pass};
+use networkdirect::machine::{address, pass, rest};
 use networkdirect::{cases, cases::Case};
 
 pub const CASES: &[Case] = cases![
@@ -190,6 +190,7 @@ fn calls_that_do_not_fit_the_state_are_refused() {
         alone.expects(COMPLETE, &[overlapped.address], CONNECTION_INVALID);
         // The peer gives up before it is accepted.
         active.connector.release();
+        rest();
         let status = accept(passive, b"", &overlapped);
         assert_eq!(passive.connector.finish1(status, &overlapped), CONNECTION_ABORTED);
     });
@@ -204,6 +205,7 @@ fn pending_calls_are_cancelled() {
         listener.expects(CANCEL, &[], SUCCESS);
         assert_eq!(arriving.status(), CANCELED);
         assert_eq!(connect_to(active, address(2, 7325), b"", &connecting), PENDING);
+        rest();
         active.connector.expects(CANCEL, &[], SUCCESS);
         assert_eq!(active.connector.finish1(PENDING, &connecting), CANCELED);
         let notify = program.overlapped();
@@ -213,6 +215,7 @@ fn pending_calls_are_cancelled() {
         // The withdrawn request is aborted when it is accepted.
         let status = listener.status(CONNECTION_REQUEST, &[passive.connector.this, arriving.address]);
         assert_eq!(listener.finish1(status, &arriving), SUCCESS);
+        rest();
         passive.connector.expects(REJECT, &[0, 0], CONNECTION_ABORTED);
     });
 }
