@@ -38,7 +38,7 @@ fn read_one(active: &End<'_>, passive: &End<'_>, number: u8) -> u64 {
     let calls = active.program.process.system_calls();
     let context = active.next_context();
     active.pair.expects(READ, &[context, sges, 1, remote.0, remote.1, 0], SUCCESS);
-    let done = (0..50_000_000).find_map(|_| active.results().first().copied()).expect("the request is done");
+    let done = (0..10_000_000).find_map(|_| active.results().first().copied()).expect("the request is done");
     assert_eq!((done.status, done.kind, done.context), (SUCCESS, HAS_READ, context));
     assert_eq!(active.bytes(0, 8), passive.bytes(64, 8));
     active.program.process.system_calls() - calls
