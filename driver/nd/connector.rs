@@ -776,12 +776,23 @@ pub fn notify_disconnect(call: &Call, request: Request) -> Result<NTSTATUS, (Req
     Ok(STATUS_PENDING)
 }
 
+impl Connector {
+    /// What its queue pair's process has posted before comes first: a polled ring is taken by the poller, later.
+    fn take_posts(&self) {
+        let pair = self.state.lock().pair.clone();
+        if let Some(pair) = pair {
+            let _taken = pair.doorbell();
+        }
+    }
+}
+
 /// CONNECTOR_DISCONNECT.
 pub fn disconnect(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
     let connector = match named::<Connector>(call, &Buffer::of(&request)) {
         Ok(connector) => connector,
         Err(status) => return Err((request, status)),
     };
+    connector.take_posts();
     let begun = begin_disconnect(&connector);
     let Disconnecting { engine, told, word } = match begun {
         Ok(Some(disconnecting)) => disconnecting,

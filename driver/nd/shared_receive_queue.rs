@@ -233,6 +233,8 @@ pub fn notify(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTA
         Ok(queue) => queue,
         Err(status) => return Err((request, status)),
     };
+    // What was posted before counts: a polled ring is taken by the poller, later.
+    let _taken = queue.doorbell();
     let pended = match Pended::begin(request, call.file.number, object::owner(&queue), 0) {
         Ok(pended) => pended,
         Err(refused) => return Err((refused.request, refused.status)),

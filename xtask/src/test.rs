@@ -127,27 +127,6 @@ const STAGES: &[Stage] = &[
         minutes: 30,
     },
     Stage {
-        name: "polled",
-        shows: "user-mode NetworkDirect with a driver that polls the rings",
-        program: Program::Cargo,
-        // By the names of its suites: with its package alone, what it depends on would be built with other features.
-        words: &[
-            "test",
-            "--locked",
-            "--test",
-            "driver",
-            "--test",
-            "provider",
-            "--",
-            "--skip",
-            "faults::",
-            "--skip",
-            "hostile_requests::",
-        ],
-        environment: &[("SOFTNDK_NETWORKDIRECT_PROCESSORS", "4")],
-        minutes: 5,
-    },
-    Stage {
         name: "conformance",
         shows: "the contract holds for the optimised image, where all that may pends and where nothing does",
         program: Program::Xtask,

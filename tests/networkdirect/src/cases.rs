@@ -1,6 +1,7 @@
 //! Cases, each in a process of its own: a process has one kernel, and a bugcheck ends it. The child is the same binary again, with the
 //! case's name in the environment. Without an image every case fails and says how to build one.
 
+use crate::machine::PROCESSORS;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::env;
 use std::ffi::OsStr;
@@ -9,6 +10,9 @@ use std::sync::Mutex;
 
 /// Makes a case that passes say what it has to say.
 const SHOW: &str = "SOFTNDK_NETWORKDIRECT_SHOW";
+
+/// Suites that are long and have nothing to do with doorbells.
+const UNPOLLED: [&str; 2] = ["faults::", "hostile_requests::"];
 
 /// Names the case that a child process runs.
 const CASE: &str = "SOFTNDK_NETWORKDIRECT_CASE";
@@ -50,7 +54,10 @@ pub fn run(
         return ExitCode::SUCCESS;
     }
     prepare();
-    let trials: Vec<_> = all().map(|(name, _)| Trial::test(shown(name), move || in_child(name))).collect();
+    let plain = all().map(|(name, _)| Trial::test(shown(name), move || in_child(name, false)));
+    let polled = all().filter(|(name, _)| !UNPOLLED.iter().any(|suite| shown(name).starts_with(suite)));
+    let polled = polled.map(|(name, _)| Trial::test(format!("polled::{}", shown(name)), move || in_child(name, true)));
+    let trials: Vec<_> = plain.chain(polled).collect();
     let count = trials.len() as u64;
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
     if conclusion.num_passed < count {
@@ -72,11 +79,17 @@ fn shown(name: &'static str) -> &'static str {
     name.split_once("::trials::").map_or(name, |(_, shown)| shown)
 }
 
-fn in_child(name: &'static str) -> Result<(), Failed> {
-    let output = Command::new(env::current_exe()?).env(CASE, OsStr::new(name)).output()?;
+/// `polled`: on a machine whose driver polls the rings. What such a case notes is that of the same case without.
+fn in_child(name: &'static str, polled: bool) -> Result<(), Failed> {
+    let mut child = Command::new(env::current_exe()?);
+    child.env(CASE, OsStr::new(name));
+    if polled {
+        child.env(PROCESSORS, "4");
+    }
+    let output = child.output()?;
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
-        let lines = text.lines().filter_map(|line| line.strip_prefix(NOTE));
+        let lines = text.lines().filter_map(|line| line.strip_prefix(NOTE)).filter(|_| !polled);
         NOTES.lock().expect("as above").extend(lines.map(|line| (shown(name), line.to_owned())));
         if env::var_os(SHOW).is_some() {
             print!("{text}");
