@@ -148,7 +148,7 @@ impl CompletionQueue {
     }
 
     /// Requests of the caller's are about to complete here, and [`Self::drain`] follows: nothing needs to tell of them.
-    pub fn expect(&self) {
+    pub fn expect_drain(&self) {
         if let Ok(engine) = self.engine.get() {
             engine.disarm();
         }

@@ -16,6 +16,7 @@ use core::{
     sync::atomic::{AtomicBool, Ordering, fence},
 };
 
+use ndkpi_sys::nt::NTSTATUS;
 use softndk_cells::{Dispose, Shared};
 use softndk_kernel::{
     clock::Clock,
@@ -37,6 +38,8 @@ const PLACES: usize = 64;
 const PROCESSORS: u32 = 3;
 /// How long the thread works at a stretch, in nanoseconds.
 const SHIFT: u64 = 250_000_000;
+/// Entries of each ring taken from a queue in a round: one process does not keep the others waiting.
+const TURN: u32 = 64;
 /// Rounds between two looks at the clock.
 const ROUNDS_A_CLOCK: u32 = 32;
 /// Rounds without an entry after which a queue leaves although the clock stands still.
@@ -64,13 +67,12 @@ impl Polled {
         }
     }
 
-    /// Takes what is in the rings; false when that is over for good.
-    fn take(&self) -> bool {
+    /// Takes a turn's entries; whether there are more. An error ends that for good.
+    fn take(&self) -> Result<bool, NTSTATUS> {
         match self {
-            Self::Pair(pair) => pair.doorbell(),
-            Self::SharedQueue(queue) => queue.doorbell(),
+            Self::Pair(pair) => pair.take(TURN),
+            Self::SharedQueue(queue) => queue.take(TURN),
         }
-        .is_ok()
     }
 }
 
@@ -99,7 +101,7 @@ struct Wishes {
 impl Dispose for Poller {}
 
 /// While the device is registered, if the thread could be had.
-static POLLER: SpinLock<Option<(Shared<Poller>, Option<Thread>)>> = SpinLock::new(None);
+static POLLER: SpinLock<Option<(Shared<Poller>, Thread)>> = SpinLock::new(None);
 
 fn current() -> Option<Shared<Poller>> {
     POLLER.lock().as_ref().map(|(poller, _)| poller.clone())
@@ -115,16 +117,14 @@ pub fn start() {
     // SAFETY: `run` takes the poller's address; `stop` joins the thread before it drops the poller.
     let Ok(thread) = (unsafe { Thread::start(run, context.cast_mut().cast()) }) else { return };
     thread.prefer();
-    *POLLER.lock() = Some((poller, Some(thread)));
+    *POLLER.lock() = Some((poller, thread));
 }
 
 /// Ends the thread, with which the queues in its list go. PASSIVE_LEVEL, when no request comes any more.
 pub fn stop() {
     let Some((poller, thread)) = POLLER.lock().take() else { return };
     poller.tell(|wishes| wishes.end = true);
-    if let Some(thread) = thread {
-        thread.join();
-    }
+    thread.join();
     drop(poller);
 }
 
@@ -222,25 +222,35 @@ impl Place {
         }
         let produced = self.memory.producers();
         if self.seen != Some(produced) {
-            self.seen = Some(produced);
             (self.active, self.idle_rounds) = (now, 0);
-            return self.queue.take();
+            return self.take(produced).is_ok();
         }
         self.idle_rounds = self.idle_rounds.saturating_add(1);
         let idle = now.saturating_sub(self.active);
         idle < self.window && (idle != 0 || self.idle_rounds < IDLE_ROUNDS)
     }
 
-    /// Leaves the list: the process has to ring again.
-    fn leave(self) {
+    /// Takes a turn's entries; whether there are more.
+    fn take(&mut self, produced: (u32, u32)) -> Result<bool, NTSTATUS> {
+        let more = self.queue.take()?;
+        self.seen = Some(produced).filter(|_| !more);
+        Ok(more)
+    }
+
+    /// Leaves the list: the process has to ring again. It stays where there is more than a turn to take.
+    fn leave(mut self) -> Option<Self> {
         self.memory.show_polling(false);
         // As the process has one between its count and its look at the word: what does not ring is seen now.
         fence(Ordering::SeqCst);
-        if !self.memory.is_revoked() && self.seen != Some(self.memory.producers()) {
-            let _for_good = self.queue.take();
+        let produced = self.memory.producers();
+        let unseen = !self.memory.is_revoked() && self.seen != Some(produced);
+        if unseen && self.take(produced) == Ok(true) {
+            self.memory.show_polling(true);
+            return Some(self);
         }
         // A doorbell from here on offers the queue again.
         self.queue.requests().polled.store(false, Ordering::Release);
+        None
     }
 }
 
@@ -274,8 +284,10 @@ impl PollList {
         let mut last = 0;
         for (index, place) in self.places.iter_mut().take(self.length).enumerate() {
             if let Some(left) = place.take_if(|place| !stay(place)) {
-                left.leave();
-                poller.forget();
+                *place = left.leave();
+                if place.is_none() {
+                    poller.forget();
+                }
             }
             if place.is_some() {
                 last = index.saturating_add(1);

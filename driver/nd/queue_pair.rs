@@ -93,7 +93,12 @@ impl QueuePair {
 
     /// Posts what is in the rings, and moves what has completed. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn));
+        self.take(u32::MAX).map(|_none_left| ())
+    }
+
+    /// The same for at most so many entries of each ring; whether there are more.
+    pub fn take(&self, most: u32) -> Result<bool, NTSTATUS> {
+        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn, most));
         self.publish();
         self.drain();
         posted
@@ -106,26 +111,26 @@ impl QueuePair {
         }
     }
 
-    /// Takes every entry that can be posted now.
-    fn take_entries(&self, turn: &Turn<'_>) -> Result<(), NTSTATUS> {
+    /// Takes entries that can be posted now; whether more than `most` waited.
+    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<bool, NTSTATUS> {
         let engine = self.engine.get()?;
-        let received = self.take_receives(engine, turn);
-        let initiated = self.take_initiator(engine, turn);
-        if received.is_ok() && initiated.is_ok() {
-            return Ok(());
+        let received = self.take_receives(engine, turn, most);
+        let initiated = self.take_initiator(engine, turn, most);
+        if let (Ok(receives), Ok(requests)) = (received, initiated) {
+            return Ok(receives || requests);
         }
         let status = turn.break_off();
         engine.flush();
         Err(status)
     }
 
-    fn take_receives(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>) -> Result<(), Broken> {
+    fn take_receives(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>, most: u32) -> Result<bool, Broken> {
         let (ring, memory) = (&self.layout.receive, &turn.memory);
         let waiting = memory.receive_producer().wrapping_sub(turn.receive_taken());
         if waiting > ring.entries {
             return Err(Broken);
         }
-        for _ in 0..waiting {
+        for _ in 0..waiting.min(most) {
             let taken = turn.receive_taken();
             let entry = memory.receive_entry(ring, taken);
             if entry.sge_count > self.sizes.receive_sges {
@@ -138,20 +143,20 @@ impl QueuePair {
                 Err(Stop::Broken) => return Err(Broken),
             }
         }
-        Ok(())
+        Ok(waiting > most)
     }
 
-    fn take_initiator(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>) -> Result<(), Broken> {
+    fn take_initiator(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>, most: u32) -> Result<bool, Broken> {
         let (ring, memory) = (&self.layout.initiator, &turn.memory);
         let waiting = memory.initiator_producer().wrapping_sub(turn.initiator_taken());
         if waiting > ring.entries {
             return Err(Broken);
         }
         if waiting == 0 || !engine.was_connected() {
-            return Ok(());
+            return Ok(false);
         }
-        self.initiator_queue.expect();
-        for left in (0..waiting).rev() {
+        self.initiator_queue.expect_drain();
+        for left in (0..waiting.min(most)).rev() {
             let taken = turn.initiator_taken();
             let entry = memory.initiator_entry(ring, taken);
             let held_back = if left.is_multiple_of(CHAIN) { RequestFlags::empty() } else { RequestFlags::DEFER };
@@ -161,7 +166,7 @@ impl QueuePair {
                 Err(Stop::Broken) => return Err(Broken),
             }
         }
-        Ok(())
+        Ok(waiting > most)
     }
 
     /// Posts one entry: type, flags, counts, then the engine. `held_back`: with the next one, or with whatever ends the queue pair.
@@ -415,7 +420,7 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     let (engine, window, region) = (pair.engine()?, window.engine()?, region.engine()?);
     let bound = {
         let turn = pair.requests.turn()?;
-        pair.take_entries(&turn)?;
+        pair.take_entries(&turn, u32::MAX)?;
         if !engine.was_connected() {
             return Err(STATUS_CONNECTION_INVALID);
         }

@@ -60,19 +60,24 @@ impl SharedReceiveQueue {
 
     /// Posts what is in the ring. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn));
+        self.take(u32::MAX).map(|_none_left| ())
+    }
+
+    /// The same for at most so many entries; whether there are more.
+    pub fn take(&self, most: u32) -> Result<bool, NTSTATUS> {
+        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn, most));
         self.publish();
         posted
     }
 
-    fn take_entries(&self, turn: &Turn<'_>) -> Result<(), NTSTATUS> {
+    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<bool, NTSTATUS> {
         let engine = self.engine.get()?;
         let (ring, memory) = (&self.layout.receive, &turn.memory);
         let waiting = memory.receive_producer().wrapping_sub(turn.receive_taken());
         if waiting > ring.entries {
             return Err(turn.break_off());
         }
-        for _ in 0..waiting {
+        for _ in 0..waiting.min(most) {
             let taken = turn.receive_taken();
             let entry = memory.receive_entry(ring, taken);
             if entry.sge_count > self.sizes.receive_sges {
@@ -85,7 +90,7 @@ impl SharedReceiveQueue {
                 Err(_) => return Err(turn.break_off()),
             }
         }
-        Ok(())
+        Ok(waiting > most)
     }
 
     pub fn requests(&self) -> &RequestMemory {
