@@ -39,7 +39,7 @@ const PROCESSORS: u32 = 3;
 /// How long the thread works at a stretch, in nanoseconds.
 const SHIFT: u64 = 250_000_000;
 /// Entries of each ring taken from a queue in a round: one process does not keep the others waiting.
-const TURN: u32 = 64;
+const TURN: u32 = 32;
 /// Rounds between two looks at the clock.
 const ROUNDS_A_CLOCK: u32 = 32;
 /// Rounds without an entry after which a queue leaves although the clock stands still.

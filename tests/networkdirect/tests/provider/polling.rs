@@ -12,6 +12,8 @@ pub const CASES: &[Case] = cases![
     an_idle_queue_is_let_go,
     a_long_shift_ends,
     posts_beside_the_last_look_are_done,
+    more_than_a_turn_is_taken,
+    what_was_posted_comes_before_a_disconnect,
 ];
 
 const LONG: (&str, &str) = ("NetworkDirectPollUs", "1000000");
@@ -115,5 +117,36 @@ fn posts_beside_the_last_look_are_done() {
             }
         }
         assert!(rang > 0, "the thread never leaves");
+    });
+}
+
+/// Receives of which the thread takes 32 in a round, each found by a message later.
+fn more_than_a_turn_is_taken() {
+    with(4, LONG, |active, passive| {
+        until_polled(passive, active, 10);
+        let buffers: Vec<u64> = (0..DEPTH).collect();
+        for round in 0..20 {
+            for index in &buffers {
+                assert_eq!(passive.receive(&[(index * 64, 64)]), SUCCESS, "round {round}");
+            }
+            for index in &buffers {
+                assert_eq!(active.post(SEND, &[(index * 64, 64)], 0), SUCCESS);
+            }
+            assert!(active.wait_for(buffers.len()).iter().all(|done| done.status == SUCCESS));
+            assert!(passive.wait_for(buffers.len()).iter().all(|done| done.status == SUCCESS));
+        }
+    });
+}
+
+/// The ring is polled, so the post itself has told nothing.
+fn what_was_posted_comes_before_a_disconnect() {
+    with(4, LONG, |active, passive| {
+        until_polled(active, passive, 100);
+        let remote = (passive.buffer, passive.remote_token());
+        for _ in 0..16 {
+            assert_eq!(active.transfer(WRITE, &[(0, 4096)], remote, 0), SUCCESS);
+        }
+        disconnect(active);
+        assert!(active.wait_for(16).iter().all(|done| done.status == SUCCESS), "posted before the end");
     });
 }
