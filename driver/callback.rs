@@ -14,6 +14,6 @@ use crate::ndk::engine::Engine;
 pub fn make<R>(call: impl FnOnce() -> R) -> R {
     match Engine::get() {
         Some(engine) => engine.fabric.callback(call),
-        None => irql::raised(call),
+        None => irql::raised(|_| call()),
     }
 }

@@ -197,8 +197,16 @@ impl Iterator for Parts {
 
 /// Mapped memory. See the module.
 pub struct Mapping {
+    /// Where the first segment is mapped, and its length: mostly the only one. Null and 0 until the segments have their offsets.
+    address: *mut u8,
+    length: u64,
     body: PoolBox<Body>,
 }
+
+// SAFETY: a system address, as those of the segments.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 /// What lends the memory of a mapping, and gets it back when it is dropped: after the memory is unmapped.
 pub trait Lender: Send + Sync {}
@@ -239,7 +247,7 @@ impl Mapping {
         let segments = PoolSlice::try_filled(tags::MAPPING, chain.segments, UNUSED)?;
         // Built in its final place: a failure half-way unmaps by drop what was mapped.
         let mut mapping =
-            Self { body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, lender: None, retire })? };
+            Self { address: ptr::null_mut(), length: 0, body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, lender: None, retire })? };
         // SAFETY: `check` walked as many live MDLs, and the consumer leaves them alone until the request has completed.
         let parts = unsafe { Parts::of(chain.first) };
         let mut rest = chain.length;
@@ -279,6 +287,9 @@ impl Mapping {
             start += segment.length;
         }
         self.body.length = start;
+        if let Some(first) = self.body.segments.iter().next() {
+            (self.address, self.length) = (first.address, first.length);
+        }
     }
 
     pub fn length(&self) -> u64 {
@@ -309,7 +320,16 @@ impl Mapping {
     }
 
     /// Where `offset` is mapped, and how many bytes follow it there.
+    #[inline]
     fn at(&self, offset: u64) -> Option<(*mut u8, usize)> {
+        if offset < self.length {
+            return Some((self.address.wrapping_add(offset as usize), (self.length - offset) as usize));
+        }
+        self.behind_first(offset)
+    }
+
+    #[cold]
+    fn behind_first(&self, offset: u64) -> Option<(*mut u8, usize)> {
         let segments = &*self.body.segments;
         let segment = match segments {
             [only] => only,
@@ -335,7 +355,7 @@ impl Mapping {
             let (Some(target), Some(source)) = (target, source) else { return };
             let piece = (length - done).min(target.1).min(source.1);
             copy(target.0, source.0, piece);
-            done += piece;
+            done = done.saturating_add(piece);
         }
     }
 
@@ -355,6 +375,21 @@ impl Mapping {
         });
     }
 
+    /// Copies a whole message: its end after everything else, in ascending order.
+    #[inline]
+    pub fn copy_message(to: (&Self, u64), from: (&Self, u64), length: usize) {
+        let bulk = length.saturating_sub(limits::LAST_BYTES);
+        if let (Some((target, capacity)), Some((source, readable))) = (to.0.at(to.1), from.0.at(from.1))
+            && length <= capacity.min(readable)
+        {
+            // SAFETY: both ranges lie in live mappings, each in one stretch.
+            return unsafe { copy::message::<{ limits::LAST_BYTES }>(target, source, length) };
+        }
+        let after = |offset: u64| offset.saturating_add(bulk as u64);
+        Self::copy(to, from, bulk);
+        Self::copy_last((to.0, after(to.1)), (from.0, after(from.1)), length.min(limits::LAST_BYTES));
+    }
+
     /// Copies mapped memory into bytes of the driver's own.
     #[cfg(feature = "delayed-transport")]
     pub fn load(&self, offset: u64, into: &mut [u8]) {
@@ -366,7 +401,7 @@ impl Mapping {
             let Some((piece, after)) = rest.split_at_mut_checked(length) else { return };
             // SAFETY: the piece lies in this live mapping.
             unsafe { copy::bytes(piece.as_mut_ptr(), source, length) };
-            place += length as u64;
+            place = place.saturating_add(length as u64);
             rest = after;
         }
     }
@@ -380,7 +415,7 @@ impl Mapping {
             let Some((piece, deferred)) = rest.split_at_checked(rest.len().min(capacity)) else { return };
             // SAFETY: the piece lies in this live mapping.
             unsafe { copy::store_ascending(target, piece) };
-            place += piece.len() as u64;
+            place = place.saturating_add(piece.len() as u64);
             rest = deferred;
         }
     }

@@ -241,6 +241,10 @@ impl Platform for KernelPlatform {
         Mapping::copy_last(to, from, length);
     }
 
+    fn copy_message(&self, to: (&Mapping, u64), from: (&Mapping, u64), length: usize) {
+        Mapping::copy_message(to, from, length);
+    }
+
     fn store(&self, to: (&Mapping, u64), bytes: &[u8]) {
         to.0.store(to.1, bytes);
     }
@@ -285,7 +289,7 @@ impl Platform for KernelPlatform {
         self.clock.now()
     }
 
-    fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {
+    fn raised<R>(&self, piece: impl FnOnce(bool) -> R) -> R {
         irql::raised(piece)
     }
 }

@@ -58,15 +58,22 @@ impl Epoch {
     /// Enters, beginning the search for a free place at `hint`; `None` when all are taken.
     pub fn enter(&self, hint: usize) -> Option<Guard<'_>> {
         let now = self.now.load(Ordering::SeqCst);
-        let (late, early) = self.places.split_at_checked(hint % self.places.len().max(1))?;
-        for place in early.iter().chain(late) {
-            let free = place.0.load(Ordering::Relaxed) == 0;
-            if free && place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                loom_fence();
-                return Some(Guard { epoch: self, place, entered: now });
-            }
+        // Mostly the place of the hint is free, and no search is needed.
+        if let Some(guard) = self.places.get(hint).and_then(|place| self.take(place, now)) {
+            return Some(guard);
         }
-        None
+        let (late, early) = self.places.split_at_checked(hint % self.places.len().max(1))?;
+        early.iter().chain(late).find_map(|place| self.take(place, now))
+    }
+
+    #[inline]
+    fn take<'a>(&'a self, place: &'a Place, now: u64) -> Option<Guard<'a>> {
+        let free = place.0.load(Ordering::Relaxed) == 0;
+        if !free || place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            return None;
+        }
+        loom_fence();
+        Some(Guard { epoch: self, place, entered: now })
     }
 
     /// Closes the present epoch; what the caller took out of sight before is unreachable once the stamp has passed.

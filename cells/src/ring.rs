@@ -221,6 +221,13 @@ impl<T> Receiver<T> {
         Some(value)
     }
 
+    /// Frees the places of the `count` oldest entries (or as many as there are) and drops nothing: for entries that own nothing.
+    #[inline]
+    pub fn release(&mut self, count: usize) {
+        let count = count.min(self.len());
+        self.0.head.0.store(self.position().wrapping_add(count), Ordering::Release);
+    }
+
     /// Drops the `count` oldest entries (or as many as there are).
     pub fn skip(&mut self, count: usize) {
         if core::mem::needs_drop::<T>() {

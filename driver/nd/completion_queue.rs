@@ -144,7 +144,7 @@ impl CompletionQueue {
 
     /// Moves what there is into the ring. `IRQL <= DISPATCH_LEVEL`, no lock held.
     pub fn drain(&self) {
-        irql::raised(|| self.drain_with(true));
+        irql::raised(|_| self.drain_with(true));
     }
 
     /// Requests of the caller's are about to complete here, and [`Self::drain`] follows: nothing needs to tell of them.

@@ -55,23 +55,15 @@ pub static DISPATCH: NDK_QP_DISPATCH = NDK_QP_DISPATCH {
 ///
 /// NDKPI: flags of several bits are compared whole; RDMA_READ_SINK and the rights belong to fast registrations.
 fn request_flags(flags: NDK_OP_FLAGS) -> Option<RequestFlags> {
-    let pairs = [
-        (NDK_OP_FLAGS::SILENT_SUCCESS, RequestFlags::SILENT_SUCCESS),
-        (NDK_OP_FLAGS::READ_FENCE, RequestFlags::READ_FENCE),
-        (NDK_OP_FLAGS::SEND_AND_SOLICIT_EVENT, RequestFlags::SOLICIT),
-        (NDK_OP_FLAGS::INLINE, RequestFlags::INLINE),
-        (NDK_OP_FLAGS::DEFER, RequestFlags::DEFER),
-        (NDK_OP_FLAGS::RDMA_READ_LOCAL_INVALIDATE, RequestFlags::LOCAL_INVALIDATE),
-    ];
-    let mut rest = flags.bits();
-    let mut taken = RequestFlags::empty();
-    for (theirs, ours) in pairs {
-        if rest & theirs.bits() != 0 {
-            taken |= ours;
-            rest &= !theirs.bits();
-        }
+    const {
+        assert!(NDK_OP_FLAGS::SILENT_SUCCESS.bits() == RequestFlags::SILENT_SUCCESS.bits() as u32);
+        assert!(NDK_OP_FLAGS::READ_FENCE.bits() == RequestFlags::READ_FENCE.bits() as u32);
+        assert!(NDK_OP_FLAGS::SEND_AND_SOLICIT_EVENT.bits() == RequestFlags::SOLICIT.bits() as u32);
+        assert!(NDK_OP_FLAGS::INLINE.bits() == RequestFlags::INLINE.bits() as u32);
+        assert!(NDK_OP_FLAGS::DEFER.bits() == RequestFlags::DEFER.bits() as u32);
+        assert!(NDK_OP_FLAGS::RDMA_READ_LOCAL_INVALIDATE.bits() == RequestFlags::LOCAL_INVALIDATE.bits() as u32);
     }
-    (rest == 0).then_some(taken)
+    u16::try_from(flags.bits()).ok().and_then(RequestFlags::from_bits)
 }
 
 /// The rights a fast registration grants, and its other flags.

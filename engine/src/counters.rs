@@ -55,7 +55,6 @@ impl Traffic {
     }
 
     /// Adds what was counted elsewhere.
-    #[cfg(feature = "delayed-transport")]
     pub(crate) fn join(&mut self, other: Self) {
         self.frames = self.frames.wrapping_add(other.frames);
         self.octets = self.octets.wrapping_add(other.octets);

@@ -6,7 +6,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// Flags of a work request.
+    /// Flags of a work request, with the values of NDK_OP_FLAG_*: a front end translates them without looking at each.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct RequestFlags: u16 {
         /// A success leaves no completion (a failure does).
@@ -16,11 +16,11 @@ bitflags! {
         /// The receiver's completion satisfies a solicited arm.
         const SOLICIT = 1 << 2;
         /// The data is copied during the post; SGEs hold real addresses.
-        const INLINE = 1 << 3;
+        const INLINE = 1 << 6;
         /// Processing may wait for the next request without this flag.
-        const DEFER = 1 << 4;
+        const DEFER = 1 << 9;
         /// Read: the token of the first SGE is invalidated before the completion.
-        const LOCAL_INVALIDATE = 1 << 5;
+        const LOCAL_INVALIDATE = 1 << 8;
     }
 }
 

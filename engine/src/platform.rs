@@ -8,6 +8,8 @@
 //! window, windows of a queue pair, a window's place among them, region, receive queue, shared receive queue, a queue pair's
 //! place among its waiting senders, completion queue, close state, run queue, those parked for the epoch, timers.
 
+use crate::limits::LAST_BYTES;
+
 /// A lock around a value, taken for the length of a closure.
 pub trait Lock<T>: Send + Sync {
     fn new(value: T) -> Self;
@@ -47,6 +49,16 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// Copies the end of a message (at most [`LAST_BYTES`](crate::limits::LAST_BYTES)): after everything copied before has
     /// become visible, in ascending order, the last byte last.
     fn copy_last(&self, to: (&Self::Memory, u64), from: (&Self::Memory, u64), length: usize);
+
+    /// Copies a whole message: what is not its end as [`Self::copy`] does, then its end as [`Self::copy_last`] does.
+    fn copy_message(&self, to: (&Self::Memory, u64), from: (&Self::Memory, u64), length: usize) {
+        let bulk = length.saturating_sub(LAST_BYTES);
+        let after = |(memory, offset): (_, u64)| (memory, offset.saturating_add(bulk as u64));
+        if bulk > 0 {
+            self.copy(to, from, bulk);
+        }
+        self.copy_last(after(to), after(from), length.min(LAST_BYTES));
+    }
 
     /// Stores bytes of the engine's own (an inline message) into mapped memory, in ascending order.
     fn store(&self, to: (&Self::Memory, u64), bytes: &[u8]);
@@ -89,7 +101,8 @@ pub trait Platform: Send + Sync + Sized + 'static {
 
     /// Runs one piece of work (at most 64 KiB of copying) at DISPATCH_LEVEL: a context that holds a queue pair or is inside the
     /// epoch must not be preempted, or every other context that waits for it stands still.
-    fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {
-        piece()
+    /// The piece is told whether the caller was there already.
+    fn raised<R>(&self, piece: impl FnOnce(bool) -> R) -> R {
+        piece(self.at_dispatch())
     }
 }

@@ -100,6 +100,21 @@ pub unsafe fn last<const MAX: usize>(to: *mut u8, from: *const u8, length: usize
     unsafe { store_ascending(to, buffer.get(..length).unwrap_or(&[])) };
 }
 
+/// Copies a whole message, the last `MAX` bytes of it as [`last`] does.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+pub unsafe fn message<const MAX: usize>(to: *mut u8, from: *const u8, length: usize) {
+    let bulk = length.saturating_sub(MAX);
+    if bulk > 0 {
+        // SAFETY: the caller's promise, and `bulk` is at most the length.
+        unsafe { bytes(to, from, bulk) };
+    }
+    // SAFETY: the rest of both ranges.
+    unsafe { last::<MAX>(to.wrapping_add(bulk), from.wrapping_add(bulk), length.min(MAX)) };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x64 {
     use core::{

@@ -24,16 +24,17 @@ pub fn at_dispatch() -> bool {
     current() >= DISPATCH_LEVEL as KIRQL
 }
 
-/// Runs `work` at DISPATCH_LEVEL. `IRQL <= DISPATCH_LEVEL`; the work is short and ends at the level it began at.
-pub fn raised<R>(work: impl FnOnce() -> R) -> R {
-    if at_dispatch() {
-        return work();
-    }
-    // SAFETY: the level is below DISPATCH_LEVEL (looked at above, and only this thread changes it).
+/// Runs `work` at DISPATCH_LEVEL, and tells it whether the caller was there already. `IRQL <= DISPATCH_LEVEL`; the work is short and
+/// ends at the level it began at.
+pub fn raised<R>(work: impl FnOnce(bool) -> R) -> R {
+    // SAFETY: the caller is at DISPATCH_LEVEL at most; raising to the present level changes nothing.
     let before = unsafe { KfRaiseIrql(DISPATCH_LEVEL as KIRQL) };
-    let result = work();
-    // SAFETY: the level that was raised from, restored on the same thread.
-    unsafe { KeLowerIrql(before) };
+    let was_there = before >= DISPATCH_LEVEL as KIRQL;
+    let result = work(was_there);
+    if !was_there {
+        // SAFETY: the level that was raised from, restored on the same thread.
+        unsafe { KeLowerIrql(before) };
+    }
     result
 }
 

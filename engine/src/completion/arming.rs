@@ -58,9 +58,9 @@ impl Totals {
         Self { all: self.all.max(other.all), solicited: self.solicited.max(other.solicited) }
     }
 
-    fn count(&mut self, completion: &Completion) {
-        self.all += 1;
-        self.solicited += u64::from(completion.satisfies_solicited());
+    fn count(&mut self, completions: &[Completion]) {
+        self.all += completions.len() as u64;
+        self.solicited += completions.iter().filter(|completion| completion.satisfies_solicited()).count() as u64;
     }
 }
 
@@ -126,16 +126,19 @@ impl Queue {
 
     /// Adds entries; on overflow the queue has failed and keeps what it has.
     pub(crate) fn push(&mut self, completions: &[Completion]) -> Result<(), QueueFailure> {
-        for completion in completions {
-            if let Some(failure) = self.failure {
-                return Err(failure);
-            }
-            if self.waiting() >= self.depth + u64::from(self.slack) {
-                self.failure = Some(QueueFailure::Overflow);
-                return Err(QueueFailure::Overflow);
-            }
-            self.rings.store(self.added.all, *completion);
-            self.added.count(completion);
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let room = (self.depth + u64::from(self.slack)).saturating_sub(self.waiting());
+        let fitting = completions.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let kept = completions.get(..fitting).unwrap_or_default();
+        for (entry, offset) in kept.iter().zip(0..) {
+            self.rings.store(self.added.all.wrapping_add(offset), *entry);
+        }
+        self.added.count(kept);
+        if fitting < completions.len() {
+            self.failure = Some(QueueFailure::Overflow);
+            return Err(QueueFailure::Overflow);
         }
         Ok(())
     }
@@ -144,16 +147,10 @@ impl Queue {
     /// held.
     pub(crate) fn take(&mut self, capacity: &mut [Completion]) -> (usize, Option<Ring<Completion>>) {
         let count = self.waiting().min(capacity.len() as u64) as usize;
-        for (index, into) in capacity.iter_mut().enumerate().take(count) {
-            let (entry, used_up) = self.rings.take(self.taken.all);
-            let entry = entry.unwrap_or_default();
-            self.taken.count(&entry);
-            *into = entry;
-            if used_up.is_some() {
-                return (index + 1, used_up);
-            }
-        }
-        (count, None)
+        let into = capacity.get_mut(..count).unwrap_or_default();
+        let (taken, used_up) = self.rings.take_all(self.taken.all, into);
+        self.taken.count(into.get(..taken).unwrap_or_default());
+        (taken, used_up)
     }
 
     /// Entries before which nothing is new: taken, or there when the last notification began.

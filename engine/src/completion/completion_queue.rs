@@ -31,6 +31,9 @@ use crate::token::MemoryToken;
 /// Resizes at the same time that one of them lets pass; the contract allows none.
 const RESIZE_TRIES: u32 = 4;
 
+/// Results of a poll that asks for few.
+const FEW: u32 = 2;
+
 /// How a completion queue is armed, weakest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Arm {
@@ -83,7 +86,12 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= BATCH
+        self.free() == 0
+    }
+
+    /// Completions that can still be pushed.
+    pub(crate) fn free(&self) -> usize {
+        BATCH.saturating_sub(self.0.len())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -234,7 +242,9 @@ impl<P: Platform> CompletionQueue<P> {
         let scheduler = &self.0.core.scheduler;
         let allowance = if scheduler.platform().at_dispatch() { scheduler.allowance() } else { None };
         let permitted = allowance.map_or(Permitted::Results(u32::MAX), |allowance| self.permitted(allowance));
-        let given = self.hand_out(most.min(permitted.results()), each);
+        let most = most.min(permitted.results());
+        // The places are cleared at each call: few where few are wanted.
+        let given = if most <= FEW { self.hand_out::<{ FEW as usize }>(most, each) } else { self.hand_out::<BATCH>(most, each) };
         match (allowance, permitted) {
             (Some(allowance), Permitted::Results(_)) => allowance.hand_out(u64::from(given)),
             (Some(_), Permitted::Granted(_)) => {
@@ -275,12 +285,12 @@ impl<P: Platform> CompletionQueue<P> {
         permitted
     }
 
-    fn hand_out(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
+    fn hand_out<const PLACES: usize>(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
         let mut given = 0;
-        let mut batch = [Completion::default(); BATCH];
+        let mut batch = [Completion::default(); PLACES];
         while given < most {
             // A batch at a time, so that a context that adds completions does not wait for long.
-            let capacity = BATCH.min((most - given) as usize);
+            let capacity = PLACES.min((most - given) as usize);
             let (count, used_up, more) = self.0.inner.with(|inner| {
                 let (count, used_up) = inner.queue.take(batch.get_mut(..capacity).unwrap_or_default());
                 (count, used_up, inner.queue.waiting() > 0)

@@ -74,6 +74,39 @@ impl<T: Copy> Rings<T> {
         self.last.store(position, entry);
     }
 
+    /// Takes entries from a position on into `into`, which has places for no more than there are: how many, and a ring that holds
+    /// no more entries because of it, with whose last entry this ends.
+    #[inline]
+    pub(crate) fn take_all(&mut self, position: u64, into: &mut [T]) -> (usize, Option<Ring<T>>) {
+        if !self.earlier.is_empty() {
+            return self.take_earlier(position, into);
+        }
+        let mut taken = 0_usize;
+        for place in &mut *into {
+            // One by one at places that are masked: as a block this would be a call of the system's memcpy.
+            let from = self.last.place(position.wrapping_add(taken as u64));
+            let Some(entry) = self.last.entries.get(from) else { break };
+            *place = *entry;
+            taken = taken.wrapping_add(1);
+        }
+        (taken, None)
+    }
+
+    #[cold]
+    fn take_earlier(&mut self, position: u64, into: &mut [T]) -> (usize, Option<Ring<T>>) {
+        let mut taken = 0_usize;
+        for place in into {
+            let (entry, used_up) = self.take(position.wrapping_add(taken as u64));
+            let Some(entry) = entry else { break };
+            *place = entry;
+            taken = taken.wrapping_add(1);
+            if used_up.is_some() {
+                return (taken, used_up);
+            }
+        }
+        (taken, None)
+    }
+
     /// The entry at a position, and a ring that holds no more entries because of it.
     pub(crate) fn take(&mut self, position: u64) -> (Option<T>, Option<Ring<T>>) {
         let Some(oldest) = self.earlier.last() else {

@@ -10,7 +10,6 @@
 use softndk_cells::{Guard, Shared, SlotKey};
 
 use crate::flags::Rights;
-use crate::limits::PAGE;
 use crate::memory::memory_region::{FastRegion, PageList, TokenEntry};
 use crate::memory::memory_window::WindowObject;
 use crate::memory::tables::Tables;
@@ -50,6 +49,9 @@ pub(crate) enum View<'g, P: Platform> {
 /// A stretch of mapped memory: the memory, the offset, the length.
 pub(crate) type Span<'g, P> = (&'g <P as Platform>::Memory, u64, u64);
 
+/// A stretch of mapped memory whose length the caller knows: the memory, the offset.
+pub(crate) type Stretch<'g, P> = (&'g <P as Platform>::Memory, u64);
+
 impl<'g, P: Platform> Accessor<'g, P> {
     fn entry(self, token: MemoryToken) -> Result<&'g TokenEntry<P>, Denied> {
         let key = SlotKey { slot: token.slot(), generation: token.generation() };
@@ -61,7 +63,8 @@ impl<'g, P: Platform> Accessor<'g, P> {
         let length = u64::from(sge.length);
         match self.entry(sge.token)? {
             TokenEntry::Privileged { domain, adapter } if *domain == self.domain => {
-                self.logical(LogicalAddress(sge.address), length, *adapter)
+                let stretch = self.stretch(LogicalAddress(sge.address), length, *adapter);
+                stretch.map(|(memory, offset)| View::Memory(memory, offset)).ok_or(Denied)
             }
             TokenEntry::Privileged { .. } | TokenEntry::Window(_) => Err(Denied),
             other => self.region(other, sge.address, length, needed),
@@ -150,13 +153,12 @@ impl<'g, P: Platform> Accessor<'g, P> {
     }
 
     /// Logical addresses of one mapping of one adapter, whichever open it was built on.
-    fn logical(self, address: LogicalAddress, length: u64, adapter: u32) -> Result<View<'g, P>, Denied> {
+    fn stretch(self, address: LogicalAddress, length: u64, adapter: u32) -> Option<Stretch<'g, P>> {
         let key = SlotKey { slot: address.slot(), generation: address.generation() };
-        let mapping = self.tables.mappings.get(key, self.guard).ok_or(Denied)?;
+        let mapping = self.tables.mappings.get(key, self.guard)?;
         let offset = u64::from(address.offset());
-        let ends = offset.checked_add(length).is_some_and(|end| end <= mapping.length);
-        let fits = mapping.adapter == adapter && ends;
-        if fits { Ok(View::Memory(&mapping.memory, offset)) } else { Err(Denied) }
+        let ends = offset.checked_add(length)? <= mapping.length;
+        (mapping.adapter == adapter && ends).then_some((&mapping.memory, offset))
     }
 
     /// The stretch that begins `at` bytes into the view, at most `most` (at least one) bytes long.
@@ -172,22 +174,9 @@ impl<'g, P: Platform> Accessor<'g, P> {
 
     /// Neighbouring pages of a list that are neighbours in one mapping too are one stretch.
     fn pages(self, list: &'g PageList, adapter: u32, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
-        let index = (at / PAGE) as usize;
-        let inside = at % PAGE;
-        let first = *list.pages.get(index).ok_or(Denied)?;
-        let mut length = PAGE - inside;
-        let mut expected = first;
-        let mut following = list.pages.iter().skip(index).skip(1);
-        while length < most && following.next().is_some_and(|page| *page == expected.wrapping_add(PAGE)) {
-            expected = expected.wrapping_add(PAGE);
-            length = length.saturating_add(PAGE);
-        }
-        let length = length.min(most);
-        let start = LogicalAddress(first.wrapping_add(inside));
-        match self.logical(start, length, adapter)? {
-            View::Memory(memory, offset) => Ok((memory, offset, length)),
-            View::Pages { .. } => Err(Denied),
-        }
+        let (start, length) = list.run_from(at, most).ok_or(Denied)?;
+        let (memory, offset) = self.stretch(start, length, adapter).ok_or(Denied)?;
+        Ok((memory, offset, length))
     }
 }
 

@@ -12,8 +12,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use softndk_cells::{Dispose, DoubleBuffer, NoMemory, Removed, Shared, SlotKey};
 
+use crate::capacity::push_within_capacity;
 use crate::error::{CreateError, PostError, RegionError};
 use crate::flags::Rights;
+use crate::limits::PAGE;
 use crate::memory::access::inside;
 use crate::memory::memory_window::WindowObject;
 use crate::memory::protection_domain::DomainObject;
@@ -21,7 +23,7 @@ use crate::object::event::{Close, Deregistered, Retired, ServicePass, Sink};
 use crate::object::header::{Antecedents, Core, Hold, Object, object};
 use crate::object::snapshot::{ObjectKind, ObjectState};
 use crate::platform::{Lock, Memory, Platform};
-use crate::token::MemoryToken;
+use crate::token::{LogicalAddress, MemoryToken};
 
 /// What a memory token names.
 pub(crate) enum TokenEntry<P: Platform> {
@@ -57,7 +59,11 @@ impl Dispose for FastRegion {}
 
 /// One page list of a fast-register region's double buffer.
 pub(crate) struct PageList {
-    pub(crate) pages: Vec<u64>,
+    /// Where each page is; empty where they follow one another.
+    pages: Vec<u64>,
+    /// Where the first page is.
+    first: u64,
+    count: usize,
     pub(crate) first_byte_offset: u64,
     pub(crate) base: u64,
     pub(crate) length: u64,
@@ -68,7 +74,61 @@ impl PageList {
     fn try_new(pages: usize) -> Result<Self, NoMemory> {
         let mut list = Vec::new();
         list.try_reserve_exact(pages)?;
-        Ok(Self { pages: list, first_byte_offset: 0, base: 0, length: 0, rights: Rights::empty() })
+        Ok(Self { pages: list, first: 0, count: 0, first_byte_offset: 0, base: 0, length: 0, rights: Rights::empty() })
+    }
+
+    /// Replaces the pages, each of which is looked at once. Those of one run are known by the first.
+    pub(crate) fn fill(&mut self, mut pages: impl ExactSizeIterator<Item = u64>) -> Result<(), PostError> {
+        self.pages.clear();
+        self.first = pages.next().ok_or(PostError::BadParameter)?;
+        self.count = 1;
+        let mut last = self.first;
+        let mut bits = self.first;
+        while let Some(page) = pages.next() {
+            if page != last.wrapping_add(PAGE) {
+                bits |= self.scatter(page, pages)?;
+                break;
+            }
+            last = page;
+            self.count += 1;
+        }
+        if bits.is_multiple_of(PAGE) { Ok(()) } else { Err(PostError::BadParameter) }
+    }
+
+    /// The pages do not follow one another: lists them all, those of the run so far and those that come. Returns their bits.
+    fn scatter(&mut self, page: u64, rest: impl ExactSizeIterator<Item = u64>) -> Result<u64, PostError> {
+        let run = (0..self.count as u64).map(|index| self.first.wrapping_add(index.wrapping_mul(PAGE)));
+        let mut bits = 0;
+        for page in run.chain([page]).chain(rest) {
+            bits |= page;
+            push_within_capacity(&mut self.pages, page).map_err(|_| PostError::NoResources)?;
+        }
+        self.count = self.pages.len();
+        Ok(bits)
+    }
+
+    /// Where the registered bytes begin, if they are one run.
+    pub(crate) fn whole(&self) -> Option<LogicalAddress> {
+        self.pages.is_empty().then(|| LogicalAddress(self.first.wrapping_add(self.first_byte_offset)))
+    }
+
+    /// Where the byte at an offset is, and how many of the `most` bytes from there on follow it.
+    pub(crate) fn run_from(&self, at: u64, most: u64) -> Option<(LogicalAddress, u64)> {
+        if self.pages.is_empty() {
+            let end = (self.count as u64).checked_mul(PAGE)?;
+            let left = end.checked_sub(at).filter(|left| *left > 0)?;
+            return Some((LogicalAddress(self.first.wrapping_add(at)), left.min(most)));
+        }
+        let inside = at % PAGE;
+        let mut following = self.pages.get((at / PAGE) as usize..)?.iter();
+        let first = *following.next()?;
+        let mut length = PAGE - inside;
+        let mut expected = first;
+        while length < most && following.next().is_some_and(|page| *page == expected.wrapping_add(PAGE)) {
+            expected = expected.wrapping_add(PAGE);
+            length = length.saturating_add(PAGE);
+        }
+        Some((LogicalAddress(first.wrapping_add(inside)), length.min(most)))
     }
 }
 

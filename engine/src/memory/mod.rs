@@ -4,6 +4,7 @@
 //! domain has them, so no room below knows of them.
 
 pub(crate) mod access;
+pub(crate) mod finder;
 pub(crate) mod mapping;
 pub(crate) mod memory_region;
 pub(crate) mod memory_window;

@@ -97,9 +97,9 @@ impl<P: Platform> Scheduler<P> {
         self.0.timer_queues.get((processor as usize).checked_rem(self.0.timer_queues.len())?)
     }
 
-    /// Enters the epoch; `None` when too many contexts are inside, then the work goes to a service pass.
-    pub(crate) fn enter(&self) -> Option<Guard<'_>> {
-        self.0.epoch.enter(self.0.platform.processor() as usize)
+    /// Enters the epoch on this processor; `None` when too many contexts are inside, then the work goes to a service pass.
+    pub(crate) fn enter(&self, processor: u32) -> Option<Guard<'_>> {
+        self.0.epoch.enter(processor as usize)
     }
 
     /// Leaves the epoch and wakes the objects that waited for it.
@@ -197,13 +197,23 @@ impl<P: Platform> Scheduler<P> {
 
     /// What calls at DISPATCH_LEVEL may still do on the processor that runs this.
     pub(crate) fn allowance(&self) -> Option<&Allowance> {
-        let processor = self.0.platform.processor() as usize;
-        self.0.allowances.get(processor.checked_rem(self.0.allowances.len())?)
+        self.allowance_of(self.0.platform.processor())
+    }
+
+    /// The same of a processor that the caller knows to be its own.
+    #[inline]
+    pub(crate) fn allowance_of(&self, processor: u32) -> Option<&Allowance> {
+        let processor = processor as usize;
+        // Without a division where there are as many as processors.
+        match self.0.allowances.get(processor) {
+            Some(own) => Some(own),
+            None => self.0.allowances.get(processor.checked_rem(self.0.allowances.len())?),
+        }
     }
 
     /// Runs a callback of a consumer at DISPATCH_LEVEL, and so that posts inside it only enqueue.
     pub(crate) fn callback<R>(&self, call: impl FnOnce() -> R) -> R {
-        self.0.platform.raised(|| {
+        self.0.platform.raised(|_| {
             let allowance = self.allowance();
             if let Some(allowance) = allowance {
                 allowance.begin_pass();
@@ -219,7 +229,7 @@ impl<P: Platform> Scheduler<P> {
     /// One bounded step of an object of [`Lane::Requests`] on this processor's run queue, for a poll that found nothing: at
     /// DISPATCH_LEVEL nothing else on this processor would bring it forward. No callback is made.
     pub(crate) fn step_for_poll(&self) {
-        self.0.platform.raised(|| {
+        self.0.platform.raised(|_| {
             let processor = self.0.platform.processor();
             let index = processor as usize % self.0.work.len().max(1);
             let Some(object) = self.0.work.get(index).and_then(|work| work.with(RunQueue::pop_requests)) else {

@@ -288,7 +288,7 @@ impl<P: Platform> AnyObject<P> for Shared<Path<P>> {
     }
 
     fn work(&self, _pass: &mut ServicePass<'_, P>) {
-        let Some(guard) = self.scheduler.enter() else {
+        let Some(guard) = self.scheduler.enter(self.scheduler.platform().processor()) else {
             self.scheduler.link(&Object::of(self));
             return;
         };
@@ -450,6 +450,10 @@ impl<P: Platform> Transport<P> for Delayed<P> {
             },
             |reply, _| if let Reply::Access(answer) = reply { Some(answer) } else { None },
         )
+    }
+
+    fn peer(&self) -> Option<&Shared<QueuePairObject<P>>> {
+        None
     }
 
     fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun> {

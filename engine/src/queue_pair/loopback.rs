@@ -76,6 +76,11 @@ impl<P: Platform> Transport<P> for Loopback<P> {
     }
 
     #[inline]
+    fn peer(&self) -> Option<&Shared<QueuePairObject<P>>> {
+        self.0.pair()
+    }
+
+    #[inline]
     fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun> {
         Answer::Ready(self.0.begin(near.inside, message, &Object::of(near.pair)))
     }

@@ -8,6 +8,7 @@ mod delayed;
 mod local_request;
 mod loopback;
 pub(crate) mod pair;
+mod plain;
 pub(crate) mod posting;
 pub(crate) mod receive_queue;
 pub(crate) mod requester;

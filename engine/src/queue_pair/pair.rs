@@ -136,6 +136,8 @@ pub(crate) struct Request<P: Platform> {
     /// The peer's token; of a Bind: the token to give.
     pub(crate) token: MemoryToken,
     pub(crate) subject: Subject<P>,
+    /// A Read or Write of one SGE without anything special: it may be moved in one go.
+    pub(crate) is_plain: bool,
 }
 
 impl<P: Platform> Request<P> {
@@ -394,7 +396,7 @@ impl<P: Platform> QueuePair<P> {
             pair.mark(state::ENDED | state::DRAIN);
             // An idle queue pair is closed at once; the rest drains in a service pass.
             if pair.requests.is_empty() && pair.receives.is_empty() {
-                pair.core.scheduler.platform().raised(|| requester::step(pair, None, PIECE));
+                pair.core.scheduler.platform().raised(|_| requester::step(pair, None, PIECE));
             } else {
                 pair.core.scheduler.link(&Object::of(pair));
             }

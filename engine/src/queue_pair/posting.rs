@@ -10,7 +10,6 @@
 use softndk_cells::Shared;
 use softndk_cells::ring::Claim;
 
-use crate::capacity::push_within_capacity;
 use crate::error::PostError;
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::limits::{IN_PLACE_PASSIVE, PAGE, PIECE};
@@ -214,6 +213,8 @@ impl<P: Platform> QueuePair<P> {
             ring.publish();
         } else if count == 1 {
             request.count = 1;
+            request.is_plain = matches!(order.operation, Operation::Read | Operation::Write)
+                && !order.flags.contains(RequestFlags::LOCAL_INVALIDATE);
             request.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
             request.length = u64::from(request.single.length);
             pair.check_length(request.length)?;
@@ -286,14 +287,7 @@ impl<P: Platform> QueuePair<P> {
         // Page lists that the peer or a Read invalidated are free by now.
         fast.buffers.reclaim();
         let mut draft = fast.buffers.draft().ok_or(PostError::NoResources)?;
-        let most = draft.pages.capacity().min(pages.len());
-        draft.pages.clear();
-        for page in pages.take(most) {
-            push_within_capacity(&mut draft.pages, page.0).map_err(|_| PostError::NoResources)?;
-        }
-        if draft.pages.iter().any(|page| !page.is_multiple_of(PAGE)) {
-            return Err(PostError::BadParameter);
-        }
+        draft.fill(pages.map(|page| page.0))?;
         draft.first_byte_offset = u64::from(registration.first_byte_offset);
         draft.base = registration.base;
         draft.length = registration.length;
@@ -410,6 +404,7 @@ impl Order {
             address: self.address,
             token: self.token,
             subject: Subject::Bytes,
+            is_plain: false,
         }
     }
 }
@@ -444,30 +439,47 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
 /// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
 /// service pass. Inside a callback that is everything.
 fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
+    let platform = pair.core.scheduler.platform();
+    let mut left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, None));
+    while let Some(rest) = left {
+        left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, Some(rest)));
+    }
+}
+
+/// One piece, at DISPATCH_LEVEL, of the `left` bytes that the call may still process, which the first piece finds out. What is left
+/// for another one; `None` when this was the last.
+#[inline]
+fn process_piece<P: Platform>(
+    pair: &Shared<QueuePairObject<P>>,
+    at_dispatch: bool,
+    left: Option<u64>,
+) -> Option<u64> {
     let scheduler = &pair.core.scheduler;
-    let platform = scheduler.platform();
-    let allowance = scheduler.allowance();
-    let at_dispatch = platform.at_dispatch();
-    let mut left = if at_dispatch {
-        allowance.map_or(0, Allowance::in_place)
-    } else {
-        if let Some(allowance) = allowance {
-            allowance.renew();
+    let processor = scheduler.platform().processor();
+    let allowance = scheduler.allowance_of(processor);
+    let left = match left {
+        Some(left) => left,
+        None if at_dispatch => allowance.map_or(0, Allowance::in_place),
+        None => {
+            if let Some(allowance) = allowance {
+                allowance.renew();
+            }
+            IN_PLACE_PASSIVE
         }
-        IN_PLACE_PASSIVE
     };
-    while left > 0 {
-        let piece = || requester::step(pair, None, left.min(PIECE));
-        let stepped = if at_dispatch { piece() } else { platform.raised(piece) };
+    if left > 0 {
+        let stepped = requester::step(pair, Some(processor), left.min(PIECE));
         if let Some(allowance) = allowance.filter(|_| at_dispatch) {
             allowance.charge(stepped.used());
         }
         match stepped {
-            requester::Stepped::Rest(_) => return,
-            requester::Stepped::More(used) => left = left.saturating_sub(used.max(1)),
+            requester::Stepped::Rest(_) => return None,
+            requester::Stepped::More(used) if used < left => return Some(left.saturating_sub(used.max(1))),
+            requester::Stepped::More(_) => {}
         }
     }
-    scheduler.link(&Object::of(pair));
+    scheduler.link_at(&Object::of(pair), Some(processor));
+    None
 }
 
 impl<P: Platform> QueuePairObject<P> {

@@ -49,14 +49,14 @@ pub(crate) struct Requester<P: Platform> {
     sges: Receiver<Sge>,
     chunks: Receiver<[u8; CHUNK]>,
     pub(super) phase: RequestPhase,
-    transport: PeerTransport<P>,
+    pub(super) transport: PeerTransport<P>,
     /// Until when the message at the front waits for a receive.
     deadline: Option<u64>,
-    done: Batch,
+    pub(super) done: Batch,
     /// A request failed; the connection has not been ended yet.
     failed: bool,
-    outgoing: Traffic,
-    incoming: Traffic,
+    pub(super) outgoing: Traffic,
+    pub(super) incoming: Traffic,
 }
 
 /// How much a step did.
@@ -134,7 +134,16 @@ impl<P: Platform> Requester<P> {
             if self.done.is_full() || self.transport.is_full() {
                 self.commit(near.pair);
             }
-            match self.advance(near, connected, most.saturating_sub(bytes).max(1)) {
+            let left = most.saturating_sub(bytes).max(1);
+            let plain = if connected { self.run_plain(near, left) } else { 0 };
+            if plain > 0 {
+                bytes = bytes.saturating_add(plain);
+                if bytes >= most {
+                    break;
+                }
+                continue;
+            }
+            match self.advance(near, connected, left) {
                 Progress::Completed => bytes = bytes.saturating_add(REQUEST_COST),
                 Progress::Moved(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
                 // The filled receives are still in front of those that are free.
@@ -490,9 +499,10 @@ fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, outcome: Outcome) -> 
 pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
     let scheduler = &pair.core.scheduler;
     let Some(mut held) = pair.work.raise() else { return Stepped::Rest(0) };
+    let here = processor.unwrap_or_else(|| scheduler.platform().processor());
     let mut bytes = 0_u64;
     for _ in 0..STEP_REQUESTS {
-        let Some(guard) = scheduler.enter() else { break };
+        let Some(guard) = scheduler.enter(here) else { break };
         let (moved, stop) = held.run(Near::new(pair, &guard), most.saturating_sub(bytes));
         scheduler.leave(guard);
         bytes = bytes.saturating_add(moved);

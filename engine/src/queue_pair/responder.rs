@@ -203,7 +203,7 @@ impl<P: Platform> Copy for Inside<'_, P> {}
 
 /// Access to the memory of a queue pair's end for its peer.
 #[inline]
-fn memory<'g, P: Platform>(pair: &QueuePairObject<P>, inside: Inside<'g, P>) -> Accessor<'g, P> {
+pub(super) fn memory<'g, P: Platform>(pair: &QueuePairObject<P>, inside: Inside<'g, P>) -> Accessor<'g, P> {
     Accessor { tables: inside.tables, guard: inside.guard, domain: pair.domain.number, pair: pair.windows.address() }
 }
 

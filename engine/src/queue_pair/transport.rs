@@ -161,6 +161,9 @@ pub(crate) trait Transport<P: Platform>: Sized {
         range: Range<u64>,
     ) -> Answer<Result<u64, Refused>>;
 
+    /// The queue pair at the other end, where its memory is at hand in the call: plain requests are moved without the transport.
+    fn peer(&self) -> Option<&Shared<QueuePairObject<P>>>;
+
     /// Finds the peer's next receive and checks that the message can go into it.
     fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun>;
 

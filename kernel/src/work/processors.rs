@@ -183,7 +183,7 @@ impl Queue for ProcessorQueue {
 impl Repeated for ProcessorQueue {
     /// The thread's part.
     fn run(task: &Task<Self>) -> Next {
-        irql::raised(|| task.round());
+        irql::raised(|_| task.round());
         let mut state = task.state.lock();
         if state.runner == Runner::Thread {
             if state.waiting.length() != 0 {

@@ -120,9 +120,10 @@ impl Platform for Harness {
         self.dispatch.load(Ordering::Relaxed) || RAISED.with(std::cell::Cell::get)
     }
 
-    fn raised<R>(&self, piece: impl FnOnce() -> R) -> R {
+    fn raised<R>(&self, piece: impl FnOnce(bool) -> R) -> R {
+        let at_dispatch = self.at_dispatch();
         let before = RAISED.with(|raised| raised.replace(true));
-        let result = piece();
+        let result = piece(at_dispatch);
         RAISED.with(|raised| raised.set(before));
         result
     }

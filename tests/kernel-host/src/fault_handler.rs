@@ -18,6 +18,7 @@ use crate::irql;
 use crate::memory::address_space::{self, Zone};
 use crate::memory::{first_touch, mdl, paged, pool};
 use crate::processor;
+use crate::step;
 use crate::thread::Thread;
 use crate::trap::{self, Described, Trap};
 
@@ -113,6 +114,10 @@ extern "C" fn handle(signal: libc::c_int, information: *mut libc::siginfo_t, con
         let writes = registers[libc::REG_ERR as usize] & WRITE_FAULT != 0;
         ((*information).si_addr() as usize, registers[libc::REG_RIP as usize] as usize, writes)
     };
+    // SAFETY: as above.
+    if step::stepped(signal, unsafe { (*information).si_code }, instruction) {
+        return;
+    }
     if signal == libc::SIGSEGV
         && first_touch::is_on()
         && first_touch::touched(place, writes, crate::image::containing(instruction).is_some())

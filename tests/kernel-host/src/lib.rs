@@ -64,6 +64,7 @@ pub mod rundown;
 pub mod schedule;
 pub mod spin_lock;
 pub mod status;
+pub mod step;
 pub mod thread;
 pub mod thunk;
 pub mod timer;
