@@ -15,7 +15,7 @@ use crate::processor::{self, Processor};
 use crate::thread::Thread;
 
 /// `DpcObject` and `ThreadedDpcObject` of `KOBJECTS`.
-const TYPE_DPC: u8 = 19;
+pub(crate) const TYPE_DPC: u8 = 19;
 const TYPE_THREADED_DPC: u8 = 24;
 
 const IMPORTANCE_HIGH: u8 = 2;
@@ -28,7 +28,7 @@ static FOR_THE_NEXT_TICK: AtomicU64 = AtomicU64::new(0);
 const TARGETED: u16 = 0x800;
 
 /// A DPC may run this long before it is asked to yield, in time stamp ticks (about 50 µs).
-const YIELD_AFTER: u64 = 150_000;
+pub(crate) const YIELD_AFTER: u64 = 150_000;
 
 /// `deferred_call_started` of a DPC that has not called it yet.
 const RUNNING: u64 = 1;

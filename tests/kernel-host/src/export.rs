@@ -8,9 +8,11 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::fast::{self, FastTwin};
 use crate::irql::{self, IrqlRange};
 use crate::memory::address_space::{self, Zone};
 use crate::thread::Thread;
+use crate::thunk;
 use crate::user::imports;
 
 /// One exported function.
@@ -25,6 +27,24 @@ pub struct ExportDeclaration {
     pub arguments: usize,
     /// It runs on the image's own stack, without a switch: leaf routines such as `memcpy`.
     pub direct: bool,
+    /// What images enter instead in fast mode: the frequent cases, on the image's own stack.
+    pub fast: Option<&'static FastTwin>,
+}
+
+impl ExportDeclaration {
+    /// What image code calls: the function itself, its fast twin, or a stub that switches stacks.
+    pub fn entry(&self) -> usize {
+        if self.direct {
+            return self.address as usize;
+        }
+        let stub = thunk::stub_for(self.address, self.arguments);
+        self.fast.filter(|_| fast::is_on()).map_or(stub, |twin| twin.bind(stub))
+    }
+
+    /// Whether image code that is there runs this export on its own stack.
+    fn is_entered_at(&self, address: usize) -> bool {
+        self.direct && self.address as usize == address || self.fast.is_some_and(|twin| twin.entry() == address)
+    }
 }
 
 // SAFETY: the address names code, through which nothing is written.
@@ -111,13 +131,13 @@ const FORWARDED_BY_HAL: &[&str] = &[
 
 /// Whether an address is that of an export which runs without a stub.
 pub fn is_direct(address: usize) -> bool {
-    TABLES.iter().flat_map(|table| table.iter()).any(|export| export.direct && export.address as usize == address)
+    direct_name(address).is_some()
 }
 
-/// The name of an export which runs without a stub.
+/// The name of an export which runs without a stub, or whose fast twin is at the address.
 pub(crate) fn direct_name(address: usize) -> Option<&'static str> {
     let mut exports = TABLES.iter().flat_map(|table| table.iter());
-    exports.find(|export| export.direct && export.address as usize == address).map(|export| export.name)
+    exports.find(|export| export.is_entered_at(address)).map(|export| export.name)
 }
 
 /// What an import resolves to.
@@ -250,7 +270,8 @@ pub(crate) fn user_address(declaration: &'static ExportDeclaration, address: usi
 /// ```
 ///
 /// The word in brackets is an associated constant of [`IrqlRange`]; `; direct` after it runs the function on the
-/// image's own stack and skips the entry check. Produces the functions and `pub static EXPORTS`.
+/// image's own stack and skips the entry check; `, fast = twin` names what images enter instead in fast mode, a twin of
+/// `fast`. Produces the functions and `pub static EXPORTS`.
 #[macro_export]
 macro_rules! exports {
     (@count) => { 0usize };
@@ -266,11 +287,13 @@ macro_rules! exports {
     };
     (@direct) => { false };
     (@direct direct) => { true };
+    (@fast) => { None };
+    (@fast $twin:path) => { Some(&$twin) };
     (
         module $module:literal;
         $(
             $(#[doc = $doc:literal])*
-            [$range:ident $(; $direct:ident)?]
+            [$range:ident $(; $direct:ident)? $(, fast = $twin:path)?]
             fn $name:ident($($argument:ident : $type:ty),* $(,)?) $(-> $return:ty)? $body:block
         )*
     ) => {
@@ -296,6 +319,7 @@ macro_rules! exports {
                     address: super::$name as *const std::ffi::c_void,
                     arguments: $crate::exports!(@count $($argument)*),
                     direct: $crate::exports!(@direct $($direct)?),
+                    fast: $crate::exports!(@fast $($twin)?),
                 };
             )*
         }
@@ -316,5 +340,6 @@ pub const fn copy_of(declaration: &'static ExportDeclaration) -> ExportDeclarati
         address: declaration.address,
         arguments: declaration.arguments,
         direct: declaration.direct,
+        fast: declaration.fast,
     }
 }

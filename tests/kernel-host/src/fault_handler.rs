@@ -20,6 +20,7 @@ use crate::memory::{first_touch, mdl, paged, pool};
 use crate::processor;
 use crate::step;
 use crate::thread::Thread;
+use crate::thunk;
 use crate::trap::{self, Described, Trap};
 
 const SIGNAL_STACK: usize = 1 << 20;
@@ -186,7 +187,7 @@ fn who(of_host: bool, registers: Registers) -> String {
     let thread = Thread::try_current();
     // An export that runs on the driver's stack is not recorded when it is entered; its call is.
     let name = match thread.and_then(|thread| stack_trace::called_directly(thread, registers)) {
-        Some(target) => export::direct_name(target),
+        Some(target) => export::direct_name(thunk::behind_counter(target)),
         None => thread.and_then(Thread::last_export).map(|export| export.name),
     };
     let caller = if crate::user::call::runs_program() { "the user program" } else { "the driver" };

@@ -3,6 +3,7 @@
 //! [`crate::processor`].
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::level_charge;
 use crate::processor;
 use crate::thread::Thread;
 
@@ -75,6 +76,9 @@ pub fn raise(new: Irql) -> Irql {
         crate::memory::paged::trim();
     }
     thread.set_irql(new);
+    if new != old {
+        level_charge::level_changed();
+    }
     old
 }
 
@@ -90,6 +94,9 @@ pub fn lower(new: Irql) {
         processor::release(thread, new);
     } else {
         thread.set_irql(new);
+    }
+    if new != old {
+        level_charge::level_changed();
     }
 }
 

@@ -62,6 +62,14 @@ pub struct KernelConfig {
     pub schedule: Option<u64>,
     /// What a system call of a program costs beside what the host does for it: Windows' own way in and out.
     pub system_call: Duration,
+    /// What each raise and each lowering of the level that changes it costs beside what the host does for it, in cycles of the time stamp
+    /// counter: Windows' write of CR8.
+    pub level_change: u32,
+    /// Put the layer that checks both sides between an NDK consumer that comes through WSK and its provider. Without it, which is
+    /// for measuring, the consumer has the provider's own objects and calls them directly.
+    pub ndk_layer: bool,
+    /// Count what images call of their imports, see [`crate::import_counts`].
+    pub count_imports: bool,
     /// Write a line for each NDK call and callback of drivers that come through WSK.
     pub trace_ndk: bool,
 }
@@ -79,7 +87,32 @@ impl Default for KernelConfig {
             build: 20_348,
             schedule: None,
             system_call: Duration::ZERO,
+            level_change: 0,
+            ndk_layer: true,
+            count_imports: false,
             trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
+        }
+    }
+}
+
+/// The cycles that [`KernelConfig::for_measuring`] charges for a change of the level. An assumption: a write of CR8 on hardware takes a
+/// few tens of cycles, and no published figure is exact.
+const LEVEL_CHANGE: u32 = 20;
+
+/// What [`KernelConfig::for_measuring`] charges for a system call.
+const SYSTEM_CALL: Duration = Duration::from_micros(1);
+
+impl KernelConfig {
+    /// For tools that measure: fast mode, nothing of the host's between an NDK consumer and its provider, and Windows' costs of level changes
+    /// and system calls, which the host has not, charged.
+    #[must_use]
+    pub fn for_measuring() -> Self {
+        Self {
+            mode: Mode::Fast,
+            ndk_layer: false,
+            level_change: LEVEL_CHANGE,
+            system_call: SYSTEM_CALL,
+            ..Self::default()
         }
     }
 }
@@ -118,6 +151,8 @@ impl Kernel {
         DEBUG_OUTPUT.store(config.debug_output, Ordering::SeqCst);
         BUILD.store(config.build, Ordering::SeqCst);
         crate::user::charge_system_calls(config.system_call);
+        crate::import_counts::configure(config.count_imports);
+        crate::ndk::mediator::configure(config.ndk_layer || config.trace_ndk);
         crate::schedule::start(config.schedule);
         fault_handler::install();
         emulation::initialise();
@@ -127,6 +162,7 @@ impl Kernel {
         dispatcher::initialise(config.hang_limit);
         processor::initialise(config.processors);
         std::mem::forget(thread::attach("boot"));
+        crate::level_charge::set(config.level_change);
         processor::start();
         deferred_budget::start();
         dispatcher::start_clock();

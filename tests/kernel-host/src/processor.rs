@@ -3,6 +3,7 @@
 //! its DPCs when no other thread will, and a stack on which its DPCs run.
 
 use std::cell::UnsafeCell;
+use std::mem::offset_of;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
@@ -44,6 +45,11 @@ pub(crate) struct Processor {
     pub(crate) deferred_call_started: std::sync::atomic::AtomicU64,
     pub(crate) running: Running,
 }
+
+/// Where the fast twins find what they look at, see `fast`.
+pub(crate) const FAVOURITE_OFFSET: usize = offset_of!(Processor, favourite);
+pub(crate) const QUEUE_LENGTH_OFFSET: usize = offset_of!(Processor, queue.length);
+pub(crate) const DEFERRED_CALL_OFFSET: usize = offset_of!(Processor, deferred_call_started);
 
 // SAFETY: the stack is made once and its contents are used by the owner only.
 unsafe impl Sync for Processor {}

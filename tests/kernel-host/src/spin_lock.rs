@@ -12,8 +12,8 @@ use crate::irql;
 use crate::lock_order::{self, HeldLock};
 use crate::thread::Thread;
 
-const HELD: usize = 1;
-const QUEUED: usize = 2;
+pub(crate) const HELD: usize = 1;
+pub(crate) const QUEUED: usize = 2;
 const WRITER: i32 = i32::MIN;
 
 /// Rounds of waiting between checks for a deadlock.

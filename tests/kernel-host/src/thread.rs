@@ -5,6 +5,7 @@
 //! A [`Thread`] is written by its own thread only; others read the atomics for reports.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use crate::callout::{ActiveContext, ContextKind, Transition};
 use crate::export::ExportDeclaration;
 use crate::irql::{self, Irql};
 use crate::memory::kernel_stack::KernelStack;
+use crate::processor::Processor;
 
 /// Offset of the host's stack pointer in the block at the gs base; the thunks' assembly uses these numbers.
 pub const HOST_STACK_OFFSET: usize = 0x1000;
@@ -20,13 +22,19 @@ pub const KERNEL_STACK_OFFSET: usize = 0x1008;
 pub const TRANSITION_OFFSET: usize = 0x1010;
 /// `KPCR.Prcb.CurrentThread` of x64 Windows, which inline code reads through gs.
 const CURRENT_THREAD_OFFSET: usize = 0x188;
-/// `KPCR.Self`, `KPCR.CurrentPrcb` and where the block of the processor lies in it.
-const SELF_OFFSET: usize = 0x18;
+/// `KPCR.Self` (which is the address of the `Thread` too), `KPCR.CurrentPrcb` and where the block of the processor lies in it.
+pub(crate) const SELF_OFFSET: usize = 0x18;
 const CURRENT_BLOCK_OFFSET: usize = 0x20;
 const BLOCK_OFFSET: usize = 0x180;
 /// `KPRCB.LegacyNumber` and `KPRCB.Number`.
 const PROCESSOR_NUMBER_OFFSET: usize = 0x184;
-const PROCESSOR_INDEX_OFFSET: usize = 0x1A4;
+pub(crate) const PROCESSOR_INDEX_OFFSET: usize = 0x1A4;
+/// What the fast twins and the charge of a level change read and write through gs.
+pub(crate) const IRQL_OFFSET: usize = offset_of!(Thread, irql);
+pub(crate) const AT_FAVOURITE_OFFSET: usize = offset_of!(Thread, at_favourite);
+pub(crate) const SPIN_LOCKS_OFFSET: usize = offset_of!(Thread, spin_locks_held);
+pub(crate) const PROCESSOR_BLOCK_OFFSET: usize = offset_of!(Thread, processor_block);
+pub(crate) const CHARGED_OFFSET: usize = offset_of!(Thread, charged);
 
 /// How deep callouts into images may nest on one thread.
 pub const MAXIMUM_NESTING: usize = 64;
@@ -37,7 +45,15 @@ pub struct Thread {
     pub(crate) host_stack: Cell<u64>,
     pub(crate) kernel_stack: Cell<u64>,
     pub(crate) transition: Cell<*const Transition>,
+    // What the fast twins touch lies together: see `fast`.
     irql: AtomicU8,
+    /// The thread is at DISPATCH on the processor whose favourite it is.
+    pub(crate) at_favourite: AtomicBool,
+    pub(crate) spin_locks_held: AtomicU32,
+    /// The processor of `processor`.
+    processor_block: AtomicPtr<Processor>,
+    /// Always 0; what one charge of a level change hands to the next, see `level_charge`.
+    charged: AtomicU64,
     /// Lower-IRQL processing is masked (critical regions entered and not left).
     pub(crate) critical_regions: AtomicU32,
     /// All APCs are masked (guarded regions entered and not left).
@@ -46,7 +62,6 @@ pub struct Thread {
     pub(crate) mutexes_owned: AtomicU32,
     pub(crate) processor: AtomicUsize,
     pub(crate) affinity: AtomicU64,
-    pub(crate) spin_locks_held: AtomicU32,
     pub(crate) held_locks: RefCell<Vec<crate::lock_order::HeldLock>>,
     pub(crate) identifier: AtomicU64,
     pub(crate) object: AtomicPtr<crate::nt::KTHREAD>,
@@ -62,8 +77,6 @@ pub struct Thread {
     pub(crate) priority: AtomicI32,
     /// How often it has waited.
     pub(crate) waits: AtomicU64,
-    /// The thread is at DISPATCH on the processor whose favourite it is.
-    pub(crate) at_favourite: AtomicBool,
     /// What it uses of the machine's processors is read from this clock.
     pub(crate) clock: libc::clockid_t,
     /// Its number for signals.
@@ -72,9 +85,9 @@ pub struct Thread {
     pub(crate) seat: Option<&'static crate::schedule::Seat>,
 }
 
-const _: () = assert!(std::mem::offset_of!(Thread, host_stack) == HOST_STACK_OFFSET);
-const _: () = assert!(std::mem::offset_of!(Thread, kernel_stack) == KERNEL_STACK_OFFSET);
-const _: () = assert!(std::mem::offset_of!(Thread, transition) == TRANSITION_OFFSET);
+const _: () = assert!(offset_of!(Thread, host_stack) == HOST_STACK_OFFSET);
+const _: () = assert!(offset_of!(Thread, kernel_stack) == KERNEL_STACK_OFFSET);
+const _: () = assert!(offset_of!(Thread, transition) == TRANSITION_OFFSET);
 
 // SAFETY: the cells are touched only by the owning thread, or by a report that stops caring about tearing because the
 // process is about to end; everything read across threads is atomic.
@@ -157,6 +170,7 @@ impl Thread {
     /// Puts the thread on a processor; by the thread itself. Inline code reads the number at the gs base.
     pub(crate) fn set_processor(&self, index: usize) {
         self.processor.store(index, Ordering::Relaxed);
+        self.processor_block.store(ptr::from_ref(crate::processor::get(index)).cast_mut(), Ordering::Relaxed);
         let region = self.processor_control_region.get().cast::<u8>();
         // SAFETY: the thread's own block, inside its bounds; a 4-byte number at a place of its own.
         unsafe {
@@ -262,12 +276,15 @@ pub fn attach(name: &str) -> Attachment {
         kernel_stack: Cell::new(0),
         transition: Cell::new(ptr::null()),
         irql: AtomicU8::new(irql::PASSIVE),
+        at_favourite: AtomicBool::new(false),
+        spin_locks_held: AtomicU32::new(0),
+        processor_block: AtomicPtr::new(ptr::null_mut()),
+        charged: AtomicU64::new(0),
         critical_regions: AtomicU32::new(0),
         guarded_regions: AtomicU32::new(0),
         mutexes_owned: AtomicU32::new(0),
         processor: AtomicUsize::new(0),
         affinity: AtomicU64::new(u64::MAX),
-        spin_locks_held: AtomicU32::new(0),
         held_locks: RefCell::new(Vec::with_capacity(16)),
         identifier: AtomicU64::new(NEXT_IDENTIFIER.fetch_add(4, Ordering::Relaxed)),
         object: AtomicPtr::new(ptr::null_mut()),
@@ -281,7 +298,6 @@ pub fn attach(name: &str) -> Attachment {
         runnable: AtomicBool::new(true),
         priority: AtomicI32::new(crate::priority::NORMAL),
         waits: AtomicU64::new(0),
-        at_favourite: AtomicBool::new(false),
         clock: crate::processor_time::clock(),
         // SAFETY: asks for the caller's own number.
         task: unsafe { libc::gettid() },

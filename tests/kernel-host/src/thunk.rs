@@ -10,7 +10,8 @@
 use std::arch::{asm, global_asm};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::thread::{HOST_STACK_OFFSET, KERNEL_STACK_OFFSET, TRANSITION_OFFSET};
 
@@ -194,35 +195,34 @@ pub fn time_stamp_counter() -> u64 {
 struct StubPages {
     next: usize,
     end: usize,
+    /// By the function and its stack arguments.
     made: BTreeMap<(usize, usize), usize>,
+    /// Those that count, by the counter and where they go on.
+    counting: BTreeMap<(usize, usize), usize>,
 }
 
-static STUBS: Mutex<StubPages> = Mutex::new(StubPages { next: 0, end: 0, made: BTreeMap::new() });
+static STUBS: Mutex<StubPages> =
+    Mutex::new(StubPages { next: 0, end: 0, made: BTreeMap::new(), counting: BTreeMap::new() });
 
-const STUB_SIZE: usize = 32;
-const STUB_PAGES: usize = 64 * 1024;
-
-/// Whether an address is a stub, or a routine of the host that images call without one.
-pub fn is_stub(address: usize) -> bool {
-    let pages = STUB_RANGES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let stub = pages.iter().any(|start| (*start..*start + STUB_PAGES).contains(&address));
-    stub && address.is_multiple_of(STUB_SIZE) || crate::export::is_direct(address)
+fn stubs() -> MutexGuard<'static, StubPages> {
+    STUBS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the pages of stubs begin.
-static STUB_RANGES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-/// A stub through which image code may call the host function at `address` with `arguments` arguments. The same
-/// function always has the same stub, so that an image that compares function addresses sees one.
-pub fn stub_for(address: *const c_void, arguments: usize) -> usize {
-    let mut stubs = STUBS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let stack_arguments = arguments.saturating_sub(4);
-    let slots = STACK_ARGUMENT_STEPS.into_iter().find(|step| *step >= stack_arguments);
-    let Some(slots) = slots else { panic!("an export with {arguments} arguments") };
-    if let Some(stub) = stubs.made.get(&(address as usize, slots)) {
-        return *stub;
+impl StubPages {
+    /// Writes a stub to a place of its own.
+    fn place(&mut self, code: &[u8]) -> usize {
+        assert!(code.len() <= STUB_SIZE, "a stub of {} bytes", code.len());
+        if self.next + STUB_SIZE > self.end {
+            self.grow();
+        }
+        let stub = self.next;
+        self.next += STUB_SIZE;
+        // SAFETY: the stub lies in pages that are writable, at a place that was not handed out.
+        unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), stub as *mut u8, code.len()) };
+        stub
     }
-    if stubs.next + STUB_SIZE > stubs.end {
+
+    fn grow(&mut self) {
         // SAFETY: a fresh anonymous mapping.
         let pages = unsafe {
             libc::mmap(
@@ -235,12 +235,35 @@ pub fn stub_for(address: *const c_void, arguments: usize) -> usize {
             )
         };
         assert_ne!(pages, libc::MAP_FAILED, "no memory for import stubs");
-        STUB_RANGES.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(pages as usize);
-        stubs.next = pages as usize;
-        stubs.end = pages as usize + STUB_PAGES;
+        STUB_RANGES.lock().unwrap_or_else(PoisonError::into_inner).push(pages as usize);
+        self.next = pages as usize;
+        self.end = pages as usize + STUB_PAGES;
     }
-    let stub = stubs.next;
-    stubs.next += STUB_SIZE;
+}
+
+const STUB_SIZE: usize = 32;
+const STUB_PAGES: usize = 64 * 1024;
+
+/// Whether an address is a stub, or a routine of the host that images call without one.
+pub fn is_stub(address: usize) -> bool {
+    let pages = STUB_RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let stub = pages.iter().any(|start| (*start..*start + STUB_PAGES).contains(&address));
+    stub && address.is_multiple_of(STUB_SIZE) || crate::export::is_direct(address)
+}
+
+/// Where the pages of stubs begin.
+static STUB_RANGES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// A stub through which image code may call the host function at `address` with `arguments` arguments. The same
+/// function always has the same stub, so that an image that compares function addresses sees one.
+pub fn stub_for(address: *const c_void, arguments: usize) -> usize {
+    let mut stubs = stubs();
+    let stack_arguments = arguments.saturating_sub(4);
+    let slots = STACK_ARGUMENT_STEPS.into_iter().find(|step| *step >= stack_arguments);
+    let Some(slots) = slots else { panic!("an export with {arguments} arguments") };
+    if let Some(stub) = stubs.made.get(&(address as usize, slots)) {
+        return *stub;
+    }
     let entry = match slots {
         0 => kernel_host_import_entry_0 as *const (),
         4 => kernel_host_import_entry_4 as *const (),
@@ -254,8 +277,33 @@ pub fn stub_for(address: *const c_void, arguments: usize) -> usize {
     code[10..12].copy_from_slice(&[0x49, 0xBB]);
     code[12..20].copy_from_slice(&(entry as u64).to_le_bytes());
     code[20..].copy_from_slice(&[0x41, 0xFF, 0xE3]);
-    // SAFETY: the stub lies in pages made above, writable and not yet handed out.
-    unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), stub as *mut u8, code.len()) };
+    let stub = stubs.place(&code);
     stubs.made.insert((address as usize, slots), stub);
     stub
+}
+
+/// A stub that counts and goes on to `target`, with every register of a call unchanged.
+pub(crate) fn counting_stub(target: usize, counter: &'static AtomicU64) -> usize {
+    let mut stubs = stubs();
+    let key = (counter.as_ptr() as usize, target);
+    if let Some(stub) = stubs.counting.get(&key) {
+        return *stub;
+    }
+    // movabs r11, counter; lock inc qword ptr [r11]; movabs r11, target; jmp r11
+    let mut code = [0_u8; 27];
+    code[..2].copy_from_slice(&[0x49, 0xBB]);
+    code[2..10].copy_from_slice(&(key.0 as u64).to_le_bytes());
+    code[10..14].copy_from_slice(&[0xF0, 0x49, 0xFF, 0x03]);
+    code[14..16].copy_from_slice(&[0x49, 0xBB]);
+    code[16..24].copy_from_slice(&(target as u64).to_le_bytes());
+    code[24..].copy_from_slice(&[0x41, 0xFF, 0xE3]);
+    let stub = stubs.place(&code);
+    stubs.counting.insert(key, stub);
+    stub
+}
+
+/// Where a stub that counts goes on; any other address is its own.
+pub(crate) fn behind_counter(address: usize) -> usize {
+    let stubs = stubs();
+    stubs.counting.iter().find(|(_, stub)| **stub == address).map_or(address, |((_, target), _)| *target)
 }

@@ -104,6 +104,8 @@ pub enum HostMode {
     /// Real time, few checks: for speed.
     #[default]
     Fast,
+    /// As fast, without the host's checks between driver and consumer, and with Windows' charges for changes of the IRQL and system calls.
+    Measure,
     /// Virtual time, guard pages, every rule checked.
     Verify,
 }

@@ -18,9 +18,9 @@ use super::{Export, Image, ImageKind, Section, Target};
 use super::{coverage, load_configuration};
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::export::{self, Resolved};
+use crate::import_counts;
 use crate::memory::address_space::{Protection, Reservation, Zone};
 use crate::memory::{PAGE_SIZE, frames, paged};
-use crate::thunk;
 use crate::user::imports;
 
 /// Why an image could not be loaded.
@@ -83,7 +83,8 @@ pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageE
     memory.fill(0);
     copy_headers_and_sections(&file, &bytes, memory).map_err(|reason| format(&reason))?;
     relocate(&file, memory, base).map_err(|reason| format(&reason))?;
-    let missing = bind_imports(kind, &file, memory).map_err(|reason| format(&reason))?;
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let missing = bind_imports(kind, &name, &file, memory).map_err(|reason| format(&reason))?;
     if !missing.is_empty() {
         reservation.release();
         frames::free_run(frames);
@@ -98,7 +99,6 @@ pub(crate) fn load_as(kind: ImageKind, path: &Path) -> Result<Arc<Image>, ImageE
         check_integrity(path, optional.section_alignment(), base, &sections, imports);
     }
     protect(&reservation, base, length, &sections);
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let export_table = export_table(&file, base);
     let image = Arc::new(Image {
         call_targets,
@@ -200,8 +200,8 @@ fn relocate(file: &PeFile64<'_>, memory: &mut [u8], base: usize) -> Result<(), S
     Ok(())
 }
 
-/// Fills the import address table and returns what nothing exports.
-fn bind_imports(kind: ImageKind, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
+/// Fills the import address table of the image with this name and returns what nothing exports.
+fn bind_imports(kind: ImageKind, image: &str, file: &PeFile64<'_>, memory: &mut [u8]) -> Result<Vec<String>, String> {
     let text = |error: object::Error| error.to_string();
     let mut missing = Vec::new();
     let Some(table) = file.import_table().map_err(text)? else { return Ok(missing) };
@@ -230,7 +230,7 @@ fn bind_imports(kind: ImageKind, file: &PeFile64<'_>, memory: &mut [u8]) -> Resu
                 Import::Name(_, name) => {
                     let name = String::from_utf8_lossy(name);
                     let address = match kind {
-                        ImageKind::Driver => address_of(&module, &name),
+                        ImageKind::Driver => slot_of(image, &module, &name),
                         ImageKind::Dll => imports::address_of(&module, &name),
                     };
                     if address.is_none() {
@@ -247,6 +247,14 @@ fn bind_imports(kind: ImageKind, file: &PeFile64<'_>, memory: &mut [u8]) -> Resu
     Ok(missing)
 }
 
+/// As [`address_of`], for the slot of an image with this name.
+fn slot_of(image: &str, module: &str, name: &str) -> Option<usize> {
+    match export::resolve(module, name) {
+        Some(Resolved::Function(export)) => Some(import_counts::slot_for(image, name, export.entry())),
+        _ => address_of(module, name),
+    }
+}
+
 /// What an import slot receives: a stub, the routine itself, a variable, or another image's export.
 pub fn address_of(module: &str, name: &str) -> Option<usize> {
     address_of_name(module, name, 0)
@@ -254,8 +262,7 @@ pub fn address_of(module: &str, name: &str) -> Option<usize> {
 
 fn address_of_name(module: &str, name: &str, depth: usize) -> Option<usize> {
     match export::resolve(module, name) {
-        Some(Resolved::Function(export)) if export.direct => Some(export.address as usize),
-        Some(Resolved::Function(export)) => Some(thunk::stub_for(export.address, export.arguments)),
+        Some(Resolved::Function(export)) => Some(export.entry()),
         Some(Resolved::Data(export)) => Some(export.address as usize),
         None => address_in_image(module, depth, |export| export.name.as_deref() == Some(name)),
     }

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dpc;
 use crate::exports;
+use crate::fast;
 use crate::nt::{KDPC, PROCESSOR_NUMBER};
 use crate::processor;
 use crate::status::{NtStatus, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
@@ -30,7 +31,7 @@ exports! {
     /// Queues the DPC; FALSE when it is queued. Below DISPATCH it runs at once on the current processor.
     /// Checks: an initialised DPC; its routine returns at DISPATCH without spin locks
     /// Source: WDM: KeInsertQueueDpc
-    [ANY] fn KeInsertQueueDpc(deferred: *mut KDPC, first: *mut c_void, second: *mut c_void) -> u8 {
+    [ANY, fast = fast::KeInsertQueueDpc] fn KeInsertQueueDpc(deferred: *mut KDPC, first: *mut c_void, second: *mut c_void) -> u8 {
         // SAFETY: the image's DPC object.
         u8::from(unsafe { dpc::insert(Thread::current(), deferred, first, second) })
     }
@@ -83,7 +84,7 @@ exports! {
 
     /// TRUE once the running DPC has used up its time.
     /// Source: WDM: KeShouldYieldProcessor
-    [ANY] fn KeShouldYieldProcessor() -> u32 {
+    [ANY, fast = fast::KeShouldYieldProcessor] fn KeShouldYieldProcessor() -> u32 {
         u32::from(dpc::should_yield(Thread::current()))
     }
 }

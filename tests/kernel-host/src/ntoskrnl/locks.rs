@@ -3,6 +3,7 @@
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dispatcher;
 use crate::exports;
+use crate::fast;
 use crate::irql::{self, Irql};
 use crate::lock_order;
 use crate::nt::KLOCK_QUEUE_HANDLE;
@@ -15,7 +16,7 @@ exports! {
     /// The current level.
     /// Checks: not asked by a miniport's handler that gets it by a flag
     /// Source: WDM: KeGetCurrentIrql
-    [ANY] fn KeGetCurrentIrql() -> Irql {
+    [ANY, fast = fast::KeGetCurrentIrql] fn KeGetCurrentIrql() -> Irql {
         if crate::kernel::is_verifying() {
             crate::ndis::data_path::check_level_not_told(Thread::current());
         }
@@ -25,26 +26,26 @@ exports! {
     /// Raises the level; DISPATCH takes the processor.
     /// Checks: not downwards
     /// Source: WDM: KeRaiseIrql
-    [ANY] fn KfRaiseIrql(new: Irql) -> Irql {
+    [ANY, fast = fast::KfRaiseIrql] fn KfRaiseIrql(new: Irql) -> Irql {
         irql::raise(new)
     }
 
     /// Raises to DISPATCH.
     /// Source: WDM: KeRaiseIrqlToDpcLevel
-    [UP_TO_DISPATCH] fn KeRaiseIrqlToDpcLevel() -> Irql {
+    [UP_TO_DISPATCH, fast = fast::KeRaiseIrqlToDpcLevel] fn KeRaiseIrqlToDpcLevel() -> Irql {
         irql::raise(irql::DISPATCH)
     }
 
     /// Lowers the level; below DISPATCH queued DPCs run and the processor is given up.
     /// Checks: not upwards; no spin lock held below DISPATCH; not inside a DPC
     /// Source: WDM: KeLowerIrql
-    [ANY] fn KeLowerIrql(new: Irql) {
+    [ANY, fast = fast::KeLowerIrql] fn KeLowerIrql(new: Irql) {
         lower(new);
     }
 
     /// The same, by its old name.
     /// Source: WDM: KeLowerIrql
-    [ANY] fn KfLowerIrql(new: Irql) {
+    [ANY, fast = fast::KfLowerIrql] fn KfLowerIrql(new: Irql) {
         lower(new);
     }
 
@@ -62,7 +63,7 @@ exports! {
     /// Raises to DISPATCH and acquires.
     /// Checks: no recursion; an initialised lock
     /// Source: WDM: KeAcquireSpinLockRaiseToDpc
-    [UP_TO_DISPATCH] fn KeAcquireSpinLockRaiseToDpc(lock: *mut usize) -> Irql {
+    [UP_TO_DISPATCH, fast = fast::KeAcquireSpinLockRaiseToDpc] fn KeAcquireSpinLockRaiseToDpc(lock: *mut usize) -> Irql {
         let old = irql::raise(irql::DISPATCH);
         // SAFETY: the image's lock.
         unsafe { spin_lock::acquire(Thread::current(), lock, Manner::Plain) };
@@ -72,7 +73,7 @@ exports! {
     /// Releases and goes back to the level before.
     /// Checks: held by this thread, at DISPATCH
     /// Source: WDM: KeReleaseSpinLock
-    [ANY] fn KeReleaseSpinLock(lock: *mut usize, new: Irql) {
+    [ANY, fast = fast::KeReleaseSpinLock] fn KeReleaseSpinLock(lock: *mut usize, new: Irql) {
         spin_lock::check_new_level(lock, new);
         // SAFETY: the image's lock.
         unsafe { spin_lock::release(Thread::current(), lock, Manner::Plain) };
@@ -82,7 +83,7 @@ exports! {
     /// Acquires at DISPATCH.
     /// Checks: no recursion; an initialised lock
     /// Source: WDM: KeAcquireSpinLockAtDpcLevel
-    [FROM_DISPATCH] fn KeAcquireSpinLockAtDpcLevel(lock: *mut usize) {
+    [FROM_DISPATCH, fast = fast::KeAcquireSpinLockAtDpcLevel] fn KeAcquireSpinLockAtDpcLevel(lock: *mut usize) {
         // SAFETY: the image's lock.
         unsafe { spin_lock::acquire(Thread::current(), lock, Manner::Plain) };
     }
@@ -90,7 +91,7 @@ exports! {
     /// Releases and stays at DISPATCH.
     /// Checks: held by this thread
     /// Source: WDM: KeReleaseSpinLockFromDpcLevel
-    [ANY] fn KeReleaseSpinLockFromDpcLevel(lock: *mut usize) {
+    [ANY, fast = fast::KeReleaseSpinLockFromDpcLevel] fn KeReleaseSpinLockFromDpcLevel(lock: *mut usize) {
         // SAFETY: the image's lock.
         unsafe { spin_lock::release(Thread::current(), lock, Manner::Plain) };
     }
@@ -112,7 +113,7 @@ exports! {
     /// Raises to DISPATCH and acquires through a queue handle.
     /// Checks: as the plain kind; the handle stays where it is; never mixed with the plain kind
     /// Source: WDM: KeAcquireInStackQueuedSpinLock
-    [UP_TO_DISPATCH] fn KeAcquireInStackQueuedSpinLock(lock: *mut usize, handle: *mut KLOCK_QUEUE_HANDLE) {
+    [UP_TO_DISPATCH, fast = fast::KeAcquireInStackQueuedSpinLock] fn KeAcquireInStackQueuedSpinLock(lock: *mut usize, handle: *mut KLOCK_QUEUE_HANDLE) {
         let old = irql::raise(irql::DISPATCH);
         // SAFETY: the image's lock and handle.
         unsafe { acquire_queued(lock, handle, old) };
@@ -121,7 +122,7 @@ exports! {
     /// Releases through the queue handle and goes back.
     /// Checks: held by this thread through this handle
     /// Source: WDM: KeReleaseInStackQueuedSpinLock
-    [ANY] fn KeReleaseInStackQueuedSpinLock(handle: *mut KLOCK_QUEUE_HANDLE) {
+    [ANY, fast = fast::KeReleaseInStackQueuedSpinLock] fn KeReleaseInStackQueuedSpinLock(handle: *mut KLOCK_QUEUE_HANDLE) {
         // SAFETY: the image's handle.
         let old = unsafe { release_queued(handle) };
         lower(old);

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::exports;
+use crate::fast;
 use crate::nt::{GROUP_AFFINITY, PROCESSOR_NUMBER};
 use crate::processor;
 use crate::status::{NtStatus, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
@@ -16,7 +17,7 @@ exports! {
 
     /// The processor the thread is on; stable at DISPATCH.
     /// Source: WDM: KeGetCurrentProcessorNumberEx
-    [ANY] fn KeGetCurrentProcessorNumberEx(number: *mut PROCESSOR_NUMBER) -> u32 {
+    [ANY, fast = fast::KeGetCurrentProcessorNumberEx] fn KeGetCurrentProcessorNumberEx(number: *mut PROCESSOR_NUMBER) -> u32 {
         let index = Thread::current().processor();
         if !number.is_null() {
             // SAFETY: the image's output.

@@ -1,6 +1,7 @@
 //! Rundown protection.
 
 use crate::exports;
+use crate::fast;
 use crate::rundown;
 
 exports! {
@@ -14,14 +15,14 @@ exports! {
 
     /// FALSE once rundown has begun.
     /// Source: WDM: ExAcquireRundownProtection
-    [UP_TO_DISPATCH] fn ExAcquireRundownProtection(reference: *mut u64) -> u8 {
+    [UP_TO_DISPATCH, fast = fast::ExAcquireRundownProtection] fn ExAcquireRundownProtection(reference: *mut u64) -> u8 {
         // SAFETY: the image's reference.
         u8::from(unsafe { rundown::acquire(reference) })
     }
 
     /// Checks: acquired before
     /// Source: WDM: ExReleaseRundownProtection
-    [UP_TO_DISPATCH] fn ExReleaseRundownProtection(reference: *mut u64) {
+    [UP_TO_DISPATCH, fast = fast::ExReleaseRundownProtection] fn ExReleaseRundownProtection(reference: *mut u64) {
         // SAFETY: the image's reference.
         unsafe { rundown::release(reference) };
     }

@@ -54,13 +54,13 @@ impl Machine {
     /// Boots, loads, adds the adapters.
     pub fn start(arguments: &MachineArguments) -> Result<Self, Failure> {
         let image = ImageFacts::read(&find_image(arguments.image.as_deref())?)?;
-        let mode = match arguments.mode {
-            HostMode::Fast => Mode::Fast,
-            HostMode::Verify => Mode::Verify,
+        let mut config = match arguments.mode {
+            HostMode::Fast => KernelConfig { mode: Mode::Fast, ..KernelConfig::default() },
+            HostMode::Measure => KernelConfig::for_measuring(),
+            HostMode::Verify => KernelConfig::default(),
         };
-        let ordinary = KernelConfig::default();
-        let trace_ndk = arguments.trace.is_some() || ordinary.trace_ndk;
-        let kernel = Kernel::boot(KernelConfig { mode, trace_ndk, ..ordinary });
+        config.trace_ndk |= arguments.trace.is_some();
+        let kernel = Kernel::boot(config);
         let load = |path: &Path, service: &str| {
             kernel.load_driver(path, service).map_err(|error| {
                 Failure::new(

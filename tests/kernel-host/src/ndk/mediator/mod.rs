@@ -15,6 +15,7 @@ pub(crate) mod trace;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndkpi_sys::ndkpi::{NDK_ADAPTER, NDK_OBJECT_HEADER};
@@ -24,10 +25,17 @@ use super::object_check::NdkObjectKind;
 use crate::ndis::rule::{Group, broken};
 use object::{Family, NdkObject};
 
-/// An adapter and what belongs to it.
+/// An adapter and what belongs to it; no family where the consumer has the provider's own objects.
 struct Open {
     adapter: NdkAdapter,
-    family: Arc<Family>,
+    family: Option<Arc<Family>>,
+}
+
+/// Whether adapters that are opened from now on get the layer.
+static ON: AtomicBool = AtomicBool::new(true);
+
+pub(crate) fn configure(on: bool) {
+    ON.store(on, Ordering::SeqCst);
 }
 
 /// Open adapters, by the provider's object.
@@ -37,12 +45,17 @@ fn adapters() -> MutexGuard<'static, Option<HashMap<usize, Open>>> {
     ADAPTERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts the layer in front of an adapter that was opened, and returns what the consumer gets.
+/// Puts the layer in front of an adapter that was opened, unless the kernel was booted without it, and returns what the
+/// consumer gets.
 pub fn adopt_adapter(adapter: NdkAdapter) -> *mut NDK_ADAPTER {
     let pointer = adapter.as_pointer();
+    if !ON.load(Ordering::SeqCst) {
+        adapters().get_or_insert_default().insert(pointer as usize, Open { adapter, family: None });
+        return pointer;
+    }
     let family = Arc::new(Family::new(adapter.version()));
     object::adopt(NdkObjectKind::Adapter, pointer.cast::<NDK_OBJECT_HEADER>(), &family, "WskOpenNdkAdapter");
-    adapters().get_or_insert_default().insert(pointer as usize, Open { adapter, family });
+    adapters().get_or_insert_default().insert(pointer as usize, Open { adapter, family: Some(family) });
     trace_adapter("WskOpenNdkAdapter", pointer as usize);
     pointer
 }
@@ -60,6 +73,7 @@ pub fn close_adapter(pointer: *mut NDK_ADAPTER) {
     let Some(Open { adapter, family }) = adapters().get_or_insert_default().remove(&(pointer as usize)) else {
         broken(Group::Ndk, pointer as usize, "WskCloseNdkAdapter is given what is no open NDK adapter");
     };
+    let Some(family) = family else { return adapter.close() };
     trace_adapter("WskCloseNdkAdapter", pointer as usize);
     if family.mappings_left() != 0 {
         let rule = format!("WskCloseNdkAdapter: {} logical address mappings are not released", family.mappings_left());
@@ -80,7 +94,7 @@ pub fn close_adapter(pointer: *mut NDK_ADAPTER) {
     callbacks::forget(&family);
 }
 
-/// How many adapters are open through the layer.
+/// How many adapters are open through WSK.
 #[must_use]
 pub fn open_adapters() -> usize {
     adapters().as_ref().map_or(0, HashMap::len)
@@ -158,7 +172,7 @@ fn causes(
     {
         causes.push(format!("the completion of {function}, which has not come"));
     }
-    let running = object.telling.load(std::sync::atomic::Ordering::SeqCst);
+    let running = object.telling.load(Ordering::SeqCst);
     if running != 0 {
         causes.push(format!("{running} callbacks of it that have not returned"));
     }

@@ -91,6 +91,7 @@ const fn slot(kind: NdkObjectKind, index: usize, name: &'static str, arguments: 
             address: std::ptr::null(),
             arguments: arguments.len(),
             direct: false,
+            fast: None,
         },
     }
 }
