@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use crate::last::Dispose;
 use crate::shared::NoMemory;
-use crate::sync::{AtomicU64, Ordering, loom_fence};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, loom_fence};
 
 /// A point in time: it covers every value that was retired before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -34,6 +34,8 @@ pub struct Epoch {
     now: AtomicU64,
     /// The latest stamp that a context waits for; 0 when none does.
     wanted: AtomicU64,
+    /// Places that have ever been taken: those behind them need not be looked at.
+    used: AtomicUsize,
     places: Box<[Place]>,
 }
 
@@ -52,24 +54,31 @@ impl Epoch {
         let mut places = Vec::new();
         places.try_reserve_exact(contexts)?;
         places.extend((0..contexts).map(|_| Place(AtomicU64::new(0))));
-        Ok(Self { now: AtomicU64::new(1), wanted: AtomicU64::new(0), places: places.into_boxed_slice() })
+        Ok(Self { now: AtomicU64::new(1), wanted: AtomicU64::new(0), used: AtomicUsize::new(0), places: places.into_boxed_slice() })
     }
 
     /// Enters, beginning the search for a free place at `hint`; `None` when all are taken.
     pub fn enter(&self, hint: usize) -> Option<Guard<'_>> {
         let now = self.now.load(Ordering::SeqCst);
         // Mostly the place of the hint is free, and no search is needed.
-        if let Some(guard) = self.places.get(hint).and_then(|place| self.take(place, now)) {
+        if let Some(guard) = self.take(hint, now) {
             return Some(guard);
         }
-        let (late, early) = self.places.split_at_checked(hint % self.places.len().max(1))?;
-        early.iter().chain(late).find_map(|place| self.take(place, now))
+        let first = hint % self.places.len().max(1);
+        (first..self.places.len()).chain(0..first).find_map(|index| self.take(index, now))
     }
 
     #[inline]
-    fn take<'a>(&'a self, place: &'a Place, now: u64) -> Option<Guard<'a>> {
-        let free = place.0.load(Ordering::Relaxed) == 0;
-        if !free || place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+    fn take(&self, index: usize, now: u64) -> Option<Guard<'_>> {
+        let place = self.places.get(index)?;
+        if place.0.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        // Before the place is taken: who does not see this has retired before this context looks anything up.
+        if index >= self.used.load(Ordering::Relaxed) {
+            self.used.fetch_max(index.wrapping_add(1), Ordering::SeqCst);
+        }
+        if place.0.compare_exchange(0, now, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return None;
         }
         loom_fence();
@@ -85,7 +94,8 @@ impl Epoch {
     /// Whether every context inside entered after the stamp was taken.
     pub fn passed(&self, stamp: Stamp) -> bool {
         loom_fence();
-        self.places.iter().all(|place| {
+        let used = self.used.load(Ordering::SeqCst);
+        self.places.iter().take(used).all(|place| {
             let entered = place.0.load(Ordering::SeqCst);
             entered == 0 || entered >= stamp.0
         })

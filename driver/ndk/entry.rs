@@ -16,7 +16,8 @@ use ndkpi_sys::{
     ndkpi::{NDK_FN_CREATE_COMPLETION, NDK_LOGICAL_ADDRESS, NDK_OBJECT_HEADER, NDK_OBJECT_TYPE, NDK_SGE},
     nt::{MDL, PVOID, SIZE_T, ULONG},
 };
-use softndk_engine::{ConnectError, ReadLimits, limits::PRIVATE_DATA};
+use softndk_engine::{ConnectError, Pages, ReadLimits, limits::PRIVATE_DATA};
+use softndk_kernel::copy;
 
 use super::{consumer_object::Object, kind::Kind};
 use crate::{
@@ -255,6 +256,24 @@ impl<T: Copy> Iterator for Entries<'_, T> {
 }
 
 impl<T: Copy> ExactSizeIterator for Entries<'_, T> {}
+
+/// The pages of a fast registration.
+pub struct PageEntries<'call>(pub Entries<'call, NDK_LOGICAL_ADDRESS>);
+
+impl Pages for PageEntries<'_> {
+    fn count(&self) -> usize {
+        self.0.left
+    }
+
+    fn read(self, into: &mut [u64]) {
+        let pages = into.len().min(self.0.left);
+        // SAFETY: as many entries as the count says lie behind the first (`take`), of eight bytes each, and `into` has as many places.
+        // What the consumer writes meanwhile is seen once.
+        unsafe { copy::bytes(into.as_mut_ptr().cast(), self.0.next.cast(), pages.saturating_mul(size_of::<u64>())) };
+    }
+}
+
+const _: () = assert!(size_of::<NDK_LOGICAL_ADDRESS>() == size_of::<u64>());
 
 /// Places for results, with their count.
 #[derive(Clone, Copy)]

@@ -12,13 +12,13 @@ use ndkpi_sys::{
     },
     nt::{NTSTATUS, PVOID, SIZE_T, STATUS_SUCCESS, UINT32, UINT64, ULONG},
 };
-use softndk_engine::{FastRegistration, LogicalAddress, MemoryToken, PostError, QueuePair, RequestFlags, Rights, Sge};
+use softndk_engine::{FastRegistration, MemoryToken, PostError, QueuePair, RequestFlags, Rights, Sge};
 use softndk_ioctl::NdkCall;
 
 use super::{
     adapter::query_extension,
     consumer_object,
-    entry::{Entries, HeaderRef, PageList, Sgl, entry},
+    entry::{Entries, HeaderRef, PageEntries, PageList, Sgl, entry},
     kind::{MemoryRegionKind, MemoryRegionRef, MemoryWindowKind, MemoryWindowRef, QueuePairKind, QueuePairRef},
 };
 use crate::{
@@ -260,11 +260,10 @@ fn fast_register(
         return refuse_early(NdkCall::FAST_REGISTER, queue_pair, refusal);
     };
     let registration = FastRegistration { first_byte_offset, length: length as u64, base: base.addr() as u64, rights };
-    let pages = pages.map(|page| LogicalAddress(page.QuadPart.cast_unsigned()));
     result(
         NdkCall::FAST_REGISTER,
         queue_pair,
-        queue_pair.fast_register(word(context), flags, region, registration, pages),
+        queue_pair.fast_register(word(context), flags, region, registration, PageEntries(pages)),
     )
 }
 

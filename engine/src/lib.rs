@@ -46,7 +46,7 @@ pub use fabric::open::Open;
 pub use flags::{Operation, RequestFlags, Rights};
 pub use limits::Limits;
 pub use memory::mapping::{LogicalMapping, Releasing, StillCopied};
-pub use memory::memory_region::{MemoryRegion, Registration};
+pub use memory::memory_region::{MemoryRegion, Pages, Registration};
 pub use memory::memory_window::MemoryWindow;
 pub use memory::protection_domain::ProtectionDomain;
 pub use object::event::{

@@ -7,12 +7,12 @@
 //! has a new token each time, a fast-register region keeps one over all its cycles; taking access away is complete only when no
 //! context that could have seen the region is inside any more.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use softndk_cells::{Dispose, DoubleBuffer, NoMemory, Removed, Shared, SlotKey};
 
-use crate::capacity::push_within_capacity;
 use crate::error::{CreateError, PostError, RegionError};
 use crate::flags::Rights;
 use crate::limits::PAGE;
@@ -57,13 +57,33 @@ pub(crate) struct FastRegion {
 
 impl Dispose for FastRegion {}
 
+/// The pages of a fast registration, as the front end has them.
+pub trait Pages {
+    fn count(&self) -> usize;
+
+    /// Copies the pages out, each read once; `into` has as many places.
+    fn read(self, into: &mut [u64]);
+}
+
+impl<I: ExactSizeIterator<Item = LogicalAddress>> Pages for I {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn read(self, into: &mut [u64]) {
+        for (place, page) in into.iter_mut().zip(self) {
+            *place = page.0;
+        }
+    }
+}
+
 /// One page list of a fast-register region's double buffer.
 pub(crate) struct PageList {
-    /// Where each page is; empty where they follow one another.
-    pages: Vec<u64>,
-    /// Where the first page is.
-    first: u64,
+    /// Places for as many pages as the region may have.
+    pages: Box<[u64]>,
     count: usize,
+    /// The pages follow one another: the first says where all are.
+    is_run: bool,
     pub(crate) first_byte_offset: u64,
     pub(crate) base: u64,
     pub(crate) length: u64,
@@ -74,53 +94,40 @@ impl PageList {
     fn try_new(pages: usize) -> Result<Self, NoMemory> {
         let mut list = Vec::new();
         list.try_reserve_exact(pages)?;
-        Ok(Self { pages: list, first: 0, count: 0, first_byte_offset: 0, base: 0, length: 0, rights: Rights::empty() })
+        list.extend((0..pages).map(|_| 0));
+        let pages = list.into_boxed_slice();
+        let rights = Rights::empty();
+        Ok(Self { pages, count: 0, is_run: false, first_byte_offset: 0, base: 0, length: 0, rights })
     }
 
-    /// Replaces the pages, each of which is looked at once. Those of one run are known by the first.
-    pub(crate) fn fill(&mut self, mut pages: impl ExactSizeIterator<Item = u64>) -> Result<(), PostError> {
-        self.pages.clear();
-        self.first = pages.next().ok_or(PostError::BadParameter)?;
-        self.count = 1;
-        let mut last = self.first;
-        let mut bits = self.first;
-        while let Some(page) = pages.next() {
-            if page != last.wrapping_add(PAGE) {
-                bits |= self.scatter(page, pages)?;
-                break;
-            }
-            last = page;
-            self.count += 1;
+    /// Replaces the pages.
+    pub(crate) fn fill(&mut self, pages: impl Pages) -> Result<(), PostError> {
+        let count = pages.count();
+        let list = self.pages.get_mut(..count).ok_or(PostError::NoResources)?;
+        pages.read(list);
+        let first = *list.first().ok_or(PostError::BadParameter)?;
+        // What differs from a run of pages, and what is no page, by bits: no branch a page.
+        let mut expected = first;
+        let (mut strays, mut bits) = (0, 0);
+        for page in list {
+            strays |= *page ^ expected;
+            bits |= *page;
+            expected = expected.wrapping_add(PAGE);
         }
+        (self.count, self.is_run) = (count, strays == 0);
         if bits.is_multiple_of(PAGE) { Ok(()) } else { Err(PostError::BadParameter) }
-    }
-
-    /// The pages do not follow one another: lists them all, those of the run so far and those that come. Returns their bits.
-    fn scatter(&mut self, page: u64, rest: impl ExactSizeIterator<Item = u64>) -> Result<u64, PostError> {
-        let run = (0..self.count as u64).map(|index| self.first.wrapping_add(index.wrapping_mul(PAGE)));
-        let mut bits = 0;
-        for page in run.chain([page]).chain(rest) {
-            bits |= page;
-            push_within_capacity(&mut self.pages, page).map_err(|_| PostError::NoResources)?;
-        }
-        self.count = self.pages.len();
-        Ok(bits)
     }
 
     /// Where the registered bytes begin, if they are one run.
     pub(crate) fn whole(&self) -> Option<LogicalAddress> {
-        self.pages.is_empty().then(|| LogicalAddress(self.first.wrapping_add(self.first_byte_offset)))
+        let first = self.pages.first().filter(|_| self.is_run)?;
+        Some(LogicalAddress(first.wrapping_add(self.first_byte_offset)))
     }
 
     /// Where the byte at an offset is, and how many of the `most` bytes from there on follow it.
     pub(crate) fn run_from(&self, at: u64, most: u64) -> Option<(LogicalAddress, u64)> {
-        if self.pages.is_empty() {
-            let end = (self.count as u64).checked_mul(PAGE)?;
-            let left = end.checked_sub(at).filter(|left| *left > 0)?;
-            return Some((LogicalAddress(self.first.wrapping_add(at)), left.min(most)));
-        }
         let inside = at % PAGE;
-        let mut following = self.pages.get((at / PAGE) as usize..)?.iter();
+        let mut following = self.pages.get((at / PAGE) as usize..self.count)?.iter();
         let first = *following.next()?;
         let mut length = PAGE - inside;
         let mut expected = first;

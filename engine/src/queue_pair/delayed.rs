@@ -26,7 +26,7 @@ use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::{Inside, Responder};
-use crate::queue_pair::transport::{Answer, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport};
+use crate::queue_pair::transport::{Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport};
 use crate::token::MemoryToken;
 
 /// Bytes of one parcel.
@@ -452,7 +452,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         )
     }
 
-    fn peer(&self) -> Option<&Shared<QueuePairObject<P>>> {
+    fn at_hand(&mut self) -> Option<AtHand<'_, P>> {
         None
     }
 

@@ -16,7 +16,7 @@ use crate::object::scheduler::Scheduler;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::Responder;
-use crate::queue_pair::transport::{Answer, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport};
+use crate::queue_pair::transport::{Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport};
 use crate::token::MemoryToken;
 
 /// See the module.
@@ -76,8 +76,8 @@ impl<P: Platform> Transport<P> for Loopback<P> {
     }
 
     #[inline]
-    fn peer(&self) -> Option<&Shared<QueuePairObject<P>>> {
-        self.0.pair()
+    fn at_hand(&mut self) -> Option<AtHand<'_, P>> {
+        self.0.at_hand()
     }
 
     #[inline]

@@ -136,7 +136,7 @@ pub(crate) struct Request<P: Platform> {
     /// The peer's token; of a Bind: the token to give.
     pub(crate) token: MemoryToken,
     pub(crate) subject: Subject<P>,
-    /// A Read or Write of one SGE without anything special: it may be moved in one go.
+    /// A Read, Write or Send of one SGE that invalidates nothing: it may be moved in one go.
     pub(crate) is_plain: bool,
 }
 

@@ -13,7 +13,7 @@ use softndk_cells::ring::Claim;
 use crate::error::PostError;
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::limits::{IN_PLACE_PASSIVE, PAGE, PIECE};
-use crate::memory::memory_region::{FastRegion, MemoryRegion};
+use crate::memory::memory_region::{FastRegion, MemoryRegion, Pages};
 use crate::memory::memory_window::MemoryWindow;
 use crate::memory::transfer::CHUNK;
 use crate::object::allowance::Allowance;
@@ -22,7 +22,7 @@ use crate::platform::Platform;
 use crate::queue_pair::pair::{QueuePair, QueuePairObject, Request, Subject, state};
 use crate::queue_pair::receive_queue::{self, Receive};
 use crate::queue_pair::requester;
-use crate::token::{LogicalAddress, MemoryToken, Sge};
+use crate::token::{MemoryToken, Sge};
 
 /// What a fast registration makes of its region; the pages are passed as an iterator.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ impl<P: Platform> QueuePair<P> {
         flags: RequestFlags,
         region: &MemoryRegion<P>,
         registration: FastRegistration,
-        pages: impl ExactSizeIterator<Item = LogicalAddress>,
+        pages: impl Pages,
     ) -> Result<(), PostError> {
         let posted = self.post_fast_register(context, flags, region, registration, pages);
         self.after_post(flags, posted)
@@ -213,7 +213,7 @@ impl<P: Platform> QueuePair<P> {
             ring.publish();
         } else if count == 1 {
             request.count = 1;
-            request.is_plain = matches!(order.operation, Operation::Read | Operation::Write)
+            request.is_plain = order.operation != Operation::SendAndInvalidate
                 && !order.flags.contains(RequestFlags::LOCAL_INVALIDATE);
             request.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
             request.length = u64::from(request.single.length);
@@ -271,7 +271,7 @@ impl<P: Platform> QueuePair<P> {
         flags: RequestFlags,
         region: &MemoryRegion<P>,
         registration: FastRegistration,
-        pages: impl ExactSizeIterator<Item = LogicalAddress>,
+        pages: impl Pages,
     ) -> Result<(), PostError> {
         let pair = &self.0;
         self.check_state_and_flags(Operation::FastRegister, flags)?;
@@ -279,7 +279,7 @@ impl<P: Platform> QueuePair<P> {
             return Err(PostError::BadParameter);
         }
         let fast = region.0.fast().ok_or(PostError::BadParameter)?;
-        check_registration(&fast, &registration, pages.len())?;
+        check_registration(&fast, &registration, pages.count())?;
         let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
         if requests.free() == 0 {
             return Err(PostError::QueueFull);
@@ -287,7 +287,7 @@ impl<P: Platform> QueuePair<P> {
         // Page lists that the peer or a Read invalidated are free by now.
         fast.buffers.reclaim();
         let mut draft = fast.buffers.draft().ok_or(PostError::NoResources)?;
-        draft.fill(pages.map(|page| page.0))?;
+        draft.fill(pages)?;
         draft.first_byte_offset = u64::from(registration.first_byte_offset);
         draft.base = registration.base;
         draft.length = registration.length;

@@ -6,9 +6,10 @@
 //! Rules (NDKPI: NDK_FN_RECEIVE): receives complete in the order they were posted; a message that finds none waits and is woken
 //! by the next post; a flush waits for the delivery under way, so each receive completes exactly once.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use softndk_cells::Shared;
+use softndk_cells::{NoMemory, Shared};
 use softndk_cells::ring::Receiver;
 
 use crate::capacity::push_within_capacity;
@@ -33,6 +34,37 @@ pub(crate) struct Receive {
     pub(crate) length: u64,
     /// Taken from a shared queue: it belongs to the queue pair that took it, and completes there.
     pub(crate) shared: bool,
+}
+
+/// The next receives of a queue that have one SGE: their contexts and SGEs, as [`ReceiveQueue::look_ahead`] found them.
+pub(crate) struct Ahead {
+    receives: Vec<(u64, Sge)>,
+    next: usize,
+}
+
+impl Ahead {
+    pub(crate) fn try_new() -> Result<Self, NoMemory> {
+        let mut receives = Vec::new();
+        receives.try_reserve_exact(BATCH)?;
+        Ok(Self { receives, next: 0 })
+    }
+
+    /// The next one, if it has been looked at.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<(u64, Sge)> {
+        self.receives.get(self.next).copied()
+    }
+
+    /// A message has gone into it.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.next = self.next.wrapping_add(1);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.receives.clear();
+        self.next = 0;
+    }
 }
 
 pub(crate) struct ReceiveQueue<P: Platform> {
@@ -63,7 +95,7 @@ impl<P: Platform> ReceiveQueue<P> {
         draining: bool,
         filled: usize,
         waiter: &Object<P>,
-        sges: &mut alloc::vec::Vec<Sge>,
+        sges: &mut Vec<Sge>,
     ) -> Option<Receive> {
         self.inner.with(|inner| {
             let position = inner.receives.position().wrapping_add(filled);
@@ -94,6 +126,26 @@ impl<P: Platform> ReceiveQueue<P> {
         })
     }
 
+    /// Looks at the receives of one SGE that come after the `filled` ones: a message may go into each without asking again, until the
+    /// delivery is ended by [`commit`]. Whether there are any; none where the queue pair drains.
+    pub(crate) fn look_ahead(&self, pair: &QueuePairObject<P>, filled: usize, ahead: &mut Ahead) -> bool {
+        ahead.clear();
+        self.inner.with(|inner| {
+            // Under the lock: a flush that finds nothing being delivered does not meet a delivery afterwards.
+            let most = if pair.state() & state::DRAIN == 0 { BATCH } else { 0 };
+            let first = inner.receives.position().wrapping_add(filled);
+            for offset in 0..most {
+                let receive = inner.receives.peek(first.wrapping_add(offset)).filter(|receive| receive.count == 1);
+                let Some(receive) = receive else { break };
+                if push_within_capacity(&mut ahead.receives, (receive.context, receive.single)).is_err() {
+                    break;
+                }
+            }
+            inner.delivering |= !ahead.receives.is_empty();
+            !ahead.receives.is_empty()
+        })
+    }
+
     /// Whether nothing is posted and nothing under way.
     pub(crate) fn is_drained(&self) -> bool {
         self.inner.with(|inner| inner.receives.is_empty() && !inner.delivering)
@@ -106,7 +158,7 @@ pub(crate) fn begin_shared<P: Platform>(
     attachment: &SrqAttachment<P>,
     filled: usize,
     waiter: &Object<P>,
-    sges: &mut alloc::vec::Vec<Sge>,
+    sges: &mut Vec<Sge>,
 ) -> Option<Receive> {
     let (receive, emptied) = pair.receiving.inner.with(|inner| {
         // Under the lock: a flush that finds nothing being delivered does not meet a delivery afterwards.
@@ -124,12 +176,13 @@ pub(crate) fn begin_shared<P: Platform>(
 /// Ends a batch of deliveries: completes the filled receives in one go. `moving`: another is being filled.
 pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mut [Completion], moving: bool) {
     let entered = pair.receiving.inner.with(|inner| {
+        let tag = pair.tag();
         for completion in &mut *filled {
             completion.queue_pair_context = pair.context;
-            completion.tag = pair.tag();
-            if pair.attachment.is_none() {
-                inner.pop();
-            }
+            completion.tag = tag;
+        }
+        if pair.attachment.is_none() {
+            inner.release(filled.len());
         }
         inner.delivering = moving;
         completion_queue::push_batch(&pair.receive_queue, filled)
@@ -143,6 +196,18 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
 }
 
 impl<P: Platform> PostedReceives<P> {
+    /// Frees the places of the oldest receives. They leave last, as in `pop`.
+    fn release(&mut self, receives: usize) {
+        for offset in 0..receives {
+            let position = self.receives.position().wrapping_add(offset);
+            let sges = self.receives.peek(position).map_or(0, |receive| receive.count);
+            if sges > 1 {
+                self.sges.skip(sges);
+            }
+        }
+        self.receives.release(receives);
+    }
+
     fn pop(&mut self) -> Option<Receive> {
         // The receive leaves last: a context that sees its place free finds places for its SGEs as well.
         let count = self.receives.peek(self.receives.position())?.count;

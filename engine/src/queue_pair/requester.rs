@@ -51,7 +51,7 @@ pub(crate) struct Requester<P: Platform> {
     pub(super) phase: RequestPhase,
     pub(super) transport: PeerTransport<P>,
     /// Until when the message at the front waits for a receive.
-    deadline: Option<u64>,
+    pub(super) deadline: Option<u64>,
     pub(super) done: Batch,
     /// A request failed; the connection has not been ended yet.
     failed: bool,

@@ -22,8 +22,8 @@ use crate::memory::transfer::{List, Remote};
 use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{End, QueuePairObject, state};
-use crate::queue_pair::receive_queue::{self, Receive};
-use crate::queue_pair::transport::{Begun, RemoteBuffer, SendMessage};
+use crate::queue_pair::receive_queue::{self, Ahead, Receive};
+use crate::queue_pair::transport::{AtHand, Begun, RemoteBuffer, SendMessage};
 use crate::token::{MemoryToken, Sge};
 
 /// The other end of one requester; see the module. Made with the requester: nothing is allocated when a connection begins.
@@ -34,6 +34,7 @@ pub(crate) struct Responder<P: Platform> {
     sges: Vec<Sge>,
     /// Receives that are filled and not yet completed.
     filled: Batch,
+    ahead: Ahead,
     /// The queue pair's receives are marked as being filled.
     occupied: bool,
 }
@@ -42,12 +43,19 @@ impl<P: Platform> Responder<P> {
     pub(crate) fn try_new() -> Result<Self, NoMemory> {
         let mut sges = Vec::new();
         sges.try_reserve_exact(RECEIVE_SGES)?;
-        Ok(Self { pair: None, receive: None, sges, filled: Batch::try_new()?, occupied: false })
+        Ok(Self { pair: None, receive: None, sges, filled: Batch::try_new()?, ahead: Ahead::try_new()?, occupied: false })
     }
 
     /// The queue pair at this end.
     pub(crate) fn pair(&self) -> Option<&Shared<QueuePairObject<P>>> {
         self.pair.as_ref()
+    }
+
+    /// The queue pair and what its receives are completed with, unless a message is on its way into one.
+    #[inline]
+    pub(crate) fn at_hand(&mut self) -> Option<AtHand<'_, P>> {
+        let Self { pair: Some(pair), receive: None, filled, ahead, occupied, .. } = self else { return None };
+        Some(AtHand { pair, filled, ahead, occupied })
     }
 
     pub(crate) fn attach(&mut self, pair: Option<Shared<QueuePairObject<P>>>) {

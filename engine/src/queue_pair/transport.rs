@@ -12,6 +12,7 @@ use core::ops::Range;
 
 use softndk_cells::{Guard, NoMemory, Shared, Stamp};
 
+use crate::completion::completion_queue::Batch;
 use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::{Operation, RequestFlags};
@@ -20,6 +21,7 @@ use crate::memory::transfer::LocalBytes;
 use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{QueuePairObject, Request};
+use crate::queue_pair::receive_queue::Ahead;
 use crate::queue_pair::responder::Inside;
 use crate::token::MemoryToken;
 
@@ -135,6 +137,17 @@ pub(crate) enum NotSent {
     Receiver(Outcome),
 }
 
+/// The other end of a connection, in the same machine.
+pub(crate) struct AtHand<'t, P: Platform> {
+    pub(crate) pair: &'t Shared<QueuePairObject<P>>,
+    /// Receives that are filled and not yet completed.
+    pub(crate) filled: &'t mut Batch,
+    /// Receives that may be filled next.
+    pub(crate) ahead: &'t mut Ahead,
+    /// Its receives are marked as being filled, which the next [`Transport::commit`] ends.
+    pub(crate) occupied: &'t mut bool,
+}
+
 /// How the requester of a queue pair reaches the other end; see the module.
 pub(crate) trait Transport<P: Platform>: Sized {
     /// A transport without another end.
@@ -161,8 +174,8 @@ pub(crate) trait Transport<P: Platform>: Sized {
         range: Range<u64>,
     ) -> Answer<Result<u64, Refused>>;
 
-    /// The queue pair at the other end, where its memory is at hand in the call: plain requests are moved without the transport.
-    fn peer(&self) -> Option<&Shared<QueuePairObject<P>>>;
+    /// The other end, where its memory is at hand in the call: plain requests are moved without the transport.
+    fn at_hand(&mut self) -> Option<AtHand<'_, P>>;
 
     /// Finds the peer's next receive and checks that the message can go into it.
     fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun>;

@@ -78,5 +78,29 @@ fn rows(pair: &Pair<'_>) -> Vec<Row> {
     row("poll_empty", 1, &|| {
         near.initiator.take(1);
     });
+    let sink = remote.first_in_sges(64, 1);
+    let source = local.first_in_sges(64, 1);
+    row("send_64_chain16", CHAIN as u64, &|| {
+        for _ in 0..CHAIN {
+            assert_eq!(far.queue_pair.receive(2, &sink), 0);
+        }
+        for index in 0..CHAIN {
+            let flags = if index + 1 == CHAIN { NDK_OP_FLAGS::empty() } else { NDK_OP_FLAG_DEFER };
+            assert_eq!(near.queue_pair.send(1, &source, flags), 0);
+        }
+        assert_eq!(near.initiator.take(CHAIN).len(), CHAIN);
+        assert_eq!(far.receive.take(CHAIN).len(), CHAIN);
+    });
+    let (mapping, region) = (conformance::consumer::Mapping::build(near.adapter, &Buffer::new(1 << 20, 0, kernel_host::FrameOrder::Contiguous)).unwrap(), near.domain.fast_region(256, true));
+    let mut scattered = mapping.pages().to_vec();
+    scattered.reverse();
+    for (name, pages) in [("frmr_256", mapping.pages().to_vec()), ("frmr_256_scattered", scattered)] {
+        row(name, 1, &|| {
+            let registration = conformance::consumer::FastRegistration { pages: &pages, first_byte_offset: 0, length: 1 << 20, base: 0 };
+            assert_eq!(near.queue_pair.fast_register(1, region.object(), &registration, NDK_OP_FLAG_ALLOW_REMOTE_READ), 0);
+            assert_eq!(near.queue_pair.invalidate(2, region.object(), NDK_OP_FLAGS::empty()), 0);
+            assert_eq!(near.initiator.take(2).len(), 2);
+        });
+    }
     rows
 }
