@@ -12,7 +12,7 @@ use softndk_cells::ring::{self, Receiver, Sender};
 use softndk_cells::{NoMemory, Ready, Reserved, Serialized, Shared};
 
 use crate::adapter::open::OpenObject;
-use crate::completion::completion_queue::{CompletionQueue, CompletionQueueObject};
+use crate::completion::completion_queue::{Completion, CompletionQueue, CompletionQueueObject};
 use crate::counters::{TrafficCounter, TrafficCounters};
 use crate::error::CreateError;
 use crate::flags::{Operation, RequestFlags, Rights};
@@ -259,6 +259,8 @@ struct QueuePairParts<P: Platform> {
 impl<P: Platform> QueuePairParts<P> {
     #[inline(never)]
     fn try_new(domain: &DomainObject<P>, settings: &QueuePairSettings<'_, P>) -> Result<Self, NoMemory> {
+        // A request takes a line and a half, a completion half a line: few lines a request are what makes small requests fast.
+        const { assert!(size_of::<Request<P>>() <= 96 && size_of::<Completion>() == 32 && size_of::<Receive>() <= 64) };
         let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
         let depth = settings.initiator_depth;
         let (requests, request_end) = ring::channel(depth as usize)?;
