@@ -246,8 +246,11 @@ impl Mapping {
         let retire = if chain.is_large() { Some(PoolSpace::try_new(tags::MAPPING)?) } else { None };
         let segments = PoolSlice::try_filled(tags::MAPPING, chain.segments, UNUSED)?;
         // Built in its final place: a failure half-way unmaps by drop what was mapped.
-        let mut mapping =
-            Self { address: ptr::null_mut(), length: 0, body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, lender: None, retire })? };
+        let mut mapping = Self {
+            address: ptr::null_mut(),
+            length: 0,
+            body: PoolBox::try_new(tags::MAPPING, Body { segments, length: 0, lender: None, retire })?,
+        };
         // SAFETY: `check` walked as many live MDLs, and the consumer leaves them alone until the request has completed.
         let parts = unsafe { Parts::of(chain.first) };
         let mut rest = chain.length;

@@ -54,7 +54,12 @@ impl Epoch {
         let mut places = Vec::new();
         places.try_reserve_exact(contexts)?;
         places.extend((0..contexts).map(|_| Place(AtomicU64::new(0))));
-        Ok(Self { now: AtomicU64::new(1), wanted: AtomicU64::new(0), used: AtomicUsize::new(0), places: places.into_boxed_slice() })
+        Ok(Self {
+            now: AtomicU64::new(1),
+            wanted: AtomicU64::new(0),
+            used: AtomicUsize::new(0),
+            places: places.into_boxed_slice(),
+        })
     }
 
     /// Enters, beginning the search for a free place at `hint`; `None` when all are taken.

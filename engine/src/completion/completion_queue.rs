@@ -244,7 +244,11 @@ impl<P: Platform> CompletionQueue<P> {
         let permitted = allowance.map_or(Permitted::Results(u32::MAX), |allowance| self.permitted(allowance));
         let most = most.min(permitted.results());
         // The places are cleared at each call: few where few are wanted.
-        let given = if most <= FEW { self.hand_out::<{ FEW as usize }>(most, each) } else { self.hand_out::<BATCH>(most, each) };
+        let given = if most <= FEW {
+            self.hand_out::<{ FEW as usize }>(most, each)
+        } else {
+            self.hand_out::<BATCH>(most, each)
+        };
         match (allowance, permitted) {
             (Some(allowance), Permitted::Results(_)) => allowance.hand_out(u64::from(given)),
             (Some(_), Permitted::Granted(_)) => {

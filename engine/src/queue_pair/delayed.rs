@@ -26,7 +26,9 @@ use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::{Inside, Responder};
-use crate::queue_pair::transport::{Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport};
+use crate::queue_pair::transport::{
+    Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
+};
 use crate::token::MemoryToken;
 
 /// Bytes of one parcel.

@@ -16,7 +16,9 @@ use crate::object::scheduler::Scheduler;
 use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::Responder;
-use crate::queue_pair::transport::{Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport};
+use crate::queue_pair::transport::{
+    Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
+};
 use crate::token::MemoryToken;
 
 /// See the module.

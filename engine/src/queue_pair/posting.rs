@@ -449,11 +449,7 @@ fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
 /// One piece, at DISPATCH_LEVEL, of the `left` bytes that the call may still process, which the first piece finds out. What is left
 /// for another one; `None` when this was the last.
 #[inline]
-fn process_piece<P: Platform>(
-    pair: &Shared<QueuePairObject<P>>,
-    at_dispatch: bool,
-    left: Option<u64>,
-) -> Option<u64> {
+fn process_piece<P: Platform>(pair: &Shared<QueuePairObject<P>>, at_dispatch: bool, left: Option<u64>) -> Option<u64> {
     let scheduler = &pair.core.scheduler;
     let processor = scheduler.platform().processor();
     let allowance = scheduler.allowance_of(processor);

@@ -9,8 +9,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use softndk_cells::{NoMemory, Shared};
 use softndk_cells::ring::Receiver;
+use softndk_cells::{NoMemory, Shared};
 
 use crate::capacity::push_within_capacity;
 use crate::completion::completion_queue::{self, Completion};

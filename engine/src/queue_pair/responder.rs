@@ -43,7 +43,14 @@ impl<P: Platform> Responder<P> {
     pub(crate) fn try_new() -> Result<Self, NoMemory> {
         let mut sges = Vec::new();
         sges.try_reserve_exact(RECEIVE_SGES)?;
-        Ok(Self { pair: None, receive: None, sges, filled: Batch::try_new()?, ahead: Ahead::try_new()?, occupied: false })
+        Ok(Self {
+            pair: None,
+            receive: None,
+            sges,
+            filled: Batch::try_new()?,
+            ahead: Ahead::try_new()?,
+            occupied: false,
+        })
     }
 
     /// The queue pair at this end.

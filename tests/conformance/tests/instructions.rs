@@ -22,14 +22,25 @@ fn main() {
     let machine = Machine::start(&setup);
     let rows = {
         let (here, there) = (machine.open(0), machine.open(1));
-        let pair = Pair::connect_with(&here, &there, QueuePairShape { inline_size: 64, initiator_depth: 256, receive_depth: 256, ..QueuePairShape::default() });
+        let pair = Pair::connect_with(
+            &here,
+            &there,
+            QueuePairShape { inline_size: 64, initiator_depth: 256, receive_depth: 256, ..QueuePairShape::default() },
+        );
         rows(&pair)
     };
     let wanted = std::env::var("INSTRUCTIONS_BY_FUNCTION").unwrap_or_default();
     for row in &rows {
-        println!("{:<24} {:>8.1} of {:.1}", row.name, row.steps.of_image("softndk.sys") as f64 / row.requests as f64, row.steps.all() as f64 / row.requests as f64);
+        println!(
+            "{:<24} {:>8.1} of {:.1}",
+            row.name,
+            row.steps.of_image("softndk.sys") as f64 / row.requests as f64,
+            row.steps.all() as f64 / row.requests as f64
+        );
         if row.name == wanted && std::env::var("TRACE").is_ok() {
-            for line in row.steps.trace("softndk.sys") { println!("T {line}"); }
+            for line in row.steps.trace("softndk.sys") {
+                println!("T {line}");
+            }
         }
         if row.name == wanted {
             for (function, count) in row.steps.by_function("softndk.sys", std::env::var("INLINED").is_ok()) {
@@ -41,12 +52,16 @@ fn main() {
 
 fn rows(pair: &Pair<'_>) -> Vec<Row> {
     let (near, far) = (&pair.active, &pair.passive);
-    let local = Window::open(near, Buffer::new(1 << 16, 0, kernel_host::FrameOrder::Contiguous), WindowKind::Privileged);
-    let remote = Window::open(far, Buffer::new(1 << 16, 0, kernel_host::FrameOrder::Contiguous), WindowKind::FastRegistered);
+    let local =
+        Window::open(near, Buffer::new(1 << 16, 0, kernel_host::FrameOrder::Contiguous), WindowKind::Privileged);
+    let remote =
+        Window::open(far, Buffer::new(1 << 16, 0, kernel_host::FrameOrder::Contiguous), WindowKind::FastRegistered);
     let silent = NDK_OP_FLAGS::empty();
     let mut rows = Vec::new();
     let mut row = |name, requests, body: &dyn Fn()| {
-        for _ in 0..4 { body(); }
+        for _ in 0..4 {
+            body();
+        }
         let steps = step::count(body);
         rows.push(Row { name, requests, steps });
     };
@@ -91,13 +106,28 @@ fn rows(pair: &Pair<'_>) -> Vec<Row> {
         assert_eq!(near.initiator.take(CHAIN).len(), CHAIN);
         assert_eq!(far.receive.take(CHAIN).len(), CHAIN);
     });
-    let (mapping, region) = (conformance::consumer::Mapping::build(near.adapter, &Buffer::new(1 << 20, 0, kernel_host::FrameOrder::Contiguous)).unwrap(), near.domain.fast_region(256, true));
+    let (mapping, region) = (
+        conformance::consumer::Mapping::build(
+            near.adapter,
+            &Buffer::new(1 << 20, 0, kernel_host::FrameOrder::Contiguous),
+        )
+        .unwrap(),
+        near.domain.fast_region(256, true),
+    );
     let mut scattered = mapping.pages().to_vec();
     scattered.reverse();
     for (name, pages) in [("frmr_256", mapping.pages().to_vec()), ("frmr_256_scattered", scattered)] {
         row(name, 1, &|| {
-            let registration = conformance::consumer::FastRegistration { pages: &pages, first_byte_offset: 0, length: 1 << 20, base: 0 };
-            assert_eq!(near.queue_pair.fast_register(1, region.object(), &registration, NDK_OP_FLAG_ALLOW_REMOTE_READ), 0);
+            let registration = conformance::consumer::FastRegistration {
+                pages: &pages,
+                first_byte_offset: 0,
+                length: 1 << 20,
+                base: 0,
+            };
+            assert_eq!(
+                near.queue_pair.fast_register(1, region.object(), &registration, NDK_OP_FLAG_ALLOW_REMOTE_READ),
+                0
+            );
             assert_eq!(near.queue_pair.invalidate(2, region.object(), NDK_OP_FLAGS::empty()), 0);
             assert_eq!(near.initiator.take(2).len(), 2);
         });

@@ -88,7 +88,8 @@ impl Steps {
         let places: Vec<u32> = offsets.keys().copied().collect();
         let mut functions: BTreeMap<String, u64> = BTreeMap::new();
         for (frames, count) in image.symbols.locate(&places).into_iter().zip(offsets.values()) {
-            let function = if inlined { frames.first() } else { frames.last() }.map_or_else(|| "?".to_owned(), |frame| frame.function.clone());
+            let function = if inlined { frames.first() } else { frames.last() }
+                .map_or_else(|| "?".to_owned(), |frame| frame.function.clone());
             *functions.entry(function).or_default() += count;
         }
         let mut functions: Vec<(String, u64)> = functions.into_iter().collect();
@@ -99,11 +100,25 @@ impl Steps {
     /// TEMP
     pub fn trace(&self, name: &str) -> Vec<String> {
         let Some(image) = find(name) else { return Vec::new() };
-        let places: Vec<u32> = self.addresses.iter().filter(|a| image.contains(**a as usize)).map(|a| (*a as usize - image.base) as u32).collect();
-        image.symbols.locate(&places).into_iter().zip(&places).map(|(frames, place)| {
-            let text: Vec<String> = frames.iter().map(|f| format!("{}:{}", f.file.as_deref().unwrap_or("?"), f.line.unwrap_or(0))).collect();
-            format!("{place:#x} {}", text.join(" < "))
-        }).collect()
+        let places: Vec<u32> = self
+            .addresses
+            .iter()
+            .filter(|a| image.contains(**a as usize))
+            .map(|a| (*a as usize - image.base) as u32)
+            .collect();
+        image
+            .symbols
+            .locate(&places)
+            .into_iter()
+            .zip(&places)
+            .map(|(frames, place)| {
+                let text: Vec<String> = frames
+                    .iter()
+                    .map(|f| format!("{}:{}", f.file.as_deref().unwrap_or("?"), f.line.unwrap_or(0)))
+                    .collect();
+                format!("{place:#x} {}", text.join(" < "))
+            })
+            .collect()
     }
 }
 

@@ -28,6 +28,7 @@ pub const CASES: &[Case] = &[
     case!(largest_fast_registration: "NDK-QP-15", "NDK-INFO-5"),
     case!(both_directions_at_once: "NDK-QP-15"),
     case!(loopback_on_one_adapter: "NDK-INFO-6", "NDK-CM-51"),
+    case!(the_last_byte_comes_after_all_others: "NDK-INFO-8"),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,28 @@ fn transfer_length(
     sink.buffer.fill_with_seed(!seed);
     let whole = sink.buffer.length() == length;
     let before = if whole { Vec::new() } else { sink.buffer.to_vec() };
+    post_in_sges(operation, near, peer, length, sges);
+    check_result(operation, near_end, peer_end, length);
+    sink.buffer.assert_seed(seed, 0..length);
+    if !whole {
+        assert_eq!(sink.buffer.to_vec()[length..], before[length..], "bytes behind the {length} of the transfer");
+    }
+    source.buffer.assert_surroundings();
+    sink.buffer.assert_surroundings();
+}
+
+/// Posts the operation in one scatter/gather element, with the receive that it may need.
+fn post(operation: Operation, near: (&End<'_>, &Window<'_>), peer: (&End<'_>, &Window<'_>), length: usize) {
+    post_in_sges(operation, near, peer, length, 1);
+}
+
+fn post_in_sges(
+    operation: Operation,
+    (near_end, near_window): (&End<'_>, &Window<'_>),
+    (peer_end, peer_window): (&End<'_>, &Window<'_>),
+    length: usize,
+    sges: usize,
+) {
     let list = near_window.first_in_sges(length, sges);
     let flags = NDK_OP_FLAGS::empty();
     let status = match operation {
@@ -77,13 +100,6 @@ fn transfer_length(
         }
     };
     assert_eq!(status, 0, "posting a {operation:?} of {length} bytes in {sges} scatter/gather elements");
-    check_result(operation, near_end, peer_end, length);
-    sink.buffer.assert_seed(seed, 0..length);
-    if !whole {
-        assert_eq!(sink.buffer.to_vec()[length..], before[length..], "bytes behind the {length} of the transfer");
-    }
-    source.buffer.assert_surroundings();
-    sink.buffer.assert_surroundings();
 }
 
 fn check_result(operation: Operation, near: &End<'_>, peer: &End<'_>, length: usize) {
@@ -257,5 +273,43 @@ fn loopback_on_one_adapter() {
         let near = Window::open(&pair.active, Buffer::scattered(10_000), WindowKind::Registered);
         let peer = Window::open(&pair.passive, Buffer::scattered(10_000), WindowKind::Registered);
         transfer(Operation::Read, (&pair.active, &near), (&pair.passive, &peer), 2);
+    });
+}
+
+/// A processor beside polls the last byte of a message, as consumers do that want no completion: when it is there, all the others are.
+fn the_last_byte_comes_after_all_others() {
+    const ROUNDS: u8 = 60;
+    with_two_adapters(|first, second| {
+        let pair = Pair::connect(first, second);
+        for length in [9_usize, 64, 65, 200, 4096, 0x1_0000] {
+            let open = |end, offset| {
+                Window::open(end, Buffer::new(length, offset, FrameOrder::Contiguous), WindowKind::Registered)
+            };
+            let (near, peer) = (open(&pair.active, 0), open(&pair.passive, 24));
+            for operation in [Operation::Read, Operation::Write, Operation::Send] {
+                let (source, sink) = if operation == Operation::Read { (&peer, &near) } else { (&near, &peer) };
+                let last = length - 1;
+                for round in 1..=ROUNDS {
+                    source.buffer.fill(|_| round);
+                    sink.buffer.fill(|_| 0);
+                    std::thread::scope(|scope| {
+                        let reader = scope.spawn(|| {
+                            while sink.buffer.byte(last) != round {
+                                std::hint::spin_loop();
+                            }
+                            // From the end, where a byte that comes too late would be.
+                            (0..length).rev().find(|position| sink.buffer.byte(*position) != round)
+                        });
+                        post(operation, (&pair.active, &near), (&pair.passive, &peer), length);
+                        let missing = reader.join().expect("the reader's end");
+                        assert_eq!(
+                            missing, None,
+                            "a byte of {length} that is not there when the last is, {operation:?}"
+                        );
+                    });
+                    check_result(operation, &pair.active, &pair.passive, length);
+                }
+            }
+        }
     });
 }
