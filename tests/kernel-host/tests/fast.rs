@@ -16,7 +16,7 @@ use kernel_host::callout::{Context, ContextKind};
 use kernel_host::image::loader;
 use kernel_host::nt::{KDPC, KLOCK_QUEUE_HANDLE, PROCESSOR_NUMBER};
 use kernel_host::thread::Thread;
-use kernel_host::{KernelConfig, Mode, call_image, callback, export, import_counts, thunk};
+use kernel_host::{FrameOrder, KernelConfig, Mode, call_image, callback, export, import_counts, thunk};
 use probe::{Probe, in_child};
 
 const OTHER: Context = Context::new(ContextKind::Other, "a function of the probe");
@@ -483,6 +483,37 @@ trial! {
         // SAFETY: an exported function of an integer.
         unsafe { call_image!(OTHER, probe.function("irql_calls") => u64; 10_u64) };
         assert!(import_counts::counted().is_empty());
+        probe.finish();
+    }
+}
+
+trial! {
+    fn pool_blocks_of_every_class_are_zeroed_aligned_and_apart() {
+        let probe = Probe::boot(KernelConfig { frames: FrameOrder::Scattered, ..fast() });
+        let (allocate, free) = (probe.function("allocate"), probe.function("free"));
+        let sizes = [1_usize, 32, 33, 2_047, 2_048, 4_095, 4_096, 4_097, 65_536, 262_144, 262_145];
+        for _ in 0..3 {
+            let mut blocks = Vec::new();
+            for size in sizes.into_iter().chain(sizes) {
+                // SAFETY: an exported function of the probe; the block has that size.
+                let block = unsafe {
+                    let block = call_image!(OTHER, allocate => *mut u8; size);
+                    std::slice::from_raw_parts_mut(block, size)
+                };
+                assert!(block.iter().all(|byte| *byte == 0), "{size} bytes are not zeroed");
+                let boundary = if size < 4_096 { 16 } else { 4_096 };
+                assert!(address(block.as_ptr()).is_multiple_of(boundary), "{size} bytes at {:p}", block.as_ptr());
+                block.fill(0xA5);
+                blocks.push((address(block.as_ptr()), size));
+            }
+            let mut sorted = blocks.clone();
+            sorted.sort_unstable();
+            assert!(sorted.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "blocks overlap: {sorted:x?}");
+            for (block, _) in blocks {
+                // SAFETY: a block of the probe's.
+                unsafe { call_image!(OTHER, free => (); block) };
+            }
+        }
         probe.finish();
     }
 }
