@@ -43,6 +43,9 @@ const NEXT_LOOK: Time = UNITS_PER_SECOND / 1000;
 /// How long [`rest`] waits for what never comes to rest, in real time.
 const REST_LIMIT: Duration = Duration::from_mins(1);
 
+/// How long the clock's thread sleeps at most: it looks for hangs.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
 /// How long everything may wait without anything to wake it before the host calls it a hang; in ms, 0 is for ever.
 static HANG_LIMIT: AtomicU64 = AtomicU64::new(20_000);
 
@@ -195,7 +198,7 @@ fn clock_loop() {
         } else {
             blocked_since = None;
         }
-        let until = next.map_or(Duration::from_secs(1), |(due, _)| real_time_of(due - time));
+        let until = next.map_or(LONGEST_SLEEP, |(due, _)| real_time_of(due - time).min(LONGEST_SLEEP));
         let until =
             if state.running == 0 { until.min(Duration::from_millis(if idle { 250 } else { 1 })) } else { until };
         state =
@@ -417,7 +420,7 @@ impl DispatcherState {
         } else {
             self.running = self.running.saturating_sub(1);
             if self.running == 0 {
-                CLOCK.notify_all();
+                wake_idle_clock();
             }
         }
     }
@@ -447,6 +450,19 @@ impl DispatcherState {
     }
 }
 
+/// Nothing runs any more: virtual time may jump. Real time does not, so in fast mode the clock sleeps until its next deadline, and
+/// sees a hang a second later.
+fn wake_idle_clock() {
+    if crate::kernel::is_verifying() || schedule::is_on() {
+        CLOCK.notify_all();
+    }
+}
+
+/// Values of a thread's futex word: it waits, its wait is over, it sleeps.
+const WAITS: u32 = 0;
+const WOKEN: u32 = 1;
+const SLEEPS: u32 = 2;
+
 /// Ends the wait at `index` and lets its thread run.
 fn finish(state: &mut DispatcherState, index: usize, status: NtStatus) {
     let mut wait = state.waits.swap_remove(index);
@@ -459,10 +475,10 @@ fn finish(state: &mut DispatcherState, index: usize, status: NtStatus) {
     wait.thread.runnable.store(true, Ordering::Relaxed);
     priority::ready_changed(wait.thread, true);
     wait.thread.wait_result.store(status, Ordering::Relaxed);
-    wait.thread.wake.store(1, Ordering::Release);
+    let before = wait.thread.wake.swap(WOKEN, Ordering::AcqRel);
     if schedule::is_on() {
         schedule::wake(wait.thread);
-    } else {
+    } else if before == SLEEPS {
         processor::futex_wake(&wait.thread.wake, 1);
     }
 }
@@ -661,7 +677,7 @@ unsafe fn wait_with(
     }
     let identifier = thread.identifier();
     let deadline = timeout.map(|interval| state.add_deadline(deadline_of(interval), ending(identifier)));
-    thread.wake.store(0, Ordering::Relaxed);
+    thread.wake.store(WAITS, Ordering::Relaxed);
     thread.runnable.store(false, Ordering::Relaxed);
     thread.waits.fetch_add(1, Ordering::Relaxed);
     priority::ready_changed(thread, false);
@@ -702,20 +718,22 @@ fn waited_at_dispatch(thread: &Thread, what: &str) -> ! {
 
 fn block(thread: &'static Thread) -> NtStatus {
     if schedule::is_on() {
-        schedule::wait_while(thread, &thread.wake, 0, "a wait");
+        schedule::wait_while(thread, &thread.wake, WAITS, "a wait");
         return thread.wait_result.load(Ordering::Relaxed);
     }
     if !crate::kernel::is_verifying() {
         // A futex round trip costs tens of microseconds; what is about to come is worth a short spin.
         let began = crate::thunk::time_stamp_counter();
-        while thread.wake.load(Ordering::Acquire) == 0
+        while thread.wake.load(Ordering::Acquire) == WAITS
             && crate::thunk::time_stamp_counter().wrapping_sub(began) < 60_000
         {
             std::hint::spin_loop();
         }
     }
-    while thread.wake.load(Ordering::Acquire) == 0 {
-        processor::futex_wait(&thread.wake, 0);
+    // Fails when the wait is over.
+    let _ = thread.wake.compare_exchange(WAITS, SLEEPS, Ordering::AcqRel, Ordering::Acquire);
+    while thread.wake.load(Ordering::Acquire) == SLEEPS {
+        processor::futex_wait(&thread.wake, SLEEPS);
     }
     schedule::wait_is_over(thread);
     thread.wait_result.load(Ordering::Relaxed)
@@ -902,7 +920,7 @@ pub(crate) fn processor_thread_started(thread: &'static Thread) {
 
 /// A processor has emptied its queue.
 pub(crate) fn processor_became_idle() {
-    if lock().running == 0 {
+    if (crate::kernel::is_verifying() || schedule::is_on()) && lock().running == 0 {
         CLOCK.notify_all();
     }
 }

@@ -17,6 +17,7 @@ use std::arch::naked_asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::dpc::{TYPE_DPC, YIELD_AFTER};
+use crate::export::{self, ExportDeclaration};
 use crate::level_charge::ROUNDS;
 use crate::nt::{KDPC, KLOCK_QUEUE_HANDLE};
 use crate::spin_lock::{HELD, QUEUED};
@@ -36,11 +37,40 @@ impl FastTwin {
         self.entry as usize
     }
 
+    /// Whether an address lies in its code.
+    fn contains(&self, address: usize) -> bool {
+        let entry = self.entry();
+        (entry..entry + LONGEST).contains(&address) && address < self.end()
+    }
+
+    /// Behind its last instruction, `jmp [rip + distance]` through the word that names the stub.
+    fn end(&self) -> usize {
+        const JUMP: usize = 6;
+        let stub = &raw const self.ordinary as usize;
+        let is_last = |at: &usize| {
+            // SAFETY: the twin's code, which ends with the instruction that is looked for.
+            let (opcode, distance) =
+                unsafe { (*(*at as *const [u8; 2]), (*at as *const i32).byte_add(2).read_unaligned()) };
+            opcode == [0xFF, 0x25] && (at + JUMP).wrapping_add_signed(distance as isize) == stub
+        };
+        let entry = self.entry();
+        (entry..entry + LONGEST).find(is_last).map_or(entry, |at| at + JUMP)
+    }
+
     /// The entry, for an import slot; `ordinary` is where it goes in all but the common case.
     pub(crate) fn bind(&self, ordinary: usize) -> usize {
         self.ordinary.store(ordinary, Ordering::Relaxed);
         self.entry()
     }
+}
+
+/// More bytes than a twin has.
+const LONGEST: usize = 512;
+
+/// The export whose twin an address lies in.
+pub(crate) fn twin_at(address: usize) -> Option<&'static ExportDeclaration> {
+    let mut exports = export::TABLES.iter().copied().flatten();
+    exports.find(|export| export.fast.is_some_and(|twin| twin.contains(address)))
 }
 
 /// Whether images get twins: fast mode, without a schedule, whose points lie in the exports.

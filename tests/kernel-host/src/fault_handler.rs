@@ -12,6 +12,7 @@ use crate::bugcheck::{BugCheck, Fault, bugcheck_of_fault};
 use crate::deferred_budget;
 use crate::emulation;
 use crate::export;
+use crate::fast;
 use crate::image::ImageKind;
 use crate::image::stack_trace::{self, Registers};
 use crate::irql;
@@ -186,7 +187,9 @@ fn who(of_host: bool, registers: Registers) -> String {
     }
     let thread = Thread::try_current();
     // An export that runs on the driver's stack is not recorded when it is entered; its call is.
+    let twin = fast::twin_at(registers.instruction as usize).map(|export| export.name);
     let name = match thread.and_then(|thread| stack_trace::called_directly(thread, registers)) {
+        _ if twin.is_some() => twin,
         Some(target) => export::direct_name(thunk::behind_counter(target)),
         None => thread.and_then(Thread::last_export).map(|export| export.name),
     };

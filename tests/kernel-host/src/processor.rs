@@ -41,6 +41,8 @@ pub(crate) struct Processor {
     own_thread: OnceLock<&'static Thread>,
     /// The futex word of the processor's own thread.
     pub(crate) idle_wake: AtomicU32,
+    /// Its own thread sleeps, or is about to: it has to be woken.
+    idle_sleeps: AtomicBool,
     /// When the running DPC first called `KeShouldYieldProcessor`, in time stamp ticks; 1 before that, 0 when none runs.
     pub(crate) deferred_call_started: std::sync::atomic::AtomicU64,
     pub(crate) running: Running,
@@ -67,6 +69,7 @@ impl Processor {
             stack: OnceLock::new(),
             own_thread: OnceLock::new(),
             idle_wake: AtomicU32::new(0),
+            idle_sleeps: AtomicBool::new(false),
             deferred_call_started: std::sync::atomic::AtomicU64::new(0),
             running: Running::new(),
         }
@@ -144,7 +147,10 @@ fn idle_loop(thread: &'static Thread, index: usize) {
         } else if crate::schedule::is_on() {
             crate::schedule::wait_while(thread, &processor.idle_wake, word, "an idle processor");
         } else {
+            // Either a context that has something to do changes the word before, and this does not sleep, or it sees the flag.
+            processor.idle_sleeps.store(true, Ordering::SeqCst);
             futex_wait(&processor.idle_wake, word);
+            processor.idle_sleeps.store(false, Ordering::SeqCst);
         }
     }
 }
@@ -163,7 +169,8 @@ fn wake_idle(index: usize) {
     processor.idle_wake.fetch_add(1, Ordering::SeqCst);
     match processor.own_thread.get() {
         Some(thread) if crate::schedule::is_on() => crate::schedule::wake(thread),
-        _ => futex_wake(&processor.idle_wake, 1),
+        _ if processor.idle_sleeps.load(Ordering::SeqCst) => futex_wake(&processor.idle_wake, 1),
+        _ => {}
     }
 }
 

@@ -153,7 +153,7 @@ fn objects_lists_a_pair_and_who_holds_what() {
 fn replay_says_where_a_script_differs() {
     let image = image();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts/transfers.ndk");
-    for mode in ["fast", "verify"] {
+    for mode in ["fast", "measure", "verify"] {
         let report = report(&image, &["replay", script, "--mode", mode]);
         assert!(report["checks"].as_u64().unwrap() > 40, "{report}");
     }

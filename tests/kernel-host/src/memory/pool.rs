@@ -34,6 +34,11 @@ const UNINITIALISED: u8 = 0xCD;
 const POOL_ALIGNMENT: usize = 16;
 const CACHE_LINE: usize = 64;
 
+/// What slots are cut from, and the largest slot.
+const CHUNK: usize = 256 * 1024;
+const LARGEST_CLASS: usize = CHUNK;
+const SMALLEST_CLASS: usize = 32;
+
 /// How many freed blocks the reports remember.
 const REMEMBERED: usize = 65_536;
 
@@ -226,21 +231,37 @@ fn allocate_pages(request: PoolRequest, guarded: bool) -> Option<(usize, Storage
     Some((address, Storage::Guarded(reservation, list)))
 }
 
-/// The size class of a request; none for what gets pages.
+/// The size class of a request; none for what gets pages. Mapping pages and taking them away costs more than most drivers do with a
+/// block, so in fast mode larger blocks have classes too. A block lies at a multiple of its class in its chunk, so that those of
+/// a page and more begin at a page.
 fn slot_size(request: PoolRequest) -> Option<usize> {
-    (request.size < PAGE_SIZE / 2 && !request.cache_aligned).then(|| request.size.next_power_of_two().max(32))
+    let small = request.size < PAGE_SIZE / 2;
+    let has_class = if crate::kernel::is_verifying() {
+        small && !request.cache_aligned
+    } else {
+        request.size <= LARGEST_CLASS && (small || !request.paged)
+    };
+    let least = if request.cache_aligned { CACHE_LINE } else { SMALLEST_CLASS };
+    has_class.then(|| request.size.next_power_of_two().max(least))
+}
+
+/// The memory of slots of a class: adjacent frames for small ones, those that pages of their own would have for the others.
+fn chunk_frames(class: usize, bytes: usize) -> Option<Vec<u32>> {
+    let pages = bytes / PAGE_SIZE;
+    if class < PAGE_SIZE { Some(frames::allocate_run(pages)?.collect()) } else { frames::allocate(pages) }
 }
 
 fn allocate_slot(request: PoolRequest) -> Option<(usize, Storage)> {
-    const CHUNK: usize = 256 * 1024;
     let class = slot_size(request)?;
     let free = with(|pool| pool.slots.entry(class).or_default().pop());
     if let Some(slot) = free {
         return Some((slot, Storage::Slot(class)));
     }
-    let run = frames::allocate_run(CHUNK / PAGE_SIZE)?;
-    let reservation = Reservation::new(Zone::Pool, CHUNK)?;
-    let list: Vec<u32> = run.collect();
+    let list = chunk_frames(class, CHUNK)?;
+    let Some(reservation) = Reservation::new(Zone::Pool, CHUNK) else {
+        frames::free(&list);
+        return None;
+    };
     if !reservation.try_map(&list, Protection::ReadWrite) {
         frames::free(&list);
         return None;

@@ -157,6 +157,24 @@ pub unsafe extern "system" fn add_under_lock(lock: *mut usize, counter: *mut u64
     }
 }
 
+/// A call of a function by its address, and what it returned.
+#[repr(C)]
+pub struct Call {
+    function: unsafe extern "system" fn(usize, usize, usize) -> usize,
+    arguments: [usize; 3],
+    result: usize,
+}
+
+/// Makes the calls one after the other.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn make_calls(calls: *mut Call, count: usize) {
+    for index in 0..count {
+        let call = &mut *calls.add(index);
+        let [first, second, third] = call.arguments;
+        call.result = (call.function)(first, second, third);
+    }
+}
+
 /// Asks for the level so many times.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn irql_calls(count: u64) -> u64 {
