@@ -263,13 +263,22 @@ fn allocate_pages(request: PoolRequest, guarded: bool) -> Option<(usize, Storage
     Some((address, Storage::Guarded(reservation, list)))
 }
 
-/// The size class of a request; none for what gets pages.
+/// The size class of a request; none for what gets pages. When verifying only small blocks have one, and those only for want of maps. In fast
+/// mode nearly all have one: pages of its own cost a block two system calls, and maps, of which a process has some ten thousand.
 fn slot_size(request: PoolRequest) -> Option<usize> {
-    (request.size < PAGE_SIZE / 2 && !request.cache_aligned).then(|| request.size.next_power_of_two().max(32))
+    let class = request.size.next_power_of_two().max(32);
+    if crate::kernel::is_verifying() {
+        return (request.size < PAGE_SIZE / 2 && !request.cache_aligned).then_some(class);
+    }
+    // A slot lies at a multiple of its size: what is larger than a cache line or a page begins at one.
+    (request.size <= LARGEST_SLOT).then(|| if request.cache_aligned { class.max(CACHE_LINE) } else { class })
 }
 
+/// The largest size class.
+const LARGEST_SLOT: usize = 64 * 1024;
+
 fn allocate_slot(request: PoolRequest) -> Option<(usize, Storage)> {
-    const CHUNK: usize = 256 * 1024;
+    const CHUNK: usize = 4 * LARGEST_SLOT;
     let class = slot_size(request)?;
     let free = with(|pool| pool.slots.entry(class).or_default().pop());
     if let Some(slot) = free {
