@@ -5,8 +5,8 @@ use core::ptr;
 use wdk_sys::{
     DISPATCH_LEVEL, KIRQL, PROCESSOR_NUMBER,
     ntddk::{
-        KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeGetProcessorIndexFromNumber, KeLowerIrql,
-        KeGetProcessorNumberFromIndex, KeQueryActiveProcessorCountEx, KeStallExecutionProcessor, KfRaiseIrql,
+        KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeGetProcessorIndexFromNumber, KeGetProcessorNumberFromIndex,
+        KeLowerIrql, KeQueryActiveProcessorCountEx, KeStallExecutionProcessor, KfRaiseIrql,
     },
 };
 

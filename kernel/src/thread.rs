@@ -6,12 +6,12 @@
 use core::{ffi::c_void, marker::PhantomData, mem::size_of, ptr};
 
 use wdk_sys::{
-    _MODE, GROUP_AFFINITY, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, STATUS_SUCCESS,
-    THREAD_ALL_ACCESS,
+    _MODE, GROUP_AFFINITY, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
+    STATUS_SUCCESS, THREAD_ALL_ACCESS,
     ntddk::{
-        KeDelayExecutionThread, KeRevertToUserGroupAffinityThread, KeSetPriorityThread,
-        KeSetSystemGroupAffinityThread, ObReferenceObjectByHandle, ObfDereferenceObject, PsCreateSystemThread,
-        PsTerminateSystemThread, ZwClose, ZwWaitForSingleObject,
+        KeDelayExecutionThread, KeRevertToUserGroupAffinityThread, KeSetPriorityThread, KeSetSystemGroupAffinityThread,
+        ObReferenceObjectByHandle, ObfDereferenceObject, PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
+        ZwWaitForSingleObject,
     },
 };
 

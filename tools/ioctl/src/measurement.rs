@@ -329,9 +329,13 @@ mod tests {
             MeasuredOperation::NOTIFY => MeasureRequest { region_length: 8, ..single },
             MeasuredOperation::FAST_REGISTER => MeasureRequest { region_length: 8192, request_length: 8192, ..single },
             MeasuredOperation::CONNECT => MeasureRequest { region_length: 0, request_length: 0, ..single },
-            MeasuredOperation::IDLE => {
-                MeasureRequest { region_length: 0, request_length: 0, request_count: 0, connection_count: 101, ..single }
-            }
+            MeasuredOperation::IDLE => MeasureRequest {
+                region_length: 0,
+                request_length: 0,
+                request_count: 0,
+                connection_count: 101,
+                ..single
+            },
             _ => MeasureRequest { operation, ..read() },
         }
     }

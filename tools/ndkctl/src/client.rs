@@ -5,11 +5,11 @@
 use crate::failure::{Failure, Kind};
 use crate::transport::{Answer, Device, DirectBuffer};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MeasureRequest, MeasureResult, MemcpyRequest, ObjectEntry,
-    ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
-    PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest,
-    Request, RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, VersionReply,
-    VersionRequest,
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MeasureRequest, MeasureResult,
+    MemcpyRequest, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply,
+    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry,
+    RefusalListReply, RefusalListRequest, Request, RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest,
+    TransferResult, VersionReply, VersionRequest,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 

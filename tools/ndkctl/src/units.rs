@@ -92,7 +92,8 @@ pub fn parse_size_32(text: &str) -> Result<u32, String> {
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
-    let number: u64 = digits.trim().parse().map_err(|_| format!("\"{text}\" is not a time such as 300, 300ms or 2s"))?;
+    let number: u64 =
+        digits.trim().parse().map_err(|_| format!("\"{text}\" is not a time such as 300, 300ms or 2s"))?;
     let milliseconds = match &text[digits.len()..] {
         "" | "ms" => Some(number),
         "s" => number.checked_mul(1_000),

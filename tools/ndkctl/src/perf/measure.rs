@@ -157,13 +157,18 @@ fn check_counts(row: &Row, request: &MeasureRequest, result: &MeasureResult) -> 
 }
 
 /// Source and destination are equal, part by part; of a fast registration page by page, in its order.
-fn check_bytes<B: DirectBuffer>(row: &Row, request: &MeasureRequest, buffer: &TransferBuffer<B>) -> Result<(), Failure> {
+fn check_bytes<B: DirectBuffer>(
+    row: &Row,
+    request: &MeasureRequest,
+    buffer: &TransferBuffer<B>,
+) -> Result<(), Failure> {
     if !row.transfers() && row.operation != PerfOperation::FastRegister {
         return Ok(());
     }
     let (source, destination) = (buffer.source(), buffer.destination());
     let pages = request.region_length / BUFFER_ALIGNMENT;
-    let page = |bytes: u64| bytes as usize * BUFFER_ALIGNMENT as usize..(bytes as usize + 1) * BUFFER_ALIGNMENT as usize;
+    let page =
+        |bytes: u64| bytes as usize * BUFFER_ALIGNMENT as usize..(bytes as usize + 1) * BUFFER_ALIGNMENT as usize;
     let arrived = if row.scattered {
         (0..pages).all(|place| destination[page(place)] == source[page(scattered_page(place, pages))])
     } else {
@@ -195,7 +200,8 @@ fn report(
     let copies = |round: &Round| Some(f64::midpoint(round.memcpy_ns?, round.memcpy_again_ns?));
     let quantile = |part| (latency.count > 0).then(|| latency.quantile(part)).flatten();
     let processors = if row.processors > 1 { row.processors as usize } else { 0 };
-    let of_processor = |number: usize| median(results.iter().map(|result| result.processors[number] as f64 / count as f64));
+    let of_processor =
+        |number: usize| median(results.iter().map(|result| result.processors[number] as f64 / count as f64));
     Ok(RowReport {
         row,
         requests: count.saturating_mul(u64::from(row.processors)).saturating_mul(rounds.len() as u64),

@@ -48,7 +48,8 @@ fn chart<'a>(
 ) -> Result<(), Box<dyn Error + 'a>> {
     let all = || curves.iter().flat_map(|(_, _, points)| points);
     let range = |number: &dyn Fn(&(f64, f64)) -> f64| {
-        let (low, high) = all().map(number).fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) =
+            all().map(number).fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
         if low < high { low / 1.2..high * 1.2 } else { 1.0..10.0 }
     };
     let (sizes, numbers) = (range(&|point| point.0), range(&|point| point.1));

@@ -203,7 +203,11 @@ fn check(row: &Row, arguments: &PerfArguments) -> Result<(), Failure> {
             "this operation is done one at a time, on one connection of one processor at PASSIVE_LEVEL",
             "leave --measure, --chain, --connections, --processors, --at and --notify out",
         ),
-        (fixed && sized, "this operation has no sizes", "leave --size and --sweep out (--pages says how much is registered)"),
+        (
+            fixed && sized,
+            "this operation has no sizes",
+            "leave --size and --sweep out (--pages says how much is registered)",
+        ),
         (
             !row.transfers() && row.registration != Registration::Registered,
             "only read, write and send have a choice of registrations",

@@ -3,9 +3,7 @@
 use core::{ffi::c_void, net::SocketAddr, ptr};
 
 use ndkpi_sys::{
-    ndkpi::{
-        NDK_CONNECTOR, NDK_FN_CLOSE_OBJECT, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_OBJECT_HEADER, NDK_QP,
-    },
+    ndkpi::{NDK_CONNECTOR, NDK_FN_CLOSE_OBJECT, NDK_FN_DISCONNECT_EVENT_CALLBACK, NDK_OBJECT_HEADER, NDK_QP},
     nt::{SOCKADDR, SOCKADDR_INET},
 };
 use softndk_ioctl::Status;
@@ -156,12 +154,7 @@ impl Connection {
 
     /// Waits for the connection to come to the listener. Its port is the system's choice and one connection is made at a time, so that
     /// what comes is ours; if it is an unrelated one, ours gets no answer and the measurement fails.
-    fn arrival(
-        &self,
-        route: &Route<'_>,
-        connecting: i32,
-        watch: &Watch<'_>,
-    ) -> Result<*mut NDK_CONNECTOR, Status> {
+    fn arrival(&self, route: &Route<'_>, connecting: i32, watch: &Watch<'_>) -> Result<*mut NDK_CONNECTOR, Status> {
         if connecting != ndkpi_sys::nt::STATUS_PENDING {
             check(connecting)?;
         }

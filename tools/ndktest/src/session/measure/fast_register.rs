@@ -80,8 +80,7 @@ fn initialised_region(lane: &Lane<'_>, pages: u32) -> Result<Owned<NDK_MR>, Stat
     let region = consumer::create_memory_region(&lane.client.domain, true)?;
     let (done, context) = completion(&waiter);
     // SAFETY: NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR; the request is waited for.
-    let status =
-        unsafe { (region.table().NdkInitializeFastRegisterMr)(region.as_ptr(), pages, TRUE, done, context) };
+    let status = unsafe { (region.table().NdkInitializeFastRegisterMr)(region.as_ptr(), pages, TRUE, done, context) };
     check(waiter.finish(status))?;
     Ok(region)
 }

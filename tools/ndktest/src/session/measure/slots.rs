@@ -62,7 +62,8 @@ impl Slots {
         let (count, width) = (stride_count(asked.region_length, asked.request_length), asked.sge_count.max(1));
         // `check_fields` bounds the product.
         let mut made = Self::of(count as usize, (count as usize).saturating_mul(width as usize))?;
-        let mut lists = made._client.chunks_exact_mut(width as usize).zip(made._server.chunks_exact_mut(width as usize));
+        let mut lists =
+            made._client.chunks_exact_mut(width as usize).zip(made._server.chunks_exact_mut(width as usize));
         for (number, slot) in made.slots.iter_mut().enumerate() {
             let Some((local, receiving)) = lists.next() else { break };
             let whole = stride(asked.region_length, asked.request_length, number as u64);
