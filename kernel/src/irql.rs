@@ -5,8 +5,8 @@ use core::ptr;
 use wdk_sys::{
     DISPATCH_LEVEL, KIRQL, PROCESSOR_NUMBER,
     ntddk::{
-        KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeGetProcessorIndexFromNumber, KeLowerIrql,
-        KeQueryActiveProcessorCountEx, KeStallExecutionProcessor, KfRaiseIrql,
+        KeGetCurrentIrql, KeGetCurrentProcessorNumberEx, KeGetProcessorIndexFromNumber, KeGetProcessorNumberFromIndex,
+        KeLowerIrql, KeQueryActiveProcessorCountEx, KeStallExecutionProcessor, KfRaiseIrql,
     },
 };
 
@@ -57,6 +57,15 @@ pub fn processor_index(group: u16, number: u8) -> Option<u32> {
     // SAFETY: a complete processor number; any IRQL.
     let index = unsafe { KeGetProcessorIndexFromNumber(&raw mut place) };
     (index != INVALID_PROCESSOR_INDEX).then_some(index)
+}
+
+/// The mask and the group that stand for a processor alone, by its index over all groups, if there is such a processor.
+pub fn affinity(processor: u32) -> Option<(u64, u16)> {
+    let mut number = PROCESSOR_NUMBER::default();
+    // SAFETY: a valid place for the answer; any IRQL.
+    let status = unsafe { KeGetProcessorNumberFromIndex(processor, &raw mut number) };
+    let mask = 1_u64.checked_shl(u32::from(number.Number))?;
+    (status >= 0).then_some((mask, number.Group))
 }
 
 pub fn processor_count() -> u32 {

@@ -3,16 +3,19 @@
 //! A thread is known by its handle, which the system gives together with the thread: nothing that can fail lies between a thread that
 //! runs and its being joined.
 
-use core::{ffi::c_void, mem::size_of, ptr};
+use core::{ffi::c_void, marker::PhantomData, mem::size_of, ptr};
 
 use wdk_sys::{
-    _MODE, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES, STATUS_SUCCESS,
-    THREAD_ALL_ACCESS,
+    _MODE, GROUP_AFFINITY, HANDLE, KPROCESSOR_MODE, LARGE_INTEGER, NTSTATUS, OBJ_KERNEL_HANDLE, OBJECT_ATTRIBUTES,
+    STATUS_SUCCESS, THREAD_ALL_ACCESS,
     ntddk::{
-        KeDelayExecutionThread, KeSetPriorityThread, ObReferenceObjectByHandle, ObfDereferenceObject,
-        PsCreateSystemThread, PsTerminateSystemThread, ZwClose, ZwWaitForSingleObject,
+        KeDelayExecutionThread, KeRevertToUserGroupAffinityThread, KeSetPriorityThread, KeSetSystemGroupAffinityThread,
+        ObReferenceObjectByHandle, ObfDereferenceObject, PsCreateSystemThread, PsTerminateSystemThread, ZwClose,
+        ZwWaitForSingleObject,
     },
 };
+
+use crate::irql;
 
 /// The highest of the ordinary priorities: above threads that poll for our work, below every real-time thread.
 const HIGHEST_ORDINARY_PRIORITY: i32 = 15;
@@ -106,4 +109,30 @@ pub fn pause() {
 pub fn exit() {
     // SAFETY: called by threads that `Thread::start` created, as the last thing they do.
     let _status = unsafe { PsTerminateSystemThread(STATUS_SUCCESS) };
+}
+
+/// The calling thread's stay on one processor, which ends when this is dropped, on the same thread. `IRQL <= APC_LEVEL`.
+pub struct Bound {
+    before: GROUP_AFFINITY,
+    /// Of this thread only.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl Bound {
+    /// Has the calling thread run on a processor, by its index over all groups; nothing if there is no such processor.
+    pub fn to(processor: u32) -> Option<Self> {
+        let (mask, group) = irql::affinity(processor)?;
+        let mut wanted = GROUP_AFFINITY { Mask: mask, Group: group, Reserved: [0; 3] };
+        let mut before = GROUP_AFFINITY::default();
+        // SAFETY: `IRQL <= APC_LEVEL`, which is where threads are bound; both structures live for the call.
+        unsafe { KeSetSystemGroupAffinityThread(&raw mut wanted, &raw mut before) };
+        Some(Self { before, _thread: PhantomData })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // SAFETY: what `to` was given, on the same thread.
+        unsafe { KeRevertToUserGroupAffinityThread(&raw mut self.before) };
+    }
 }

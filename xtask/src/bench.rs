@@ -86,9 +86,9 @@ impl Programs {
     fn measure(&self, milliseconds: u64, into: &mut Measured) -> Result<()> {
         let mut kernel = |key, words: &[&str]| -> Result<()> {
             let time = milliseconds.to_string();
-            let words = [&["bench", "--quiet", "--json", "--time", &time][..], words].concat();
+            let words = [&["perf", "--quiet", "--json", "--time", &time][..], words].concat();
             let document = document(self.command(&self.ndkctl).args(words))?;
-            let row = document.pointer("/report/rows/0").context("ndkctl bench printed no row")?;
+            let row = document.pointer("/report/rows/0").context("ndkctl perf printed no row")?;
             into.entry(key).or_default().push(number(row, "ns_per_request")?);
             Ok(())
         };

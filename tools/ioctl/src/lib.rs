@@ -18,6 +18,7 @@ mod adapter;
 mod check;
 mod header;
 mod histogram;
+mod measurement;
 mod names;
 pub mod nd;
 mod object_list;
@@ -41,6 +42,10 @@ pub use header::{
     TEST_SYMBOLIC_LINK_NAME, TEST_WIN32_DEVICE_NAME, WIN32_DEVICE_NAME, control_code,
 };
 pub use histogram::{HISTOGRAM_BUCKETS, Histogram};
+pub use measurement::{
+    MEASURED_CONNECTIONS_MAX, MEASURED_DEPTH_MAX, MEASURED_PROCESSORS_MAX, MEASURED_SGES_MAX, MeasureFlags,
+    MeasureRequest, MeasureResult, MeasuredOperation, scattered_page,
+};
 pub use object_list::{
     OBJECT_ANTECEDENT_MAX, ObjectEntry, ObjectKind, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectState,
 };

@@ -1,10 +1,10 @@
 //! docs/ioctl.md against the crate: codes and sizes in its table are those that the code has.
 
 use softndk_ioctl::{
-    AdapterEntry, AdapterListReply, AdapterListRequest, DEVICE_TYPE, MemcpyRequest, ObjectEntry, ObjectListReply,
-    ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
-    PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest, Request, ScriptReply, ScriptRequest,
-    ScriptResult, Status, TransferRequest, VersionReply, VersionRequest,
+    AdapterEntry, AdapterListReply, AdapterListRequest, DEVICE_TYPE, MeasureRequest, MemcpyRequest, ObjectEntry,
+    ObjectListReply, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply,
+    PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest, Request, ScriptReply,
+    ScriptRequest, ScriptResult, Status, TransferRequest, VersionReply, VersionRequest,
 };
 use std::fs;
 use std::path::Path;
@@ -32,6 +32,7 @@ fn every_code_and_input_size_is_in_the_table() {
         row::<PairCloseRequest>("PairCloseRequest"),
         row::<TransferRequest>("TransferRequest"),
         row::<MemcpyRequest>("MemcpyRequest"),
+        row::<MeasureRequest>("MeasureRequest"),
         row::<ScriptRequest>("ScriptRequest"),
     ];
     for row in rows {
@@ -73,6 +74,7 @@ fn no_other_code_is_documented() {
         PairCloseRequest::CODE,
         TransferRequest::CODE,
         MemcpyRequest::CODE,
+        MeasureRequest::CODE,
     ];
     let page = page();
     let documented = page.match_indices("0x8A5D").filter_map(|(start, _)| page.get(start + 2..start + 10));

@@ -2,9 +2,12 @@
 
 use crate::connect::Case;
 use crate::nd::arguments::NdArguments;
-use crate::units::{parse_size, parse_size_32};
+use crate::units::{parse_duration, parse_size, parse_size_32};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use softndk_ioctl::{AddressFamily, Operation, RegionKind};
+use softndk_ioctl::{
+    AddressFamily, MEASURED_CONNECTIONS_MAX, MEASURED_DEPTH_MAX, MEASURED_PROCESSORS_MAX, MeasuredOperation, Operation,
+    RegionKind,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -118,8 +121,8 @@ pub enum Command {
     Ping(PingArguments),
     /// Copy a file through the adapters by RDMA Read, and compare SHA-256 of both.
     Copy(CopyArguments),
-    /// Measure transfers beside memcpy of the same size.
-    Bench(BenchArguments),
+    /// Measure requests in loops of the driver, beside memcpy of the same size.
+    Perf(PerfArguments),
     /// Send messages into receives: every option of NdkSend.
     Send(SendArguments),
     /// Read the server's memory: every option of NdkRead.
@@ -160,7 +163,7 @@ impl Command {
             Self::Info(_) => "info",
             Self::Ping(_) => "ping",
             Self::Copy(_) => "copy",
-            Self::Bench(_) => "bench",
+            Self::Perf(_) => "perf",
             Self::Send(_) => "send",
             Self::Read(_) => "read",
             Self::Write(_) => "write",
@@ -430,38 +433,114 @@ pub struct CopyArguments {
     pub pair: PairArguments,
 }
 
+/// Options of `perf`.
 #[derive(Args, Debug, Clone)]
-pub struct BenchArguments {
-    /// Milliseconds to measure each row, and again its memcpy.
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=600_000))]
-    pub time: u32,
-    /// Measure this operation instead of the standard rows.
+pub struct PerfArguments {
+    /// Measure this instead of Read, Write and Send of 8 bytes one at a time and of 64 KiB.
     #[arg(long, value_enum)]
-    pub operation: Option<OperationName>,
-    /// Bytes of one request.
-    #[arg(long, default_value = "4K", value_parser = parse_size_32, requires = "operation")]
-    pub size: u32,
-    /// Requests posted in one deferred chain.
-    #[arg(long, default_value_t = 1, requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
-    pub chain: u32,
-    /// Requests outstanding [default: one chain].
-    #[arg(long, requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
+    pub operation: Option<PerfOperation>,
+    /// One request at a time, or as many as --depth and --chain say [default: bandwidth for read, write and send].
+    #[arg(long, value_enum, requires = "operation")]
+    pub measure: Option<Measure>,
+    /// Bytes of one request; several sizes, a row each, with commas [default: 8 for latency, 64K for bandwidth].
+    #[arg(long, short, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size_32, requires = "operation")]
+    pub size: Vec<u32>,
+    /// All sizes from 8 bytes to 1 MiB, by powers of two.
+    #[arg(long, conflicts_with = "size", requires = "operation")]
+    pub sweep: bool,
+    /// Requests posted in one deferred chain, and taken from the completion queue at a time.
+    #[arg(long, value_name = "N", requires = "operation", value_parser = clap::value_parser!(u32).range(1..=i64::from(MEASURED_DEPTH_MAX)))]
+    pub chain: Option<u32>,
+    /// Requests outstanding [default: one chain, or 16].
+    #[arg(long, value_name = "N", requires = "operation", value_parser = clap::value_parser!(u32).range(1..=i64::from(MEASURED_DEPTH_MAX)))]
     pub depth: Option<u32>,
-    /// Scatter/gather elements of one request.
-    #[arg(long, default_value_t = 1, requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
-    pub sge: u32,
+    /// Connections of each processor, used in turn.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "operation", value_parser = clap::value_parser!(u32).range(1..=i64::from(MEASURED_CONNECTIONS_MAX)))]
+    pub connections: u32,
+    /// Processors that post at the same time, each on connections of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "operation", value_parser = clap::value_parser!(u32).range(1..=MEASURED_PROCESSORS_MAX as i64))]
+    pub processors: u32,
+    /// The IRQL at which the driver posts and polls.
+    #[arg(long, value_enum, default_value_t, requires = "operation")]
+    pub at: Level,
+    /// Data are taken from the request itself (NDK_OP_FLAG_INLINE). Write and Send.
+    #[arg(long, short = 'I', requires = "operation")]
+    pub inline: bool,
     /// How the memory is registered.
     #[arg(long, value_enum, default_value = "registered", requires = "operation")]
     pub registration: Registration,
+    /// Scatter/gather elements of one request.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "operation", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub sge: u32,
+    /// The pages of a fast registration in an order in which no page follows the one before it.
+    #[arg(long, requires = "operation")]
+    pub scattered: bool,
+    /// Pages of a fast registration [default: 256].
+    #[arg(long, value_name = "N", requires = "operation", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub pages: Option<u32>,
+    /// Time to measure a row, all its rounds: milliseconds, or with ms, s.
+    #[arg(long, value_name = "DURATION", default_value = "500", value_parser = parse_duration)]
+    pub time: Duration,
+    /// Rounds of a row; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+    /// Draw time and rate over the size of a request into this file, as SVG.
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    pub svg: Option<PathBuf>,
     #[command(flatten)]
     pub pair: PairArguments,
 }
 
-impl BenchArguments {
-    /// Time for one row.
-    pub fn time(&self) -> Duration {
-        Duration::from_millis(u64::from(self.time))
+/// What `perf` measures.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PerfOperation {
+    /// The client pulls.
+    Read,
+    /// The client pushes.
+    Write,
+    /// The client sends, the server posts receives.
+    Send,
+    /// NdkFastRegister and NdkInvalidate, a pair of requests.
+    FastRegister,
+    /// A connection from its queue pairs' creation to their close.
+    Connect,
+    /// From a post to the notification that another processor makes.
+    Notify,
+}
+
+impl From<PerfOperation> for MeasuredOperation {
+    fn from(operation: PerfOperation) -> Self {
+        match operation {
+            PerfOperation::Read => Self::READ,
+            PerfOperation::Write => Self::WRITE,
+            PerfOperation::Send => Self::SEND,
+            PerfOperation::FastRegister => Self::FAST_REGISTER,
+            PerfOperation::Connect => Self::CONNECT,
+            PerfOperation::Notify => Self::NOTIFY,
+        }
     }
+}
+
+/// How requests follow each other.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// One at a time: post, poll.
+    Latency,
+    /// As many outstanding as there may be.
+    Bandwidth,
+}
+
+/// The IRQL of a loop.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// PASSIVE_LEVEL.
+    #[default]
+    Passive,
+    /// DISPATCH_LEVEL, a bounded number of requests at a time.
+    Dispatch,
 }
 
 /// Options of the stress run.
@@ -551,9 +630,17 @@ mod tests {
             "ping -n 0",
             "ping -s 5G",
             "ping -s many",
-            "bench --size 8",
-            "bench --operation read --chain 0",
-            "bench --time 0",
+            "perf --size 8",
+            "perf --operation read --chain 0",
+            "perf --operation read --chain 32769",
+            "perf --operation read --connections 10001",
+            "perf --operation read --processors 65",
+            "perf --operation read --size 8 --sweep",
+            "perf --operation read --svg plot.svg",
+            "perf --operation fast-register --pages 0",
+            "perf --rounds 0",
+            "perf --time 0",
+            "perf --time 5h",
             "copy a b --chain 0",
         ] {
             assert!(parse(line).is_err(), "{line}");

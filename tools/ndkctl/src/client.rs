@@ -5,11 +5,11 @@
 use crate::failure::{Failure, Kind};
 use crate::transport::{Answer, Device, DirectBuffer};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MemcpyRequest, ObjectEntry,
-    ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
-    PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry, RefusalListReply, RefusalListRequest,
-    Request, RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest, TransferResult, VersionReply,
-    VersionRequest,
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, BufferLayout, MeasureRequest, MeasureResult,
+    MemcpyRequest, ObjectEntry, ObjectListReply, ObjectListRequest, ObjectPosition, ObjectSummaryReply,
+    ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest, PairModerationRequest, RefusalEntry,
+    RefusalListReply, RefusalListRequest, Request, RequestHeader, ScriptReply, ScriptRequest, Status, TransferRequest,
+    TransferResult, VersionReply, VersionRequest,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -183,6 +183,23 @@ impl<D: Device> Client<D> {
         transfer_result("cannot measure memcpy", answer, buffer)
     }
 
+    /// Runs a measurement.
+    pub fn measure(
+        &self,
+        request: &MeasureRequest,
+        buffer: &mut TransferBuffer<D::Buffer>,
+    ) -> Result<MeasureResult, Failure> {
+        const WHAT: &str = "cannot measure";
+        let answer = self.device.direct(MeasureRequest::CODE, request.as_bytes(), &mut buffer.buffer);
+        if answer.status != Status::SUCCESS {
+            return Err(Failure::refused(WHAT, answer.status));
+        }
+        match MeasureResult::read_from_prefix(buffer.buffer.bytes()) {
+            Ok((result, _)) if result.header == RequestHeader::of::<MeasureResult>() => Ok(result),
+            _ => Err(malformed(WHAT)),
+        }
+    }
+
     /// Runs a script: the reply, and the bytes of the entries behind it.
     pub fn replay(&self, steps: &[u8]) -> Result<(ScriptReply, Vec<u8>), Failure> {
         const WHAT: &str = "cannot replay the script";
@@ -298,6 +315,15 @@ impl<B: DirectBuffer> TransferBuffer<B> {
     pub fn destination_mut(&mut self) -> &mut [u8] {
         let range = Self::range(self.layout.destination, &self.layout);
         &mut self.buffer.bytes_mut()[range]
+    }
+
+    /// What is read from, and what is written to.
+    pub fn both(&mut self) -> (&[u8], &mut [u8]) {
+        let source = Self::range(self.layout.source, &self.layout);
+        let destination = Self::range(self.layout.destination, &self.layout);
+        // The source lies before the destination, and they do not overlap.
+        let (head, tail) = self.buffer.bytes_mut().split_at_mut(destination.start);
+        (&head[source], &mut tail[..destination.len()])
     }
 
     pub fn region_length(&self) -> u64 {

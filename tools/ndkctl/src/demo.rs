@@ -3,14 +3,14 @@
 //! It fails unless every byte arrived, both hashes are equal, and nothing of the driver was left behind.
 
 use crate::arguments::{
-    BenchArguments, CopyArguments, DemoArguments, Family, InfoArguments, MachineArguments, OperationName,
-    PairArguments, PingArguments, Registration,
+    CopyArguments, DemoArguments, Family, InfoArguments, Level, MachineArguments, OperationName, PairArguments,
+    PerfArguments, PingArguments, Registration,
 };
-use crate::bench::{self, BenchReport};
 use crate::client::Client;
 use crate::copy::{self, CopyReport};
 use crate::failure::{Failure, Kind};
 use crate::info::{self, InfoReport};
+use crate::perf::{self, PerfReport};
 use crate::ping::{self, PingReport};
 use crate::progress::Progress;
 use crate::transport::{Device, ImageFacts, Leftovers, Machine};
@@ -21,6 +21,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes of the generated file that are made at a time.
 const CHUNK: u64 = 1 << 20;
@@ -39,7 +40,7 @@ pub struct DemoReport {
 pub struct Transfers {
     pub ping: PingReport,
     pub copy: CopyReport,
-    pub bench: BenchReport,
+    pub perf: PerfReport,
     /// Payload of all three.
     pub bytes: u64,
 }
@@ -90,13 +91,13 @@ fn show(
     let ping = show_ping(client, arguments, output, progress)?;
     let copy = show_copy(client, arguments, output, progress)?;
     let debug_build = version.flags.contains(VersionFlags::DEBUG_BUILD);
-    output.heading(5, "measure three kinds of requests beside memcpy (ndkctl bench)");
-    let bench = bench::run(client, &bench_arguments(arguments), debug_build, progress)?;
-    output.say(format_args!("{bench}"));
-    let measured: u64 = bench.rows.iter().map(|row| row.requests.saturating_mul(u64::from(row.size))).sum();
+    output.heading(5, "measure three kinds of requests beside memcpy (ndkctl perf)");
+    let perf = perf::run(client, &perf_arguments(arguments), debug_build, progress)?;
+    output.say(format_args!("{perf}"));
+    let measured: u64 = perf.rows.iter().map(|row| row.requests.saturating_mul(u64::from(row.row.size))).sum();
     let pinged = ping.received.saturating_mul(u64::from(ping.size));
     let bytes = pinged.saturating_add(copy.bytes).saturating_add(measured);
-    Ok((info, Transfers { ping, copy, bench, bytes }))
+    Ok((info, Transfers { ping, copy, perf, bytes }))
 }
 
 fn show_ping<D: Device>(
@@ -144,15 +145,25 @@ fn show_copy<D: Device>(
 
 const PAIR: PairArguments = PairArguments { client: 0, server: 1, family: Family::Any, notify: false };
 
-fn bench_arguments(arguments: &DemoArguments) -> BenchArguments {
-    BenchArguments {
-        time: arguments.time,
+fn perf_arguments(arguments: &DemoArguments) -> PerfArguments {
+    PerfArguments {
         operation: None,
-        size: 0,
-        chain: 1,
+        measure: None,
+        size: Vec::new(),
+        sweep: false,
+        chain: None,
         depth: None,
-        sge: 1,
+        connections: 1,
+        processors: 1,
+        at: Level::Passive,
+        inline: false,
         registration: Registration::Registered,
+        sge: 1,
+        scattered: false,
+        pages: None,
+        time: Duration::from_millis(u64::from(arguments.time)),
+        rounds: 5,
+        svg: None,
         pair: PAIR,
     }
 }

@@ -35,7 +35,7 @@ pub struct Driver {
     pub ndkpi_version: String,
     pub processors: u32,
     pub debug_build: bool,
-    /// Pair and transfer requests are there: ping, copy and bench work.
+    /// Pair and transfer requests are there: ping, copy and perf work.
     pub transfers: bool,
 }
 

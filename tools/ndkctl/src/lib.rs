@@ -10,7 +10,6 @@
 #![allow(clippy::cast_precision_loss)]
 
 pub mod arguments;
-pub mod bench;
 pub mod client;
 pub mod connect;
 pub mod copy;
@@ -21,6 +20,7 @@ pub mod info;
 pub mod nd;
 pub mod objects;
 pub mod pair;
+pub mod perf;
 pub mod ping;
 pub mod progress;
 pub mod refusals;

@@ -8,7 +8,7 @@ use crate::nd::arguments::{NdArguments, NdCommand};
 use crate::progress::Progress;
 use crate::stream::Stream;
 use crate::transport::{Machine, SystemDevice};
-use crate::{bench, connect, copy, info, nd, objects, ping, refusals, replay, stream, stress};
+use crate::{connect, copy, info, nd, objects, perf, ping, refusals, replay, stream, stress};
 use serde::Serialize;
 use serde_json::{Value, json};
 use softndk_ioctl::{VersionFlags, VersionReply};
@@ -51,7 +51,7 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
     let progress = Progress { shown: !arguments.global.quiet && !arguments.global.json };
     #[cfg(not(windows))]
     if is_measurement(&arguments.command) {
-        bench::check_mode(arguments.global.machine.mode)?;
+        perf::check_mode(arguments.global.machine.mode)?;
     }
     #[cfg(not(windows))]
     if let Command::Demo(demo) = &arguments.command {
@@ -80,8 +80,8 @@ fn command(arguments: &Arguments) -> Result<Printed, Failure> {
 /// Whether a command means nothing without real time.
 #[cfg(not(windows))]
 fn is_measurement(command: &Command) -> bool {
-    let perf = |nd: &NdArguments| matches!(nd.command, NdCommand::Perf(_));
-    matches!(command, Command::Bench(_) | Command::Demo(_)) || matches!(command, Command::Nd(nd) if perf(nd))
+    let measures = |nd: &NdArguments| matches!(nd.command, NdCommand::Perf(_));
+    matches!(command, Command::Perf(_) | Command::Demo(_)) || matches!(command, Command::Nd(nd) if measures(nd))
 }
 
 fn on_machine(machine: &Machine, command: &Command, progress: Progress) -> Result<Printed, Failure> {
@@ -117,9 +117,9 @@ fn dispatch(
     match command {
         Command::Ping(arguments) => printed(ping::run(client, arguments, progress)?),
         Command::Copy(arguments) => printed(copy::run(client, arguments, progress)?),
-        Command::Bench(arguments) => {
+        Command::Perf(arguments) => {
             let debug_build = version.flags.contains(VersionFlags::DEBUG_BUILD);
-            printed(bench::run(client, arguments, debug_build, progress)?)
+            printed(perf::run(client, arguments, debug_build, progress)?)
         }
         Command::Replay(arguments) => printed(replay::run(client, arguments)?),
         Command::Send(arguments) => printed(stream::run(client, &Stream::send(arguments), progress)?),

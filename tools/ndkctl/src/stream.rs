@@ -1,6 +1,6 @@
 //! `ndkctl send`, `read` and `write`: many requests of one kind, with the flags that the kind has.
 //!
-//! One connection for all sizes. Without `--verify` the numbers are those of `bench` without the memcpy rows; with it every byte
+//! One connection for all sizes. Without `--verify` the numbers are those of `perf` without the memcpy rows; with it every byte
 //! that the requests cover is compared.
 
 use crate::arguments::{OperationName, ReadArguments, Registration, SendArguments, StreamArguments, WriteArguments};

@@ -1,4 +1,6 @@
-//! Formatting of numbers and parsing of sizes.
+//! Formatting of numbers and parsing of sizes and times.
+
+use std::time::Duration;
 
 /// A duration: three or four significant digits and a unit.
 #[must_use]
@@ -83,9 +85,38 @@ pub fn parse_size_32(text: &str) -> Result<u32, String> {
     u32::try_from(parse_size(text)?).map_err(|_| format!("\"{text}\" is more than one request can carry"))
 }
 
+/// Reads a time: milliseconds, or a number with ms or s. Up to an hour, and not 0.
+///
+/// # Errors
+/// A sentence for the user.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let number: u64 =
+        digits.trim().parse().map_err(|_| format!("\"{text}\" is not a time such as 300, 300ms or 2s"))?;
+    let milliseconds = match &text[digits.len()..] {
+        "" | "ms" => Some(number),
+        "s" => number.checked_mul(1_000),
+        unit => return Err(format!("\"{unit}\" is not a unit: use ms or s")),
+    };
+    let fitting = milliseconds.filter(|milliseconds| (1..=3_600_000).contains(milliseconds));
+    fitting.map(Duration::from_millis).ok_or_else(|| format!("\"{text}\" is not between a millisecond and an hour"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{count, duration, link_speed, megabytes_per_second, parse_size, parse_size_32, size};
+    use super::{count, duration, link_speed, megabytes_per_second, parse_duration, parse_size, parse_size_32, size};
+    use std::time::Duration;
+
+    #[test]
+    fn times_have_milliseconds_or_a_unit() {
+        for (text, milliseconds) in [("1", 1), ("300", 300), ("300ms", 300), (" 2s ", 2_000), ("3600s", 3_600_000)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "s", "0", "0s", "3601s", "5h", "-1", "1.5s", "18446744073709551615s", "18446744073709551616"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn durations_change_unit_at_a_thousand() {

@@ -346,29 +346,92 @@ fn files_that_cannot_be_used_exit_6() {
     assert!(!Path::new(&dest).exists());
 }
 
-#[test]
-fn bench_measures_its_rows_beside_memcpy() {
-    let image = image();
-    let standard = report(&image, &["bench", "--time", "20"]);
-    assert_eq!(standard["rows"].as_array().unwrap().len(), 3);
-    let own = report(
-        &image,
-        &["bench", "--time", "20", "--operation", "write", "--size", "64K", "--chain", "4", "--sge", "3"],
-    );
-    assert_eq!(own["rows"].as_array().unwrap().len(), 1);
-    for row in standard["rows"].as_array().unwrap().iter().chain(own["rows"].as_array().unwrap()) {
-        for name in ["ns_per_request", "memcpy_ns", "ratio", "megabytes_per_second"] {
-            assert!(row[name].as_f64().is_some_and(|number| number > 0.0), "{name} in {row:#}");
-        }
+/// The rows of a `perf` with little to do.
+fn perf(words: &[&str]) -> Vec<Value> {
+    let report = report(&image(), &[&["perf", "--time", "6", "--rounds", "3"], words].concat());
+    for name in ["longest_dispatch_ns", "imports_per_request"] {
+        assert!(report.as_object().unwrap().contains_key(name), "{name}");
     }
+    report["rows"].as_array().unwrap().clone()
+}
+
+fn positive(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number > 0.0)
 }
 
 #[test]
-fn bench_in_verify_mode_says_that_it_cannot() {
+fn perf_measures_transfers_beside_memcpy() {
+    let standard = perf(&[]);
+    assert_eq!(standard.len(), 6);
+    let write = ["--operation", "write", "--size", "64,64K", "--chain", "4", "--depth", "8", "--sge", "3"];
+    let send = ["--operation", "send", "--size", "64", "--measure", "latency", "--notify"];
+    let several =
+        ["--operation", "read", "--size", "8", "--connections", "20", "--processors", "2", "--at", "dispatch"];
+    let own = [perf(&write), perf(&send), perf(&several)];
+    assert_eq!(own.each_ref().map(Vec::len), [2, 1, 1]);
+    for row in standard.iter().chain(own.iter().flatten()) {
+        for name in ["ns_per_request", "memcpy_ns", "ratio", "megabytes_per_second"] {
+            assert!(positive(&row[name]), "{name} in {row:#}");
+        }
+        let rounds = row["rounds"].as_array().unwrap();
+        assert_eq!(rounds.len(), 3);
+        for name in ["ns", "memcpy_ns", "memcpy_again_ns"] {
+            assert!(rounds.iter().all(|round| positive(&round[name])), "{name} in {row:#}");
+        }
+        assert_eq!((&row["completions_verified"], &row["bytes_verified"]), (&true.into(), &true.into()));
+        let latency = row["measure"] == "latency";
+        assert_eq!((positive(&row["p50_ns"]), positive(&row["p99_ns"])), (latency, latency), "{row:#}");
+    }
+    assert!(positive(&own[1][0]["notifications"]));
+    assert_eq!(own[2][0]["per_processor_ns"].as_array().unwrap().len(), 2);
+    assert_eq!(own[2][0]["at"], "dispatch");
+}
+
+#[test]
+fn perf_measures_registrations_connections_and_notifications() {
+    let run = &perf(&["--operation", "fast-register", "--pages", "16"])[0];
+    let scattered = &perf(&["--operation", "fast-register", "--pages", "16", "--scattered"])[0];
+    assert_eq!((&run["page_runs"], &scattered["page_runs"]), (&1.into(), &16.into()));
+    let connect = &perf(&["--operation", "connect"])[0];
+    assert!(connect["queue_pair_bytes"].as_u64().is_some_and(|bytes| (1_000..100_000).contains(&bytes)), "{connect:#}");
+    let notify = &perf(&["--operation", "notify"])[0];
+    assert!(positive(&notify["p50_ns"]) && positive(&notify["p99_ns"]), "{notify:#}");
+    assert_eq!(notify["elsewhere"], 0);
+    for row in [run, scattered, connect, notify] {
+        assert!(positive(&row["ns_per_request"]), "{row:#}");
+        assert_eq!(row["memcpy_ns"], Value::Null);
+    }
+    assert_eq!((&scattered["bytes_verified"], &connect["bytes_verified"]), (&true.into(), &Value::Null));
+}
+
+#[test]
+fn a_sweep_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sweep.svg");
+    let name = file.to_str().unwrap();
+    let rows = perf(&["--operation", "read", "--measure", "latency", "--sweep", "--svg", name]);
+    let sizes: Vec<u64> = rows.iter().map(|row| row["size"].as_u64().unwrap()).collect();
+    assert_eq!((sizes.len(), sizes[0], sizes[17]), (18, 8, 1 << 20));
+    let drawing = fs::read_to_string(&file).unwrap();
+    for wanted in ["<svg", "memcpy", "size of a request", "</svg>"] {
+        assert!(drawing.contains(wanted), "{wanted}");
+    }
+    let nowhere = ["perf", "--time", "1", "--operation", "read", "--sweep", "--svg", "/no/such/folder/a.svg"];
+    let (code, document) = with_image(&image(), &nowhere);
+    assert_eq!((code, &document["error"]["failure"]["kind"]), (6, &"file".into()), "{document:#}");
+}
+
+#[test]
+fn perf_refuses_what_makes_no_sense() {
     let image = image();
-    let (code, document) = with_image(&image, &["bench", "--time", "1", "--mode", "verify"]);
+    let (code, document) = with_image(&image, &["perf", "--time", "1", "--mode", "verify"]);
     assert_eq!(code, 2, "{document:#}");
     assert!(document["error"]["failure"]["next_step"].as_str().unwrap().contains("--mode fast"));
+    let (code, document) = with_image(&image, &["perf", "--operation", "connect", "--processors", "2"]);
+    assert_eq!((code, &document["error"]["failure"]["kind"]), (2, &"usage".into()), "{document:#}");
+    // What only the driver knows: the machine has two processors.
+    let (code, document) = with_image(&image, &["perf", "--operation", "read", "--processors", "3"]);
+    assert_eq!((code, &document["error"]["failure"]["kind"]), (1, &"refused".into()), "{document:#}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! ndktest.sys: an NDK consumer that does what its IOCTLs ask for: connection pairs, transfers, scripts, a copy benchmark.
+//! ndktest.sys: an NDK consumer that does what its IOCTLs ask for: connection pairs, transfers, scripts, measurements.
 //!
 //! It opens adapters as every consumer of another vendor does, through Winsock Kernel and by the index of an interface, and knows
 //! nothing of the provider behind them: it works with softndk.sys and with a network card alike.

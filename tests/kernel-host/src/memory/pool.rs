@@ -76,6 +76,40 @@ struct Pool {
     slots: HashMap<usize, Vec<usize>>,
     bytes: usize,
     unguarded: usize,
+    /// Of each image that ever had a block.
+    holdings: Vec<Holding>,
+}
+
+/// What one image has in the pool.
+#[derive(Clone, Copy)]
+struct Holding {
+    image: usize,
+    bytes: usize,
+    /// The most since [`restart_most`].
+    most: usize,
+}
+
+impl Pool {
+    fn holding(&mut self, image: usize) -> &mut Holding {
+        let index = self.holdings.iter().position(|holding| holding.image == image).unwrap_or_else(|| {
+            self.holdings.push(Holding { image, bytes: 0, most: 0 });
+            self.holdings.len() - 1
+        });
+        &mut self.holdings[index]
+    }
+}
+
+/// From now on the most bytes that the image at `base` has at a time are kept.
+pub fn restart_most(base: usize) {
+    with(|pool| {
+        let holding = pool.holding(base);
+        holding.most = holding.bytes;
+    });
+}
+
+/// The most bytes of pool that the image at `base` has had at a time since [`restart_most`].
+pub fn most_of(base: usize) -> usize {
+    with(|pool| pool.holding(base).most)
 }
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
@@ -187,6 +221,9 @@ fn allocate_block(request: PoolRequest, image: usize, stack: Vec<u64>) -> Option
 fn record(request: PoolRequest, image: usize, stack: Vec<u64>, address: usize, storage: Storage) -> *mut u8 {
     with(|pool| {
         pool.bytes += request.size;
+        let holding = pool.holding(image);
+        holding.bytes += request.size;
+        holding.most = holding.most.max(holding.bytes);
         pool.unguarded += usize::from(matches!(storage, Storage::Slot(_)));
         pool.blocks.insert(
             address,
@@ -277,6 +314,7 @@ pub fn free(what: &str, address: *mut u8, tag: Option<u32>) {
     let block = with(|pool| {
         let block = pool.blocks.remove(&start)?;
         pool.bytes -= block.size;
+        pool.holding(block.image).bytes -= block.size;
         pool.unguarded -= usize::from(matches!(block.storage, Storage::Slot(_)));
         Some(block)
     });

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use ndkctl::script::{decode, encode, parse};
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, BufferLayout, Histogram, MemcpyRequest, ObjectListRequest, ObjectSummaryRequest,
+    ABI_VERSION, AdapterListRequest, BufferLayout, Histogram, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryRequest,
     PairCloseRequest, PairCreateRequest, PairModerationRequest, Request, RequestHeader, ScriptRequest, Status,
     TransferRequest, VersionRequest, read_request, segment, stride, stride_count,
 };
@@ -16,7 +16,7 @@ mod seeds;
 
 fuzz_target!(init: seeds::write(seeds()), |bytes: &[u8]| {
     let Some((what, bytes)) = bytes.split_first() else { return };
-    match what % 14 {
+    match what % 15 {
         0 => steps(bytes),
         1 => request::<VersionRequest>(bytes),
         2 => request::<AdapterListRequest>(bytes),
@@ -29,6 +29,7 @@ fuzz_target!(init: seeds::write(seeds()), |bytes: &[u8]| {
         9 => request::<ScriptRequest>(bytes),
         10 => transfer(bytes),
         11 => histogram(bytes),
+        12 => measurement(bytes),
         _ => steps(bytes),
     }
 });
@@ -92,6 +93,21 @@ fn transfer(bytes: &[u8]) {
     assert!(segment(asked.request_length, asked.sge_count, asked.sge_count).is_none());
 }
 
+/// A measurement that passes has parts that lie in its buffer, whole pages apart.
+fn measurement(bytes: &[u8]) {
+    request::<MeasureRequest>(bytes);
+    let Ok((asked, _)) = MeasureRequest::read_from_prefix(bytes) else { return };
+    let Ok(layout) = asked.check_fields() else { return };
+    let mut end = 0;
+    for processor in 0..asked.processor_count {
+        let begin = asked.part(processor);
+        assert!(begin >= end && begin.is_multiple_of(4096));
+        end = begin + asked.region_length;
+    }
+    assert!(end <= layout.region_length);
+    assert!(asked.request_count.is_multiple_of(u64::from(asked.chain_length)));
+}
+
 /// An arbitrary histogram with arbitrary samples: no quantile lies outside of what was seen, whatever the counters say.
 fn histogram(bytes: &[u8]) {
     let mut own = Histogram::EMPTY;
@@ -121,7 +137,13 @@ fn seeds() -> Vec<Vec<u8>> {
     // A region, a request length and some elements.
     transfer[1 + 24..1 + 32].copy_from_slice(&10_000_u64.to_ne_bytes());
     transfer[1 + 40..1 + 48].copy_from_slice(&[0xE8, 3, 0, 0, 3, 0, 0, 0]);
+    let mut measurement = good::<MeasureRequest>(12);
+    // One Read of a page.
+    for (offset, value) in [(20, 1_u32), (24, 1), (32, 4096), (40, 1), (48, 4096), (52, 1), (56, 1), (60, 1), (64, 1), (68, 1)] {
+        measurement[1 + offset..5 + offset].copy_from_slice(&value.to_ne_bytes());
+    }
     let mut seeds = vec![
+        measurement,
         good::<VersionRequest>(1),
         good::<AdapterListRequest>(2),
         good::<ObjectSummaryRequest>(3),

@@ -4,9 +4,9 @@ use kernel_host::io::{self, IoResult, Opener, PendingIrp};
 use kernel_host::memory::user_buffer::UserBuffer;
 use kernel_host::status::NtStatus;
 use softndk_ioctl::{
-    AdapterListRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest,
-    PairCreateRequest, PairModerationRequest, RefusalListRequest, Request, ScriptRequest, TEST_WIN32_DEVICE_NAME,
-    TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
+    AdapterListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest, ObjectSummaryReply, ObjectSummaryRequest,
+    PairCloseRequest, PairCreateRequest, PairModerationRequest, RefusalListRequest, Request, ScriptRequest,
+    TEST_WIN32_DEVICE_NAME, TransferRequest, VersionRequest, WIN32_DEVICE_NAME,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -25,6 +25,7 @@ const OF_THE_CONSUMER: [u32; 6] = [
     PairModerationRequest::CODE,
     TransferRequest::CODE,
     MemcpyRequest::CODE,
+    MeasureRequest::CODE,
     ScriptRequest::CODE,
 ];
 

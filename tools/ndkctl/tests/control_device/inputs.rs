@@ -7,7 +7,7 @@ use super::{Case, cases};
 use kernel_host::io::{self, Caller, GENERIC_READ, GENERIC_WRITE, Opener};
 use kernel_host::irql;
 use softndk_ioctl::{
-    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MemcpyRequest, ObjectListRequest,
+    ABI_VERSION, AdapterEntry, AdapterListReply, AdapterListRequest, MeasureRequest, MemcpyRequest, ObjectListRequest,
     ObjectSummaryReply, ObjectSummaryRequest, PairCloseRequest, PairCreateReply, PairCreateRequest,
     PairModerationRequest, RefusalListRequest, Request, RequestHeader, ScriptRequest, Status, TEST_WIN32_DEVICE_NAME,
     TransferRequest, VersionReply, VersionRequest, WIN32_DEVICE_NAME,
@@ -190,9 +190,11 @@ fn direct_inputs_of_wrong_length_or_version_are_refused() {
     let machine = Machine::start();
     let file = machine.open();
     let buffer = &mut region(4096);
-    for (code, size) in
-        [(TransferRequest::CODE, size_of::<TransferRequest>()), (MemcpyRequest::CODE, size_of::<MemcpyRequest>())]
-    {
+    for (code, size) in [
+        (TransferRequest::CODE, size_of::<TransferRequest>()),
+        (MemcpyRequest::CODE, size_of::<MemcpyRequest>()),
+        (MeasureRequest::CODE, size_of::<MeasureRequest>()),
+    ] {
         for length in [0, 7, 8, size - 1, size + 1] {
             let answer = file.ioctl_direct(code, &input(ABI_VERSION, length, length), buffer);
             assert_eq!(Status(answer.status), Status::INFO_LENGTH_MISMATCH, "0x{code:08X} with {length} bytes");
@@ -281,6 +283,7 @@ fn unknown_codes_are_refused() {
         PairModerationRequest::CODE,
         TransferRequest::CODE,
         MemcpyRequest::CODE,
+        MeasureRequest::CODE,
         ScriptRequest::CODE,
     ];
     // Neighbouring functions, other methods, the same function with fewer rights, of another device, of the public range; and NetworkDirect's.

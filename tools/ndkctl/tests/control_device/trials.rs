@@ -12,6 +12,7 @@ mod handles;
 mod inputs;
 mod listing;
 mod machine;
+mod measurements;
 mod pairs;
 mod replay;
 mod stack_marks;
@@ -37,7 +38,7 @@ macro_rules! cases {
 pub(crate) use cases;
 
 fn all() -> impl Iterator<Item = Case> {
-    let suites: [&'static [Case]; 9] = [
+    let suites: [&'static [Case]; 10] = [
         inputs::CASES,
         listing::CASES,
         pairs::CASES,
@@ -47,6 +48,7 @@ fn all() -> impl Iterator<Item = Case> {
         faults::CASES,
         replay::CASES,
         consumer::CASES,
+        measurements::CASES,
     ];
     suites.into_iter().flatten().copied()
 }

@@ -3,7 +3,7 @@
 use core::{mem::size_of, ptr::NonNull};
 
 use softndk_ioctl::{
-    ABI_VERSION, AdapterListRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, Outcome,
+    ABI_VERSION, AdapterListRequest, MeasureRequest, MemcpyRequest, ObjectSummaryReply, ObjectSummaryRequest, Outcome,
     PairCloseRequest, PairCreateRequest, PairModerationRequest, Request as ControlRequest, RequestHeader,
     ScriptRequest, Status, TransferRequest, VersionFlags, VersionReply, VersionRequest, read_request,
     read_request_of_any_version,
@@ -45,12 +45,14 @@ pub unsafe extern "C" fn device_control(_device: *mut DEVICE_OBJECT, irp: *mut I
         AdapterListRequest::CODE => adapter_list::answer(&mut buffer),
         PairModerationRequest::CODE => moderate(&request, buffer.input()).into(),
         PairCloseRequest::CODE => close_pair(&request, buffer.input()).into(),
-        PairCreateRequest::CODE | TransferRequest::CODE | MemcpyRequest::CODE | ScriptRequest::CODE => {
-            match pending_work(&request, buffer.input()) {
-                Ok(work) => return pend(request, work),
-                Err(status) => Err(status).into(),
-            }
-        }
+        PairCreateRequest::CODE
+        | TransferRequest::CODE
+        | MemcpyRequest::CODE
+        | MeasureRequest::CODE
+        | ScriptRequest::CODE => match pending_work(&request, buffer.input()) {
+            Ok(work) => return pend(request, work),
+            Err(status) => Err(status).into(),
+        },
         _ => Err(Status::INVALID_DEVICE_REQUEST).into(),
     };
     request.complete(outcome.status.0, outcome.information);
@@ -70,6 +72,10 @@ fn pending_work(request: &Request, input: &[u8]) -> Result<Work, Status> {
             // Claimed here and not by the thread, so that transfers are granted in the order they come.
             let pair = driver.pairs.claim(asked.pair, file.id())?;
             Work::Transfer(asked, layout, pair)
+        }
+        MeasureRequest::CODE => {
+            let asked: MeasureRequest = read_request(input)?;
+            Work::Measure(asked, asked.check_fields()?)
         }
         ScriptRequest::CODE => Work::Replay(replay::Script::read(input)?),
         _ => Work::Memcpy(read_request(input)?),

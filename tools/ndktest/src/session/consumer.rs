@@ -8,24 +8,25 @@ use core::{
     mem::size_of,
     net::{IpAddr, SocketAddr},
     ptr,
-    sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering},
 };
 
 use ndkpi_sys::{
     ndkinfo::NDK_ADAPTER_INFO,
     ndkpi::{
         NDK_ADAPTER, NDK_ADAPTER_DISPATCH, NDK_CONNECTOR, NDK_CONNECTOR_DISPATCH, NDK_CQ, NDK_CQ_DISPATCH,
-        NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_FN_CLOSE_OBJECT, NDK_LISTENER, NDK_LISTENER_DISPATCH, NDK_MR,
-        NDK_MR_DISPATCH, NDK_MW, NDK_MW_DISPATCH, NDK_OBJECT_HEADER, NDK_PD, NDK_PD_DISPATCH, NDK_QP, NDK_QP_DISPATCH,
-        NDK_RESULT_EX, NDK_SHARED_ENDPOINT, NDK_SHARED_ENDPOINT_DISPATCH, NDK_SRQ, NDK_SRQ_DISPATCH,
+        NDK_CQ_NOTIFY_ANY, NDK_CQ_NOTIFY_SOLICITED, NDK_FN_CLOSE_OBJECT, NDK_FN_CQ_NOTIFICATION_CALLBACK, NDK_LISTENER,
+        NDK_LISTENER_DISPATCH, NDK_MR, NDK_MR_DISPATCH, NDK_MW, NDK_MW_DISPATCH, NDK_OBJECT_HEADER, NDK_PD,
+        NDK_PD_DISPATCH, NDK_QP, NDK_QP_DISPATCH, NDK_RESULT, NDK_RESULT_EX, NDK_SHARED_ENDPOINT,
+        NDK_SHARED_ENDPOINT_DISPATCH, NDK_SRQ, NDK_SRQ_DISPATCH,
     },
     nt::{
-        FALSE, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES, STATUS_NOT_FOUND,
-        STATUS_PENDING, STATUS_SUCCESS, TRUE,
+        FALSE, GROUP_AFFINITY, NTSTATUS, PVOID, SOCKADDR, SOCKADDR_INET, STATUS_INSUFFICIENT_RESOURCES,
+        STATUS_NOT_FOUND, STATUS_PENDING, STATUS_SUCCESS, TRUE,
     },
 };
 use softndk_ioctl::Status;
-use softndk_kernel::{event::Event, pool::PoolBox};
+use softndk_kernel::{clock, event::Event, irql, pool::PoolBox};
 
 use crate::{control::adapter_list, driver::Driver, interface::Addresses, socket, tags, wsk};
 
@@ -307,13 +308,17 @@ impl OpenedAdapter {
         unsafe { &*table }
     }
 
-    pub fn create_completion_queue(&self, depth: u32, signal: Option<&QueueSignal>) -> Result<CompletionQueue, Status> {
-        let notification = signal.map(|_| notified as _);
-        let context = signal.map_or(ptr::null_mut(), QueueSignal::context);
-        let none = ptr::null_mut();
+    /// A completion queue that sets off a signal, on the processor that the signal prefers.
+    pub fn create_completion_queue(&self, depth: u32, signal: &QueueSignal) -> Result<CompletionQueue, Status> {
+        let notification: NDK_FN_CQ_NOTIFICATION_CALLBACK = if signal.home.is_some() { notified_at } else { notified };
+        let notification = Some(notification);
+        let context = signal.context();
+        let home = signal.home.and_then(irql::affinity);
+        let mut home = home.map(|(mask, group)| GROUP_AFFINITY { Mask: mask as _, Group: group, Reserved: [0; 3] });
+        let home = home.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
         let created: Result<Owned<NDK_CQ>, Status> = create!(|place, done, asked| {
             // SAFETY: NDKPI: NDK_FN_CREATE_CQ with arguments that live for the call; the signal outlives the queue.
-            unsafe { (self.table().NdkCreateCq)(self.as_ptr(), depth, notification, context, none, done, asked, place) }
+            unsafe { (self.table().NdkCreateCq)(self.as_ptr(), depth, notification, context, home, done, asked, place) }
         });
         created.map(|object| CompletionQueue { object })
     }
@@ -452,12 +457,24 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
+    pub fn as_ptr(&self) -> *mut NDK_CQ {
+        self.object.as_ptr()
+    }
+
     /// Takes completions; how many.
     pub fn poll(&self, results: &mut [NDK_RESULT_EX]) -> usize {
         let queue = self.object.as_ptr();
         let capacity = results.len() as u32;
         // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS_EX with room for as many results as are asked for.
         unsafe { (self.object.table().NdkGetCqResultsEx)(queue, results.as_mut_ptr(), capacity) as usize }
+    }
+
+    /// As [`CompletionQueue::poll`], by the function of NDKPI 1.
+    pub fn poll_first_form(&self, results: &mut [NDK_RESULT]) -> usize {
+        let queue = self.object.as_ptr();
+        let capacity = results.len() as u32;
+        // SAFETY: NDKPI: NDK_FN_GET_CQ_RESULTS with room for as many results as are asked for.
+        unsafe { (self.object.table().NdkGetCqResults)(queue, results.as_mut_ptr(), capacity) as usize }
     }
 
     /// Asks for a notification of the next completion.
@@ -489,12 +506,24 @@ pub struct QueueSignal {
     pub arrived: Event,
     pub notifications: AtomicU32,
     failure: AtomicI32,
+    /// The processor that is to make the notifications. Then they leave time and processor here and set no event.
+    home: Option<u32>,
+    /// The performance counter at the last notification's begin, and the index of the processor that made it.
+    pub ticks: AtomicU64,
+    pub processor: AtomicU32,
 }
 
 impl QueueSignal {
-    pub fn try_new() -> Result<Self, Status> {
+    pub fn try_new(home: Option<u32>) -> Result<Self, Status> {
         let arrived = Event::try_synchronization(tags::EVENT, false).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        Ok(Self { arrived, notifications: AtomicU32::new(0), failure: AtomicI32::new(0) })
+        Ok(Self {
+            arrived,
+            notifications: AtomicU32::new(0),
+            failure: AtomicI32::new(0),
+            home,
+            ticks: AtomicU64::new(0),
+            processor: AtomicU32::new(0),
+        })
     }
 
     fn context(&self) -> PVOID {
@@ -515,6 +544,21 @@ unsafe extern "C" fn notified(context: PVOID, status: NTSTATUS) {
             signal.failure.store(status, Ordering::Release);
         }
         signal.arrived.set();
+    }
+}
+
+/// NDK_FN_CQ_NOTIFICATION_CALLBACK of a [`QueueSignal`] with a home: the first thing that it does is to read the time.
+unsafe extern "C" fn notified_at(context: PVOID, status: NTSTATUS) {
+    let ticks = clock::ticks();
+    // SAFETY: as `notified`.
+    if let Some(signal) = unsafe { context.cast::<QueueSignal>().as_ref() } {
+        signal.ticks.store(ticks, Ordering::Relaxed);
+        signal.processor.store(irql::processor(), Ordering::Relaxed);
+        if status != STATUS_SUCCESS {
+            signal.failure.store(status, Ordering::Release);
+        }
+        // Releases what is stored above to the thread that waits for the count.
+        signal.notifications.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -609,8 +653,13 @@ impl Arrivals {
             return Ok(None);
         }
         let waiter = Waiter::try_new()?;
-        let object = self.connectors.iter().find_map(Self::take_from);
+        let object = self.take_unowned();
         Ok(object.map(|object| Owned { object, waiter, closed: AtomicBool::new(false) }))
+    }
+
+    /// As [`Arrivals::take`]; the caller closes it.
+    pub fn take_unowned(&self) -> Option<*mut NDK_CONNECTOR> {
+        self.connectors.iter().find_map(Self::take_from)
     }
 
     fn take_from(place: &AtomicPtr<NDK_CONNECTOR>) -> Option<*mut NDK_CONNECTOR> {

@@ -2,6 +2,7 @@
 
 use softndk_ioctl::{EndReason, MemcpyRequest, Status, TransferFlags, TransferResult};
 use softndk_kernel::{copy, irp::Request, pool::PoolBox};
+use zerocopy::IntoBytes;
 
 use super::{
     cursor::Cursor,
@@ -68,6 +69,6 @@ pub fn run(
     result.elapsed = finished.saturating_sub(started);
     drop((from, to));
     result.teardown = now().saturating_sub(finished);
-    buffer.write_result(&result)?;
+    buffer.write_result(result.as_bytes())?;
     Ok(size_of::<TransferResult>())
 }

@@ -9,13 +9,12 @@ use ndkpi_sys::{
     },
     nt::{PAGE_SIZE, STATUS_BUFFER_TOO_SMALL, TRUE},
 };
-use softndk_ioctl::{BufferLayout, RegionKind, Status, TransferResult};
+use softndk_ioctl::{BufferLayout, RegionKind, Status};
 use softndk_kernel::{irp::Request, pool::PoolSlice};
 use wdk_sys::{
     _MEMORY_CACHING_TYPE, _MM_PAGE_PRIORITY, _MODE, KPROCESSOR_MODE, MDL,
     ntddk::{IoAllocateMdl, IoBuildPartialMdl, IoFreeMdl, MmMapLockedPagesSpecifyCache, MmUnmapLockedPages},
 };
-use zerocopy::IntoBytes;
 
 use super::{
     consumer::{self, OpenedAdapter, Owned, Waiter, check, completion},
@@ -66,10 +65,9 @@ impl UserBuffer {
     }
 
     /// Writes the result page.
-    pub fn write_result(&self, result: &TransferResult) -> Result<(), Status> {
+    pub fn write_result(&self, bytes: &[u8]) -> Result<(), Status> {
         let page = self.part(0, softndk_ioctl::RESULT_LENGTH)?.ok_or(Status::BUFFER_TOO_SMALL)?;
         let mapped = page.map()?;
-        let bytes = result.as_bytes();
         let length = bytes.len().min(PAGE_SIZE);
         // SAFETY: one whole page is mapped and writable.
         unsafe { mapped.address().write_bytes(0, PAGE_SIZE) };
@@ -341,7 +339,7 @@ pub struct LogicalMapping {
     release: Option<(NDK_FN_RELEASE_LAM, *mut NDK_ADAPTER)>,
     /// NDK_LOGICAL_ADDRESS_MAPPING: a word of the provider, the page count, the pages.
     words: PoolSlice<u64>,
-    first_byte_offset: u32,
+    pub first_byte_offset: u32,
 }
 
 impl LogicalMapping {

@@ -7,6 +7,7 @@
 pub mod closer;
 pub mod consumer;
 pub mod cursor;
+pub mod measure;
 pub mod memcpy;
 pub mod memory;
 pub mod pair;

@@ -239,14 +239,20 @@ pub struct Side {
 }
 
 impl Side {
-    /// In the pool: two of them are large for a stack.
+    /// In the pool: two of them are large for a stack. The completion queue has room for so many queue pairs of this shape, and
+    /// prefers a processor for its notifications or none.
     #[inline(never)]
-    fn try_new(adapter: OpenedAdapter, shape: QueuePairShape, share_receives: bool) -> Result<PoolBox<Self>, Status> {
+    pub fn try_new(
+        adapter: OpenedAdapter,
+        shape: QueuePairShape,
+        share_receives: bool,
+        (queue_pairs, home): (u32, Option<u32>),
+    ) -> Result<PoolBox<Self>, Status> {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
-        let signal = PoolBox::try_new(tags::SESSION, QueueSignal::try_new()?).map_err(none)?;
-        let depth = shape.receive_depth.saturating_add(shape.initiator_depth);
+        let signal = PoolBox::try_new(tags::SESSION, QueueSignal::try_new(home)?).map_err(none)?;
+        let depth = shape.receive_depth.saturating_add(shape.initiator_depth).saturating_mul(queue_pairs.max(1));
         let domain = adapter.create_protection_domain()?;
-        let queue = adapter.create_completion_queue(depth, Some(&signal))?;
+        let queue = adapter.create_completion_queue(depth, &signal)?;
         let shared = if share_receives { Some(consumer::create_shared_receive_queue(&domain, shape)?) } else { None };
         let queue_pair = consumer::create_queue_pair(&domain, &queue, shared.as_ref(), shape)?;
         PoolBox::try_new(tags::SESSION, Self { queue_pair, shared, queue, domain, signal, adapter }).map_err(none)
@@ -326,6 +332,7 @@ impl Ends {
                 inline_data: 0,
             },
             plan.asked.flags.contains(PairFlags::SHARED_RECEIVE),
+            (1, None),
         )?;
         let client = Side::try_new(
             client,
@@ -336,6 +343,7 @@ impl Ends {
                 inline_data,
             },
             false,
+            (1, None),
         )?;
         let [client_ip, server_ip] = plan.addresses;
         let listener = server.adapter.create_listener()?;

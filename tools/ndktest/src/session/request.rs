@@ -6,11 +6,11 @@
 
 use core::ptr::NonNull;
 
-use softndk_ioctl::{BufferLayout, MemcpyRequest, Outcome, PairCreateRequest, Status, TransferRequest};
+use softndk_ioctl::{BufferLayout, MeasureRequest, MemcpyRequest, Outcome, PairCreateRequest, Status, TransferRequest};
 use softndk_kernel::{event::Event, irp::Request};
 
 use super::{
-    memcpy,
+    measure, memcpy,
     pair::Pair,
     replay,
     table::{self, ClaimedPair},
@@ -24,6 +24,7 @@ pub enum Work {
     /// With the pair it was granted when it came.
     Transfer(TransferRequest, BufferLayout, ClaimedPair),
     Memcpy(MemcpyRequest),
+    Measure(MeasureRequest, BufferLayout),
     Replay(replay::Script),
 }
 
@@ -72,6 +73,7 @@ impl PendingRequest {
                 transfer::run(driver, request, (asked, layout), pair, &patience).into()
             }
             Work::Replay(script) => replay::run(driver, request, script, &patience).into(),
+            Work::Measure(asked, layout) => measure::run(driver, request, (asked, layout), &patience).into(),
             Work::Memcpy(asked) => memcpy::run(driver, request, asked, &patience).into(),
         }
     }

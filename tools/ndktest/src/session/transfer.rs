@@ -18,6 +18,7 @@ use softndk_kernel::{
     irp::Request,
     pool::{PoolBox, PoolSlice},
 };
+use zerocopy::IntoBytes;
 
 use super::{
     consumer::check,
@@ -84,7 +85,7 @@ pub fn run(
         return Err(Status::DEVICE_REMOVED);
     }
     ended.map_err(|status| pair.cause(driver, status))?;
-    buffer.write_result(&result)?;
+    buffer.write_result(result.as_bytes())?;
     Ok(size_of::<TransferResult>())
 }
 

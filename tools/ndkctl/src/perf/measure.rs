@@ -1,0 +1,241 @@
+//! One row: its pilot run, its rounds, and what they come to.
+
+use super::row::Row;
+use super::{Round, RowReport, host, memcpy};
+use crate::arguments::{Measure, PerfArguments, PerfOperation};
+use crate::client::{Client, TransferBuffer};
+use crate::failure::{Failure, Kind};
+use crate::transport::{Device, DirectBuffer};
+use softndk_ioctl::{BUFFER_ALIGNMENT, Histogram, MeasureFlags, MeasureRequest, MeasureResult, scattered_page};
+use std::time::Duration;
+
+/// Requests of the pilot run, at least.
+const PILOT: u64 = 256;
+/// Most requests of a round, should the clock stand still.
+const ROUND_MAX: u64 = 200_000_000;
+/// Most requests of the run with a clock.
+const TIMED_MAX: u64 = 100_000;
+/// What memcpy is measured for, of a round's time, and at least.
+const MEMCPY_SHARE: u32 = 8;
+const MEMCPY_TIME: Duration = Duration::from_millis(1);
+/// Connections between which the pool is compared.
+const FEW_CONNECTIONS: u32 = 1;
+const MANY_CONNECTIONS: u32 = 101;
+
+/// Measures a row.
+pub fn row<D: Device>(
+    client: &Client<D>,
+    arguments: &PerfArguments,
+    row: Row,
+    round_done: impl Fn(),
+) -> Result<RowReport, Failure> {
+    let mut subject = Subject::new(client, arguments, row)?;
+    let time = arguments.time / arguments.rounds;
+    // Enough to have every connection used.
+    let pilot = whole_chains(PILOT.max(u64::from(row.connections) * u64::from(row.chain)), row.chain);
+    let result = subject.run(pilot, MeasureFlags::empty())?;
+    let count = requests_for(&result, pilot, time, row.chain);
+    let mut results = Vec::new();
+    let mut rounds = Vec::new();
+    let memcpy_time = (time / MEMCPY_SHARE).max(MEMCPY_TIME);
+    for _ in 0..arguments.rounds {
+        let memcpy_ns = subject.memcpy(memcpy_time);
+        let result = subject.run(count, MeasureFlags::empty())?;
+        let memcpy_again_ns = subject.memcpy(memcpy_time);
+        rounds.push(Round { ns: time_of(&result, count), memcpy_ns, memcpy_again_ns });
+        results.push(result);
+        round_done();
+    }
+    let latency = if row.measure == Measure::Latency && row.transfers() {
+        subject.run(count.min(whole_chains(TIMED_MAX, row.chain)), MeasureFlags::MEASURE_LATENCY)?.latency
+    } else {
+        let mut all = Histogram::EMPTY;
+        results.iter().for_each(|result| all.merge(&result.latency));
+        all
+    };
+    let queue_pair_bytes = if row.operation == PerfOperation::Connect { subject.queue_pair_bytes()? } else { None };
+    Ok(RowReport { queue_pair_bytes, ..report(row, count, rounds, &results, &latency)? })
+}
+
+/// What is measured, and its memory.
+struct Subject<'a, D: Device> {
+    client: &'a Client<D>,
+    arguments: &'a PerfArguments,
+    row: Row,
+    buffer: TransferBuffer<D::Buffer>,
+    pattern: fastrand::Rng,
+}
+
+impl<'a, D: Device> Subject<'a, D> {
+    fn new(client: &'a Client<D>, arguments: &'a PerfArguments, row: Row) -> Result<Self, Failure> {
+        let request = row.request(&arguments.pair, u64::from(row.chain));
+        let layout = request.check_fields().map_err(|status| Failure::refused("cannot measure this", status))?;
+        let pattern = fastrand::Rng::with_seed(u64::from(row.size));
+        Ok(Self { client, arguments, row, buffer: client.allocate(layout.region_length)?, pattern })
+    }
+
+    /// Runs the loop on bytes that have to be moved, and looks whether they were.
+    fn run(&mut self, count: u64, more: MeasureFlags) -> Result<MeasureResult, Failure> {
+        let request = self.row.request(&self.arguments.pair, count);
+        let request = MeasureRequest { flags: request.flags | more, ..request };
+        self.pattern.fill(self.buffer.source_mut());
+        let (source, destination) = self.buffer.both();
+        for (byte, sent) in destination.iter_mut().zip(source) {
+            *byte = !sent;
+        }
+        let result = self.client.measure(&request, &mut self.buffer)?;
+        check_counts(&self.row, &request, &result)?;
+        check_bytes(&self.row, &request, &self.buffer)?;
+        Ok(result)
+    }
+
+    /// memcpy of the first processor's part.
+    fn memcpy(&mut self, time: Duration) -> Option<f64> {
+        if !self.row.transfers() {
+            return None;
+        }
+        let length = self.row.region_length() as usize;
+        let (source, destination) = self.buffer.both();
+        memcpy::measure(&source[..length], &mut destination[..length], self.row.size, time)
+    }
+
+    /// What the provider takes for a hundred connections more, shared among their ends.
+    fn queue_pair_bytes(&mut self) -> Result<Option<u64>, Failure> {
+        let mut most = |connections| {
+            let request = self.row.idle_request(&self.arguments.pair, connections);
+            let (bytes, result) = host::most_pool(|| self.client.measure(&request, &mut self.buffer));
+            result.map(|_| bytes)
+        };
+        // The first time, tables that stay grow.
+        most(MANY_CONNECTIONS)?;
+        let (few, many) = (most(FEW_CONNECTIONS)?, most(MANY_CONNECTIONS)?);
+        let ends = 2 * u64::from(MANY_CONNECTIONS - FEW_CONNECTIONS);
+        Ok(few.zip(many).map(|(few, many)| many.saturating_sub(few) / ends))
+    }
+}
+
+fn whole_chains(requests: u64, chain: u32) -> u64 {
+    requests.next_multiple_of(u64::from(chain.max(1)))
+}
+
+/// Requests of each processor that take about `time`, in whole chains.
+fn requests_for(pilot: &MeasureResult, made: u64, time: Duration, chain: u32) -> u64 {
+    let per_request = pilot.elapsed as f64 / made.max(1) as f64;
+    // A float cast saturates.
+    let wanted = (time.as_nanos() as f64 / per_request.max(0.1)) as u64;
+    whole_chains(wanted.clamp(PILOT, ROUND_MAX), chain)
+}
+
+/// Nanoseconds of a request: of several processors those of all of them together, as one would need to be as fast.
+fn time_of(result: &MeasureResult, count: u64) -> f64 {
+    let requests = count.saturating_mul(u64::from(result.processor_count.max(1)));
+    result.elapsed as f64 / requests.max(1) as f64
+}
+
+/// As many completions as posts, and as many posts as were asked for.
+fn check_counts(row: &Row, request: &MeasureRequest, result: &MeasureResult) -> Result<(), Failure> {
+    let all = request.request_count.saturating_mul(u64::from(request.processor_count));
+    let wanted = match row.operation {
+        PerfOperation::FastRegister => all.saturating_mul(2),
+        PerfOperation::Connect => 0,
+        _ => all,
+    };
+    let received = if row.operation == PerfOperation::Send { all } else { 0 };
+    if (result.posted, result.completed, result.received) == (wanted, wanted, received) {
+        return Ok(());
+    }
+    let cause = format!(
+        "{wanted} requests were asked for, {} posted, {} completed, {} received",
+        result.posted, result.completed, result.received
+    );
+    Err(Failure::new(
+        Kind::Refused,
+        "cannot trust the measurement",
+        cause,
+        "this is a fault of the driver; please report it",
+    ))
+}
+
+/// Source and destination are equal, part by part; of a fast registration page by page, in its order.
+fn check_bytes<B: DirectBuffer>(
+    row: &Row,
+    request: &MeasureRequest,
+    buffer: &TransferBuffer<B>,
+) -> Result<(), Failure> {
+    if !row.transfers() && row.operation != PerfOperation::FastRegister {
+        return Ok(());
+    }
+    let (source, destination) = (buffer.source(), buffer.destination());
+    let pages = request.region_length / BUFFER_ALIGNMENT;
+    let page =
+        |bytes: u64| bytes as usize * BUFFER_ALIGNMENT as usize..(bytes as usize + 1) * BUFFER_ALIGNMENT as usize;
+    let arrived = if row.scattered {
+        (0..pages).all(|place| destination[page(place)] == source[page(scattered_page(place, pages))])
+    } else {
+        (0..request.processor_count).all(|processor| {
+            let begin = request.part(processor) as usize;
+            let part = begin..begin + request.region_length as usize;
+            source[part.clone()] == destination[part]
+        })
+    };
+    if arrived {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Kind::Corrupt,
+        format!("perf: {}: the bytes that arrived are not those that were sent", row.name()),
+        "source and destination differ after a round",
+        "this is a fault of the driver; please report it",
+    ))
+}
+
+fn report(
+    row: Row,
+    count: u64,
+    rounds: Vec<Round>,
+    results: &[MeasureResult],
+    latency: &Histogram,
+) -> Result<RowReport, Failure> {
+    let Some(ns_per_request) = median(rounds.iter().map(|round| round.ns)) else { return Err(no_time()) };
+    let copies = |round: &Round| Some(f64::midpoint(round.memcpy_ns?, round.memcpy_again_ns?));
+    let quantile = |part| (latency.count > 0).then(|| latency.quantile(part)).flatten();
+    let processors = if row.processors > 1 { row.processors as usize } else { 0 };
+    let of_processor =
+        |number: usize| median(results.iter().map(|result| result.processors[number] as f64 / count as f64));
+    Ok(RowReport {
+        row,
+        requests: count.saturating_mul(u64::from(row.processors)).saturating_mul(rounds.len() as u64),
+        ns_per_request,
+        megabytes_per_second: row.transfers().then(|| f64::from(row.size) * 1_000.0 / ns_per_request),
+        memcpy_ns: median(rounds.iter().filter_map(copies)),
+        ratio: median(rounds.iter().filter_map(|round| Some(round.ns / copies(round)?))),
+        rounds,
+        p50_ns: quantile(500),
+        p99_ns: quantile(990),
+        // A row of which either was not so is a failure and has no report.
+        completions_verified: true,
+        bytes_verified: (row.transfers() || row.operation == PerfOperation::FastRegister).then_some(true),
+        queue_pair_bytes: None,
+        per_processor_ns: (0..processors).filter_map(of_processor).collect(),
+        page_runs: results.first().map(|result| result.page_runs).filter(|&runs| runs > 0),
+        elsewhere: (row.operation == PerfOperation::Notify)
+            .then(|| results.iter().map(|result| result.elsewhere).sum()),
+        notifications: results.iter().map(|result| result.notifications).sum(),
+    })
+}
+
+/// The middle one; nothing if there is none or it is no time at all.
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().filter(|&value| value > 0.0)
+}
+
+fn no_time() -> Failure {
+    Failure::new(
+        Kind::Refused,
+        "cannot measure",
+        "the driver's clock did not move",
+        "give the run more time with --time",
+    )
+}

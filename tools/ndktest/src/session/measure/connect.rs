@@ -1,0 +1,42 @@
+//! The loop that connects: both queue pairs made, connect, accept, complete connect, disconnect, all closed.
+
+use core::{ffi::c_void, ptr};
+
+use softndk_ioctl::{MeasureResult, Status};
+use softndk_kernel::pool::PoolBox;
+
+use super::{
+    connection::{Connection, Route},
+    lane::Lane,
+    watch::Watch,
+};
+use crate::{driver::Driver, tags};
+
+/// Cycles before the time is taken.
+const WARM_UP: u64 = 16;
+
+/// Makes and ends so many connections, one after the other. PASSIVE_LEVEL.
+pub fn run(lane: &Lane<'_>, count: u64, watch: &Watch<'_>, result: &mut MeasureResult) -> Result<(), Status> {
+    let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
+    let route = lane.route((ended_in_agreement, ptr::null_mut()));
+    let connection = PoolBox::try_new(tags::SESSION, Connection::new());
+    let mut connection = connection.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    cycles(&mut connection, &route, WARM_UP.min(count), watch)?;
+    let begun = clock.now();
+    cycles(&mut connection, &route, count, watch)?;
+    result.elapsed = clock.now().saturating_sub(begun);
+    Ok(())
+}
+
+fn cycles(connection: &mut Connection, route: &Route<'_>, count: u64, watch: &Watch<'_>) -> Result<(), Status> {
+    for _ in 0..count {
+        watch.check()?;
+        connection.connect(route, watch)?;
+        connection.disconnect(watch)?;
+        connection.close();
+    }
+    Ok(())
+}
+
+/// NDK_FN_DISCONNECT_EVENT_CALLBACK of connections that this loop ends itself.
+unsafe extern "C" fn ended_in_agreement(_context: *mut c_void) {}

@@ -1,0 +1,183 @@
+//! The loop that registers: NdkFastRegister of a list of pages, and NdkInvalidate.
+
+use core::ptr;
+
+use ndkpi_sys::{
+    ndkpi::{NDK_LOGICAL_ADDRESS, NDK_MR, NDK_OP_FLAGS, NDK_RESULT, NDK_SGE, NDK_SGE_ADDRESS},
+    nt::{PAGE_SIZE, TRUE},
+};
+use softndk_ioctl::{MeasureFlags, MeasureRequest, MeasureResult, Status, scattered_page};
+use softndk_kernel::pool::PoolSlice;
+
+use super::{lane::Lane, watch::Watch};
+use crate::{
+    driver::Driver,
+    session::{
+        consumer::{self, Owned, Waiter, check, completion},
+        memory::{LogicalMapping, Part},
+        pair::SPINS,
+    },
+    tags,
+};
+
+/// Pairs of requests before the time is taken, and between two looks at whether to go on.
+const WARM_UP: u64 = 64;
+const BATCH: u64 = 256;
+/// The label of the first byte.
+const BASE: usize = 0x5EED_0000_0000;
+
+/// Registers and invalidates so many times, then moves the bytes through one more registration. PASSIVE_LEVEL.
+pub fn run(
+    lane: &Lane<'_>,
+    asked: &MeasureRequest,
+    source: Option<&Part>,
+    watch: &Watch<'_>,
+    result: &mut MeasureResult,
+) -> Result<(), Status> {
+    let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
+    let source = source.ok_or(Status::INVALID_PARAMETER)?;
+    // Before the region, which is closed first.
+    let mapping = LogicalMapping::try_new(&lane.client.adapter, source.list(), source.length as usize)?;
+    let pages = ordered(mapping.pages(), asked)?;
+    let region = initialised_region(lane, pages.len() as u32)?;
+    let registration = Registration { lane, region: &region, pages: &pages, length: asked.request_length };
+    result.page_runs = runs(&pages);
+    registration.repeat(WARM_UP.min(asked.request_count), watch)?;
+    let begun = clock.now();
+    registration.repeat(asked.request_count, watch)?;
+    result.elapsed = clock.now().saturating_sub(begun);
+    result.posted = asked.request_count.saturating_mul(2);
+    result.completed = result.posted;
+    registration.write_through(watch)
+}
+
+/// The pages in the order that was asked for.
+fn ordered(mapped: &[NDK_LOGICAL_ADDRESS], asked: &MeasureRequest) -> Result<PoolSlice<NDK_LOGICAL_ADDRESS>, Status> {
+    let count = asked.region_length / PAGE_SIZE as u64;
+    let first = *mapped.first().ok_or(Status::INVALID_PARAMETER)?;
+    let pages = PoolSlice::try_filled(tags::SESSION, count as usize, first);
+    let mut pages = pages.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    let scattered = asked.flags.contains(MeasureFlags::SCATTERED);
+    for (place, page) in pages.iter_mut().enumerate() {
+        let wanted = if scattered { scattered_page(place as u64, count) } else { place as u64 };
+        *page = *mapped.get(wanted as usize).ok_or(Status::INVALID_PARAMETER)?;
+    }
+    Ok(pages)
+}
+
+/// Runs of pages that follow each other in memory.
+fn runs(pages: &[NDK_LOGICAL_ADDRESS]) -> u32 {
+    let follows = |pair: &[NDK_LOGICAL_ADDRESS]| match pair {
+        [first, second] => first.QuadPart.wrapping_add(PAGE_SIZE as i64) == second.QuadPart,
+        _ => false,
+    };
+    let breaks = pages.windows(2).filter(|pair| !follows(pair)).count();
+    breaks.saturating_add(usize::from(!pages.is_empty())) as u32
+}
+
+fn initialised_region(lane: &Lane<'_>, pages: u32) -> Result<Owned<NDK_MR>, Status> {
+    let waiter = Waiter::try_new()?;
+    let region = consumer::create_memory_region(&lane.client.domain, true)?;
+    let (done, context) = completion(&waiter);
+    // SAFETY: NDKPI: NDK_FN_INITIALIZE_FAST_REGISTER_MR; the request is waited for.
+    let status = unsafe { (region.table().NdkInitializeFastRegisterMr)(region.as_ptr(), pages, TRUE, done, context) };
+    check(waiter.finish(status))?;
+    Ok(region)
+}
+
+/// What is registered again and again.
+struct Registration<'a> {
+    lane: &'a Lane<'a>,
+    region: &'a Owned<NDK_MR>,
+    pages: &'a [NDK_LOGICAL_ADDRESS],
+    length: u32,
+}
+
+impl Registration<'_> {
+    fn repeat(&self, count: u64, watch: &Watch<'_>) -> Result<(), Status> {
+        let mut left = count;
+        while left > 0 {
+            watch.check()?;
+            for _ in 0..left.min(BATCH) {
+                self.register()?;
+                self.invalidate()?;
+                self.take(2, watch)?;
+            }
+            left = left.saturating_sub(BATCH);
+        }
+        Ok(())
+    }
+
+    fn register(&self) -> Result<(), Status> {
+        let queue_pair = &self.lane.client.queue_pair;
+        // SAFETY: NDKPI: NDK_FN_FAST_REGISTER with a list that stays as it is for the call.
+        check(unsafe {
+            (queue_pair.table().NdkFastRegister)(
+                queue_pair.as_ptr(),
+                ptr::null_mut(),
+                self.region.as_ptr(),
+                self.pages.len() as u32,
+                self.pages.as_ptr(),
+                0,
+                self.length as usize,
+                ptr::without_provenance_mut(BASE),
+                NDK_OP_FLAGS::ALLOW_REMOTE_READ,
+            )
+        })
+    }
+
+    fn invalidate(&self) -> Result<(), Status> {
+        let (queue_pair, region) = (&self.lane.client.queue_pair, self.region.as_ptr().cast());
+        // SAFETY: NDKPI: NDK_FN_INVALIDATE of a region of the queue pair's protection domain.
+        check(unsafe {
+            (queue_pair.table().NdkInvalidate)(queue_pair.as_ptr(), ptr::null_mut(), region, NDK_OP_FLAGS::empty())
+        })
+    }
+
+    /// Takes exactly so many completions, all of them successes.
+    fn take(&self, wanted: u32, watch: &Watch<'_>) -> Result<(), Status> {
+        let mut results = [NDK_RESULT::zeroed(); 2];
+        let (mut left, mut spins) = (wanted as usize, 0);
+        while left > 0 {
+            let room = results.get_mut(..left.min(2)).ok_or(Status::IO_DEVICE_ERROR)?;
+            let count = self.lane.client.queue.poll_first_form(room);
+            for result in room.iter().take(count) {
+                check(result.Status)?;
+            }
+            left = left.checked_sub(count).ok_or(Status::IO_DEVICE_ERROR)?;
+            spins += u32::from(count == 0);
+            if spins == SPINS {
+                spins = 0;
+                watch.check()?;
+                watch.rest();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the registered pages into the server's memory: what was registered is what was asked for.
+    fn write_through(&self, watch: &Watch<'_>) -> Result<(), Status> {
+        self.register()?;
+        self.take(1, watch)?;
+        // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of an initialised region.
+        let token = unsafe { (self.region.table().NdkGetLocalTokenFromMr)(self.region.as_ptr()) };
+        let address = NDK_SGE_ADDRESS { VirtualAddress: ptr::without_provenance_mut(BASE) };
+        let sge = NDK_SGE { Address: address, Length: self.length, MemoryRegionToken: token };
+        let (queue_pair, target) = (&self.lane.client.queue_pair, &self.lane.server_memory);
+        // SAFETY: NDKPI: NDK_FN_WRITE; the element lives for the call, the memory until the completion or the queue pair's close.
+        check(unsafe {
+            (queue_pair.table().NdkWrite)(
+                queue_pair.as_ptr(),
+                ptr::null_mut(),
+                &raw const sge,
+                1,
+                target.address,
+                target.remote_token,
+                NDK_OP_FLAGS::empty(),
+            )
+        })?;
+        self.take(1, watch)?;
+        self.invalidate()?;
+        self.take(1, watch)
+    }
+}

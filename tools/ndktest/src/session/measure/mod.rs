@@ -1,0 +1,166 @@
+//! Measurements: the same thing again and again over connections of the request's own, as fast as it goes.
+//!
+//! Everything is made before the time is taken and closed afterwards, within the request; a measurement of which anything failed has no
+//! result. The loops are apart from those of transfers, which can do more and cost more.
+
+mod answer;
+mod chains;
+mod connect;
+mod connection;
+mod fast_register;
+mod lane;
+mod notify;
+mod slots;
+mod team;
+mod watch;
+
+use softndk_ioctl::{BufferLayout, MeasureRequest, MeasureResult, MeasuredOperation, Status};
+use softndk_kernel::{
+    irp::Request,
+    irql,
+    pool::{PoolArray, PoolBox},
+};
+use zerocopy::IntoBytes;
+
+use self::{
+    chains::Chains,
+    lane::{Lane, Parts, Plan},
+    team::{Member, Team},
+    watch::{Signals, Watch},
+};
+use super::{
+    consumer::OpenedAdapter,
+    memory::UserBuffer,
+    pair::{choose_addresses, serves},
+    request::Patience,
+};
+use crate::{control::adapter_list, driver::Driver, tags};
+
+type Lanes<'a> = PoolArray<PoolBox<Lane<'a>>>;
+
+/// Measures and writes the result page. PASSIVE_LEVEL.
+#[inline(never)]
+pub fn run(
+    driver: &'static Driver,
+    request: &Request,
+    (asked, layout): (&MeasureRequest, &BufferLayout),
+    patience: &Patience<'_>,
+) -> Result<usize, Status> {
+    let buffer = UserBuffer::of(request, layout)?;
+    if asked.processor_count > irql::processor_count() {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let result = PoolBox::try_new(tags::SESSION, MeasureResult::EMPTY);
+    let mut result = result.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    let interfaces = [interface(driver, asked.client_adapter)?, interface(driver, asked.server_adapter)?];
+    let addresses = choose_addresses(interfaces, asked.family)?;
+    let signals = PoolBox::try_new(tags::SESSION, Signals::new()).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
+    let plan = Plan { driver, asked, addresses, signals: &signals };
+    let begun = driver.clock.now();
+    let measured = measure(&plan, &buffer, layout, patience, &mut result);
+    measured.map_err(|status| cause(driver, interfaces, patience, status))?;
+    let spent = result.setup.saturating_add(result.elapsed).saturating_add(result.teardown);
+    result.teardown = driver.clock.now().saturating_sub(begun.saturating_add(spent));
+    buffer.write_result(result.as_bytes())?;
+    Ok(size_of::<MeasureResult>())
+}
+
+fn interface(driver: &'static Driver, index: u32) -> Result<u32, Status> {
+    adapter_list::open(driver, index).as_ref().map(OpenedAdapter::interface).map_err(|status| *status)
+}
+
+/// Why a measurement failed: its request ended, an adapter went, or a connection.
+fn cause(driver: &'static Driver, interfaces: [u32; 2], patience: &Patience<'_>, status: Status) -> Status {
+    if let Err(ended) = patience.check() {
+        return ended;
+    }
+    let ended = status == Status::CANCELLED || status == Status::CONNECTION_DISCONNECTED;
+    if !interfaces.iter().all(|&interface| serves(driver, interface)) {
+        Status::DEVICE_REMOVED
+    } else if ended {
+        Status::CONNECTION_DISCONNECTED
+    } else {
+        status
+    }
+}
+
+/// Makes the lanes, runs what was asked for on them, and closes them.
+#[inline(never)]
+fn measure(
+    plan: &Plan<'_>,
+    buffer: &UserBuffer,
+    layout: &BufferLayout,
+    patience: &Patience<'_>,
+    result: &mut MeasureResult,
+) -> Result<(), Status> {
+    let asked = plan.asked;
+    let begun = plan.driver.clock.now();
+    let count = asked.processor_count as usize;
+    let offsets = (layout.source, layout.destination);
+    let parts = parts(buffer, asked, offsets)?;
+    let home = (asked.operation == MeasuredOperation::NOTIFY).then(|| notify::home(irql::processor_count()));
+    let lanes: Lanes<'_> = PoolArray::try_from_fn(tags::SESSION, count, |number| {
+        let parts = parts.get(number).ok_or(Failed(Status::INVALID_PARAMETER))?;
+        Lane::try_new(plan, parts, home, patience).map_err(Failed)
+    })
+    .map_err(|Failed(status)| status)?;
+    let watch = Watch { signals: plan.signals, patience: Some(patience) };
+    result.processor_count = asked.processor_count;
+    let prepared = plan.driver.clock.now();
+    let (Some(lane), Some(part)) = (lanes.first(), parts.first()) else { return Err(Status::INVALID_PARAMETER) };
+    match asked.operation {
+        MeasuredOperation::CONNECT => connect::run(lane, asked.request_count, &watch, result)?,
+        MeasuredOperation::FAST_REGISTER => fast_register::run(lane, asked, part.source.as_ref(), &watch, result)?,
+        MeasuredOperation::NOTIFY => notify::run(lane, asked, home.unwrap_or(0), &watch, result)?,
+        MeasuredOperation::IDLE => {}
+        _ => transfer(asked, &lanes, &watch, result)?,
+    }
+    result.setup = prepared.saturating_sub(begun);
+    Ok(())
+}
+
+fn parts(buffer: &UserBuffer, asked: &MeasureRequest, offsets: (u64, u64)) -> Result<PoolArray<Parts>, Status> {
+    let made = PoolArray::try_from_fn(tags::SESSION, asked.processor_count as usize, |number| {
+        Parts::try_new(buffer, asked, offsets, number as u32).map_err(Failed)
+    });
+    made.map_err(|Failed(status)| status)
+}
+
+/// A status that a list of pool values can fail with.
+struct Failed(Status);
+
+impl From<softndk_kernel::pool::NoMemory> for Failed {
+    fn from(_: softndk_kernel::pool::NoMemory) -> Self {
+        Self(Status::INSUFFICIENT_RESOURCES)
+    }
+}
+
+/// Read, Write, Send on every lane.
+#[inline(never)]
+fn transfer(
+    asked: &MeasureRequest,
+    lanes: &Lanes<'_>,
+    watch: &Watch<'_>,
+    result: &mut MeasureResult,
+) -> Result<(), Status> {
+    let team = Team::try_new(watch.signals, asked.processor_count)?;
+    let members = PoolArray::try_from_fn(tags::SESSION, lanes.len(), |number| {
+        let lane = lanes.get(number).ok_or(Failed(Status::INVALID_PARAMETER))?;
+        let chains = Chains::try_new(asked, lane).map_err(Failed)?;
+        Ok(Member::new(chains, &team, number as u32))
+    });
+    let mut members = members.map_err(|Failed(status)| status)?;
+    team.run(&mut members, watch)?;
+    let begun = members.iter().map(|member| member.begun).min().unwrap_or(0);
+    let ended = members.iter().map(|member| member.ended).max().unwrap_or(0);
+    result.elapsed = ended.saturating_sub(begun);
+    for (member, place) in members.iter().zip(&mut result.processors) {
+        *place = member.ended.saturating_sub(member.begun);
+        result.posted = result.posted.saturating_add(member.chains.posted);
+        result.completed = result.completed.saturating_add(member.chains.completed);
+        result.received = result.received.saturating_add(member.chains.received);
+        result.notifications = result.notifications.saturating_add(member.chains.notifications);
+        result.latency.merge(&member.chains.latency);
+    }
+    Ok(())
+}

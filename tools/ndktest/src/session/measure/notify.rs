@@ -1,0 +1,90 @@
+//! The loop that is notified: a post on one processor, the notification on another that has nothing to do.
+
+use core::sync::atomic::Ordering;
+
+use ndkpi_sys::ndkpi::{NDK_OP_FLAGS, NDK_RESULT};
+use softndk_ioctl::{MeasureRequest, MeasureResult, Status};
+use softndk_kernel::{clock, thread::Bound};
+
+use super::{answer::spin, lane::Lane, watch::Watch};
+use crate::{
+    driver::Driver,
+    session::consumer::{check, table_of},
+};
+
+/// The processor that posts; the completion queue prefers the next one.
+const POSTING: u32 = 0;
+/// Rounds before the time is taken.
+const WARM_UP: u64 = 64;
+
+/// The processor that the completion queue prefers.
+pub fn home(processors: u32) -> u32 {
+    (POSTING + 1) % processors.max(1)
+}
+
+/// So many Reads, one at a time. PASSIVE_LEVEL.
+pub fn run(
+    lane: &Lane<'_>,
+    asked: &MeasureRequest,
+    home: u32,
+    watch: &Watch<'_>,
+    result: &mut MeasureResult,
+) -> Result<(), Status> {
+    let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
+    let _bound = Bound::to(POSTING);
+    for _ in 0..WARM_UP.min(asked.request_count) {
+        round(lane, watch)?;
+    }
+    let mut ticks = 0_u64;
+    for _ in 0..asked.request_count {
+        watch.check()?;
+        let taken = round(lane, watch)?;
+        ticks = ticks.saturating_add(taken);
+        result.latency.record(clock.nanoseconds(taken));
+        result.elsewhere += u64::from(lane.client.signal.processor.load(Ordering::Relaxed) != home);
+    }
+    result.elapsed = clock.nanoseconds(ticks);
+    result.posted = asked.request_count;
+    result.completed = asked.request_count;
+    result.notifications = asked.request_count;
+    Ok(())
+}
+
+/// Ticks from just before the post to the first instruction of the notification.
+fn round(lane: &Lane<'_>, watch: &Watch<'_>) -> Result<u64, Status> {
+    let (queue, signal) = (&lane.client.queue, &lane.client.signal);
+    let before = signal.notifications.load(Ordering::Acquire);
+    queue.arm();
+    let posted = clock::ticks();
+    post(lane)?;
+    let mut spins = 0;
+    while signal.notifications.load(Ordering::Acquire) == before {
+        if spin(&mut spins) {
+            watch.check()?;
+        }
+    }
+    if signal.failed() {
+        return Err(Status::IO_DEVICE_ERROR);
+    }
+    let mut results = [NDK_RESULT::zeroed(); 1];
+    while queue.poll_first_form(&mut results) == 0 {
+        if spin(&mut spins) {
+            watch.check()?;
+        }
+    }
+    check(results[0].Status)?;
+    // Counters of two processors may differ by a little.
+    Ok(signal.ticks.load(Ordering::Relaxed).saturating_sub(posted))
+}
+
+fn post(lane: &Lane<'_>) -> Result<(), Status> {
+    let target = lane.target(0).ok_or(Status::INVALID_PARAMETER)?;
+    let slot = lane.slots.as_slice().first().ok_or(Status::INVALID_PARAMETER)?;
+    let (context, token) = (core::ptr::null_mut(), lane.server_memory.remote_token);
+    // SAFETY: the lane's connections are open as long as it lives.
+    let table = unsafe { table_of(target.client) };
+    // SAFETY: NDKPI: NDK_FN_READ; list and memory stay until the lane goes, whose end waits for what was posted.
+    check(unsafe {
+        (table.NdkRead)(target.client, context, slot.sges, slot.count, slot.remote, token, NDK_OP_FLAGS::empty())
+    })
+}

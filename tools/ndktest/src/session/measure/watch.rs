@@ -1,0 +1,81 @@
+//! When a measurement has to end early: its request is cancelled, a connection ended, or another processor's loop failed.
+
+use core::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use softndk_ioctl::Status;
+use softndk_kernel::{event::Event, thread};
+
+use crate::session::request::Patience;
+
+/// What ends every loop of a measurement. It outlives the connections.
+pub struct Signals {
+    /// A connection ended that we did not end.
+    lost: AtomicBool,
+    /// The loops should end.
+    stop: AtomicBool,
+}
+
+impl Signals {
+    pub const fn new() -> Self {
+        Self { lost: AtomicBool::new(false), stop: AtomicBool::new(false) }
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// The context of [`disconnected`].
+    pub fn context(&self) -> *mut c_void {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+/// NDK_FN_DISCONNECT_EVENT_CALLBACK of connections that should last.
+pub unsafe extern "C" fn disconnected(context: *mut c_void) {
+    // SAFETY: the signals outlive the connections.
+    if let Some(signals) = unsafe { context.cast::<Signals>().as_ref() } {
+        signals.lost.store(true, Ordering::Release);
+    }
+}
+
+/// One loop's view of it.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    pub signals: &'a Signals,
+    /// Of the thread that has the request; the others hear of its end by the signals.
+    pub patience: Option<&'a Patience<'a>>,
+}
+
+impl Watch<'_> {
+    /// Whether the loop should end now, and why. It reads memory only.
+    pub fn check(&self) -> Result<(), Status> {
+        if let Some(patience) = self.patience {
+            patience.check()?;
+        }
+        if self.signals.lost.load(Ordering::Acquire) {
+            return Err(Status::CONNECTION_DISCONNECTED);
+        }
+        if self.signals.stop.load(Ordering::Acquire) { Err(Status::CANCELLED) } else { Ok(()) }
+    }
+
+    /// Lets other threads run for a moment. PASSIVE_LEVEL.
+    pub fn rest(&self) {
+        thread::pause();
+    }
+
+    /// Waits for an event, for so many nanoseconds at most, or until the request should end. PASSIVE_LEVEL.
+    pub fn wait(&self, event: &Event, limit: u64) {
+        match self.patience {
+            Some(patience) => {
+                let _woken = patience.pause(&[event], Some(limit));
+            }
+            None => {
+                let _woken = event.wait_with(&[], Some(limit));
+            }
+        }
+    }
+}
