@@ -6,7 +6,8 @@ use softndk_engine_kit::{Depths, Pair};
 
 /// A queue pair made, closed and dropped.
 fn queue_pair(criterion: &mut Criterion) {
-    let mut pair = Pair::with(Semantics::NDK, Depths { completions: 256, initiator: 64, receive: 64, sges: 4, inline: 64 });
+    let mut pair =
+        Pair::with(Semantics::NDK, Depths { completions: 256, initiator: 64, receive: 64, sges: 4, inline: 64 });
     criterion.bench_function("queue_pair_made_and_closed", |bencher| {
         bencher.iter(|| {
             let settings = QueuePairSettings {

@@ -18,7 +18,10 @@ struct Curve {
 struct Figure {
     file: &'static str,
     title: &'static str,
-    unit: &'static str,
+    /// What the numbers are.
+    quantity: &'static str,
+    /// What stands at the axis.
+    label: fn(f64) -> String,
     curves: Vec<Curve>,
 }
 
@@ -53,8 +56,20 @@ pub(super) fn draw(programs: &Programs, folder: &Path) -> Result<()> {
         latency.push(gets);
     }
     let figures = [
-        Figure { file: "latency.svg", title: "Time of a request over its size", unit: "ns", curves: latency },
-        Figure { file: "bandwidth.svg", title: "Bandwidth over the size of a request", unit: "GB/s", curves: bandwidth },
+        Figure {
+            file: "latency.svg",
+            title: "Time of a request over its size",
+            quantity: "latency",
+            label: time,
+            curves: latency,
+        },
+        Figure {
+            file: "bandwidth.svg",
+            title: "Bandwidth over the size of a request",
+            quantity: "GB/s",
+            label: plain,
+            curves: bandwidth,
+        },
     ];
     for figure in figures {
         let file = folder.join(figure.file);
@@ -88,9 +103,9 @@ impl Figure {
         chart
             .configure_mesh()
             .x_desc("bytes of a request")
-            .y_desc(self.unit)
+            .y_desc(self.quantity)
             .x_label_formatter(&|size| bytes(*size))
-            .y_label_formatter(&|number| format!("{number}"))
+            .y_label_formatter(&|number| (self.label)(*number))
             .label_style(("sans-serif", 14))
             .axis_desc_style(("sans-serif", 16))
             .light_line_style(TRANSPARENT)
@@ -137,6 +152,18 @@ fn bytes(size: f64) -> String {
     }
 }
 
+fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        time if time >= 1e6 => format!("{} ms", time / 1e6),
+        time if time >= 1e3 => format!("{} µs", time / 1e3),
+        time => format!("{time} ns"),
+    }
+}
+
+fn plain(number: f64) -> String {
+    format!("{number}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,10 +175,15 @@ mod tests {
             points: SIZES.map(|size| (size as f64, factor * (50.0 + size as f64 / 40.0))).to_vec(),
         };
         let curves = vec![curve("read, one at a time", 1.0), curve("memcpy", 0.5)];
-        let figure = Figure { file: "latency.svg", title: "Time of a request over its size", unit: "ns", curves };
+        let figure = Figure {
+            file: "latency.svg",
+            title: "Time of a request over its size",
+            quantity: "latency",
+            label: time,
+            curves,
+        };
         let svg = figure.svg().unwrap();
-        std::fs::write("/tmp/fig.svg", &svg).unwrap();
-        for text in [figure.title, "read, one at a time", "memcpy", "bytes of a request", "64 KiB"] {
+        for text in [figure.title, "read, one at a time", "memcpy", "bytes of a request", "32 KiB", "10 µs"] {
             assert!(svg.contains(text), "{text} is not in the figure");
         }
         assert!(svg.matches("<polyline").count() >= 2, "no curves");
@@ -159,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_figure_without_points_is_an_error() {
-        let figure = Figure { file: "none.svg", title: "none", unit: "ns", curves: Vec::new() };
+        let figure = Figure { file: "none.svg", title: "none", quantity: "latency", label: time, curves: Vec::new() };
         assert!(figure.svg().is_err());
     }
 }

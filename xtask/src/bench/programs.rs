@@ -75,9 +75,7 @@ impl Programs {
                 let two = self.perf(&format!("{words} --processors 2"), processors)?;
                 Ok(Measurement { rate_of_one: Some(one.rate), ..two })
             }
-            Measuring::Speed(words) => {
-                reports::speed(&self.json(Command::new(&self.speed).args(words), processors)?)
-            }
+            Measuring::Speed(words) => reports::speed(&self.json(Command::new(&self.speed).args(words), processors)?),
         }
     }
 
@@ -131,5 +129,29 @@ impl Programs {
     fn json(&self, command: &mut Command, processors: Processors) -> Result<Value> {
         command.env("SOFTNDK_IMAGE", &self.driver);
         document(&affinity::on(processors, || command::output(command))?)
+    }
+}
+
+#[cfg(all(test, unix))]
+impl Programs {
+    /// Scripts in a folder of the test's in place of the programs, without UCX.
+    pub(super) fn scripts(folder: &std::path::Path, ndkctl: &str, speed: &str, calibrate: &str) -> Self {
+        std::fs::create_dir_all(folder).unwrap();
+        // Written by another process: a file that is open for writing, here or in a child of another test, cannot be started.
+        let script = |name: &str, text: &str| {
+            let file = folder.join(name);
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "printf '%s\\n' '#!/bin/sh' \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", text]).arg(&file);
+            command::output(&mut shell).unwrap();
+            file
+        };
+        Self {
+            ndkctl: script("ndkctl", ndkctl),
+            speed: script("speed", speed),
+            calibrate: script("calibrate", calibrate),
+            driver: PathBuf::new(),
+            has_ucx: false,
+            lengths: Lengths::QUICK,
+        }
     }
 }

@@ -98,7 +98,9 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}\n", self.table());
         for (key, reason) in &self.not_measured {
-            let _ = writeln!(text, "{key} was not measured: {reason}");
+            // A program that fails prints its command first and then what was wrong; the document has all of it.
+            let first: Vec<&str> = reason.lines().take(2).collect();
+            let _ = writeln!(text, "{key} was not measured: {}", first.join(" "));
         }
         let calibrations: Vec<_> =
             self.calibrations.iter().map(|(name, values)| format!("{name} {}", short(median(values)))).collect();
@@ -122,19 +124,19 @@ impl Report {
         builder.push_record(["", "value", "unit", "compared with", "ratio", "bound", "aim", "spread", ""]);
         for row in &self.rows {
             let limit = |number: Option<f64>| match (row.goal, number) {
-                (Goal::AtLeast { .. }, Some(number)) => format!("≥ {}", short(number)),
+                (Goal::AtLeast(_), Some(number)) => format!("≥ {}", short(number)),
                 (_, Some(number)) => format!("≤ {}", short(number)),
                 (_, None) => "-".to_owned(),
             };
-            let numbers = row.goal.numbers();
+            let limits = row.goal.limits();
             builder.push_record([
                 row.key.to_owned(),
                 short(row.value),
                 row.unit.to_owned(),
                 row.baseline.clone().unwrap_or_else(|| "-".to_owned()),
                 short(row.ratio),
-                limit(numbers.map(|(bound, _)| bound)),
-                limit(numbers.map(|(_, aim)| aim)),
+                limit(limits.map(|limits| limits.bound)),
+                limit(limits.and_then(|limits| limits.aim)),
                 short(row.spread),
                 remark(row),
             ]);
@@ -170,7 +172,7 @@ fn short(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::plan::Limits, *};
 
     fn row(key: &'static str, ratio: f64) -> BenchRow {
         BenchRow {
@@ -179,7 +181,7 @@ mod tests {
             baseline: None,
             value: 100.0,
             ratio,
-            goal: Goal::AtMost { bound: 2.0, aim: 1.0 },
+            goal: Goal::AtMost(Limits { bound: 2.0, aim: Some(1.0) }),
             spread: 0.1,
             void_rounds: 0,
             rounds: 3,
@@ -233,8 +235,11 @@ mod tests {
             "void": false, "void_rounds": 0, "spread": 0.1,
         });
         assert_eq!(document["results"]["read_64k"], expected);
-        assert_eq!(document["calibration"], json!({
-            "memcpy_8_ns": 3.0, "memcpy_8_again_ns": 3.5, "memcpy_8_against_itself": 1.25,
-        }));
+        assert_eq!(
+            document["calibration"],
+            json!({
+                "memcpy_8_ns": 3.0, "memcpy_8_again_ns": 3.5, "memcpy_8_against_itself": 1.25,
+            })
+        );
     }
 }

@@ -112,35 +112,30 @@ impl BenchRow {
     }
 
     pub(super) fn verdict(&self) -> Verdict {
-        let keeps = |limit: f64| match self.goal {
-            Goal::AtMost { .. } => self.ratio <= limit,
-            Goal::AtLeast { .. } => self.ratio >= limit,
-            Goal::Number => true,
-        };
-        match self.goal.numbers() {
+        let keeps = |limit: f64| self.goal.keeps(self.ratio, limit);
+        match self.goal.limits() {
             None => Verdict::Number,
             Some(_) if self.is_void() => Verdict::Void,
-            Some((_, aim)) if keeps(aim) => Verdict::KeepsAim,
-            Some((bound, _)) if keeps(bound) => Verdict::KeepsBound,
-            // What is no number keeps nothing.
-            Some(_) => Verdict::MissesBound,
+            Some(limits) if !keeps(limits.bound) => Verdict::MissesBound,
+            Some(limits) if limits.aim.is_none_or(keeps) => Verdict::KeepsAim,
+            Some(_) => Verdict::KeepsBound,
         }
     }
 
     pub(super) fn json(&self) -> Value {
-        let numbers = self.goal.numbers();
+        let limits = self.goal.limits();
         json!({
             "value": self.value,
             "unit": self.unit,
             "baseline": self.baseline,
             "ratio": self.ratio,
-            "bound": numbers.map(|(bound, _)| bound),
+            "bound": limits.map(|limits| limits.bound),
             "bound_is": match self.goal {
-                Goal::AtMost { .. } => Some("at most"),
-                Goal::AtLeast { .. } => Some("at least"),
+                Goal::AtMost(_) => Some("at most"),
+                Goal::AtLeast(_) => Some("at least"),
                 Goal::Number => None,
             },
-            "aim": numbers.map(|(_, aim)| aim),
+            "aim": limits.and_then(|limits| limits.aim),
             "void": self.is_void(),
             "void_rounds": self.void_rounds,
             "spread": self.spread,
@@ -154,7 +149,7 @@ fn is_void(void_rounds: usize, rounds: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Quantity;
+    use super::super::plan::{Limits, Quantity};
     use super::*;
 
     fn plan(baseline: Baseline, goal: Goal) -> RowPlan {
@@ -166,7 +161,7 @@ mod tests {
         key: "key",
         quantity: Quantity::Time,
         baseline: Baseline::Memcpy("memcpy"),
-        goal: Goal::AtMost { bound: 1.5, aim: 1.2 },
+        goal: Goal::AtMost(Limits { bound: 1.5, aim: Some(1.2) }),
     };
 
     fn sample(value: f64, calibration: [f64; 2]) -> Sample {
@@ -208,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_lower_bound_and_its_aim() {
-        let plan = plan(Baseline::TwoLoops, Goal::AtLeast { bound: 0.9, aim: 0.97 });
+        let plan = plan(Baseline::TwoLoops, Goal::AtLeast(Limits { bound: 0.9, aim: Some(0.97) }));
         for (value, expected) in [
             (99.0, Verdict::KeepsAim),
             (97.0, Verdict::KeepsAim),
@@ -223,7 +218,7 @@ mod tests {
 
     #[test]
     fn without_a_baseline_the_value_is_judged() {
-        let plan = plan(Baseline::None, Goal::AtMost { bound: 400.0, aim: 200.0 });
+        let plan = plan(Baseline::None, Goal::AtMost(Limits { bound: 400.0, aim: Some(200.0) }));
         let samples = |value| [Sample { baseline: None, ..sample(value, [8.0, 8.0]) }];
         assert_eq!(row(&plan, &samples(200.0)).verdict(), Verdict::KeepsAim);
         assert_eq!(row(&plan, &samples(400.0)).verdict(), Verdict::KeepsBound);
@@ -232,7 +227,7 @@ mod tests {
 
     #[test]
     fn of_a_notification_three_round_trips_are_taken_off() {
-        let plan = plan(Baseline::ThreeRoundTrips, Goal::AtMost { bound: 1000.0, aim: 500.0 });
+        let plan = plan(Baseline::ThreeRoundTrips, Goal::AtMost(Limits { bound: 1000.0, aim: Some(500.0) }));
         assert_eq!(row(&plan, &quiet(&[800.0])).verdict(), Verdict::KeepsAim);
         assert_eq!(row(&plan, &quiet(&[1300.0])).verdict(), Verdict::KeepsBound);
         assert_eq!(row(&plan, &quiet(&[1301.0])).verdict(), Verdict::MissesBound);
@@ -251,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_row_that_is_compared_with_another_one_shares_its_restlessness() {
-        let plan = plan(Baseline::Row("other"), Goal::AtMost { bound: 2.0, aim: 1.5 });
+        let plan = plan(Baseline::Row("other"), Goal::AtMost(Limits { bound: 2.0, aim: Some(1.5) }));
         let samples = |baseline_drift| [Sample { baseline_drift, ..sample(100.0, [8.0, 8.0]) }];
         assert_eq!(row(&plan, &samples(0.125)).verdict(), Verdict::KeepsAim);
         assert_eq!(row(&plan, &samples(0.126)).verdict(), Verdict::Void);
@@ -260,10 +255,20 @@ mod tests {
     #[test]
     fn half_the_margin_is_half_of_what_memcpy_leaves_and_half_of_the_way_from_aim_to_bound_elsewhere() {
         assert!((AT_MOST.tolerance() - 0.25).abs() < 1e-9);
-        let elsewhere = plan(Baseline::UcxGet8, Goal::AtMost { bound: 2.0, aim: 1.0 });
+        let elsewhere = plan(Baseline::UcxGet8, Goal::AtMost(Limits { bound: 2.0, aim: Some(1.0) }));
         assert!((elsewhere.tolerance() - 0.25).abs() < 1e-9);
-        let lower = plan(Baseline::TwoLoops, Goal::AtLeast { bound: 0.9, aim: 0.99 });
+        let lower = plan(Baseline::TwoLoops, Goal::AtLeast(Limits { bound: 0.9, aim: Some(0.99) }));
         assert!((lower.tolerance() - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_bound_without_an_aim_tolerates_half_of_what_it_allows() {
+        let goal = Goal::AtMost(Limits { bound: 1.5, aim: None });
+        let other = plan(Baseline::Row("other"), goal);
+        assert!((other.tolerance() - 0.25).abs() < 1e-9);
+        assert_eq!(row(&other, &quiet(&[149.0])).verdict(), Verdict::KeepsAim);
+        assert_eq!(row(&other, &quiet(&[151.0])).verdict(), Verdict::MissesBound);
+        assert_eq!(plan(Baseline::None, goal).tolerance(), f64::INFINITY);
     }
 
     #[test]
