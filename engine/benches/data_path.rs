@@ -3,6 +3,8 @@
 //! This does not measure the driver: there is no kernel, and the locks are the test platform's. Times are of one request; every
 //! completion is counted, and the bytes are compared when a row is done.
 
+#![expect(clippy::cast_precision_loss, reason = "a share of a count")]
+
 use std::{
     hint::black_box,
     time::{Duration, Instant},

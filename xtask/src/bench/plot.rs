@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow};
 use plotters::prelude::*;
 use std::{error::Error, fs, path::Path};
 
-const SIZES: [usize; 10] = [8, 64, 512, 4096, 16_384, 65_536, 131_072, 262_144, 524_288, 1 << 20];
+const SIZES: [u32; 10] = [8, 64, 512, 4096, 16_384, 65_536, 131_072, 262_144, 524_288, 1 << 20];
 const OPERATIONS: [&str; 3] = ["read", "write", "send"];
 
 /// A curve: size of a request in bytes, and its number.
@@ -36,12 +36,12 @@ pub(super) fn draw(programs: &Programs, folder: &Path) -> Result<()> {
         for size in SIZES {
             let one = format!("--operation {operation} --measure latency --size {size}");
             let measured = programs.perf(&one, Processors::One)?;
-            alone.points.push((size as f64, measured.time));
+            alone.points.push((f64::from(size), measured.time));
             if let (Some([before, after]), "read") = (measured.memcpy, operation) {
-                copies.points.push((size as f64, f64::midpoint(before, after)));
+                copies.points.push((f64::from(size), f64::midpoint(before, after)));
             }
             let many = format!("--operation {operation} --measure bandwidth --size {size} --chain 16 --depth 16");
-            chained.points.push((size as f64, programs.perf(&many, Processors::One)?.time));
+            chained.points.push((f64::from(size), programs.perf(&many, Processors::One)?.time));
         }
         latency.push(alone);
         bandwidth.push(chained.as_bandwidth());
@@ -49,7 +49,7 @@ pub(super) fn draw(programs: &Programs, folder: &Path) -> Result<()> {
     bandwidth.push(copies.as_bandwidth());
     latency.push(copies);
     if programs.has_ucx {
-        let get = |size| Ok((size as f64, programs.ucx_get(size)?));
+        let get = |size| Ok((f64::from(size), programs.ucx_get(size)?));
         let points = SIZES.into_iter().map(get).collect::<Result<_>>()?;
         let gets = Curve { name: "UCX get".to_owned(), points };
         bandwidth.push(gets.as_bandwidth());
@@ -132,7 +132,6 @@ impl Figure {
     }
 
     /// From the least to the greatest size, and number with some room above.
-    #[expect(clippy::type_complexity, reason = "two ranges of an axis each")]
     fn ranges(&self) -> Option<((f64, f64), (f64, f64))> {
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
         let range = |which: fn(&(f64, f64)) -> f64| {
@@ -172,7 +171,7 @@ mod tests {
     fn a_figure_has_its_curves_and_labels_as_text() {
         let curve = |name: &str, factor: f64| Curve {
             name: name.to_owned(),
-            points: SIZES.map(|size| (size as f64, factor * (50.0 + size as f64 / 40.0))).to_vec(),
+            points: SIZES.map(|size| (f64::from(size), factor * (50.0 + f64::from(size) / 40.0))).to_vec(),
         };
         let curves = vec![curve("read, one at a time", 1.0), curve("memcpy", 0.5)];
         let figure = Figure {

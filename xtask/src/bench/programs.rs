@@ -34,7 +34,7 @@ pub(super) struct Programs {
 pub(super) struct Lengths {
     pub(super) rounds: usize,
     /// A program of a round, in milliseconds.
-    pub(super) milliseconds: u64,
+    pub(super) milliseconds: u32,
 }
 
 impl Lengths {
@@ -119,11 +119,11 @@ impl Programs {
     }
 
     /// Nanoseconds of a get of so many bytes by UCX.
-    pub(super) fn ucx_get(&self, size: usize) -> Result<f64> {
+    pub(super) fn ucx_get(&self, size: u32) -> Result<f64> {
         // Small gets take some tens of nanoseconds, large ones what the copy takes.
-        let about = 60.0 + size as f64 / 15.0;
-        let iterations = self.lengths.milliseconds as f64 * 1e6 / about;
-        affinity::on(Processors::One, || ucx::get(size, (iterations as u64).max(100)))
+        let about = 60.0 + f64::from(size) / 15.0;
+        let iterations = f64::from(self.lengths.milliseconds) * 1e6 / about;
+        affinity::on(Processors::One, || ucx::get(size, iterations as u64))
     }
 
     fn json(&self, command: &mut Command, processors: Processors) -> Result<Value> {

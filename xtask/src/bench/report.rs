@@ -165,7 +165,7 @@ fn short(number: f64) -> String {
         size if size >= 100.0 => format!("{number:.0}"),
         size if size >= 10.0 => format!("{number:.1}"),
         size if size >= 1.0 => format!("{number:.2}"),
-        size if size == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         _ => format!("{number:.4}"),
     }
 }

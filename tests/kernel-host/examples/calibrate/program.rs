@@ -6,6 +6,8 @@
 //!
 //! Each number is the median of short bursts, so that a burst in which something else had the processor does not count.
 
+#![expect(clippy::cast_precision_loss, reason = "rates and times")]
+
 use std::{
     hint::{black_box, spin_loop},
     process::ExitCode,
@@ -178,10 +180,10 @@ fn two_loops(processors: Processors) -> f64 {
 
 /// Rounds a second of `count` threads at work at the same time on as many processors.
 fn loops(processors: Processors, count: usize) -> f64 {
-    let (begin, stop) = (Barrier::new(count), AtomicBool::new(false));
+    let (gate, stop) = (Barrier::new(count), AtomicBool::new(false));
     let rate = |which: usize| {
         processors.bind(which);
-        begin.wait();
+        gate.wait();
         let (begun, mut rounds, mut number) = (Instant::now(), 0_u64, 1_u64);
         while !stop.load(Ordering::Relaxed) {
             for _ in 0..64 {
