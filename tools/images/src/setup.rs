@@ -37,6 +37,8 @@ pub enum Need {
     Miri,
     /// What runs programs for Windows.
     Wine,
+    /// The peer that `cargo xtask bench` compares with.
+    Ucx,
 }
 
 /// What building the driver for `arch` needs.
@@ -78,6 +80,7 @@ fn describe(need: Need) -> String {
         Need::Component(name) => format!("the toolchain component {name}"),
         Need::LlvmTools => "the toolchain component llvm-tools, which reads what was counted".to_owned(),
         Need::Wine => "Wine, which runs programs for Windows".to_owned(),
+        Need::Ucx => "UCX's ucx_perftest, which the driver is measured beside".to_owned(),
         Need::Miri => "miri and the library sources it runs, for a nightly toolchain".to_owned(),
     }
 }
@@ -94,6 +97,7 @@ fn is_met(need: Need) -> Result<bool> {
         Need::LlvmTools => ["llvm-cov", "llvm-profdata"].into_iter().all(|tool| toolchain::llvm_tool(tool).is_ok()),
         Need::Miri => has_nightly() && nightly_has_miri()?,
         Need::Wine => wine().is_some(),
+        Need::Ucx => ucx().is_some(),
     })
 }
 
@@ -111,6 +115,7 @@ fn install(need: Need) -> Result<()> {
         Need::Component(name) => rustup(&["component", "add", name]),
         Need::LlvmTools => rustup(&["component", "add", "llvm-tools"]),
         Need::Wine => apt(&["wine64"]),
+        Need::Ucx => apt(&["ucx-utils"]),
         Need::Miri => {
             if !has_nightly() {
                 rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;
@@ -210,6 +215,11 @@ pub fn clang() -> Option<PathBuf> {
 pub fn wine() -> Option<PathBuf> {
     let packaged = PathBuf::from("/usr/lib/wine/wine64");
     on_path("wine64").or_else(|| packaged.is_file().then_some(packaged))
+}
+
+/// UCX's program that measures it.
+pub fn ucx() -> Option<PathBuf> {
+    on_path("ucx_perftest")
 }
 
 fn entries(folder: impl AsRef<Path>) -> Vec<PathBuf> {

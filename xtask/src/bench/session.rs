@@ -1,0 +1,245 @@
+//! The rounds of a run, and the rows that they make.
+
+use super::{
+    plan::{self, Baseline, Calibration, LONGEST, Quantity, RowPlan, STEPS, Step},
+    programs::Programs,
+    reports::Measurement,
+    row::{BenchRow, Sample},
+};
+use anyhow::{Context, Result, anyhow};
+use std::collections::BTreeMap;
+
+/// Everything that was measured.
+#[derive(Default)]
+pub(super) struct Session {
+    samples: BTreeMap<&'static str, Vec<Sample>>,
+    /// Rows that could not be measured, and why.
+    pub(super) failures: BTreeMap<&'static str, String>,
+    /// Values a round, by name.
+    pub(super) calibrations: BTreeMap<String, Vec<f64>>,
+    /// Imports of a request by row and name.
+    pub(super) imports: BTreeMap<&'static str, BTreeMap<String, f64>>,
+}
+
+impl Session {
+    /// Runs every program once. A step that fails is not tried again.
+    pub(super) fn round(&mut self, programs: &Programs) -> Result<()> {
+        for (name, value) in programs.all_calibrations()? {
+            self.calibrations.entry(name).or_default().extend(value.as_f64());
+        }
+        let mut round = Round::default();
+        for step in STEPS {
+            if step.rows.iter().any(|row| self.failures.contains_key(row.key)) {
+                continue;
+            }
+            if let Err(error) = self.step(programs, step, &mut round) {
+                self.failures.extend(step.rows.iter().map(|row| (row.key, format!("{error:#}"))));
+            }
+        }
+        for longest in LONGEST {
+            if let Some(value) = round.totals.get(longest.field) {
+                let sample = Sample { value: *value, baseline: None, calibration: [1.0; 2], baseline_drift: 0.0 };
+                self.samples.entry(longest.row.key).or_default().push(sample);
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, programs: &Programs, step: &Step, round: &mut Round) -> Result<()> {
+        let before = programs.calibrate(step.calibration)?;
+        let measured = programs.measure(&step.program, step.processors)?;
+        let after = programs.calibrate(step.calibration)?;
+        let calibration = match (before, after) {
+            (Some(before), Some(after)) => [before, after],
+            _ => measured.memcpy.context("the report has no memcpy")?,
+        };
+        if step.calibration == Calibration::UcxGet8 {
+            self.calibrations.entry(ucx_name(programs.has_ucx).to_owned()).or_default().extend(calibration);
+        }
+        for row in step.rows {
+            let sample = round.sample(row, &measured, calibration)?;
+            self.samples.entry(row.key).or_default().push(sample);
+        }
+        round.take_totals(&measured);
+        if !measured.imports.is_empty() {
+            self.imports.insert(step.rows[0].key, measured.imports);
+        }
+        Ok(())
+    }
+
+    /// The rows that were measured in every round.
+    pub(super) fn rows(&self, has_ucx: bool) -> Vec<BenchRow> {
+        let plans = plan::rows().chain(LONGEST.iter().map(|longest| &longest.row));
+        plans
+            .filter(|plan| !self.failures.contains_key(plan.key))
+            .filter_map(|plan| {
+                let samples = self.samples.get(plan.key)?;
+                Some(BenchRow::of(plan, baseline_name(plan.baseline, has_ucx), samples))
+            })
+            .collect()
+    }
+}
+
+/// What the rows of a round hand on.
+#[derive(Default)]
+struct Round {
+    /// Value and drift of the rows so far.
+    samples: BTreeMap<&'static str, (f64, f64)>,
+    /// The largest of each number that reports have.
+    totals: BTreeMap<String, f64>,
+}
+
+impl Round {
+    fn sample(&mut self, row: &RowPlan, measured: &Measurement, calibration: [f64; 2]) -> Result<Sample> {
+        let value = match row.quantity {
+            Quantity::Time => measured.time,
+            Quantity::Rate => measured.rate,
+            Quantity::QueuePairBytes => measured.queue_pair_bytes.context("the report has no queue_pair_bytes")?,
+            Quantity::SystemCalls => measured.system_calls.context("the report has no system calls")?,
+        };
+        let mean = f64::midpoint(calibration[0], calibration[1]);
+        let (baseline, baseline_drift) = match row.baseline {
+            Baseline::None => (None, 0.0),
+            Baseline::Memcpy(_) | Baseline::UcxGet8 | Baseline::ThreeRoundTrips => (Some(mean), 0.0),
+            Baseline::TwoLoops => {
+                let one = measured.rate_of_one.context("the report has no rate of one processor")?;
+                (Some(2.0 * one * mean), 0.0)
+            }
+            Baseline::Row(other) => {
+                let other = self.samples.get(other).ok_or_else(|| anyhow!("{other} was not measured"))?;
+                (Some(other.0), other.1)
+            }
+        };
+        let sample = Sample { value, baseline, calibration, baseline_drift };
+        self.samples.insert(row.key, (value, sample.drift()));
+        Ok(sample)
+    }
+
+    fn take_totals(&mut self, measured: &Measurement) {
+        for (name, value) in &measured.totals {
+            let most = self.totals.entry(name.clone()).or_insert(*value);
+            *most = most.max(*value);
+        }
+    }
+}
+
+fn ucx_name(has_ucx: bool) -> &'static str {
+    if has_ucx { "ucx_get_8_ns" } else { "ucx_get_8_from_lock_pair_ns" }
+}
+
+/// What a row's entry says that it is compared with.
+fn baseline_name(baseline: Baseline, has_ucx: bool) -> Option<String> {
+    match baseline {
+        Baseline::None => None,
+        Baseline::Memcpy(name) | Baseline::Row(name) => Some(name.to_owned()),
+        Baseline::UcxGet8 if has_ucx => Some("ucx_get_8".to_owned()),
+        Baseline::UcxGet8 => Some("ucx_get_8 (from lock pair)".to_owned()),
+        Baseline::ThreeRoundTrips => Some("3 cache_line_round_trip (taken off)".to_owned()),
+        Baseline::TwoLoops => Some("two_loops".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured() -> Measurement {
+        Measurement { time: 300.0, rate: 1.5e7, rate_of_one: Some(1e7), ..Measurement::default() }
+    }
+
+    fn plan(key: &str) -> &'static RowPlan {
+        plan::rows().find(|row| row.key == key).unwrap()
+    }
+
+    #[test]
+    fn a_row_is_compared_with_what_its_plan_says() {
+        let mut round = Round::default();
+        let mut baseline = |key, calibration| round.sample(plan(key), &measured(), calibration).unwrap().baseline;
+        assert_eq!(baseline("read_8_single", [40.0, 60.0]), Some(50.0));
+        assert_eq!(baseline("read_64k", [200.0, 300.0]), Some(250.0));
+        assert_eq!(baseline("notify_cross", [100.0, 120.0]), Some(110.0));
+        assert_eq!(baseline("frmr_256", [8.0, 9.0]), None);
+        // Twice what one did, as far as two independent loops come.
+        assert_eq!(baseline("read_8_two_cpus", [0.7, 0.8]), Some(1.5e7));
+        assert_eq!(baseline("read_8_1k_qps", [8.0, 9.0]), Some(300.0));
+    }
+
+    #[test]
+    fn what_a_row_is_compared_with_hands_on_how_restless_it_was() {
+        let mut round = Round::default();
+        round.sample(plan("read_8_single"), &measured(), [40.0, 60.0]).unwrap();
+        let sample = round.sample(plan("read_8_1k_qps"), &measured(), [8.0, 8.0]).unwrap();
+        assert!((sample.drift() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_row_without_its_baseline_or_its_number_is_an_error() {
+        let mut round = Round::default();
+        let one = Measurement { rate_of_one: None, ..measured() };
+        for key in ["send_64_chain16", "qp_bytes", "nd_calls_polled", "read_8_two_cpus"] {
+            assert!(round.sample(plan(key), &one, [1.0, 1.0]).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_longest_time_of_a_round_is_that_of_all_its_programs() {
+        let mut round = Round::default();
+        for (longest, queue) in [(3.0, 1.0), (9.0, 1.0), (2.0, 5.0)] {
+            let totals = [("longest_dpc_ns", longest), ("other", queue)].map(|(name, value)| (name.to_owned(), value));
+            round.take_totals(&Measurement { totals: totals.into(), ..measured() });
+        }
+        assert_eq!(round.totals, BTreeMap::from([("longest_dpc_ns".to_owned(), 9.0), ("other".to_owned(), 5.0)]));
+    }
+
+    #[test]
+    fn without_ucx_the_entry_says_what_stands_in() {
+        assert_eq!(baseline_name(Baseline::UcxGet8, true).unwrap(), "ucx_get_8");
+        assert_eq!(baseline_name(Baseline::UcxGet8, false).unwrap(), "ucx_get_8 (from lock pair)");
+    }
+
+    #[cfg(unix)]
+    const PERF: &str = r#"echo '{"report": {"rows": [{"operation": "read", "size": 8, "rounds": [{"ns": 50.0, "memcpy_ns": 50.0,
+        "memcpy_again_ns": 50.0}], "completions_verified": true, "bytes_verified": true, "queue_pair_bytes": 4000,
+        "per_processor_ns": []}], "longest_dpc_ns": 4000, "longest_dispatch_ns": null, "debug_build": false}}'"#;
+    #[cfg(unix)]
+    const SPEED: &str = r#"echo '{"nanoseconds": 90.0, "memcpy": 90.0, "memcpy_again": 90.0, "system_calls": 0.0}'"#;
+    #[cfg(unix)]
+    const CALIBRATE: &str =
+        r#"echo '{"lock_pair_ns": 10.0, "cache_line_round_trip_ns": 20.0, "two_loops_scaling": 0.5}'"#;
+
+    /// Two rounds with scripts in place of the programs.
+    #[cfg(unix)]
+    fn two_rounds(name: &str, ndkctl: &str) -> super::super::report::Report {
+        let folder = std::env::temp_dir().join(format!("softndk-bench-{name}-{}", std::process::id()));
+        let programs = Programs::scripts(&folder, ndkctl, SPEED, CALIBRATE);
+        let mut session = Session::default();
+        for _ in 0..2 {
+            session.round(&programs).unwrap();
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+        super::super::report::Report::of(session, programs.has_ucx)
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_round_measures_every_row() {
+        let report = two_rounds("all", PERF);
+        assert!(report.verdict().is_ok(), "{}", report.text());
+        let document = report.json();
+        for plan in plan::rows() {
+            assert_eq!(document["results"][plan.key]["void"], false, "{}", plan.key);
+        }
+        assert_eq!(document["results"]["read_8_single"]["baseline"], "ucx_get_8 (from lock pair)");
+        assert_eq!(document["results"]["longest_dpc"]["value"], 4000.0);
+        assert!(document["results"].get("longest_dispatch").is_none(), "no report has it");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_fails_leaves_its_rows_out_and_the_run_fails() {
+        let report = two_rounds("one", &format!("case \"$*\" in *fast-register*) exit 3;; esac\n{PERF}"));
+        let error = report.verdict().unwrap_err().to_string();
+        assert_eq!(error, "these rows were not measured: frmr_256, frmr_256_scattered");
+        assert!(report.rows.iter().any(|row| row.key == "read_64k"));
+    }
+}
