@@ -142,7 +142,7 @@ impl<'a> Chains<'a> {
 
     /// Does something at the level that was asked for: a batch of it.
     fn at_level<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
-        if self.asked.flags.contains(MeasureFlags::AT_DISPATCH) { irql::raised(|| work(self)) } else { work(self) }
+        if self.asked.flags.contains(MeasureFlags::AT_DISPATCH) { irql::raised(|_| work(self)) } else { work(self) }
     }
 
     /// Posts up to so many chains, as completions make room. How many: fewer when nothing completes for a while.
