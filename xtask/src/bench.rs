@@ -52,6 +52,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
     }
     let workspace = Workspace::find()?;
     let programs = programs::build(&workspace, if arguments.quick { Lengths::QUICK } else { Lengths::FULL })?;
+    engine::build(&workspace)?;
     let mut report = Report::of(rounds(&programs)?, programs.has_ucx);
     report.transport = programs.has_ucx.then(ucx::transport).transpose()?;
     report.engine = engine::measure(&workspace, arguments.quick)?;

@@ -98,9 +98,7 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}\n", self.table());
         for (key, reason) in &self.not_measured {
-            // A program that fails prints its command first and then what was wrong; the document has all of it.
-            let first: Vec<&str> = reason.lines().take(2).collect();
-            let _ = writeln!(text, "{key} was not measured: {}", first.join(" "));
+            let _ = writeln!(text, "{key} was not measured: {}", on_a_line(reason));
         }
         let calibrations: Vec<_> =
             self.calibrations.iter().map(|(name, values)| format!("{name} {}", short(median(values)))).collect();
@@ -157,6 +155,14 @@ fn remark(row: &BenchRow) -> String {
         Verdict::MissesBound => "MISSES ITS BOUND".to_owned(),
         Verdict::Void => format!("void: restless in {} of {} rounds", row.void_rounds, row.rounds),
     }
+}
+
+/// The beginning of what a program said; the document has all of it.
+fn on_a_line(reason: &str) -> String {
+    const LENGTH: usize = 400;
+    let words: Vec<&str> = reason.split_whitespace().collect();
+    let line = words.join(" ");
+    if line.chars().count() <= LENGTH { line } else { line.chars().take(LENGTH).chain(['…']).collect() }
 }
 
 /// About three digits.

@@ -9,7 +9,8 @@ pub(super) struct Sample {
     pub(super) value: f64,
     /// Of the same round; none where the value is compared with a number.
     pub(super) baseline: Option<f64>,
-    /// The calibration right before and right after.
+    /// The calibration right before and right after, each without and with what something else took of the processor: two numbers
+    /// that lie farthest apart.
     pub(super) calibration: [f64; 2],
     /// By how much the baseline's own calibration differed, where the baseline is another row.
     pub(super) baseline_drift: f64,
@@ -18,12 +19,12 @@ pub(super) struct Sample {
 impl Sample {
     /// By how much the calibration differs from itself, as a share of the smaller one.
     pub(super) fn drift(&self) -> f64 {
-        let [before, after] = self.calibration;
+        let [one, other] = self.calibration;
         // What is not measured differs beyond every tolerance.
-        if !(before > 0.0 && after > 0.0) {
+        if !(one > 0.0 && other > 0.0) {
             return f64::INFINITY;
         }
-        (before.max(after) / before.min(after) - 1.0).max(self.baseline_drift)
+        (one.max(other) / one.min(other) - 1.0).max(self.baseline_drift)
     }
 
     /// What the bound is for.
