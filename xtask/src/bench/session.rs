@@ -245,7 +245,7 @@ mod tests {
 
     /// Two rounds with scripts in place of the programs.
     #[cfg(unix)]
-    fn two_rounds(name: &str, ndkctl: &str) -> super::super::report::Report {
+    fn two_rounds(name: &str, ndkctl: &str) -> super::super::report::BenchReport {
         let folder = std::env::temp_dir().join(format!("softndk-bench-{name}-{}", std::process::id()));
         let programs = Programs::scripts(&folder, ndkctl, SPEED, CALIBRATE);
         let mut session = Session::default();
@@ -253,7 +253,7 @@ mod tests {
             session.round(&programs).unwrap();
         }
         std::fs::remove_dir_all(folder).unwrap();
-        super::super::report::Report::of(session, programs.has_ucx)
+        super::super::report::BenchReport::of(session, programs.has_ucx)
     }
 
     #[cfg(unix)]
