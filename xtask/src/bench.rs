@@ -19,7 +19,7 @@ use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use programs::{Lengths, Programs};
-use report::Report;
+use report::BenchReport;
 use session::Session;
 use std::{
     fs,
@@ -52,7 +52,8 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
     }
     let workspace = Workspace::find()?;
     let programs = programs::build(&workspace, if arguments.quick { Lengths::QUICK } else { Lengths::FULL })?;
-    let mut report = Report::of(rounds(&programs)?, programs.has_ucx);
+    engine::build(&workspace)?;
+    let mut report = BenchReport::of(rounds(&programs)?, programs.has_ucx);
     report.transport = programs.has_ucx.then(ucx::transport).transpose()?;
     report.engine = engine::measure(&workspace, arguments.quick)?;
     print!("{}", report.text());

@@ -111,16 +111,28 @@ fn folder(workspace: &Workspace) -> PathBuf {
     workspace.path("target/tools/build")
 }
 
+/// An optimised example of a package.
+pub fn build_example(workspace: &Workspace, package: &str, name: &str) -> Result<PathBuf> {
+    let target = folder(workspace);
+    let mut cargo = optimised(workspace, &target);
+    cargo.args(["--package", package, "--example", name]);
+    command::run(&mut cargo).with_context(|| format!("the example {name} of {package} does not build"))?;
+    Ok(target.join("release/examples").join(name))
+}
+
 fn cargo(workspace: &Workspace, target: &Path) -> Command {
+    let mut cargo = optimised(workspace, target);
+    cargo.args(["--package", "ndkctl"]);
+    cargo
+}
+
+fn optimised(workspace: &Workspace, target: &Path) -> Command {
     let mut cargo = Command::new("cargo");
     // The release profile is made for the driver, which is small; the tools would link for minutes by it.
     for (name, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "line-tables-only")] {
         cargo.env(format!("CARGO_PROFILE_RELEASE_{name}"), value);
     }
-    cargo
-        .current_dir(workspace.root())
-        .args(["build", "--locked", "--release", "--package", "ndkctl", "--target-dir"])
-        .arg(target);
+    cargo.current_dir(workspace.root()).args(["build", "--locked", "--release", "--target-dir"]).arg(target);
     if !stderr().is_terminal() {
         cargo.arg("--quiet");
     }

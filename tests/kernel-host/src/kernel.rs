@@ -43,6 +43,16 @@ pub enum FrameOrder {
     Scattered,
 }
 
+/// How NDK consumers that are drivers reach their provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NdkConsumers {
+    /// Through the layer that checks both sides, [`crate::ndk::mediator`].
+    #[default]
+    Checked,
+    /// By the provider's own objects, from image to image: for measuring. A trace needs the layer and brings it back.
+    Direct,
+}
+
 /// What to boot.
 #[derive(Clone, Debug)]
 pub struct KernelConfig {
@@ -65,9 +75,8 @@ pub struct KernelConfig {
     /// What each raise and each lowering of the level that changes it costs beside what the host does for it, in cycles of the time stamp
     /// counter: Windows' write of CR8.
     pub level_change: u32,
-    /// Put the layer that checks both sides between an NDK consumer that comes through WSK and its provider. Without it, which is
-    /// for measuring, the consumer has the provider's own objects and calls them directly.
-    pub ndk_layer: bool,
+    /// What an NDK consumer gets that comes through WSK.
+    pub ndk_consumers: NdkConsumers,
     /// Count what images call of their imports, see [`crate::import_counts`].
     pub count_imports: bool,
     /// Write a line for each NDK call and callback of drivers that come through WSK.
@@ -88,7 +97,7 @@ impl Default for KernelConfig {
             schedule: None,
             system_call: Duration::ZERO,
             level_change: 0,
-            ndk_layer: true,
+            ndk_consumers: NdkConsumers::Checked,
             count_imports: false,
             trace_ndk: std::env::var("KERNEL_HOST_TRACE").is_ok_and(|what| what.split(',').any(|what| what == "ndk")),
         }
@@ -109,7 +118,7 @@ impl KernelConfig {
     pub fn for_measuring() -> Self {
         Self {
             mode: Mode::Fast,
-            ndk_layer: false,
+            ndk_consumers: NdkConsumers::Direct,
             level_change: LEVEL_CHANGE,
             system_call: SYSTEM_CALL,
             ..Self::default()
@@ -152,7 +161,8 @@ impl Kernel {
         BUILD.store(config.build, Ordering::SeqCst);
         crate::user::charge_system_calls(config.system_call);
         crate::import_counts::configure(config.count_imports);
-        crate::ndk::mediator::configure(config.ndk_layer || config.trace_ndk);
+        let direct = config.ndk_consumers == NdkConsumers::Direct && !config.trace_ndk;
+        crate::ndk::mediator::configure(!direct);
         crate::schedule::start(config.schedule);
         fault_handler::install();
         emulation::initialise();

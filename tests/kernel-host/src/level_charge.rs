@@ -45,7 +45,7 @@ fn measure(rounds: u32) -> f64 {
         time_stamp_counter().wrapping_sub(began)
     };
     let least = (0..50).map(|_| attempt()).min().unwrap_or_default();
-    least as f64 / f64::from(CHAINS)
+    f64::from(u32::try_from(least).unwrap_or(u32::MAX)) / f64::from(CHAINS)
 }
 
 /// After the level of the current thread has changed.

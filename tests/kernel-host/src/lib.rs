@@ -76,7 +76,7 @@ pub mod user;
 pub mod worker;
 pub mod wsk;
 
-pub use kernel::{Driver, FrameOrder, Kernel, KernelConfig, LoadError, Mode, Report};
+pub use kernel::{Driver, FrameOrder, Kernel, KernelConfig, LoadError, Mode, NdkConsumers, Report};
 pub use ndis::adapter::Adapter;
 pub use ndis::life_cycle::HaltAction;
 pub use user::Process;

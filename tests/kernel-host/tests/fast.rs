@@ -180,7 +180,7 @@ fn locks(way: Way) -> Script {
 fn queued_locks(way: Way) -> Script {
     let [first, second] = [word(), word()].map(|lock| address(lock.as_ptr()));
     let handles: &[KLOCK_QUEUE_HANDLE; 2] = Box::leak(Box::new([(); 2].map(|()| KLOCK_QUEUE_HANDLE {
-        Next: 1 as *mut _,
+        Next: std::ptr::dangling_mut(),
         Lock: std::ptr::null_mut(),
         OldIrql: 9,
     })));
@@ -431,9 +431,9 @@ fn fault_in_a_twin_names_the_export_and_the_drivers_stack() {
     });
     if let Some(outcome) = outcome {
         for report in [outcome.expect_bugcheck(), child::in_child_with(test, &[("COUNT", "1")]).expect_bugcheck()] {
-            let text = report.to_string();
-            assert!(text.contains("KeAcquireSpinLockRaiseToDpc, which is given a pointer by the driver"), "{text}");
-            assert!(report["stack"].to_string().contains("add_under_lock"), "{text}");
+            let whole = report.to_string();
+            assert!(whole.contains("KeAcquireSpinLockRaiseToDpc, which is given a pointer by the driver"), "{whole}");
+            assert!(report["stack"].to_string().contains("add_under_lock"), "{whole}");
         }
     }
 }
@@ -445,8 +445,8 @@ fn calls_of(name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("{name} is not counted: {counts:?}")).calls
 }
 
-fn count_imports(config: KernelConfig) {
-    let probe = Probe::boot(KernelConfig { count_imports: true, ..config });
+fn count_imports(mode: Mode) {
+    let probe = Probe::boot(KernelConfig { mode, count_imports: true, ..KernelConfig::default() });
     import_counts::reset();
     let (lock, counter) = (word(), word());
     // SAFETY: exported functions of the probe with what they take.
@@ -467,13 +467,13 @@ fn count_imports(config: KernelConfig) {
 
 trial! {
     fn imports_are_counted_by_image_and_name_in_fast_mode() {
-        count_imports(fast());
+        count_imports(Mode::Fast);
     }
 }
 
 trial! {
     fn imports_are_counted_by_image_and_name_when_verifying() {
-        count_imports(KernelConfig::default());
+        count_imports(Mode::Verify);
     }
 }
 

@@ -6,16 +6,19 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-/// Runs the benches of the engine; the median of each in nanoseconds.
+pub(super) fn build(workspace: &Workspace) -> Result<()> {
+    let mut build = cargo(workspace);
+    build.arg("--no-run");
+    command::output(&mut build).map(drop).context("the benches of the engine do not build")
+}
+
+/// Runs the benches of the engine, which are built; the median of each in nanoseconds.
 pub(super) fn measure(workspace: &Workspace, quick: bool) -> Result<BTreeMap<String, f64>> {
     let results = workspace.path("target/bench/engine");
     // What an earlier run left is not what this one measured.
     if results.exists() {
         fs::remove_dir_all(&results).with_context(|| format!("cannot remove {}", results.display()))?;
     }
-    let mut build = cargo(workspace);
-    build.arg("--no-run");
-    command::output(&mut build).context("the benches of the engine do not build")?;
     let mut bench = cargo(workspace);
     bench.env("CRITERION_HOME", &results);
     bench.args(["--", "--noplot"]);
@@ -29,6 +32,10 @@ const QUICK: &[&str] = &["--warm-up-time", "0.1", "--measurement-time", "0.2", "
 
 fn cargo(workspace: &Workspace) -> Command {
     let mut command = Command::new("cargo");
+    // The whole of criterion, linked as the driver is, takes minutes. The engine is inlined into the bench all the same: it is generic.
+    for (name, value) in [("LTO", "thin"), ("DEBUG", "line-tables-only")] {
+        command.env(format!("CARGO_PROFILE_BENCH_{name}"), value);
+    }
     command.current_dir(workspace.root()).args(["bench", "--locked", "--quiet", "--package", "softndk-engine"]);
     command.args(["--bench", "data_path", "--bench", "objects"]);
     command

@@ -49,20 +49,35 @@ pub(super) fn build(workspace: &Workspace, lengths: Lengths) -> Result<Programs>
     softndk_images::nd_program::build(workspace)?;
     Ok(Programs {
         ndkctl: tools::build(workspace)?,
-        speed: example(workspace, "networkdirect", "speed")?,
-        calibrate: example(workspace, "kernel-host", "calibrate")?,
+        speed: tools::build_example(workspace, "networkdirect", "speed")?,
+        calibrate: tools::build_example(workspace, "kernel-host", "calibrate")?,
         driver,
         has_ucx: ucx::is_installed(),
         lengths,
     })
 }
 
-fn example(workspace: &Workspace, package: &str, name: &str) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(workspace.root()).args(["build", "--locked", "--release", "--quiet"]);
-    cargo.args(["--package", package, "--example", name]);
-    command::run(&mut cargo).with_context(|| format!("the example {name} of {package} does not build"))?;
-    Ok(workspace.path("target/release/examples").join(name))
+/// A calibration, once.
+#[derive(Clone, Copy)]
+pub(super) struct Reading {
+    /// Without what something else took of the processor.
+    pub(super) quiet: f64,
+    /// With it.
+    pub(super) mean: f64,
+}
+
+impl Reading {
+    fn only(number: f64) -> Self {
+        Self { quiet: number, mean: number }
+    }
+
+    fn with_mean(numbers: &Value, name: &str) -> Result<Self> {
+        Ok(Self { quiet: number(numbers, &format!("{name}_ns"))?, mean: number(numbers, &format!("{name}_mean_ns"))? })
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self { quiet: self.quiet * factor, mean: self.mean * factor }
+    }
 }
 
 impl Programs {
@@ -88,21 +103,22 @@ impl Programs {
     }
 
     /// Takes a calibration; none where the step measures its own.
-    pub(super) fn calibrate(&self, calibration: Calibration) -> Result<Option<f64>> {
-        let one = |name: &str, field: &str, processors| -> Result<Option<f64>> {
-            number(&self.calibrations(&[name], processors)?, field).map(Some)
-        };
-        match calibration {
-            Calibration::OwnMemcpy => Ok(None),
-            Calibration::UcxGet8 if self.has_ucx => self.ucx_get(8).map(Some),
+    pub(super) fn calibrate(&self, calibration: Calibration) -> Result<Option<Reading>> {
+        let taken = |name: &str, processors| self.calibrations(&[name], processors);
+        let reading = match calibration {
+            Calibration::OwnMemcpy => return Ok(None),
+            Calibration::UcxGet8 if self.has_ucx => Reading::only(self.ucx_get(8)?),
             Calibration::UcxGet8 => {
-                let lock_pair = one("lock_pair", "lock_pair_ns", Processors::One)?;
-                Ok(lock_pair.map(|pair| pair * ucx::GET_8_IN_LOCK_PAIRS))
+                Reading::with_mean(&taken("lock_pair", Processors::One)?, "lock_pair")?.times(ucx::GET_8_IN_LOCK_PAIRS)
             }
-            Calibration::LockPair => one("lock_pair", "lock_pair_ns", Processors::One),
-            Calibration::CacheLine => one("cache_line_round_trip", "cache_line_round_trip_ns", Processors::Two),
-            Calibration::TwoLoops => one("two_loops", "two_loops_scaling", Processors::Two),
-        }
+            Calibration::LockPair => Reading::with_mean(&taken("lock_pair", Processors::One)?, "lock_pair")?,
+            Calibration::CacheLine => {
+                let name = "cache_line_round_trip";
+                Reading::with_mean(&taken(name, Processors::Two)?, name)?
+            }
+            Calibration::TwoLoops => Reading::only(number(&taken("two_loops", Processors::Two)?, "two_loops_scaling")?),
+        };
+        Ok(Some(reading))
     }
 
     /// All that the machine is asked at the beginning of a round.

@@ -2,7 +2,7 @@
 
 use super::{
     plan::{self, Goal},
-    row::{BenchRow, Verdict, median},
+    row::{BenchRow, Standing, median},
     session::Session,
 };
 use anyhow::{Result, bail};
@@ -13,7 +13,7 @@ use tabled::{
     settings::{Alignment, Style, object::Columns},
 };
 
-pub(super) struct Report {
+pub(super) struct BenchReport {
     pub(super) rows: Vec<BenchRow>,
     /// Rows with a bound that are not there, and why.
     pub(super) not_measured: BTreeMap<&'static str, String>,
@@ -25,7 +25,7 @@ pub(super) struct Report {
     pub(super) engine: BTreeMap<String, f64>,
 }
 
-impl Report {
+impl BenchReport {
     pub(super) fn of(session: Session, has_ucx: bool) -> Self {
         let rows = session.rows(has_ucx);
         let mut not_measured = session.failures;
@@ -46,7 +46,7 @@ impl Report {
 
     /// Fails where a bound is missed or a row was not measured.
     pub(super) fn verdict(&self) -> Result<()> {
-        let missed: Vec<&str> = self.with(Verdict::MissesBound).collect();
+        let missed: Vec<&str> = self.with(Standing::MissesBound).collect();
         let absent: Vec<&str> = self.not_measured.keys().copied().collect();
         match (missed.is_empty(), absent.is_empty()) {
             (true, true) => Ok(()),
@@ -62,7 +62,7 @@ impl Report {
         }
     }
 
-    fn with(&self, verdict: Verdict) -> impl Iterator<Item = &str> {
+    fn with(&self, verdict: Standing) -> impl Iterator<Item = &str> {
         self.rows.iter().filter(move |row| row.verdict() == verdict).map(|row| row.key)
     }
 
@@ -98,9 +98,7 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}\n", self.table());
         for (key, reason) in &self.not_measured {
-            // A program that fails prints its command first and then what was wrong; the document has all of it.
-            let first: Vec<&str> = reason.lines().take(2).collect();
-            let _ = writeln!(text, "{key} was not measured: {}", first.join(" "));
+            let _ = writeln!(text, "{key} was not measured: {}", on_a_line(reason));
         }
         let calibrations: Vec<_> =
             self.calibrations.iter().map(|(name, values)| format!("{name} {}", short(median(values)))).collect();
@@ -152,11 +150,19 @@ impl Report {
 
 fn remark(row: &BenchRow) -> String {
     match row.verdict() {
-        Verdict::Number | Verdict::KeepsAim => String::new(),
-        Verdict::KeepsBound => "misses its aim".to_owned(),
-        Verdict::MissesBound => "MISSES ITS BOUND".to_owned(),
-        Verdict::Void => format!("void: restless in {} of {} rounds", row.void_rounds, row.rounds),
+        Standing::Number | Standing::KeepsAim => String::new(),
+        Standing::KeepsBound => "misses its aim".to_owned(),
+        Standing::MissesBound => "MISSES ITS BOUND".to_owned(),
+        Standing::Void => format!("void: restless in {} of {} rounds", row.void_rounds, row.rounds),
     }
+}
+
+/// The beginning of what a program said; the document has all of it.
+fn on_a_line(reason: &str) -> String {
+    const LENGTH: usize = 400;
+    let words: Vec<&str> = reason.split_whitespace().collect();
+    let line = words.join(" ");
+    if line.chars().count() <= LENGTH { line } else { line.chars().take(LENGTH).chain(['…']).collect() }
 }
 
 /// About three digits.
@@ -189,8 +195,8 @@ mod tests {
     }
 
     /// Every row of the plan with the same ratio.
-    fn report(ratio: f64) -> Report {
-        let mut report = Report::of(Session::default(), true);
+    fn report(ratio: f64) -> BenchReport {
+        let mut report = BenchReport::of(Session::default(), true);
         report.not_measured.clear();
         report.rows = plan::rows().map(|plan| row(plan.key, ratio)).collect();
         report
@@ -198,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_run_that_measured_nothing_fails_and_names_every_row() {
-        let report = Report::of(Session::default(), true);
+        let report = BenchReport::of(Session::default(), true);
         let error = report.verdict().unwrap_err().to_string();
         assert!(plan::rows().all(|plan| error.contains(plan.key)), "{error}");
     }

@@ -9,7 +9,8 @@ pub(super) struct Sample {
     pub(super) value: f64,
     /// Of the same round; none where the value is compared with a number.
     pub(super) baseline: Option<f64>,
-    /// The calibration right before and right after.
+    /// The calibration right before and right after, each without and with what something else took of the processor: two numbers
+    /// that lie farthest apart.
     pub(super) calibration: [f64; 2],
     /// By how much the baseline's own calibration differed, where the baseline is another row.
     pub(super) baseline_drift: f64,
@@ -18,12 +19,12 @@ pub(super) struct Sample {
 impl Sample {
     /// By how much the calibration differs from itself, as a share of the smaller one.
     pub(super) fn drift(&self) -> f64 {
-        let [before, after] = self.calibration;
+        let [one, other] = self.calibration;
         // What is not measured differs beyond every tolerance.
-        if !(before > 0.0 && after > 0.0) {
+        if !(one > 0.0 && other > 0.0) {
             return f64::INFINITY;
         }
-        (before.max(after) / before.min(after) - 1.0).max(self.baseline_drift)
+        (one.max(other) / one.min(other) - 1.0).max(self.baseline_drift)
     }
 
     /// What the bound is for.
@@ -60,7 +61,7 @@ fn spread(values: &[f64]) -> f64 {
 
 /// What a row says of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Standing {
     /// A number without a bound.
     Number,
     KeepsAim,
@@ -111,14 +112,14 @@ impl BenchRow {
         is_void(self.void_rounds, self.rounds)
     }
 
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> Standing {
         let keeps = |limit: f64| self.goal.keeps(self.ratio, limit);
         match self.goal.limits() {
-            None => Verdict::Number,
-            Some(_) if self.is_void() => Verdict::Void,
-            Some(limits) if !keeps(limits.bound) => Verdict::MissesBound,
-            Some(limits) if limits.aim.is_none_or(keeps) => Verdict::KeepsAim,
-            Some(_) => Verdict::KeepsBound,
+            None => Standing::Number,
+            Some(_) if self.is_void() => Standing::Void,
+            Some(limits) if !keeps(limits.bound) => Standing::MissesBound,
+            Some(limits) if limits.aim.is_none_or(keeps) => Standing::KeepsAim,
+            Some(_) => Standing::KeepsBound,
         }
     }
 
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn the_median_of_the_ratios_of_each_round_counts() {
         let mut samples = quiet(&[150.0, 500.0, 140.0, 130.0, 900.0]);
-        assert_eq!(row(&AT_MOST, &samples).verdict(), Verdict::KeepsBound);
+        assert_eq!(row(&AT_MOST, &samples).verdict(), Standing::KeepsBound);
         // A slow round whose baseline is as slow.
         samples[0] = Sample { baseline: Some(1000.0), ..sample(1000.0, [1000.0, 1000.0]) };
         let judged = row(&AT_MOST, &samples);
@@ -190,12 +191,12 @@ mod tests {
     #[test]
     fn an_upper_bound_and_its_aim() {
         for (value, expected) in [
-            (119.0, Verdict::KeepsAim),
-            (120.0, Verdict::KeepsAim),
-            (121.0, Verdict::KeepsBound),
-            (150.0, Verdict::KeepsBound),
-            (151.0, Verdict::MissesBound),
-            (f64::NAN, Verdict::MissesBound),
+            (119.0, Standing::KeepsAim),
+            (120.0, Standing::KeepsAim),
+            (121.0, Standing::KeepsBound),
+            (150.0, Standing::KeepsBound),
+            (151.0, Standing::MissesBound),
+            (f64::NAN, Standing::MissesBound),
         ] {
             assert_eq!(row(&AT_MOST, &quiet(&[value; 3])).verdict(), expected, "{value}");
         }
@@ -205,12 +206,12 @@ mod tests {
     fn a_lower_bound_and_its_aim() {
         let plan = plan(Baseline::TwoLoops, Goal::AtLeast(Limits { bound: 0.9, aim: Some(0.97) }));
         for (value, expected) in [
-            (99.0, Verdict::KeepsAim),
-            (97.0, Verdict::KeepsAim),
-            (96.0, Verdict::KeepsBound),
-            (90.0, Verdict::KeepsBound),
-            (89.0, Verdict::MissesBound),
-            (f64::NAN, Verdict::MissesBound),
+            (99.0, Standing::KeepsAim),
+            (97.0, Standing::KeepsAim),
+            (96.0, Standing::KeepsBound),
+            (90.0, Standing::KeepsBound),
+            (89.0, Standing::MissesBound),
+            (f64::NAN, Standing::MissesBound),
         ] {
             assert_eq!(row(&plan, &quiet(&[value; 3])).verdict(), expected, "{value}");
         }
@@ -220,17 +221,17 @@ mod tests {
     fn without_a_baseline_the_value_is_judged() {
         let plan = plan(Baseline::None, Goal::AtMost(Limits { bound: 400.0, aim: Some(200.0) }));
         let samples = |value| [Sample { baseline: None, ..sample(value, [8.0, 8.0]) }];
-        assert_eq!(row(&plan, &samples(200.0)).verdict(), Verdict::KeepsAim);
-        assert_eq!(row(&plan, &samples(400.0)).verdict(), Verdict::KeepsBound);
-        assert_eq!(row(&plan, &samples(401.0)).verdict(), Verdict::MissesBound);
+        assert_eq!(row(&plan, &samples(200.0)).verdict(), Standing::KeepsAim);
+        assert_eq!(row(&plan, &samples(400.0)).verdict(), Standing::KeepsBound);
+        assert_eq!(row(&plan, &samples(401.0)).verdict(), Standing::MissesBound);
     }
 
     #[test]
     fn of_a_notification_three_round_trips_are_taken_off() {
         let plan = plan(Baseline::ThreeRoundTrips, Goal::AtMost(Limits { bound: 1000.0, aim: Some(500.0) }));
-        assert_eq!(row(&plan, &quiet(&[800.0])).verdict(), Verdict::KeepsAim);
-        assert_eq!(row(&plan, &quiet(&[1300.0])).verdict(), Verdict::KeepsBound);
-        assert_eq!(row(&plan, &quiet(&[1301.0])).verdict(), Verdict::MissesBound);
+        assert_eq!(row(&plan, &quiet(&[800.0])).verdict(), Standing::KeepsAim);
+        assert_eq!(row(&plan, &quiet(&[1300.0])).verdict(), Standing::KeepsBound);
+        assert_eq!(row(&plan, &quiet(&[1301.0])).verdict(), Standing::MissesBound);
     }
 
     #[test]
@@ -238,18 +239,18 @@ mod tests {
         let good = sample(140.0, [100.0, 125.0]);
         let bad = sample(900.0, [126.0, 100.0]);
         let two_of_four = row(&AT_MOST, &[good, bad, good, bad]);
-        assert_eq!((two_of_four.void_rounds, two_of_four.verdict()), (2, Verdict::KeepsBound));
+        assert_eq!((two_of_four.void_rounds, two_of_four.verdict()), (2, Standing::KeepsBound));
         let three_of_five = row(&AT_MOST, &[good, bad, good, bad, bad]);
-        assert_eq!((three_of_five.void_rounds, three_of_five.verdict()), (3, Verdict::Void));
-        assert_eq!(row(&AT_MOST, &[sample(100.0, [f64::NAN, 100.0])]).verdict(), Verdict::Void);
+        assert_eq!((three_of_five.void_rounds, three_of_five.verdict()), (3, Standing::Void));
+        assert_eq!(row(&AT_MOST, &[sample(100.0, [f64::NAN, 100.0])]).verdict(), Standing::Void);
     }
 
     #[test]
     fn a_row_that_is_compared_with_another_one_shares_its_restlessness() {
         let plan = plan(Baseline::Row("other"), Goal::AtMost(Limits { bound: 2.0, aim: Some(1.5) }));
         let samples = |baseline_drift| [Sample { baseline_drift, ..sample(100.0, [8.0, 8.0]) }];
-        assert_eq!(row(&plan, &samples(0.125)).verdict(), Verdict::KeepsAim);
-        assert_eq!(row(&plan, &samples(0.126)).verdict(), Verdict::Void);
+        assert_eq!(row(&plan, &samples(0.125)).verdict(), Standing::KeepsAim);
+        assert_eq!(row(&plan, &samples(0.126)).verdict(), Standing::Void);
     }
 
     #[test]
@@ -266,8 +267,8 @@ mod tests {
         let goal = Goal::AtMost(Limits { bound: 1.5, aim: None });
         let other = plan(Baseline::Row("other"), goal);
         assert!((other.tolerance() - 0.25).abs() < 1e-9);
-        assert_eq!(row(&other, &quiet(&[149.0])).verdict(), Verdict::KeepsAim);
-        assert_eq!(row(&other, &quiet(&[151.0])).verdict(), Verdict::MissesBound);
+        assert_eq!(row(&other, &quiet(&[149.0])).verdict(), Standing::KeepsAim);
+        assert_eq!(row(&other, &quiet(&[151.0])).verdict(), Standing::MissesBound);
         assert!(plan(Baseline::None, goal).tolerance().is_infinite());
     }
 
@@ -276,7 +277,7 @@ mod tests {
         let calls = RowPlan { quantity: Quantity::SystemCalls, baseline: Baseline::None, ..AT_MOST };
         assert_eq!(row(&calls, &[sample(1.0, [1.0, 9.0])]).void_rounds, 0);
         let number = row(&plan(Baseline::None, Goal::Number), &[sample(1.0, [1.0, 9.0])]);
-        assert_eq!(number.verdict(), Verdict::Number);
+        assert_eq!(number.verdict(), Standing::Number);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     plan::{self, Baseline, Calibration, LONGEST, Quantity, RowPlan, STEPS, Step},
-    programs::Programs,
+    programs::{Programs, Reading},
     reports::Measurement,
     row::{BenchRow, Sample},
 };
@@ -49,15 +49,17 @@ impl Session {
         let before = programs.calibrate(step.calibration)?;
         let measured = programs.measure(&step.program, step.processors)?;
         let after = programs.calibrate(step.calibration)?;
-        let calibration = match (before, after) {
-            (Some(before), Some(after)) => [before, after],
-            _ => measured.memcpy.context("the report has no memcpy")?,
+        let calibration = if let (Some(before), Some(after)) = (before, after) {
+            Calibrated::of(&[before, after])
+        } else {
+            let copies = measured.memcpy.context("the report has no memcpy")?;
+            Calibrated::of(&copies.map(|copy| Reading { quiet: copy, mean: copy }))
         };
         if step.calibration == Calibration::UcxGet8 {
-            self.calibrations.entry(ucx_name(programs.has_ucx).to_owned()).or_default().extend(calibration);
+            self.calibrations.entry(ucx_name(programs.has_ucx).to_owned()).or_default().push(calibration.value);
         }
         for row in step.rows {
-            let sample = round.sample(row, &measured, calibration)?;
+            let sample = round.sample(row, &measured, &calibration)?;
             self.samples.entry(row.key).or_default().push(sample);
         }
         round.take_totals(&measured);
@@ -80,6 +82,27 @@ impl Session {
     }
 }
 
+/// The calibration of a step, before and after.
+struct Calibrated {
+    /// In the middle of both, without what something else took.
+    value: f64,
+    /// The least and the greatest.
+    range: [f64; 2],
+}
+
+impl Calibrated {
+    fn of(readings: &[Reading; 2]) -> Self {
+        let [before, after] = readings;
+        let all = [before.quiet, before.mean, after.quiet, after.mean];
+        let range = if all.iter().any(|number| number.is_nan()) {
+            [f64::NAN; 2]
+        } else {
+            [all.into_iter().fold(f64::INFINITY, f64::min), all.into_iter().fold(0.0, f64::max)]
+        };
+        Self { value: f64::midpoint(before.quiet, after.quiet), range }
+    }
+}
+
 /// What the rows of a round hand on.
 #[derive(Default)]
 struct Round {
@@ -90,27 +113,26 @@ struct Round {
 }
 
 impl Round {
-    fn sample(&mut self, row: &RowPlan, measured: &Measurement, calibration: [f64; 2]) -> Result<Sample> {
+    fn sample(&mut self, row: &RowPlan, measured: &Measurement, calibration: &Calibrated) -> Result<Sample> {
         let value = match row.quantity {
             Quantity::Time => measured.time,
             Quantity::Rate => measured.rate,
             Quantity::QueuePairBytes => measured.queue_pair_bytes.context("the report has no queue_pair_bytes")?,
             Quantity::SystemCalls => measured.system_calls.context("the report has no system calls")?,
         };
-        let mean = f64::midpoint(calibration[0], calibration[1]);
         let (baseline, baseline_drift) = match row.baseline {
             Baseline::None => (None, 0.0),
-            Baseline::Memcpy(_) | Baseline::UcxGet8 | Baseline::ThreeRoundTrips => (Some(mean), 0.0),
+            Baseline::Memcpy(_) | Baseline::UcxGet8 | Baseline::ThreeRoundTrips => (Some(calibration.value), 0.0),
             Baseline::TwoLoops => {
                 let one = measured.rate_of_one.context("the report has no rate of one processor")?;
-                (Some(2.0 * one * mean), 0.0)
+                (Some(2.0 * one * calibration.value), 0.0)
             }
             Baseline::Row(other) => {
                 let other = self.samples.get(other).ok_or_else(|| anyhow!("{other} was not measured"))?;
                 (Some(other.0), other.1)
             }
         };
-        let sample = Sample { value, baseline, calibration, baseline_drift };
+        let sample = Sample { value, baseline, calibration: calibration.range, baseline_drift };
         self.samples.insert(row.key, (value, sample.drift()));
         Ok(sample)
     }
@@ -147,6 +169,10 @@ mod tests {
         Measurement { time: 300.0, rate: 1.5e7, rate_of_one: Some(1e7), ..Measurement::default() }
     }
 
+    fn calibrated(before: f64, after: f64) -> Calibrated {
+        Calibrated::of(&[before, after].map(|number| Reading { quiet: number, mean: number }))
+    }
+
     fn plan(key: &str) -> &'static RowPlan {
         plan::rows().find(|row| row.key == key).unwrap()
     }
@@ -154,7 +180,9 @@ mod tests {
     #[test]
     fn a_row_is_compared_with_what_its_plan_says() {
         let mut round = Round::default();
-        let mut baseline = |key, calibration| round.sample(plan(key), &measured(), calibration).unwrap().baseline;
+        let mut baseline = |key, [before, after]: [f64; 2]| {
+            round.sample(plan(key), &measured(), &calibrated(before, after)).unwrap().baseline
+        };
         assert_eq!(baseline("read_8_single", [40.0, 60.0]), Some(50.0));
         assert_eq!(baseline("read_64k", [200.0, 300.0]), Some(250.0));
         assert_eq!(baseline("notify_cross", [100.0, 120.0]), Some(110.0));
@@ -167,9 +195,17 @@ mod tests {
     #[test]
     fn what_a_row_is_compared_with_hands_on_how_restless_it_was() {
         let mut round = Round::default();
-        round.sample(plan("read_8_single"), &measured(), [40.0, 60.0]).unwrap();
-        let sample = round.sample(plan("read_8_1k_qps"), &measured(), [8.0, 8.0]).unwrap();
+        round.sample(plan("read_8_single"), &measured(), &calibrated(40.0, 60.0)).unwrap();
+        let sample = round.sample(plan("read_8_1k_qps"), &measured(), &calibrated(8.0, 8.0)).unwrap();
         assert!((sample.drift() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_machine_that_is_as_busy_before_as_after_is_restless_too() {
+        let busy = Reading { quiet: 8.0, mean: 16.0 };
+        let calibrated = Calibrated::of(&[busy, busy]);
+        let sample = Round::default().sample(plan("frmr_256"), &measured(), &calibrated).unwrap();
+        assert!((sample.drift() - 1.0).abs() < 1e-9 && (calibrated.value - 8.0).abs() < 1e-9);
     }
 
     #[test]
@@ -177,7 +213,7 @@ mod tests {
         let mut round = Round::default();
         let one = Measurement { rate_of_one: None, ..measured() };
         for key in ["send_64_chain16", "qp_bytes", "nd_calls_polled", "read_8_two_cpus"] {
-            assert!(round.sample(plan(key), &one, [1.0, 1.0]).is_err(), "{key}");
+            assert!(round.sample(plan(key), &one, &calibrated(1.0, 1.0)).is_err(), "{key}");
         }
     }
 
@@ -204,12 +240,12 @@ mod tests {
     #[cfg(unix)]
     const SPEED: &str = r#"echo '{"nanoseconds": 90.0, "memcpy": 90.0, "memcpy_again": 90.0, "system_calls": 0.0}'"#;
     #[cfg(unix)]
-    const CALIBRATE: &str =
-        r#"echo '{"lock_pair_ns": 10.0, "cache_line_round_trip_ns": 20.0, "two_loops_scaling": 0.5}'"#;
+    const CALIBRATE: &str = r#"echo '{"lock_pair_ns": 10.0, "lock_pair_mean_ns": 10.0,
+        "cache_line_round_trip_ns": 20.0, "cache_line_round_trip_mean_ns": 20.0, "two_loops_scaling": 0.5}'"#;
 
     /// Two rounds with scripts in place of the programs.
     #[cfg(unix)]
-    fn two_rounds(name: &str, ndkctl: &str) -> super::super::report::Report {
+    fn two_rounds(name: &str, ndkctl: &str) -> super::super::report::BenchReport {
         let folder = std::env::temp_dir().join(format!("softndk-bench-{name}-{}", std::process::id()));
         let programs = Programs::scripts(&folder, ndkctl, SPEED, CALIBRATE);
         let mut session = Session::default();
@@ -217,7 +253,7 @@ mod tests {
             session.round(&programs).unwrap();
         }
         std::fs::remove_dir_all(folder).unwrap();
-        super::super::report::Report::of(session, programs.has_ucx)
+        super::super::report::BenchReport::of(session, programs.has_ucx)
     }
 
     #[cfg(unix)]

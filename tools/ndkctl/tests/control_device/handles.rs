@@ -19,7 +19,7 @@ const OF_THE_PROVIDER: [u32; 5] = [
     RefusalListRequest::CODE,
 ];
 /// Requests that ndktest.sys answers, and only it.
-const OF_THE_CONSUMER: [u32; 6] = [
+const OF_THE_CONSUMER: [u32; 7] = [
     PairCreateRequest::CODE,
     PairCloseRequest::CODE,
     PairModerationRequest::CODE,

@@ -143,10 +143,8 @@ impl Pair {
 
     /// Whether the addresses that the pair is connected over are still there. PASSIVE_LEVEL.
     pub fn addresses_are_there(&self) -> bool {
-        let Ok(table) = Addresses::read() else { return true };
         let addresses = *self.addresses.lock();
-        let mut both = addresses.iter().flatten().zip(self.interfaces);
-        both.all(|(ip, interface)| table.of(interface).any(|address| address.ip == *ip))
+        are_there(addresses.into_iter().flatten().zip(self.interfaces))
     }
 
     /// From now on requests on the pair give up. The first reason stays. Those that wait have to be called
@@ -161,6 +159,12 @@ impl Pair {
         let ends = self.ends.lock().take();
         drop(ends);
     }
+}
+
+/// Whether interfaces still have these addresses. PASSIVE_LEVEL.
+pub fn are_there(mut addresses: impl Iterator<Item = (IpAddr, u32)>) -> bool {
+    let Ok(table) = Addresses::read() else { return true };
+    addresses.all(|(ip, interface)| table.of(interface).any(|address| address.ip == ip))
 }
 
 /// Whether the NDK adapter of an interface can be opened: not while NDK is off or the adapter goes. PASSIVE_LEVEL.

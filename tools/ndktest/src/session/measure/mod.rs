@@ -31,7 +31,7 @@ use self::{
 use super::{
     consumer::OpenedAdapter,
     memory::UserBuffer,
-    pair::{choose_addresses, serves},
+    pair::{are_there, choose_addresses, serves},
     request::Patience,
 };
 use crate::{control::adapter_list, driver::Driver, tags};
@@ -58,7 +58,7 @@ pub fn run(
     let plan = Plan { driver, asked, addresses, signals: &signals };
     let begun = driver.clock.now();
     let measured = measure(&plan, &buffer, layout, patience, &mut result);
-    measured.map_err(|status| cause(driver, interfaces, patience, status))?;
+    measured.map_err(|status| cause(&plan, interfaces, patience, status))?;
     let spent = result.setup.saturating_add(result.elapsed).saturating_add(result.teardown);
     result.teardown = driver.clock.now().saturating_sub(begun.saturating_add(spent));
     buffer.write_result(result.as_bytes())?;
@@ -70,12 +70,13 @@ fn interface(driver: &'static Driver, index: u32) -> Result<u32, Status> {
 }
 
 /// Why a measurement failed: its request ended, an adapter went, or a connection.
-fn cause(driver: &'static Driver, interfaces: [u32; 2], patience: &Patience<'_>, status: Status) -> Status {
+fn cause(plan: &Plan<'_>, interfaces: [u32; 2], patience: &Patience<'_>, status: Status) -> Status {
     if let Err(ended) = patience.check() {
         return ended;
     }
     let ended = status == Status::CANCELLED || status == Status::CONNECTION_DISCONNECTED;
-    if !interfaces.iter().all(|&interface| serves(driver, interface)) {
+    let serve = interfaces.iter().all(|&interface| serves(plan.driver, interface));
+    if !serve || !are_there(plan.addresses.into_iter().zip(interfaces)) {
         Status::DEVICE_REMOVED
     } else if ended {
         Status::CONNECTION_DISCONNECTED
