@@ -6,13 +6,13 @@
 /// Bytes of a page; the unit of logical mappings and fast registrations.
 pub const PAGE: u64 = 4096;
 /// Most bytes copied before another context may run.
-pub const PIECE: u64 = 64 * 1024;
+pub const PIECE: u64 = 256 * 1024;
 /// The end of a message that is stored last and in ascending order.
 pub const LAST_BYTES: usize = 64;
 /// Most bytes a post at PASSIVE_LEVEL copies before it leaves the rest to a service pass.
 pub const IN_PLACE_PASSIVE: u64 = 1024 * 1024;
 /// Most bytes a post at DISPATCH_LEVEL copies before it leaves the rest to a service pass.
-pub const IN_PLACE_DISPATCH: u64 = PIECE;
+pub const IN_PLACE_DISPATCH: u64 = 64 * 1024;
 /// Most bytes that posts at DISPATCH_LEVEL copy on one processor between two service passes there.
 pub const DISPATCH_BYTES: u64 = 4 * IN_PLACE_DISPATCH;
 /// Results that polls at DISPATCH_LEVEL hand out on one processor before each queue answers once that it has none, unless more
@@ -47,7 +47,7 @@ pub const EPHEMERAL_LAST: u16 = 65535;
 /// Capacity for private data in a connector; no profile may exceed it.
 pub const PRIVATE_DATA: usize = 256;
 /// Most SGEs of a receive; no profile may exceed it. A sender reserves capacity for the SGEs of any receive.
-pub const RECEIVE_SGES: usize = 256;
+pub const RECEIVE_SGES: usize = 64;
 /// Longest logical mapping: the last page of a slot is a guard.
 pub const MAPPING_LENGTH: u64 = (1 << 32) - PAGE;
 /// Bytes of payload in one frame of the imagined wire.

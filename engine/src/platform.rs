@@ -99,7 +99,7 @@ pub trait Platform: Send + Sync + Sized + 'static {
     /// Nanoseconds since a fixed point in time.
     fn now(&self) -> u64;
 
-    /// Runs one piece of work (at most 64 KiB of copying) at DISPATCH_LEVEL: a context that holds a queue pair or is inside the
+    /// Runs one piece of work (at most [`PIECE`](crate::limits::PIECE) bytes of copying) at DISPATCH_LEVEL: a context that holds a queue pair or is inside the
     /// epoch must not be preempted, or every other context that waits for it stands still.
     /// The piece is told whether the caller was there already.
     fn raised<R>(&self, piece: impl FnOnce(bool) -> R) -> R {

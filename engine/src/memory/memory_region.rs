@@ -107,12 +107,10 @@ impl PageList {
         pages.read(list);
         let first = *list.first().ok_or(PostError::BadParameter)?;
         // What differs from a run of pages, and what is no page, by bits: no branch a page.
-        let mut expected = first;
         let (mut strays, mut bits) = (0, 0);
-        for page in list {
-            strays |= *page ^ expected;
+        for (page, index) in list.iter().zip(0_u64..) {
+            strays |= *page ^ first.wrapping_add(index.wrapping_mul(PAGE));
             bits |= *page;
-            expected = expected.wrapping_add(PAGE);
         }
         (self.count, self.is_run) = (count, strays == 0);
         if bits.is_multiple_of(PAGE) { Ok(()) } else { Err(PostError::BadParameter) }

@@ -235,10 +235,10 @@ impl<P: Platform> Scheduler<P> {
             let Some(object) = self.0.work.get(index).and_then(|work| work.with(RunQueue::pop_requests)) else {
                 return;
             };
-            let mut bytes = limits::PIECE;
+            let mut bytes = limits::IN_PLACE_DISPATCH;
             object.service_requests(index as u32, &mut bytes);
             if let Some(allowance) = self.allowance() {
-                allowance.charge_pass(limits::PIECE.saturating_sub(bytes));
+                allowance.charge_pass(limits::IN_PLACE_DISPATCH.saturating_sub(bytes));
             }
             if object.core().is_some_and(|core| core.holds() == 0) {
                 // Finished: only a service pass hands it out.

@@ -96,30 +96,6 @@ impl Steps {
         functions.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
         functions
     }
-
-    /// TEMP
-    pub fn trace(&self, name: &str) -> Vec<String> {
-        let Some(image) = find(name) else { return Vec::new() };
-        let places: Vec<u32> = self
-            .addresses
-            .iter()
-            .filter(|a| image.contains(**a as usize))
-            .map(|a| (*a as usize - image.base) as u32)
-            .collect();
-        image
-            .symbols
-            .locate(&places)
-            .into_iter()
-            .zip(&places)
-            .map(|(frames, place)| {
-                let text: Vec<String> = frames
-                    .iter()
-                    .map(|f| format!("{}:{}", f.file.as_deref().unwrap_or("?"), f.line.unwrap_or(0)))
-                    .collect();
-                format!("{place:#x} {}", text.join(" < "))
-            })
-            .collect()
-    }
 }
 
 fn find(name: &str) -> Option<std::sync::Arc<crate::image::Image>> {
