@@ -74,6 +74,7 @@ fn rounds(programs: &Programs) -> Result<Session> {
         session.round(programs)?;
         progress.inc(1);
     }
+    session.count(programs);
     progress.finish_and_clear();
     Ok(session)
 }

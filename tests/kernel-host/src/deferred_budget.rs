@@ -45,11 +45,16 @@ pub fn measure() {
 /// The longest DPC since [`measure`].
 pub fn longest() -> Duration {
     MEASURED.store(false, Ordering::Relaxed);
+    duration_of(LONGEST.load(Ordering::Relaxed))
+}
+
+/// The time that so many ticks of the processor's clock take.
+pub(crate) fn duration_of(ticks: u64) -> Duration {
     let (began, clock) = (crate::thunk::time_stamp_counter(), Instant::now());
     std::thread::sleep(Duration::from_millis(20));
-    let (ticks, time) = (crate::thunk::time_stamp_counter() - began, clock.elapsed());
-    let longest = u128::from(LONGEST.load(Ordering::Relaxed)) * time.as_nanos() / u128::from(ticks.max(1));
-    Duration::from_nanos(u64::try_from(longest).unwrap_or(u64::MAX))
+    let (passed, time) = (crate::thunk::time_stamp_counter() - began, clock.elapsed());
+    let nanoseconds = u128::from(ticks) * time.as_nanos() / u128::from(passed.max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
 /// The DPC that a processor runs.

@@ -73,9 +73,9 @@ pub(crate) fn twin_at(address: usize) -> Option<&'static ExportDeclaration> {
     exports.find(|export| export.fast.is_some_and(|twin| twin.contains(address)))
 }
 
-/// Whether images get twins: fast mode, without a schedule, whose points lie in the exports.
+/// Whether images get twins: fast mode, without a schedule, whose points lie in the exports, and without counts, which want every call.
 pub(crate) fn is_on() -> bool {
-    !crate::kernel::is_verifying() && !crate::schedule::is_on()
+    !crate::kernel::is_verifying() && !crate::schedule::is_on() && !crate::import_counts::is_on()
 }
 
 /// A twin: its instructions, which end in `ret` or a jump to 9, where the ordinary stub is.

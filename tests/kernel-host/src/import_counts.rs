@@ -32,6 +32,11 @@ pub(crate) fn configure(on: bool) {
     ON.store(on, Ordering::SeqCst);
 }
 
+/// Whether imports are counted.
+pub(crate) fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
 /// The calls of all imports since the images were loaded, or since [`reset`], by image and name. Empty unless the kernel was booted
 /// to count.
 #[must_use]

@@ -74,6 +74,7 @@ pub fn raise(new: Irql) -> Irql {
     if old < DISPATCH && new >= DISPATCH {
         processor::acquire(thread);
         crate::memory::paged::trim();
+        crate::level_time::raised(thread);
     }
     thread.set_irql(new);
     if new != old {
@@ -91,6 +92,7 @@ pub fn lower(new: Irql) {
         lowered_upwards(old, new);
     }
     if old >= DISPATCH && new < DISPATCH {
+        crate::level_time::lowered(thread);
         processor::release(thread, new);
     } else {
         thread.set_irql(new);

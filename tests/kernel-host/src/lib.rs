@@ -50,6 +50,7 @@ pub mod irql;
 pub mod kernel;
 pub mod ledger;
 mod level_charge;
+pub mod level_time;
 mod lock_order;
 pub mod memory;
 mod mutex;

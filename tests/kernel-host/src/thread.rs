@@ -49,6 +49,8 @@ pub struct Thread {
     irql: AtomicU8,
     /// The thread is at DISPATCH on the processor whose favourite it is.
     pub(crate) at_favourite: AtomicBool,
+    /// When it came to DISPATCH_LEVEL, in ticks, while that is measured.
+    pub(crate) raised_at: AtomicU64,
     pub(crate) spin_locks_held: AtomicU32,
     /// The processor of `processor`.
     processor_block: AtomicPtr<Processor>,
@@ -277,6 +279,7 @@ pub fn attach(name: &str) -> Attachment {
         transition: Cell::new(ptr::null()),
         irql: AtomicU8::new(irql::PASSIVE),
         at_favourite: AtomicBool::new(false),
+        raised_at: AtomicU64::new(0),
         spin_locks_held: AtomicU32::new(0),
         processor_block: AtomicPtr::new(ptr::null_mut()),
         charged: AtomicU64::new(0),

@@ -109,6 +109,8 @@ pub enum HostMode {
     Fast,
     /// As fast, without the host's checks between driver and consumer, and with Windows' charges for changes of the IRQL and system calls.
     Measure,
+    /// As measure, with every import of the drivers counted and every change of the IRQL timed: slower.
+    Count,
     /// Virtual time, guard pages, every rule checked.
     Verify,
 }

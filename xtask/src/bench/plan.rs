@@ -181,12 +181,12 @@ pub(super) const STEPS: &[Step] = &[
         &[RowPlan::time("read_4k_chain16", Baseline::Memcpy("memcpy_4k"), Goal::at_most(1.7, 1.4))],
     ),
     perf(
-        "--operation read --measure latency --size 65536",
+        "--operation read --measure bandwidth --size 65536 --chain 16 --depth 16",
         Calibration::OwnMemcpy,
         &[RowPlan::time("read_64k", Baseline::Memcpy("memcpy_64k"), Goal::at_most(1.06, 1.03))],
     ),
     perf(
-        "--operation write --measure latency --size 65536",
+        "--operation write --measure bandwidth --size 65536 --chain 16 --depth 16",
         Calibration::OwnMemcpy,
         &[RowPlan::time("write_64k", Baseline::Memcpy("memcpy_64k"), Goal::at_most(1.06, 1.03))],
     ),

@@ -84,20 +84,38 @@ impl Programs {
     /// Runs what measures a step.
     pub(super) fn measure(&self, program: &Measuring, processors: Processors) -> Result<Measurement> {
         match program {
-            Measuring::Perf(words) => self.perf(words, processors),
+            Measuring::Perf(words) => self.perf("measure", words, processors),
             Measuring::Scaling(words) => {
-                let one = self.perf(&format!("{words} --processors 1"), Processors::One)?;
-                let two = self.perf(&format!("{words} --processors 2"), processors)?;
+                let one = self.perf("measure", &format!("{words} --processors 1"), Processors::One)?;
+                let two = self.perf("measure", &format!("{words} --processors 2"), processors)?;
                 Ok(Measurement { rate_of_one: Some(one.rate), ..two })
             }
             Measuring::Speed(words) => reports::speed(&self.json(Command::new(&self.speed).args(words), processors)?),
         }
     }
 
-    /// `ndkctl perf`, one round of its own.
-    pub(super) fn perf(&self, words: &str, processors: Processors) -> Result<Measurement> {
+    /// What a step calls of the system, and how long it is at DISPATCH_LEVEL; none for a program that does not say.
+    pub(super) fn count(&self, program: &Measuring, processors: Processors) -> Result<Option<Measurement>> {
+        match program {
+            Measuring::Perf(words) => self.perf("count", words, processors).map(Some),
+            Measuring::Scaling(_) | Measuring::Speed(_) => Ok(None),
+        }
+    }
+
+    /// `ndkctl perf`, one round of its own, in a kernel host of this mode.
+    pub(super) fn perf(&self, mode: &str, words: &str, processors: Processors) -> Result<Measurement> {
         let mut command = Command::new(&self.ndkctl);
-        command.args(["--json", "--quiet", "perf", "--rounds", "1", "--time", &self.lengths.milliseconds.to_string()]);
+        command.args([
+            "--json",
+            "--quiet",
+            "perf",
+            "--mode",
+            mode,
+            "--rounds",
+            "1",
+            "--time",
+            &self.lengths.milliseconds.to_string(),
+        ]);
         command.args(words.split_whitespace());
         reports::perf(&self.json(&mut command, processors)?).with_context(|| format!("ndkctl perf {words}"))
     }

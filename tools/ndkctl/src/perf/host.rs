@@ -1,11 +1,20 @@
-//! What only the kernel host knows of a run: the longest DPC, the driver's pool. On Windows there is no such number.
+//! What only the kernel host knows of a run: the longest DPC, the driver's imports and its pool. On Windows there is no such number.
 
 use std::collections::BTreeMap;
 
 /// Begins to look.
 pub(super) fn begin() {
     #[cfg(not(windows))]
-    kernel_host::deferred_budget::measure();
+    {
+        kernel_host::deferred_budget::measure();
+        kernel_host::level_time::measure();
+    }
+}
+
+/// Forgets the imports that were called so far.
+pub(super) fn begin_rounds() {
+    #[cfg(not(windows))]
+    kernel_host::import_counts::reset();
 }
 
 /// Nanoseconds that the longest DPC took since [`begin`].
@@ -16,14 +25,33 @@ pub(super) fn longest_dpc() -> Option<u64> {
     None
 }
 
-/// Nanoseconds that the longest dispatch call spent at DISPATCH_LEVEL since [`begin`]; the host does not take them.
-pub(super) const fn longest_dispatch() -> Option<u64> {
+/// Nanoseconds that a thread was at DISPATCH_LEVEL at the longest since [`begin`]; none where the kernel host does not see every
+/// change of the level.
+pub(super) fn longest_dispatch() -> Option<u64> {
+    #[cfg(not(windows))]
+    {
+        let longest = u64::try_from(kernel_host::level_time::longest().as_nanos()).ok();
+        longest.filter(|_| !kernel_host::import_counts::counted().is_empty())
+    }
+    #[cfg(windows)]
     None
 }
 
-/// How often softndk.sys called each of its imports, for one request; the host does not count them.
-pub(super) const fn imports_per_request() -> Option<BTreeMap<String, f64>> {
-    None
+/// How often softndk.sys called each of its imports, for one of `requests` since [`begin_rounds`]. What it calls less often than once in
+/// a hundred belongs to connections and registrations. Empty where the kernel host does not count.
+pub(super) fn imports_per_request(requests: u64) -> BTreeMap<String, f64> {
+    #[cfg(not(windows))]
+    {
+        let counted = kernel_host::import_counts::counted();
+        let own = counted.into_iter().filter(|count| count.image.eq_ignore_ascii_case("softndk.sys"));
+        let each = own.map(|count| (count.name, count.calls as f64 / requests.max(1) as f64));
+        each.filter(|(_, calls)| *calls >= 0.01).collect()
+    }
+    #[cfg(windows)]
+    {
+        let _ = requests;
+        BTreeMap::new()
+    }
 }
 
 /// The most bytes of pool that softndk.sys had at a time while `work` ran, and what `work` gave. None where the host did not load it under

@@ -7,6 +7,7 @@ use crate::client::{Client, TransferBuffer};
 use crate::failure::{Failure, Kind};
 use crate::transport::{Device, DirectBuffer};
 use softndk_ioctl::{BUFFER_ALIGNMENT, Histogram, MeasureFlags, MeasureRequest, MeasureResult, scattered_page};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Requests of the pilot run, at least.
@@ -28,7 +29,7 @@ pub fn row<D: Device>(
     arguments: &PerfArguments,
     row: Row,
     round_done: impl Fn(),
-) -> Result<RowReport, Failure> {
+) -> Result<(RowReport, BTreeMap<String, f64>), Failure> {
     let mut subject = Subject::new(client, arguments, row)?;
     let time = arguments.time / arguments.rounds;
     // Enough to have every connection used.
@@ -38,6 +39,7 @@ pub fn row<D: Device>(
     let mut results = Vec::new();
     let mut rounds = Vec::new();
     let memcpy_time = (time / MEMCPY_SHARE).max(MEMCPY_TIME);
+    host::begin_rounds();
     for _ in 0..arguments.rounds {
         let memcpy_ns = subject.memcpy(memcpy_time);
         let result = subject.run(count, MeasureFlags::empty())?;
@@ -46,6 +48,7 @@ pub fn row<D: Device>(
         results.push(result);
         round_done();
     }
+    let imports = host::imports_per_request(count.saturating_mul(u64::from(arguments.rounds)));
     let latency = if row.measure == Measure::Latency && row.transfers() {
         subject.run(count.min(whole_chains(TIMED_MAX, row.chain)), MeasureFlags::MEASURE_LATENCY)?.latency
     } else {
@@ -54,7 +57,7 @@ pub fn row<D: Device>(
         all
     };
     let queue_pair_bytes = if row.operation == PerfOperation::Connect { subject.queue_pair_bytes()? } else { None };
-    Ok(RowReport { queue_pair_bytes, ..report(row, count, rounds, &results, &latency)? })
+    Ok((RowReport { queue_pair_bytes, ..report(row, count, rounds, &results, &latency)? }, imports))
 }
 
 /// What is measured, and its memory.

@@ -97,8 +97,12 @@ pub fn run<D: Device>(
     let bar = progress.operations(rows.len() as u64 * u64::from(arguments.rounds), "perf");
     host::begin();
     let mut reports = Vec::new();
+    let mut imports = BTreeMap::new();
     for row in rows {
-        reports.push(measure::row(client, arguments, row, || bar.inc(1))?);
+        // Of the last row: counting begins anew with each.
+        let (report, counted) = measure::row(client, arguments, row, || bar.inc(1))?;
+        reports.push(report);
+        imports = counted;
     }
     bar.finish_and_clear();
     if let Some(file) = &arguments.svg {
@@ -108,7 +112,7 @@ pub fn run<D: Device>(
         rows: reports,
         longest_dpc_ns: host::longest_dpc(),
         longest_dispatch_ns: host::longest_dispatch(),
-        imports_per_request: host::imports_per_request(),
+        imports_per_request: Some(imports).filter(|imports| !imports.is_empty()),
         debug_build,
     })
 }

@@ -57,6 +57,7 @@ impl Machine {
         let mut config = match arguments.mode {
             HostMode::Fast => KernelConfig { mode: Mode::Fast, ..KernelConfig::default() },
             HostMode::Measure => KernelConfig::for_measuring(),
+            HostMode::Count => KernelConfig { count_imports: true, ..KernelConfig::for_measuring() },
             HostMode::Verify => KernelConfig::default(),
         };
         config.trace_ndk |= arguments.trace.is_some();
