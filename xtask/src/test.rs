@@ -135,6 +135,14 @@ const STAGES: &[Stage] = &[
         minutes: 30,
     },
     Stage {
+        name: "instructions",
+        shows: "the optimised image takes as many instructions for a request as it did",
+        program: Program::Cargo,
+        words: &["test", "--locked", "--package", "conformance", "--test", "instructions"],
+        environment: &[("SOFTNDK_IMAGE", "target/driver/x64/release/softndk.sys")],
+        minutes: 5,
+    },
+    Stage {
         name: "delayed",
         shows: "what crosses a connection keeps it when the other end answers late",
         program: Program::Xtask,

@@ -22,6 +22,7 @@ use crate::queue_pair::transport::{AtHand, Near, Transport};
 impl<P: Platform> Requester<P> {
     /// Moves plain requests from the front on, of `most` bytes together and as many as there are places for completions. Returns
     /// what they cost of a step, 0 without one.
+    #[inline(never)]
     pub(super) fn run_plain(&mut self, near: Near<'_, P>, most: u64) -> u64 {
         let Self { requests, done, transport, outgoing, incoming, phase, deadline, .. } = self;
         // A message that has waited for its receive ends its wait on the long way.
