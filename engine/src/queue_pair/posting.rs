@@ -471,7 +471,7 @@ fn process_piece<P: Platform>(pair: &Shared<QueuePairObject<P>>, at_dispatch: bo
         match stepped {
             requester::Stepped::Rest(_) => return None,
             requester::Stepped::More(used) if used < left => return Some(left.saturating_sub(used.max(1))),
-            // The last request ended with the bound. Whoever raised the requester meanwhile had published before.
+            // The last request ended with the bound. A context that raised the requester meanwhile had published before.
             requester::Stepped::More(_) if pair.requests.is_empty() && !pair.is_ended() => return None,
             requester::Stepped::More(_) => {}
         }

@@ -7,11 +7,12 @@
 //!
 //! In fast mode nothing is judged; the longest DPC is kept for [`measure`].
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::image::stack_trace::StackFrame;
+use crate::longest::Longest;
 use crate::processor;
 use crate::processor_time;
 use crate::thread::Thread;
@@ -30,31 +31,18 @@ const EVERY: Duration = Duration::from_millis(200);
 /// Checks at which an endless DPC may be in the host's code, where its stack cannot be taken, before it is reported without.
 const PATIENCE: u32 = 10;
 
-/// A tool measures.
-static MEASURED: AtomicBool = AtomicBool::new(false);
-/// Ticks of the processor's clock that the longest DPC took.
-static LONGEST: AtomicU64 = AtomicU64::new(0);
+/// What a tool measures.
+static TIMES: Longest = Longest::new();
 
 /// From now on the longest DPC is kept: the time from its first instruction to its last, with everything that keeps the
-/// processor from it meanwhile.
+/// processor from it meanwhile. Where imports are counted, one from which the system took the processor does not count.
 pub fn measure() {
-    LONGEST.store(0, Ordering::Relaxed);
-    MEASURED.store(true, Ordering::Relaxed);
+    TIMES.begin();
 }
 
 /// The longest DPC since [`measure`].
 pub fn longest() -> Duration {
-    MEASURED.store(false, Ordering::Relaxed);
-    duration_of(LONGEST.load(Ordering::Relaxed))
-}
-
-/// The time that so many ticks of the processor's clock take.
-pub(crate) fn duration_of(ticks: u64) -> Duration {
-    let (began, clock) = (crate::thunk::time_stamp_counter(), Instant::now());
-    std::thread::sleep(Duration::from_millis(20));
-    let (passed, time) = (crate::thunk::time_stamp_counter() - began, clock.elapsed());
-    let nanoseconds = u128::from(ticks) * time.as_nanos() / u128::from(passed.max(1));
-    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    TIMES.end()
 }
 
 /// The DPC that a processor runs.
@@ -63,6 +51,8 @@ pub(crate) struct Running {
     turn: AtomicU64,
     /// When it began, by the processor's clock; kept while a tool measures.
     since: AtomicU64,
+    /// How often the system had taken its thread's processor then; kept while imports are counted.
+    switches: AtomicU64,
     /// What its thread had used before, in nanoseconds.
     began: AtomicU64,
     /// Its stalls, in microseconds.
@@ -78,6 +68,7 @@ impl Running {
         Self {
             turn: AtomicU64::new(0),
             since: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
             began: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
             clock: AtomicI32::new(0),
@@ -124,9 +115,15 @@ struct Use {
     routine: usize,
 }
 
+/// As [`crate::longest::context_switches`] where imports are counted, too; elsewhere asking would cost more than it tells.
+fn switches() -> u64 {
+    if crate::import_counts::is_on() { crate::longest::context_switches() } else { 0 }
+}
+
 /// Before a DPC runs; whether its time is kept.
 pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool {
-    if MEASURED.load(Ordering::Relaxed) {
+    if TIMES.is_measured() {
+        running.switches.store(switches(), Ordering::Relaxed);
         running.since.store(crate::thunk::time_stamp_counter(), Ordering::Relaxed);
     }
     if !crate::kernel::is_verifying() {
@@ -143,10 +140,10 @@ pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool 
 
 /// After it returned.
 pub(crate) fn end(running: &Running, kept: bool) {
-    if MEASURED.load(Ordering::Relaxed) {
+    if TIMES.is_measured() {
         let since = running.since.swap(0, Ordering::Relaxed);
-        if since != 0 {
-            LONGEST.fetch_max(crate::thunk::time_stamp_counter().saturating_sub(since), Ordering::Relaxed);
+        if since != 0 && switches() == running.switches.load(Ordering::Relaxed) {
+            TIMES.note(since);
         }
     }
     if !kept {

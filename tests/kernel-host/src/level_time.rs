@@ -1,36 +1,34 @@
 //! How long threads are at DISPATCH_LEVEL at a stretch: the longest of all is kept, from raising the level until it is lowered.
 //!
 //! Deferred procedures that run when the level is lowered are not part of it; they are measured in [`crate::deferred_budget`]. The time
-//! includes whatever keeps the processor from the thread meanwhile. Levels that the twins of exports change are not seen: images that
-//! are loaded with their imports counted have none.
+//! includes waits for locks; one in which the system gave the processor to something else does not count, because at
+//! DISPATCH_LEVEL Windows does not. Levels that the twins of exports change are not seen: images that are loaded with their imports
+//! counted have none.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::deferred_budget;
+use crate::longest::{Longest, context_switches};
 use crate::thread::Thread;
 use crate::thunk::time_stamp_counter;
 
-static MEASURED: AtomicBool = AtomicBool::new(false);
-/// In ticks of the processor's clock.
-static LONGEST: AtomicU64 = AtomicU64::new(0);
+static TIMES: Longest = Longest::new();
 
 /// From now on the longest time is kept.
 pub fn measure() {
-    LONGEST.store(0, Ordering::Relaxed);
-    MEASURED.store(true, Ordering::Relaxed);
+    TIMES.begin();
 }
 
 /// The longest time since [`measure`].
 pub fn longest() -> Duration {
-    MEASURED.store(false, Ordering::Relaxed);
-    deferred_budget::duration_of(LONGEST.load(Ordering::Relaxed))
+    TIMES.end()
 }
 
 /// The thread has come to DISPATCH_LEVEL.
 #[inline]
 pub(crate) fn raised(thread: &Thread) {
-    if MEASURED.load(Ordering::Relaxed) {
+    if TIMES.is_measured() {
+        thread.switches.store(context_switches(), Ordering::Relaxed);
         thread.raised_at.store(time_stamp_counter(), Ordering::Relaxed);
     }
 }
@@ -38,10 +36,10 @@ pub(crate) fn raised(thread: &Thread) {
 /// The thread is about to leave it.
 #[inline]
 pub(crate) fn lowered(thread: &Thread) {
-    if MEASURED.load(Ordering::Relaxed) {
+    if TIMES.is_measured() {
         let since = thread.raised_at.swap(0, Ordering::Relaxed);
-        if since != 0 {
-            LONGEST.fetch_max(time_stamp_counter().saturating_sub(since), Ordering::Relaxed);
+        if since != 0 && context_switches() == thread.switches.load(Ordering::Relaxed) {
+            TIMES.note(since);
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct Thread {
     pub(crate) at_favourite: AtomicBool,
     /// When it came to DISPATCH_LEVEL, in ticks, while that is measured.
     pub(crate) raised_at: AtomicU64,
+    /// How often the system had taken its processor then.
+    pub(crate) switches: AtomicU64,
     pub(crate) spin_locks_held: AtomicU32,
     /// The processor of `processor`.
     processor_block: AtomicPtr<Processor>,
@@ -280,6 +282,7 @@ pub fn attach(name: &str) -> Attachment {
         irql: AtomicU8::new(irql::PASSIVE),
         at_favourite: AtomicBool::new(false),
         raised_at: AtomicU64::new(0),
+        switches: AtomicU64::new(0),
         spin_locks_held: AtomicU32::new(0),
         processor_block: AtomicPtr::new(ptr::null_mut()),
         charged: AtomicU64::new(0),
