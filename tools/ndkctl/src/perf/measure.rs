@@ -50,7 +50,9 @@ pub fn row<D: Device>(
         subject.run(count.min(whole_chains(TIMED_MAX, row.chain)), MeasureFlags::MEASURE_LATENCY)?.latency
     } else {
         let mut all = Histogram::EMPTY;
-        results.iter().for_each(|result| all.merge(&result.latency));
+        for result in &results {
+            all.merge(&result.latency);
+        }
         all
     };
     let queue_pair_bytes = if row.operation == PerfOperation::Connect { subject.queue_pair_bytes()? } else { None };
