@@ -62,7 +62,9 @@ pub(super) fn most_pool<T>(work: impl FnOnce() -> T) -> (Option<u64>, T) {
         let images = kernel_host::kernel::images();
         let provider = images.iter().find(|image| image.name.eq_ignore_ascii_case("softndk.sys"));
         let base = provider.map(|image| image.base);
-        base.into_iter().for_each(kernel_host::memory::pool::restart_most);
+        if let Some(base) = base {
+            kernel_host::memory::pool::restart_most(base);
+        }
         let value = work();
         (base.and_then(|base| u64::try_from(kernel_host::memory::pool::most_of(base)).ok()), value)
     }

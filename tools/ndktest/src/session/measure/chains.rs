@@ -11,12 +11,13 @@ use softndk_ioctl::{Histogram, MeasureFlags, MeasureRequest, MeasuredOperation, 
 use softndk_kernel::{
     irql,
     pool::{PoolBox, PoolSlice},
+    thread,
 };
 
 use super::{
+    interruption::Interruption,
     lane::{Lane, Target},
-    slots::Slot,
-    watch::Watch,
+    slots::RequestSlot,
 };
 use crate::{
     driver::Driver,
@@ -39,7 +40,7 @@ const LOOK: u64 = 100_000_000;
 pub struct Chains<'a> {
     asked: &'a MeasureRequest,
     lane: &'a Lane<'a>,
-    slots: &'a [Slot],
+    slots: &'a [RequestSlot],
     targets: PoolSlice<Target>,
     results: PoolSlice<NDK_RESULT>,
     remote_token: u32,
@@ -95,10 +96,10 @@ impl<'a> Chains<'a> {
     }
 
     /// Chains that are enough to have used every connection, slot and line of code once or more.
-    pub fn warm_up(&mut self, watch: &Watch<'_>) -> Result<(), Status> {
+    pub fn warm_up(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
         let chains = self.chain_count();
         let enough = (self.targets.len() as u64).max(self.slots.len() as u64).max(16);
-        self.run(enough.min(chains), watch)?;
+        self.run(enough.min(chains), interruption)?;
         (self.posted, self.completed, self.received, self.notifications) = (0, 0, 0, 0);
         self.notified = self.notified();
         *self.latency = Histogram::EMPTY;
@@ -110,32 +111,32 @@ impl<'a> Chains<'a> {
     }
 
     /// All that was asked for. PASSIVE_LEVEL.
-    pub fn run_all(&mut self, watch: &Watch<'_>) -> Result<(), Status> {
-        self.run(self.chain_count(), watch)
+    pub fn run_all(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
+        self.run(self.chain_count(), interruption)
     }
 
     /// Posts so many chains and waits for them. PASSIVE_LEVEL.
-    pub fn run(&mut self, chains: u64, watch: &Watch<'_>) -> Result<(), Status> {
+    pub fn run(&mut self, chains: u64, interruption: &Interruption<'_>) -> Result<(), Status> {
         if self.asked.flags.intersects(MeasureFlags::NOTIFY | MeasureFlags::MEASURE_LATENCY) {
-            return self.run_one_by_one(chains, watch);
+            return self.run_one_by_one(chains, interruption);
         }
         let mut left = chains;
         while left > 0 {
-            watch.check()?;
+            interruption.check()?;
             let wanted = left.min(self.batch);
             let done = self.at_level(|chains| chains.advance(wanted))?;
             left = left.saturating_sub(done);
             if done < wanted {
-                watch.rest();
+                thread::pause();
             }
         }
-        self.drain(watch)
+        self.drain(interruption)
     }
 
-    fn drain(&mut self, watch: &Watch<'_>) -> Result<(), Status> {
+    fn drain(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
         while !self.at_level(|chains| chains.collect_until(0))? {
-            watch.check()?;
-            watch.rest();
+            interruption.check()?;
+            thread::pause();
         }
         Ok(())
     }
@@ -212,7 +213,7 @@ impl<'a> Chains<'a> {
     }
 
     /// The next stride of the region.
-    fn next_slot(&mut self) -> Result<Slot, Status> {
+    fn next_slot(&mut self) -> Result<RequestSlot, Status> {
         let Some(&slot) = self.slots.get(self.slot) else { return Err(Status::INVALID_PARAMETER) };
         self.slot += 1;
         if self.slot == self.slots.len() {
@@ -222,7 +223,7 @@ impl<'a> Chains<'a> {
     }
 
     fn post(&mut self, target: Target, flags: NDK_OP_FLAGS) -> Result<(), Status> {
-        let Slot { sges, count, remote, .. } = self.next_slot()?;
+        let RequestSlot { sges, count, remote, .. } = self.next_slot()?;
         let (queue_pair, context, token) = (target.client, core::ptr::null_mut(), self.remote_token);
         // SAFETY: the lane's connections are open as long as it lives.
         let table = unsafe { table_of(queue_pair) };
@@ -243,7 +244,7 @@ impl<'a> Chains<'a> {
     }
 
     fn post_receive(&mut self, target: Target) -> Result<(), Status> {
-        let Slot { receive_sges, count, .. } = self.next_slot()?;
+        let RequestSlot { receive_sges, count, .. } = self.next_slot()?;
         // SAFETY: as in `post`.
         let table = unsafe { table_of(target.server) };
         // SAFETY: NDKPI: NDK_FN_RECEIVE; as in `post`.
@@ -253,17 +254,17 @@ impl<'a> Chains<'a> {
     }
 
     /// The loop with a clock or with notifications: one chain at a time.
-    fn run_one_by_one(&mut self, chains: u64, watch: &Watch<'_>) -> Result<(), Status> {
+    fn run_one_by_one(&mut self, chains: u64, interruption: &Interruption<'_>) -> Result<(), Status> {
         let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
         let notify = self.asked.flags.contains(MeasureFlags::NOTIFY);
         for _ in 0..chains {
-            watch.check()?;
+            interruption.check()?;
             let begun = clock.now();
             self.at_level(Self::post_chain)?;
             if notify {
-                self.await_notifications(watch)?;
+                self.await_notifications(interruption)?;
             } else {
-                self.drain(watch)?;
+                self.drain(interruption)?;
             }
             self.latency.record(clock.now().saturating_sub(begun));
         }
@@ -271,19 +272,19 @@ impl<'a> Chains<'a> {
     }
 
     /// Waits with the client's completion queue until all is done. An arm is satisfied by what is there already.
-    fn await_notifications(&mut self, watch: &Watch<'_>) -> Result<(), Status> {
+    fn await_notifications(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
         let (queue, signal) = (&self.lane.client.queue, &self.lane.client.signal);
         while self.outstanding > 0 {
             queue.arm();
-            watch.wait(&signal.arrived, LOOK);
-            watch.check()?;
+            interruption.wait(&signal.arrived, LOOK);
+            interruption.check()?;
             if signal.failed() {
                 return Err(Status::IO_DEVICE_ERROR);
             }
             while self.collect()? {}
         }
         self.notifications = u64::from(self.notified().wrapping_sub(self.notified));
-        self.drain(watch)
+        self.drain(interruption)
     }
 
     fn notified(&self) -> u32 {

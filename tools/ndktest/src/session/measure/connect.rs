@@ -7,8 +7,8 @@ use softndk_kernel::pool::PoolBox;
 
 use super::{
     connection::{Connection, Route},
+    interruption::Interruption,
     lane::Lane,
-    watch::Watch,
 };
 use crate::{driver::Driver, tags};
 
@@ -16,23 +16,33 @@ use crate::{driver::Driver, tags};
 const WARM_UP: u64 = 16;
 
 /// Makes and ends so many connections, one after the other. PASSIVE_LEVEL.
-pub fn run(lane: &Lane<'_>, count: u64, watch: &Watch<'_>, result: &mut MeasureResult) -> Result<(), Status> {
+pub fn run(
+    lane: &Lane<'_>,
+    count: u64,
+    interruption: &Interruption<'_>,
+    result: &mut MeasureResult,
+) -> Result<(), Status> {
     let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
     let route = lane.route((ended_in_agreement, ptr::null_mut()));
     let connection = PoolBox::try_new(tags::SESSION, Connection::new());
     let mut connection = connection.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-    cycles(&mut connection, &route, WARM_UP.min(count), watch)?;
+    cycles(&mut connection, &route, WARM_UP.min(count), interruption)?;
     let begun = clock.now();
-    cycles(&mut connection, &route, count, watch)?;
+    cycles(&mut connection, &route, count, interruption)?;
     result.elapsed = clock.now().saturating_sub(begun);
     Ok(())
 }
 
-fn cycles(connection: &mut Connection, route: &Route<'_>, count: u64, watch: &Watch<'_>) -> Result<(), Status> {
+fn cycles(
+    connection: &mut Connection,
+    route: &Route<'_>,
+    count: u64,
+    interruption: &Interruption<'_>,
+) -> Result<(), Status> {
     for _ in 0..count {
-        watch.check()?;
-        connection.connect(route, watch)?;
-        connection.disconnect(watch)?;
+        interruption.check()?;
+        connection.connect(route, interruption)?;
+        connection.disconnect(interruption)?;
         connection.close();
     }
     Ok(())

@@ -9,8 +9,8 @@ use ndkpi_sys::{
 use softndk_ioctl::Status;
 
 use super::{
-    answer::{Answer, close_done, create_done, request_done, spin},
-    watch::Watch,
+    call_status::{CallStatus, close_done, create_done, request_done, spin},
+    interruption::Interruption,
 };
 use crate::{
     session::{
@@ -36,7 +36,7 @@ pub struct Route<'a> {
     pub disconnected: (NDK_FN_DISCONNECT_EVENT_CALLBACK, *mut c_void),
 }
 
-impl<'a> Route<'a> {
+impl Route<'_> {
     pub fn addresses(source: &SocketAddr, destination: &SocketAddr) -> [(SOCKADDR_INET, u32); 2] {
         [wire_form(source), wire_form(destination)]
     }
@@ -50,10 +50,10 @@ pub struct Connection {
     server_connector: *mut NDK_CONNECTOR,
     /// The queue pairs belong to the sides, which close them.
     borrowed: bool,
-    connecting: Answer,
-    accepting: Answer,
+    connecting: CallStatus,
+    accepting: CallStatus,
     /// Of every other call.
-    answer: Answer,
+    answer: CallStatus,
 }
 
 impl Connection {
@@ -64,9 +64,9 @@ impl Connection {
             client_connector: ptr::null_mut(),
             server_connector: ptr::null_mut(),
             borrowed: false,
-            connecting: Answer::new(),
-            accepting: Answer::new(),
-            answer: Answer::new(),
+            connecting: CallStatus::new(),
+            accepting: CallStatus::new(),
+            answer: CallStatus::new(),
         }
     }
 
@@ -78,18 +78,18 @@ impl Connection {
     }
 
     /// Makes queue pairs where there are none, and connects them. What fails leaves a part, for `close`. PASSIVE_LEVEL.
-    pub fn connect(&mut self, route: &Route<'_>, watch: &Watch<'_>) -> Result<(), Status> {
+    pub fn connect(&mut self, route: &Route<'_>, interruption: &Interruption<'_>) -> Result<(), Status> {
         if !self.borrowed {
             self.client = self.create_queue_pair(route.client, route.client_shape)?;
             self.server = self.create_queue_pair(route.server, route.server_shape)?;
         }
         self.client_connector = self.create_connector(route.client)?;
         let connecting = self.begin(route);
-        self.server_connector = self.arrival(route, connecting, watch)?;
+        self.server_connector = self.arrival(route, connecting, interruption)?;
         let accepting = self.accept(route);
-        self.connecting.wait_unless(connecting, watch)?;
-        self.complete(route, watch)?;
-        self.accepting.wait_unless(accepting, watch)
+        self.connecting.wait_unless(connecting, interruption)?;
+        self.complete(route, interruption)?;
+        self.accepting.wait_unless(accepting, interruption)
     }
 
     fn create_queue_pair(&self, side: &Side, shape: QueuePairShape) -> Result<*mut NDK_QP, Status> {
@@ -154,7 +154,12 @@ impl Connection {
 
     /// Waits for the connection to come to the listener. Its port is the system's choice and one connection is made at a time, so that
     /// what comes is ours; if it is an unrelated one, ours gets no answer and the measurement fails.
-    fn arrival(&self, route: &Route<'_>, connecting: i32, watch: &Watch<'_>) -> Result<*mut NDK_CONNECTOR, Status> {
+    fn arrival(
+        &self,
+        route: &Route<'_>,
+        connecting: i32,
+        interruption: &Interruption<'_>,
+    ) -> Result<*mut NDK_CONNECTOR, Status> {
         if connecting != ndkpi_sys::nt::STATUS_PENDING {
             check(connecting)?;
         }
@@ -168,7 +173,7 @@ impl Connection {
                 return Err(Status::CONNECTION_ABORTED);
             }
             if spin(&mut spins) {
-                watch.check()?;
+                interruption.check()?;
             }
         }
     }
@@ -193,27 +198,27 @@ impl Connection {
         }
     }
 
-    fn complete(&self, route: &Route<'_>, watch: &Watch<'_>) -> Result<(), Status> {
+    fn complete(&self, route: &Route<'_>, interruption: &Interruption<'_>) -> Result<(), Status> {
         let (connector, table) = Self::open(self.client_connector);
         let (event, context) = route.disconnected;
         // SAFETY: NDKPI: NDK_FN_COMPLETE_CONNECT; the event's context and the answer outlive the connector.
         let status = unsafe {
             (table.NdkCompleteConnect)(connector, Some(event), context, Some(request_done), self.answer.context())
         };
-        self.answer.wait_unless(status, watch)
+        self.answer.wait_unless(status, interruption)
     }
 
     /// Ends an established connection in agreement: each end's disconnect waits for the other's.
-    pub fn disconnect(&self, watch: &Watch<'_>) -> Result<(), Status> {
-        let disconnect = |connector, answer: &Answer| {
+    pub fn disconnect(&self, interruption: &Interruption<'_>) -> Result<(), Status> {
+        let disconnect = |connector, answer: &CallStatus| {
             let (connector, table) = Self::open(connector);
             // SAFETY: NDKPI: NDK_FN_DISCONNECT; the answer outlives the connector.
             unsafe { (table.NdkDisconnect)(connector, Some(request_done), answer.context()) }
         };
         let client = disconnect(self.client_connector, &self.connecting);
         let server = disconnect(self.server_connector, &self.accepting);
-        self.connecting.wait_unless(client, watch)?;
-        self.accepting.wait_unless(server, watch)
+        self.connecting.wait_unless(client, interruption)?;
+        self.accepting.wait_unless(server, interruption)
     }
 
     /// A connector of ours that is open, and its functions.
@@ -243,7 +248,7 @@ impl Connection {
 ///
 /// # Safety
 /// The place is null or an open object that nothing else uses.
-unsafe fn close<T: Tabled>(answer: &Answer, place: &mut *mut T) {
+unsafe fn close<T: Tabled>(answer: &CallStatus, place: &mut *mut T) {
     let object = core::mem::replace(place, ptr::null_mut());
     if object.is_null() {
         return;

@@ -7,9 +7,9 @@ use ndkpi_sys::{
     nt::{PAGE_SIZE, TRUE},
 };
 use softndk_ioctl::{MeasureFlags, MeasureRequest, MeasureResult, Status, scattered_page};
-use softndk_kernel::pool::PoolSlice;
+use softndk_kernel::{pool::PoolSlice, thread};
 
-use super::{lane::Lane, watch::Watch};
+use super::{interruption::Interruption, lane::Lane};
 use crate::{
     driver::Driver,
     session::{
@@ -31,7 +31,7 @@ pub fn run(
     lane: &Lane<'_>,
     asked: &MeasureRequest,
     source: Option<&Part>,
-    watch: &Watch<'_>,
+    interruption: &Interruption<'_>,
     result: &mut MeasureResult,
 ) -> Result<(), Status> {
     let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
@@ -42,13 +42,13 @@ pub fn run(
     let region = initialised_region(lane, pages.len() as u32)?;
     let registration = Registration { lane, region: &region, pages: &pages, length: asked.request_length };
     result.page_runs = runs(&pages);
-    registration.repeat(WARM_UP.min(asked.request_count), watch)?;
+    registration.repeat(WARM_UP.min(asked.request_count), interruption)?;
     let begun = clock.now();
-    registration.repeat(asked.request_count, watch)?;
+    registration.repeat(asked.request_count, interruption)?;
     result.elapsed = clock.now().saturating_sub(begun);
     result.posted = asked.request_count.saturating_mul(2);
     result.completed = result.posted;
-    registration.write_through(watch)
+    registration.write_through(interruption)
 }
 
 /// The pages in the order that was asked for.
@@ -94,14 +94,14 @@ struct Registration<'a> {
 }
 
 impl Registration<'_> {
-    fn repeat(&self, count: u64, watch: &Watch<'_>) -> Result<(), Status> {
+    fn repeat(&self, count: u64, interruption: &Interruption<'_>) -> Result<(), Status> {
         let mut left = count;
         while left > 0 {
-            watch.check()?;
+            interruption.check()?;
             for _ in 0..left.min(BATCH) {
                 self.register()?;
                 self.invalidate()?;
-                self.take(2, watch)?;
+                self.take(2, interruption)?;
             }
             left = left.saturating_sub(BATCH);
         }
@@ -135,7 +135,7 @@ impl Registration<'_> {
     }
 
     /// Takes exactly so many completions, all of them successes.
-    fn take(&self, wanted: u32, watch: &Watch<'_>) -> Result<(), Status> {
+    fn take(&self, wanted: u32, interruption: &Interruption<'_>) -> Result<(), Status> {
         let mut results = [NDK_RESULT::zeroed(); 2];
         let (mut left, mut spins) = (wanted as usize, 0);
         while left > 0 {
@@ -148,17 +148,17 @@ impl Registration<'_> {
             spins += u32::from(count == 0);
             if spins == SPINS {
                 spins = 0;
-                watch.check()?;
-                watch.rest();
+                interruption.check()?;
+                thread::pause();
             }
         }
         Ok(())
     }
 
     /// Writes the registered pages into the server's memory: what was registered is what was asked for.
-    fn write_through(&self, watch: &Watch<'_>) -> Result<(), Status> {
+    fn write_through(&self, interruption: &Interruption<'_>) -> Result<(), Status> {
         self.register()?;
-        self.take(1, watch)?;
+        self.take(1, interruption)?;
         // SAFETY: NDKPI: NDK_FN_GET_LOCAL_TOKEN_FROM_MR of an initialised region.
         let token = unsafe { (self.region.table().NdkGetLocalTokenFromMr)(self.region.as_ptr()) };
         let address = NDK_SGE_ADDRESS { VirtualAddress: ptr::without_provenance_mut(BASE) };
@@ -176,8 +176,8 @@ impl Registration<'_> {
                 NDK_OP_FLAGS::empty(),
             )
         })?;
-        self.take(1, watch)?;
+        self.take(1, interruption)?;
         self.invalidate()?;
-        self.take(1, watch)
+        self.take(1, interruption)
     }
 }

@@ -9,8 +9,8 @@ use softndk_kernel::pool::{NoMemory, PoolArray, PoolBox};
 
 use super::{
     connection::{Connection, Route},
-    slots::Slots,
-    watch::{Signals, Watch, disconnected},
+    interruption::{Interruption, Signals, disconnected},
+    slots::RequestSlots,
 };
 use crate::{
     control::adapter_list,
@@ -31,7 +31,7 @@ const UNUSED_DEPTH: u32 = 1;
 const REGISTERING_DEPTH: u32 = 4;
 
 /// What is asked for, and where.
-pub struct Plan<'a> {
+pub struct LanePlan<'a> {
     pub driver: &'static Driver,
     pub asked: &'a MeasureRequest,
     pub addresses: [IpAddr; 2],
@@ -39,12 +39,12 @@ pub struct Plan<'a> {
 }
 
 /// The memory lists of one processor's part.
-pub struct Parts {
+pub struct LaneParts {
     pub source: Option<Part>,
     pub destination: Option<Part>,
 }
 
-impl Parts {
+impl LaneParts {
     pub fn try_new(
         buffer: &UserBuffer,
         asked: &MeasureRequest,
@@ -70,10 +70,10 @@ pub struct Target {
 /// Dropped in this order; connections and queue pairs are closed before.
 pub struct Lane<'a> {
     pub connections: PoolArray<Connection>,
-    pub slots: Slots,
+    pub slots: RequestSlots,
     pub client_memory: Registered,
     pub server_memory: Registered,
-    _inline: Option<MappedPart<'a>>,
+    inline: Option<MappedPart<'a>>,
     listener: PairListener,
     pub client: PoolBox<Side>,
     pub server: PoolBox<Side>,
@@ -96,20 +96,20 @@ impl Drop for Lane<'_> {
 impl<'a> Lane<'a> {
     /// Opens, connects and registers. PASSIVE_LEVEL. Each step has a frame of its own: here all of them would be one.
     pub fn try_new(
-        plan: &Plan<'_>,
-        parts: &'a Parts,
+        plan: &LanePlan<'_>,
+        parts: &'a LaneParts,
         home: Option<u32>,
         patience: &Patience<'_>,
     ) -> Result<PoolBox<Self>, Status> {
         let mut lane = Self::unconnected(plan, home)?;
-        lane.connect(&Watch { signals: plan.signals, patience: Some(patience) })?;
+        lane.connect(&Interruption { signals: plan.signals, patience: Some(patience) })?;
         lane.register(plan.asked, parts, patience)?;
         Ok(lane)
     }
 
     /// Everything that connections and registrations are made on.
     #[inline(never)]
-    fn unconnected(plan: &Plan<'_>, home: Option<u32>) -> Result<PoolBox<Self>, Status> {
+    fn unconnected(plan: &LanePlan<'_>, home: Option<u32>) -> Result<PoolBox<Self>, Status> {
         let asked = plan.asked;
         let client = adapter_list::open(plan.driver, asked.client_adapter)?;
         let server = adapter_list::open(plan.driver, asked.server_adapter)?;
@@ -126,10 +126,10 @@ impl<'a> Lane<'a> {
         let connections = PoolArray::try_from_fn(tags::SESSION, count, |_| Ok::<_, NoMemory>(Connection::new()));
         let lane = Self {
             connections: connections.map_err(none)?,
-            slots: Slots::none()?,
+            slots: RequestSlots::none()?,
             client_memory: Registered::NOTHING,
             server_memory: Registered::NOTHING,
-            _inline: None,
+            inline: None,
             listener,
             client,
             server,
@@ -141,15 +141,15 @@ impl<'a> Lane<'a> {
     }
 
     #[inline(never)]
-    fn connect(&mut self, watch: &Watch<'_>) -> Result<(), Status> {
+    fn connect(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
         let mut connections = core::mem::replace(&mut self.connections, empty()?);
-        let route = self.route((disconnected, watch.signals.context()));
+        let route = self.route((disconnected, interruption.signals.context()));
         let mut made = Ok(());
         for (number, connection) in connections.iter_mut().enumerate() {
             if number == 0 {
                 connection.borrow_queue_pairs(&route);
             }
-            made = watch.check().and_then(|()| connection.connect(&route, watch));
+            made = interruption.check().and_then(|()| connection.connect(&route, interruption));
             if made.is_err() {
                 break;
             }
@@ -175,9 +175,14 @@ impl<'a> Lane<'a> {
     }
 
     #[inline(never)]
-    fn register(&mut self, asked: &MeasureRequest, parts: &'a Parts, patience: &Patience<'_>) -> Result<(), Status> {
+    fn register(
+        &mut self,
+        asked: &MeasureRequest,
+        parts: &'a LaneParts,
+        patience: &Patience<'_>,
+    ) -> Result<(), Status> {
         let (Some(source), Some(destination)) = (&parts.source, &parts.destination) else {
-            self.slots = Slots::empty_requests()?;
+            self.slots = RequestSlots::empty_requests()?;
             return Ok(());
         };
         let operation = asked.operation;
@@ -195,9 +200,9 @@ impl<'a> Lane<'a> {
         self.client_memory =
             Registered::try_new(&self.client, client_part, asked.region_kind, client_purpose, patience)?;
         let inline = asked.flags.contains(MeasureFlags::INLINE);
-        self._inline = if inline { Some(client_part.map()?) } else { None };
-        let addresses = (&self.client_memory, self._inline.as_ref(), &self.server_memory);
-        self.slots = Slots::try_new(asked, addresses)?;
+        self.inline = if inline { Some(client_part.map()?) } else { None };
+        let addresses = (&self.client_memory, self.inline.as_ref(), &self.server_memory);
+        self.slots = RequestSlots::try_new(asked, addresses)?;
         Ok(())
     }
 

@@ -3,16 +3,16 @@
 //! Everything is made before the time is taken and closed afterwards, within the request; a measurement of which anything failed has no
 //! result. The loops are apart from those of transfers, which can do more and cost more.
 
-mod answer;
+mod call_status;
 mod chains;
 mod connect;
 mod connection;
 mod fast_register;
+mod interruption;
 mod lane;
 mod notify;
 mod slots;
 mod team;
-mod watch;
 
 use softndk_ioctl::{BufferLayout, MeasureRequest, MeasureResult, MeasuredOperation, Status};
 use softndk_kernel::{
@@ -24,9 +24,9 @@ use zerocopy::IntoBytes;
 
 use self::{
     chains::Chains,
-    lane::{Lane, Parts, Plan},
+    interruption::{Interruption, Signals},
+    lane::{Lane, LaneParts, LanePlan},
     team::{Member, Team},
-    watch::{Signals, Watch},
 };
 use super::{
     consumer::OpenedAdapter,
@@ -55,7 +55,7 @@ pub fn run(
     let interfaces = [interface(driver, asked.client_adapter)?, interface(driver, asked.server_adapter)?];
     let addresses = choose_addresses(interfaces, asked.family)?;
     let signals = PoolBox::try_new(tags::SESSION, Signals::new()).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-    let plan = Plan { driver, asked, addresses, signals: &signals };
+    let plan = LanePlan { driver, asked, addresses, signals: &signals };
     let begun = driver.clock.now();
     let measured = measure(&plan, &buffer, layout, patience, &mut result);
     measured.map_err(|status| cause(&plan, interfaces, patience, status))?;
@@ -70,7 +70,7 @@ fn interface(driver: &'static Driver, index: u32) -> Result<u32, Status> {
 }
 
 /// Why a measurement failed: its request ended, an adapter went, or a connection.
-fn cause(plan: &Plan<'_>, interfaces: [u32; 2], patience: &Patience<'_>, status: Status) -> Status {
+fn cause(plan: &LanePlan<'_>, interfaces: [u32; 2], patience: &Patience<'_>, status: Status) -> Status {
     if let Err(ended) = patience.check() {
         return ended;
     }
@@ -88,7 +88,7 @@ fn cause(plan: &Plan<'_>, interfaces: [u32; 2], patience: &Patience<'_>, status:
 /// Makes the lanes, runs what was asked for on them, and closes them.
 #[inline(never)]
 fn measure(
-    plan: &Plan<'_>,
+    plan: &LanePlan<'_>,
     buffer: &UserBuffer,
     layout: &BufferLayout,
     patience: &Patience<'_>,
@@ -105,24 +105,26 @@ fn measure(
         Lane::try_new(plan, parts, home, patience).map_err(Failed)
     })
     .map_err(|Failed(status)| status)?;
-    let watch = Watch { signals: plan.signals, patience: Some(patience) };
+    let interruption = Interruption { signals: plan.signals, patience: Some(patience) };
     result.processor_count = asked.processor_count;
     let prepared = plan.driver.clock.now();
     let (Some(lane), Some(part)) = (lanes.first(), parts.first()) else { return Err(Status::INVALID_PARAMETER) };
     match asked.operation {
-        MeasuredOperation::CONNECT => connect::run(lane, asked.request_count, &watch, result)?,
-        MeasuredOperation::FAST_REGISTER => fast_register::run(lane, asked, part.source.as_ref(), &watch, result)?,
-        MeasuredOperation::NOTIFY => notify::run(lane, asked, home.unwrap_or(0), &watch, result)?,
+        MeasuredOperation::CONNECT => connect::run(lane, asked.request_count, &interruption, result)?,
+        MeasuredOperation::FAST_REGISTER => {
+            fast_register::run(lane, asked, part.source.as_ref(), &interruption, result)?;
+        }
+        MeasuredOperation::NOTIFY => notify::run(lane, asked, home.unwrap_or(0), &interruption, result)?,
         MeasuredOperation::IDLE => {}
-        _ => transfer(asked, &lanes, &watch, result)?,
+        _ => transfer(asked, &lanes, &interruption, result)?,
     }
     result.setup = prepared.saturating_sub(begun);
     Ok(())
 }
 
-fn parts(buffer: &UserBuffer, asked: &MeasureRequest, offsets: (u64, u64)) -> Result<PoolArray<Parts>, Status> {
+fn parts(buffer: &UserBuffer, asked: &MeasureRequest, offsets: (u64, u64)) -> Result<PoolArray<LaneParts>, Status> {
     let made = PoolArray::try_from_fn(tags::SESSION, asked.processor_count as usize, |number| {
-        Parts::try_new(buffer, asked, offsets, number as u32).map_err(Failed)
+        LaneParts::try_new(buffer, asked, offsets, number as u32).map_err(Failed)
     });
     made.map_err(|Failed(status)| status)
 }
@@ -141,17 +143,17 @@ impl From<softndk_kernel::pool::NoMemory> for Failed {
 fn transfer(
     asked: &MeasureRequest,
     lanes: &Lanes<'_>,
-    watch: &Watch<'_>,
+    interruption: &Interruption<'_>,
     result: &mut MeasureResult,
 ) -> Result<(), Status> {
-    let team = Team::try_new(watch.signals, asked.processor_count)?;
+    let team = Team::try_new(interruption.signals, asked.processor_count)?;
     let members = PoolArray::try_from_fn(tags::SESSION, lanes.len(), |number| {
         let lane = lanes.get(number).ok_or(Failed(Status::INVALID_PARAMETER))?;
         let chains = Chains::try_new(asked, lane).map_err(Failed)?;
         Ok(Member::new(chains, &team, number as u32))
     });
     let mut members = members.map_err(|Failed(status)| status)?;
-    team.run(&mut members, watch)?;
+    team.run(&mut members, interruption)?;
     let begun = members.iter().map(|member| member.begun).min().unwrap_or(0);
     let ended = members.iter().map(|member| member.ended).max().unwrap_or(0);
     result.elapsed = ended.saturating_sub(begun);

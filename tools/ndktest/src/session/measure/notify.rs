@@ -6,7 +6,7 @@ use ndkpi_sys::ndkpi::{NDK_OP_FLAGS, NDK_RESULT};
 use softndk_ioctl::{MeasureRequest, MeasureResult, Status};
 use softndk_kernel::{clock, thread::Bound};
 
-use super::{answer::spin, lane::Lane, watch::Watch};
+use super::{call_status::spin, interruption::Interruption, lane::Lane};
 use crate::{
     driver::Driver,
     session::consumer::{check, table_of},
@@ -27,18 +27,18 @@ pub fn run(
     lane: &Lane<'_>,
     asked: &MeasureRequest,
     home: u32,
-    watch: &Watch<'_>,
+    interruption: &Interruption<'_>,
     result: &mut MeasureResult,
 ) -> Result<(), Status> {
     let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
     let _bound = Bound::to(POSTING);
     for _ in 0..WARM_UP.min(asked.request_count) {
-        round(lane, watch)?;
+        round(lane, interruption)?;
     }
     let mut ticks = 0_u64;
     for _ in 0..asked.request_count {
-        watch.check()?;
-        let taken = round(lane, watch)?;
+        interruption.check()?;
+        let taken = round(lane, interruption)?;
         ticks = ticks.saturating_add(taken);
         result.latency.record(clock.nanoseconds(taken));
         result.elsewhere += u64::from(lane.client.signal.processor.load(Ordering::Relaxed) != home);
@@ -51,7 +51,7 @@ pub fn run(
 }
 
 /// Ticks from just before the post to the first instruction of the notification.
-fn round(lane: &Lane<'_>, watch: &Watch<'_>) -> Result<u64, Status> {
+fn round(lane: &Lane<'_>, interruption: &Interruption<'_>) -> Result<u64, Status> {
     let (queue, signal) = (&lane.client.queue, &lane.client.signal);
     let before = signal.notifications.load(Ordering::Acquire);
     queue.arm();
@@ -60,7 +60,7 @@ fn round(lane: &Lane<'_>, watch: &Watch<'_>) -> Result<u64, Status> {
     let mut spins = 0;
     while signal.notifications.load(Ordering::Acquire) == before {
         if spin(&mut spins) {
-            watch.check()?;
+            interruption.check()?;
         }
     }
     if signal.failed() {
@@ -69,7 +69,7 @@ fn round(lane: &Lane<'_>, watch: &Watch<'_>) -> Result<u64, Status> {
     let mut results = [NDK_RESULT::zeroed(); 1];
     while queue.poll_first_form(&mut results) == 0 {
         if spin(&mut spins) {
-            watch.check()?;
+            interruption.check()?;
         }
     }
     check(results[0].Status)?;

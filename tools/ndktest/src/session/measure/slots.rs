@@ -13,7 +13,7 @@ use crate::{
 
 /// One stride: what its request carries.
 #[derive(Clone, Copy)]
-pub struct Slot {
+pub struct RequestSlot {
     /// The client's elements, and the server's for the receive.
     pub sges: *const NDK_SGE,
     pub receive_sges: *const NDK_SGE,
@@ -22,20 +22,20 @@ pub struct Slot {
     pub remote: u64,
 }
 
-impl Slot {
+impl RequestSlot {
     /// A request without data.
     const EMPTY: Self = Self { sges: ptr::null(), receive_sges: ptr::null(), count: 0, remote: 0 };
 }
 
 /// All strides of a region.
-pub struct Slots {
-    slots: PoolSlice<Slot>,
+pub struct RequestSlots {
+    slots: PoolSlice<RequestSlot>,
     /// What the slots point to.
-    _client: PoolSlice<NDK_SGE>,
-    _server: PoolSlice<NDK_SGE>,
+    client: PoolSlice<NDK_SGE>,
+    server: PoolSlice<NDK_SGE>,
 }
 
-impl Slots {
+impl RequestSlots {
     pub fn none() -> Result<Self, Status> {
         Self::of(0, 0)
     }
@@ -49,44 +49,43 @@ impl Slots {
         let none = |_| Status::INSUFFICIENT_RESOURCES;
         let elements = || PoolSlice::try_filled(tags::SESSION, sges, NDK_SGE::zeroed()).map_err(none);
         Ok(Self {
-            slots: PoolSlice::try_filled(tags::SESSION, slots, Slot::EMPTY).map_err(none)?,
-            _client: elements()?,
-            _server: elements()?,
+            slots: PoolSlice::try_filled(tags::SESSION, slots, RequestSlot::EMPTY).map_err(none)?,
+            client: elements()?,
+            server: elements()?,
         })
     }
 
     pub fn try_new(
         asked: &MeasureRequest,
-        (client, inline, server): (&Registered, Option<&MappedPart<'_>>, &Registered),
+        (local, inline, remote): (&Registered, Option<&MappedPart<'_>>, &Registered),
     ) -> Result<Self, Status> {
         let (count, width) = (stride_count(asked.region_length, asked.request_length), asked.sge_count.max(1));
         // `check_fields` bounds the product.
         let mut made = Self::of(count as usize, (count as usize).saturating_mul(width as usize))?;
-        let mut lists =
-            made._client.chunks_exact_mut(width as usize).zip(made._server.chunks_exact_mut(width as usize));
+        let mut lists = made.client.chunks_exact_mut(width as usize).zip(made.server.chunks_exact_mut(width as usize));
         for (number, slot) in made.slots.iter_mut().enumerate() {
-            let Some((local, receiving)) = lists.next() else { break };
+            let Some((sending, receiving)) = lists.next() else { break };
             let whole = stride(asked.region_length, asked.request_length, number as u64);
-            for (index, (sge, receive)) in local.iter_mut().zip(receiving.iter_mut()).enumerate() {
+            for (index, (sge, receive)) in sending.iter_mut().zip(receiving.iter_mut()).enumerate() {
                 let part = segment(whole.length, width, index as u32).unwrap_or(Stride { offset: 0, length: 0 });
                 let offset = whole.offset.saturating_add(part.offset);
-                *sge = client.sge(offset, part.length);
-                *receive = server.sge(offset, part.length);
+                *sge = local.sge(offset, part.length);
+                *receive = remote.sge(offset, part.length);
                 if let Some(mapped) = inline {
                     sge.Address.VirtualAddress = mapped.address().wrapping_add(offset as usize).cast();
                 }
             }
-            *slot = Slot {
-                sges: local.as_ptr(),
+            *slot = RequestSlot {
+                sges: sending.as_ptr(),
                 receive_sges: receiving.as_ptr(),
                 count: width,
-                remote: server.address.wrapping_add(whole.offset),
+                remote: remote.address.wrapping_add(whole.offset),
             };
         }
         Ok(made)
     }
 
-    pub fn as_slice(&self) -> &[Slot] {
+    pub fn as_slice(&self) -> &[RequestSlot] {
         &self.slots
     }
 }

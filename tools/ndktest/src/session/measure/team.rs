@@ -13,9 +13,9 @@ use softndk_kernel::{
 };
 
 use super::{
-    answer::spin,
+    call_status::spin,
     chains::Chains,
-    watch::{Signals, Watch},
+    interruption::{Interruption, Signals},
 };
 use crate::{driver::Driver, tags};
 
@@ -49,9 +49,9 @@ impl<'a> Team<'a> {
     }
 
     /// Runs all loops, one on this thread, several on threads of their own. PASSIVE_LEVEL.
-    pub fn run(&self, members: &mut [Member<'a>], watch: &Watch<'_>) -> Result<(), Status> {
+    pub fn run(&self, members: &mut [Member<'a>], interruption: &Interruption<'_>) -> Result<(), Status> {
         if let [member] = members {
-            return member.run(watch);
+            return member.run(interruption);
         }
         let mut started = Ok(());
         let first = members.as_mut_ptr();
@@ -70,7 +70,7 @@ impl<'a> Team<'a> {
             }
         });
         let mut threads = threads.map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
-        let gave_up = started.and_then(|()| self.wait(watch));
+        let gave_up = started.and_then(|()| self.wait(interruption));
         if gave_up.is_err() {
             self.signals.stop();
         }
@@ -86,12 +86,12 @@ impl<'a> Team<'a> {
     }
 
     /// Until every member is done, or the request should end.
-    fn wait(&self, watch: &Watch<'_>) -> Result<(), Status> {
+    fn wait(&self, interruption: &Interruption<'_>) -> Result<(), Status> {
         while self.finished.load(Ordering::Acquire) < self.size {
-            if let Some(patience) = watch.patience {
+            if let Some(patience) = interruption.patience {
                 patience.check()?;
             }
-            watch.wait(&self.over, LOOK);
+            interruption.wait(&self.over, LOOK);
         }
         Ok(())
     }
@@ -102,22 +102,22 @@ impl<'a> Member<'a> {
         Self { chains, team, processor, begun: 0, ended: 0, outcome: Ok(()) }
     }
 
-    fn run(&mut self, watch: &Watch<'_>) -> Result<(), Status> {
+    fn run(&mut self, interruption: &Interruption<'_>) -> Result<(), Status> {
         let clock = &Driver::get().ok_or(Status::DEVICE_REMOVED)?.clock;
-        self.chains.warm_up(watch)?;
-        self.meet(watch)?;
+        self.chains.warm_up(interruption)?;
+        self.meet(interruption)?;
         self.begun = clock.now();
-        self.chains.run_all(watch)?;
+        self.chains.run_all(interruption)?;
         self.ended = clock.now();
         Ok(())
     }
 
     /// Waits until every member is warm.
-    fn meet(&self, watch: &Watch<'_>) -> Result<(), Status> {
+    fn meet(&self, interruption: &Interruption<'_>) -> Result<(), Status> {
         self.team.ready.fetch_add(1, Ordering::AcqRel);
         let mut spins = 0;
         while self.team.ready.load(Ordering::Acquire) < self.team.size {
-            watch.check()?;
+            interruption.check()?;
             spin(&mut spins);
         }
         Ok(())
@@ -129,7 +129,7 @@ unsafe extern "C" fn work(context: *mut c_void) {
     if let Some(member) = unsafe { context.cast::<Member<'_>>().as_mut() } {
         let bound = Bound::to(member.processor);
         let team = member.team;
-        let outcome = member.run(&Watch { signals: team.signals, patience: None });
+        let outcome = member.run(&Interruption { signals: team.signals, patience: None });
         drop(bound);
         if outcome.is_err() {
             team.signals.stop();

@@ -7,7 +7,7 @@ use core::{
 };
 
 use softndk_ioctl::Status;
-use softndk_kernel::{event::Event, thread};
+use softndk_kernel::event::Event;
 
 use crate::session::request::Patience;
 
@@ -44,13 +44,13 @@ pub unsafe extern "C" fn disconnected(context: *mut c_void) {
 
 /// One loop's view of it.
 #[derive(Clone, Copy)]
-pub struct Watch<'a> {
+pub struct Interruption<'a> {
     pub signals: &'a Signals,
     /// Of the thread that has the request; the others hear of its end by the signals.
     pub patience: Option<&'a Patience<'a>>,
 }
 
-impl Watch<'_> {
+impl Interruption<'_> {
     /// Whether the loop should end now, and why. It reads memory only.
     pub fn check(&self) -> Result<(), Status> {
         if let Some(patience) = self.patience {
@@ -60,11 +60,6 @@ impl Watch<'_> {
             return Err(Status::CONNECTION_DISCONNECTED);
         }
         if self.signals.stop.load(Ordering::Acquire) { Err(Status::CANCELLED) } else { Ok(()) }
-    }
-
-    /// Lets other threads run for a moment. PASSIVE_LEVEL.
-    pub fn rest(&self) {
-        thread::pause();
     }
 
     /// Waits for an event, for so many nanoseconds at most, or until the request should end. PASSIVE_LEVEL.

@@ -14,16 +14,16 @@ use ndkpi_sys::{
 use softndk_ioctl::Status;
 use softndk_kernel::thread;
 
-use super::watch::Watch;
+use super::interruption::Interruption;
 use crate::session::{consumer::check, pair::SPINS};
 
 /// One call at a time. It stays where it is while one is pending.
-pub struct Answer {
+pub struct CallStatus {
     status: AtomicI32,
     object: AtomicPtr<NDK_OBJECT_HEADER>,
 }
 
-impl Answer {
+impl CallStatus {
     pub const fn new() -> Self {
         Self { status: AtomicI32::new(STATUS_PENDING), object: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -50,12 +50,12 @@ impl Answer {
         self.status.load(Ordering::Acquire)
     }
 
-    /// As [`Answer::wait`], but gives up when the measurement has to end: then the object of the call has to be closed before this goes.
-    pub fn wait_unless(&self, status: NTSTATUS, watch: &Watch<'_>) -> Result<(), Status> {
+    /// As [`CallStatus::wait`], but gives up when the measurement has to end: then the object of the call has to be closed before this goes.
+    pub fn wait_unless(&self, status: NTSTATUS, interruption: &Interruption<'_>) -> Result<(), Status> {
         let mut spins = 0;
         while status == STATUS_PENDING && !self.is_there() {
             if spin(&mut spins) {
-                watch.check()?;
+                interruption.check()?;
             }
         }
         check(self.wait(status))
@@ -81,24 +81,24 @@ pub fn spin(spins: &mut u32) -> bool {
     over_the_limit
 }
 
-/// NDK_FN_REQUEST_COMPLETION of an [`Answer`].
+/// NDK_FN_REQUEST_COMPLETION of a [`CallStatus`].
 pub unsafe extern "C" fn request_done(context: *mut c_void, status: NTSTATUS) {
     // SAFETY: the answer stays until the call is complete or its object closed.
-    if let Some(answer) = unsafe { context.cast::<Answer>().as_ref() } {
+    if let Some(answer) = unsafe { context.cast::<CallStatus>().as_ref() } {
         answer.status.store(status, Ordering::Release);
     }
 }
 
-/// NDK_FN_CREATE_COMPLETION of an [`Answer`].
+/// NDK_FN_CREATE_COMPLETION of a [`CallStatus`].
 pub unsafe extern "C" fn create_done(context: *mut c_void, status: NTSTATUS, object: *mut NDK_OBJECT_HEADER) {
     // SAFETY: as `request_done`.
-    if let Some(answer) = unsafe { context.cast::<Answer>().as_ref() } {
+    if let Some(answer) = unsafe { context.cast::<CallStatus>().as_ref() } {
         answer.object.store(object, Ordering::Relaxed);
         answer.status.store(status, Ordering::Release);
     }
 }
 
-/// NDK_FN_CLOSE_COMPLETION of an [`Answer`].
+/// NDK_FN_CLOSE_COMPLETION of a [`CallStatus`].
 pub unsafe extern "C" fn close_done(context: *mut c_void) {
     // SAFETY: as `request_done`.
     unsafe { request_done(context, STATUS_SUCCESS) };
