@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use softndk_engine::limits::MESSAGE_DELAY;
+use softndk_engine::limits::{MESSAGE_DELAY, PAGE, PIECE};
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectError, ConnectEvent, Deregistered, DisconnectEvent, Fabric,
     Notification, ObjectKind, Outcome, Pass, RegionError, Registration, RequestCompletion, RequestFlags, Retired,
@@ -335,7 +335,7 @@ fn in_the_middle(pair: &mut Pair, act: impl FnMut() + Send + 'static) {
 #[test]
 fn a_deregister_during_a_copy_waits_for_the_piece_and_then_no_byte_moves() {
     let mut pair = Pair::new();
-    let length = 4 << 16;
+    let length = 4 * PIECE as usize;
     let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 5));
     let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
     let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
@@ -351,7 +351,7 @@ fn a_deregister_during_a_copy_waits_for_the_piece_and_then_no_byte_moves() {
     pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
     pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
     *pair.world.harness().before_copy.lock().unwrap() = None;
-    assert_eq!(here.read(65535, 2), [5, 0], "the piece under way was finished, the next one never begun");
+    assert_eq!(here.read(PIECE as usize - 1, 2), [5, 0], "the piece under way was finished, the next one never begun");
     let events = pair.world.run();
     assert!(events.contains(&Event::Retired(Some(77))), "{events:?}");
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
@@ -362,12 +362,12 @@ fn a_deregister_during_a_copy_waits_for_the_piece_and_then_no_byte_moves() {
 #[test]
 fn an_invalidate_during_a_copy_completes_after_the_piece() {
     let mut pair = Pair::new();
-    let length = 2 << 16;
+    let length = 2 * PIECE as usize;
     let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 5));
     let local = pair.a.register(&pair.world, &here, 0, Rights::LOCAL_WRITE);
     let mapping = pair.b.build(&pair.world, &there);
     let region = pair.b.fast_region(&pair.world);
-    pair.b.fast_register(&region, mapping, 32, 0).unwrap();
+    pair.b.fast_register(&region, mapping, length as u64 / PAGE, 0).unwrap();
     let (qp, fast, queue) = (pair.b.pair.clone(), region.clone(), pair.b.initiator.clone());
     let mut first = true;
     in_the_middle(&mut pair, move || {
@@ -383,7 +383,7 @@ fn an_invalidate_during_a_copy_completes_after_the_piece() {
     pair.world.run();
     assert_eq!(outcomes(&pair.b.initiator), [(3, Outcome::Success)]);
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
-    assert_eq!(here.read(65535, 2), [5, 0]);
+    assert_eq!(here.read(PIECE as usize - 1, 2), [5, 0]);
     pair.b.open.release_mapping(mapping);
     drop((local.close(1), region.close(1)));
     pair.close();
@@ -471,7 +471,7 @@ fn a_disconnect_that_fails_still_waits_for_the_piece_under_way_and_the_flush() {
     // The close of the other side has to arrive in the middle.
     for closes in [false, true].into_iter().filter(|closes| *closes || MESSAGE_DELAY == 0) {
         let mut pair = Pair::new();
-        let length = 4 << 16;
+        let length = 4 * PIECE as usize;
         let (here, there) = (Buffer::new(length, 6), Buffer::new(length, 0));
         let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
         let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);

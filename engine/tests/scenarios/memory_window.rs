@@ -2,7 +2,7 @@
 
 use softndk_engine::{
     Close, Deregistered, MemoryRegion, MemoryToken, MemoryWindow, Operation, Outcome, PostError, RegionError,
-    RequestFlags, Rights,
+    RequestFlags, Rights, limits,
 };
 use softndk_engine_kit::{self as kit, A, B, Buffer, CLOSE, Event, Pair, meanwhile, outcomes, sge};
 
@@ -293,7 +293,7 @@ fn many_windows_of_one_queue_pair_are_unbound_in_any_order() {
 /// A Read in pieces meets the close of the window between two of them.
 #[test]
 fn a_piece_after_the_unbinding_is_refused() {
-    const LONG: usize = 512 * 1024;
+    const LONG: usize = 8 * limits::PIECE as usize;
     let mut pair = Pair::new();
     let buffer = Buffer::new(LONG, 7);
     let sink = Buffer::new(LONG, 0);

@@ -90,7 +90,7 @@ impl Rows {
         }
         let steps = step::count(&body);
         print_functions(name, &steps, requests);
-        let count = steps.of_image(IMAGE) as f64 / requests as f64;
+        let count = each(steps.of_image(IMAGE), requests);
         assert!(count > 10.0, "{name}: nothing is counted");
         self.counted.insert(name.to_owned(), (count * 10.0).round() / 10.0);
     }
@@ -177,6 +177,12 @@ fn print_functions(name: &str, steps: &Steps, requests: usize) {
         return;
     }
     for (function, count) in steps.by_function(IMAGE, std::env::var_os("INLINED").is_some()) {
-        println!("{:>9.2}  {function}", count as f64 / requests as f64);
+        println!("{:>9.2}  {function}", each(count, requests));
     }
+}
+
+/// The share of one request.
+fn each(count: u64, requests: usize) -> f64 {
+    let small = |number: u64| u32::try_from(number).map_or(f64::NAN, f64::from);
+    small(count) / small(requests as u64)
 }
