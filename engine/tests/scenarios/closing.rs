@@ -366,7 +366,8 @@ fn an_invalidate_during_a_copy_completes_after_the_piece() {
     let (here, there) = (Buffer::new(length, 0), Buffer::new(length, 5));
     let local = pair.a.register(&pair.world, &here, 0, Rights::LOCAL_WRITE);
     let mapping = pair.b.build(&pair.world, &there);
-    let region = pair.b.fast_region(&pair.world);
+    let region = pair.b.domain.create_memory_region(true, pair.world.consumer_object(51)).unwrap();
+    region.initialize_fast_register((length as u64 / PAGE) as u32, true).unwrap();
     pair.b.fast_register(&region, mapping, length as u64 / PAGE, 0).unwrap();
     let (qp, fast, queue) = (pair.b.pair.clone(), region.clone(), pair.b.initiator.clone());
     let mut first = true;

@@ -84,7 +84,7 @@ impl Side {
     /// A fast-register region, initialised for 32 pages.
     pub fn fast_region(&self, world: &World) -> MemoryRegion<Harness> {
         let region = self.domain.create_memory_region(true, world.consumer_object(51)).unwrap();
-        region.initialize_fast_register(128, true).unwrap();
+        region.initialize_fast_register(32, true).unwrap();
         region
     }
 

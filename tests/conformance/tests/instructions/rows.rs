@@ -8,7 +8,7 @@ use conformance::consumer::{Buffer, End, FastRegistration, Mapping, Pair, QueueP
 use conformance::machine::{self, Machine, Setup};
 use kernel_host::step::{self, Steps};
 use kernel_host::{FrameOrder, Mode};
-use ndkpi_sys::ndkpi::*;
+use ndkpi_sys::ndkpi::{NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_DEFER, NDK_OP_FLAGS};
 
 /// Requests of a chain.
 const CHAIN: usize = 16;
