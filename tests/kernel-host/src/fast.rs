@@ -118,7 +118,7 @@ macro_rules! twin {
 }
 
 /// Begins to take the processor: r9 becomes the thread and r10 the processor, whose favourite the thread has to be. As
-/// `processor::acquire_as_favourite`; [`processor_is_ours`] ends it.
+/// `processor::acquire_as_favourite`; `processor_is_ours` ends it.
 macro_rules! take_processor {
     () => {
         "mov r9, gs:[{this}]
@@ -129,7 +129,7 @@ macro_rules! take_processor {
     };
 }
 
-/// Jumps to 6, to [`give_processor_back`], when the favour was taken away meanwhile.
+/// Jumps to 6, to `give_processor_back`, when the favour was taken away meanwhile.
 macro_rules! processor_is_ours {
     () => {
         "cmp [r10 + {favourite}], r9
