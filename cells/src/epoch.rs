@@ -98,11 +98,16 @@ impl Epoch {
 
     /// Whether every context inside entered after the stamp was taken.
     pub fn passed(&self, stamp: Stamp) -> bool {
+        self.passed_beside(stamp, None)
+    }
+
+    /// As [`Self::passed`], whatever the context at one place does.
+    fn passed_beside(&self, stamp: Stamp, beside: Option<&Place>) -> bool {
         loom_fence();
         let used = self.used.load(Ordering::SeqCst);
         self.places.iter().take(used).all(|place| {
             let entered = place.0.load(Ordering::SeqCst);
-            entered == 0 || entered >= stamp.0
+            entered == 0 || entered >= stamp.0 || beside.is_some_and(|beside| core::ptr::eq(place, beside))
         })
     }
 
@@ -127,6 +132,12 @@ impl Guard<'_> {
         drop(self);
         loom_fence();
         epoch.wanted.load(Ordering::SeqCst) > entered
+    }
+
+    /// Whether no other context is inside that entered before the stamp was taken. What was retired is still protected by this
+    /// guard: nothing may be reused before it is dropped.
+    pub fn is_last_before(&self, stamp: Stamp) -> bool {
+        self.epoch.passed_beside(stamp, Some(self.place))
     }
 
     /// Whether this guard protects what `epoch` retires.
@@ -176,6 +187,19 @@ mod tests {
         assert!(meanwhile.leave(), "the later of both stamps counts");
         assert!(long.leave());
         assert!(epoch.take_wanted() && !epoch.take_wanted());
+    }
+
+    #[test]
+    fn the_last_context_inside_knows_that_it_is() {
+        let epoch = Epoch::try_new(3).unwrap();
+        let (here, other) = (epoch.enter(0).unwrap(), epoch.enter(1).unwrap());
+        let stamp = epoch.retire();
+        assert!(!here.is_last_before(stamp) && !other.is_last_before(stamp));
+        let late = epoch.enter(2).unwrap();
+        drop(other);
+        assert!(here.is_last_before(stamp));
+        assert!(!epoch.passed(stamp), "it is inside itself");
+        assert!(!late.is_last_before(stamp), "the first is before the stamp");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Everything in the engine that needs `unsafe` to be shared between processors is here: a fallible shared pointer
 //! ([`Shared`]) to a value that decides what becomes of it in the end ([`Dispose`]), an intrusive list that links each object once
 //! ([`List`]), a single-producer ring ([`ring`]), a flag that gives work to one context at a time ([`Serialized`]), reclamation by
-//! epoch ([`Epoch`]), a slot table whose keys carry generations ([`SlotTable`]) and a pair of buffers of which readers see the
+//! epoch ([`Epoch`]), a value that is set once ([`Once`]), a slot table whose keys carry generations ([`SlotTable`]) and a pair of buffers of which readers see the
 //! current one ([`DoubleBuffer`]).
 //!
 //! Nothing here depends on RDMA, the kernel or locks, waits or spins, and after creation nothing allocates (a slot table grows
@@ -22,6 +22,7 @@ mod epoch;
 mod erased;
 mod last;
 mod list;
+mod once;
 pub mod ring;
 mod serialized;
 mod shared;
@@ -33,6 +34,7 @@ pub use epoch::{Epoch, Guard, Stamp};
 pub use erased::{Erased, View};
 pub use last::{Dispose, ErasedLast, Last};
 pub use list::{Linked, List};
+pub use once::Once;
 pub use serialized::{Held, Serialized};
 pub use shared::{Counted, NoMemory, Reserved, Shared};
 pub use slot_table::{Removed, SlotKey, SlotTable, Vacant};

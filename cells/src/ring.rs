@@ -13,80 +13,109 @@ use crate::last::Dispose;
 use crate::shared::{NoMemory, Shared};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 
-/// A word that has its cache line to itself.
-#[repr(align(64))]
-struct Line(AtomicUsize);
+/// How the two ends of a ring lie in memory.
+pub trait Spacing: Send + Sync {
+    fn at(position: usize) -> Self;
+    fn word(&self) -> &AtomicUsize;
+}
 
-struct Ring<T> {
+/// Each end has a cache line to itself: for ends that work at the same time.
+#[repr(align(64))]
+pub struct Apart(AtomicUsize);
+
+/// Both in one line: for rings that are used together with one whose ends are apart.
+pub struct Together(AtomicUsize);
+
+impl Spacing for Apart {
+    fn at(position: usize) -> Self {
+        Self(AtomicUsize::new(position))
+    }
+
+    fn word(&self) -> &AtomicUsize {
+        &self.0
+    }
+}
+
+impl Spacing for Together {
+    fn at(position: usize) -> Self {
+        Self(AtomicUsize::new(position))
+    }
+
+    fn word(&self) -> &AtomicUsize {
+        &self.0
+    }
+}
+
+struct Ring<T, S: Spacing> {
     /// The oldest entry; written by the consumer.
-    head: Line,
+    head: S,
     /// One past the newest published entry; written by the producer.
-    tail: Line,
+    tail: S,
     claimed: AtomicBool,
     capacity: usize,
     mask: usize,
     entries: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }
 
-impl<T> Dispose for Ring<T> {}
+impl<T, S: Spacing> Dispose for Ring<T, S> {}
 
 // SAFETY: an entry is reached by the claiming producer (outside head..tail) or by the one consumer (inside), never by both.
-unsafe impl<T: Send> Sync for Ring<T> {}
+unsafe impl<T: Send, S: Spacing> Sync for Ring<T, S> {}
 // SAFETY: owning the ring is owning its entries.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send, S: Spacing> Send for Ring<T, S> {}
 
 /// The producer's end.
-pub struct Sender<T>(Shared<Ring<T>>);
+pub struct Sender<T, S: Spacing = Apart>(Shared<Ring<T, S>>);
 
 /// The consumer's end.
-pub struct Receiver<T>(Shared<Ring<T>>);
+pub struct Receiver<T, S: Spacing = Apart>(Shared<Ring<T, S>>);
 
 /// The producer's claim on the ring, with entries staged and not yet published.
-pub struct Claim<'a, T> {
-    ring: &'a Ring<T>,
+pub struct Claim<'a, T, S: Spacing = Apart> {
+    ring: &'a Ring<T, S>,
     tail: usize,
     staged: usize,
     free: usize,
 }
 
 /// A ring for exactly `capacity` entries.
-pub fn channel<T: Send>(capacity: usize) -> Result<(Sender<T>, Receiver<T>), NoMemory> {
-    let size = capacity.max(1).checked_next_power_of_two().ok_or(NoMemory)?;
+pub fn channel<T: Send, S: Spacing>(capacity: usize) -> Result<(Sender<T, S>, Receiver<T, S>), NoMemory> {
+    let size = if capacity == 0 { 0 } else { capacity.checked_next_power_of_two().ok_or(NoMemory)? };
     let mut entries = Vec::new();
     entries.try_reserve_exact(size)?;
     entries.extend((0..size).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
     let ring = Shared::try_new(Ring {
-        head: Line(AtomicUsize::new(0)),
-        tail: Line(AtomicUsize::new(0)),
+        head: S::at(0),
+        tail: S::at(0),
         claimed: AtomicBool::new(false),
         capacity,
-        mask: size - 1,
+        mask: size.saturating_sub(1),
         entries: entries.into_boxed_slice(),
     })?;
     Ok((Sender(ring.clone()), Receiver(ring)))
 }
 
-impl<T> Ring<T> {
+impl<T, S: Spacing> Ring<T, S> {
     fn entry(&self, position: usize) -> Option<&UnsafeCell<MaybeUninit<T>>> {
         self.entries.get(position & self.mask)
     }
 }
 
-impl<T> Sender<T> {
+impl<T, S: Spacing> Sender<T, S> {
     /// Claims the producer's end; `None` when another producer has it.
-    pub fn claim(&self) -> Option<Claim<'_, T>> {
+    pub fn claim(&self) -> Option<Claim<'_, T, S>> {
         if self.0.claimed.swap(true, Ordering::Acquire) {
             return None;
         }
-        let tail = self.0.tail.0.load(Ordering::Relaxed);
-        let used = tail.wrapping_sub(self.0.head.0.load(Ordering::Acquire));
+        let tail = self.0.tail.word().load(Ordering::Relaxed);
+        let used = tail.wrapping_sub(self.0.head.word().load(Ordering::Acquire));
         Some(Claim { ring: &self.0, tail, staged: 0, free: self.0.capacity.saturating_sub(used) })
     }
 
     /// Entries published and not yet popped.
     pub fn len(&self) -> usize {
-        let head = self.0.head.0.load(Ordering::Acquire);
-        self.0.tail.0.load(Ordering::Acquire).wrapping_sub(head).min(self.0.capacity)
+        let head = self.0.head.word().load(Ordering::Acquire);
+        self.0.tail.word().load(Ordering::Acquire).wrapping_sub(head).min(self.0.capacity)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -94,10 +123,15 @@ impl<T> Sender<T> {
     }
 }
 
-impl<T> Claim<'_, T> {
+impl<T, S: Spacing> Claim<'_, T, S> {
     /// How many more entries can be staged.
     pub fn free(&self) -> usize {
         self.free
+    }
+
+    /// Whether the next staged entry is the only one: nothing was in the ring when it was claimed.
+    pub fn is_first(&self) -> bool {
+        self.staged == 0 && self.free == self.ring.capacity
     }
 
     /// The position the next staged entry gets; the consumer names it by [`Receiver::at`].
@@ -123,7 +157,7 @@ impl<T> Claim<'_, T> {
     pub fn publish(mut self) {
         let tail = self.position();
         self.staged = 0;
-        self.ring.tail.0.store(tail, Ordering::Release);
+        self.ring.tail.word().store(tail, Ordering::Release);
     }
 
     /// As [`Self::publish`], for a producer that then checks whether the consumer waits: the check does not overtake the
@@ -131,12 +165,12 @@ impl<T> Claim<'_, T> {
     pub fn announce(mut self) {
         let tail = self.position();
         self.staged = 0;
-        self.ring.tail.0.store(tail, Ordering::SeqCst);
+        self.ring.tail.word().store(tail, Ordering::SeqCst);
         crate::sync::loom_fence();
     }
 }
 
-impl<T> Drop for Claim<'_, T> {
+impl<T, S: Spacing> Drop for Claim<'_, T, S> {
     fn drop(&mut self) {
         for offset in 0..self.staged {
             if let Some(entry) = self.ring.entry(self.tail.wrapping_add(offset)) {
@@ -152,11 +186,11 @@ impl<T> Drop for Claim<'_, T> {
     }
 }
 
-impl<T> Receiver<T> {
+impl<T, S: Spacing> Receiver<T, S> {
     /// Entries published and not yet popped.
     pub fn len(&self) -> usize {
-        let head = self.0.head.0.load(Ordering::Relaxed);
-        self.0.tail.0.load(Ordering::SeqCst).wrapping_sub(head)
+        let head = self.0.head.word().load(Ordering::Relaxed);
+        self.0.tail.word().load(Ordering::SeqCst).wrapping_sub(head)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -165,7 +199,7 @@ impl<T> Receiver<T> {
 
     /// The position of the oldest entry, present or not yet published.
     pub fn position(&self) -> usize {
-        self.0.head.0.load(Ordering::Relaxed)
+        self.0.head.word().load(Ordering::Relaxed)
     }
 
     /// The oldest entry.
@@ -217,7 +251,7 @@ impl<T> Receiver<T> {
             // SAFETY: published, so initialised; the head moves past it below, so it is read once.
             unsafe { place.assume_init_read() }
         });
-        self.0.head.0.store(head.wrapping_add(1), Ordering::Release);
+        self.0.head.word().store(head.wrapping_add(1), Ordering::Release);
         Some(value)
     }
 
@@ -225,7 +259,7 @@ impl<T> Receiver<T> {
     #[inline]
     pub fn release(&mut self, count: usize) {
         let count = count.min(self.len());
-        self.0.head.0.store(self.position().wrapping_add(count), Ordering::Release);
+        self.0.head.word().store(self.position().wrapping_add(count), Ordering::Release);
     }
 
     /// Drops the `count` oldest entries (or as many as there are).
@@ -236,15 +270,15 @@ impl<T> Receiver<T> {
             }
         } else {
             let count = count.min(self.len());
-            self.0.head.0.store(self.position().wrapping_add(count), Ordering::Release);
+            self.0.head.word().store(self.position().wrapping_add(count), Ordering::Release);
         }
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T, S: Spacing> Drop for Ring<T, S> {
     fn drop(&mut self) {
-        let mut position = self.head.0.load(Ordering::Relaxed);
-        let tail = self.tail.0.load(Ordering::Relaxed);
+        let mut position = self.head.word().load(Ordering::Relaxed);
+        let tail = self.tail.word().load(Ordering::Relaxed);
         while position != tail {
             if let Some(entry) = self.entry(position) {
                 entry.with_mut(|place| {
@@ -263,20 +297,23 @@ impl<T> Drop for Ring<T> {
 mod tests {
     use std::sync::Arc;
 
-    use super::channel;
+    use super::{Apart, channel};
 
     #[test]
     fn capacity_is_exact_even_when_memory_is_rounded_up() {
         for capacity in [0, 1, 2, 3, 7, 8] {
-            let (sender, mut receiver) = channel(capacity).unwrap();
+            let (sender, mut receiver) = channel::<_, Apart>(capacity).unwrap();
             let mut claim = sender.claim().unwrap();
             assert_eq!(claim.free(), capacity);
+            assert!(claim.is_first());
             for value in 0..capacity {
                 claim.stage(value).unwrap();
+                assert!(!claim.is_first());
             }
             assert_eq!(claim.stage(99), Err(99));
             claim.publish();
             assert_eq!((sender.len(), receiver.len()), (capacity, capacity));
+            assert_eq!(sender.claim().unwrap().is_first(), capacity == 0);
             for value in 0..capacity {
                 assert_eq!(receiver.pop(), Some(value));
             }
@@ -286,7 +323,7 @@ mod tests {
 
     #[test]
     fn announced_entries_are_there_and_can_be_looked_at_in_any_place() {
-        let (sender, mut receiver) = channel(3).unwrap();
+        let (sender, mut receiver) = channel::<_, Apart>(3).unwrap();
         for turn in 0..5_u32 {
             assert!(sender.is_empty() && receiver.is_empty());
             assert_eq!(receiver.peek(receiver.position()), None);
@@ -305,7 +342,7 @@ mod tests {
 
     #[test]
     fn entries_keep_their_order_over_many_rounds_of_the_ring() {
-        let (sender, mut receiver) = channel(3).unwrap();
+        let (sender, mut receiver) = channel::<_, Apart>(3).unwrap();
         for value in 0..1000_u32 {
             let mut claim = sender.claim().unwrap();
             assert_eq!(claim.position(), value as usize);
@@ -320,7 +357,7 @@ mod tests {
     #[test]
     fn a_dropped_claim_takes_its_staged_entries_along() {
         let value = Arc::new(());
-        let (sender, mut receiver) = channel(4).unwrap();
+        let (sender, mut receiver) = channel::<_, Apart>(4).unwrap();
         let mut claim = sender.claim().unwrap();
         claim.stage(value.clone()).unwrap();
         assert!(sender.claim().is_none());
@@ -344,13 +381,13 @@ mod model {
     use loom::sync::atomic::{AtomicBool, Ordering};
     use loom::thread;
 
-    use super::channel;
+    use super::{Apart, channel};
     use crate::Shared;
 
     #[test]
     fn the_consumer_sees_whole_entries_in_order() {
         loom::model(|| {
-            let (sender, mut receiver) = channel(2).unwrap();
+            let (sender, mut receiver) = channel::<_, Apart>(2).unwrap();
             let consumer = thread::spawn(move || {
                 let mut next = 1;
                 while let Some(entry) = receiver.pop() {
@@ -377,7 +414,7 @@ mod model {
     #[test]
     fn a_waiting_consumer_is_noticed() {
         loom::model(|| {
-            let (sender, receiver) = channel(1).unwrap();
+            let (sender, receiver) = channel::<_, Apart>(1).unwrap();
             let waiting = Shared::try_new(AtomicBool::new(false)).unwrap();
             let producer = {
                 let waiting = waiting.clone();

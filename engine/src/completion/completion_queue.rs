@@ -10,10 +10,10 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use arrayvec::ArrayVec;
 use softndk_cells::{NoMemory, Shared};
 
 use crate::adapter::open::OpenObject;
-use crate::capacity::push_within_capacity;
 use crate::completion::arming::{Ask, Moderation, Queue, Resized, UNBOUNDED};
 use crate::completion::rings::Ring;
 use crate::counters::count;
@@ -70,15 +70,12 @@ impl Completion {
     }
 }
 
-/// Completions gathered for one queue, so that its lock is taken once for several. In memory of its own: a queue pair is moved over
-/// the stack when it is made.
-pub(crate) struct Batch(Vec<Completion>);
+/// Completions gathered for one queue, so that its lock is taken once for several. On the stack of the context that gathers them.
+pub(crate) struct Batch(ArrayVec<Completion, BATCH>);
 
 impl Batch {
-    pub(crate) fn try_new() -> Result<Self, NoMemory> {
-        let mut entries = Vec::new();
-        entries.try_reserve_exact(BATCH)?;
-        Ok(Self(entries))
+    pub(crate) const fn new() -> Self {
+        Self(ArrayVec::new_const())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -86,7 +83,7 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free() == 0
+        self.0.is_full()
     }
 
     /// Completions that can still be pushed.
@@ -100,7 +97,7 @@ impl Batch {
 
     /// Precondition: the batch is not full.
     pub(crate) fn push(&mut self, completion: Completion) {
-        let kept = push_within_capacity(&mut self.0, completion);
+        let kept = self.0.try_push(completion);
         debug_assert!(kept.is_ok());
     }
 

@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::{Dispose, DoubleBuffer, NoMemory, Removed, Shared, SlotKey};
+use softndk_cells::{Dispose, DoubleBuffer, NoMemory, Once, Removed, Shared, SlotKey};
 
 use crate::error::{CreateError, PostError, RegionError};
 use crate::flags::Rights;
@@ -141,6 +141,8 @@ pub(crate) struct RegionObject<P: Platform> {
     pub(crate) core: Core<P>,
     pub(crate) domain: Shared<DomainObject<P>>,
     fast_register: bool,
+    /// The fast-register half, once initialised: posts find it without the lock.
+    fast: Once<Shared<FastRegion>>,
     token: AtomicU32,
     state: P::Lock<RegionState<P>>,
 }
@@ -148,7 +150,7 @@ pub(crate) struct RegionObject<P: Platform> {
 enum RegionState<P: Platform> {
     Idle,
     Registered(Standing),
-    Fast(SlotKey, Shared<FastRegion>),
+    Fast(SlotKey),
     /// Taken out of the table; the readers have not all left.
     Leaving(LeavingRegion<P>),
 }
@@ -204,6 +206,7 @@ impl<P: Platform> MemoryRegion<P> {
             ),
             domain: domain.clone(),
             fast_register,
+            fast: Once::new(),
             token: AtomicU32::new(0),
             state: P::Lock::new(RegionState::Idle),
         })?;
@@ -313,9 +316,11 @@ impl<P: Platform> MemoryRegion<P> {
                 return Err(RegionError::InUse);
             }
             let vacant = region.domain.tables.tokens.vacant()?;
-            let key = vacant.fill(TokenEntry::Fast(fast.clone()));
+            // Only here, under the lock and from the state that never comes back.
+            region.fast.set(fast.clone()).map_err(|_fast| RegionError::InUse)?;
+            let key = vacant.fill(TokenEntry::Fast(fast));
             region.set_token(key);
-            *state = RegionState::Fast(key, fast);
+            *state = RegionState::Fast(key);
             Ok(())
         })
     }
@@ -342,7 +347,7 @@ impl<P: Platform> MemoryRegion<P> {
             let hold = self.hold();
             let left = region.state.with(|state| {
                 let key = match state {
-                    RegionState::Registered(Standing { key, windows: 0, .. }) | RegionState::Fast(key, _) => *key,
+                    RegionState::Registered(Standing { key, windows: 0, .. }) | RegionState::Fast(key) => *key,
                     RegionState::Registered(_) | RegionState::Idle | RegionState::Leaving(_) => return None,
                 };
                 region.token.store(0, Ordering::Relaxed);
@@ -380,7 +385,7 @@ impl<P: Platform> RegionObject<P> {
         self.state.with(|state| match state {
             RegionState::Idle => ObjectState::Idle,
             RegionState::Registered(_) => ObjectState::Registered,
-            RegionState::Fast(..) => ObjectState::Initialized,
+            RegionState::Fast(_) => ObjectState::Initialized,
             RegionState::Leaving(_) => ObjectState::Leaving,
         })
     }
@@ -404,12 +409,9 @@ impl<P: Platform> RegionObject<P> {
         Ok(MemoryToken::new(standing.key.slot, standing.key.generation))
     }
 
-    /// The fast-register half, once initialised.
-    pub(crate) fn fast(&self) -> Option<Shared<FastRegion>> {
-        self.state.with(|state| match state {
-            RegionState::Fast(_, fast) => Some(fast.clone()),
-            _ => None,
-        })
+    /// The fast-register half, from its initialisation to the close.
+    pub(crate) fn fast(&self) -> Option<&Shared<FastRegion>> {
+        if self.token.load(Ordering::Relaxed) == 0 { None } else { self.fast.get() }
     }
 
     /// Takes the entry out of the table: at once, or in a service pass.

@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use softndk_cells::ring::Receiver;
+use softndk_cells::ring::{Receiver, Together};
 
 use crate::flags::Rights;
 use crate::limits::LAST_BYTES;
@@ -37,7 +37,7 @@ pub(crate) trait Sges {
 
 /// SGEs of the request at the front of a queue: one in the request itself, or several in the ring.
 pub(crate) struct Queued<'a> {
-    ring: &'a Receiver<Sge>,
+    ring: &'a Receiver<Sge, Together>,
     first: usize,
     count: usize,
     single: Sge,
@@ -45,7 +45,7 @@ pub(crate) struct Queued<'a> {
 
 impl<'a> Queued<'a> {
     /// `count` SGEs from `first` on in the ring; one alone is `single`.
-    pub(crate) fn new(ring: &'a Receiver<Sge>, first: usize, count: usize, single: Sge) -> Self {
+    pub(crate) fn new(ring: &'a Receiver<Sge, Together>, first: usize, count: usize, single: Sge) -> Self {
         Self { ring, first, count, single }
     }
 }
@@ -178,7 +178,7 @@ pub(crate) const CHUNK: usize = 64;
 /// Stores a range of an inline message, whose chunks begin at `first`.
 fn store<'g, P: Platform>(
     platform: &P,
-    (chunks, first): (&Receiver<[u8; CHUNK]>, usize),
+    (chunks, first): (&Receiver<[u8; CHUNK], Together>, usize),
     sink: &mut impl Spans<'g, P>,
     range: Range<u64>,
 ) -> Result<(), Fault> {
@@ -259,7 +259,7 @@ impl<P: Platform, E: Sges> LocalBytes<P> for List<'_, P, E> {
 }
 
 /// Inline data: chunks of a ring, from the first on. The engine's own copy needs no check and is never written.
-pub(crate) struct InlineBytes<'r>(pub(crate) &'r Receiver<[u8; CHUNK]>, pub(crate) usize);
+pub(crate) struct InlineBytes<'r>(pub(crate) &'r Receiver<[u8; CHUNK], Together>, pub(crate) usize);
 
 impl<P: Platform> LocalBytes<P> for InlineBytes<'_> {
     fn copy_to<'t>(

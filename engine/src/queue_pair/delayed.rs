@@ -14,6 +14,7 @@ use fastrand::Rng;
 use softndk_cells::{Dispose, Guard, NoMemory, Shared, Stamp, View};
 
 use crate::capacity::push_within_capacity;
+use crate::completion::completion_queue::Batch;
 use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::Rights;
@@ -27,7 +28,7 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::{Inside, Responder};
 use crate::queue_pair::transport::{
-    Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
+    Answer, AtHand, Begun, Filled, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
 };
 use crate::token::MemoryToken;
 
@@ -80,6 +81,8 @@ struct Path<P: Platform> {
 
 struct PathState<P: Platform> {
     responder: Responder<P>,
+    /// Receives that the responder has filled.
+    filled: Batch,
     parcels: Vec<Parcel>,
     /// The bytes of the operation under way.
     bytes: Vec<u8>,
@@ -153,7 +156,7 @@ impl<P: Platform> PathState<P> {
         task: Task,
     ) -> Result<Option<Reply>, Waits> {
         let platform = scheduler.platform();
-        let responder = &mut self.responder;
+        let (responder, filled) = (&mut self.responder, &mut self.filled);
         let Some(pair) = responder.pair().cloned() else { return Ok(None) };
         let inside = Inside { tables: &pair.domain.tables, guard };
         Ok(match task {
@@ -175,7 +178,7 @@ impl<P: Platform> PathState<P> {
                 });
                 Some(Reply::Access(written.map(|()| moved).map_err(|_| Refused::Remote)))
             }
-            Task::Begin(message) => match responder.begin(inside, message, path) {
+            Task::Begin(message) => match responder.begin(inside, message, path, filled) {
                 // It waits there, unless its queue pair has given up.
                 Begun::NoReceive { patient } if !self.is_given_up() => {
                     self.without_receive = Some(patient);
@@ -190,7 +193,7 @@ impl<P: Platform> PathState<P> {
                     let bytes = self.bytes.get(..moved as usize).ok_or(Fault::Source)?;
                     transfer::store_bytes(platform, bytes, &mut memory, range)
                 });
-                let fail = |_| NotSent::Receiver(responder.fail_receive(message, Outcome::LocalAccess));
+                let fail = |_| NotSent::Receiver(responder.fail_receive(message, Outcome::LocalAccess, filled));
                 Some(Reply::Sent(written.map(|()| moved).map_err(fail)))
             }
             Task::Invalidate(token) => {
@@ -204,15 +207,15 @@ impl<P: Platform> PathState<P> {
                 Some(Reply::Invalidated(Some(stamp)))
             }
             Task::EndSend(message) => {
-                responder.fill(message, Outcome::Success);
+                responder.fill(message, Outcome::Success, filled);
                 None
             }
             Task::EndRequest => {
-                responder.end_request();
+                responder.end_request(filled);
                 None
             }
             Task::Commit(sent, received) => {
-                responder.commit(sent, received);
+                responder.commit(filled, sent, received);
                 None
             }
             Task::Release => None,
@@ -377,7 +380,8 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         bytes.resize(PIECE as usize, 0);
         let number = scheduler.next_object();
         let state = PathState {
-            responder: Responder::try_new()?,
+            responder: Responder::new(),
+            filled: Batch::new(),
             parcels,
             bytes,
             answer: None,
@@ -458,7 +462,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         None
     }
 
-    fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun> {
+    fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage, _filled: &mut Filled) -> Answer<Begun> {
         if self.gathered {
             // Results that came before are on their way first.
             return Answer::Ready(Begun::NoReceive { patient: true });
@@ -487,6 +491,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         message: SendMessage,
         source: &mut impl LocalBytes<P>,
         range: Range<u64>,
+        _filled: &mut Filled,
     ) -> Answer<Result<u64, NotSent>> {
         let range = piece(&range);
         let platform = near.pair.core.scheduler.platform();
@@ -512,7 +517,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         )
     }
 
-    fn end_send(&mut self, pair: &Shared<QueuePairObject<P>>, message: SendMessage) {
+    fn end_send(&mut self, pair: &Shared<QueuePairObject<P>>, message: SendMessage, _filled: &mut Filled) {
         if self.open {
             self.open = false;
             self.gathered = true;
@@ -520,7 +525,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         }
     }
 
-    fn end_request(&mut self, pair: &Shared<QueuePairObject<P>>) {
+    fn end_request(&mut self, pair: &Shared<QueuePairObject<P>>, _filled: &mut Filled) {
         if self.open || self.asked == OperationState::Waiting {
             if self.asked == OperationState::Waiting {
                 self.asked = OperationState::GivenUp;
@@ -533,15 +538,21 @@ impl<P: Platform> Transport<P> for Delayed<P> {
         }
     }
 
-    fn has_gathered(&self) -> bool {
+    fn has_gathered(&self, _filled: &Filled) -> bool {
         self.gathered
     }
 
-    fn is_full(&self) -> bool {
+    fn is_full(&self, _filled: &Filled) -> bool {
         false
     }
 
-    fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, outgoing: Traffic, incoming: Traffic) {
+    fn commit(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        _filled: &mut Filled,
+        outgoing: Traffic,
+        incoming: Traffic,
+    ) {
         let anything = self.gathered || self.uncommitted || !outgoing.is_empty() || !incoming.is_empty();
         if anything {
             self.gathered = false;

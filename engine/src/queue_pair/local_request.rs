@@ -10,34 +10,35 @@ use crate::memory::memory_region::Edges;
 use crate::memory::memory_window::{self, Binding, NotBound};
 use crate::platform::Platform;
 use crate::queue_pair::pair::{QueuePairObject, Subject};
-use crate::queue_pair::requester::{Progress, RequestPhase, Requester};
+use crate::queue_pair::requester::{Gathered, Progress, RequestPhase, Requester};
+use crate::queue_pair::transport::Near;
 
 impl<P: Platform> Requester<P> {
     #[inline(never)]
-    pub(super) fn fast_register(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
+    pub(super) fn fast_register(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered) -> Progress {
         let Some(request) = self.requests.front() else { return Progress::Completed };
         let Subject::Pages(fast, ready) = &mut request.subject else {
-            return self.fail(pair, Outcome::InvalidRequest);
+            return self.fail(pair, out, Outcome::InvalidRequest);
         };
         match ready.take().map(|ready| fast.buffers.publish(ready)) {
-            Some(Ok(())) => self.complete(pair, Outcome::Success),
+            Some(Ok(())) => self.complete(pair, out, Outcome::Success),
             Some(Err(ready)) => {
                 fast.buffers.discard(ready);
-                self.fail(pair, Outcome::InvalidRequest)
+                self.fail(pair, out, Outcome::InvalidRequest)
             }
-            None => self.fail(pair, Outcome::InvalidRequest),
+            None => self.fail(pair, out, Outcome::InvalidRequest),
         }
     }
 
     #[inline(never)]
-    pub(super) fn bind(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
+    pub(super) fn bind(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered) -> Progress {
         let Some(request) = self.requests.front() else { return Progress::Completed };
         let Subject::Binding(window, region, rights) = &request.subject else {
-            return self.fail(pair, Outcome::InvalidRequest);
+            return self.fail(pair, out, Outcome::InvalidRequest);
         };
         let registration = request.single.token;
         // Deregistered meanwhile, or being closed.
-        let Some(hold) = region.bound(registration) else { return self.fail(pair, Outcome::InvalidRequest) };
+        let Some(hold) = region.bound(registration) else { return self.fail(pair, out, Outcome::InvalidRequest) };
         let binding = Binding {
             token: request.token,
             pair: pair.windows.address(),
@@ -47,11 +48,11 @@ impl<P: Platform> Requester<P> {
             rights: *rights,
         };
         match memory_window::bind(window, binding, &pair.windows, (region.clone(), hold)) {
-            Ok(()) => self.complete(pair, Outcome::Success),
+            Ok(()) => self.complete(pair, out, Outcome::Success),
             Err((error, hold)) => {
                 region.unbound(binding.region, hold);
                 match error {
-                    NotBound::Occupied => self.fail(pair, Outcome::InvalidRequest),
+                    NotBound::Occupied => self.fail(pair, out, Outcome::InvalidRequest),
                     NotBound::Wait(stamp) => Progress::Epoch(stamp, 0),
                 }
             }
@@ -59,9 +60,16 @@ impl<P: Platform> Requester<P> {
     }
 
     #[inline(never)]
-    pub(super) fn invalidate(&mut self, pair: &Shared<QueuePairObject<P>>) -> Progress {
+    pub(super) fn invalidate(&mut self, near: Near<'_, P>, out: &mut Gathered) -> Progress {
+        let pair = near.pair;
         let withdrawn = match self.requests.front().map(|request| &request.subject) {
-            Some(Subject::Fast(fast)) => fast.buffers.withdraw(),
+            Some(Subject::Fast(fast)) => match fast.buffers.withdraw() {
+                // Mostly no other context is inside, and this one looks at no memory that it found before.
+                Some(stamp) if near.inside.guard.is_last_before(stamp) => {
+                    return self.complete(pair, out, Outcome::Success);
+                }
+                withdrawn => withdrawn,
+            },
             // A window is unbound only by the queue pair it is bound to.
             Some(Subject::Window(window)) => memory_window::unbind(window, |bound| bound.is(&pair.windows)),
             _ => None,
@@ -71,7 +79,7 @@ impl<P: Platform> Requester<P> {
                 self.phase = RequestPhase::Leaving(stamp);
                 Progress::Epoch(stamp, 0)
             }
-            None => self.fail(pair, Outcome::InvalidRequest),
+            None => self.fail(pair, out, Outcome::InvalidRequest),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::Responder;
 use crate::queue_pair::transport::{
-    Answer, AtHand, Begun, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
+    Answer, AtHand, Begun, Filled, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
 };
 use crate::token::MemoryToken;
 
@@ -26,7 +26,7 @@ pub(crate) struct Loopback<P: Platform>(Responder<P>);
 
 impl<P: Platform> Transport<P> for Loopback<P> {
     fn try_new(_scheduler: &Scheduler<P>) -> Result<Self, NoMemory> {
-        Responder::try_new().map(Self)
+        Ok(Self(Responder::new()))
     }
 
     #[inline]
@@ -83,8 +83,8 @@ impl<P: Platform> Transport<P> for Loopback<P> {
     }
 
     #[inline]
-    fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun> {
-        Answer::Ready(self.0.begin(near.inside, message, &Object::of(near.pair)))
+    fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage, filled: &mut Filled) -> Answer<Begun> {
+        Answer::Ready(self.0.begin(near.inside, message, &Object::of(near.pair), &mut filled.completions))
     }
 
     #[inline]
@@ -94,6 +94,7 @@ impl<P: Platform> Transport<P> for Loopback<P> {
         message: SendMessage,
         source: &mut impl LocalBytes<P>,
         range: Range<u64>,
+        filled: &mut Filled,
     ) -> Answer<Result<u64, NotSent>> {
         let moved = range.end.saturating_sub(range.start);
         let copied =
@@ -103,7 +104,11 @@ impl<P: Platform> Transport<P> for Loopback<P> {
         Answer::Ready(match copied {
             Ok(()) => Ok(moved),
             Err(Fault::Source) => Err(NotSent::Local),
-            Err(Fault::Sink) => Err(NotSent::Receiver(self.0.fail_receive(message, Outcome::LocalAccess))),
+            Err(Fault::Sink) => Err(NotSent::Receiver(self.0.fail_receive(
+                message,
+                Outcome::LocalAccess,
+                &mut filled.completions,
+            ))),
         })
     }
 
@@ -112,27 +117,34 @@ impl<P: Platform> Transport<P> for Loopback<P> {
     }
 
     #[inline]
-    fn end_send(&mut self, _pair: &Shared<QueuePairObject<P>>, message: SendMessage) {
-        self.0.fill(message, Outcome::Success);
+    fn end_send(&mut self, _pair: &Shared<QueuePairObject<P>>, message: SendMessage, filled: &mut Filled) {
+        self.0.fill(message, Outcome::Success, &mut filled.completions);
     }
 
     #[inline]
-    fn end_request(&mut self, _pair: &Shared<QueuePairObject<P>>) {
-        self.0.end_request();
+    fn end_request(&mut self, _pair: &Shared<QueuePairObject<P>>, filled: &mut Filled) {
+        self.0.end_request(&mut filled.completions);
     }
 
-    fn has_gathered(&self) -> bool {
-        self.0.has_gathered()
-    }
-
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.0.is_full()
+    fn has_gathered(&self, filled: &Filled) -> bool {
+        !filled.completions.is_empty()
     }
 
     #[inline]
-    fn commit(&mut self, _pair: &Shared<QueuePairObject<P>>, outgoing: Traffic, incoming: Traffic) {
-        self.0.commit(incoming, outgoing);
+    fn is_full(&self, filled: &Filled) -> bool {
+        filled.completions.is_full()
+    }
+
+    #[inline]
+    fn commit(
+        &mut self,
+        _pair: &Shared<QueuePairObject<P>>,
+        filled: &mut Filled,
+        outgoing: Traffic,
+        incoming: Traffic,
+    ) {
+        self.0.commit(&mut filled.completions, incoming, outgoing);
+        filled.ahead.clear();
     }
 
     fn release(&mut self, _pair: &Shared<QueuePairObject<P>>) {

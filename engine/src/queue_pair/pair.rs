@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use softndk_cells::ring::{self, Receiver, Sender};
+use softndk_cells::ring::{self, Receiver, Sender, Together};
 use softndk_cells::{NoMemory, Ready, Reserved, Serialized, Shared};
 
 use crate::adapter::open::OpenObject;
@@ -66,10 +66,10 @@ pub(crate) struct QueuePairObject<P: Platform> {
     state: AtomicU32,
     pub(super) limits: PostLimits,
     pub(super) requests: Sender<Request<P>>,
-    pub(super) sges: Sender<Sge>,
-    pub(super) chunks: Sender<[u8; CHUNK]>,
+    pub(super) sges: Sender<Sge, Together>,
+    pub(super) chunks: Sender<[u8; CHUNK], Together>,
     pub(super) receives: Sender<Receive>,
-    pub(super) receive_sges: Sender<Sge>,
+    pub(super) receive_sges: Sender<Sge, Together>,
     /// Processing of the initiator queue, by one context at a time.
     pub(crate) work: Serialized<Requester<P>>,
     pub(crate) receiving: ReceiveQueue<P>,
@@ -143,7 +143,7 @@ pub(crate) struct Request<P: Platform> {
 impl<P: Platform> Request<P> {
     /// Its SGEs; `ring` is that of its queue pair.
     #[inline]
-    pub(crate) fn sges<'a>(&self, ring: &'a Receiver<Sge>) -> Queued<'a> {
+    pub(crate) fn sges<'a>(&self, ring: &'a Receiver<Sge, Together>) -> Queued<'a> {
         Queued::new(ring, self.first, self.count, self.single)
     }
 }
@@ -228,26 +228,32 @@ impl<P: Platform> QueuePairSettings<'_, P> {
     pub(crate) fn size(&self) -> u64 {
         let ring = |depth: u32, each: u32, size: usize| {
             let entries = u64::from(depth).saturating_mul(u64::from(each));
-            entries.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(size as u64)
+            let places = if entries == 0 { 0 } else { entries.checked_next_power_of_two().unwrap_or(u64::MAX) };
+            places.saturating_mul(size as u64)
         };
         let rings = [
             ring(self.initiator_depth, 1, size_of::<Request<P>>()),
-            ring(self.initiator_depth, self.initiator_sges, size_of::<Sge>()),
+            ring(self.initiator_depth, listed(self.initiator_sges), size_of::<Sge>()),
             ring(self.initiator_depth, self.inline_data.div_ceil(CHUNK as u32), CHUNK),
             ring(self.receive_depth(), 1, size_of::<Receive>()),
-            ring(self.receive_depth(), self.receive_sges(), size_of::<Sge>()),
+            ring(self.receive_depth(), listed(self.receive_sges()), size_of::<Sge>()),
         ];
         rings.into_iter().fold(0, u64::saturating_add)
     }
 }
 
+/// The SGEs of a request that are in a ring of their own: one is a part of its request.
+const fn listed(sges: u32) -> u32 {
+    if sges > 1 { sges } else { 0 }
+}
+
 /// What a queue pair is made of and may fail for.
 struct QueuePairParts<P: Platform> {
     requests: Sender<Request<P>>,
-    sges: Sender<Sge>,
-    chunks: Sender<[u8; CHUNK]>,
+    sges: Sender<Sge, Together>,
+    chunks: Sender<[u8; CHUNK], Together>,
     receives: Sender<Receive>,
-    receive_sges: Sender<Sge>,
+    receive_sges: Sender<Sge, Together>,
     work: Requester<P>,
     receiving: ReceiveQueue<P>,
     attachment: Option<SrqAttachment<P>>,
@@ -264,11 +270,12 @@ impl<P: Platform> QueuePairParts<P> {
         let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
         let depth = settings.initiator_depth;
         let (requests, request_end) = ring::channel(depth as usize)?;
-        let (sges, sge_end) = ring::channel(product(depth, settings.initiator_sges)?)?;
+        let (sges, sge_end) = ring::channel(product(depth, listed(settings.initiator_sges))?)?;
         let (chunks, chunk_end) = ring::channel(product(depth, settings.inline_data.div_ceil(CHUNK as u32))?)?;
         let (receives, receive_end) = ring::channel(settings.receive_depth() as usize)?;
-        let most = product(settings.receive_depth(), settings.receive_sges())?;
+        let most = product(settings.receive_depth(), listed(settings.receive_sges()))?;
         let (receive_sges, receive_sge_end) = ring::channel(most)?;
+        let filled_sges = settings.shared.map_or(settings.receive_sges(), SharedReceiveQueue::most_sges);
         Ok(Self {
             requests,
             sges,
@@ -276,7 +283,7 @@ impl<P: Platform> QueuePairParts<P> {
             receives,
             receive_sges,
             work: Requester::try_new(&domain.open.adapter.scheduler, request_end, sge_end, chunk_end)?,
-            receiving: ReceiveQueue::new(receive_end, receive_sge_end),
+            receiving: ReceiveQueue::try_new(receive_end, receive_sge_end, filled_sges)?,
             attachment: settings.shared.map(SrqAttachment::try_new).transpose()?,
             windows: Shared::try_new(Windows::new())?,
             patience: Patience::of(&domain.open)?,
@@ -398,7 +405,7 @@ impl<P: Platform> QueuePair<P> {
             pair.mark(state::ENDED | state::DRAIN);
             // An idle queue pair is closed at once; the rest drains in a service pass.
             if pair.requests.is_empty() && pair.receives.is_empty() {
-                pair.core.scheduler.platform().raised(|_| requester::step(pair, None, PIECE));
+                pair.core.scheduler.platform().raised(|_| requester::step(pair, None, PIECE, &mut None));
             } else {
                 pair.core.scheduler.link(&Object::of(pair));
             }
@@ -545,7 +552,7 @@ fn service<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes
     if pair.unmark(state::FAILED) {
         end_connection(pair);
     }
-    let stepped = requester::step(pair, Some(processor), (*bytes).min(PIECE));
+    let stepped = requester::step(pair, Some(processor), (*bytes).min(PIECE), &mut None);
     *bytes = bytes.saturating_sub(stepped.used());
     if matches!(stepped, requester::Stepped::More(_)) || more_receives {
         pair.core.scheduler.link_at(&Object::of(pair), Some(processor));

@@ -8,7 +8,7 @@
 //! accepted and cancelled.
 
 use softndk_cells::Shared;
-use softndk_cells::ring::Claim;
+use softndk_cells::ring::{Claim, Together};
 
 use crate::error::PostError;
 use crate::flags::{Operation, RequestFlags, Rights};
@@ -159,20 +159,23 @@ impl<P: Platform> QueuePair<P> {
     /// The front end refused a post by itself: requests held back are processed.
     pub fn schedule_held(&self) {
         if !self.0.requests.is_empty() {
-            process_in_place(&self.0);
+            process_in_place(&self.0, &mut None);
         }
     }
 
     fn post(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
-        let posted = self.enqueue(order, sges);
-        self.after_post(order.flags, posted)
+        match self.enqueue(order, sges) {
+            Ok(Posted::Processed) => Ok(()),
+            Ok(Posted::Queued) => self.after_post(order.flags, Ok(())),
+            Err(error) => self.after_post(order.flags, Err(error)),
+        }
     }
 
     /// Processes what may be processed: after a post that is not deferred, and after any that failed.
     fn after_post(&self, flags: RequestFlags, posted: Result<(), PostError>) -> Result<(), PostError> {
         match posted {
             Ok(()) if flags.contains(RequestFlags::DEFER) && !self.0.is_ended() => {}
-            Ok(()) => process_in_place(&self.0),
+            Ok(()) => process_in_place(&self.0, &mut None),
             Err(_) => self.schedule_held(),
         }
         posted
@@ -185,7 +188,7 @@ impl<P: Platform> QueuePair<P> {
         if operation.accepts().contains(flags) { Ok(()) } else { Err(PostError::BadFlags) }
     }
 
-    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
+    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<Posted, PostError> {
         let pair = &self.0;
         self.check_state_and_flags(order.operation, order.flags)?;
         let count = sges.len();
@@ -218,6 +221,11 @@ impl<P: Platform> QueuePair<P> {
             request.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
             request.length = u64::from(request.single.length);
             pair.check_length(request.length)?;
+            let alone = requests.is_first() && !order.flags.contains(RequestFlags::DEFER);
+            if alone && request.is_plain && order.operation != Operation::Send {
+                process_in_place(pair, &mut Some(Fresh { claim: requests, request }));
+                return Ok(Posted::Processed);
+            }
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
         } else {
             let mut ring = pair.sges.claim().ok_or(PostError::Concurrent)?;
@@ -229,13 +237,13 @@ impl<P: Platform> QueuePair<P> {
             ring.publish();
         }
         show(requests, order.flags);
-        Ok(())
+        Ok(Posted::Queued)
     }
 
     /// Copies inline data into chunks of the ring and returns its length.
     fn stage_inline(
         &self,
-        ring: &mut Claim<'_, [u8; CHUNK]>,
+        ring: &mut Claim<'_, [u8; CHUNK], Together>,
         sges: impl Iterator<Item = Sge>,
     ) -> Result<u64, PostError> {
         let most = u64::from(self.0.limits.inline_data);
@@ -279,7 +287,7 @@ impl<P: Platform> QueuePair<P> {
             return Err(PostError::BadParameter);
         }
         let fast = region.0.fast().ok_or(PostError::BadParameter)?;
-        check_registration(&fast, &registration, pages.count())?;
+        check_registration(fast, &registration, pages.count())?;
         let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
         if requests.free() == 0 {
             return Err(PostError::QueueFull);
@@ -346,7 +354,7 @@ impl<P: Platform> QueuePair<P> {
             return Err(PostError::BadParameter);
         }
         let fast = region.0.fast().ok_or(PostError::BadParameter)?;
-        self.post_invalidate(context, flags, Subject::Fast(fast))
+        self.post_invalidate(context, flags, Subject::Fast(fast.clone()))
     }
 
     fn post_invalidate_window(
@@ -382,6 +390,30 @@ fn show<P: Platform>(requests: Claim<'_, Request<P>>, flags: RequestFlags) {
     }
 }
 
+/// What became of a post that succeeds.
+enum Posted {
+    /// It is in the queue.
+    Queued,
+    /// It was, or has been processed already.
+    Processed,
+}
+
+/// A plain Read or Write that the queue, empty as it is, has a place for and does not have yet: its poster may process it without.
+pub(super) struct Fresh<'a, P: Platform> {
+    pub(super) request: Request<P>,
+    claim: Claim<'a, Request<P>>,
+}
+
+impl<P: Platform> Fresh<'_, P> {
+    /// Puts it into the queue.
+    pub(super) fn enqueue(self) {
+        let Self { mut claim, request } = self;
+        let staged = claim.stage(request);
+        debug_assert!(staged.is_ok(), "there is a place for it");
+        claim.publish();
+    }
+}
+
 /// What the data-moving posts have in common.
 struct Order {
     operation: Operation,
@@ -410,7 +442,7 @@ impl Order {
 }
 
 /// Copies SGEs into a ring and returns the length of the message.
-fn stage_sges(ring: &mut Claim<'_, Sge>, sges: impl Iterator<Item = Sge>) -> Result<u64, PostError> {
+fn stage_sges(ring: &mut Claim<'_, Sge, Together>, sges: impl Iterator<Item = Sge>) -> Result<u64, PostError> {
     let mut length = 0_u64;
     for sge in sges {
         length += u64::from(sge.length);
@@ -438,18 +470,23 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
 
 /// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
 /// service pass. Inside a callback that is everything.
-fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
+fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>, fresh: &mut Option<Fresh<'_, P>>) {
     let platform = pair.core.scheduler.platform();
-    let mut left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, None));
+    let mut left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, None, fresh));
     while let Some(rest) = left {
-        left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, Some(rest)));
+        left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, Some(rest), fresh));
     }
 }
 
 /// One piece, at DISPATCH_LEVEL, of the `left` bytes that the call may still process, which the first piece finds out. What is left
 /// for another one; `None` when this was the last.
 #[inline]
-fn process_piece<P: Platform>(pair: &Shared<QueuePairObject<P>>, at_dispatch: bool, left: Option<u64>) -> Option<u64> {
+fn process_piece<P: Platform>(
+    pair: &Shared<QueuePairObject<P>>,
+    at_dispatch: bool,
+    left: Option<u64>,
+    fresh: &mut Option<Fresh<'_, P>>,
+) -> Option<u64> {
     let scheduler = &pair.core.scheduler;
     let processor = scheduler.platform().processor();
     let allowance = scheduler.allowance_of(processor);
@@ -464,7 +501,7 @@ fn process_piece<P: Platform>(pair: &Shared<QueuePairObject<P>>, at_dispatch: bo
         }
     };
     if left > 0 {
-        let stepped = requester::step(pair, Some(processor), left.min(PIECE));
+        let stepped = requester::step(pair, Some(processor), left.min(PIECE), fresh);
         if let Some(allowance) = allowance.filter(|_| at_dispatch) {
             allowance.charge(stepped.used());
         }
@@ -475,6 +512,8 @@ fn process_piece<P: Platform>(pair: &Shared<QueuePairObject<P>>, at_dispatch: bo
             requester::Stepped::More(_) if pair.requests.is_empty() && !pair.is_ended() => return None,
             requester::Stepped::More(_) => {}
         }
+    } else if let Some(fresh) = fresh.take() {
+        fresh.enqueue();
     }
     scheduler.link_at(&Object::of(pair), Some(processor));
     None

@@ -9,7 +9,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use softndk_cells::ring::Receiver;
+use arrayvec::ArrayVec;
+use softndk_cells::ring::{Receiver, Together};
 use softndk_cells::{NoMemory, Shared};
 
 use crate::capacity::push_within_capacity;
@@ -38,15 +39,13 @@ pub(crate) struct Receive {
 
 /// The next receives of a queue that have one SGE: their contexts and SGEs, as [`ReceiveQueue::look_ahead`] found them.
 pub(crate) struct Ahead {
-    receives: Vec<(u64, Sge)>,
+    receives: ArrayVec<(u64, Sge), BATCH>,
     next: usize,
 }
 
 impl Ahead {
-    pub(crate) fn try_new() -> Result<Self, NoMemory> {
-        let mut receives = Vec::new();
-        receives.try_reserve_exact(BATCH)?;
-        Ok(Self { receives, next: 0 })
+    pub(crate) const fn new() -> Self {
+        Self { receives: ArrayVec::new_const(), next: 0 }
     }
 
     /// The next one, if it has been looked at.
@@ -75,17 +74,23 @@ pub(crate) struct ReceiveQueue<P: Platform> {
 
 struct PostedReceives<P: Platform> {
     receives: Receiver<Receive>,
-    sges: Receiver<Sge>,
+    sges: Receiver<Sge, Together>,
     /// The peer fills receives at the front of the queue.
     delivering: bool,
     /// Scheduled when a receive is posted.
     waiter: Option<Object<P>>,
+    /// Where the one peer that a queue pair ever has keeps the SGEs of the receive that it fills; taken with the first receive.
+    scratch: Vec<Sge>,
 }
 
 impl<P: Platform> ReceiveQueue<P> {
-    pub(crate) fn new(receives: Receiver<Receive>, sges: Receiver<Sge>) -> Self {
-        let inner = PostedReceives { receives, sges, delivering: false, waiter: None };
-        Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) }
+    /// A queue whose receives have at most so many SGEs, from wherever they come.
+    pub(crate) fn try_new(receives: Receiver<Receive>, sges: Receiver<Sge, Together>, most_sges: u32) -> Result<Self, NoMemory> {
+        let mut scratch = Vec::new();
+        // The SGE of a receive that has one goes there too.
+        scratch.try_reserve_exact(most_sges.max(1) as usize)?;
+        let inner = PostedReceives { receives, sges, delivering: false, waiter: None, scratch };
+        Ok(Self { inner: P::Lock::new(inner), awaited: AtomicBool::new(false) })
     }
 
     /// Gives the responder the receive after the `filled` ones it has filled already, and its SGEs; or records
@@ -113,6 +118,7 @@ impl<P: Platform> ReceiveQueue<P> {
                 self.awaited.store(false, Ordering::SeqCst);
             }
             let receive = *inner.receives.peek(position)?;
+            inner.lend_scratch(sges);
             sges.clear();
             if receive.count == 1 {
                 push_within_capacity(sges, receive.single).ok()?;
@@ -137,7 +143,7 @@ impl<P: Platform> ReceiveQueue<P> {
             for offset in 0..most {
                 let receive = inner.receives.peek(first.wrapping_add(offset)).filter(|receive| receive.count == 1);
                 let Some(receive) = receive else { break };
-                if push_within_capacity(&mut ahead.receives, (receive.context, receive.single)).is_err() {
+                if ahead.receives.try_push((receive.context, receive.single)).is_err() {
                     break;
                 }
             }
@@ -165,6 +171,7 @@ pub(crate) fn begin_shared<P: Platform>(
         if pair.state() & state::DRAIN != 0 {
             return (None, (None, None));
         }
+        inner.lend_scratch(sges);
         let (receive, emptied) = attachment.take(waiter, filled == 0, sges);
         inner.delivering |= receive.is_some();
         (receive, emptied)
@@ -196,6 +203,13 @@ pub(crate) fn commit<P: Platform>(pair: &Shared<QueuePairObject<P>>, filled: &mu
 }
 
 impl<P: Platform> PostedReceives<P> {
+    /// Gives the peer its place for SGEs, unless it has it.
+    fn lend_scratch(&mut self, sges: &mut Vec<Sge>) {
+        if sges.capacity() == 0 {
+            core::mem::swap(sges, &mut self.scratch);
+        }
+    }
+
     /// Frees the places of the oldest receives. They leave last, as in `pop`.
     fn release(&mut self, receives: usize) {
         for offset in 0..receives {

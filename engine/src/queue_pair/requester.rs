@@ -11,7 +11,7 @@
 
 use core::ops::Range;
 
-use softndk_cells::ring::Receiver;
+use softndk_cells::ring::{Receiver, Together};
 use softndk_cells::{NoMemory, Shared, Stamp};
 
 use crate::completion::completion_queue::{self, Batch, Completion};
@@ -24,8 +24,9 @@ use crate::object::header::Object;
 use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject, Request, Subject, state, update_end};
+use crate::queue_pair::posting::Fresh;
 use crate::queue_pair::transport::{
-    Answer, Begun, Near, NotSent, PeerTransport, Refused, RemoteBuffer, SendMessage, Transport,
+    Answer, Begun, Filled, Near, NotSent, PeerTransport, Refused, RemoteBuffer, SendMessage, Transport,
 };
 use crate::token::Sge;
 
@@ -46,17 +47,24 @@ pub(super) enum RequestPhase {
 /// The processing state of a queue pair; see the module.
 pub(crate) struct Requester<P: Platform> {
     pub(super) requests: Receiver<Request<P>>,
-    sges: Receiver<Sge>,
-    chunks: Receiver<[u8; CHUNK]>,
+    sges: Receiver<Sge, Together>,
+    chunks: Receiver<[u8; CHUNK], Together>,
     pub(super) phase: RequestPhase,
     pub(super) transport: PeerTransport<P>,
     /// Until when the message at the front waits for a receive.
     pub(super) deadline: Option<u64>,
-    pub(super) done: Batch,
-    /// A request failed; the connection has not been ended yet.
-    failed: bool,
+    /// Of a request that has failed: entered when the connection has ended.
+    failure: Option<Completion>,
     pub(super) outgoing: Traffic,
     pub(super) incoming: Traffic,
+}
+
+/// What a run completes, at both ends, and [`Requester::commit`] enters.
+pub(super) struct Gathered {
+    /// Of this end's requests.
+    pub(super) done: Batch,
+    /// Of the other end's receives.
+    pub(super) filled: Filled,
 }
 
 /// How much a step did.
@@ -104,8 +112,8 @@ impl<P: Platform> Requester<P> {
     pub(crate) fn try_new(
         scheduler: &Scheduler<P>,
         requests: Receiver<Request<P>>,
-        sges: Receiver<Sge>,
-        chunks: Receiver<[u8; CHUNK]>,
+        sges: Receiver<Sge, Together>,
+        chunks: Receiver<[u8; CHUNK], Together>,
     ) -> Result<Self, NoMemory> {
         Ok(Self {
             requests,
@@ -114,28 +122,30 @@ impl<P: Platform> Requester<P> {
             phase: RequestPhase::Fresh,
             transport: PeerTransport::try_new(scheduler)?,
             deadline: None,
-            done: Batch::try_new()?,
-            failed: false,
+            failure: None,
             outgoing: Traffic::default(),
             incoming: Traffic::default(),
         })
     }
 
-    /// Brings requests forward until a bound is reached or something has to be waited for.
+    /// Brings requests forward until a bound is reached or something has to be waited for. What it gathers is in its frame, which
+    /// is gone when the connection ends.
+    #[inline(never)]
     fn run(&mut self, near: Near<'_, P>, most: u64) -> (u64, Stop) {
         let connected = self.transport.connect(near.pair);
         let mut bytes = 0_u64;
         let mut stop = Stop::Bounds;
+        let out = &mut Gathered { done: Batch::new(), filled: Filled::new() };
         for _ in 0..STEP_REQUESTS {
             if self.requests.is_empty() {
                 stop = Stop::Empty;
                 break;
             }
-            if self.done.is_full() || self.transport.is_full() {
-                self.commit(near.pair);
+            if out.done.is_full() || self.transport.is_full(&out.filled) {
+                self.commit(near.pair, out);
             }
             let left = most.saturating_sub(bytes).max(1);
-            let plain = if connected { self.run_plain(near, left) } else { 0 };
+            let plain = if connected { self.run_plain(near, out, left) } else { 0 };
             if plain > 0 {
                 bytes = bytes.saturating_add(plain);
                 if bytes >= most {
@@ -143,13 +153,13 @@ impl<P: Platform> Requester<P> {
                 }
                 continue;
             }
-            match self.advance(near, connected, left) {
+            match self.advance(near, out, connected, left) {
                 Progress::Completed => bytes = bytes.saturating_add(REQUEST_COST),
                 Progress::Moved(moved) => bytes = bytes.saturating_add(moved.max(REQUEST_COST)),
                 // The filled receives are still in front of those that are free.
-                Progress::NoReceive { .. } if self.transport.has_gathered() => self.commit(near.pair),
+                Progress::NoReceive { .. } if self.transport.has_gathered(&out.filled) => self.commit(near.pair, out),
                 Progress::NoReceive { patient } if !self.waits(near.pair, patient) => {
-                    self.fail(near.pair, Outcome::NotReady);
+                    self.fail(near.pair, out, Outcome::NotReady);
                     bytes = bytes.saturating_add(REQUEST_COST);
                 }
                 Progress::NoReceive { .. } | Progress::Later => {
@@ -162,66 +172,62 @@ impl<P: Platform> Requester<P> {
                     break;
                 }
             }
-            if bytes >= most || self.failed {
+            if bytes >= most || self.failure.is_some() {
                 break;
             }
         }
-        if core::mem::take(&mut self.failed) {
-            // Before the results: a consumer that sees the failed request finds the connection ended.
-            queue_pair::end_connection(near.pair);
-        }
-        self.commit(near.pair);
+        self.commit(near.pair, out);
         (bytes, stop)
     }
 
-    /// One step of the request at the front. Rare steps have frames of their own.
-    #[inline]
-    fn advance(&mut self, near: Near<'_, P>, connected: bool, most: u64) -> Progress {
+    /// One step of the request at the front, in a frame of its own: plain requests do not need it.
+    #[inline(never)]
+    fn advance(&mut self, near: Near<'_, P>, out: &mut Gathered, connected: bool, most: u64) -> Progress {
         // A request whose access has been revoked already is finished; only its readers have to leave.
         let goes_on = matches!(self.phase, RequestPhase::Leaving(_)) || !near.pair.is_ended();
         if !goes_on || !connected {
-            return self.complete(near.pair, Outcome::Cancelled);
+            return self.complete(near.pair, out, Outcome::Cancelled);
         }
         if let RequestPhase::Leaving(stamp) = self.phase {
-            return self.leave(near.pair, stamp);
+            return self.leave(near.pair, out, stamp);
         }
         let Some(request) = self.requests.front() else { return Progress::Completed };
         match request.operation {
             Operation::Read if near.pair.state() & state::NO_READS != 0 => {
-                return self.fail(near.pair, Outcome::InvalidRequest);
+                return self.fail(near.pair, out, Outcome::InvalidRequest);
             }
             Operation::Read | Operation::Write => {}
             Operation::Send | Operation::SendAndInvalidate => {
-                if let Some(progress) = self.begin_send(near) {
+                if let Some(progress) = self.begin_send(near, out) {
                     return progress;
                 }
             }
-            Operation::FastRegister => return self.fast_register(near.pair),
-            Operation::Bind => return self.bind(near.pair),
-            Operation::Invalidate => return self.invalidate(near.pair),
+            Operation::FastRegister => return self.fast_register(near.pair, out),
+            Operation::Bind => return self.bind(near.pair, out),
+            Operation::Invalidate => return self.invalidate(near, out),
             Operation::Receive | Operation::ReceiveAndInvalidate => {
-                return self.complete(near.pair, Outcome::InvalidRequest);
+                return self.complete(near.pair, out, Outcome::InvalidRequest);
             }
         }
-        self.transfer(near, most)
+        self.transfer(near, out, most)
     }
 
     /// A message finds and checks everything it needs before its first byte moves; `None` when it has.
-    fn begin_send(&mut self, near: Near<'_, P>) -> Option<Progress> {
+    fn begin_send(&mut self, near: Near<'_, P>, out: &mut Gathered) -> Option<Progress> {
         let request = self.requests.peek(self.requests.position())?;
         if let RequestPhase::Fresh = self.phase
             && request.length > 0
             && !request.flags.contains(RequestFlags::INLINE)
             && list(near, request, &self.sges).check().is_err()
         {
-            return Some(self.fail(near.pair, Outcome::LocalAccess));
+            return Some(self.fail(near.pair, out, Outcome::LocalAccess));
         }
         match self.phase {
             RequestPhase::Fresh | RequestPhase::Beginning => {}
             _ => return None,
         }
         self.phase = RequestPhase::Beginning;
-        match self.transport.begin_send(near, SendMessage::of(request)) {
+        match self.transport.begin_send(near, SendMessage::of(request), &mut out.filled) {
             Answer::Later => Some(Progress::Later),
             Answer::Ready(Begun::Found) => {
                 self.phase = RequestPhase::Moving(0);
@@ -233,23 +239,23 @@ impl<P: Platform> Requester<P> {
                 self.phase = RequestPhase::Fresh;
                 Some(Progress::NoReceive { patient })
             }
-            Answer::Ready(Begun::UnknownToken) => Some(self.fail(near.pair, Outcome::RemoteError)),
-            Answer::Ready(Begun::Failed(outcome)) => Some(self.fail(near.pair, receiver_failed(near.pair, outcome))),
+            Answer::Ready(Begun::UnknownToken) => Some(self.fail(near.pair, out, Outcome::RemoteError)),
+            Answer::Ready(Begun::Failed(outcome)) => Some(self.fail(near.pair, out, receiver_failed(near.pair, outcome))),
         }
     }
 
     /// A request that moves bytes: move a piece; after the last one invalidate what is to be invalidated, and complete.
     #[inline]
-    fn transfer(&mut self, near: Near<'_, P>, most: u64) -> Progress {
+    fn transfer(&mut self, near: Near<'_, P>, out: &mut Gathered, most: u64) -> Progress {
         let Some(request) = self.requests.peek(self.requests.position()) else { return Progress::Completed };
         let (operation, length) = (request.operation, request.length);
         let invalidates_sink = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
         let mut moved = 0;
         if !matches!(self.phase, RequestPhase::Revoking) {
             let at = if let RequestPhase::Moving(at) = self.phase { at } else { 0 };
-            moved = match self.move_piece(near, at, most) {
+            moved = match self.move_piece(near, out, at, most) {
                 Answer::Later => return Progress::Later,
-                Answer::Ready(Err(outcome)) => return self.fail(near.pair, outcome),
+                Answer::Ready(Err(outcome)) => return self.fail(near.pair, out, outcome),
                 Answer::Ready(Ok(moved)) => moved,
             };
             if operation == Operation::Read {
@@ -264,28 +270,34 @@ impl<P: Platform> Requester<P> {
             }
         }
         if invalidates_sink {
-            return self.invalidate_sink(near, moved);
+            return self.invalidate_sink(near, out, moved);
         }
         if operation == Operation::SendAndInvalidate {
-            return self.invalidate_remote(near, moved);
+            return self.invalidate_remote(near, out, moved);
         }
         if operation == Operation::Send {
-            self.end_send(near.pair);
+            self.end_send(near.pair, out);
         }
-        self.complete(near.pair, Outcome::Success);
+        self.complete(near.pair, out, Outcome::Success);
         Progress::Moved(moved)
     }
 
     /// The message at the front has been delivered: its receive succeeds.
-    fn end_send(&mut self, pair: &Shared<QueuePairObject<P>>) {
+    fn end_send(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered) {
         if let Some(request) = self.requests.peek(self.requests.position()) {
-            self.transport.end_send(pair, SendMessage::of(request));
+            self.transport.end_send(pair, SendMessage::of(request), &mut out.filled);
         }
     }
 
     /// Moves the next piece of the request at the front; how many bytes. This end's memory is checked before the first of them.
     #[inline]
-    fn move_piece(&mut self, near: Near<'_, P>, at: u64, most: u64) -> Answer<Result<u64, Outcome>> {
+    fn move_piece(
+        &mut self,
+        near: Near<'_, P>,
+        out: &mut Gathered,
+        at: u64,
+        most: u64,
+    ) -> Answer<Result<u64, Outcome>> {
         let Some(request) = self.requests.peek(self.requests.position()) else { return Answer::Ready(Ok(0)) };
         let length = request.length;
         if length == 0 {
@@ -293,7 +305,7 @@ impl<P: Platform> Requester<P> {
         }
         // Inline data is short and is moved in one piece.
         if request.flags.contains(RequestFlags::INLINE) {
-            return move_inline(&mut self.transport, near, request, &self.chunks, at..length);
+            return move_inline((&mut self.transport, &mut out.filled), near, request, &self.chunks, at..length);
         }
         let mut local = list(near, request, &self.sges);
         if let RequestPhase::Fresh = self.phase {
@@ -307,7 +319,13 @@ impl<P: Platform> Requester<P> {
             // Its answer may come later.
             self.phase = RequestPhase::Moving(0);
         }
-        ask_to_move(&mut self.transport, near, request, &mut local, at..length.min(at.saturating_add(most)))
+        ask_to_move(
+            (&mut self.transport, &mut out.filled),
+            near,
+            request,
+            &mut local,
+            at..length.min(at.saturating_add(most)),
+        )
     }
 
     /// Whether the message at the front continues to wait for a receive.
@@ -333,7 +351,7 @@ impl<P: Platform> Requester<P> {
     }
 
     /// Read with local invalidate: revokes the access to the first SGE's region before the completion.
-    fn invalidate_sink(&mut self, near: Near<'_, P>, moved: u64) -> Progress {
+    fn invalidate_sink(&mut self, near: Near<'_, P>, out: &mut Gathered, moved: u64) -> Progress {
         let request = self.requests.peek(self.requests.position());
         let first = request.and_then(|request| request.sges(&self.sges).sge(0));
         let fast = first.and_then(|sge| near.memory().fast(sge.token).ok());
@@ -342,12 +360,12 @@ impl<P: Platform> Requester<P> {
                 self.phase = RequestPhase::Leaving(stamp);
                 Progress::Epoch(stamp, moved)
             }
-            None => self.fail(near.pair, Outcome::InvalidRequest),
+            None => self.fail(near.pair, out, Outcome::InvalidRequest),
         }
     }
 
     /// `SendAndInvalidate`: has the other end revoke the access before the completions.
-    fn invalidate_remote(&mut self, near: Near<'_, P>, moved: u64) -> Progress {
+    fn invalidate_remote(&mut self, near: Near<'_, P>, out: &mut Gathered, moved: u64) -> Progress {
         let Some(token) = self.requests.front().map(|request| request.token) else { return Progress::Completed };
         self.phase = RequestPhase::Revoking;
         match self.transport.invalidate(near, token) {
@@ -356,12 +374,12 @@ impl<P: Platform> Requester<P> {
                 self.phase = RequestPhase::Leaving(stamp);
                 Progress::Epoch(stamp, moved)
             }
-            Answer::Ready(None) => self.fail(near.pair, Outcome::RemoteError),
+            Answer::Ready(None) => self.fail(near.pair, out, Outcome::RemoteError),
         }
     }
 
     /// Access was revoked; completes the request when every reader has left.
-    fn leave(&mut self, pair: &Shared<QueuePairObject<P>>, stamp: Stamp) -> Progress {
+    fn leave(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered, stamp: Stamp) -> Progress {
         if !pair.core.scheduler.epoch().passed(stamp) {
             return Progress::Epoch(stamp, 0);
         }
@@ -376,24 +394,57 @@ impl<P: Platform> Requester<P> {
             _ => {}
         }
         if request.operation == Operation::SendAndInvalidate {
-            self.end_send(pair);
+            self.end_send(pair, out);
         }
-        self.complete(pair, Outcome::Success)
+        self.complete(pair, out, Outcome::Success)
     }
 
-    /// Completes the request at the front with its error; the connection ends when the run does, on a stack that is less deep.
-    pub(super) fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Progress {
-        let progress = self.complete(pair, outcome);
+    /// Takes the request at the front with its error; the connection ends after the run, on a stack that is less deep.
+    pub(super) fn fail(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        out: &mut Gathered,
+        outcome: Outcome,
+    ) -> Progress {
+        self.failure = self.take_front(pair, out, outcome);
         pair.end();
-        self.failed = true;
-        progress
+        Progress::Completed
+    }
+
+    /// Ends the connection of a request that has failed, and enters its completion after that: a consumer that sees it finds the
+    /// connection ended.
+    #[inline(never)]
+    fn report_failure(&mut self, pair: &Shared<QueuePairObject<P>>) {
+        let Some(failure) = self.failure.take() else { return };
+        queue_pair::end_connection(pair);
+        if !completion_queue::push_batch(&pair.initiator_queue, &[failure]) {
+            pair.defer_failure();
+        }
     }
 
     /// Records the completion of the request at the front, once, and takes it off the queue.
-    pub(super) fn complete(&mut self, pair: &Shared<QueuePairObject<P>>, outcome: Outcome) -> Progress {
+    pub(super) fn complete(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        out: &mut Gathered,
+        outcome: Outcome,
+    ) -> Progress {
+        if let Some(completion) = self.take_front(pair, out, outcome) {
+            out.done.push(completion);
+        }
+        Progress::Completed
+    }
+
+    /// Takes the request at the front off the queue; its completion, if it has one.
+    fn take_front(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        out: &mut Gathered,
+        outcome: Outcome,
+    ) -> Option<Completion> {
         self.phase = RequestPhase::Fresh;
         self.stop_waiting(pair);
-        self.transport.end_request(pair);
+        self.transport.end_request(pair, &mut out.filled);
         // The request leaves last: a context that sees its place free finds places for SGEs and inline data as well.
         if let Some(request) = self.requests.peek(self.requests.position()) {
             if request.count > 1 {
@@ -403,31 +454,29 @@ impl<P: Platform> Requester<P> {
                 self.chunks.skip((request.length as usize).div_ceil(CHUNK));
             }
         }
-        let Some(mut request) = self.requests.pop() else { return Progress::Completed };
+        let mut request = self.requests.pop()?;
         request.subject.discard();
-        if outcome != Outcome::Success || !request.flags.contains(RequestFlags::SILENT_SUCCESS) {
-            self.done.push(Completion {
-                context: request.context,
-                queue_pair_context: pair.context,
-                outcome,
-                operation: match request.operation {
-                    Operation::SendAndInvalidate => Operation::Send,
-                    other => other,
-                },
-                tag: pair.tag(),
-                ..Completion::default()
-            });
-        }
-        Progress::Completed
+        let silent = outcome == Outcome::Success && request.flags.contains(RequestFlags::SILENT_SUCCESS);
+        (!silent).then(|| Completion {
+            context: request.context,
+            queue_pair_context: pair.context,
+            outcome,
+            operation: match request.operation {
+                Operation::SendAndInvalidate => Operation::Send,
+                other => other,
+            },
+            tag: pair.tag(),
+            ..Completion::default()
+        })
     }
 
     /// Enters the gathered completions: this end's first, so that an answer of the peer never comes before them.
-    fn commit(&mut self, pair: &Shared<QueuePairObject<P>>) {
-        let entered = completion_queue::push_batch(&pair.initiator_queue, self.done.entries());
-        self.done.clear();
+    fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered) {
+        let entered = completion_queue::push_batch(&pair.initiator_queue, out.done.entries());
+        out.done.clear();
         let (outgoing, incoming) = (core::mem::take(&mut self.outgoing), core::mem::take(&mut self.incoming));
         pair.traffic_counter.count_own(outgoing, incoming);
-        self.transport.commit(pair, outgoing, incoming);
+        self.transport.commit(pair, &mut out.filled, outgoing, incoming);
         if !entered {
             pair.defer_failure();
         }
@@ -439,7 +488,7 @@ impl<P: Platform> Requester<P> {
 fn list<'g, 'r, P: Platform>(
     near: Near<'g, P>,
     request: &Request<P>,
-    sges: &'r Receiver<Sge>,
+    sges: &'r Receiver<Sge, Together>,
 ) -> List<'g, P, Queued<'r>> {
     let needed = if request.operation == Operation::Read { Rights::LOCAL_WRITE } else { Rights::empty() };
     List::new(near.memory(), request.sges(sges), needed)
@@ -448,19 +497,19 @@ fn list<'g, 'r, P: Platform>(
 /// As [`ask_to_move`] for inline data, which few requests have.
 #[inline(never)]
 fn move_inline<P: Platform>(
-    transport: &mut PeerTransport<P>,
+    (transport, filled): (&mut PeerTransport<P>, &mut Filled),
     near: Near<'_, P>,
     request: &Request<P>,
-    chunks: &Receiver<[u8; CHUNK]>,
+    chunks: &Receiver<[u8; CHUNK], Together>,
     range: Range<u64>,
 ) -> Answer<Result<u64, Outcome>> {
-    ask_to_move(transport, near, request, &mut InlineBytes(chunks, request.first), range)
+    ask_to_move((transport, filled), near, request, &mut InlineBytes(chunks, request.first), range)
 }
 
 /// Has a piece of a request moved, and says what the request completes with when it cannot be.
 #[inline]
 fn ask_to_move<P: Platform>(
-    transport: &mut PeerTransport<P>,
+    (transport, filled): (&mut PeerTransport<P>, &mut Filled),
     near: Near<'_, P>,
     request: &Request<P>,
     local: &mut impl LocalBytes<P>,
@@ -473,7 +522,7 @@ fn ask_to_move<P: Platform>(
     match request.operation {
         Operation::Read => transport.read(near, RemoteBuffer::of(request), local, range).map_error(access),
         Operation::Write => transport.write(near, local, RemoteBuffer::of(request), range).map_error(access),
-        _ => transport.send(near, SendMessage::of(request), local, range).map_error(|not_sent| match not_sent {
+        _ => transport.send(near, SendMessage::of(request), local, range, filled).map_error(|not_sent| match not_sent {
             NotSent::Local => Outcome::LocalAccess,
             NotSent::Receiver(outcome) => receiver_failed(near.pair, outcome),
         }),
@@ -481,7 +530,7 @@ fn ask_to_move<P: Platform>(
 }
 
 /// Whether the first SGE is of memory that a Read can invalidate.
-fn is_first_fast<P: Platform>(near: Near<'_, P>, request: &Request<P>, sges: &Receiver<Sge>) -> bool {
+fn is_first_fast<P: Platform>(near: Near<'_, P>, request: &Request<P>, sges: &Receiver<Sge, Together>) -> bool {
     request.sges(sges).sge(0).is_some_and(|first| near.memory().fast(first.token).is_ok())
 }
 
@@ -493,18 +542,39 @@ fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, outcome: Outcome) -> 
     }
 }
 
-/// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the run queue of
-/// `processor`, whose pass this is; without one to that of the current processor. At DISPATCH_LEVEL: a context that holds the
-/// requester or is inside the epoch must not be preempted.
-pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
+/// Processes one piece of the initiator queue, unless another context does, and a request that is not in it yet; that is processed
+/// or in the queue afterwards. What the step cannot do goes to the run queue of `processor`, whose pass this is; without one to
+/// that of the current processor. At DISPATCH_LEVEL: a context that holds the requester or is inside the epoch must not be
+/// preempted.
+pub(super) fn step<P: Platform>(
+    pair: &Shared<QueuePairObject<P>>,
+    processor: Option<u32>,
+    most: u64,
+    fresh: &mut Option<Fresh<'_, P>>,
+) -> Stepped {
     let scheduler = &pair.core.scheduler;
-    let Some(mut held) = pair.work.raise() else { return Stepped::Rest(0) };
+    let mut held = pair.work.raise();
+    if held.is_none()
+        && let Some(fresh) = fresh.take()
+    {
+        // The holder need not have seen it: raised once more.
+        fresh.enqueue();
+        held = pair.work.raise();
+    }
+    let Some(mut held) = held else { return Stepped::Rest(0) };
     let here = processor.unwrap_or_else(|| scheduler.platform().processor());
     let mut bytes = 0_u64;
     for _ in 0..STEP_REQUESTS {
         let Some(guard) = scheduler.enter(here) else { break };
-        let (moved, stop) = held.run(Near::new(pair, &guard), most.saturating_sub(bytes));
+        let near = Near::new(pair, &guard);
+        let (moved, stop) = match held.run_fresh(near, most, fresh) {
+            Some(moved) => (moved, Stop::Empty),
+            None => held.run(near, most.saturating_sub(bytes)),
+        };
         scheduler.leave(guard);
+        if held.failure.is_some() {
+            held.report_failure(pair);
+        }
         bytes = bytes.saturating_add(moved);
         match stop {
             Stop::Bounds => return Stepped::More(bytes),
@@ -520,6 +590,9 @@ pub(crate) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Op
             Some(again) => held = again,
             None => return Stepped::Rest(bytes),
         }
+    }
+    if let Some(fresh) = fresh.take() {
+        fresh.enqueue();
     }
     // Too many rounds, or too many contexts inside the epoch. The requester is released first: a context that finds it held
     // leaves.

@@ -8,13 +8,12 @@
 
 use alloc::vec::Vec;
 
-use softndk_cells::{Guard, NoMemory, Shared, Stamp};
+use softndk_cells::{Guard, Shared, Stamp};
 
 use crate::completion::completion_queue::{Batch, Completion};
 use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::{Operation, Rights};
-use crate::limits::RECEIVE_SGES;
 use crate::memory::access::{Accessor, Denied};
 use crate::memory::memory_window;
 use crate::memory::tables::Tables;
@@ -22,35 +21,24 @@ use crate::memory::transfer::{List, Remote};
 use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{End, QueuePairObject, state};
-use crate::queue_pair::receive_queue::{self, Ahead, Receive};
+use crate::queue_pair::receive_queue::{self, Receive};
 use crate::queue_pair::transport::{AtHand, Begun, RemoteBuffer, SendMessage};
 use crate::token::{MemoryToken, Sge};
 
-/// The other end of one requester; see the module. Made with the requester: nothing is allocated when a connection begins.
+/// The other end of one requester; see the module.
 pub(crate) struct Responder<P: Platform> {
     pair: Option<Shared<QueuePairObject<P>>>,
     /// The receive that the message under way goes into, and its SGEs.
     receive: Option<Receive>,
     sges: Vec<Sge>,
-    /// Receives that are filled and not yet completed.
-    filled: Batch,
-    ahead: Ahead,
     /// The queue pair's receives are marked as being filled.
     occupied: bool,
 }
 
 impl<P: Platform> Responder<P> {
-    pub(crate) fn try_new() -> Result<Self, NoMemory> {
-        let mut sges = Vec::new();
-        sges.try_reserve_exact(RECEIVE_SGES)?;
-        Ok(Self {
-            pair: None,
-            receive: None,
-            sges,
-            filled: Batch::try_new()?,
-            ahead: Ahead::try_new()?,
-            occupied: false,
-        })
+    /// Without another end. Its queue pair brings the place for SGEs: nothing is allocated for a connection.
+    pub(crate) const fn new() -> Self {
+        Self { pair: None, receive: None, sges: Vec::new(), occupied: false }
     }
 
     /// The queue pair at this end.
@@ -58,11 +46,11 @@ impl<P: Platform> Responder<P> {
         self.pair.as_ref()
     }
 
-    /// The queue pair and what its receives are completed with, unless a message is on its way into one.
+    /// The queue pair, unless a message is on its way into one of its receives.
     #[inline]
     pub(crate) fn at_hand(&mut self) -> Option<AtHand<'_, P>> {
-        let Self { pair: Some(pair), receive: None, filled, ahead, occupied, .. } = self else { return None };
-        Some(AtHand { pair, filled, ahead, occupied })
+        let Self { pair: Some(pair), receive: None, occupied, .. } = self else { return None };
+        Some(AtHand { pair, occupied })
     }
 
     pub(crate) fn attach(&mut self, pair: Option<Shared<QueuePairObject<P>>>) {
@@ -90,7 +78,13 @@ impl<P: Platform> Responder<P> {
     }
 
     /// Takes the next receive and checks that the message can go into it; without one, `waiter` is scheduled when one is posted.
-    pub(crate) fn begin(&mut self, inside: Inside<'_, P>, message: SendMessage, waiter: &Object<P>) -> Begun {
+    pub(crate) fn begin(
+        &mut self,
+        inside: Inside<'_, P>,
+        message: SendMessage,
+        waiter: &Object<P>,
+        filled: &mut Batch,
+    ) -> Begun {
         let Some(pair) = &self.pair else { return Begun::NoReceive { patient: true } };
         let here = memory(pair, inside);
         let known = |token| here.fast_of_peer(token).is_ok() || here.window_of_peer(token).is_ok();
@@ -99,10 +93,10 @@ impl<P: Platform> Responder<P> {
             return Begun::UnknownToken;
         }
         let receive = if let Some(attachment) = &pair.attachment {
-            receive_queue::begin_shared(pair, attachment, self.filled.len(), waiter, &mut self.sges)
+            receive_queue::begin_shared(pair, attachment, filled.len(), waiter, &mut self.sges)
         } else {
             let draining = pair.state() & state::DRAIN != 0;
-            pair.receiving.begin(draining, self.filled.len(), waiter, &mut self.sges)
+            pair.receiving.begin(draining, filled.len(), waiter, &mut self.sges)
         };
         let Some(receive) = receive else { return Begun::NoReceive { patient: pair.attachment.is_some() } };
         let fits = message.length <= receive.length;
@@ -110,17 +104,17 @@ impl<P: Platform> Responder<P> {
         self.receive = Some(receive);
         self.occupied = true;
         if !fits {
-            return Begun::Failed(self.fail_receive(message, Outcome::ReceiveTooSmall));
+            return Begun::Failed(self.fail_receive(message, Outcome::ReceiveTooSmall, filled));
         }
         if !allowed {
-            return Begun::Failed(self.fail_receive(message, Outcome::LocalAccess));
+            return Begun::Failed(self.fail_receive(message, Outcome::LocalAccess, filled));
         }
         Begun::Found
     }
 
     /// The receive fails with this outcome, and with it the queue pair.
-    pub(crate) fn fail_receive(&mut self, message: SendMessage, outcome: Outcome) -> Outcome {
-        self.fill(message, outcome);
+    pub(crate) fn fail_receive(&mut self, message: SendMessage, outcome: Outcome, filled: &mut Batch) -> Outcome {
+        self.fill(message, outcome, filled);
         if let Some(pair) = &self.pair {
             pair.end();
         }
@@ -144,11 +138,11 @@ impl<P: Platform> Responder<P> {
     }
 
     /// Gathers the completion of the receive that the message went into.
-    pub(crate) fn fill(&mut self, message: SendMessage, outcome: Outcome) {
+    pub(crate) fn fill(&mut self, message: SendMessage, outcome: Outcome, filled: &mut Batch) {
         let Some(receive) = self.receive.take() else { return };
         let success = outcome == Outcome::Success;
         let invalidated = message.invalidates.filter(|_| success);
-        self.filled.push(Completion {
+        filled.push(Completion {
             context: receive.context,
             outcome,
             operation: if invalidated.is_some() { Operation::ReceiveAndInvalidate } else { Operation::Receive },
@@ -161,9 +155,9 @@ impl<P: Platform> Responder<P> {
 
     /// The request is over. A receive of the queue pair's own queue is still there; one out of a shared queue is nowhere else.
     #[inline]
-    pub(crate) fn end_request(&mut self) {
+    pub(crate) fn end_request(&mut self, filled: &mut Batch) {
         if let Some(receive) = self.receive.take().filter(|receive| receive.shared) {
-            self.filled.push(Completion {
+            filled.push(Completion {
                 context: receive.context,
                 outcome: Outcome::Cancelled,
                 operation: Operation::Receive,
@@ -172,24 +166,16 @@ impl<P: Platform> Responder<P> {
         }
     }
 
-    pub(crate) fn has_gathered(&self) -> bool {
-        !self.filled.is_empty()
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.filled.is_full()
-    }
-
     /// Completes the gathered receives and counts what this end sent and received for the requester.
-    pub(crate) fn commit(&mut self, sent: Traffic, received: Traffic) {
+    pub(crate) fn commit(&mut self, filled: &mut Batch, sent: Traffic, received: Traffic) {
         if let Some(pair) = &self.pair {
             if self.occupied {
                 self.occupied = self.receive.is_some();
-                receive_queue::commit(pair, self.filled.entries(), self.occupied);
+                receive_queue::commit(pair, filled.entries(), self.occupied);
             }
             pair.traffic_counter.count_other(sent, received);
         }
-        self.filled.clear();
+        filled.clear();
     }
 
     /// Nothing more is asked: a place among the senders that wait for a receive is freed. The caller drops the queue pair.

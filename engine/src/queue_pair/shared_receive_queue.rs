@@ -211,6 +211,11 @@ impl<P: Platform> SharedReceiveQueue<P> {
     }
 
     /// Posts a receive for whichever queue pair needs one first.
+    /// The SGEs that a receive may have.
+    pub(crate) fn most_sges(&self) -> u32 {
+        self.0.sges
+    }
+
     pub fn receive(&self, context: u64, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
         let queue = &self.0;
         let count = sges.len();

@@ -140,12 +140,22 @@ pub(crate) enum NotSent {
 /// The other end of a connection, in the same machine.
 pub(crate) struct AtHand<'t, P: Platform> {
     pub(crate) pair: &'t Shared<QueuePairObject<P>>,
-    /// Receives that are filled and not yet completed.
-    pub(crate) filled: &'t mut Batch,
-    /// Receives that may be filled next.
-    pub(crate) ahead: &'t mut Ahead,
     /// Its receives are marked as being filled, which the next [`Transport::commit`] ends.
     pub(crate) occupied: &'t mut bool,
+}
+
+/// Receives of the other end in one run of a requester, which ends with a [`Transport::commit`].
+pub(crate) struct Filled {
+    /// Filled, and not yet completed.
+    pub(crate) completions: Batch,
+    /// Those that may be filled next.
+    pub(crate) ahead: Ahead,
+}
+
+impl Filled {
+    pub(crate) const fn new() -> Self {
+        Self { completions: Batch::new(), ahead: Ahead::new() }
+    }
 }
 
 /// How the requester of a queue pair reaches the other end; see the module.
@@ -178,7 +188,7 @@ pub(crate) trait Transport<P: Platform>: Sized {
     fn at_hand(&mut self) -> Option<AtHand<'_, P>>;
 
     /// Finds the peer's next receive and checks that the message can go into it.
-    fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage) -> Answer<Begun>;
+    fn begin_send(&mut self, near: Near<'_, P>, message: SendMessage, filled: &mut Filled) -> Answer<Begun>;
 
     /// Moves a piece of a message, at most this range, into its receive; how many bytes.
     fn send(
@@ -187,6 +197,7 @@ pub(crate) trait Transport<P: Platform>: Sized {
         message: SendMessage,
         source: &mut impl LocalBytes<P>,
         range: Range<u64>,
+        filled: &mut Filled,
     ) -> Answer<Result<u64, NotSent>>;
 
     /// Revokes the access to one of the peer's regions or windows; `None` when it has none under the token: then the other end
@@ -194,17 +205,23 @@ pub(crate) trait Transport<P: Platform>: Sized {
     fn invalidate(&mut self, near: Near<'_, P>, token: MemoryToken) -> Answer<Option<Stamp>>;
 
     /// The request has been moved as a whole: the receive of a message succeeds.
-    fn end_send(&mut self, pair: &Shared<QueuePairObject<P>>, message: SendMessage);
+    fn end_send(&mut self, pair: &Shared<QueuePairObject<P>>, message: SendMessage, filled: &mut Filled);
 
     /// The request is over. A receive that it had taken and not completed is cancelled where it has no queue to stay in.
-    fn end_request(&mut self, pair: &Shared<QueuePairObject<P>>);
+    fn end_request(&mut self, pair: &Shared<QueuePairObject<P>>, filled: &mut Filled);
 
     /// Whether completions of the other end are gathered, and whether more may be.
-    fn has_gathered(&self) -> bool;
-    fn is_full(&self) -> bool;
+    fn has_gathered(&self, filled: &Filled) -> bool;
+    fn is_full(&self, filled: &Filled) -> bool;
 
     /// Completes the gathered receives at the other end and counts what was sent to it and received from it.
-    fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, outgoing: Traffic, incoming: Traffic);
+    fn commit(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        filled: &mut Filled,
+        outgoing: Traffic,
+        incoming: Traffic,
+    );
 
     /// Nothing more is asked: the other end is released.
     fn release(&mut self, pair: &Shared<QueuePairObject<P>>);
