@@ -381,6 +381,17 @@ impl Mapping {
     /// Copies a whole message: its end after everything else, in ascending order.
     #[inline]
     pub fn copy_message(to: (&Self, u64), from: (&Self, u64), length: usize) {
+        if length == copy::WORD
+            && let (Some((target, copy::WORD..)), Some((source, copy::WORD..))) = (to.0.at(to.1), from.0.at(from.1))
+        {
+            // SAFETY: both ranges lie in live mappings, each in one stretch.
+            return unsafe { copy::word(target, source) };
+        }
+        Self::copy_longer(to, from, length);
+    }
+
+    #[inline(never)]
+    fn copy_longer(to: (&Self, u64), from: (&Self, u64), length: usize) {
         let bulk = length.saturating_sub(limits::LAST_BYTES);
         if let (Some((target, capacity)), Some((source, readable))) = (to.0.at(to.1), from.0.at(from.1))
             && length <= capacity.min(readable)

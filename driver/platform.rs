@@ -241,6 +241,7 @@ impl Platform for KernelPlatform {
         Mapping::copy_last(to, from, length);
     }
 
+    #[inline]
     fn copy_message(&self, to: (&Mapping, u64), from: (&Mapping, u64), length: usize) {
         Mapping::copy_message(to, from, length);
     }

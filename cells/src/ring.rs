@@ -153,6 +153,20 @@ impl<T, S: Spacing> Claim<'_, T, S> {
         Ok(())
     }
 
+    /// As [`Self::stage`] for an entry that is made in its place; whether there was one.
+    #[inline]
+    pub fn stage_with(&mut self, make: impl FnOnce() -> T) -> bool {
+        let Some(entry) = self.ring.entry(self.position()).filter(|_| self.free > 0) else { return false };
+        entry.with_mut(|place| {
+            // SAFETY: as in `stage`.
+            let place = unsafe { &mut *place };
+            place.write(make());
+        });
+        self.staged = self.staged.wrapping_add(1);
+        self.free -= 1;
+        true
+    }
+
     /// Makes everything staged visible and gives up the claim. The wake-up of the consumer that follows orders it.
     pub fn publish(mut self) {
         let tail = self.position();
@@ -239,6 +253,31 @@ impl<T, S: Spacing> Receiver<T, S> {
         }))
     }
 
+    /// Shows the oldest entries, up to `most`, one after the other to `visit`, and ends with the first that it returns false for: how
+    /// many it returned true for.
+    #[inline]
+    pub fn visit(&self, most: usize, mut visit: impl FnMut(&T) -> bool) -> usize
+    where
+        T: Sync,
+    {
+        let (head, most) = (self.position(), most.min(self.len()));
+        let mut visited = 0_usize;
+        while visited < most {
+            let Some(entry) = self.0.entry(head.wrapping_add(visited)) else { break };
+            let goes_on = entry.with(|place| {
+                // SAFETY: as in `peek`.
+                let place = unsafe { &*place };
+                // SAFETY: published, so initialised.
+                visit(unsafe { place.assume_init_ref() })
+            });
+            if !goes_on {
+                break;
+            }
+            visited = visited.wrapping_add(1);
+        }
+        visited
+    }
+
     /// Takes the oldest entry.
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() {
@@ -296,6 +335,8 @@ impl<T, S: Spacing> Drop for Ring<T, S> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
+    use std::vec;
+    use std::vec::Vec;
 
     use super::{Apart, channel};
 
@@ -329,13 +370,24 @@ mod tests {
             assert_eq!(receiver.peek(receiver.position()), None);
             let mut claim = sender.claim().unwrap();
             claim.stage(turn).unwrap();
-            claim.stage(turn + 100).unwrap();
+            assert!(claim.stage_with(|| turn + 100));
             assert!(receiver.is_empty());
             claim.announce();
             assert!(!sender.is_empty() && sender.claim().is_some());
             let position = receiver.position();
             let seen = [0, 1, 2].map(|offset| receiver.peek(position.wrapping_add(offset)).copied());
             assert_eq!(seen, [Some(turn), Some(turn + 100), None]);
+            let mut visited = Vec::new();
+            let mut collect = |most, last| {
+                let count = receiver.visit(most, |entry| {
+                    visited.push(*entry);
+                    *entry != last
+                });
+                (count, core::mem::take(&mut visited))
+            };
+            assert_eq!(collect(9, 99), (2, vec![turn, turn + 100]));
+            assert_eq!(collect(1, 99), (1, vec![turn]));
+            assert_eq!(collect(9, turn), (0, vec![turn]));
             assert_eq!((receiver.pop(), receiver.pop()), (Some(turn), Some(turn + 100)));
         }
     }

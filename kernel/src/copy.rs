@@ -36,13 +36,24 @@ pub unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
 ///
 /// # Safety
 /// The target range is mapped and writable for the whole call.
+#[inline]
 pub unsafe fn store_ascending(to: *mut u8, bytes: &[u8]) {
     // Fast strings order their stores before the stores that follow; this keeps the compiler, and arm64, from doing otherwise.
     fence(Ordering::Release);
-    if bytes.len() == 8 && to.align_offset(8) == 0 {
+    if bytes.len() == WORD && to.align_offset(WORD) == 0 {
         // SAFETY: eight aligned writable bytes.
         return unsafe { store_word(to, bytes) };
     }
+    // SAFETY: the caller's promise.
+    unsafe { store_parts(to, bytes) };
+}
+
+/// [`store_ascending`] byte by byte to where words begin, by words, and byte by byte to the end.
+///
+/// # Safety
+/// As [`store_ascending`].
+#[inline(never)]
+unsafe fn store_parts(to: *mut u8, bytes: &[u8]) {
     let head = to.align_offset(8).min(bytes.len());
     let (first, rest) = bytes.split_at(head);
     // SAFETY: `head` bytes from the start of the range.
@@ -81,17 +92,30 @@ unsafe fn store_bytes(to: *mut u8, bytes: &[u8]) {
     }
 }
 
+/// Bytes that [`word`] copies: what a processor stores at once.
+pub const WORD: usize = 8;
+
+/// Copies eight bytes, in ascending order where the target lies so that they cannot be stored at once.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+pub unsafe fn word(to: *mut u8, from: *const u8) {
+    // SAFETY: eight readable bytes.
+    let word = unsafe { from.cast::<[u8; WORD]>().read_unaligned() };
+    // SAFETY: eight writable bytes.
+    unsafe { store_ascending(to, &word) };
+}
+
 /// Copies the end of a message: at most `MAX` bytes, ascending.
 ///
 /// # Safety
 /// As [`bytes`].
 pub unsafe fn last<const MAX: usize>(to: *mut u8, from: *const u8, length: usize) {
     let length = length.min(MAX);
-    if length == 8 {
-        // SAFETY: eight readable bytes.
-        let word = unsafe { from.cast::<u64>().read_unaligned() };
-        // SAFETY: eight writable bytes.
-        return unsafe { store_ascending(to, &word.to_ne_bytes()) };
+    if length == WORD {
+        // SAFETY: the caller's promise.
+        return unsafe { word(to, from) };
     }
     let mut buffer = [0_u8; MAX];
     // SAFETY: `length` readable bytes, and the buffer is at least as long.

@@ -121,6 +121,14 @@ pub(super) struct PostLimits {
     pub(super) transfer_length: u64,
 }
 
+impl PostLimits {
+    /// Most SGEs of an initiator request.
+    #[inline]
+    pub(super) fn sges_of(&self, operation: Operation) -> u32 {
+        if operation == Operation::Read { self.read_sges } else { self.initiator_sges }
+    }
+}
+
 /// A posted initiator request.
 pub(crate) struct Request<P: Platform> {
     pub(crate) operation: Operation,

@@ -32,26 +32,23 @@ impl<P: Platform> Requester<P> {
         let (Some(there), RequestPhase::Fresh, None) = (transport.at_hand(), phase, deadline) else { return 0 };
         let mut ends = Ends::new(near, there, filled);
         let result = success(near, Operation::Read, 0);
-        let first = requests.position();
-        let available = requests.len().min(done.free());
+        let most_requests = done.free();
         let (mut sent, mut received) = (Traffic::default(), Traffic::default());
         let mut used = 0_u64;
-        let mut taken = 0_usize;
-        while taken < available {
-            let Some(request) = requests.peek(first.wrapping_add(taken)) else { break };
+        let taken = requests.visit(most_requests, |request| {
             let goes_on = near.pair.state() & (state::ENDED | state::NO_READS) == 0;
             let fits = request.length <= most.saturating_sub(used);
             if !request.is_plain || !fits || !goes_on || !ends.move_one(request) {
-                break;
+                return false;
             }
             let reads = request.operation == Operation::Read;
             if reads { &mut received } else { &mut sent }.add(request.length);
             if !request.flags.contains(RequestFlags::SILENT_SUCCESS) {
                 done.push(Completion { context: request.context, operation: request.operation, ..result });
             }
-            taken = taken.wrapping_add(1);
             used = used.saturating_add(request.length.max(REQUEST_COST));
-        }
+            true
+        });
         if taken > 0 {
             // Plain requests own nothing that would have to be dropped.
             requests.release(taken);

@@ -164,17 +164,59 @@ impl<P: Platform> QueuePair<P> {
     }
 
     fn post(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
-        match self.enqueue(order, sges) {
+        if order.is_plain(sges.len()) {
+            return self.post_plain(order, sges);
+        }
+        let posted = self.enqueue(order, sges);
+        self.after_post(order.flags, posted)
+    }
+
+    /// A post of one SGE and nothing else, as most are.
+    fn post_plain(&self, order: &Order, sges: impl Iterator<Item = Sge>) -> Result<(), PostError> {
+        match self.enqueue_plain(order, sges) {
             Ok(Posted::Processed) => Ok(()),
             Ok(Posted::Queued) => self.after_post(order.flags, Ok(())),
             Err(error) => self.after_post(order.flags, Err(error)),
         }
     }
 
+    #[inline]
+    fn enqueue_plain(&self, order: &Order, mut sges: impl Iterator<Item = Sge>) -> Result<Posted, PostError> {
+        let pair = &self.0;
+        self.check_state_and_flags(order.operation, order.flags)?;
+        if pair.limits.sges_of(order.operation) == 0 {
+            return Err(PostError::TooManySges);
+        }
+        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
+        if requests.free() == 0 {
+            return Err(PostError::QueueFull);
+        }
+        let single = sges.next().ok_or(PostError::BadParameter)?;
+        let length = u64::from(single.length);
+        pair.check_length(length)?;
+        let deferred = order.flags.contains(RequestFlags::DEFER);
+        let request = || Request { count: 1, is_plain: true, single, length, ..order.request() };
+        if !deferred && requests.is_first() && order.operation != Operation::Send {
+            process_in_place(pair, &mut Some(Fresh { request: request(), claim: requests }));
+            return Ok(Posted::Processed);
+        }
+        if !requests.stage_with(request) {
+            return Err(PostError::QueueFull);
+        }
+        show(requests, order.flags);
+        Ok(Posted::Queued)
+    }
+
     /// Processes what may be processed: after a post that is not deferred, and after any that failed.
+    #[inline]
     fn after_post(&self, flags: RequestFlags, posted: Result<(), PostError>) -> Result<(), PostError> {
+        let held = posted.is_ok() && flags.contains(RequestFlags::DEFER) && !self.0.is_ended();
+        if held { posted } else { self.process_after(posted) }
+    }
+
+    #[inline(never)]
+    fn process_after(&self, posted: Result<(), PostError>) -> Result<(), PostError> {
         match posted {
-            Ok(()) if flags.contains(RequestFlags::DEFER) && !self.0.is_ended() => {}
             Ok(()) => process_in_place(&self.0, &mut None),
             Err(_) => self.schedule_held(),
         }
@@ -188,16 +230,12 @@ impl<P: Platform> QueuePair<P> {
         if operation.accepts().contains(flags) { Ok(()) } else { Err(PostError::BadFlags) }
     }
 
-    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<Posted, PostError> {
+    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
         let pair = &self.0;
         self.check_state_and_flags(order.operation, order.flags)?;
         let count = sges.len();
         let inline = order.flags.contains(RequestFlags::INLINE);
-        let most = match order.operation {
-            Operation::Read => pair.limits.read_sges,
-            _ => pair.limits.initiator_sges,
-        };
-        if !inline && count > most as usize {
+        if !inline && count > pair.limits.sges_of(order.operation) as usize {
             return Err(PostError::TooManySges);
         }
         if order.flags.contains(RequestFlags::LOCAL_INVALIDATE) && count == 0 {
@@ -216,16 +254,9 @@ impl<P: Platform> QueuePair<P> {
             ring.publish();
         } else if count == 1 {
             request.count = 1;
-            request.is_plain = order.operation != Operation::SendAndInvalidate
-                && !order.flags.contains(RequestFlags::LOCAL_INVALIDATE);
             request.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
             request.length = u64::from(request.single.length);
             pair.check_length(request.length)?;
-            let alone = requests.is_first() && !order.flags.contains(RequestFlags::DEFER);
-            if alone && request.is_plain && order.operation != Operation::Send {
-                process_in_place(pair, &mut Some(Fresh { claim: requests, request }));
-                return Ok(Posted::Processed);
-            }
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
         } else {
             let mut ring = pair.sges.claim().ok_or(PostError::Concurrent)?;
@@ -237,7 +268,7 @@ impl<P: Platform> QueuePair<P> {
             ring.publish();
         }
         show(requests, order.flags);
-        Ok(Posted::Queued)
+        Ok(())
     }
 
     /// Copies inline data into chunks of the ring and returns its length.
@@ -424,6 +455,13 @@ struct Order {
 }
 
 impl Order {
+    /// Whether a request of so many SGEs may be moved in one go.
+    fn is_plain(&self, sges: usize) -> bool {
+        sges == 1
+            && self.operation != Operation::SendAndInvalidate
+            && !self.flags.intersects(RequestFlags::INLINE | RequestFlags::LOCAL_INVALIDATE)
+    }
+
     fn request<P: Platform>(&self) -> Request<P> {
         Request {
             operation: self.operation,
@@ -470,6 +508,7 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
 
 /// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
 /// service pass. Inside a callback that is everything.
+#[inline(never)]
 fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>, fresh: &mut Option<Fresh<'_, P>>) {
     let platform = pair.core.scheduler.platform();
     let mut left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, None, fresh));

@@ -6,8 +6,10 @@ use crate::units;
 use serde::Serialize;
 use softndk_ioctl::{BUFFER_ALIGNMENT, MeasureFlags, MeasureRequest, MeasuredOperation, RequestHeader};
 
-/// Requests shorter than this take several places, as far as those fit into one page: longer ones use one place again and again.
+/// Places of requests shorter than a page lie in one page.
 const SMALL: u32 = BUFFER_ALIGNMENT as u32;
+/// Bytes that longer requests take turns in, unless one is longer.
+const PLACES: u32 = 1 << 20;
 /// Sizes of the standard table and defaults of others.
 const LATENCY_SIZE: u32 = 8;
 const BANDWIDTH_SIZE: u32 = 65_536;
@@ -47,12 +49,20 @@ impl Row {
         matches!(self.operation, PerfOperation::Read | PerfOperation::Write | PerfOperation::Send)
     }
 
-    /// Bytes of source and destination of each processor.
+    /// Bytes of source and destination of each processor: requests in flight at the same time have places of their own, as far as
+    /// there are. Other registrations than the plain one may be too small for more than one.
     pub fn region_length(&self) -> u64 {
-        if self.size == 0 || self.size >= SMALL || !self.transfers() {
+        if self.size == 0 || !self.transfers() {
             return u64::from(self.size);
         }
-        u64::from(self.size) * u64::from(self.depth.min(SMALL / self.size))
+        let places = if self.size < SMALL {
+            self.depth.min(SMALL / self.size)
+        } else if self.measure == Measure::Latency || self.registration != Registration::Registered {
+            1
+        } else {
+            self.depth.min(PLACES / self.size).max(1)
+        };
+        u64::from(self.size) * u64::from(places)
     }
 
     /// The request that does it so often on each processor.
