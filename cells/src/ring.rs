@@ -104,9 +104,10 @@ impl<T, S: Spacing> Ring<T, S> {
 impl<T, S: Spacing> Sender<T, S> {
     /// Claims the producer's end; `None` when another producer has it.
     pub fn claim(&self) -> Option<Claim<'_, T, S>> {
-        if self.0.claimed.swap(true, Ordering::Acquire) {
+        if self.0.claimed.swap(true, Ordering::SeqCst) {
             return None;
         }
+        crate::sync::loom_fence();
         let tail = self.0.tail.word().load(Ordering::Relaxed);
         let used = tail.wrapping_sub(self.0.head.word().load(Ordering::Acquire));
         Some(Claim { ring: &self.0, tail, staged: 0, free: self.0.capacity.saturating_sub(used) })
@@ -120,6 +121,13 @@ impl<T, S: Spacing> Sender<T, S> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a producer has a claim. One that claims after an answer of false sees what was stored before the question; what
+    /// one published that gave its claim up before is there.
+    pub fn is_claimed(&self) -> bool {
+        crate::sync::loom_fence();
+        self.0.claimed.load(Ordering::SeqCst)
     }
 }
 
@@ -459,6 +467,32 @@ mod model {
                 next += 1;
             }
             assert_eq!(next, 3);
+        });
+    }
+
+    /// A consumer that says that it has ended, finds no claim and then no entry is seen to have ended by the producer, which looks
+    /// once it has the claim. One that finds a claim looks again when there is none.
+    #[test]
+    fn an_end_is_noticed_by_a_producer_that_is_not() {
+        loom::model(|| {
+            let (sender, receiver) = channel::<_, Apart>(1).unwrap();
+            let shared = Shared::try_new((AtomicBool::new(false), sender)).unwrap();
+            let producer = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let mut claim = shared.1.claim().unwrap();
+                    let noticed = shared.0.load(Ordering::SeqCst);
+                    claim.stage(1).unwrap();
+                    claim.publish();
+                    noticed
+                })
+            };
+            shared.0.store(true, Ordering::SeqCst);
+            let claimed = shared.1.is_claimed();
+            let found = !receiver.is_empty();
+            let noticed = producer.join().unwrap();
+            assert!(claimed || found || noticed);
+            assert!(!shared.1.is_claimed() && !receiver.is_empty());
         });
     }
 

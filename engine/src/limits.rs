@@ -20,6 +20,8 @@ pub const DISPATCH_BYTES: u64 = 4 * IN_PLACE_DISPATCH;
 pub const DISPATCH_RESULTS: u64 = 512;
 /// Bits of the number of an exhaustion of those results that count; the processor stands above them.
 pub const EXHAUSTION_BITS: u32 = 44;
+/// Nanoseconds after which the end of a queue pair looks again for a post that it met.
+pub const LOOK_AGAIN: u64 = 1_000_000;
 /// Most requests processed in one step.
 pub const STEP_REQUESTS: usize = 64;
 /// What a request costs at least of a bound in bytes, so that short ones are bounded too.

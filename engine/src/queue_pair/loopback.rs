@@ -104,11 +104,9 @@ impl<P: Platform> Transport<P> for Loopback<P> {
         Answer::Ready(match copied {
             Ok(()) => Ok(moved),
             Err(Fault::Source) => Err(NotSent::Local),
-            Err(Fault::Sink) => Err(NotSent::Receiver(self.0.fail_receive(
-                message,
-                Outcome::LocalAccess,
-                &mut filled.completions,
-            ))),
+            Err(Fault::Sink) => {
+                Err(NotSent::Receiver(self.0.fail_receive(message, Outcome::LocalAccess, &mut filled.completions)))
+            }
         })
     }
 

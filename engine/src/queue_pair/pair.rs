@@ -78,28 +78,17 @@ pub(crate) struct QueuePairObject<P: Platform> {
     pub(crate) link: P::Lock<PeerLink<P>>,
     /// Bound through it and not yet unbound.
     pub(crate) windows: Shared<Windows<P>>,
-    pub(crate) patience: Option<Patience<P>>,
+    pub(crate) patience: Option<u64>,
+    /// For a message that waits for a receive, and for an end that meets a post.
+    pub(crate) timer: Timer<P>,
     pub(crate) traffic_counter: Shared<TrafficCounter>,
 }
 
-/// How long a message waits for a receive of the peer.
-pub(crate) struct Patience<P: Platform> {
-    pub(crate) nanoseconds: u64,
-    pub(crate) timer: Timer<P>,
-}
-
-impl<P: Platform> Patience<P> {
-    /// `None` for a queue pair that waits for ever.
-    fn of(open: &OpenObject<P>) -> Result<Option<Self>, NoMemory> {
-        let adapter = &open.adapter;
-        let set = adapter.timeouts.receiver_not_ready;
-        let nanoseconds = if set == 0 { open.semantics.receiver_not_ready } else { set };
-        if nanoseconds == 0 {
-            return Ok(None);
-        }
-        let timer = Timer::try_new(&adapter.scheduler, adapter.scheduler.platform().processor())?;
-        Ok(Some(Self { nanoseconds, timer }))
-    }
+/// Nanoseconds that a message waits for a receive of the peer; `None` without limit.
+fn patience<P: Platform>(open: &OpenObject<P>) -> Option<u64> {
+    let set = open.adapter.timeouts.receiver_not_ready;
+    let nanoseconds = if set == 0 { open.semantics.receiver_not_ready } else { set };
+    (nanoseconds > 0).then_some(nanoseconds)
 }
 
 /// The other objects that a connected queue pair refers to.
@@ -266,7 +255,7 @@ struct QueuePairParts<P: Platform> {
     receiving: ReceiveQueue<P>,
     attachment: Option<SrqAttachment<P>>,
     windows: Shared<Windows<P>>,
-    patience: Option<Patience<P>>,
+    timer: Timer<P>,
     traffic_counter: Shared<TrafficCounter>,
 }
 
@@ -274,7 +263,7 @@ impl<P: Platform> QueuePairParts<P> {
     #[inline(never)]
     fn try_new(domain: &DomainObject<P>, settings: &QueuePairSettings<'_, P>) -> Result<Self, NoMemory> {
         // A request takes a line and a half, a completion half a line: few lines a request are what makes small requests fast.
-        const { assert!(size_of::<Request<P>>() <= 96 && size_of::<Completion>() == 32 && size_of::<Receive>() <= 64) };
+        const { assert!(size_of::<Request<P>>() <= 96 && size_of::<Completion>() == 32 && size_of::<Receive>() <= 40) };
         let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
         let depth = settings.initiator_depth;
         let (requests, request_end) = ring::channel(depth as usize)?;
@@ -283,6 +272,7 @@ impl<P: Platform> QueuePairParts<P> {
         let (receives, receive_end) = ring::channel(settings.receive_depth() as usize)?;
         let most = product(settings.receive_depth(), listed(settings.receive_sges()))?;
         let (receive_sges, receive_sge_end) = ring::channel(most)?;
+        let adapter = &domain.open.adapter;
         let filled_sges = settings.shared.map_or(settings.receive_sges(), SharedReceiveQueue::most_sges);
         Ok(Self {
             requests,
@@ -290,12 +280,12 @@ impl<P: Platform> QueuePairParts<P> {
             chunks,
             receives,
             receive_sges,
-            work: Requester::try_new(&domain.open.adapter.scheduler, request_end, sge_end, chunk_end)?,
+            work: Requester::try_new(&adapter.scheduler, request_end, sge_end, chunk_end)?,
             receiving: ReceiveQueue::try_new(receive_end, receive_sge_end, filled_sges)?,
             attachment: settings.shared.map(SrqAttachment::try_new).transpose()?,
             windows: Shared::try_new(Windows::new())?,
-            patience: Patience::of(&domain.open)?,
-            traffic_counter: domain.open.adapter.traffic_counters.with(TrafficCounters::add)?,
+            timer: Timer::try_new(&adapter.scheduler, adapter.scheduler.platform().processor())?,
+            traffic_counter: adapter.traffic_counters.with(TrafficCounters::add)?,
         })
     }
 }
@@ -345,7 +335,8 @@ fn assemble<P: Platform>(
         attachment: parts.attachment,
         link: P::Lock::new(PeerLink { connector: None, peer: None, closing: None }),
         windows: parts.windows,
-        patience: parts.patience,
+        patience: patience(&domain.open),
+        timer: parts.timer,
         traffic_counter: parts.traffic_counter,
     })
 }

@@ -90,17 +90,20 @@ impl<P: Platform> QueuePair<P> {
         if requests.free() == 0 {
             return Err(PostError::QueueFull);
         }
-        let mut receive = Receive { context, first: 0, count, single: Sge::default(), length: 0, shared: false };
+        let listed = u16::try_from(count).map_err(|_| PostError::TooManySges)?;
+        let mut receive =
+            Receive { context, first: 0, count: listed, single: Sge::default(), length: 0, shared: false };
         if count == 1 {
             receive.single = sges.take(1).next().ok_or(PostError::BadParameter)?;
-            receive.length = u64::from(receive.single.length);
-            pair.check_length(receive.length)?;
+            receive.length = receive.single.length;
+            pair.check_length(u64::from(receive.length))?;
             requests.stage(receive).map_err(|_| PostError::QueueFull)?;
         } else {
             let mut ring = pair.receive_sges.claim().ok_or(PostError::Concurrent)?;
             receive.first = ring.position();
-            receive.length = stage_sges(&mut ring, sges.take(count))?;
-            pair.check_length(receive.length)?;
+            let length = stage_sges(&mut ring, sges.take(count))?;
+            pair.check_length(length)?;
+            receive.length = u32::try_from(length).map_err(|_| PostError::TooMuchData)?;
             requests.stage(receive).map_err(|_| PostError::QueueFull)?;
             ring.publish();
         }
@@ -119,13 +122,13 @@ impl<P: Platform> QueuePair<P> {
         pages: impl Pages,
     ) -> Result<(), PostError> {
         let posted = self.post_fast_register(context, flags, region, registration, pages);
-        self.after_post(flags, posted)
+        self.after_post(posted)
     }
 
     /// Revokes the access to a fast-register region, in the order of the initiator queue.
     pub fn invalidate(&self, context: u64, flags: RequestFlags, region: &MemoryRegion<P>) -> Result<(), PostError> {
         let posted = self.post_invalidate_region(context, flags, region);
-        self.after_post(flags, posted)
+        self.after_post(posted)
     }
 
     /// Lends `length` bytes of a registered region to the peer through a window, in the order of the initiator queue. The
@@ -142,7 +145,7 @@ impl<P: Platform> QueuePair<P> {
         rights: Rights,
     ) -> Result<(), PostError> {
         let posted = self.post_bind(context, flags, (region, window), (address, length), rights);
-        self.after_post(flags, posted)
+        self.after_post(posted)
     }
 
     /// Unbinds a window, in the order of the initiator queue.
@@ -153,7 +156,7 @@ impl<P: Platform> QueuePair<P> {
         window: &MemoryWindow<P>,
     ) -> Result<(), PostError> {
         let posted = self.post_invalidate_window(context, flags, window);
-        self.after_post(flags, posted)
+        self.after_post(posted)
     }
 
     /// The front end refused a post by itself: requests held back are processed.
@@ -168,16 +171,27 @@ impl<P: Platform> QueuePair<P> {
             return self.post_plain(order, sges);
         }
         let posted = self.enqueue(order, sges);
-        self.after_post(order.flags, posted)
+        self.after_post(posted)
     }
 
     /// A post of one SGE and nothing else, as most are.
     fn post_plain(&self, order: &Order, sges: impl Iterator<Item = Sge>) -> Result<(), PostError> {
-        match self.enqueue_plain(order, sges) {
-            Ok(Posted::Processed) => Ok(()),
-            Ok(Posted::Queued) => self.after_post(order.flags, Ok(())),
-            Err(error) => self.after_post(order.flags, Err(error)),
+        let posted = self.enqueue_plain(order, sges);
+        self.after_post(posted)
+    }
+
+    /// Claims the initiator queue for a request, and says what becomes of that.
+    ///
+    /// A held request has no context that processes it next, so that its poster has to know whether the queue pair has ended. It looks
+    /// with the claim: an end that finds none has marked the queue pair before, and one that finds it looks again.
+    #[inline]
+    fn claim(&self, flags: RequestFlags) -> Result<(Claim<'_, Request<P>>, Posted), PostError> {
+        let requests = self.0.requests.claim().ok_or(PostError::Concurrent)?;
+        if requests.free() == 0 {
+            return Err(PostError::QueueFull);
         }
+        let held = flags.contains(RequestFlags::DEFER) && !self.0.is_ended();
+        Ok((requests, if held { Posted::Held } else { Posted::Queued }))
     }
 
     #[inline]
@@ -187,40 +201,36 @@ impl<P: Platform> QueuePair<P> {
         if pair.limits.sges_of(order.operation) == 0 {
             return Err(PostError::TooManySges);
         }
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
+        let (mut requests, posted) = self.claim(order.flags)?;
         let single = sges.next().ok_or(PostError::BadParameter)?;
         let length = u64::from(single.length);
         pair.check_length(length)?;
-        let deferred = order.flags.contains(RequestFlags::DEFER);
         let request = || Request { count: 1, is_plain: true, single, length, ..order.request() };
+        let deferred = order.flags.contains(RequestFlags::DEFER);
         if !deferred && requests.is_first() && order.operation != Operation::Send {
             process_in_place(pair, &mut Some(Fresh { request: request(), claim: requests }));
-            return Ok(Posted::Processed);
+            return Ok(Posted::Held);
         }
         if !requests.stage_with(request) {
             return Err(PostError::QueueFull);
         }
-        show(requests, order.flags);
-        Ok(Posted::Queued)
+        requests.publish();
+        Ok(posted)
     }
 
     /// Processes what may be processed: after a post that is not deferred, and after any that failed.
     #[inline]
-    fn after_post(&self, flags: RequestFlags, posted: Result<(), PostError>) -> Result<(), PostError> {
-        let held = posted.is_ok() && flags.contains(RequestFlags::DEFER) && !self.0.is_ended();
-        if held { posted } else { self.process_after(posted) }
+    fn after_post(&self, posted: Result<Posted, PostError>) -> Result<(), PostError> {
+        if let Ok(Posted::Held) = posted { Ok(()) } else { self.process_after(posted) }
     }
 
     #[inline(never)]
-    fn process_after(&self, posted: Result<(), PostError>) -> Result<(), PostError> {
+    fn process_after(&self, posted: Result<Posted, PostError>) -> Result<(), PostError> {
         match posted {
-            Ok(()) => process_in_place(&self.0, &mut None),
+            Ok(_) => process_in_place(&self.0, &mut None),
             Err(_) => self.schedule_held(),
         }
-        posted
+        posted.map(|_| ())
     }
 
     fn check_state_and_flags(&self, operation: Operation, flags: RequestFlags) -> Result<(), PostError> {
@@ -230,7 +240,7 @@ impl<P: Platform> QueuePair<P> {
         if operation.accepts().contains(flags) { Ok(()) } else { Err(PostError::BadFlags) }
     }
 
-    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
+    fn enqueue(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<Posted, PostError> {
         let pair = &self.0;
         self.check_state_and_flags(order.operation, order.flags)?;
         let count = sges.len();
@@ -241,10 +251,7 @@ impl<P: Platform> QueuePair<P> {
         if order.flags.contains(RequestFlags::LOCAL_INVALIDATE) && count == 0 {
             return Err(PostError::BadFlags);
         }
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
+        let (mut requests, posted) = self.claim(order.flags)?;
         let mut request = order.request();
         if inline {
             let mut ring = pair.chunks.claim().ok_or(PostError::Concurrent)?;
@@ -267,8 +274,8 @@ impl<P: Platform> QueuePair<P> {
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
             ring.publish();
         }
-        show(requests, order.flags);
-        Ok(())
+        requests.publish();
+        Ok(posted)
     }
 
     /// Copies inline data into chunks of the ring and returns its length.
@@ -311,7 +318,7 @@ impl<P: Platform> QueuePair<P> {
         region: &MemoryRegion<P>,
         registration: FastRegistration,
         pages: impl Pages,
-    ) -> Result<(), PostError> {
+    ) -> Result<Posted, PostError> {
         let pair = &self.0;
         self.check_state_and_flags(Operation::FastRegister, flags)?;
         if !region.0.domain.is(&pair.domain) {
@@ -319,10 +326,7 @@ impl<P: Platform> QueuePair<P> {
         }
         let fast = region.0.fast().ok_or(PostError::BadParameter)?;
         check_registration(fast, &registration, pages.count())?;
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
+        let (mut requests, posted) = self.claim(flags)?;
         // Page lists that the peer or a Read invalidated are free by now.
         fast.buffers.reclaim();
         let mut draft = fast.buffers.draft().ok_or(PostError::NoResources)?;
@@ -338,8 +342,8 @@ impl<P: Platform> QueuePair<P> {
             request.subject.discard();
             return Err(PostError::QueueFull);
         }
-        show(requests, flags);
-        Ok(())
+        requests.publish();
+        Ok(posted)
     }
 
     fn post_bind(
@@ -349,17 +353,14 @@ impl<P: Platform> QueuePair<P> {
         (region, window): (&MemoryRegion<P>, &MemoryWindow<P>),
         (address, length): (u64, u64),
         rights: Rights,
-    ) -> Result<(), PostError> {
+    ) -> Result<Posted, PostError> {
         let pair = &self.0;
         self.check_state_and_flags(Operation::Bind, flags)?;
         if !region.0.domain.is(&pair.domain) || !window.0.domain.is(&pair.domain) {
             return Err(PostError::BadParameter);
         }
         let registration = region.0.lends(address, length, rights)?;
-        let mut requests = pair.requests.claim().ok_or(PostError::Concurrent)?;
-        if requests.free() == 0 {
-            return Err(PostError::QueueFull);
-        }
+        let (mut requests, posted) = self.claim(flags)?;
         // Only now, so that a refused bind leaves the window its token.
         let token = window.0.issue();
         let order = Order { operation: Operation::Bind, flags, context, address, token };
@@ -370,8 +371,8 @@ impl<P: Platform> QueuePair<P> {
             ..order.request()
         };
         requests.stage(request).map_err(|_| PostError::QueueFull)?;
-        show(requests, flags);
-        Ok(())
+        requests.publish();
+        Ok(posted)
     }
 
     fn post_invalidate_region(
@@ -379,7 +380,7 @@ impl<P: Platform> QueuePair<P> {
         context: u64,
         flags: RequestFlags,
         region: &MemoryRegion<P>,
-    ) -> Result<(), PostError> {
+    ) -> Result<Posted, PostError> {
         self.check_state_and_flags(Operation::Invalidate, flags)?;
         if !region.0.domain.is(&self.0.domain) {
             return Err(PostError::BadParameter);
@@ -393,7 +394,7 @@ impl<P: Platform> QueuePair<P> {
         context: u64,
         flags: RequestFlags,
         window: &MemoryWindow<P>,
-    ) -> Result<(), PostError> {
+    ) -> Result<Posted, PostError> {
         self.check_state_and_flags(Operation::Invalidate, flags)?;
         if !window.0.domain.is(&self.0.domain) {
             return Err(PostError::BadParameter);
@@ -401,32 +402,22 @@ impl<P: Platform> QueuePair<P> {
         self.post_invalidate(context, flags, Subject::Window(window.0.clone()))
     }
 
-    fn post_invalidate(&self, context: u64, flags: RequestFlags, subject: Subject<P>) -> Result<(), PostError> {
-        let mut requests = self.0.requests.claim().ok_or(PostError::Concurrent)?;
+    fn post_invalidate(&self, context: u64, flags: RequestFlags, subject: Subject<P>) -> Result<Posted, PostError> {
+        let (mut requests, posted) = self.claim(flags)?;
         let order = Order { operation: Operation::Invalidate, flags, context, address: 0, token: MemoryToken::NONE };
         requests.stage(Request { subject, ..order.request() }).map_err(|_| PostError::QueueFull)?;
-        show(requests, flags);
-        Ok(())
-    }
-}
-
-/// Makes the staged request visible. A held one has no context that processes it next: its poster checks whether the queue pair
-/// has ended meanwhile, and must not check before the request is visible.
-#[inline]
-fn show<P: Platform>(requests: Claim<'_, Request<P>>, flags: RequestFlags) {
-    if flags.contains(RequestFlags::DEFER) {
-        requests.announce();
-    } else {
         requests.publish();
+        Ok(posted)
     }
 }
 
 /// What became of a post that succeeds.
+#[derive(Clone, Copy)]
 enum Posted {
-    /// It is in the queue.
+    /// To be processed.
     Queued,
-    /// It was, or has been processed already.
-    Processed,
+    /// Nothing is to be done for it now: it is held back, or has been processed already.
+    Held,
 }
 
 /// A plain Read or Write that the queue, empty as it is, has a place for and does not have yet: its poster may process it without.

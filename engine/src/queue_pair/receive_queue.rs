@@ -29,10 +29,11 @@ use crate::token::Sge;
 pub(crate) struct Receive {
     pub(crate) context: u64,
     pub(crate) first: usize,
-    pub(crate) count: usize,
     /// The SGE of a receive that has one; it is not in the ring.
     pub(crate) single: Sge,
-    pub(crate) length: u64,
+    /// As long as a message may be.
+    pub(crate) length: u32,
+    pub(crate) count: u16,
     /// Taken from a shared queue: it belongs to the queue pair that took it, and completes there.
     pub(crate) shared: bool,
 }
@@ -85,7 +86,11 @@ struct PostedReceives<P: Platform> {
 
 impl<P: Platform> ReceiveQueue<P> {
     /// A queue whose receives have at most so many SGEs, from wherever they come.
-    pub(crate) fn try_new(receives: Receiver<Receive>, sges: Receiver<Sge, Together>, most_sges: u32) -> Result<Self, NoMemory> {
+    pub(crate) fn try_new(
+        receives: Receiver<Receive>,
+        sges: Receiver<Sge, Together>,
+        most_sges: u32,
+    ) -> Result<Self, NoMemory> {
         let mut scratch = Vec::new();
         // The SGE of a receive that has one goes there too.
         scratch.try_reserve_exact(most_sges.max(1) as usize)?;
@@ -123,7 +128,7 @@ impl<P: Platform> ReceiveQueue<P> {
             if receive.count == 1 {
                 push_within_capacity(sges, receive.single).ok()?;
             } else {
-                for index in 0..receive.count {
+                for index in 0..usize::from(receive.count) {
                     push_within_capacity(sges, *inner.sges.peek(receive.first.wrapping_add(index))?).ok()?;
                 }
             }
@@ -214,7 +219,7 @@ impl<P: Platform> PostedReceives<P> {
     fn release(&mut self, receives: usize) {
         for offset in 0..receives {
             let position = self.receives.position().wrapping_add(offset);
-            let sges = self.receives.peek(position).map_or(0, |receive| receive.count);
+            let sges = self.receives.peek(position).map_or(0, |receive| usize::from(receive.count));
             if sges > 1 {
                 self.sges.skip(sges);
             }
@@ -226,7 +231,7 @@ impl<P: Platform> PostedReceives<P> {
         // The receive leaves last: a context that sees its place free finds places for its SGEs as well.
         let count = self.receives.peek(self.receives.position())?.count;
         if count > 1 {
-            self.sges.skip(count);
+            self.sges.skip(usize::from(count));
         }
         self.receives.pop()
     }

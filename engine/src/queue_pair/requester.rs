@@ -18,7 +18,7 @@ use crate::completion::completion_queue::{self, Batch, Completion};
 use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::{Operation, RequestFlags, Rights};
-use crate::limits::{REQUEST_COST, STEP_REQUESTS};
+use crate::limits::{LOOK_AGAIN, REQUEST_COST, STEP_REQUESTS};
 use crate::memory::transfer::{CHUNK, InlineBytes, List, LocalBytes, Queued, Sges};
 use crate::object::header::Object;
 use crate::object::scheduler::Scheduler;
@@ -51,7 +51,7 @@ pub(crate) struct Requester<P: Platform> {
     chunks: Receiver<[u8; CHUNK], Together>,
     pub(super) phase: RequestPhase,
     pub(super) transport: PeerTransport<P>,
-    /// Until when the message at the front waits for a receive.
+    /// Until when the timer is set: for the message at the front, which waits for a receive, or to look for a post that met the end.
     pub(super) deadline: Option<u64>,
     /// Of a request that has failed: entered when the connection has ended.
     failure: Option<Completion>,
@@ -240,7 +240,9 @@ impl<P: Platform> Requester<P> {
                 Some(Progress::NoReceive { patient })
             }
             Answer::Ready(Begun::UnknownToken) => Some(self.fail(near.pair, out, Outcome::RemoteError)),
-            Answer::Ready(Begun::Failed(outcome)) => Some(self.fail(near.pair, out, receiver_failed(near.pair, outcome))),
+            Answer::Ready(Begun::Failed(outcome)) => {
+                Some(self.fail(near.pair, out, receiver_failed(near.pair, outcome)))
+            }
         }
     }
 
@@ -330,24 +332,30 @@ impl<P: Platform> Requester<P> {
 
     /// Whether the message at the front continues to wait for a receive.
     fn waits(&mut self, pair: &Shared<QueuePairObject<P>>, patient: bool) -> bool {
-        let Some(patience) = pair.patience.as_ref().filter(|_| !patient) else { return true };
+        let Some(patience) = pair.patience.filter(|_| !patient) else { return true };
         let now = pair.core.scheduler.platform().now();
-        let deadline = *self.deadline.get_or_insert_with(|| now.saturating_add(patience.nanoseconds));
+        let deadline = *self.deadline.get_or_insert_with(|| now.saturating_add(patience));
         if now >= deadline {
             return false;
         }
-        patience.timer.set(&Object::of(pair), deadline);
+        pair.timer.set(&Object::of(pair), deadline);
         true
     }
 
     /// The message at the front waits for no receive any more. The timer points to the queue pair while it is set.
     #[inline]
     fn stop_waiting(&mut self, pair: &QueuePairObject<P>) {
-        if self.deadline.take().is_some()
-            && let Some(patience) = &pair.patience
-        {
-            patience.timer.clear();
+        if self.deadline.take().is_some() {
+            pair.timer.clear();
         }
+    }
+
+    /// The queue is empty after the end, and a poster has its claim: it may not know of the end, and does not process what it adds.
+    #[cold]
+    fn look_again(&mut self, pair: &Shared<QueuePairObject<P>>) {
+        let deadline = pair.core.scheduler.platform().now().saturating_add(LOOK_AGAIN);
+        self.deadline = Some(deadline);
+        pair.timer.set(&Object::of(pair), deadline);
     }
 
     /// Read with local invalidate: revokes the access to the first SGE's region before the completion.
@@ -400,12 +408,7 @@ impl<P: Platform> Requester<P> {
     }
 
     /// Takes the request at the front with its error; the connection ends after the run, on a stack that is less deep.
-    pub(super) fn fail(
-        &mut self,
-        pair: &Shared<QueuePairObject<P>>,
-        out: &mut Gathered,
-        outcome: Outcome,
-    ) -> Progress {
+    pub(super) fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered, outcome: Outcome) -> Progress {
         self.failure = self.take_front(pair, out, outcome);
         pair.end();
         Progress::Completed
@@ -522,10 +525,12 @@ fn ask_to_move<P: Platform>(
     match request.operation {
         Operation::Read => transport.read(near, RemoteBuffer::of(request), local, range).map_error(access),
         Operation::Write => transport.write(near, local, RemoteBuffer::of(request), range).map_error(access),
-        _ => transport.send(near, SendMessage::of(request), local, range, filled).map_error(|not_sent| match not_sent {
-            NotSent::Local => Outcome::LocalAccess,
-            NotSent::Receiver(outcome) => receiver_failed(near.pair, outcome),
-        }),
+        _ => {
+            transport.send(near, SendMessage::of(request), local, range, filled).map_error(|not_sent| match not_sent {
+                NotSent::Local => Outcome::LocalAccess,
+                NotSent::Receiver(outcome) => receiver_failed(near.pair, outcome),
+            })
+        }
     }
 }
 
@@ -567,7 +572,8 @@ pub(super) fn step<P: Platform>(
     for _ in 0..STEP_REQUESTS {
         let Some(guard) = scheduler.enter(here) else { break };
         let near = Near::new(pair, &guard);
-        let (moved, stop) = match held.run_fresh(near, most, fresh) {
+        let alone = if fresh.is_some() { held.run_fresh(near, most, fresh) } else { None };
+        let (moved, stop) = match alone {
             Some(moved) => (moved, Stop::Empty),
             None => held.run(near, most.saturating_sub(bytes)),
         };
@@ -580,7 +586,11 @@ pub(super) fn step<P: Platform>(
             Stop::Bounds => return Stepped::More(bytes),
             Stop::Epoch(stamp) if scheduler.epoch().passed(stamp) => continue,
             Stop::Epoch(stamp) => scheduler.park(&Object::of(pair), stamp),
+            Stop::Empty if pair.is_ended() && pair.requests.is_claimed() => held.look_again(pair),
+            // Of a poster that had not seen the end and gave its claim up just now.
+            Stop::Empty if pair.is_ended() && !pair.requests.is_empty() => continue,
             Stop::Empty if pair.is_ended() => {
+                held.stop_waiting(pair);
                 held.transport.release(pair);
                 update_end(pair);
             }

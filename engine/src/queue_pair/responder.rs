@@ -99,7 +99,7 @@ impl<P: Platform> Responder<P> {
             pair.receiving.begin(draining, filled.len(), waiter, &mut self.sges)
         };
         let Some(receive) = receive else { return Begun::NoReceive { patient: pair.attachment.is_some() } };
-        let fits = message.length <= receive.length;
+        let fits = message.length <= u64::from(receive.length);
         let allowed = message.length == 0 || list(pair, inside, &self.sges).check().is_ok();
         self.receive = Some(receive);
         self.occupied = true;

@@ -210,12 +210,12 @@ impl<P: Platform> SharedReceiveQueue<P> {
         Ok(Self(queue))
     }
 
-    /// Posts a receive for whichever queue pair needs one first.
     /// The SGEs that a receive may have.
     pub(crate) fn most_sges(&self) -> u32 {
         self.0.sges
     }
 
+    /// Posts a receive for whichever queue pair needs one first.
     pub fn receive(&self, context: u64, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
         let queue = &self.0;
         let count = sges.len();
@@ -233,7 +233,9 @@ impl<P: Platform> SharedReceiveQueue<P> {
             return Err(PostError::TooMuchData);
         }
         let single = if count == 1 { staged.first().copied().unwrap_or_default() } else { Sge::default() };
-        let receive = Receive { context, first: 0, count, single, length, shared: true };
+        let length = u32::try_from(length).map_err(|_| PostError::TooMuchData)?;
+        let listed = u16::try_from(count).map_err(|_| PostError::TooManySges)?;
+        let receive = Receive { context, first: 0, count: listed, single, length, shared: true };
         let granted = queue.inner.with(|inner| {
             inner.post(receive, if count > 1 { &staged } else { &[] })?;
             Ok(inner.grant(queue))

@@ -215,13 +215,7 @@ pub(crate) trait Transport<P: Platform>: Sized {
     fn is_full(&self, filled: &Filled) -> bool;
 
     /// Completes the gathered receives at the other end and counts what was sent to it and received from it.
-    fn commit(
-        &mut self,
-        pair: &Shared<QueuePairObject<P>>,
-        filled: &mut Filled,
-        outgoing: Traffic,
-        incoming: Traffic,
-    );
+    fn commit(&mut self, pair: &Shared<QueuePairObject<P>>, filled: &mut Filled, outgoing: Traffic, incoming: Traffic);
 
     /// Nothing more is asked: the other end is released.
     fn release(&mut self, pair: &Shared<QueuePairObject<P>>);
