@@ -78,8 +78,11 @@ pub struct Claim<'a, T, S: Spacing = Apart> {
     free: usize,
 }
 
+/// Both ends of a ring.
+pub type Ends<T, S> = (Sender<T, S>, Receiver<T, S>);
+
 /// A ring for exactly `capacity` entries.
-pub fn channel<T: Send, S: Spacing>(capacity: usize) -> Result<(Sender<T, S>, Receiver<T, S>), NoMemory> {
+pub fn channel<T: Send, S: Spacing>(capacity: usize) -> Result<Ends<T, S>, NoMemory> {
     let size = if capacity == 0 { 0 } else { capacity.checked_next_power_of_two().ok_or(NoMemory)? };
     let mut entries = Vec::new();
     entries.try_reserve_exact(size)?;
