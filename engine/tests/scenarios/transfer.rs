@@ -303,6 +303,43 @@ fn a_post_that_fails_inline_schedules_the_chain_before_it() {
     pair.close();
 }
 
+/// The poster has looked for the end and not added its request yet: the end finds the queue empty, and may not leave it at that.
+#[test]
+fn a_held_post_that_meets_the_end_is_cancelled() {
+    let mut pair = Pair::new();
+    let Pair { world, a, .. } = &mut pair;
+    let meeting = std::iter::once_with(|| {
+        a.pair.flush();
+        world.run();
+        sge(0, 1, MemoryToken::NONE)
+    });
+    a.pair.write(1, RequestFlags::DEFER, meeting, 0, MemoryToken::NONE).unwrap();
+    assert_eq!((outcomes(&a.initiator), a.pair.outstanding().0), (vec![], 1));
+    world.advance(1_000_000);
+    world.run();
+    assert_eq!((outcomes(&a.initiator), a.pair.outstanding().0), (vec![(1, Outcome::Cancelled)], 0));
+    pair.close();
+}
+
+/// As above, and the post is refused in the end: the end of the queue pair is not held up.
+#[test]
+fn a_refused_post_that_meets_the_end_leaves_nothing() {
+    let limits = Limits { transfer_length: 1000, ..Limits::default() };
+    let mut pair = Pair::in_world(World::with_limits(limits), Semantics::NDK, Depths::default());
+    let Pair { world, a, .. } = &mut pair;
+    let meeting = std::iter::once_with(|| {
+        a.pair.flush();
+        world.run();
+        sge(0, 1001, MemoryToken::NONE)
+    });
+    let refused = a.pair.write(1, RequestFlags::DEFER, meeting, 0, MemoryToken::NONE);
+    assert_eq!(refused, Err(PostError::TooMuchData));
+    world.advance(1_000_000);
+    world.run();
+    assert_eq!((outcomes(&a.initiator), a.pair.outstanding().0), (vec![], 0));
+    pair.close();
+}
+
 #[test]
 fn limits_of_a_post_are_exact() {
     let limits = Limits { transfer_length: 1000, read_sges: 2, ..Limits::default() };
