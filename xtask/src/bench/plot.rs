@@ -35,13 +35,16 @@ pub(super) fn draw(programs: &Programs, folder: &Path) -> Result<()> {
         let mut chained = Curve { name: format!("{operation}, chains of 16"), points: Vec::new() };
         for size in SIZES {
             let one = format!("--operation {operation} --measure latency --size {size}");
-            let measured = programs.perf("measure", &one, Processors::One)?;
+            let measured = programs.perf(("measure", programs.lengths.milliseconds), &one, Processors::One)?;
             alone.points.push((f64::from(size), measured.time));
             if let (Some([before, after]), "read") = (measured.memcpy, operation) {
                 copies.points.push((f64::from(size), f64::midpoint(before, after)));
             }
             let many = format!("--operation {operation} --measure bandwidth --size {size} --chain 16 --depth 16");
-            chained.points.push((f64::from(size), programs.perf("measure", &many, Processors::One)?.time));
+            chained.points.push((
+                f64::from(size),
+                programs.perf(("measure", programs.lengths.milliseconds), &many, Processors::One)?.time,
+            ));
         }
         latency.push(alone);
         bandwidth.push(chained.as_bandwidth());

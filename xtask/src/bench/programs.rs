@@ -37,6 +37,9 @@ pub(super) struct Lengths {
     pub(super) milliseconds: u32,
 }
 
+/// What a program is counted for: short, so that the machine seldom takes the processor away meanwhile.
+const COUNT_MILLISECONDS: u32 = 10;
+
 impl Lengths {
     pub(super) const FULL: Self = Self { rounds: 9, milliseconds: 300 };
     pub(super) const QUICK: Self = Self { rounds: 3, milliseconds: 40 };
@@ -84,10 +87,11 @@ impl Programs {
     /// Runs what measures a step.
     pub(super) fn measure(&self, program: &Measuring, processors: Processors) -> Result<Measurement> {
         match program {
-            Measuring::Perf(words) => self.perf("measure", words, processors),
+            Measuring::Perf(words) => self.perf(("measure", self.lengths.milliseconds), words, processors),
             Measuring::Scaling(words) => {
-                let one = self.perf("measure", &format!("{words} --processors 1"), Processors::One)?;
-                let two = self.perf("measure", &format!("{words} --processors 2"), processors)?;
+                let measure = ("measure", self.lengths.milliseconds);
+                let one = self.perf(measure, &format!("{words} --processors 1"), Processors::One)?;
+                let two = self.perf(measure, &format!("{words} --processors 2"), processors)?;
                 Ok(Measurement { rate_of_one: Some(one.rate), ..two })
             }
             Measuring::Speed(words) => reports::speed(&self.json(Command::new(&self.speed).args(words), processors)?),
@@ -97,13 +101,18 @@ impl Programs {
     /// What a step calls of the system, and how long it is at DISPATCH_LEVEL; none for a program that does not say.
     pub(super) fn count(&self, program: &Measuring, processors: Processors) -> Result<Option<Measurement>> {
         match program {
-            Measuring::Perf(words) => self.perf("count", words, processors).map(Some),
+            Measuring::Perf(words) => self.perf(("count", COUNT_MILLISECONDS), words, processors).map(Some),
             Measuring::Scaling(_) | Measuring::Speed(_) => Ok(None),
         }
     }
 
-    /// `ndkctl perf`, one round of its own, in a kernel host of this mode.
-    pub(super) fn perf(&self, mode: &str, words: &str, processors: Processors) -> Result<Measurement> {
+    /// `ndkctl perf`, one round of its own that takes so many milliseconds, in a kernel host of this mode.
+    pub(super) fn perf(
+        &self,
+        (mode, milliseconds): (&str, u32),
+        words: &str,
+        processors: Processors,
+    ) -> Result<Measurement> {
         let mut command = Command::new(&self.ndkctl);
         command.args([
             "--json",
@@ -114,7 +123,7 @@ impl Programs {
             "--rounds",
             "1",
             "--time",
-            &self.lengths.milliseconds.to_string(),
+            &milliseconds.to_string(),
         ]);
         command.args(words.split_whitespace());
         reports::perf(&self.json(&mut command, processors)?).with_context(|| format!("ndkctl perf {words}"))
