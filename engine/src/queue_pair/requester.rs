@@ -53,8 +53,8 @@ pub(crate) struct Requester<P: Platform> {
     pub(super) transport: PeerTransport<P>,
     /// Until when the timer is set: for the message at the front, which waits for a receive, or to look for a post that met the end.
     pub(super) deadline: Option<u64>,
-    /// Of a request that has failed: entered when the connection has ended.
-    failure: Option<Completion>,
+    /// A request has failed: its completion, if it has one, is entered when the connection has ended.
+    failure: Option<Option<Completion>>,
     pub(super) outgoing: Traffic,
     pub(super) incoming: Traffic,
 }
@@ -409,7 +409,7 @@ impl<P: Platform> Requester<P> {
 
     /// Takes the request at the front with its error; the connection ends after the run, on a stack that is less deep.
     pub(super) fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered, outcome: Outcome) -> Progress {
-        self.failure = self.take_front(pair, out, outcome);
+        self.failure = Some(self.take_front(pair, out, outcome));
         pair.end();
         Progress::Completed
     }
@@ -420,7 +420,7 @@ impl<P: Platform> Requester<P> {
     fn report_failure(&mut self, pair: &Shared<QueuePairObject<P>>) {
         let Some(failure) = self.failure.take() else { return };
         queue_pair::end_connection(pair);
-        if !completion_queue::push_batch(&pair.initiator_queue, &[failure]) {
+        if !completion_queue::push_batch(&pair.initiator_queue, failure.as_slice()) {
             pair.defer_failure();
         }
     }
