@@ -53,8 +53,10 @@ pub(crate) struct Requester<P: Platform> {
     pub(super) transport: PeerTransport<P>,
     /// Until when the timer is set: for the message at the front, which waits for a receive, or to look for a post that met the end.
     pub(super) deadline: Option<u64>,
-    /// A request has failed: its completion, if it has one, is entered when the connection has ended.
-    failure: Option<Option<Completion>>,
+    /// A request has failed; the connection has not been ended yet.
+    failed: bool,
+    /// Its completion, if it has one: entered when the connection has ended.
+    failure: Option<Completion>,
     pub(super) outgoing: Traffic,
     pub(super) incoming: Traffic,
 }
@@ -122,6 +124,7 @@ impl<P: Platform> Requester<P> {
             phase: RequestPhase::Fresh,
             transport: PeerTransport::try_new(scheduler)?,
             deadline: None,
+            failed: false,
             failure: None,
             outgoing: Traffic::default(),
             incoming: Traffic::default(),
@@ -172,7 +175,7 @@ impl<P: Platform> Requester<P> {
                     break;
                 }
             }
-            if bytes >= most || self.failure.is_some() {
+            if bytes >= most || self.failed {
                 break;
             }
         }
@@ -409,7 +412,8 @@ impl<P: Platform> Requester<P> {
 
     /// Takes the request at the front with its error; the connection ends after the run, on a stack that is less deep.
     pub(super) fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered, outcome: Outcome) -> Progress {
-        self.failure = Some(self.take_front(pair, out, outcome));
+        self.failure = self.take_front(pair, out, outcome);
+        self.failed = true;
         pair.end();
         Progress::Completed
     }
@@ -418,7 +422,8 @@ impl<P: Platform> Requester<P> {
     /// connection ended.
     #[inline(never)]
     fn report_failure(&mut self, pair: &Shared<QueuePairObject<P>>) {
-        let Some(failure) = self.failure.take() else { return };
+        self.failed = false;
+        let failure = self.failure.take();
         queue_pair::end_connection(pair);
         if !completion_queue::push_batch(&pair.initiator_queue, failure.as_slice()) {
             pair.defer_failure();
@@ -578,7 +583,7 @@ pub(super) fn step<P: Platform>(
             None => held.run(near, most.saturating_sub(bytes)),
         };
         scheduler.leave(guard);
-        if held.failure.is_some() {
+        if held.failed {
             held.report_failure(pair);
         }
         bytes = bytes.saturating_add(moved);
