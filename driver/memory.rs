@@ -374,31 +374,30 @@ impl Mapping {
     pub fn copy_last(to: (&Self, u64), from: (&Self, u64), length: usize) {
         Self::each_piece(to, from, length, |target, source, piece| {
             // SAFETY: both pieces lie in live mappings.
-            unsafe { copy::last::<{ limits::LAST_BYTES }>(target, source, piece) };
+            unsafe { copy::ascending(target, source, piece) };
         });
     }
 
     /// Copies a whole message: its end after everything else, in ascending order.
     #[inline]
     pub fn copy_message(to: (&Self, u64), from: (&Self, u64), length: usize) {
-        if length == copy::WORD
-            && let (Some((target, copy::WORD..)), Some((source, copy::WORD..))) = (to.0.at(to.1), from.0.at(from.1))
-        {
-            // SAFETY: both ranges lie in live mappings, each in one stretch.
-            return unsafe { copy::word(target, source) };
-        }
-        Self::copy_longer(to, from, length);
+        let (Some(target), Some(source)) = (to.0.in_first(to.1, length), from.0.in_first(from.1, length)) else {
+            return Self::copy_parts(to, from, length);
+        };
+        // SAFETY: both ranges lie in live mappings, each in one stretch.
+        unsafe { copy::message::<{ limits::LAST_BYTES }>(target, source, length) };
     }
 
-    #[inline(never)]
-    fn copy_longer(to: (&Self, u64), from: (&Self, u64), length: usize) {
+    /// Where `length` bytes from `offset` on are mapped, if they are all in the first segment.
+    #[inline]
+    fn in_first(&self, offset: u64, length: usize) -> Option<*mut u8> {
+        let is_there = self.length.checked_sub(offset).is_some_and(|room| length as u64 <= room);
+        is_there.then(|| self.address.wrapping_add(offset as usize))
+    }
+
+    #[cold]
+    fn copy_parts(to: (&Self, u64), from: (&Self, u64), length: usize) {
         let bulk = length.saturating_sub(limits::LAST_BYTES);
-        if let (Some((target, capacity)), Some((source, readable))) = (to.0.at(to.1), from.0.at(from.1))
-            && length <= capacity.min(readable)
-        {
-            // SAFETY: both ranges lie in live mappings, each in one stretch.
-            return unsafe { copy::message::<{ limits::LAST_BYTES }>(target, source, length) };
-        }
         let after = |offset: u64| offset.saturating_add(bulk as u64);
         Self::copy(to, from, bulk);
         Self::copy_last((to.0, after(to.1)), (from.0, after(from.1)), length.min(limits::LAST_BYTES));
@@ -427,8 +426,8 @@ impl Mapping {
         while !rest.is_empty() {
             let Some((target, capacity)) = self.at(place) else { return };
             let Some((piece, deferred)) = rest.split_at_checked(rest.len().min(capacity)) else { return };
-            // SAFETY: the piece lies in this live mapping.
-            unsafe { copy::store_ascending(target, piece) };
+            // SAFETY: the piece lies in this live mapping, and these are bytes of the driver's own.
+            unsafe { copy::ascending(target, piece.as_ptr(), piece.len()) };
             place = place.saturating_add(piece.len() as u64);
             rest = deferred;
         }

@@ -140,6 +140,18 @@ impl Guard<'_> {
         self.epoch.passed_beside(stamp, Some(self.place))
     }
 
+    /// The epoch's number from which on this guard protects: no later than what its context finds.
+    pub(crate) const fn entered(&self) -> u64 {
+        self.entered
+    }
+
+    /// The epoch's number now: it has grown with each retirement since the context entered.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        loom_fence();
+        self.epoch.now.load(Ordering::SeqCst)
+    }
+
     /// Whether this guard protects what `epoch` retires.
     pub(crate) fn is_of(&self, epoch: &Epoch) -> bool {
         core::ptr::eq(self.epoch, epoch)

@@ -126,6 +126,12 @@ impl<T, S: Spacing> Sender<T, S> {
         self.len() == 0
     }
 
+    /// Whether there is no entry in it, and place for one.
+    #[inline]
+    pub fn is_vacant(&self) -> bool {
+        self.0.capacity != 0 && self.is_empty()
+    }
+
     /// Whether a producer has a claim. One that claims after an answer of false sees what was stored before the question; what
     /// one published that gave its claim up before is there.
     pub fn is_claimed(&self) -> bool {

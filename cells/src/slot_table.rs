@@ -205,6 +205,11 @@ impl<T> SlotTable<T> {
         Ok(value)
     }
 
+    /// What no other table of the same epoch has, wherever the table is moved.
+    pub(crate) fn identity(&self) -> usize {
+        self.blocks.as_ptr().addr()
+    }
+
     /// The state word of a live slot with this key; `None` for a generation that does not fit the word.
     fn live(key: SlotKey) -> Option<u32> {
         (key.generation <= u32::MAX >> 2).then_some(state_of(key.generation, LIVE))
@@ -341,6 +346,8 @@ unsafe fn block_from<T>(raw: *mut Slot<T>) -> Box<[Slot<T>]> {
 
 impl<T> Drop for SlotTable<T> {
     fn drop(&mut self) {
+        // What has been kept of a value is not given out any more.
+        self.epoch.retire();
         for block in &self.blocks {
             let raw = block.load(Ordering::Acquire);
             if raw.is_null() {

@@ -9,7 +9,7 @@ use ndkpi_sys::{
     },
     nt::{NTSTATUS, PVOID, STATUS_SUCCESS, ULONG},
 };
-use softndk_engine::{Arm, Completion, CompletionQueue, Operation};
+use softndk_engine::{Arm, Completion, CompletionQueue, Operation, Outcome};
 use softndk_ioctl::{NdkCall, RefusalWay};
 
 use super::{
@@ -86,26 +86,37 @@ fn get_results_ex(queue: CompletionQueueRef<'_>, results: Results<'_, NDK_RESULT
 }
 
 /// Moves completions into the consumer's array.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a form of its own for each of the two functions")]
 fn poll<R: Copy>(
     queue: CompletionQueueRef<'_>,
     results: Results<'_, R>,
-    form: fn(&Completion, NTSTATUS) -> R,
+    form: impl Fn(&Completion, NTSTATUS) -> R,
 ) -> ULONG {
     let Some(queue) = queue.get() else { return 0 };
     if results.is_null() {
         return 0;
     }
     queue.poll(results.count(), |index, completion| {
-        results.write(index, form(completion, status_of(queue, completion)));
+        let status = status_of(queue, completion);
+        results.write(index, || form(completion, status));
     })
 }
 
-/// The status of a result. A failure is a refusal, reported by this result.
+/// The status of a result.
+#[inline]
 fn status_of(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
+    if completion.outcome == Outcome::Success { STATUS_SUCCESS } else { status_of_failure(queue, completion) }
+}
+
+/// A failure is a refusal, reported by this result.
+#[cold]
+fn status_of_failure(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
     let refused = |refusal| refuse_by(RefusalWay::RESULT, call_of(completion.operation), queue, refusal);
     status::of_outcome(completion.outcome).unwrap_or_else(refused)
 }
 
+#[inline]
 fn plain(completion: &Completion, status: NTSTATUS) -> NDK_RESULT {
     NDK_RESULT {
         Status: status,
@@ -115,6 +126,7 @@ fn plain(completion: &Completion, status: NTSTATUS) -> NDK_RESULT {
     }
 }
 
+#[inline]
 fn extended(completion: &Completion, status: NTSTATUS) -> NDK_RESULT_EX {
     NDK_RESULT_EX {
         Status: status,

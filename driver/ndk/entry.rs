@@ -298,10 +298,14 @@ impl<T> Results<'_, T> {
         self.count
     }
 
-    pub fn write(&self, index: u32, result: T) {
+    /// Makes a result in its place: one that is copied soon after it was put together elsewhere waits for the processor to write it
+    /// first.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: a call, and its copy, costs 10 of 200 ns of a small Read")]
+    pub fn write(&self, index: u32, make: impl FnOnce() -> T) {
         if index < self.count && !self.is_null() {
             // SAFETY: `index` is below the count of the places that the consumer gave (`take`).
-            unsafe { self.first.wrapping_add(index as usize).write(result) };
+            unsafe { self.first.wrapping_add(index as usize).write(make()) };
         }
     }
 }

@@ -43,11 +43,18 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Adds one message, or one piece of it, cut into frames.
+    /// One message, or one piece of it, cut into frames.
+    #[inline]
+    pub(crate) fn of(bytes: u64) -> Self {
+        // Most are short, and the division by a number that is no power of two is not.
+        let frames = if bytes <= limits::FRAME_PAYLOAD { 1 } else { bytes.div_ceil(limits::FRAME_PAYLOAD) };
+        Self { octets: bytes.wrapping_add(frames.wrapping_mul(limits::FRAME_OVERHEAD)), frames }
+    }
+
+    /// Adds one message, or one piece of it.
+    #[inline]
     pub(crate) fn add(&mut self, bytes: u64) {
-        let frames = bytes.div_ceil(limits::FRAME_PAYLOAD).max(1);
-        self.frames = self.frames.wrapping_add(frames);
-        self.octets = self.octets.wrapping_add(bytes.wrapping_add(frames * limits::FRAME_OVERHEAD));
+        self.join(Self::of(bytes));
     }
 
     pub(crate) const fn is_empty(self) -> bool {
@@ -97,6 +104,13 @@ impl DirectionCounter {
 }
 
 impl TrafficCounter {
+    /// One message of a request, at the end that asked and at the other. Called by the context that processes its requests.
+    #[inline]
+    pub(crate) fn count_message([here, there]: [&Self; 2], is_read: bool, traffic: Traffic) {
+        here.own[usize::from(is_read)].add(traffic);
+        there.other[usize::from(!is_read)].add(traffic);
+    }
+
     /// Called by the context that processes this end's requests.
     pub(crate) fn count_own(&self, sent: Traffic, received: Traffic) {
         self.own[0].add(sent);

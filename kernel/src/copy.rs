@@ -32,99 +32,69 @@ pub unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
     }
 }
 
-/// Stores own bytes in ascending order, the last one last, after everything stored before has become visible.
+/// Bytes that a processor stores at once.
+const WORD: usize = 8;
+
+/// Copies in ascending order, by words where the target's begin, after everything stored before has become visible.
 ///
 /// # Safety
-/// The target range is mapped and writable for the whole call.
+/// As [`bytes`].
 #[inline]
-pub unsafe fn store_ascending(to: *mut u8, bytes: &[u8]) {
+pub unsafe fn ascending(to: *mut u8, from: *const u8, length: usize) {
     // Fast strings order their stores before the stores that follow; this keeps the compiler, and arm64, from doing otherwise.
     fence(Ordering::Release);
-    if bytes.len() == WORD && to.align_offset(WORD) == 0 {
-        // SAFETY: eight aligned writable bytes.
-        return unsafe { store_word(to, bytes) };
+    if length == WORD && to.addr().is_multiple_of(WORD) {
+        // SAFETY: eight bytes of both ranges, the target's aligned.
+        return unsafe { store_word(to, from) };
     }
     // SAFETY: the caller's promise.
-    unsafe { store_parts(to, bytes) };
+    unsafe { store_parts(to, from, length) };
 }
 
-/// [`store_ascending`] byte by byte to where words begin, by words, and byte by byte to the end.
+/// Byte by byte to where the target's words begin, by words, and byte by byte to the end.
 ///
 /// # Safety
-/// As [`store_ascending`].
+/// As [`bytes`].
 #[inline(never)]
-unsafe fn store_parts(to: *mut u8, bytes: &[u8]) {
-    let head = to.align_offset(8).min(bytes.len());
-    let (first, rest) = bytes.split_at(head);
-    // SAFETY: `head` bytes from the start of the range.
-    unsafe { store_bytes(to, first) };
-    // SAFETY: `head` is at most the length of the range.
-    let mut place = unsafe { to.add(head) };
-    let (words, tail) = rest.as_chunks::<8>();
-    for word in words {
-        // SAFETY: eight bytes of the range, aligned because `head` bytes came before.
-        unsafe { store_word(place, word) };
-        // SAFETY: the end of the eight bytes.
-        place = unsafe { place.add(8) };
+unsafe fn store_parts(to: *mut u8, from: *const u8, length: usize) {
+    let head = to.addr().wrapping_neg() % WORD;
+    let words = length.saturating_sub(head) / WORD * WORD;
+    let mut done = 0_usize;
+    while done < length {
+        let (target, source) = (to.wrapping_add(done), from.wrapping_add(done));
+        let is_word = done >= head && done.wrapping_sub(head) < words;
+        if is_word {
+            // SAFETY: eight bytes of both ranges, the target's aligned: `head` and whole words came before.
+            unsafe { store_word(target, source) };
+        } else {
+            // SAFETY: a byte of both ranges.
+            unsafe { store_byte(target, source) };
+        }
+        done = done.wrapping_add(if is_word { WORD } else { 1 });
     }
-    // SAFETY: the rest of the range.
-    unsafe { store_bytes(place, tail) };
 }
 
 /// # Safety
-/// `to` is aligned to eight and writable.
-unsafe fn store_word(to: *mut u8, bytes: &[u8]) {
-    let Some(word) = bytes.first_chunk::<8>() else { return };
+/// Eight bytes at both places; `to` is aligned to eight and writable.
+unsafe fn store_word(to: *mut u8, from: *const u8) {
+    // SAFETY: readable (the caller's promise).
+    let word = unsafe { from.cast::<u64>().read_unaligned() };
     // SAFETY: aligned and writable (the caller's promise); others access this memory only as devices would.
     let place = unsafe { AtomicU64::from_ptr(to.cast()) };
-    place.store(u64::from_ne_bytes(*word), Ordering::Release);
+    place.store(word, Ordering::Release);
 }
 
 /// # Safety
-/// `bytes.len()` bytes at `to` are writable.
-unsafe fn store_bytes(to: *mut u8, bytes: &[u8]) {
-    for (index, byte) in bytes.iter().enumerate() {
-        // SAFETY: within the range (the caller's promise).
-        let place = unsafe { to.add(index) };
-        // SAFETY: a writable byte; others access this memory only as devices would.
-        let place = unsafe { AtomicU8::from_ptr(place) };
-        place.store(*byte, Ordering::Release);
-    }
+/// A byte at both places; `to` is writable.
+unsafe fn store_byte(to: *mut u8, from: *const u8) {
+    // SAFETY: readable (the caller's promise).
+    let byte = unsafe { from.read() };
+    // SAFETY: a writable byte; others access this memory only as devices would.
+    let place = unsafe { AtomicU8::from_ptr(to) };
+    place.store(byte, Ordering::Release);
 }
 
-/// Bytes that [`word`] copies: what a processor stores at once.
-pub const WORD: usize = 8;
-
-/// Copies eight bytes, in ascending order where the target lies so that they cannot be stored at once.
-///
-/// # Safety
-/// As [`bytes`].
-#[inline]
-pub unsafe fn word(to: *mut u8, from: *const u8) {
-    // SAFETY: eight readable bytes.
-    let word = unsafe { from.cast::<[u8; WORD]>().read_unaligned() };
-    // SAFETY: eight writable bytes.
-    unsafe { store_ascending(to, &word) };
-}
-
-/// Copies the end of a message: at most `MAX` bytes, ascending.
-///
-/// # Safety
-/// As [`bytes`].
-pub unsafe fn last<const MAX: usize>(to: *mut u8, from: *const u8, length: usize) {
-    let length = length.min(MAX);
-    if length == WORD {
-        // SAFETY: the caller's promise.
-        return unsafe { word(to, from) };
-    }
-    let mut buffer = [0_u8; MAX];
-    // SAFETY: `length` readable bytes, and the buffer is at least as long.
-    unsafe { bytes(buffer.as_mut_ptr(), from, length) };
-    // SAFETY: `length` writable bytes.
-    unsafe { store_ascending(to, buffer.get(..length).unwrap_or(&[])) };
-}
-
-/// Copies a whole message, the last `MAX` bytes of it as [`last`] does.
+/// Copies a whole message: its last `MAX` bytes after all others, in ascending order.
 ///
 /// # Safety
 /// As [`bytes`].
@@ -136,7 +106,7 @@ pub unsafe fn message<const MAX: usize>(to: *mut u8, from: *const u8, length: us
         unsafe { bytes(to, from, bulk) };
     }
     // SAFETY: the rest of both ranges.
-    unsafe { last::<MAX>(to.wrapping_add(bulk), from.wrapping_add(bulk), length.min(MAX)) };
+    unsafe { ascending(to.wrapping_add(bulk), from.wrapping_add(bulk), length.wrapping_sub(bulk)) };
 }
 
 #[cfg(target_arch = "x86_64")]

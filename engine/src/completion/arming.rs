@@ -59,8 +59,13 @@ impl Totals {
     }
 
     fn count(&mut self, completions: &[Completion]) {
-        self.all += completions.len() as u64;
-        self.solicited += completions.iter().filter(|completion| completion.satisfies_solicited()).count() as u64;
+        completions.iter().for_each(|completion| self.count_one(completion));
+    }
+
+    #[inline]
+    fn count_one(&mut self, completion: &Completion) {
+        self.all = self.all.wrapping_add(1);
+        self.solicited = self.solicited.wrapping_add(u64::from(completion.satisfies_solicited()));
     }
 }
 
@@ -133,7 +138,7 @@ impl Queue {
         let fitting = completions.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let kept = completions.get(..fitting).unwrap_or_default();
         for (entry, offset) in kept.iter().zip(0..) {
-            self.rings.store(self.added.all.wrapping_add(offset), *entry);
+            self.rings.store(self.added.all.wrapping_add(offset), || *entry);
         }
         self.added.count(kept);
         if fitting < completions.len() {
@@ -143,14 +148,29 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the oldest entries, as many as fit. Ends early with a ring that has become empty: its memory is freed with no lock
-    /// held.
-    pub(crate) fn take(&mut self, capacity: &mut [Completion]) -> (usize, Option<Ring<Completion>>) {
-        let count = self.waiting().min(capacity.len() as u64) as usize;
-        let into = capacity.get_mut(..count).unwrap_or_default();
-        let (taken, used_up) = self.rings.take_all(self.taken.all, into);
-        self.taken.count(into.get(..taken).unwrap_or_default());
-        (taken, used_up)
+    /// As [`Self::push`] for one entry, a success that is not solicited.
+    #[inline]
+    pub(crate) fn push_success(&mut self, make: impl FnOnce() -> Completion) -> Result<(), QueueFailure> {
+        let has_room = self.waiting() < self.depth.saturating_add(u64::from(self.slack));
+        if self.failure.is_some() || !has_room {
+            return self.push(core::slice::from_ref(&make()));
+        }
+        self.rings.store(self.added.all, make);
+        self.added.all = self.added.all.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Gives the oldest entries, up to `most`. Ends early with a ring that has become empty: its memory is freed with no lock held.
+    #[inline]
+    pub(crate) fn take(&mut self, most: usize, mut give: impl FnMut(&Completion)) -> (usize, Option<Ring<Completion>>) {
+        let most = usize::try_from(self.waiting()).unwrap_or(usize::MAX).min(most);
+        let (rings, mut taken) = (&mut self.rings, self.taken);
+        let (count, used_up) = rings.take_all(taken.all, most, |completion| {
+            taken.count_one(completion);
+            give(completion);
+        });
+        self.taken = taken;
+        (count, used_up)
     }
 
     /// Entries before which nothing is new: taken, or there when the last notification began.
@@ -185,6 +205,12 @@ impl Queue {
     /// New settings hold for what is held back already.
     pub(crate) fn moderate(&mut self, moderation: Option<Moderation>) {
         self.moderation = moderation;
+    }
+
+    /// Whether a notification is asked for, or due: else none comes of any change.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.armed.is_some() || self.due
     }
 
     /// Whether the deadline matters for what is held back.
@@ -320,8 +346,7 @@ mod tests {
     }
 
     fn take(queue: &mut Queue, count: usize) {
-        let mut capacity = [plain()];
-        (0..count).for_each(|_| assert_eq!(queue.take(&mut capacity).0, 1));
+        (0..count).for_each(|_| assert_eq!(queue.take(1, |_| ()).0, 1));
     }
 
     #[test]
@@ -430,12 +455,10 @@ mod tests {
                     queue.push(&[Completion { context: next, ..plain() }]).unwrap();
                     next += 1;
                 }
-                let mut out = [plain(); 2];
-                let count = queue.take(&mut out).0;
-                for entry in out.iter().take(count) {
+                queue.take(2, |entry| {
                     assert_eq!(entry.context, expected, "depth {depth}");
                     expected += 1;
-                }
+                });
             }
             assert!(expected > 30);
         }
@@ -498,13 +521,11 @@ mod tests {
                         while queue.waiting() < u64::from(bound) {
                             add(&mut queue, &mut next);
                         }
-                        let mut out = [plain(); 7];
                         while queue.waiting() > 0 {
-                            let count = queue.take(&mut out).0;
-                            for entry in out.iter().take(count) {
+                            queue.take(7, |entry| {
                                 assert_eq!(entry.context, expected);
                                 expected += 1;
-                            }
+                            });
                         }
                         assert_eq!((expected, queue.rings()), (next, 1));
                         (0..bound).for_each(|_| add(&mut queue, &mut next));

@@ -31,9 +31,6 @@ use crate::token::MemoryToken;
 /// Resizes at the same time that one of them lets pass; the contract allows none.
 const RESIZE_TRIES: u32 = 4;
 
-/// Results of a poll that asks for few.
-const FEW: u32 = 2;
-
 /// How a completion queue is armed, weakest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Arm {
@@ -136,10 +133,14 @@ struct LockedQueue<P: Platform> {
 
 impl<P: Platform> LockedQueue<P> {
     /// The follow-up that the change requires; a deadline is set at once.
+    #[inline]
     fn update_due(&mut self, queue: &Shared<CompletionQueueObject<P>>) -> Ask {
-        if queue.notify.is_none() {
-            return Ask::Nothing;
-        }
+        // Mostly the consumer polls, or has not armed yet.
+        if queue.notify.is_some() && self.queue.is_wanted() { self.find_due(queue) } else { Ask::Nothing }
+    }
+
+    #[inline(never)]
+    fn find_due(&mut self, queue: &Shared<CompletionQueueObject<P>>) -> Ask {
         let platform = &queue.core.scheduler.platform();
         let (now, resolution) =
             if self.queue.needs_clock() { (platform.now(), platform.timer_resolution()) } else { (0, 0) };
@@ -240,12 +241,7 @@ impl<P: Platform> CompletionQueue<P> {
         let allowance = if scheduler.platform().at_dispatch() { scheduler.allowance() } else { None };
         let permitted = allowance.map_or(Permitted::Results(u32::MAX), |allowance| self.permitted(allowance));
         let most = most.min(permitted.results());
-        // The places are cleared at each call: few where few are wanted.
-        let given = if most <= FEW {
-            self.hand_out::<{ FEW as usize }>(most, each)
-        } else {
-            self.hand_out::<BATCH>(most, each)
-        };
+        let given = self.hand_out(most, each);
         match (allowance, permitted) {
             (Some(allowance), Permitted::Results(_)) => allowance.hand_out(u64::from(given)),
             (Some(_), Permitted::Granted(_)) => {
@@ -286,21 +282,23 @@ impl<P: Platform> CompletionQueue<P> {
         permitted
     }
 
-    fn hand_out<const PLACES: usize>(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
+    #[inline]
+    fn hand_out(&self, most: u32, mut each: impl FnMut(u32, &Completion)) -> u32 {
         let mut given = 0;
-        let mut batch = [Completion::default(); PLACES];
+        let mut batch = Batch::new();
         while given < most {
             // A batch at a time, so that a context that adds completions does not wait for long.
-            let capacity = PLACES.min((most - given) as usize);
-            let (count, used_up, more) = self.0.inner.with(|inner| {
-                let (count, used_up) = inner.queue.take(batch.get_mut(..capacity).unwrap_or_default());
-                (count, used_up, inner.queue.waiting() > 0)
+            let room = batch.free().min((most - given) as usize);
+            let (used_up, more) = self.0.inner.with(|inner| {
+                let (_, used_up) = inner.queue.take(room, |completion| batch.push(*completion));
+                (used_up, inner.queue.waiting() > 0)
             });
             drop(used_up);
-            for completion in batch.iter().take(count) {
+            for completion in batch.entries() {
                 each(given, completion);
                 given += 1;
             }
+            batch.clear();
             if !more {
                 break;
             }
@@ -310,9 +308,15 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Takes the oldest completions for a front end that keeps bounds of its own: how many, and whether more wait. With
     /// `arm_empty` a queue that is empty then is armed for any.
+    #[inline(never)]
     pub fn take(&self, into: &mut [Completion], arm_empty: bool) -> (usize, bool) {
         let (count, used_up, more, ask) = self.0.inner.with(|inner| {
-            let (count, used_up) = inner.queue.take(into);
+            let mut places = into.iter_mut();
+            let (count, used_up) = inner.queue.take(places.len(), |completion| {
+                if let Some(place) = places.next() {
+                    *place = *completion;
+                }
+            });
             let more = inner.queue.waiting() > 0;
             let ask = if arm_empty && !more {
                 inner.queue.arm(Arm::Any);
@@ -466,9 +470,23 @@ pub(crate) fn push_batch<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, 
     if completions.is_empty() {
         return true;
     }
+    push(queue, |entries| entries.push(completions).is_ok())
+}
+
+/// Adds a completion as [`push_batch`] does: a success that is not solicited, made in its place.
+#[inline]
+pub(crate) fn push_success<P: Platform>(
+    queue: &Shared<CompletionQueueObject<P>>,
+    make: impl FnOnce() -> Completion,
+) -> bool {
+    push(queue, |entries| entries.push_success(make).is_ok())
+}
+
+#[inline]
+fn push<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, add: impl FnOnce(&mut Queue) -> bool) -> bool {
     let (pushed, ask, just_failed) = queue.inner.with(|inner| {
         let failed_before = inner.queue.failure.is_some();
-        let pushed = inner.queue.push(completions).is_ok();
+        let pushed = add(&mut inner.queue);
         let just_failed = !pushed && !failed_before;
         if just_failed {
             inner.aborting = Some(0);
@@ -476,20 +494,34 @@ pub(crate) fn push_batch<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, 
         (pushed, inner.update_due(queue), just_failed)
     });
     if just_failed {
-        queue.failed.store(true, Ordering::Release);
-        count(&queue.open.adapter.statistics.completion_queue_error);
-        queue.core.scheduler.link(&Object::of(queue));
+        fail(queue);
     }
     request_pass(queue, ask);
     pushed
 }
 
+/// The queue has overrun: what depends on it ends in a service pass.
+#[cold]
+fn fail<P: Platform>(queue: &Shared<CompletionQueueObject<P>>) {
+    queue.failed.store(true, Ordering::Release);
+    count(&queue.open.adapter.statistics.completion_queue_error);
+    queue.core.scheduler.link(&Object::of(queue));
+}
+
+#[inline]
 fn request_pass<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, ask: Ask) {
+    if let Ask::Pass | Ask::PassEnd = ask {
+        link(queue, ask == Ask::PassEnd);
+    }
+}
+
+#[inline(never)]
+fn link<P: Platform>(queue: &Shared<CompletionQueueObject<P>>, at_end: bool) {
     let scheduler = &queue.core.scheduler;
-    match ask {
-        Ask::Nothing | Ask::At(_) => {}
-        Ask::Pass => scheduler.link_at(&Object::of(queue), queue.home),
-        Ask::PassEnd => scheduler.link_last(&Object::of(queue), queue.home),
+    if at_end {
+        scheduler.link_last(&Object::of(queue), queue.home);
+    } else {
+        scheduler.link_at(&Object::of(queue), queue.home);
     }
 }
 

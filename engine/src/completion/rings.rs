@@ -36,16 +36,23 @@ impl<T: Copy> Ring<T> {
         position.wrapping_sub(self.start) as usize & self.mask
     }
 
-    /// Stores an entry in its place, which is free.
-    fn store(&mut self, position: u64, entry: T) {
+    /// Stores an entry in its place, which is free. It is made there: one that is copied soon after it was put together elsewhere
+    /// waits for the processor to write it first.
+    #[inline]
+    fn store(&mut self, position: u64, make: impl FnOnce() -> T) {
         let place = self.place(position);
         if let Some(place) = self.entries.get_mut(place) {
-            *place = entry;
+            *place = make();
         } else {
-            // The first round: places are filled one after the other, and the capacity for all of them is reserved.
-            let stored = push_within_capacity(&mut self.entries, entry);
-            debug_assert!(stored.is_ok());
+            self.append(make());
         }
+    }
+
+    /// The first round: places are filled one after the other, and the capacity for all of them is reserved.
+    #[cold]
+    fn append(&mut self, entry: T) {
+        let stored = push_within_capacity(&mut self.entries, entry);
+        debug_assert!(stored.is_ok());
     }
 }
 
@@ -70,41 +77,45 @@ impl<T: Copy> Rings<T> {
         Ok(Self { last: Ring::try_new(depth)?, earlier: Vec::new() })
     }
 
-    pub(crate) fn store(&mut self, position: u64, entry: T) {
-        self.last.store(position, entry);
+    #[inline]
+    pub(crate) fn store(&mut self, position: u64, make: impl FnOnce() -> T) {
+        self.last.store(position, make);
     }
 
-    /// Takes entries from a position on into `into`, which has places for no more than there are: how many, and a ring that holds
-    /// no more entries because of it, with whose last entry this ends.
+    /// Gives up to `most` entries from a position on, which are no more than there are: how many, and a ring that holds no more entries
+    /// because of it, with whose last entry this ends.
     #[inline]
-    pub(crate) fn take_all(&mut self, position: u64, into: &mut [T]) -> (usize, Option<Ring<T>>) {
+    pub(crate) fn take_all(
+        &mut self,
+        position: u64,
+        most: usize,
+        mut give: impl FnMut(&T),
+    ) -> (usize, Option<Ring<T>>) {
         if !self.earlier.is_empty() {
-            return self.take_earlier(position, into);
+            return self.take_earlier(position, most, give);
         }
         let mut taken = 0_usize;
-        for place in &mut *into {
+        while taken < most {
             // One by one at places that are masked: as a block this would be a call of the system's memcpy.
             let from = self.last.place(position.wrapping_add(taken as u64));
             let Some(entry) = self.last.entries.get(from) else { break };
-            *place = *entry;
+            give(entry);
             taken = taken.wrapping_add(1);
         }
         (taken, None)
     }
 
     #[cold]
-    fn take_earlier(&mut self, position: u64, into: &mut [T]) -> (usize, Option<Ring<T>>) {
-        let mut taken = 0_usize;
-        for place in into {
+    fn take_earlier(&mut self, position: u64, most: usize, mut give: impl FnMut(&T)) -> (usize, Option<Ring<T>>) {
+        for taken in 0..most {
             let (entry, used_up) = self.take(position.wrapping_add(taken as u64));
-            let Some(entry) = entry else { break };
-            *place = entry;
-            taken = taken.wrapping_add(1);
+            let Some(entry) = entry else { return (taken, used_up) };
+            give(&entry);
             if used_up.is_some() {
-                return (taken, used_up);
+                return (taken.wrapping_add(1), used_up);
             }
         }
-        (taken, None)
+        (most, None)
     }
 
     /// The entry at a position, and a ring that holds no more entries because of it.
@@ -115,7 +126,7 @@ impl<T: Copy> Rings<T> {
         let entry = oldest.entries.get(oldest.place(position)).copied();
         let before = self.earlier.len().checked_sub(2).and_then(|index| self.earlier.get(index));
         let next = before.map_or(self.last.start, |ring| ring.start);
-        (entry, if position + 1 == next { self.earlier.pop() } else { None })
+        (entry, if position.wrapping_add(1) == next { self.earlier.pop() } else { None })
     }
 
     /// Rings in which entries wait, with the one that takes new ones.

@@ -3,6 +3,7 @@
 //! May use `completion`, `memory`, `adapter`, `object` and the ground. A queue pair keeps the connector it is tied to as an
 //! object of unknown kind, and tells it through its table that it has failed or drained.
 
+mod alone;
 #[cfg(feature = "delayed-transport")]
 mod delayed;
 mod local_request;

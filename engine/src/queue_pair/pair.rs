@@ -404,7 +404,7 @@ impl<P: Platform> QueuePair<P> {
             pair.mark(state::ENDED | state::DRAIN);
             // An idle queue pair is closed at once; the rest drains in a service pass.
             if pair.requests.is_empty() && pair.receives.is_empty() {
-                pair.core.scheduler.platform().raised(|_| requester::step(pair, None, PIECE, &mut None));
+                pair.core.scheduler.platform().raised(|_| requester::step(pair, None, PIECE));
             } else {
                 pair.core.scheduler.link(&Object::of(pair));
             }
@@ -551,7 +551,7 @@ fn service<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: u32, bytes
     if pair.unmark(state::FAILED) {
         end_connection(pair);
     }
-    let stepped = requester::step(pair, Some(processor), (*bytes).min(PIECE), &mut None);
+    let stepped = requester::step(pair, Some(processor), (*bytes).min(PIECE));
     *bytes = bytes.saturating_sub(stepped.used());
     if matches!(stepped, requester::Stepped::More(_)) || more_receives {
         pair.core.scheduler.link_at(&Object::of(pair), Some(processor));

@@ -19,7 +19,9 @@ use crate::memory::transfer::CHUNK;
 use crate::object::allowance::Allowance;
 use crate::object::header::Object;
 use crate::platform::Platform;
+use crate::queue_pair::alone::Alone;
 use crate::queue_pair::pair::{QueuePair, QueuePairObject, Request, Subject, state};
+use crate::queue_pair::plain::Move;
 use crate::queue_pair::receive_queue::{self, Receive};
 use crate::queue_pair::requester;
 use crate::token::{MemoryToken, Sge};
@@ -162,7 +164,7 @@ impl<P: Platform> QueuePair<P> {
     /// The front end refused a post by itself: requests held back are processed.
     pub fn schedule_held(&self) {
         if !self.0.requests.is_empty() {
-            process_in_place(&self.0, &mut None);
+            process_in_place(&self.0);
         }
     }
 
@@ -175,9 +177,42 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// A post of one SGE and nothing else, as most are.
-    fn post_plain(&self, order: &Order, sges: impl Iterator<Item = Sge>) -> Result<(), PostError> {
-        let posted = self.enqueue_plain(order, sges);
-        self.after_post(posted)
+    #[inline]
+    fn post_plain(&self, order: &Order, mut sges: impl Iterator<Item = Sge>) -> Result<(), PostError> {
+        if !self.may_go_alone(order) {
+            let posted = self.enqueue_plain(order, || sges.next());
+            return self.after_post(posted);
+        }
+        let single = sges.next();
+        match single {
+            Some(single) if self.move_alone(order, single) => Ok(()),
+            _ => self.process_after(self.enqueue_plain(order, || single)),
+        }
+    }
+
+    /// Whether it is a good post of a Read or Write, not deferred, to a queue in which there is none.
+    #[inline]
+    fn may_go_alone(&self, order: &Order) -> bool {
+        matches!(order.operation, Operation::Read | Operation::Write)
+            && !order.flags.contains(RequestFlags::DEFER)
+            && self.0.requests.is_vacant()
+            && self.check_plain(order).is_ok()
+    }
+
+    /// Whether it could be moved past the queue; what others have left for the requester meanwhile has been processed then, too.
+    #[inline(never)]
+    fn move_alone(&self, order: &Order, single: Sge) -> bool {
+        if self.0.check_length(u64::from(single.length)).is_err() {
+            return false;
+        }
+        let Order { operation, flags, context, address, token } = *order;
+        let request = Alone { bytes: Move { operation, single, address, token }, flags, context };
+        let platform = self.0.core.scheduler.platform();
+        let tried = platform.raised(|was_there| request.try_move(&self.0, was_there));
+        if tried.raised {
+            process_in_place(&self.0);
+        }
+        tried.moved
     }
 
     /// Claims the initiator queue for a request, and says what becomes of that.
@@ -195,23 +230,19 @@ impl<P: Platform> QueuePair<P> {
     }
 
     #[inline]
-    fn enqueue_plain(&self, order: &Order, mut sges: impl Iterator<Item = Sge>) -> Result<Posted, PostError> {
-        let pair = &self.0;
+    fn check_plain(&self, order: &Order) -> Result<(), PostError> {
         self.check_state_and_flags(order.operation, order.flags)?;
-        if pair.limits.sges_of(order.operation) == 0 {
-            return Err(PostError::TooManySges);
-        }
+        if self.0.limits.sges_of(order.operation) == 0 { Err(PostError::TooManySges) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn enqueue_plain(&self, order: &Order, single: impl FnOnce() -> Option<Sge>) -> Result<Posted, PostError> {
+        self.check_plain(order)?;
         let (mut requests, posted) = self.claim(order.flags)?;
-        let single = sges.next().ok_or(PostError::BadParameter)?;
+        let single = single().ok_or(PostError::BadParameter)?;
         let length = u64::from(single.length);
-        pair.check_length(length)?;
-        let request = || Request { count: 1, is_plain: true, single, length, ..order.request() };
-        let deferred = order.flags.contains(RequestFlags::DEFER);
-        if !deferred && requests.is_first() && order.operation != Operation::Send {
-            process_in_place(pair, &mut Some(Fresh { request: request(), claim: requests }));
-            return Ok(Posted::Held);
-        }
-        if !requests.stage_with(request) {
+        self.0.check_length(length)?;
+        if !requests.stage_with(|| Request { count: 1, is_plain: true, single, length, ..order.request() }) {
             return Err(PostError::QueueFull);
         }
         requests.publish();
@@ -227,7 +258,7 @@ impl<P: Platform> QueuePair<P> {
     #[inline(never)]
     fn process_after(&self, posted: Result<Posted, PostError>) -> Result<(), PostError> {
         match posted {
-            Ok(_) => process_in_place(&self.0, &mut None),
+            Ok(_) => process_in_place(&self.0),
             Err(_) => self.schedule_held(),
         }
         posted.map(|_| ())
@@ -416,24 +447,8 @@ impl<P: Platform> QueuePair<P> {
 enum Posted {
     /// To be processed.
     Queued,
-    /// Nothing is to be done for it now: it is held back, or has been processed already.
+    /// Held back: nothing is to be done for it now.
     Held,
-}
-
-/// A plain Read or Write that the queue, empty as it is, has a place for and does not have yet: its poster may process it without.
-pub(super) struct Fresh<'a, P: Platform> {
-    pub(super) request: Request<P>,
-    claim: Claim<'a, Request<P>>,
-}
-
-impl<P: Platform> Fresh<'_, P> {
-    /// Puts it into the queue.
-    pub(super) fn enqueue(self) {
-        let Self { mut claim, request } = self;
-        let staged = claim.stage(request);
-        debug_assert!(staged.is_ok(), "there is a place for it");
-        claim.publish();
-    }
 }
 
 /// What the data-moving posts have in common.
@@ -500,23 +515,18 @@ fn check_registration(fast: &FastRegion, registration: &FastRegistration, pages:
 /// Processes posted requests in the caller's context as far as its level and the processor's allowance go; the rest goes to a
 /// service pass. Inside a callback that is everything.
 #[inline(never)]
-fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>, fresh: &mut Option<Fresh<'_, P>>) {
+fn process_in_place<P: Platform>(pair: &Shared<QueuePairObject<P>>) {
     let platform = pair.core.scheduler.platform();
-    let mut left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, None, fresh));
+    let mut left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, None));
     while let Some(rest) = left {
-        left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, Some(rest), fresh));
+        left = platform.raised(|at_dispatch| process_piece(pair, at_dispatch, Some(rest)));
     }
 }
 
 /// One piece, at DISPATCH_LEVEL, of the `left` bytes that the call may still process, which the first piece finds out. What is left
 /// for another one; `None` when this was the last.
 #[inline]
-fn process_piece<P: Platform>(
-    pair: &Shared<QueuePairObject<P>>,
-    at_dispatch: bool,
-    left: Option<u64>,
-    fresh: &mut Option<Fresh<'_, P>>,
-) -> Option<u64> {
+fn process_piece<P: Platform>(pair: &Shared<QueuePairObject<P>>, at_dispatch: bool, left: Option<u64>) -> Option<u64> {
     let scheduler = &pair.core.scheduler;
     let processor = scheduler.platform().processor();
     let allowance = scheduler.allowance_of(processor);
@@ -531,7 +541,7 @@ fn process_piece<P: Platform>(
         }
     };
     if left > 0 {
-        let stepped = requester::step(pair, Some(processor), left.min(PIECE), fresh);
+        let stepped = requester::step(pair, Some(processor), left.min(PIECE));
         if let Some(allowance) = allowance.filter(|_| at_dispatch) {
             allowance.charge(stepped.used());
         }
@@ -542,8 +552,6 @@ fn process_piece<P: Platform>(
             requester::Stepped::More(_) if pair.requests.is_empty() && !pair.is_ended() => return None,
             requester::Stepped::More(_) => {}
         }
-    } else if let Some(fresh) = fresh.take() {
-        fresh.enqueue();
     }
     scheduler.link_at(&Object::of(pair), Some(processor));
     None

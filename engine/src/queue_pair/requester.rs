@@ -24,7 +24,7 @@ use crate::object::header::Object;
 use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject, Request, Subject, state, update_end};
-use crate::queue_pair::posting::Fresh;
+use crate::queue_pair::plain::Stretches;
 use crate::queue_pair::transport::{
     Answer, Begun, Filled, Near, NotSent, PeerTransport, Refused, RemoteBuffer, SendMessage, Transport,
 };
@@ -59,6 +59,7 @@ pub(crate) struct Requester<P: Platform> {
     failure: Option<Completion>,
     pub(super) outgoing: Traffic,
     pub(super) incoming: Traffic,
+    pub(super) stretches: Stretches<P>,
 }
 
 /// What a run completes, at both ends, and [`Requester::commit`] enters.
@@ -128,6 +129,7 @@ impl<P: Platform> Requester<P> {
             failure: None,
             outgoing: Traffic::default(),
             incoming: Traffic::default(),
+            stretches: Stretches::new(scheduler),
         })
     }
 
@@ -552,36 +554,17 @@ fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, outcome: Outcome) -> 
     }
 }
 
-/// Processes one piece of the initiator queue, unless another context does, and a request that is not in it yet; that is processed
-/// or in the queue afterwards. What the step cannot do goes to the run queue of `processor`, whose pass this is; without one to
-/// that of the current processor. At DISPATCH_LEVEL: a context that holds the requester or is inside the epoch must not be
-/// preempted.
-pub(super) fn step<P: Platform>(
-    pair: &Shared<QueuePairObject<P>>,
-    processor: Option<u32>,
-    most: u64,
-    fresh: &mut Option<Fresh<'_, P>>,
-) -> Stepped {
+/// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the run queue of
+/// `processor`, whose pass this is; without one to that of the current processor. At DISPATCH_LEVEL: a context that holds the
+/// requester or is inside the epoch must not be preempted.
+pub(super) fn step<P: Platform>(pair: &Shared<QueuePairObject<P>>, processor: Option<u32>, most: u64) -> Stepped {
     let scheduler = &pair.core.scheduler;
-    let mut held = pair.work.raise();
-    if held.is_none()
-        && let Some(fresh) = fresh.take()
-    {
-        // The holder need not have seen it: raised once more.
-        fresh.enqueue();
-        held = pair.work.raise();
-    }
-    let Some(mut held) = held else { return Stepped::Rest(0) };
+    let Some(mut held) = pair.work.raise() else { return Stepped::Rest(0) };
     let here = processor.unwrap_or_else(|| scheduler.platform().processor());
     let mut bytes = 0_u64;
     for _ in 0..STEP_REQUESTS {
         let Some(guard) = scheduler.enter(here) else { break };
-        let near = Near::new(pair, &guard);
-        let alone = if fresh.is_some() { held.run_fresh(near, most, fresh) } else { None };
-        let (moved, stop) = match alone {
-            Some(moved) => (moved, Stop::Empty),
-            None => held.run(near, most.saturating_sub(bytes)),
-        };
+        let (moved, stop) = held.run(Near::new(pair, &guard), most.saturating_sub(bytes));
         scheduler.leave(guard);
         if held.failed {
             held.report_failure(pair);
@@ -605,9 +588,6 @@ pub(super) fn step<P: Platform>(
             Some(again) => held = again,
             None => return Stepped::Rest(bytes),
         }
-    }
-    if let Some(fresh) = fresh.take() {
-        fresh.enqueue();
     }
     // Too many rounds, or too many contexts inside the epoch. The requester is released first: a context that finds it held
     // leaves.

@@ -304,10 +304,10 @@ impl<P: Platform> SharedReceives<P> {
         }
         receive.first = self.sges_posted as usize;
         for sge in sges {
-            self.sges.store(self.sges_posted, *sge);
+            self.sges.store(self.sges_posted, || *sge);
             self.sges_posted += 1;
         }
-        self.receives.store(self.posted, receive);
+        self.receives.store(self.posted, || receive);
         self.posted += 1;
         Ok(())
     }
