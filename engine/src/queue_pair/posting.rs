@@ -168,16 +168,22 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
+    /// Inlined where the operation is known, which decides most of the checks.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "measured: 30 of 450 instructions of a Read in a chain")]
     fn post(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
-        if order.is_plain(sges.len()) {
-            return self.post_plain(order, sges);
-        }
+        if order.is_plain(sges.len()) { self.post_plain(order, sges) } else { self.post_any(order, sges) }
+    }
+
+    #[inline(never)]
+    fn post_any(&self, order: &Order, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
         let posted = self.enqueue(order, sges);
         self.after_post(posted)
     }
 
     /// A post of one SGE and nothing else, as most are.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
     fn post_plain(&self, order: &Order, mut sges: impl Iterator<Item = Sge>) -> Result<(), PostError> {
         if !self.may_go_alone(order) {
             let posted = self.enqueue_plain(order, || sges.next());
@@ -186,8 +192,13 @@ impl<P: Platform> QueuePair<P> {
         let single = sges.next();
         match single {
             Some(single) if self.move_alone(order, single) => Ok(()),
-            _ => self.process_after(self.enqueue_plain(order, || single)),
+            _ => self.enqueue_and_process(order, single),
         }
+    }
+
+    #[inline(never)]
+    fn enqueue_and_process(&self, order: &Order, single: Option<Sge>) -> Result<(), PostError> {
+        self.process_after(self.enqueue_plain(order, || single))
     }
 
     /// Whether it is a good post of a Read or Write, not deferred, to a queue in which there is none.
