@@ -10,8 +10,12 @@ use softndk_ioctl::{BUFFER_ALIGNMENT, Histogram, MeasureFlags, MeasureRequest, M
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Requests of the pilot run, at least.
+/// Requests of the first pilot run, at least.
 const PILOT: u64 = 256;
+/// A pilot run that takes less than this share of a round's time is followed by one that is so many times as long: the first ones find
+/// nothing in the caches, and would have the rounds be short.
+const PILOT_SHARE: u32 = 16;
+const PILOT_GROWTH: u64 = 4;
 /// Most requests of a round, should the clock stand still.
 const ROUND_MAX: u64 = 200_000_000;
 /// Most requests of the run with a clock.
@@ -32,10 +36,7 @@ pub fn row<D: Device>(
 ) -> Result<(RowReport, BTreeMap<String, f64>), Failure> {
     let mut subject = Subject::new(client, arguments, row)?;
     let time = arguments.time / arguments.rounds;
-    // Enough to have every connection used.
-    let pilot = whole_chains(PILOT.max(u64::from(row.connections) * u64::from(row.chain)), row.chain);
-    let result = subject.run(pilot, MeasureFlags::empty())?;
-    let count = requests_for(&result, pilot, time, row.chain);
+    let count = subject.pilot(time)?;
     let mut results = Vec::new();
     let mut rounds = Vec::new();
     let memcpy_time = (time / MEMCPY_SHARE).max(MEMCPY_TIME);
@@ -77,6 +78,21 @@ impl<'a, D: Device> Subject<'a, D> {
         let layout = request.check_fields().map_err(|status| Failure::refused("cannot measure this", status))?;
         let pattern = fastrand::Rng::with_seed(u64::from(row.size));
         Ok(Self { client, arguments, row, buffer: client.allocate(layout.region_length)?, pattern })
+    }
+
+    /// How many requests a round of this time has.
+    fn pilot(&mut self, time: Duration) -> Result<u64, Failure> {
+        let Row { connections, chain, .. } = self.row;
+        // Enough to have every connection used.
+        let mut requests = PILOT.max(u64::from(connections) * u64::from(chain));
+        loop {
+            let pilot = whole_chains(requests, chain);
+            let result = self.run(pilot, MeasureFlags::empty())?;
+            if Duration::from_nanos(result.elapsed) >= time / PILOT_SHARE || pilot >= ROUND_MAX {
+                return Ok(requests_for(&result, pilot, time, chain));
+            }
+            requests = pilot.saturating_mul(PILOT_GROWTH).min(ROUND_MAX);
+        }
     }
 
     /// Runs the loop on bytes that have to be moved, and looks whether they were.
