@@ -57,21 +57,18 @@ pub unsafe fn ascending(to: *mut u8, from: *const u8, length: usize) {
 /// As [`bytes`].
 #[inline(never)]
 unsafe fn store_parts(to: *mut u8, from: *const u8, length: usize) {
-    let head = to.addr().wrapping_neg() % WORD;
-    let words = length.saturating_sub(head) / WORD * WORD;
-    let mut done = 0_usize;
-    while done < length {
-        let (target, source) = (to.wrapping_add(done), from.wrapping_add(done));
-        let is_word = done >= head && done.wrapping_sub(head) < words;
-        if is_word {
-            // SAFETY: eight bytes of both ranges, the target's aligned: `head` and whole words came before.
-            unsafe { store_word(target, source) };
-        } else {
-            // SAFETY: a byte of both ranges.
-            unsafe { store_byte(target, source) };
-        }
-        done = done.wrapping_add(if is_word { WORD } else { 1 });
+    let head = (to.addr().wrapping_neg() % WORD).min(length);
+    // SAFETY: the first bytes of both ranges.
+    unsafe { store_bytes(to, from, head) };
+    let (mut to, mut from) = (to.wrapping_add(head), from.wrapping_add(head));
+    let rest = length.wrapping_sub(head);
+    for _ in 0..rest / WORD {
+        // SAFETY: eight bytes of both ranges, the target's aligned: `head` and whole words came before.
+        unsafe { store_word(to, from) };
+        (to, from) = (to.wrapping_add(WORD), from.wrapping_add(WORD));
     }
+    // SAFETY: the last bytes of both ranges.
+    unsafe { store_bytes(to, from, rest % WORD) };
 }
 
 /// # Safety
@@ -85,13 +82,15 @@ unsafe fn store_word(to: *mut u8, from: *const u8) {
 }
 
 /// # Safety
-/// A byte at both places; `to` is writable.
-unsafe fn store_byte(to: *mut u8, from: *const u8) {
-    // SAFETY: readable (the caller's promise).
-    let byte = unsafe { from.read() };
-    // SAFETY: a writable byte; others access this memory only as devices would.
-    let place = unsafe { AtomicU8::from_ptr(to) };
-    place.store(byte, Ordering::Release);
+/// So many bytes at both places; `to` is writable.
+unsafe fn store_bytes(to: *mut u8, from: *const u8, length: usize) {
+    for index in 0..length {
+        // SAFETY: readable (the caller's promise).
+        let byte = unsafe { from.wrapping_add(index).read() };
+        // SAFETY: a writable byte; others access this memory only as devices would.
+        let place = unsafe { AtomicU8::from_ptr(to.wrapping_add(index)) };
+        place.store(byte, Ordering::Release);
+    }
 }
 
 /// Copies a whole message: its last `MAX` bytes after all others, in ascending order.

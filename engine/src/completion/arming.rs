@@ -58,10 +58,6 @@ impl Totals {
         Self { all: self.all.max(other.all), solicited: self.solicited.max(other.solicited) }
     }
 
-    fn count(&mut self, completions: &[Completion]) {
-        completions.iter().for_each(|completion| self.count_one(completion));
-    }
-
     #[inline]
     fn count_one(&mut self, completion: &Completion) {
         self.all = self.all.wrapping_add(1);
@@ -137,10 +133,10 @@ impl Queue {
         let room = (self.depth + u64::from(self.slack)).saturating_sub(self.waiting());
         let fitting = completions.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         let kept = completions.get(..fitting).unwrap_or_default();
-        for (entry, offset) in kept.iter().zip(0..) {
-            self.rings.store(self.added.all.wrapping_add(offset), || *entry);
+        for entry in kept {
+            self.rings.store(self.added.all, || *entry);
+            self.added.count_one(entry);
         }
-        self.added.count(kept);
         if fitting < completions.len() {
             self.failure = Some(QueueFailure::Overflow);
             return Err(QueueFailure::Overflow);

@@ -106,14 +106,14 @@ impl PageList {
         let list = self.pages.get_mut(..count).ok_or(PostError::NoResources)?;
         pages.read(list);
         let first = *list.first().ok_or(PostError::BadParameter)?;
-        // What differs from a run of pages, and what is no page, by bits: no branch a page.
-        let (mut strays, mut bits) = (0, 0);
-        for (page, index) in list.iter().zip(0_u64..) {
-            strays |= *page ^ first.wrapping_add(index.wrapping_mul(PAGE));
-            bits |= *page;
+        // What differs from a run of pages, by bits: no branch a page. What is no page differs from one, or is the first.
+        let (mut strays, mut expected) = (0, first);
+        for page in &*list {
+            strays |= *page ^ expected;
+            expected = expected.wrapping_add(PAGE);
         }
         (self.count, self.is_run) = (count, strays == 0);
-        if bits.is_multiple_of(PAGE) { Ok(()) } else { Err(PostError::BadParameter) }
+        if (strays | first).is_multiple_of(PAGE) { Ok(()) } else { Err(PostError::BadParameter) }
     }
 
     /// Where the registered bytes begin, if they are one run.

@@ -217,6 +217,15 @@ impl<P: Platform> PostedReceives<P> {
 
     /// Frees the places of the oldest receives. They leave last, as in `pop`.
     fn release(&mut self, receives: usize) {
+        if !self.sges.is_empty() {
+            self.release_sges(receives);
+        }
+        self.receives.release(receives);
+    }
+
+    /// Those of them that have a list.
+    #[cold]
+    fn release_sges(&mut self, receives: usize) {
         for offset in 0..receives {
             let position = self.receives.position().wrapping_add(offset);
             let sges = self.receives.peek(position).map_or(0, |receive| usize::from(receive.count));
@@ -224,7 +233,6 @@ impl<P: Platform> PostedReceives<P> {
                 self.sges.skip(sges);
             }
         }
-        self.receives.release(receives);
     }
 
     fn pop(&mut self) -> Option<Receive> {

@@ -150,7 +150,7 @@ impl<P: Platform> Requester<P> {
                 self.commit(near.pair, out);
             }
             let left = most.saturating_sub(bytes).max(1);
-            let plain = if connected { self.run_plain(near, out, left) } else { 0 };
+            let plain = if connected && self.is_next_plain() { self.run_plain(near, out, left) } else { 0 };
             if plain > 0 {
                 bytes = bytes.saturating_add(plain);
                 if bytes >= most {
@@ -183,6 +183,12 @@ impl<P: Platform> Requester<P> {
         }
         self.commit(near.pair, out);
         (bytes, stop)
+    }
+
+    /// Whether the request at the front may be moved in one go.
+    #[inline]
+    fn is_next_plain(&self) -> bool {
+        self.requests.peek(self.requests.position()).is_some_and(|request| request.is_plain)
     }
 
     /// One step of the request at the front, in a frame of its own: plain requests do not need it.
