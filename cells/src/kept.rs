@@ -56,10 +56,12 @@ impl<T> Kept<T> {
     #[inline]
     pub fn get<'g, V>(&self, table: &'g SlotTable<V>, guard: &'g Guard<'_>) -> Option<&'g T> {
         let found = self.found.as_ref()?;
-        let is_current = guard.is_of(&self.epoch) && found.table == table.identity() && found.number == guard.now();
+        if !guard.is_of(&self.epoch) || found.table != table.identity() || found.number != guard.now() {
+            return None;
+        }
         // SAFETY: the value was in the table, or was being taken out, when the epoch had this number, and the table is borrowed. What
         // is retired from now on is reused only when this context has left, because it entered before.
-        is_current.then(|| unsafe { found.value.as_ref() })
+        Some(unsafe { found.value.as_ref() })
     }
 }
 

@@ -145,7 +145,8 @@ impl<'g, P: Platform> Finder<'g, P> {
         let Accessor { tables, guard, .. } = self.accessor;
         let key = SlotKey { slot: start.slot(), generation: start.generation() };
         self.kept.is_mapping = true;
-        let mapping = self.kept.memory.find(&tables.mappings, key, guard, mapped_memory)?;
+        let mapping =
+            self.kept.memory.find(&tables.mappings, key, guard, |mapping: &Mapping<P>| Some(&mapping.memory))?;
         let offset = u64::from(start.offset());
         let length = mapping.length.checked_sub(offset)?.min(named.length);
         let known = Known { named: Named { length, offset, ..named }, memory: &mapping.memory };
@@ -155,10 +156,6 @@ impl<'g, P: Platform> Finder<'g, P> {
 
 fn registered<P: Platform>(entry: &TokenEntry<P>) -> Option<&P::Memory> {
     if let TokenEntry::Registered(region) = entry { Some(&region.memory) } else { None }
-}
-
-fn mapped_memory<P: Platform>(mapping: &Mapping<P>) -> Option<&P::Memory> {
-    Some(&mapping.memory)
 }
 
 impl<'g, P: Platform> Known<'g, P> {
