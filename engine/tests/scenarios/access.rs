@@ -173,6 +173,48 @@ fn a_stale_token_is_refused_after_deregister_and_after_reuse_of_its_slot() {
     }
 }
 
+/// Each kind of memory at each end is used by a transfer, taken back, and named once more.
+// Rule: NDK-MR-7, NDK-LAM-11
+#[test]
+fn memory_that_was_used_before_and_taken_back_is_refused() {
+    type TakeBack = fn(&Pair, [LogicalAddress; 2], [&MemoryRegion<kit::Harness>; 2]);
+    let deregister: TakeBack = |_, _, regions| {
+        assert!(matches!(regions[0].deregister(1), Ok(Deregistered::Done(_))));
+    };
+    let release_here: TakeBack = |pair, mappings, _| assert!(pair.a.open.release_mapping(mappings[0]));
+    let release_there: TakeBack = |pair, mappings, _| assert!(pair.b.open.release_mapping(mappings[1]));
+    let invalidate: TakeBack = |pair, _, regions| pair.b.pair.invalidate(9, NONE, regions[1]).unwrap();
+    for (fast, take_back, outcome) in [
+        (false, deregister, Outcome::RemoteError),
+        (false, release_here, Outcome::LocalAccess),
+        (true, release_there, Outcome::RemoteError),
+        (true, invalidate, Outcome::RemoteError),
+    ] {
+        let mut pair = Pair::new();
+        let (here, there) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+        let mappings = [pair.a.build(&pair.world, &here), pair.b.build(&pair.world, &there)];
+        let registered = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+        let region = pair.b.fast_region(&pair.world);
+        pair.b.fast_register(&region, mappings[1], 1, 0).unwrap();
+        let token = if fast { region.remote_token() } else { registered.remote_token() };
+        let read = |context| {
+            let list = [sge(mappings[0].0, 64, pair.a.privileged())].into_iter();
+            pair.a.pair.read(context, NONE, list, 0, token).unwrap();
+            outcomes(&pair.a.initiator)
+        };
+        assert_eq!((read(1), read(2)), (vec![(1, Outcome::Success)], vec![(2, Outcome::Success)]));
+        take_back(&pair, mappings, [&registered, &region]);
+        here.write(0, &[7; 64]);
+        assert_eq!(read(3), [(3, outcome)]);
+        assert_eq!(here.read(0, 64), [7; 64], "nothing is moved");
+        pair.a.open.release_mapping(mappings[0]);
+        pair.b.open.release_mapping(mappings[1]);
+        drop((registered.close(1), region.close(1)));
+        pair.world.run();
+        pair.close();
+    }
+}
+
 #[test]
 fn zero_length_operations_need_no_valid_token() {
     let pair = Pair::new();

@@ -270,6 +270,45 @@ fn a_deferred_chain_runs_with_its_last_request_in_order_up_to_the_whole_queue() 
     }
 }
 
+/// A post that could be moved past the queue is behind the request that is held back in it.
+// Rule: NDK-DEFER-2, NDK-CQ-8
+#[test]
+fn a_request_that_moves_bytes_stays_behind_the_one_that_is_held() {
+    let pair = Pair::new();
+    let (here, there) = (Buffer::new(64, 1), Buffer::new(64, 2));
+    let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let list = || [sge(0, 64, local.local_token())].into_iter();
+    pair.a.pair.read(1, RequestFlags::DEFER, list(), 0, remote.remote_token()).unwrap();
+    pair.a.pair.write(2, NONE, list(), 0, remote.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success), (2, Outcome::Success)]);
+    assert_eq!((here.read(0, 64), there.read(0, 64)), (vec![2; 64], vec![2; 64]), "read, then written back");
+    drop((local.close(1), remote.close(1)));
+    pair.close();
+}
+
+#[test]
+fn a_request_that_moves_bytes_is_cancelled_after_the_end() {
+    let mut pair = Pair::new();
+    let (here, there) = (Buffer::new(64, 1), Buffer::new(64, 2));
+    let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let list = || [sge(0, 64, local.local_token())].into_iter();
+    pair.a.pair.read(1, NONE, list(), 0, remote.remote_token()).unwrap();
+    assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::Success)]);
+    here.fill(3);
+    pair.a.pair.flush();
+    // Before the service pass that cancels, and after it.
+    pair.a.pair.read(2, NONE, list(), 0, remote.remote_token()).unwrap();
+    pair.world.run();
+    pair.a.pair.write(3, NONE, list(), 0, remote.remote_token()).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(2, Outcome::Cancelled), (3, Outcome::Cancelled)]);
+    assert_eq!((here.read(0, 64), there.read(0, 64)), (vec![3; 64], vec![2; 64]), "nothing is moved");
+    drop((local.close(1), remote.close(1)));
+    pair.close();
+}
+
 // Rule: NDK-DEFER-5, NDK-DEFER-6
 #[test]
 fn a_chain_that_is_never_ended_is_completed_by_flush_and_by_close() {
