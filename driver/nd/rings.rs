@@ -85,9 +85,8 @@ impl Attached {
         Ok(attached)
     }
 
-    /// The object gives it up: its request ends with this status, once no context uses it any more.
-    pub fn revoke(&self, status: NTSTATUS) {
-        self.lease.end_with(status);
+    /// The object gives it up. Under its lock, so that memory which follows finds this revoked.
+    pub fn revoke(&self) {
         self.revoked.store(true, Ordering::Release);
     }
 
@@ -148,6 +147,15 @@ impl Attached {
     /// Both producer counts of a queue pair.
     pub fn producers(&self) -> (u32, u32) {
         (self.initiator_producer(), self.receive_producer())
+    }
+
+    /// Entries from `count` on are copied soon: has the processor bring them, all at once instead of one after the other.
+    pub fn expect(&self, ring: &Ring, count: u32, entries: u32) {
+        for index in 0..entries {
+            if let Some(place) = self.place::<InitiatorEntry>(ring.place(count.wrapping_add(index))) {
+                prefetch(place.cast());
+            }
+        }
     }
 
     pub fn initiator_entry(&self, ring: &Ring, count: u32) -> InitiatorEntry {
@@ -211,6 +219,17 @@ impl Attached {
     pub fn set_flags(&self, flags: CompletionFlags) {
         self.write(offset_of!(CompletionHeader, flags), flags.bits());
     }
+}
+
+/// Tells the processor that memory is read soon. What is there is not looked at.
+fn prefetch(place: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, for any address; the instruction is part of SSE, which x64 has.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
 
 /// Maps the memory of a direct request.
