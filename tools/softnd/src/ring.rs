@@ -7,7 +7,7 @@
 use core::{
     mem::size_of,
     ptr,
-    sync::atomic::{AtomicU32, Ordering, fence},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use softnd_interfaces::{Status, v2::Sge};
@@ -80,6 +80,16 @@ pub struct RequestRing {
     produced: SpinLock<u32>,
 }
 
+/// What became of a request that was put into a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    NoRoom,
+    /// The driver looks at the ring by itself.
+    Polled,
+    /// The driver looks when it is told.
+    Unseen,
+}
+
 /// What stands behind the head of an entry.
 pub trait Payload {
     /// Writes it at an offset of `capacity` bytes and says what was written. Called with the ring locked: no waiting.
@@ -134,28 +144,24 @@ impl QueueMemory {
         QueuePairState::from_bits_retain(word.load(Ordering::Acquire))
     }
 
-    /// Whether the driver looks by itself at what was put in before. Call it after the post.
-    pub fn is_polled(&self) -> bool {
-        // The driver clears the word and then looks at the producer's count once more; between the two there is a barrier, as here.
-        fence(Ordering::SeqCst);
-        self.memory.word(offset!(QueuePairTaken, polling, TAKEN_OFFSET)).load(Ordering::Acquire) != 0
-    }
-
-    /// Puts an entry into one of the rings, or says that there is no room.
-    pub fn put(&self, ring: &RequestRing, head: &(impl IntoBytes + Immutable), payload: &impl Payload) -> bool {
+    /// Puts an entry into one of the rings, and says whether the driver looks by itself.
+    pub fn put(&self, ring: &RequestRing, head: &(impl IntoBytes + Immutable), payload: &impl Payload) -> Put {
         let mut produced = ring.produced.lock();
         let count = |offset: usize| self.memory.word(offset).load(Ordering::Acquire);
         let (taken, retired) = (count(ring.taken_offset), count(ring.retired_offset));
         if !has_room(*produced, taken, retired, ring.depth(), ring.ring.entries) {
-            return false;
+            return Put::NoRoom;
         }
         let place = ring.ring.place(*produced);
         let head = head.as_bytes();
         self.memory.write(place, head);
         payload.write(self, place.wrapping_add(head.len()), ring.ring.stride.saturating_sub(head.len()));
         *produced = produced.wrapping_add(1);
-        self.memory.word(ring.producer_offset).store(*produced, Ordering::Release);
-        true
+        // The driver clears `polling` and then looks at the producer's count once more; between the two there is a full barrier, and
+        // here the exchange is one.
+        self.memory.word(ring.producer_offset).swap(*produced, Ordering::SeqCst);
+        let polling = self.memory.word(offset!(QueuePairTaken, polling, TAKEN_OFFSET)).load(Ordering::SeqCst);
+        if polling == 0 { Put::Unseen } else { Put::Polled }
     }
 
     /// Requests that were posted and are not retired.
@@ -394,18 +400,18 @@ mod tests {
         driver::start_at(&queue, &queue.initiator, u32::MAX);
         let list = [sge(0x1000, 8, 5), sge(0x2000, 9, 6)];
         let head = InitiatorEntry { sge_count: 2, ..initiator_head(77, 1, 0) };
-        assert!(queue.put(&queue.initiator, &head, &SgeList(list.iter().copied())));
+        assert_eq!(queue.put(&queue.initiator, &head, &SgeList(list.iter().copied())), Put::Unseen);
         assert_eq!(driver::produced(&queue, &queue.initiator), 0);
         let (found, behind) = driver::entry::<InitiatorEntry>(&queue, &queue.initiator, u32::MAX, 32);
         assert_eq!(found, head);
         assert_eq!(behind[..8], 0x1000_u64.to_le_bytes());
         assert_eq!(behind[24..28], 9_u32.to_le_bytes());
-        assert!(queue.put(&queue.initiator, &head, &Nothing));
-        assert!(queue.put(&queue.initiator, &head, &Nothing));
-        assert!(!queue.put(&queue.initiator, &head, &Nothing));
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::Unseen);
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::Unseen);
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::NoRoom);
         assert_eq!(queue.outstanding(&queue.initiator), 3);
         driver::set_counts(&queue, &queue.initiator, 0, 0);
-        assert!(queue.put(&queue.initiator, &head, &Nothing));
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::Unseen);
     }
 
     #[test]
@@ -415,7 +421,7 @@ mod tests {
         let list = [sge(first.as_ptr() as u64, 3, 0), sge(second.as_ptr() as u64, 100, 0)];
         let head = InitiatorEntry { inline_length: 5, ..initiator_head(1, 1, 0x20) };
         let payload = InlineBytes { list: list.iter().copied(), length: 5 };
-        assert!(queue.put(&queue.initiator, &head, &payload));
+        assert_eq!(queue.put(&queue.initiator, &head, &payload), Put::Unseen);
         let (_, behind) = driver::entry::<InitiatorEntry>(&queue, &queue.initiator, 0, 8);
         assert_eq!(behind, [1, 2, 3, 4, 4, 0, 0, 0]);
     }
@@ -430,7 +436,7 @@ mod tests {
                 scope.spawn(move || {
                     for number in 0..u64::from(POSTS) {
                         let head = initiator_head(thread << 32 | number, 1, 0);
-                        while !queue.put(&queue.initiator, &head, &Nothing) {
+                        while queue.put(&queue.initiator, &head, &Nothing) == Put::NoRoom {
                             thread::yield_now();
                         }
                     }

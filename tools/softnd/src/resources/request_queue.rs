@@ -12,7 +12,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::adapter::Adapter;
 use crate::{
-    ring::{Payload, QueueMemory, RequestRing},
+    ring::{Payload, Put, QueueMemory, RequestRing},
     shared::Shared,
 };
 
@@ -74,19 +74,23 @@ impl RequestQueue {
     /// Posts a request whose arguments are good. NO_MORE_ENTRIES when the queue is full.
     pub fn post(&self, side: Side, head: &(impl IntoBytes + Immutable), payload: &impl Payload) -> Result<(), Status> {
         let put = || self.memory.put(self.ring(side), head, payload);
-        let fits = put() || {
+        let mut outcome = put();
+        if outcome == Put::NoRoom {
             // What the driver has not taken or retired yet may be so now.
             self.submit_always();
-            put()
-        };
-        if !fits {
-            return Err(Status::NO_MORE_ENTRIES);
+            outcome = put();
         }
-        let waiting = self.waiting.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        if self.memory.is_polled() {
-            self.waiting.store(0, Ordering::SeqCst);
-        } else if !self.batching.load(Ordering::Relaxed) || waiting >= BATCH {
-            self.submit();
+        match outcome {
+            Put::NoRoom => return Err(Status::NO_MORE_ENTRIES),
+            // It looks at what others put in before, too.
+            Put::Polled if self.waiting.load(Ordering::Relaxed) == 0 => {}
+            Put::Polled => self.waiting.store(0, Ordering::SeqCst),
+            Put::Unseen => {
+                let waiting = self.waiting.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+                if !self.batching.load(Ordering::Relaxed) || waiting >= BATCH {
+                    self.submit();
+                }
+            }
         }
         Ok(())
     }
