@@ -189,11 +189,6 @@ impl QueuePair {
         let mut chain = 0;
         for left in (0..most.min(ring.entries)).rev() {
             let taken = turn.initiator_taken();
-            if waiting == 1 {
-                // What has come since belongs to the same chain. A count that went back is that of a later turn.
-                waiting = self.initiator_waiting(turn)?.max(1);
-                memory.expect(ring, taken, waiting.min(CHAIN));
-            }
             chain = if chain == CHAIN { 1 } else { chain.saturating_add(1) };
             let is_last = waiting == 1 || left == 0 || chain == CHAIN;
             let entry = memory.initiator_entry(ring, taken);
@@ -205,7 +200,13 @@ impl QueuePair {
             }
             waiting = waiting.saturating_sub(1);
             if waiting == 0 {
-                break;
+                // What has come while the chain was processed, before its results are shown: they wait for few others.
+                waiting = self.initiator_waiting(turn)?;
+                if waiting == 0 {
+                    break;
+                }
+                memory.expect(ring, turn.initiator_taken(), waiting.min(CHAIN));
+                chain = 0;
             }
         }
         Ok(looked(waiting, waiting != 0))

@@ -16,8 +16,8 @@ use ndkpi_sys::nt::{
 use softndk_cells::{Dispose, Erased, Shared};
 use softndk_engine::MemoryToken;
 use softndk_ioctl::nd::rings::{
-    CONSUMER_OFFSET, CompletionFlags, CompletionHeader, InitiatorEntry, QueuePairHeader, QueuePairTaken, ReceiveEntry,
-    ResultEntry, Ring, Sge, TAKEN_OFFSET,
+    CONSUMER_OFFSET, CompletionFlags, CompletionHeader, InitiatorEntry, POLLING_OFFSET, QueuePairHeader,
+    QueuePairPolling, QueuePairTaken, ReceiveEntry, ResultEntry, Ring, Sge, TAKEN_OFFSET,
 };
 use softndk_kernel::{irp::Request, irql};
 
@@ -182,10 +182,10 @@ impl Attached {
 
     /// Says whether posts need a doorbell.
     pub fn show_polling(&self, polling: bool) {
-        self.write(TAKEN_OFFSET.saturating_add(offset_of!(QueuePairTaken, polling)), u32::from(polling));
+        self.write(POLLING_OFFSET.saturating_add(offset_of!(QueuePairPolling, polling)), u32::from(polling));
     }
 
-    /// Publishes the driver's part of a queue pair's header, but for `polling`.
+    /// Publishes the counts and the state of a queue pair.
     pub fn publish(&self, taken: &QueuePairTaken) {
         let fields = [
             (offset_of!(QueuePairTaken, initiator_retired), taken.initiator_retired),

@@ -34,6 +34,8 @@ pub struct RequestQueue {
     waiting: AtomicU32,
     /// Until [`RequestQueue::submit_batch`], posts wait.
     batching: AtomicBool,
+    /// Once connected, this is all that a post looks at.
+    connected: AtomicBool,
     /// The driver's object is gone: a connector may know the queue longer than its owner.
     closed: AtomicBool,
 }
@@ -49,6 +51,7 @@ impl RequestQueue {
             memory,
             waiting: AtomicU32::new(0),
             batching: AtomicBool::new(false),
+            connected: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
     }
@@ -64,11 +67,23 @@ impl RequestQueue {
     ///
     /// The state may be older than a connection of which the client knows already; a doorbell brings it up to date.
     pub fn is_connected(&self) -> bool {
-        let connected = || self.memory.state().contains(QueuePairState::CONNECTED);
-        connected() || {
+        self.connected.load(Ordering::Relaxed) || self.look_for_connection()
+    }
+
+    #[cold]
+    fn look_for_connection(&self) -> bool {
+        let shown = || self.memory.state().contains(QueuePairState::CONNECTED);
+        let connected = shown() || {
             self.adapter.device().ring(self.handle);
-            connected()
-        }
+            shown()
+        };
+        self.connected.store(connected, Ordering::Relaxed);
+        connected
+    }
+
+    /// A Bind has taken a slot, without an entry in the ring.
+    pub fn after_bind(&self) {
+        self.memory.look_at_initiator();
     }
 
     /// Posts a request whose arguments are good. NO_MORE_ENTRIES when the queue is full.
