@@ -6,6 +6,8 @@
 //!
 //! The driver's part of the header is a snapshot: counts of taken entries, less what occupies a slot of the engine's queues.
 
+use core::cell::Cell;
+
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
 };
@@ -44,6 +46,8 @@ use crate::platform::{KernelPlatform, UserModeObject};
 
 /// Entries that the engine processes together.
 const CHAIN: u32 = 16;
+/// Bytes moved after which results are shown although there are more entries.
+const UNSHOWN: u64 = 16 << 10;
 
 pub struct QueuePair {
     engine: Made<EnginePair<KernelPlatform>>,
@@ -186,6 +190,7 @@ impl QueuePair {
         }
         memory.expect(ring, turn.initiator_taken(), waiting.min(CHAIN));
         self.initiator_queue.expect_drain();
+        let moved = Cell::new(0);
         let mut chain = 0;
         for left in (0..most.min(ring.entries)).rev() {
             let taken = turn.initiator_taken();
@@ -193,15 +198,15 @@ impl QueuePair {
             let is_last = waiting == 1 || left == 0 || chain == CHAIN;
             let entry = memory.initiator_entry(ring, taken);
             let held_back = if is_last { RequestFlags::empty() } else { RequestFlags::DEFER };
-            match self.post(engine, memory, taken, &entry, held_back) {
+            match self.post(engine, (memory, &moved), taken, &entry, held_back) {
                 Ok(()) => turn.take_initiator(),
                 Err(Stop::NotNow) => return Ok(looked(waiting, false)),
                 Err(Stop::Broken) => return Err(Broken),
             }
             waiting = waiting.saturating_sub(1);
             if waiting == 0 {
-                // What has come while the chain was processed, before its results are shown: they wait for few others.
-                waiting = self.initiator_waiting(turn)?;
+                // What has come while the chain was processed, before its results are shown: they wait for short requests only.
+                waiting = if moved.get() < UNSHOWN { self.initiator_waiting(turn)? } else { 0 };
                 if waiting == 0 {
                     break;
                 }
@@ -216,7 +221,7 @@ impl QueuePair {
     fn post(
         &self,
         engine: &EnginePair<KernelPlatform>,
-        memory: &Attached,
+        (memory, moved): (&Attached, &Cell<u64>),
         count: u32,
         entry: &InitiatorEntry,
         held_back: RequestFlags,
@@ -242,6 +247,7 @@ impl QueuePair {
             return Err(Stop::Broken);
         }
         let sges = memory.sges(ring, count, size_of::<InitiatorEntry>(), entry.sge_count);
+        let sges = sges.inspect(|sge| moved.set(moved.get().saturating_add(u64::from(sge.length))));
         post_data(engine, kind, flags, entry, sges)
     }
 
