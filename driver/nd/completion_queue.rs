@@ -39,9 +39,9 @@ use super::{
 use crate::platform::{Callback, KernelPlatform, UserModeObject};
 
 /// Completions moved together.
-const BATCH: usize = 8;
+const BATCH: usize = 16;
 /// Batches that one call moves.
-const BATCHES: usize = 32;
+const BATCHES: usize = 16;
 /// Times that a call begins anew because others asked for it.
 const ROUNDS: usize = 4;
 
@@ -71,23 +71,42 @@ struct ResultRing {
     ring: Ring,
     /// Results written into it.
     producer: u32,
+    /// Those that the process said to have taken when it was asked last.
+    consumer: u32,
 }
 
 impl ResultRing {
     /// Results that the process has not taken. A count that makes no sense is that of a full ring.
-    fn used(&self) -> u32 {
-        self.producer.wrapping_sub(self.memory.consumer()).min(self.ring.entries)
+    fn used(&mut self) -> u32 {
+        self.consumer = self.memory.consumer();
+        self.used_at_most()
     }
 
-    fn room(&self) -> u32 {
-        self.ring.entries.saturating_sub(self.used())
+    /// The same without a look at what it says now.
+    fn used_at_most(&self) -> u32 {
+        self.producer.wrapping_sub(self.consumer).min(self.ring.entries)
+    }
+
+    /// Places that are free. The process is asked only where a batch would not fit else: it writes its count all the time.
+    fn room(&mut self) -> u32 {
+        let known = self.ring.entries.saturating_sub(self.used_at_most());
+        if known as usize >= BATCH { known } else { self.ring.entries.saturating_sub(self.used()) }
     }
 }
 
 impl QueueState {
     /// Results in the ring that the process has not taken.
-    pub fn unread(&self) -> u32 {
-        self.ring.as_ref().map_or(0, ResultRing::used)
+    pub fn unread(&mut self) -> u32 {
+        self.ring.as_mut().map_or(0, ResultRing::used)
+    }
+
+    /// The requests that are to be told.
+    fn due(&mut self) -> PendingList {
+        if !self.notifications.waits() {
+            return PendingList::new();
+        }
+        let unread = self.unread();
+        self.notifications.due(unread)
     }
 
     fn flags(&self) -> CompletionFlags {
@@ -105,7 +124,7 @@ impl QueueState {
 
     /// Room for completions, `None` without a ring.
     fn room(&mut self) -> Option<u32> {
-        let room = self.ring.as_ref()?.room();
+        let room = self.ring.as_mut()?.room();
         let full = room == 0;
         if full != self.full {
             self.full = full;
@@ -126,6 +145,14 @@ impl QueueState {
     }
 }
 
+/// For whom completions are moved.
+struct Moved<'a> {
+    /// The queue pair that asks for it: it need not be looked for.
+    own: Option<&'a QueuePair>,
+    /// Its counts were shown, after it had asked.
+    shown: bool,
+}
+
 fn result_of(completion: &Completion) -> ResultEntry {
     ResultEntry {
         status: of_outcome(completion.outcome),
@@ -144,7 +171,14 @@ impl CompletionQueue {
 
     /// Moves what there is into the ring. `IRQL <= DISPATCH_LEVEL`, no lock held.
     pub fn drain(&self) {
-        irql::raised(|_| self.drain_with(true));
+        irql::raised(|_| self.drain_with(true, &mut Moved { own: None, shown: false }));
+    }
+
+    /// The same for one of its queue pairs; whether that has shown its counts, because there were results of it.
+    pub fn drain_of(&self, pair: &QueuePair) -> bool {
+        let mut moved = Moved { own: Some(pair), shown: false };
+        irql::raised(|_| self.drain_with(true, &mut moved));
+        moved.shown
     }
 
     /// Requests of the caller's are about to complete here, and [`Self::drain`] follows: nothing needs to tell of them.
@@ -155,12 +189,12 @@ impl CompletionQueue {
     }
 
     /// `with_others`: the initiator queues of receives go first, and do the same for no others.
-    fn drain_with(&self, with_others: bool) {
+    fn drain_with(&self, with_others: bool, moved: &mut Moved<'_>) {
         let Ok(engine) = self.engine.get() else { return };
         let mut held = self.moving.raise();
         for _ in 0..ROUNDS {
             let Some(moving) = held else { return };
-            if self.move_batches(engine, with_others) {
+            if self.move_batches(engine, with_others, moved) {
                 engine.arm_for_rest();
             }
             held = moving.finish();
@@ -173,24 +207,23 @@ impl CompletionQueue {
     }
 
     /// Leaves the engine's queue armed, or completions behind that have room: then true.
-    fn move_batches(&self, engine: &EngineQueue<KernelPlatform>, with_others: bool) -> bool {
+    fn move_batches(&self, engine: &EngineQueue<KernelPlatform>, with_others: bool, moved: &mut Moved<'_>) -> bool {
         let mut room = self.state.lock().room();
+        let mut batch = [Completion::default(); BATCH];
         for _ in 0..BATCHES {
             let Some(room_now) = room.filter(|room| *room != 0) else {
                 engine.arm(Arm::Any);
                 return false;
             };
-            let mut batch = [Completion::default(); BATCH];
             let places = batch.get_mut(..BATCH.min(room_now as usize)).unwrap_or_default();
             let (count, more) = engine.take(places, true);
             if let Some(batch) = batch.get(..count).filter(|batch| !batch.is_empty()) {
-                self.prepare_pairs(batch, with_others);
+                self.prepare_pairs(batch, with_others, moved);
                 let told = {
                     let mut state = self.state.lock();
                     state.write(batch);
                     room = state.room();
-                    let unread = state.unread();
-                    state.notifications.due(unread)
+                    state.due()
                 };
                 told.finish(STATUS_SUCCESS);
             }
@@ -202,7 +235,7 @@ impl CompletionQueue {
     }
 
     /// Before results become visible: the slots of their queue pairs are, and older completions of theirs.
-    fn prepare_pairs(&self, batch: &[Completion], with_others: bool) {
+    fn prepare_pairs(&self, batch: &[Completion], with_others: bool, moved: &mut Moved<'_>) {
         let mut before = None;
         for completion in batch {
             let receives = matches!(completion.operation, Operation::Receive | Operation::ReceiveAndInvalidate);
@@ -210,12 +243,20 @@ impl CompletionQueue {
                 continue;
             }
             before = Some((completion.tag, receives));
-            let Some(pair) = self.context.object_at::<QueuePair>(completion.tag) else { continue };
-            pair.publish();
-            let initiator = pair.initiator_queue();
-            if receives && with_others && !core::ptr::eq(&raw const **initiator, self) {
-                initiator.drain_with(false);
+            if let Some(own) = moved.own.filter(|own| own.place() == completion.tag) {
+                moved.shown = true;
+                self.prepare(own, receives && with_others);
+            } else if let Some(pair) = self.context.object_at::<QueuePair>(completion.tag) {
+                self.prepare(&pair, receives && with_others);
             }
+        }
+    }
+
+    fn prepare(&self, pair: &QueuePair, after_initiator: bool) {
+        pair.publish();
+        let initiator = pair.initiator_queue();
+        if after_initiator && !core::ptr::eq(&raw const **initiator, self) {
+            initiator.drain_with(false, &mut Moved { own: None, shown: false });
         }
     }
 
@@ -314,7 +355,7 @@ impl Attach for Shared<CompletionQueue> {
             } else {
                 state.resized = false;
                 state.full = false;
-                let old = state.ring.replace(ResultRing { memory: memory.clone(), ring, producer: 0 });
+                let old = state.ring.replace(ResultRing { memory: memory.clone(), ring, producer: 0, consumer: 0 });
                 memory.publish_results(0);
                 state.show_flags();
                 if let Some(old) = &old {

@@ -58,6 +58,10 @@ impl Notifications {
         }
     }
 
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// The requests that are to be told, while so many results are unread.
     pub fn due(&mut self, unread: u32) -> PendingList {
         let seen = self.told.max(self.written.saturating_sub(u64::from(unread)));

@@ -7,7 +7,7 @@
 //! Processes may spin for its work, so it is preferred to them; they need their processors, so it is there only where more are left
 //! than two ends of a connection take, and after [`SHIFT`] everything rings for a tick of the system's clock.
 //!
-//! Rules: PASSIVE_LEVEL; the thread alone writes `polling` into the memory of a process; memory that was taken away is let go in the
+//! Rules: PASSIVE_LEVEL, in a critical region; the thread alone writes `polling` into the memory of a process; memory that was taken away is let go in the
 //! next round.
 
 use core::{
@@ -20,7 +20,7 @@ use ndkpi_sys::nt::NTSTATUS;
 use softndk_cells::{Dispose, Shared};
 use softndk_kernel::{
     clock::Clock,
-    event::{Event, Mutex},
+    event::{CriticalRegion, Event, Mutex},
     irql,
     pool::{NoMemory, PoolArray},
     spin_lock::SpinLock,
@@ -28,7 +28,10 @@ use softndk_kernel::{
 };
 
 use super::{
-    queue_pair::QueuePair, request_memory::RequestMemory, rings::Attached, shared_receive_queue::SharedReceiveQueue,
+    queue_pair::QueuePair,
+    request_memory::{Looked, RequestMemory},
+    rings::Attached,
+    shared_receive_queue::SharedReceiveQueue,
 };
 use crate::tags;
 
@@ -67,11 +70,11 @@ impl Polled {
         }
     }
 
-    /// Takes a turn's entries; whether there are more. An error ends that for good.
-    fn take(&self) -> Result<bool, NTSTATUS> {
+    /// Takes a turn's entries. An error ends that for good.
+    fn take(&self, memory: &Attached, region: &CriticalRegion) -> Result<Looked, NTSTATUS> {
         match self {
-            Self::Pair(pair) => pair.take(TURN),
-            Self::SharedQueue(queue) => queue.take(TURN),
+            Self::Pair(pair) => pair.poll(memory, region, TURN),
+            Self::SharedQueue(queue) => queue.poll(memory, region, TURN),
         }
     }
 }
@@ -216,14 +219,13 @@ impl Place {
     }
 
     /// Takes what has come; false when the queue leaves the list.
-    fn look(&mut self, now: u64) -> bool {
+    fn look(&mut self, now: u64, region: &CriticalRegion) -> bool {
         if self.memory.is_revoked() {
             return false;
         }
-        let produced = self.memory.producers();
-        if self.seen != Some(produced) {
+        if self.seen != Some(self.memory.producers()) {
             (self.active, self.idle_rounds) = (now, 0);
-            return self.take(produced).is_ok();
+            return self.take(region).is_ok();
         }
         self.idle_rounds = self.idle_rounds.saturating_add(1);
         let idle = now.saturating_sub(self.active);
@@ -231,20 +233,20 @@ impl Place {
     }
 
     /// Takes a turn's entries; whether there are more.
-    fn take(&mut self, produced: (u32, u32)) -> Result<bool, NTSTATUS> {
-        let more = self.queue.take()?;
+    fn take(&mut self, region: &CriticalRegion) -> Result<bool, NTSTATUS> {
+        let Looked { produced, more } = self.queue.take(&self.memory, region)?;
         self.seen = Some(produced).filter(|_| !more);
         Ok(more)
     }
 
     /// Leaves the list: the process has to ring again. It stays where there is more than a turn to take.
-    fn leave(mut self) -> Option<Self> {
+    fn leave(mut self, region: &CriticalRegion) -> Option<Self> {
         self.memory.show_polling(false);
         // As the process has one between its count and its look at the word: what does not ring is seen now.
         fence(Ordering::SeqCst);
         let produced = self.memory.producers();
         let unseen = !self.memory.is_revoked() && self.seen != Some(produced);
-        if unseen && self.take(produced) == Ok(true) {
+        if unseen && self.take(region) == Ok(true) {
             self.memory.show_polling(true);
             return Some(self);
         }
@@ -280,11 +282,11 @@ impl PollList {
     }
 
     /// Keeps those that `stay`.
-    fn keep(&mut self, poller: &Poller, stay: impl Fn(&mut Place) -> bool) {
+    fn keep(&mut self, poller: &Poller, region: &CriticalRegion, stay: impl Fn(&mut Place) -> bool) {
         let mut last = 0;
         for (index, place) in self.places.iter_mut().take(self.length).enumerate() {
             if let Some(left) = place.take_if(|place| !stay(place)) {
-                *place = left.leave();
+                *place = left.leave(region);
                 if place.is_none() {
                     poller.forget();
                 }
@@ -316,6 +318,8 @@ impl Poller {
     }
 
     fn poll(&self, mut list: PollList) {
+        // Of the thread, not of each turn: it takes one after the other.
+        let region = CriticalRegion::enter();
         let clock = Clock::new();
         let (mut now, mut round) = (clock.now(), 0_u32);
         let mut began = now;
@@ -331,7 +335,7 @@ impl Poller {
                 let mut wishes = self.wishes.lock();
                 (pass, end) = (core::mem::take(&mut wishes.pass), wishes.end);
             }
-            list.keep(self, |place| !end && place.look(now));
+            list.keep(self, &region, |place| !end && place.look(now, &region));
             if pass {
                 self.passed.set();
             }
@@ -343,7 +347,7 @@ impl Poller {
                 now = clock.now();
             }
             if now.saturating_sub(began) > SHIFT {
-                list.keep(self, |_| false);
+                list.keep(self, &region, |_| false);
                 thread::pause();
                 now = clock.now();
                 began = now;

@@ -6,6 +6,8 @@
 //!
 //! The driver's part of the header is a snapshot: counts of taken entries, less what occupies a slot of the engine's queues.
 
+use core::cell::Cell;
+
 use ndkpi_sys::nt::{
     NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
 };
@@ -21,7 +23,10 @@ use softndk_ioctl::nd::{
         RequestType,
     },
 };
-use softndk_kernel::irp::{Buffer, Request};
+use softndk_kernel::{
+    event::CriticalRegion,
+    irp::{Buffer, Request},
+};
 use zerocopy::FromBytes;
 
 use super::{
@@ -32,7 +37,7 @@ use super::{
     memory_window::MemoryWindow,
     object::{self, Closable, Made, kept},
     request::{Call, answer, input, named, room},
-    request_memory::{RequestMemory, Turn},
+    request_memory::{Looked, RequestMemory, Turn},
     rings::Attached,
     shared_receive_queue::SharedReceiveQueue,
     status::{Answered, invalid_parameter, of_bind, of_create},
@@ -41,6 +46,8 @@ use crate::platform::{KernelPlatform, UserModeObject};
 
 /// Entries that the engine processes together.
 const CHAIN: u32 = 16;
+/// Bytes moved after which results are shown although there are more entries.
+const UNSHOWN: u64 = 16 << 10;
 
 pub struct QueuePair {
     engine: Made<EnginePair<KernelPlatform>>,
@@ -51,6 +58,8 @@ pub struct QueuePair {
     shared: Option<Shared<SharedReceiveQueue>>,
     sizes: QueueSizes,
     layout: QueueLayout,
+    /// The place of its handle, which completions have as their tag.
+    place: u32,
     requests: RequestMemory,
 }
 
@@ -93,40 +102,55 @@ impl QueuePair {
 
     /// Posts what is in the rings, and moves what has completed. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        self.take(u32::MAX).map(|_none_left| ())
+        let posted = self.requests.turn(|turn| self.take_entries(turn, u32::MAX));
+        self.show_and_drain();
+        posted.map(|_none_left| ())
     }
 
-    /// The same for at most so many entries of each ring; whether there are more.
-    pub fn take(&self, most: u32) -> Result<bool, NTSTATUS> {
-        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn, most));
-        self.publish();
-        self.drain();
+    /// The same for at most so many entries of each ring in this memory.
+    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Looked, NTSTATUS> {
+        let posted = self.requests.turn_of(memory, region, |turn| self.take_entries(turn, most));
+        self.show_and_drain();
         posted
     }
 
-    fn drain(&self) {
-        self.initiator_queue.drain();
+    /// As [`Self::publish`], and moves what has completed.
+    fn show_and_drain(&self) {
+        let mut shown = self.initiator_queue.drain_of(self);
         if !self.receive_queue.is(&self.initiator_queue) {
-            self.receive_queue.drain();
+            shown |= self.receive_queue.drain_of(self);
+        }
+        // Where there are results, they have come after the counts.
+        if !shown {
+            self.publish();
         }
     }
 
-    /// Takes entries that can be posted now; whether more than `most` waited.
-    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<bool, NTSTATUS> {
+    /// Takes entries that can be posted now.
+    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<Looked, NTSTATUS> {
         let engine = self.engine.get()?;
         let received = self.take_receives(engine, turn, most);
         let initiated = self.take_initiator(engine, turn, most);
         if let (Ok(receives), Ok(requests)) = (received, initiated) {
-            return Ok(receives || requests);
+            return Ok(Looked {
+                produced: (requests.produced, receives.produced),
+                more: receives.more || requests.more,
+            });
         }
         let status = turn.break_off();
         engine.flush();
         Err(status)
     }
 
-    fn take_receives(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>, most: u32) -> Result<bool, Broken> {
-        let (ring, memory) = (&self.layout.receive, &turn.memory);
-        let waiting = memory.receive_producer().wrapping_sub(turn.receive_taken());
+    fn take_receives(
+        &self,
+        engine: &EnginePair<KernelPlatform>,
+        turn: &Turn<'_>,
+        most: u32,
+    ) -> Result<RingLooked, Broken> {
+        let (ring, memory) = (&self.layout.receive, turn.memory);
+        let produced = memory.receive_producer();
+        let waiting = produced.wrapping_sub(turn.receive_taken());
         if waiting > ring.entries {
             return Err(Broken);
         }
@@ -143,37 +167,61 @@ impl QueuePair {
                 Err(Stop::Broken) => return Err(Broken),
             }
         }
-        Ok(waiting > most)
+        Ok(RingLooked { produced, more: waiting > most })
     }
 
-    fn take_initiator(&self, engine: &EnginePair<KernelPlatform>, turn: &Turn<'_>, most: u32) -> Result<bool, Broken> {
-        let (ring, memory) = (&self.layout.initiator, &turn.memory);
-        let waiting = memory.initiator_producer().wrapping_sub(turn.initiator_taken());
-        if waiting > ring.entries {
-            return Err(Broken);
-        }
+    /// Entries that wait in the initiator ring.
+    fn initiator_waiting(&self, turn: &Turn<'_>) -> Result<u32, Broken> {
+        let waiting = turn.memory.initiator_producer().wrapping_sub(turn.initiator_taken());
+        if waiting > self.layout.initiator.entries { Err(Broken) } else { Ok(waiting) }
+    }
+
+    fn take_initiator(
+        &self,
+        engine: &EnginePair<KernelPlatform>,
+        turn: &Turn<'_>,
+        most: u32,
+    ) -> Result<RingLooked, Broken> {
+        let (ring, memory) = (&self.layout.initiator, turn.memory);
+        let mut waiting = self.initiator_waiting(turn)?;
+        let looked = |waiting: u32, more| RingLooked { produced: turn.initiator_taken().wrapping_add(waiting), more };
         if waiting == 0 || !engine.was_connected() {
-            return Ok(false);
+            return Ok(looked(waiting, false));
         }
+        memory.expect(ring, turn.initiator_taken(), waiting.min(CHAIN));
         self.initiator_queue.expect_drain();
-        for left in (0..waiting.min(most)).rev() {
+        let moved = Cell::new(0);
+        let mut chain = 0;
+        for left in (0..most.min(ring.entries)).rev() {
             let taken = turn.initiator_taken();
+            chain = if chain == CHAIN { 1 } else { chain.saturating_add(1) };
+            let is_last = waiting == 1 || left == 0 || chain == CHAIN;
             let entry = memory.initiator_entry(ring, taken);
-            let held_back = if left.is_multiple_of(CHAIN) { RequestFlags::empty() } else { RequestFlags::DEFER };
-            match self.post(engine, memory, taken, &entry, held_back) {
+            let held_back = if is_last { RequestFlags::empty() } else { RequestFlags::DEFER };
+            match self.post(engine, (memory, &moved), taken, &entry, held_back) {
                 Ok(()) => turn.take_initiator(),
-                Err(Stop::NotNow) => break,
+                Err(Stop::NotNow) => return Ok(looked(waiting, false)),
                 Err(Stop::Broken) => return Err(Broken),
             }
+            waiting = waiting.saturating_sub(1);
+            if waiting == 0 {
+                // What has come while the chain was processed, before its results are shown: they wait for short requests only.
+                waiting = if moved.get() < UNSHOWN { self.initiator_waiting(turn)? } else { 0 };
+                if waiting == 0 {
+                    break;
+                }
+                memory.expect(ring, turn.initiator_taken(), waiting.min(CHAIN));
+                chain = 0;
+            }
         }
-        Ok(waiting > most)
+        Ok(looked(waiting, waiting != 0))
     }
 
     /// Posts one entry: type, flags, counts, then the engine. `held_back`: with the next one, or with whatever ends the queue pair.
     fn post(
         &self,
         engine: &EnginePair<KernelPlatform>,
-        memory: &Attached,
+        (memory, moved): (&Attached, &Cell<u64>),
         count: u32,
         entry: &InitiatorEntry,
         held_back: RequestFlags,
@@ -199,7 +247,12 @@ impl QueuePair {
             return Err(Stop::Broken);
         }
         let sges = memory.sges(ring, count, size_of::<InitiatorEntry>(), entry.sge_count);
+        let sges = sges.inspect(|sge| moved.set(moved.get().saturating_add(u64::from(sge.length))));
         post_data(engine, kind, flags, entry, sges)
+    }
+
+    pub fn place(&self) -> u32 {
+        self.place
     }
 
     pub fn requests(&self) -> &RequestMemory {
@@ -210,6 +263,12 @@ impl QueuePair {
     pub fn poll_window(&self) -> u64 {
         self.adapter.poll_window
     }
+}
+
+/// What a turn has seen of one ring: its producer count when that was read last, and whether there is more than a turn takes.
+struct RingLooked {
+    produced: u32,
+    more: bool,
 }
 
 /// An entry made no sense.
@@ -367,15 +426,16 @@ fn create_pair(
         shared,
         sizes,
         layout,
+        place: reservation.place(),
         requests: RequestMemory::try_new()?,
     })?;
-    make(&pair, &domain, user.context, reservation.place())?;
+    make(&pair, &domain, user.context)?;
     answer(buffer, &ResourceDescriptor { handle: reservation.fill(pair), ..ResourceDescriptor::default() })
 }
 
 /// The engine's part of a new queue pair.
 #[inline(never)]
-fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64, place: u32) -> Result<(), NTSTATUS> {
+fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64) -> Result<(), NTSTATUS> {
     let shared = pair.shared.as_ref().map(|shared| shared.engine()).transpose()?;
     let settings = QueuePairSettings {
         receive_queue: pair.receive_queue.engine()?,
@@ -389,7 +449,7 @@ fn make(pair: &Shared<QueuePair>, domain: &Domain, context: u64, place: u32) -> 
         shared,
     };
     let engine = EnginePair::create(domain.engine()?, settings, kept(pair)).map_err(of_create)?;
-    engine.set_tag(place);
+    engine.set_tag(pair.place);
     // SAFETY: no other context has the object yet.
     unsafe { pair.engine.set(engine) };
     Ok(())
@@ -418,20 +478,18 @@ pub fn bind_window(call: &Call, buffer: &mut Buffer) -> Answered {
     rights.set(Rights::REMOTE_READ, given.contains(OperationFlags::ALLOW_READ));
     rights.set(Rights::REMOTE_WRITE | Rights::LOCAL_WRITE, given.contains(OperationFlags::ALLOW_WRITE));
     let (engine, window, region) = (pair.engine()?, window.engine()?, region.engine()?);
-    let bound = {
-        let turn = pair.requests.turn()?;
-        pair.take_entries(&turn, u32::MAX)?;
+    let bound = pair.requests.turn(|turn| {
+        pair.take_entries(turn, u32::MAX)?;
         if !engine.was_connected() {
             return Err(STATUS_CONNECTION_INVALID);
         }
         if pair.requests.has_initiator_entries() {
             return Err(STATUS_NO_MORE_ENTRIES);
         }
-        engine.bind(asked.context, flags, region, window, asked.address, asked.length, rights)
-    };
+        Ok(engine.bind(asked.context, flags, region, window, asked.address, asked.length, rights))
+    })?;
     let token = window.remote_token().0;
-    pair.publish();
-    pair.drain();
+    pair.show_and_drain();
     bound.map_err(of_bind)?;
     answer(buffer, &BindWindowReply { remote_token: token, reserved: 0 })
 }

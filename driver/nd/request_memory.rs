@@ -11,7 +11,7 @@ use ndkpi_sys::nt::{
 use softndk_cells::{Shared, View};
 use softndk_ioctl::nd::rings::QueuePairTaken;
 use softndk_kernel::{
-    event::{Mutex, MutexGuard},
+    event::{CriticalRegion, Mutex},
     irp::Request,
     spin_lock::SpinLock,
 };
@@ -27,6 +27,8 @@ pub struct RequestMemory {
     /// Held while entries are taken and posted.
     posting: Mutex<()>,
     state: SpinLock<MemoryState>,
+    /// An entry made no sense: nothing is taken any more. Written by the holder of the turn.
+    broken: AtomicBool,
     /// Entries taken, written by the holder of the turn.
     initiator_taken: AtomicU32,
     receive_taken: AtomicU32,
@@ -36,16 +38,23 @@ pub struct RequestMemory {
 
 struct MemoryState {
     closed: bool,
-    /// An entry made no sense: nothing is taken any more.
-    broken: bool,
     memory: Option<Shared<Attached>>,
+    /// What the memory shows, so that it is written only where it changes: the process reads that line with each post.
+    shown: Option<QueuePairTaken>,
+}
+
+/// What a turn has seen.
+pub struct Looked {
+    /// Producer counts of both rings when they were read last.
+    pub produced: (u32, u32),
+    /// More entries wait than could be taken in one turn.
+    pub more: bool,
 }
 
 /// The right to take entries.
 pub struct Turn<'a> {
     of: &'a RequestMemory,
-    pub memory: Shared<Attached>,
-    _posting: MutexGuard<'a, ()>,
+    pub memory: &'a Attached,
 }
 
 impl Turn<'_> {
@@ -68,7 +77,7 @@ impl Turn<'_> {
 
     /// An entry made no sense: nothing is taken any more.
     pub fn break_off(&self) -> NTSTATUS {
-        self.of.state.lock().broken = true;
+        self.of.broken.store(true, Ordering::Release);
         STATUS_INVALID_PARAMETER
     }
 }
@@ -78,7 +87,8 @@ impl RequestMemory {
     pub fn try_new() -> Result<Self, NTSTATUS> {
         Ok(Self {
             posting: Mutex::try_new(tags::EVENT, ()).map_err(no_memory)?,
-            state: SpinLock::new(MemoryState { closed: false, broken: false, memory: None }),
+            state: SpinLock::new(MemoryState { closed: false, memory: None, shown: None }),
+            broken: AtomicBool::new(false),
             initiator_taken: AtomicU32::new(0),
             receive_taken: AtomicU32::new(0),
             polled: AtomicBool::new(false),
@@ -86,16 +96,31 @@ impl RequestMemory {
     }
 
     /// Waits for the turn; INVALID_DEVICE_STATE without memory, or after an entry that made no sense. PASSIVE_LEVEL.
-    pub fn turn(&self) -> Result<Turn<'_>, NTSTATUS> {
-        let posting = self.posting.lock();
+    pub fn turn<R>(&self, act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>) -> Result<R, NTSTATUS> {
+        let _posting = self.posting.lock();
         let memory = self.memory().ok_or(STATUS_INVALID_DEVICE_STATE)?;
-        Ok(Turn { of: self, memory, _posting: posting })
+        act(&Turn { of: self, memory: &memory })
+    }
+
+    /// The same for a thread in a critical region that has the memory already; INVALID_DEVICE_STATE, too, where it was taken away.
+    pub fn turn_of<R>(
+        &self,
+        memory: &Attached,
+        region: &CriticalRegion,
+        act: impl FnOnce(&Turn<'_>) -> Result<R, NTSTATUS>,
+    ) -> Result<R, NTSTATUS> {
+        let _posting = self.posting.lock_in(region);
+        // Counts begin anew with memory that comes after this, and not while the turn lasts.
+        if memory.is_revoked() || self.broken.load(Ordering::Acquire) {
+            return Err(STATUS_INVALID_DEVICE_STATE);
+        }
+        act(&Turn { of: self, memory })
     }
 
     /// The memory that entries are taken from.
     pub fn memory(&self) -> Option<Shared<Attached>> {
         let state = self.state.lock();
-        state.memory.clone().filter(|_| !state.broken)
+        state.memory.clone().filter(|_| !self.broken.load(Ordering::Acquire))
     }
 
     /// Whether initiator entries wait.
@@ -108,20 +133,24 @@ impl RequestMemory {
     /// Shows the process what is taken and what `free` adds to it. `IRQL <= DISPATCH_LEVEL`.
     pub fn publish(&self, free: impl FnOnce(QueuePairTaken) -> QueuePairTaken) {
         // Under the lock, so that a later snapshot is never written over by an earlier one.
-        let state = self.state.lock();
-        let Some(memory) = &state.memory else { return };
-        memory.publish(&free(QueuePairTaken {
+        let mut state = self.state.lock();
+        let MemoryState { memory: Some(memory), shown, .. } = &mut *state else { return };
+        let taken = free(QueuePairTaken {
             initiator_taken: self.initiator_taken.load(Ordering::Relaxed),
             receive_taken: self.receive_taken.load(Ordering::Relaxed),
             ..QueuePairTaken::default()
-        }));
+        });
+        if shown.as_ref() != Some(&taken) {
+            memory.publish(&taken);
+            *shown = Some(taken);
+        }
     }
 
     /// Takes the memory away; its request ends with this status when no context uses it any more.
     pub fn detach(&self, status: NTSTATUS, fits: impl FnOnce(&Attached) -> bool) {
-        let memory = self.state.lock().memory.take_if(|memory| fits(memory));
+        let memory = self.state.lock().memory.take_if(|memory| fits(memory)).inspect(|memory| memory.revoke());
         if let Some(memory) = memory {
-            memory.revoke(status);
+            memory.lease.end_with(status);
         }
     }
 
@@ -168,6 +197,7 @@ impl RequestMemory {
         self.initiator_taken.store(0, Ordering::Relaxed);
         self.receive_taken.store(0, Ordering::Relaxed);
         memory.show_polling(false);
+        state.shown = None;
         state.memory = Some(memory.clone());
         Ok(())
     }

@@ -16,8 +16,8 @@ use ndkpi_sys::nt::{
 use softndk_cells::{Dispose, Erased, Shared};
 use softndk_engine::MemoryToken;
 use softndk_ioctl::nd::rings::{
-    CONSUMER_OFFSET, CompletionFlags, CompletionHeader, InitiatorEntry, QueuePairHeader, QueuePairTaken, ReceiveEntry,
-    ResultEntry, Ring, Sge, TAKEN_OFFSET,
+    CONSUMER_OFFSET, CompletionFlags, CompletionHeader, InitiatorEntry, POLLING_OFFSET, QueuePairHeader,
+    QueuePairPolling, QueuePairTaken, ReceiveEntry, ResultEntry, Ring, Sge, TAKEN_OFFSET,
 };
 use softndk_kernel::{irp::Request, irql};
 
@@ -85,9 +85,8 @@ impl Attached {
         Ok(attached)
     }
 
-    /// The object gives it up: its request ends with this status, once no context uses it any more.
-    pub fn revoke(&self, status: NTSTATUS) {
-        self.lease.end_with(status);
+    /// The object gives it up. Under its lock, so that memory which follows finds this revoked.
+    pub fn revoke(&self) {
         self.revoked.store(true, Ordering::Release);
     }
 
@@ -150,6 +149,15 @@ impl Attached {
         (self.initiator_producer(), self.receive_producer())
     }
 
+    /// Entries from `count` on are copied soon: has the processor bring them, all at once instead of one after the other.
+    pub fn expect(&self, ring: &Ring, count: u32, entries: u32) {
+        for index in 0..entries {
+            if let Some(place) = self.place::<InitiatorEntry>(ring.place(count.wrapping_add(index))) {
+                prefetch(place.cast());
+            }
+        }
+    }
+
     pub fn initiator_entry(&self, ring: &Ring, count: u32) -> InitiatorEntry {
         self.copy(ring.place(count))
     }
@@ -174,10 +182,10 @@ impl Attached {
 
     /// Says whether posts need a doorbell.
     pub fn show_polling(&self, polling: bool) {
-        self.write(TAKEN_OFFSET.saturating_add(offset_of!(QueuePairTaken, polling)), u32::from(polling));
+        self.write(POLLING_OFFSET.saturating_add(offset_of!(QueuePairPolling, polling)), u32::from(polling));
     }
 
-    /// Publishes the driver's part of a queue pair's header, but for `polling`.
+    /// Publishes the counts and the state of a queue pair.
     pub fn publish(&self, taken: &QueuePairTaken) {
         let fields = [
             (offset_of!(QueuePairTaken, initiator_retired), taken.initiator_retired),
@@ -211,6 +219,17 @@ impl Attached {
     pub fn set_flags(&self, flags: CompletionFlags) {
         self.write(offset_of!(CompletionHeader, flags), flags.bits());
     }
+}
+
+/// Tells the processor that memory is read soon. What is there is not looked at.
+fn prefetch(place: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, for any address; the instruction is part of SSE, which x64 has.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
 
 /// Maps the memory of a direct request.

@@ -13,6 +13,7 @@ use softndk_ioctl::nd::{
     rings::{QueueLayout, QueuePairTaken, QueueSizes, ReceiveEntry},
 };
 use softndk_kernel::{
+    event::CriticalRegion,
     irp::{Buffer, Request},
     spin_lock::SpinLock,
 };
@@ -24,7 +25,8 @@ use super::{
     object::{self, Closable, Made, kept},
     pending::{NOT_TAKEN, Pended, PendingList},
     request::{Call, Cancellable, answer, input, named, room},
-    request_memory::{RequestMemory, Turn},
+    request_memory::{Looked, RequestMemory, Turn},
+    rings::Attached,
     status::{Answered, invalid_parameter, of_create, of_resize},
 };
 use crate::platform::{Callback, KernelPlatform, UserModeObject};
@@ -60,20 +62,23 @@ impl SharedReceiveQueue {
 
     /// Posts what is in the ring. PASSIVE_LEVEL.
     pub fn doorbell(&self) -> Result<(), NTSTATUS> {
-        self.take(u32::MAX).map(|_none_left| ())
+        let posted = self.requests.turn(|turn| self.take_entries(turn, u32::MAX));
+        self.publish();
+        posted.map(|_none_left| ())
     }
 
-    /// The same for at most so many entries; whether there are more.
-    pub fn take(&self, most: u32) -> Result<bool, NTSTATUS> {
-        let posted = self.requests.turn().and_then(|turn| self.take_entries(&turn, most));
+    /// The same for at most so many entries of this memory.
+    pub fn poll(&self, memory: &Attached, region: &CriticalRegion, most: u32) -> Result<Looked, NTSTATUS> {
+        let posted = self.requests.turn_of(memory, region, |turn| self.take_entries(turn, most));
         self.publish();
         posted
     }
 
-    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<bool, NTSTATUS> {
+    fn take_entries(&self, turn: &Turn<'_>, most: u32) -> Result<Looked, NTSTATUS> {
         let engine = self.engine.get()?;
-        let (ring, memory) = (&self.layout.receive, &turn.memory);
-        let waiting = memory.receive_producer().wrapping_sub(turn.receive_taken());
+        let (ring, memory) = (&self.layout.receive, turn.memory);
+        let produced = memory.receive_producer();
+        let waiting = produced.wrapping_sub(turn.receive_taken());
         if waiting > ring.entries {
             return Err(turn.break_off());
         }
@@ -90,7 +95,7 @@ impl SharedReceiveQueue {
                 Err(_) => return Err(turn.break_off()),
             }
         }
-        Ok(waiting > most)
+        Ok(Looked { produced: (memory.initiator_producer(), produced), more: waiting > most })
     }
 
     pub fn requests(&self) -> &RequestMemory {

@@ -4,6 +4,7 @@
 
 use core::{
     cell::UnsafeCell,
+    marker::PhantomData,
     ops::{Deref, DerefMut},
     ptr,
     sync::atomic::{AtomicU32, Ordering},
@@ -130,6 +131,29 @@ const HELD: u32 = 1;
 /// Held, and there may be contexts that wait.
 const WAITED_FOR: u32 = 2;
 
+/// The calling thread's critical region: it cannot be suspended until this is dropped, on the same thread. For a thread that takes mutexes
+/// all the time; it may wait meanwhile.
+pub struct CriticalRegion {
+    /// Of this thread only.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl CriticalRegion {
+    /// `IRQL <= APC_LEVEL`.
+    pub fn enter() -> Self {
+        // SAFETY: paired with KeLeaveCriticalRegion in the drop, on the same thread.
+        unsafe { KeEnterCriticalRegion() };
+        Self { _thread: PhantomData }
+    }
+}
+
+impl Drop for CriticalRegion {
+    fn drop(&mut self) {
+        // SAFETY: paired with KeEnterCriticalRegion in `enter`.
+        unsafe { KeLeaveCriticalRegion() };
+    }
+}
+
 /// Mutual exclusion at PASSIVE_LEVEL that leaves the IRQL at PASSIVE_LEVEL (a FAST_MUTEX would raise to APC_LEVEL, where
 /// NdisRegisterDeviceEx and the address table functions must not be called). The event is touched only where there is a wait.
 pub struct Mutex<T> {
@@ -149,20 +173,32 @@ impl<T> Mutex<T> {
 
     /// PASSIVE_LEVEL. Inside a critical region, so that the holder cannot be suspended.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        // SAFETY: paired with KeLeaveCriticalRegion in the guard's drop, on the same thread.
-        unsafe { KeEnterCriticalRegion() };
+        let region = CriticalRegion::enter();
+        self.acquire();
+        MutexGuard { owner: self, _region: Some(region) }
+    }
+
+    /// The same for a thread that is in a critical region. PASSIVE_LEVEL.
+    pub fn lock_in<'a>(&'a self, _region: &'a CriticalRegion) -> MutexGuard<'a, T> {
+        self.acquire();
+        MutexGuard { owner: self, _region: None }
+    }
+
+    #[inline]
+    fn acquire(&self) {
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             // Who has waited cannot know of others that do.
             while self.state.swap(WAITED_FOR, Ordering::Acquire) != FREE {
                 self.released.wait();
             }
         }
-        MutexGuard { owner: self }
     }
 }
 
 pub struct MutexGuard<'a, T> {
     owner: &'a Mutex<T>,
+    /// Left behind the release.
+    _region: Option<CriticalRegion>,
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
@@ -186,7 +222,5 @@ impl<T> Drop for MutexGuard<'_, T> {
         if self.owner.state.swap(FREE, Ordering::Release) == WAITED_FOR {
             self.owner.released.set();
         }
-        // SAFETY: paired with KeEnterCriticalRegion in `lock`.
-        unsafe { KeLeaveCriticalRegion() };
     }
 }

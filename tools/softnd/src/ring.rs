@@ -7,13 +7,14 @@
 use core::{
     mem::size_of,
     ptr,
-    sync::atomic::{AtomicU32, Ordering, fence},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use softnd_interfaces::{Status, v2::Sge};
 use softndk_ioctl::nd::rings::{
-    CONSUMER_OFFSET, CompletionFlags, CompletionHeader, InitiatorEntry, QueueLayout, QueuePairHeader, QueuePairState,
-    QueuePairTaken, QueueSizes, ReceiveEntry, ResultEntry, Ring, TAKEN_OFFSET, completion_layout,
+    CONSUMER_OFFSET, CompletionFlags, CompletionHeader, InitiatorEntry, POLLING_OFFSET, QueueLayout, QueuePairHeader,
+    QueuePairPolling, QueuePairState, QueuePairTaken, QueueSizes, ReceiveEntry, ResultEntry, Ring, TAKEN_OFFSET,
+    completion_layout,
 };
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -77,7 +78,36 @@ pub struct RequestRing {
     producer_offset: usize,
     taken_offset: usize,
     retired_offset: usize,
-    produced: SpinLock<u32>,
+    counts: SpinLock<Counts>,
+}
+
+/// Counts of a ring as the process knows them.
+struct Counts {
+    produced: u32,
+    /// What the driver showed when it was looked at last: it writes that line all the time, so a post looks only where there is no room
+    /// by these.
+    taken: u32,
+    retired: u32,
+}
+
+impl Counts {
+    const fn at(count: u32) -> Self {
+        Self { produced: count, taken: count, retired: count }
+    }
+
+    fn have_room(&self, ring: &RequestRing) -> bool {
+        has_room(self.produced, self.taken, self.retired, ring.depth(), ring.ring.entries)
+    }
+}
+
+/// What became of a request that was put into a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    NoRoom,
+    /// The driver looks at the ring by itself.
+    Polled,
+    /// The driver looks when it is told.
+    Unseen,
 }
 
 /// What stands behind the head of an entry.
@@ -111,7 +141,7 @@ impl QueueMemory {
             producer_offset: offset!(QueuePairHeader, initiator_producer, 0),
             taken_offset: offset!(QueuePairTaken, initiator_taken, TAKEN_OFFSET),
             retired_offset: offset!(QueuePairTaken, initiator_retired, TAKEN_OFFSET),
-            produced: SpinLock::new(0),
+            counts: SpinLock::new(Counts::at(0)),
         };
         let receive = RequestRing {
             ring: layout.receive,
@@ -119,7 +149,7 @@ impl QueueMemory {
             producer_offset: offset!(QueuePairHeader, receive_producer, 0),
             taken_offset: offset!(QueuePairTaken, receive_taken, TAKEN_OFFSET),
             retired_offset: offset!(QueuePairTaken, receive_retired, TAKEN_OFFSET),
-            produced: SpinLock::new(0),
+            counts: SpinLock::new(Counts::at(0)),
         };
         Ok(Self { memory: Memory::new(length as usize)?, initiator, receive })
     }
@@ -129,39 +159,48 @@ impl QueueMemory {
         self.memory.attach(device, handle)
     }
 
+    /// As the driver showed it last.
     pub fn state(&self) -> QueuePairState {
         let word = self.memory.word(offset!(QueuePairTaken, state, TAKEN_OFFSET));
         QueuePairState::from_bits_retain(word.load(Ordering::Acquire))
     }
 
-    /// Whether the driver looks by itself at what was put in before. Call it after the post.
-    pub fn is_polled(&self) -> bool {
-        // The driver clears the word and then looks at the producer's count once more; between the two there is a barrier, as here.
-        fence(Ordering::SeqCst);
-        self.memory.word(offset!(QueuePairTaken, polling, TAKEN_OFFSET)).load(Ordering::Acquire) != 0
-    }
-
-    /// Puts an entry into one of the rings, or says that there is no room.
-    pub fn put(&self, ring: &RequestRing, head: &(impl IntoBytes + Immutable), payload: &impl Payload) -> bool {
-        let mut produced = ring.produced.lock();
-        let count = |offset: usize| self.memory.word(offset).load(Ordering::Acquire);
-        let (taken, retired) = (count(ring.taken_offset), count(ring.retired_offset));
-        if !has_room(*produced, taken, retired, ring.depth(), ring.ring.entries) {
-            return false;
+    /// Puts an entry into one of the rings, and says whether the driver looks by itself.
+    pub fn put(&self, ring: &RequestRing, head: &(impl IntoBytes + Immutable), payload: &impl Payload) -> Put {
+        let mut counts = ring.counts.lock();
+        if !counts.have_room(ring) {
+            self.look(ring, &mut counts);
+            if !counts.have_room(ring) {
+                return Put::NoRoom;
+            }
         }
-        let place = ring.ring.place(*produced);
+        let place = ring.ring.place(counts.produced);
         let head = head.as_bytes();
         self.memory.write(place, head);
         payload.write(self, place.wrapping_add(head.len()), ring.ring.stride.saturating_sub(head.len()));
-        *produced = produced.wrapping_add(1);
-        self.memory.word(ring.producer_offset).store(*produced, Ordering::Release);
-        true
+        counts.produced = counts.produced.wrapping_add(1);
+        // The driver clears `polling` and then looks at the producer's count once more; between the two there is a full barrier, and
+        // here the exchange is one.
+        self.memory.word(ring.producer_offset).swap(counts.produced, Ordering::SeqCst);
+        let polling = self.memory.word(offset!(QueuePairPolling, polling, POLLING_OFFSET)).load(Ordering::SeqCst);
+        if polling == 0 { Put::Unseen } else { Put::Polled }
     }
 
     /// Requests that were posted and are not retired.
     pub fn outstanding(&self, ring: &RequestRing) -> u32 {
-        let produced = ring.produced.lock();
-        produced.wrapping_sub(self.memory.word(ring.retired_offset).load(Ordering::Acquire))
+        let counts = ring.counts.lock();
+        counts.produced.wrapping_sub(self.memory.word(ring.retired_offset).load(Ordering::Acquire))
+    }
+
+    /// What the driver shows now.
+    fn look(&self, ring: &RequestRing, counts: &mut Counts) {
+        let count = |offset: usize| self.memory.word(offset).load(Ordering::Acquire);
+        (counts.taken, counts.retired) = (count(ring.taken_offset), count(ring.retired_offset));
+    }
+
+    /// A slot of the initiator queue is used by something that was not put into the ring: what was known of the room is old.
+    pub fn look_at_initiator(&self) {
+        self.look(&self.initiator, &mut self.initiator.counts.lock());
     }
 }
 
@@ -293,9 +332,9 @@ pub fn initiator_head(context: u64, request_type: u32, flags: u32) -> InitiatorE
 pub mod driver {
     //! The driver's side, as far as tests play it.
 
-    use super::{CompletionRing, Memory, QueueMemory, RequestRing, ResultEntry};
+    use super::{CompletionRing, Counts, Memory, QueueMemory, RequestRing, ResultEntry};
     use core::sync::atomic::Ordering;
-    use softndk_ioctl::nd::rings::{QueuePairState, TAKEN_OFFSET};
+    use softndk_ioctl::nd::rings::{POLLING_OFFSET, QueuePairState, TAKEN_OFFSET};
     use zerocopy::{FromBytes, IntoBytes};
 
     fn bytes(memory: &Memory, offset: usize, length: usize) -> Vec<u8> {
@@ -326,7 +365,7 @@ pub mod driver {
 
     pub fn set_state(queue: &QueueMemory, state: QueuePairState, polling: u32) {
         queue.memory.word(TAKEN_OFFSET + 16).store(state.bits(), Ordering::Release);
-        queue.memory.word(TAKEN_OFFSET + 20).store(polling, Ordering::Release);
+        queue.memory.word(POLLING_OFFSET).store(polling, Ordering::Release);
     }
 
     /// Puts a result in, if the ring has room.
@@ -347,7 +386,7 @@ pub mod driver {
 
     /// Lets all counts begin elsewhere, near where they wrap.
     pub fn start_at(queue: &QueueMemory, ring: &RequestRing, count: u32) {
-        *ring.produced.lock() = count;
+        *ring.counts.lock() = Counts::at(count);
         set_counts(queue, ring, count, count);
     }
 }
@@ -394,18 +433,18 @@ mod tests {
         driver::start_at(&queue, &queue.initiator, u32::MAX);
         let list = [sge(0x1000, 8, 5), sge(0x2000, 9, 6)];
         let head = InitiatorEntry { sge_count: 2, ..initiator_head(77, 1, 0) };
-        assert!(queue.put(&queue.initiator, &head, &SgeList(list.iter().copied())));
+        assert_eq!(queue.put(&queue.initiator, &head, &SgeList(list.iter().copied())), Put::Unseen);
         assert_eq!(driver::produced(&queue, &queue.initiator), 0);
         let (found, behind) = driver::entry::<InitiatorEntry>(&queue, &queue.initiator, u32::MAX, 32);
         assert_eq!(found, head);
         assert_eq!(behind[..8], 0x1000_u64.to_le_bytes());
         assert_eq!(behind[24..28], 9_u32.to_le_bytes());
-        assert!(queue.put(&queue.initiator, &head, &Nothing));
-        assert!(queue.put(&queue.initiator, &head, &Nothing));
-        assert!(!queue.put(&queue.initiator, &head, &Nothing));
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::Unseen);
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::Unseen);
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::NoRoom);
         assert_eq!(queue.outstanding(&queue.initiator), 3);
         driver::set_counts(&queue, &queue.initiator, 0, 0);
-        assert!(queue.put(&queue.initiator, &head, &Nothing));
+        assert_eq!(queue.put(&queue.initiator, &head, &Nothing), Put::Unseen);
     }
 
     #[test]
@@ -415,7 +454,7 @@ mod tests {
         let list = [sge(first.as_ptr() as u64, 3, 0), sge(second.as_ptr() as u64, 100, 0)];
         let head = InitiatorEntry { inline_length: 5, ..initiator_head(1, 1, 0x20) };
         let payload = InlineBytes { list: list.iter().copied(), length: 5 };
-        assert!(queue.put(&queue.initiator, &head, &payload));
+        assert_eq!(queue.put(&queue.initiator, &head, &payload), Put::Unseen);
         let (_, behind) = driver::entry::<InitiatorEntry>(&queue, &queue.initiator, 0, 8);
         assert_eq!(behind, [1, 2, 3, 4, 4, 0, 0, 0]);
     }
@@ -430,7 +469,7 @@ mod tests {
                 scope.spawn(move || {
                     for number in 0..u64::from(POSTS) {
                         let head = initiator_head(thread << 32 | number, 1, 0);
-                        while !queue.put(&queue.initiator, &head, &Nothing) {
+                        while queue.put(&queue.initiator, &head, &Nothing) == Put::NoRoom {
                             thread::yield_now();
                         }
                     }

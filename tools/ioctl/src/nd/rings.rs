@@ -17,9 +17,11 @@ pub const COMPLETION_ENTRIES: usize = 128;
 /// Where the process writes how many results it has taken: a cache line of its own.
 pub const CONSUMER_OFFSET: usize = 64;
 /// Bytes before the rings of a queue pair.
-pub const QUEUE_PAIR_ENTRIES: usize = 128;
+pub const QUEUE_PAIR_ENTRIES: usize = 192;
 /// Where the driver's part of a queue pair's header begins: a cache line of its own.
 pub const TAKEN_OFFSET: usize = 64;
+/// Where [`QueuePairPolling`] is: a line that hardly ever changes, so that a post need not wait for it.
+pub const POLLING_OFFSET: usize = 128;
 
 structures! {
     /// The driver's part of a completion ring, at offset 0.
@@ -50,8 +52,8 @@ structures! {
         receive_producer: u32,
     }
 
-    /// The driver's part, at [`TAKEN_OFFSET`].
-    QueuePairTaken (24) {
+    /// The driver's part, at [`TAKEN_OFFSET`]. It changes all the time: a process looks where it has to.
+    QueuePairTaken (20) {
         /// Entries of the initiator ring that the driver has taken: their places may be written again.
         initiator_taken: u32,
         receive_taken: u32,
@@ -62,6 +64,10 @@ structures! {
         receive_retired: u32,
         /// [`QueuePairState`].
         state: u32,
+    }
+
+    /// Whether posts need a doorbell, at [`POLLING_OFFSET`].
+    QueuePairPolling (4) {
         /// Not 0: the driver looks at the rings by itself, and a post needs no doorbell. A process writes its producer count,
         /// then, after a full barrier, reads this; the driver clears it, then, after a full barrier, looks once more.
         polling: u32,
@@ -247,9 +253,9 @@ mod tests {
         let sizes =
             QueueSizes { initiator_depth: 100, initiator_sges: 2, inline_data: 200, receive_depth: 3, receive_sges: 4 };
         let layout = QueueLayout::new(sizes).unwrap();
-        assert_eq!(layout.initiator, Ring { offset: 128, stride: 256, entries: 128 });
-        assert_eq!(layout.receive, Ring { offset: 128 + 128 * 256, stride: 128, entries: 4 });
-        assert_eq!(layout.length, 128 + 128 * 256 + 4 * 128);
+        assert_eq!(layout.initiator, Ring { offset: 192, stride: 256, entries: 128 });
+        assert_eq!(layout.receive, Ring { offset: 192 + 128 * 256, stride: 128, entries: 4 });
+        assert_eq!(layout.length, 192 + 128 * 256 + 4 * 128);
         assert_eq!(layout.receive.place(7), layout.receive.place(3));
     }
 
@@ -257,7 +263,7 @@ mod tests {
     fn a_shared_receive_queue_has_no_initiator_ring() {
         let layout =
             QueueLayout::new(QueueSizes { receive_depth: 1, receive_sges: 1, ..QueueSizes::default() }).unwrap();
-        assert_eq!((layout.initiator.entries, layout.receive.offset, layout.length), (0, 128, 192));
+        assert_eq!((layout.initiator.entries, layout.receive.offset, layout.length), (0, 192, 256));
     }
 
     #[test]

@@ -319,6 +319,7 @@ impl QueuePair {
             length: length as u64,
         };
         let reply: BindWindowReply = self.resource.device().ask(BIND_WINDOW, &input)?;
+        self.queue.after_bind();
         window.bound(region, reply.remote_token);
         Ok(())
     }

@@ -12,7 +12,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::adapter::Adapter;
 use crate::{
-    ring::{Payload, QueueMemory, RequestRing},
+    ring::{Payload, Put, QueueMemory, RequestRing},
     shared::Shared,
 };
 
@@ -34,6 +34,8 @@ pub struct RequestQueue {
     waiting: AtomicU32,
     /// Until [`RequestQueue::submit_batch`], posts wait.
     batching: AtomicBool,
+    /// Once connected, this is all that a post looks at.
+    connected: AtomicBool,
     /// The driver's object is gone: a connector may know the queue longer than its owner.
     closed: AtomicBool,
 }
@@ -49,6 +51,7 @@ impl RequestQueue {
             memory,
             waiting: AtomicU32::new(0),
             batching: AtomicBool::new(false),
+            connected: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
     }
@@ -64,29 +67,45 @@ impl RequestQueue {
     ///
     /// The state may be older than a connection of which the client knows already; a doorbell brings it up to date.
     pub fn is_connected(&self) -> bool {
-        let connected = || self.memory.state().contains(QueuePairState::CONNECTED);
-        connected() || {
+        self.connected.load(Ordering::Relaxed) || self.look_for_connection()
+    }
+
+    #[cold]
+    fn look_for_connection(&self) -> bool {
+        let shown = || self.memory.state().contains(QueuePairState::CONNECTED);
+        let connected = shown() || {
             self.adapter.device().ring(self.handle);
-            connected()
-        }
+            shown()
+        };
+        self.connected.store(connected, Ordering::Relaxed);
+        connected
+    }
+
+    /// A Bind has taken a slot, without an entry in the ring.
+    pub fn after_bind(&self) {
+        self.memory.look_at_initiator();
     }
 
     /// Posts a request whose arguments are good. NO_MORE_ENTRIES when the queue is full.
     pub fn post(&self, side: Side, head: &(impl IntoBytes + Immutable), payload: &impl Payload) -> Result<(), Status> {
         let put = || self.memory.put(self.ring(side), head, payload);
-        let fits = put() || {
+        let mut outcome = put();
+        if outcome == Put::NoRoom {
             // What the driver has not taken or retired yet may be so now.
             self.submit_always();
-            put()
-        };
-        if !fits {
-            return Err(Status::NO_MORE_ENTRIES);
+            outcome = put();
         }
-        let waiting = self.waiting.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        if self.memory.is_polled() {
-            self.waiting.store(0, Ordering::SeqCst);
-        } else if !self.batching.load(Ordering::Relaxed) || waiting >= BATCH {
-            self.submit();
+        match outcome {
+            Put::NoRoom => return Err(Status::NO_MORE_ENTRIES),
+            // It looks at what others put in before, too.
+            Put::Polled if self.waiting.load(Ordering::Relaxed) == 0 => {}
+            Put::Polled => self.waiting.store(0, Ordering::SeqCst),
+            Put::Unseen => {
+                let waiting = self.waiting.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+                if !self.batching.load(Ordering::Relaxed) || waiting >= BATCH {
+                    self.submit();
+                }
+            }
         }
         Ok(())
     }
