@@ -1,7 +1,8 @@
 //! The copy routine of the data path.
 //!
 //! Kernel code has no AVX, so the image carries its own: a few plain moves when small, `rep movsb` where the processor has
-//! fast strings, else SSE2, chosen once at DriverEntry; on arm64 the compiler's. RDMA memory races with its owner by
+//! fast strings, else SSE2, chosen once at DriverEntry; on arm64 the compiler's. Some processors with fast strings copy what does
+//! not fit the first cache faster by vectors. RDMA memory races with its owner by
 //! design: everything here works on raw pointers and never forms a reference to such memory.
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -115,14 +116,16 @@ mod x64 {
             asm,
             x86_64::{__cpuid, __cpuid_count, __m128i, _mm_loadu_si128, _mm_storeu_si128},
         },
-        sync::atomic::{AtomicBool, Ordering},
+        sync::atomic::{AtomicUsize, Ordering},
     };
 
-    /// `rep movsb` moves whole cache lines.
-    static FAST_STRINGS: AtomicBool = AtomicBool::new(false);
+    /// Up to this length `rep movsb` moves whole cache lines, and faster than vectors do. 0 where it never does.
+    static STRING_MAX: AtomicUsize = AtomicUsize::new(0);
 
     /// From here on `rep movsb` wins where it is fast.
     const STRING_MIN: usize = 768;
+    /// Source and target of this length fill the first cache.
+    const CACHED: usize = 32 << 10;
     /// Where source and target lie differently within a vector, fast strings are slow: up to twenty times on current processors.
     const STRING_ALIGNMENT: usize = 16;
     /// Bytes of one turn of the loop over vectors.
@@ -132,9 +135,29 @@ mod x64 {
     const ENHANCED_STRINGS: u32 = 1 << 9;
 
     pub fn choose() {
+        let longest = match (has_fast_strings(), is_zen_3()) {
+            (false, _) => 0,
+            (true, true) => CACHED,
+            (true, false) => usize::MAX,
+        };
+        STRING_MAX.store(longest, Ordering::Relaxed);
+    }
+
+    fn has_fast_strings() -> bool {
         let highest = __cpuid(0).eax;
-        let fast = highest >= 7 && __cpuid_count(7, 0).ebx & ENHANCED_STRINGS != 0;
-        FAST_STRINGS.store(fast, Ordering::Relaxed);
+        highest >= 7 && __cpuid_count(7, 0).ebx & ENHANCED_STRINGS != 0
+    }
+
+    /// Measured there: 64 KiB and 1 MiB that lie in the third cache take 5 to 7 % less by vectors, 16 KiB in the first twice as long.
+    fn is_zen_3() -> bool {
+        // "AuthenticAMD", in the order of the registers.
+        const AMD: [u32; 3] = [0x6874_7541, 0x6974_6E65, 0x444D_4163];
+        let vendor = __cpuid(0);
+        let signature = __cpuid(1).eax;
+        // Family and model are the sums, and the concatenation, of the base and the extended ones.
+        let family = (signature >> 8 & 0xF).wrapping_add(signature >> 20 & 0xFF);
+        let extended_model = signature >> 16 & 0xF;
+        [vendor.ebx, vendor.edx, vendor.ecx] == AMD && family == 0x19 && matches!(extended_model, 0 | 2 | 4 | 5)
     }
 
     /// # Safety
@@ -143,7 +166,7 @@ mod x64 {
         let copy: unsafe fn(*mut u8, *const u8, usize) = match length {
             0 => return,
             1..16 => small,
-            STRING_MIN.. if FAST_STRINGS.load(Ordering::Relaxed) && lie_alike(to, from) => string,
+            STRING_MIN.. if length <= STRING_MAX.load(Ordering::Relaxed) && lie_alike(to, from) => string,
             _ => vectors,
         };
         // SAFETY: the caller's promise, and the length is one the routine takes.
