@@ -311,6 +311,17 @@ impl<T, S: Spacing> Receiver<T, S> {
         Some(value)
     }
 
+    /// Drops the oldest entry in its place.
+    #[inline]
+    pub fn drop_front(&mut self) {
+        if let Some(entry) = self.front() {
+            let entry = core::ptr::from_mut(entry);
+            // SAFETY: the front is initialised, and the head moves past it below, so it is dropped once and not read again.
+            unsafe { entry.drop_in_place() };
+            self.release(1);
+        }
+    }
+
     /// Frees the places of the `count` oldest entries (or as many as there are) and drops nothing: for entries that own nothing.
     #[inline]
     pub fn release(&mut self, count: usize) {
@@ -322,7 +333,7 @@ impl<T, S: Spacing> Receiver<T, S> {
     pub fn skip(&mut self, count: usize) {
         if core::mem::needs_drop::<T>() {
             for _ in 0..count {
-                drop(self.pop());
+                self.drop_front();
             }
         } else {
             let count = count.min(self.len());

@@ -461,19 +461,17 @@ impl<P: Platform> Requester<P> {
         self.phase = RequestPhase::Fresh;
         self.stop_waiting(pair);
         self.transport.end_request(pair, &mut out.filled);
-        // The request leaves last: a context that sees its place free finds places for SGEs and inline data as well.
-        if let Some(request) = self.requests.peek(self.requests.position()) {
-            if request.count > 1 {
-                self.sges.skip(request.count);
-            }
-            if request.flags.contains(RequestFlags::INLINE) {
-                self.chunks.skip((request.length as usize).div_ceil(CHUNK));
-            }
+        let Self { requests, sges, chunks, .. } = self;
+        let request = requests.front()?;
+        if request.count > 1 {
+            sges.skip(request.count);
         }
-        let mut request = self.requests.pop()?;
+        if request.flags.contains(RequestFlags::INLINE) {
+            chunks.skip((request.length as usize).div_ceil(CHUNK));
+        }
         request.subject.discard();
         let silent = outcome == Outcome::Success && request.flags.contains(RequestFlags::SILENT_SUCCESS);
-        (!silent).then(|| Completion {
+        let completion = (!silent).then(|| Completion {
             context: request.context,
             queue_pair_context: pair.context,
             outcome,
@@ -483,7 +481,10 @@ impl<P: Platform> Requester<P> {
             },
             tag: pair.tag(),
             ..Completion::default()
-        })
+        });
+        // The request leaves last: a context that sees its place free finds places for SGEs and inline data as well.
+        requests.drop_front();
+        completion
     }
 
     /// Enters the gathered completions: this end's first, so that an answer of the peer never comes before them.
