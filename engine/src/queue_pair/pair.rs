@@ -125,7 +125,7 @@ pub(crate) struct Request<P: Platform> {
     pub(crate) context: u64,
     /// Where its SGEs, or the chunks of its inline data, begin in their rings.
     pub(crate) first: usize,
-    pub(crate) count: usize,
+    pub(crate) count: u16,
     /// The SGE of a request that has one; it is not in the ring. Of a Bind: the token of the region.
     pub(crate) single: Sge,
     pub(crate) length: u64,
@@ -141,7 +141,7 @@ impl<P: Platform> Request<P> {
     /// Its SGEs; `ring` is that of its queue pair.
     #[inline]
     pub(crate) fn sges<'a>(&self, ring: &'a Receiver<Sge, Together>) -> Queued<'a> {
-        Queued::new(ring, self.first, self.count, self.single)
+        Queued::new(ring, self.first, usize::from(self.count), self.single)
     }
 }
 
@@ -262,8 +262,8 @@ struct QueuePairParts<P: Platform> {
 impl<P: Platform> QueuePairParts<P> {
     #[inline(never)]
     fn try_new(domain: &DomainObject<P>, settings: &QueuePairSettings<'_, P>) -> Result<Self, NoMemory> {
-        // A request takes a line and a half, a completion half a line: few lines a request are what makes small requests fast.
-        const { assert!(size_of::<Request<P>>() <= 96 && size_of::<Completion>() == 32 && size_of::<Receive>() <= 40) };
+        // A request takes a line and a quarter, a completion half a line: few lines a request are what makes small requests fast.
+        const { assert!(size_of::<Request<P>>() <= 80 && size_of::<Completion>() == 32 && size_of::<Receive>() <= 40) };
         let product = |depth: u32, each: u32| (depth as usize).checked_mul(each as usize).ok_or(NoMemory);
         let depth = settings.initiator_depth;
         let (requests, request_end) = ring::channel(depth as usize)?;

@@ -310,7 +310,7 @@ impl<P: Platform> QueuePair<P> {
         } else {
             let mut ring = pair.sges.claim().ok_or(PostError::Concurrent)?;
             request.first = ring.position();
-            request.count = count;
+            request.count = u16::try_from(count).map_err(|_| PostError::TooManySges)?;
             request.length = stage_sges(&mut ring, sges.take(count))?;
             pair.check_length(request.length)?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;

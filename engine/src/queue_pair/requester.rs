@@ -464,7 +464,7 @@ impl<P: Platform> Requester<P> {
         let Self { requests, sges, chunks, .. } = self;
         let request = requests.front()?;
         if request.count > 1 {
-            sges.skip(request.count);
+            sges.skip(usize::from(request.count));
         }
         if request.flags.contains(RequestFlags::INLINE) {
             chunks.skip((request.length as usize).div_ceil(CHUNK));
