@@ -67,6 +67,7 @@ mod processor_time;
 pub mod registry;
 pub mod rundown;
 pub mod schedule;
+mod short_lock;
 pub mod spin_lock;
 pub mod status;
 pub mod step;
