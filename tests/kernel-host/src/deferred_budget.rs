@@ -5,14 +5,14 @@
 //! A DPC that returns is judged when it does. One that does not is found by a thread that checks all processors from time to
 //! time.
 //!
-//! In fast mode nothing is judged; the longest DPC is kept for [`measure`].
+//! In fast mode nothing is judged; where imports are counted the longest DPC is kept for [`measure`].
 
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::image::stack_trace::StackFrame;
-use crate::longest::Longest;
+use crate::longest::{Longest, context_switches};
 use crate::processor;
 use crate::processor_time;
 use crate::thread::Thread;
@@ -34,10 +34,12 @@ const PATIENCE: u32 = 10;
 /// What a tool measures.
 static TIMES: Longest = Longest::new();
 
-/// From now on the longest DPC is kept: the time from its first instruction to its last, with everything that keeps the
-/// processor from it meanwhile. Where imports are counted, one from which the system took the processor does not count.
+/// From now on the longest DPC is kept where imports are counted: the time from its first instruction to its last. One from
+/// which the system took the processor does not count. Elsewhere two readings of the clock would cost as much as a short DPC does.
 pub fn measure() {
-    TIMES.begin();
+    if crate::import_counts::is_on() {
+        TIMES.begin();
+    }
 }
 
 /// The longest DPC since [`measure`].
@@ -51,7 +53,7 @@ pub(crate) struct Running {
     turn: AtomicU64,
     /// When it began, by the processor's clock; kept while a tool measures.
     since: AtomicU64,
-    /// How often the system had taken its thread's processor then; kept while imports are counted.
+    /// How often the system had taken its thread's processor then; kept while a tool measures.
     switches: AtomicU64,
     /// What its thread had used before, in nanoseconds.
     began: AtomicU64,
@@ -115,15 +117,10 @@ struct Use {
     routine: usize,
 }
 
-/// As [`crate::longest::context_switches`] where imports are counted, too; elsewhere asking would cost more than it tells.
-fn switches() -> u64 {
-    if crate::import_counts::is_on() { crate::longest::context_switches() } else { 0 }
-}
-
 /// Before a DPC runs; whether its time is kept.
 pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool {
     if TIMES.is_measured() {
-        running.switches.store(switches(), Ordering::Relaxed);
+        running.switches.store(context_switches(), Ordering::Relaxed);
         running.since.store(crate::thunk::time_stamp_counter(), Ordering::Relaxed);
     }
     if !crate::kernel::is_verifying() {
@@ -142,7 +139,7 @@ pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool 
 pub(crate) fn end(running: &Running, kept: bool) {
     if TIMES.is_measured() {
         let since = running.since.swap(0, Ordering::Relaxed);
-        if since != 0 && switches() == running.switches.load(Ordering::Relaxed) {
+        if since != 0 && context_switches() == running.switches.load(Ordering::Relaxed) {
             TIMES.note(since);
         }
     }

@@ -53,6 +53,7 @@ mod level_charge;
 pub mod level_time;
 mod lock_order;
 mod longest;
+mod machine_clock;
 pub mod memory;
 mod mutex;
 pub mod ndis;

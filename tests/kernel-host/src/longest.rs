@@ -40,7 +40,10 @@ impl Longest {
 
     /// A time has been taken: it began at `since`, by the processor's clock.
     pub(crate) fn note(&self, since: u64) {
-        self.ticks.fetch_max(time_stamp_counter().saturating_sub(since), Ordering::Relaxed);
+        let ticks = time_stamp_counter().saturating_sub(since);
+        if ticks > self.ticks.load(Ordering::Relaxed) {
+            self.ticks.fetch_max(ticks, Ordering::Relaxed);
+        }
     }
 }
 

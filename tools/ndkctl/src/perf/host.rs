@@ -17,24 +17,27 @@ pub(super) fn begin_rounds() {
     kernel_host::import_counts::reset();
 }
 
-/// Nanoseconds that the longest DPC took since [`begin`].
+/// Nanoseconds that the longest DPC took since [`begin`]; none where the kernel host counts no imports.
 pub(super) fn longest_dpc() -> Option<u64> {
     #[cfg(not(windows))]
-    return u64::try_from(kernel_host::deferred_budget::longest().as_nanos()).ok();
+    return nanoseconds(kernel_host::deferred_budget::longest);
     #[cfg(windows)]
     None
 }
 
-/// Nanoseconds that a thread was at DISPATCH_LEVEL at the longest since [`begin`]; none where the kernel host does not see every
-/// change of the level.
+/// Nanoseconds that a thread was at DISPATCH_LEVEL at the longest since [`begin`]; none where the kernel host counts no imports,
+/// because there it does not see every change of the level.
 pub(super) fn longest_dispatch() -> Option<u64> {
     #[cfg(not(windows))]
-    {
-        let longest = u64::try_from(kernel_host::level_time::longest().as_nanos()).ok();
-        longest.filter(|_| !kernel_host::import_counts::counted().is_empty())
-    }
+    return nanoseconds(kernel_host::level_time::longest);
     #[cfg(windows)]
     None
+}
+
+#[cfg(not(windows))]
+fn nanoseconds(longest: impl FnOnce() -> std::time::Duration) -> Option<u64> {
+    let counts = !kernel_host::import_counts::counted().is_empty();
+    counts.then(|| u64::try_from(longest().as_nanos()).ok())?
 }
 
 /// How often softndk.sys called each of its imports, for one of `requests` since [`begin_rounds`]. What it calls less often than once in
