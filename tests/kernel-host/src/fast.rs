@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::dispatcher;
 use crate::dpc::{TYPE_DPC, YIELD_AFTER};
 use crate::export::{self, ExportDeclaration};
-use crate::level_charge::ROUNDS;
+use crate::level_charge::SLED;
 use crate::machine_clock;
 use crate::nt::{KDPC, KLOCK_QUEUE_HANDLE};
 use crate::spin_lock::{HELD, QUEUED};
@@ -91,7 +91,7 @@ macro_rules! twin {
                     "9:",
                     "jmp qword ptr [rip + {ordinary}]",
                     // Every twin has every operand; a comment uses those that it does not.
-                    "/* {this} {irql} {locks} {processor} {at_favourite} {charged} {favourite} {queue} {deferred} {rounds} */",
+                    "/* {this} {irql} {locks} {processor} {at_favourite} {charged} {favourite} {queue} {deferred} {sled} */",
                     "/* {index} {held} {queued} {lock} {old} {dpc} {dpc_mark} {yield_after} */",
                     "/* {scale} {ticks} {units} {shift} {skipped} {frequency} */",
                     ordinary = sym $name,
@@ -105,7 +105,7 @@ macro_rules! twin {
                     favourite = const processor::FAVOURITE_OFFSET,
                     queue = const processor::QUEUE_LENGTH_OFFSET,
                     deferred = const processor::DEFERRED_CALL_OFFSET,
-                    rounds = sym ROUNDS,
+                    sled = sym SLED,
                     held = const HELD,
                     queued = const HELD | QUEUED,
                     lock = const std::mem::offset_of!(KLOCK_QUEUE_HANDLE, Lock),
@@ -167,16 +167,13 @@ macro_rules! can_leave_processor {
     };
 }
 
-/// What a change of the level costs, see `level_charge`. Uses r11.
+/// What a change of the level costs, see `level_charge`. Uses r11, which is 0 after it.
 macro_rules! charge {
     () => {
-        "mov r11d, dword ptr [rip + {rounds}]
-        test r11d, r11d
-        jz 8f
-        add r11, gs:[{charged}]
-        7:
-        dec r11
-        jnz 7b
+        "cmp qword ptr [rip + {sled}], 0
+        je 8f
+        mov r11, gs:[{charged}]
+        call qword ptr [rip + {sled}]
         mov gs:[{charged}], r11
         add rsp, r11
         8:"
