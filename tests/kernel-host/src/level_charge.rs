@@ -41,8 +41,8 @@ pub(crate) static SLED: AtomicUsize = AtomicUsize::new(0);
 const OVERLAP: u32 = 8;
 
 /// Two lengths between which the time of a link is measured.
-const SHORT: usize = 16;
-const LONG: usize = 80;
+const SHORT: u32 = 16;
+const LONG: u32 = 80;
 
 /// From now on a change of the level costs so many cycles of the time stamp counter more. The thread is a kernel thread.
 pub(crate) fn set(cycles: u32) {
@@ -67,13 +67,13 @@ fn time_of_a_link() -> f64 {
     let least = (0..ATTEMPTS).map(|_| (attempt(SHORT), attempt(LONG)));
     let (short, long) =
         least.fold((f64::MAX, f64::MAX), |least, (short, long)| (least.0.min(short), least.1.min(long)));
-    (long - short) / (LONG - SHORT) as f64
+    (long - short) / f64::from(LONG - SHORT)
 }
 
 /// The cycles of one of many chains.
-fn attempt(links: usize) -> f64 {
+fn attempt(links: u32) -> f64 {
     const CHAINS: u32 = 200;
-    let entry = entry(links);
+    let entry = entry(links as usize);
     let began = time_stamp_counter();
     (0..CHAINS).for_each(|_| spend(entry));
     let passed = time_stamp_counter().wrapping_sub(began);

@@ -60,7 +60,7 @@ pub(crate) fn now() -> u64 {
         return by_the_system();
     }
     let passed = time_stamp_counter().wrapping_sub(TICKS.load(Ordering::Relaxed));
-    UNITS.load(Ordering::Relaxed) + (u128::from(passed) * u128::from(scale) >> SHIFT) as u64
+    UNITS.load(Ordering::Relaxed) + ((u128::from(passed) * u128::from(scale)) >> SHIFT) as u64
 }
 
 #[cold]
