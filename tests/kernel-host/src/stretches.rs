@@ -166,8 +166,13 @@ impl Path {
 fn place_text(place: u64) -> String {
     let frames = stack_trace::name(&[place]);
     let Some(frame) = frames.last().filter(|_| place != 0) else { return "the kernel".to_owned() };
-    let function = frame.location.as_ref().map_or("?", |location| location.function.as_str());
+    let function = frame.location.as_ref().map_or("?", |location| without_types(&location.function));
     format!("{function} ({}+{:#x})", frame.image, frame.offset)
+}
+
+/// A function's name without its arguments, those of its type included.
+fn without_types(function: &str) -> &str {
+    function.split(['<', '(']).next().unwrap_or(function)
 }
 
 /// How often the system has taken the processor from the calling thread.

@@ -72,7 +72,12 @@ impl Session {
             }
         }
         for (key, (_, time)) in &self.longest {
-            let sample = Sample { value: *time as f64, baseline: None, calibration: [1.0; 2], baseline_drift: 0.0 };
+            let sample = Sample {
+                value: f64::from(u32::try_from(*time).unwrap_or(u32::MAX)),
+                baseline: None,
+                calibration: [1.0; 2],
+                baseline_drift: 0.0,
+            };
             self.samples.entry(key).or_default().push(sample);
         }
     }
