@@ -6,6 +6,7 @@
 
 mod affinity;
 mod engine;
+mod longest;
 mod plan;
 mod plot;
 mod programs;

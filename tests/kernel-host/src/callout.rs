@@ -7,6 +7,7 @@
 use std::ffi::c_void;
 
 use crate::bugcheck::{BugCheck, bugcheck};
+use crate::image;
 use crate::irql::{self, IrqlRange};
 use crate::memory::kernel_stack;
 use crate::thread::Thread;
@@ -288,7 +289,7 @@ pub(crate) fn push_context(thread: &Thread, context: Context, locks: u32, target
 }
 
 fn check_target(context: Context, target: usize) {
-    if !crate::image::contains_code(target) && !crate::callback::is_host_function(target) {
+    if !image::contains_code(target) && !crate::callback::is_host_function(target) {
         bugcheck(
             BugCheck::ATTEMPTED_EXECUTE_OF_NOEXECUTE_MEMORY,
             [target as u64, 0, 0, 0],
@@ -375,12 +376,23 @@ pub fn caller_address(thread: &Thread) -> u64 {
 
 /// The image whose code called the export that is running now. A function that ends in a call of an import jumps there,
 /// so its return address is the host's; then it is the image that was entered last.
-pub fn caller_image() -> Option<std::sync::Arc<crate::image::Image>> {
+pub fn caller_image() -> Option<std::sync::Arc<image::Image>> {
     let thread = Thread::try_current()?;
-    crate::image::containing(caller_address(thread) as usize).or_else(|| {
+    image::containing(caller_address(thread) as usize).or_else(|| {
         let entered = thread.contexts.borrow().last().map(|active| active.target)?;
-        crate::image::containing(entered)
+        image::containing(entered)
     })
+}
+
+/// The base of [`caller_image`], or 0: what is asked for often.
+pub(crate) fn caller_base() -> usize {
+    let Some(thread) = Thread::try_current() else { return 0 };
+    let called = image::base_containing(caller_address(thread) as usize);
+    let base = called.or_else(|| {
+        let entered = thread.contexts.borrow().last().map(|active| active.target)?;
+        image::base_containing(entered)
+    });
+    base.unwrap_or(0)
 }
 
 /// An untyped pointer to code.

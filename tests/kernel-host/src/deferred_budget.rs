@@ -5,16 +5,16 @@
 //! A DPC that returns is judged when it does. One that does not is found by a thread that checks all processors from time to
 //! time.
 //!
-//! In fast mode nothing is judged; the longest DPC is kept for [`measure`].
+//! In fast mode nothing is judged; where imports are counted times are kept for [`measure`].
 
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::image::stack_trace::StackFrame;
-use crate::longest::Longest;
 use crate::processor;
 use crate::processor_time;
+use crate::stretches::{PathTimes, Times};
 use crate::thread::Thread;
 
 /// Far more than a sound DPC needs, unoptimised, with guard pages and under the host's checks; far less than Windows' own
@@ -32,16 +32,15 @@ const EVERY: Duration = Duration::from_millis(200);
 const PATIENCE: u32 = 10;
 
 /// What a tool measures.
-static TIMES: Longest = Longest::new();
+static TIMES: Times = Times::new();
 
-/// From now on the longest DPC is kept: the time from its first instruction to its last, with everything that keeps the
-/// processor from it meanwhile. Where imports are counted, one from which the system took the processor does not count.
+/// From now on the times of DPCs are kept, by path, where imports are counted: each from its first instruction to its last.
 pub fn measure() {
     TIMES.begin();
 }
 
-/// The longest DPC since [`measure`].
-pub fn longest() -> Duration {
+/// Those since [`measure`].
+pub fn times() -> Vec<PathTimes> {
     TIMES.end()
 }
 
@@ -49,10 +48,6 @@ pub fn longest() -> Duration {
 pub(crate) struct Running {
     /// Odd while one runs.
     turn: AtomicU64,
-    /// When it began, by the processor's clock; kept while a tool measures.
-    since: AtomicU64,
-    /// How often the system had taken its thread's processor then; kept while imports are counted.
-    switches: AtomicU64,
     /// What its thread had used before, in nanoseconds.
     began: AtomicU64,
     /// Its stalls, in microseconds.
@@ -67,8 +62,6 @@ impl Running {
     pub(crate) const fn new() -> Self {
         Self {
             turn: AtomicU64::new(0),
-            since: AtomicU64::new(0),
-            switches: AtomicU64::new(0),
             began: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
             clock: AtomicI32::new(0),
@@ -115,16 +108,11 @@ struct Use {
     routine: usize,
 }
 
-/// As [`crate::longest::context_switches`] where imports are counted, too; elsewhere asking would cost more than it tells.
-fn switches() -> u64 {
-    if crate::import_counts::is_on() { crate::longest::context_switches() } else { 0 }
-}
-
 /// Before a DPC runs; whether its time is kept.
 pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool {
     if TIMES.is_measured() {
-        running.switches.store(switches(), Ordering::Relaxed);
-        running.since.store(crate::thunk::time_stamp_counter(), Ordering::Relaxed);
+        // As a return address: behind the first byte.
+        thread.stretch.begin(routine as u64 + 1);
     }
     if !crate::kernel::is_verifying() {
         return false;
@@ -139,12 +127,9 @@ pub(crate) fn begin(running: &Running, thread: &Thread, routine: usize) -> bool 
 }
 
 /// After it returned.
-pub(crate) fn end(running: &Running, kept: bool) {
-    if TIMES.is_measured() {
-        let since = running.since.swap(0, Ordering::Relaxed);
-        if since != 0 && switches() == running.switches.load(Ordering::Relaxed) {
-            TIMES.note(since);
-        }
+pub(crate) fn end(running: &Running, thread: &Thread, kept: bool) {
+    if thread.stretch.is_open() {
+        thread.stretch.end(&TIMES, 0);
     }
     if !kept {
         return;

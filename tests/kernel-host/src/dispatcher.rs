@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::bugcheck::{BugCheck, bugcheck, bugcheck_with_stack};
 use crate::image::stack_trace;
 use crate::irql;
+use crate::machine_clock;
 use crate::memory::address_space::{self, Zone};
 use crate::memory::{paged, pool};
 use crate::mutex;
@@ -31,8 +32,8 @@ pub type Time = u64;
 /// Units of [`Time`] in a second.
 pub const UNITS_PER_SECOND: u64 = 10_000_000;
 
-static BOOTED: OnceLock<Instant> = OnceLock::new();
-static SKIPPED: AtomicU64 = AtomicU64::new(0);
+/// What the kernel's time is ahead of the machine's.
+pub(crate) static SKIPPED: AtomicU64 = AtomicU64::new(0);
 
 /// How many times slower than the machine's clock the host's goes while something runs, when verifying.
 const CREEP: u64 = 16;
@@ -116,7 +117,7 @@ pub(crate) fn lock() -> LockedDispatcher {
 }
 
 pub(crate) fn initialise(hang_limit: Option<Duration>) {
-    let _ = BOOTED.set(Instant::now());
+    machine_clock::start(!crate::kernel::is_verifying() && !schedule::is_on());
     HANG_LIMIT.store(hang_limit.map_or(0, |limit| limit.as_millis() as u64), Ordering::Relaxed);
 }
 
@@ -125,8 +126,7 @@ pub fn now() -> Time {
     if schedule::is_on() {
         return schedule::time() + SKIPPED.load(Ordering::Relaxed);
     }
-    let real = BOOTED.get().map_or(0, |booted| booted.elapsed().as_nanos() as u64 / 100);
-    real / creep() + SKIPPED.load(Ordering::Relaxed)
+    machine_clock::now() / creep() + SKIPPED.load(Ordering::Relaxed)
 }
 
 /// Busy waiting: as long by the machine's clock as by the host's, however slow that is.

@@ -234,7 +234,7 @@ pub(crate) extern "win64" fn run_queue(thread: &'static Thread, processor: &'sta
             }
         });
         processor.deferred_call_started.store(0, Ordering::Relaxed);
-        deferred_budget::end(&processor.running, kept);
+        deferred_budget::end(&processor.running, thread, kept);
     }
     thread.set_irql(level);
 }

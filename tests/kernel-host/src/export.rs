@@ -172,6 +172,9 @@ pub fn resolve(module: &str, name: &str) -> Option<Resolved> {
 pub fn enter(declaration: &'static ExportDeclaration) -> &'static Thread {
     let thread = Thread::current();
     thread.set_export(declaration);
+    if thread.stretch.is_open() {
+        thread.stretch.call(crate::callout::caller_address(thread));
+    }
     let irql = thread.irql();
     if !declaration.irql.contains(irql) {
         called_at_wrong_level(declaration, irql);

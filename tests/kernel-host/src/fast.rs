@@ -1,5 +1,5 @@
 //! Fast twins of exports. In fast mode an import slot of a frequent leaf routine (levels, spin locks, the processor's number,
-//! rundown protection) names code of a few instructions that runs on the image's own stack, as the routine does on Windows. It does the common
+//! the clock, rundown protection) names code of a few instructions that runs on the image's own stack, as the routine does on Windows. It does the common
 //! case only; for all else (contention, a level that the routine does not allow, a DPC to run, a processor that has to be
 //! waited for) it jumps to the export's ordinary stub and has changed nothing by then, so that what is checked and reported is
 //! what the export checks and reports.
@@ -16,9 +16,11 @@
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::dispatcher;
 use crate::dpc::{TYPE_DPC, YIELD_AFTER};
 use crate::export::{self, ExportDeclaration};
-use crate::level_charge::ROUNDS;
+use crate::level_charge::SLED;
+use crate::machine_clock;
 use crate::nt::{KDPC, KLOCK_QUEUE_HANDLE};
 use crate::spin_lock::{HELD, QUEUED};
 use crate::{processor, thread};
@@ -89,8 +91,9 @@ macro_rules! twin {
                     "9:",
                     "jmp qword ptr [rip + {ordinary}]",
                     // Every twin has every operand; a comment uses those that it does not.
-                    "/* {this} {irql} {locks} {processor} {at_favourite} {charged} {favourite} {queue} {deferred} {rounds} */",
+                    "/* {this} {irql} {locks} {processor} {at_favourite} {charged} {favourite} {queue} {deferred} {sled} */",
                     "/* {index} {held} {queued} {lock} {old} {dpc} {dpc_mark} {yield_after} */",
+                    "/* {scale} {ticks} {units} {shift} {skipped} {frequency} */",
                     ordinary = sym $name,
                     this = const thread::SELF_OFFSET,
                     irql = const thread::IRQL_OFFSET,
@@ -102,7 +105,7 @@ macro_rules! twin {
                     favourite = const processor::FAVOURITE_OFFSET,
                     queue = const processor::QUEUE_LENGTH_OFFSET,
                     deferred = const processor::DEFERRED_CALL_OFFSET,
-                    rounds = sym ROUNDS,
+                    sled = sym SLED,
                     held = const HELD,
                     queued = const HELD | QUEUED,
                     lock = const std::mem::offset_of!(KLOCK_QUEUE_HANDLE, Lock),
@@ -110,6 +113,12 @@ macro_rules! twin {
                     dpc = const TYPE_DPC,
                     dpc_mark = const std::mem::offset_of!(KDPC, DpcData),
                     yield_after = const YIELD_AFTER,
+                    scale = sym machine_clock::SCALE,
+                    ticks = sym machine_clock::TICKS,
+                    units = sym machine_clock::UNITS,
+                    shift = const machine_clock::SHIFT,
+                    skipped = sym dispatcher::SKIPPED,
+                    frequency = const dispatcher::UNITS_PER_SECOND,
                 )
             }
             FastTwin { ordinary: AtomicUsize::new(0), entry }
@@ -158,16 +167,13 @@ macro_rules! can_leave_processor {
     };
 }
 
-/// What a change of the level costs, see `level_charge`. Uses r11.
+/// What a change of the level costs, see `level_charge`. Uses r11, which is 0 after it.
 macro_rules! charge {
     () => {
-        "mov r11d, dword ptr [rip + {rounds}]
-        test r11d, r11d
-        jz 8f
-        add r11, gs:[{charged}]
-        7:
-        dec r11
-        jnz 7b
+        "cmp qword ptr [rip + {sled}], 0
+        je 8f
+        mov r11, gs:[{charged}]
+        call qword ptr [rip + {sled}]
         mov gs:[{charged}], r11
         add rsp, r11
         8:"
@@ -459,21 +465,48 @@ twin! {
     "ret",
 }
 
+// A DPC that asks for the first time notes when.
 twin! {
     KeShouldYieldProcessor:
     "mov r10, gs:[{processor}]",
     "mov r11, [r10 + {deferred}]",
     "xor eax, eax",
-    "cmp r11, 1",
-    "je 9f",
-    "jb 3f",
+    "test r11, r11",
+    "jz 3f",
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
+    "cmp r11, 1",
+    "je 4f",
     "sub rax, r11",
     "cmp rax, {yield_after}",
     "seta al",
     "movzx eax, al",
     "3:",
+    "ret",
+    "4:",
+    "mov [r10 + {deferred}], rax",
+    "xor eax, eax",
+    "ret",
+}
+
+// As `machine_clock::now`.
+twin! {
+    KeQueryPerformanceCounter:
+    "mov r8, [rip + {scale}]",
+    "test r8, r8",
+    "jz 9f",
+    "test rcx, rcx",
+    "jz 3f",
+    "mov qword ptr [rcx], {frequency}",
+    "3:",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "sub rax, [rip + {ticks}]",
+    "mul r8",
+    "shrd rax, rdx, {shift}",
+    "add rax, [rip + {units}]",
+    "add rax, [rip + {skipped}]",
     "ret",
 }

@@ -1,26 +1,22 @@
-//! How long threads are at DISPATCH_LEVEL at a stretch: the longest of all is kept, from raising the level until it is lowered.
+//! How long threads are at DISPATCH_LEVEL at a stretch, from raising the level until it is lowered, by path (`stretches`).
 //!
 //! Deferred procedures that run when the level is lowered are not part of it; they are measured in [`crate::deferred_budget`]. The time
-//! includes waits for locks; one in which the system gave the processor to something else does not count, because at
-//! DISPATCH_LEVEL Windows does not. Levels that the twins of exports change are not seen: images that are loaded with their imports
+//! includes waits for locks. Levels that the twins of exports change are not seen: images that are loaded with their imports
 //! counted have none.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use crate::longest::{Longest, context_switches};
+use crate::callout::caller_address;
+use crate::stretches::{PathTimes, Times};
 use crate::thread::Thread;
-use crate::thunk::time_stamp_counter;
 
-static TIMES: Longest = Longest::new();
+static TIMES: Times = Times::new();
 
-/// From now on the longest time is kept.
+/// From now on times are kept, where imports are counted.
 pub fn measure() {
     TIMES.begin();
 }
 
-/// The longest time since [`measure`].
-pub fn longest() -> Duration {
+/// Those since [`measure`].
+pub fn times() -> Vec<PathTimes> {
     TIMES.end()
 }
 
@@ -28,18 +24,14 @@ pub fn longest() -> Duration {
 #[inline]
 pub(crate) fn raised(thread: &Thread) {
     if TIMES.is_measured() {
-        thread.switches.store(context_switches(), Ordering::Relaxed);
-        thread.raised_at.store(time_stamp_counter(), Ordering::Relaxed);
+        thread.stretch.begin(caller_address(thread));
     }
 }
 
 /// The thread is about to leave it.
 #[inline]
 pub(crate) fn lowered(thread: &Thread) {
-    if TIMES.is_measured() {
-        let since = thread.raised_at.swap(0, Ordering::Relaxed);
-        if since != 0 && context_switches() == thread.switches.load(Ordering::Relaxed) {
-            TIMES.note(since);
-        }
+    if thread.stretch.is_open() {
+        thread.stretch.end(&TIMES, caller_address(thread));
     }
 }

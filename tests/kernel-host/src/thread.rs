@@ -15,6 +15,7 @@ use crate::export::ExportDeclaration;
 use crate::irql::{self, Irql};
 use crate::memory::kernel_stack::KernelStack;
 use crate::processor::Processor;
+use crate::stretches::Stretch;
 
 /// Offset of the host's stack pointer in the block at the gs base; the thunks' assembly uses these numbers.
 pub const HOST_STACK_OFFSET: usize = 0x1000;
@@ -49,10 +50,6 @@ pub struct Thread {
     irql: AtomicU8,
     /// The thread is at DISPATCH on the processor whose favourite it is.
     pub(crate) at_favourite: AtomicBool,
-    /// When it came to DISPATCH_LEVEL, in ticks, while that is measured.
-    pub(crate) raised_at: AtomicU64,
-    /// How often the system had taken its processor then.
-    pub(crate) switches: AtomicU64,
     pub(crate) spin_locks_held: AtomicU32,
     /// The processor of `processor`.
     processor_block: AtomicPtr<Processor>,
@@ -79,6 +76,8 @@ pub struct Thread {
     pub(crate) wait_result: AtomicI32,
     pub(crate) runnable: AtomicBool,
     pub(crate) priority: AtomicI32,
+    /// Its time at DISPATCH_LEVEL, or in a DPC, while that is measured.
+    pub(crate) stretch: Stretch,
     /// How often it has waited.
     pub(crate) waits: AtomicU64,
     /// What it uses of the machine's processors is read from this clock.
@@ -281,8 +280,6 @@ pub fn attach(name: &str) -> Attachment {
         transition: Cell::new(ptr::null()),
         irql: AtomicU8::new(irql::PASSIVE),
         at_favourite: AtomicBool::new(false),
-        raised_at: AtomicU64::new(0),
-        switches: AtomicU64::new(0),
         spin_locks_held: AtomicU32::new(0),
         processor_block: AtomicPtr::new(ptr::null_mut()),
         charged: AtomicU64::new(0),
@@ -303,6 +300,7 @@ pub fn attach(name: &str) -> Attachment {
         wait_result: AtomicI32::new(0),
         runnable: AtomicBool::new(true),
         priority: AtomicI32::new(crate::priority::NORMAL),
+        stretch: Stretch::new(),
         waits: AtomicU64::new(0),
         clock: crate::processor_time::clock(),
         // SAFETY: asks for the caller's own number.

@@ -14,9 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kernel_host::callout::{Context, ContextKind};
 use kernel_host::image::loader;
+use kernel_host::memory::pool;
 use kernel_host::nt::{KDPC, KLOCK_QUEUE_HANDLE, PROCESSOR_NUMBER};
+use kernel_host::ntoskrnl::timers;
+use kernel_host::stretches::PathTimes;
 use kernel_host::thread::Thread;
-use kernel_host::{FrameOrder, KernelConfig, Mode, call_image, callback, export, import_counts, thunk};
+use kernel_host::{
+    FrameOrder, KernelConfig, Mode, call_image, callback, deferred_budget, export, import_counts, level_time, thunk,
+};
 use probe::{Probe, in_child};
 
 const OTHER: Context = Context::new(ContextKind::Other, "a function of the probe");
@@ -484,6 +489,125 @@ trial! {
         unsafe { call_image!(OTHER, probe.function("irql_calls") => u64; 10_u64) };
         assert!(import_counts::counted().is_empty());
         probe.finish();
+    }
+}
+
+/// How long the fastest of a path took, of paths that a stall of 200 µs is on.
+fn fastest_that_stalled(paths: &[PathTimes]) -> Vec<u64> {
+    let fastest = |path: &PathTimes| path.times.keys().next().copied();
+    paths.iter().filter_map(fastest).filter(|time| *time >= 200_000).collect()
+}
+
+unsafe extern "win64" fn stall(_deferred: usize, _context: usize, _first: usize, _second: usize) {
+    // SAFETY: takes a number.
+    unsafe { timers::KeStallExecutionProcessor(200) };
+}
+
+trial! {
+    fn what_stalls_at_dispatch_level_is_a_slow_path_whatever_else_runs() {
+        let probe = Probe::boot(KernelConfig { count_imports: true, ..fast() });
+        level_time::measure();
+        let lock = word();
+        for _ in 0..5 {
+            // SAFETY: takes and releases a spin lock.
+            unsafe { call_image!(OTHER, probe.function("spin_lock_pairs") => (); lock.as_ptr(), 1_000_u64) };
+            let stalls = Script::new(Way::Stub).byte("KfRaiseIrql", &[2]).nothing("KeStallExecutionProcessor", &[200]);
+            stalls.nothing("KeLowerIrql", &[0]).run(&probe);
+        }
+        let paths = level_time::times();
+        assert_eq!(fastest_that_stalled(&paths).len(), 1, "{paths:#?}");
+        let all: u64 = paths.iter().flat_map(|path| path.times.values()).sum();
+        assert!(all > 4_000, "{paths:#?}");
+        assert!(paths.iter().all(|path| path.path.contains("probe.dll")), "{paths:#?}");
+        probe.finish();
+    }
+}
+
+trial! {
+    fn a_deferred_call_that_stalls_is_a_slow_path() {
+        let probe = Probe::boot(KernelConfig { count_imports: true, ..fast() });
+        deferred_budget::measure();
+        let routine = callback::host_function(stall as *const _, 4) as usize;
+        // SAFETY: an all-zero KDPC is a value; the export initialises it.
+        let deferred: &'static mut KDPC = Box::leak(Box::new(unsafe { std::mem::zeroed() }));
+        let deferred = address(deferred);
+        let script = Script::new(Way::Stub).nothing("KeInitializeDpc", &[deferred, routine, 0]);
+        script.byte("KeInsertQueueDpc", &[deferred, 0, 0]).run(&probe);
+        assert_eq!(fastest_that_stalled(&deferred_budget::times()).len(), 1);
+        probe.finish();
+    }
+}
+
+trial! {
+    fn times_are_kept_where_imports_are_counted_only() {
+        let probe = Probe::boot(fast());
+        level_time::measure();
+        let lock = word();
+        // SAFETY: takes and releases a spin lock.
+        unsafe { call_image!(OTHER, probe.function("spin_lock_pairs") => (); lock.as_ptr(), 10_u64) };
+        assert_eq!(level_time::times(), []);
+        probe.finish();
+    }
+}
+
+/// Frees a block of the probe's wrongly in a process of its own.
+fn expect_a_wrong_free(test: &str, words: &str, frees: fn(usize) -> Script) {
+    let outcome = in_child(test, || {
+        let probe = Probe::boot(fast());
+        // SAFETY: an exported function of the probe.
+        let block = unsafe { call_image!(OTHER, probe.function("allocate") => *mut u8; 100_usize) };
+        frees(address(block)).run(&probe);
+    });
+    if let Some(outcome) = outcome {
+        let report = outcome.expect_bugcheck();
+        assert_eq!(report["name"], "BAD_POOL_CALLER", "{report}");
+        assert!(report["rule"].as_str().is_some_and(|rule| rule.contains(words)), "{report}");
+    }
+}
+
+fn free(block: usize) -> Script {
+    Script::new(Way::Stub).nothing("ExFreePool", &[block])
+}
+
+#[test]
+fn second_free_is_reported() {
+    expect_a_wrong_free("second_free_is_reported", "a second time", |block| {
+        free(block).nothing("ExFreePool", &[block])
+    });
+}
+
+#[test]
+fn free_inside_a_block_is_reported() {
+    expect_a_wrong_free("free_inside_a_block_is_reported", "lies inside the block at", |block| free(block + 16));
+}
+
+#[test]
+fn free_of_what_is_no_block_is_reported() {
+    expect_a_wrong_free("free_of_what_is_no_block_is_reported", "is no pool block", |_| free(address(word())));
+}
+
+#[test]
+fn free_with_another_tag_is_reported() {
+    expect_a_wrong_free("free_with_another_tag_is_reported", "is given the tag 'oops'", |block| {
+        Script::new(Way::Stub).nothing("ExFreePoolWithTag", &[block, u32::from_le_bytes(*b"oops") as usize])
+    });
+}
+
+trial! {
+    fn pool_that_an_image_keeps_is_counted_and_reported() {
+        let probe = Probe::boot(fast());
+        let base = probe.driver.image().base;
+        pool::restart_most(base);
+        // SAFETY: exported functions of the probe.
+        unsafe {
+            let blocks = [100_usize, 5_000, 300_000].map(|size| call_image!(OTHER, probe.function("allocate") => *mut u8; size));
+            call_image!(OTHER, probe.function("free") => (); blocks[1]);
+            call_image!(OTHER, probe.function("free") => (); blocks[2]);
+        }
+        assert_eq!(pool::most_of(base), 305_100);
+        assert_eq!(pool::blocks_of_images(), 1);
+        let leaks = pool::outstanding(Some(base));
+        assert_eq!(leaks.iter().map(|leak| (leak.count, leak.bytes)).collect::<Vec<_>>(), [(1, 100)], "{leaks:?}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! What is measured: the programs of a round in their order, and the rows that come out of them with their bounds and aims.
 
 use super::affinity::Processors;
+use super::longest::Paths;
+use super::reports::Measurement;
 
 /// One program of a round.
 pub(super) struct Step {
@@ -271,17 +273,19 @@ pub(super) const STEPS: &[Step] = &[
     ),
 ];
 
-/// The longest time that one context of the driver spent at DISPATCH in a round, of all programs that report it.
+/// The longest time that the driver spends on a path, of all programs that report paths.
 pub(super) struct Longest {
-    /// The name in a report of `ndkctl perf`.
-    pub(super) field: &'static str,
+    pub(super) paths: fn(&Measurement) -> &Paths,
     pub(super) row: RowPlan,
 }
 
 pub(super) const LONGEST: &[Longest] = &[
-    Longest { field: "longest_dpc_ns", row: RowPlan::time("longest_dpc", Baseline::None, Goal::below(1_000_000.0)) },
     Longest {
-        field: "longest_dispatch_ns",
+        paths: |measured| &measured.dpc_paths,
+        row: RowPlan::time("longest_dpc", Baseline::None, Goal::below(1_000_000.0)),
+    },
+    Longest {
+        paths: |measured| &measured.dispatch_paths,
         row: RowPlan::time("longest_dispatch", Baseline::None, Goal::below(50_000.0)),
     },
 ];

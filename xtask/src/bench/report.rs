@@ -19,6 +19,8 @@ pub(super) struct BenchReport {
     pub(super) not_measured: BTreeMap<&'static str, String>,
     calibrations: BTreeMap<String, Vec<f64>>,
     imports: BTreeMap<&'static str, BTreeMap<String, f64>>,
+    /// The paths that take longest, by row.
+    longest: BTreeMap<&'static str, (String, u64)>,
     /// How UCX moves bytes, where it is installed.
     pub(super) transport: Option<String>,
     /// Nanoseconds of the engine alone, by row.
@@ -39,6 +41,7 @@ impl BenchReport {
             not_measured,
             calibrations: session.calibrations,
             imports: session.imports,
+            longest: session.longest,
             transport: None,
             engine: BTreeMap::new(),
         }
@@ -79,6 +82,7 @@ impl BenchReport {
             "results": results,
             "not_measured": self.not_measured,
             "imports_per_request": self.imports,
+            "longest_paths": self.longest.iter().map(|(key, (path, _))| (*key, path)).collect::<BTreeMap<_, _>>(),
             "engine": self.engine,
         })
     }
@@ -109,6 +113,9 @@ impl BenchReport {
         for (key, imports) in &self.imports {
             let named: Vec<_> = imports.iter().map(|(name, count)| format!("{name} {}", short(*count))).collect();
             let _ = writeln!(text, "imports of a request, {key}: {}", named.join(", "));
+        }
+        for (key, (path, _)) in &self.longest {
+            let _ = writeln!(text, "{key}: {path}");
         }
         if !self.engine.is_empty() {
             let rows: Vec<_> = self.engine.iter().map(|(name, time)| format!("{name} {}", short(*time))).collect();

@@ -1,5 +1,6 @@
 //! What the programs print, read.
 
+use super::longest::Paths;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,8 +21,9 @@ pub(super) struct Measurement {
     pub(super) system_calls: Option<f64>,
     /// Imports of a request, by name.
     pub(super) imports: BTreeMap<String, f64>,
-    /// Fields of the report that are numbers: longest times.
-    pub(super) totals: BTreeMap<String, f64>,
+    /// The times of DPCs, and of calls at DISPATCH_LEVEL, by path.
+    pub(super) dpc_paths: Paths,
+    pub(super) dispatch_paths: Paths,
 }
 
 /// One JSON document.
@@ -57,7 +59,8 @@ pub(super) fn perf(document: &Value) -> Result<Measurement> {
         queue_pair_bytes: row.get("queue_pair_bytes").and_then(Value::as_f64),
         system_calls: None,
         imports: numbers(report.get("imports_per_request")),
-        totals: numbers(Some(report)),
+        dpc_paths: Paths::read(report.get("dpc_paths")),
+        dispatch_paths: Paths::read(report.get("dispatch_paths")),
     })
 }
 
@@ -103,7 +106,7 @@ mod tests {
                 "rounds": [{"ns": 1650.5, "memcpy_ns": 1600.0, "memcpy_again_ns": 1610.0}],
                 "completions_verified": true, "bytes_verified": true, "queue_pair_bytes": null, "per_processor_ns": [],
             }],
-            "longest_dpc_ns": 12_000, "longest_dispatch_ns": null,
+            "dpc_paths": {"a": {"12000": 1}}, "dispatch_paths": null,
             "imports_per_request": {"KeGetCurrentIrql": 0.5}, "debug_build": false,
         }})
     }
@@ -116,7 +119,7 @@ mod tests {
             rate: 1e9 / 1650.5,
             memcpy: Some([1600.0, 1610.0]),
             imports: BTreeMap::from([("KeGetCurrentIrql".to_owned(), 0.5)]),
-            totals: BTreeMap::from([("longest_dpc_ns".to_owned(), 12_000.0)]),
+            dpc_paths: Paths::read(Some(&json!({"a": {"12000": 1}}))),
             ..Measurement::default()
         };
         assert_eq!(measured, expected);

@@ -19,21 +19,21 @@ pub(super) struct Session {
     pub(super) calibrations: BTreeMap<String, Vec<f64>>,
     /// Imports of a request by row and name.
     pub(super) imports: BTreeMap<&'static str, BTreeMap<String, f64>>,
+    /// The path that takes longest, and its nanoseconds, by row.
+    pub(super) longest: BTreeMap<&'static str, (String, u64)>,
 }
 
-/// How often each program is counted.
+/// How often each program is counted: what it does once a run is seen so often.
 const COUNTS: usize = 7;
 
-/// A program's counts, and of each longest time the shortest: what the driver does takes as long every time, what the machine takes
-/// away (a hypervisor's other guests, its interrupts) does not come every time.
-fn quietest(programs: &Programs, step: &Step) -> Result<Option<Measurement>> {
+/// A program's counts, and the times of its paths in all runs.
+fn counted(programs: &Programs, step: &Step) -> Result<Option<Measurement>> {
     let count = || programs.count(&step.program, step.processors);
     let Some(mut counted) = count()? else { return Ok(None) };
     for _ in 1..COUNTS {
         let Some(again) = count()? else { break };
-        for (name, time) in &mut counted.totals {
-            *time = time.min(again.totals.get(name).copied().unwrap_or(f64::INFINITY));
-        }
+        counted.dpc_paths.add(again.dpc_paths);
+        counted.dispatch_paths.add(again.dispatch_paths);
     }
     Ok(Some(counted))
 }
@@ -58,12 +58,11 @@ impl Session {
 
     /// Runs every program once more where the kernel host counts, which the times of the rounds must not show.
     pub(super) fn count(&mut self, programs: &Programs) {
-        let mut round = Round::default();
         for step in STEPS {
             let key = step.rows[0].key;
-            match quietest(programs, step) {
+            match counted(programs, step) {
                 Ok(Some(counted)) => {
-                    round.take_totals(&counted);
+                    self.take_longest(&counted);
                     self.imports.insert(key, counted.imports);
                 }
                 Ok(None) => {}
@@ -72,10 +71,24 @@ impl Session {
                 }
             }
         }
-        for longest in LONGEST {
-            if let Some(value) = round.totals.get(longest.field) {
-                let sample = Sample { value: *value, baseline: None, calibration: [1.0; 2], baseline_drift: 0.0 };
-                self.samples.entry(longest.row.key).or_default().push(sample);
+        for (key, (_, time)) in &self.longest {
+            let sample = Sample {
+                value: f64::from(u32::try_from(*time).unwrap_or(u32::MAX)),
+                baseline: None,
+                calibration: [1.0; 2],
+                baseline_drift: 0.0,
+            };
+            self.samples.entry(key).or_default().push(sample);
+        }
+    }
+
+    /// The longest of all programs.
+    fn take_longest(&mut self, measured: &Measurement) {
+        for plan in LONGEST {
+            let Some((path, time)) = (plan.paths)(measured).longest() else { continue };
+            let longest = self.longest.entry(plan.row.key).or_default();
+            if time > longest.1 {
+                *longest = (path.to_owned(), time);
             }
         }
     }
@@ -139,8 +152,6 @@ impl Calibrated {
 struct Round {
     /// Value and drift of the rows so far.
     samples: BTreeMap<&'static str, (f64, f64)>,
-    /// The largest of each number that reports have.
-    totals: BTreeMap<String, f64>,
 }
 
 impl Round {
@@ -167,13 +178,6 @@ impl Round {
         self.samples.insert(row.key, (value, sample.drift()));
         Ok(sample)
     }
-
-    fn take_totals(&mut self, measured: &Measurement) {
-        for (name, value) in &measured.totals {
-            let most = self.totals.entry(name.clone()).or_insert(*value);
-            *most = most.max(*value);
-        }
-    }
 }
 
 fn ucx_name(has_ucx: bool) -> &'static str {
@@ -194,6 +198,7 @@ fn baseline_name(baseline: Baseline, has_ucx: bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::longest::Paths;
     use super::*;
 
     fn measured() -> Measurement {
@@ -249,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_time_of_a_round_is_that_of_all_its_programs() {
-        let mut round = Round::default();
-        for (longest, queue) in [(3.0, 1.0), (9.0, 1.0), (2.0, 5.0)] {
-            let totals = [("longest_dpc_ns", longest), ("other", queue)].map(|(name, value)| (name.to_owned(), value));
-            round.take_totals(&Measurement { totals: totals.into(), ..measured() });
+    fn the_longest_path_is_that_of_all_programs() {
+        let mut session = Session::default();
+        for (path, time) in [("a", "3"), ("b", "9"), ("c", "2")] {
+            let dpc_paths = Paths::read(Some(&serde_json::json!({path: {time: 1}})));
+            session.take_longest(&Measurement { dpc_paths, ..measured() });
         }
-        assert_eq!(round.totals, BTreeMap::from([("longest_dpc_ns".to_owned(), 9.0), ("other".to_owned(), 5.0)]));
+        assert_eq!(session.longest, BTreeMap::from([("longest_dpc", ("b".to_owned(), 9))]));
     }
 
     #[test]
@@ -267,7 +272,7 @@ mod tests {
     #[cfg(unix)]
     const PERF: &str = r#"echo '{"report": {"rows": [{"operation": "read", "size": 8, "rounds": [{"ns": 50.0, "memcpy_ns": 50.0,
         "memcpy_again_ns": 50.0}], "completions_verified": true, "bytes_verified": true, "queue_pair_bytes": 4000,
-        "per_processor_ns": []}], "longest_dpc_ns": 4000, "longest_dispatch_ns": 3000, "debug_build": false}}'"#;
+        "per_processor_ns": []}], "dpc_paths": {"a": {"4000": 9}}, "dispatch_paths": {"b": {"3000": 9}}, "debug_build": false}}'"#;
     #[cfg(unix)]
     const SPEED: &str = r#"echo '{"nanoseconds": 90.0, "memcpy": 90.0, "memcpy_again": 90.0, "system_calls": 0.0}'"#;
     #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! What the exports on a driver's hot path cost in fast mode: `hot_path IMAGE`, where IMAGE is the probe image of this
-//! crate's tests. Prints nanoseconds a call.
+//! What the exports on a driver's hot path cost in fast mode: `hot_path IMAGE [CYCLES]`, where IMAGE is the probe image of this
+//! crate's tests and CYCLES what a change of the level is charged. Prints nanoseconds a call.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod program;

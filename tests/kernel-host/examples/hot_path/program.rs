@@ -1,5 +1,5 @@
-//! What the exports on a driver's hot path cost in fast mode: `hot_path IMAGE`, where IMAGE is the probe image of this
-//! crate's tests. Prints nanoseconds a call.
+//! What the exports on a driver's hot path cost in fast mode: `hot_path IMAGE [CYCLES]`, where IMAGE is the probe image of this
+//! crate's tests and CYCLES what a change of the level is charged. Prints nanoseconds a call.
 
 // The measured calls belong together with their arguments.
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "one measurement is one call and what it is given")]
@@ -19,10 +19,11 @@ const OTHER: Context = Context::new(ContextKind::Other, "a function of the probe
 
 pub fn main() -> ExitCode {
     let Some(path) = std::env::args().nth(1) else {
-        eprintln!("usage: hot_path IMAGE");
+        eprintln!("usage: hot_path IMAGE [CYCLES]");
         return ExitCode::from(2);
     };
-    let kernel = Kernel::boot(KernelConfig { mode: Mode::Fast, ..KernelConfig::default() });
+    let level_change = std::env::args().nth(2).and_then(|cycles| cycles.parse().ok()).unwrap_or(0);
+    let kernel = Kernel::boot(KernelConfig { mode: Mode::Fast, level_change, ..KernelConfig::default() });
     let driver = match kernel.load_driver(&path, "probe") {
         Ok(driver) => driver,
         Err(error) => {

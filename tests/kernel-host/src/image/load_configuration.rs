@@ -95,8 +95,12 @@ global_asm!(
     ".globl kernel_host_guard_dispatch",
     "kernel_host_guard_dispatch:",
     // Free at a call: r10, r11 and the flags.
+    // The target's place, as `known_place`.
     "mov r11, rax",
+    "mov r10, rax",
     "shr r11, 4",
+    "shr r10, 17",
+    "xor r11, r10",
     "and r11d, {last}",
     "lea r10, [rip + {known}]",
     "cmp rax, [r10 + r11 * 8]",
@@ -192,6 +196,11 @@ global_asm!(
 const KNOWN_MAX: usize = 4096;
 static KNOWN_TARGETS: [AtomicUsize; KNOWN_MAX] = [const { AtomicUsize::new(0) }; KNOWN_MAX];
 
+/// Functions of two images may lie equally far from a multiple of all places; what lies above that tells them apart.
+fn known_place(target: usize) -> usize {
+    (target >> 4 ^ target >> 17) % KNOWN_MAX
+}
+
 /// An image is being unloaded: its targets are not good any more.
 pub(super) fn forget_known_targets() {
     for place in &KNOWN_TARGETS {
@@ -213,7 +222,7 @@ fn initialise_guard() {
 /// Runs on the image's stack, so it is short.
 extern "sysv64" fn is_good_target(target: usize) -> bool {
     let good = super::is_call_target(target).unwrap_or_else(|| thunk::is_stub(target));
-    if good && let Some(place) = KNOWN_TARGETS.get((target >> 4) % KNOWN_MAX) {
+    if good && let Some(place) = KNOWN_TARGETS.get(known_place(target)) {
         place.store(target, Ordering::Relaxed);
     }
     good

@@ -7,7 +7,9 @@ pub mod loader;
 pub mod stack_trace;
 pub mod symbols;
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use crate::memory::address_space::Reservation;
@@ -108,6 +110,37 @@ pub fn containing(address: usize) -> Option<Arc<Image>> {
     images().iter().find(|image| image.contains(address)).cloned()
 }
 
+thread_local! {
+    /// Answers of [`base_containing`], each at a place that its address names: base and end, and `CHANGES` at the time.
+    static FOUND: [Cell<(usize, usize, u64)>; FOUND_PLACES] = const { [const { Cell::new((0, 0, 0)) }; FOUND_PLACES] };
+}
+
+const FOUND_PLACES: usize = 16;
+
+/// How often an image has been loaded or unloaded.
+static CHANGES: AtomicU64 = AtomicU64::new(1);
+
+/// The base of the image that an address lies in; for those who ask often.
+pub(crate) fn base_containing(address: usize) -> Option<usize> {
+    const NEAR: usize = 0x1_0000;
+    FOUND.with(|found| {
+        let place = &found[address / NEAR % FOUND_PLACES];
+        let changes = CHANGES.load(Ordering::Acquire);
+        let (base, end, at) = place.get();
+        if at == changes && (base..end).contains(&address) {
+            return Some(base);
+        }
+        let (base, end) = range_containing(address)?;
+        place.set((base, end, changes));
+        Some(base)
+    })
+}
+
+#[cold]
+fn range_containing(address: usize) -> Option<(usize, usize)> {
+    images().iter().find(|image| image.contains(address)).map(|image| (image.base, image.base + image.length))
+}
+
 /// Whether an address is executable code of a loaded image.
 pub fn contains_code(address: usize) -> bool {
     images().iter().any(|image| image.section(address).is_some_and(|section| section.executable))
@@ -134,9 +167,11 @@ pub fn contains_read_only(address: usize, length: usize) -> bool {
 
 pub(crate) fn register(image: Arc<Image>) {
     IMAGES.write().unwrap_or_else(std::sync::PoisonError::into_inner).push(image);
+    CHANGES.fetch_add(1, Ordering::Release);
 }
 
 pub(crate) fn forget(image: &Arc<Image>) {
     IMAGES.write().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, image));
+    CHANGES.fetch_add(1, Ordering::Release);
     load_configuration::forget_known_targets();
 }

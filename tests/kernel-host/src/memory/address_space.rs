@@ -162,6 +162,12 @@ impl Reservation {
         Some(Self { address, length })
     }
 
+    /// A part of it, to be mapped and released by itself. What has no access around it is the caller's business.
+    pub(crate) fn part(&self, offset: usize, length: usize) -> Self {
+        assert!(offset + length <= self.length, "a part longer than its reservation");
+        Self { address: self.address + offset, length }
+    }
+
     pub fn address(&self) -> usize {
         self.address
     }

@@ -9,6 +9,7 @@ pub(crate) mod map_budget;
 pub mod mdl;
 pub(crate) mod paged;
 pub mod pool;
+mod slots;
 pub mod user_buffer;
 
 pub const PAGE_SIZE: usize = 4096;

@@ -1,7 +1,7 @@
 //! Non-paged pool. When verifying, every block has pages of its own, ends at a guard page, and its addresses are not
 //! used again after it is freed, so overruns, underruns, and uses after free are seen at once or at the free. In fast
-//! mode blocks come from size classes and only the records are kept. Both modes record owner and tag; leaks are
-//! reported at unload by tag and call site.
+//! mode blocks come from size classes ([`slots`]). Both modes record owner and tag; leaks are reported at unload by tag, and by
+//! call site when verifying.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -12,7 +12,8 @@ use crate::bugcheck::{BugCheck, bugcheck};
 use crate::image::stack_trace;
 use crate::ledger::{self, Leak};
 use crate::memory::address_space::{Protection, Reservation, Zone};
-use crate::memory::{PAGE_SIZE, frames, map_budget, mdl, paged};
+use crate::memory::slots::{Outcome, Record};
+use crate::memory::{PAGE_SIZE, frames, map_budget, mdl, paged, slots};
 use crate::ntoskrnl::{lookasides, work_items};
 use crate::{dispatcher, dpc, irql, lock_order, mutex, spin_lock, timer};
 
@@ -35,7 +36,7 @@ const POOL_ALIGNMENT: usize = 16;
 const CACHE_LINE: usize = 64;
 
 /// What slots are cut from, and the largest slot.
-const CHUNK: usize = 256 * 1024;
+pub(crate) const CHUNK: usize = 256 * 1024;
 const LARGEST_CLASS: usize = CHUNK;
 const SMALLEST_CLASS: usize = 32;
 
@@ -74,42 +75,17 @@ struct Pool {
     freed: BTreeMap<usize, Freed>,
     order_of_frees: VecDeque<usize>,
     slots: HashMap<usize, Vec<usize>>,
-    bytes: usize,
     unguarded: usize,
-    /// Of each image that ever had a block.
-    holdings: Vec<Holding>,
-}
-
-/// What one image has in the pool.
-#[derive(Clone, Copy)]
-struct Holding {
-    image: usize,
-    bytes: usize,
-    /// The most since [`restart_most`].
-    most: usize,
-}
-
-impl Pool {
-    fn holding(&mut self, image: usize) -> &mut Holding {
-        let index = self.holdings.iter().position(|holding| holding.image == image).unwrap_or_else(|| {
-            self.holdings.push(Holding { image, bytes: 0, most: 0 });
-            self.holdings.len() - 1
-        });
-        &mut self.holdings[index]
-    }
 }
 
 /// From now on the most bytes that the image at `base` has at a time are kept.
 pub fn restart_most(base: usize) {
-    with(|pool| {
-        let holding = pool.holding(base);
-        holding.most = holding.bytes;
-    });
+    slots::restart_most(base);
 }
 
 /// The most bytes of pool that the image at `base` has had at a time since [`restart_most`].
 pub fn most_of(base: usize) -> usize {
-    with(|pool| pool.holding(base).most)
+    slots::most_of(base)
 }
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
@@ -155,8 +131,7 @@ pub fn allocate(what: &str, request: PoolRequest) -> Option<*mut u8> {
         );
     }
     let stack = if crate::kernel::is_verifying() { stack_trace::addresses() } else { Vec::new() };
-    let image = crate::callout::caller_image().map_or(0, |image| image.base);
-    allocate_block(request, image, stack)
+    allocate_block(request, crate::callout::caller_base(), stack)
 }
 
 /// Allocates for the host itself: structures that images only read.
@@ -191,6 +166,16 @@ pub(crate) fn make_read_only(address: *mut u8) {
 }
 
 fn allocate_block(request: PoolRequest, image: usize, stack: Vec<u64>) -> Option<*mut u8> {
+    if !crate::kernel::is_verifying()
+        && let Some(class) = slot_size(request)
+    {
+        let address = slots::allocate(class, request, image)? as *mut u8;
+        if request.zeroed {
+            // SAFETY: a block of that size, made just now.
+            unsafe { address.write_bytes(0, request.size) };
+        }
+        return Some(address);
+    }
     let pageable = request.paged && crate::kernel::is_verifying();
     let guarded = crate::kernel::is_verifying() && map_budget::allows_guards();
     let (address, storage) = if guarded || pageable || slot_size(request).is_none() {
@@ -219,11 +204,8 @@ fn allocate_block(request: PoolRequest, image: usize, stack: Vec<u64>) -> Option
 }
 
 fn record(request: PoolRequest, image: usize, stack: Vec<u64>, address: usize, storage: Storage) -> *mut u8 {
+    slots::hold(image, request.size);
     with(|pool| {
-        pool.bytes += request.size;
-        let holding = pool.holding(image);
-        holding.bytes += request.size;
-        holding.most = holding.most.max(holding.bytes);
         pool.unguarded += usize::from(matches!(storage, Storage::Slot(_)));
         pool.blocks.insert(
             address,
@@ -283,7 +265,7 @@ fn slot_size(request: PoolRequest) -> Option<usize> {
 }
 
 /// The memory of slots of a class: adjacent frames for small ones, those that pages of their own would have for the others.
-fn chunk_frames(class: usize, bytes: usize) -> Option<Vec<u32>> {
+pub(crate) fn chunk_frames(class: usize, bytes: usize) -> Option<Vec<u32>> {
     let pages = bytes / PAGE_SIZE;
     if class < PAGE_SIZE { Some(frames::allocate_run(pages)?.collect()) } else { frames::allocate(pages) }
 }
@@ -311,35 +293,54 @@ fn allocate_slot(request: PoolRequest) -> Option<(usize, Storage)> {
 /// Frees a block. `tag` is `None` for the spelling without one.
 pub fn free(what: &str, address: *mut u8, tag: Option<u32>) {
     let start = address as usize;
-    let block = with(|pool| {
-        let block = pool.blocks.remove(&start)?;
-        pool.bytes -= block.size;
-        pool.holding(block.image).bytes -= block.size;
-        pool.unguarded -= usize::from(matches!(block.storage, Storage::Slot(_)));
-        Some(block)
-    });
-    let Some(block) = block else { freed_wrongly(what, start, tag) };
-    if let Some(tag) = tag
-        && tag != 0
-        && tag != block.tag
-    {
-        bugcheck(
-            BugCheck::BAD_POOL_CALLER,
-            [0xA, start as u64, u64::from(block.tag), u64::from(tag)],
-            format!(
-                "{what} is given the tag '{}' for a block that was allocated with '{}'",
-                tag_text(tag),
-                tag_text(block.tag)
-            ),
-        );
+    match slots::free(start) {
+        Outcome::Block(block) => check_free(what, start, tag, block.tag, block.paged),
+        Outcome::Wrong => freed_wrongly(what, start, tag),
+        Outcome::Elsewhere => free_by_map(what, start, tag),
     }
-    if block.paged && irql::current() > irql::APC {
+}
+
+/// What a free has to be right about: the tag, and the level for paged pool.
+#[inline]
+fn check_free(what: &str, start: usize, given: Option<u32>, tag: u32, paged: bool) {
+    if let Some(given) = given
+        && given != 0
+        && given != tag
+    {
+        wrong_tag(what, start, given, tag);
+    }
+    if paged && irql::current() > irql::APC {
         bugcheck(
             BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION,
             [0x11, u64::from(irql::current()), 1, start as u64],
             format!("{what} frees paged pool at {}; that needs <= APC_LEVEL", irql::name(irql::current())),
         );
     }
+}
+
+#[cold]
+fn wrong_tag(what: &str, start: usize, given: u32, tag: u32) -> ! {
+    bugcheck(
+        BugCheck::BAD_POOL_CALLER,
+        [0xA, start as u64, u64::from(tag), u64::from(given)],
+        format!(
+            "{what} is given the tag '{}' for a block that was allocated with '{}'",
+            tag_text(given),
+            tag_text(tag)
+        ),
+    )
+}
+
+/// Frees a block that has no slot of fast mode.
+fn free_by_map(what: &str, start: usize, tag: Option<u32>) {
+    let block = with(|pool| {
+        let block = pool.blocks.remove(&start)?;
+        pool.unguarded -= usize::from(matches!(block.storage, Storage::Slot(_)));
+        Some(block)
+    });
+    let Some(block) = block else { freed_wrongly(what, start, tag) };
+    slots::give_back(block.image, block.size);
+    check_free(what, start, tag, block.tag, block.paged);
     let end = start + block.size;
     if crate::kernel::is_verifying() {
         check_slack(start, &block);
@@ -364,6 +365,9 @@ pub fn free(what: &str, address: *mut u8, tag: Option<u32>) {
 #[cold]
 fn freed_wrongly(what: &str, start: usize, tag: Option<u32>) -> ! {
     let tag = u64::from(tag.unwrap_or(0));
+    if let Some((at, block)) = slots::around(start) {
+        slot_freed_wrongly(what, start, at, block);
+    }
     let (parameters, rule) = with(|pool| {
         if let Some(freed) = pool.freed.get(&start) {
             let stack = stack_trace::name(&freed.by);
@@ -385,6 +389,21 @@ fn freed_wrongly(what: &str, start: usize, tag: Option<u32>) -> ! {
             None => ([0x46, start as u64, 0, tag], format!("{what} is given {start:#x}, which is no pool block")),
         }
     });
+    bugcheck(BugCheck::BAD_POOL_CALLER, parameters, rule)
+}
+
+/// `start` lies in the slot whose block, or last block, is at `at`.
+fn slot_freed_wrongly(what: &str, start: usize, at: usize, block: Record) -> ! {
+    let tag = u64::from(block.tag);
+    let (parameters, rule) = if block.live {
+        let rule = format!("{what} is given {start:#x}, which lies inside the block at {at:#x}");
+        ([0x46, start as u64, at as u64, tag], rule)
+    } else if at == start {
+        let rule = format!("{what} frees {start:#x} (tag '{}') a second time", tag_text(block.tag));
+        ([7, tag, 0, start as u64], rule)
+    } else {
+        ([0x46, start as u64, 0, tag], format!("{what} is given {start:#x}, which is no pool block"))
+    };
     bugcheck(BugCheck::BAD_POOL_CALLER, parameters, rule)
 }
 
@@ -523,10 +542,15 @@ pub(crate) fn describe(address: usize) -> (BugCheck, String) {
 
 /// The live block that an address lies in; for reports.
 pub(crate) fn whereabouts(address: usize) -> Option<String> {
+    let text = |at: usize, tag: u32, size: usize| {
+        format!("in the pool block at {at:#x} (tag '{}', {size} bytes)", tag_text(tag))
+    };
+    if let Some((at, block)) = slots::around(address).filter(|(_, block)| block.live) {
+        return Some(text(at, block.tag, block.size()));
+    }
     let pool = POOL.try_lock().ok()?;
     let (at, block) = pool.as_ref()?.blocks.range(..=address).next_back()?;
-    (address < at + block.size)
-        .then(|| format!("in the pool block at {at:#x} (tag '{}', {} bytes)", tag_text(block.tag), block.size))
+    (address < at + block.size).then(|| text(*at, block.tag, block.size))
 }
 
 fn block_text(at: usize, block: &Block) -> String {
@@ -552,12 +576,12 @@ fn stack_text(stack: &[u64]) -> String {
 
 /// Live blocks and bytes of all images.
 pub fn usage() -> (usize, usize) {
-    with(|pool| (pool.blocks.len(), pool.bytes))
+    (with(|pool| pool.blocks.len()) + slots::live(), slots::bytes())
 }
 
 /// Live blocks of images only.
 pub fn blocks_of_images() -> usize {
-    with(|pool| pool.blocks.values().filter(|block| block.image != 0).count())
+    with(|pool| pool.blocks.values().filter(|block| block.image != 0).count()) + slots::of_images()
 }
 
 /// Blocks that have no guard page although the host verifies.
@@ -581,14 +605,20 @@ pub fn outstanding(image: Option<usize>) -> Vec<Leak> {
             })
             .collect()
     });
-    ledger::group(held.into_iter())
+    let in_slots = slots::outstanding(image).into_iter();
+    let in_slots = in_slots
+        .map(|(tag, size)| ("pool block".to_owned(), format!("with tag '{}'", tag_text(tag)), size, Vec::new()));
+    ledger::group(held.into_iter().chain(in_slots))
 }
 
 /// Gives an image's blocks to the host, after they were reported, so that they are not reported again.
 pub(crate) fn disown(image: usize) {
     with(|pool| {
         for block in pool.blocks.values_mut().filter(|block| block.image == image) {
+            slots::give_back(block.image, block.size);
+            slots::hold(0, block.size);
             block.image = 0;
         }
     });
+    slots::disown(image);
 }

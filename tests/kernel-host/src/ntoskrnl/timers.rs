@@ -3,6 +3,7 @@
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::dispatcher::{self, UNITS_PER_SECOND};
 use crate::exports;
+use crate::fast;
 use crate::nt::{KDPC, KTIMER};
 use crate::thread::Thread;
 use crate::{processor, timer};
@@ -72,7 +73,7 @@ exports! {
 
     /// The performance counter: 10 MHz, as on current Windows; follows virtual time.
     /// Source: WDM: KeQueryPerformanceCounter
-    [ANY] fn KeQueryPerformanceCounter(frequency: *mut i64) -> i64 {
+    [ANY, fast = fast::KeQueryPerformanceCounter] fn KeQueryPerformanceCounter(frequency: *mut i64) -> i64 {
         if !frequency.is_null() {
             // SAFETY: the image's output.
             unsafe { frequency.write(UNITS_PER_SECOND as i64) };

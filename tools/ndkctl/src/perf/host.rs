@@ -17,24 +17,35 @@ pub(super) fn begin_rounds() {
     kernel_host::import_counts::reset();
 }
 
-/// Nanoseconds that the longest DPC took since [`begin`].
-pub(super) fn longest_dpc() -> Option<u64> {
+/// Times by path: how many took so many nanoseconds.
+pub type Paths = BTreeMap<String, BTreeMap<u64, u64>>;
+
+/// The times of DPCs since [`begin`]; none where the kernel host counts no imports.
+pub(super) fn deferred_calls() -> Option<Paths> {
     #[cfg(not(windows))]
-    return u64::try_from(kernel_host::deferred_budget::longest().as_nanos()).ok();
+    return paths(kernel_host::deferred_budget::times);
     #[cfg(windows)]
     None
 }
 
-/// Nanoseconds that a thread was at DISPATCH_LEVEL at the longest since [`begin`]; none where the kernel host does not see every
-/// change of the level.
-pub(super) fn longest_dispatch() -> Option<u64> {
+/// The times of threads at DISPATCH_LEVEL since [`begin`]; none where the kernel host counts no imports, because there it does not
+/// see every change of the level.
+pub(super) fn at_dispatch() -> Option<Paths> {
     #[cfg(not(windows))]
-    {
-        let longest = u64::try_from(kernel_host::level_time::longest().as_nanos()).ok();
-        longest.filter(|_| !kernel_host::import_counts::counted().is_empty())
-    }
+    return paths(kernel_host::level_time::times);
     #[cfg(windows)]
     None
+}
+
+#[cfg(not(windows))]
+fn paths(times: impl FnOnce() -> Vec<kernel_host::stretches::PathTimes>) -> Option<Paths> {
+    let counts = !kernel_host::import_counts::counted().is_empty();
+    counts.then(|| times().into_iter().map(|path| (path.path, path.times)).collect())
+}
+
+/// The longest of all.
+pub(super) fn longest(paths: &Paths) -> Option<u64> {
+    paths.values().filter_map(|times| times.keys().next_back()).max().copied()
 }
 
 /// How often softndk.sys called each of its imports, for one of `requests` since [`begin_rounds`]. What it calls less often than once in

@@ -36,6 +36,10 @@ pub struct PerfReport {
     pub longest_dpc_ns: Option<u64>,
     /// As `longest_dpc_ns`, of one call at DISPATCH_LEVEL.
     pub longest_dispatch_ns: Option<u64>,
+    /// The times of all DPCs by path.
+    pub dpc_paths: Option<host::Paths>,
+    /// The times of all calls at DISPATCH_LEVEL by path.
+    pub dispatch_paths: Option<host::Paths>,
     /// How often the provider called its imports, for one request.
     pub imports_per_request: Option<BTreeMap<String, f64>>,
     /// The driver was built without optimisation.
@@ -108,10 +112,13 @@ pub fn run<D: Device>(
     if let Some(file) = &arguments.svg {
         plot::draw(&reports, file)?;
     }
+    let (dpc_paths, dispatch_paths) = (host::deferred_calls(), host::at_dispatch());
     Ok(PerfReport {
         rows: reports,
-        longest_dpc_ns: host::longest_dpc(),
-        longest_dispatch_ns: host::longest_dispatch(),
+        longest_dpc_ns: dpc_paths.as_ref().and_then(host::longest),
+        longest_dispatch_ns: dispatch_paths.as_ref().and_then(host::longest),
+        dpc_paths,
+        dispatch_paths,
         imports_per_request: Some(imports).filter(|imports| !imports.is_empty()),
         debug_build,
     })
