@@ -123,10 +123,9 @@ pub(crate) struct Request<P: Platform> {
     pub(crate) operation: Operation,
     pub(crate) flags: RequestFlags,
     pub(crate) context: u64,
-    /// Where its SGEs, or the chunks of its inline data, begin in their rings.
-    pub(crate) first: usize,
     pub(crate) count: u16,
-    /// The SGE of a request that has one; it is not in the ring. Of a Bind: the token of the region.
+    /// The SGE of a request that has one; it is not in the ring. Of others its address is where the SGEs, or the chunks of inline data,
+    /// begin in their ring. Of a Bind: the token of the region.
     pub(crate) single: Sge,
     pub(crate) length: u64,
     pub(crate) address: u64,
@@ -138,10 +137,16 @@ pub(crate) struct Request<P: Platform> {
 }
 
 impl<P: Platform> Request<P> {
+    /// Where its SGEs, or the chunks of its inline data, begin in their rings; for a request that has not one SGE.
+    #[inline]
+    pub(crate) const fn first(&self) -> usize {
+        self.single.address as usize
+    }
+
     /// Its SGEs; `ring` is that of its queue pair.
     #[inline]
     pub(crate) fn sges<'a>(&self, ring: &'a Receiver<Sge, Together>) -> Queued<'a> {
-        Queued::new(ring, self.first, usize::from(self.count), self.single)
+        Queued::new(ring, self.first(), usize::from(self.count), self.single)
     }
 }
 

@@ -297,7 +297,7 @@ impl<P: Platform> QueuePair<P> {
         let mut request = order.request();
         if inline {
             let mut ring = pair.chunks.claim().ok_or(PostError::Concurrent)?;
-            request.first = ring.position();
+            request.single.address = ring.position() as u64;
             request.length = self.stage_inline(&mut ring, sges.take(count))?;
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
             ring.publish();
@@ -309,7 +309,7 @@ impl<P: Platform> QueuePair<P> {
             requests.stage(request).map_err(|_| PostError::QueueFull)?;
         } else {
             let mut ring = pair.sges.claim().ok_or(PostError::Concurrent)?;
-            request.first = ring.position();
+            request.single.address = ring.position() as u64;
             request.count = u16::try_from(count).map_err(|_| PostError::TooManySges)?;
             request.length = stage_sges(&mut ring, sges.take(count))?;
             pair.check_length(request.length)?;
@@ -484,7 +484,6 @@ impl Order {
             operation: self.operation,
             flags: self.flags,
             context: self.context,
-            first: 0,
             count: 0,
             single: Sge::default(),
             length: 0,

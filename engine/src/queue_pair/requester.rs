@@ -520,7 +520,7 @@ fn move_inline<P: Platform>(
     chunks: &Receiver<[u8; CHUNK], Together>,
     range: Range<u64>,
 ) -> Answer<Result<u64, Outcome>> {
-    ask_to_move((transport, filled), near, request, &mut InlineBytes(chunks, request.first), range)
+    ask_to_move((transport, filled), near, request, &mut InlineBytes(chunks, request.first()), range)
 }
 
 /// Has a piece of a request moved, and says what the request completes with when it cannot be.
