@@ -73,6 +73,11 @@ impl<P: Platform> RunQueue<P> {
         }
     }
 
+    /// Whether there is something that is looked at after the objects.
+    pub(crate) fn has_rest(&self) -> bool {
+        !self.last.is_empty() || !self.disposals.is_empty()
+    }
+
     /// The next object that processes requests.
     pub(crate) fn pop_requests(&mut self) -> Option<Object<P>> {
         self.requests.pop()

@@ -252,28 +252,38 @@ impl<P: Platform> Scheduler<P> {
         self.callback(|| self.service(processor, budget, sink))
     }
 
-    fn service(&self, processor: u32, budget: Budget, sink: &mut dyn Sink<P>) -> Pass {
-        let processor = processor as usize % self.0.work.len().max(1);
-        let Some(work) = self.0.work.get(processor) else { return Pass::Idle };
-        let allowance = self.allowance();
-        if let Some(allowance) = allowance {
-            allowance.serve(processor as u32);
-        }
-        if let Some(timer_queue) = self.timer_queue(processor as u32) {
-            timer_queue.expire(self, processor as u32);
-        }
+    /// Serves objects as far as the budget goes; whether something may wait behind them.
+    fn serve_objects(
+        &self,
+        work: &P::Lock<RunQueue<P>>,
+        (processor, budget): (u32, &Budget),
+        allowance: Option<&Allowance>,
+        sink: &mut dyn Sink<P>,
+    ) -> bool {
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
-            let Some(item) = work.with(RunQueue::pop) else { break };
-            item.service(&mut ServicePass { processor: processor as u32, bytes: &mut bytes, sink });
+            let (item, has_rest) = work.with(|run_queue| (run_queue.pop(), run_queue.has_rest()));
+            let Some(item) = item else { return has_rest };
+            item.service(&mut ServicePass { processor, bytes: &mut bytes, sink });
             bytes = bytes.saturating_sub(allowance.map_or(0, Allowance::take_owed));
             if bytes == 0 || self.0.platform.should_yield() {
                 break;
             }
         }
+        true
+    }
+
+    /// What waits until the objects have been served, and then a bounded number of drops.
+    fn serve_rest(
+        &self,
+        work: &P::Lock<RunQueue<P>>,
+        (processor, budget): (u32, &Budget),
+        sink: &mut dyn Sink<P>,
+    ) {
+        let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(RunQueue::pop_last) else { break };
-            item.service(&mut ServicePass { processor: processor as u32, bytes: &mut bytes, sink });
+            item.service(&mut ServicePass { processor, bytes: &mut bytes, sink });
             if self.0.platform.should_yield() {
                 break;
             }
@@ -284,6 +294,21 @@ impl<P: Platform> Scheduler<P> {
             if self.0.platform.should_yield() {
                 break;
             }
+        }
+    }
+
+    fn service(&self, processor: u32, budget: Budget, sink: &mut dyn Sink<P>) -> Pass {
+        let processor = processor as usize % self.0.work.len().max(1);
+        let Some(work) = self.0.work.get(processor) else { return Pass::Idle };
+        let allowance = self.allowance();
+        if let Some(allowance) = allowance {
+            allowance.serve(processor as u32);
+        }
+        if let Some(timer_queue) = self.timer_queue(processor as u32) {
+            timer_queue.expire(self, processor as u32);
+        }
+        if self.serve_objects(work, (processor as u32, &budget), allowance, sink) {
+            self.serve_rest(work, (processor as u32, &budget), sink);
         }
         if let Some(allowance) = allowance {
             allowance.serve_none();

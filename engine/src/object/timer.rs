@@ -85,9 +85,13 @@ impl<P: Platform> Timer<P> {
 
 impl<P: Platform> Drop for Timer<P> {
     fn drop(&mut self) {
-        self.clear();
         if let Some(timer_queue) = self.scheduler.timer_queue(self.processor) {
-            timer_queue.deadlines.with(|deadlines| deadlines.remove(self.place));
+            let object = timer_queue.deadlines.with(|deadlines| {
+                let object = deadlines.clear(self.place);
+                deadlines.remove(self.place);
+                object
+            });
+            drop(object);
         }
     }
 }

@@ -139,15 +139,25 @@ impl ProcessorQueue {
 
     /// DISPATCH_LEVEL, one context at a time.
     fn round(&self) {
-        let count = match self.extent {
-            Extent::Present => self.state.lock().waiting.length().min(ROUND),
-            Extent::Coming => ROUND,
+        let (mut next, mut left) = {
+            let mut state = self.state.lock();
+            let count = match self.extent {
+                Extent::Present => state.waiting.length().min(ROUND),
+                Extent::Coming => ROUND,
+            };
+            (state.waiting.pop(), count)
         };
-        for _ in 0..count {
-            let Some(work) = self.state.lock().waiting.pop() else { return };
-            if let Some(again) = work.run() {
-                self.state.lock().waiting.push(again);
+        while let Some(work) = next {
+            let again = work.run();
+            left = left.saturating_sub(1);
+            if again.is_none() && left == 0 {
+                return;
             }
+            let mut state = self.state.lock();
+            if let Some(again) = again {
+                state.waiting.push(again);
+            }
+            next = if left == 0 { None } else { state.waiting.pop() };
         }
     }
 
