@@ -128,8 +128,9 @@ fn cargo(workspace: &Workspace, target: &Path) -> Command {
 
 fn optimised(workspace: &Workspace, target: &Path) -> Command {
     let mut cargo = Command::new("cargo");
-    // The release profile is made for the driver, which is small; the tools would link for minutes by it.
-    for (name, value) in [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "line-tables-only")] {
+    // The release profile is made for the driver, which is small; the tools would link for minutes by it. One codegen unit a crate: the
+    // kernel host asks for the current thread at every import, which is a call through a pointer where it is split.
+    for (name, value) in [("LTO", "off"), ("CODEGEN_UNITS", "1"), ("DEBUG", "line-tables-only")] {
         cargo.env(format!("CARGO_PROFILE_RELEASE_{name}"), value);
     }
     cargo.current_dir(workspace.root()).args(["build", "--locked", "--release", "--target-dir"]).arg(target);
