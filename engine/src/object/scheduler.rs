@@ -274,12 +274,7 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// What waits until the objects have been served, and then a bounded number of drops.
-    fn serve_rest(
-        &self,
-        work: &P::Lock<RunQueue<P>>,
-        (processor, budget): (u32, &Budget),
-        sink: &mut dyn Sink<P>,
-    ) {
+    fn serve_rest(&self, work: &P::Lock<RunQueue<P>>, (processor, budget): (u32, &Budget), sink: &mut dyn Sink<P>) {
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(RunQueue::pop_last) else { break };

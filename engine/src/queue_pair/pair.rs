@@ -403,17 +403,20 @@ impl<P: Platform> QueuePair<P> {
 
     pub fn close(&self, callback: P::CloseCallback) -> Close<P> {
         let pair = &self.0;
-        pair.core.close(Some(callback), || {
+        let platform = pair.core.scheduler.platform();
+        let tear_down = || {
             let hold = Hold::new(Object::of(pair));
             pair.link.with(|link| link.closing = Some(hold));
             pair.mark(state::ENDED | state::DRAIN);
             // An idle queue pair is closed at once; the rest drains in a service pass.
             if pair.requests.is_empty() && pair.receives.is_empty() {
-                pair.core.scheduler.platform().raised(|_| requester::step(pair, None, PIECE));
+                requester::step(pair, None, PIECE);
             } else {
                 pair.core.scheduler.link(&Object::of(pair));
             }
-        })
+        };
+        // Raised once for all its locks.
+        platform.raised(|_| pair.core.close(Some(callback), tear_down))
     }
 }
 

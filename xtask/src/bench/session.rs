@@ -257,7 +257,7 @@ mod tests {
     fn the_longest_path_is_that_of_all_programs() {
         let mut session = Session::default();
         for (path, time) in [("a", "3"), ("b", "9"), ("c", "2")] {
-            let dpc_paths = Paths::read(Some(&serde_json::json!({path: {time: 1}})));
+            let dpc_paths = Paths::read(Some(&serde_json::json!({path: {time: 4}})));
             session.take_longest(&Measurement { dpc_paths, ..measured() });
         }
         assert_eq!(session.longest, BTreeMap::from([("longest_dpc", ("b".to_owned(), 9))]));

@@ -160,10 +160,13 @@ pub(super) fn process<P: Platform>(
     connector: &Shared<ConnectorObject<P>>,
     event: ConnectorEvent<P>,
 ) -> Result<(), ConnectError> {
-    let effects = connector.machine.with(|machine| step(connector, machine, event));
-    let answer = effects.answer;
-    carry_out(connector, effects);
-    answer
+    // Its locks would raise and lower the level one by one.
+    connector.core.scheduler.platform().raised(|_| {
+        let effects = connector.machine.with(|machine| step(connector, machine, event));
+        let answer = effects.answer;
+        carry_out(connector, effects);
+        answer
+    })
 }
 
 /// Does outside the lock what an event left to do, and links the connector for what a service pass hands out.

@@ -35,14 +35,15 @@ impl<P: Platform> Connector<P> {
 
     pub(super) fn close_with(&self, callback: Option<P::CloseCallback>) -> Close<P> {
         let connector = &self.0;
-        connector.core.close(callback, || {
+        let tear_down = || {
             let shared = connector.machine.with(|machine| machine.endpoint.as_mut()?.shared.take());
             if let Some((shared, hold)) = shared {
                 connector.core.depend_on(shared.into());
                 drop(hold);
             }
             let _answer = process(connector, ConnectorEvent::Close);
-        })
+        };
+        connector.core.scheduler.platform().raised(|_| connector.core.close(callback, tear_down))
     }
 }
 
