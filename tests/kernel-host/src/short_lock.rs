@@ -53,7 +53,7 @@ impl<T> ShortLock<T> {
         body(unsafe { &mut *self.value.get() })
     }
 
-    /// Whoever has it may have lost its processor.
+    /// The thread that has it may have lost its processor.
     #[cold]
     fn wait(&self) {
         for _ in 0..1_024 {

@@ -2,7 +2,7 @@
 //! nothing: a machine that others use takes the processor away without telling, and the longest of many times is its.
 //!
 //! A path is where the stretch begins and ends and which places of the image call the kernel meanwhile, how often by powers of
-//! two. What the driver does on a path takes as long every time; what the machine does comes to any path, and seldom. Whoever reads
+//! two. What the driver does on a path takes as long every time; what the machine does comes to any path, and seldom. The reader of
 //! the times judges by that.
 
 use std::collections::BTreeMap;
