@@ -1,6 +1,6 @@
 //! Non-paged pool. When verifying, every block has pages of its own, ends at a guard page, and its addresses are not
 //! used again after it is freed, so overruns, underruns, and uses after free are seen at once or at the free. In fast
-//! mode blocks come from size classes ([`slots`]). Both modes record owner and tag; leaks are reported at unload by tag, and by
+//! mode blocks come from size classes (`slots.rs`). Both modes record owner and tag; leaks are reported at unload by tag, and by
 //! call site when verifying.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
