@@ -181,13 +181,13 @@ fn memory_that_was_used_before_and_taken_back_is_refused() {
     let deregister: TakeBack = |_, _, regions| {
         assert!(matches!(regions[0].deregister(1), Ok(Deregistered::Done(_))));
     };
-    let release_here: TakeBack = |pair, mappings, _| assert!(pair.a.open.release_mapping(mappings[0]));
-    let release_there: TakeBack = |pair, mappings, _| assert!(pair.b.open.release_mapping(mappings[1]));
+    let release_local: TakeBack = |pair, mappings, _| assert!(pair.a.open.release_mapping(mappings[0]));
+    let release_peers: TakeBack = |pair, mappings, _| assert!(pair.b.open.release_mapping(mappings[1]));
     let invalidate: TakeBack = |pair, _, regions| pair.b.pair.invalidate(9, NONE, regions[1]).unwrap();
     for (fast, take_back, outcome) in [
         (false, deregister, Outcome::RemoteError),
-        (false, release_here, Outcome::LocalAccess),
-        (true, release_there, Outcome::RemoteError),
+        (false, release_local, Outcome::LocalAccess),
+        (true, release_peers, Outcome::RemoteError),
         (true, invalidate, Outcome::RemoteError),
     ] {
         let mut pair = Pair::new();
