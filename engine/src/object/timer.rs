@@ -31,7 +31,7 @@ pub(crate) struct TimerQueue<P: Platform> {
 
 /// A heap of places, the earliest in front.
 struct Deadlines<T> {
-    places: Vec<TimerPlace<T>>,
+    places: Places<T>,
     /// Numbers of places that are set.
     heap: Vec<u32>,
     /// Numbers of unused places.
@@ -130,9 +130,48 @@ impl<P: Platform> TimerQueue<P> {
     }
 }
 
+/// The places of timers, in blocks that stay where they are: the table grows under its lock, and moves no place for that.
+struct Places<T> {
+    blocks: Vec<Vec<TimerPlace<T>>>,
+    length: usize,
+}
+
+const BLOCK: usize = 256;
+
+impl<T> Places<T> {
+    const fn new() -> Self {
+        Self { blocks: Vec::new(), length: 0 }
+    }
+
+    /// One more, unused.
+    fn add(&mut self) -> Result<(), NoMemory> {
+        if self.length.is_multiple_of(BLOCK) {
+            self.blocks.try_reserve(1)?;
+            let mut block = Vec::new();
+            block.try_reserve_exact(BLOCK)?;
+            push_within_capacity(&mut self.blocks, block).map_err(|_| NoMemory)?;
+        }
+        let block = self.blocks.last_mut().ok_or(NoMemory)?;
+        let place = TimerPlace { deadline: NEVER, position: 0, object: None };
+        push_within_capacity(block, place).map_err(|_| NoMemory)?;
+        self.length = self.length.saturating_add(1);
+        Ok(())
+    }
+
+    fn get(&self, number: u32) -> Option<&TimerPlace<T>> {
+        let number = number as usize;
+        self.blocks.get(number / BLOCK)?.get(number % BLOCK)
+    }
+
+    fn get_mut(&mut self, number: u32) -> Option<&mut TimerPlace<T>> {
+        let number = number as usize;
+        self.blocks.get_mut(number / BLOCK)?.get_mut(number % BLOCK)
+    }
+}
+
 impl<T> Deadlines<T> {
     const fn new() -> Self {
-        Self { places: Vec::new(), heap: Vec::new(), free: Vec::new() }
+        Self { places: Places::new(), heap: Vec::new(), free: Vec::new() }
     }
 
     /// A place for one more timer, with capacity in the heap for every place.
@@ -140,13 +179,11 @@ impl<T> Deadlines<T> {
         if let Some(place) = self.free.pop() {
             return Ok(place);
         }
-        let number = u32::try_from(self.places.len()).map_err(|_| NoMemory)?;
-        let wanted = self.places.len() + 1;
-        self.places.try_reserve(1)?;
+        let number = u32::try_from(self.places.length).map_err(|_| NoMemory)?;
+        let wanted = self.places.length + 1;
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len()))?;
         self.free.try_reserve(wanted.saturating_sub(self.free.len()))?;
-        push_within_capacity(&mut self.places, TimerPlace { deadline: NEVER, position: 0, object: None })
-            .map_err(|_| NoMemory)?;
+        self.places.add()?;
         Ok(number)
     }
 
@@ -158,7 +195,7 @@ impl<T> Deadlines<T> {
 
     fn set(&mut self, number: u32, object: T, deadline: u64) -> Option<T> {
         let heap_length = self.heap.len();
-        let place = self.places.get_mut(number as usize)?;
+        let place = self.places.get_mut(number)?;
         place.deadline = deadline;
         let replaced = place.object.replace(object);
         let position = if replaced.is_some() {
@@ -174,7 +211,7 @@ impl<T> Deadlines<T> {
     }
 
     fn clear(&mut self, number: u32) -> Option<T> {
-        let place = self.places.get_mut(number as usize)?;
+        let place = self.places.get_mut(number)?;
         let object = place.object.take()?;
         let position = place.position;
         self.swap(position, self.heap.len().saturating_sub(1));
@@ -197,7 +234,7 @@ impl<T> Deadlines<T> {
     }
 
     fn deadline(&self, number: u32) -> u64 {
-        self.places.get(number as usize).map_or(NEVER, |place| place.deadline)
+        self.places.get(number).map_or(NEVER, |place| place.deadline)
     }
 
     fn deadline_at(&self, position: usize) -> u64 {
@@ -230,7 +267,7 @@ impl<T> Deadlines<T> {
             if let Some(entry) = self.heap.get_mut(position) {
                 *entry = number;
             }
-            if let Some(place) = self.places.get_mut(number as usize) {
+            if let Some(place) = self.places.get_mut(number) {
                 place.position = position;
             }
         }
@@ -241,7 +278,7 @@ impl<T> Deadlines<T> {
 mod tests {
     use alloc::vec::Vec;
 
-    use super::{Deadlines, NEVER};
+    use super::{BLOCK, Deadlines, NEVER};
 
     #[test]
     fn objects_come_out_in_the_order_of_their_deadlines_and_not_before() {
@@ -256,6 +293,18 @@ mod tests {
             assert_eq!(deadlines.take(deadline).map(|number| 10 + number as u64 * 7 % 50), Some(deadline));
         }
         assert_eq!(deadlines.earliest(), NEVER);
+    }
+
+    #[test]
+    fn places_beyond_one_block_keep_their_deadlines() {
+        let mut deadlines = Deadlines::new();
+        let count = 2 * BLOCK as u64 + 3;
+        for number in 0..count {
+            let place = deadlines.add().unwrap();
+            assert_eq!(deadlines.set(place, number, count - number), None);
+        }
+        let out: Vec<_> = core::iter::from_fn(|| deadlines.take(NEVER)).collect();
+        assert!(out.iter().copied().eq((0..count).rev()));
     }
 
     #[test]
