@@ -146,11 +146,6 @@ impl<T, S: Spacing> Claim<'_, T, S> {
         self.free
     }
 
-    /// Whether the next staged entry is the only one: nothing was in the ring when it was claimed.
-    pub fn is_first(&self) -> bool {
-        self.staged == 0 && self.free == self.ring.capacity
-    }
-
     /// The position the next staged entry gets; the consumer names it by [`Receiver::at`].
     pub fn position(&self) -> usize {
         self.tail.wrapping_add(self.staged)
@@ -372,17 +367,16 @@ mod tests {
     fn capacity_is_exact_even_when_memory_is_rounded_up() {
         for capacity in [0, 1, 2, 3, 7, 8] {
             let (sender, mut receiver) = channel::<_, Apart>(capacity).unwrap();
+            assert_eq!(sender.is_vacant(), capacity != 0);
             let mut claim = sender.claim().unwrap();
             assert_eq!(claim.free(), capacity);
-            assert!(claim.is_first());
             for value in 0..capacity {
                 claim.stage(value).unwrap();
-                assert!(!claim.is_first());
             }
             assert_eq!(claim.stage(99), Err(99));
             claim.publish();
             assert_eq!((sender.len(), receiver.len()), (capacity, capacity));
-            assert_eq!(sender.claim().unwrap().is_first(), capacity == 0);
+            assert!(!sender.is_vacant());
             for value in 0..capacity {
                 assert_eq!(receiver.pop(), Some(value));
             }

@@ -188,7 +188,7 @@ impl QueuePair {
         if waiting == 0 || !engine.was_connected() {
             return Ok(looked(waiting, false));
         }
-        memory.expect(ring, turn.initiator_taken(), waiting.min(CHAIN));
+        memory.fetch_ahead(ring, turn.initiator_taken(), waiting.min(CHAIN));
         self.initiator_queue.expect_drain();
         let moved = Cell::new(0);
         let mut chain = 0;
@@ -210,7 +210,7 @@ impl QueuePair {
                 if waiting == 0 {
                     break;
                 }
-                memory.expect(ring, turn.initiator_taken(), waiting.min(CHAIN));
+                memory.fetch_ahead(ring, turn.initiator_taken(), waiting.min(CHAIN));
                 chain = 0;
             }
         }

@@ -150,7 +150,7 @@ impl Attached {
     }
 
     /// Entries from `count` on are copied soon: has the processor bring them, all at once instead of one after the other.
-    pub fn expect(&self, ring: &Ring, count: u32, entries: u32) {
+    pub fn fetch_ahead(&self, ring: &Ring, count: u32, entries: u32) {
         for index in 0..entries {
             if let Some(place) = self.place::<InitiatorEntry>(ring.place(count.wrapping_add(index))) {
                 prefetch(place.cast());
