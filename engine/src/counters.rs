@@ -3,16 +3,17 @@
 //! There are event counters, and a traffic counter a queue pair; the latter are added up on request. Each traffic counter is
 //! written by one context at a time, once a step, so connections share no cache line here.
 
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use softndk_cells::{Dispose, NoMemory, Shared};
 
-use crate::capacity::push_within_capacity;
+use crate::blocks::Blocks;
 use crate::limits;
 
 /// Retired traffic counters to look for when one is made.
 const UPDATE_STEP: usize = 4;
+/// Traffic counters that are read under one lock.
+const SUM_STEP: usize = 64;
 
 /// The counters at one time.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -137,29 +138,37 @@ impl TrafficCounter {
 
 /// The traffic counters of an adapter's queue pairs, and the totals of those that are gone: sums never go back.
 pub(crate) struct TrafficCounters {
-    living: Vec<Shared<TrafficCounter>>,
+    living: Blocks<Shared<TrafficCounter>>,
     /// Sent and received.
     gone: [Traffic; 2],
     /// The traffic counter to check next for the end of its queue pair.
     next: usize,
+    /// Sums that are being made: meanwhile nothing changes its place.
+    sums: u32,
 }
 
 impl TrafficCounters {
     pub(crate) const fn new() -> Self {
         const NOTHING: Traffic = Traffic { octets: 0, frames: 0 };
-        Self { living: Vec::new(), gone: [NOTHING; 2], next: 0 }
+        Self { living: Blocks::new(), gone: [NOTHING; 2], next: 0, sums: 0 }
     }
 
     /// A traffic counter for a new queue pair. More than one old counter is checked each time, so that those of closed queue
     /// pairs do not accumulate.
     pub(crate) fn add(&mut self) -> Result<Shared<TrafficCounter>, NoMemory> {
-        for _ in 0..UPDATE_STEP {
-            self.update_one();
-        }
-        self.living.try_reserve(1)?;
+        self.update(UPDATE_STEP);
         let traffic_counter = Shared::try_new(TrafficCounter::default())?;
-        push_within_capacity(&mut self.living, traffic_counter.clone()).map_err(|_| NoMemory)?;
+        self.living.push(traffic_counter.clone())?;
         Ok(traffic_counter)
+    }
+
+    /// Checks so many traffic counters.
+    fn update(&mut self, count: usize) {
+        for _ in 0..count {
+            if self.sums == 0 {
+                self.update_one();
+            }
+        }
     }
 
     /// Checks one traffic counter, and takes its totals over if no queue pair writes it any more.
@@ -179,23 +188,44 @@ impl TrafficCounters {
         self.next = index;
     }
 
-    /// Takes over the totals of the traffic counters that no queue pair writes any more.
-    fn update_all(&mut self) {
-        let gone = &mut self.gone;
-        self.living.retain(|traffic_counter| {
-            let unique = traffic_counter.is_unique();
-            if unique {
-                *gone = traffic_counter.sum(*gone);
-            }
-            !unique
-        });
+    /// Begins to add up: until the sum is complete, nothing changes its place.
+    fn begin_sum(&mut self) -> Sum {
+        self.sums = self.sums.saturating_add(1);
+        Sum { next: 0, total: self.gone }
     }
 
-    /// Everything sent and received so far.
-    fn sum(&mut self) -> [Traffic; 2] {
-        self.update_all();
-        self.living.iter().fold(self.gone, |total, traffic_counter| traffic_counter.sum(total))
+    /// Adds a few more; whether that were all.
+    fn continue_sum(&mut self, sum: &mut Sum) -> bool {
+        for _ in 0..SUM_STEP {
+            let Some(traffic_counter) = self.living.get(sum.next) else {
+                self.sums = self.sums.saturating_sub(1);
+                return true;
+            };
+            sum.total = traffic_counter.sum(sum.total);
+            sum.next = sum.next.saturating_add(1);
+        }
+        false
     }
+}
+
+/// A sum that is made step by step.
+struct Sum {
+    next: usize,
+    total: [Traffic; 2],
+}
+
+/// Everything sent and received so far, a few traffic counters under one lock. What is gone is taken over before.
+fn sum(mut locked: impl FnMut(&mut dyn FnMut(&mut TrafficCounters))) -> [Traffic; 2] {
+    let (mut left, mut sum, mut is_complete) = (0, Sum { next: 0, total: Default::default() }, false);
+    locked(&mut |counters| left = counters.living.len().div_ceil(SUM_STEP));
+    for _ in 0..left {
+        locked(&mut |counters| counters.update(SUM_STEP));
+    }
+    locked(&mut |counters| sum = counters.begin_sum());
+    while !is_complete {
+        locked(&mut |counters| is_complete = counters.continue_sum(&mut sum));
+    }
+    sum.total
 }
 
 /// The living counters of an adapter.
@@ -214,9 +244,10 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Statistics {
-    pub(crate) fn read(&self, traffic_counters: &mut TrafficCounters) -> Counters {
+    /// `locked` calls what it is given under the lock of the traffic counters.
+    pub(crate) fn read(&self, locked: impl FnMut(&mut dyn FnMut(&mut TrafficCounters))) -> Counters {
         let one = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let [sent, received] = traffic_counters.sum();
+        let [sent, received] = sum(locked);
         Counters {
             connect: one(&self.connect),
             accept: one(&self.accept),
@@ -234,7 +265,7 @@ impl Statistics {
 
 #[cfg(test)]
 mod tests {
-    use super::{Statistics, Traffic, TrafficCounters};
+    use super::{SUM_STEP, Statistics, Traffic, TrafficCounters, sum};
 
     #[test]
     fn a_message_is_cut_into_frames_each_with_its_overhead() {
@@ -254,7 +285,7 @@ mod tests {
             traffic_counter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
             assert!(traffic_counters.living.len() < 140, "{} meters", traffic_counters.living.len());
         }
-        assert_eq!(traffic_counters.sum()[0].octets, 10_000);
+        assert_eq!(sum(|with| with(&mut traffic_counters))[0].octets, 10_000);
         assert_eq!(traffic_counters.living.len(), kept.len());
     }
 
@@ -269,6 +300,35 @@ mod tests {
         assert_eq!(traffic_counters.living.len(), late.len() + more.len());
     }
 
+    /// A queue pair that ends during a sum is counted once, and the next one to end too.
+    #[test]
+    fn sum_is_complete_whatever_ends_and_begins_between_its_steps() {
+        let mut traffic_counters = TrafficCounters::new();
+        let mut living: alloc::vec::Vec<_> = (0..10 * SUM_STEP)
+            .map(|_| {
+                let traffic_counter = traffic_counters.add().unwrap();
+                traffic_counter.count_own(Traffic { octets: 1, frames: 1 }, Traffic::default());
+                traffic_counter
+            })
+            .collect();
+        let all = living.len() as u64;
+        let mut steps = 0;
+        let total = sum(|with| {
+            with(&mut traffic_counters);
+            steps += 1;
+            // One of the front and one of the end go; two come, which look for what is gone.
+            for ended in [living.remove(0), living.pop().unwrap()] {
+                drop(ended);
+                drop(traffic_counters.add().unwrap());
+            }
+        });
+        assert!(steps > 20, "{steps}");
+        assert_eq!(total[0].octets, all);
+        assert_eq!(sum(|with| with(&mut traffic_counters))[0].octets, all);
+        assert_eq!(traffic_counters.living.len(), living.len());
+        assert_eq!(traffic_counters.sums, 0);
+    }
+
     #[test]
     fn counters_add_up_and_what_is_gone_stays_counted() {
         let (statistics, mut traffic_counters) = (Statistics::default(), TrafficCounters::new());
@@ -276,12 +336,12 @@ mod tests {
             let traffic_counter = traffic_counters.add().unwrap();
             traffic_counter.count_own(Traffic { octets: 10, frames: 1 }, Traffic::default());
             traffic_counter.count_other(Traffic { octets: 5, frames: 1 }, Traffic { octets: 7, frames: 2 });
-            let counters = statistics.read(&mut traffic_counters);
+            let counters = statistics.read(|with| with(&mut traffic_counters));
             assert_eq!((counters.octets_out, counters.frames_out), (15 * round, 2 * round));
             assert_eq!((counters.octets_in, counters.frames_in), (7 * round, 2 * round));
             assert_eq!(traffic_counters.living.len(), 1);
         }
-        assert_eq!(statistics.read(&mut traffic_counters).octets_out, 45);
+        assert_eq!(statistics.read(|with| with(&mut traffic_counters)).octets_out, 45);
         assert_eq!(traffic_counters.living.len(), 0);
     }
 }

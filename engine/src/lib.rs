@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod adapter;
+mod blocks;
 mod capacity;
 mod completion;
 mod connection;

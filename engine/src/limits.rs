@@ -40,6 +40,10 @@ pub const EXPIRE_STEP: usize = 64;
 pub const DISPOSE_STEP: usize = 32;
 /// Places of an adapter's registry that are visited under one lock.
 pub const REGISTRY_STEP: usize = 256;
+/// Values of one block of a table that grows by blocks.
+pub const BLOCK: usize = 256;
+/// Ports that a search for a free one looks at under one lock.
+pub const PORT_STEP: usize = 512;
 /// Rings of one completion queue: resizes without a poll in between.
 pub const RINGS: usize = 16;
 /// First port given out when a consumer leaves the choice to the engine.

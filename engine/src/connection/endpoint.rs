@@ -8,14 +8,13 @@
 //! address; a listener on every address of an adapter uses its port at all of them; port 0 picks a free port between 49152 and
 //! 65535; over a shared endpoint each remote is used once.
 
-use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use softndk_cells::{NoMemory, Shared};
 
-use crate::capacity::{insert_within_capacity, remove_at};
+use crate::blocks::{Place, SortedBlocks};
 use crate::connection::listener::ListenerObject;
-use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST};
+use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST, PORT_STEP};
 use crate::platform::Platform;
 
 /// An address of one adapter. The order makes neighbours of all addresses that use one port; scope identifiers do not count,
@@ -73,7 +72,7 @@ struct Endpoint<P: Platform> {
     count: u32,
     listener: Option<Shared<ListenerObject<P>>>,
     /// The remotes of the connectors over a shared endpoint, sorted.
-    remotes: Vec<EndpointKey>,
+    remotes: SortedBlocks<EndpointKey>,
 }
 
 /// Why an endpoint could not be had.
@@ -82,7 +81,10 @@ pub(crate) enum EndpointError {
     InUse,
     /// There is a connection between these two ends.
     TupleInUse,
-    NoPorts,
+    /// The ports before this one are: those that were looked at.
+    PortsInUse {
+        next: u16,
+    },
     NoMemory,
 }
 
@@ -94,17 +96,17 @@ impl From<NoMemory> for EndpointError {
 
 /// All endpoints in use, sorted.
 pub(crate) struct Directory<P: Platform> {
-    endpoints: Vec<Endpoint<P>>,
+    endpoints: SortedBlocks<Endpoint<P>>,
     next_port: u16,
 }
 
 impl<P: Platform> Directory<P> {
     pub(crate) const fn new() -> Self {
-        Self { endpoints: Vec::new(), next_port: EPHEMERAL_FIRST }
+        Self { endpoints: SortedBlocks::new(), next_port: EPHEMERAL_FIRST }
     }
 
-    fn search(&self, key: &EndpointKey) -> Result<usize, usize> {
-        self.endpoints.binary_search_by(|endpoint| endpoint.key.cmp(key))
+    fn search(&self, key: &EndpointKey) -> Result<Place, Place> {
+        self.endpoints.search(|endpoint| endpoint.key.cmp(key))
     }
 
     fn find(&mut self, key: &EndpointKey) -> Option<&mut Endpoint<P>> {
@@ -113,69 +115,67 @@ impl<P: Platform> Directory<P> {
     }
 
     /// Where an endpoint that clashes with none in use would stand.
-    fn place_for(&self, key: &EndpointKey) -> Option<usize> {
+    fn place_for(&self, key: &EndpointKey) -> Option<Place> {
         let place = self.search(key).err()?;
         let everywhere = key.everywhere();
         let clash = if *key == everywhere {
-            self.endpoints.get(place).is_some_and(|next| next.key.shares_port(key))
+            self.endpoints.from(place).next().is_some_and(|next| next.key.shares_port(key))
         } else {
             self.search(&everywhere).is_ok()
         };
         (!clash).then_some(place)
     }
 
-    /// Takes an endpoint; returns its key with the port filled in.
+    /// Takes an endpoint; returns its key with the port filled in. A free port is looked for from `first` on, in as many as may be
+    /// under one lock.
     pub(crate) fn take(
         &mut self,
         mut key: EndpointKey,
+        first: Option<u16>,
         listener: Option<&Shared<ListenerObject<P>>>,
     ) -> Result<EndpointKey, EndpointError> {
-        let place = if key.port == 0 {
-            let (port, place) = self.free_port(key)?;
-            key.port = port;
-            place
-        } else {
-            self.place_for(&key).ok_or(EndpointError::InUse)?
-        };
-        self.endpoints.try_reserve(1).map_err(NoMemory::from)?;
-        let endpoint = Endpoint { key, count: 1, listener: listener.cloned(), remotes: Vec::new() };
-        insert_within_capacity(&mut self.endpoints, place, endpoint).map_err(|_| NoMemory)?;
+        if key.port == 0 {
+            key.port = first.unwrap_or(self.next_port);
+            self.free_port(&mut key)?;
+        }
+        let place = self.place_for(&key).ok_or(EndpointError::InUse)?;
+        let endpoint = Endpoint { key, count: 1, listener: listener.cloned(), remotes: SortedBlocks::new() };
+        self.endpoints.insert(place, endpoint)?;
         Ok(key)
     }
 
-    fn free_port(&mut self, mut key: EndpointKey) -> Result<(u16, usize), EndpointError> {
-        key.port = self.next_port;
-        let mut first = self.first_of_port(&key);
-        for _ in EPHEMERAL_FIRST..=EPHEMERAL_LAST {
-            let port = key.port;
+    /// Finds a free port at the key's or behind it.
+    fn free_port(&mut self, key: &mut EndpointKey) -> Result<(), EndpointError> {
+        let mut users = self.endpoints.from(self.first_of_port(key)).peekable();
+        for _ in 0..PORT_STEP {
             // The users of one port stand together, and those of the next port behind them.
-            let (mut users, mut before, mut clash) = (0, 0, false);
-            let from = self.endpoints.get(first..).unwrap_or_default();
-            for endpoint in from.iter().take_while(|endpoint| endpoint.key.shares_port(&key)) {
-                users += 1;
-                before += usize::from(endpoint.key < key);
-                clash |= key.clashes(&endpoint.key);
+            let mut clash = false;
+            while let Some(user) = users.next_if(|user| user.key.shares_port(key)) {
+                clash |= key.clashes(&user.key);
             }
-            let around = port == EPHEMERAL_LAST;
-            key.port = if around { EPHEMERAL_FIRST } else { port + 1 };
+            let is_last = key.port == EPHEMERAL_LAST;
+            let next = if is_last { EPHEMERAL_FIRST } else { key.port + 1 };
             if !clash {
-                self.next_port = key.port;
-                return Ok((port, first + before));
+                self.next_port = next;
+                return Ok(());
             }
-            first = if around { self.first_of_port(&key) } else { first + users };
+            key.port = next;
+            if is_last {
+                users = self.endpoints.from(self.first_of_port(key)).peekable();
+            }
         }
-        Err(EndpointError::NoPorts)
+        Err(EndpointError::PortsInUse { next: key.port })
     }
 
     /// Where the endpoints that use the port of a key begin, or would.
-    fn first_of_port(&self, key: &EndpointKey) -> usize {
+    fn first_of_port(&self, key: &EndpointKey) -> Place {
         self.search(&key.everywhere()).unwrap_or_else(|place| place)
     }
 
     /// The listener for connections to an address, at it or everywhere; with the key of the listener's endpoint.
     pub(crate) fn listener(&self, key: &EndpointKey) -> Option<(EndpointKey, &Shared<ListenerObject<P>>)> {
         let place = self.search(key).or_else(|_| self.search(&key.everywhere())).ok()?;
-        let endpoint = self.endpoints.get(place)?;
+        let endpoint = self.endpoints.from(place).next()?;
         Some((endpoint.key, endpoint.listener.as_ref()?))
     }
 
@@ -191,9 +191,8 @@ impl<P: Platform> Directory<P> {
     pub(crate) fn meet(&mut self, key: EndpointKey, remote: EndpointKey) -> Result<EndpointUse, EndpointError> {
         // A shared endpoint that connects is not closed, so its endpoint is there.
         let endpoint = self.find(&key).ok_or(EndpointError::InUse)?;
-        let place = endpoint.remotes.binary_search(&remote).err().ok_or(EndpointError::TupleInUse)?;
-        endpoint.remotes.try_reserve(1).map_err(NoMemory::from)?;
-        insert_within_capacity(&mut endpoint.remotes, place, remote).map_err(|_| NoMemory)?;
+        let place = endpoint.remotes.search(|other| other.cmp(&remote)).err().ok_or(EndpointError::TupleInUse)?;
+        endpoint.remotes.insert(place, remote)?;
         endpoint.count += 1;
         Ok(EndpointUse { key, remote: Some(remote) })
     }
@@ -219,12 +218,13 @@ impl<P: Platform> Directory<P> {
     pub(crate) fn release(&mut self, bound: &EndpointUse) {
         let Ok(place) = self.search(&bound.key) else { return };
         let Some(endpoint) = self.endpoints.get_mut(place) else { return };
-        if let Some(met) = bound.remote.and_then(|remote| endpoint.remotes.binary_search(&remote).ok()) {
-            let _met = remove_at(&mut endpoint.remotes, met);
+        let met = bound.remote.and_then(|remote| endpoint.remotes.search(|other| other.cmp(&remote)).ok());
+        if let Some(met) = met {
+            let _met = endpoint.remotes.remove(met);
         }
         endpoint.count -= 1;
         if endpoint.count == 0 {
-            let _gone = remove_at(&mut self.endpoints, place);
+            let _gone = self.endpoints.remove(place);
         }
     }
 }

@@ -51,7 +51,7 @@ impl From<EndpointError> for ConnectError {
         match error {
             EndpointError::InUse => Self::AddressInUse,
             EndpointError::TupleInUse => Self::TupleInUse,
-            EndpointError::NoPorts => Self::NoPorts,
+            EndpointError::PortsInUse { .. } => Self::NoPorts,
             EndpointError::NoMemory => Self::NoResources,
         }
     }
@@ -109,7 +109,7 @@ impl<P: Platform> Listener<P> {
             if everywhere { Some(SocketAddr::new(address.ip(), address.port())) } else { adapter.own_address(address) };
         let address = own.ok_or(ConnectError::InvalidAddress)?;
         let key = EndpointKey::new(adapter.number, address);
-        self.begin(address, || Ok(listener.network.directory.with(|directory| directory.take(key, Some(listener)))?))
+        self.begin(address, || Ok(listener.network.take_endpoint(key, Some(listener))?))
     }
 
     /// Takes the endpoint, once.

@@ -6,7 +6,9 @@ use softndk_cells::{Dispose, NoMemory, Shared};
 
 use crate::adapter::adapter::AdapterObject;
 use crate::capacity::push_within_capacity;
-use crate::connection::endpoint::{Directory, EndpointUse};
+use crate::connection::endpoint::{Directory, EndpointError, EndpointKey, EndpointUse};
+use crate::connection::listener::ListenerObject;
+use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST, PORT_STEP};
 use crate::platform::{Lock, Platform};
 
 pub(crate) struct Network<P: Platform> {
@@ -19,6 +21,21 @@ impl<P: Platform> Dispose for Network<P> {}
 impl<P: Platform> Network<P> {
     pub(crate) fn try_new() -> Result<Shared<Self>, NoMemory> {
         Shared::try_new(Self { directory: P::Lock::new(Directory::new()), adapters: P::Lock::new(Vec::new()) })
+    }
+
+    /// Takes an endpoint; returns its key with the port filled in.
+    pub(crate) fn take_endpoint(
+        &self,
+        key: EndpointKey,
+        listener: Option<&Shared<ListenerObject<P>>>,
+    ) -> Result<EndpointKey, EndpointError> {
+        let ports = usize::from(EPHEMERAL_LAST - EPHEMERAL_FIRST) + 1;
+        let mut taken = self.directory.with(|directory| directory.take(key, None, listener));
+        for _ in 1..ports.div_ceil(PORT_STEP) {
+            let Err(EndpointError::PortsInUse { next }) = taken else { break };
+            taken = self.directory.with(|directory| directory.take(key, Some(next), listener));
+        }
+        taken
     }
 
     pub(crate) fn add_adapter(&self, adapter: &Shared<AdapterObject<P>>) -> Result<(), NoMemory> {

@@ -53,7 +53,7 @@ impl<P: Platform> SharedEndpoint<P> {
         let own = if everywhere { Some(address) } else { adapter.own_address(address) };
         let mut address = own.ok_or(ConnectError::InvalidAddress)?;
         let directory = &network.directory;
-        let key = directory.with(|directory| directory.take(EndpointKey::new(adapter.number, address), None))?;
+        let key = network.take_endpoint(EndpointKey::new(adapter.number, address), None)?;
         address.set_port(key.port());
         let endpoint = Shared::try_new(SharedEndpointObject {
             core: adapter.core(

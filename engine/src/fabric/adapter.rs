@@ -78,7 +78,7 @@ impl<P: Platform> Adapter<P> {
     }
 
     pub fn counters(&self) -> Counters {
-        self.adapter.traffic_counters.with(|traffic_counters| self.adapter.statistics.read(traffic_counters))
+        self.adapter.statistics.read(|read| self.adapter.traffic_counters.with(|counters| read(counters)))
     }
 
     /// Calls `each` for every established connection; no lock of the engine is held meanwhile.

@@ -7,9 +7,9 @@
 use softndk_cells::{Dispose, Last, Removed, Shared, SlotKey, Stamp, View};
 
 use crate::adapter::open::OpenObject;
-use crate::capacity::push_within_capacity;
 use crate::error::RegionError;
 use crate::limits;
+use crate::limits::REGISTRY_STEP;
 use crate::memory::tables::Tables;
 use crate::object::event::{Retired, ServicePass, Sink};
 use crate::object::header::{AnyObject, Core, Hold, Object};
@@ -71,13 +71,10 @@ pub(crate) fn build<P: Platform>(
             return Err((RegionError::Closing, memory, builder));
         }
         let slot = key.slot as usize;
-        let missing = (slot + 1).saturating_sub(builders.len());
-        if builders.try_reserve(missing).is_err() {
-            return Err((RegionError::NoResources, memory, builder));
-        }
-        for _place in 0..missing {
-            let added = push_within_capacity(builders, None);
-            debug_assert!(added.is_ok());
+        while builders.len() <= slot {
+            if builders.push(None).is_err() {
+                return Err((RegionError::NoResources, memory, builder));
+            }
         }
         if let Some(place) = builders.get_mut(slot) {
             *place = Some(builder);
@@ -135,17 +132,21 @@ pub(crate) fn release<P: Platform>(
 /// Revokes every mapping of an open that is being closed: those whose build finished after the close began, and those that its
 /// consumer did not release.
 pub(crate) fn release_all<P: Platform>(tables: &Tables<P>, open: &Shared<OpenObject<P>>) {
-    let mut from = 0;
+    let mut from = 0_usize;
     loop {
-        let builder = tables.builders.with(|builders| {
-            let rest = builders.get_mut(from..)?;
-            let place =
-                rest.iter().position(|place| place.as_ref().is_some_and(|builder| builder.open == open.address()));
-            from += place? + 1;
-            rest.get_mut(place?)?.take()
+        let found = tables.builders.with(|builders| {
+            let end = builders.len().min(from.saturating_add(REGISTRY_STEP));
+            for slot in from..end {
+                let place = builders.get_mut(slot)?;
+                if let Some(builder) = place.take_if(|builder| builder.open == open.address()) {
+                    return Some((slot + 1, Some(builder)));
+                }
+            }
+            (from < end).then_some((end, None))
         });
-        let Some(builder) = builder else { return };
-        drop(revoke(&builder));
+        let Some((next, builder)) = found else { return };
+        from = next;
+        drop(builder.as_ref().and_then(revoke));
     }
 }
 

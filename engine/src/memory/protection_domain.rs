@@ -2,13 +2,12 @@
 //!
 //! A domain is the number that regions, windows, queue pairs and the privileged token share, and the parent of the first two.
 
-use alloc::vec::Vec;
-
 use softndk_cells::{NoMemory, Removed, Shared, SlotKey, SlotTable};
 
 use crate::adapter::open::OpenObject;
-use crate::capacity::push_within_capacity;
+use crate::blocks::Blocks;
 use crate::error::CreateError;
+use crate::limits::DISPOSE_STEP;
 use crate::memory::memory_region::{MemoryRegion, TokenEntry};
 use crate::memory::memory_window::MemoryWindow;
 use crate::memory::tables::Tables;
@@ -111,30 +110,30 @@ object!(DomainObject {});
 pub(crate) struct RetiredSlots {
     /// Domains that exist or are being made; each has its place reserved in `removed`.
     live: usize,
-    removed: Vec<Removed>,
+    removed: Blocks<Removed>,
 }
 
 impl RetiredSlots {
     pub(crate) const fn new() -> Self {
-        Self { live: 0, removed: Vec::new() }
+        Self { live: 0, removed: Blocks::new() }
     }
 
-    /// Frees what has become free, reserves the place of one more domain in `removed`, and counts it: two that are made at a
+    /// Frees some of what has become free, reserves the place of one more domain in `removed`, and counts it: two that are made at a
     /// time reserve two.
     fn prepare<T>(&mut self, tokens: &SlotTable<T>) -> Result<(), NoMemory> {
-        for _ in 0..self.removed.len() {
+        for _ in 0..DISPOSE_STEP {
             match self.removed.pop().map(|removed| tokens.reclaim(removed)) {
                 Some(Ok(entry)) => drop(entry),
                 Some(Err(removed)) => {
                     // The place is the one it was popped from.
-                    let kept = push_within_capacity(&mut self.removed, removed);
+                    let kept = self.removed.push_within_capacity(removed);
                     debug_assert!(kept.is_ok());
                     break;
                 }
                 None => break,
             }
         }
-        self.removed.try_reserve(self.live + 1)?;
+        self.removed.reserve(self.removed.len().saturating_add(self.live + 1))?;
         self.live += 1;
         Ok(())
     }
@@ -150,7 +149,7 @@ impl RetiredSlots {
             Ok(entry) => drop(entry),
             Err(removed) => {
                 // `prepare` reserved a place for every living domain.
-                let kept = push_within_capacity(&mut self.removed, removed);
+                let kept = self.removed.push_within_capacity(removed);
                 debug_assert!(kept.is_ok());
             }
         }

@@ -1,9 +1,8 @@
 //! The tables behind memory tokens and logical addresses, one of each for all adapters of a fabric.
 
-use alloc::vec::Vec;
-
 use softndk_cells::{Dispose, NoMemory, Shared, SlotTable};
 
+use crate::blocks::Blocks;
 use crate::memory::mapping::{Mapping, MappingObject};
 use crate::memory::memory_region::TokenEntry;
 use crate::memory::protection_domain::RetiredSlots;
@@ -18,7 +17,7 @@ pub(crate) struct Tables<P: Platform> {
     /// What logical addresses name.
     pub(crate) mappings: SlotTable<Mapping<P>>,
     /// The builder of the mapping in each slot.
-    pub(crate) builders: P::Lock<Vec<Option<Shared<MappingObject<P>>>>>,
+    pub(crate) builders: P::Lock<Blocks<Option<Shared<MappingObject<P>>>>>,
     pub(crate) retired_slots: P::Lock<RetiredSlots>,
 }
 
@@ -40,7 +39,7 @@ impl<P: Platform> Tables<P> {
                 generations(LogicalAddress::GENERATION_BITS),
                 epoch.clone(),
             )?,
-            builders: P::Lock::new(Vec::new()),
+            builders: P::Lock::new(Blocks::new()),
             retired_slots: P::Lock::new(RetiredSlots::new()),
         })
     }

@@ -3,12 +3,11 @@
 //! Rules: an object is found from the moment it is published until it is finished; taking one out allocates nothing; the pointer
 //! of the registry is dropped outside its lock.
 
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use softndk_cells::{Dispose, NoMemory};
 
-use crate::capacity::push_within_capacity;
+use crate::blocks::Blocks;
 use crate::limits::REGISTRY_STEP;
 use crate::object::header::Object;
 use crate::platform::{Lock, Platform};
@@ -25,8 +24,8 @@ pub(crate) struct Registry<P: Platform> {
 impl<P: Platform> Dispose for Registry<P> {}
 
 struct RegistryContents<P: Platform> {
-    objects: Vec<Option<Object<P>>>,
-    free: Vec<u32>,
+    objects: Blocks<Option<Object<P>>>,
+    free: Blocks<u32>,
     /// Objects there are, by the number of their kind.
     counts: [u32; KINDS],
 }
@@ -43,7 +42,7 @@ impl<P: Platform> Registry<P> {
     pub(crate) fn new(most: u32) -> Self {
         Self {
             most,
-            inner: P::Lock::new(RegistryContents { objects: Vec::new(), free: Vec::new(), counts: [0; KINDS] }),
+            inner: P::Lock::new(RegistryContents { objects: Blocks::new(), free: Blocks::new(), counts: [0; KINDS] }),
         }
     }
 
@@ -57,11 +56,9 @@ impl<P: Platform> Registry<P> {
                 index
             } else {
                 let index = u32::try_from(registry.objects.len()).map_err(|_| NoMemory)?;
-                registry.objects.try_reserve(1)?;
-                // Capacity for every index at once, so that unregistering never allocates.
-                let missing = registry.objects.capacity().saturating_sub(registry.free.len());
-                registry.free.try_reserve(missing)?;
-                push_within_capacity(&mut registry.objects, None).map_err(|_| NoMemory)?;
+                // Capacity for every index, so that unregistering never allocates.
+                registry.free.reserve(registry.objects.len().saturating_add(1))?;
+                registry.objects.push(None)?;
                 index
             };
             if let Some(core) = object.core() {
@@ -83,7 +80,7 @@ impl<P: Platform> Registry<P> {
             let object = registry.objects.get_mut(index as usize).and_then(Option::take);
             if object.is_some() {
                 // `register` reserved capacity for every index.
-                let kept = push_within_capacity(&mut registry.free, index);
+                let kept = registry.free.push_within_capacity(index);
                 debug_assert!(kept.is_ok());
             }
             if let Some(count) = object.as_ref().and_then(|object| registry.count(object)) {
@@ -109,12 +106,12 @@ impl<P: Platform> Registry<P> {
     /// was one; `None` behind the last place.
     pub(crate) fn scan_from(&self, position: usize) -> Option<(usize, Option<Object<P>>)> {
         self.inner.with(|registry| {
-            let places = registry.objects.get(position..).filter(|places| !places.is_empty())?;
-            let visited = places.iter().take(REGISTRY_STEP);
-            let mut objects =
-                visited.clone().zip(position + 1..).filter_map(|(place, after)| Some((after, place.as_ref()?)));
-            let found = objects.next().map(|(after, object)| (after, Some(object.clone())));
-            Some(found.unwrap_or((position + visited.len(), None)))
+            let end = registry.objects.len().min(position.saturating_add(REGISTRY_STEP));
+            let mut places =
+                (position..end).map(|place| (place + 1, registry.objects.get(place).and_then(Option::as_ref)));
+            let (after, _) = places.clone().next_back()?;
+            let found = places.find_map(|(after, object)| Some((after, Some(object?.clone()))));
+            Some(found.unwrap_or((after, None)))
         })
     }
 

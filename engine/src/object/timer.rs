@@ -8,12 +8,11 @@
 //! a heap. While it is set it points to its object, so the end of an object clears its timer. A pass takes a bounded number of
 //! deadlines. The lock here is taken last of all and calls nothing but `wake_at`.
 
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use softndk_cells::NoMemory;
 
-use crate::capacity::push_within_capacity;
+use crate::blocks::Blocks;
 use crate::limits::EXPIRE_STEP;
 use crate::object::header::Object;
 use crate::object::scheduler::Scheduler;
@@ -31,11 +30,11 @@ pub(crate) struct TimerQueue<P: Platform> {
 
 /// A heap of places, the earliest in front.
 struct Deadlines<T> {
-    places: Places<T>,
+    places: Blocks<TimerPlace<T>>,
     /// Numbers of places that are set.
-    heap: Vec<u32>,
+    heap: Blocks<u32>,
     /// Numbers of unused places.
-    free: Vec<u32>,
+    free: Blocks<u32>,
 }
 
 struct TimerPlace<T> {
@@ -130,48 +129,9 @@ impl<P: Platform> TimerQueue<P> {
     }
 }
 
-/// The places of timers, in blocks that stay where they are: the table grows under its lock, and moves no place for that.
-struct Places<T> {
-    blocks: Vec<Vec<TimerPlace<T>>>,
-    length: usize,
-}
-
-const BLOCK: usize = 256;
-
-impl<T> Places<T> {
-    const fn new() -> Self {
-        Self { blocks: Vec::new(), length: 0 }
-    }
-
-    /// One more, unused.
-    fn add(&mut self) -> Result<(), NoMemory> {
-        if self.length.is_multiple_of(BLOCK) {
-            self.blocks.try_reserve(1)?;
-            let mut block = Vec::new();
-            block.try_reserve_exact(BLOCK)?;
-            push_within_capacity(&mut self.blocks, block).map_err(|_| NoMemory)?;
-        }
-        let block = self.blocks.last_mut().ok_or(NoMemory)?;
-        let place = TimerPlace { deadline: NEVER, position: 0, object: None };
-        push_within_capacity(block, place).map_err(|_| NoMemory)?;
-        self.length = self.length.saturating_add(1);
-        Ok(())
-    }
-
-    fn get(&self, number: u32) -> Option<&TimerPlace<T>> {
-        let number = number as usize;
-        self.blocks.get(number / BLOCK)?.get(number % BLOCK)
-    }
-
-    fn get_mut(&mut self, number: u32) -> Option<&mut TimerPlace<T>> {
-        let number = number as usize;
-        self.blocks.get_mut(number / BLOCK)?.get_mut(number % BLOCK)
-    }
-}
-
 impl<T> Deadlines<T> {
     const fn new() -> Self {
-        Self { places: Places::new(), heap: Vec::new(), free: Vec::new() }
+        Self { places: Blocks::new(), heap: Blocks::new(), free: Blocks::new() }
     }
 
     /// A place for one more timer, with capacity in the heap for every place.
@@ -179,30 +139,30 @@ impl<T> Deadlines<T> {
         if let Some(place) = self.free.pop() {
             return Ok(place);
         }
-        let number = u32::try_from(self.places.length).map_err(|_| NoMemory)?;
-        let wanted = self.places.length + 1;
-        self.heap.try_reserve(wanted.saturating_sub(self.heap.len()))?;
-        self.free.try_reserve(wanted.saturating_sub(self.free.len()))?;
-        self.places.add()?;
-        Ok(number)
+        let number = self.places.len();
+        self.heap.reserve(number.saturating_add(1))?;
+        self.free.reserve(number.saturating_add(1))?;
+        let name = u32::try_from(number).map_err(|_| NoMemory)?;
+        self.places.push(TimerPlace { deadline: NEVER, position: 0, object: None })?;
+        Ok(name)
     }
 
     fn remove(&mut self, place: u32) {
         // `add` reserved capacity for every place.
-        let kept = push_within_capacity(&mut self.free, place);
+        let kept = self.free.push_within_capacity(place);
         debug_assert!(kept.is_ok());
     }
 
     fn set(&mut self, number: u32, object: T, deadline: u64) -> Option<T> {
         let heap_length = self.heap.len();
-        let place = self.places.get_mut(number)?;
+        let place = self.places.get_mut(number as usize)?;
         place.deadline = deadline;
         let replaced = place.object.replace(object);
         let position = if replaced.is_some() {
             place.position
         } else {
             place.position = heap_length;
-            let kept = push_within_capacity(&mut self.heap, number);
+            let kept = self.heap.push_within_capacity(number);
             debug_assert!(kept.is_ok());
             heap_length
         };
@@ -211,7 +171,7 @@ impl<T> Deadlines<T> {
     }
 
     fn clear(&mut self, number: u32) -> Option<T> {
-        let place = self.places.get_mut(number)?;
+        let place = self.places.get_mut(number as usize)?;
         let object = place.object.take()?;
         let position = place.position;
         self.swap(position, self.heap.len().saturating_sub(1));
@@ -222,7 +182,7 @@ impl<T> Deadlines<T> {
 
     /// The object with the earliest deadline, if that has passed.
     fn take(&mut self, now: u64) -> Option<T> {
-        let first = *self.heap.first()?;
+        let first = *self.heap.get(0)?;
         if self.deadline(first) > now {
             return None;
         }
@@ -230,11 +190,11 @@ impl<T> Deadlines<T> {
     }
 
     fn earliest(&self) -> u64 {
-        self.heap.first().map_or(NEVER, |first| self.deadline(*first))
+        self.heap.get(0).map_or(NEVER, |first| self.deadline(*first))
     }
 
     fn deadline(&self, number: u32) -> u64 {
-        self.places.get(number).map_or(NEVER, |place| place.deadline)
+        self.places.get(number as usize).map_or(NEVER, |place| place.deadline)
     }
 
     fn deadline_at(&self, position: usize) -> u64 {
@@ -267,7 +227,7 @@ impl<T> Deadlines<T> {
             if let Some(entry) = self.heap.get_mut(position) {
                 *entry = number;
             }
-            if let Some(place) = self.places.get_mut(number) {
+            if let Some(place) = self.places.get_mut(number as usize) {
                 place.position = position;
             }
         }
@@ -278,7 +238,8 @@ impl<T> Deadlines<T> {
 mod tests {
     use alloc::vec::Vec;
 
-    use super::{BLOCK, Deadlines, NEVER};
+    use super::{Deadlines, NEVER};
+    use crate::limits::BLOCK;
 
     #[test]
     fn objects_come_out_in_the_order_of_their_deadlines_and_not_before() {

@@ -73,6 +73,17 @@ impl Stretch {
         self.places.store(self.places.load(Ordering::Relaxed) | bit(place), Ordering::Relaxed);
     }
 
+    /// Does what the host alone has to do: its time is none of the stretch's.
+    pub(crate) fn leave_out<R>(&self, work: impl FnOnce() -> R) -> R {
+        let began = time_stamp_counter();
+        let result = work();
+        if self.is_open() {
+            let passed = time_stamp_counter().saturating_sub(began);
+            self.since.store(self.since.load(Ordering::Relaxed) + passed, Ordering::Relaxed);
+        }
+        result
+    }
+
     /// It ends at a place; its time is kept unless the system gave the processor to something else, which Windows does not do then.
     pub(crate) fn end(&self, times: &Times, place: u64) {
         let now = time_stamp_counter();
@@ -201,6 +212,18 @@ mod tests {
     fn a_place_has_the_same_bit_wherever_its_image_lies() {
         assert_eq!(bit(0x7F00_0000_1234), bit(0x5500_0000_0234));
         assert_ne!(bit(0x1234), bit(0x1235));
+    }
+
+    #[test]
+    fn what_the_host_does_for_itself_is_left_out() {
+        let stretch = Stretch::new();
+        assert_eq!(stretch.leave_out(|| 7), 7);
+        assert!(!stretch.is_open());
+        stretch.begin(1);
+        let (began, slept) = (stretch.since.load(Ordering::Relaxed), time_stamp_counter());
+        stretch.leave_out(|| std::thread::sleep(Duration::from_millis(2)));
+        let (left_out, passed) = (stretch.since.load(Ordering::Relaxed) - began, time_stamp_counter() - slept);
+        assert!(left_out > passed / 2 && left_out <= passed, "{left_out} of {passed}");
     }
 
     #[test]

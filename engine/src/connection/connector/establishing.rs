@@ -146,13 +146,16 @@ impl<P: Platform> Connector<P> {
         let connector = &self.0;
         let network = &connector.network;
         let route = ConnectionWire::route(connector, checked.connect.destination)?;
-        let used = network.directory.with(|directory| match checked.connect.source {
+        let used = match checked.connect.source {
             Source::Address(_) => {
                 let key = EndpointKey::new(connector.open.adapter.number, checked.source);
-                directory.take(key, None).map(EndpointUse::at)
+                network.take_endpoint(key, None).map(EndpointUse::at)
             }
-            Source::Shared(shared) => directory.meet(shared.0.key, <ConnectionWire as MessageWire<P>>::remote(&route)),
-        })?;
+            Source::Shared(shared) => {
+                let remote = <ConnectionWire as MessageWire<P>>::remote(&route);
+                network.directory.with(|directory| directory.meet(shared.0.key, remote))
+            }
+        }?;
         let endpoint = EndpointGuard::new(network, used);
         let mut source = checked.source;
         source.set_port(used.key.port());
