@@ -160,9 +160,9 @@ impl<T> SortedBlocks<T> {
         if one.is_empty() {
             core::mem::swap(one, other);
         }
-        if other.is_empty() || one.len() + other.len() <= SORTED / 2 {
+        if other.is_empty() || one.len().saturating_add(other.len()) <= SORTED / 2 {
             move_tail(other, 0, one);
-            let _empty = remove_at(&mut self.blocks, block + 1);
+            let _empty = remove_at(&mut self.blocks, block.saturating_add(1));
         }
     }
 

@@ -115,7 +115,7 @@ impl<P: Platform> Adapter<P> {
             if ObjectSnapshot::of(&object).is_some_and(|snapshot| !each(snapshot)) {
                 return Some(found);
             }
-            position = found + 1;
+            position = found.saturating_add(1);
         }
         None
     }

@@ -139,7 +139,7 @@ pub(crate) fn release_all<P: Platform>(tables: &Tables<P>, open: &Shared<OpenObj
             for slot in from..end {
                 let place = builders.get_mut(slot)?;
                 if let Some(builder) = place.take_if(|builder| builder.open == open.address()) {
-                    return Some((slot + 1, Some(builder)));
+                    return Some((slot.saturating_add(1), Some(builder)));
                 }
             }
             (from < end).then_some((end, None))

@@ -96,7 +96,7 @@ impl<P: Platform> Registry<P> {
         loop {
             let (after, object) = self.scan_from(position)?;
             if let Some(object) = object {
-                return Some((after - 1, object));
+                return Some((after.saturating_sub(1), object));
             }
             position = after;
         }
@@ -107,8 +107,8 @@ impl<P: Platform> Registry<P> {
     pub(crate) fn scan_from(&self, position: usize) -> Option<(usize, Option<Object<P>>)> {
         self.inner.with(|registry| {
             let end = registry.objects.len().min(position.saturating_add(REGISTRY_STEP));
-            let mut places =
-                (position..end).map(|place| (place + 1, registry.objects.get(place).and_then(Option::as_ref)));
+            let mut places = (position..end)
+                .map(|place| (place.saturating_add(1), registry.objects.get(place).and_then(Option::as_ref)));
             let (after, _) = places.clone().next_back()?;
             let found = places.find_map(|(after, object)| Some((after, Some(object?.clone()))));
             Some(found.unwrap_or((after, None)))
@@ -120,7 +120,7 @@ impl<P: Platform> Registry<P> {
         let mut position = 0;
         while let Some((found, object)) = self.next_object(position) {
             each(&object);
-            position = found + 1;
+            position = found.saturating_add(1);
         }
     }
 }

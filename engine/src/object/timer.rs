@@ -211,7 +211,8 @@ impl<T> Deadlines<T> {
             position = (position - 1) / 2;
         }
         loop {
-            let (left, right) = (2 * position + 1, 2 * position + 2);
+            let left = position.saturating_mul(2).saturating_add(1);
+            let right = left.saturating_add(1);
             let smaller = if self.deadline_at(right) < self.deadline_at(left) { right } else { left };
             if smaller >= self.heap.len() || self.deadline_at(position) <= self.deadline_at(smaller) {
                 return;

@@ -15,6 +15,7 @@ use crate::memory::address_space::{Protection, Reservation, Zone};
 use crate::memory::slots::{Outcome, Record};
 use crate::memory::{PAGE_SIZE, frames, map_budget, mdl, paged, slots};
 use crate::ntoskrnl::{lookasides, work_items};
+use crate::thread::Thread;
 use crate::{dispatcher, dpc, irql, lock_order, mutex, spin_lock, timer};
 
 /// A caller's requirements for a block.
@@ -347,7 +348,7 @@ fn free_by_map(what: &str, start: usize, tag: Option<u32>) {
         check_unused(what, start, end);
     }
     match &block.storage {
-        Storage::Guarded(reservation, list) => {
+        Storage::Guarded(reservation, list) => Thread::current().stretch.leave_out(|| {
             if mdl::any_mapped() {
                 mdl::check_frames_unmapped(list, "a pool block is freed");
             }
@@ -357,7 +358,7 @@ fn free_by_map(what: &str, start: usize, tag: Option<u32>) {
             if crate::kernel::is_verifying() {
                 remember(start, &block, reservation);
             }
-        }
+        }),
         Storage::Slot(class) => with(|pool| pool.slots.entry(*class).or_default().push(start)),
     }
 }
