@@ -133,6 +133,15 @@ impl QueueState {
         Some(room)
     }
 
+    /// As [`Self::room`], where results are written soon.
+    fn prepare(&mut self) -> Option<u32> {
+        let room = self.room()?;
+        if let Some(ring) = &self.ring {
+            ring.memory.fetch_for_results(&ring.ring, ring.producer, room.min(BATCH as u32));
+        }
+        Some(room)
+    }
+
     /// Writes results into the ring. A ring that was changed meanwhile has as much room at least.
     fn write(&mut self, completions: &[Completion]) {
         let Some(ring) = &mut self.ring else { return };
@@ -208,7 +217,7 @@ impl CompletionQueue {
 
     /// Leaves the engine's queue armed, or completions behind that have room: then true.
     fn move_batches(&self, engine: &EngineQueue<KernelPlatform>, with_others: bool, moved: &mut Moved<'_>) -> bool {
-        let mut room = self.state.lock().room();
+        let mut room = self.state.lock().prepare();
         let mut batch = [Completion::default(); BATCH];
         for _ in 0..BATCHES {
             let Some(room_now) = room.filter(|room| *room != 0) else {

@@ -5,13 +5,14 @@
 
 use ndkpi_sys::nt::{
     DEVICE_OBJECT, IRP, NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
+    STATUS_INVALID_PARAMETER, STATUS_REVISION_MISMATCH, STATUS_SUCCESS,
 };
 use softndk_cells::Shared;
 use softndk_ioctl::nd::{
     VERSION,
     control::{self, Handle},
     private::{self, ProviderToken},
+    rings::LAYOUT,
 };
 use softndk_kernel::{
     irp::{Buffer, Request},
@@ -276,6 +277,7 @@ fn doorbell(call: &Call, buffer: &mut Buffer) -> Answered {
 /// ATTACH, of whatever has rings.
 fn attach(call: &Call, request: Request) -> Result<NTSTATUS, (Request, NTSTATUS)> {
     let asked = match input::<private::Attach>(&Buffer::of(&request)) {
+        Ok(asked) if asked.layout != LAYOUT => return Err((request, STATUS_REVISION_MISMATCH)),
         Ok(asked) => asked,
         Err(status) => return Err((request, status)),
     };

@@ -33,6 +33,9 @@ use crate::{
     ndk::engine::Engine,
 };
 
+/// Results of one cache line.
+const RESULTS_A_LINE: usize = 2;
+
 /// Rings in memory of a process, for as long as the request pends that brought the memory.
 pub struct Attached {
     start: NonNull<u8>,
@@ -204,6 +207,15 @@ impl Attached {
         self.read(CONSUMER_OFFSET)
     }
 
+    /// Results are written from `count` on soon: has the processor bring their lines, of which the process's has copies, all at once.
+    pub fn fetch_for_results(&self, ring: &Ring, count: u32, results: u32) {
+        for index in (0..results).step_by(RESULTS_A_LINE) {
+            if let Some(place) = self.place::<ResultEntry>(ring.place(count.wrapping_add(index))) {
+                fetch_for_writing(place.cast());
+            }
+        }
+    }
+
     /// Writes a result; it becomes visible by [`Self::publish_results`].
     pub fn write_result(&self, ring: &Ring, count: u32, result: ResultEntry) {
         if let Some(place) = self.place::<ResultEntry>(ring.place(count)) {
@@ -227,6 +239,17 @@ fn prefetch(place: *const i8) {
     // SAFETY: a hint, for any address; the instruction is part of SSE, which x64 has.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// As [`prefetch`], for a line that is written soon.
+fn fetch_for_writing(place: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, for any address; every processor that 64-bit Windows runs on has the instruction.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

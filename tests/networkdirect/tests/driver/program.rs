@@ -7,8 +7,9 @@ use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::*;
 use softndk_ioctl::nd::rings::{
-    COMPLETION_ENTRIES, CONSUMER_OFFSET, CompletionFlags, InitiatorEntry, OperationFlags, QueueLayout, QueuePairState,
-    QueuePairTaken, QueueSizes, ReceiveEntry, RequestType, ResultEntry, Ring, Sge, TAKEN_OFFSET, completion_layout,
+    COMPLETION_ENTRIES, CONSUMER_OFFSET, CompletionFlags, InitiatorEntry, LAYOUT, OperationFlags, QueueLayout,
+    QueuePairState, QueuePairTaken, QueueSizes, ReceiveEntry, RequestType, ResultEntry, Ring, Sge, TAKEN_OFFSET,
+    completion_layout,
 };
 use softndk_ioctl::nd::{INFO_VERSION, VERSION, WIN32_DEVICE_NAME};
 use std::net::{IpAddr, SocketAddr};
@@ -235,7 +236,7 @@ impl Queue {
         let (ring, length) = completion_layout(depth).unwrap();
         assert_eq!(ring.offset, COMPLETION_ENTRIES);
         let memory = UserBuffer::new(length);
-        let attach = nd.lend(ATTACH, &Attach { version: VERSION, reserved: 0, handle }, &memory)?;
+        let attach = nd.lend(ATTACH, &Attach { version: VERSION, layout: LAYOUT, handle }, &memory)?;
         Ok(Self { handle, memory, attach, ring, taken: AtomicU32::new(0) })
     }
 
@@ -366,7 +367,7 @@ impl Pair {
 
     pub fn try_attach(nd: &Nd, handle: u64, sizes: QueueSizes, memory: UserBuffer) -> Result<Self, Status> {
         let layout = QueueLayout::new(sizes).unwrap();
-        let attach = nd.lend(ATTACH, &Attach { version: VERSION, reserved: 0, handle }, &memory)?;
+        let attach = nd.lend(ATTACH, &Attach { version: VERSION, layout: LAYOUT, handle }, &memory)?;
         Ok(Self { handle, memory, attach, layout, sizes, sent: AtomicU32::new(0), received: AtomicU32::new(0) })
     }
 

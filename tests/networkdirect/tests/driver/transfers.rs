@@ -7,7 +7,7 @@ use networkdirect::{cases, cases::Case};
 use softndk_ioctl::Status;
 use softndk_ioctl::nd::control::*;
 use softndk_ioctl::nd::private::{ATTACH, Attach};
-use softndk_ioctl::nd::rings::{OperationFlags, QueuePairState, RequestType, ResultEntry, Sge};
+use softndk_ioctl::nd::rings::{LAYOUT, OperationFlags, QueuePairState, RequestType, ResultEntry, Sge};
 
 pub const CASES: &[Case] = cases![
     messages_and_remote_accesses_arrive,
@@ -343,7 +343,7 @@ fn rings_are_attached_once() {
     let program = Program::start(7, 1);
     let nd = &program.nd;
     let attach = |object: u64, memory: &UserBuffer| {
-        status(&nd.begin_direct(ATTACH, &Attach { version: 1, reserved: 0, handle: object }, memory))
+        status(&nd.begin_direct(ATTACH, &Attach { version: 1, layout: LAYOUT, handle: object }, memory))
     };
     let memory = UserBuffer::new(65_536);
     assert_eq!(attach(program.pair.handle, &memory), INVALID_DEVICE_STATE);
@@ -353,6 +353,13 @@ fn rings_are_attached_once() {
     assert_eq!(attach(bare, &UserBuffer::new(128)), BUFFER_TOO_SMALL);
     let crooked = UserBuffer::with_offset(8192, 64, kernel_host::FrameOrder::Scattered);
     assert_eq!(attach(bare, &crooked), Status::INVALID_PARAMETER);
+    // Libraries of another build mean other places.
+    for layout in [LAYOUT - 1, LAYOUT + 1, u32::MAX] {
+        for object in [bare, program.pair.handle] {
+            let asked = Attach { version: 1, layout, handle: object };
+            assert_eq!(status(&nd.begin_direct(ATTACH, &asked, &memory)), Status::REVISION_MISMATCH);
+        }
+    }
     // Cancelled, and brought again.
     let queue = Queue::attach(nd, bare, 4);
     assert!(queue.attach.cancel());

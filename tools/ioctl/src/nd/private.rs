@@ -24,7 +24,8 @@ pub const LOCK_FOR_READING: u32 = code(0x801, Method::InDirect);
 /// Gives a queue pair, a completion queue or a shared receive queue its memory: METHOD_OUT_DIRECT. Input: [`Attach`]; the output
 /// buffer is the memory, as long as [`super::rings`] says, zeroed, on a page boundary. It pends until the queue is freed, resized
 /// (a completion queue) or its file is closed. Without it nothing can be posted. A failure comes at once: INVALID_HANDLE,
-/// INVALID_DEVICE_STATE (there is one, and this is no resize), BUFFER_TOO_SMALL, INVALID_PARAMETER, INSUFFICIENT_RESOURCES.
+/// INVALID_DEVICE_STATE (there is one, and this is no resize), BUFFER_TOO_SMALL, INVALID_PARAMETER, INSUFFICIENT_RESOURCES,
+/// REVISION_MISMATCH (another layout of the rings than the driver's).
 pub const ATTACH: u32 = code(0x802, Method::OutDirect);
 
 /// The rings of a queue pair or a shared receive queue have new entries, or a completion queue's ring has room again. Input:
@@ -67,7 +68,8 @@ structures! {
     /// For [`ATTACH`].
     Attach (16) {
         version: u32,
-        reserved: u32,
+        /// [`LAYOUT`](super::rings::LAYOUT) of the library.
+        layout: u32,
         handle: u64,
     }
 

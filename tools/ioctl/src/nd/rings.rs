@@ -12,6 +12,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::control::structures;
 
+/// Which layout this is, for [`ATTACH`](super::private::ATTACH): a library and a driver of different builds refuse each other. To be counted up
+/// with every change of a place or of a meaning.
+pub const LAYOUT: u32 = 1;
 /// Bytes before the entries of a completion ring.
 pub const COMPLETION_ENTRIES: usize = 128;
 /// Where the process writes how many results it has taken: a cache line of its own.
