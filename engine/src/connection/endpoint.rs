@@ -71,8 +71,6 @@ struct Endpoint<P: Platform> {
     key: EndpointKey,
     count: u32,
     listener: Option<Shared<ListenerObject<P>>>,
-    /// The remotes of the connectors over a shared endpoint, sorted.
-    remotes: SortedBlocks<EndpointKey>,
 }
 
 /// Why an endpoint could not be had.
@@ -97,12 +95,14 @@ impl From<NoMemory> for EndpointError {
 /// All endpoints in use, sorted.
 pub(crate) struct Directory<P: Platform> {
     endpoints: SortedBlocks<Endpoint<P>>,
+    /// Shared endpoints and the remotes that their connectors meet.
+    met: SortedBlocks<(EndpointKey, EndpointKey)>,
     next_port: u16,
 }
 
 impl<P: Platform> Directory<P> {
     pub(crate) const fn new() -> Self {
-        Self { endpoints: SortedBlocks::new(), next_port: EPHEMERAL_FIRST }
+        Self { endpoints: SortedBlocks::new(), met: SortedBlocks::new(), next_port: EPHEMERAL_FIRST }
     }
 
     fn search(&self, key: &EndpointKey) -> Result<Place, Place> {
@@ -139,7 +139,7 @@ impl<P: Platform> Directory<P> {
             self.free_port(&mut key)?;
         }
         let place = self.place_for(&key).ok_or(EndpointError::InUse)?;
-        let endpoint = Endpoint { key, count: 1, listener: listener.cloned(), remotes: SortedBlocks::new() };
+        let endpoint = Endpoint { key, count: 1, listener: listener.cloned() };
         self.endpoints.insert(place, endpoint)?;
         Ok(key)
     }
@@ -190,10 +190,13 @@ impl<P: Platform> Directory<P> {
     /// Counts a connector that connects over a shared endpoint to a remote.
     pub(crate) fn meet(&mut self, key: EndpointKey, remote: EndpointKey) -> Result<EndpointUse, EndpointError> {
         // A shared endpoint that connects is not closed, so its endpoint is there.
-        let endpoint = self.find(&key).ok_or(EndpointError::InUse)?;
-        let place = endpoint.remotes.search(|other| other.cmp(&remote)).err().ok_or(EndpointError::TupleInUse)?;
-        endpoint.remotes.insert(place, remote)?;
-        endpoint.count += 1;
+        let endpoint = self.search(&key).map_err(|_| EndpointError::InUse)?;
+        let pair = (key, remote);
+        let place = self.met.search(|other| other.cmp(&pair)).err().ok_or(EndpointError::TupleInUse)?;
+        self.met.insert(place, pair)?;
+        if let Some(endpoint) = self.endpoints.get_mut(endpoint) {
+            endpoint.count += 1;
+        }
         Ok(EndpointUse { key, remote: Some(remote) })
     }
 
@@ -216,12 +219,12 @@ impl<P: Platform> Directory<P> {
 
     /// Releases one count, and the endpoint with the last.
     pub(crate) fn release(&mut self, bound: &EndpointUse) {
+        let pair = bound.remote.map(|remote| (bound.key, remote));
+        if let Some(met) = pair.and_then(|pair| self.met.search(|other| other.cmp(&pair)).ok()) {
+            let _met = self.met.remove(met);
+        }
         let Ok(place) = self.search(&bound.key) else { return };
         let Some(endpoint) = self.endpoints.get_mut(place) else { return };
-        let met = bound.remote.and_then(|remote| endpoint.remotes.search(|other| other.cmp(&remote)).ok());
-        if let Some(met) = met {
-            let _met = endpoint.remotes.remove(met);
-        }
         endpoint.count -= 1;
         if endpoint.count == 0 {
             let _gone = self.endpoints.remove(place);
