@@ -11,7 +11,7 @@ use crate::blocks::Blocks;
 use crate::limits;
 
 /// Retired traffic counters to look for when one is made.
-const UPDATE_STEP: usize = 4;
+const UPDATE_STEP: usize = 3;
 /// Traffic counters that are read under one lock.
 const SUM_STEP: usize = 64;
 

@@ -8,7 +8,7 @@
 //! address; a listener on every address of an adapter uses its port at all of them; port 0 picks a free port between 49152 and
 //! 65535; over a shared endpoint each remote is used once.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use softndk_cells::{NoMemory, Shared};
 
@@ -17,39 +17,49 @@ use crate::connection::listener::ListenerObject;
 use crate::limits::{EPHEMERAL_FIRST, EPHEMERAL_LAST, PORT_STEP};
 use crate::platform::Platform;
 
-/// An address of one adapter. The order makes neighbours of all addresses that use one port; scope identifiers do not count,
-/// because an adapter has each address once.
+/// An address of one adapter, in numbers that are compared fast. The order makes neighbours of all addresses that use one port; scope
+/// identifiers do not count, because an adapter has each address once.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct EndpointKey {
-    adapter: u32,
-    is_ipv6: bool,
-    port: u16,
-    ip: IpAddr,
+    /// The adapter's number, the family, the port.
+    port: u64,
+    /// 0 is every address.
+    ip: [u64; 2],
 }
 
 impl EndpointKey {
     pub(crate) fn new(adapter: u32, address: SocketAddr) -> Self {
-        Self { adapter, is_ipv6: address.is_ipv6(), port: address.port(), ip: address.ip() }
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => u128::from(ip.to_bits()),
+            IpAddr::V6(ip) => ip.to_bits(),
+        };
+        let family = u64::from(address.is_ipv6()) << u16::BITS;
+        Self {
+            port: u64::from(adapter) << u32::BITS | family | u64::from(address.port()),
+            ip: [(ip >> u64::BITS) as u64, ip as u64],
+        }
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port as u16
+    }
+
+    fn with_port(self, port: u16) -> Self {
+        Self { port: self.port & !u64::from(u16::MAX) | u64::from(port), ..self }
     }
 
     /// The key of the listener at every address of this family and port; the first of its neighbours.
     fn everywhere(self) -> Self {
-        let ip = if self.is_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        Self { ip, ..self }
+        Self { ip: [0; 2], ..self }
     }
 
     /// Whether only one of the two can be in use.
     fn clashes(&self, other: &Self) -> bool {
-        let everywhere = self.everywhere();
-        self.shares_port(other) && (self == other || *self == everywhere || *other == everywhere)
+        self.shares_port(other) && (self.ip == other.ip || self.ip == [0; 2] || other.ip == [0; 2])
     }
 
     fn shares_port(&self, other: &Self) -> bool {
-        (self.adapter, self.is_ipv6, self.port) == (other.adapter, other.is_ipv6, other.port)
+        self.port == other.port
     }
 }
 
@@ -130,41 +140,42 @@ impl<P: Platform> Directory<P> {
     /// under one lock.
     pub(crate) fn take(
         &mut self,
-        mut key: EndpointKey,
+        key: EndpointKey,
         first: Option<u16>,
         listener: Option<&Shared<ListenerObject<P>>>,
     ) -> Result<EndpointKey, EndpointError> {
-        if key.port == 0 {
-            key.port = first.unwrap_or(self.next_port);
-            self.free_port(&mut key)?;
-        }
-        let place = self.place_for(&key).ok_or(EndpointError::InUse)?;
+        let (key, place) = if key.port() == 0 {
+            self.free_port(key.with_port(first.unwrap_or(self.next_port)))?
+        } else {
+            (key, self.place_for(&key).ok_or(EndpointError::InUse)?)
+        };
         let endpoint = Endpoint { key, count: 1, listener: listener.cloned() };
         self.endpoints.insert(place, endpoint)?;
         Ok(key)
     }
 
-    /// Finds a free port at the key's or behind it.
-    fn free_port(&mut self, key: &mut EndpointKey) -> Result<(), EndpointError> {
-        let mut users = self.endpoints.from(self.first_of_port(key)).peekable();
+    /// The key with a free port, its own or one behind it, and where its endpoint would stand.
+    fn free_port(&mut self, mut key: EndpointKey) -> Result<(EndpointKey, Place), EndpointError> {
+        let mut users = self.endpoints.from(self.first_of_port(&key)).peekable();
         for _ in 0..PORT_STEP {
             // The users of one port stand together, and those of the next port behind them.
             let mut clash = false;
-            while let Some(user) = users.next_if(|user| user.key.shares_port(key)) {
+            while let Some(user) = users.next_if(|user| user.key.shares_port(&key)) {
                 clash |= key.clashes(&user.key);
             }
-            let is_last = key.port == EPHEMERAL_LAST;
-            let next = if is_last { EPHEMERAL_FIRST } else { key.port + 1 };
+            let is_last = key.port() == EPHEMERAL_LAST;
+            let next = if is_last { EPHEMERAL_FIRST } else { key.port().saturating_add(1) };
             if !clash {
                 self.next_port = next;
-                return Ok(());
+                let place = self.search(&key).err().ok_or(EndpointError::InUse)?;
+                return Ok((key, place));
             }
-            key.port = next;
+            key = key.with_port(next);
             if is_last {
-                users = self.endpoints.from(self.first_of_port(key)).peekable();
+                users = self.endpoints.from(self.first_of_port(&key)).peekable();
             }
         }
-        Err(EndpointError::PortsInUse { next: key.port })
+        Err(EndpointError::PortsInUse { next: key.port() })
     }
 
     /// Where the endpoints that use the port of a key begin, or would.

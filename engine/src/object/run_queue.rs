@@ -4,6 +4,9 @@
 //! and what it has to do is written in the object. Objects that process requests have a lane of their own, because a poll at
 //! DISPATCH_LEVEL takes one from there; both lanes are served by turns, so that neither starves the other.
 
+use core::iter;
+
+use arrayvec::ArrayVec;
 use softndk_cells::{Linked, List};
 
 use crate::object::header::{LastObject, Object};
@@ -30,6 +33,16 @@ pub(crate) struct RunQueue<P: Platform> {
     /// The lane that is served next.
     requests_next: bool,
 }
+
+/// What is looked at after the objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub(crate) objects: bool,
+    pub(crate) disposals: bool,
+}
+
+/// Objects that are taken out to be dropped under one lock.
+const DISPOSALS: usize = 4;
 
 impl<P: Platform> RunQueue<P> {
     pub(crate) const fn new() -> Self {
@@ -58,9 +71,9 @@ impl<P: Platform> RunQueue<P> {
         self.disposals.push(object.link());
     }
 
-    /// The next object to be dropped.
-    pub(crate) fn pop_disposal(&mut self) -> Option<LastObject<P>> {
-        self.disposals.pop()
+    /// The next objects to be dropped, no more than `most` and than are taken under one lock.
+    pub(crate) fn pop_disposals(&mut self, most: usize) -> ArrayVec<LastObject<P>, DISPOSALS> {
+        iter::from_fn(|| self.disposals.pop()).take(DISPOSALS.min(most)).collect()
     }
 
     /// The next object.
@@ -73,9 +86,9 @@ impl<P: Platform> RunQueue<P> {
         }
     }
 
-    /// Whether there is something that is looked at after the objects.
-    pub(crate) fn has_rest(&self) -> bool {
-        !self.last.is_empty() || !self.disposals.is_empty()
+    /// What there is that is looked at after the objects.
+    pub(crate) fn rest(&self) -> Rest {
+        Rest { objects: !self.last.is_empty(), disposals: !self.disposals.is_empty() }
     }
 
     /// The next object that processes requests.

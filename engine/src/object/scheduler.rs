@@ -20,7 +20,7 @@ use crate::limits;
 use crate::object::allowance::Allowance;
 use crate::object::event::{Budget, Pass, ServicePass, Sink};
 use crate::object::header::{LastObject, Object};
-use crate::object::run_queue::{Lane, RunQueue};
+use crate::object::run_queue::{Lane, Rest, RunQueue};
 use crate::object::timer::TimerQueue;
 use crate::platform::{Lock, Platform};
 
@@ -137,7 +137,7 @@ impl<P: Platform> Scheduler<P> {
             add(run_queue);
             was_empty && !run_queue.is_empty()
         });
-        // A pass over this very run queue checks whether something is left, under the lock and after `serve_none`.
+        // A pass over this very run queue, on this processor, looks once more after all that it does itself.
         let is_served = || self.allowance().is_some_and(|allowance| allowance.serves(processor as u32));
         if woken && !self.has_ended() && !is_served() {
             self.0.platform.schedule(processor as u32);
@@ -169,8 +169,12 @@ impl<P: Platform> Scheduler<P> {
         let mut held = self.0.disposing.raise();
         while let Some(disposing) = held {
             for work in &self.0.work {
-                while let Some(object) = work.with(RunQueue::pop_disposal) {
-                    drop(object);
+                loop {
+                    let objects = work.with(|run_queue| run_queue.pop_disposals(usize::MAX));
+                    if objects.is_empty() {
+                        break;
+                    }
+                    drop(objects);
                 }
             }
             held = disposing.finish();
@@ -252,29 +256,29 @@ impl<P: Platform> Scheduler<P> {
         self.callback(|| self.service(processor, budget, sink))
     }
 
-    /// Serves objects as far as the budget goes; whether something may wait behind them.
+    /// Serves objects as far as the budget goes; what may wait behind them.
     fn serve_objects(
         &self,
         work: &P::Lock<RunQueue<P>>,
         (processor, budget): (u32, &Budget),
         allowance: Option<&Allowance>,
         sink: &mut dyn Sink<P>,
-    ) -> bool {
+    ) -> Rest {
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
-            let (item, has_rest) = work.with(|run_queue| (run_queue.pop(), run_queue.has_rest()));
-            let Some(item) = item else { return has_rest };
+            let (item, rest) = work.with(|run_queue| (run_queue.pop(), run_queue.rest()));
+            let Some(item) = item else { return rest };
             item.service(&mut ServicePass { processor, bytes: &mut bytes, sink });
             bytes = bytes.saturating_sub(allowance.map_or(0, Allowance::take_owed));
             if bytes == 0 || self.0.platform.should_yield() {
                 break;
             }
         }
-        true
+        Rest { objects: true, disposals: true }
     }
 
-    /// What waits until the objects have been served, and then a bounded number of drops.
-    fn serve_rest(&self, work: &P::Lock<RunQueue<P>>, (processor, budget): (u32, &Budget), sink: &mut dyn Sink<P>) {
+    /// What waits until the objects have been served.
+    fn serve_last(&self, work: &P::Lock<RunQueue<P>>, (processor, budget): (u32, &Budget), sink: &mut dyn Sink<P>) {
         let mut bytes = budget.bytes;
         for _ in 0..budget.items.max(1) {
             let Some(item) = work.with(RunQueue::pop_last) else { break };
@@ -283,11 +287,20 @@ impl<P: Platform> Scheduler<P> {
                 break;
             }
         }
-        for _ in 0..limits::DISPOSE_STEP {
-            let Some(object) = work.with(RunQueue::pop_disposal) else { break };
-            drop(object);
+    }
+
+    /// Drops a bounded number of objects; whether nothing is left of anything.
+    fn dispose_some(&self, work: &P::Lock<RunQueue<P>>) -> Pass {
+        let mut left = limits::DISPOSE_STEP;
+        loop {
+            let (objects, is_empty) = work.with(|run_queue| (run_queue.pop_disposals(left), run_queue.is_empty()));
+            if objects.is_empty() {
+                return if is_empty { Pass::Idle } else { Pass::More };
+            }
+            left = left.saturating_sub(objects.len());
+            drop(objects);
             if self.0.platform.should_yield() {
-                break;
+                return Pass::More;
             }
         }
     }
@@ -302,12 +315,16 @@ impl<P: Platform> Scheduler<P> {
         if let Some(timer_queue) = self.timer_queue(processor as u32) {
             timer_queue.expire(self, processor as u32);
         }
-        if self.serve_objects(work, (processor as u32, &budget), allowance, sink) {
-            self.serve_rest(work, (processor as u32, &budget), sink);
+        let rest = self.serve_objects(work, (processor as u32, &budget), allowance, sink);
+        if rest.objects {
+            self.serve_last(work, (processor as u32, &budget), sink);
         }
+        // The last look at the run queue comes after everything that this pass does: what it links itself is not scheduled (`push_at`), and at
+        // DISPATCH_LEVEL nothing else of this processor links. Where there was nothing behind the objects, there was nothing at all.
+        let pass = if rest.objects || rest.disposals { self.dispose_some(work) } else { Pass::Idle };
         if let Some(allowance) = allowance {
             allowance.serve_none();
         }
-        if work.with(|run_queue| run_queue.is_empty()) { Pass::Idle } else { Pass::More }
+        pass
     }
 }

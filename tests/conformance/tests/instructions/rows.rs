@@ -72,6 +72,8 @@ fn count() -> Counted {
         rows.reads(&pair);
         rows.sends(&pair);
         rows.fast_registrations(&pair.active);
+        let idle = QueuePairShape { initiator_depth: 16, receive_depth: 16, ..QueuePairShape::default() };
+        rows.row("connect_and_close", 1, || drop(Pair::connect_with(&here, &there, idle)));
         rows.counted
     };
     machine.stop();
