@@ -29,7 +29,7 @@ const ENGINE: House = House {
         ("adapter", &["adapter"]),
         ("object", &["object"]),
         // Files that every room may use. They name one another only.
-        ("ground", &["capacity", "counters", "error", "flags", "limits", "platform", "semantics", "token"]),
+        ("ground", &["blocks", "capacity", "counters", "error", "flags", "limits", "platform", "semantics", "token"]),
     ],
     exceptions: &[],
 };
