@@ -8,12 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use softndk_cells::{Dispose, NoMemory, Shared};
 
 use crate::blocks::Blocks;
-use crate::limits;
-
-/// Retired traffic counters to look for when one is made.
-const UPDATE_STEP: usize = 3;
-/// Traffic counters that are read under one lock.
-const SUM_STEP: usize = 64;
+use crate::limits::{self, SUM_STEP, UPDATE_STEP};
 
 /// The counters at one time.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -265,7 +260,8 @@ impl Statistics {
 
 #[cfg(test)]
 mod tests {
-    use super::{SUM_STEP, Statistics, Traffic, TrafficCounters, sum};
+    use super::{Statistics, Traffic, TrafficCounters, sum};
+    use crate::limits::SUM_STEP;
 
     #[test]
     fn a_message_is_cut_into_frames_each_with_its_overhead() {

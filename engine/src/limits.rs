@@ -38,6 +38,12 @@ pub const GRANT_STEP: usize = 64;
 pub const EXPIRE_STEP: usize = 64;
 /// Objects without pointers that one service pass drops.
 pub const DISPOSE_STEP: usize = 32;
+/// Of those, how many are taken out under one lock.
+pub const DISPOSALS: usize = 4;
+/// Traffic counters that are checked for the end of their queue pair when one is made: more than one, so that they do not gather.
+pub const UPDATE_STEP: usize = 3;
+/// Traffic counters that are read under one lock.
+pub const SUM_STEP: usize = 64;
 /// Places of an adapter's registry that are visited under one lock.
 pub const REGISTRY_STEP: usize = 256;
 /// Values of one block of a table that grows by blocks.

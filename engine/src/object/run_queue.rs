@@ -9,6 +9,7 @@ use core::iter;
 use arrayvec::ArrayVec;
 use softndk_cells::{Linked, List};
 
+use crate::limits::DISPOSALS;
 use crate::object::header::{LastObject, Object};
 use crate::platform::Platform;
 
@@ -40,9 +41,6 @@ pub(crate) struct Rest {
     pub(crate) objects: bool,
     pub(crate) disposals: bool,
 }
-
-/// Objects that are taken out to be dropped under one lock.
-const DISPOSALS: usize = 4;
 
 impl<P: Platform> RunQueue<P> {
     pub(crate) const fn new() -> Self {
