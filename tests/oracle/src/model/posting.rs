@@ -201,7 +201,7 @@ impl Model {
             ScriptCode::SendAndInvalidate => {
                 let (_, token) = self.remote(call.number(2), call.number(3))?;
                 if let Address::Of { object, .. } = token {
-                    (!self.in_use(object, None)).then_some(())?;
+                    (!self.in_use(object, None) && !self.about_to_revoke(object)).then_some(())?;
                 }
                 Action::Send { data, invalidate: Some(token) }
             }

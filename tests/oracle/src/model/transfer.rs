@@ -91,6 +91,15 @@ impl Request {
         }
     }
 
+    /// It takes this region's or window's token away when its turn comes.
+    fn revokes(&self, wanted: Id) -> bool {
+        match self.action {
+            Action::Invalidate { target } => target == wanted,
+            Action::Read { invalidate, .. } => invalidate == Some(wanted),
+            _ => false,
+        }
+    }
+
     fn operation(&self) -> u32 {
         match self.action {
             Action::Send { .. } => operation::SEND,
@@ -159,10 +168,18 @@ enum Fate {
 impl Model {
     /// Memory in use by a request that waits: a consumer does not free it, and when a provider checks it is its choice.
     pub(super) fn in_use(&self, object: Id, except: Option<Id>) -> bool {
+        self.any_request(except, |request| request.needs(object))
+    }
+
+    /// A request that waits takes the token away: whether a message with it that waits for a receive too fails then, or when the
+    /// receive comes, is the provider's choice.
+    pub(super) fn about_to_revoke(&self, object: Id) -> bool {
+        self.any_request(None, |request| request.revokes(object))
+    }
+
+    fn any_request(&self, except: Option<Id>, is_so: impl Fn(&Request) -> bool) -> bool {
         self.nodes.iter().enumerate().any(|(id, node)| match &node.resource {
-            Resource::QueuePair(pair) => {
-                Some(id) != except && pair.requests.iter().any(|request| request.needs(object))
-            }
+            Resource::QueuePair(pair) => Some(id) != except && pair.requests.iter().any(&is_so),
             _ => false,
         })
     }
