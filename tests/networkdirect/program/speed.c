@@ -9,6 +9,7 @@ struct work {
     UINT64 remote_address;
     UINT32 remote_token;
     UINT32 chain;
+    UINT64 outstanding;
     UINT64 count;
 };
 
@@ -17,12 +18,15 @@ struct work {
 /* Reads `count` times and returns how many of the reads did not succeed. */
 __declspec(dllexport) UINT64 read_in_chains(const struct work *work) {
     ND2_RESULT results[MOST];
-    UINT64 failed = 0;
-    for (UINT64 done = 0; done < work->count; done += work->chain) {
-        for (UINT32 posted = 0; posted < work->chain; posted++) {
-            failed += work->pair->lpVtbl->Read(work->pair, NULL, &work->sge, 1, work->remote_address, work->remote_token, 0) != 0;
+    UINT64 failed = 0, posted = 0, taken = 0;
+    while (taken < work->count) {
+        while (posted < work->count && posted - taken + work->chain <= work->outstanding) {
+            for (UINT32 each = 0; each < work->chain; each++, posted++) {
+                failed += work->pair->lpVtbl->Read(work->pair, NULL, &work->sge, 1, work->remote_address, work->remote_token, 0) != 0;
+            }
         }
-        for (ULONG taken = 0; taken < work->chain;) {
+        UINT64 wanted = posted - taken < work->chain ? posted : taken + work->chain;
+        while (taken < wanted) {
             ULONG count = work->queue->lpVtbl->GetResults(work->queue, results, MOST);
             for (ULONG index = 0; index < count; index++) {
                 failed += results[index].Status != 0;

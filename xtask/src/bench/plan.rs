@@ -19,8 +19,8 @@ pub(super) enum Measuring {
     Perf(&'static str),
     /// `ndkctl perf` with these words on one processor and on two.
     Scaling(&'static str),
-    /// The program that reads through softnd.dll: size, chain, how long the driver polls after the last request in microseconds.
-    Speed([&'static str; 3]),
+    /// The program that reads through softnd.dll: size, chain, requests outstanding, how long the driver polls after the last request in microseconds.
+    Speed([&'static str; 4]),
 }
 
 /// Something that should take the same before a program and after it.
@@ -248,7 +248,7 @@ pub(super) const STEPS: &[Step] = &[
         ],
     ),
     speed(
-        ["8", "16", "1000"],
+        ["8", "16", "32", "1000"],
         Calibration::LockPair,
         &[
             RowPlan::time("nd_read_8_chain16", Baseline::Row("read_8_chain16"), Goal::below(2.0)),
@@ -256,7 +256,12 @@ pub(super) const STEPS: &[Step] = &[
         ],
     ),
     speed(
-        ["65536", "16", "1000"],
+        ["8", "16", "16", "1000"],
+        Calibration::LockPair,
+        &[RowPlan::time("nd_read_8_one_chain", Baseline::None, Goal::Number)],
+    ),
+    speed(
+        ["65536", "16", "32", "1000"],
         Calibration::OwnMemcpy,
         &[
             RowPlan::time("nd_read_64k", Baseline::Memcpy("memcpy_64k"), Goal::below(1.06)),
@@ -264,7 +269,7 @@ pub(super) const STEPS: &[Step] = &[
         ],
     ),
     speed(
-        ["8", "16", "0"],
+        ["8", "16", "16", "0"],
         Calibration::LockPair,
         &[
             RowPlan::time("nd_read_8_unpolled", Baseline::None, Goal::Number),
@@ -295,7 +300,7 @@ const fn perf(words: &'static str, calibration: Calibration, rows: &'static [Row
 }
 
 /// The consumer, the poller of the driver, and one for the rest.
-const fn speed(words: [&'static str; 3], calibration: Calibration, rows: &'static [RowPlan]) -> Step {
+const fn speed(words: [&'static str; 4], calibration: Calibration, rows: &'static [RowPlan]) -> Step {
     Step { program: Measuring::Speed(words), processors: Processors::All, calibration, rows }
 }
 

@@ -1,6 +1,6 @@
 //! Reads through softnd.dll as `cargo xtask bench` measures them: a line of JSON.
 //!
-//!     SOFTNDK_IMAGE=target/driver/x64/release/softndk.sys cargo run --release -p networkdirect --example speed -- SIZE CHAIN POLL_US
+//!     SOFTNDK_IMAGE=target/driver/x64/release/softndk.sys cargo run --release -p networkdirect --example speed -- SIZE CHAIN OUTSTANDING POLL_US
 //!
 //! The loop is a C program's, in user mode from end to end; a system call costs a microsecond more than the host's own crossing. Transfer and
 //! memcpy of the same bytes alternate, the median of the rounds counts, and the bytes are compared after each.
@@ -31,8 +31,10 @@ const SYSTEM_CALL: Duration = Duration::from_micros(1);
 
 pub fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [size, chain, poll] = &words[..] else { panic!("usage: speed SIZE CHAIN POLL_US") };
+    let [size, chain, outstanding, poll] = &words[..] else { panic!("usage: speed SIZE CHAIN OUTSTANDING POLL_US") };
     let (size, chain) = (size.parse().expect("a size"), chain.parse().expect("a chain"));
+    let outstanding = outstanding.parse().expect("the requests outstanding");
+    assert!(outstanding >= u64::from(chain), "a chain is posted whole");
     let setup = MachineSetup {
         mode: Mode::Fast,
         processors: 3,
@@ -43,7 +45,7 @@ pub fn main() {
     let program = Program::start(&machine);
     let (active, passive) = (End::new(&program, 1), End::new(&program, 2));
     connect(&active, &passive, address(2, 7000));
-    measure(&Reads { active: &active, passive: &passive, size, chain });
+    measure(&Reads { active: &active, passive: &passive, size, chain, outstanding });
     drop((active, passive));
     drop(program);
     machine.finish();
@@ -54,7 +56,10 @@ struct Reads<'p> {
     active: &'p End<'p>,
     passive: &'p End<'p>,
     size: u32,
+    /// Posted, and waited for, together.
     chain: u32,
+    /// At most; with two chains the driver works on one while the program takes and posts the other.
+    outstanding: u64,
 }
 
 impl Reads<'_> {
@@ -69,6 +74,7 @@ impl Reads<'_> {
         bytes.extend(self.passive.buffer.to_le_bytes());
         bytes.extend((self.passive.remote_token() as u32).to_le_bytes());
         bytes.extend(self.chain.to_le_bytes());
+        bytes.extend(self.outstanding.to_le_bytes());
         bytes.extend(count.to_le_bytes());
         self.active.program.bytes(&bytes)
     }
@@ -132,9 +138,9 @@ fn measure(reads: &Reads<'_>) {
     rows.sort_by(|one, other| (one.time / one.memcpy).total_cmp(&(other.time / other.memcpy)));
     let spread = rows[ROUNDS - 1].time / rows[0].time - 1.0;
     let Round { time, memcpy, memcpy_again, calls } = rows[ROUNDS / 2];
-    let (size, chain) = (reads.size, reads.chain);
+    let Reads { size, chain, outstanding, .. } = reads;
     println!(
-        "{{\"size\":{size},\"chain\":{chain},\"count\":{count},\"nanoseconds\":{time:.1},\"memcpy\":{memcpy:.1},\
+        "{{\"size\":{size},\"chain\":{chain},\"outstanding\":{outstanding},\"count\":{count},\"nanoseconds\":{time:.1},\"memcpy\":{memcpy:.1},\
          \"memcpy_again\":{memcpy_again:.1},\"system_calls\":{calls:.4},\"spread\":{spread:.3}}}"
     );
 }
