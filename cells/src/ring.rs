@@ -5,13 +5,15 @@
 //!
 //! Rules: entries staged and not published are dropped with the claim; the capacity is exact, whatever the memory behind it.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::alloc::{alloc, dealloc};
+use core::alloc::Layout;
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
+use core::ops::Deref;
+use core::ptr::NonNull;
 
-use crate::last::Dispose;
-use crate::shared::{NoMemory, Shared};
-use crate::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
+use crate::shared::NoMemory;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell, fence};
 
 /// How the two ends of a ring lie in memory.
 pub trait Spacing: Send + Sync {
@@ -46,29 +48,43 @@ impl Spacing for Together {
     }
 }
 
+type Entry<T> = UnsafeCell<MaybeUninit<T>>;
+
+/// One allocation with its entries, which lie behind it: a queue pair has five rings, and its making counts.
 struct Ring<T, S: Spacing> {
     /// The oldest entry; written by the consumer.
     head: S,
     /// One past the newest published entry; written by the producer.
     tail: S,
     claimed: AtomicBool,
+    /// False once one of the two ends has gone.
+    whole: AtomicBool,
     capacity: usize,
     mask: usize,
-    entries: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    entries: NonNull<Entry<T>>,
 }
-
-impl<T, S: Spacing> Dispose for Ring<T, S> {}
 
 // SAFETY: an entry is reached by the claiming producer (outside head..tail) or by the one consumer (inside), never by both.
 unsafe impl<T: Send, S: Spacing> Sync for Ring<T, S> {}
 // SAFETY: owning the ring is owning its entries.
 unsafe impl<T: Send, S: Spacing> Send for Ring<T, S> {}
 
+/// The pointer of one of the two ends to their ring; the second that goes frees it.
+struct End<T, S: Spacing> {
+    ring: NonNull<Ring<T, S>>,
+    _owns: PhantomData<Ring<T, S>>,
+}
+
+// SAFETY: an end gives out `&Ring` from any thread and may drop the ring, with its entries, on any.
+unsafe impl<T: Send, S: Spacing> Send for End<T, S> {}
+// SAFETY: as for `Send`; who has the ring last is decided atomically.
+unsafe impl<T: Send, S: Spacing> Sync for End<T, S> {}
+
 /// The producer's end.
-pub struct Sender<T, S: Spacing = Apart>(Shared<Ring<T, S>>);
+pub struct Sender<T, S: Spacing = Apart>(End<T, S>);
 
 /// The consumer's end.
-pub struct Receiver<T, S: Spacing = Apart>(Shared<Ring<T, S>>);
+pub struct Receiver<T, S: Spacing = Apart>(End<T, S>);
 
 /// The producer's claim on the ring, with entries staged and not yet published.
 pub struct Claim<'a, T, S: Spacing = Apart> {
@@ -84,23 +100,87 @@ pub type Ends<T, S> = (Sender<T, S>, Receiver<T, S>);
 /// A ring for exactly `capacity` entries.
 pub fn channel<T: Send, S: Spacing>(capacity: usize) -> Result<Ends<T, S>, NoMemory> {
     let size = if capacity == 0 { 0 } else { capacity.checked_next_power_of_two().ok_or(NoMemory)? };
-    let mut entries = Vec::new();
-    entries.try_reserve_exact(size)?;
-    entries.extend((0..size).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
-    let ring = Shared::try_new(Ring {
+    let (layout, offset) = Ring::<T, S>::layout(size).ok_or(NoMemory)?;
+    // SAFETY: the layout is not empty: a ring has a head and a tail.
+    let block = NonNull::new(unsafe { alloc(layout) }).ok_or(NoMemory)?;
+    // SAFETY: the offset is the layout's, so within the block or at its end.
+    let entries = unsafe { block.add(offset) }.cast::<Entry<T>>();
+    for index in 0..size {
+        // SAFETY: the block has `size` entries there.
+        let entry = unsafe { entries.add(index) };
+        // SAFETY: as above, and nothing else knows the block.
+        unsafe { entry.write(UnsafeCell::new(MaybeUninit::uninit())) };
+    }
+    let ring = block.cast::<Ring<T, S>>();
+    let content = Ring {
         head: S::at(0),
         tail: S::at(0),
         claimed: AtomicBool::new(false),
+        whole: AtomicBool::new(true),
         capacity,
         mask: size.saturating_sub(1),
-        entries: entries.into_boxed_slice(),
-    })?;
-    Ok((Sender(ring.clone()), Receiver(ring)))
+        entries,
+    };
+    // SAFETY: the block begins with a ring, and nothing else knows it.
+    unsafe { ring.write(content) };
+    let end = || End { ring, _owns: PhantomData };
+    Ok((Sender(end()), Receiver(end())))
 }
 
 impl<T, S: Spacing> Ring<T, S> {
-    fn entry(&self, position: usize) -> Option<&UnsafeCell<MaybeUninit<T>>> {
-        self.entries.get(position & self.mask)
+    /// The block of a ring with so many entries, and where they begin in it.
+    fn layout(size: usize) -> Option<(Layout, usize)> {
+        let entries = Layout::array::<Entry<T>>(size).ok()?;
+        Layout::new::<Self>().extend(entries).ok()
+    }
+
+    /// Entries that there is memory for.
+    fn size(&self) -> usize {
+        if self.capacity == 0 { 0 } else { self.mask.wrapping_add(1) }
+    }
+
+    #[inline]
+    fn entry(&self, position: usize) -> Option<&Entry<T>> {
+        if self.capacity == 0 {
+            return None;
+        }
+        // SAFETY: the mask is that of the last of the entries, and there is one.
+        let entry = unsafe { self.entries.add(position & self.mask) };
+        // SAFETY: made with the ring, in its block.
+        Some(unsafe { entry.as_ref() })
+    }
+}
+
+impl<T, S: Spacing> Deref for End<T, S> {
+    type Target = Ring<T, S>;
+
+    #[inline]
+    fn deref(&self) -> &Ring<T, S> {
+        // SAFETY: this end keeps the ring.
+        unsafe { self.ring.as_ref() }
+    }
+}
+
+impl<T, S: Spacing> Drop for End<T, S> {
+    fn drop(&mut self) {
+        // Release for what this end did, acquire for what the other did before.
+        if self.whole.swap(false, Ordering::Release) {
+            return;
+        }
+        fence(Ordering::Acquire);
+        let (entries, size) = (self.entries, self.size());
+        // SAFETY: the other end has gone, and this one goes: the ring is not used again. Its drop drops what the entries hold.
+        unsafe { self.ring.drop_in_place() };
+        for index in 0..size {
+            // SAFETY: there are so many.
+            let entry = unsafe { entries.add(index) };
+            // SAFETY: made with the ring, and dropped with it; what was in it has been dropped.
+            unsafe { entry.drop_in_place() };
+        }
+        if let Some((layout, _)) = Ring::<T, S>::layout(size) {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.ring.as_ptr().cast(), layout) };
+        }
     }
 }
 
@@ -481,6 +561,22 @@ mod model {
                 next += 1;
             }
             assert_eq!(next, 3);
+        });
+    }
+
+    /// The ends go at once: the entry that is left is dropped once, after the last use of both.
+    #[test]
+    fn the_second_end_that_goes_takes_what_is_left_along() {
+        loom::model(|| {
+            let value = loom::sync::Arc::new(());
+            let (sender, receiver) = channel::<_, Apart>(1).unwrap();
+            let consumer = thread::spawn(move || drop(receiver));
+            let mut claim = sender.claim().unwrap();
+            claim.stage(value.clone()).unwrap();
+            claim.publish();
+            drop(sender);
+            consumer.join().unwrap();
+            assert!(loom::sync::Arc::strong_count(&value) == 1);
         });
     }
 
