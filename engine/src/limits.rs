@@ -7,6 +7,14 @@
 pub const PAGE: u64 = 4096;
 /// Most bytes copied before another context may run.
 pub const PIECE: u64 = 256 * 1024;
+/// Most bytes of a requester's first piece, and of a request that is moved without a piece.
+pub const PIECE_FIRST: u64 = PIECE / 2;
+/// Most bytes of a piece, however slow the memory is.
+pub const PIECE_LEAST: u64 = IN_PLACE_DISPATCH;
+/// Nanoseconds above which a piece has taken too long: the next one is half as long.
+pub const PIECE_SLOW: u64 = 20_000;
+/// Nanoseconds below which a whole piece was quick: the next one is twice as long.
+pub const PIECE_QUICK: u64 = 8_000;
 /// The end of a message that is stored last and in ascending order.
 pub const LAST_BYTES: usize = 64;
 /// Most bytes a post at PASSIVE_LEVEL copies before it leaves the rest to a service pass.

@@ -12,7 +12,7 @@ use softndk_cells::Shared;
 use crate::completion::completion_queue;
 use crate::counters::{Traffic, TrafficCounter};
 use crate::flags::{Operation, RequestFlags};
-use crate::limits::{PIECE, REQUEST_COST};
+use crate::limits::{PIECE_FIRST, REQUEST_COST};
 use crate::memory::finder::Finder;
 use crate::object::allowance::Allowance;
 use crate::platform::Platform;
@@ -64,13 +64,13 @@ impl Alone {
 #[inline]
 fn most(allowance: Option<&Allowance>, at_dispatch: bool) -> u64 {
     match allowance {
-        Some(allowance) if at_dispatch => allowance.in_place().min(PIECE),
+        Some(allowance) if at_dispatch => allowance.in_place().min(PIECE_FIRST),
         None if at_dispatch => 0,
         allowance => {
             if let Some(allowance) = allowance {
                 allowance.renew();
             }
-            PIECE
+            PIECE_FIRST
         }
     }
 }

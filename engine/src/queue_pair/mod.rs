@@ -8,6 +8,7 @@ mod alone;
 mod delayed;
 mod local_request;
 mod loopback;
+mod pace;
 pub(crate) mod pair;
 mod plain;
 pub(crate) mod posting;

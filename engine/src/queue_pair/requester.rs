@@ -23,6 +23,7 @@ use crate::memory::transfer::{CHUNK, InlineBytes, List, LocalBytes, Queued, Sges
 use crate::object::header::Object;
 use crate::object::scheduler::Scheduler;
 use crate::platform::Platform;
+use crate::queue_pair::pace::Pace;
 use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject, Request, Subject, state, update_end};
 use crate::queue_pair::plain::Stretches;
 use crate::queue_pair::transport::{
@@ -60,6 +61,7 @@ pub(crate) struct Requester<P: Platform> {
     pub(super) outgoing: Traffic,
     pub(super) incoming: Traffic,
     pub(super) stretches: Stretches<P>,
+    pace: Pace,
 }
 
 /// What a run completes, at both ends, and [`Requester::commit`] enters.
@@ -130,6 +132,7 @@ impl<P: Platform> Requester<P> {
             outgoing: Traffic::default(),
             incoming: Traffic::default(),
             stretches: Stretches::new(scheduler),
+            pace: Pace::new(),
         })
     }
 
@@ -138,6 +141,10 @@ impl<P: Platform> Requester<P> {
     #[inline(never)]
     fn run(&mut self, near: Near<'_, P>, most: u64) -> (u64, Stop) {
         let connected = self.transport.connect(near.pair);
+        let platform = near.pair.core.scheduler.platform();
+        let first = self.requests.peek(self.requests.position()).map_or(0, |request| request.length);
+        let piece = self.pace.begin(platform, most, first);
+        let most = piece.most;
         let mut bytes = 0_u64;
         let mut stop = Stop::Bounds;
         let out = &mut Gathered { done: Batch::new(), filled: Filled::new() };
@@ -182,6 +189,7 @@ impl<P: Platform> Requester<P> {
             }
         }
         self.commit(near.pair, out);
+        self.pace.end(platform, piece, bytes);
         (bytes, stop)
     }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use softndk_engine::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH};
+use softndk_engine::limits::{DISPATCH_BYTES, DISPATCH_RESULTS, IN_PLACE_DISPATCH, PIECE_SLOW};
 use softndk_engine::{Arm, Budget, CompletionQueue, Fabric, MemoryToken, Pass, QueuePair, RequestFlags, Semantics};
 use softndk_engine_kit::{A, Buffer, Depths, EVERYTHING, Event, Events, Harness, PROCESSOR, Pair, polled, sge};
 
@@ -40,6 +40,45 @@ fn at_dispatch<R>(pair: &Pair, body: impl FnOnce() -> R) -> R {
     let result = body();
     pair.world.harness().dispatch.store(false, Ordering::SeqCst);
     result
+}
+
+/// Where the pieces of a Read of 1 MiB begin, in KiB, when each copy takes so many nanoseconds.
+fn pieces(pair: &mut Pair, (local, remote): (MemoryToken, MemoryToken), each_takes: u64) -> Vec<u64> {
+    let fabric = pair.world.fabric.clone();
+    let harness = pair.world.harness();
+    *harness.before_copy.lock().unwrap() = Some(Box::new(move || {
+        fabric.platform().timer_queue.fetch_add(each_takes, Ordering::SeqCst);
+    }));
+    harness.watch_copies.store(true, Ordering::SeqCst);
+    pair.a.pair.read(1, NONE, [sge(0, 1 << 20, local)].into_iter(), 0, remote).unwrap();
+    let harness = pair.world.harness();
+    harness.watch_copies.store(false, Ordering::SeqCst);
+    *harness.before_copy.lock().unwrap() = None;
+    let copies = std::mem::take(&mut *harness.order.lock().unwrap());
+    pair.world.run();
+    assert_eq!(polled(&pair.a.initiator).len(), 1);
+    let begins = copies.iter().filter(|(is_end, ..)| !is_end).map(|(_, to, _)| to - copies[0].1);
+    begins.map(|begin| begin / 1024).collect()
+}
+
+#[test]
+fn pieces_are_short_where_memory_is_slow_and_long_again_when_it_is_not() {
+    let mut pair = Pair::new();
+    let (here, there) = (Buffer::new(1 << 20, 0), Buffer::new(1 << 20, 7));
+    let local = pair.a.register(&pair.world, &here, 0, EVERYTHING);
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let tokens = (local.local_token(), remote.remote_token());
+    let slow: Vec<u64> = std::iter::once(0).chain((128..1024).step_by(64)).collect();
+    assert_eq!(pieces(&mut pair, tokens, PIECE_SLOW + 1), slow, "half of the first, and not less than 64 KiB");
+    assert_eq!(
+        pieces(&mut pair, tokens, 0),
+        [0, 64, 192, 448, 704, 960],
+        "twice as long each time, and not more than 256 KiB"
+    );
+    assert_eq!(pieces(&mut pair, tokens, PIECE_SLOW), [0, 256, 512, 768], "neither slow nor quick");
+    assert_eq!(here.read(0, 1 << 20), [7; 1 << 20]);
+    drop((local.close(1), remote.close(1)));
+    pair.close();
 }
 
 // Rule: BUG-7

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use softndk_engine::limits::{MESSAGE_DELAY, PAGE, PIECE};
+use softndk_engine::limits::{MESSAGE_DELAY, PAGE, PIECE, PIECE_FIRST};
 use softndk_engine::{
     Adapter, Budget, Close, CloseCompletion, ConnectError, ConnectEvent, Deregistered, DisconnectEvent, Fabric,
     Notification, ObjectKind, Outcome, Pass, RegionError, Registration, RequestCompletion, RequestFlags, Retired,
@@ -351,7 +351,11 @@ fn a_deregister_during_a_copy_waits_for_the_piece_and_then_no_byte_moves() {
     pair.a.pair.read(1, NONE, list, 0, remote.remote_token()).unwrap();
     pair.world.harness().watch_copies.store(false, Ordering::SeqCst);
     *pair.world.harness().before_copy.lock().unwrap() = None;
-    assert_eq!(here.read(PIECE as usize - 1, 2), [5, 0], "the piece under way was finished, the next one never begun");
+    assert_eq!(
+        here.read(PIECE_FIRST as usize - 1, 2),
+        [5, 0],
+        "the piece under way was finished, the next one never begun"
+    );
     let events = pair.world.run();
     assert!(events.contains(&Event::Retired(Some(77))), "{events:?}");
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
@@ -384,7 +388,7 @@ fn an_invalidate_during_a_copy_completes_after_the_piece() {
     pair.world.run();
     assert_eq!(outcomes(&pair.b.initiator), [(3, Outcome::Success)]);
     assert_eq!(outcomes(&pair.a.initiator), [(1, Outcome::RemoteError)]);
-    assert_eq!(here.read(PIECE as usize - 1, 2), [5, 0]);
+    assert_eq!(here.read(PIECE_FIRST as usize - 1, 2), [5, 0]);
     pair.b.open.release_mapping(mapping);
     drop((local.close(1), region.close(1)));
     pair.close();
