@@ -61,6 +61,7 @@ fn pieces(pair: &mut Pair, (local, remote): (MemoryToken, MemoryToken), each_tak
     begins.map(|begin| begin / 1024).collect()
 }
 
+// Rule: BUG-7
 #[test]
 fn pieces_are_short_where_memory_is_slow_and_long_again_when_it_is_not() {
     let mut pair = Pair::new();
