@@ -77,7 +77,7 @@ fn pieces_are_short_where_memory_is_slow_and_long_again_when_it_is_not() {
         "twice as long each time, and not more than 256 KiB"
     );
     assert_eq!(pieces(&mut pair, tokens, PIECE_SLOW), [0, 256, 512, 768], "neither slow nor quick");
-    assert_eq!(here.read(0, 1 << 20), [7; 1 << 20]);
+    assert!(here.read(0, 1 << 20).iter().all(|byte| *byte == 7));
     drop((local.close(1), remote.close(1)));
     pair.close();
 }
