@@ -11,6 +11,8 @@ pub const PIECE: u64 = 256 * 1024;
 pub const PIECE_FIRST: u64 = PIECE / 2;
 /// Most bytes of a piece, however slow the memory is.
 pub const PIECE_LEAST: u64 = IN_PLACE_DISPATCH;
+/// Bytes of a request from which on a piece that begins with it is timed.
+pub const PIECE_TIMED: u64 = 16 * 1024;
 /// Nanoseconds above which a piece has taken too long: the next one is half as long.
 pub const PIECE_SLOW: u64 = 20_000;
 /// Nanoseconds below which a whole piece was quick: the next one is twice as long.

@@ -64,7 +64,7 @@ impl Alone {
 #[inline]
 fn most(allowance: Option<&Allowance>, at_dispatch: bool) -> u64 {
     match allowance {
-        Some(allowance) if at_dispatch => allowance.in_place().min(PIECE_FIRST),
+        Some(allowance) if at_dispatch => allowance.in_place(),
         None if at_dispatch => 0,
         allowance => {
             if let Some(allowance) = allowance {

@@ -1,10 +1,10 @@
 //! How many bytes a requester copies in one piece: fewer where memory is slow.
 //!
 //! Between two pieces other contexts run, and the level is lowered. A piece costs what three small requests cost, so it is long; but a
-//! piece of memory that no cache has takes five times as long as one that the caches know, and more where other processors keep the
-//! memory busy. So a requester begins with short ones and goes by the time that the last one took.
+//! piece of memory that no cache has takes five times as long as one that the caches know, and more where other processors load the
+//! memory. So a requester begins with short ones and goes by the time that the last one took.
 
-use crate::limits::{PIECE, PIECE_FIRST, PIECE_LEAST, PIECE_QUICK, PIECE_SLOW};
+use crate::limits::{PIECE, PIECE_FIRST, PIECE_LEAST, PIECE_QUICK, PIECE_SLOW, PIECE_TIMED};
 use crate::platform::Platform;
 
 /// The bytes of the next piece.
@@ -27,7 +27,7 @@ impl Pace {
     /// A piece of at most so many bytes, whose first request has so many. The clock is read for long ones alone.
     #[inline]
     pub(super) fn begin(&self, platform: &impl Platform, most: u64, first: u64) -> Piece {
-        let is_long = most > PIECE_LEAST && first >= PIECE_LEAST / 4;
+        let is_long = most > PIECE_LEAST && first >= PIECE_TIMED;
         Piece { most: most.min(self.0), began: is_long.then(|| platform.now()) }
     }
 
