@@ -52,7 +52,7 @@ pub mod ledger;
 mod level_charge;
 pub mod level_time;
 mod lock_order;
-mod machine_clock;
+pub mod machine_clock;
 pub mod memory;
 mod mutex;
 pub mod ndis;

@@ -17,7 +17,7 @@ use kernel_host::image::loader;
 use kernel_host::memory::pool;
 use kernel_host::nt::{KDPC, KLOCK_QUEUE_HANDLE, PROCESSOR_NUMBER};
 use kernel_host::ntoskrnl::timers;
-use kernel_host::stretches::PathTimes;
+use kernel_host::stretches::{self, PathTimes};
 use kernel_host::thread::Thread;
 use kernel_host::{
     FrameOrder, KernelConfig, Mode, call_image, callback, deferred_budget, export, import_counts, level_time, thunk,
@@ -492,11 +492,14 @@ trial! {
     }
 }
 
-/// How long the fastest of a path took, of paths that a stall of 200 µs is on.
-fn fastest_that_stalled(paths: &[PathTimes]) -> Vec<u64> {
-    let fastest = |path: &PathTimes| path.times.keys().next().copied();
-    paths.iter().filter_map(fastest).filter(|time| *time >= 200_000).collect()
+/// The times on paths with a stall, and how often each: nothing but stalls takes time ([`stretches::count_stalls`]).
+fn stalled(paths: &[PathTimes]) -> Vec<(u64, u64)> {
+    let all = paths.iter().flat_map(|path| path.times.iter().map(|(time, count)| (*time, *count)));
+    all.filter(|(time, _)| *time != 0).collect()
 }
+
+/// 200 µs as a time of a path, which is kept with four significant bits.
+const STALL: u64 = 212_992;
 
 unsafe extern "win64" fn stall(_deferred: usize, _context: usize, _first: usize, _second: usize) {
     // SAFETY: takes a number.
@@ -506,6 +509,7 @@ unsafe extern "win64" fn stall(_deferred: usize, _context: usize, _first: usize,
 trial! {
     fn what_stalls_at_dispatch_level_is_a_slow_path_whatever_else_runs() {
         let probe = Probe::boot(KernelConfig { count_imports: true, ..fast() });
+        stretches::count_stalls();
         level_time::measure();
         let lock = word();
         for _ in 0..5 {
@@ -515,9 +519,9 @@ trial! {
             stalls.nothing("KeLowerIrql", &[0]).run(&probe);
         }
         let paths = level_time::times();
-        assert_eq!(fastest_that_stalled(&paths).len(), 1, "{paths:#?}");
+        assert_eq!(stalled(&paths), [(STALL, 5)], "{paths:#?}");
         let all: u64 = paths.iter().flat_map(|path| path.times.values()).sum();
-        assert!(all > 4_000, "{paths:#?}");
+        assert!(all > 5_000, "{paths:#?}");
         assert!(paths.iter().all(|path| path.path.contains("probe.dll")), "{paths:#?}");
         probe.finish();
     }
@@ -526,6 +530,7 @@ trial! {
 trial! {
     fn a_deferred_call_that_stalls_is_a_slow_path() {
         let probe = Probe::boot(KernelConfig { count_imports: true, ..fast() });
+        stretches::count_stalls();
         deferred_budget::measure();
         let routine = callback::host_function(stall as *const _, 4) as usize;
         // SAFETY: an all-zero KDPC is a value; the export initialises it.
@@ -533,7 +538,7 @@ trial! {
         let deferred = address(deferred);
         let script = Script::new(Way::Stub).nothing("KeInitializeDpc", &[deferred, routine, 0]);
         script.byte("KeInsertQueueDpc", &[deferred, 0, 0]).run(&probe);
-        assert_eq!(fastest_that_stalled(&deferred_budget::times()).len(), 1);
+        assert_eq!(stalled(&deferred_budget::times()), [(STALL, 1)]);
         probe.finish();
     }
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::io::{GENERIC_READ, GENERIC_WRITE};
@@ -18,8 +18,8 @@ use ndkpi_sys::ndkinfo::NDK_VERSION;
 const ROUNDS: usize = 120;
 /// How often each kind of work must have succeeded.
 const SUCCESSES: usize = ROUNDS / 4;
-/// The time after which a run that has not come so far fails.
-const LIMIT: Duration = Duration::from_mins(3);
+/// The rounds after which a run that has not come so far fails.
+const MOST_ROUNDS: usize = 100 * ROUNDS;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -85,14 +85,13 @@ fn everything_at_once() {
         addresses(&first, &stop),
         control_files(&kernel, &stop),
     ];
-    let began = Instant::now();
     let behind = || workers.iter().find(|worker| worker.successes.load(Ordering::SeqCst) < SUCCESSES);
     for round in 0.. {
         disturb(&first, &second, round);
         kernel.sleep(Duration::from_millis(2));
         match behind() {
             None if round + 1 >= ROUNDS => break,
-            Some(worker) => assert!(began.elapsed() < LIMIT, "{} has not succeeded often enough", worker.name),
+            Some(worker) => assert!(round < MOST_ROUNDS, "{} has not succeeded often enough", worker.name),
             None => {}
         }
     }

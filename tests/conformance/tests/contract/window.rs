@@ -1,7 +1,5 @@
 //! Memory windows: the access they grant, to which peer, from when until when, and what waits for them.
 
-use std::time::{Duration, Instant};
-
 use conformance::case;
 use conformance::consumer::{
     Adapter, Buffer, End, MemoryRegion, MemoryWindow, Pair, ProtectionDomain, QueuePair, QueuePairShape, Remote,
@@ -391,10 +389,8 @@ fn an_invalidated_window_opens_nothing() {
 /// byte changes any more, and the connection is at its end. On a busy machine the write may be through first: then again.
 fn an_access_under_way_is_ended_by_an_invalidation() {
     with_two_adapters(|first, second| {
-        let begun = Instant::now();
-        while !invalidation_meets_a_write(first, second) {
-            assert!(begun.elapsed() < Duration::from_mins(3), "no invalidation met its write");
-        }
+        let met = (0..500).any(|_| invalidation_meets_a_write(first, second));
+        assert!(met, "no invalidation met its write");
     });
 }
 

@@ -6,7 +6,7 @@ use crate::exports;
 use crate::fast;
 use crate::nt::{KDPC, KTIMER};
 use crate::thread::Thread;
-use crate::{processor, timer};
+use crate::{processor, stretches, timer};
 use std::time::Duration;
 
 /// A timer's resolution, as `KeQueryTimeIncrement` reports it: 1 ms.
@@ -119,6 +119,8 @@ exports! {
                 format!("KeStallExecutionProcessor for {microseconds} µs; {most} are the most"));
         }
         processor::get(Thread::current().processor()).running.stall(microseconds);
-        dispatcher::stall(Duration::from_micros(u64::from(microseconds)));
+        let time = Duration::from_micros(u64::from(microseconds));
+        stretches::stalled(time);
+        dispatcher::stall(time);
     }
 }
