@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 
 use super::{Resource, adapter::Adapter, connector::Connector};
 use crate::{
-    argument::{Overlap, Place},
+    argument::Overlap,
     imports::RawHandle,
     overlapped::RequestFile,
     shared::Shared,
@@ -27,7 +27,7 @@ pub struct Listener {
 
 impl Listener {
     pub fn new(adapter: &Shared<Adapter>, file: RawHandle) -> Result<Self, Status> {
-        let file = RequestFile::of(file)?;
+        let file = RequestFile::of(adapter.device(), file)?;
         Ok(Self { resource: Resource::under(adapter, LISTENER_CREATE, LISTENER_FREE, adapter.handle())?, file })
     }
 
@@ -66,9 +66,5 @@ impl Listener {
 
     pub fn cancel(&self) -> Result<(), Status> {
         self.resource.call(LISTENER_CANCEL_IO)
-    }
-
-    pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.file.result(overlapped, bytes, wait)
     }
 }
