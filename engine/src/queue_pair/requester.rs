@@ -569,7 +569,9 @@ fn ask_to_move<P: Platform>(
     };
     match request.operation {
         Operation::Read => transport.read(near, RemoteBuffer::of(request), local, range).map_error(access),
-        Operation::Write | Operation::WriteImmediate => transport.write(near, local, RemoteBuffer::of(request), range).map_error(access),
+        Operation::Write | Operation::WriteImmediate => {
+            transport.write(near, local, RemoteBuffer::of(request), range).map_error(access)
+        }
         _ => {
             transport.send(near, SendMessage::of(request), local, range, filled).map_error(|not_sent| match not_sent {
                 NotSent::Local => Outcome::LocalAccess,

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use softndk_engine::{
-    AdapterSettings, Budget, Completion, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, Pass,
-    PostError, RequestFlags, Rights, Semantics,
+    AdapterSettings, Budget, Completion, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome,
+    Pass, PostError, RequestFlags, Rights, Semantics,
 };
 use softndk_engine_kit::{
     A, B, Buffer, Depths, EVERYTHING, FIRST, PROCESSOR, Pair, SECOND, Side, World, outcomes, polled, sge,
@@ -914,7 +914,8 @@ fn immediate_data_comes_with_the_receive_of_a_message() {
     pair.a.pair.send_immediate(6, RequestFlags::SOLICIT, std::iter::empty(), 0).unwrap();
     pair.a.pair.send(7, NONE, [sge(0, 10, token)].into_iter()).unwrap();
     pair.world.run();
-    let sent: Vec<_> = polled(&pair.a.initiator).iter().map(|done| (done.context, done.operation, done.output)).collect();
+    let sent: Vec<_> =
+        polled(&pair.a.initiator).iter().map(|done| (done.context, done.operation, done.output)).collect();
     assert_eq!(sent, [5, 6, 7].map(|context| (context, Operation::Send, 0)));
     let received: Vec<_> = polled(&pair.b.receiver).iter().map(brought).collect();
     assert_eq!(
@@ -942,7 +943,8 @@ fn a_write_with_immediate_data_takes_a_receive_when_its_bytes_are_in_place() {
         let remote = pair.b.register(&pair.world, &there, 0x9000, EVERYTHING);
         let list = || [sge(0x1000, length as u32, local.local_token())].into_iter();
         let place = (0x9004, remote.remote_token());
-        let write = |context, immediate| pair.a.pair.write_immediate(context, RequestFlags::SOLICIT, list(), place, immediate);
+        let write =
+            |context, immediate| pair.a.pair.write_immediate(context, RequestFlags::SOLICIT, list(), place, immediate);
         write(5, 0x1234_5678).unwrap();
         pair.world.run();
         assert_eq!(outcomes(&pair.a.initiator), [], "it waits for a receive");

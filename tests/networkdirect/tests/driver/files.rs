@@ -144,7 +144,9 @@ fn the_adapter_says_what_it_can_do() {
     assert!(info.max_completion_queue_depth >= 2 * info.max_receive_queue_depth);
     assert!(info.max_caller_data >= 40 && info.max_callee_data >= 40);
     assert_eq!(info.adapter_flags & 0x1_0101, 0x1_0101);
-    for (info_version, expected) in [(1, Ok(info)), (2, Ok(info)), (3, Err(NOT_SUPPORTED)), (0x2_0001, Err(NOT_SUPPORTED))] {
+    for (info_version, expected) in
+        [(1, Ok(info)), (2, Ok(info)), (3, Err(NOT_SUPPORTED)), (0x2_0001, Err(NOT_SUPPORTED))]
+    {
         let asked = AdapterQuery { version: VERSION, info_version, adapter };
         assert_eq!(nd.try_ask::<AdapterInfo>(ADAPTER_QUERY, &asked), expected);
     }

@@ -11,7 +11,7 @@ use kernel_host::user::Dll;
 use networkdirect::machine::{Machine, pass};
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub const SUCCESS: u32 = 0;
 pub const PENDING: u32 = 0x103;
@@ -66,12 +66,12 @@ impl Program {
     /// As [`Self::start`], for another user.
     pub fn start_as(machine: &Machine, caller: Caller) -> Self {
         let process = machine.kernel.start_process_as(caller);
-        let load = |name: &str| {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
-            process.load_dll(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
-        let provider = load("softnd/x64/release/softnd.dll");
-        let calls = load("c-images/nd-program/nd-program.dll");
+        let built = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
+        let load =
+            |path: PathBuf| process.load_dll(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let own = std::env::var_os("SOFTNDK_DLL").map(PathBuf::from);
+        let provider = load(own.unwrap_or_else(|| built("softnd/x64/release/softnd.dll")));
+        let calls = load(built("c-images/nd-program/nd-program.dll"));
         let factory = provider.export("DllGetClassObject").expect("an exported function");
         Self { process, provider, calls, factory }
     }

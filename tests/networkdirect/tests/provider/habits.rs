@@ -137,7 +137,8 @@ fn waits_without_an_event_end() {
     let machine = Machine::start();
     let program = Program::start(&machine);
     let end = End::new(&program, 1);
-    let wait = |object: &Com<'_>, overlapped: &Overlapped<'_>| object.status(GET_OVERLAPPED_RESULT, &[overlapped.address, 1]);
+    let wait =
+        |object: &Com<'_>, overlapped: &Overlapped<'_>| object.status(GET_OVERLAPPED_RESULT, &[overlapped.address, 1]);
     let buffer = program.zeroed(LARGE);
     for event in [0, 1] {
         let file = file_of(&end.adapter);
@@ -261,9 +262,8 @@ fn files_of_another_provider_are_refused() {
     let (adapter, other) = (program.adapter(address(1, 0)), program.adapter(address(1, 0)));
     let (file, foreign, event) = (file_of(&adapter), file_of(&other), program.export("make_event", &[]));
     let queue = |file: u64| adapter.makes(ADAPTER_COMPLETION_QUEUE, IND2_COMPLETION_QUEUE, &[file, 4, 0, 0]).err();
-    let shared = |file: u64| {
-        adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &[file, 4, 1, 0, 0, 0]).err()
-    };
+    let shared =
+        |file: u64| adapter.makes(ADAPTER_SHARED_QUEUE, IND2_SHARED_RECEIVE_QUEUE, &[file, 4, 1, 0, 0, 0]).err();
     let simple = |slot: usize, iid: &str, file: u64| adapter.makes(slot, iid, &[file]).err();
     for (file, expected) in [
         (file, None),

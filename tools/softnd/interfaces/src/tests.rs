@@ -13,8 +13,8 @@ use crate::{
     },
     v2::{
         AdapterInfo, AdapterTable2, CompletionQueueTable2, ConnectorTable2, IND2Connector, IND2MemoryWindow,
-        ListenerTable2, ManaCompletionQueueTable, ManaQueuePairTable, MemoryRegionTable2, MemoryWindowTable2, ProviderTable2, QueuePairTable2, RequestResult,
-        SharedReceiveQueueTable2,
+        ListenerTable2, ManaCompletionQueueTable, ManaQueuePairTable, MemoryRegionTable2, MemoryWindowTable2,
+        ProviderTable2, QueuePairTable2, RequestResult, SharedReceiveQueueTable2,
     },
 };
 

@@ -13,12 +13,7 @@ use softndk_ioctl::nd::{
 use zerocopy::IntoBytes;
 
 use super::{Resource, adapter::Adapter, connector::Connector};
-use crate::{
-    argument::Overlap,
-    imports::RawHandle,
-    overlapped::RequestFile,
-    shared::Shared,
-};
+use crate::{argument::Overlap, imports::RawHandle, overlapped::RequestFile, shared::Shared};
 
 pub struct Listener {
     resource: Resource,

@@ -381,13 +381,7 @@ mod tests {
     }
 
     fn transfer(sges: &[Sge], flags: u32) -> Transfer {
-        Transfer {
-            context: 0,
-            sges: Given::of_slice(sges),
-            count: sges.len() as u32,
-            flags,
-            ..Transfer::default()
-        }
+        Transfer { context: 0, sges: Given::of_slice(sges), count: sges.len() as u32, flags, ..Transfer::default() }
     }
 
     #[test]

@@ -29,8 +29,7 @@ impl Face for V2CompletionQueue {
         get_mana_results: entry!(V2CompletionQueue, get_mana_results(results: Place<ManaResult>, count: u32) -> u32),
     };
     const CLASS: Guid = class(3);
-    const INTERFACES: &'static [Guid] =
-        &[IND2CompletionQueue::IID, IND2ManaCompletionQueue::IID, IND2Overlapped::IID];
+    const INTERFACES: &'static [Guid] = &[IND2CompletionQueue::IID, IND2ManaCompletionQueue::IID, IND2Overlapped::IID];
 }
 
 impl V2CompletionQueue {

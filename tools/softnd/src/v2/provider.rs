@@ -56,13 +56,7 @@ impl V2Provider {
         id.write(self.0.resolve(address)?)
     }
 
-    fn open_adapter(
-        &self,
-        own: &Own<Self>,
-        iid: Given<Guid>,
-        id: u64,
-        out: Place<*mut c_void>,
-    ) -> Result<(), Status> {
+    fn open_adapter(&self, own: &Own<Self>, iid: Given<Guid>, id: u64, out: Place<*mut c_void>) -> Result<(), Status> {
         let interface = NewInterface::new(iid, out)?;
         interface.give(V2Adapter::new(self.0.open_adapter(id)?, own.reference()?))
     }
