@@ -15,6 +15,7 @@ const VALUES: &[&str] = &[
     "AddRef",
     "Release",
     "GetResults",
+    "GetManaResults",
     "GetLocalToken",
     "GetRemoteToken",
     "GetFileHandle",
