@@ -92,6 +92,8 @@ pub struct Configuration {
     pub timeouts: Timeouts,
     /// How long the driver looks at a user-mode queue's rings after the last entry, in nanoseconds; 0: it does not.
     pub network_direct_poll: u64,
+    /// User-mode programs may ask for the adapter's information by any version.
+    pub network_direct_lenient: bool,
     /// NDK is on from the start.
     pub network_direct: bool,
     /// Overrides the permanent address.
@@ -123,6 +125,7 @@ impl Configuration {
             },
             completion_mode: CompletionMode::from_keyword(store.integer(keyword::COMPLETION_MODE)),
             network_direct_poll: poll_window(store.integer(keyword::NETWORK_DIRECT_POLL)),
+            network_direct_lenient: store.integer(keyword::NETWORK_DIRECT_LENIENT) == Some(1),
             network_direct: store.integer(keyword::NETWORK_DIRECT) != Some(0),
             network_address: store.network_address(),
         })
@@ -161,6 +164,7 @@ mod keyword {
     pub const RECEIVER_NOT_READY: &[u16] = utf16!("ReceiverNotReadyMs");
     pub const COMPLETION_MODE: &[u16] = utf16!("CompletionMode");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
+    pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
     pub const NETWORK_DIRECT_SDDL: &[u16] = utf16!("NetworkDirectSddl");
     pub const TECHNOLOGY: &[u16] = utf16!("*NetworkDirectTechnology");
 }

@@ -21,6 +21,7 @@ use softndk_ioctl::nd::{
     control::{AdapterInfo, AdapterQuery, Handle, OpenAdapter, ResolveAddress, ResourceDescriptor, SocketAddress},
     private::AddressListReply,
 };
+use softndk_ioctl::{NdkCall, RefusalCause};
 use softndk_kernel::irp::Buffer;
 use zerocopy::IntoBytes;
 
@@ -38,6 +39,7 @@ use crate::{
         provider::Provider,
     },
     platform::{KernelPlatform, UserModeObject},
+    refusal::{Refusal, refuse},
     version,
 };
 
@@ -47,6 +49,8 @@ const COMPLETION_DEPTH: u32 = 65_519;
 const INLINE_THRESHOLD: u32 = 128;
 /// From here on a Read or Write beats a Send, in bytes.
 const LARGE_REQUEST: u32 = 64 << 10;
+/// Versions by which programs ask for ND2_ADAPTER_INFO: two that the documentation names, and the header's.
+const INFO_VERSIONS: [u32; 3] = [1, 2, nd::INFO_VERSION];
 /// ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, _CQ_RESIZE_SUPPORTED, _LOOPBACK_CONNECTIONS_SUPPORTED.
 const FLAGS: u32 = 0x1 | 0x100 | 0x1_0000;
 
@@ -62,6 +66,8 @@ pub struct OpenedAdapter {
     gone: AtomicBool,
     /// How long the driver looks at a queue's rings after the last entry, in nanoseconds; 0: posts need doorbells.
     pub poll_window: u64,
+    /// Any version of the information is taken.
+    lenient: bool,
 }
 
 // SAFETY: the provider is shared by all opens of the adapter and outlives them.
@@ -142,6 +148,7 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
         id: found.net_luid,
         gone: AtomicBool::new(false),
         poll_window: found.provider.configuration().network_direct_poll,
+        lenient: found.provider.configuration().network_direct_lenient,
     })?;
     if !found.provider.engine_open() {
         return Err(STATUS_DEVICE_NOT_READY);
@@ -163,13 +170,24 @@ pub fn open(call: &Call, buffer: &mut Buffer) -> Answered {
     answer(buffer, &ResourceDescriptor { handle, ..ResourceDescriptor::default() })
 }
 
+/// Whether a program may ask for the information by this version. What is none is kept among the refusals, also where it is taken.
+fn check_version(adapter: &OpenedAdapter, version: u32) -> Result<(), NTSTATUS> {
+    if INFO_VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    let status = if adapter.lenient { STATUS_SUCCESS } else { STATUS_NOT_SUPPORTED };
+    let refusal = Refusal::new(RefusalCause::UNKNOWN_VERSION, status);
+    match refuse(NdkCall::ND_QUERY, adapter.open()?, refusal) {
+        STATUS_SUCCESS => Ok(()),
+        status => Err(status),
+    }
+}
+
 /// ADAPTER_QUERY.
 pub fn query(call: &Call, buffer: &mut Buffer) -> Answered {
     let asked: AdapterQuery = input(buffer)?;
     let adapter = call.context.object::<OpenedAdapter>(asked.adapter)?;
-    if asked.info_version != nd::INFO_VERSION {
-        return Err(STATUS_NOT_SUPPORTED);
-    }
+    check_version(&adapter, asked.info_version)?;
     let limits = adapter.limits()?;
     let info = AdapterInfo {
         info_version: nd::INFO_VERSION,
@@ -206,17 +224,17 @@ pub fn resolve(_call: &Call, buffer: &mut Buffer) -> Answered {
     let has = |adapter: &crate::adapter::Adapter| {
         let mut has = false;
         adapter.provider.addresses().for_each(|address| has |= address.ip == wanted);
-        has
+        has && adapter.provider.is_enabled()
     };
     let found = find(has).ok_or(STATUS_INVALID_ADDRESS)?;
     answer(buffer, &found.net_luid)
 }
 
-/// Calls `each` for the addresses of all running adapters, or of one.
+/// Calls `each` for the addresses of all adapters that can be opened, or of one that is.
 fn each_address(of: Option<usize>, each: &mut dyn FnMut(IpAddr, u32)) {
     let Some(driver) = Driver::get() else { return };
     for index in (0..ADAPTER_MAX).filter(|index| of.is_none_or(|of| of == *index)) {
-        if let Some(adapter) = driver.adapter(index) {
+        if let Some(adapter) = driver.adapter(index).filter(|adapter| of.is_some() || adapter.provider.is_enabled()) {
             adapter.provider.addresses().for_each(|address| each(address.ip, address.scope_id));
         }
     }

@@ -14,7 +14,7 @@ use ndkpi_sys::nt::{
     STATUS_PENDING, STATUS_SUCCESS,
 };
 use softndk_cells::{Serialized, Shared};
-use softndk_engine::{Arm, Completion, CompletionQueue as EngineQueue, Operation, Outcome};
+use softndk_engine::{Arm, Completion, CompletionQueue as EngineQueue, Outcome};
 use softndk_ioctl::nd::{
     control::{CreateCompletionQueue, GroupAffinity, ModifyCompletionQueue, ResourceDescriptor},
     rings::{CompletionFlags, ResultEntry, Ring, completion_layout},
@@ -169,7 +169,7 @@ fn result_of(completion: &Completion) -> ResultEntry {
         queue_pair_context: completion.queue_pair_context,
         request_context: completion.context,
         request_type: of_operation(completion.operation) as u32,
-        invalidated: completion.output.0,
+        value: completion.output,
     }
 }
 
@@ -247,7 +247,7 @@ impl CompletionQueue {
     fn prepare_pairs(&self, batch: &[Completion], with_others: bool, moved: &mut Moved<'_>) {
         let mut before = None;
         for completion in batch {
-            let receives = matches!(completion.operation, Operation::Receive | Operation::ReceiveAndInvalidate);
+            let receives = completion.operation.is_receive();
             if before == Some((completion.tag, receives)) {
                 continue;
             }

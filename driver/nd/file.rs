@@ -114,8 +114,11 @@ impl File {
         Ok(token)
     }
 
-    /// PROVIDER_BIND_FILE: the context that this process knows by its token.
+    /// PROVIDER_BIND_FILE: the context that this process knows by its token. A file that is bound to it stays so.
     pub fn bind_to(&self, token: u64, process: u32) -> Result<(), NTSTATUS> {
+        if self.context().is_ok_and(|context| context.token == token && context.process == process) {
+            return Ok(());
+        }
         let mut found = None;
         each_context(&mut |context| {
             if context.token == token && context.process == process {

@@ -294,28 +294,38 @@ fn post_data(
     sges: impl ExactSizeIterator<Item = Sge>,
 ) -> Result<(), Stop> {
     let token = MemoryToken(entry.remote_token);
+    let has = |flag: OperationFlags| entry.flags & flag.bits() != 0;
     stop(match kind {
-        RequestType::Send if entry.flags & OperationFlags::INVALIDATE_REMOTE.bits() != 0 => {
+        RequestType::Send if has(OperationFlags::INVALIDATE_REMOTE) => {
             engine.send_and_invalidate(entry.context, flags, sges, token)
+        }
+        RequestType::Send if has(OperationFlags::IMMEDIATE) => {
+            engine.send_immediate(entry.context, flags, sges, entry.immediate)
+        }
+        RequestType::Write if has(OperationFlags::IMMEDIATE) => {
+            engine.write_immediate(entry.context, flags, sges, (entry.remote_address, token), entry.immediate)
         }
         RequestType::Send => engine.send(entry.context, flags, sges),
         RequestType::Read => engine.read(entry.context, flags, sges, entry.remote_address, token),
         RequestType::Write => engine.write(entry.context, flags, sges, entry.remote_address, token),
-        RequestType::Receive | RequestType::Bind | RequestType::Invalidate => return Err(Stop::Broken),
+        // Refused by their flags (`request_flags`), or posted elsewhere.
+        _ => return Err(Stop::Broken),
     })
 }
 
 /// The flags of a request; `None` where there is one that it does not take.
 fn request_flags(kind: RequestType, given: OperationFlags) -> Option<RequestFlags> {
     let any = OperationFlags::SILENT_SUCCESS | OperationFlags::READ_FENCE;
+    let message = any | OperationFlags::SEND_AND_SOLICIT_EVENT | OperationFlags::INLINE;
+    let has_immediate = given.contains(OperationFlags::IMMEDIATE);
     let known = match kind {
-        RequestType::Send => {
-            any | OperationFlags::SEND_AND_SOLICIT_EVENT | OperationFlags::INLINE | OperationFlags::INVALIDATE_REMOTE
-        }
+        // A message brings one of the two.
+        RequestType::Send | RequestType::Write if has_immediate => message | OperationFlags::IMMEDIATE,
+        RequestType::Send => message | OperationFlags::INVALIDATE_REMOTE,
         RequestType::Write => any | OperationFlags::INLINE,
         RequestType::Read | RequestType::Invalidate => any,
         RequestType::Bind => any | OperationFlags::ALLOW_READ | OperationFlags::ALLOW_WRITE,
-        RequestType::Receive => return None,
+        _ => return None,
     };
     let mut flags = RequestFlags::empty();
     flags.set(RequestFlags::SILENT_SUCCESS, given.contains(OperationFlags::SILENT_SUCCESS));

@@ -98,10 +98,13 @@ pub fn of_outcome(outcome: Outcome) -> NTSTATUS {
 /// Which request completed.
 pub fn of_operation(operation: Operation) -> RequestType {
     match operation {
-        Operation::Receive | Operation::ReceiveAndInvalidate => RequestType::Receive,
-        Operation::Send | Operation::SendAndInvalidate => RequestType::Send,
+        Operation::Receive => RequestType::Receive,
+        Operation::ReceiveAndInvalidate => RequestType::ReceiveAndInvalidate,
+        Operation::ReceiveImmediate => RequestType::ReceiveImmediate,
+        Operation::ReceiveWriteImmediate => RequestType::ReceiveWriteImmediate,
+        Operation::Send | Operation::SendAndInvalidate | Operation::SendImmediate => RequestType::Send,
         Operation::Read => RequestType::Read,
-        Operation::Write => RequestType::Write,
+        Operation::Write | Operation::WriteImmediate => RequestType::Write,
         Operation::Bind => RequestType::Bind,
         // No fast registration is posted here.
         Operation::FastRegister | Operation::Invalidate => RequestType::Invalidate,

@@ -135,7 +135,7 @@ fn extended(completion: &Completion, status: NTSTATUS) -> NDK_RESULT_EX {
         RequestContext: pointer(completion.context),
         Type: operation_type(completion.operation),
         ProviderErrorCode: 0,
-        TypeSpecificCompletionOutput: completion.output.0 as usize,
+        TypeSpecificCompletionOutput: completion.output as usize,
     }
 }
 
@@ -147,11 +147,15 @@ fn pointer(word: u64) -> PVOID {
 /// The call that posted a request; receives of shared queues count as the others.
 fn call_of(operation: Operation) -> NdkCall {
     match operation {
-        Operation::Receive | Operation::ReceiveAndInvalidate => NdkCall::RECEIVE,
-        Operation::Send => NdkCall::SEND,
+        Operation::Receive
+        | Operation::ReceiveAndInvalidate
+        | Operation::ReceiveImmediate
+        | Operation::ReceiveWriteImmediate => NdkCall::RECEIVE,
+        // Kernel consumers have no immediate data.
+        Operation::Send | Operation::SendImmediate => NdkCall::SEND,
         Operation::SendAndInvalidate => NdkCall::SEND_AND_INVALIDATE,
         Operation::Read => NdkCall::READ,
-        Operation::Write => NdkCall::WRITE,
+        Operation::Write | Operation::WriteImmediate => NdkCall::WRITE,
         Operation::Bind => NdkCall::BIND,
         Operation::FastRegister => NdkCall::FAST_REGISTER,
         Operation::Invalidate => NdkCall::INVALIDATE,
@@ -160,11 +164,11 @@ fn call_of(operation: Operation) -> NdkCall {
 
 fn operation_type(operation: Operation) -> NDK_OPERATION_TYPE {
     match operation {
-        Operation::Receive => NdkOperationTypeReceive,
+        Operation::Receive | Operation::ReceiveImmediate | Operation::ReceiveWriteImmediate => NdkOperationTypeReceive,
         Operation::ReceiveAndInvalidate => NdkOperationTypeReceiveAndInvalidate,
-        Operation::Send | Operation::SendAndInvalidate => NdkOperationTypeSend,
+        Operation::Send | Operation::SendAndInvalidate | Operation::SendImmediate => NdkOperationTypeSend,
         Operation::Read => NdkOperationTypeRead,
-        Operation::Write => NdkOperationTypeWrite,
+        Operation::Write | Operation::WriteImmediate => NdkOperationTypeWrite,
         Operation::Bind => NdkOperationTypeBind,
         Operation::FastRegister => NdkOperationTypeFastRegister,
         Operation::Invalidate => NdkOperationTypeInvalidate,

@@ -43,24 +43,53 @@ pub enum Operation {
     Receive,
     /// A receive whose message invalidated a token, see [`Completion::output`](crate::Completion::output).
     ReceiveAndInvalidate,
+    /// A receive whose message brought immediate data, see there, too.
+    ReceiveImmediate,
+    /// A receive that was taken by a Write with immediate data: nothing is in its memory, and its bytes are those of the Write.
+    ReceiveWriteImmediate,
     Send,
     /// Completes as [`Operation::Send`].
     SendAndInvalidate,
+    /// Completes as [`Operation::Send`].
+    SendImmediate,
     Read,
     Write,
+    /// Takes a receive of the peer once its bytes are in place. Completes as [`Operation::Write`].
+    WriteImmediate,
     Bind,
     FastRegister,
     Invalidate,
 }
 
 impl Operation {
+    /// Whether it is a receive of any kind.
+    pub const fn is_receive(self) -> bool {
+        matches!(
+            self,
+            Self::Receive | Self::ReceiveAndInvalidate | Self::ReceiveImmediate | Self::ReceiveWriteImmediate
+        )
+    }
+
+    /// What it completes as: what a request brings along is of interest to the peer only.
+    pub(crate) const fn completes_as(self) -> Self {
+        match self {
+            Self::SendAndInvalidate | Self::SendImmediate => Self::Send,
+            Self::WriteImmediate => Self::Write,
+            other => other,
+        }
+    }
+
     /// The flags this operation takes; others are refused.
     pub const fn accepts(self) -> RequestFlags {
         const ANY: RequestFlags =
             RequestFlags::SILENT_SUCCESS.union(RequestFlags::READ_FENCE).union(RequestFlags::DEFER);
         match self {
-            Self::Receive | Self::ReceiveAndInvalidate => RequestFlags::empty(),
-            Self::Send | Self::SendAndInvalidate => ANY.union(RequestFlags::SOLICIT).union(RequestFlags::INLINE),
+            Self::Receive | Self::ReceiveAndInvalidate | Self::ReceiveImmediate | Self::ReceiveWriteImmediate => {
+                RequestFlags::empty()
+            }
+            Self::Send | Self::SendAndInvalidate | Self::SendImmediate | Self::WriteImmediate => {
+                ANY.union(RequestFlags::SOLICIT).union(RequestFlags::INLINE)
+            }
             Self::Read => ANY.union(RequestFlags::LOCAL_INVALIDATE),
             Self::Write => ANY.union(RequestFlags::INLINE),
             Self::Bind | Self::FastRegister | Self::Invalidate => ANY,

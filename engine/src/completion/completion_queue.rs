@@ -26,7 +26,6 @@ use crate::object::header::{Antecedents, Core, Hold, Object, object};
 use crate::object::snapshot::ObjectKind;
 use crate::object::timer::Timer;
 use crate::platform::{Lock, Platform};
-use crate::token::MemoryToken;
 
 /// Resizes at the same time that one of them lets pass; the contract allows none.
 const RESIZE_TRIES: u32 = 4;
@@ -53,10 +52,10 @@ pub struct Completion {
     pub operation: Operation,
     /// The message was sent with the solicited flag.
     pub solicited: bool,
-    /// Bytes received; 0 for initiator requests.
+    /// Bytes received, or written by the Write that took the receive; 0 for initiator requests.
     pub bytes: u32,
-    /// The token a `ReceiveAndInvalidate` invalidated.
-    pub output: MemoryToken,
+    /// The token that a `ReceiveAndInvalidate` invalidated, or the immediate data of a receive that brought some.
+    pub output: u32,
     /// The front end's number of the queue pair ([`QueuePair::set_tag`](crate::QueuePair::set_tag)).
     pub tag: u32,
 }

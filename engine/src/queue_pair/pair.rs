@@ -131,6 +131,8 @@ pub(crate) struct Request<P: Platform> {
     pub(crate) address: u64,
     /// The peer's token; of a Bind: the token to give.
     pub(crate) token: MemoryToken,
+    /// What comes with the peer's receive, of a request with immediate data.
+    pub(crate) immediate: u32,
     pub(crate) subject: Subject<P>,
     /// A Read, Write or Send of one SGE that invalidates nothing: it may be moved in one go.
     pub(crate) is_plain: bool,

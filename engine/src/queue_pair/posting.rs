@@ -44,7 +44,18 @@ impl<P: Platform> QueuePair<P> {
         flags: RequestFlags,
         sges: impl ExactSizeIterator<Item = Sge>,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Send, flags, context, address: 0, token: MemoryToken::NONE }, sges)
+        self.post(&Order { operation: Operation::Send, flags, context, ..Order::default() }, sges)
+    }
+
+    /// A Send that brings immediate data along, which comes with the peer's receive.
+    pub fn send_immediate(
+        &self,
+        context: u64,
+        flags: RequestFlags,
+        sges: impl ExactSizeIterator<Item = Sge>,
+        immediate: u32,
+    ) -> Result<(), PostError> {
+        self.post(&Order { operation: Operation::SendImmediate, flags, context, immediate, ..Order::default() }, sges)
     }
 
     pub fn send_and_invalidate(
@@ -54,7 +65,7 @@ impl<P: Platform> QueuePair<P> {
         sges: impl ExactSizeIterator<Item = Sge>,
         token: MemoryToken,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::SendAndInvalidate, flags, context, address: 0, token }, sges)
+        self.post(&Order { operation: Operation::SendAndInvalidate, flags, context, token, ..Order::default() }, sges)
     }
 
     pub fn read(
@@ -65,7 +76,7 @@ impl<P: Platform> QueuePair<P> {
         address: u64,
         token: MemoryToken,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Read, flags, context, address, token }, sges)
+        self.post(&Order { operation: Operation::Read, flags, context, address, token, immediate: 0 }, sges)
     }
 
     pub fn write(
@@ -76,7 +87,19 @@ impl<P: Platform> QueuePair<P> {
         address: u64,
         token: MemoryToken,
     ) -> Result<(), PostError> {
-        self.post(&Order { operation: Operation::Write, flags, context, address, token }, sges)
+        self.post(&Order { operation: Operation::Write, flags, context, address, token, immediate: 0 }, sges)
+    }
+
+    /// A Write that takes a receive of the peer when its bytes are in place; the immediate data comes with that.
+    pub fn write_immediate(
+        &self,
+        context: u64,
+        flags: RequestFlags,
+        sges: impl ExactSizeIterator<Item = Sge>,
+        (address, token): (u64, MemoryToken),
+        immediate: u32,
+    ) -> Result<(), PostError> {
+        self.post(&Order { operation: Operation::WriteImmediate, flags, context, address, token, immediate }, sges)
     }
 
     pub fn receive(&self, context: u64, sges: impl ExactSizeIterator<Item = Sge>) -> Result<(), PostError> {
@@ -216,7 +239,7 @@ impl<P: Platform> QueuePair<P> {
         if self.0.check_length(u64::from(single.length)).is_err() {
             return false;
         }
-        let Order { operation, flags, context, address, token } = *order;
+        let Order { operation, flags, context, address, token, .. } = *order;
         let request = Alone { bytes: Move { operation, single, address, token }, flags, context };
         let platform = self.0.core.scheduler.platform();
         let tried = platform.raised(|was_there| request.try_move(&self.0, was_there));
@@ -378,7 +401,7 @@ impl<P: Platform> QueuePair<P> {
         draft.length = registration.length;
         draft.rights = registration.rights;
         let ready = draft.finish();
-        let order = Order { operation: Operation::FastRegister, flags, context, address: 0, token: MemoryToken::NONE };
+        let order = Order { operation: Operation::FastRegister, flags, context, ..Order::default() };
         let request = Request { subject: Subject::Pages(fast.clone(), Some(ready)), ..order.request() };
         if let Err(mut request) = requests.stage(request) {
             request.subject.discard();
@@ -405,7 +428,7 @@ impl<P: Platform> QueuePair<P> {
         let (mut requests, posted) = self.claim(flags)?;
         // Only now, so that a refused bind leaves the window its token.
         let token = window.0.issue();
-        let order = Order { operation: Operation::Bind, flags, context, address, token };
+        let order = Order { operation: Operation::Bind, flags, context, address, token, immediate: 0 };
         let request = Request {
             length,
             single: Sge { token: registration, ..Sge::default() },
@@ -446,7 +469,7 @@ impl<P: Platform> QueuePair<P> {
 
     fn post_invalidate(&self, context: u64, flags: RequestFlags, subject: Subject<P>) -> Result<Posted, PostError> {
         let (mut requests, posted) = self.claim(flags)?;
-        let order = Order { operation: Operation::Invalidate, flags, context, address: 0, token: MemoryToken::NONE };
+        let order = Order { operation: Operation::Invalidate, flags, context, ..Order::default() };
         requests.stage(Request { subject, ..order.request() }).map_err(|_| PostError::QueueFull)?;
         requests.publish();
         Ok(posted)
@@ -463,19 +486,21 @@ enum Posted {
 }
 
 /// What the data-moving posts have in common.
+#[derive(Default)]
 struct Order {
     operation: Operation,
     flags: RequestFlags,
     context: u64,
     address: u64,
     token: MemoryToken,
+    immediate: u32,
 }
 
 impl Order {
     /// Whether a request of so many SGEs may be moved in one go.
     fn is_plain(&self, sges: usize) -> bool {
         sges == 1
-            && self.operation != Operation::SendAndInvalidate
+            && matches!(self.operation, Operation::Send | Operation::Read | Operation::Write)
             && !self.flags.intersects(RequestFlags::INLINE | RequestFlags::LOCAL_INVALIDATE)
     }
 
@@ -489,6 +514,7 @@ impl Order {
             length: 0,
             address: self.address,
             token: self.token,
+            immediate: self.immediate,
             subject: Subject::Bytes,
             is_plain: false,
         }

@@ -41,6 +41,8 @@ pub(super) enum RequestPhase {
     Moving(u64),
     /// Moved; the other end has been asked to revoke the access to a region or window.
     Revoking,
+    /// Written; the other end is asked for a receive that the immediate data comes with.
+    Announcing,
     /// The access to a region has been revoked and its readers have to leave.
     Leaving(Stamp),
 }
@@ -215,8 +217,8 @@ impl<P: Platform> Requester<P> {
             Operation::Read if near.pair.state() & state::NO_READS != 0 => {
                 return self.fail(near.pair, out, Outcome::InvalidRequest);
             }
-            Operation::Read | Operation::Write => {}
-            Operation::Send | Operation::SendAndInvalidate => {
+            Operation::Read | Operation::Write | Operation::WriteImmediate => {}
+            Operation::Send | Operation::SendAndInvalidate | Operation::SendImmediate => {
                 if let Some(progress) = self.begin_send(near, out) {
                     return progress;
                 }
@@ -224,9 +226,10 @@ impl<P: Platform> Requester<P> {
             Operation::FastRegister => return self.fast_register(near.pair, out),
             Operation::Bind => return self.bind(near.pair, out),
             Operation::Invalidate => return self.invalidate(near, out),
-            Operation::Receive | Operation::ReceiveAndInvalidate => {
-                return self.complete(near.pair, out, Outcome::InvalidRequest);
-            }
+            Operation::Receive
+            | Operation::ReceiveAndInvalidate
+            | Operation::ReceiveImmediate
+            | Operation::ReceiveWriteImmediate => return self.complete(near.pair, out, Outcome::InvalidRequest),
         }
         self.transfer(near, out, most)
     }
@@ -272,7 +275,7 @@ impl<P: Platform> Requester<P> {
         let (operation, length) = (request.operation, request.length);
         let invalidates_sink = request.flags.contains(RequestFlags::LOCAL_INVALIDATE);
         let mut moved = 0;
-        if !matches!(self.phase, RequestPhase::Revoking) {
+        if !matches!(self.phase, RequestPhase::Revoking | RequestPhase::Announcing) {
             let at = if let RequestPhase::Moving(at) = self.phase { at } else { 0 };
             moved = match self.move_piece(near, out, at, most) {
                 Answer::Later => return Progress::Later,
@@ -296,11 +299,34 @@ impl<P: Platform> Requester<P> {
         if operation == Operation::SendAndInvalidate {
             return self.invalidate_remote(near, out, moved);
         }
-        if operation == Operation::Send {
+        if operation == Operation::WriteImmediate {
+            return self.announce(near, out, moved);
+        }
+        if matches!(operation, Operation::Send | Operation::SendImmediate) {
             self.end_send(near.pair, out);
         }
         self.complete(near.pair, out, Outcome::Success);
         Progress::Moved(moved)
+    }
+
+    /// `WriteImmediate`: the bytes are in place, and a receive of the other end says so.
+    fn announce(&mut self, near: Near<'_, P>, out: &mut Gathered, moved: u64) -> Progress {
+        self.phase = RequestPhase::Announcing;
+        let Some(message) = self.requests.peek(self.requests.position()).map(SendMessage::of) else {
+            return Progress::Completed;
+        };
+        match self.transport.begin_send(near, message, &mut out.filled) {
+            Answer::Later => Progress::Later,
+            Answer::Ready(Begun::Found) => {
+                self.stop_waiting(near.pair);
+                self.end_send(near.pair, out);
+                self.complete(near.pair, out, Outcome::Success);
+                Progress::Moved(moved)
+            }
+            Answer::Ready(Begun::NoReceive { patient }) => Progress::NoReceive { patient },
+            Answer::Ready(Begun::UnknownToken) => self.fail(near.pair, out, Outcome::RemoteError),
+            Answer::Ready(Begun::Failed(outcome)) => self.fail(near.pair, out, receiver_failed(near.pair, outcome)),
+        }
     }
 
     /// The message at the front has been delivered: its receive succeeds.
@@ -483,10 +509,7 @@ impl<P: Platform> Requester<P> {
             context: request.context,
             queue_pair_context: pair.context,
             outcome,
-            operation: match request.operation {
-                Operation::SendAndInvalidate => Operation::Send,
-                other => other,
-            },
+            operation: request.operation.completes_as(),
             tag: pair.tag(),
             ..Completion::default()
         });
@@ -546,7 +569,9 @@ fn ask_to_move<P: Platform>(
     };
     match request.operation {
         Operation::Read => transport.read(near, RemoteBuffer::of(request), local, range).map_error(access),
-        Operation::Write => transport.write(near, local, RemoteBuffer::of(request), range).map_error(access),
+        Operation::Write | Operation::WriteImmediate => {
+            transport.write(near, local, RemoteBuffer::of(request), range).map_error(access)
+        }
         _ => {
             transport.send(near, SendMessage::of(request), local, range, filled).map_error(|not_sent| match not_sent {
                 NotSent::Local => Outcome::LocalAccess,

@@ -22,7 +22,7 @@ use crate::object::header::Object;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{End, QueuePairObject, state};
 use crate::queue_pair::receive_queue::{self, Receive};
-use crate::queue_pair::transport::{AtHand, Begun, RemoteBuffer, SendMessage};
+use crate::queue_pair::transport::{AtHand, Begun, Extra, RemoteBuffer, SendMessage};
 use crate::token::{MemoryToken, Sge};
 
 /// The other end of one requester; see the module.
@@ -88,7 +88,7 @@ impl<P: Platform> Responder<P> {
         let Some(pair) = &self.pair else { return Begun::NoReceive { patient: true } };
         let here = memory(pair, inside);
         let known = |token| here.fast_of_peer(token).is_ok() || here.window_of_peer(token).is_ok();
-        if message.invalidates.is_some_and(|token| !known(token)) {
+        if message.invalidates().is_some_and(|token| !known(token)) {
             pair.end();
             return Begun::UnknownToken;
         }
@@ -99,8 +99,9 @@ impl<P: Platform> Responder<P> {
             pair.receiving.begin(draining, filled.len(), waiter, &mut self.sges)
         };
         let Some(receive) = receive else { return Begun::NoReceive { patient: pair.attachment.is_some() } };
-        let fits = message.length <= u64::from(receive.length);
-        let allowed = message.length == 0 || list(pair, inside, &self.sges).check().is_ok();
+        let length = message.received_length();
+        let fits = length <= u64::from(receive.length);
+        let allowed = length == 0 || list(pair, inside, &self.sges).check().is_ok();
         self.receive = Some(receive);
         self.occupied = true;
         if !fits {
@@ -141,14 +142,19 @@ impl<P: Platform> Responder<P> {
     pub(crate) fn fill(&mut self, message: SendMessage, outcome: Outcome, filled: &mut Batch) {
         let Some(receive) = self.receive.take() else { return };
         let success = outcome == Outcome::Success;
-        let invalidated = message.invalidates.filter(|_| success);
+        let (operation, output) = match message.extra {
+            Extra::Invalidates(token) if success => (Operation::ReceiveAndInvalidate, token.0),
+            Extra::Immediate(data) if success => (Operation::ReceiveImmediate, data),
+            Extra::WriteImmediate(data) if success => (Operation::ReceiveWriteImmediate, data),
+            _ => (Operation::Receive, 0),
+        };
         filled.push(Completion {
             context: receive.context,
             outcome,
-            operation: if invalidated.is_some() { Operation::ReceiveAndInvalidate } else { Operation::Receive },
+            operation,
             solicited: message.solicited,
             bytes: if success { message.length as u32 } else { 0 },
-            output: invalidated.unwrap_or(MemoryToken::NONE),
+            output,
             ..Completion::default()
         });
     }

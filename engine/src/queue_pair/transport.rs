@@ -96,13 +96,24 @@ impl RemoteBuffer {
     }
 }
 
+/// What a message brings beside its bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Extra {
+    Nothing,
+    /// The peer's token that it invalidates.
+    Invalidates(MemoryToken),
+    /// Immediate data.
+    Immediate(u32),
+    /// Immediate data of a Write, which has put its bytes elsewhere.
+    WriteImmediate(u32),
+}
+
 /// A message, as the other end has to know it.
 #[derive(Clone, Copy)]
 pub(crate) struct SendMessage {
     pub(crate) length: u64,
     pub(crate) solicited: bool,
-    /// The peer's token that the message invalidates.
-    pub(crate) invalidates: Option<MemoryToken>,
+    pub(crate) extra: Extra,
 }
 
 impl SendMessage {
@@ -110,8 +121,23 @@ impl SendMessage {
         Self {
             length: request.length,
             solicited: request.flags.contains(RequestFlags::SOLICIT),
-            invalidates: (request.operation == Operation::SendAndInvalidate).then_some(request.token),
+            extra: match request.operation {
+                Operation::SendAndInvalidate => Extra::Invalidates(request.token),
+                Operation::SendImmediate => Extra::Immediate(request.immediate),
+                Operation::WriteImmediate => Extra::WriteImmediate(request.immediate),
+                _ => Extra::Nothing,
+            },
         }
+    }
+
+    /// The peer's token that it invalidates.
+    pub(crate) fn invalidates(&self) -> Option<MemoryToken> {
+        if let Extra::Invalidates(token) = self.extra { Some(token) } else { None }
+    }
+
+    /// Bytes that go into the receive.
+    pub(crate) fn received_length(&self) -> u64 {
+        if let Extra::WriteImmediate(_) = self.extra { 0 } else { self.length }
     }
 }
 

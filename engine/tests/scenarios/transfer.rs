@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use softndk_engine::{
-    AdapterSettings, Budget, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome, Pass,
-    PostError, RequestFlags, Rights, Semantics,
+    AdapterSettings, Budget, Completion, FastRegistration, Limits, LogicalAddress, MemoryToken, Operation, Outcome,
+    Pass, PostError, RequestFlags, Rights, Semantics,
 };
 use softndk_engine_kit::{
     A, B, Buffer, Depths, EVERYTHING, FIRST, PROCESSOR, Pair, SECOND, Side, World, outcomes, polled, sge,
@@ -627,7 +627,7 @@ fn send_and_invalidate_takes_the_region_away_before_the_receive_completes() {
     pair.a.pair.send_and_invalidate(1, NONE, std::iter::empty(), region.remote_token()).unwrap();
     pair.world.run();
     let received = polled(&pair.b.receiver);
-    assert_eq!((received[0].operation, received[0].output), (Operation::ReceiveAndInvalidate, region.remote_token()));
+    assert_eq!((received[0].operation, received[0].output), (Operation::ReceiveAndInvalidate, region.remote_token().0));
     let sent = polled(&pair.a.initiator);
     assert_eq!((sent[0].operation, sent[0].outcome), (Operation::Send, Outcome::Success));
     // Free again at once, in both its page lists.
@@ -890,5 +890,110 @@ fn completions_carry_the_tag_and_slots_are_free_before_them() {
     let tags = |queue| polled(queue).iter().map(|completion| completion.tag).collect::<Vec<_>>();
     assert_eq!(tags(&pair.a.initiator), [7, 7]);
     assert_eq!(tags(&pair.b.receiver), [9, 9, 9]);
+    pair.close();
+}
+
+/// What a receive says of the message or Write that took it.
+fn brought(completion: &Completion) -> (u64, Operation, u32, u32, bool) {
+    (completion.context, completion.operation, completion.output, completion.bytes, completion.solicited)
+}
+
+#[test]
+fn immediate_data_comes_with_the_receive_of_a_message() {
+    let mut pair = Pair::with(Semantics::ND, Depths::default());
+    let (here, there) = (Buffer::new(96, 0), Buffer::new(96, 0));
+    here.write(0, &pattern(96));
+    let local = pair.a.register(&pair.world, &here, 0, Rights::empty());
+    let sink = pair.b.register(&pair.world, &there, 0, Rights::LOCAL_WRITE);
+    for context in 1..=3 {
+        pair.b.pair.receive(context, [sge(0, 96, sink.local_token())].into_iter()).unwrap();
+    }
+    let token = local.local_token();
+    pair.a.pair.send_immediate(5, NONE, [sge(0, 90, token)].into_iter(), 0x8765_4321).unwrap();
+    // A list of none, and then a message without any: its receive has no leftovers.
+    pair.a.pair.send_immediate(6, RequestFlags::SOLICIT, std::iter::empty(), 0).unwrap();
+    pair.a.pair.send(7, NONE, [sge(0, 10, token)].into_iter()).unwrap();
+    pair.world.run();
+    let sent: Vec<_> =
+        polled(&pair.a.initiator).iter().map(|done| (done.context, done.operation, done.output)).collect();
+    assert_eq!(sent, [5, 6, 7].map(|context| (context, Operation::Send, 0)));
+    let received: Vec<_> = polled(&pair.b.receiver).iter().map(brought).collect();
+    assert_eq!(
+        received,
+        [
+            (1, Operation::ReceiveImmediate, 0x8765_4321, 90, false),
+            (2, Operation::ReceiveImmediate, 0, 0, true),
+            (3, Operation::Receive, 0, 10, false),
+        ]
+    );
+    assert_eq!(there.read(0, 90), pattern(96)[..90]);
+    drop((local.close(1), sink.close(1)));
+    pair.world.run();
+    pair.close();
+}
+
+/// The receive's own memory is left alone, however short it is; the bytes are in place before it completes.
+#[test]
+fn a_write_with_immediate_data_takes_a_receive_when_its_bytes_are_in_place() {
+    for length in [0, 1, 90, (1 << 20) + 3] {
+        let mut pair = Pair::with(Semantics::ND, Depths::default());
+        let (here, there) = (Buffer::new(length + 1, 0), Buffer::new(length + 8, 0xEE));
+        here.write(0, &pattern(length));
+        let local = pair.a.register(&pair.world, &here, 0x1000, Rights::empty());
+        let remote = pair.b.register(&pair.world, &there, 0x9000, EVERYTHING);
+        let list = || [sge(0x1000, length as u32, local.local_token())].into_iter();
+        let place = (0x9004, remote.remote_token());
+        let write =
+            |context, immediate| pair.a.pair.write_immediate(context, RequestFlags::SOLICIT, list(), place, immediate);
+        write(5, 0x1234_5678).unwrap();
+        pair.world.run();
+        assert_eq!(outcomes(&pair.a.initiator), [], "it waits for a receive");
+        assert_eq!(there.read(4, length), pattern(length), "which its bytes do not");
+        pair.b.pair.receive(77, std::iter::empty()).unwrap();
+        pair.world.run();
+        let sent = polled(&pair.a.initiator);
+        assert_eq!((sent[0].context, sent[0].operation, sent[0].outcome), (5, Operation::Write, Outcome::Success));
+        let received: Vec<_> = polled(&pair.b.receiver).iter().map(brought).collect();
+        assert_eq!(received, [(77, Operation::ReceiveWriteImmediate, 0x1234_5678, length as u32, true)]);
+        assert_eq!((there.read(0, 4), there.read(length + 4, 4)), (vec![0xEE; 4], vec![0xEE; 4]));
+        drop((local.close(1), remote.close(1)));
+        pair.world.run();
+        pair.close();
+    }
+}
+
+#[test]
+fn a_write_with_immediate_data_that_is_refused_takes_no_receive() {
+    let mut pair = Pair::with(Semantics::ND, Depths::default());
+    let here = Buffer::new(64, 1);
+    let local = pair.a.register(&pair.world, &here, 0x1000, EVERYTHING);
+    pair.b.pair.receive(77, std::iter::empty()).unwrap();
+    let list = [sge(0x1000, 64, local.local_token())];
+    // The token is one of the near side: of no use at the other.
+    pair.a.pair.write_immediate(5, NONE, list.into_iter(), (0x1000, local.remote_token()), 9).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), [(5, Outcome::RemoteAccess)]);
+    let received = polled(&pair.b.receiver);
+    let cancelled = received.iter().all(|done| done.outcome == Outcome::Cancelled && done.output == 0);
+    assert!(cancelled && received.iter().all(|done| done.operation == Operation::Receive), "{received:?}");
+    drop(local.close(1));
+    pair.world.run();
+    pair.close();
+}
+
+#[test]
+fn a_write_with_immediate_data_waits_no_longer_for_a_receive_than_a_message() {
+    let mut pair = Pair::with(Semantics::ND, Depths::default());
+    let (here, there) = (Buffer::new(64, 1), Buffer::new(64, 0));
+    let local = pair.a.register(&pair.world, &here, 0, Rights::empty());
+    let remote = pair.b.register(&pair.world, &there, 0, EVERYTHING);
+    let list = [sge(0, 64, local.local_token())];
+    pair.a.pair.write_immediate(5, NONE, list.into_iter(), (0, remote.remote_token()), 9).unwrap();
+    pair.world.run();
+    assert_eq!(outcomes(&pair.a.initiator), []);
+    pair.world.advance(3_000_000_001);
+    assert_eq!(outcomes(&pair.a.initiator), [(5, Outcome::NotReady)]);
+    drop((local.close(1), remote.close(1)));
+    pair.world.run();
     pair.close();
 }

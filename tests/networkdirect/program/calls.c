@@ -16,6 +16,8 @@ __declspec(dllexport) OVERLAPPED *next_packet(HANDLE port, DWORD milliseconds) {
 
 __declspec(dllexport) HANDLE make_event(void) { return CreateEventW(NULL, FALSE, FALSE, NULL); }
 
+__declspec(dllexport) BOOL set_event(HANDLE event) { return SetEvent(event); }
+
 __declspec(dllexport) DWORD wait_event(HANDLE event, DWORD milliseconds) { return WaitForSingleObject(event, milliseconds); }
 
 __declspec(dllexport) BOOL protect_read_only(void *address, SIZE_T length) {

@@ -4,7 +4,7 @@
  * has the command line.
  *
  *     list | pingpong | write-pingpong | reads | writes | sends | shared | windows | connections | errors
- *                      | connection-errors | version1
+ *                      | connection-errors | version1 | verbs | streams
  */
 #include "program.h"
 
@@ -211,6 +211,10 @@ EXPORTED int run_program(get_class_object provider, const char *name) {
     }
     if (found == ND_SUCCESS && machine.addresses->iAddressCount >= 2 && same(name, "version1")) {
         line = version1(provider, &machine);
+    } else if (found == ND_SUCCESS && machine.addresses->iAddressCount >= 2 && same(name, "verbs")) {
+        line = verbs(provider);
+    } else if (found == ND_SUCCESS && machine.addresses->iAddressCount >= 2 && same(name, "streams")) {
+        line = streams(provider, &machine);
     } else if (found == ND_SUCCESS && machine.addresses->iAddressCount >= 2) {
         for (unsigned index = 0; index < sizeof commands / sizeof commands[0]; index++) {
             if (same(commands[index].name, name)) {

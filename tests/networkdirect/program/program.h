@@ -93,3 +93,5 @@ int connections(struct machine *machine);
 int errors(struct machine *machine);
 int connection_errors(struct machine *machine);
 int version1(get_class_object provider, struct machine *machine);
+int verbs(get_class_object provider);
+int streams(get_class_object provider, struct machine *machine);

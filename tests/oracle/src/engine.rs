@@ -648,7 +648,7 @@ impl Engine {
     fn poll(&self, name: ScriptName) -> Option<Vec<ScriptResult>> {
         let queue = self.queue(u64::from(name.0))?;
         let entry = |entry: &softndk_engine::Completion| {
-            let receive = matches!(entry.operation, Operation::Receive | Operation::ReceiveAndInvalidate);
+            let receive = entry.operation.is_receive();
             let good = entry.outcome == Outcome::Success;
             let invalidated = entry.operation == Operation::ReceiveAndInvalidate;
             ScriptResult {
@@ -657,7 +657,7 @@ impl Engine {
                 operation: operation_number(entry.operation),
                 status: self.of_outcome(entry.outcome).0,
                 bytes: if receive && good { entry.bytes } else { 0 },
-                invalidated: if invalidated { self.tokens.get(&entry.output.0).copied() } else { None }
+                invalidated: if invalidated { self.tokens.get(&entry.output).copied() } else { None }
                     .unwrap_or_default(),
                 reserved: 0,
             }
@@ -683,14 +683,15 @@ impl Engine {
 
 fn operation_number(operation: Operation) -> u32 {
     match operation {
-        Operation::Receive => 1,
+        // Immediate data is no kernel consumer's.
+        Operation::Receive | Operation::ReceiveImmediate | Operation::ReceiveWriteImmediate => 1,
         Operation::ReceiveAndInvalidate => 0x8001,
-        Operation::Send | Operation::SendAndInvalidate => 2,
+        Operation::Send | Operation::SendAndInvalidate | Operation::SendImmediate => 2,
         Operation::FastRegister => 4,
         Operation::Bind => 8,
         Operation::Invalidate => 16,
         Operation::Read => 32,
-        Operation::Write => 64,
+        Operation::Write | Operation::WriteImmediate => 64,
     }
 }
 

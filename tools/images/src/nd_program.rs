@@ -6,11 +6,12 @@ use anyhow::{Context, Result};
 use std::{fs, path::PathBuf, process::Command};
 
 /// What both are made of.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     "tests/networkdirect/program/program.c",
     "tests/networkdirect/program/transfers.c",
     "tests/networkdirect/program/connections.c",
     "tests/networkdirect/program/version1.c",
+    "tests/networkdirect/program/clients.c",
 ];
 
 /// No C run-time: the program calls kernel32 alone.

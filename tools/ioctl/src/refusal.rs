@@ -189,6 +189,8 @@ open_names! {
         NET_PNP_EVENT = 45, "NdisMNetPnPEvent";
         /// MiniportInitializeEx.
         INITIALIZE = 46, "MiniportInitializeEx";
+        /// IND2Adapter::Query.
+        ND_QUERY = 64, "IND2Adapter::Query";
     }
 }
 

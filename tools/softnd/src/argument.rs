@@ -8,7 +8,7 @@ use core::{ffi::c_void, ptr::NonNull};
 
 use softnd_interfaces::{Status, structures::Overlapped};
 
-use crate::com::{self, Face, Held};
+use crate::com::{self, ClientReference, Face, Held};
 
 /// A parameter: how it comes, and what it is made into.
 pub trait Argument {
@@ -155,6 +155,9 @@ impl<T> Argument for Given<T> {
 }
 
 impl<T: Copy> Given<T> {
+    /// No value.
+    pub const NONE: Self = Self(core::ptr::null());
+
     pub fn get(self) -> Option<T> {
         // SAFETY: the contract of the module; clients need not align.
         (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
@@ -323,8 +326,46 @@ impl Context {
     }
 }
 
-/// The function of a table for a safe method: `entry!(V2QueuePair, send(context: Context, flags: u32) -> Result<(), Status>)`.
+/// The object that a method is called through, for methods whose result holds a reference of it.
+pub struct Own<F: Face>(*mut c_void, core::marker::PhantomData<F>);
+
+impl<F: Face> Own<F> {
+    /// # Safety
+    /// As of an argument: the interface that the client calls through.
+    pub unsafe fn of(this: *mut c_void) -> Self {
+        Self(this, core::marker::PhantomData)
+    }
+
+    /// A client's reference of it.
+    pub fn reference(&self) -> Result<ClientReference<F>, Status> {
+        // SAFETY: the contract of the module: the client holds what it calls through.
+        unsafe { ClientReference::of(self.0) }.ok_or(Status::INTERNAL_ERROR)
+    }
+}
+
+/// The function of a table for a safe method: `entry!(V2QueuePair, send(context: Context, flags: u32) -> Result<(), Status>)`. A method
+/// that makes an object which holds a reference of its own gets that first: `entry!(V2Provider, Own, open_adapter(…) -> …)`.
 macro_rules! entry {
+    ($Face:ty, Own, $method:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty) => {{
+        softnd_interfaces::define! {
+            fn entry(
+                this: *mut core::ffi::c_void,
+                $($argument: <$Type as $crate::argument::Argument>::Raw),*
+            ) -> <$Result as $crate::argument::Answer>::Raw {
+                // SAFETY: the client calls through the table of an object of this class, which is alive.
+                let face = unsafe { $crate::com::face::<$Face>(this) };
+                // SAFETY: as above.
+                let own = unsafe { $crate::argument::Own::<$Face>::of(this) };
+                $(
+                    // SAFETY: the client's promise, see the module of arguments.
+                    let $argument = unsafe { <$Type as $crate::argument::Argument>::of($argument) };
+                )*
+                let result: $Result = face.$method(&own, $($argument),*);
+                $crate::argument::Answer::raw(result)
+            }
+        }
+        entry
+    }};
     ($Face:ty, $method:ident($($argument:ident: $Type:ty),* $(,)?) -> $Result:ty) => {{
         softnd_interfaces::define! {
             fn entry(

@@ -122,6 +122,40 @@ impl<F: Face> Drop for Held<F> {
     }
 }
 
+/// A client's reference that an object holds on the one that it was made from, for as long as it lives. Clients see it in the counts,
+/// and some give it up in the place of the object that holds it.
+pub struct ClientReference<F: Face>(Held<F>);
+
+// SAFETY: of the object only the counts are used, which are atomic, and its value is dropped, which a face allows on every thread.
+unsafe impl<F: Face> Send for ClientReference<F> {}
+// SAFETY: as above.
+unsafe impl<F: Face> Sync for ClientReference<F> {}
+
+impl<F: Face> ClientReference<F> {
+    /// # Safety
+    /// `this` is an interface of an object of class `F` that a client holds.
+    pub unsafe fn of(this: *mut c_void) -> Option<Self> {
+        let this = NonNull::new(this.cast::<Object<F>>())?;
+        // SAFETY: the caller's promise.
+        let object = unsafe { this.as_ref() };
+        object.references.fetch_add(1, Ordering::Relaxed);
+        object.clients.fetch_add(1, Ordering::Relaxed);
+        Some(Self(Held(this)))
+    }
+}
+
+impl<F: Face> Drop for ClientReference<F> {
+    fn drop(&mut self) {
+        // SAFETY: the reference of `self.0` keeps the object.
+        let clients = unsafe { &self.0.0.as_ref().clients };
+        // Nothing is left of it where the client has released more than it had.
+        if clients.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| count.checked_sub(1)) == Ok(1) {
+            // SAFETY: the reference of all clients together ends with the last client's.
+            unsafe { drop_reference(self.0.0.as_ptr()) };
+        }
+    }
+}
+
 /// The object of class `F` behind an interface pointer.
 ///
 /// # Safety

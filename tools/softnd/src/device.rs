@@ -3,13 +3,17 @@
 //! Two kinds go through it: requests that are waited for here ([`Device::call`]), and those that pend as long as memory is lent to
 //! the driver ([`Device::lend`]). The file is opened overlapped, so that neither blocks the other, and is bound to a completion
 //! port of its own: requests then belong to the file and not to the thread that made them, and neither a client's `CancelIo` nor
-//! the end of its thread ends them. The port's packets say when lent memory is back.
+//! the end of its thread ends them. When lent memory is back, the status of its request says.
+//!
+//! The port's packets say it once more, and hold a count of the loan. A thread that takes one is a thread of this port from then on, and no
+//! more of the client's port whose packets it handles: that lets one more of its threads run. So packets are taken seldom: when there
+//! may be many of them, or much memory hangs on them.
 
 use core::{
     ffi::c_void,
     mem::size_of,
     ptr::{self, NonNull},
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
 };
 
 use softnd_interfaces::Status;
@@ -38,6 +42,10 @@ const EVENTS: usize = 16;
 const LAST_WAIT: u32 = 500;
 const LAST_WAITS: u32 = 4;
 
+/// Loans, and bytes of the provider's own memory in them, after which packets are taken.
+const LOANS: u32 = 64;
+const LOANED_BYTES: usize = 4 << 20;
+
 pub struct Device {
     /// Null once it is closed.
     file: AtomicPtr<c_void>,
@@ -45,8 +53,11 @@ pub struct Device {
     events: [AtomicPtr<c_void>; EVENTS],
     /// By which other files are bound to this one's handles.
     token: u64,
-    /// Loans of which the packet has not come yet.
+    /// Loans of which the packet has not been taken yet.
     outstanding: AtomicU32,
+    /// Loans and bytes since packets were taken last.
+    loans: AtomicU32,
+    loaned: AtomicUsize,
 }
 
 /// Memory that the driver has, for as long as the request pends that has brought it.
@@ -92,9 +103,11 @@ impl Loan {
         self.recalled.load(Ordering::Acquire) != 0
     }
 
-    /// Whether the driver has given the memory back, as far as [`Device::collect`] has seen.
+    /// Whether the driver has given the memory back.
     pub fn is_returned(&self) -> bool {
-        self.returned.load(Ordering::Acquire) != 0
+        // SAFETY: the block is the loan's; the system writes its first four bytes last.
+        let status = unsafe { AtomicU32::from_ptr(self.status.get().cast()) };
+        status.load(Ordering::Acquire) != Status::PENDING.0 as u32 || self.returned.load(Ordering::Acquire) != 0
     }
 }
 
@@ -118,6 +131,8 @@ impl Device {
             events: [const { AtomicPtr::new(ptr::null_mut()) }; EVENTS],
             token: u64::from_le_bytes(answer),
             outstanding: AtomicU32::new(0),
+            loans: AtomicU32::new(0),
+            loaned: AtomicUsize::new(0),
         };
         device.keep_event(event);
         Shared::new(device)
@@ -188,6 +203,8 @@ impl Device {
         let input = input.as_bytes();
         let context = loan.clone().into_raw();
         self.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.loans.fetch_add(1, Ordering::Relaxed);
+        self.loaned.fetch_add(loan.pages().map_or(0, Pages::length), Ordering::Relaxed);
         // SAFETY: status block and own pages live as long as the loan, of which the packet holds a count; the input is copied
         // during the call.
         let status = unsafe {
@@ -232,9 +249,14 @@ impl Device {
         unsafe { CancelIoEx(self.file(), loan.status.get().cast()) };
     }
 
-    /// Takes the packets of loans that have ended.
+    /// Takes the packets of loans that have ended, where there may be many.
     pub fn collect(&self) {
-        while self.outstanding.load(Ordering::Relaxed) > 0 && self.take_packet(0) {}
+        let many = self.loans.load(Ordering::Relaxed) >= LOANS || self.loaned.load(Ordering::Relaxed) >= LOANED_BYTES;
+        if many {
+            self.loans.store(0, Ordering::Relaxed);
+            self.loaned.store(0, Ordering::Relaxed);
+            while self.outstanding.load(Ordering::Relaxed) > 0 && self.take_packet(0) {}
+        }
     }
 
     /// Whether a packet came.

@@ -18,7 +18,7 @@ unsafe impl Sync for OwnedHandle {}
 impl OwnedHandle {
     /// Owns a handle that a function of the system has just made; none for those that mean a failure.
     pub fn new(raw: RawHandle) -> Option<Self> {
-        (!raw.is_null() && raw != INVALID_HANDLE).then_some(Self(raw))
+        (!raw.is_null() && raw != INVALID_HANDLE).then(|| Self(raw))
     }
 
     /// An event that wakes one waiter and is then not set.

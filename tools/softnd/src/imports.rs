@@ -93,7 +93,6 @@ imports! {
         ) -> i32;
         fn GetCurrentProcess() -> RawHandle;
         fn GetLastError() -> u32;
-        fn GetOverlappedResult(file: RawHandle, overlapped: *mut c_void, bytes: *mut u32, wait: i32) -> i32;
         fn GetProcessHeap() -> RawHandle;
         fn GetQueuedCompletionStatus(
             port: RawHandle,

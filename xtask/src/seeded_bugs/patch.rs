@@ -3,7 +3,7 @@
 //! The head, up to the first `--- ` line, has these lines:
 //! `What:` the mistake in one sentence, `Rule:` the tags of the rules it offends, `Test:` a test that must notice, as often as
 //! there are tests. A trial may be played by seeds (`Test: trial race::x seeds 1-8`): one of these orders has to notice; a case of user-mode NetworkDirect at the driver
-//! is an `nd-trial`. The rest is a unified diff against the work tree.
+//! is an `nd-trial`, one through `softnd.dll` an `nd-client`. The rest is a unified diff against the work tree.
 
 use super::tree::Change;
 use crate::{rules, workspace::Workspace};
@@ -28,16 +28,19 @@ pub enum TrialSuite {
     Contract,
     /// The cases of user-mode NetworkDirect at the driver.
     NetworkDirect,
+    /// The cases of user-mode NetworkDirect through `softnd.dll`.
+    NetworkDirectClient,
 }
 
 impl TrialSuite {
-    const ALL: [Self; 2] = [Self::Contract, Self::NetworkDirect];
+    const ALL: [Self; 3] = [Self::Contract, Self::NetworkDirect, Self::NetworkDirectClient];
 
     /// By which a patch names its trials.
     const fn word(self) -> &'static str {
         match self {
             Self::Contract => "trial",
             Self::NetworkDirect => "nd-trial",
+            Self::NetworkDirectClient => "nd-client",
         }
     }
 
@@ -46,6 +49,7 @@ impl TrialSuite {
         match self {
             Self::Contract => ("conformance", "contract"),
             Self::NetworkDirect => ("networkdirect", "driver"),
+            Self::NetworkDirectClient => ("networkdirect", "provider"),
         }
     }
 }
@@ -161,6 +165,9 @@ mod tests {
         let patch = read("n", "n.patch".into(), &text).unwrap();
         assert_eq!(patch.tests[1].place, Place::Trial(TrialSuite::NetworkDirect));
         assert_eq!(patch.tests[1].to_string(), "nd-trial hostile::holds");
+        let text = TEXT.replace("trial suite::holds", "nd-client habits::holds");
+        let patch = read("x", PathBuf::from("x.patch"), &text).unwrap();
+        assert_eq!(patch.tests[1].to_string(), "nd-client habits::holds");
     }
 
     #[test]

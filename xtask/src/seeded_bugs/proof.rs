@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     env, fmt,
     fs::{self, File},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -61,6 +61,11 @@ pub fn image(tree: &Tree) -> PathBuf {
     tree.root().join("target/driver/x64/debug/softndk.sys")
 }
 
+/// The provider that is built from a copy.
+fn provider(tree: &Tree) -> PathBuf {
+    tree.root().join("target/softnd/x64/release/softnd.dll")
+}
+
 /// Builds images of a copy.
 pub struct ImageBuilder {
     /// This program, asked for before cargo can put another in its place.
@@ -75,12 +80,20 @@ impl ImageBuilder {
     /// This program builds the image of the copy as it builds the work tree's; the result of the image check is
     /// ignored.
     pub fn build(&self, tree: &Tree) -> Result<()> {
-        let image = image(tree);
+        self.build_by(tree, &["driver"], &image(tree))
+    }
+
+    /// The same of `softnd.dll`.
+    fn build_provider(&self, tree: &Tree) -> Result<()> {
+        self.build_by(tree, &["softnd", "--release"], &provider(tree))
+    }
+
+    fn build_by(&self, tree: &Tree, words: &[&str], image: &Path) -> Result<()> {
         if image.exists() {
-            fs::remove_file(&image)?;
+            fs::remove_file(image)?;
         }
         let mut xtask = Command::new(&self.xtask);
-        xtask.arg("driver").current_dir(tree.root());
+        xtask.args(words).current_dir(tree.root());
         xtask.env("CARGO_MANIFEST_DIR", tree.root().join("xtask"));
         let built = command::output(&mut xtask);
         if image.exists() {
@@ -144,10 +157,13 @@ impl<'a> Prover<'a> {
     fn build_image(&mut self, suite: TrialSuite) -> Result<()> {
         if let Entry::Vacant(place) = self.trials.entry(suite) {
             let (package, file) = suite.test_file();
-            let own = self.workspace.path(format!("target/seeded-bugs/{package}-trials"));
+            let own = self.workspace.path(format!("target/seeded-bugs/{package}-{file}-trials"));
             let built = test_binary(self.workspace, package, file)?;
             fs::copy(built, &own).with_context(|| format!("cannot write {}", own.display()))?;
             place.insert(own);
+        }
+        if suite == TrialSuite::NetworkDirectClient {
+            self.images.build_provider(self.tree).context("the broken provider does not build")?;
         }
         self.images.build(self.tree).context("the broken driver does not build")
     }
@@ -172,6 +188,9 @@ impl<'a> Prover<'a> {
                 run.current_dir(self.workspace.path(format!("tests/{}", suite.test_file().0)));
                 run.args(["--exact", &test.name]);
                 run.env("SOFTNDK_IMAGE", image(self.tree));
+                if *suite == TrialSuite::NetworkDirectClient {
+                    run.env("SOFTNDK_DLL", provider(self.tree));
+                }
                 run.envs(seed.map(|seed| ("SOFTNDK_SCHEDULE", seed.to_string())));
                 run
             }

@@ -29,6 +29,16 @@ pub(super) struct UserThread {
     pub stack: usize,
     /// The kernel stack as the program's code was entered; 0 while none runs.
     kernel_stack: Cell<u64>,
+    /// The completion port that the thread belongs to: the one that it has waited at last.
+    port: Cell<usize>,
+}
+
+impl UserThread {
+    /// The thread waits at a port, which counts it among its threads from now on; whether another one did.
+    fn wait_at(&self, port: usize) -> bool {
+        let before = self.port.replace(port);
+        before != 0 && before != port
+    }
 }
 
 thread_local! {
@@ -66,13 +76,21 @@ fn current() -> Option<Rc<UserThread>> {
     ENTERED.try_with(|entered| entered.try_borrow().ok().and_then(|entered| entered.last().cloned())).ok().flatten()
 }
 
+/// The calling thread waits at a completion port, known by its address. A thread that was counted by another port is taken out there,
+/// which may then let one more of its threads run (Win32: CreateIoCompletionPort, I/O completion ports).
+pub(super) fn wait_at_port(process: &ProcessState, port: usize) {
+    if current().is_some_and(|user_thread| user_thread.wait_at(port)) {
+        process.port_changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The one on top, if it is in this process and none of its code runs.
 pub(super) fn idle_in(process: &Arc<ProcessState>) -> Option<Rc<UserThread>> {
     current().filter(|user_thread| Arc::ptr_eq(&user_thread.process, process) && user_thread.kernel_stack.get() == 0)
 }
 
 pub(super) fn enter(process: Arc<ProcessState>, stack: usize) -> Rc<UserThread> {
-    let user_thread = Rc::new(UserThread { process, stack, kernel_stack: Cell::new(0) });
+    let user_thread = Rc::new(UserThread { process, stack, kernel_stack: Cell::new(0), port: Cell::new(0) });
     ENTERED.with_borrow_mut(|entered| entered.push(Rc::clone(&user_thread)));
     user_thread
 }

@@ -43,6 +43,8 @@ pub(super) struct ProcessState {
     pub(super) system_calls: AtomicU64,
     /// Control requests that it has sent.
     pub control_requests: AtomicU64,
+    /// How often a thread of a completion port has gone to another one.
+    pub(super) port_changes: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -107,6 +109,7 @@ impl Kernel {
             left: Event::notification(),
             system_calls: AtomicU64::new(0),
             control_requests: AtomicU64::new(0),
+            port_changes: AtomicU64::new(0),
         };
         Process { state: Arc::new(state) }
     }
@@ -138,6 +141,11 @@ impl Process {
     /// If the process is dead.
     pub fn enter(&self) -> EnterGuard {
         assert!(!self.state.is_dead(), "a process that has ended is entered");
+        self.enter_anyway()
+    }
+
+    /// A process that is killed meanwhile runs no code of the thread's: `call` finds that out.
+    fn enter_anyway(&self) -> EnterGuard {
         let stack = lock(&self.state.stacks).pop().unwrap_or_else(|| self.state.memory.allocate_stack(STACK));
         EnterGuard { user_thread: call::enter(Arc::clone(&self.state), stack) }
     }
@@ -156,7 +164,7 @@ impl Process {
             // SAFETY: the caller's contract.
             return unsafe { call::call(&user_thread, target, arguments) };
         }
-        let guard = self.enter();
+        let guard = self.enter_anyway();
         // SAFETY: the caller's contract.
         unsafe { call::call(&guard.user_thread, target, arguments) }
     }
@@ -218,6 +226,13 @@ impl Process {
     #[must_use]
     pub fn control_requests(&self) -> u64 {
         self.state.control_requests.load(Ordering::Relaxed)
+    }
+
+    /// How often a thread that had waited at a completion port has waited at another one: the first port then counts it no more among
+    /// the threads that it lets run.
+    #[must_use]
+    pub fn port_changes(&self) -> u64 {
+        self.state.port_changes.load(Ordering::Relaxed)
     }
 
     #[must_use]

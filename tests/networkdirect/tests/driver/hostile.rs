@@ -22,11 +22,18 @@ fn entries_that_make_no_sense_end_their_queue_pair() {
         InitiatorEntry { request_type: 0, ..good },
         InitiatorEntry { request_type: 2, ..good },
         InitiatorEntry { request_type: 6, ..good },
+        InitiatorEntry { request_type: RequestType::ReceiveAndInvalidate as u32, ..good },
+        InitiatorEntry { request_type: RequestType::ReceiveWriteImmediate as u32, ..good },
         InitiatorEntry { request_type: u32::MAX, ..good },
         InitiatorEntry { flags: 0x8, ..good },
         InitiatorEntry { flags: 0x40, ..good },
         InitiatorEntry { flags: u32::MAX, ..good },
         InitiatorEntry { request_type: 4, flags: 0x20, ..good },
+        // Immediate data of a Read and of an Invalidate, beside a token to invalidate, and a Write that is solicited without it.
+        InitiatorEntry { request_type: 4, flags: OperationFlags::IMMEDIATE.bits(), ..good },
+        InitiatorEntry { request_type: 3, flags: OperationFlags::IMMEDIATE.bits(), ..good },
+        InitiatorEntry { flags: (OperationFlags::IMMEDIATE | OperationFlags::INVALIDATE_REMOTE).bits(), ..good },
+        InitiatorEntry { request_type: 5, flags: OperationFlags::SEND_AND_SOLICIT_EVENT.bits(), ..good },
         InitiatorEntry { request_type: 3, window: 0x1_0000_0001, ..good },
     ] {
         let (server, client, ..) = pair_of_programs();

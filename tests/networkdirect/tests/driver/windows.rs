@@ -80,9 +80,10 @@ fn the_peers_message_invalidates_a_window() {
         server.pair.receive(&server.nd, round, &[]);
         send_and_invalidate(&client, token);
         let sent = client.queue.wait(1)[0];
-        assert_eq!((sent.request_type, sent.request_context, sent.status, sent.invalidated), (1, 5, 0, 0));
+        assert_eq!((sent.request_type, sent.request_context, sent.status, sent.value), (1, 5, 0, 0));
         let received = server.queue.wait(1)[0];
-        assert_eq!((received.request_type, received.status, received.invalidated), (0, 0, token));
+        let kind = RequestType::ReceiveAndInvalidate as u32;
+        assert_eq!((received.request_type, received.status, received.value), (kind, 0, token));
     }
     assert_eq!(status(&server.nd.begin(MR_DEREGISTER, &handle(server.region.handle))), Status::SUCCESS);
     // No other request takes the flag, and a token without a window fails the message and the connection.

@@ -40,7 +40,9 @@ pub fn interface(iid: &str) -> &'static str {
 pub fn identifiers(name: &str) -> Vec<String> {
     let version = if name.starts_with("IND2") { "IND2Overlapped" } else { "INDOverlapped" };
     let own = interfaces().find(|it| it.name == name).expect("a known interface");
-    let base = interfaces().find(|it| it.name == version && own.methods.first().is_some_and(|(_, slot)| *slot > 3));
+    let of_slot = |slot: usize| slot == 5 || name == "IND2ManaCompletionQueue";
+    let is_overlapped = own.methods.first().is_some_and(|(_, slot)| of_slot(*slot));
+    let base = interfaces().find(|it| it.name == version && is_overlapped);
     let identifiers = [Some(own), base].into_iter().flatten().map(|it| format!("{:?}", it.iid));
     identifiers.chain(["00000000-0000-0000-C000-000000000046".to_owned()]).collect()
 }

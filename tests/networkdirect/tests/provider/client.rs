@@ -6,11 +6,12 @@
 use super::calls;
 use super::ends::{PROVIDER_OPEN, PROVIDER_RESOLVE};
 use kernel_host::Process;
+use kernel_host::io::Caller;
 use kernel_host::user::Dll;
 use networkdirect::machine::{Machine, pass};
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub const SUCCESS: u32 = 0;
 pub const PENDING: u32 = 0x103;
@@ -19,6 +20,7 @@ pub const TIMEOUT: u32 = 0x102;
 pub const DEVICE_BUSY: u32 = 0x8000_0011;
 pub const NO_MORE_ENTRIES: u32 = 0x8000_001A;
 pub const ACCESS_VIOLATION: u32 = 0xC000_0005;
+pub const ACCESS_DENIED: u32 = 0xC000_0022;
 pub const INVALID_HANDLE: u32 = 0xC000_0008;
 pub const INVALID_PARAMETER: u32 = 0xC000_000D;
 pub const INVALID_DEVICE_REQUEST: u32 = 0xC000_0010;
@@ -58,13 +60,18 @@ pub struct Program {
 
 impl Program {
     pub fn start(machine: &Machine) -> Self {
-        let process = machine.kernel.start_process();
-        let load = |name: &str| {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
-            process.load_dll(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
-        let provider = load("softnd/x64/release/softnd.dll");
-        let calls = load("c-images/nd-program/nd-program.dll");
+        Self::start_as(machine, Caller::Administrator)
+    }
+
+    /// As [`Self::start`], for another user.
+    pub fn start_as(machine: &Machine, caller: Caller) -> Self {
+        let process = machine.kernel.start_process_as(caller);
+        let built = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
+        let load =
+            |path: PathBuf| process.load_dll(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let own = std::env::var_os("SOFTNDK_DLL").map(PathBuf::from);
+        let provider = load(own.unwrap_or_else(|| built("softnd/x64/release/softnd.dll")));
+        let calls = load(built("c-images/nd-program/nd-program.dll"));
         let factory = provider.export("DllGetClassObject").expect("an exported function");
         Self { process, provider, calls, factory }
     }
@@ -277,6 +284,11 @@ impl<'p> Com<'p> {
         let count = self.call(ADD_REF, &[]) as u32;
         assert!(count >= 2);
         assert_eq!(self.call(RELEASE, &[]) as u32, count - 1);
+    }
+
+    /// Another object has given up the client's last reference.
+    pub fn is_gone(&self) {
+        self.open.set(false);
     }
 
     /// What the client's count is afterwards.

@@ -15,6 +15,7 @@ const VALUES: &[&str] = &[
     "AddRef",
     "Release",
     "GetResults",
+    "GetManaResults",
     "GetLocalToken",
     "GetRemoteToken",
     "GetFileHandle",
@@ -23,6 +24,9 @@ const VALUES: &[&str] = &[
 ];
 /// There are no codes that it could take.
 const NEVER_SUCCEEDS: &[&str] = &["INDAdapter Control"];
+
+/// The first slot behind those of IND2Overlapped.
+const OVERLAPPED_SLOTS: usize = 5;
 
 const BEGIN: &str = "| method | slot | returned | completed with |\n|---|---|---|---|\n";
 
@@ -43,10 +47,12 @@ fn rows(version: char) -> Vec<Row> {
     let mut rows = Vec::new();
     for it in interfaces().filter(|it| of_version(it.name) && !it.name.ends_with("Overlapped")) {
         let own = it.methods.first().map_or(3, |(_, slot)| *slot);
+        // An interface that extends another one has rows for what it adds.
+        let own = if own > OVERLAPPED_SLOTS { 3 } else { own };
         let inherited =
             ["QueryInterface", "AddRef", "Release", "CancelOverlappedRequests", "GetOverlappedResult"].into_iter();
-        let all = inherited.take(own).map(str::to_owned).chain(it.methods.iter().map(|(name, _)| spelled(name)));
-        rows.extend(all.enumerate().map(|(slot, method)| (it.name, slot, method)));
+        rows.extend(inherited.take(own).enumerate().map(|(slot, method)| (it.name, slot, method.to_owned())));
+        rows.extend(it.methods.iter().map(|(method, slot)| (it.name, *slot, spelled(method))));
     }
     rows
 }

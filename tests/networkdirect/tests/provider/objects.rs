@@ -67,7 +67,7 @@ fn adapters_are_queried() {
     adapter.expects(ADAPTER_QUERY, &[0, length], BUFFER_OVERFLOW);
     assert_eq!(program.u32_at(length), 96);
     let info = program.zeroed(96);
-    program.write(info, &1_u32.to_le_bytes());
+    program.write(info, &3_u32.to_le_bytes());
     adapter.expects(ADAPTER_QUERY, &[info, length], NOT_SUPPORTED);
     program.write(info, &0x2_0000_u32.to_le_bytes());
     adapter.expects(ADAPTER_QUERY, &[info, length], SUCCESS);

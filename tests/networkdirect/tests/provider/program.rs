@@ -13,6 +13,8 @@ pub const CASES: &[Case] = cases![
     connects_again_and_again,
     is_refused,
     speaks_version_1,
+    calls_as_libfabric_does,
+    calls_as_easyrdma_does,
 ];
 
 #[track_caller]
@@ -80,4 +82,12 @@ fn speaks_version_1() {
     let mut expected = lines.each_ref().map(String::as_str).to_vec();
     expected.push("a window lent, used and taken back");
     writes("version1", &expected);
+}
+
+fn calls_as_libfabric_does() {
+    writes("verbs", &["the calls of libfabric's verbs layer"]);
+}
+
+fn calls_as_easyrdma_does() {
+    writes("streams", &["the calls of easyrdma"]);
 }

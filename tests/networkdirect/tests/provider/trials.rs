@@ -7,6 +7,8 @@ mod client;
 mod completions;
 mod connections;
 mod ends;
+mod habits;
+mod immediate;
 mod kills;
 mod methods;
 mod notifications;
@@ -35,6 +37,8 @@ const SUITES: &[&[Case]] = &[
     completions::CASES,
     regions::CASES,
     program::CASES,
+    habits::CASES,
+    immediate::CASES,
     shared_receives::CASES,
     version1::SUITES[0],
     version1::SUITES[1],

@@ -14,7 +14,7 @@ use super::control::structures;
 
 /// Which layout this is, for [`ATTACH`](super::private::ATTACH): a library and a driver of different builds refuse each other. To be counted up
 /// with every change of a place or of a meaning.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// Bytes before the entries of a completion ring.
 pub const COMPLETION_ENTRIES: usize = 128;
 /// Where the process writes how many results it has taken: a cache line of its own.
@@ -43,8 +43,9 @@ structures! {
         request_context: u64,
         /// [`RequestType`].
         request_type: u32,
-        /// Of a receive: the token of the window that the peer's Send has invalidated, or 0.
-        invalidated: u32,
+        /// What comes with a receive of its type: the token of the window that the peer's Send has invalidated, or immediate data.
+        /// Of others 0.
+        value: u32,
     }
 
     /// The process's part of a queue pair's header, at offset 0.
@@ -89,7 +90,8 @@ structures! {
         inline_length: u32,
         remote_address: u64,
         remote_token: u32,
-        reserved: u32,
+        /// With [`OperationFlags::IMMEDIATE`]: what comes with the peer's receive.
+        immediate: u32,
         /// The window of an Invalidate.
         window: u64,
     }
@@ -109,7 +111,7 @@ structures! {
     }
 }
 
-/// ND2_REQUEST_TYPE.
+/// ND2_REQUEST_TYPE, and the receives among results that bring something, of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RequestType {
@@ -119,6 +121,12 @@ pub enum RequestType {
     Invalidate = 3,
     Read = 4,
     Write = 5,
+    /// A Receive whose message has invalidated a window.
+    ReceiveAndInvalidate = 0x100,
+    /// A Receive whose message brought immediate data.
+    ReceiveImmediate = 0x101,
+    /// A Receive that a Write with immediate data took: nothing is in its memory.
+    ReceiveWriteImmediate = 0x102,
 }
 
 impl RequestType {
@@ -131,8 +139,20 @@ impl RequestType {
             3 => Self::Invalidate,
             4 => Self::Read,
             5 => Self::Write,
+            0x100 => Self::ReceiveAndInvalidate,
+            0x101 => Self::ReceiveImmediate,
+            0x102 => Self::ReceiveWriteImmediate,
             _ => return None,
         })
+    }
+
+    /// Whether it is a receive of any kind.
+    #[must_use]
+    pub const fn is_receive(self) -> bool {
+        matches!(
+            self,
+            Self::Receive | Self::ReceiveAndInvalidate | Self::ReceiveImmediate | Self::ReceiveWriteImmediate
+        )
     }
 }
 
@@ -166,6 +186,8 @@ bitflags! {
         const INLINE = 0x20;
         /// Ours. Of a Send: the peer's window with the entry's remote token is invalidated before the message's completions.
         const INVALIDATE_REMOTE = 0x4000_0000;
+        /// Ours. Of a Send or a Write: the entry's immediate data comes with the peer's receive, which a Write takes for it.
+        const IMMEDIATE = 0x2000_0000;
     }
 }
 

@@ -5,6 +5,7 @@ use super::system::System;
 use crate::failure::Failure;
 use crate::info::{Counter, columns_table};
 use serde::Serialize;
+use softnd_interfaces::Status;
 use softnd_interfaces::constants::adapter_flag;
 use softnd_interfaces::v2::AdapterInfo;
 use std::fmt;
@@ -14,6 +15,20 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Serialize)]
 pub struct NdInfoReport {
     pub adapters: Vec<ProviderAdapter>,
+    /// Why there are none, as far as the provider says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+}
+
+/// Why a provider has no adapters, by what it answers to an open: a list of addresses does not fail for these.
+fn reason(status: Status) -> Option<&'static str> {
+    match status {
+        Status::ACCESS_DENIED => {
+            Some("this user may not open the driver's device: run as administrator, or set NetworkDirectSddl")
+        }
+        Status::DEVICE_NOT_READY => Some("there is no driver, or no adapter of it"),
+        _ => None,
+    }
 }
 
 /// One of them.
@@ -51,7 +66,9 @@ pub fn run(system: &System<'_>) -> Result<NdInfoReport, Failure> {
         let addresses = adapter.addresses()?.into_iter().map(|address| address.ip()).collect();
         Ok(shown(&adapter.info()?, addresses))
     });
-    Ok(NdInfoReport { adapters: adapters.collect::<Result<_, Failure>>()? })
+    let adapters = adapters.collect::<Result<Vec<_>, Failure>>()?;
+    let reason = if adapters.is_empty() { reason(provider.answer_to_an_open()) } else { None };
+    Ok(NdInfoReport { adapters, reason })
 }
 
 fn shown(info: &AdapterInfo, addresses: Vec<IpAddr>) -> ProviderAdapter {
@@ -99,7 +116,10 @@ fn limits(info: &AdapterInfo) -> Vec<Counter> {
 impl fmt::Display for NdInfoReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.adapters.is_empty() {
-            return write!(formatter, "the provider has no adapters");
+            return match self.reason {
+                Some(reason) => write!(formatter, "the provider has no adapters: {reason}"),
+                None => write!(formatter, "the provider has no adapters"),
+            };
         }
         let columns: Vec<_> = self.adapters.iter().map(ProviderAdapter::properties).collect();
         write!(formatter, "{}", columns_table(&columns))
@@ -124,7 +144,8 @@ impl ProviderAdapter {
 
 #[cfg(test)]
 mod tests {
-    use super::{NdInfoReport, flags, shown};
+    use super::{NdInfoReport, flags, reason, shown};
+    use softnd_interfaces::Status;
     use softnd_interfaces::v2::AdapterInfo;
 
     #[test]
@@ -138,7 +159,8 @@ mod tests {
     fn the_report_has_every_number_of_the_structure() {
         let info =
             AdapterInfo { adapter_id: 0xAB, max_transfer_length: 1 << 30, adapter_flags: 1, ..AdapterInfo::default() };
-        let report = NdInfoReport { adapters: vec![shown(&info, vec!["10.0.0.1".parse().unwrap()])] };
+        let adapters = vec![shown(&info, vec!["10.0.0.1".parse().unwrap()])];
+        let report = NdInfoReport { adapters, reason: None };
         let text = report.to_string();
         for wanted in ["00000000000000AB", "10.0.0.1", "1 GiB", "IN_ORDER_DMA_SUPPORTED", "max callee data"] {
             assert!(text.contains(wanted), "{wanted} is not in\n{text}");
@@ -146,6 +168,19 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["adapters"][0]["limits"].as_array().unwrap().len(), 17);
         assert_eq!(json["adapters"][0]["addresses"][0], "10.0.0.1");
-        assert!(NdInfoReport { adapters: Vec::new() }.to_string().contains("no adapters"));
+        assert!(json.get("reason").is_none());
+    }
+
+    #[test]
+    fn an_empty_report_says_why() {
+        for (status, expected) in [
+            (Status::INVALID_PARAMETER, "the provider has no adapters"),
+            (Status::ACCESS_DENIED, "the provider has no adapters: this user may not open"),
+            (Status::DEVICE_NOT_READY, "the provider has no adapters: there is no driver"),
+        ] {
+            let report = NdInfoReport { adapters: Vec::new(), reason: reason(status) };
+            assert!(report.to_string().starts_with(expected), "{report}");
+            assert_eq!(report.to_string() == expected, report.reason.is_none());
+        }
     }
 }

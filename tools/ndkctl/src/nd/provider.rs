@@ -116,6 +116,16 @@ impl<'s> Provider<'s> {
         Ok(identifier)
     }
 
+    /// What the provider answers to an open of an adapter that no machine has: why it has none.
+    pub fn answer_to_an_open(&self) -> Status {
+        let mut out = ptr::null_mut();
+        // SAFETY: a live interface, an identifier, a place for a pointer.
+        let status = unsafe { IND2Provider::open_adapter(self.interface.this(), &IND2Adapter::IID, 0, &raw mut out) };
+        // SAFETY: what a call that succeeds has given.
+        drop(unsafe { Interface::<IND2Adapter>::from_raw(out) });
+        status
+    }
+
     pub fn open(&self, identifier: u64) -> Result<OpenAdapter<'s>, Failure> {
         let interface = made(&format!("an open of adapter {identifier:#x}"), |out| {
             // SAFETY: a live interface, an identifier, a place for a pointer.

@@ -48,6 +48,20 @@ pub mod request_type {
     pub const WRITE: u32 = 5;
 }
 
+/// ND2_MANA_REQUEST_TYPE, of the public `mana_ndspi.h`.
+pub mod mana_request_type {
+    pub const SEND: u32 = 0;
+    pub const BIND: u32 = 1;
+    pub const INVALIDATE: u32 = 2;
+    pub const READ: u32 = 3;
+    pub const WRITE: u32 = 4;
+    pub const RECEIVE: u32 = 0x80;
+    pub const RECEIVE_WITH_INVALIDATE: u32 = 0x81;
+    pub const RECEIVE_WITH_IMMEDIATE: u32 = 0x82;
+    /// A Write with immediate data took the receive.
+    pub const RECEIVE_RDMA_WITH_IMMEDIATE: u32 = 0x83;
+}
+
 /// AF_INET and AF_INET6.
 pub const FAMILY_IPV4: u16 = 2;
 pub const FAMILY_IPV6: u16 = 23;

@@ -13,8 +13,8 @@ use crate::{
     },
     v2::{
         AdapterInfo, AdapterTable2, CompletionQueueTable2, ConnectorTable2, IND2Connector, IND2MemoryWindow,
-        ListenerTable2, MemoryRegionTable2, MemoryWindowTable2, ProviderTable2, QueuePairTable2, RequestResult,
-        SharedReceiveQueueTable2,
+        ListenerTable2, ManaCompletionQueueTable, ManaQueuePairTable, MemoryRegionTable2, MemoryWindowTable2,
+        ProviderTable2, QueuePairTable2, RequestResult, SharedReceiveQueueTable2,
     },
 };
 
@@ -35,6 +35,9 @@ fn methods_of_version_2_stand_in_their_slots() {
     assert_eq!(slot!(MemoryRegionTable2, get_remote_token), 8);
     assert_eq!(slot!(QueuePairTable2, flush), 3);
     assert_eq!(slot!(QueuePairTable2, write), 9);
+    assert_eq!(slot!(ManaCompletionQueueTable, get_mana_results), 9);
+    assert_eq!(slot!(ManaQueuePairTable, send_with_immediate), 10);
+    assert_eq!(slot!(ManaQueuePairTable, write_with_immediate), 11);
     assert_eq!(slot!(ConnectorTable2, bind), 5);
     assert_eq!(slot!(ConnectorTable2, get_peer_address), 13);
     assert_eq!(slot!(ConnectorTable2, disconnect), 15);

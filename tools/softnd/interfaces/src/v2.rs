@@ -48,6 +48,20 @@ pub struct RequestResult {
     pub request_type: u32,
 }
 
+/// ND2_MANA_RESULT, of the public `mana_ndspi.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ManaResult {
+    pub status: Status,
+    pub bytes_transferred: u32,
+    pub queue_pair_context: *mut c_void,
+    pub request_context: *mut c_void,
+    /// Of [`mana_request_type`](crate::constants::mana_request_type).
+    pub request_type: u32,
+    /// What the message brought, or the token that it has invalidated.
+    pub immediate_data_or_token: u32,
+}
+
 /// ND2_SGE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -60,6 +74,8 @@ pub struct Sge {
 const _: () = {
     assert!(size_of::<AdapterInfo>() == 96);
     assert!(size_of::<RequestResult>() == 32);
+    assert!(size_of::<ManaResult>() == 32);
+    assert!(core::mem::offset_of!(ManaResult, immediate_data_or_token) == 28);
     assert!(size_of::<Sge>() == 16);
 };
 
@@ -74,6 +90,11 @@ interfaces! {
         fn resize(depth: u32) -> Status;
         fn notify(kind: u32, overlapped: *mut Overlapped) -> Status;
         fn get_results(results: *mut RequestResult, count: u32) -> u32;
+    }
+
+    /// Of the public `mana_ndspi.h`: results with immediate data.
+    IND2ManaCompletionQueue (0x28925856_4FCC_4479_915C_034426A50B9E): ManaCompletionQueueTable > CompletionQueueTable2 {
+        fn get_mana_results(results: *mut ManaResult, count: u32) -> u32;
     }
 
     IND2SharedReceiveQueue (0xAABD67DC_459A_4DB1_826B_56CFCC278883): SharedReceiveQueueTable2 > OverlappedTable2 {
@@ -123,6 +144,26 @@ interfaces! {
             remote_address: u64,
             remote_token: u32,
             flags: u32,
+        ) -> Status;
+    }
+
+    /// Of the public `mana_ndspi.h`: requests with immediate data.
+    IND2ManaQueuePair (0x8B1811D5_52DD_4084_8119_15C11AB32FB9): ManaQueuePairTable > QueuePairTable2 {
+        fn send_with_immediate(
+            context: *mut c_void,
+            sges: *const Sge,
+            count: u32,
+            flags: u32,
+            immediate: u32,
+        ) -> Status;
+        fn write_with_immediate(
+            context: *mut c_void,
+            sges: *const Sge,
+            count: u32,
+            remote_address: u64,
+            remote_token: u32,
+            flags: u32,
+            immediate: u32,
         ) -> Status;
     }
 

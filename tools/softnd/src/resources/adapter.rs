@@ -55,6 +55,15 @@ impl Adapter {
         &self.info
     }
 
+    /// Whether a client may ask for the information by this version: the driver says so, and counts what is no version. NOT_SUPPORTED.
+    pub fn check_version(&self, version: u32) -> Result<(), Status> {
+        if version == INFO_VERSION {
+            return Ok(());
+        }
+        let query = AdapterQuery { version: VERSION, info_version: version, adapter: self.handle };
+        self.device.ask::<AdapterInfo>(ADAPTER_QUERY, &query).map(drop)
+    }
+
     pub fn addresses(&self) -> Result<Vec<SocketAddress>, Status> {
         provider::addresses(&self.device, self.handle)
     }

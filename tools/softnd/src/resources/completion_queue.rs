@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 
 use super::{Resource, adapter::Adapter};
 use crate::{
-    argument::{Overlap, Place},
+    argument::Overlap,
     heap::{put_all, try_list},
     imports::RawHandle,
     overlapped::RequestFile,
@@ -58,7 +58,7 @@ impl CompletionQueue {
         if depth == 0 || depth > adapter.info().max_completion_queue_depth {
             return Err(Status::INVALID_PARAMETER_3);
         }
-        let file = RequestFile::of(file)?;
+        let file = RequestFile::of(adapter.device(), file)?;
         let input = CreateCompletionQueue {
             version: VERSION,
             queue_depth: depth,
@@ -183,10 +183,6 @@ impl CompletionQueue {
 
     pub fn cancel(&self) -> Result<(), Status> {
         self.resource.call(CQ_CANCEL_IO)
-    }
-
-    pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.file.result(overlapped, bytes, wait)
     }
 }
 

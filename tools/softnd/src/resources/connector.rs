@@ -39,7 +39,7 @@ pub type PrivateData = (Bytes, usize);
 
 impl Connector {
     pub fn new(adapter: &Shared<Adapter>, file: RawHandle) -> Result<Self, Status> {
-        let file = RequestFile::of(file)?;
+        let file = RequestFile::of(adapter.device(), file)?;
         let resource = Resource::under(adapter, CONNECTOR_CREATE, CONNECTOR_FREE, adapter.handle())?;
         Ok(Self { resource, file, queue: SpinLock::new(None) })
     }
@@ -188,10 +188,6 @@ impl Connector {
 
     pub fn cancel(&self) -> Result<(), Status> {
         self.resource.call(CONNECTOR_CANCEL_IO)
-    }
-
-    pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.file.result(overlapped, bytes, wait)
     }
 }
 

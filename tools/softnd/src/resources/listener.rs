@@ -13,12 +13,7 @@ use softndk_ioctl::nd::{
 use zerocopy::IntoBytes;
 
 use super::{Resource, adapter::Adapter, connector::Connector};
-use crate::{
-    argument::{Overlap, Place},
-    imports::RawHandle,
-    overlapped::RequestFile,
-    shared::Shared,
-};
+use crate::{argument::Overlap, imports::RawHandle, overlapped::RequestFile, shared::Shared};
 
 pub struct Listener {
     resource: Resource,
@@ -27,7 +22,7 @@ pub struct Listener {
 
 impl Listener {
     pub fn new(adapter: &Shared<Adapter>, file: RawHandle) -> Result<Self, Status> {
-        let file = RequestFile::of(file)?;
+        let file = RequestFile::of(adapter.device(), file)?;
         Ok(Self { resource: Resource::under(adapter, LISTENER_CREATE, LISTENER_FREE, adapter.handle())?, file })
     }
 
@@ -66,9 +61,5 @@ impl Listener {
 
     pub fn cancel(&self) -> Result<(), Status> {
         self.resource.call(LISTENER_CANCEL_IO)
-    }
-
-    pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.file.result(overlapped, bytes, wait)
     }
 }

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 
 use super::{Resource, adapter::Adapter};
 use crate::{
-    argument::{Bytes, Overlap, Place},
+    argument::{Bytes, Overlap},
     device::Loan,
     imports::RawHandle,
     overlapped::RequestFile,
@@ -33,7 +33,7 @@ pub struct MemoryRegion {
 
 impl MemoryRegion {
     pub fn new(adapter: &Shared<Adapter>, file: RawHandle) -> Result<Shared<Self>, Status> {
-        let file = RequestFile::of(file)?;
+        let file = RequestFile::of(adapter.device(), file)?;
         let resource = Resource::under(adapter, MR_CREATE, MR_FREE, adapter.domain())?;
         Shared::new(Self { resource, file, loan: SpinLock::new(None) })
     }
@@ -144,10 +144,6 @@ impl MemoryRegion {
 
     pub fn cancel(&self) -> Result<(), Status> {
         self.resource.call(MR_CANCEL_IO)
-    }
-
-    pub fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.file.result(overlapped, bytes, wait)
     }
 }
 

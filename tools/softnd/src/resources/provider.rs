@@ -28,19 +28,20 @@ impl Provider {
         Self { device: SpinLock::new(None) }
     }
 
-    /// The addresses of all adapters; none where there is no driver.
+    /// The addresses of all adapters; none where there is no driver, or the user may not open its device. Clients that list the adapters of
+    /// every provider take another failure than of memory for the end of them all; why there are none, [`Provider::open_adapter`] says.
     pub fn addresses(&self) -> Result<Vec<SocketAddress>, Status> {
         match self.with_device(|device| addresses(device, 0)) {
-            Err(Status::DEVICE_NOT_READY) => Ok(Vec::new()),
+            Err(status) if status != Status::NO_MEMORY && status != Status::INSUFFICIENT_RESOURCES => Ok(Vec::new()),
             other => other,
         }
     }
 
-    /// The adapter that has an address. INVALID_ADDRESS where none has, or there is no driver.
+    /// The adapter that has an address. INVALID_ADDRESS where none has that the user can open, or there is no driver.
     pub fn resolve(&self, address: SocketAddress) -> Result<u64, Status> {
         let input = ResolveAddress { version: VERSION, reserved: 0, address };
         self.with_device(|device| device.ask(PROVIDER_RESOLVE_ADDRESS, &input)).map_err(|status| match status {
-            Status::DEVICE_NOT_READY => Status::INVALID_ADDRESS,
+            Status::DEVICE_NOT_READY | Status::ACCESS_DENIED => Status::INVALID_ADDRESS,
             other => other,
         })
     }

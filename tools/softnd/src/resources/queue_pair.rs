@@ -86,7 +86,7 @@ struct RequestLimits {
     receive_sges: u32,
 }
 
-/// A Send of either kind, a Read or a Write as a client gives it.
+/// A Send of any kind, a Read or a Write of either as a client gives it.
 #[derive(Clone, Copy)]
 pub struct Transfer {
     pub context: u64,
@@ -95,6 +95,14 @@ pub struct Transfer {
     pub flags: u32,
     pub remote_address: u64,
     pub remote_token: u32,
+    pub immediate: u32,
+}
+
+impl Default for Transfer {
+    fn default() -> Self {
+        let (context, count, flags, remote_address, remote_token, immediate) = (0, 0, 0, 0, 0, 0);
+        Self { context, sges: Given::NONE, count, flags, remote_address, remote_token, immediate }
+    }
 }
 
 /// Which of them.
@@ -103,8 +111,12 @@ pub enum TransferKind {
     Send,
     /// A Send after which the peer's window with the remote token is invalid (version 1).
     SendAndInvalidate,
+    /// A Send whose immediate data comes with the peer's receive.
+    SendWithImmediate,
     Read,
     Write,
+    /// A Write that takes a receive of the peer, with which its immediate data comes.
+    WriteWithImmediate,
 }
 
 impl TransferKind {
@@ -113,10 +125,11 @@ impl TransferKind {
         const ANY: u32 = flag::SILENT_SUCCESS | flag::READ_FENCE;
         const SEND: u32 = ANY | flag::SEND_AND_SOLICIT_EVENT | flag::INLINE;
         match self {
-            Self::Send => (SEND, Status::INVALID_PARAMETER_4),
+            Self::Send | Self::SendWithImmediate => (SEND, Status::INVALID_PARAMETER_4),
             Self::SendAndInvalidate => (SEND, Status::INVALID_PARAMETER_5),
             Self::Read => (ANY, Status::INVALID_PARAMETER_6),
             Self::Write => (ANY | flag::INLINE, Status::INVALID_PARAMETER_6),
+            Self::WriteWithImmediate => (SEND, Status::INVALID_PARAMETER_6),
         }
     }
 
@@ -124,15 +137,16 @@ impl TransferKind {
     const fn own_flags(self) -> u32 {
         match self {
             Self::SendAndInvalidate => OperationFlags::INVALIDATE_REMOTE.bits(),
+            Self::SendWithImmediate | Self::WriteWithImmediate => OperationFlags::IMMEDIATE.bits(),
             Self::Send | Self::Read | Self::Write => 0,
         }
     }
 
     const fn request_type(self) -> u32 {
         match self {
-            Self::Send | Self::SendAndInvalidate => request_type::SEND,
+            Self::Send | Self::SendAndInvalidate | Self::SendWithImmediate => request_type::SEND,
             Self::Read => request_type::READ,
-            Self::Write => request_type::WRITE,
+            Self::Write | Self::WriteWithImmediate => request_type::WRITE,
         }
     }
 }
@@ -273,6 +287,7 @@ impl QueuePair {
         let head = InitiatorEntry {
             remote_address: transfer.remote_address,
             remote_token: transfer.remote_token,
+            immediate: transfer.immediate,
             ..initiator_head(transfer.context, kind.request_type(), transfer.flags | kind.own_flags())
         };
         let list = transfer.sges.list(transfer.count as usize);
@@ -366,14 +381,7 @@ mod tests {
     }
 
     fn transfer(sges: &[Sge], flags: u32) -> Transfer {
-        Transfer {
-            context: 0,
-            sges: Given::of_slice(sges),
-            count: sges.len() as u32,
-            flags,
-            remote_address: 0,
-            remote_token: 0,
-        }
+        Transfer { context: 0, sges: Given::of_slice(sges), count: sges.len() as u32, flags, ..Transfer::default() }
     }
 
     #[test]
@@ -403,6 +411,8 @@ mod tests {
         assert_eq!(TransferKind::Send.flags(), (0x27, Status::INVALID_PARAMETER_4));
         assert_eq!(TransferKind::Write.flags(), (0x23, Status::INVALID_PARAMETER_6));
         assert_eq!(TransferKind::Read.flags(), (0x3, Status::INVALID_PARAMETER_6));
+        assert_eq!(TransferKind::SendWithImmediate.flags(), (0x27, Status::INVALID_PARAMETER_4));
+        assert_eq!(TransferKind::WriteWithImmediate.flags(), (0x27, Status::INVALID_PARAMETER_6));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::{
     request_queue::RequestQueue,
 };
 use crate::{
-    argument::{Given, Overlap, Place},
+    argument::{Given, Overlap},
     imports::RawHandle,
     overlapped::RequestFile,
     shared::Shared,
@@ -58,7 +58,7 @@ impl SharedReceiveQueue {
             return Err(Status::INVALID_PARAMETER_4);
         }
         let sges = more(wish.sges, MORE_RECEIVE_SGES, info.max_receive_sge);
-        let file = RequestFile::of(file)?;
+        let file = RequestFile::of(adapter.device(), file)?;
         let input = CreateSharedReceiveQueue {
             version: VERSION,
             queue_depth: wish.depth,
@@ -122,9 +122,5 @@ impl SharedReceiveQueue {
 
     pub fn cancel(&self) -> Result<(), Status> {
         self.resource.call(SRQ_CANCEL_IO)
-    }
-
-    pub fn overlapped_result(&self, overlapped: Overlap, wait: i32) -> Status {
-        self.file.result(overlapped, Place::NONE, wait)
     }
 }

@@ -11,14 +11,13 @@ use softndk_ioctl::nd::control::{GroupAffinity, SocketAddress};
 
 use super::{
     class, completion_queue::V1CompletionQueue, connector::V1Connector, count, endpoint::MOST_SGES, listen::V1Listen,
-    memory_window::V1MemoryWindow, overlapped_table, regions::Regions, windows::WindowResults,
+    memory_window::V1MemoryWindow, overlapped_table, provider::V1Provider, regions::Regions, windows::WindowResults,
 };
 use crate::{
     argument::{Bytes, Overlap, Place, Target, entry},
-    com::{Face, NewInterface},
+    com::{ClientReference, Face, NewInterface},
     file::{self, Packets},
     handle::OwnedHandle,
-    overlapped,
     resources::{
         adapter::Adapter, completion_queue::CompletionQueue, connector::Connector, listener::Listener,
         memory_region::MemoryRegion, memory_window::MemoryWindow,
@@ -34,6 +33,7 @@ pub struct V1Adapter {
     /// The address by which it was opened: connectors and listeners are bound to it.
     address: SocketAddress,
     adapter: Shared<Adapter>,
+    _provider: ClientReference<V1Provider>,
 }
 
 impl Face for V1Adapter {
@@ -95,18 +95,19 @@ impl Face for V1Adapter {
 }
 
 impl V1Adapter {
-    pub fn new(adapter: Shared<Adapter>, address: SocketAddress) -> Result<Self, Status> {
+    pub fn new(
+        adapter: Shared<Adapter>,
+        address: SocketAddress,
+        provider: ClientReference<V1Provider>,
+    ) -> Result<Self, Status> {
         let file = file::open_overlapped(adapter.device(), Packets::WhenNotFailed)?;
-        Ok(Self { regions: Regions::new()?, windows: WindowResults::new()?, file, address, adapter })
+        let (regions, windows) = (Regions::new()?, WindowResults::new()?);
+        Ok(Self { regions, windows, file, address, adapter, _provider: provider })
     }
 
     /// Cancels registrations and their ends.
     fn cancel(&self) -> Result<(), Status> {
         self.regions.cancel()
-    }
-
-    fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        overlapped::result(self.file.raw(), overlapped, bytes, wait)
     }
 
     /// The adapter's own; the client does not close it.

@@ -2,10 +2,9 @@
 
 use softnd_interfaces::{
     Guid, Status,
-    constants::request_type,
     v1::{CompletionQueueTable1, INDCompletionQueue, INDOverlapped, Result1},
 };
-use softndk_ioctl::nd::rings::ResultEntry;
+use softndk_ioctl::nd::rings::{RequestType, ResultEntry};
 
 use super::{class, count, overlapped_table, windows::WindowResults};
 use crate::{
@@ -48,10 +47,6 @@ impl V1CompletionQueue {
         self.queue.cancel()
     }
 
-    fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.queue.overlapped_result(overlapped, bytes, wait)
-    }
-
     fn resize(&self, entries: usize) -> Result<(), Status> {
         self.queue.resize(count(entries))
     }
@@ -73,8 +68,8 @@ impl V1CompletionQueue {
         let taken = self.queue.results(most.saturating_sub(due), |entry| {
             fill(entry);
             give(entry.request_context);
-            if entry.invalidated != 0 {
-                self.windows.invalidated(entry.invalidated, queue);
+            if RequestType::of(entry.request_type) == Some(RequestType::ReceiveAndInvalidate) {
+                self.windows.invalidated(entry.value, queue);
             }
         });
         let given = due.saturating_add(taken);
@@ -99,7 +94,7 @@ fn fill(entry: &ResultEntry) {
     let place = unsafe { Place::<Result1>::with_number(entry.request_context) };
     if let Some(mut result) = place.read() {
         result.status = Status(entry.status);
-        if entry.request_type == request_type::RECEIVE {
+        if RequestType::of(entry.request_type).is_some_and(RequestType::is_receive) {
             result.bytes_transferred = entry.bytes_transferred as usize;
         }
         place.offer(result);

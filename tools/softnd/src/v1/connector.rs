@@ -119,10 +119,6 @@ impl V1Connector {
         self.connector.cancel()
     }
 
-    fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        own_status(self.connector.overlapped_result(overlapped, bytes, wait))
-    }
-
     /// A completion queue of this provider, or `otherwise`.
     fn queue(&self, queue: Unknown, otherwise: Status) -> Result<Shared<CompletionQueue>, Status> {
         let queue = queue.recover::<V1CompletionQueue>().map(|queue| queue.queue().clone());

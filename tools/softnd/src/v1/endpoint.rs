@@ -181,6 +181,7 @@ impl V1Endpoint {
             flags: if inline { flags | flag::INLINE } else { flags },
             remote_address,
             remote_token,
+            immediate: 0,
         };
         self.pair.transfer(kind, &transfer)
     }

@@ -7,7 +7,7 @@ use softnd_interfaces::{
 
 use super::{class, connector::V1Connector, overlapped_table};
 use crate::{
-    argument::{Overlap, Place, Unknown, entry},
+    argument::{Overlap, Unknown, entry},
     com::Face,
     resources::listener::Listener,
 };
@@ -34,10 +34,6 @@ impl V1Listen {
 
     fn cancel(&self) -> Result<(), Status> {
         self.0.cancel()
-    }
-
-    fn overlapped_result(&self, overlapped: Overlap, bytes: Place<usize>, wait: i32) -> Status {
-        self.0.overlapped_result(overlapped, bytes, wait)
     }
 
     fn get_connection_request(&self, connector: Unknown, overlapped: Overlap) -> Status {

@@ -16,14 +16,21 @@ mod windows;
 
 pub use provider::V1Provider;
 
-use softnd_interfaces::{Guid, Status};
+use core::ffi::c_void;
+
+use softnd_interfaces::{Guid, Status, structures::Overlapped};
+
+use crate::{
+    argument::{Argument, Overlap, Place},
+    overlapped,
+};
 
 /// The private identifiers of the classes; they mean something within this DLL only.
 const fn class(number: u128) -> Guid {
     Guid::new(0x8C1D_6E0A_52B7_4F36_9A70_0E5D_1C3B_0100 | number)
 }
 
-/// The number that a status of a connector has in version 1.
+/// The number that a status of an overlapped request has in version 1.
 fn own_status(status: Status) -> Status {
     match status {
         Status::INVALID_BUFFER_SIZE => Status::BUFFER_OVERFLOW,
@@ -38,7 +45,23 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The table of INDOverlapped for a class that has `cancel` and `overlapped_result`.
+softnd_interfaces::define! {
+    /// GetOverlappedResult of every class: it is about the request, whichever object the client asks.
+    fn get_overlapped_result(
+        _this: *mut c_void,
+        overlapped: *mut Overlapped,
+        bytes: *mut usize,
+        wait: i32,
+    ) -> Status {
+        // SAFETY: the client's promise, see the module of arguments.
+        let overlapped = unsafe { Overlap::of(overlapped) };
+        // SAFETY: as above.
+        let bytes = unsafe { Place::of(bytes) };
+        own_status(overlapped::result(overlapped, bytes, wait))
+    }
+}
+
+/// The table of INDOverlapped for a class that has `cancel`.
 macro_rules! overlapped_table {
     ($Face:ty) => {
         softnd_interfaces::v1::OverlappedTable1 {
@@ -47,14 +70,7 @@ macro_rules! overlapped_table {
                 $Face,
                 cancel() -> Result<(), softnd_interfaces::Status>
             ),
-            get_overlapped_result: $crate::argument::entry!(
-                $Face,
-                overlapped_result(
-                    overlapped: $crate::argument::Overlap,
-                    bytes: $crate::argument::Place<usize>,
-                    wait: i32,
-                ) -> softnd_interfaces::Status
-            ),
+            get_overlapped_result: $crate::v1::get_overlapped_result,
         }
     };
 }

@@ -10,7 +10,7 @@ use softnd_interfaces::{
 
 use super::{adapter::V1Adapter, class};
 use crate::{
-    argument::{Bytes, Place, entry},
+    argument::{Bytes, Own, Place, entry},
     com::{Face, NewInterface, unknown_table},
     resources::provider::Provider,
     socket_address,
@@ -28,6 +28,7 @@ impl Face for V1Provider {
         ),
         open_adapter: entry!(
             V1Provider,
+            Own,
             open_adapter(address: Bytes, length: usize, out: Place<*mut c_void>) -> Result<(), Status>
         ),
     };
@@ -44,11 +45,17 @@ impl V1Provider {
         socket_address::write_list(&self.0.addresses()?, list, length)
     }
 
-    fn open_adapter(&self, address: Bytes, length: usize, out: Place<*mut c_void>) -> Result<(), Status> {
+    fn open_adapter(
+        &self,
+        own: &Own<Self>,
+        address: Bytes,
+        length: usize,
+        out: Place<*mut c_void>,
+    ) -> Result<(), Status> {
         let interface = NewInterface::fixed(out)?;
         let mut address = socket_address::read(address, length)?;
         address.port = [0; 2];
         let adapter = self.0.open_adapter(self.0.resolve(address)?)?;
-        interface.give(V1Adapter::new(adapter, address)?)
+        interface.give(V1Adapter::new(adapter, address, own.reference()?)?)
     }
 }

@@ -12,12 +12,12 @@ use softndk_ioctl::nd::control::GroupAffinity;
 
 use super::{
     class, completion_queue::V2CompletionQueue, connector::V2Connector, listener::V2Listener,
-    memory_region::V2MemoryRegion, memory_window::V2MemoryWindow, queue_pair::V2QueuePair,
+    memory_region::V2MemoryRegion, memory_window::V2MemoryWindow, provider::V2Provider, queue_pair::V2QueuePair,
     shared_receive_queue::V2SharedReceiveQueue,
 };
 use crate::{
     argument::{Context, Given, Place, Unknown, entry},
-    com::{Face, NewInterface, unknown_table},
+    com::{ClientReference, Face, NewInterface, unknown_table},
     file::{self, Packets},
     resources::{
         adapter::Adapter,
@@ -33,7 +33,7 @@ use crate::{
     socket_address,
 };
 
-pub struct V2Adapter(Shared<Adapter>);
+pub struct V2Adapter(Shared<Adapter>, #[allow(dead_code, reason = "held, not used")] ClientReference<V2Provider>);
 
 impl Face for V2Adapter {
     type Table = AdapterTable2;
@@ -149,8 +149,8 @@ fn affinity(mask: usize, group: u16) -> GroupAffinity {
 }
 
 impl V2Adapter {
-    pub fn new(adapter: Shared<Adapter>) -> Self {
-        Self(adapter)
+    pub fn new(adapter: Shared<Adapter>, provider: ClientReference<V2Provider>) -> Self {
+        Self(adapter, provider)
     }
 
     fn create_overlapped_file(&self, file: Place<*mut c_void>) -> Result<(), Status> {
@@ -158,7 +158,7 @@ impl V2Adapter {
         file.write(file::open_overlapped(self.0.device(), Packets::WhenPended)?.into_raw())
     }
 
-    /// NOT_SUPPORTED for an `InfoVersion` that is not version 2's.
+    /// NOT_SUPPORTED for an `InfoVersion` that the driver does not take.
     fn query(&self, info: Place<AdapterInfo>, length: Place<u32>) -> Result<(), Status> {
         const NEEDED: u32 = size_of::<AdapterInfo>() as u32;
         let room = length.read().ok_or(Status::INVALID_PARAMETER)?;
@@ -166,9 +166,7 @@ impl V2Adapter {
             length.write(NEEDED)?;
             return Err(Status::BUFFER_OVERFLOW);
         }
-        if info.read().is_none_or(|info| info.info_version != VERSION_2) {
-            return Err(Status::NOT_SUPPORTED);
-        }
+        self.0.check_version(info.read().map_or(0, |info| info.info_version))?;
         length.write(NEEDED)?;
         info.write(told(&self.0))
     }

@@ -86,10 +86,6 @@ impl V2Connector {
         self.0.cancel()
     }
 
-    fn overlapped_result(&self, overlapped: Overlap, wait: i32) -> Status {
-        self.0.overlapped_result(overlapped, Place::NONE, wait)
-    }
-
     fn bind(&self, address: Bytes, length: u32) -> Result<(), Status> {
         self.0.bind(socket_address::read(address, length as usize)?)
     }

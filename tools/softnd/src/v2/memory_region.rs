@@ -7,7 +7,7 @@ use softnd_interfaces::{
 
 use super::{class, overlapped_table};
 use crate::{
-    argument::{Bytes, Overlap, Place, entry},
+    argument::{Bytes, Overlap, entry},
     com::Face,
     resources::memory_region::MemoryRegion,
     shared::Shared,
@@ -42,10 +42,6 @@ impl V2MemoryRegion {
 
     fn cancel(&self) -> Result<(), Status> {
         self.0.cancel()
-    }
-
-    fn overlapped_result(&self, overlapped: Overlap, wait: i32) -> Status {
-        self.0.overlapped_result(overlapped, Place::NONE, wait)
     }
 
     fn register(&self, buffer: Bytes, length: usize, flags: u32, overlapped: Overlap) -> Status {

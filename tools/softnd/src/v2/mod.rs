@@ -16,14 +16,30 @@ pub use provider::V2Provider;
 #[cfg(all(test, not(windows)))]
 pub use queue_pair::V2QueuePair;
 
-use softnd_interfaces::Guid;
+use core::ffi::c_void;
+
+use softnd_interfaces::{Guid, Status, structures::Overlapped};
+
+use crate::{
+    argument::{Argument, Overlap, Place},
+    overlapped,
+};
 
 /// The private identifiers of the classes; they mean something within this DLL only.
 const fn class(number: u128) -> Guid {
     Guid::new(0x8C1D_6E0A_52B7_4F36_9A70_0E5D_1C3B_0200 | number)
 }
 
-/// The table of IND2Overlapped for a class that has `cancel` and `overlapped_result`.
+softnd_interfaces::define! {
+    /// GetOverlappedResult of every class: it is about the request, whichever object the client asks.
+    fn get_overlapped_result(_this: *mut c_void, overlapped: *mut Overlapped, wait: i32) -> Status {
+        // SAFETY: the client's promise, see the module of arguments.
+        let overlapped = unsafe { Overlap::of(overlapped) };
+        overlapped::result(overlapped, Place::NONE, wait)
+    }
+}
+
+/// The table of IND2Overlapped for a class that has `cancel`.
 macro_rules! overlapped_table {
     ($Face:ty) => {
         softnd_interfaces::v2::OverlappedTable2 {
@@ -32,10 +48,7 @@ macro_rules! overlapped_table {
                 $Face,
                 cancel() -> Result<(), softnd_interfaces::Status>
             ),
-            get_overlapped_result: $crate::argument::entry!(
-                $Face,
-                overlapped_result(overlapped: $crate::argument::Overlap, wait: i32) -> softnd_interfaces::Status
-            ),
+            get_overlapped_result: $crate::v2::get_overlapped_result,
         }
     };
 }

@@ -10,7 +10,7 @@ use softnd_interfaces::{
 
 use super::{adapter::V2Adapter, class};
 use crate::{
-    argument::{Bytes, Given, Place, entry},
+    argument::{Bytes, Given, Own, Place, entry},
     com::{Face, NewInterface, unknown_table},
     resources::provider::Provider,
     socket_address,
@@ -32,6 +32,7 @@ impl Face for V2Provider {
         ),
         open_adapter: entry!(
             V2Provider,
+            Own,
             open_adapter(iid: Given<Guid>, id: u64, out: Place<*mut c_void>) -> Result<(), Status>
         ),
     };
@@ -55,8 +56,8 @@ impl V2Provider {
         id.write(self.0.resolve(address)?)
     }
 
-    fn open_adapter(&self, iid: Given<Guid>, id: u64, out: Place<*mut c_void>) -> Result<(), Status> {
+    fn open_adapter(&self, own: &Own<Self>, iid: Given<Guid>, id: u64, out: Place<*mut c_void>) -> Result<(), Status> {
         let interface = NewInterface::new(iid, out)?;
-        interface.give(V2Adapter::new(self.0.open_adapter(id)?))
+        interface.give(V2Adapter::new(self.0.open_adapter(id)?, own.reference()?))
     }
 }

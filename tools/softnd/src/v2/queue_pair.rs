@@ -1,8 +1,8 @@
-//! IND2QueuePair.
+//! IND2QueuePair, and IND2ManaQueuePair, which extends it by requests with immediate data.
 
 use softnd_interfaces::{
     Guid, Status,
-    v2::{IND2QueuePair, QueuePairTable2, Sge},
+    v2::{IND2ManaQueuePair, IND2QueuePair, ManaQueuePairTable, QueuePairTable2, Sge},
 };
 
 use super::{class, memory_region::V2MemoryRegion, memory_window::V2MemoryWindow};
@@ -15,8 +15,38 @@ use crate::{
 pub struct V2QueuePair(QueuePair);
 
 impl Face for V2QueuePair {
-    type Table = QueuePairTable2;
-    const TABLE: &'static Self::Table = &QueuePairTable2 {
+    type Table = ManaQueuePairTable;
+    const TABLE: &'static Self::Table = &ManaQueuePairTable {
+        base: Self::TABLE_2,
+        send_with_immediate: entry!(
+            V2QueuePair,
+            send_with_immediate(
+                context: Context,
+                sges: Given<Sge>,
+                count: u32,
+                flags: u32,
+                immediate: u32,
+            ) -> Result<(), Status>
+        ),
+        write_with_immediate: entry!(
+            V2QueuePair,
+            write_with_immediate(
+                context: Context,
+                sges: Given<Sge>,
+                count: u32,
+                remote_address: u64,
+                remote_token: u32,
+                flags: u32,
+                immediate: u32,
+            ) -> Result<(), Status>
+        ),
+    };
+    const CLASS: Guid = class(7);
+    const INTERFACES: &'static [Guid] = &[IND2QueuePair::IID, IND2ManaQueuePair::IID];
+}
+
+impl V2QueuePair {
+    const TABLE_2: QueuePairTable2 = QueuePairTable2 {
         base: unknown_table::<Self>(),
         flush: entry!(V2QueuePair, flush() -> Result<(), Status>),
         send: entry!(
@@ -62,11 +92,7 @@ impl Face for V2QueuePair {
             ) -> Result<(), Status>
         ),
     };
-    const CLASS: Guid = class(7);
-    const INTERFACES: &'static [Guid] = &[IND2QueuePair::IID];
-}
 
-impl V2QueuePair {
     pub fn new(pair: QueuePair) -> Self {
         Self(pair)
     }
@@ -81,7 +107,7 @@ impl V2QueuePair {
 
     fn send(&self, context: Context, sges: Given<Sge>, count: u32, flags: u32) -> Result<(), Status> {
         let context = context.number();
-        let transfer = Transfer { context, sges, count, flags, remote_address: 0, remote_token: 0 };
+        let transfer = Transfer { context, sges, count, flags, ..Transfer::default() };
         self.0.transfer(TransferKind::Send, &transfer)
     }
 
@@ -118,7 +144,7 @@ impl V2QueuePair {
         flags: u32,
     ) -> Result<(), Status> {
         let context = context.number();
-        let transfer = Transfer { context, sges, count, flags, remote_address, remote_token };
+        let transfer = Transfer { context, sges, count, flags, remote_address, remote_token, immediate: 0 };
         self.0.transfer(TransferKind::Read, &transfer)
     }
 
@@ -132,7 +158,36 @@ impl V2QueuePair {
         flags: u32,
     ) -> Result<(), Status> {
         let context = context.number();
-        let transfer = Transfer { context, sges, count, flags, remote_address, remote_token };
+        let transfer = Transfer { context, sges, count, flags, remote_address, remote_token, immediate: 0 };
         self.0.transfer(TransferKind::Write, &transfer)
+    }
+
+    fn send_with_immediate(
+        &self,
+        context: Context,
+        sges: Given<Sge>,
+        count: u32,
+        flags: u32,
+        immediate: u32,
+    ) -> Result<(), Status> {
+        let context = context.number();
+        let transfer = Transfer { context, sges, count, flags, immediate, ..Transfer::default() };
+        self.0.transfer(TransferKind::SendWithImmediate, &transfer)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the interface has as many")]
+    fn write_with_immediate(
+        &self,
+        context: Context,
+        sges: Given<Sge>,
+        count: u32,
+        remote_address: u64,
+        remote_token: u32,
+        flags: u32,
+        immediate: u32,
+    ) -> Result<(), Status> {
+        let context = context.number();
+        let transfer = Transfer { context, sges, count, flags, remote_address, remote_token, immediate };
+        self.0.transfer(TransferKind::WriteWithImmediate, &transfer)
     }
 }

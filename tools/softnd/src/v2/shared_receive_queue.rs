@@ -47,10 +47,6 @@ impl V2SharedReceiveQueue {
         self.0.cancel()
     }
 
-    fn overlapped_result(&self, overlapped: Overlap, wait: i32) -> Status {
-        self.0.overlapped_result(overlapped, wait)
-    }
-
     fn get_notify_affinity(&self, group: Place<u16>, mask: Place<usize>) -> Result<(), Status> {
         let affinity = self.0.affinity()?;
         group.write(affinity.group)?;

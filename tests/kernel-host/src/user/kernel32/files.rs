@@ -165,11 +165,12 @@ crate::exports! {
                     return fails(dos_error::ERROR_IO_INCOMPLETE);
                 }
                 // SAFETY: the caller's OVERLAPPED.
-                let handle = unsafe { (*overlapped).hEvent } & !3;
+                let handle = unsafe { (*overlapped).hEvent };
+                // A handle whose low bits alone are set is none to wait for, although it is none for the request.
                 let waited = if handle == 0 {
                     process.handles.file(file).map(|file| event::wait(process, &file.event, None))
                 } else {
-                    process.handles.event(handle).map(|event| event::wait(process, &event, None))
+                    process.handles.event(handle & !3).map(|event| event::wait(process, &event, None))
                 };
                 if let Err(refusal) = waited {
                     return boolean(Err(refusal));

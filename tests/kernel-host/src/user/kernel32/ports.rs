@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{boolean, fails};
 use crate::status::{self, NtStatus};
-use crate::user::call::system_call;
+use crate::user::call::{self, system_call};
 use crate::user::completion_port::{CompletionPacket, CompletionPort, PortWait};
 use crate::user::handles::Object;
 use crate::user::process::ProcessState;
@@ -51,6 +51,7 @@ crate::exports! {
                 Ok(port) => port,
                 Err(refusal) => return boolean(Err(refusal)),
             };
+            call::wait_at_port(process, Arc::as_ptr(&port).addr());
             match port.take(process, event::deadline_of(milliseconds)) {
                 PortWait::Packet(packet) => {
                     // SAFETY: the caller's out parameters.

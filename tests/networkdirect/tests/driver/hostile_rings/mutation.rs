@@ -97,7 +97,7 @@ impl Target {
                 Change::Long(initiator + offset_of!(InitiatorEntry, context), random.u64(..))
             }
             1 if layout.initiator.entries != 0 => {
-                Change::Word(initiator + offset_of!(InitiatorEntry, reserved), random.u32(..))
+                Change::Word(initiator + offset_of!(InitiatorEntry, immediate), random.u32(..))
             }
             2 if layout.receive.entries != 0 => {
                 Change::Long(receive + offset_of!(ReceiveEntry, context), random.u64(..))

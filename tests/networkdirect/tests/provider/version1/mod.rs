@@ -1,7 +1,7 @@
 //! Version 1 over the real driver.
 
 mod connections;
-mod ends;
+pub mod ends;
 mod objects;
 mod packets;
 mod transfers;
