@@ -82,7 +82,11 @@ impl ModuleSectionInfo<Arc<[u8]>> for Sections {
     }
 
     fn section_data(&mut self, name: &[u8]) -> Option<Arc<[u8]>> {
-        if name == b".pdata" { self.table.clone() } else { Self::WHOLE.contains(&name).then(|| Arc::clone(&self.whole)) }
+        if name == b".pdata" {
+            self.table.clone()
+        } else {
+            Self::WHOLE.contains(&name).then(|| Arc::clone(&self.whole))
+        }
     }
 }
 
