@@ -17,7 +17,7 @@ use ndkpi_sys::{
     nt::UNICODE_STRING,
 };
 
-use softndk_engine::Timeouts;
+use softndk_engine::{LogicalPages, Timeouts};
 
 use crate::link::handle::{MacAddress, MiniportHandle};
 
@@ -90,6 +90,7 @@ pub struct Configuration {
     pub completion_mode: CompletionMode,
     pub limits: LimitsProfile,
     pub timeouts: Timeouts,
+    pub logical_pages: LogicalPages,
     /// How long the driver looks at a user-mode queue's rings after the last entry, in nanoseconds; 0: it does not.
     pub network_direct_poll: u64,
     /// User-mode programs may ask for the adapter's information by any version.
@@ -122,6 +123,10 @@ impl Configuration {
                 accept: store.timeout(keyword::ACCEPT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 disconnect: store.timeout(keyword::DISCONNECT_TIMEOUT, CONNECTION_TIMEOUT_MS),
                 receiver_not_ready: store.timeout(keyword::RECEIVER_NOT_READY, 0),
+            },
+            logical_pages: match store.integer(keyword::LOGICAL_PAGES) {
+                Some(1) => LogicalPages::Scattered,
+                _ => LogicalPages::Adjoining,
             },
             completion_mode: CompletionMode::from_keyword(store.integer(keyword::COMPLETION_MODE)),
             network_direct_poll: poll_window(store.integer(keyword::NETWORK_DIRECT_POLL)),
@@ -163,6 +168,7 @@ mod keyword {
     pub const DISCONNECT_TIMEOUT: &[u16] = utf16!("DisconnectTimeoutMs");
     pub const RECEIVER_NOT_READY: &[u16] = utf16!("ReceiverNotReadyMs");
     pub const COMPLETION_MODE: &[u16] = utf16!("CompletionMode");
+    pub const LOGICAL_PAGES: &[u16] = utf16!("LogicalPages");
     pub const NETWORK_DIRECT_POLL: &[u16] = utf16!("NetworkDirectPollUs");
     pub const NETWORK_DIRECT_LENIENT: &[u16] = utf16!("NetworkDirectLenient");
     pub const NETWORK_DIRECT_SDDL: &[u16] = utf16!("NetworkDirectSddl");

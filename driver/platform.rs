@@ -10,15 +10,17 @@ use ndkpi_sys::{
     },
     nt::{NTSTATUS, ULONG},
 };
-use softndk_engine::{Arrival, ConnectError, Lock, Memory, Platform};
-use softndk_ioctl::NdkCall;
+use softndk_engine::{AccessFault, Arrival, ConnectError, Lock, Memory, ObjectKind, Operation, Platform};
+use softndk_ioctl::{NdkCall, RefusalWay};
 use softndk_kernel::{clock::Clock, copy, irql, spin_lock::SpinLock, timer};
 use wdk_sys::ntddk::KeShouldYieldProcessor;
 
 use crate::{
     memory::Mapping,
-    ndk::{kind::ConsumerObject, open::OpenAdapter},
+    ndk::{completion_queue::call_of, kind::ConsumerObject, open::OpenAdapter},
+    refusal::refuse_by,
     service::ProcessorServices,
+    status,
 };
 
 /// A consumer's context word. Only ever given back.
@@ -292,5 +294,9 @@ impl Platform for KernelPlatform {
 
     fn raised<R>(&self, piece: impl FnOnce(bool) -> R) -> R {
         irql::raised(piece)
+    }
+
+    fn peer_refused(&self, queue_pair: (ObjectKind, u64), operation: Operation, fault: AccessFault) {
+        let _ = refuse_by(RefusalWay::PEER, call_of(operation), &queue_pair, status::of_peer(operation, fault));
     }
 }

@@ -12,7 +12,9 @@ use softndk_engine::{
     CompletionQueue, Connector, Hold, Listener, MemoryRegion, MemoryWindow, ObjectKind as Kind, Open, ProtectionDomain,
     QueuePair, SharedEndpoint, SharedReceiveQueue,
 };
-use softndk_ioctl::{NdkCall, ObjectKind, REFUSALS_KEPT, RefusalCause, RefusalEntry, RefusalWay};
+use softndk_ioctl::{
+    NdkCall, ObjectKind, REFUSALS_KEPT, REFUSALS_SIGNATURE, RefusalCause, RefusalEntry, RefusalPlace, RefusalWay,
+};
 use softndk_kernel::{clock::Clock, irql, spin_lock::SpinLock};
 
 use crate::platform::KernelPlatform;
@@ -23,6 +25,8 @@ use crate::platform::KernelPlatform;
 pub struct Refusal {
     cause: RefusalCause,
     status: NTSTATUS,
+    /// At whose memory or receive; none where that was not the reason.
+    place: RefusalPlace,
 }
 
 impl Refusal {
@@ -42,7 +46,12 @@ impl Refusal {
     pub const FAST_REGISTER_REGION: Self = Self::new(RefusalCause::FAST_REGISTER_REGION, STATUS_INVALID_DEVICE_REQUEST);
 
     pub const fn new(cause: RefusalCause, status: NTSTATUS) -> Self {
-        Self { cause, status }
+        Self { cause, status, place: RefusalPlace(0) }
+    }
+
+    /// With what was wrong, and at whose memory or receive.
+    pub const fn because(self, cause: RefusalCause, place: RefusalPlace) -> Self {
+        Self { cause, place, ..self }
     }
 }
 
@@ -118,7 +127,7 @@ pub fn refuse(call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>)
 #[cold]
 #[inline(never)]
 pub fn refuse_by(way: RefusalWay, call: NdkCall, object: &impl Subject, refusal: impl Into<Refusal>) -> NTSTATUS {
-    let Refusal { cause, status } = refusal.into();
+    let Refusal { cause, status, place } = refusal.into();
     let (kind, object) = object.subject();
     keep(RefusalEntry {
         number: 0,
@@ -131,18 +140,27 @@ pub fn refuse_by(way: RefusalWay, call: NdkCall, object: &impl Subject, refusal:
         way,
         irql: u32::from(irql::current()),
         processor: irql::processor(),
-        reserved: 0,
+        place,
     });
     status
 }
 
 /// The last refusals. An entry's place is its number modulo the places, and its age is the time it was made.
+///
+/// A debugger, or a host that reports a bugcheck, reads them where they lie: the image exports the lock around them, and what it guards
+/// begins with [`REFUSALS_SIGNATURE`].
+#[repr(C)]
 struct Kept {
-    entries: [RefusalEntry; REFUSALS_KEPT],
+    signature: u64,
     total: u64,
+    entries: [RefusalEntry; REFUSALS_KEPT],
 }
 
+// SAFETY: no other symbol of the image has the name.
+#[unsafe(export_name = "SoftNdkRefusals")]
 static KEPT: SpinLock<Kept> = SpinLock::new(Kept {
+    signature: REFUSALS_SIGNATURE,
+    total: 0,
     entries: [RefusalEntry {
         number: 0,
         age: 0,
@@ -154,9 +172,8 @@ static KEPT: SpinLock<Kept> = SpinLock::new(Kept {
         way: RefusalWay(0),
         irql: 0,
         processor: 0,
-        reserved: 0,
+        place: RefusalPlace(0),
     }; REFUSALS_KEPT],
-    total: 0,
 });
 
 impl Kept {

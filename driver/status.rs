@@ -13,11 +13,11 @@ use ndkpi_sys::nt::{
     STATUS_REMOTE_RESOURCES, STATUS_SHARING_VIOLATION, STATUS_SUCCESS, STATUS_TOO_MANY_ADDRESSES, ULONG,
 };
 use softndk_engine::{
-    ConnectError, CreateError, DisconnectReason, ModerationError, Outcome, PostError, QueueFailure, RegionError,
-    ResizeError,
+    AccessFault, Completion, ConnectError, CreateError, DisconnectReason, ModerationError, Operation, Outcome,
+    PostError, QueueFailure, RegionError, ResizeError,
 };
 
-use softndk_ioctl::RefusalCause;
+use softndk_ioctl::{RefusalCause, RefusalPlace};
 
 use crate::{memory::MappingError, refusal::Refusal};
 
@@ -144,8 +144,8 @@ impl From<PostError> for Refusal {
 }
 
 /// How a work request completed; a failure is a refusal.
-pub fn of_outcome(outcome: Outcome) -> Result<NTSTATUS, Refusal> {
-    let refusal = match outcome {
+pub fn of_completion(completion: &Completion) -> Result<NTSTATUS, Refusal> {
+    let refusal = match completion.outcome {
         Outcome::Success => return Ok(STATUS_SUCCESS),
         Outcome::Cancelled => return Ok(STATUS_CANCELLED),
         Outcome::LocalAccess => Refusal::new(RefusalCause::RESULT_LOCAL_ACCESS, STATUS_ACCESS_VIOLATION),
@@ -155,7 +155,47 @@ pub fn of_outcome(outcome: Outcome) -> Result<NTSTATUS, Refusal> {
         Outcome::ReceiveTooSmall => Refusal::new(RefusalCause::RESULT_RECEIVE_TOO_SMALL, STATUS_BUFFER_OVERFLOW),
         Outcome::InvalidRequest => Refusal::new(RefusalCause::RESULT_INVALID_REQUEST, STATUS_INVALID_DEVICE_REQUEST),
     };
-    Err(refusal)
+    let Some(fault) = completion.fault else { return Err(refusal) };
+    Err(refusal.because(of_fault(fault), place_of(completion)))
+}
+
+/// What was wrong with memory, a token or a receive.
+pub fn of_fault(fault: AccessFault) -> RefusalCause {
+    match fault {
+        AccessFault::NoToken => RefusalCause::RESULT_NO_TOKEN,
+        AccessFault::StaleToken => RefusalCause::RESULT_STALE_TOKEN,
+        AccessFault::PrivilegedToken => RefusalCause::RESULT_PRIVILEGED_TOKEN,
+        AccessFault::WindowToken => RefusalCause::RESULT_WINDOW_TOKEN,
+        AccessFault::NotInUse => RefusalCause::RESULT_NOT_IN_USE,
+        AccessFault::Domain => RefusalCause::RESULT_OTHER_DOMAIN,
+        AccessFault::QueuePair => RefusalCause::RESULT_OTHER_QUEUE_PAIR,
+        AccessFault::Rights => RefusalCause::RESULT_NO_RIGHT,
+        AccessFault::Bounds => RefusalCause::RESULT_OUT_OF_BOUNDS,
+        AccessFault::NoMapping => RefusalCause::RESULT_NO_MAPPING,
+        AccessFault::ReceiveTooSmall => RefusalCause::RESULT_SHORT_RECEIVE,
+        AccessFault::NotInvalidated => RefusalCause::RESULT_NOT_INVALIDATED,
+    }
+}
+
+/// At whose memory or receive a request failed.
+fn place_of(completion: &Completion) -> RefusalPlace {
+    let is_own = completion.outcome == Outcome::LocalAccess;
+    match completion.operation {
+        Operation::Receive | Operation::ReceiveAndInvalidate => RefusalPlace::OWN_SINK,
+        Operation::Read if is_own => RefusalPlace::OWN_SINK,
+        Operation::Read => RefusalPlace::PEER_SOURCE,
+        _ if is_own => RefusalPlace::OWN_SOURCE,
+        Operation::Write => RefusalPlace::PEER_SINK,
+        _ if completion.fault == Some(AccessFault::NotInvalidated) => RefusalPlace::PEER_SINK,
+        _ => RefusalPlace::PEER_RECEIVE,
+    }
+}
+
+/// A peer's request that failed at this end.
+pub fn of_peer(operation: Operation, fault: AccessFault) -> Refusal {
+    let place = if operation == Operation::Read { RefusalPlace::HERE_SOURCE } else { RefusalPlace::HERE_SINK };
+    let cause = of_fault(fault);
+    Refusal::new(cause, STATUS_REMOTE_RESOURCES).because(cause, place)
 }
 
 /// Connection calls, inline or by completion.

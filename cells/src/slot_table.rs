@@ -164,6 +164,15 @@ impl<T> SlotTable<T> {
         }))
     }
 
+    /// Whether the key was given out before and is good no more, as far as the slot's generation tells: it begins anew after its last.
+    #[cold]
+    pub fn is_stale(&self, key: SlotKey) -> bool {
+        let Some(slot) = self.slot(key.slot) else { return false };
+        let state = slot.state.load(Ordering::SeqCst);
+        let (generation, phase) = (state >> 2, state & 3);
+        key.generation > 0 && (key.generation < generation || key.generation == generation && phase == DEAD)
+    }
+
     /// Gives a living value another key: from now on only `generation` finds it, and a context that has found it keeps it.
     /// `None` when the key is stale or the generation is none of this table's.
     pub fn renew(&self, key: SlotKey, generation: u32) -> Option<SlotKey> {

@@ -113,7 +113,7 @@ fn status_of(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -
 #[cold]
 fn status_of_failure(queue: &CompletionQueue<KernelPlatform>, completion: &Completion) -> NTSTATUS {
     let refused = |refusal| refuse_by(RefusalWay::RESULT, call_of(completion.operation), queue, refusal);
-    status::of_outcome(completion.outcome).unwrap_or_else(refused)
+    status::of_completion(completion).unwrap_or_else(refused)
 }
 
 #[inline]
@@ -145,7 +145,7 @@ fn pointer(word: u64) -> PVOID {
 }
 
 /// The call that posted a request; receives of shared queues count as the others.
-fn call_of(operation: Operation) -> NdkCall {
+pub fn call_of(operation: Operation) -> NdkCall {
     match operation {
         Operation::Receive
         | Operation::ReceiveAndInvalidate

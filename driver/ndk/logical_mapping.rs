@@ -13,7 +13,7 @@ use ndkpi_sys::{
         NDK_ADAPTER, NDK_FN_BUILD_LAM, NDK_FN_RELEASE_LAM, NDK_FN_REQUEST_COMPLETION, NDK_LOGICAL_ADDRESS,
         NDK_LOGICAL_ADDRESS_MAPPING,
     },
-    nt::{MDL, NTSTATUS, PAGE_SIZE, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, ULONG},
+    nt::{MDL, NTSTATUS, PVOID, SIZE_T, STATUS_PENDING, STATUS_SUCCESS, ULONG},
 };
 use softndk_engine::{
     Hold, LogicalAddress, LogicalMapping, Open, Releasing, Retired, StillCopied, limits::MAPPING_LENGTH,
@@ -205,18 +205,17 @@ impl Checked {
             // The name of the mapping again, never a pointer.
             AdapterContext: core::ptr::without_provenance_mut(built.first.0 as usize),
             AdapterPageCount: built.pages,
-            AdapterPageArray: [NDK_LOGICAL_ADDRESS { QuadPart: built.first.0.cast_signed() }],
+            AdapterPageArray: [NDK_LOGICAL_ADDRESS { QuadPart: built.address_of(0).0.cast_signed() }],
         };
         // SAFETY: the buffer is large enough for the head and all pages (`check`).
         unsafe { self.output.mapping.write(head) };
         // SAFETY: only the address of the array is computed.
         let array = unsafe { self.output.mapping.byte_add(offset_of!(NDK_LOGICAL_ADDRESS_MAPPING, AdapterPageArray)) };
-        for page in 1..built.pages as usize {
-            let address = built.first.0.wrapping_add((page * PAGE_SIZE) as u64);
+        for page in 1..built.pages {
             // SAFETY: inside the consumer's buffer, as above.
-            let place = unsafe { array.cast::<NDK_LOGICAL_ADDRESS>().add(page) };
+            let place = unsafe { array.cast::<NDK_LOGICAL_ADDRESS>().add(page as usize) };
             // SAFETY: as above.
-            unsafe { place.write(NDK_LOGICAL_ADDRESS { QuadPart: address.cast_signed() }) };
+            unsafe { place.write(NDK_LOGICAL_ADDRESS { QuadPart: built.address_of(page).0.cast_signed() }) };
         }
         // SAFETY: the consumer's place for the size.
         unsafe { self.output.size.write(self.needed) };

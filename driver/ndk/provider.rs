@@ -74,6 +74,7 @@ impl Provider {
             limits: limits::of(&configuration),
             wire: configuration.wire_number,
             timeouts: configuration.timeouts,
+            logical_pages: configuration.logical_pages,
         };
         let refused = |cause| refuse(NdkCall::INITIALIZE, &Nothing, cause);
         let engine = fabric.add_adapter(settings).map_err(refused)?;

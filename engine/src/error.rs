@@ -78,6 +78,36 @@ pub enum Outcome {
     InvalidRequest,
 }
 
+/// What was wrong with memory, a token or a receive that a request needed: the first check that failed. Which end it was at follows
+/// from the [`Outcome`] and the operation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AccessFault {
+    /// Nothing has had the token.
+    NoToken,
+    /// The token was good once: what had it is gone, or has another one since.
+    StaleToken,
+    /// The privileged token, which is for local elements only.
+    PrivilegedToken,
+    /// The token of a window, which is for the peer only.
+    WindowToken,
+    /// The region or window is there and is not registered or bound now.
+    NotInUse,
+    /// Of another protection domain than the queue pair.
+    Domain,
+    /// The window is bound for another queue pair.
+    QueuePair,
+    /// The right that the access needs is not granted.
+    Rights,
+    /// Outside of the registered or bound range.
+    Bounds,
+    /// A logical address, or one of a fast registration's pages, is in no mapping of the adapter, or runs out of one.
+    NoMapping,
+    /// The receive's elements together are shorter than the message.
+    ReceiveTooSmall,
+    /// The token that a message invalidates is of nothing that its sender may invalidate.
+    NotInvalidated,
+}
+
 /// How the connection calls end, at once or by their completion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ConnectError {

@@ -38,15 +38,15 @@ pub use connection::listener::Listener;
 pub use connection::shared_endpoint::SharedEndpoint;
 pub use counters::Counters;
 pub use error::{
-    ConnectError, CreateError, DisconnectReason, ModerationError, Outcome, PostError, QueueFailure, RegionError,
-    Requested, ResizeError,
+    AccessFault, ConnectError, CreateError, DisconnectReason, ModerationError, Outcome, PostError, QueueFailure,
+    RegionError, Requested, ResizeError,
 };
 pub use fabric::Fabric;
 pub use fabric::adapter::Adapter;
 pub use fabric::open::Open;
 pub use flags::{Operation, RequestFlags, Rights};
 pub use limits::Limits;
-pub use memory::mapping::{LogicalMapping, Releasing, StillCopied};
+pub use memory::mapping::{LogicalMapping, LogicalPages, Releasing, StillCopied};
 pub use memory::memory_region::{MemoryRegion, Pages, Registration};
 pub use memory::memory_window::MemoryWindow;
 pub use memory::protection_domain::ProtectionDomain;

@@ -1,7 +1,8 @@
 //! `cargo xtask conformance`: the contract's trials against the loaded image, in every combination of profiles.
 //!
-//! An adapter has two keywords that a correct consumer may not notice or has to adapt to: which calls pend (`CompletionMode`) and
-//! what the limits are (`LimitsProfile`). The environment names them to the trials' children; each combination is one run of
+//! An adapter has three keywords that a correct consumer may not notice or has to adapt to: which calls pend (`CompletionMode`),
+//! what the limits are (`LimitsProfile`), and whether pages of a logical mapping adjoin (`LogicalPages`, scattered where calls are
+//! forced to pend). The environment names them to the trials' children; each combination is one run of
 //! the trials' own test binary. A trial that needs more than a profile has says so in its declaration and is counted apart.
 
 use crate::{
@@ -90,6 +91,11 @@ impl Combination {
             .into_iter()
             .zip(LIMITS)
             .any(|(completion_mode, limits)| self == Self { completion_mode, limits })
+    }
+
+    /// `LogicalPages`: scattered where all calls pend, so that each run has both.
+    fn logical_pages(self) -> &'static str {
+        if self.completion_mode == "force-async" { "scattered" } else { "adjoining" }
     }
 
     fn name(self) -> String {
@@ -286,6 +292,7 @@ fn run_filtered(
     bar.enable_steady_tick(Duration::from_millis(120));
     let mut command = Command::new(trials);
     command.args(filter).env("SOFTNDK_COMPLETION_MODE", completion_mode).env("SOFTNDK_LIMITS", limits);
+    command.env("SOFTNDK_LOGICAL_PAGES", combination.logical_pages());
     command.envs(arguments.schedule.as_ref().map(|seeds| ("SOFTNDK_SCHEDULE", seeds.start().to_string())));
     command.envs(arguments.delayed.then_some(("SOFTNDK_TRANSPORT", "delayed")));
     command.env("SOFTNDK_IMAGE", image).stdin(Stdio::null()).stdout(Stdio::piped());

@@ -16,6 +16,7 @@ use crate::adapter::timeouts::Timeouts;
 use crate::counters::{Statistics, TrafficCounters};
 use crate::error::CreateError;
 use crate::limits::Limits;
+use crate::memory::mapping::LogicalPages;
 use crate::object::header::{Antecedents, Core, Object};
 use crate::object::registry::Registry;
 use crate::object::scheduler::Scheduler;
@@ -29,6 +30,7 @@ pub struct AdapterSettings {
     /// Adapters of one wire number reach one another.
     pub wire: u32,
     pub timeouts: Timeouts,
+    pub logical_pages: LogicalPages,
 }
 
 /// An address of an adapter's interface.
@@ -63,6 +65,7 @@ pub(crate) struct AdapterObject<P: Platform> {
     pub(crate) limits: Limits,
     pub(crate) wire: u32,
     pub(crate) timeouts: Timeouts,
+    pub(crate) logical_pages: LogicalPages,
     pub(crate) statistics: Statistics,
     pub(crate) traffic_counters: P::Lock<TrafficCounters>,
     pub(crate) registry: Shared<Registry<P>>,
@@ -80,6 +83,7 @@ impl<P: Platform> AdapterObject<P> {
             limits: settings.limits,
             wire: settings.wire,
             timeouts: settings.timeouts,
+            logical_pages: settings.logical_pages,
             statistics: Statistics::default(),
             traffic_counters: P::Lock::new(TrafficCounters::new()),
             registry: Shared::try_new(Registry::new(settings.limits.objects))?,

@@ -17,7 +17,7 @@ use crate::adapter::open::OpenObject;
 use crate::completion::arming::{Ask, Moderation, Queue, Resized, UNBOUNDED};
 use crate::completion::rings::Ring;
 use crate::counters::count;
-use crate::error::{CreateError, ModerationError, Outcome, ResizeError};
+use crate::error::{AccessFault, CreateError, ModerationError, Outcome, ResizeError};
 use crate::flags::Operation;
 use crate::limits::{ABORT_STEP, BATCH, DISPATCH_RESULTS, RINGS};
 use crate::object::allowance::Allowance;
@@ -49,6 +49,8 @@ pub struct Completion {
     /// The consumer's value given with the queue pair.
     pub queue_pair_context: u64,
     pub outcome: Outcome,
+    /// What was wrong, of a request that failed by memory, a token or a receive.
+    pub fault: Option<AccessFault>,
     pub operation: Operation,
     /// The message was sent with the solicited flag.
     pub solicited: bool,

@@ -9,16 +9,13 @@
 
 use softndk_cells::{Guard, Shared, SlotKey};
 
+use crate::error::AccessFault;
 use crate::flags::Rights;
 use crate::memory::memory_region::{FastRegion, PageList, TokenEntry};
 use crate::memory::memory_window::WindowObject;
 use crate::memory::tables::Tables;
 use crate::platform::Platform;
 use crate::token::{LogicalAddress, MemoryToken, Sge};
-
-/// The access is not allowed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Denied;
 
 /// The place and the rights of an access.
 pub(crate) struct Accessor<'g, P: Platform> {
@@ -53,20 +50,26 @@ pub(crate) type Span<'g, P> = (&'g <P as Platform>::Memory, u64, u64);
 pub(crate) type Stretch<'g, P> = (&'g <P as Platform>::Memory, u64);
 
 impl<'g, P: Platform> Accessor<'g, P> {
-    fn entry(self, token: MemoryToken) -> Result<&'g TokenEntry<P>, Denied> {
+    fn entry(self, token: MemoryToken) -> Result<&'g TokenEntry<P>, AccessFault> {
         let key = SlotKey { slot: token.slot(), generation: token.generation() };
-        self.tables.tokens.get(key, self.guard).ok_or(Denied)
+        self.tables.tokens.get(key, self.guard).ok_or_else(|| self.no_entry(key))
+    }
+
+    #[cold]
+    fn no_entry(self, key: SlotKey) -> AccessFault {
+        if self.tables.tokens.is_stale(key) { AccessFault::StaleToken } else { AccessFault::NoToken }
     }
 
     /// A local scatter/gather element.
-    pub(crate) fn local(self, sge: &Sge, needed: Rights) -> Result<View<'g, P>, Denied> {
+    pub(crate) fn local(self, sge: &Sge, needed: Rights) -> Result<View<'g, P>, AccessFault> {
         let length = u64::from(sge.length);
         match self.entry(sge.token)? {
             TokenEntry::Privileged { domain, adapter } if *domain == self.domain => {
                 let stretch = self.stretch(LogicalAddress(sge.address), length, *adapter);
-                stretch.map(|(memory, offset)| View::Memory(memory, offset)).ok_or(Denied)
+                stretch.map(|(memory, offset)| View::Memory(memory, offset)).ok_or(AccessFault::NoMapping)
             }
-            TokenEntry::Privileged { .. } | TokenEntry::Window(_) => Err(Denied),
+            TokenEntry::Privileged { .. } => Err(AccessFault::Domain),
+            TokenEntry::Window(_) => Err(AccessFault::WindowToken),
             other => self.region(other, sge.address, length, needed),
         }
     }
@@ -78,7 +81,7 @@ impl<'g, P: Platform> Accessor<'g, P> {
         address: u64,
         length: u64,
         needed: Rights,
-    ) -> Result<View<'g, P>, Denied> {
+    ) -> Result<View<'g, P>, AccessFault> {
         match self.entry(token)? {
             TokenEntry::Window(window) => self.window(window, token, address, length, needed),
             other => self.region(other, address, length, needed),
@@ -94,37 +97,45 @@ impl<'g, P: Platform> Accessor<'g, P> {
         address: u64,
         length: u64,
         needed: Rights,
-    ) -> Result<View<'g, P>, Denied> {
-        let binding = window.binding.read(self.guard).ok_or(Denied)?;
-        let granted = binding.token == token && binding.pair == self.pair && binding.rights.contains(needed);
-        inside(binding.address, binding.length, address, length).filter(|_| granted).ok_or(Denied)?;
+    ) -> Result<View<'g, P>, AccessFault> {
+        let binding = window.binding.read(self.guard).ok_or(AccessFault::NotInUse)?;
+        if binding.token != token {
+            return Err(AccessFault::StaleToken);
+        }
+        if binding.pair != self.pair {
+            return Err(AccessFault::QueuePair);
+        }
+        let granted = binding.rights.contains(needed);
+        let offset = inside(binding.address, binding.length, address, length).filter(|_| granted);
+        offset.ok_or_else(|| refused(true, granted))?;
         match self.tables.tokens.get(binding.region, self.guard) {
             Some(region @ TokenEntry::Registered(_)) => self.region(region, address, length, Rights::empty()),
-            _ => Err(Denied),
+            _ => Err(AccessFault::NotInUse),
         }
     }
 
     /// The window that a peer wants to invalidate.
-    pub(crate) fn window_of_peer(self, token: MemoryToken) -> Result<&'g Shared<WindowObject<P>>, Denied> {
+    pub(crate) fn window_of_peer(self, token: MemoryToken) -> Result<&'g Shared<WindowObject<P>>, AccessFault> {
         match self.entry(token)? {
             TokenEntry::Window(window) => {
-                let binding = window.binding.read(self.guard).ok_or(Denied)?;
-                if binding.token == token && binding.pair == self.pair { Ok(window) } else { Err(Denied) }
+                let binding = window.binding.read(self.guard).ok_or(AccessFault::NotInUse)?;
+                let is_its = binding.token == token && binding.pair == self.pair;
+                if is_its { Ok(window) } else { Err(AccessFault::NotInvalidated) }
             }
-            _ => Err(Denied),
+            _ => Err(AccessFault::NotInvalidated),
         }
     }
 
     /// The fast-register region that a peer wants to invalidate; only one that was registered with remote access.
-    pub(crate) fn fast_of_peer(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
-        self.fast(token).and_then(|fast| if fast.remote_access { Ok(fast) } else { Err(Denied) })
+    pub(crate) fn fast_of_peer(self, token: MemoryToken) -> Result<&'g FastRegion, AccessFault> {
+        self.fast(token).and_then(|fast| if fast.remote_access { Ok(fast) } else { Err(AccessFault::NotInvalidated) })
     }
 
     /// The fast-register region under a token, while it has pages.
-    pub(crate) fn fast(self, token: MemoryToken) -> Result<&'g FastRegion, Denied> {
+    pub(crate) fn fast(self, token: MemoryToken) -> Result<&'g FastRegion, AccessFault> {
         match self.entry(token)? {
             TokenEntry::Fast(fast) if fast.domain == self.domain && fast.buffers.is_published() => Ok(fast),
-            _ => Err(Denied),
+            _ => Err(AccessFault::NotInvalidated),
         }
     }
 
@@ -134,19 +145,22 @@ impl<'g, P: Platform> Accessor<'g, P> {
         address: u64,
         length: u64,
         needed: Rights,
-    ) -> Result<View<'g, P>, Denied> {
+    ) -> Result<View<'g, P>, AccessFault> {
         match entry {
-            TokenEntry::Privileged { .. } | TokenEntry::Window(_) => Err(Denied),
+            TokenEntry::Privileged { .. } => Err(AccessFault::PrivilegedToken),
+            TokenEntry::Window(_) => Err(AccessFault::WindowToken),
             TokenEntry::Registered(region) => {
-                let granted = region.domain == self.domain && region.rights.contains(needed);
-                let offset = inside(region.base, region.length, address, length).filter(|_| granted);
-                offset.map(|offset| View::Memory(&region.memory, offset)).ok_or(Denied)
+                let (in_domain, has_rights) = (region.domain == self.domain, region.rights.contains(needed));
+                let offset = inside(region.base, region.length, address, length).filter(|_| in_domain && has_rights);
+                let view = offset.map(|offset| View::Memory(&region.memory, offset));
+                view.ok_or_else(|| refused(in_domain, has_rights))
             }
             TokenEntry::Fast(region) => {
-                let list = region.buffers.read(self.guard).ok_or(Denied)?;
-                let granted = region.domain == self.domain && list.rights.contains(needed);
-                let offset = inside(list.base, list.length, address, length).filter(|_| granted).ok_or(Denied)?;
-                let offset = list.first_byte_offset.checked_add(offset).ok_or(Denied)?;
+                let list = region.buffers.read(self.guard).ok_or(AccessFault::NotInUse)?;
+                let (in_domain, has_rights) = (region.domain == self.domain, list.rights.contains(needed));
+                let offset = inside(list.base, list.length, address, length).filter(|_| in_domain && has_rights);
+                let offset = offset.and_then(|offset| list.first_byte_offset.checked_add(offset));
+                let offset = offset.ok_or_else(|| refused(in_domain, has_rights))?;
                 Ok(View::Pages { list, adapter: region.adapter, offset })
             }
         }
@@ -156,27 +170,36 @@ impl<'g, P: Platform> Accessor<'g, P> {
     fn stretch(self, address: LogicalAddress, length: u64, adapter: u32) -> Option<Stretch<'g, P>> {
         let key = SlotKey { slot: address.slot(), generation: address.generation() };
         let mapping = self.tables.mappings.get(key, self.guard)?;
-        let offset = u64::from(address.offset());
-        let ends = offset.checked_add(length)? <= mapping.length;
-        (mapping.adapter == adapter && ends).then_some((&mapping.memory, offset))
+        let offset = mapping.place(u64::from(address.offset()), length)?;
+        (mapping.adapter == adapter).then_some((&mapping.memory, offset))
     }
 
     /// The stretch that begins `at` bytes into the view, at most `most` (at least one) bytes long.
     #[inline]
-    pub(crate) fn span(self, view: &View<'g, P>, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+    pub(crate) fn span(self, view: &View<'g, P>, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault> {
         match view {
-            View::Memory(memory, offset) => Ok((*memory, offset.checked_add(at).ok_or(Denied)?, most)),
+            View::Memory(memory, offset) => Ok((*memory, offset.checked_add(at).ok_or(AccessFault::Bounds)?, most)),
             View::Pages { list, adapter, offset } => {
-                self.pages(list, *adapter, offset.checked_add(at).ok_or(Denied)?, most)
+                self.pages(list, *adapter, offset.checked_add(at).ok_or(AccessFault::Bounds)?, most)
             }
         }
     }
 
     /// Neighbouring pages of a list that are neighbours in one mapping too are one stretch.
-    fn pages(self, list: &'g PageList, adapter: u32, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
-        let (start, length) = list.run_from(at, most).ok_or(Denied)?;
-        let (memory, offset) = self.stretch(start, length, adapter).ok_or(Denied)?;
+    fn pages(self, list: &'g PageList, adapter: u32, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault> {
+        let (start, length) = list.run_from(at, most).ok_or(AccessFault::Bounds)?;
+        let (memory, offset) = self.stretch(start, length, adapter).ok_or(AccessFault::NoMapping)?;
         Ok((memory, offset, length))
+    }
+}
+
+/// What was wrong with an access to memory that is there, in the order of the checks.
+#[cold]
+fn refused(in_domain: bool, has_rights: bool) -> AccessFault {
+    match (in_domain, has_rights) {
+        (false, _) => AccessFault::Domain,
+        (true, false) => AccessFault::Rights,
+        (true, true) => AccessFault::Bounds,
     }
 }
 

@@ -11,7 +11,7 @@ use softndk_cells::{Guard, Kept, SlotKey};
 
 use crate::flags::Rights;
 use crate::memory::access::{Accessor, inside};
-use crate::memory::mapping::Mapping;
+use crate::memory::mapping::{LogicalPages, Mapping};
 use crate::memory::memory_region::{FastRegion, TokenEntry};
 use crate::memory::tables::Tables;
 use crate::object::scheduler::Scheduler;
@@ -147,6 +147,10 @@ impl<'g, P: Platform> Finder<'g, P> {
         self.kept.is_mapping = true;
         let mapping =
             self.kept.memory.find(&tables.mappings, key, guard, |mapping: &Mapping<P>| Some(&mapping.memory))?;
+        if mapping.pages != LogicalPages::Adjoining {
+            // Page by page, on the long way.
+            return None;
+        }
         let offset = u64::from(start.offset());
         let length = mapping.length.checked_sub(offset)?.min(named.length);
         let known = Known { named: Named { length, offset, ..named }, memory: &mapping.memory };

@@ -1,8 +1,7 @@
 //! Logical mappings: memory published under logical addresses (NdkBuildLAM).
 //!
 //! The table entry holds the mapped memory and is read by index during transfers; the builder's object waits, after the
-//! release, until no context copies any more. Page *i* is at the first address plus *i* pages, so a scatter/gather element may
-//! run over neighbouring pages.
+//! release, until no context copies any more. Where page *i* is depends on the adapter's [`LogicalPages`].
 
 use softndk_cells::{Dispose, Last, Removed, Shared, SlotKey, Stamp, View};
 
@@ -16,12 +15,39 @@ use crate::object::header::{AnyObject, Core, Hold, Object};
 use crate::platform::{Lock, Memory, Platform};
 use crate::token::LogicalAddress;
 
+/// Where the pages of a mapping are among its addresses.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LogicalPages {
+    /// Page *i* is at the first address plus *i* pages: a scatter/gather element may run over neighbouring pages.
+    #[default]
+    Adjoining,
+    /// The last page is at the first address, and so on down: no page is followed by the next one, as on a machine without an IOMMU,
+    /// and an element that runs out of its page is refused.
+    Scattered,
+}
+
 /// The table entry.
 pub(crate) struct Mapping<P: Platform> {
     pub(crate) memory: P::Memory,
     pub(crate) length: u64,
     /// The adapter it was built on, as a number: the addresses are good for all of its opens.
     pub(crate) adapter: u32,
+    pub(crate) pages: LogicalPages,
+}
+
+impl<P: Platform> Mapping<P> {
+    /// Where `length` bytes from an offset among the addresses on are in the memory.
+    pub(crate) fn place(&self, offset: u64, length: u64) -> Option<u64> {
+        let ends = offset.checked_add(length)? <= self.length;
+        match self.pages {
+            LogicalPages::Adjoining => ends.then_some(offset),
+            LogicalPages::Scattered => {
+                let inside = offset % limits::PAGE;
+                let page = self.length.checked_sub(limits::PAGE)?.checked_sub(offset.checked_sub(inside)?)?;
+                (inside.checked_add(length)? <= limits::PAGE).then_some(page.checked_add(inside)?)
+            }
+        }
+    }
 }
 
 /// The builder's side: waits for the readers after the release.
@@ -39,11 +65,25 @@ struct LeavingMapping<P: Platform> {
     removed: Option<Removed>,
 }
 
-/// What [`Open::build_mapping`](crate::Open::build_mapping) made: page *i* is `first` plus *i* pages.
+/// What [`Open::build_mapping`](crate::Open::build_mapping) made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogicalMapping {
+    /// The lowest address, by which it is released.
     pub first: LogicalAddress,
     pub pages: u32,
+    pub order: LogicalPages,
+}
+
+impl LogicalMapping {
+    /// The address of a page of the memory.
+    #[must_use]
+    pub const fn address_of(&self, page: u32) -> LogicalAddress {
+        let place = match self.order {
+            LogicalPages::Adjoining => page,
+            LogicalPages::Scattered => self.pages.saturating_sub(1).saturating_sub(page),
+        };
+        LogicalAddress(self.first.0.wrapping_add((place as u64).wrapping_mul(limits::PAGE)))
+    }
 }
 
 /// Publishes memory; the memory comes back when the table is full.
@@ -53,7 +93,9 @@ pub(crate) fn build<P: Platform>(
     memory: P::Memory,
 ) -> Result<LogicalMapping, (RegionError, P::Memory)> {
     let length = memory.length();
-    if length == 0 || length > limits::MAPPING_LENGTH {
+    let order = open.adapter.logical_pages;
+    let is_whole = order == LogicalPages::Adjoining || length % limits::PAGE == 0;
+    if length == 0 || length > limits::MAPPING_LENGTH || !is_whole {
         return Err((RegionError::BadLength, memory));
     }
     let pages = length.div_ceil(limits::PAGE) as u32;
@@ -80,11 +122,11 @@ pub(crate) fn build<P: Platform>(
             *place = Some(builder);
         }
         // A context that finds the builder finds the entry too.
-        vacant.fill(Mapping { memory, length, adapter });
+        vacant.fill(Mapping { memory, length, adapter, pages: order });
         Ok(())
     });
     match published {
-        Ok(()) => Ok(LogicalMapping { first: LogicalAddress::new(key.slot, key.generation, 0), pages }),
+        Ok(()) => Ok(LogicalMapping { first: LogicalAddress::new(key.slot, key.generation, 0), pages, order }),
         // The builder and its hold are dropped here, outside the lock.
         Err((error, memory, _builder)) => Err((error, memory)),
     }

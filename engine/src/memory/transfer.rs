@@ -10,23 +10,34 @@ use core::ops::Range;
 
 use softndk_cells::ring::{Receiver, Together};
 
+use crate::error::AccessFault;
 use crate::flags::Rights;
 use crate::limits::LAST_BYTES;
-use crate::memory::access::{Accessor, Denied, Span, View};
+use crate::memory::access::{Accessor, Span, View};
 use crate::platform::Platform;
 use crate::token::Sge;
 
-/// Which side an access failed on.
+/// Which side an access failed on, and what was wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
-    Source,
-    Sink,
+    Source(AccessFault),
+    Sink(AccessFault),
+}
+
+#[cfg(feature = "delayed-transport")]
+impl Fault {
+    /// What was wrong, on whichever side.
+    pub(crate) const fn what(self) -> AccessFault {
+        match self {
+            Self::Source(fault) | Self::Sink(fault) => fault,
+        }
+    }
 }
 
 /// A message as a sequence of spans, walked forwards.
 pub(crate) trait Spans<'g, P: Platform> {
     /// The stretch at an offset of the message, at most `most` bytes long and never empty.
-    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied>;
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault>;
 }
 
 /// SGEs by number, wherever they are kept.
@@ -94,10 +105,10 @@ impl<'g, P: Platform, E: Sges> List<'g, P, E> {
     }
 
     /// Checks every SGE, so that a message with an invalid one moves no byte.
-    pub(crate) fn check(&mut self) -> Result<(), Denied> {
+    pub(crate) fn check(&mut self) -> Result<(), AccessFault> {
         // Backwards, so that the view of the first SGE stays for the walk.
         for index in (0..self.sges.count()).rev() {
-            let sge = self.sges.sge(index).ok_or(Denied)?;
+            let sge = self.sges.sge(index).ok_or(AccessFault::Bounds)?;
             self.current = None;
             if sge.length > 0 {
                 let view = self.accessor.local(&sge, self.needed)?;
@@ -110,23 +121,23 @@ impl<'g, P: Platform, E: Sges> List<'g, P, E> {
 
 impl<'g, P: Platform, E: Sges> Spans<'g, P> for List<'g, P, E> {
     #[inline]
-    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault> {
         loop {
             if let Some((length, view)) = &self.current {
-                let inside = at.checked_sub(self.start).ok_or(Denied)?;
+                let inside = at.checked_sub(self.start).ok_or(AccessFault::Bounds)?;
                 if inside < *length {
                     return self.accessor.span(view, inside, most.min(length - inside));
                 }
-                self.start = self.start.checked_add(*length).ok_or(Denied)?;
-                self.index = self.index.checked_add(1).ok_or(Denied)?;
+                self.start = self.start.checked_add(*length).ok_or(AccessFault::Bounds)?;
+                self.index = self.index.checked_add(1).ok_or(AccessFault::Bounds)?;
                 self.current = None;
             }
-            let sge = self.sges.sge(self.index).ok_or(Denied)?;
+            let sge = self.sges.sge(self.index).ok_or(AccessFault::Bounds)?;
             let length = u64::from(sge.length);
-            let end = self.start.checked_add(length).ok_or(Denied)?;
+            let end = self.start.checked_add(length).ok_or(AccessFault::Bounds)?;
             if at >= end {
                 self.start = end;
-                self.index = self.index.checked_add(1).ok_or(Denied)?;
+                self.index = self.index.checked_add(1).ok_or(AccessFault::Bounds)?;
                 continue;
             }
             self.current = Some((length, self.accessor.local(&sge, self.needed)?));
@@ -142,7 +153,7 @@ pub(crate) struct Remote<'g, P: Platform> {
 
 impl<'g, P: Platform> Spans<'g, P> for Remote<'g, P> {
     #[inline]
-    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, Denied> {
+    fn span(&mut self, at: u64, most: u64) -> Result<Span<'g, P>, AccessFault> {
         self.accessor.span(&self.view, at, most)
     }
 }
@@ -160,8 +171,8 @@ fn copy<'f, 't, P: Platform>(
     let mut at = range.start;
     while at < range.end {
         let end = if at < bulk { range.end.min(bulk) } else { range.end };
-        let (from, from_offset, length) = source.span(at, end.saturating_sub(at)).map_err(|Denied| Fault::Source)?;
-        let (to, to_offset, length) = sink.span(at, length).map_err(|Denied| Fault::Sink)?;
+        let (from, from_offset, length) = source.span(at, end.saturating_sub(at)).map_err(Fault::Source)?;
+        let (to, to_offset, length) = sink.span(at, length).map_err(Fault::Sink)?;
         if at < bulk {
             platform.copy((to, to_offset), (from, from_offset), length as usize);
         } else {
@@ -185,10 +196,11 @@ fn store<'g, P: Platform>(
     let mut at = range.start;
     while at < range.end {
         let inside = at as usize % CHUNK;
-        let chunk = chunks.peek(first.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source)?;
+        let chunk = chunks.peek(first.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source(AccessFault::Bounds))?;
         let most = ((CHUNK - inside) as u64).min(range.end.saturating_sub(at));
-        let (to, offset, length) = sink.span(at, most).map_err(|Denied| Fault::Sink)?;
-        let bytes = chunk.get(inside..inside.saturating_add(length as usize)).ok_or(Fault::Source)?;
+        let (to, offset, length) = sink.span(at, most).map_err(Fault::Sink)?;
+        let bytes =
+            chunk.get(inside..inside.saturating_add(length as usize)).ok_or(Fault::Source(AccessFault::Bounds))?;
         platform.store((to, offset), bytes);
         at = at.saturating_add(length);
     }
@@ -279,21 +291,22 @@ impl<P: Platform> LocalBytes<P> for InlineBytes<'_> {
         _range: Range<u64>,
         _total: u64,
     ) -> Result<(), Fault> {
-        Err(Fault::Sink)
+        Err(Fault::Sink(AccessFault::Bounds))
     }
 
     #[cfg(feature = "delayed-transport")]
     fn load(&mut self, _platform: &P, range: Range<u64>, into: &mut [u8]) -> Result<(), Fault> {
         for (at, byte) in range.zip(into) {
-            let chunk = self.0.peek(self.1.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source)?;
-            *byte = *chunk.get(at as usize % CHUNK).ok_or(Fault::Source)?;
+            let chunk =
+                self.0.peek(self.1.wrapping_add(at as usize / CHUNK)).ok_or(Fault::Source(AccessFault::Bounds))?;
+            *byte = *chunk.get(at as usize % CHUNK).ok_or(Fault::Source(AccessFault::Bounds))?;
         }
         Ok(())
     }
 
     #[cfg(feature = "delayed-transport")]
     fn store(&mut self, _platform: &P, _bytes: &[u8], _range: Range<u64>) -> Result<(), Fault> {
-        Err(Fault::Sink)
+        Err(Fault::Sink(AccessFault::Bounds))
     }
 }
 
@@ -307,9 +320,10 @@ pub(crate) fn load<'g, P: Platform>(
 ) -> Result<(), Fault> {
     let mut at = range.start;
     while at < range.end {
-        let (from, offset, length) = source.span(at, range.end.saturating_sub(at)).map_err(|Denied| Fault::Source)?;
+        let (from, offset, length) = source.span(at, range.end.saturating_sub(at)).map_err(Fault::Source)?;
         let start = at.saturating_sub(range.start) as usize;
-        let into = into.get_mut(start..start.saturating_add(length as usize)).ok_or(Fault::Sink)?;
+        let into =
+            into.get_mut(start..start.saturating_add(length as usize)).ok_or(Fault::Sink(AccessFault::Bounds))?;
         platform.load(into, (from, offset));
         at = at.saturating_add(length);
     }
@@ -326,9 +340,10 @@ pub(crate) fn store_bytes<'g, P: Platform>(
 ) -> Result<(), Fault> {
     let mut at = range.start;
     while at < range.end {
-        let (to, offset, length) = sink.span(at, range.end.saturating_sub(at)).map_err(|Denied| Fault::Sink)?;
+        let (to, offset, length) = sink.span(at, range.end.saturating_sub(at)).map_err(Fault::Sink)?;
         let start = at.saturating_sub(range.start) as usize;
-        let bytes = bytes.get(start..start.saturating_add(length as usize)).ok_or(Fault::Source)?;
+        let bytes =
+            bytes.get(start..start.saturating_add(length as usize)).ok_or(Fault::Source(AccessFault::Bounds))?;
         platform.store((to, offset), bytes);
         at = at.saturating_add(length);
     }

@@ -16,9 +16,8 @@ use softndk_cells::{Dispose, Guard, NoMemory, Shared, Stamp, View};
 use crate::capacity::push_within_capacity;
 use crate::completion::completion_queue::Batch;
 use crate::counters::Traffic;
-use crate::error::Outcome;
+use crate::error::{AccessFault, Outcome};
 use crate::flags::Rights;
-use crate::memory::access::Denied;
 use crate::memory::transfer::{self, Fault, LocalBytes};
 use crate::object::event::ServicePass;
 use crate::object::header::{AnyObject, Core, Hold, Object};
@@ -28,7 +27,7 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::{Inside, Responder};
 use crate::queue_pair::transport::{
-    Answer, AtHand, Begun, Filled, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
+    Answer, AtHand, Begun, Failure, Filled, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
 };
 use crate::token::MemoryToken;
 
@@ -162,21 +161,21 @@ impl<P: Platform> PathState<P> {
         Ok(match task {
             Task::Read(source, range) => {
                 let moved = range.end.saturating_sub(range.start);
-                let read = responder.remote(inside, source, Rights::REMOTE_READ).map_err(|Denied| Fault::Source);
+                let read = responder.remote(inside, source, Rights::REMOTE_READ).map_err(Fault::Source);
                 let read = read.and_then(|mut memory| {
-                    let into = self.bytes.get_mut(..moved as usize).ok_or(Fault::Source)?;
+                    let into = self.bytes.get_mut(..moved as usize).ok_or(Fault::Source(AccessFault::Bounds))?;
                     transfer::load(platform, &mut memory, range, into)
                 });
-                Some(Reply::Access(read.map(|()| moved).map_err(|_| Refused::Remote)))
+                Some(Reply::Access(read.map(|()| moved).map_err(|fault| Refused::Remote(fault.what()))))
             }
             Task::Write(sink, range) => {
                 let moved = range.end.saturating_sub(range.start);
-                let written = responder.remote(inside, sink, Rights::REMOTE_WRITE).map_err(|Denied| Fault::Sink);
+                let written = responder.remote(inside, sink, Rights::REMOTE_WRITE).map_err(Fault::Sink);
                 let written = written.and_then(|mut memory| {
-                    let bytes = self.bytes.get(..moved as usize).ok_or(Fault::Source)?;
+                    let bytes = self.bytes.get(..moved as usize).ok_or(Fault::Source(AccessFault::Bounds))?;
                     transfer::store_bytes(platform, bytes, &mut memory, range)
                 });
-                Some(Reply::Access(written.map(|()| moved).map_err(|_| Refused::Remote)))
+                Some(Reply::Access(written.map(|()| moved).map_err(|fault| Refused::Remote(fault.what()))))
             }
             Task::Begin(message) => match responder.begin(inside, message, path, filled) {
                 // It waits there, unless its queue pair has given up.
@@ -189,11 +188,14 @@ impl<P: Platform> PathState<P> {
             },
             Task::Send(message, range) => {
                 let moved = range.end.saturating_sub(range.start);
-                let written = responder.sink(inside).map_err(|Denied| Fault::Sink).and_then(|mut memory| {
-                    let bytes = self.bytes.get(..moved as usize).ok_or(Fault::Source)?;
+                let written = responder.sink(inside).map_err(Fault::Sink).and_then(|mut memory| {
+                    let bytes = self.bytes.get(..moved as usize).ok_or(Fault::Source(AccessFault::Bounds))?;
                     transfer::store_bytes(platform, bytes, &mut memory, range)
                 });
-                let fail = |_| NotSent::Receiver(responder.fail_receive(message, Outcome::LocalAccess, filled));
+                let fail = |fault: Fault| {
+                    let failure = Failure::of(Outcome::LocalAccess, fault.what());
+                    NotSent::Receiver(responder.fail_receive(message, failure, filled))
+                };
                 Some(Reply::Sent(written.map(|()| moved).map_err(fail)))
             }
             Task::Invalidate(token) => {
@@ -429,9 +431,9 @@ impl<P: Platform> Transport<P> for Delayed<P> {
             |_| Ok(Task::Read(source, range.clone())),
             |reply, bytes| match reply {
                 Reply::Access(Ok(moved)) => {
-                    let arrived = bytes.get(..moved as usize).ok_or(Fault::Sink);
+                    let arrived = bytes.get(..moved as usize).ok_or(Fault::Sink(AccessFault::Bounds));
                     let stored = arrived.and_then(|bytes| sink.store(platform, bytes, range.clone()));
-                    Some(stored.map(|()| moved).map_err(|_| Refused::Local))
+                    Some(stored.map(|()| moved).map_err(|fault| Refused::Local(fault.what())))
                 }
                 Reply::Access(refused) => Some(refused),
                 _ => None,
@@ -452,7 +454,7 @@ impl<P: Platform> Transport<P> for Delayed<P> {
             near,
             |bytes| match source.load(platform, range.clone(), bytes) {
                 Ok(()) => Ok(Task::Write(sink, range.clone())),
-                Err(_) => Err(Err(Refused::Local)),
+                Err(fault) => Err(Err(Refused::Local(fault.what()))),
             },
             |reply, _| if let Reply::Access(answer) = reply { Some(answer) } else { None },
         )

@@ -9,7 +9,6 @@ use softndk_cells::{NoMemory, Shared, Stamp};
 use crate::counters::Traffic;
 use crate::error::Outcome;
 use crate::flags::Rights;
-use crate::memory::access::Denied;
 use crate::memory::transfer::{Fault, LocalBytes};
 use crate::object::header::Object;
 use crate::object::scheduler::Scheduler;
@@ -17,7 +16,7 @@ use crate::platform::{Lock, Platform};
 use crate::queue_pair::pair::QueuePairObject;
 use crate::queue_pair::responder::Responder;
 use crate::queue_pair::transport::{
-    Answer, AtHand, Begun, Filled, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
+    Answer, AtHand, Begun, Failure, Filled, Near, NotSent, Refused, RemoteBuffer, SendMessage, Transport,
 };
 use crate::token::MemoryToken;
 
@@ -46,12 +45,12 @@ impl<P: Platform> Transport<P> for Loopback<P> {
         range: Range<u64>,
     ) -> Answer<Result<u64, Refused>> {
         let moved = range.end.saturating_sub(range.start);
-        let remote = self.0.remote(near.inside, source, Rights::REMOTE_READ).map_err(|Denied| Refused::Remote);
+        let remote = self.0.remote(near.inside, source, Rights::REMOTE_READ).map_err(Refused::Remote);
         let copied = remote.and_then(|mut remote| {
             let platform = near.pair.core.scheduler.platform();
             sink.copy_from(platform, &mut remote, range, source.length).map_err(|fault| match fault {
-                Fault::Source => Refused::Remote,
-                Fault::Sink => Refused::Local,
+                Fault::Source(fault) => Refused::Remote(fault),
+                Fault::Sink(fault) => Refused::Local(fault),
             })
         });
         Answer::Ready(copied.map(|()| moved))
@@ -66,12 +65,12 @@ impl<P: Platform> Transport<P> for Loopback<P> {
         range: Range<u64>,
     ) -> Answer<Result<u64, Refused>> {
         let moved = range.end.saturating_sub(range.start);
-        let remote = self.0.remote(near.inside, sink, Rights::REMOTE_WRITE).map_err(|Denied| Refused::Remote);
+        let remote = self.0.remote(near.inside, sink, Rights::REMOTE_WRITE).map_err(Refused::Remote);
         let copied = remote.and_then(|mut remote| {
             let platform = near.pair.core.scheduler.platform();
             source.copy_to(platform, &mut remote, range, sink.length).map_err(|fault| match fault {
-                Fault::Source => Refused::Local,
-                Fault::Sink => Refused::Remote,
+                Fault::Source(fault) => Refused::Local(fault),
+                Fault::Sink(fault) => Refused::Remote(fault),
             })
         });
         Answer::Ready(copied.map(|()| moved))
@@ -98,14 +97,15 @@ impl<P: Platform> Transport<P> for Loopback<P> {
     ) -> Answer<Result<u64, NotSent>> {
         let moved = range.end.saturating_sub(range.start);
         let copied =
-            self.0.sink(near.inside).map_err(|Denied| Fault::Sink).and_then(|mut sink| {
+            self.0.sink(near.inside).map_err(Fault::Sink).and_then(|mut sink| {
                 source.copy_to(near.pair.core.scheduler.platform(), &mut sink, range, message.length)
             });
         Answer::Ready(match copied {
             Ok(()) => Ok(moved),
-            Err(Fault::Source) => Err(NotSent::Local),
-            Err(Fault::Sink) => {
-                Err(NotSent::Receiver(self.0.fail_receive(message, Outcome::LocalAccess, &mut filled.completions)))
+            Err(Fault::Source(fault)) => Err(NotSent::Local(fault)),
+            Err(Fault::Sink(fault)) => {
+                let failure = Failure::of(Outcome::LocalAccess, fault);
+                Err(NotSent::Receiver(self.0.fail_receive(message, failure, &mut filled.completions)))
             }
         })
     }

@@ -16,7 +16,7 @@ use softndk_cells::{NoMemory, Shared, Stamp};
 
 use crate::completion::completion_queue::{self, Batch, Completion};
 use crate::counters::Traffic;
-use crate::error::Outcome;
+use crate::error::{AccessFault, Outcome};
 use crate::flags::{Operation, RequestFlags, Rights};
 use crate::limits::{LOOK_AGAIN, REQUEST_COST, STEP_REQUESTS};
 use crate::memory::transfer::{CHUNK, InlineBytes, List, LocalBytes, Queued, Sges};
@@ -27,7 +27,7 @@ use crate::queue_pair::pace::Pace;
 use crate::queue_pair::pair::{self as queue_pair, End, QueuePairObject, Request, Subject, state, update_end};
 use crate::queue_pair::plain::Stretches;
 use crate::queue_pair::transport::{
-    Answer, Begun, Filled, Near, NotSent, PeerTransport, Refused, RemoteBuffer, SendMessage, Transport,
+    Answer, Begun, Failure, Filled, Near, NotSent, PeerTransport, Refused, RemoteBuffer, SendMessage, Transport,
 };
 use crate::token::Sge;
 
@@ -240,9 +240,9 @@ impl<P: Platform> Requester<P> {
         if let RequestPhase::Fresh = self.phase
             && request.length > 0
             && !request.flags.contains(RequestFlags::INLINE)
-            && list(near, request, &self.sges).check().is_err()
+            && let Err(fault) = list(near, request, &self.sges).check()
         {
-            return Some(self.fail(near.pair, out, Outcome::LocalAccess));
+            return Some(self.fail(near.pair, out, Failure::of(Outcome::LocalAccess, fault)));
         }
         match self.phase {
             RequestPhase::Fresh | RequestPhase::Beginning => {}
@@ -261,9 +261,11 @@ impl<P: Platform> Requester<P> {
                 self.phase = RequestPhase::Fresh;
                 Some(Progress::NoReceive { patient })
             }
-            Answer::Ready(Begun::UnknownToken) => Some(self.fail(near.pair, out, Outcome::RemoteError)),
-            Answer::Ready(Begun::Failed(outcome)) => {
-                Some(self.fail(near.pair, out, receiver_failed(near.pair, outcome)))
+            Answer::Ready(Begun::UnknownToken) => {
+                Some(self.fail(near.pair, out, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated)))
+            }
+            Answer::Ready(Begun::Failed(failure)) => {
+                Some(self.fail(near.pair, out, receiver_failed(near.pair, failure)))
             }
         }
     }
@@ -279,7 +281,7 @@ impl<P: Platform> Requester<P> {
             let at = if let RequestPhase::Moving(at) = self.phase { at } else { 0 };
             moved = match self.move_piece(near, out, at, most) {
                 Answer::Later => return Progress::Later,
-                Answer::Ready(Err(outcome)) => return self.fail(near.pair, out, outcome),
+                Answer::Ready(Err(failure)) => return self.fail(near.pair, out, failure),
                 Answer::Ready(Ok(moved)) => moved,
             };
             if operation == Operation::Read {
@@ -344,7 +346,7 @@ impl<P: Platform> Requester<P> {
         out: &mut Gathered,
         at: u64,
         most: u64,
-    ) -> Answer<Result<u64, Outcome>> {
+    ) -> Answer<Result<u64, Failure>> {
         let Some(request) = self.requests.peek(self.requests.position()) else { return Answer::Ready(Ok(0)) };
         let length = request.length;
         if length == 0 {
@@ -356,12 +358,12 @@ impl<P: Platform> Requester<P> {
         }
         let mut local = list(near, request, &self.sges);
         if let RequestPhase::Fresh = self.phase {
-            if local.check().is_err() {
-                return Answer::Ready(Err(Outcome::LocalAccess));
+            if let Err(fault) = local.check() {
+                return Answer::Ready(Err(Failure::of(Outcome::LocalAccess, fault)));
             }
             // Before the first byte: the Read could not close such memory to its peers.
             if request.flags.contains(RequestFlags::LOCAL_INVALIDATE) && !is_first_fast(near, request, &self.sges) {
-                return Answer::Ready(Err(Outcome::InvalidRequest));
+                return Answer::Ready(Err(Outcome::InvalidRequest.into()));
             }
             // Its answer may come later.
             self.phase = RequestPhase::Moving(0);
@@ -427,7 +429,9 @@ impl<P: Platform> Requester<P> {
                 self.phase = RequestPhase::Leaving(stamp);
                 Progress::Epoch(stamp, moved)
             }
-            Answer::Ready(None) => self.fail(near.pair, out, Outcome::RemoteError),
+            Answer::Ready(None) => {
+                self.fail(near.pair, out, Failure::of(Outcome::RemoteError, AccessFault::NotInvalidated))
+            }
         }
     }
 
@@ -453,8 +457,15 @@ impl<P: Platform> Requester<P> {
     }
 
     /// Takes the request at the front with its error; the connection ends after the run, on a stack that is less deep.
-    pub(super) fn fail(&mut self, pair: &Shared<QueuePairObject<P>>, out: &mut Gathered, outcome: Outcome) -> Progress {
-        self.failure = self.take_front(pair, out, outcome);
+    pub(super) fn fail(
+        &mut self,
+        pair: &Shared<QueuePairObject<P>>,
+        out: &mut Gathered,
+        failure: impl Into<Failure>,
+    ) -> Progress {
+        let Failure { outcome, fault } = failure.into();
+        let completion = self.take_front(pair, out, outcome);
+        self.failure = completion.map(|completion| Completion { fault, ..completion });
         self.failed = true;
         pair.end();
         Progress::Completed
@@ -550,7 +561,7 @@ fn move_inline<P: Platform>(
     request: &Request<P>,
     chunks: &Receiver<[u8; CHUNK], Together>,
     range: Range<u64>,
-) -> Answer<Result<u64, Outcome>> {
+) -> Answer<Result<u64, Failure>> {
     ask_to_move((transport, filled), near, request, &mut InlineBytes(chunks, request.first()), range)
 }
 
@@ -562,10 +573,10 @@ fn ask_to_move<P: Platform>(
     request: &Request<P>,
     local: &mut impl LocalBytes<P>,
     range: Range<u64>,
-) -> Answer<Result<u64, Outcome>> {
+) -> Answer<Result<u64, Failure>> {
     let access = |refused| match refused {
-        Refused::Local => Outcome::LocalAccess,
-        Refused::Remote => near.pair.domain.open.semantics.remote_access,
+        Refused::Local(fault) => Failure::of(Outcome::LocalAccess, fault),
+        Refused::Remote(fault) => Failure::of(near.pair.domain.open.semantics.remote_access, fault),
     };
     match request.operation {
         Operation::Read => transport.read(near, RemoteBuffer::of(request), local, range).map_error(access),
@@ -574,8 +585,8 @@ fn ask_to_move<P: Platform>(
         }
         _ => {
             transport.send(near, SendMessage::of(request), local, range, filled).map_error(|not_sent| match not_sent {
-                NotSent::Local => Outcome::LocalAccess,
-                NotSent::Receiver(outcome) => receiver_failed(near.pair, outcome),
+                NotSent::Local(fault) => Failure::of(Outcome::LocalAccess, fault),
+                NotSent::Receiver(failure) => receiver_failed(near.pair, failure),
             })
         }
     }
@@ -587,11 +598,12 @@ fn is_first_fast<P: Platform>(near: Near<'_, P>, request: &Request<P>, sges: &Re
 }
 
 /// What a message completes with whose receive failed.
-fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, outcome: Outcome) -> Outcome {
-    match outcome {
+fn receiver_failed<P: Platform>(pair: &QueuePairObject<P>, failure: Failure) -> Failure {
+    let outcome = match failure.outcome {
         Outcome::ReceiveTooSmall => pair.domain.open.semantics.receiver_too_small,
         _ => Outcome::RemoteError,
-    }
+    };
+    Failure { outcome, ..failure }
 }
 
 /// Processes one piece of the initiator queue, unless another context does. What the step cannot do goes to the run queue of

@@ -12,17 +12,18 @@ use softndk_cells::{Guard, Shared, Stamp};
 
 use crate::completion::completion_queue::{Batch, Completion};
 use crate::counters::Traffic;
-use crate::error::Outcome;
+use crate::error::{AccessFault, Outcome};
 use crate::flags::{Operation, Rights};
-use crate::memory::access::{Accessor, Denied};
+use crate::memory::access::Accessor;
 use crate::memory::memory_window;
 use crate::memory::tables::Tables;
 use crate::memory::transfer::{List, Remote};
 use crate::object::header::Object;
+use crate::object::snapshot::ObjectKind;
 use crate::platform::Platform;
 use crate::queue_pair::pair::{End, QueuePairObject, state};
 use crate::queue_pair::receive_queue::{self, Receive};
-use crate::queue_pair::transport::{AtHand, Begun, Extra, RemoteBuffer, SendMessage};
+use crate::queue_pair::transport::{AtHand, Begun, Extra, Failure, RemoteBuffer, SendMessage};
 use crate::token::{MemoryToken, Sge};
 
 /// The other end of one requester; see the module.
@@ -65,16 +66,21 @@ impl<P: Platform> Responder<P> {
         inside: Inside<'g, P>,
         buffer: RemoteBuffer,
         needed: Rights,
-    ) -> Result<Remote<'g, P>, Denied> {
-        let accessor = memory(self.pair.as_ref().ok_or(Denied)?, inside);
-        let view = accessor.remote(buffer.token, buffer.address, buffer.length, needed)?;
+    ) -> Result<Remote<'g, P>, AccessFault> {
+        let pair = self.pair.as_ref().ok_or(AccessFault::NotInUse)?;
+        let accessor = memory(pair, inside);
+        let view = accessor.remote(buffer.token, buffer.address, buffer.length, needed);
+        let view = view.map_err(|fault| {
+            let operation = if needed == Rights::REMOTE_READ { Operation::Read } else { Operation::Write };
+            refuse_peer(pair, operation, fault)
+        })?;
         Ok(Remote { accessor, view })
     }
 
     /// The SGEs of the receive as the target of a message.
     #[inline]
-    pub(crate) fn sink<'g>(&'g self, inside: Inside<'g, P>) -> Result<List<'g, P, &'g [Sge]>, Denied> {
-        Ok(list(self.pair.as_ref().ok_or(Denied)?, inside, &self.sges))
+    pub(crate) fn sink<'g>(&'g self, inside: Inside<'g, P>) -> Result<List<'g, P, &'g [Sge]>, AccessFault> {
+        Ok(list(self.pair.as_ref().ok_or(AccessFault::NotInUse)?, inside, &self.sges))
     }
 
     /// Takes the next receive and checks that the message can go into it; without one, `waiter` is scheduled when one is posted.
@@ -90,6 +96,7 @@ impl<P: Platform> Responder<P> {
         let known = |token| here.fast_of_peer(token).is_ok() || here.window_of_peer(token).is_ok();
         if message.invalidates().is_some_and(|token| !known(token)) {
             pair.end();
+            refuse_peer(pair, Operation::SendAndInvalidate, AccessFault::NotInvalidated);
             return Begun::UnknownToken;
         }
         let receive = if let Some(attachment) = &pair.attachment {
@@ -101,25 +108,30 @@ impl<P: Platform> Responder<P> {
         let Some(receive) = receive else { return Begun::NoReceive { patient: pair.attachment.is_some() } };
         let length = message.received_length();
         let fits = length <= u64::from(receive.length);
-        let allowed = length == 0 || list(pair, inside, &self.sges).check().is_ok();
+        let allowed = if length == 0 { Ok(()) } else { list(pair, inside, &self.sges).check() };
         self.receive = Some(receive);
         self.occupied = true;
         if !fits {
-            return Begun::Failed(self.fail_receive(message, Outcome::ReceiveTooSmall, filled));
+            let failure = Failure::of(Outcome::ReceiveTooSmall, AccessFault::ReceiveTooSmall);
+            return Begun::Failed(self.fail_receive(message, failure, filled));
         }
-        if !allowed {
-            return Begun::Failed(self.fail_receive(message, Outcome::LocalAccess, filled));
+        if let Err(fault) = allowed {
+            let failure = Failure::of(Outcome::LocalAccess, fault);
+            return Begun::Failed(self.fail_receive(message, failure, filled));
         }
         Begun::Found
     }
 
-    /// The receive fails with this outcome, and with it the queue pair.
-    pub(crate) fn fail_receive(&mut self, message: SendMessage, outcome: Outcome, filled: &mut Batch) -> Outcome {
-        self.fill(message, outcome, filled);
+    /// The receive fails with this, and with it the queue pair.
+    pub(crate) fn fail_receive(&mut self, message: SendMessage, failure: Failure, filled: &mut Batch) -> Failure {
+        self.fill(message, failure.outcome, filled);
+        if let Some(completion) = filled.entries().last_mut() {
+            completion.fault = failure.fault;
+        }
         if let Some(pair) = &self.pair {
             pair.end();
         }
-        outcome
+        failure
     }
 
     /// Revokes the access to a region or window of this end; without one under the token the queue pair fails.
@@ -134,6 +146,7 @@ impl<P: Platform> Responder<P> {
         };
         if stamp.is_none() {
             pair.end();
+            refuse_peer(pair, Operation::SendAndInvalidate, AccessFault::NotInvalidated);
         }
         stamp
     }
@@ -207,6 +220,14 @@ impl<P: Platform> Clone for Inside<'_, P> {
 }
 
 impl<P: Platform> Copy for Inside<'_, P> {}
+
+/// The front end records what this end refused its peer: no completion here says so.
+#[cold]
+fn refuse_peer<P: Platform>(pair: &QueuePairObject<P>, operation: Operation, fault: AccessFault) -> AccessFault {
+    let object = (ObjectKind::QueuePair, pair.core.number);
+    pair.core.scheduler.platform().peer_refused(object, operation, fault);
+    fault
+}
 
 /// Access to the memory of a queue pair's end for its peer.
 #[inline]

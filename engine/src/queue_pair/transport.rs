@@ -14,7 +14,7 @@ use softndk_cells::{Guard, NoMemory, Shared, Stamp};
 
 use crate::completion::completion_queue::Batch;
 use crate::counters::Traffic;
-use crate::error::Outcome;
+use crate::error::{AccessFault, Outcome};
 use crate::flags::{Operation, RequestFlags};
 use crate::memory::access::Accessor;
 use crate::memory::transfer::LocalBytes;
@@ -75,11 +75,30 @@ impl<T, E> Answer<Result<T, E>> {
     }
 }
 
-/// Which side refused an access.
+/// How a request or a receive fails: its outcome, and what was wrong where that has a name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) outcome: Outcome,
+    pub(crate) fault: Option<AccessFault>,
+}
+
+impl Failure {
+    pub(crate) const fn of(outcome: Outcome, fault: AccessFault) -> Self {
+        Self { outcome, fault: Some(fault) }
+    }
+}
+
+impl From<Outcome> for Failure {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, fault: None }
+    }
+}
+
+/// Which side refused an access, and what was wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Refused {
-    Local,
-    Remote,
+    Local(AccessFault),
+    Remote(AccessFault),
 }
 
 /// The peer's memory that a Read or Write names.
@@ -150,17 +169,17 @@ pub(crate) enum Begun {
     NoReceive { patient: bool },
     /// The token to invalidate is not in use; no receive was touched, and the other end has failed.
     UnknownToken,
-    /// The receive fails with this outcome, and with it the other end.
-    Failed(Outcome),
+    /// The receive fails with this, and with it the other end.
+    Failed(Failure),
 }
 
 /// Why a piece of a message was not moved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NotSent {
     /// This end's memory cannot be read.
-    Local,
-    /// The receive failed with this outcome, and with it the other end.
-    Receiver(Outcome),
+    Local(AccessFault),
+    /// The receive failed with this, and with it the other end.
+    Receiver(Failure),
 }
 
 /// The other end of a connection, in the same machine.

@@ -3,6 +3,7 @@
 //! One binary, because the engine is generic: each binary would compile all of it again.
 
 mod access;
+mod access_causes;
 mod allocation;
 mod bounded;
 mod closing;

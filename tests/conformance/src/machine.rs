@@ -74,14 +74,15 @@ impl AdapterSetup {
     }
 }
 
-/// The keywords that the environment asks for on every adapter: `SOFTNDK_COMPLETION_MODE` and `SOFTNDK_LIMITS`, by the names of
-/// `docs/registry.md`.
+/// The keywords that the environment asks for on every adapter: `SOFTNDK_COMPLETION_MODE`, `SOFTNDK_LIMITS` and
+/// `SOFTNDK_LOGICAL_PAGES`, by the names of `docs/registry.md`.
 fn profile() -> Vec<(&'static str, &'static str)> {
-    let keywords = [
-        ("SOFTNDK_COMPLETION_MODE", "CompletionMode", ["auto", "force-async", "force-inline"]),
-        ("SOFTNDK_LIMITS", "LimitsProfile", ["connectx-like", "generous", "tiny"]),
+    let keywords: [(&str, &str, &[&str]); 3] = [
+        ("SOFTNDK_COMPLETION_MODE", "CompletionMode", &["auto", "force-async", "force-inline"]),
+        ("SOFTNDK_LIMITS", "LimitsProfile", &["connectx-like", "generous", "tiny"]),
+        ("SOFTNDK_LOGICAL_PAGES", "LogicalPages", &["adjoining", "scattered"]),
     ];
-    let chosen = |(variable, keyword, names): (&str, &'static str, [&str; 3])| {
+    let chosen = |(variable, keyword, names): (&str, &'static str, &[&str])| {
         let wanted = std::env::var(variable).ok()?;
         let value = names.iter().zip(["0", "1", "2"]).find(|(name, _)| **name == wanted);
         let (_, value) = value.unwrap_or_else(|| panic!("{variable}={wanted} is none of {names:?}"));

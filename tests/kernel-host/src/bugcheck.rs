@@ -2,8 +2,8 @@
 //! once as text and once as a line of JSON for tests, and a distinctive exit code.
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::image::stack_trace::{self, StackFrame};
 use crate::thread::Thread;
@@ -106,6 +106,16 @@ static LAST_ACT: OnceLock<fn() -> !> = OnceLock::new();
 /// counts.
 pub fn end_by(act: fn() -> !) {
     let _ = LAST_ACT.set(act);
+}
+
+/// A part that a test adds to reports: a title and the lines below it. It reads memory of images and enters none.
+pub type ReportPart = fn() -> (String, Vec<String>);
+
+static PARTS: Mutex<Vec<ReportPart>> = Mutex::new(Vec::new());
+
+/// Adds a part to every report from now on. It is left out when it has no lines.
+pub fn add_part(part: ReportPart) {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner).push(part);
 }
 
 /// What a fault adds to a report.
@@ -227,6 +237,13 @@ fn report(code: u32, name: &str, parameters: [u64; 4], rule: &str, frames: &[Sta
         let _ = writeln!(text, "*** NDK calls that were refused, the last one last:");
         for refusal in &refusals {
             let _ = writeln!(text, "***   {refusal}");
+        }
+    }
+    let parts: Vec<ReportPart> = PARTS.try_lock().map_or_else(|_| Vec::new(), |parts| parts.clone());
+    for (title, lines) in parts.iter().map(|part| part()).filter(|(_, lines)| !lines.is_empty()) {
+        let _ = writeln!(text, "*** {title}:");
+        for line in lines {
+            let _ = writeln!(text, "***   {line}");
         }
     }
     if let Some(schedule) = crate::schedule::summary() {

@@ -323,12 +323,14 @@ fn check_ticking(state: &DispatcherState, since: &mut Option<(Time, u64)>) {
     hangs(state, rule);
 }
 
-/// The report: the threads and their waits.
+/// The report: what it comes from, then the threads and their waits, then the objects of NDK.
 fn hangs(state: &DispatcherState, mut rule: String) -> ! {
+    let pending = crate::ndk::mediator::Pending::look();
+    pending.describe_answer(&mut rule);
     for wait in state.waits.iter().filter(|wait| !wait.thread.serves_others()) {
         describe_wait(&mut rule, wait);
     }
-    crate::ndk::mediator::describe_pending(&mut rule);
+    pending.describe_objects(&mut rule);
     bugcheck_with_stack(BugCheck::UNMOUNTABLE_HANG, [0, 0, 0, 0], &rule, &[]);
 }
 

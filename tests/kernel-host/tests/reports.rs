@@ -144,6 +144,8 @@ faults! {
         with ["the driver reads 0x8", "no memory at all"];
     call_wild: "CallWild" is PAGE_FAULT_IN_NONPAGED_AREA 0x1230 by trap 14 at "none"
         with ["the driver executes 0x1230"];
+    paged_code_fails: "PagedCodeFails" is PAGE_FAULT_IN_NONPAGED_AREA 0x8 by trap 14 at "mov"
+        with ["the driver reads 0x8"];
     copy_from_wild: "CopyFromWild" is PAGE_FAULT_IN_NONPAGED_AREA 0x1230 by trap 14 at ""
         with ["memcpy, which is given a pointer by the driver, reads 0x1230"];
     set_wild_event: "SetWildEvent" is KMODE_EXCEPTION_NOT_HANDLED 0xC000_0005 by trap 13 at ""
@@ -196,6 +198,19 @@ fn a_hang_shows_what_is_waited_for_and_where() {
     let rule = report["rule"].as_str().expect("a rule");
     for words in ["waits in KeWaitForSingleObject", "synchronization event", "tag 'Rort'", "WaitInside", "!WaitForever"]
     {
+        assert!(rule.contains(words), "no {words:?} in {rule}");
+    }
+}
+
+#[test]
+fn a_wait_in_paged_code_has_its_callers() {
+    let outcome = in_child("a_wait_in_paged_code_has_its_callers", || {
+        load(KernelConfig { hang_limit: Some(Duration::from_millis(300)), ..KernelConfig::default() });
+        call("PagedCodeWaits", [0; 2]);
+    });
+    let Some(outcome) = outcome else { return };
+    let rule = outcome.expect_bugcheck()["rule"].to_string();
+    for words in ["!WaitInPagedCode", "!PagedCodeWaits"] {
         assert!(rule.contains(words), "no {words:?} in {rule}");
     }
 }

@@ -54,7 +54,8 @@ pub use outcome::Outcome;
 pub use pair::{PairCloseRequest, PairCreateReply, PairCreateRequest, PairEndpoint, PairFlags, PairModerationRequest};
 pub use pair_limits::PairLimits;
 pub use refusal::{
-    NdkCall, REFUSALS_KEPT, RefusalCause, RefusalEntry, RefusalListReply, RefusalListRequest, RefusalWay,
+    NdkCall, REFUSALS_KEPT, REFUSALS_SIGNATURE, RefusalCause, RefusalEntry, RefusalListReply, RefusalListRequest,
+    RefusalPlace, RefusalWay,
 };
 pub use script::{
     SCRIPT_ARGUMENTS, SCRIPT_BUFFER_MAX, SCRIPT_LENGTH_MAX, SCRIPT_SLOTS, SCRIPT_TAIL_MAX, ScriptAnswer, ScriptCode,

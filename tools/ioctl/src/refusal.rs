@@ -9,6 +9,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Refusals that the driver keeps; an older one gives its place to a new one.
 pub const REFUSALS_KEPT: usize = 256;
 
+/// In front of the refusals where they lie in the driver's memory: then their total as in [`RefusalListReply`], then
+/// [`REFUSALS_KEPT`] entries, whose place is their number modulo that and whose age is the time they were made.
+pub const REFUSALS_SIGNATURE: u64 = u64::from_le_bytes(*b"SoftRef1");
+
 /// Lists the refusals that are kept, in parts. METHOD_BUFFERED.
 ///
 /// Output: one [`RefusalListReply`], then `returned_count` entries of `entry_size` bytes each, oldest first, from the one with
@@ -82,8 +86,8 @@ pub struct RefusalEntry {
     pub irql: u32,
     /// Processor on which the driver decided.
     pub processor: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// At whose memory or receive; 0 when none was the reason.
+    pub place: RefusalPlace,
 }
 
 impl RefusalEntry {
@@ -203,6 +207,28 @@ open_names! {
         COMPLETION = 2, "completion";
         /// By a result in a completion queue.
         RESULT = 3, "result";
+        /// By a result at the other end of the connection: a request of the peer failed here, and no result here says so.
+        PEER = 4, "peer's result";
+    }
+}
+
+open_names! {
+    /// Whose memory or receive did not allow a request, as seen from the object of the entry. Open.
+    RefusalPlace {
+        /// In words: the request's own elements, as a source.
+        OWN_SOURCE = 1, "the request's own elements, as a source";
+        /// In words: the request's own elements, as a sink.
+        OWN_SINK = 2, "the request's own elements, as a sink";
+        /// In words: the peer's memory, as a source.
+        PEER_SOURCE = 3, "the peer's memory, as a source";
+        /// In words: the peer's memory, as a sink.
+        PEER_SINK = 4, "the peer's memory, as a sink";
+        /// In words: the peer's receive.
+        PEER_RECEIVE = 5, "the peer's receive";
+        /// In words: this end's memory, as the source of a peer's request.
+        HERE_SOURCE = 6, "this end's memory, as the source of a peer's request";
+        /// In words: this end's memory, as the sink of a peer's request.
+        HERE_SINK = 7, "this end's memory, as the sink of a peer's request";
     }
 }
 
@@ -315,6 +341,30 @@ open_names! {
         RESULT_RECEIVE_TOO_SMALL = 0x704, "the message is longer than the receive's elements";
         /// In words: the request cannot be done on its objects in their present state.
         RESULT_INVALID_REQUEST = 0x705, "the request cannot be done on its objects in their present state";
+        /// In words: nothing has had the token.
+        RESULT_NO_TOKEN = 0x710, "nothing has had the token";
+        /// In words: the token was good once: its object is gone or has another one since.
+        RESULT_STALE_TOKEN = 0x711, "the token was good once: its object is gone or has another one since";
+        /// In words: the token is the privileged one, which is for local elements only.
+        RESULT_PRIVILEGED_TOKEN = 0x712, "the token is the privileged one, which is for local elements only";
+        /// In words: the token is of a window, which is for the peer only.
+        RESULT_WINDOW_TOKEN = 0x713, "the token is of a window, which is for the peer only";
+        /// In words: the region is not registered, or the window not bound, now.
+        RESULT_NOT_IN_USE = 0x714, "the region is not registered, or the window not bound, now";
+        /// In words: the memory is of another protection domain than the queue pair.
+        RESULT_OTHER_DOMAIN = 0x715, "the memory is of another protection domain than the queue pair";
+        /// In words: the window is bound for another queue pair.
+        RESULT_OTHER_QUEUE_PAIR = 0x716, "the window is bound for another queue pair";
+        /// In words: the memory does not grant the right that the access needs.
+        RESULT_NO_RIGHT = 0x717, "the memory does not grant the right that the access needs";
+        /// In words: the access is outside of the registered or bound range.
+        RESULT_OUT_OF_BOUNDS = 0x718, "the access is outside of the registered or bound range";
+        /// In words: a logical address is in no mapping of the adapter, or the element runs out of one.
+        RESULT_NO_MAPPING = 0x719, "a logical address is in no mapping of the adapter, or the element runs out of one";
+        /// In words: the receive's elements together are shorter than the message.
+        RESULT_SHORT_RECEIVE = 0x71a, "the receive's elements together are shorter than the message";
+        /// In words: the token to invalidate is of nothing that the sender may invalidate.
+        RESULT_NOT_INVALIDATED = 0x71b, "the token to invalidate is of nothing that the sender may invalidate";
         /// In words: memory ran out.
         CONNECT_NO_RESOURCES = 0x800, "memory ran out";
         /// In words: the adapter does not have the local address.
@@ -349,6 +399,7 @@ open_names! {
 }
 
 const _: () = {
+    assert!(core::mem::offset_of!(RefusalEntry, place) == 52);
     assert!(size_of::<RefusalListRequest>() == 16);
     assert!(size_of::<RefusalListReply>() == 32);
     assert!(size_of::<RefusalEntry>() == 56);

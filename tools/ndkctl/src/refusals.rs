@@ -38,7 +38,9 @@ pub struct RefusalReport {
     pub cause: String,
     /// The number of the cause.
     pub cause_code: u32,
-    /// `call`, `completion` or `result`.
+    /// At whose memory or receive, in words; null where that was not the reason.
+    pub place: Option<String>,
+    /// `call`, `completion`, `result` or `peer's result`.
     pub way: String,
     pub irql: u32,
     pub processor: u32,
@@ -73,6 +75,7 @@ fn report(entries: &[RefusalEntry], last: Option<usize>) -> RefusalsReport {
         code: entry.status.cast_unsigned(),
         cause: entry.cause.to_string(),
         cause_code: entry.cause.0,
+        place: (entry.place.0 != 0).then(|| entry.place.to_string()),
         way: entry.way.to_string(),
         irql: entry.irql,
         processor: entry.processor,
@@ -98,7 +101,10 @@ impl fmt::Display for RefusalsReport {
                 object,
                 refusal.way.clone(),
                 refusal.status.clone(),
-                refusal.cause.clone(),
+                refusal
+                    .place
+                    .as_ref()
+                    .map_or_else(|| refusal.cause.clone(), |place| format!("{} ({place})", refusal.cause)),
                 units::duration(refusal.age as f64),
             ]);
         }
@@ -109,7 +115,7 @@ impl fmt::Display for RefusalsReport {
 #[cfg(test)]
 mod tests {
     use super::report;
-    use softndk_ioctl::{NdkCall, ObjectKind, RefusalCause, RefusalEntry, RefusalWay, Status};
+    use softndk_ioctl::{NdkCall, ObjectKind, RefusalCause, RefusalEntry, RefusalPlace, RefusalWay, Status};
 
     fn entry(number: u64) -> RefusalEntry {
         RefusalEntry {
@@ -123,7 +129,7 @@ mod tests {
             way: RefusalWay::CALL,
             irql: 2,
             processor: 1,
-            reserved: 0,
+            place: RefusalPlace(0),
         }
     }
 

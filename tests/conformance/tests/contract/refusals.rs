@@ -12,7 +12,7 @@ use ndkpi_sys::nt::{
     NTSTATUS, STATUS_CONNECTION_INVALID, STATUS_CONNECTION_REFUSED, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
     STATUS_REMOTE_RESOURCES,
 };
-use softndk_ioctl::{NdkCall, ObjectKind, RefusalCause, RefusalEntry, RefusalWay};
+use softndk_ioctl::{NdkCall, ObjectKind, RefusalCause, RefusalEntry, RefusalPlace, RefusalWay};
 
 pub const CASES: &[Case] = &[
     case!(refused_call_names_object_and_cause: "IOCTL-13"),
@@ -76,13 +76,9 @@ fn failed_completion_and_result_name_object_and_cause() {
         let remote = Remote { address: 0, token: 0x0BAD_0BAD };
         assert_eq!(pair.active.queue_pair.write(7, &[buffer.whole(region.local_token())], remote, NONE), 0);
         assert_eq!(pair.active.initiator.wait_for_one().Status, STATUS_REMOTE_RESOURCES);
-        let failed = left(
-            NdkCall::WRITE,
-            ObjectKind::COMPLETION_QUEUE,
-            STATUS_REMOTE_RESOURCES,
-            RefusalCause::RESULT_REMOTE_ERROR,
-        );
-        assert_eq!(failed.way, RefusalWay::RESULT);
+        let failed =
+            left(NdkCall::WRITE, ObjectKind::COMPLETION_QUEUE, STATUS_REMOTE_RESOURCES, RefusalCause::RESULT_NO_TOKEN);
+        assert_eq!((failed.way, failed.place), (RefusalWay::RESULT, RefusalPlace::PEER_SINK));
         region.close();
     });
 }

@@ -2,6 +2,8 @@
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod program;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod refusals;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() -> std::process::ExitCode {

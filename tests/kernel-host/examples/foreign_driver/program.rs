@@ -7,17 +7,21 @@
 //!
 //! Each adapter gets the interface index and the IP addresses that it is given; each keyword is a value of every adapter's
 //! registry key, as its INF declares it (`docs/registry.md`); each parameter is a value below the driver's `Parameters` key, a
-//! number or text. After N seconds of the kernel's time (10) the driver is unloaded, and what it left is printed. `--trace ndk`
+//! number or text. After N seconds of the kernel's time (10) the driver is unloaded; the calls and requests that failed are printed
+//! with the reason, and what it left. `--trace ndk`
 //! writes a line for each NDK call and callback. The bugcheck of a broken rule ends the process with 113. `docs/own-driver.md`
 //! leads through all of it.
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use kernel_host::inf::{AdapterConfig, Inx};
 use kernel_host::{Kernel, KernelConfig, registry};
+
+use crate::refusals;
 
 const USAGE: &str = "usage: foreign_driver PROVIDER INX DRIVER [--adapter INDEX=ADDRESS[,ADDRESS…]]… \
                      [--keyword NAME=VALUE]… [--parameter NAME=VALUE]… [--seconds N] [--trace ndk]";
@@ -75,12 +79,17 @@ fn parse() -> Result<Words, Box<dyn Error>> {
     Ok(words)
 }
 
+fn file_name(path: &str) -> String {
+    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 fn run(words: &Words) -> Result<ExitCode, Box<dyn Error>> {
     let [provider, inx, driver] = words.files.as_slice() else { return Err(USAGE.into()) };
     let inx = Inx::load(inx)?;
     let mut config = KernelConfig { debug_output: true, ..KernelConfig::default() };
     config.trace_ndk |= words.trace_ndk;
     let kernel = Kernel::boot(config);
+    refusals::add_to_reports(&file_name(provider));
     let provider = kernel.load_driver(provider, "provider")?;
     for (index, addresses) in &words.adapters {
         let mut config = AdapterConfig::from_inx(&inx)?.with_if_index(*index);
@@ -106,6 +115,7 @@ fn run(words: &Words) -> Result<ExitCode, Box<dyn Error>> {
     let driver = kernel.load_driver(driver, SERVICE)?;
     kernel.sleep(Duration::from_secs(words.seconds.unwrap_or(10)));
     driver.unload();
+    refusals::print();
     provider.unload();
     let report = kernel.shutdown();
     print!("{report}");

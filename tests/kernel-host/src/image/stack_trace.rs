@@ -32,16 +32,12 @@ impl UnwindModule {
         let length = u64::from(optional.size_of_image());
         let sections = Sections {
             base: optional.image_base(),
-            sections: file
+            table: file
                 .section_table()
                 .iter()
-                .map(|section| {
-                    let start = optional.image_base() + u64::from(section.virtual_address.get(LE));
-                    let size = u64::from(section.virtual_size.get(LE));
-                    let data: Arc<[u8]> = section.pe_data(file.data()).unwrap_or_default().into();
-                    (section.raw_name().to_vec(), start..start + size, data)
-                })
-                .collect(),
+                .find(|section| section.raw_name() == b".pdata")
+                .map(|section| section.pe_data(file.data()).unwrap_or_default().into()),
+            whole: as_in_memory(file, length as usize),
         };
         let mut unwinder = UnwinderX86_64::new();
         let start = base as u64;
@@ -50,12 +46,30 @@ impl UnwindModule {
     }
 }
 
-/// Name, stated addresses and contents.
-type SectionData = (Vec<u8>, Range<u64>, Arc<[u8]>);
+/// The contents of an image with each section in its place.
+fn as_in_memory(file: &PeFile64<'_>, length: usize) -> Arc<[u8]> {
+    let mut bytes = vec![0; length];
+    for section in file.section_table().iter() {
+        let start = section.virtual_address.get(LE) as usize;
+        let data = section.pe_data(file.data()).unwrap_or_default();
+        let size = data.len().min(length.saturating_sub(start));
+        if let Some(place) = bytes.get_mut(start..start + size) {
+            place.copy_from_slice(&data[..size]);
+        }
+    }
+    bytes.into()
+}
 
+/// What the unwinder reads of an image: the table of functions, and by its addresses unwind codes and code. It asks for those by the
+/// names of the usual sections; a driver has code in `PAGE` and others too, so each of these is the whole image.
 struct Sections {
     base: u64,
-    sections: Vec<SectionData>,
+    table: Option<Arc<[u8]>>,
+    whole: Arc<[u8]>,
+}
+
+impl Sections {
+    const WHOLE: [&[u8]; 3] = [b".text", b".rdata", b".xdata"];
 }
 
 impl ModuleSectionInfo<Arc<[u8]>> for Sections {
@@ -64,11 +78,15 @@ impl ModuleSectionInfo<Arc<[u8]>> for Sections {
     }
 
     fn section_svma_range(&mut self, name: &[u8]) -> Option<Range<u64>> {
-        self.sections.iter().find(|(other, ..)| other == name).map(|(_, range, _)| range.clone())
+        Self::WHOLE.contains(&name).then(|| self.base..self.base + self.whole.len() as u64)
     }
 
     fn section_data(&mut self, name: &[u8]) -> Option<Arc<[u8]>> {
-        self.sections.iter().find(|(other, ..)| other == name).map(|(.., data)| Arc::clone(data))
+        if name == b".pdata" {
+            self.table.clone()
+        } else {
+            Self::WHOLE.contains(&name).then(|| Arc::clone(&self.whole))
+        }
     }
 }
 

@@ -117,9 +117,11 @@ crate::exports! {
                 client.released.wait(None);
             }
         }
-        let open = client.state().adapters.len();
-        if open != 0 {
-            let rule = format!("WskDeregister is called while {open} NDK adapters of the client are open");
+        let open = client.state().adapters.clone();
+        if !open.is_empty() {
+            let places: String = open.iter().map(|adapter| mediator::describe_adapter(*adapter)).collect();
+            let count = open.len();
+            let rule = format!("WskDeregister is called while {count} NDK adapters of the client are open{places}");
             broken(Group::Netio, registration as usize, rule);
         }
         clients().get_or_insert_default().remove(&(registration as usize));

@@ -9,6 +9,7 @@ use kernel_host::{Adapter, Driver, FrameOrder, Kernel, KernelConfig, Mode};
 use softndk_images::c_consumer;
 use softndk_images::workspace::Workspace;
 
+use crate::refusals;
 use crate::tally::{DONE, Tally};
 
 pub const SERVICE: &str = "c-consumer";
@@ -50,14 +51,23 @@ fn consumer_image() -> PathBuf {
 impl Machine {
     /// A kernel in which no page of a buffer has a neighbour in memory, with two adapters of softndk.sys.
     pub fn boot(mode: Mode, completion_mode: CompletionMode) -> Self {
+        Self::boot_with(mode, completion_mode, &[])
+    }
+
+    /// The same, with more keywords of the adapters.
+    pub fn boot_with(mode: Mode, completion_mode: CompletionMode, keywords: &[(&str, &str)]) -> Self {
         let inx = Inx::load(root().join("inf/softndk.inx")).expect("the INF is readable");
         let hang_limit = Some(Duration::from_secs(5));
         let frames = FrameOrder::Scattered;
         let kernel = Kernel::boot(KernelConfig { mode, frames, hang_limit, ..KernelConfig::default() });
+        refusals::add_to_reports("softndk.sys");
         let provider = kernel.load_driver(provider_image(), "softndk").expect("softndk.sys loads");
         let adapters = (1..=2).map(|number| {
             let config = AdapterConfig::from_inx(&inx).expect("the INF installs");
-            let config = config.with_keyword("CompletionMode", completion_mode.0);
+            let mut config = config.with_keyword("CompletionMode", completion_mode.0);
+            for (name, value) in keywords {
+                config = config.with_keyword(name, value);
+            }
             let config = config.with_address(format!("10.0.0.{number}").parse().expect("an address"), 24);
             let config = config.with_address(format!("fd00::{number}").parse().expect("an address"), 64);
             kernel.add_adapter(&provider, config).expect("the adapter starts")
@@ -102,6 +112,9 @@ impl Machine {
             if let Some(tally) = Tally::read()
                 && (is_reached(&tally) || tally.state == DONE)
             {
+                if tally.status != 0 {
+                    refusals::print();
+                }
                 return tally;
             }
             self.kernel.sleep(Duration::from_millis(10));

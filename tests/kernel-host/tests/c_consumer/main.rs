@@ -11,6 +11,8 @@
 mod child;
 mod machine;
 mod mistakes;
+#[path = "../../examples/foreign_driver/refusals.rs"]
+mod refusals;
 mod tally;
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use kernel_host::bugcheck::BugCheck;
 use softndk_images::c_consumer;
 use softndk_images::workspace::Workspace;
 
-use crate::machine::{AUTO, IMAGE, Machine, root};
+use crate::machine::{AUTO, CompletionMode, FORCE_ASYNC, IMAGE, Machine, root};
 use crate::{V4, child, every_request_is_served};
 
 /// How the run with a mistake ends.
@@ -22,7 +22,20 @@ enum Ends {
     Failure(&'static str),
     /// In a bugcheck of the driver that is unloaded in the middle, whose report has all of these words.
     Report(&'static [BugCheck], &'static [&'static str]),
+    /// Well, with all of these words in its output: the copy is no mistake, or one that it does not notice.
+    Well(&'static [&'static str]),
 }
+
+/// What a copy is run with.
+#[derive(Clone, Copy)]
+struct With {
+    completion_mode: CompletionMode,
+    keywords: &'static [(&'static str, &'static str)],
+    /// The environment of the child.
+    environment: &'static [(&'static str, &'static str)],
+}
+
+const NOTHING: With = With { completion_mode: AUTO, keywords: &[], environment: &[] };
 
 /// A line of a file of the consumer, and its replacement.
 struct Mistake {
@@ -50,9 +63,14 @@ fn build(name: &str, mistake: &Mistake) -> PathBuf {
 }
 
 fn made(test: &str, mistake: &Mistake, ends: Ends) {
+    drop(made_with(test, mistake, NOTHING, ends));
+}
+
+/// The same; the outcome for more checks, nothing in the child.
+fn made_with(test: &str, mistake: &Mistake, with: With, ends: Ends) -> Option<child::Outcome> {
     if std::env::var_os(IMAGE).is_some() {
         let served = || {
-            let machine = Machine::boot(Mode::Verify, AUTO);
+            let machine = Machine::boot_with(Mode::Verify, with.completion_mode, with.keywords);
             if matches!(ends, Ends::Report(..)) {
                 // Nothing polls: a consumer that hangs leaves nothing to wake it.
                 let consumer = machine.start_consumer(V4, 8);
@@ -64,11 +82,13 @@ fn made(test: &str, mistake: &Mistake, ends: Ends) {
             machine.end();
         };
         assert!(child::in_child(test, || {}, served).is_none(), "this is the child");
-        return;
+        return None;
     }
     let name = test.rsplit("::").next().unwrap_or(test).replace('_', "-");
     let image = build(&name, mistake);
-    let outcome = child::in_child_with(test, &[(IMAGE, image.to_str().expect("a path of text"))]);
+    let image = image.to_str().expect("a path of text");
+    let environment: Vec<(&str, &str)> = [(IMAGE, image)].into_iter().chain(with.environment.iter().copied()).collect();
+    let outcome = child::in_child_with(test, &environment);
     match ends {
         Ends::Bugcheck(code, first, words) => {
             let report = reported(&outcome, code, words);
@@ -83,7 +103,14 @@ fn made(test: &str, mistake: &Mistake, ends: Ends) {
                 outcome.expect_output(words);
             }
         }
+        Ends::Well(words) => {
+            outcome.expect_success();
+            for words in words {
+                outcome.expect_output(words);
+            }
+        }
     }
+    Some(outcome)
 }
 
 fn reported(outcome: &child::Outcome, code: BugCheck, words: &str) -> serde_json::Value {
@@ -94,8 +121,6 @@ fn reported(outcome: &child::Outcome, code: BugCheck, words: &str) -> serde_json
 }
 
 const LEFT_BEHIND: u64 = 0x62;
-const NDK: u64 = 0x10F;
-const NETIO: u64 = 0x110;
 
 #[test]
 fn data_that_is_wrong() {
@@ -135,7 +160,8 @@ fn a_mapping_that_is_not_released() {
         right: "    endpoint->Adapter->Dispatch->NdkReleaseLAM(endpoint->Adapter, Slot->Mapping);\n",
         wrong: "",
     };
-    let ends = Ends::Bugcheck(BugCheck::BUGCODE_NDIS_DRIVER, NDK, "not released");
+    let words: &[&str] = &["not released", "built by NdkBuildLAM", ".sys!"];
+    let ends = Ends::Report(&[BugCheck::BUGCODE_NDIS_DRIVER], words);
     made("mistakes::a_mapping_that_is_not_released", &mistake, ends);
 }
 
@@ -149,8 +175,8 @@ fn a_client_that_stays_registered() {
 #[test]
 fn an_adapter_that_stays_open() {
     let mistake = Mistake { file: "driver.c", right: "    AdapterClose(&Consumer.Target);\n", wrong: "" };
-    let ends = Ends::Bugcheck(BugCheck::BUGCODE_NDIS_DRIVER, NETIO, "NDK adapters of the client are open");
-    made("mistakes::an_adapter_that_stays_open", &mistake, ends);
+    let words: &[&str] = &["NDK adapters of the client are open", "made by WskOpenNdkAdapter", "!AdapterOpen"];
+    made("mistakes::an_adapter_that_stays_open", &mistake, Ends::Report(&[BugCheck::BUGCODE_NDIS_DRIVER], words));
 }
 
 #[test]
@@ -199,6 +225,8 @@ fn a_refusal_before_a_bugcheck() {
     let words: &[&str] = &[
         "NDK calls that were refused",
         "NdkQueryAdapterInfo of Adapter#1 returned 0xC0000023 STATUS_BUFFER_TOO_SMALL",
+        "refused by the provider",
+        "NdkQueryAdapterInfo of adapter #",
     ];
     let ends = Ends::Report(&[BugCheck::DRIVER_VERIFIER_DETECTED_VIOLATION], words);
     made("mistakes::a_refusal_before_a_bugcheck", &mistake, ends);
@@ -259,11 +287,125 @@ fn a_completion_context_that_is_none() {
     };
     let words: &[&str] = &[
         "!WaiterRequestDone",
-        "inside NDK_FN_REQUEST_COMPLETION with Context=0x1230, given to NdkConnect of Connector#",
+        "inside NDK_FN_REQUEST_COMPLETION with Context=0x1230 and Status=0x00000000 STATUS_SUCCESS, given to NdkConnect of Connector#",
         ".sys!Connect",
     ];
     let test = "mistakes::a_completion_context_that_is_none";
     // The level of the callback decides.
     let codes = &[BugCheck::DRIVER_IRQL_NOT_LESS_OR_EQUAL, BugCheck::PAGE_FAULT_IN_NONPAGED_AREA];
     made(test, &mistake, Ends::Report(codes, words));
+}
+
+/// Every create pends: what made the object is still the consumer's call, and the answer stands in front of the threads.
+#[test]
+fn a_queue_pair_of_a_create_that_pended_is_not_closed() {
+    let mistake = Mistake {
+        file: "endpoint.c",
+        right: "        CloserClose(&closer, Endpoint->Pair, Endpoint->Pair->Dispatch->NdkCloseQp);\n",
+        wrong: "",
+    };
+    let test = "mistakes::a_queue_pair_of_a_create_that_pended_is_not_closed";
+    let with = With { completion_mode: FORCE_ASYNC, ..NOTHING };
+    let words: &[&str] = &["look here first", "made by NdkCreateQp", "!EndpointCreate"];
+    let outcome = made_with(test, &mistake, with, Ends::Report(&[BugCheck::UNMOUNTABLE_HANG], words));
+    let Some(outcome) = outcome else { return };
+    let text = outcome.text();
+    let place = |words: &str| text.find(words).unwrap_or_else(|| panic!("no {words:?} in {text}"));
+    assert!(place("waits for the close of QueuePair#") < place("waits in KeWaitForSingleObject"), "{text}");
+}
+
+#[test]
+fn a_queue_that_is_not_armed_again() {
+    let mistake = Mistake {
+        file: "endpoint.c",
+        right: "        notifier->Queue->Dispatch->NdkArmCq(notifier->Queue, NDK_CQ_NOTIFY_ANY);\n        KeLowerIrql",
+        wrong: "        KeLowerIrql",
+    };
+    let words: &[&str] = &["look here first", "CompletionQueue#", "was notified and not armed since"];
+    made("mistakes::a_queue_that_is_not_armed_again", &mistake, Ends::Report(&[BugCheck::UNMOUNTABLE_HANG], words));
+}
+
+/// A receive that is posted again when it was flushed is flushed again.
+#[test]
+fn a_receive_that_is_posted_for_ever() {
+    let mistake = Mistake {
+        file: "endpoint.c",
+        right: "        Failed(Result->Status);\n",
+        wrong: "        Failed(Result->Status);\n        \
+                if (request->Kind == KindReceive && request->Slot->Index == 0) {\n            \
+                NDK_SGE sge;\n            \
+                MessageSge(Endpoint, 0, &sge);\n            \
+                InterlockedExchange(&request->Posted, 1);\n            \
+                Endpoint->Pair->Dispatch->NdkReceive(Endpoint->Pair, request, &sge, 1);\n            \
+                return;\n        }\n",
+    };
+    let words: &[&str] = &["a livelock: CompletionQueue#", "made by NdkCreateCq", "!CreateQueue"];
+    made("mistakes::a_receive_that_is_posted_for_ever", &mistake, Ends::Report(&[BugCheck::UNMOUNTABLE_HANG], words));
+}
+
+/// Its list is gone before the call that took it returns: right, because the provider has taken it (NDK-QP-12).
+#[test]
+fn a_list_that_is_freed_before_the_call_returns() {
+    let test = "mistakes::a_list_that_is_freed_before_the_call_returns";
+    let right = Mistake {
+        file: "driver.c",
+        right: "static VOID Lead(PVOID Context)\n{\n    UNREFERENCED_PARAMETER(Context);\n    NTSTATUS status = Prepare();\n",
+        wrong: "static NDK_SGE *List;\nstatic REQUEST Extra;\n\n\
+                static VOID ListDone(SLOT *Slot, const NDK_RESULT_EX *Result)\n{\n    \
+                UNREFERENCED_PARAMETER(Slot);\n    UNREFERENCED_PARAMETER(Result);\n    \
+                DbgPrint(\"the list is freed\\n\");\n    MemoryFree(List);\n}\n\n\
+                static NTSTATUS WriteWithList(VOID)\n{\n    ENDPOINT *endpoint = &Consumer.Initiator;\n    \
+                Extra.Slot = &endpoint->Slots[0];\n    Extra.Done = ListDone;\n    \
+                List = MemoryAllocate(sizeof(*List));\n    \
+                RequestBegin(endpoint, &Extra, KindWrite, FALSE);\n    \
+                return endpoint->Pair->Dispatch->NdkWrite(endpoint->Pair, &Extra, List, 1, 0, 0, 0);\n}\n\n\
+                static VOID Lead(PVOID Context)\n{\n    UNREFERENCED_PARAMETER(Context);\n    \
+                NTSTATUS status = Prepare();\n    if (NT_SUCCESS(status)) {\n        status = WriteWithList();\n    }\n",
+    };
+    let with = With { environment: &[("KERNEL_HOST_TRACE", "ndk")], ..NOTHING };
+    let words: &[&str] = &["NdkWrite(RequestContext=0x", "pSgl=[0x0+0 token 0x0]"];
+    drop(made_with(test, &right, with, Ends::Well(words)));
+}
+
+/// Its messages are not in a page each, but its mapping's elements are made as if pages adjoined.
+const TWO_PAGES: Mistake = Mistake {
+    file: "memory.c",
+    right: "        Sge->LogicalAddress = Endpoint->MessageMapping->AdapterPageArray[place / PAGE_SIZE];\n        \
+            Sge->LogicalAddress.QuadPart += place % PAGE_SIZE;\n",
+    wrong: "        Sge->LogicalAddress = Endpoint->MessageMapping->AdapterPageArray[0];\n        \
+            Sge->LogicalAddress.QuadPart += place;\n",
+};
+
+/// A consumer that takes the pages of a mapping to adjoin is right by chance where they do.
+#[test]
+fn pages_that_are_taken_to_adjoin_adjoin() {
+    made("mistakes::pages_that_are_taken_to_adjoin_adjoin", &TWO_PAGES, Ends::Well(&[]));
+}
+
+#[test]
+fn pages_that_are_taken_to_adjoin_are_scattered() {
+    let test = "mistakes::pages_that_are_taken_to_adjoin_are_scattered";
+    let with = With { keywords: &[("LogicalPages", "1")], ..NOTHING };
+    drop(made_with(test, &TWO_PAGES, with, Ends::Failure("as many as asked")));
+}
+
+/// Why requests failed, as both ends saw it.
+#[test]
+fn refused_requests_say_why() {
+    let mistake = Mistake {
+        file: "initiator.c",
+        right: "NDK_OP_FLAG_ALLOW_REMOTE_WRITE : NDK_OP_FLAG_ALLOW_REMOTE_READ",
+        wrong: "NDK_OP_FLAG_ALLOW_REMOTE_READ : NDK_OP_FLAG_ALLOW_REMOTE_WRITE",
+    };
+    let outcome = made_with("mistakes::refused_requests_say_why", &mistake, NOTHING, Ends::Failure("as many as asked"));
+    let Some(outcome) = outcome else { return };
+    for words in [
+        "NDK calls that were refused",
+        "with RequestContext=0x",
+        "STATUS_REMOTE_RESOURCES",
+        "does not grant the right that the access needs (the peer's memory",
+        "does not grant the right that the access needs (this end's memory",
+    ] {
+        outcome.expect_output(words);
+    }
 }

@@ -46,6 +46,11 @@ impl Purpose {
         }
     }
 
+    /// Its first argument behind the context is a status.
+    fn has_status(self) -> bool {
+        matches!(self, Self::Request | Self::Create(_) | Self::QueueNotification | Self::SharedReceiveNotification)
+    }
+
     /// A completion comes once, an event as often as it happens.
     fn is_completion(self) -> bool {
         matches!(self, Self::Request | Self::Create(_) | Self::Close)
@@ -179,7 +184,8 @@ unsafe fn call_consumer(callback: &Callback, arguments: &[u64]) {
     }
     let subject = callback.object.get().unwrap_or(&callback.of);
     subject.telling.fetch_add(1, Ordering::SeqCst);
-    RUNNING.with_borrow_mut(|running| running.push(callback.clone()));
+    let status = callback.purpose.has_status().then(|| arguments.first().copied().unwrap_or(0) as i32);
+    RUNNING.with_borrow_mut(|running| running.push((callback.clone(), status)));
     // SAFETY: the consumer gave this function for this purpose; the arguments are those of its type.
     unsafe {
         match *arguments {
@@ -193,15 +199,16 @@ unsafe fn call_consumer(callback: &Callback, arguments: &[u64]) {
 }
 
 thread_local! {
-    /// The callbacks that this thread is inside of.
-    static RUNNING: RefCell<Vec<Callback>> = const { RefCell::new(Vec::new()) };
+    /// The callbacks that this thread is inside of, and the statuses that they were given.
+    static RUNNING: RefCell<Vec<(Callback, Option<i32>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The callbacks that the current thread is inside of: which call gave each, and from where; for reports.
 pub(super) fn describe_running() -> Vec<String> {
-    let describe = |callback: &Callback| {
+    let describe = |(callback, status): &(Callback, Option<i32>)| {
+        let status = status.map_or_else(String::new, |status| format!(" and Status={}", status::text(status)));
         format!(
-            "inside {} with Context={:#x}, given to {} of {}{}",
+            "inside {} with Context={:#x}{status}, given to {} of {}{}",
             callback.purpose.name(),
             callback.context,
             callback.given_to,
@@ -228,10 +235,7 @@ fn trace_callback(callback: &Callback, arguments: &[u64]) {
             callback.given_to,
             callback.context
         ));
-    let has_status = matches!(
-        callback.purpose,
-        Purpose::Request | Purpose::Create(_) | Purpose::QueueNotification | Purpose::SharedReceiveNotification
-    );
+    let has_status = callback.purpose.has_status();
     for (index, argument) in arguments.iter().enumerate() {
         let text = if index == 0 && has_status {
             format!("Status={}", status::text(*argument as i32))
@@ -250,7 +254,7 @@ unsafe extern "win64" fn request_done(number: u64, status: u64) {
     if let Some(mapping) = callback.mapping
         && is_success(status)
     {
-        callback.family.mapped(mapping);
+        callback.family.mapped(mapping, &callback.given_at);
     }
     // SAFETY: the arguments of NDK_FN_REQUEST_COMPLETION.
     unsafe { call_consumer(&callback, &[status]) };
@@ -273,7 +277,7 @@ pub(super) fn created(callback: &Callback, made: *mut NDK_OBJECT_HEADER) {
     if made.is_null() {
         broken(Group::Ndk, 0, format!("{} succeeded without an object", callback.given_to));
     }
-    object::adopt(kind, made, &callback.family, callback.given_to);
+    object::adopt(kind, made, &callback.family, (callback.given_to, callback.given_at.clone()));
     let own = super::object_at(kind, made as usize, callback.given_to);
     own.needs(std::slice::from_ref(&callback.of));
     own.needs(&callback.needs);
@@ -309,6 +313,9 @@ unsafe fn notify(number: u64, status: u64, purpose: Purpose) {
     if object.is_some_and(|object| object.notifying.fetch_add(1, Ordering::SeqCst) != 0) {
         broken(Group::Ndk, number as usize, format!("two of {} of one queue run at once", purpose.name()));
     }
+    if let Some(object) = object.filter(|_| callback.purpose == Purpose::QueueNotification) {
+        object.begin_notification();
+    }
     // SAFETY: the arguments of both notification callbacks.
     unsafe { call_consumer(&callback, &[status]) };
     if let Some(object) = object {
@@ -318,7 +325,8 @@ unsafe fn notify(number: u64, status: u64, purpose: Purpose) {
 
 unsafe extern "win64" fn connect_event(number: u64, connector: *mut NDK_OBJECT_HEADER) {
     let callback = begin_callback(number, |purpose| purpose == Purpose::ConnectEvent, "NDK_FN_CONNECT_EVENT_CALLBACK");
-    object::adopt(NdkObjectKind::Connector, connector, &callback.family, "NDK_FN_CONNECT_EVENT_CALLBACK");
+    let made = ("NDK_FN_CONNECT_EVENT_CALLBACK", callback.given_at.clone());
+    object::adopt(NdkObjectKind::Connector, connector, &callback.family, made);
     if let (Some(listener), Some(own)) = (callback.object.get(), object::open_at(connector as usize)) {
         own.needs(std::slice::from_ref(listener));
     }

@@ -9,12 +9,13 @@
 
 mod callbacks;
 mod object;
+mod pending;
 mod refusals;
+mod results;
 mod tables;
 pub(crate) mod trace;
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +25,7 @@ use super::NdkAdapter;
 use super::object_check::NdkObjectKind;
 use crate::ndis::rule::{Group, broken};
 use object::{Family, NdkObject};
+pub(crate) use pending::Pending;
 
 /// An adapter and what belongs to it; no family where the consumer has the provider's own objects.
 struct Open {
@@ -54,7 +56,8 @@ pub fn adopt_adapter(adapter: NdkAdapter) -> *mut NDK_ADAPTER {
         return pointer;
     }
     let family = Arc::new(Family::new(adapter.version()));
-    object::adopt(NdkObjectKind::Adapter, pointer.cast::<NDK_OBJECT_HEADER>(), &family, "WskOpenNdkAdapter");
+    let header = pointer.cast::<NDK_OBJECT_HEADER>();
+    object::adopt(NdkObjectKind::Adapter, header, &family, ("WskOpenNdkAdapter", object::call_site()));
     adapters().get_or_insert_default().insert(pointer as usize, Open { adapter, family: Some(family) });
     trace_adapter("WskOpenNdkAdapter", pointer as usize);
     pointer
@@ -75,16 +78,19 @@ pub fn close_adapter(pointer: *mut NDK_ADAPTER) {
     };
     let Some(family) = family else { return adapter.close() };
     trace_adapter("WskCloseNdkAdapter", pointer as usize);
-    if family.mappings_left() != 0 {
-        let rule = format!("WskCloseNdkAdapter: {} logical address mappings are not released", family.mappings_left());
-        broken(Group::Ndk, pointer as usize, rule);
+    if let Some(left) = family.describe_mappings_left() {
+        broken(Group::Ndk, pointer as usize, format!("WskCloseNdkAdapter: {left}"));
     }
     let own = object::take(NdkObjectKind::Adapter, pointer as usize, "WskCloseNdkAdapter");
     adapter.close();
     own.set_closed();
     let left = family.objects();
     if left != 0 {
-        let rule = format!("CloseNDKAdapterHandler returned with {left} objects that the consumer has not closed");
+        let (open, _) = object::live();
+        let of_adapter = open.iter().filter(|object| Arc::ptr_eq(&object.family, &family));
+        let places = pending::origins(of_adapter, "   ");
+        let rule =
+            format!("CloseNDKAdapterHandler returned with {left} objects that the consumer has not closed{places}");
         broken(Group::Ndk, pointer as usize, rule);
     }
     if let Some(name) = callbacks::first_outstanding(&family) {
@@ -92,6 +98,11 @@ pub fn close_adapter(pointer: *mut NDK_ADAPTER) {
         broken(Group::Ndk, pointer as usize, rule);
     }
     callbacks::forget(&family);
+}
+
+/// The open adapter at an address, with the place in the consumer where it was opened; nothing without the layer.
+pub(crate) fn describe_adapter(address: usize) -> String {
+    object::open_at(address).map_or_else(String::new, |adapter| pending::origins([&adapter], "   "))
 }
 
 /// How many adapters are open through WSK.
@@ -115,69 +126,8 @@ pub(crate) fn describe_callbacks() -> Vec<String> {
     callbacks::describe_running()
 }
 
-/// The last calls that the provider refused.
-pub(crate) fn describe_refusals() -> Vec<String> {
+/// The last calls that the provider refused, a line each, the last one last.
+#[must_use]
+pub fn describe_refusals() -> Vec<String> {
     refusals::describe()
-}
-
-/// What is open and what is under way, for the report of a hang: the open objects, the requests whose completion is
-/// outstanding, and for each close that has not completed what it waits for.
-pub(crate) fn describe_pending(text: &mut String) {
-    let (open, closing) = object::live();
-    let requests = callbacks::outstanding();
-    if !open.is_empty() {
-        let _ = write!(text, "\n***   open NDK objects ({}):", open.len());
-    }
-    for object in &open {
-        let _ = write!(text, "\n***     {}", object.origin());
-    }
-    for (object, function) in &requests {
-        if !closing.iter().any(|closed| Arc::ptr_eq(closed, object)) {
-            let _ = write!(text, "\n***   {function} of {} has not completed", object.name());
-        }
-    }
-    for object in &closing {
-        let _ = write!(
-            text,
-            "\n***   the close of {} has not completed; it was called{}",
-            object.name(),
-            object.place_of_close()
-        );
-        for cause in causes(object, &open, &closing, &requests) {
-            let _ = write!(text, "\n***     waits for {cause}");
-        }
-    }
-}
-
-/// What the close of an object waits for, as far as the layer sees it.
-fn causes(
-    object: &Arc<NdkObject>,
-    open: &[Arc<NdkObject>],
-    closing: &[Arc<NdkObject>],
-    requests: &[(Arc<NdkObject>, &'static str)],
-) -> Vec<String> {
-    let mut causes = Vec::new();
-    let belongs = |other: &&Arc<NdkObject>| {
-        let of_adapter = object.kind == NdkObjectKind::Adapter && Arc::ptr_eq(&other.family, &object.family);
-        !Arc::ptr_eq(other, object) && (other.holds(object) || of_adapter)
-    };
-    for other in open.iter().filter(belongs) {
-        causes.push(format!("the close of {}, which the consumer has not called", other.name()));
-    }
-    for other in closing.iter().filter(belongs) {
-        causes.push(format!("the close of {}, which has not completed either", other.name()));
-    }
-    for (_, function) in
-        requests.iter().filter(|(other, name)| Arc::ptr_eq(other, object) && !name.contains("NdkClose"))
-    {
-        causes.push(format!("the completion of {function}, which has not come"));
-    }
-    let running = object.telling.load(Ordering::SeqCst);
-    if running != 0 {
-        causes.push(format!("{running} callbacks of it that have not returned"));
-    }
-    if causes.is_empty() {
-        causes.push("nothing of the consumer's that the layer knows of: the provider has it".to_owned());
-    }
-    causes
 }

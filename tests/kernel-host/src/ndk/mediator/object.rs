@@ -1,8 +1,8 @@
 //! The objects behind the layer: what it wrote into each, and what the provider had there before.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ndkpi_sys::ndkinfo::NDK_VERSION;
@@ -10,6 +10,7 @@ use ndkpi_sys::ndkpi::NDK_OBJECT_HEADER;
 
 use super::super::object_check::{self, NdkObjectKind};
 use super::tables;
+use crate::bugcheck::{BugCheck, bugcheck};
 use crate::image::stack_trace;
 use crate::ndis::rule::{Group, broken};
 
@@ -17,8 +18,8 @@ use crate::ndis::rule::{Group, broken};
 pub(super) struct Family {
     pub version: NDK_VERSION,
     objects: AtomicUsize,
-    /// Logical address mappings that are built, by the address of the consumer's structure.
-    mappings: Mutex<HashSet<u64>>,
+    /// Logical address mappings that are built, by the address of the consumer's structure: where in the consumer.
+    mappings: Mutex<BTreeMap<u64, Vec<u64>>>,
 }
 
 impl Family {
@@ -26,13 +27,13 @@ impl Family {
         Self { version, objects: AtomicUsize::new(0), mappings: Mutex::default() }
     }
 
-    fn mappings(&self) -> MutexGuard<'_, HashSet<u64>> {
+    fn mappings(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u64>>> {
         self.mappings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A mapping is to be built here: none may be there already.
     pub(super) fn check_unmapped(&self, mapping: u64) {
-        if self.mappings().contains(&mapping) {
+        if self.mappings().contains_key(&mapping) {
             broken(
                 Group::Ndk,
                 mapping as usize,
@@ -41,19 +42,31 @@ impl Family {
         }
     }
 
-    pub(super) fn mapped(&self, mapping: u64) {
-        self.mappings().insert(mapping);
+    pub(super) fn mapped(&self, mapping: u64, built_at: &[u64]) {
+        self.mappings().insert(mapping, built_at.to_vec());
     }
 
     pub(super) fn unmapped(&self, mapping: u64) {
-        if !self.mappings().remove(&mapping) {
+        if self.mappings().remove(&mapping).is_none() {
             broken(Group::Ndk, mapping as usize, "NdkReleaseLAM is given what is no mapping (released twice?)");
         }
     }
 
-    /// Mappings that are not released.
-    pub(super) fn mappings_left(&self) -> usize {
-        self.mappings().len()
+    /// Mappings that are not released, by the places where they were built.
+    pub(super) fn describe_mappings_left(&self) -> Option<String> {
+        let mappings = self.mappings();
+        if mappings.is_empty() {
+            return None;
+        }
+        let mut text = format!("{} logical address mappings are not released", mappings.len());
+        let mut places: BTreeMap<&[u64], usize> = BTreeMap::new();
+        for built_at in mappings.values() {
+            *places.entry(built_at).or_default() += 1;
+        }
+        for (built_at, count) in places {
+            let _ = write!(text, "\n***   {count} built by NdkBuildLAM{}", place(built_at));
+        }
+        Some(text)
     }
 
     /// Objects that are neither closed nor being closed, the adapter not counted.
@@ -74,6 +87,10 @@ pub(super) struct NdkObject {
     closed: AtomicBool,
     /// Notifications that run now.
     pub notifying: AtomicU32,
+    /// It was notified and has not been armed since.
+    unarmed: AtomicBool,
+    /// Notifications in a row without a request that succeeded.
+    fruitless: AtomicU64,
     /// A disconnect was indicated.
     pub disconnected: AtomicBool,
     /// Its number among the objects of its kind.
@@ -95,8 +112,13 @@ fn objects() -> MutexGuard<'static, Option<HashMap<usize, Arc<NdkObject>>>> {
     OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes an object over that the provider just handed out.
-pub(super) fn adopt(kind: NdkObjectKind, pointer: *mut NDK_OBJECT_HEADER, family: &Arc<Family>, function: &str) {
+/// Takes an object over that the provider just handed out: made by this function, which the consumer called there.
+pub(super) fn adopt(
+    kind: NdkObjectKind,
+    pointer: *mut NDK_OBJECT_HEADER,
+    family: &Arc<Family>,
+    (function, made_at): (&str, Vec<u64>),
+) {
     let address = pointer as usize;
     // SAFETY: the provider handed it out as an object of this kind; a wild pointer is reported by the fault handler.
     if let Err(rule) = unsafe { object_check::check_object(kind, pointer, family.version) } {
@@ -104,7 +126,7 @@ pub(super) fn adopt(kind: NdkObjectKind, pointer: *mut NDK_OBJECT_HEADER, family
     }
     // SAFETY: as above.
     let provider = unsafe { pointer.add(1).cast::<usize>().read() };
-    let object = NdkObject::new(kind, address, family, provider, function);
+    let object = NdkObject::new((kind, address), family, provider, (function, made_at));
     // SAFETY: dispatch and reserved block are the layer's from here on.
     unsafe {
         reserved_block(pointer).write(object.reserved);
@@ -247,8 +269,27 @@ pub(super) fn take(kind: NdkObjectKind, address: usize, function: &str) -> Arc<N
     object
 }
 
+/// So many notifications of one queue in a row, and no request of it has succeeded meanwhile.
+const FRUITLESS: u64 = 10_000;
+
+#[cold]
+fn livelock(queue: &NdkObject) -> ! {
+    let rule = format!(
+        "a livelock: {} was notified {FRUITLESS} times in a row, and no request of it has succeeded meanwhile. Either its \
+         notification arms it and takes no results, or it posts again what failed. {}",
+        queue.name(),
+        queue.made()
+    );
+    bugcheck(BugCheck::UNMOUNTABLE_HANG, [1, queue.address as u64, 0, 0], rule)
+}
+
 impl NdkObject {
-    fn new(kind: NdkObjectKind, address: usize, family: &Arc<Family>, provider: usize, function: &str) -> Self {
+    fn new(
+        (kind, address): (NdkObjectKind, usize),
+        family: &Arc<Family>,
+        provider: usize,
+        (function, made_at): (&str, Vec<u64>),
+    ) -> Self {
         // Values that no one writes by accident, and that differ from object to object.
         let reserved = std::array::from_fn(|word| address.rotate_left(8 * word as u32 + 3) ^ 0x4E44_4B4D_4544_4941);
         Self {
@@ -261,8 +302,10 @@ impl NdkObject {
             notifying: AtomicU32::new(0),
             disconnected: AtomicBool::new(false),
             serial: next_serial(kind),
+            unarmed: AtomicBool::new(false),
+            fruitless: AtomicU64::new(0),
             made_by: function.to_owned(),
-            made_at: call_site(),
+            made_at,
             closed_at: OnceLock::new(),
             telling: AtomicU32::new(0),
             needed: Mutex::default(),
@@ -307,9 +350,49 @@ impl NdkObject {
         format!("{:?}#{}", self.kind, self.serial)
     }
 
+    /// `#3`.
+    pub(super) fn number(&self) -> String {
+        format!("#{}", self.serial)
+    }
+
+    /// What is equal of objects that one call of the consumer made: without names of symbols, which take time.
+    pub(super) fn made_key(&self) -> (String, Vec<u64>) {
+        (self.made_by.clone(), self.made_at.clone())
+    }
+
+    /// The same of closes.
+    pub(super) fn close_key(&self) -> Vec<u64> {
+        self.closed_at.get().cloned().unwrap_or_default()
+    }
+
     /// Its creator, with the place in the consumer.
+    pub(super) fn made(&self) -> String {
+        format!("made by {}{}", self.made_by, place(&self.made_at))
+    }
+
     pub(super) fn origin(&self) -> String {
-        format!("{} at {:#x}, made by {}{}", self.name(), self.address, self.made_by, place(&self.made_at))
+        format!("{} at {:#x}, {}", self.name(), self.address, self.made())
+    }
+
+    pub(super) fn is_unarmed(&self) -> bool {
+        self.unarmed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_armed(&self) {
+        self.unarmed.store(false, Ordering::Relaxed);
+    }
+
+    /// A notification begins. One after the other without end, and nothing gets done, is a livelock: threads do not wait, so it is no
+    /// hang that the clock finds.
+    pub(super) fn begin_notification(&self) {
+        self.unarmed.store(true, Ordering::Relaxed);
+        if self.fruitless.fetch_add(1, Ordering::Relaxed) == FRUITLESS {
+            livelock(self);
+        }
+    }
+
+    pub(super) fn set_fruitful(&self) {
+        self.fruitless.store(0, Ordering::Relaxed);
     }
 
     /// Where its close was called.

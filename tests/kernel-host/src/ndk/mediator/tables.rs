@@ -10,6 +10,7 @@ use super::super::object_check::NdkObjectKind;
 use super::callbacks::{self, Callback, Purpose};
 use super::object::{self, NdkObject};
 use super::refusals;
+use super::results::{self, TakenResult};
 use super::trace;
 use crate::bugcheck::{BugCheck, bugcheck};
 use crate::callback::host_function;
@@ -353,7 +354,15 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
         object.needs(&used);
     }
     let call = trace::next_call();
-    let traced = trace::is_on().then(|| (trace::TraceLine::begin(), arguments.to_vec()));
+    // The consumer's memory is read before the call only: a completion that comes before the call returns may free it (NDK-QP-12).
+    let traced = trace::is_on().then(|| {
+        let line = trace::TraceLine::begin().text(format!("#{call} {} {}", object.name(), slot.name));
+        line.arguments(slot.arguments, arguments)
+    });
+    let results = arguments.get(1).copied().unwrap_or(0);
+    if slot.name == "NdkArmCq" {
+        object.set_armed();
+    }
     let substituted = Substituted { slot, object: &object, owner: &owner, used: &used, call };
     let completion = slot.completion.map(|(given, out)| {
         let (callback, number) = substituted.callback(arguments, given);
@@ -368,7 +377,7 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
         if let Some((mapping, MappingCall::Build)) = mapping
             && status == 0
         {
-            object.family.mapped(mapping);
+            object.family.mapped(mapping, &callback.given_at);
         }
         if status != PENDING {
             // SAFETY: the caller's contract.
@@ -384,21 +393,39 @@ unsafe fn forward(slot: &'static Slot, arguments: &mut [u64]) -> u64 {
     if slot.answer == Answer::Status && status < 0 {
         refusals::returned(slot.name, &object, status);
     }
-    if let Some((line, given)) = traced {
+    let taken = match slot.answer {
+        // SAFETY: the consumer's array, of which the provider has filled so many; it is the caller's until this returns.
+        Answer::Results => unsafe { results::plain(results, answer as u32) },
+        // SAFETY: as above.
+        Answer::ResultsEx => unsafe { results::extended(results, answer as u32) },
+        _ => Vec::new(),
+    };
+    for result in &taken {
+        match result.status {
+            status if status >= 0 => object.set_fruitful(),
+            // Ended by something else, which has a line of its own.
+            status::STATUS_CANCELLED => {}
+            _ => refusals::result(slot.name, &object, result),
+        }
+    }
+    if let Some(line) = traced {
         let made = if makes { owner.get() } else { None };
-        trace_call(slot, line.text(format!("#{call} {} {}", object.name(), slot.name)), &given, answer, made);
+        trace_answer(slot, line, (answer, &taken), made);
     }
     answer
 }
 
-/// The line of a call that has returned.
-fn trace_call(slot: &Slot, line: trace::TraceLine, arguments: &[u64], answer: u64, made: Option<&Arc<NdkObject>>) {
-    let line = line.arguments(slot.arguments, arguments);
+/// The end of a call's line, when it has returned.
+fn trace_answer(
+    slot: &Slot,
+    line: trace::TraceLine,
+    (answer, taken): (u64, &[TakenResult]),
+    made: Option<&Arc<NdkObject>>,
+) {
     let line = match slot.answer {
         Answer::Status => line.text(format!(" = {}", status::text(answer as i32))),
         Answer::Nothing => line,
-        Answer::Results => line.text(format!(" = {}", trace::results(arguments[1], answer as u32, false))),
-        Answer::ResultsEx => line.text(format!(" = {}", trace::results(arguments[1], answer as u32, true))),
+        Answer::Results | Answer::ResultsEx => line.text(format!(" = {}", results::text(taken))),
         Answer::Token => line.text(format!(" = {:#x}", answer as u32)),
     };
     match made {

@@ -1,6 +1,6 @@
 //! `--trace ndk`: a line for each call of a dispatch table and each callback, with object, arguments, level, status and caller.
 //!
-//! The text of a line is put together where the call is made; names of functions are looked up, and the line is written, by a
+//! The text of a line is put together before the call is made, because the consumer's lists and addresses may be gone when it returns; names of functions are looked up, and the line is written, by a
 //! thread of its own, because reading symbols would take longer than a DPC may run.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use ndkpi_sys::ndkpi::{NDK_RESULT, NDK_RESULT_EX, NDK_SGE};
+use ndkpi_sys::ndkpi::NDK_SGE;
 
 use super::object;
 use crate::callout;
 use crate::dispatcher::{self, UNITS_PER_SECOND};
 use crate::image::{self, stack_trace};
+use crate::irql;
 use crate::thread::Thread;
-use crate::{irql, status};
 
 static ON: AtomicBool = AtomicBool::new(false);
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -171,28 +171,6 @@ fn socket_address(address: u64, length: u64) -> String {
         }
         family => format!("{address:#x} (family {family})"),
     }
-}
-
-/// What a poll of a completion queue gave.
-pub(super) fn results(array: u64, count: u32, extended: bool) -> String {
-    const SHOWN: u32 = 4;
-    let mut text = format!("{count} results");
-    for index in 0..count.min(SHOWN) as usize {
-        let (status, bytes, context) = if extended {
-            // SAFETY: the consumer's array, of which the provider has filled so many.
-            let result = unsafe { (array as *const NDK_RESULT_EX).add(index).read_unaligned() };
-            (result.Status, result.BytesTransferred, result.RequestContext)
-        } else {
-            // SAFETY: as above.
-            let result = unsafe { (array as *const NDK_RESULT).add(index).read_unaligned() };
-            (result.Status, result.BytesTransferred, result.RequestContext)
-        };
-        let _ = write!(text, ", {} {bytes} bytes RequestContext={context:p}", status::name(status));
-    }
-    if count > SHOWN {
-        text.push_str(", …");
-    }
-    text
 }
 
 #[derive(Default)]

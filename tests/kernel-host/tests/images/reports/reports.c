@@ -54,6 +54,36 @@ FAULT(CopyFromWild, memcpy(&value, (const VOID *)0x1230, sizeof(value)))
 FAULT(SetWildEvent, KeSetEvent((PKEVENT)NOT_CANONICAL, 0, FALSE))
 FAULT(StopByOwnCode, KeBugCheckEx(0x7E, (ULONG_PTR)(LONG64)(LONG)0xC000009A, 0, 0, 0))
 
+/* In code that may be paged, which is a section of its own; what it calls fails there, too. */
+#define PAGED __attribute__((noinline, section("PAGE")))
+
+static PAGED ULONG64 InnerPagedCodeFails(ULONG64 value)
+{
+    /* Has a frame: its caller is found by its unwind codes. */
+    volatile ULONG64 kept[4] = {value};
+    value = *(volatile ULONG64 *)8;
+    return kept[value % 4];
+}
+
+PAGED ULONG64 PagedCodeFails(ULONG64 value)
+{
+    return InnerPagedCodeFails(value) + 1;
+}
+
+static PAGED NTSTATUS WaitInPagedCode(PKEVENT Event)
+{
+    NTSTATUS status = KeWaitForSingleObject(Event, Executive, KernelMode, FALSE, NULL);
+    return NT_SUCCESS(status) ? STATUS_TIMEOUT : status;
+}
+
+PAGED NTSTATUS PagedCodeWaits(VOID)
+{
+    KEVENT event;
+    KeInitializeEvent(&event, SynchronizationEvent, FALSE);
+    NTSTATUS status = WaitInPagedCode(&event);
+    return NT_SUCCESS(status) ? STATUS_TIMEOUT : status;
+}
+
 /* Waits for what never comes, with another wait below a function of its own. */
 static __attribute__((noinline)) NTSTATUS WaitInside(PKEVENT Event)
 {
