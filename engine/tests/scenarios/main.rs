@@ -19,6 +19,7 @@ mod listing;
 mod memory_window;
 mod notification;
 mod race;
+mod second_access;
 mod semantics;
 mod shared_receive;
 mod timeout;
