@@ -13,6 +13,7 @@ mod crossing;
 mod delayed;
 mod disposal;
 mod endpoint;
+mod hand_shake;
 mod interleaving;
 mod limits;
 mod listing;

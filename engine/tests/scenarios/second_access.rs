@@ -47,14 +47,8 @@ enum Role {
     WrittenByPeer,
 }
 
-const ROLES: [Role; 6] = [
-    Role::SourceOfWrite,
-    Role::SourceOfSend,
-    Role::SinkOfRead,
-    Role::Receive,
-    Role::ReadByPeer,
-    Role::WrittenByPeer,
-];
+const ROLES: [Role; 6] =
+    [Role::SourceOfWrite, Role::SourceOfSend, Role::SinkOfRead, Role::Receive, Role::ReadByPeer, Role::WrittenByPeer];
 
 impl Role {
     fn kinds(self) -> [Kind; 4] {
@@ -436,14 +430,23 @@ struct First {
     kind: Kind,
     way: Way,
     together: bool,
+    /// To its last bytes, which are in a page that is not registered as a whole; else to some in the middle.
+    at_end: bool,
 }
 
-/// Every first access before a second one in this role.
-fn firsts(role: Role) -> impl Iterator<Item = First> {
+impl First {
+    fn of(self, memory: &Memory) -> Sge {
+        if self.at_end { sge(memory.base + memory.length - 64, 64, memory.token) } else { good(memory) }
+    }
+}
+
+/// Every first access before a second one to memory of this kind in this role.
+fn firsts(role: Role, second: Kind) -> impl Iterator<Item = First> {
     let ways = [(Way::Alone, false), (Way::Chain, false), (Way::Chain, true), (Way::Long, false)];
-    role.kinds()
-        .into_iter()
-        .flat_map(move |kind| ways.into_iter().map(move |(way, together)| First { kind, way, together }))
+    let kinds = role.kinds().into_iter().map(|kind| (kind, false)).chain([(second, true)]);
+    kinds.flat_map(move |(kind, at_end)| {
+        ways.into_iter().map(move |(way, together)| First { kind, way, together, at_end })
+    })
 }
 
 /// Memory for both accesses: the same, where they are to memory of one kind.
@@ -482,8 +485,8 @@ fn refused(role: Role, kind: Kind, (first, way): (First, Way), spoilt: Spoilt) {
     let [before, memory] = two_memories(&scene, role, (first.kind, kind), &mut made);
     let bad = spoil(&scene, role, spoilt, &memory, &mut made);
     let mut expected = scene.fill();
-    first_access(&scene, role, first, good(&before));
-    moved(&mut expected, role, &before, good(&before));
+    first_access(&scene, role, first, first.of(&before));
+    moved(&mut expected, role, &before, first.of(&before));
     if spoilt == Spoilt::TakenBack {
         memory.take_back(scene.side(role));
     }
@@ -498,7 +501,7 @@ fn refused(role: Role, kind: Kind, (first, way): (First, Way), spoilt: Spoilt) {
 fn every_spoilt_access_is_refused(role: Role) {
     let mut cases = 0;
     for kind in role.kinds() {
-        for first in firsts(role) {
+        for first in firsts(role, kind) {
             for way in WAYS {
                 for spoilt in SPOILT.into_iter().filter(|spoilt| spoilt.means_something(role, kind)) {
                     if spoilt != Spoilt::TakenBack || !first.together {
@@ -517,8 +520,8 @@ fn moves(role: Role, kind: Kind, (first, way): (First, Way), place: usize) {
     let mut made = Made::default();
     let [before, memory] = two_memories(&scene, role, (first.kind, kind), &mut made);
     let mut expected = scene.fill();
-    first_access(&scene, role, first, good(&before));
-    moved(&mut expected, role, &before, good(&before));
+    first_access(&scene, role, first, first.of(&before));
+    moved(&mut expected, role, &before, first.of(&before));
     let accessed = memory.legal()[place];
     let completed = second_access(&mut scene, role, (first, way), accessed);
     moved(&mut expected, role, &memory, accessed);
@@ -530,7 +533,7 @@ fn moves(role: Role, kind: Kind, (first, way): (First, Way), place: usize) {
 
 fn every_legal_access_moves_its_bytes(role: Role) {
     for kind in role.kinds() {
-        for first in firsts(role) {
+        for first in firsts(role, kind) {
             for way in WAYS {
                 (0..5).for_each(|place| moves(role, kind, (first, way), place));
             }
@@ -573,12 +576,13 @@ roles! {
 fn a_region_that_is_registered_again_is_where_it_is_now() {
     const SHORTER: u64 = PAGE + 1;
     for role in ROLES {
-        for (kind, again) in [Kind::Run, Kind::Scattered].into_iter().flat_map(|kind| [(kind, Kind::Run), (kind, Kind::Scattered)]) {
+        let kinds = [Kind::Run, Kind::Scattered];
+        for (kind, again) in kinds.into_iter().flat_map(|kind| kinds.map(|again| (kind, again))) {
             for (way, fits) in WAYS.into_iter().flat_map(|way| [(way, false), (way, true)]) {
                 let mut scene = Scene::new();
                 let mut made = Made::default();
                 let mut memory = Memory::new(&scene, role, kind, EVERYTHING, &mut made);
-                let first = First { kind, way: Way::Alone, together: false };
+                let first = First { kind, way: Way::Alone, together: false, at_end: false };
                 let mut expected = scene.fill();
                 first_access(&scene, role, first, good(&memory));
                 moved(&mut expected, role, &memory, good(&memory));
@@ -597,6 +601,54 @@ fn a_region_that_is_registered_again_is_where_it_is_now() {
                 assert!(scene.bytes() == expected, "other bytes: {kind:?}, then {again:?}, as {role:?} {way:?}");
                 scene.close(made);
             }
+        }
+    }
+}
+
+/// The whole element of a receive has to be good, however short its message is.
+#[test]
+fn a_receive_that_reaches_too_far_takes_no_short_message_after_a_good_one() {
+    let role = Role::Receive;
+    for kind in LOCAL {
+        for way in WAYS {
+            let mut scene = Scene::new();
+            let mut made = Made::default();
+            let memory = Memory::new(&scene, role, kind, EVERYTHING, &mut made);
+            let first = First { kind, way: Way::Alone, together: false, at_end: true };
+            let mut expected = scene.fill();
+            first_access(&scene, role, first, first.of(&memory));
+            moved(&mut expected, role, &memory, first.of(&memory));
+            let too_far = Sge { length: 65, ..first.of(&memory) };
+            scene.pair.b.pair.receive(2, elements(way, too_far).into_iter()).unwrap();
+            scene.pair.a.pair.send(2, NONE, [sge(0, 8, scene.partners[0].local_token())].into_iter()).unwrap();
+            scene.pair.world.run();
+            assert_eq!(outcomes(&scene.pair.a.initiator), [(2, Outcome::RemoteError)], "{kind:?} {way:?}");
+            assert_eq!(outcomes(&scene.pair.b.receiver), [(2, Outcome::LocalAccess)], "{kind:?} {way:?}");
+            assert!(scene.bytes() == expected, "a byte has moved: {kind:?} {way:?}");
+            scene.close(made);
+        }
+    }
+}
+
+/// A page list may name what is behind the end of a mapping; it is out of reach.
+#[test]
+fn pages_behind_the_end_of_their_mapping_are_refused_after_a_legal_access() {
+    for role in ROLES {
+        for way in WAYS {
+            let mut scene = Scene::new();
+            let mut made = Made::default();
+            let memory = Memory::new(&scene, role, Kind::Run, EVERYTHING, &mut made);
+            memory.take_back(scene.side(role));
+            let (region, mapping) = (memory.region.as_ref().unwrap(), memory.mapping.unwrap());
+            fast_register(scene.side(role), region, mapping, ([PAGES - 2, PAGES - 1, PAGES], LENGTH), EVERYTHING);
+            let _filled = scene.fill();
+            let first = First { kind: Kind::Run, way: Way::Alone, together: false, at_end: false };
+            first_access(&scene, role, first, good(&memory));
+            let behind = sge(BASE - FIRST_BYTE + 2 * PAGE - 1, 2, memory.token);
+            let completed = second_access(&mut scene, role, (first, way), behind);
+            let refused = if role == Role::Receive { Outcome::LocalAccess } else { role.refused() };
+            assert_eq!(completed[1], (2, refused), "{role:?} {way:?}");
+            scene.close(made);
         }
     }
 }
