@@ -14,7 +14,7 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(any(test, loom))]
+#[cfg(any(test, loom, all(feature = "points", debug_assertions)))]
 extern crate std;
 
 mod double_buffer;
@@ -24,11 +24,18 @@ mod kept;
 mod last;
 mod list;
 mod once;
+#[cfg(all(feature = "points", debug_assertions, not(loom)))]
+pub mod points;
 pub mod ring;
 mod serialized;
 mod shared;
 mod slot_table;
 mod sync;
+
+/// The atomics that cells are made of, for hand-shakes beside them.
+pub mod atomic {
+    pub use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+}
 
 pub use double_buffer::{DoubleBuffer, Draft, Ready};
 pub use epoch::{Epoch, Guard, Stamp};

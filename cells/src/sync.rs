@@ -3,10 +3,19 @@
 //! Loom treats sequentially consistent accesses as acquire and release and models only the fence, so [`loom_fence`] is a fence
 //! there and nothing in the shipped build, where the accesses around it are sequentially consistent themselves.
 
+//!
+//! With the feature `points`, in builds with debug assertions, each access to an atomic is a point at which a test may have another
+//! context act ([`crate::points`]).
+
+#[cfg(all(not(loom), not(all(feature = "points", debug_assertions))))]
+pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use core::sync::atomic::{Ordering, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(all(not(loom), feature = "points", debug_assertions))]
+pub use crate::points::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;

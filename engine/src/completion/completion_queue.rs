@@ -8,9 +8,9 @@
 //! changes nothing; a queue that took more than it holds has failed for good, and every queue pair that uses it ends.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
+use softndk_cells::atomic::{AtomicBool, Ordering};
 use softndk_cells::{NoMemory, Shared};
 
 use crate::adapter::open::OpenObject;

@@ -12,8 +12,8 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use softndk_cells::atomic::{AtomicBool, AtomicU64, Ordering};
 use softndk_cells::{Dispose, Epoch, Guard, NoMemory, Serialized, Shared, Stamp};
 
 use crate::limits;

@@ -6,8 +6,7 @@
 //! Rules (NDKPI: work requests): queue pairs are single-use; every end unbinds the windows, and a connection that ends by a
 //! failure is told to the connector.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
+use softndk_cells::atomic::{AtomicU32, Ordering};
 use softndk_cells::ring::{self, Receiver, Sender, Together};
 use softndk_cells::{NoMemory, Ready, Reserved, Serialized, Shared};
 

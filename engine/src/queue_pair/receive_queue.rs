@@ -7,9 +7,9 @@
 //! by the next post; a flush waits for the delivery under way, so each receive completes exactly once.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
+use softndk_cells::atomic::{AtomicBool, Ordering};
 use softndk_cells::ring::{Receiver, Together};
 use softndk_cells::{NoMemory, Shared};
 

@@ -11,8 +11,8 @@
 //! queue pair that they belong to. Posting, taking and waiting allocate nothing and do a bounded amount of work.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
+use softndk_cells::atomic::{AtomicBool, Ordering};
 use softndk_cells::{Dispose, List, NoMemory, Serialized, Shared};
 
 use crate::capacity::push_within_capacity;

@@ -32,6 +32,15 @@ thread_local! {
     static RAISED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
+/// Does something as the other of the two processors, below DISPATCH_LEVEL.
+pub(crate) fn on_another_processor<R>(act: impl FnOnce() -> R) -> R {
+    let before = (PROCESSOR.replace(1 - PROCESSOR.get()), RAISED.replace(false));
+    let result = act();
+    PROCESSOR.set(before.0);
+    RAISED.set(before.1);
+    result
+}
+
 /// Everything outside the engine.
 #[derive(Default)]
 pub struct Harness {

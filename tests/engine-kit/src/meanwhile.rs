@@ -1,5 +1,7 @@
-//! What another processor does between two steps of this one: after the n-th time that a thread lets go of its last lock.
+//! What another processor does between two steps of this one: after the n-th time that a thread lets go of its last lock, or before its
+//! n-th access to an atomic outside of locks.
 
+use crate::harness::on_another_processor;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +24,10 @@ pub(crate) fn taken() -> bool {
 
 pub(crate) fn let_go() {
     HELD.with(|held| held.set(held.get() - 1));
+    step();
+}
+
+fn step() {
     if HELD.with(Cell::get) > 0 {
         return;
     }
@@ -41,6 +47,23 @@ pub fn at_step(place: u32, act: impl FnOnce(), doing: impl FnOnce() + 'static) -
     LEFT.with(|left| left.set(0));
     DOING.with(|place| place.borrow_mut().take()).is_none()
 }
+
+/// As [`at_step`], where accesses to atomics outside of locks are steps, too, and `doing` is done by another processor.
+pub fn at_point(place: u32, act: impl FnOnce(), doing: impl FnOnce() + 'static) -> bool {
+    set_hook(Some(step));
+    let done = at_step(place, act, move || on_another_processor(doing));
+    set_hook(None);
+    done
+}
+
+#[cfg(debug_assertions)]
+fn set_hook(hook: Option<fn()>) {
+    softndk_cells::points::set_hook(hook);
+}
+
+/// In builds without debug assertions there are no such points.
+#[cfg(not(debug_assertions))]
+fn set_hook(_: Option<fn()>) {}
 
 /// Calls `round` with 1, 2, … until it says that the call had no such step.
 pub fn at_every_step(mut round: impl FnMut(u32) -> bool) {
