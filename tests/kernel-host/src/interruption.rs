@@ -1,6 +1,7 @@
 //! Interruptions: one thread is stopped at a chosen point while another runs a whole operation. Points are those of a schedule:
 //! the entry of an export, a spin lock taken or released, a routine of an image entered or left, the middle of a long copy. A
-//! test that goes through all points of a call this way has met each of its windows, on real threads and without a seed.
+//! test that goes through all points of a call this way has met each of its windows, on real threads and without a seed. Where a
+//! test asks for them, the holds of the host's own tables are points as well ([`interrupted_in_the_host`]).
 //!
 //! The stopped thread goes on when the other one has ended, or cannot go on without it: every other thread of the kernel waits,
 //! or for a while of real time nothing has come to an end (it spins for a lock or a processor that the stopped one has).
@@ -49,6 +50,8 @@ struct Meeting {
 enum Stop {
     /// For as long as the other one takes.
     Interrupted,
+    /// The same, with the holds of the host's tables as points, too.
+    InterruptedInTheHost,
     /// Below DISPATCH_LEVEL, for so long.
     Preempted(Duration),
     /// Where its normal kernel APCs are delivered, for so long.
@@ -59,7 +62,7 @@ impl Stop {
     /// Whether the thread can be stopped so where it is now.
     fn is_possible(self, thread: &Thread) -> bool {
         match self {
-            Self::Interrupted => true,
+            Self::Interrupted | Self::InterruptedInTheHost => true,
             Self::Preempted(_) => thread.irql() < irql::DISPATCH,
             Self::Suspended(_) => thread.irql() < irql::APC && thread.masked_apcs() == 0,
         }
@@ -75,6 +78,9 @@ thread_local! {
 
 /// The pages that copies of images touch are points.
 static WATCHING: AtomicBool = AtomicBool::new(false);
+
+/// An interruption has asked for the holds of the host's tables.
+static HOLDS: AtomicBool = AtomicBool::new(false);
 
 /// Without a schedule: of each mapping of an MDL that is made from now on one page at a time has no access, and its first touch by
 /// image code is a point.
@@ -145,6 +151,12 @@ pub fn interrupted(at: u64, other: impl FnOnce() + Send, body: impl FnOnce()) ->
     meet(at, Stop::Interrupted, other, body)
 }
 
+/// As [`interrupted`], with the holds of the host's tables as points: for the host's own look at what others change.
+pub fn interrupted_in_the_host(at: u64, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
+    HOLDS.store(true, Ordering::Relaxed);
+    meet(at, Stop::InterruptedInTheHost, other, body)
+}
+
 /// As [`interrupted`] at the points below DISPATCH_LEVEL only, as a thread is that the system preempts: it gets no processor for so
 /// long, by the clock of the kernel.
 pub fn preempted(at: u64, length: Duration, other: impl FnOnce() + Send, body: impl FnOnce()) -> bool {
@@ -190,6 +202,25 @@ fn meet(at: u64, stop: Stop, other: impl FnOnce() + Send, body: impl FnOnce()) -
     })
 }
 
+/// A table of the host is about to be held.
+#[inline]
+pub(crate) fn before_a_hold() {
+    if HOLDS.load(Ordering::Relaxed) {
+        at_a_hold();
+    }
+}
+
+#[cold]
+fn at_a_hold() {
+    let (meeting, _) = EXPECTED.get();
+    // SAFETY: as in `at_point`.
+    if unsafe { meeting.as_ref() }.is_some_and(|meeting| matches!(meeting.stop, Stop::InterruptedInTheHost))
+        && let Some(thread) = Thread::try_current()
+    {
+        at_point(thread);
+    }
+}
+
 /// A point of a thread while there is one to be interrupted.
 pub(crate) fn at_point(thread: &Thread) {
     let (meeting, left) = EXPECTED.get();
@@ -209,7 +240,7 @@ pub(crate) fn at_point(thread: &Thread) {
     DUE.set(false);
     EXPECTED.set((ptr::null(), 0));
     meeting.stop_here();
-    if let Stop::Interrupted = meeting.stop {
+    if let Stop::Interrupted | Stop::InterruptedInTheHost = meeting.stop {
         meeting.until_it_ends(thread);
     }
 }
