@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(patch.tests[1].place, Place::Trial(TrialSuite::NetworkDirect));
         assert_eq!(patch.tests[1].to_string(), "nd-trial hostile::holds");
         let text = TEXT.replace("trial suite::holds", "nd-client habits::holds");
-        let patch = read("x", PathBuf::from("x.patch"), &text).unwrap();
+        let patch = read("x", "x.patch".into(), &text).unwrap();
         assert_eq!(patch.tests[1].to_string(), "nd-client habits::holds");
     }
 
